@@ -1,0 +1,342 @@
+//! The interface that every provider implements and that the window layer is built on.
+
+use std::sync::Arc;
+
+use crate::Result;
+
+/// Rights that a region grants to its peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access(u8);
+
+impl Access {
+    /// Remote read.
+    pub const READ: Self = Self(1);
+    /// Remote write.
+    pub const WRITE: Self = Self(2);
+    /// Remote atomics.
+    pub const ATOMIC: Self = Self(4);
+    /// All of them: what a window needs.
+    pub const ALL: Self = Self(7);
+
+    /// These rights and those of `other`.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// True if every right of `need` is granted.
+    #[must_use]
+    pub const fn allows(self, need: Self) -> bool {
+        self.0 & need.0 == need.0
+    }
+
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) const fn from_bits(bits: u8) -> Self {
+        Self(bits & Self::ALL.0)
+    }
+}
+
+/// Which unit carries out a device's atomics. Atomics of different units on one word are not
+/// atomic to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomicDomain {
+    /// The processor: loads, stores and locked instructions of the target itself take part.
+    Cpu,
+    /// The device: every atomic on a word has to go through it, the target's own included.
+    Device,
+}
+
+/// The size of the word that an atomic works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    /// Four bytes; a device of the domain [`AtomicDomain::Cpu`] has it, a verbs device does not.
+    W4,
+    /// Eight bytes; every device has it.
+    W8,
+}
+
+impl Width {
+    /// The size in bytes, which is also the alignment that the atomic needs.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::W4 => 4,
+            Self::W8 => 8,
+        }
+    }
+}
+
+/// What a device can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Who carries out atomics.
+    pub atomic_domain: AtomicDomain,
+    /// Whether four-byte atomics exist.
+    pub narrow_atomics: bool,
+    /// The longest single transfer in bytes; longer ones are cut up by the provider.
+    pub max_message: u64,
+}
+
+/// Memory of some rank as its peers name it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemoteRegion {
+    /// First byte, in the owner's address space.
+    pub address: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// What the owner's device checks accesses against.
+    pub rkey: u64,
+}
+
+/// A place in a peer's registered memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteAddress {
+    /// In the owner's address space.
+    pub address: u64,
+    /// The key of the region that contains it.
+    pub rkey: u64,
+}
+
+impl RemoteRegion {
+    /// The place `offset` bytes into the region; the device checks the bounds.
+    #[must_use]
+    pub fn at(&self, offset: u64) -> RemoteAddress {
+        RemoteAddress {
+            address: self.address.wrapping_add(offset),
+            rkey: self.rkey,
+        }
+    }
+}
+
+/// How far an endpoint's operations have come: operations of one endpoint complete in the order
+/// in which they were posted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+impl Ticket {
+    /// The ticket of an operation that was complete when its call returned.
+    pub const DONE: Self = Self(0);
+}
+
+/// How caller-owned memory is made reachable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Adoption {
+    /// Where it is safe, its pages are moved into memory that peers can map.
+    #[default]
+    Allowed,
+    /// Its pages stay as they are.
+    Refused,
+}
+
+/// Whether the process behind an endpoint runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Liveness {
+    /// It runs, or nothing is known to the contrary.
+    Alive,
+    /// It is gone.
+    Gone {
+        /// The process that it was.
+        pid: u32,
+    },
+}
+
+/// An open device.
+pub trait Device: Send + Sync {
+    /// The name that `--device` takes.
+    fn name(&self) -> &'static str;
+
+    /// What it can do.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// What peers need to connect to this process: opaque, at most 384 bytes.
+    fn address(&self) -> Vec<u8>;
+
+    /// Connects to the process that published `address`; the process itself is a legal peer.
+    ///
+    /// # Errors
+    /// The address is malformed, the process is gone or out of reach.
+    fn connect(&self, address: &[u8]) -> Result<Arc<dyn Endpoint>>;
+
+    /// Allocates zeroed, registered memory, page-aligned or more. `len` 0 is legal.
+    ///
+    /// # Errors
+    /// Out of memory or of file descriptors.
+    fn allocate(&self, len: usize, align: usize) -> Result<Region>;
+
+    /// Registers memory that the caller owns.
+    ///
+    /// # Errors
+    /// The memory is not mapped or lacks the rights.
+    ///
+    /// # Safety
+    /// Until the region is dropped, the memory stays mapped, and peers may access it within
+    /// `access` at any time: the caller has no Rust reference to it that forbids that. While
+    /// this call and the region's drop run, no system call of another thread reads or writes
+    /// this memory, and no thread changes its mapping; while the region lives, nobody pins it
+    /// elsewhere (adoption moves pages; see the `adopt` module of the soft provider).
+    unsafe fn register(
+        &self,
+        base: *mut u8,
+        len: usize,
+        access: Access,
+        adoption: Adoption,
+    ) -> Result<Region>;
+}
+
+/// A connection to one peer.
+///
+/// Operations are posted; each returns a [`Ticket`], and is complete at the target when
+/// [`Endpoint::completed`] says so. Every operation is checked at the target's table of regions.
+pub trait Endpoint: Send + Sync {
+    /// Writes `len` bytes to `to`.
+    ///
+    /// # Errors
+    /// Remote access error, or the peer is gone.
+    ///
+    /// # Safety
+    /// `from` is readable for `len` bytes until the operation completes.
+    unsafe fn write(&self, from: *const u8, len: usize, to: RemoteAddress) -> Result<Ticket>;
+
+    /// Reads `len` bytes from `from`.
+    ///
+    /// # Errors
+    /// Remote access error, or the peer is gone.
+    ///
+    /// # Safety
+    /// `to` is writable for `len` bytes, and nobody else touches them, until the operation
+    /// completes.
+    unsafe fn read(&self, to: *mut u8, len: usize, from: RemoteAddress) -> Result<Ticket>;
+
+    /// Atomically adds `add` to the word at `at` (wrapping) and stores what was there before in
+    /// `old`, zero-extended.
+    ///
+    /// # Errors
+    /// Remote access error (a misaligned word included), or the peer is gone.
+    ///
+    /// # Safety
+    /// `old` is writable, and nobody else touches it, until the operation completes.
+    unsafe fn fetch_add(
+        &self,
+        at: RemoteAddress,
+        width: Width,
+        add: u64,
+        old: *mut u64,
+    ) -> Result<Ticket>;
+
+    /// Atomically replaces the word at `at` by `new` if it equals `expect`, and stores what was
+    /// there before in `old`, zero-extended.
+    ///
+    /// # Errors
+    /// Remote access error (a misaligned word included), or the peer is gone.
+    ///
+    /// # Safety
+    /// `old` is writable, and nobody else touches it, until the operation completes.
+    unsafe fn compare_swap(
+        &self,
+        at: RemoteAddress,
+        width: Width,
+        expect: u64,
+        new: u64,
+        old: *mut u64,
+    ) -> Result<Ticket>;
+
+    /// Whether the operation with this ticket, and so every earlier one, is complete. Makes
+    /// progress; does not wait.
+    ///
+    /// # Errors
+    /// An operation failed, or the peer is gone.
+    fn completed(&self, ticket: Ticket) -> Result<bool>;
+
+    /// Maps the peer's memory here, if that is possible.
+    ///
+    /// # Errors
+    /// It ought to be possible, and the system refused.
+    fn map(&self, region: &RemoteRegion) -> Result<Option<Mapping>>;
+
+    /// Whether the peer's process runs. Costs a system call or more.
+    fn liveness(&self) -> Liveness;
+}
+
+/// Registered memory of this process. Dropping it deregisters it and, where the device
+/// allocated it, frees it.
+pub struct Region {
+    pub(crate) remote: RemoteRegion,
+    pub(crate) base: *mut u8,
+    /// Deregisters when dropped.
+    pub(crate) _owner: Box<dyn Send + Sync>,
+}
+
+// SAFETY: the pointer is an address to hand out; every access through it is unsafe code of the
+// holder, and the owner behind it is Send and Sync.
+unsafe impl Send for Region {}
+// SAFETY: as above; no method dereferences `base`.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// First byte.
+    #[must_use]
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.remote.len as usize
+    }
+
+    /// True for a region of no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.remote.len == 0
+    }
+
+    /// What peers need to access it.
+    #[must_use]
+    pub fn remote(&self) -> RemoteRegion {
+        self.remote
+    }
+}
+
+/// A peer's memory, or the greatest part of it that can be, mapped into this process until drop.
+pub struct Mapping {
+    pub(crate) base: *mut u8,
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+    /// Unmaps when dropped.
+    pub(crate) _owner: Option<Box<dyn Send + Sync>>,
+}
+
+// SAFETY: as for `Region`: the pointer is only handed out.
+unsafe impl Send for Mapping {}
+// SAFETY: as for `Region`.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Where byte [`Mapping::start`] of the region is mapped.
+    #[must_use]
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Offset in the region of the first mapped byte.
+    #[must_use]
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// How many bytes are mapped.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// True if nothing is mapped.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}

@@ -1,0 +1,143 @@
+//! Failures of the device layer.
+
+use std::io;
+
+/// The result of every fallible call of the device layer.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failure of the device layer: who refused what, and what helps.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The kernel refused a call.
+    #[error("{call} failed: {source}{}", Remedy(.remedy))]
+    System {
+        /// The call, with its operands.
+        call: String,
+        /// The kernel's answer.
+        source: io::Error,
+        /// What the user can do about it, if anything.
+        remedy: Option<&'static str>,
+    },
+    /// The verbs status "remote access error": the rkey does not allow this access.
+    #[error(
+        "remote access error: {need} of {len} bytes at {address:#x} with rkey {rkey:#x} ({reason})"
+    )]
+    RemoteAccess {
+        /// What was tried.
+        need: &'static str,
+        /// Address in the target's address space.
+        address: u64,
+        /// Length in bytes.
+        len: u64,
+        /// The key that was shown.
+        rkey: u64,
+        /// Which check failed.
+        reason: &'static str,
+    },
+    /// The process at the other end is gone.
+    #[error("process {pid} is gone")]
+    PeerGone {
+        /// The process.
+        pid: u32,
+    },
+    /// The peer cannot be reached over this device.
+    #[error("peer process {pid} cannot be reached over {device}: {reason}")]
+    Unreachable {
+        /// The device's name.
+        device: &'static str,
+        /// The peer's process.
+        pid: u32,
+        /// What stands in the way, and what helps.
+        reason: String,
+    },
+    /// An address that no device of this provider published.
+    #[error("not an address of device {device}: {reason}")]
+    BadAddress {
+        /// The device's name.
+        device: &'static str,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// Memory that cannot be registered.
+    #[error("{address:#x}..{:#x} cannot be registered: {reason}", .address + .len)]
+    BadMemory {
+        /// First byte.
+        address: usize,
+        /// Length in bytes.
+        len: usize,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// No device has this name.
+    #[error("no device {name:?} (known: {known})")]
+    UnknownDevice {
+        /// The name asked for.
+        name: String,
+        /// The names that exist.
+        known: String,
+    },
+    /// A device was asked for with an option that it does not have.
+    #[error("device {device:?} has no option {option:?} (known: {known})")]
+    BadOption {
+        /// The device's name.
+        device: &'static str,
+        /// The option as given.
+        option: String,
+        /// The options that exist.
+        known: &'static str,
+    },
+}
+
+struct Remedy<'a>(&'a Option<&'static str>);
+
+impl std::fmt::Display for Remedy<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(remedy) => write!(f, " ({remedy})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Error {
+    /// The last call's `errno`, with what was tried and the remedy that usually helps.
+    #[cold]
+    pub(crate) fn last_os(call: impl Into<String>) -> Self {
+        Self::os(call, io::Error::last_os_error())
+    }
+
+    #[cold]
+    pub(crate) fn os(call: impl Into<String>, source: io::Error) -> Self {
+        let remedy = match source.raw_os_error() {
+            Some(libc::EMFILE) => {
+                Some("the limit of open files is reached; raise it with `ulimit -n`")
+            }
+            Some(libc::ENFILE) => {
+                Some("the system's limit of open files is reached; raise fs.file-max")
+            }
+            Some(libc::ENOMEM) => Some(
+                "out of memory, address space (`ulimit -v`), mappings (vm.max_map_count) or \
+                 lockable memory (`ulimit -l`)",
+            ),
+            _ => None,
+        };
+        Self::System {
+            call: call.into(),
+            source,
+            remedy,
+        }
+    }
+
+    /// True if memory, address space or another memory limit ran out.
+    #[must_use]
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::System { source, .. } if source.raw_os_error() == Some(libc::ENOMEM))
+    }
+
+    /// True for the verbs status "remote access error".
+    #[must_use]
+    pub fn is_remote_access(&self) -> bool {
+        matches!(self, Self::RemoteAccess { .. })
+    }
+}

@@ -1,0 +1,422 @@
+//! What can go wrong, grouped by whose fault it is.
+//!
+//! Every [`Error`] names the operation that failed, the operands and the cause, and carries the
+//! error class that MPI gives to it ([`Error::class`], MPI-4.1 section 9.4).
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::job::PmiError;
+
+/// The result of every fallible call of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failed operation: what was tried, and why it did not work.
+///
+/// One pointer wide, so that the success path of a put stays in registers.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    operation: &'static str,
+    kind: ErrorKind,
+}
+
+/// Whose fault it is.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The caller broke a rule of the interface; nothing was transferred.
+    #[error(transparent)]
+    Misuse(#[from] Misuse),
+    /// The operating system or the device refused.
+    #[error(transparent)]
+    System(#[from] SystemError),
+    /// Another rank died, left or gave up.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+}
+
+/// A rule of the interface that the caller broke.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "each message names its fields")]
+pub enum Misuse {
+    #[error("rank {rank} is not in this communicator of {size} ranks (legal: 0 to {})", .size - 1)]
+    RankOutOfRange { rank: u32, size: u32 },
+    #[error(
+        "displacement {disp} × unit {unit} + {len} bytes ends past rank {rank}'s window of {size} bytes"
+    )]
+    PastEnd {
+        rank: u32,
+        disp: u64,
+        unit: u64,
+        len: u64,
+        size: u64,
+    },
+    #[error("{count} elements of {element} bytes overflow a 64-bit length")]
+    CountOverflow { count: u64, element: u64 },
+    #[error("displacement unit {unit} is not legal (legal: 1 to 2147483647 bytes)")]
+    BadUnit { unit: u64 },
+    #[error("size {size} is not legal: {reason}")]
+    BadSize { size: u64, reason: &'static str },
+    #[error("{address:#x}..{:#x} is not memory that this process can {need}", .address + .len)]
+    BadMemory {
+        address: usize,
+        len: usize,
+        need: &'static str,
+    },
+    #[error("address {address:#x} was not handed out by alloc_mem, or was freed already")]
+    NotAllocated { address: usize },
+    #[error("{needs}, but {state}")]
+    Epoch {
+        needs: &'static str,
+        state: EpochState,
+    },
+    #[error("the window was freed already")]
+    Freed,
+    #[error("the window is poisoned: an earlier epoch ended in an error or a panic")]
+    Poisoned,
+    #[error("hint {key}={value:?} is malformed (legal: {legal})")]
+    BadHint {
+        key: &'static str,
+        value: String,
+        legal: &'static str,
+    },
+    #[error("{op} is not defined for {ty}")]
+    BadOperation { op: String, ty: String },
+    #[error("null buffer for {len} bytes")]
+    NullBuffer { len: usize },
+    #[error("rank {rank} disagrees: {ours} here, {theirs} there")]
+    Mismatch {
+        rank: u32,
+        ours: String,
+        theirs: String,
+    },
+    #[error("{what} has {found} elements where {expected} are needed")]
+    Length {
+        what: &'static str,
+        found: usize,
+        expected: usize,
+    },
+    #[error("elements {range:?} are not in a slice of {len}")]
+    SliceRange { range: Range<usize>, len: usize },
+    #[error("this process has a job already; it can join only one, once")]
+    JobTaken,
+    #[error("the process was forked from a rank; only the rank itself may use the job")]
+    Forked,
+    #[error("unknown device {name:?} (known: {known})")]
+    UnknownDevice { name: String, known: String },
+    #[error("environment variable {name}={value:?} is malformed (legal: {legal})")]
+    BadVariable {
+        name: &'static str,
+        value: String,
+        legal: &'static str,
+    },
+}
+
+/// What a window was found in when a call needed something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EpochState {
+    /// No access epoch is open.
+    None,
+    /// A fence epoch is open.
+    Fence,
+    /// Locks of single targets are held.
+    Locks,
+    /// This target is locked already.
+    Locked(u32),
+    /// This target is not locked.
+    NotLocked(u32),
+    /// `lock_all` is in force.
+    LockAll,
+}
+
+impl fmt::Display for EpochState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("no epoch is open"),
+            Self::Fence => f.write_str("a fence epoch is open"),
+            Self::Locks => f.write_str("locks of single targets are held"),
+            Self::Locked(rank) => write!(f, "rank {rank} is locked already"),
+            Self::NotLocked(rank) => write!(f, "rank {rank} is not locked"),
+            Self::LockAll => f.write_str("lock_all is in force"),
+        }
+    }
+}
+
+/// The operating system or the device refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SystemError {
+    /// The device layer reported a failure.
+    #[error(transparent)]
+    Device(#[from] rdma_sys_shim::Error),
+    /// The launcher's key-value service failed, or its environment is broken.
+    #[error(transparent)]
+    Pmi(#[from] PmiError),
+    /// The region from which windows and communicators take their control blocks is full.
+    #[error(
+        "the control region of {capacity} bytes has no room for {wanted} more; free windows or \
+         communicators, or raise TRANSOM_CONTROL_BYTES"
+    )]
+    ControlFull {
+        /// Bytes asked for.
+        wanted: usize,
+        /// Bytes in all.
+        capacity: usize,
+    },
+    /// A call to the operating system failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried, with its operands.
+        what: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+}
+
+/// Another rank died, left or gave up.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PeerError {
+    /// The process is gone, without having said so.
+    #[error("rank {rank} died (process {pid})")]
+    Died {
+        /// Rank in the world communicator.
+        rank: u32,
+        /// Its process.
+        pid: u32,
+    },
+    /// The rank finished its part of the job while others still needed it.
+    #[error("rank {rank} has left the job")]
+    Left {
+        /// Rank in the world communicator.
+        rank: u32,
+    },
+    /// A rank gave up (an error, a panic or an abort) and told the others.
+    #[error("the job was aborted because rank {rank} {cause}")]
+    Aborted {
+        /// Rank in the world communicator of the rank that failed first.
+        rank: u32,
+        /// What it did.
+        cause: AbortCause,
+    },
+    /// A collective operation failed on another rank.
+    #[error("rank {rank} failed: {message}")]
+    Failed {
+        /// Rank in the communicator of the collective.
+        rank: u32,
+        /// That rank's own error, in words.
+        message: String,
+        /// That rank's own error class.
+        class: ErrorClass,
+    },
+}
+
+/// Why a rank made the others stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum AbortCause {
+    /// It panicked.
+    Panicked = 1,
+    /// It was found dead.
+    Died = 2,
+    /// It called abort.
+    Aborted = 3,
+    /// It left the job while others still needed it.
+    Left = 4,
+}
+
+impl AbortCause {
+    pub(crate) fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::Panicked,
+            2 => Self::Died,
+            4 => Self::Left,
+            _ => Self::Aborted,
+        }
+    }
+}
+
+impl fmt::Display for AbortCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Panicked => "panicked",
+            Self::Died => "died",
+            Self::Aborted => "called abort",
+            Self::Left => "left the job early",
+        })
+    }
+}
+
+/// MPI's error classes, as far as one-sided communication uses them (MPI-4.1, sections 9.4 and
+/// 12.6.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(u8)]
+#[allow(missing_docs, reason = "MPI's own names")]
+pub enum ErrorClass {
+    Arg = 1,
+    Assert,
+    Base,
+    Buffer,
+    Comm,
+    Count,
+    Disp,
+    Info,
+    InfoValue,
+    LockType,
+    NoMem,
+    Op,
+    Other,
+    ProcAborted,
+    Rank,
+    RmaConflict,
+    RmaRange,
+    RmaSync,
+    Size,
+    Truncate,
+    Type,
+    Win,
+}
+
+impl ErrorClass {
+    const ALL: [Self; 22] = [
+        Self::Arg,
+        Self::Assert,
+        Self::Base,
+        Self::Buffer,
+        Self::Comm,
+        Self::Count,
+        Self::Disp,
+        Self::Info,
+        Self::InfoValue,
+        Self::LockType,
+        Self::NoMem,
+        Self::Op,
+        Self::Other,
+        Self::ProcAborted,
+        Self::Rank,
+        Self::RmaConflict,
+        Self::RmaRange,
+        Self::RmaSync,
+        Self::Size,
+        Self::Truncate,
+        Self::Type,
+        Self::Win,
+    ];
+
+    pub(crate) fn from_code(code: u8) -> Self {
+        Self::ALL
+            .into_iter()
+            .find(|class| *class as u8 == code)
+            .unwrap_or(Self::Other)
+    }
+}
+
+impl Misuse {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::RankOutOfRange { .. } => ErrorClass::Rank,
+            Self::PastEnd { .. } => ErrorClass::RmaRange,
+            Self::CountOverflow { .. } => ErrorClass::Count,
+            Self::BadUnit { .. } => ErrorClass::Disp,
+            Self::BadSize { .. } => ErrorClass::Size,
+            Self::BadMemory { .. } | Self::NotAllocated { .. } => ErrorClass::Base,
+            Self::Epoch { .. } | Self::Poisoned => ErrorClass::RmaSync,
+            Self::Freed => ErrorClass::Win,
+            Self::BadHint { .. } => ErrorClass::InfoValue,
+            Self::BadOperation { .. } => ErrorClass::Op,
+            Self::NullBuffer { .. } => ErrorClass::Buffer,
+            Self::Mismatch { .. } | Self::SliceRange { .. } | Self::BadVariable { .. } => {
+                ErrorClass::Arg
+            }
+            Self::Length { .. } => ErrorClass::Truncate,
+            Self::JobTaken | Self::Forked | Self::UnknownDevice { .. } => ErrorClass::Other,
+        }
+    }
+}
+
+impl Error {
+    #[cold]
+    pub(crate) fn new(operation: &'static str, kind: impl Into<ErrorKind>) -> Self {
+        Self(Box::new(Inner {
+            operation,
+            kind: kind.into(),
+        }))
+    }
+
+    /// Names the outermost operation, the one that the user called.
+    #[cold]
+    pub(crate) fn during(mut self, operation: &'static str) -> Self {
+        self.0.operation = operation;
+        self
+    }
+
+    /// The call that failed.
+    #[must_use]
+    pub fn operation(&self) -> &'static str {
+        self.0.operation
+    }
+
+    /// Whose fault it is, with the operands.
+    #[must_use]
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// The MPI error class.
+    #[must_use]
+    pub fn class(&self) -> ErrorClass {
+        match &self.0.kind {
+            ErrorKind::Misuse(misuse) => misuse.class(),
+            ErrorKind::System(SystemError::ControlFull { .. }) => ErrorClass::NoMem,
+            ErrorKind::System(SystemError::Device(error)) if error.is_out_of_memory() => {
+                ErrorClass::NoMem
+            }
+            ErrorKind::System(SystemError::Device(error)) if error.is_remote_access() => {
+                ErrorClass::RmaRange
+            }
+            ErrorKind::System(_) => ErrorClass::Other,
+            ErrorKind::Peer(PeerError::Failed { class, .. }) => *class,
+            ErrorKind::Peer(_) => ErrorClass::ProcAborted,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.operation, self.0.kind)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self} ({:?})", self.class())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&self.0.kind)
+    }
+}
+
+impl From<SystemError> for Error {
+    fn from(error: SystemError) -> Self {
+        Self::new("transom", error)
+    }
+}
+
+impl From<rdma_sys_shim::Error> for Error {
+    fn from(error: rdma_sys_shim::Error) -> Self {
+        Self::new("device", SystemError::Device(error))
+    }
+}
+
+impl From<PmiError> for Error {
+    fn from(error: PmiError) -> Self {
+        Self::new("job start", SystemError::Pmi(error))
+    }
+}

@@ -1,0 +1,3 @@
+//! The `transom` command.
+
+fn main() {}
