@@ -14,4 +14,62 @@ pub enum PmiError {
         /// The system's answer.
         source: io::Error,
     },
+    /// The environment speaks of a launcher that cannot be talked to.
+    #[error("{problem} (found: {found}); {remedy}")]
+    Environment {
+        /// What does not fit together.
+        problem: &'static str,
+        /// The variables that were looked at, with their values.
+        found: String,
+        /// What would work.
+        remedy: &'static str,
+    },
+    /// The launcher hung up.
+    #[error("the launcher closed the connection during {request}: it died or is ending the job")]
+    Closed {
+        /// The request that was under way.
+        request: &'static str,
+    },
+    /// The launcher understood a request and said no.
+    #[error("the launcher refused {request}: {reason}")]
+    Refused {
+        /// The request.
+        request: &'static str,
+        /// The launcher's words.
+        reason: String,
+    },
+    /// The launcher's reply is not the one that PMI-1.1 asks for.
+    #[error("the launcher answered {request} with {reply:?}, which is not PMI-1.1")]
+    Malformed {
+        /// The request.
+        request: &'static str,
+        /// The reply, as received.
+        reply: String,
+    },
+    /// Nobody has put this key, or no barrier has followed.
+    #[error("the key-value space has no {key:?} ({reason}); it is put before the last barrier")]
+    NoKey {
+        /// The key.
+        key: String,
+        /// The launcher's words.
+        reason: String,
+    },
+    /// A key or value that does not fit the protocol.
+    #[error("{what} of {len} bytes does not fit (legal: 1 to {max})")]
+    Length {
+        /// What is too long, or empty.
+        what: &'static str,
+        /// Its length in bytes.
+        len: usize,
+        /// The most that this launcher takes.
+        max: usize,
+    },
+    /// A key or value with a character that would end its token.
+    #[error("{what} {text:?} has characters other than printable ASCII without space and '='")]
+    Characters {
+        /// What it is.
+        what: &'static str,
+        /// The key or value.
+        text: String,
+    },
 }

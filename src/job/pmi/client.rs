@@ -1,0 +1,331 @@
+//! A rank's side of PMI-1.1.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::PmiError;
+use super::environment::{detect, not_a_socket};
+use super::mapping::NodeMap;
+use super::wire::{Builder, Line, LineBuffer, MAX_REQUEST, Message, escape, is_plain};
+
+/// The connection to the launcher.
+///
+/// Requests block until the reply is there; threads take turns. Only [`Client::abort`] waits for
+/// nobody.
+pub(crate) struct Client {
+    socket: OwnedFd,
+    rank: u32,
+    size: u32,
+    limits: Limits,
+    /// Held from a request to its reply.
+    replies: Mutex<Replies>,
+}
+
+struct Limits {
+    space: String,
+    key: usize,
+    value: usize,
+}
+
+#[derive(Default)]
+struct Replies {
+    buffer: LineBuffer,
+    ready: std::collections::VecDeque<Line>,
+}
+
+impl Client {
+    /// Joins the job that the environment names. `None` without a launcher: a job of one.
+    pub(crate) fn from_env() -> Result<Option<Self>, PmiError> {
+        let Some(launcher) = detect(|name| std::env::var_os(name))? else {
+            return Ok(None);
+        };
+        let socket = adopt(launcher.fd)?;
+        Self::connect(socket, launcher.rank, launcher.size).map(Some)
+    }
+
+    /// Shakes hands over a connected socket.
+    pub(super) fn connect(socket: OwnedFd, rank: u32, size: u32) -> Result<Self, PmiError> {
+        let mut client = Self {
+            socket,
+            rank,
+            size,
+            limits: Limits {
+                space: String::new(),
+                key: 64,
+                value: MAX_REQUEST,
+            },
+            replies: Mutex::default(),
+        };
+        // Exactly 1.1: Slurm refuses 1.2.
+        let hello = Builder::new("init")
+            .with("pmi_version", 1)
+            .with("pmi_subversion", 1);
+        let reply = client.ask("init", hello, "response_to_init")?;
+        let version = |key| Message::parse(&reply).and_then(|m| m.number::<u32>(key));
+        if (version("pmi_version"), version("pmi_subversion")) != (Some(1), Some(1)) {
+            return Err(PmiError::Malformed {
+                request: "init",
+                reply,
+            });
+        }
+
+        let request = "get_maxes";
+        let reply = client.ask(request, Builder::new(request), "maxes")?;
+        let limit = |key| Message::parse(&reply).and_then(|m| m.number::<usize>(key));
+        // The maxima count the terminating zero of a C string.
+        let (Some(key @ 2..), Some(value @ 2..)) = (limit("keylen_max"), limit("vallen_max"))
+        else {
+            return Err(PmiError::Malformed { request, reply });
+        };
+
+        let request = "get_my_kvsname";
+        let reply = client.ask(request, Builder::new(request), "my_kvsname")?;
+        let space = match Message::parse(&reply).and_then(|m| m.get("kvsname")) {
+            Some(name) if !name.is_empty() => name.to_owned(),
+            _ => return Err(PmiError::Malformed { request, reply }),
+        };
+        client.limits = Limits {
+            space,
+            key: key - 1,
+            value: value - 1,
+        };
+        Ok(client)
+    }
+
+    pub(crate) fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    pub(crate) fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Publishes a value, visible to all ranks after the next barrier.
+    pub(crate) fn put(&self, key: &str, value: &str) -> Result<(), PmiError> {
+        self.check_key(key)?;
+        check_plain("value", value)?;
+        let request = Builder::new("put")
+            .with("kvsname", &self.limits.space)
+            .with("key", key)
+            .with("value", value);
+        let rest = request.len() - value.len();
+        let max = self.limits.value.min(MAX_REQUEST.saturating_sub(rest + 1));
+        check_length("value", value.len(), max)?;
+        self.ask("put", request, "put_result")?;
+        Ok(())
+    }
+
+    /// The value that some rank had put before the last barrier.
+    pub(crate) fn get(&self, key: &str) -> Result<String, PmiError> {
+        self.check_key(key)?;
+        let request = Builder::new("get")
+            .with("kvsname", &self.limits.space)
+            .with("key", key);
+        let reply = match self.ask("get", request, "get_result") {
+            Err(PmiError::Refused { reason, .. }) => {
+                let key = key.to_owned();
+                return Err(PmiError::NoKey { key, reason });
+            }
+            other => other?,
+        };
+        match Message::parse(&reply).and_then(|m| m.get("value")) {
+            Some(value) => Ok(value.to_owned()),
+            None => Err(PmiError::Malformed {
+                request: "get",
+                reply,
+            }),
+        }
+    }
+
+    /// Waits until every rank of the job has entered.
+    pub(crate) fn barrier(&self) -> Result<(), PmiError> {
+        self.ask("barrier", Builder::new("barrier_in"), "barrier_out")?;
+        Ok(())
+    }
+
+    /// Which ranks share a node, if the launcher says so.
+    pub(crate) fn process_mapping(&self) -> Result<Option<NodeMap>, PmiError> {
+        match self.get("PMI_process_mapping") {
+            Ok(text) => match NodeMap::parse(&text) {
+                Some(map) => Ok(Some(map)),
+                None => Err(PmiError::Malformed {
+                    request: "get PMI_process_mapping",
+                    reply: text,
+                }),
+            },
+            Err(PmiError::NoKey { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Leaves the job. Ending without it counts as a failure of this rank.
+    pub(crate) fn finalize(self) -> Result<(), PmiError> {
+        self.ask("finalize", Builder::new("finalize"), "finalize_ack")?;
+        Ok(())
+    }
+
+    /// Asks the launcher to end the job. Returns at once, also while another thread is in a
+    /// request; the caller then exits with `code`, or waits to be killed.
+    pub(crate) fn abort(&self, code: i32, message: &str) -> Result<(), PmiError> {
+        // A third of the line for the text, which may triple when it is escaped.
+        let end = message.floor_char_boundary(MAX_REQUEST / 4);
+        let line = Builder::new("abort")
+            .with("exitcode", code)
+            .with("message", escape(&message[..end]))
+            .finish();
+        self.send("abort", line.as_bytes())
+    }
+
+    fn check_key(&self, key: &str) -> Result<(), PmiError> {
+        check_length("key", key.len(), self.limits.key)?;
+        check_plain("key", key)
+    }
+
+    /// Sends a request and returns its reply, which has the command `expected` and no bad `rc`.
+    fn ask(
+        &self,
+        request: &'static str,
+        line: Builder,
+        expected: &str,
+    ) -> Result<String, PmiError> {
+        let mut replies = self.lock_replies();
+        self.send(request, line.finish().as_bytes())?;
+        let reply = match self.read_line(request, &mut replies)? {
+            Line::Text(text) => text,
+            Line::Unreadable => {
+                let reply = "(unreadable)".to_owned();
+                return Err(PmiError::Malformed { request, reply });
+            }
+        };
+        let Some(message) = Message::parse(&reply) else {
+            return Err(PmiError::Malformed { request, reply });
+        };
+        // `rc` may be missing, where nothing can go wrong.
+        let failed = message.get("rc").is_some_and(|rc| rc != "0");
+        if failed {
+            let reason = message.get("msg").unwrap_or("no reason given").to_owned();
+            return Err(PmiError::Refused { request, reason });
+        }
+        if message.command() != expected {
+            return Err(PmiError::Malformed { request, reply });
+        }
+        Ok(reply)
+    }
+
+    fn lock_replies(&self) -> MutexGuard<'_, Replies> {
+        self.replies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One system call for the whole line, as Slurm needs it.
+    fn send(&self, request: &'static str, mut line: &[u8]) -> Result<(), PmiError> {
+        while !line.is_empty() {
+            // SAFETY: the pointer and the length are those of a live slice.
+            let sent = unsafe {
+                libc::send(
+                    self.socket.as_raw_fd(),
+                    line.as_ptr().cast(),
+                    line.len(),
+                    libc::MSG_NOSIGNAL,
+                )
+            };
+            match usize::try_from(sent) {
+                Ok(sent) => line = &line[sent..],
+                Err(_) => self.recover(request, libc::POLLOUT)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn read_line(&self, request: &'static str, replies: &mut Replies) -> Result<Line, PmiError> {
+        loop {
+            if let Some(line) = replies.ready.pop_front() {
+                return Ok(line);
+            }
+            let mut bytes = [0_u8; 4096];
+            // SAFETY: the pointer and the length are those of a live array.
+            let received = unsafe {
+                libc::recv(
+                    self.socket.as_raw_fd(),
+                    bytes.as_mut_ptr().cast(),
+                    bytes.len(),
+                    0,
+                )
+            };
+            match usize::try_from(received) {
+                Ok(0) => return Err(PmiError::Closed { request }),
+                Ok(received) => replies
+                    .ready
+                    .extend(replies.buffer.push(&bytes[..received])),
+                Err(_) => self.recover(request, libc::POLLIN)?,
+            }
+        }
+    }
+
+    /// After a failed call: `Ok` if it is to be tried again.
+    fn recover(&self, request: &'static str, ready: i16) -> Result<(), PmiError> {
+        let source = io::Error::last_os_error();
+        match source.kind() {
+            io::ErrorKind::Interrupted => Ok(()),
+            io::ErrorKind::WouldBlock => {
+                // A launcher may hand out a non-blocking socket.
+                let mut poll = libc::pollfd {
+                    fd: self.socket.as_raw_fd(),
+                    events: ready,
+                    revents: 0,
+                };
+                // SAFETY: the pointer is to one pollfd. Whatever poll answers, the call that
+                // follows finds out.
+                unsafe { libc::poll(&raw mut poll, 1, -1) };
+                Ok(())
+            }
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+                Err(PmiError::Closed { request })
+            }
+            _ => Err(PmiError::Io {
+                what: request,
+                source,
+            }),
+        }
+    }
+}
+
+/// Takes the inherited socket, and keeps it from this process's own children.
+fn adopt(fd: RawFd) -> Result<OwnedFd, PmiError> {
+    // SAFETY: an all-zero stat is a valid value, and fstat only writes to it.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: as above; a number that is no open descriptor is an error and nothing else.
+    let failed = unsafe { libc::fstat(fd, &raw mut stat) } != 0;
+    if failed || stat.st_mode & libc::S_IFMT != libc::S_IFSOCK {
+        return Err(not_a_socket());
+    }
+    // A duplicate, because the number came from outside and may have another owner.
+    // SAFETY: fcntl takes no pointers here.
+    let own = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };
+    // SAFETY: as above.
+    if own < 0 || unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+        return Err(PmiError::Io {
+            what: "taking over PMI_FD",
+            source: io::Error::last_os_error(),
+        });
+    }
+    // SAFETY: F_DUPFD_CLOEXEC made this descriptor just now, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(own) })
+}
+
+fn check_length(what: &'static str, len: usize, max: usize) -> Result<(), PmiError> {
+    match len {
+        len if (1..=max).contains(&len) => Ok(()),
+        len => Err(PmiError::Length { what, len, max }),
+    }
+}
+
+fn check_plain(what: &'static str, text: &str) -> Result<(), PmiError> {
+    match is_plain(text) {
+        true => Ok(()),
+        false => Err(PmiError::Characters {
+            what,
+            text: text.to_owned(),
+        }),
+    }
+}

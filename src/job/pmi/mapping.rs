@@ -1,0 +1,123 @@
+//! Which ranks share a node: the value of `PMI_process_mapping`, `(vector,(0,2,4),(2,1,3))`.
+
+/// The node of every rank, as the launcher's list of blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeMap {
+    blocks: Vec<Block>,
+    /// Ranks in all blocks together; the list repeats after that many.
+    period: u64,
+}
+
+/// `nodes` nodes in a row, the first being `first`, with `per_node` consecutive ranks each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Block {
+    first: u32,
+    nodes: u32,
+    per_node: u32,
+}
+
+impl Block {
+    fn ranks(&self) -> u64 {
+        u64::from(self.nodes) * u64::from(self.per_node)
+    }
+}
+
+impl NodeMap {
+    /// `None` if `text` is not a vector mapping.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let list = text.trim().strip_prefix("(vector,")?.strip_suffix(')')?;
+        let list = list.trim().strip_prefix('(')?.strip_suffix(')')?;
+        let blocks = list
+            .split("),(")
+            .map(Block::parse)
+            .collect::<Option<Vec<_>>>()?;
+        let period = blocks
+            .iter()
+            .try_fold(0_u64, |sum, block| sum.checked_add(block.ranks()))?;
+        Some(Self { blocks, period })
+    }
+
+    /// The node on which `rank` runs. Nodes are numbered from 0 in the launcher's order.
+    pub(crate) fn node_of(&self, rank: u32) -> u32 {
+        let mut position = u64::from(rank) % self.period;
+        for block in &self.blocks {
+            if position < block.ranks() {
+                let node = position / u64::from(block.per_node);
+                return block.first + u32::try_from(node).expect("less than the block's nodes");
+            }
+            position -= block.ranks();
+        }
+        unreachable!("the position is less than the ranks of all blocks")
+    }
+
+    /// The ranks of a job of `size` that run on the node of `rank`, itself included, ascending.
+    pub(crate) fn neighbours(&self, rank: u32, size: u32) -> impl Iterator<Item = u32> {
+        let node = self.node_of(rank);
+        (0..size).filter(move |&other| self.node_of(other) == node)
+    }
+}
+
+impl Block {
+    fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split(',').map(|number| number.trim().parse().ok());
+        let block = Self {
+            first: numbers.next()??,
+            nodes: numbers.next()??,
+            per_node: numbers.next()??,
+        };
+        let legal = block.nodes > 0
+            && block.per_node > 0
+            && block.first.checked_add(block.nodes).is_some()
+            && numbers.next().is_none();
+        legal.then_some(block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn nodes(text: &str, size: u32) -> Vec<u32> {
+        let map = NodeMap::parse(text).unwrap();
+        (0..size).map(|rank| map.node_of(rank)).collect()
+    }
+
+    #[test]
+    fn blocks_are_laid_out_in_order_and_repeat() {
+        assert_eq!(nodes("(vector,(0,1,4))", 4), [0, 0, 0, 0]);
+        assert_eq!(nodes("(vector,(0,2,2),(2,1,3))", 7), [0, 0, 1, 1, 2, 2, 2]);
+        assert_eq!(nodes("(vector,(0,3,1))", 7), [0, 1, 2, 0, 1, 2, 0]);
+        let map = NodeMap::parse("(vector,(0,3,1))").unwrap();
+        assert_eq!(map.neighbours(4, 8).collect::<Vec<_>>(), [1, 4, 7]);
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for text in [
+            "",
+            "(vector)",
+            "(vector,)",
+            "(vector,())",
+            "(vector,(0,1))",
+            "(vector,(0,1,2,3))",
+            "(vector,(0,0,1))",
+            "(vector,(0,1,0))",
+            "(vector,(-1,1,1))",
+            "(vector,(4294967295,1,1))",
+            "(matrix,(0,1,1))",
+            "(vector,(0,1,1)",
+        ] {
+            assert_eq!(NodeMap::parse(text), None, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_survived(text in r"\(vector,(\([0-9]{0,11},[0-9]{0,11},[0-9]{0,11}\),?){0,4}\)", rank in any::<u32>()) {
+            if let Some(map) = NodeMap::parse(&text) {
+                map.node_of(rank);
+            }
+        }
+    }
+}

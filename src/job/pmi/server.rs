@@ -1,0 +1,259 @@
+//! The launcher's side of PMI-1.1, as a state machine: bytes from a rank in, actions out. It owns
+//! no socket and starts nothing.
+
+use std::collections::HashMap;
+
+use super::wire::{Builder, Line, LineBuffer, Message, escape, unescape};
+
+const KEY_MAX: usize = 64;
+const VALUE_MAX: usize = 1024;
+const NAME_MAX: usize = 256;
+
+/// What the launcher is to do for its ranks.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Send this line to one rank.
+    Reply { rank: u32, line: String },
+    /// Every rank has entered the barrier: send this line to all.
+    Release { line: String },
+    /// A rank wants the job to end.
+    Abort {
+        rank: u32,
+        code: i32,
+        message: Option<String>,
+    },
+    /// A barrier was entered that `missing`, which has left, can never enter. Unless the job is
+    /// ended, the ranks that wait in it are to be sent `line`.
+    Stuck {
+        missing: u32,
+        waiting: Vec<u32>,
+        line: String,
+    },
+}
+
+/// The key-value service of one job.
+pub(crate) struct Server {
+    name: String,
+    visible: HashMap<String, String>,
+    /// What was put since the last barrier.
+    staged: Vec<(String, String)>,
+    ranks: Vec<Rank>,
+    waiting: usize,
+    /// The first rank that left: no barrier can complete any more.
+    departed: Option<u32>,
+}
+
+#[derive(Default)]
+struct Rank {
+    input: LineBuffer,
+    state: State,
+    in_barrier: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Has not spoken, or has finalized (a second program of the same rank may start over).
+    #[default]
+    Outside,
+    Joined,
+    Left,
+}
+
+impl Server {
+    /// The service of a job of `size` ranks, all on one node.
+    pub(crate) fn new(size: u32, name: &str) -> Self {
+        let mapping = format!("(vector,(0,1,{size}))");
+        Self {
+            name: name.to_owned(),
+            visible: HashMap::from([("PMI_process_mapping".to_owned(), mapping)]),
+            staged: Vec::new(),
+            ranks: (0..size).map(|_| Rank::default()).collect(),
+            waiting: 0,
+            departed: None,
+        }
+    }
+
+    /// Takes bytes from the socket of `rank`, in the pieces in which they arrive.
+    pub(crate) fn receive(&mut self, rank: u32, bytes: &[u8]) -> Vec<Action> {
+        let lines = self.ranks[rank as usize].input.push(bytes);
+        let mut actions = Vec::new();
+        for line in lines {
+            let action = match &line {
+                Line::Text(text) => match Message::parse(text) {
+                    Some(message) => self.serve(rank, &message),
+                    None => Some(refuse(rank, "error", "malformed_request")),
+                },
+                Line::Unreadable => Some(refuse(rank, "error", "unreadable_request")),
+            };
+            actions.extend(action);
+        }
+        actions
+    }
+
+    /// Notes that the process of `rank` has ended.
+    pub(crate) fn leave(&mut self, rank: u32) -> Option<Action> {
+        let entry = &mut self.ranks[rank as usize];
+        entry.state = State::Left;
+        if std::mem::take(&mut entry.in_barrier) {
+            self.waiting -= 1;
+        }
+        self.departed.get_or_insert(rank);
+        self.stuck()
+    }
+
+    /// Whether `rank` has joined the job and others that have joined too still count on it.
+    pub(crate) fn is_needed(&self, rank: u32) -> bool {
+        let joined = |rank: &Rank| rank.state == State::Joined;
+        joined(&self.ranks[rank as usize])
+            && self.ranks.iter().filter(|rank| joined(rank)).count() > 1
+    }
+
+    fn serve(&mut self, rank: u32, message: &Message<'_>) -> Option<Action> {
+        let command = message.command();
+        if self.ranks[rank as usize].state != State::Joined && !matches!(command, "init" | "abort")
+        {
+            return Some(refuse(rank, &result_of(command), "not_initialized"));
+        }
+        let line = match command {
+            "init" => return Some(self.init(rank, message)),
+            "get_maxes" => Builder::new("maxes")
+                .with("rc", 0)
+                .with("kvsname_max", NAME_MAX)
+                .with("keylen_max", KEY_MAX)
+                .with("vallen_max", VALUE_MAX)
+                .finish(),
+            "get_appnum" => Builder::new("appnum")
+                .with("rc", 0)
+                .with("appnum", 0)
+                .finish(),
+            "get_universe_size" => Builder::new("universe_size")
+                .with("rc", 0)
+                .with("size", self.ranks.len())
+                .finish(),
+            "get_my_kvsname" => Builder::new("my_kvsname")
+                .with("rc", 0)
+                .with("kvsname", &self.name)
+                .finish(),
+            "put" => return Some(self.put(rank, message)),
+            "get" => return Some(self.get(rank, message)),
+            "barrier_in" => return self.enter_barrier(rank),
+            "finalize" => {
+                self.ranks[rank as usize].state = State::Outside;
+                Builder::new("finalize_ack").with("rc", 0).finish()
+            }
+            "abort" => {
+                return Some(Action::Abort {
+                    rank,
+                    code: message.number("exitcode").unwrap_or(1),
+                    message: message.get("message").map(unescape),
+                });
+            }
+            other => return Some(refuse(rank, &result_of(other), "unknown_command")),
+        };
+        Some(Action::Reply { rank, line })
+    }
+
+    fn init(&mut self, rank: u32, message: &Message<'_>) -> Action {
+        let version = (message.get("pmi_version"), message.get("pmi_subversion"));
+        if version.0 != Some("1") {
+            return refuse(rank, "response_to_init", "only_PMI_1.1_is_served");
+        }
+        self.ranks[rank as usize].state = State::Joined;
+        let line = Builder::new("response_to_init")
+            .with("pmi_version", 1)
+            .with("pmi_subversion", 1)
+            .with("rc", 0)
+            .finish();
+        Action::Reply { rank, line }
+    }
+
+    fn put(&mut self, rank: u32, message: &Message<'_>) -> Action {
+        let (Some(key), Some(value)) = (message.get("key"), message.get("value")) else {
+            return refuse(rank, "put_result", "key_or_value_missing");
+        };
+        if !self.is_mine(message) {
+            return refuse(rank, "put_result", "unknown_kvsname");
+        }
+        if key.is_empty() || key.len() > KEY_MAX || value.len() > VALUE_MAX {
+            return refuse(rank, "put_result", "key_or_value_too_long");
+        }
+        self.staged.push((key.to_owned(), value.to_owned()));
+        let line = Builder::new("put_result").with("rc", 0).finish();
+        Action::Reply { rank, line }
+    }
+
+    fn get(&self, rank: u32, message: &Message<'_>) -> Action {
+        let Some(key) = message.get("key") else {
+            return refuse(rank, "get_result", "key_missing");
+        };
+        if !self.is_mine(message) {
+            return refuse(rank, "get_result", "unknown_kvsname");
+        }
+        match self.visible.get(key) {
+            Some(value) => Action::Reply {
+                rank,
+                line: Builder::new("get_result")
+                    .with("rc", 0)
+                    .with("value", value)
+                    .finish(),
+            },
+            None => refuse(rank, "get_result", "key_not_found"),
+        }
+    }
+
+    fn is_mine(&self, message: &Message<'_>) -> bool {
+        message.get("kvsname").is_none_or(|name| name == self.name)
+    }
+
+    fn enter_barrier(&mut self, rank: u32) -> Option<Action> {
+        if !std::mem::replace(&mut self.ranks[rank as usize].in_barrier, true) {
+            self.waiting += 1;
+        }
+        if self.waiting < self.ranks.len() {
+            return self.stuck();
+        }
+        self.waiting = 0;
+        self.ranks
+            .iter_mut()
+            .for_each(|rank| rank.in_barrier = false);
+        self.visible.extend(self.staged.drain(..));
+        let line = Builder::new("barrier_out").with("rc", 0).finish();
+        Some(Action::Release { line })
+    }
+
+    fn stuck(&mut self) -> Option<Action> {
+        let missing = self.departed.filter(|_| self.waiting > 0)?;
+        let mut waiting = Vec::with_capacity(self.waiting);
+        for (number, rank) in (0..).zip(&mut self.ranks) {
+            if std::mem::take(&mut rank.in_barrier) {
+                waiting.push(number);
+            }
+        }
+        self.waiting = 0;
+        let line = Builder::new("barrier_out")
+            .with("rc", -1)
+            .with("msg", escape(&format!("rank_{missing}_has_left_the_job")))
+            .finish();
+        Some(Action::Stuck {
+            missing,
+            waiting,
+            line,
+        })
+    }
+}
+
+fn refuse(rank: u32, reply: &str, reason: &str) -> Action {
+    let line = Builder::new(reply)
+        .with("rc", -1)
+        .with("msg", reason)
+        .finish();
+    Action::Reply { rank, line }
+}
+
+fn result_of(command: &str) -> String {
+    match command {
+        "barrier_in" => "barrier_out".to_owned(),
+        "finalize" => "finalize_ack".to_owned(),
+        other => format!("{}_result", other.strip_prefix("get_").unwrap_or(other)),
+    }
+}

@@ -1,0 +1,273 @@
+//! The client against the server, over socket pairs.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+use super::{Action, Client, PmiError, Server};
+
+/// Runs `rank` on a thread per rank, and a server between them; returns what the ranks returned
+/// and what the server was left to decide.
+fn job<T: Send>(size: u32, rank: impl Fn(Client) -> T + Sync) -> (Vec<T>, Vec<Action>) {
+    let (mut ours, theirs): (Vec<_>, Vec<_>) =
+        (0..size).map(|_| UnixStream::pair().unwrap()).unzip();
+    thread::scope(|scope| {
+        let ranks: Vec<_> = (0..)
+            .zip(theirs)
+            .map(|(number, socket)| {
+                let rank = &rank;
+                scope.spawn(move || rank(Client::connect(socket.into(), number, size).unwrap()))
+            })
+            .collect();
+        let events = serve(size, &mut ours);
+        (
+            ranks.into_iter().map(|rank| rank.join().unwrap()).collect(),
+            events,
+        )
+    })
+}
+
+fn serve(size: u32, sockets: &mut [UnixStream]) -> Vec<Action> {
+    let mut server = Server::new(size, "space-of-this-test");
+    let mut events = Vec::new();
+    let mut open = vec![true; sockets.len()];
+    while open.contains(&true) {
+        let mut polls: Vec<_> = (sockets.iter().zip(&open))
+            .map(|(socket, open)| libc::pollfd {
+                fd: if *open {
+                    std::os::fd::AsRawFd::as_raw_fd(socket)
+                } else {
+                    -1
+                },
+                events: libc::POLLIN,
+                revents: 0,
+            })
+            .collect();
+        // SAFETY: the pointer and the length are those of a live vector.
+        unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, -1) };
+        for (number, poll) in polls.iter().enumerate() {
+            if poll.revents == 0 {
+                continue;
+            }
+            // Small pieces, so that lines arrive cut.
+            let mut bytes = [0; 7];
+            let rank = u32::try_from(number).unwrap();
+            let actions = match sockets[number].read(&mut bytes) {
+                Ok(0) | Err(_) => {
+                    open[number] = false;
+                    server.leave(rank).into_iter().collect()
+                }
+                Ok(n) => server.receive(rank, &bytes[..n]),
+            };
+            for action in actions {
+                match &action {
+                    Action::Reply { rank, line } => {
+                        sockets[*rank as usize].write_all(line.as_bytes()).unwrap();
+                    }
+                    Action::Release { line } => {
+                        for socket in &mut *sockets {
+                            socket.write_all(line.as_bytes()).unwrap();
+                        }
+                    }
+                    Action::Stuck { waiting, line, .. } => {
+                        for rank in waiting {
+                            sockets[*rank as usize].write_all(line.as_bytes()).unwrap();
+                        }
+                        events.push(action);
+                    }
+                    Action::Abort { .. } => events.push(action),
+                }
+            }
+        }
+    }
+    events
+}
+
+#[test]
+fn what_is_put_is_got_after_the_barrier() {
+    let (sums, events) = job(5, |client| {
+        for round in 0..3 {
+            let value = (client.rank() * 10 + round).to_string();
+            client
+                .put(&format!("k{round}-{}", client.rank()), &value)
+                .unwrap();
+            client.barrier().unwrap();
+            for rank in 0..client.size() {
+                let value = client.get(&format!("k{round}-{rank}")).unwrap();
+                assert_eq!(value, (rank * 10 + round).to_string());
+            }
+        }
+        let map = client.process_mapping().unwrap().unwrap();
+        let neighbours = map.neighbours(client.rank(), client.size()).count();
+        client.finalize().unwrap();
+        neighbours
+    });
+    assert_eq!(sums, [5; 5]);
+    assert_eq!(events, []);
+}
+
+#[test]
+fn before_the_barrier_nothing_is_visible() {
+    job(1, |client| {
+        client.put("key", "value").unwrap();
+        let error = client.get("key").unwrap_err();
+        assert!(
+            matches!(&error, PmiError::NoKey { key, .. } if key == "key"),
+            "{error}"
+        );
+        client.barrier().unwrap();
+        assert_eq!(client.get("key").unwrap(), "value");
+        client.put("key", "later").unwrap();
+        client.barrier().unwrap();
+        assert_eq!(client.get("key").unwrap(), "later");
+        client.finalize().unwrap();
+    });
+}
+
+#[test]
+fn long_values_pass_and_too_long_ones_are_refused_with_the_limit() {
+    job(1, |client| {
+        let key = "k".repeat(63);
+        let address = "ab".repeat(384);
+        client.put(&key, &address).unwrap();
+        client.barrier().unwrap();
+        assert_eq!(client.get(&key).unwrap(), address);
+
+        let Err(PmiError::Length {
+            what: "value",
+            len: 2000,
+            max,
+        }) = client.put("key", &"x".repeat(2000))
+        else {
+            panic!("a value of 2000 bytes was accepted");
+        };
+        client.put("key", &"x".repeat(max)).unwrap();
+        assert!(client.put("key", &"x".repeat(max + 1)).is_err());
+        client.barrier().unwrap();
+        assert_eq!(client.get("key").unwrap().len(), max);
+
+        for bad in ["", &"k".repeat(65), "a b", "a\n", "a=b", "é"] {
+            assert!(client.put(bad, "value").is_err(), "key {bad:?}");
+            assert!(client.get(bad).is_err(), "key {bad:?}");
+        }
+        for bad in ["", "a b", "a\ncmd=finalize"] {
+            assert!(client.put("key", bad).is_err(), "value {bad:?}");
+        }
+        client.finalize().unwrap();
+    });
+}
+
+#[test]
+fn abort_reaches_the_launcher_while_another_thread_waits() {
+    let (_, events) = job(2, |client| {
+        if client.rank() == 0 {
+            let error = thread::scope(|scope| {
+                let waiting = scope.spawn(|| client.barrier());
+                client
+                    .abort(7, "the second half\nis missing: 50 %")
+                    .unwrap();
+                waiting.join().unwrap()
+            });
+            assert!(matches!(error, Err(PmiError::Refused { .. })), "{error:?}");
+        }
+    });
+    let abort = Action::Abort {
+        rank: 0,
+        code: 7,
+        message: Some("the second half\nis missing: 50 %".to_owned()),
+    };
+    assert!(events.contains(&abort), "{events:?}");
+}
+
+#[test]
+fn a_long_abort_message_is_cut_not_lost() {
+    let (_, events) = job(1, |client| client.abort(1, &"é".repeat(5000)).unwrap());
+    let [
+        Action::Abort {
+            message: Some(text),
+            ..
+        },
+    ] = &events[..]
+    else {
+        panic!("{events:?}");
+    };
+    assert!(text.len() > 200 && text.chars().all(|c| c == 'é'), "{text}");
+}
+
+#[test]
+fn a_rank_that_leaves_is_named_to_those_in_the_barrier() {
+    let (errors, events) = job(3, |client| match client.rank() {
+        1 => None,
+        _ => Some(client.barrier().unwrap_err().to_string()),
+    });
+    for error in errors.into_iter().flatten() {
+        assert!(error.contains("rank_1_has_left"), "{error}");
+    }
+    assert!(
+        matches!(events[0], Action::Stuck { missing: 1, .. }),
+        "{events:?}"
+    );
+}
+
+#[test]
+fn a_launcher_that_hangs_up_is_an_error() {
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let rank = thread::spawn(|| Client::connect(theirs.into(), 0, 2).err().unwrap());
+    ours.read_exact(&mut [0; 4]).unwrap();
+    drop(ours);
+    assert!(matches!(
+        rank.join().unwrap(),
+        PmiError::Closed { request: "init" }
+    ));
+}
+
+#[test]
+fn strange_replies_are_shown() {
+    for (reply, shown) in [
+        (
+            "cmd=response_to_init pmi_version=2 pmi_subversion=0 rc=0\n",
+            "pmi_version=2",
+        ),
+        (
+            "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=-1 msg=no_way\n",
+            "no_way",
+        ),
+        ("cmd=barrier_out rc=0\n", "barrier_out"),
+        ("hello\n", "hello"),
+        ("\n", "\"\""),
+    ] {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        ours.write_all(reply.as_bytes()).unwrap();
+        let error = Client::connect(theirs.into(), 0, 1)
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(error.contains(shown), "{error}");
+    }
+}
+
+#[test]
+fn malformed_requests_are_answered_not_obeyed() {
+    let mut server = Server::new(2, "space");
+    let mut say = |line: &str| match &server.receive(1, line.as_bytes())[..] {
+        [Action::Reply { rank: 1, line }] => line.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert!(say("cmd=put key=a value=b\n").contains("put_result rc=-1"));
+    assert!(say("cmd=init pmi_version=2 pmi_subversion=0\n").contains("rc=-1"));
+    assert!(say("cmd=init pmi_version=1 pmi_subversion=1\n").contains("rc=0"));
+    assert!(say("cmd=put key=a\n").contains("rc=-1"));
+    assert!(say("cmd=put kvsname=other key=a value=b\n").contains("rc=-1"));
+    assert!(
+        say(&format!(
+            "cmd=put kvsname=space key={} value=b\n",
+            "k".repeat(65)
+        ))
+        .contains("rc=-1")
+    );
+    assert!(say(&format!("cmd=put key=k value={}\n", "v".repeat(5000))).contains("rc=-1"));
+    assert!(say("cmd=get\n").contains("get_result rc=-1"));
+    assert!(say("cmd=spawn nprocs=4\n").contains("spawn_result rc=-1"));
+    assert!(say("\n").contains("malformed"));
+    assert!(say("cmd=finalize\n").contains("finalize_ack rc=0"));
+}
