@@ -7,4 +7,4 @@ mod job;
 pub use error::{
     AbortCause, EpochState, Error, ErrorClass, ErrorKind, Misuse, PeerError, Result, SystemError,
 };
-pub use job::PmiError;
+pub use job::{PmiError, launcher};

@@ -168,8 +168,15 @@ impl Client {
     /// Asks the launcher to end the job. Returns at once, also while another thread is in a
     /// request; the caller then exits with `code`, or waits to be killed.
     pub(crate) fn abort(&self, code: i32, message: &str) -> Result<(), PmiError> {
-        // A third of the line for the text, which may triple when it is escaped.
-        let end = message.floor_char_boundary(MAX_REQUEST / 4);
+        // A quarter of the line for the text, which may triple when it is escaped.
+        let starts = message
+            .char_indices()
+            .map(|(at, _)| at)
+            .chain([message.len()]);
+        let end = starts
+            .take_while(|&at| at <= MAX_REQUEST / 4)
+            .last()
+            .unwrap_or(0);
         let line = Builder::new("abort")
             .with("exitcode", code)
             .with("message", escape(&message[..end]))

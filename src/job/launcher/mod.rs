@@ -1,0 +1,162 @@
+//! Starting a job on this machine and seeing it through; `transom run` is a thin shell over it.
+//!
+//! [`Launch::run`] starts the ranks, serves them PMI-1.1, passes on their output and signals, and
+//! returns when the last process is gone. One thread does it all, in one loop that sleeps until a
+//! descriptor is ready.
+//!
+//! What it promises:
+//! - **Output** is passed on in whole lines; nothing that a rank wrote is lost, also when it is
+//!   killed.
+//! - **Standard input** of the launcher is that of rank 0; the other ranks read `/dev/null`. A
+//!   terminal is read by the launcher on rank 0's behalf; anything else is handed over as it is.
+//! - **Signals**: SIGINT, SIGTERM and SIGHUP are forwarded to every process of the job. A second
+//!   one, or the end of the grace period, kills. SIGTSTP stops the job together with the launcher.
+//! - **Failure** of one rank ends the others: SIGTERM, then after the grace period SIGKILL.
+//! - **Nothing stays behind**: ranks and their children end with the launcher, also when it is
+//!   killed with SIGKILL.
+//!
+//! The ranks are told `PMI_FD`, `PMI_RANK`, `PMI_SIZE`, `PMI_JOBID`, `TRANSOM_LAUNCHER_PID` and,
+//! if one was asked for, `TRANSOM_DEVICE`.
+//!
+//! ```no_run
+//! use transom::launcher::Launch;
+//!
+//! let outcome = Launch::new(4, "./solver").arg("--quick").label(true).run()?;
+//! std::process::exit(outcome.exit_code().into());
+//! # #[allow(unreachable_code)]
+//! # Ok::<(), transom::launcher::LaunchError>(())
+//! ```
+
+mod error;
+mod limits;
+mod outcome;
+mod output;
+mod signals;
+mod sink;
+mod spawn;
+mod supervisor;
+mod sys;
+mod terminal;
+mod warden;
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+pub use error::LaunchError;
+pub use outcome::{Cause, Failure, Outcome};
+
+/// The most ranks that one launcher starts. Each is a process with four descriptors here; beyond
+/// this a machine's process table is the wrong place for a job.
+pub const MAX_RANKS: u32 = 65_536;
+
+/// A job to be started.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    ranks: u32,
+    program: OsString,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    device: Option<String>,
+    label: bool,
+    keep_going: bool,
+    direct_output: bool,
+    grace: Duration,
+    name: String,
+}
+
+impl Launch {
+    /// A job of `ranks` processes of `program`, which is looked up in `PATH` unless it contains a
+    /// slash.
+    pub fn new(ranks: u32, program: impl Into<OsString>) -> Self {
+        Self {
+            ranks,
+            program: program.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            device: None,
+            label: false,
+            keep_going: false,
+            direct_output: false,
+            grace: Duration::from_secs(1),
+            name: "transom".to_owned(),
+        }
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args(mut self, args: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets an environment variable of the ranks, which otherwise inherit the launcher's.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Names the device that the ranks are to use.
+    #[must_use]
+    pub fn device(mut self, device: Option<String>) -> Self {
+        self.device = device;
+        self
+    }
+
+    /// Whether each line of output begins with `[rank] `.
+    #[must_use]
+    pub fn label(mut self, label: bool) -> Self {
+        self.label = label;
+        self
+    }
+
+    /// Whether the other ranks run on when one has failed. An abort ends the job all the same.
+    #[must_use]
+    pub fn keep_going(mut self, keep_going: bool) -> Self {
+        self.keep_going = keep_going;
+        self
+    }
+
+    /// Whether the ranks write straight to the launcher's standard output and standard error,
+    /// for programs that draw on a terminal. Lines of different ranks may then mix.
+    #[must_use]
+    pub fn direct_output(mut self, direct: bool) -> Self {
+        self.direct_output = direct;
+        self
+    }
+
+    /// How long a rank may take to end when it was asked to (1 s unless told).
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// The name before the launcher's own messages on standard error, such as `transom run`.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Runs the job to its end. Failures of ranks are told on standard error as they happen and
+    /// are part of the [`Outcome`].
+    ///
+    /// Signals are taken from the calling thread while the job runs; where the process has other
+    /// threads, those must have SIGINT, SIGTERM, SIGHUP and SIGTSTP blocked for forwarding to
+    /// work. The soft limit of open files is raised meanwhile; the ranks get the original one.
+    ///
+    /// # Errors
+    /// The program cannot be run, the machine's limits forbid it, or the launcher's own output or
+    /// a system call fails. No process is left running then either.
+    pub fn run(&self) -> Result<Outcome, LaunchError> {
+        supervisor::run(self)
+    }
+}

@@ -1,0 +1,118 @@
+//! Starting one rank.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, PipeReader};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use super::limits::set_open_files;
+use super::signals;
+use super::sys::check;
+use super::{Launch, LaunchError};
+
+/// What all ranks of a job have in common.
+pub(super) struct Template<'a> {
+    pub(super) launch: &'a Launch,
+    pub(super) group: libc::pid_t,
+    pub(super) job: &'a str,
+    pub(super) open_files: libc::rlimit,
+    pub(super) signal_mask: libc::sigset_t,
+    /// A descriptor that the launcher holds in place, so that the socket has the same, low number
+    /// in every rank.
+    pub(super) slot: RawFd,
+}
+
+impl Template<'_> {
+    /// Starts `rank` with its end of the PMI connection. `input` is its standard input: a relay,
+    /// or for rank 0 the launcher's own.
+    pub(super) fn spawn(
+        &self,
+        rank: u32,
+        pmi: &UnixStream,
+        input: Option<PipeReader>,
+    ) -> Result<Child, LaunchError> {
+        let launch = self.launch;
+        let output = || match launch.direct_output {
+            true => Stdio::inherit(),
+            false => Stdio::piped(),
+        };
+        let stdin = match input {
+            Some(pipe) => pipe.into(),
+            None if rank == 0 => Stdio::inherit(),
+            None => Stdio::null(),
+        };
+        let mut command = Command::new(&launch.program);
+        command
+            .args(&launch.args)
+            .envs(launch.env.iter().map(|(name, value)| (name, value)))
+            .env("PMI_FD", self.slot.to_string())
+            .env("PMI_RANK", rank.to_string())
+            .env("PMI_SIZE", launch.ranks.to_string())
+            .env("PMI_JOBID", self.job)
+            .env("TRANSOM_LAUNCHER_PID", std::process::id().to_string())
+            .stdin(stdin)
+            .stdout(output())
+            .stderr(output())
+            .process_group(self.group);
+        if let Some(device) = &launch.device {
+            command.env("TRANSOM_DEVICE", device);
+        }
+
+        let (socket, slot) = (pmi.as_raw_fd(), self.slot);
+        let (open_files, signal_mask) = (self.open_files, self.signal_mask);
+        let launcher = std::process::id().cast_signed();
+        let prepare = move || {
+            // SAFETY: prctl and dup2 take integers here. The slot is a descriptor of the
+            // launcher's that nothing in this child uses.
+            unsafe {
+                check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+                check(libc::dup2(socket, slot))?;
+            }
+            // A launcher that died before the signal was armed has sent none.
+            // SAFETY: getppid takes nothing.
+            if unsafe { libc::getppid() } != launcher {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
+            set_open_files(&open_files)?;
+            signals::restore(&signal_mask)
+        };
+        // SAFETY: the closure runs in the forked child and makes async-signal-safe system calls
+        // only; an error made from an error number allocates nothing.
+        unsafe { command.pre_exec(prepare) };
+        (command.spawn()).map_err(|error| explain(&launch.program, rank, error))
+    }
+}
+
+/// Says why a program cannot be run, where it is the program's fault.
+fn explain(program: &OsStr, rank: u32, source: io::Error) -> LaunchError {
+    let has_path = program.as_bytes().contains(&b'/');
+    let file = has_path
+        .then(|| fs::metadata(Path::new(program)).ok())
+        .flatten();
+    let reason = match source.raw_os_error() {
+        _ if program.is_empty() => "its name is empty",
+        Some(libc::ENOENT) if !has_path => "no such program in PATH",
+        Some(libc::ENOENT) if file.is_some() => {
+            "the interpreter that its first line names is missing"
+        }
+        Some(libc::ENOENT) => "no such file",
+        Some(libc::ENOTDIR) => "a part of the path is not a directory",
+        Some(libc::EACCES) if file.is_some_and(|file| file.is_dir()) => "it is a directory",
+        Some(libc::EACCES) => "permission denied (is it executable?)",
+        Some(libc::ENOEXEC) => "it is neither a program for this machine nor a script with #!",
+        Some(libc::ELOOP | libc::ENAMETOOLONG) => "its path cannot be followed",
+        Some(libc::E2BIG) => "the arguments and the environment are too long",
+        None => "its name or an argument contains a zero byte",
+        _ => return LaunchError::Spawn { rank, source },
+    };
+    LaunchError::Program {
+        program: program.to_string_lossy().into_owned(),
+        reason,
+        source,
+    }
+}

@@ -1,0 +1,495 @@
+//! The launcher's loop: what happens to the ranks, and what is done about it.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::limits::OpenFiles;
+use super::output::Output;
+use super::signals::{self, Signals};
+use super::spawn::Template;
+use super::sys::{self, Epoll, interest, pidfd_open};
+use super::terminal::Relay;
+use super::warden::Warden;
+use super::{Cause, Failure, Launch, LaunchError, Outcome};
+use crate::job::pmi::{Action, Server};
+
+/// How long children of ranks may go on writing when the last rank has ended by itself.
+const LINGER: Duration = Duration::from_millis(200);
+/// How long pipes must be silent, their writers killed, to be taken for drained.
+const SILENCE: Duration = Duration::from_millis(100);
+/// How long a user who has asked for the end waits for a reader who does not read.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How many times 4 KiB of requests are taken from a rank that has ended; the socket holds less.
+const LAST_WORDS: u32 = 64;
+
+pub(super) fn run(launch: &Launch) -> Result<Outcome, LaunchError> {
+    let open_files = OpenFiles::raise(launch.ranks)?;
+    let mut job = Supervisor::new(launch)?;
+    job.start(open_files.original())?;
+    while job.running > 0 {
+        job.turn(job.deadline())?;
+    }
+    job.drain()?;
+    job.outcome()
+}
+
+struct Supervisor<'a> {
+    launch: &'a Launch,
+    // Dropped in this order: the ranks are reaped before the group is given up.
+    ranks: Vec<Rank>,
+    warden: Warden,
+    signals: Signals,
+    events: Epoll,
+    output: Output,
+    input: Option<Relay>,
+    name: String,
+    server: Server,
+    running: u32,
+    phase: Phase,
+    failure: Option<Failure>,
+    signal: Option<i32>,
+    refused: Option<LaunchError>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// The job has been asked to end by this signal, and will be killed when its time is over.
+    Ending {
+        signal: i32,
+        kill_at: Instant,
+    },
+    Killed,
+}
+
+struct Rank {
+    child: Child,
+    ended: Option<ExitStatus>,
+    /// Readable once the process has ended.
+    watch: OwnedFd,
+    pmi: Option<UnixStream>,
+    replies: Vec<u8>,
+}
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        if self.ended.is_none() {
+            // Neither fails for a child that has not been reaped.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// What an event is about: the low half of its token is the rank.
+const ENDED: u64 = 0;
+const PMI: u64 = 1 << 32;
+
+impl<'a> Supervisor<'a> {
+    fn new(launch: &'a Launch) -> Result<Self, LaunchError> {
+        let signals = Signals::take().map_err(LaunchError::system("taking the signals"))?;
+        let warden = Warden::start().map_err(LaunchError::system("starting the warden"))?;
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let name = format!("transom-{}-{:x}", std::process::id(), since.as_nanos());
+        // What the caller has written comes before what the ranks write. A failure shows later.
+        let _ = io::stdout().flush();
+        Ok(Self {
+            launch,
+            ranks: Vec::new(),
+            warden,
+            signals,
+            events: Epoll::new().map_err(LaunchError::system("creating the event queue"))?,
+            output: Output::new(launch.label).map_err(LaunchError::system("opening the output"))?,
+            input: None,
+            server: Server::new(launch.ranks, &name),
+            name,
+            running: 0,
+            phase: Phase::Running,
+            failure: None,
+            signal: None,
+            refused: None,
+        })
+    }
+
+    fn start(&mut self, open_files: libc::rlimit) -> Result<(), LaunchError> {
+        let slot = File::open("/dev/null").map_err(LaunchError::system("opening /dev/null"))?;
+        let job = self.name.clone();
+        let template = Template {
+            launch: self.launch,
+            group: self.warden.group(),
+            job: &job,
+            open_files,
+            signal_mask: self.signals.mask_before(),
+            slot: slot.as_raw_fd(),
+        };
+        let relay = Relay::new().map_err(LaunchError::system("preparing rank 0's input"))?;
+        let (relay, mut pipe) = relay.unzip();
+        self.input = relay;
+        for rank in 0..self.launch.ranks {
+            let (pmi, theirs) =
+                UnixStream::pair().map_err(LaunchError::system("creating a PMI socket"))?;
+            let child = template.spawn(rank, &theirs, pipe.take())?;
+            self.admit(child, pmi)
+                .map_err(LaunchError::system("watching a rank"))?;
+            // Starting many ranks takes a while.
+            self.obey_signals()?;
+            if self.phase != Phase::Running {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn admit(&mut self, mut child: Child, pmi: UnixStream) -> io::Result<()> {
+        let token = self.ranks.len() as u64;
+        let pipes = child.stdout.take().zip(child.stderr.take());
+        let watch = pidfd_open(child.id().cast_signed());
+        let watch = match watch {
+            Ok(watch) => watch,
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(error);
+            }
+        };
+        self.ranks.push(Rank {
+            child,
+            ended: None,
+            watch,
+            pmi: Some(pmi),
+            replies: Vec::new(),
+        });
+        self.running += 1;
+        let rank = self.ranks.last().expect("it was just pushed");
+        self.events
+            .add(rank.watch.as_fd(), libc::EPOLLIN, ENDED | token)?;
+        if let Some(pmi) = &rank.pmi {
+            pmi.set_nonblocking(true)?;
+            self.events.add(pmi.as_fd(), libc::EPOLLIN, PMI | token)?;
+        }
+        if let Some((stdout, stderr)) = pipes {
+            self.output.add(stdout.into(), stderr.into())?;
+        }
+        Ok(())
+    }
+
+    /// Sleeps until something happens, and deals with it. Whether something has.
+    fn turn(&mut self, deadline: Option<Instant>) -> Result<bool, LaunchError> {
+        let mut fds = vec![
+            interest(self.events.as_raw_fd(), libc::POLLIN),
+            interest(self.signals.as_raw_fd(), libc::POLLIN),
+        ];
+        self.output.interest(&mut fds);
+        if let Some(input) = &self.input {
+            input.interest(&mut fds);
+        }
+        let woken =
+            sys::poll(&mut fds, deadline).map_err(LaunchError::system("waiting for the ranks"))?;
+
+        self.obey_signals()?;
+        let events = self
+            .events
+            .ready()
+            .map_err(LaunchError::system("waiting for the ranks"))?;
+        for event in events {
+            let rank = event as u32;
+            match event & PMI {
+                PMI => self.converse(rank),
+                _ => self.bury(rank)?,
+            }
+        }
+        if self.input.as_mut().is_some_and(|input| !input.turn()) {
+            self.input = None;
+        }
+        if let Err(error) = self.output.turn() {
+            self.refused.get_or_insert(error);
+            self.end(libc::SIGTERM);
+        }
+        if let Phase::Ending { signal, kill_at } = self.phase
+            && self.running > 0
+            && Instant::now() >= kill_at
+        {
+            let (running, ranks) = (self.running, self.launch.ranks);
+            let (grace, name) = (self.launch.grace, signals::name(signal));
+            self.say(format_args!(
+                "{running} of {ranks} ranks did not end within {grace:?} of {name} and are killed"
+            ));
+            self.kill();
+        }
+        Ok(woken)
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let kill = match self.phase {
+            Phase::Ending { kill_at, .. } => Some(kill_at),
+            _ => None,
+        };
+        let input = self.input.as_ref().and_then(Relay::deadline);
+        kill.into_iter().chain(input).min()
+    }
+
+    fn obey_signals(&mut self) -> Result<(), LaunchError> {
+        loop {
+            match self.signals.next() {
+                Ok(Some(libc::SIGTSTP)) => {
+                    self.signal_all(libc::SIGTSTP);
+                    self.signals
+                        .stop_here()
+                        .map_err(LaunchError::system("stopping"))?;
+                    self.signal_all(libc::SIGCONT);
+                }
+                Ok(Some(signal)) => {
+                    self.signal.get_or_insert(signal);
+                    match self.phase {
+                        Phase::Running => self.end(signal),
+                        _ => self.kill(),
+                    }
+                }
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(LaunchError::system("reading the signals")(error)),
+            }
+        }
+    }
+
+    /// Asks the job to end.
+    fn end(&mut self, signal: i32) {
+        if self.phase == Phase::Running {
+            let kill_at = Instant::now() + self.launch.grace;
+            self.phase = Phase::Ending { signal, kill_at };
+            self.signal_all(signal);
+        }
+    }
+
+    fn kill(&mut self) {
+        self.phase = Phase::Killed;
+        self.signal_all(libc::SIGKILL);
+    }
+
+    fn signal_all(&self, signal: i32) {
+        let group = self.warden.group();
+        self.warden.signal(signal);
+        // A rank may have moved to a group or session of its own.
+        for rank in self.ranks.iter().filter(|rank| rank.ended.is_none()) {
+            let pid = rank.child.id().cast_signed();
+            // SAFETY: both take integers; the pid is our unreaped child's.
+            unsafe {
+                if libc::getpgid(pid) != group {
+                    libc::kill(pid, signal);
+                }
+            }
+        }
+    }
+
+    /// Takes requests from a rank and sends it the replies. While replies wait to be sent, no
+    /// request is taken, so that a rank that does not read cannot fill our memory.
+    fn converse(&mut self, rank: u32) {
+        if !self.ranks[rank as usize].replies.is_empty() {
+            return self.reply(rank);
+        }
+        let mut bytes = [0_u8; 4096];
+        let read = match &mut self.ranks[rank as usize].pmi {
+            Some(pmi) => pmi.read(&mut bytes),
+            None => return,
+        };
+        match read {
+            Ok(read) if read > 0 => {
+                for action in self.server.receive(rank, &bytes[..read]) {
+                    self.act(action);
+                }
+            }
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) => {}
+            // The end, or a reset because the rank has ended with replies unread.
+            _ => self.hang_up(rank),
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Reply { rank, line } => self.queue(rank, &line),
+            Action::Release { line } => {
+                for rank in 0..self.launch.ranks {
+                    self.queue(rank, &line);
+                }
+            }
+            Action::Abort {
+                rank,
+                code,
+                message,
+            } => {
+                self.fail(rank, Cause::Aborted { code, message });
+                self.end(libc::SIGTERM);
+            }
+            Action::Stuck {
+                missing,
+                waiting,
+                line,
+            } => {
+                self.fail(missing, Cause::Left);
+                if self.phase == Phase::Running {
+                    for rank in waiting {
+                        self.queue(rank, &line);
+                    }
+                }
+            }
+        }
+    }
+
+    fn queue(&mut self, rank: u32, line: &str) {
+        if let Some(rank) = self.ranks.get_mut(rank as usize) {
+            rank.replies.extend_from_slice(line.as_bytes());
+        }
+        self.reply(rank);
+    }
+
+    fn reply(&mut self, number: u32) {
+        let Some(rank) = self.ranks.get_mut(number as usize) else {
+            return;
+        };
+        let Some(pmi) = &mut rank.pmi else {
+            return rank.replies.clear();
+        };
+        let mut failed = false;
+        while !rank.replies.is_empty() && !failed {
+            match pmi.write(&rank.replies) {
+                Ok(sent) => drop(rank.replies.drain(..sent)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => failed = true,
+            }
+        }
+        let next = match rank.replies.is_empty() {
+            true => libc::EPOLLIN,
+            false => libc::EPOLLOUT,
+        };
+        let token = PMI | u64::from(number);
+        if failed || self.events.modify(pmi.as_fd(), next, token).is_err() {
+            self.hang_up(number);
+        }
+    }
+
+    fn hang_up(&mut self, rank: u32) {
+        let rank = &mut self.ranks[rank as usize];
+        if let Some(pmi) = rank.pmi.take() {
+            self.events.remove(pmi.as_fd());
+        }
+        rank.replies.clear();
+    }
+
+    /// Deals with the end of a rank, after all that it has said.
+    fn bury(&mut self, number: u32) -> Result<(), LaunchError> {
+        let rank = &mut self.ranks[number as usize];
+        let status = (rank.child.try_wait()).map_err(LaunchError::system("reaping a rank"))?;
+        let Some(status) = status else {
+            return Ok(());
+        };
+        rank.ended = Some(status);
+        self.events.remove(rank.watch.as_fd());
+        self.running -= 1;
+        if number == 0 {
+            self.input = None;
+        }
+        // Bounded, because a child of the rank may go on talking.
+        for _ in 0..LAST_WORDS {
+            if self.has_request(number) {
+                self.converse(number);
+            }
+        }
+        self.hang_up(number);
+        self.output.catch_up(number);
+
+        let needed = self.server.is_needed(number);
+        let stuck = self.server.leave(number);
+        match (status.code(), status.signal()) {
+            (Some(0), _) if needed => self.fail(number, Cause::Left),
+            (Some(0), _) => {}
+            (Some(code), _) => self.fail(number, Cause::Exited(code as u8)),
+            (None, signal) => self.fail(number, Cause::Killed(signal.unwrap_or(0))),
+        }
+        if let Some(action) = stuck {
+            self.act(action);
+        }
+        Ok(())
+    }
+
+    fn has_request(&self, rank: u32) -> bool {
+        let pmi = self.ranks[rank as usize].pmi.as_ref();
+        pmi.is_some_and(|pmi| sys::is_ready(pmi.as_fd(), libc::POLLIN))
+    }
+
+    /// Notes and tells a failure, unless it is a consequence of the job's end or of the same
+    /// rank's earlier one.
+    fn fail(&mut self, rank: u32, cause: Cause) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        let pid = self.ranks[rank as usize].child.id();
+        let failure = Failure { rank, pid, cause };
+        self.say(format_args!("{failure}"));
+        self.failure.get_or_insert(failure);
+        if !self.launch.keep_going {
+            self.end(libc::SIGTERM);
+        }
+    }
+
+    fn say(&mut self, text: std::fmt::Arguments<'_>) {
+        let line = format!("{}: {text}", self.launch.name);
+        self.output.say(&line);
+    }
+
+    /// The last rank has ended: takes what is left in the pipes, and ends what is left in the
+    /// group.
+    fn drain(&mut self) -> Result<(), LaunchError> {
+        self.input = None;
+        if self.phase == Phase::Running {
+            let deadline = Instant::now() + LINGER;
+            while self.output.has_pipes() && Instant::now() < deadline {
+                self.turn(Some(deadline))?;
+            }
+        }
+        self.warden.signal(libc::SIGKILL);
+        self.output.last_call();
+        let started = Instant::now();
+        let abandoned = |job: &Self| job.signal.is_some() && started.elapsed() > PATIENCE;
+        while self.output.has_pipes() && !abandoned(self) {
+            let busy = self.turn(Some(Instant::now() + SILENCE))?;
+            if !busy && !self.output.is_full() {
+                break;
+            }
+        }
+        self.output.close();
+        while !self.output.is_flushed() && !abandoned(self) {
+            // Without a deadline a reader may take as long as it likes.
+            let deadline = self.signal.map(|_| Instant::now() + SILENCE);
+            self.turn(deadline)?;
+        }
+        Ok(())
+    }
+
+    fn outcome(self) -> Result<Outcome, LaunchError> {
+        let reader_gone = match self.refused {
+            Some(LaunchError::Output { source, .. })
+                if source.kind() == io::ErrorKind::BrokenPipe =>
+            {
+                true
+            }
+            Some(error) if self.failure.is_none() && self.signal.is_none() => return Err(error),
+            _ => false,
+        };
+        Ok(Outcome {
+            failure: self.failure,
+            signal: self.signal,
+            reader_gone,
+        })
+    }
+}

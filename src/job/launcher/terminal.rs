@@ -1,0 +1,94 @@
+//! Rank 0's standard input, where the launcher's is a terminal.
+//!
+//! The ranks are a process group of their own, so that Ctrl-C reaches the launcher alone. To the
+//! terminal they are a background job: a read would stop rank 0 with SIGTTIN. So the launcher
+//! reads, as long as it is the foreground job itself, and rank 0 gets the lines through a pipe.
+//! Any other standard input (a file, a pipe, `/dev/null`) is handed to rank 0 as it is, and the
+//! launcher never reads ahead in it.
+
+use std::fs::File;
+use std::io::{self, IsTerminal as _, PipeReader, Read as _, Write as _};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use super::sys::{interest, is_ready, set_nonblocking};
+
+/// How often a launcher in the background looks whether it has come to the foreground.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Passes lines from the terminal to rank 0.
+pub(super) struct Relay {
+    terminal: File,
+    pipe: File,
+    line: Vec<u8>,
+    sent: usize,
+}
+
+impl Relay {
+    /// A relay and the end of it for rank 0, if standard input is a terminal.
+    pub(super) fn new() -> io::Result<Option<(Self, PipeReader)>> {
+        let stdin = io::stdin();
+        if !stdin.is_terminal() {
+            return Ok(None);
+        }
+        let (reader, writer) = io::pipe()?;
+        set_nonblocking(writer.as_fd())?;
+        let relay = Self {
+            terminal: stdin.as_fd().try_clone_to_owned()?.into(),
+            pipe: OwnedFd::from(writer).into(),
+            line: Vec::new(),
+            sent: 0,
+        };
+        Ok(Some((relay, reader)))
+    }
+
+    pub(super) fn interest(&self, fds: &mut Vec<libc::pollfd>) {
+        if self.sent < self.line.len() {
+            fds.push(interest(self.pipe.as_raw_fd(), libc::POLLOUT));
+        } else if self.is_foreground() {
+            fds.push(interest(self.terminal.as_raw_fd(), libc::POLLIN));
+        }
+    }
+
+    /// When to look again, though no descriptor is ready.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        (!self.is_foreground()).then(|| Instant::now() + LOOK_AGAIN)
+    }
+
+    /// Passes on what can be passed on now. `false` at the end of input, or when rank 0 has
+    /// closed its end.
+    pub(super) fn turn(&mut self) -> bool {
+        if self.sent == self.line.len() && !self.read() {
+            return false;
+        }
+        while self.sent < self.line.len() {
+            match self.pipe.write(&self.line[self.sent..]) {
+                Ok(sent) => self.sent += sent,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    fn read(&mut self) -> bool {
+        if !self.is_foreground() || !is_ready(self.terminal.as_fd(), libc::POLLIN) {
+            return true;
+        }
+        self.line.resize(4096, 0);
+        self.sent = 0;
+        let read = self.terminal.read(&mut self.line);
+        self.line.truncate(*read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => false,
+            Ok(_) => true,
+            Err(error) => error.kind() == io::ErrorKind::Interrupted,
+        }
+    }
+
+    fn is_foreground(&self) -> bool {
+        // SAFETY: both calls take at most a descriptor number.
+        unsafe { libc::tcgetpgrp(self.terminal.as_raw_fd()) == libc::getpgrp() }
+    }
+}

@@ -1,0 +1,102 @@
+//! The process group of the ranks, and the small process that ends it when the launcher dies.
+//!
+//! The warden is forked from the launcher, leads the group, and does nothing but wait on a pipe
+//! whose other end only the launcher holds. However the launcher ends, the kernel closes that
+//! end, and the warden kills the whole group: ranks, their children, itself. The ranks' own
+//! `PR_SET_PDEATHSIG` does the same for a rank that has moved to another group, but not for its
+//! children. What makes itself a daemon on purpose (`setsid` in a grandchild) escapes both.
+//!
+//! As long as the warden has not been reaped, the kernel gives its number to nobody else, so
+//! that the group can be signalled without hitting a stranger.
+
+use std::io::{self, PipeWriter};
+use std::os::fd::{AsRawFd, RawFd};
+
+use super::signals;
+use super::sys::check;
+
+/// Owns the group: dropping it kills what is left there.
+pub(super) struct Warden {
+    group: libc::pid_t,
+    _lifeline: PipeWriter,
+}
+
+impl Warden {
+    pub(super) fn start() -> io::Result<Self> {
+        let (watched, lifeline) = io::pipe()?;
+        // No signal may hit the child before it has left the launcher's group.
+        let mask = signals::block_all()?;
+        // SAFETY: the child runs `keep_watch` alone, which keeps to async-signal-safe calls.
+        let forked = check(unsafe { libc::fork() });
+        if let Ok(0) = forked {
+            // SAFETY: this is the forked child, which nobody else runs in.
+            unsafe { keep_watch(watched.as_raw_fd()) }
+        }
+        signals::restore(&mask)?;
+        let group = forked?;
+        let warden = Self {
+            group,
+            _lifeline: lifeline,
+        };
+        // The child does this too. Whoever is first: the group exists when the ranks want to
+        // join it.
+        // SAFETY: setpgid takes two integers.
+        check(unsafe { libc::setpgid(group, group) })?;
+        Ok(warden)
+    }
+
+    pub(super) fn group(&self) -> libc::pid_t {
+        self.group
+    }
+
+    /// Signals every process in the group. The warden itself blocks all that can be blocked.
+    pub(super) fn signal(&self, signal: i32) {
+        // SAFETY: kill takes two integers, and the group is ours (see above). It fails only
+        // where nobody is left to be signalled.
+        unsafe { libc::kill(-self.group, signal) };
+    }
+}
+
+impl Drop for Warden {
+    fn drop(&mut self) {
+        self.signal(libc::SIGKILL);
+        // SAFETY: waitpid may be given a null status; the pid is our unreaped child's.
+        while unsafe { libc::waitpid(self.group, std::ptr::null_mut(), 0) } == -1
+            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+        {}
+    }
+}
+
+/// The whole life of the warden. All signals are blocked.
+///
+/// # Safety
+/// To be called in a freshly forked child only: it closes every descriptor of the process.
+unsafe fn keep_watch(lifeline: RawFd) -> ! {
+    // SAFETY: system calls with integers, and one with a pointer to a live byte; all of them are
+    // async-signal-safe, so it does not matter what other threads held when they vanished.
+    unsafe {
+        // In the wrong group, `kill(0)` would end the launcher's.
+        if libc::setpgid(0, 0) != 0 {
+            libc::_exit(1);
+        }
+        // Nothing of the launcher's may stay open here, least of all the other end of the pipe.
+        if libc::dup2(lifeline, 0) != 0 {
+            libc::_exit(1);
+        }
+        if libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0) != 0 {
+            let mut limit = libc::rlimit {
+                rlim_cur: 0,
+                rlim_max: 0,
+            };
+            libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+            for fd in 1..limit.rlim_cur.min(1 << 20) as RawFd {
+                libc::close(fd);
+            }
+        }
+        libc::prctl(libc::PR_SET_NAME, c"transom-warden".as_ptr());
+        let mut byte = 0_u8;
+        while libc::read(0, (&raw mut byte).cast(), 1) > 0 {}
+        libc::kill(0, libc::SIGKILL);
+        libc::_exit(1);
+    }
+}
