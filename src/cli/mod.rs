@@ -1,0 +1,79 @@
+//! The command line. One file per command.
+
+mod run;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+/// Exit code for a command line that makes no sense.
+const USAGE: u8 = 2;
+
+/// One-sided communication over RDMA.
+#[derive(Parser)]
+#[command(name = "transom", version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::Args),
+}
+
+/// Runs the command that the arguments name.
+pub(crate) fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return explain(&error),
+    };
+    match cli.command {
+        Some(Command::Run(args)) => run::run(args),
+        None => print(&Cli::command().render_help().to_string()),
+    }
+}
+
+/// Prints help where it was asked for, else what is wrong, in one line.
+fn explain(error: &clap::Error) -> ExitCode {
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    ) {
+        return print(&error.to_string());
+    }
+    let text = error.to_string();
+    let parts = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
+        .filter(|line| !line.is_empty());
+    let line = parts.collect::<Vec<_>>().join(" ");
+    fail(&line.strip_prefix("error: ").unwrap_or(&line), USAGE)
+}
+
+/// Ends the command with one line on standard error.
+fn fail(error: &dyn std::fmt::Display, code: u8) -> ExitCode {
+    // Where standard error is gone, the exit code must do.
+    let _ = writeln!(std::io::stderr(), "transom: {error}");
+    ExitCode::from(code)
+}
+
+fn print(text: &str) -> ExitCode {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+}

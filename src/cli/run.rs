@@ -1,0 +1,52 @@
+//! `transom run`: starts a job on this machine.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use transom::launcher::{Launch, MAX_RANKS};
+
+/// Start the ranks of a job on this machine
+///
+/// Lines of output are passed on whole. Rank 0 gets standard input. When a rank fails, the others
+/// are ended, and the exit code is that of the rank that failed first (128 + N if signal N killed
+/// it).
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// How many ranks to start
+    #[arg(short = 'n', long = "ranks", value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
+    ranks: u32,
+
+    /// Which device the ranks use (TRANSOM_DEVICE)
+    #[arg(long, value_name = "D")]
+    device: Option<String>,
+
+    /// Begin each line of output with [RANK]
+    #[arg(long)]
+    label: bool,
+
+    /// Let the other ranks run on when one has failed
+    #[arg(long)]
+    keep_going: bool,
+
+    /// The program that each rank runs, and its arguments
+    #[arg(required = true, trailing_var_arg = true)]
+    #[arg(value_names = ["PROG", "ARGS"])]
+    command: Vec<OsString>,
+}
+
+pub(super) fn run(args: Args) -> ExitCode {
+    let mut command = args.command.into_iter();
+    let program = command.next().unwrap_or_default();
+    let outcome = Launch::new(args.ranks, program)
+        .args(command)
+        .device(args.device)
+        .label(args.label)
+        .keep_going(args.keep_going)
+        .name("transom run")
+        .run();
+    match outcome {
+        Ok(outcome) => ExitCode::from(outcome.exit_code()),
+        Err(error) => super::fail(&error, error.exit_code()),
+    }
+}
