@@ -72,8 +72,8 @@ pub enum Misuse {
         needs: &'static str,
         state: EpochState,
     },
-    #[error("the window was freed already")]
-    Freed,
+    #[error("the window was created with the hint no_locks")]
+    NoLocks,
     #[error("the window is poisoned: an earlier epoch ended in an error or a panic")]
     Poisoned,
     #[error("hint {key}={value:?} is malformed (legal: {legal})")]
@@ -324,8 +324,7 @@ impl Misuse {
             Self::BadUnit { .. } => ErrorClass::Disp,
             Self::BadSize { .. } => ErrorClass::Size,
             Self::BadMemory { .. } | Self::NotAllocated { .. } => ErrorClass::Base,
-            Self::Epoch { .. } | Self::Poisoned => ErrorClass::RmaSync,
-            Self::Freed => ErrorClass::Win,
+            Self::Epoch { .. } | Self::Poisoned | Self::NoLocks => ErrorClass::RmaSync,
             Self::BadHint { .. } => ErrorClass::InfoValue,
             Self::BadOperation { .. } => ErrorClass::Op,
             Self::NullBuffer { .. } => ErrorClass::Buffer,
@@ -381,6 +380,18 @@ impl Error {
             ErrorKind::System(_) => ErrorClass::Other,
             ErrorKind::Peer(PeerError::Failed { class, .. }) => *class,
             ErrorKind::Peer(_) => ErrorClass::ProcAborted,
+        }
+    }
+}
+
+impl Error {
+    /// The process whose absence the device reported.
+    pub(crate) fn gone_process(&self) -> Option<u32> {
+        match &self.0.kind {
+            ErrorKind::System(SystemError::Device(rdma_sys_shim::Error::PeerGone { pid })) => {
+                Some(*pid)
+            }
+            _ => None,
         }
     }
 }

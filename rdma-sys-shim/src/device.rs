@@ -69,6 +69,15 @@ impl Width {
     }
 }
 
+/// What [`Endpoint::update_each`] does to a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Update {
+    /// Adds, wrapping.
+    Add,
+    /// Stores.
+    Store,
+}
+
 /// What a device can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
@@ -241,6 +250,24 @@ pub trait Endpoint: Send + Sync {
         expect: u64,
         new: u64,
         old: *mut u64,
+    ) -> Result<Ticket>;
+
+    /// Atomically updates each of `count` neighbouring words by the one of `values` in its place;
+    /// words are atomic one by one, not together.
+    ///
+    /// # Errors
+    /// Remote access error (a misaligned word included), or the peer is gone.
+    ///
+    /// # Safety
+    /// `values` is readable for `count` words until the operation completes; it need not be
+    /// aligned.
+    unsafe fn update_each(
+        &self,
+        at: RemoteAddress,
+        width: Width,
+        update: Update,
+        values: *const u8,
+        count: usize,
     ) -> Result<Ticket>;
 
     /// Whether the operation with this ticket, and so every earlier one, is complete. Makes

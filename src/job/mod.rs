@@ -1,6 +1,137 @@
 //! Who am I: rank, size, and the way to the other ranks.
 
+mod context;
 pub mod launcher;
+mod peer;
 mod pmi;
 
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 pub use pmi::PmiError;
+
+pub(crate) use context::{Awaited, Context};
+pub(crate) use peer::Peer;
+
+use crate::comm::Communicator;
+use crate::error::{AbortCause, Error, Misuse, Result};
+use crate::window::Info;
+
+/// Which threads of a rank call Transom (MPI-4.1, section 11.6). Windows can be shared by threads
+/// at every level; the level says whether calls may overlap in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ThreadLevel {
+    /// Calls of one rank never overlap: the caller sees to that. Saves a locked instruction here
+    /// and there. If they do overlap, nested or unmatched locks may go unnoticed.
+    Serialized,
+    /// Any thread may call at any time.
+    #[default]
+    Multiple,
+}
+
+/// This process's membership in a parallel job.
+///
+/// Dropping it leaves the job: ranks that still wait for this one get an error. Dropping it while
+/// panicking aborts the job.
+///
+/// ```no_run
+/// let job = transom::Job::init()?;
+/// println!("rank {} of {}", job.world().rank(), job.world().size());
+/// # Ok::<(), transom::Error>(())
+/// ```
+pub struct Job {
+    context: Arc<Context>,
+    world: Communicator,
+}
+
+/// A process can be a rank of one job, once: launchers accept one client.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+impl Job {
+    /// Collective over the job. Joins the job that this process was launched into
+    /// (`transom run`, `mpiexec.hydra`, `srun --mpi=pmi2`), or a job of one rank where there is no
+    /// launcher. The environment variable `TRANSOM_DEVICE` chooses the device.
+    ///
+    /// # Errors
+    /// The launcher's environment is broken, the device is unknown or refused by the system, or
+    /// this process joined a job before.
+    pub fn init() -> Result<Self> {
+        Self::init_thread(ThreadLevel::default())
+    }
+
+    /// As [`Job::init`], with a promise about threads (MPI-4.1, section 11.6.2, `MPI_Init_thread`).
+    ///
+    /// # Errors
+    /// As for [`Job::init`].
+    pub fn init_thread(level: ThreadLevel) -> Result<Self> {
+        if TAKEN.swap(true, Ordering::SeqCst) {
+            return Err(Error::new("job start", Misuse::JobTaken));
+        }
+        let context = Context::join(level)?;
+        let world = Communicator::world(&context);
+        Ok(Self { context, world })
+    }
+
+    /// All ranks of the job.
+    #[must_use]
+    pub fn world(&self) -> &Communicator {
+        &self.world
+    }
+
+    /// Local. A communicator of this rank alone.
+    ///
+    /// # Errors
+    /// Out of control memory.
+    pub fn alone(&self) -> Result<Communicator> {
+        Communicator::alone(&self.context)
+    }
+
+    /// The device that the job runs over.
+    #[must_use]
+    pub fn device_name(&self) -> &'static str {
+        self.context.device().name()
+    }
+
+    /// Local. Allocates `size` zeroed bytes that a window created over them serves as fast as one
+    /// that allocates its own (MPI-4.1, section 9.2, `MPI_Alloc_mem`). Page-aligned, or more with
+    /// the hint `mpi_minimum_memory_alignment`. Freed with [`Job::free_mem`] or with the job.
+    ///
+    /// # Errors
+    /// Out of memory, or a malformed hint.
+    pub fn alloc_mem(&self, size: usize, info: &Info) -> Result<NonNull<u8>> {
+        self.context.alloc_mem(size, info.alignment())
+    }
+
+    /// Local. Frees what [`Job::alloc_mem`] returned (MPI-4.1, section 9.2, `MPI_Free_mem`).
+    ///
+    /// # Errors
+    /// `base` was not handed out, or was freed already.
+    ///
+    /// # Safety
+    /// No window over the memory is alive, and nothing refers to it any more.
+    pub unsafe fn free_mem(&self, base: NonNull<u8>) -> Result<()> {
+        self.context.free_mem(base)
+    }
+
+    /// Local. Ends the job: every rank that waits for another gets an error, and the launcher is
+    /// told to end all ranks with this exit code (MPI-4.1, section 9.7, `MPI_Abort`).
+    pub fn abort(&self, code: i32, message: &str) {
+        self.context.abort_everywhere(AbortCause::Aborted);
+        self.context.tell_launcher_abort(code, message);
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        // A forked child drops a copy; the job is its parent's.
+        if self.context.is_forked() {
+            return;
+        }
+        if std::thread::panicking() {
+            self.context.abort_everywhere(AbortCause::Panicked);
+        } else {
+            self.context.leave();
+        }
+    }
+}

@@ -72,4 +72,10 @@ pub enum PmiError {
         /// The key or value.
         text: String,
     },
+    /// What a rank published is not what this version publishes.
+    #[error("rank {rank} published something else than this version of transom does")]
+    BadCard {
+        /// The rank.
+        rank: u32,
+    },
 }

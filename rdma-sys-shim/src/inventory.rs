@@ -1,0 +1,125 @@
+//! Which devices there are, and opening one by name.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::soft::{self, Options, SoftDevice};
+use crate::{Capabilities, Device, Error, Result};
+
+/// A device of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// The name that [`open`] takes.
+    pub name: String,
+    /// `soft` or `verbs`.
+    pub provider: &'static str,
+    /// Whether it can be used.
+    pub state: State,
+    /// What it can do, as far as that is known without opening it.
+    pub capabilities: Option<Capabilities>,
+}
+
+/// Whether a device can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum State {
+    /// It can.
+    Ready,
+    /// It cannot, for this reason.
+    Unusable(&'static str),
+}
+
+/// The devices of this machine, usable or not.
+#[must_use]
+pub fn list() -> Vec<DeviceInfo> {
+    list_with(Path::new("/sys/class/infiniband"))
+}
+
+fn list_with(rdma_class: &Path) -> Vec<DeviceInfo> {
+    let mut devices = vec![DeviceInfo {
+        name: soft::DEVICE.to_owned(),
+        provider: "soft",
+        state: State::Ready,
+        capabilities: Some(soft::capabilities()),
+    }];
+    let mut rdma: Vec<_> = std::fs::read_dir(rdma_class)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .map(|name| DeviceInfo {
+            name,
+            provider: "verbs",
+            state: State::Unusable("this build has no verbs provider"),
+            capabilities: None,
+        })
+        .collect();
+    rdma.sort_by(|a, b| a.name.cmp(&b.name));
+    devices.extend(rdma);
+    devices
+}
+
+/// Opens the device that `spec` names: a name, or a name and its options, as in
+/// `soft:adopt=off,cma=off`. Empty or `auto`: the best device that can be used.
+///
+/// `launcher` is the process from which all ranks of this job on this host descend, if known.
+///
+/// # Errors
+/// No such device or option, or the system refuses.
+pub fn open(spec: &str, launcher: Option<u32>) -> Result<Arc<dyn Device>> {
+    let (name, options) = spec.split_once(':').unwrap_or((spec, ""));
+    match name {
+        "" | "auto" | soft::DEVICE => {
+            let options = Options::parse(options)?;
+            Ok(Arc::new(SoftDevice::open(options, launcher)?))
+        }
+        _ => Err(unknown(name, list())),
+    }
+}
+
+fn unknown(name: &str, devices: Vec<DeviceInfo>) -> Error {
+    let known: Vec<String> = devices
+        .into_iter()
+        .map(|device| match device.state {
+            State::Ready => device.name,
+            State::Unusable(reason) => format!("{}: {reason}", device.name),
+        })
+        .collect();
+    Error::UnknownDevice {
+        name: name.to_owned(),
+        known: known.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rdma_devices_are_listed_and_said_to_be_unusable() {
+        let class = tempfile::tempdir().unwrap();
+        std::fs::create_dir(class.path().join("mlx5_1")).unwrap();
+        std::fs::create_dir(class.path().join("mlx5_0")).unwrap();
+        let devices = list_with(class.path());
+        let names: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
+        assert_eq!(names, ["soft", "mlx5_0", "mlx5_1"]);
+        assert!(matches!(devices[1].state, State::Unusable(_)));
+        let error = unknown("mlx5_7", devices).to_string();
+        assert!(error.contains("\"mlx5_7\""), "{error}");
+        assert!(
+            error.contains("soft, mlx5_0: this build has no verbs provider"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn unknown_names_and_options_are_refused_with_what_is_known() {
+        let message = |spec| open(spec, None).err().unwrap().to_string();
+        assert!(message("sotf").contains("known: soft"));
+        assert!(message("soft:adopt").contains("adopt=on|off"));
+        assert!(message("soft:adopt=maybe").contains("adopt=maybe"));
+        assert!(message("soft:speed=on").contains("speed=on"));
+        assert!(open("auto", None).is_ok());
+        assert!(open("soft:map=off,cma=off", None).is_ok());
+    }
+}

@@ -1,0 +1,55 @@
+//! The routines through which every byte of a window moves.
+//!
+//! Other processes may read and write a window while it is copied, and a program may legally be wrong about
+//! when they do. Rust and LLVM call a plain copy that is raced undefined, so no access below is one that the
+//! compiler can see: each is made by inline assembly, by a call the optimiser cannot look through, or by an
+//! atomic. A race then leaves unspecified bytes in the destination, and nothing worse.
+
+#[cfg(any(not(target_arch = "x86_64"), test))]
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(not(target_arch = "x86_64"))]
+use portable as arch;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as arch;
+
+#[cfg(test)]
+mod tests;
+
+/// Copies `len` bytes. A release store after the call publishes them, whatever instructions moved them.
+///
+/// Eight or four bytes, naturally aligned on both sides, move in one access and are never torn. The ranges may
+/// overlap, and the result is then that of `memmove`; if the same memory is mapped twice and the ranges
+/// overlap through different addresses, the overlapping bytes are unspecified.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `len` bytes, for the whole call, and no Rust reference to either
+/// range is in use that the copy would contradict. Both may be raced by other processes and by copies made
+/// through this function.
+#[inline]
+pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: the caller's promise is the one asked for.
+    unsafe { arch::copy(to, from, len) }
+}
+
+/// Completes this thread's earlier stores before its later loads (the one order that x86 does not give), as a
+/// flush needs; it is a compiler barrier too.
+#[inline]
+pub fn full_fence() {
+    arch::full_fence();
+}
+
+/// `to[i] += from[i]` for `count` elements, at any alignment. If `to` and `from` overlap without being equal,
+/// the sums are unspecified.
+///
+/// Where a sum of two NaNs could be either, it is unspecified which.
+///
+/// # Safety
+/// As for [`copy`], with `to` readable as well. The caller holds the target's accumulate lock, without which
+/// concurrent updates are lost; others may read `to` meanwhile.
+pub unsafe fn add_f64(to: *mut u8, from: *const u8, count: usize) {
+    // SAFETY: the caller's promise is the one asked for.
+    unsafe { arch::add_f64(to, from, count) }
+}

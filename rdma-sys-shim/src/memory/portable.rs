@@ -1,0 +1,76 @@
+//! The routines for processors without a file of their own.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering, fence};
+
+type MemMove = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> *mut c_void;
+
+/// Called through a volatile read: a direct call is a memory access that LLVM understands and may assume
+/// unraced.
+static MEMMOVE: MemMove = libc::memmove;
+
+/// # Safety
+/// As [`super::copy`].
+unsafe fn move_bytes(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: a reference to a static is readable.
+    let memmove = unsafe { ptr::read_volatile(&MEMMOVE) };
+    // SAFETY: the caller vouches for both ranges, and memmove allows them to overlap.
+    unsafe { memmove(to.cast(), from.cast(), len) };
+}
+
+#[inline]
+pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+    macro_rules! one_word {
+        ($atomic:ty) => {
+            if to.cast::<$atomic>().is_aligned() && from.cast::<$atomic>().is_aligned() {
+                // SAFETY: the caller vouches for `len` bytes on both sides, which is this word's size; both are
+                // aligned; only `load` is called on the source, so it need not be writable.
+                unsafe {
+                    let value = (*from.cast::<$atomic>()).load(Ordering::Relaxed);
+                    (*to.cast::<$atomic>()).store(value, Ordering::Relaxed);
+                }
+                return;
+            }
+        };
+    }
+    match len {
+        #[cfg(target_has_atomic = "64")]
+        8 => one_word!(std::sync::atomic::AtomicU64),
+        4 => one_word!(AtomicU32),
+        2 => one_word!(AtomicU16),
+        1 => one_word!(AtomicU8),
+        _ => {}
+    }
+    // SAFETY: the caller's promise is the one asked for.
+    unsafe { move_bytes(to, from, len) }
+}
+
+#[inline]
+pub(super) fn full_fence() {
+    fence(Ordering::SeqCst);
+}
+
+pub(super) unsafe fn add_f64(to: *mut u8, from: *const u8, count: usize) {
+    // The sums are formed in private memory, where the compiler may vectorise them.
+    const CHUNK: usize = 128;
+    let mut sums = [0f64; CHUNK];
+    let mut terms = [0f64; CHUNK];
+    let mut done = 0;
+    while done < count {
+        let n = CHUNK.min(count - done);
+        let (at, bytes) = (done * size_of::<f64>(), n * size_of::<f64>());
+        // SAFETY: `at + bytes` is at most `count` elements, for which the caller vouches on both sides; the
+        // arrays hold `n` elements, and any bytes are an f64.
+        unsafe {
+            copy(sums.as_mut_ptr().cast(), to.add(at), bytes);
+            copy(terms.as_mut_ptr().cast(), from.add(at), bytes);
+        }
+        for (sum, term) in sums[..n].iter_mut().zip(&terms[..n]) {
+            *sum += term;
+        }
+        // SAFETY: as above; `to` is writable too.
+        unsafe { copy(to.add(at), sums.as_ptr().cast(), bytes) };
+        done += n;
+    }
+}

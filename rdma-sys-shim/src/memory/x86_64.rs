@@ -1,0 +1,102 @@
+//! The routines for x86-64. All of it is assembly, which the compiler cannot see into, so that memory raced by
+//! other processes is never accessed in Rust's own terms.
+
+use std::arch::asm;
+
+mod add;
+mod large;
+
+pub(super) use add::add_f64;
+#[cfg(test)]
+pub(super) use add::add_loops;
+#[cfg(test)]
+pub(super) use large::all_methods;
+
+/// The longest copy that is a few instructions.
+const SHORT: usize = 32;
+
+#[inline]
+pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+    // Eight bytes are the flags, counters and elements that latency is about: no call for them.
+    if len == 8 {
+        // SAFETY: the caller vouches for 8 bytes on both sides.
+        unsafe {
+            asm!("mov {t}, qword ptr [{from}]", "mov qword ptr [{to}], {t}",
+                t = out(reg) _, from = in(reg) from, to = in(reg) to,
+                options(nostack, preserves_flags));
+        }
+    } else if len <= SHORT {
+        // SAFETY: the caller's promise is the one asked for, and the length was checked.
+        unsafe { copy_short(to, from, len) }
+    } else if len < large::FLOOR {
+        // SAFETY: the caller's promise is the one asked for.
+        unsafe { memmove(to, from, len) }
+    } else {
+        // SAFETY: the caller's promise is the one asked for.
+        unsafe { large::copy(to, from, len) }
+    }
+}
+
+/// Moves any `len` from one unit to two units by two accesses that may overlap, the loads before the stores so
+/// that overlapping ranges come out right.
+macro_rules! two_ends {
+    ($mov:literal, $class:ident, $modifier:literal, $unit:literal, $to:ident, $from:ident, $len:ident) => {
+        asm!(
+            concat!($mov, " {a", $modifier, "}, [{from}]"),
+            concat!($mov, " {b", $modifier, "}, [{from} + {len} - ", $unit, "]"),
+            concat!($mov, " [{to}], {a", $modifier, "}"),
+            concat!($mov, " [{to} + {len} - ", $unit, "], {b", $modifier, "}"),
+            a = out($class) _, b = out($class) _, from = in(reg) $from, to = in(reg) $to, len = in(reg) $len,
+            options(nostack, preserves_flags))
+    };
+}
+
+/// # Safety
+/// As [`super::copy`]; `len` is at most [`SHORT`].
+#[inline(never)]
+unsafe fn copy_short(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: each branch touches the first and the last bytes of the two ranges of `len` bytes, never more than
+    // `len` of them; the caller vouches for those.
+    unsafe {
+        if len > 16 {
+            two_ends!("movups", xmm_reg, "", "16", to, from, len);
+        } else if len > 8 {
+            two_ends!("mov", reg, "", "8", to, from, len);
+        } else if len > 4 {
+            two_ends!("mov", reg, ":e", "4", to, from, len);
+        } else if len == 4 {
+            // One access: two that overlap would store the word twice.
+            asm!("mov {t:e}, dword ptr [{from}]", "mov dword ptr [{to}], {t:e}",
+                t = out(reg) _, from = in(reg) from, to = in(reg) to,
+                options(nostack, preserves_flags));
+        } else if len > 1 {
+            two_ends!("mov", reg, ":x", "2", to, from, len);
+        } else if len == 1 {
+            asm!("mov {t}, byte ptr [{from}]", "mov byte ptr [{to}], {t}",
+                t = out(reg_byte) _, from = in(reg) from, to = in(reg) to,
+                options(nostack, preserves_flags));
+        }
+    }
+}
+
+/// The C library's memmove, which is its memcpy with a promise about overlap, and as fast as any loop while
+/// the data fits in the second-level cache.
+///
+/// # Safety
+/// As [`super::copy`].
+#[inline]
+unsafe fn memmove(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: the caller vouches for the ranges. The stack is aligned for a call, because `nostack` is not
+    // claimed, and everything that the C convention lets the callee change is declared changed.
+    unsafe {
+        asm!("call qword ptr [rip + {f}@GOTPCREL]", f = sym libc::memmove,
+            inout("rdi") to => _, inout("rsi") from => _, inout("rdx") len => _, clobber_abi("C"));
+    }
+}
+
+#[inline]
+pub(super) fn full_fence() {
+    // A locked instruction drains the store buffer in fewer cycles than mfence.
+    // SAFETY: OR with zero changes nothing, whatever lies in the red zone below the stack pointer.
+    unsafe { asm!("lock or dword ptr [rsp - 8], 0", options(nostack)) }
+}

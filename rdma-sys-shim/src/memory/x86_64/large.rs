@@ -1,0 +1,300 @@
+//! Copies too large for the second-level cache, where the best way depends on the machine.
+//!
+//! Streaming stores do not read the destination first. That nearly doubles the speed once the third level no
+//! longer holds both sides, and loses a fifth or more while it does; where that is, neither the cache sizes
+//! nor the processor's flags say, least of all in a virtual machine, which sees a share of a cache and is told
+//! of all of it. So it is measured: now and then a copy moves an equal part by each method and times the
+//! parts, and the copies of about that length that follow use the fastest.
+
+use std::arch::asm;
+use std::arch::x86_64::__cpuid;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Instant;
+
+/// No copy below this length comes here, whatever the caches: streaming has never paid there.
+pub(super) const FLOOR: usize = 2 << 20;
+
+/// A trial is made over the first copies of a length class, and again after so many.
+const TRIAL_PERIOD: u32 = 64;
+const TRIAL_COPIES: u32 = 5;
+
+/// The first copies of a trial are not timed. They bring the parts into the state that each method leaves
+/// behind, without which the one in use has the advantage: plain stores take two passes or more to settle in
+/// the third level. Of the others each method's best counts, as they may be disturbed.
+const SETTLING_COPIES: u32 = 2;
+
+/// The share of a copy that a trial gives to each method; the rest moves by the one in use.
+const TRIAL_SHARE: usize = 16;
+
+/// A way to copy ranges that do not overlap.
+///
+/// # Safety
+/// As [`super::super::copy`]; the ranges do not overlap, and the processor has the instructions.
+pub(in super::super) type Method = unsafe fn(*mut u8, *const u8, usize);
+
+fn methods() -> Vec<Method> {
+    let mut methods: Vec<Method> = vec![super::memmove];
+    if is_x86_feature_detected!("ermsb") {
+        methods.push(rep_movs);
+    }
+    // The widest suffices.
+    if is_x86_feature_detected!("avx512f") {
+        methods.push(stream_512);
+    } else if is_x86_feature_detected!("avx") {
+        methods.push(stream_256);
+    }
+    assert!(methods.len() < TRIAL_SHARE);
+    methods
+}
+
+/// What is known of this machine, and of each length class (a power of two) on it.
+struct Machine {
+    threshold: usize,
+    methods: Vec<Method>,
+    classes: [Mutex<Class>; usize::BITS as usize],
+}
+
+#[derive(Clone)]
+struct Class {
+    copies: u32,
+    /// An index into the machine's methods.
+    in_use: usize,
+    /// For each method, the most bytes a second seen in the trial under way.
+    speeds: Vec<f64>,
+}
+
+impl Class {
+    /// Takes note of one copy of a trial.
+    fn note(&mut self, turn: u32, speeds: &[f64]) {
+        if turn == SETTLING_COPIES {
+            self.speeds.fill(0.0);
+        }
+        if turn >= SETTLING_COPIES {
+            for (best, speed) in self.speeds.iter_mut().zip(speeds) {
+                *best = best.max(*speed);
+            }
+        }
+        if turn == TRIAL_COPIES - 1 {
+            self.choose();
+        }
+    }
+
+    /// Takes the fastest method, unless the one in use is about as fast: a change costs the cache's contents.
+    fn choose(&mut self) {
+        let clearly = self.speeds[self.in_use] * 17.0 / 16.0;
+        let fastest =
+            (0..self.speeds.len()).max_by(|&a, &b| self.speeds[a].total_cmp(&self.speeds[b]));
+        if let Some(fastest) = fastest.filter(|&method| self.speeds[method] > clearly) {
+            self.in_use = fastest;
+        }
+    }
+}
+
+#[cfg(target_env = "gnu")]
+fn l2_size() -> usize {
+    // SAFETY: sysconf has no precondition.
+    let size = unsafe { libc::sysconf(libc::_SC_LEVEL2_CACHE_SIZE) };
+    usize::try_from(size).unwrap_or(0)
+}
+
+/// Other C libraries do not say.
+#[cfg(not(target_env = "gnu"))]
+fn l2_size() -> usize {
+    0
+}
+
+static MACHINE: LazyLock<Machine> = LazyLock::new(|| {
+    let methods = methods();
+    // A guess, until the first trial ends: streaming lost on the Intel processor that was measured.
+    #[allow(unused_unsafe, reason = "__cpuid is unsafe in older Rust")]
+    // SAFETY: every x86-64 processor has the instruction and its leaf 0.
+    let intel = unsafe { __cpuid(0) }.ebx == u32::from_le_bytes(*b"Genu");
+    let guess = if intel { 0 } else { methods.len() - 1 };
+    let class = Class {
+        copies: 0,
+        in_use: guess,
+        speeds: vec![0.0; methods.len()],
+    };
+    Machine {
+        threshold: l2_size().max(FLOOR),
+        methods,
+        classes: std::array::from_fn(|_| Mutex::new(class.clone())),
+    }
+});
+
+/// # Safety
+/// As [`super::super::copy`].
+#[cold]
+pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+    let machine = &*MACHINE;
+    let apart = to.addr().abs_diff(from.addr()) >= len;
+    if len < machine.threshold || !apart {
+        // SAFETY: the caller's promise is the one asked for.
+        return unsafe { super::memmove(to, from, len) };
+    }
+    let class = || {
+        machine.classes[len.ilog2() as usize]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    };
+    let (turn, in_use) = {
+        let mut class = class();
+        class.copies = class.copies.wrapping_add(1);
+        (class.copies.wrapping_sub(1) % TRIAL_PERIOD, class.in_use)
+    };
+    let mut done = 0;
+    if turn < TRIAL_COPIES {
+        let part = len / TRIAL_SHARE;
+        // SAFETY: the parts lie in the caller's ranges, which are apart, as there are fewer than TRIAL_SHARE.
+        let speeds = unsafe { trial(&machine.methods, to, from, part) };
+        done = part * speeds.len();
+        class().note(turn, &speeds);
+    }
+    // SAFETY: what remains of the caller's ranges, which are apart; every listed method works here.
+    unsafe { machine.methods[in_use](to.add(done), from.add(done), len - done) }
+}
+
+/// Copies one part by each method, in order, and returns their speeds in bytes a second.
+///
+/// # Safety
+/// As [`Method`], for `part` bytes times the number of methods.
+unsafe fn trial(methods: &[Method], to: *mut u8, from: *const u8, part: usize) -> Vec<f64> {
+    let timed = methods.iter().enumerate().map(|(i, method)| {
+        let start = Instant::now();
+        // SAFETY: the part is one of those that the caller vouches for.
+        unsafe { method(to.add(i * part), from.add(i * part), part) };
+        part as f64 / start.elapsed().as_secs_f64()
+    });
+    timed.collect()
+}
+
+/// # Safety
+/// As [`Method`].
+unsafe fn rep_movs(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: the caller vouches for the ranges, and the C convention leaves the direction flag clear.
+    unsafe {
+        asm!("rep movsb", inout("rdi") to => _, inout("rsi") from => _, inout("rcx") len => _,
+            options(nostack, preserves_flags));
+    }
+}
+
+/// Defines a copy by streaming stores, 256 bytes a turn.
+///
+/// The prefetch looks a page ahead, where the hardware's own does not reach; past the end it does nothing, as
+/// a prefetch never faults. The fence puts the streaming stores before every later store, without which a
+/// flag could be seen before its data.
+macro_rules! stream {
+    ($name:ident, $load:literal, $($register:literal $offset:literal),+) => {
+        /// # Safety
+        /// As [`Method`].
+        unsafe fn $name(to: *mut u8, from: *const u8, len: usize) {
+            // A streaming store must be aligned, and should fill its line.
+            let head = (to.addr().wrapping_neg() % 64).min(len);
+            let body = (len - head) / 256 * 256;
+            let tail = head + body;
+            // SAFETY: `head`, `body` and the rest make up the `len` bytes that the caller vouches for, and the
+            // loop touches exactly `body`, starting where `to` is aligned. Clobbering the low part of a vector
+            // register declares all of it that a caller may hold.
+            unsafe {
+                super::memmove(to, from, head);
+                asm!(
+                    "test {len}, {len}",
+                    "jz 3f",
+                    "2:",
+                    "prefetcht1 [{from} + 4096]",
+                    "prefetcht1 [{from} + 4160]",
+                    "prefetcht1 [{from} + 4224]",
+                    "prefetcht1 [{from} + 4288]",
+                    $(concat!($load, " ", $register, ", [{from} + ", $offset, "]"),)+
+                    $(concat!("vmovntdq [{to} + ", $offset, "], ", $register),)+
+                    "add {from}, 256",
+                    "add {to}, 256",
+                    "sub {len}, 256",
+                    "jnz 2b",
+                    "vzeroupper",
+                    "sfence",
+                    "3:",
+                    from = inout(reg) from.add(head) => _, to = inout(reg) to.add(head) => _,
+                    len = inout(reg) body => _,
+                    out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                    out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+                    options(nostack));
+                super::memmove(to.add(tail), from.add(tail), len - tail);
+            }
+        }
+    };
+}
+
+stream!(stream_512, "vmovdqu64", "zmm0" "0", "zmm1" "64", "zmm2" "128", "zmm3" "192");
+stream!(
+    stream_256, "vmovdqu",
+    "ymm0" "0", "ymm1" "32", "ymm2" "64", "ymm3" "96",
+    "ymm4" "128", "ymm5" "160", "ymm6" "192", "ymm7" "224"
+);
+
+/// Every method that this processor can run, also those never chosen on it.
+#[cfg(test)]
+pub(in super::super) fn all_methods() -> Vec<(&'static str, Method)> {
+    let mut all: Vec<(_, Method)> = vec![("memmove", super::memmove), ("rep movs", rep_movs)];
+    if is_x86_feature_detected!("avx") {
+        all.push(("stream 256", stream_256));
+    }
+    if is_x86_feature_detected!("avx512f") {
+        all.push(("stream 512", stream_512));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(in_use: usize) -> Class {
+        Class {
+            copies: 0,
+            in_use,
+            speeds: vec![0.0; 3],
+        }
+    }
+
+    fn after_trial(mut class: Class, speeds: [[f64; 3]; TRIAL_COPIES as usize]) -> usize {
+        for (turn, speeds) in (0..).zip(speeds) {
+            class.note(turn, &speeds);
+        }
+        class.in_use
+    }
+
+    #[test]
+    fn a_clear_winner_replaces_the_method_in_use() {
+        assert_eq!(after_trial(class(0), [[50.0, 51.0, 88.0]; 5]), 2);
+        assert_eq!(after_trial(class(0), [[50.0, 51.0, 52.0]; 5]), 0);
+        assert_eq!(after_trial(class(1), [[50.0, 49.0, 50.0]; 5]), 1);
+    }
+
+    #[test]
+    fn settling_and_disturbed_copies_do_not_decide() {
+        let (settling, settled) = ([10.0, 10.0, 90.0], [30.0, 30.0, 25.0]);
+        let disturbed = [3.0, 30.0, 25.0];
+        assert_eq!(
+            after_trial(
+                class(0),
+                [settling, settling, disturbed, settled, disturbed]
+            ),
+            0
+        );
+        assert_eq!(
+            after_trial(
+                class(2),
+                [settling, settling, disturbed, disturbed, settled]
+            ),
+            1
+        );
+    }
+
+    #[test]
+    fn an_earlier_trial_is_forgotten() {
+        let mut class = class(0);
+        class.speeds = vec![99.0, 1.0, 1.0];
+        assert_eq!(after_trial(class, [[50.0, 51.0, 88.0]; 5]), 2);
+    }
+}

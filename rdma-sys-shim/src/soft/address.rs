@@ -1,0 +1,176 @@
+//! What a process of the soft provider publishes about itself.
+
+use std::os::fd::RawFd;
+use std::os::unix::fs::MetadataExt;
+
+use super::port::Port;
+use super::process::ProcessId;
+use super::{DEVICE, Options};
+use crate::{Error, Result};
+
+const VERSION: u8 = 1;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) id: ProcessId,
+    pub(crate) nonce: u64,
+    /// Where the nonce stands in the process's own address space.
+    pub(crate) nonce_address: u64,
+    /// The descriptor of its port.
+    pub(crate) fd: RawFd,
+    options: Options,
+    boot: [u8; 16],
+    pid_namespace: u64,
+}
+
+impl Address {
+    pub(crate) fn of(id: ProcessId, nonce: u64, port: &Port, options: Options) -> Self {
+        Self {
+            id,
+            nonce,
+            nonce_address: port.nonce_address(),
+            fd: port.fd(),
+            options,
+            boot: boot_id(),
+            pid_namespace: std::fs::metadata("/proc/self/ns/pid").map_or(0, |data| data.ino()),
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let Options {
+            adopt,
+            cross_memory,
+            map,
+        } = self.options;
+        let options = u8::from(adopt) | u8::from(cross_memory) << 1 | u8::from(map) << 2;
+        let mut bytes = vec![VERSION, options];
+        bytes.extend(self.id.pid.to_le_bytes());
+        bytes.extend(self.fd.to_le_bytes());
+        bytes.extend(self.id.start_time.to_le_bytes());
+        bytes.extend(self.nonce.to_le_bytes());
+        bytes.extend(self.nonce_address.to_le_bytes());
+        bytes.extend(self.pid_namespace.to_le_bytes());
+        bytes.extend(self.boot);
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        Self::read(Fields(bytes)).ok_or(Error::BadAddress {
+            device: DEVICE,
+            reason: "it was published by another device or another version of transom",
+        })
+    }
+
+    fn read(mut fields: Fields<'_>) -> Option<Self> {
+        let [version, options] = fields.array()?;
+        if version != VERSION {
+            return None;
+        }
+        let pid = u32::from_le_bytes(fields.array()?);
+        let fd = RawFd::from_le_bytes(fields.array()?);
+        let start_time = u64::from_le_bytes(fields.array()?);
+        let address = Self {
+            id: ProcessId { pid, start_time },
+            nonce: u64::from_le_bytes(fields.array()?),
+            nonce_address: u64::from_le_bytes(fields.array()?),
+            fd,
+            options: Options {
+                adopt: options & 1 != 0,
+                cross_memory: options & 2 != 0,
+                map: options & 4 != 0,
+            },
+            pid_namespace: u64::from_le_bytes(fields.array()?),
+            boot: fields.array()?,
+        };
+        fields.0.is_empty().then_some(address)
+    }
+
+    /// The soft provider works through one kernel's /proc: says what stands in the way if `peer`
+    /// is not to be seen there.
+    pub(crate) fn must_share_host_with(&self, peer: &Self) -> Result<()> {
+        let reason = if self.boot != peer.boot {
+            "it runs on another host; the soft device joins the ranks of one host".to_owned()
+        } else if self.pid_namespace != peer.pid_namespace {
+            "it runs in another PID namespace; start containers with a shared one (docker run \
+             --pid=host, or all ranks in one container)"
+                .to_owned()
+        } else if self.options != peer.options {
+            format!(
+                "it opened the device with other options ({:?} there, {:?} here); give all ranks \
+                 the same TRANSOM_DEVICE",
+                peer.options, self.options
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Error::Unreachable {
+            device: DEVICE,
+            pid: peer.id.pid,
+            reason,
+        })
+    }
+}
+
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (field, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*field)
+    }
+}
+
+/// Changes with every boot, and differs between hosts; zero where the system hides it.
+fn boot_id() -> [u8; 16] {
+    let mut id = [0; 16];
+    if let Ok(text) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
+        let digits: Vec<u8> = text
+            .bytes()
+            .filter_map(|byte| (byte as char).to_digit(16).map(|digit| digit as u8))
+            .collect();
+        for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = pair[0] << 4 | pair[1];
+        }
+    }
+    id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address() -> Address {
+        let id = ProcessId::own().unwrap();
+        let port = Port::create(id, 7).unwrap();
+        Address::of(id, 7, &port, Options::parse("map=off").unwrap())
+    }
+
+    #[test]
+    fn an_address_survives_the_journey_and_stays_small() {
+        let address = address();
+        let bytes = address.encode();
+        assert!(bytes.len() <= 384);
+        assert_eq!(Address::decode(&bytes).unwrap(), address);
+        for cut in 0..bytes.len() {
+            assert!(Address::decode(&bytes[..cut]).is_err());
+        }
+        assert!(Address::decode(&[bytes, vec![0]].concat()).is_err());
+    }
+
+    #[test]
+    fn what_keeps_two_processes_apart_is_named() {
+        let ours = address();
+        let mut other = ours.clone();
+        assert!(ours.must_share_host_with(&other).is_ok());
+        other.options.map = true;
+        let error = ours.must_share_host_with(&other).unwrap_err().to_string();
+        assert!(error.contains("TRANSOM_DEVICE"), "{error}");
+        other.pid_namespace += 1;
+        let error = ours.must_share_host_with(&other).unwrap_err().to_string();
+        assert!(error.contains("--pid=host"), "{error}");
+        other.boot[0] ^= 1;
+        let error = ours.must_share_host_with(&other).unwrap_err().to_string();
+        assert!(error.contains("another host"), "{error}");
+    }
+}

@@ -1,0 +1,320 @@
+//! The agent: a thread of the target that carries out what its peers cannot do from outside,
+//! namely atomics on memory that they cannot map, and every transfer where the kernel forbids
+//! cross-memory attach.
+//!
+//! It runs while a region that needs it is registered, and for a moment after, so that a program
+//! that creates and frees windows in a loop does not start a thread each time.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::futex;
+use super::port::{Port, SLOT_BYTES, SLOTS, Slot};
+use super::request::{DONE, Operation, READY, SERVING, STATUS_OK, STATUS_REFUSED, wake_agent};
+use super::table;
+use crate::memory::copy;
+use crate::{Access, Error, Result};
+
+/// How long an agent without a region stays.
+const LINGER: Duration = Duration::from_millis(500);
+
+pub(crate) struct Agent {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    port: Arc<Port>,
+    /// Regions that need the agent.
+    users: AtomicUsize,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Agent {
+    pub(crate) fn new(port: Arc<Port>) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                port,
+                users: AtomicUsize::new(0),
+                thread: Mutex::new(None),
+            }),
+        }
+    }
+
+    /// A region that needs the agent is about to be published.
+    pub(crate) fn retain(&self) -> Result<()> {
+        self.shared.users.fetch_add(1, Ordering::SeqCst);
+        if self.running() {
+            return Ok(());
+        }
+        let mut thread = self.shared.thread();
+        if self.running() {
+            return Ok(());
+        }
+        if let Some(ended) = thread.take() {
+            let _ = ended.join();
+        }
+        self.shared.port.bell().running.store(1, Ordering::SeqCst);
+        let shared = self.shared.clone();
+        let spawned = thread::Builder::new()
+            .name("transom-agent".into())
+            .stack_size(128 << 10)
+            .spawn(move || {
+                block_signals();
+                serve(&shared);
+            });
+        match spawned {
+            Ok(handle) => {
+                *thread = Some(handle);
+                Ok(())
+            }
+            Err(error) => {
+                self.shared.port.bell().running.store(0, Ordering::SeqCst);
+                self.shared.users.fetch_sub(1, Ordering::SeqCst);
+                Err(Error::os("starting the agent thread", error))
+            }
+        }
+    }
+
+    /// A region that needed the agent was withdrawn.
+    pub(crate) fn release(&self) {
+        self.shared.users.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// How many threads of this process are agents.
+    pub(crate) fn threads(&self) -> usize {
+        let thread = self.shared.thread();
+        usize::from(thread.as_ref().is_some_and(|handle| !handle.is_finished()))
+    }
+
+    fn running(&self) -> bool {
+        self.shared.port.bell().running.load(Ordering::SeqCst) != 0
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let thread = self.shared.thread().take();
+        if let Some(thread) = thread {
+            self.shared.users.store(0, Ordering::SeqCst);
+            self.shared.port.bell().running.store(0, Ordering::SeqCst);
+            wake_agent(&self.shared.port);
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn thread(&self) -> std::sync::MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The agent handles no signal: the program's handlers expect the program's threads.
+fn block_signals() {
+    // SAFETY: sigfillset initialises the set; the mask of the calling thread alone changes.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
+    }
+}
+
+fn serve(shared: &Shared) {
+    let bell = shared.port.bell();
+    let mut last_needed = Instant::now();
+    loop {
+        let mut idle = true;
+        for _ in 0..20 {
+            if serve_ready(&shared.port) {
+                idle = false;
+                break;
+            }
+            thread::yield_now();
+        }
+        if !idle {
+            continue;
+        }
+        if shared.users.load(Ordering::SeqCst) > 0 {
+            last_needed = Instant::now();
+        } else if bell.running.load(Ordering::SeqCst) == 0 || last_needed.elapsed() >= LINGER {
+            // Under the lock, so that `retain` either sees the agent gone or is seen here.
+            let _guard = shared.thread();
+            if shared.users.load(Ordering::SeqCst) == 0 {
+                bell.running.store(0, Ordering::SeqCst);
+                serve_ready(&shared.port);
+                return;
+            }
+        }
+        bell.sleeping.store(1, Ordering::SeqCst);
+        let seen = bell.rung.load(Ordering::SeqCst);
+        if bell.ready.load(Ordering::SeqCst) == 0 {
+            futex::wait(&bell.rung, seen, LINGER);
+        }
+        bell.sleeping.store(0, Ordering::SeqCst);
+    }
+}
+
+/// Serves every slot that waits; false if none did.
+fn serve_ready(port: &Port) -> bool {
+    let mut ready = port.bell().ready.swap(0, Ordering::SeqCst);
+    let served = ready != 0;
+    while ready != 0 {
+        let index = ready.trailing_zeros() as usize;
+        ready &= ready - 1;
+        if index < SLOTS {
+            serve_slot(port, index);
+        }
+    }
+    served
+}
+
+fn serve_slot(port: &Port, index: usize) {
+    let slot = port.slot(index);
+    let ours = slot
+        .state
+        .compare_exchange(READY, SERVING, Ordering::SeqCst, Ordering::Relaxed)
+        .is_ok();
+    if !ours {
+        return;
+    }
+    let status = match carry_out(port, slot, port.slot_data(index)) {
+        Some(old) => {
+            slot.result.store(old, Ordering::Relaxed);
+            STATUS_OK
+        }
+        None => STATUS_REFUSED,
+    };
+    slot.status.store(status, Ordering::Relaxed);
+    slot.state.store(DONE, Ordering::SeqCst);
+    if slot.sleeping.load(Ordering::SeqCst) != 0 {
+        futex::wake(&slot.state);
+    }
+}
+
+/// `None` if the table does not allow it.
+fn carry_out(port: &Port, slot: &Slot, data: *mut u8) -> Option<u64> {
+    let operation = Operation::from_code(slot.operation.load(Ordering::Relaxed))?;
+    let width = slot.width.load(Ordering::Relaxed) as usize;
+    let rkey = slot.rkey.load(Ordering::Relaxed);
+    let address = slot.address.load(Ordering::Relaxed);
+    let len = slot.len.load(Ordering::Relaxed) as usize;
+    let [first, second] = [0, 1].map(|i| slot.operands[i].load(Ordering::Relaxed));
+    let need = match operation {
+        Operation::Write => Access::WRITE,
+        Operation::Read => Access::READ,
+        _ => Access::ATOMIC,
+    };
+    let words = match operation {
+        Operation::Write | Operation::Read => len <= SLOT_BYTES,
+        Operation::FetchAdd | Operation::CompareSwap => len == width,
+        Operation::AddEach | Operation::StoreEach => {
+            len <= SLOT_BYTES && (width == 4 || width == 8) && len.is_multiple_of(width)
+        }
+    };
+    if !words || table::check(port, rkey, address, len as u64, need, operation.name()).is_err() {
+        return None;
+    }
+    let at = address as usize as *mut u8;
+    let each = |apply: &dyn Fn(*mut u8, u64) -> Option<u64>| {
+        for offset in (0..len).step_by(width) {
+            // SAFETY: `len` lies in the slot's data, which is the agent's while SERVING, and
+            // slots are page-aligned, so every word is aligned.
+            let value = unsafe {
+                match width {
+                    4 => u64::from(data.add(offset).cast::<u32>().read()),
+                    _ => data.add(offset).cast::<u64>().read(),
+                }
+            };
+            apply(at.wrapping_add(offset), value)?;
+        }
+        Some(0)
+    };
+    // SAFETY (all arms): the range was just found in the table of registered memory, whose owner
+    // promised (`Device::register`) that it stays mapped and may be accessed by peers, for whom
+    // this thread acts; the slot's data is the agent's while SERVING.
+    match operation {
+        Operation::Write => {
+            // SAFETY: as above.
+            unsafe { copy(at, data, len) };
+            Some(0)
+        }
+        Operation::Read => {
+            // SAFETY: as above.
+            unsafe { copy(data, at, len) };
+            Some(0)
+        }
+        // SAFETY: as above.
+        Operation::FetchAdd => unsafe { fetch_add(at, width, first) },
+        // SAFETY: as above.
+        Operation::CompareSwap => unsafe { compare_swap(at, width, first, second) },
+        // SAFETY: as above.
+        Operation::AddEach => each(&|at, value| unsafe { fetch_add(at, width, value) }),
+        // SAFETY: as above.
+        Operation::StoreEach => each(&|at, value| unsafe { store(at, width, value) }),
+    }
+}
+
+/// A locked add on a word of 4 or 8 bytes; `None` for other widths and misaligned words.
+///
+/// # Safety
+/// The word is mapped, and whoever else accesses it meanwhile does so as memory shared with peers.
+pub(crate) unsafe fn fetch_add(at: *mut u8, width: usize, add: u64) -> Option<u64> {
+    // SAFETY: mapped by the caller's promise, aligned by the guard of each arm.
+    unsafe {
+        match width {
+            4 if at.addr().is_multiple_of(4) => Some(u64::from(
+                AtomicU32::from_ptr(at.cast()).fetch_add(add as u32, Ordering::SeqCst),
+            )),
+            8 if at.addr().is_multiple_of(8) => {
+                Some(AtomicU64::from_ptr(at.cast()).fetch_add(add, Ordering::SeqCst))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A locked compare-and-swap; `None` for other widths and misaligned words.
+///
+/// # Safety
+/// As for [`fetch_add`].
+pub(crate) unsafe fn compare_swap(at: *mut u8, width: usize, expect: u64, new: u64) -> Option<u64> {
+    // SAFETY: mapped by the caller's promise, aligned by the guard of each arm.
+    unsafe {
+        match width {
+            4 if at.addr().is_multiple_of(4) => {
+                let word = AtomicU32::from_ptr(at.cast());
+                let (expect, new) = (expect as u32, new as u32);
+                let old = word.compare_exchange(expect, new, Ordering::SeqCst, Ordering::SeqCst);
+                Some(u64::from(old.unwrap_or_else(|old| old)))
+            }
+            8 if at.addr().is_multiple_of(8) => {
+                let word = AtomicU64::from_ptr(at.cast());
+                let old = word.compare_exchange(expect, new, Ordering::SeqCst, Ordering::SeqCst);
+                Some(old.unwrap_or_else(|old| old))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// An atomic store; `None` for other widths and misaligned words.
+///
+/// # Safety
+/// As for [`fetch_add`].
+pub(crate) unsafe fn store(at: *mut u8, width: usize, value: u64) -> Option<u64> {
+    // SAFETY: mapped by the caller's promise, aligned by the guard of each arm.
+    unsafe {
+        match width {
+            4 if at.addr().is_multiple_of(4) => {
+                AtomicU32::from_ptr(at.cast()).store(value as u32, Ordering::SeqCst);
+            }
+            8 if at.addr().is_multiple_of(8) => {
+                AtomicU64::from_ptr(at.cast()).store(value, Ordering::SeqCst);
+            }
+            _ => return None,
+        }
+    }
+    Some(0)
+}

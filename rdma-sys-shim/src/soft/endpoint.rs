@@ -1,0 +1,411 @@
+//! A peer of the soft provider, and the ways to its memory: the processor's own loads and stores
+//! for this process, the kernel's cross-memory attach, or the peer's agent.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fs::File;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use super::Options;
+use super::agent;
+use super::cross_memory::{self, Direction, Stopped};
+use super::port::{Port, SLOT_BYTES};
+use super::process::ProcessId;
+use super::request::{Operation, Request};
+use super::segment::{self, AddressRange};
+use super::table;
+use crate::memory::copy;
+use crate::{
+    Access, Endpoint, Error, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket,
+    Update, Width,
+};
+
+/// How transfers reach the peer's memory where it is not mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Path {
+    /// It is our own.
+    Direct,
+    CrossMemory,
+    Agent,
+}
+
+pub(crate) struct SoftEndpoint {
+    peer: ProcessId,
+    port: Arc<Port>,
+    path: Path,
+    options: Options,
+}
+
+impl SoftEndpoint {
+    pub(crate) fn to_self(peer: ProcessId, port: Arc<Port>, options: Options) -> Self {
+        Self {
+            peer,
+            port,
+            path: Path::Direct,
+            options,
+        }
+    }
+
+    /// `nonce` stands at `nonce_address` in the peer's memory: reading it there shows whether the
+    /// kernel allows cross-memory attach.
+    pub(crate) fn to_peer(
+        peer: ProcessId,
+        port: Port,
+        options: Options,
+        nonce: u64,
+        nonce_address: u64,
+    ) -> Self {
+        let mut seen = 0u64;
+        // SAFETY: `seen` is a local of eight bytes.
+        let tried = unsafe {
+            cross_memory::transfer(
+                peer.pid,
+                Direction::Read,
+                (&raw mut seen).cast(),
+                nonce_address,
+                8,
+            )
+        };
+        let path = match tried {
+            Ok(()) if options.cross_memory && seen == nonce => Path::CrossMemory,
+            Ok(()) => Path::Agent,
+            Err(stopped) => {
+                tracing::debug!(pid = peer.pid, ?stopped, "no cross-memory attach");
+                Path::Agent
+            }
+        };
+        Self {
+            peer,
+            port: Arc::new(port),
+            path,
+            options,
+        }
+    }
+
+    fn check(&self, at: RemoteAddress, len: u64, need: Access, operation: Operation) -> Result<()> {
+        table::check(&self.port, at.rkey, at.address, len, need, operation.name())
+    }
+
+    /// # Safety
+    /// `local` is readable (for a write) or writable (for a read) for `len` bytes.
+    unsafe fn transfer(
+        &self,
+        operation: Operation,
+        local: *mut u8,
+        len: usize,
+        at: RemoteAddress,
+    ) -> Result<Ticket> {
+        let (need, direction) = match operation {
+            Operation::Write => (Access::WRITE, Direction::Write),
+            _ => (Access::READ, Direction::Read),
+        };
+        self.check(at, len as u64, need, operation)?;
+        if len == 0 {
+            return Ok(Ticket::DONE);
+        }
+        match self.path {
+            Path::Direct => {
+                let here = at.address as usize as *mut u8;
+                let (to, from) = match direction {
+                    Direction::Write => (here, local),
+                    Direction::Read => (local, here),
+                };
+                // SAFETY: our own table says that `here` is registered memory of this process,
+                // which stays mapped while it is registered; `local` is the caller's promise.
+                unsafe { copy(to, from, len) };
+            }
+            Path::CrossMemory => {
+                // SAFETY: `local` is the caller's promise.
+                unsafe { cross_memory::transfer(self.peer.pid, direction, local, at.address, len) }
+                    .map_err(|stopped| self.stopped(stopped, operation, at, len))?;
+            }
+            Path::Agent => {
+                for start in (0..len).step_by(SLOT_BYTES) {
+                    let part = SLOT_BYTES.min(len - start);
+                    let there = local.wrapping_add(start);
+                    let (send, receive) = match direction {
+                        Direction::Write => (there.cast_const(), std::ptr::null_mut()),
+                        Direction::Read => (std::ptr::null(), there),
+                    };
+                    // SAFETY: a part of the range that the caller vouches for.
+                    unsafe { self.ask(operation, 0, at, start, part, [0; 2], send, receive)? };
+                }
+            }
+        }
+        Ok(Ticket::DONE)
+    }
+
+    /// # Safety
+    /// As for [`Request::ask`].
+    #[expect(clippy::too_many_arguments, reason = "the fields of one request")]
+    unsafe fn ask(
+        &self,
+        operation: Operation,
+        width: u32,
+        at: RemoteAddress,
+        offset: usize,
+        len: usize,
+        operands: [u64; 2],
+        send: *const u8,
+        receive: *mut u8,
+    ) -> Result<u64> {
+        let request = Request {
+            operation,
+            width,
+            rkey: at.rkey,
+            address: at.address.wrapping_add(offset as u64),
+            len,
+            operands,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { request.ask(&self.port, self.peer, send, receive) }
+    }
+
+    fn stopped(
+        &self,
+        stopped: Stopped,
+        operation: Operation,
+        at: RemoteAddress,
+        len: usize,
+    ) -> Error {
+        let call = || format!("cross-memory {} of {len} bytes", operation.name());
+        match stopped {
+            Stopped::Gone => Error::PeerGone { pid: self.peer.pid },
+            Stopped::Fault => Error::RemoteAccess {
+                need: operation.name(),
+                address: at.address,
+                len: len as u64,
+                rkey: at.rkey,
+                reason: "the memory is no longer mapped there with this right",
+            },
+            Stopped::Forbidden(error) | Stopped::Failed(error) => Error::os(call(), error),
+        }
+    }
+
+    fn misaligned(operation: Operation, at: RemoteAddress, width: Width) -> Error {
+        Error::RemoteAccess {
+            need: operation.name(),
+            address: at.address,
+            len: width.bytes() as u64,
+            rkey: at.rkey,
+            reason: "the word is not aligned to its size",
+        }
+    }
+
+    fn open_file(&self, fd: RawFd) -> Result<File> {
+        let pid = self.peer.pid;
+        segment::open_peer_file(pid, fd).map_err(|error| {
+            if self.peer.runs() {
+                Error::os(format!("opening /proc/{pid}/fd/{fd}"), error)
+            } else {
+                Error::PeerGone { pid }
+            }
+        })
+    }
+}
+
+impl Endpoint for SoftEndpoint {
+    unsafe fn write(&self, from: *const u8, len: usize, to: RemoteAddress) -> Result<Ticket> {
+        // SAFETY: a write only reads `from`.
+        unsafe { self.transfer(Operation::Write, from.cast_mut(), len, to) }
+    }
+
+    unsafe fn read(&self, to: *mut u8, len: usize, from: RemoteAddress) -> Result<Ticket> {
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer(Operation::Read, to, len, from) }
+    }
+
+    unsafe fn fetch_add(
+        &self,
+        at: RemoteAddress,
+        width: Width,
+        add: u64,
+        old: *mut u64,
+    ) -> Result<Ticket> {
+        let operation = Operation::FetchAdd;
+        let bytes = width.bytes();
+        self.check(at, bytes as u64, Access::ATOMIC, operation)?;
+        let found = if self.path == Path::Direct {
+            // SAFETY: registered memory of this process, as our own table says.
+            unsafe { agent::fetch_add(at.address as usize as *mut u8, bytes, add) }
+                .ok_or_else(|| Self::misaligned(operation, at, width))?
+        } else if !at.address.is_multiple_of(bytes as u64) {
+            return Err(Self::misaligned(operation, at, width));
+        } else {
+            let (none, nowhere) = (std::ptr::null(), std::ptr::null_mut());
+            // SAFETY: no buffers.
+            unsafe {
+                self.ask(
+                    operation,
+                    bytes as u32,
+                    at,
+                    0,
+                    bytes,
+                    [add, 0],
+                    none,
+                    nowhere,
+                )?
+            }
+        };
+        // SAFETY: `old` is the caller's promise.
+        unsafe { old.write(found) };
+        Ok(Ticket::DONE)
+    }
+
+    unsafe fn compare_swap(
+        &self,
+        at: RemoteAddress,
+        width: Width,
+        expect: u64,
+        new: u64,
+        old: *mut u64,
+    ) -> Result<Ticket> {
+        let operation = Operation::CompareSwap;
+        let bytes = width.bytes();
+        self.check(at, bytes as u64, Access::ATOMIC, operation)?;
+        let found = if self.path == Path::Direct {
+            // SAFETY: registered memory of this process, as our own table says.
+            unsafe { agent::compare_swap(at.address as usize as *mut u8, bytes, expect, new) }
+                .ok_or_else(|| Self::misaligned(operation, at, width))?
+        } else if !at.address.is_multiple_of(bytes as u64) {
+            return Err(Self::misaligned(operation, at, width));
+        } else {
+            let (none, nowhere) = (std::ptr::null(), std::ptr::null_mut());
+            // SAFETY: no buffers.
+            unsafe {
+                self.ask(
+                    operation,
+                    bytes as u32,
+                    at,
+                    0,
+                    bytes,
+                    [expect, new],
+                    none,
+                    nowhere,
+                )?
+            }
+        };
+        // SAFETY: `old` is the caller's promise.
+        unsafe { old.write(found) };
+        Ok(Ticket::DONE)
+    }
+
+    unsafe fn update_each(
+        &self,
+        at: RemoteAddress,
+        width: Width,
+        update: Update,
+        values: *const u8,
+        count: usize,
+    ) -> Result<Ticket> {
+        let operation = match update {
+            Update::Add => Operation::AddEach,
+            Update::Store => Operation::StoreEach,
+        };
+        let bytes = width.bytes();
+        let len = count.saturating_mul(bytes);
+        self.check(at, len as u64, Access::ATOMIC, operation)?;
+        if !at.address.is_multiple_of(bytes as u64) {
+            return Err(Self::misaligned(operation, at, width));
+        }
+        if self.path == Path::Direct {
+            for offset in (0..len).step_by(bytes) {
+                let word = (at.address as usize + offset) as *mut u8;
+                // SAFETY: `values` is the caller's promise; the word lies in registered memory of
+                // this process, as our own table says.
+                unsafe {
+                    let value = match width {
+                        Width::W4 => values.add(offset).cast::<u32>().read_unaligned().into(),
+                        Width::W8 => values.add(offset).cast::<u64>().read_unaligned(),
+                    };
+                    match update {
+                        Update::Add => agent::fetch_add(word, bytes, value),
+                        Update::Store => agent::store(word, bytes, value),
+                    };
+                }
+            }
+            return Ok(Ticket::DONE);
+        }
+        for start in (0..len).step_by(SLOT_BYTES) {
+            let part = SLOT_BYTES.min(len - start);
+            let send = values.wrapping_add(start);
+            let nowhere = std::ptr::null_mut();
+            // SAFETY: a part of the values that the caller vouches for.
+            unsafe {
+                self.ask(
+                    operation,
+                    bytes as u32,
+                    at,
+                    start,
+                    part,
+                    [0; 2],
+                    send,
+                    nowhere,
+                )?
+            };
+        }
+        Ok(Ticket::DONE)
+    }
+
+    fn completed(&self, _ticket: Ticket) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn map(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
+        if !self.options.map || region.len == 0 {
+            return Ok(None);
+        }
+        if self.path == Path::Direct {
+            self.check(region.at(0), region.len, Access::READ, Operation::Read)?;
+            return Ok(Some(Mapping {
+                base: region.address as usize as *mut u8,
+                start: 0,
+                len: region.len,
+                _owner: None,
+            }));
+        }
+        let pieces = table::pieces(&self.port, region.rkey);
+        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else {
+            return Ok(None);
+        };
+        let mut files = BTreeMap::new();
+        for piece in &pieces {
+            if let Entry::Vacant(place) = files.entry(piece.fd) {
+                place.insert(self.open_file(piece.fd)?);
+            }
+        }
+        // A descriptor number that was closed and used again would name another file: what was
+        // opened counts only if the region is still the same.
+        self.check(region.at(0), region.len, Access::READ, Operation::Read)?;
+        let total = (last.address + last.len - first.address) as usize;
+        let range = match pieces.as_slice() {
+            [only] => AddressRange::of_file(&files[&only.fd], only.offset, total)?,
+            several => {
+                let range = AddressRange::reserve(total, segment::page_size())?;
+                for piece in several {
+                    let at = (piece.address - first.address) as usize;
+                    range.place(at, &files[&piece.fd], piece.offset, piece.len as usize)?;
+                }
+                range
+            }
+        };
+        range.mark_foreign();
+        let start = first.address.max(region.address);
+        let end = (last.address + last.len).min(region.address + region.len);
+        Ok(Some(Mapping {
+            base: range.base().wrapping_add((start - first.address) as usize),
+            start: start - region.address,
+            len: end.saturating_sub(start),
+            _owner: Some(Box::new(range)),
+        }))
+    }
+
+    fn liveness(&self) -> Liveness {
+        if self.peer.runs() {
+            Liveness::Alive
+        } else {
+            Liveness::Gone { pid: self.peer.pid }
+        }
+    }
+}

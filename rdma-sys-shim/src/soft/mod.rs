@@ -1,0 +1,183 @@
+//! The soft provider: the verbs on one host, in user space, over shared memory.
+
+mod address;
+mod adopt;
+mod agent;
+mod cross_memory;
+mod endpoint;
+mod futex;
+mod owned;
+mod port;
+mod process;
+mod request;
+mod segment;
+mod table;
+mod vma;
+
+use std::sync::Arc;
+
+use address::Address;
+use agent::Agent;
+use endpoint::SoftEndpoint;
+use owned::Registrations;
+use port::Port;
+use process::ProcessId;
+use table::Table;
+
+use crate::{
+    Access, Adoption, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result,
+};
+
+/// The name that `--device` takes.
+pub(crate) const DEVICE: &str = "soft";
+
+/// What can be turned off, so that what stands in for it can be tested anywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// Move the pages of caller-owned memory to where peers can map them.
+    pub(crate) adopt: bool,
+    /// Use the kernel's cross-memory attach; else the agent does every transfer.
+    pub(crate) cross_memory: bool,
+    /// Let peers map memory at all; else every access is an operation of the device, as on a NIC.
+    pub(crate) map: bool,
+}
+
+const KNOWN_OPTIONS: &str = "adopt=on|off, cma=on|off, map=on|off";
+
+impl Options {
+    /// Parses `adopt=off,cma=off,map=off`.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let mut options = Self {
+            adopt: true,
+            cross_memory: true,
+            map: true,
+        };
+        for option in text.split(',').filter(|option| !option.is_empty()) {
+            let bad = || Error::BadOption {
+                device: DEVICE,
+                option: option.to_owned(),
+                known: KNOWN_OPTIONS,
+            };
+            let (key, value) = option.split_once('=').ok_or_else(bad)?;
+            let value = match value {
+                "on" => true,
+                "off" => false,
+                _ => return Err(bad()),
+            };
+            match key {
+                "adopt" => options.adopt = value,
+                "cma" => options.cross_memory = value,
+                "map" => options.map = value,
+                _ => return Err(bad()),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// What this process shows to its peers.
+pub(crate) struct Own {
+    id: ProcessId,
+    nonce: u64,
+    port: Arc<Port>,
+    table: Table,
+    agent: Agent,
+    registrations: Registrations,
+    options: Options,
+}
+
+pub(crate) struct SoftDevice {
+    own: Arc<Own>,
+    capabilities: Capabilities,
+}
+
+impl SoftDevice {
+    /// `launcher`: the process from which all ranks of this job on this host descend.
+    pub(crate) fn open(options: Options, launcher: Option<u32>) -> Result<Self> {
+        let id = ProcessId::own().map_err(|error| Error::os("reading /proc/self/stat", error))?;
+        if let Some(launcher) = launcher {
+            cross_memory::allow_descendants_of(launcher);
+        }
+        let nonce = random()?;
+        let port = Arc::new(Port::create(id, nonce)?);
+        Ok(Self {
+            own: Arc::new(Own {
+                id,
+                nonce,
+                table: Table::new(port.clone()),
+                agent: Agent::new(port.clone()),
+                registrations: Registrations::default(),
+                port,
+                options,
+            }),
+            capabilities: capabilities(),
+        })
+    }
+}
+
+pub(crate) fn capabilities() -> Capabilities {
+    Capabilities {
+        atomic_domain: AtomicDomain::Cpu,
+        narrow_atomics: true,
+        max_message: u64::MAX,
+    }
+}
+
+impl Device for SoftDevice {
+    fn name(&self) -> &'static str {
+        DEVICE
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn address(&self) -> Vec<u8> {
+        let own = &self.own;
+        Address::of(own.id, own.nonce, &own.port, own.options).encode()
+    }
+
+    fn connect(&self, address: &[u8]) -> Result<Arc<dyn Endpoint>> {
+        let own = &self.own;
+        let address = Address::decode(address)?;
+        let ours = Address::of(own.id, own.nonce, &own.port, own.options);
+        if address == ours {
+            let endpoint = SoftEndpoint::to_self(own.id, own.port.clone(), own.options);
+            return Ok(Arc::new(endpoint));
+        }
+        ours.must_share_host_with(&address)?;
+        let port = Port::open(DEVICE, address.id, address.fd, address.nonce)?;
+        Ok(Arc::new(SoftEndpoint::to_peer(
+            address.id,
+            port,
+            own.options,
+            address.nonce,
+            address.nonce_address,
+        )))
+    }
+
+    fn allocate(&self, len: usize, align: usize) -> Result<Region> {
+        owned::allocate(&self.own, len, align)
+    }
+
+    unsafe fn register(
+        &self,
+        base: *mut u8,
+        len: usize,
+        access: Access,
+        adoption: Adoption,
+    ) -> Result<Region> {
+        // SAFETY: the caller's promise.
+        unsafe { owned::register(&self.own, base, len, access, adoption) }
+    }
+}
+
+fn random() -> Result<u64> {
+    let mut bytes = [0u8; 8];
+    // SAFETY: the buffer has the length given. Requests up to 256 bytes are not cut short.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if got != bytes.len() as isize {
+        return Err(Error::last_os("getrandom"));
+    }
+    Ok(u64::from_ne_bytes(bytes))
+}

@@ -1,0 +1,208 @@
+//! The memory file through which a process is known to its peers: who it is, its table of
+//! regions, and the slots through which its agent is asked.
+//!
+//! The file is sparse: what is not used costs no memory.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+use super::process::ProcessId;
+use super::segment;
+use crate::{Error, Result};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"TRANSOM\x01");
+
+/// Regions that a process can have registered at once.
+pub(crate) const REGIONS: usize = 1 << 16;
+/// Requests that an agent can have before it at once.
+pub(crate) const SLOTS: usize = 32;
+/// What one request to an agent carries at most.
+pub(crate) const SLOT_BYTES: usize = 64 << 10;
+
+/// Written once, before the address is published.
+#[repr(C, align(64))]
+pub(crate) struct Header {
+    magic: AtomicU64,
+    nonce: AtomicU64,
+    start_time: AtomicU64,
+    pid: AtomicU32,
+}
+
+/// How origins reach the agent thread.
+#[repr(C, align(64))]
+pub(crate) struct Bell {
+    /// 1 while an agent serves.
+    pub(crate) running: AtomicU32,
+    /// One bit for each slot that waits to be served.
+    pub(crate) ready: AtomicU32,
+    /// Changes with every request: what the agent sleeps on.
+    pub(crate) rung: AtomicU32,
+    /// 1 while the agent sleeps or is about to.
+    pub(crate) sleeping: AtomicU32,
+}
+
+/// One request to the agent. The fields belong to whoever `state` says.
+#[repr(C, align(128))]
+pub(crate) struct Slot {
+    pub(crate) state: AtomicU32,
+    pub(crate) operation: AtomicU32,
+    pub(crate) width: AtomicU32,
+    pub(crate) status: AtomicU32,
+    /// 1 while the origin sleeps on `state`.
+    pub(crate) sleeping: AtomicU32,
+    /// The origin's process.
+    pub(crate) owner: AtomicU32,
+    pub(crate) rkey: AtomicU64,
+    pub(crate) address: AtomicU64,
+    pub(crate) len: AtomicU64,
+    pub(crate) operands: [AtomicU64; 2],
+    pub(crate) result: AtomicU64,
+}
+
+/// A registered region, or a further piece of one. `generation` is a sequence lock: odd while the
+/// entry is live, and part of the rkey.
+#[repr(C, align(64))]
+pub(crate) struct Entry {
+    pub(crate) generation: AtomicU32,
+    pub(crate) access: AtomicU32,
+    pub(crate) address: AtomicU64,
+    pub(crate) len: AtomicU64,
+    pub(crate) piece_address: AtomicU64,
+    /// 0: no part of the region can be mapped.
+    pub(crate) piece_len: AtomicU64,
+    pub(crate) piece_offset: AtomicU64,
+    pub(crate) piece_fd: AtomicU32,
+    /// Index of the entry with the next piece, or 0.
+    pub(crate) next: AtomicU32,
+}
+
+const BELL: usize = 64;
+const SLOT_TABLE: usize = 4096;
+const SLOT_DATA: usize = SLOT_TABLE + 2 * 4096;
+const REGION_TABLE: usize = SLOT_DATA + SLOTS * SLOT_BYTES;
+const PORT_BYTES: usize = REGION_TABLE + REGIONS * size_of::<Entry>();
+
+const _: () = assert!(size_of::<Header>() <= BELL);
+const _: () = assert!(BELL + size_of::<Bell>() <= SLOT_TABLE);
+const _: () = assert!(SLOT_TABLE + SLOTS * size_of::<Slot>() <= SLOT_DATA);
+const _: () = assert!(SLOTS <= u32::BITS as usize);
+
+/// Our own port, or a peer's.
+pub(crate) struct Port {
+    map: MmapRaw,
+    /// Open while the port is our own: peers reach it through this descriptor.
+    file: Option<File>,
+}
+
+impl Port {
+    /// This process's port.
+    pub(crate) fn create(id: ProcessId, nonce: u64) -> Result<Self> {
+        let file = segment::memory_file(c"transom-port", PORT_BYTES)?;
+        let port = Self {
+            map: map(&file)?,
+            file: Some(file),
+        };
+        let header = port.header();
+        header.pid.store(id.pid, Ordering::Relaxed);
+        header.start_time.store(id.start_time, Ordering::Relaxed);
+        header.nonce.store(nonce, Ordering::Relaxed);
+        header.magic.store(MAGIC, Ordering::Release);
+        Ok(port)
+    }
+
+    /// The port of another process, which published `fd` and `nonce`.
+    pub(crate) fn open(device: &'static str, id: ProcessId, fd: RawFd, nonce: u64) -> Result<Self> {
+        let unreachable = |reason: String| Error::Unreachable {
+            device,
+            pid: id.pid,
+            reason,
+        };
+        let file = segment::open_peer_file(id.pid, fd).map_err(|error| {
+            if id.runs() {
+                unreachable(format!(
+                    "opening /proc/{}/fd/{fd} failed: {error}; ranks must run as one user, in one \
+                     PID namespace, and stay dumpable",
+                    id.pid
+                ))
+            } else {
+                Error::PeerGone { pid: id.pid }
+            }
+        })?;
+        let len = file.metadata().map_or(0, |data| data.len());
+        if len != PORT_BYTES as u64 {
+            return Err(unreachable(format!(
+                "its port has {len} bytes where this version of transom has {PORT_BYTES}"
+            )));
+        }
+        let port = Self {
+            map: map(&file)?,
+            file: None,
+        };
+        let header = port.header();
+        let ours = header.magic.load(Ordering::Acquire) == MAGIC
+            && header.nonce.load(Ordering::Relaxed) == nonce
+            && header.pid.load(Ordering::Relaxed) == id.pid
+            && header.start_time.load(Ordering::Relaxed) == id.start_time;
+        if !ours {
+            return Err(unreachable(format!(
+                "/proc/{}/fd/{fd} is not the port that it published; do the ranks share a PID \
+                 namespace?",
+                id.pid
+            )));
+        }
+        Ok(port)
+    }
+
+    /// The descriptor through which peers reach this port.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.file.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
+    /// Where the nonce stands in the owner's address space: a word to try cross-memory attach on.
+    pub(crate) fn nonce_address(&self) -> u64 {
+        (&raw const self.header().nonce).addr() as u64
+    }
+
+    fn header(&self) -> &Header {
+        self.at(0)
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        self.at(BELL)
+    }
+
+    pub(crate) fn slot(&self, index: usize) -> &Slot {
+        assert!(index < SLOTS);
+        self.at(SLOT_TABLE + index * size_of::<Slot>())
+    }
+
+    /// The slot's `SLOT_BYTES` bytes of data, which belong to whoever the slot's state says.
+    pub(crate) fn slot_data(&self, index: usize) -> *mut u8 {
+        assert!(index < SLOTS);
+        self.map
+            .as_mut_ptr()
+            .wrapping_add(SLOT_DATA + index * SLOT_BYTES)
+    }
+
+    pub(crate) fn entry(&self, index: usize) -> &Entry {
+        assert!(index < REGIONS);
+        self.at(REGION_TABLE + index * size_of::<Entry>())
+    }
+
+    fn at<T>(&self, offset: usize) -> &T {
+        assert!(offset + size_of::<T>() <= PORT_BYTES && offset.is_multiple_of(align_of::<T>()));
+        // SAFETY: the range lies in the page-aligned mapping, which lives as long as `self`; the
+        // types used are made of atomics, for which any bits are valid and sharing is sound.
+        unsafe { &*self.map.as_mut_ptr().wrapping_add(offset).cast::<T>() }
+    }
+}
+
+fn map(file: &File) -> Result<MmapRaw> {
+    MmapOptions::new()
+        .len(PORT_BYTES)
+        .map_raw(file)
+        .map_err(|error| Error::os(format!("mmap of a port of {PORT_BYTES} bytes"), error))
+}

@@ -1,0 +1,95 @@
+//! Processes as peers: which one is meant, and whether it still runs.
+
+use std::fs;
+use std::io;
+
+/// A process, told apart from a later one that was given the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessId {
+    pub(crate) pid: u32,
+    /// In clock ticks since boot.
+    pub(crate) start_time: u64,
+}
+
+impl ProcessId {
+    pub(crate) fn own() -> io::Result<Self> {
+        let pid = std::process::id();
+        let (_, start_time) = stat(pid)?;
+        Ok(Self { pid, start_time })
+    }
+
+    /// False once the process has exited, even while nobody has waited for it yet.
+    pub(crate) fn runs(&self) -> bool {
+        match stat(self.pid) {
+            Ok((state, start_time)) => {
+                start_time == self.start_time && !matches!(state, b'Z' | b'X' | b'x')
+            }
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
+    }
+}
+
+fn stat(pid: u32) -> io::Result<(u8, u64)> {
+    let text = match fs::read(format!("/proc/{pid}/stat")) {
+        // The process went away between open and read.
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        other => other?,
+    };
+    parse_stat(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// State and start time: fields 3 and 22, counted from behind the command's closing parenthesis,
+/// since the command may contain anything.
+fn parse_stat(text: &[u8]) -> Option<(u8, u64)> {
+    let end = text.iter().rposition(|&byte| byte == b')')?;
+    let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    let start_time = fields.nth(18)?.parse().ok()?;
+    Some((state, start_time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_with_parentheses_and_spaces_does_not_confuse_the_parser() {
+        let line = b"42 (a) R (b c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 777 20";
+        assert_eq!(parse_stat(line), Some((b'S', 777)));
+        assert_eq!(parse_stat(b"42 (cut off"), None);
+        assert_eq!(parse_stat(b"42 (x) S 1 2"), None);
+    }
+
+    #[test]
+    fn a_zombie_does_not_run() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        let (_, start_time) = stat(pid).unwrap();
+        let id = ProcessId { pid, start_time };
+        // SAFETY: an all-zero siginfo_t is a valid out-parameter; WNOWAIT leaves the zombie there.
+        let waited = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            libc::waitid(
+                libc::P_PID,
+                pid,
+                &raw mut info,
+                libc::WEXITED | libc::WNOWAIT,
+            )
+        };
+        assert_eq!(waited, 0);
+        assert!(!id.runs(), "a zombie counts as gone");
+        child.wait().unwrap();
+        assert!(!id.runs());
+        assert!(ProcessId::own().unwrap().runs());
+    }
+
+    #[test]
+    fn a_reused_process_number_is_not_the_same_process() {
+        let mut id = ProcessId::own().unwrap();
+        id.start_time += 1;
+        assert!(!id.runs());
+    }
+}

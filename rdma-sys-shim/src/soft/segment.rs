@@ -1,0 +1,160 @@
+//! Memory files and their mappings.
+
+use std::ffi::CStr;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::ptr;
+
+use crate::{Error, Result};
+
+pub(crate) fn page_size() -> usize {
+    use std::sync::OnceLock;
+    static PAGE: OnceLock<usize> = OnceLock::new();
+    *PAGE.get_or_init(|| {
+        // SAFETY: sysconf has no preconditions.
+        usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+    })
+}
+
+/// `len` rounded up to whole pages, unless that overflows.
+pub(crate) fn whole_pages(len: usize) -> Option<usize> {
+    len.checked_next_multiple_of(page_size())
+}
+
+/// A new anonymous memory file of `len` bytes, all zero and none of them allocated yet.
+pub(crate) fn memory_file(name: &CStr, len: usize) -> Result<File> {
+    // SAFETY: the name is a C string; the call returns a new descriptor or -1.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(Error::last_os("memfd_create"));
+    }
+    // SAFETY: the descriptor is new and nobody else owns it.
+    let file = unsafe { File::from_raw_fd(fd) };
+    file.set_len(len as u64)
+        .map_err(|error| Error::os(format!("ftruncate of a memory file to {len} bytes"), error))?;
+    Ok(file)
+}
+
+/// Opens descriptor `fd` of process `pid` as a file of our own.
+pub(crate) fn open_peer_file(pid: u32, fd: RawFd) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_CLOEXEC)
+        .open(format!("/proc/{pid}/fd/{fd}"))
+}
+
+/// A range of address space that this process owns, unmapped on drop.
+pub(crate) struct AddressRange {
+    base: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the range is an address and a length; nothing is dereferenced here.
+unsafe impl Send for AddressRange {}
+// SAFETY: as above.
+unsafe impl Sync for AddressRange {}
+
+impl AddressRange {
+    /// Address space of `len` bytes (whole pages, more than 0), aligned to `align`, with nothing
+    /// behind it.
+    pub(crate) fn reserve(len: usize, align: usize) -> Result<Self> {
+        let slack = align.saturating_sub(page_size());
+        let total = len
+            .checked_add(slack)
+            .ok_or_else(|| Error::os("mmap", io::Error::from_raw_os_error(libc::ENOMEM)))?;
+        let base = map(ptr::null_mut(), total, libc::PROT_NONE, Backing::Nothing)?;
+        let skip = base.addr().next_multiple_of(align.max(1)) - base.addr();
+        // SAFETY: head and tail lie in the range that was just mapped and that nobody uses yet.
+        unsafe {
+            if skip > 0 {
+                libc::munmap(base.cast(), skip);
+            }
+            if slack > skip {
+                libc::munmap(base.add(skip + len).cast(), slack - skip);
+            }
+        }
+        Ok(Self {
+            base: base.wrapping_add(skip),
+            len,
+        })
+    }
+
+    /// `len` bytes (whole pages, more than 0) of a file, mapped shared.
+    pub(crate) fn of_file(file: &File, offset: u64, len: usize) -> Result<Self> {
+        let base = map(
+            ptr::null_mut(),
+            len,
+            libc::PROT_READ | libc::PROT_WRITE,
+            Backing::File { file, offset },
+        )?;
+        Ok(Self { base, len })
+    }
+
+    /// Puts `len` bytes of a file at `at` bytes into this range.
+    pub(crate) fn place(&self, at: usize, file: &File, offset: u64, len: usize) -> Result<()> {
+        assert!(at.checked_add(len).is_some_and(|end| end <= self.len));
+        map(
+            self.base.wrapping_add(at),
+            len,
+            libc::PROT_READ | libc::PROT_WRITE,
+            Backing::File { file, offset },
+        )?;
+        Ok(())
+    }
+
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Keeps a mapping of somebody else's memory out of core dumps and forked children.
+    pub(crate) fn mark_foreign(&self) {
+        // SAFETY: advice on a range that this process owns; failure leaves it as it was.
+        unsafe {
+            libc::madvise(self.base.cast(), self.len, libc::MADV_DONTDUMP);
+            libc::madvise(self.base.cast(), self.len, libc::MADV_DONTFORK);
+        }
+    }
+}
+
+impl Drop for AddressRange {
+    fn drop(&mut self) {
+        // SAFETY: the range is ours, and the users of its pointers promised to stop before this
+        // (`Device::register`, `Endpoint::map`).
+        let rc = unsafe { libc::munmap(self.base.cast(), self.len) };
+        if rc != 0 {
+            tracing::error!(base = ?self.base, len = self.len, "munmap failed");
+        }
+    }
+}
+
+enum Backing<'a> {
+    Nothing,
+    File { file: &'a File, offset: u64 },
+}
+
+fn map(at: *mut u8, len: usize, prot: libc::c_int, backing: Backing<'_>) -> Result<*mut u8> {
+    let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
+    let (flags, fd, offset) = match backing {
+        Backing::Nothing => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0),
+        Backing::File { file, offset } => (libc::MAP_SHARED, file.as_raw_fd(), offset),
+    };
+    // SAFETY: either the kernel chooses an unused range, or `at` lies in a range that the caller
+    // reserved (`place` checks that), so no mapping that is in use is replaced.
+    let base = unsafe {
+        libc::mmap(
+            at.cast(),
+            len,
+            prot,
+            flags | fixed | libc::MAP_NORESERVE,
+            fd,
+            offset as libc::off_t,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return Err(Error::last_os(format!("mmap of {len} bytes")));
+    }
+    Ok(base.cast())
+}

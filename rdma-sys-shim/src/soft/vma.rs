@@ -1,0 +1,176 @@
+//! What is mapped in this process, and with which rights.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
+
+/// Rights that all pages of a range have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rights {
+    /// Some page is not mapped, or cannot be read.
+    None,
+    Read,
+    ReadWrite,
+}
+
+/// The rights that every page of `len` bytes at `address` has.
+pub(crate) fn rights(address: usize, len: usize) -> std::io::Result<Rights> {
+    let Some(end) = address.checked_add(len) else {
+        return Ok(Rights::None);
+    };
+    match ask_kernel(address, end) {
+        Some(rights) => Ok(rights),
+        None => read_maps(BufReader::new(File::open("/proc/self/maps")?), address, end),
+    }
+}
+
+/// `struct procmap_query` of linux/fs.h (Linux 6.11).
+#[repr(C)]
+#[derive(Default)]
+struct Query {
+    size: u64,
+    query_flags: u64,
+    query_addr: u64,
+    vma_start: u64,
+    vma_end: u64,
+    vma_flags: u64,
+    vma_page_size: u64,
+    vma_offset: u64,
+    inode: u64,
+    dev_major: u32,
+    dev_minor: u32,
+    vma_name_size: u32,
+    build_id_size: u32,
+    vma_name_addr: u64,
+    build_id_addr: u64,
+}
+
+const VMA_READABLE: u64 = 1;
+const VMA_WRITABLE: u64 = 2;
+/// `_IOWR('f', 17, struct procmap_query)`
+const PROCMAP_QUERY: u64 = (3 << 30) | ((size_of::<Query>() as u64) << 16) | (0x66 << 8) | 17;
+
+/// One system call for each mapping in the range, or `None` on kernels before 6.11.
+fn ask_kernel(address: usize, end: usize) -> Option<Rights> {
+    // A forked child must not ask about its parent: the file belongs to the process that opened it.
+    static MAPS: OnceLock<Option<(u32, File)>> = OnceLock::new();
+    let (owner, maps) = MAPS
+        .get_or_init(|| {
+            File::open("/proc/self/maps")
+                .ok()
+                .map(|file| (std::process::id(), file))
+        })
+        .as_ref()?;
+    if *owner != std::process::id() {
+        return None;
+    }
+    let mut rights = Rights::ReadWrite;
+    let mut at = address;
+    while at < end {
+        let mut query = Query {
+            size: size_of::<Query>() as u64,
+            query_addr: at as u64,
+            ..Query::default()
+        };
+        // SAFETY: the kernel reads and writes `size` bytes of the query, which is that large.
+        let rc = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY as _, &raw mut query) };
+        if rc != 0 {
+            return match std::io::Error::last_os_error().raw_os_error() {
+                Some(libc::ENOENT) => Some(Rights::None),
+                _ => None,
+            };
+        }
+        rights = weaker(
+            rights,
+            query.vma_flags & VMA_READABLE != 0,
+            query.vma_flags & VMA_WRITABLE != 0,
+        );
+        at = query.vma_end as usize;
+    }
+    Some(rights)
+}
+
+fn weaker(rights: Rights, readable: bool, writable: bool) -> Rights {
+    match (readable, writable) {
+        (false, _) => Rights::None,
+        (true, false) if rights == Rights::ReadWrite => Rights::Read,
+        _ => rights,
+    }
+}
+
+fn read_maps(maps: impl BufRead, address: usize, end: usize) -> std::io::Result<Rights> {
+    let mut rights = Rights::ReadWrite;
+    let mut at = address;
+    for line in maps.lines() {
+        let line = line?;
+        let Some((from, to, flags)) = parse_line(&line) else {
+            continue;
+        };
+        if to <= at {
+            continue;
+        }
+        if at >= end {
+            break;
+        }
+        if from > at {
+            return Ok(Rights::None);
+        }
+        rights = weaker(rights, flags[0] == b'r', flags[1] == b'w');
+        at = to;
+    }
+    Ok(if at < end { Rights::None } else { rights })
+}
+
+fn parse_line(line: &str) -> Option<(usize, usize, &[u8])> {
+    let (range, rest) = line.split_once(' ')?;
+    let (from, to) = range.split_once('-')?;
+    let flags = rest.as_bytes().get(..2)?;
+    Some((
+        usize::from_str_radix(from, 16).ok()?,
+        usize::from_str_radix(to, 16).ok()?,
+        flags,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAPS: &str = "\
+1000-3000 rw-p 00000000 00:00 0
+3000-4000 r--p 00000000 00:00 0 /some file
+6000-8000 ---p 00000000 00:00 0
+";
+
+    fn of(address: usize, end: usize) -> Rights {
+        read_maps(MAPS.as_bytes(), address, end).unwrap()
+    }
+
+    #[test]
+    fn the_weakest_page_decides() {
+        assert_eq!(of(0x1000, 0x3000), Rights::ReadWrite);
+        assert_eq!(of(0x1ff0, 0x2010), Rights::ReadWrite);
+        assert_eq!(of(0x2fff, 0x3001), Rights::Read);
+        assert_eq!(of(0x3fff, 0x4001), Rights::None);
+        assert_eq!(of(0x6000, 0x6001), Rights::None);
+        assert_eq!(of(0x0fff, 0x1001), Rights::None);
+        assert_eq!(of(0x7fff, 0x9000), Rights::None);
+    }
+
+    #[test]
+    fn kernel_and_text_agree_on_real_memory() {
+        let heap = vec![0u8; 100_000];
+        let cases = [
+            (heap.as_ptr() as usize, heap.len()),
+            (MAPS.as_ptr() as usize, MAPS.len()),
+            (16, 16),
+        ];
+        for (address, len) in cases {
+            let file = BufReader::new(File::open("/proc/self/maps").unwrap());
+            let read = read_maps(file, address, address + len).unwrap();
+            assert_eq!(rights(address, len).unwrap(), read, "{address:#x} {len}");
+        }
+        assert_eq!(rights(usize::MAX - 10, 100).unwrap(), Rights::None);
+    }
+}

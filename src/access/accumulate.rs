@@ -1,0 +1,156 @@
+//! Accumulate.
+
+use rdma_sys_shim::Update;
+
+use super::bounds::{byte_len, null_buffer};
+use super::elementwise;
+use super::locked::Locked;
+use crate::datatype::{BasicType, Op};
+use crate::error::{Error, Misuse, Result};
+use crate::window::Window;
+
+impl Window {
+    /// One-sided. Combines `count` elements of type `ty` at `origin` into those at displacement
+    /// `disp` (in the target's units) of `target`'s memory: `target = target op origin`, atomically
+    /// for each element, in the order in which this rank calls (MPI-4.1, section 12.3.4). `op` is
+    /// [`Op::Sum`], [`Op::Replace`] or [`Op::NoOp`].
+    ///
+    /// # Errors
+    /// As for [`Window::put`]; an operation that accumulates do not know.
+    ///
+    /// # Safety
+    /// `origin` is readable for `count` elements (of any alignment), and does not change, until the
+    /// operation is complete; it does not overlap with the elements written to.
+    #[inline]
+    pub unsafe fn accumulate(
+        &self,
+        origin: *const u8,
+        count: usize,
+        ty: BasicType,
+        target: u32,
+        disp: u64,
+        op: Op,
+    ) -> Result<()> {
+        if count == 1
+            && op == Op::Sum
+            && !origin.is_null()
+            && let Some(open) = self.open_target(target)
+        {
+            let there = open.reach(disp, ty.size() as u64);
+            if !there.is_null()
+                && let Some(width) = elementwise::width(ty, there.addr() as u64)
+            {
+                // SAFETY: `origin` is the caller's promise; `there` is an aligned word inside the
+                // mapping of the target's memory.
+                unsafe {
+                    let operand = elementwise::load_operand(width, origin);
+                    elementwise::apply(there, width, op, operand);
+                }
+                return Ok(());
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.accumulate_any(origin, count, ty, target, disp, op) }
+    }
+
+    /// # Safety
+    /// As for [`Window::accumulate`].
+    #[inline(never)]
+    unsafe fn accumulate_any(
+        &self,
+        origin: *const u8,
+        count: usize,
+        ty: BasicType,
+        rank: u32,
+        disp: u64,
+        op: Op,
+    ) -> Result<()> {
+        const OPERATION: &str = "accumulate";
+        check_op(OPERATION, op, ty)?;
+        let len = byte_len(OPERATION, count, ty.size())?;
+        let target = match self.open_target(rank) {
+            Some(target) => target,
+            None => self.enter(OPERATION, rank)?,
+        };
+        let there = target.reach(disp, len as u64);
+        if there.is_null() || len == 0 {
+            let place = self.place(OPERATION, rank, target, disp, len as u64)?;
+            if len == 0 || op == Op::NoOp {
+                return Ok(());
+            }
+            if origin.is_null() {
+                return Err(null_buffer(OPERATION, len));
+            }
+            let at = place.route.region.at(place.offset);
+            let Some(width) = elementwise::width(ty, at.address) else {
+                let work = locked(ty, op, len, origin);
+                // SAFETY: `origin` is the caller's promise.
+                return unsafe {
+                    self.accumulate_locked(OPERATION, rank, target, there, &place, &work)
+                };
+            };
+            let update = match op {
+                Op::Replace => Update::Store,
+                _ => Update::Add,
+            };
+            // SAFETY: the caller keeps `origin` until the operation is complete.
+            let ticket = unsafe {
+                place
+                    .route
+                    .endpoint
+                    .update_each(at, width, update, origin, count)
+            }
+            .map_err(|error| self.failed(OPERATION, rank, error))?;
+            self.note_posted(target, ticket);
+            return Ok(());
+        }
+        if op == Op::NoOp {
+            return Ok(());
+        }
+        if origin.is_null() {
+            return Err(null_buffer(OPERATION, len));
+        }
+        match elementwise::width(ty, there.addr() as u64) {
+            Some(width) => {
+                for offset in (0..len).step_by(width.bytes()) {
+                    // SAFETY: as in `accumulate`, for each element.
+                    unsafe {
+                        let operand = elementwise::load_operand(width, origin.add(offset));
+                        elementwise::apply(there.add(offset), width, op, operand);
+                    }
+                }
+                target.set_dirty();
+                Ok(())
+            }
+            None => {
+                let work = locked(ty, op, len, origin);
+                // SAFETY: `origin` is the caller's promise; `there` is mapped for `len` bytes.
+                unsafe { self.accumulate_mapped(OPERATION, rank, target, there, &work) }
+            }
+        }
+    }
+}
+
+fn locked(ty: BasicType, op: Op, len: usize, operands: *const u8) -> Locked {
+    Locked {
+        ty,
+        op,
+        len,
+        operands,
+        compare: std::ptr::null(),
+        result: std::ptr::null_mut(),
+    }
+}
+
+pub(super) fn check_op(operation: &'static str, op: Op, ty: BasicType) -> Result<()> {
+    if elementwise::supported(op) {
+        return Ok(());
+    }
+    Err(Error::new(
+        operation,
+        Misuse::BadOperation {
+            op: format!("{op:?}"),
+            ty: ty.name().to_owned(),
+        },
+    ))
+}

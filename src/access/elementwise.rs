@@ -1,0 +1,124 @@
+//! Accumulates of which every element is one atomic: aligned integers.
+//!
+//! The path depends on the element's type and alignment only, never on the operation, the count or
+//! where the target is: a single fetch_and_op and a bulk accumulate on one word are atomic to each
+//! other because both use the processor's atomics on it, here or in the target's agent.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use rdma_sys_shim::Width;
+
+use crate::datatype::{BasicType, Op};
+
+/// The word of an element, if single atomics apply to it at this address.
+#[inline]
+pub(crate) fn width(ty: BasicType, address: u64) -> Option<Width> {
+    if !ty.is_integer() || !address.is_multiple_of(ty.size() as u64) {
+        return None;
+    }
+    Some(match ty.size() {
+        4 => Width::W4,
+        _ => Width::W8,
+    })
+}
+
+/// The element at `from`, zero-extended.
+///
+/// # Safety
+/// `from` is readable for the width; it need not be aligned.
+#[inline]
+pub(crate) unsafe fn load_operand(width: Width, from: *const u8) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match width {
+            Width::W4 => u64::from(from.cast::<u32>().read_unaligned()),
+            Width::W8 => from.cast::<u64>().read_unaligned(),
+        }
+    }
+}
+
+/// Stores an old value at `to`.
+///
+/// # Safety
+/// `to` is writable for the width; it need not be aligned.
+#[inline]
+pub(crate) unsafe fn store_result(width: Width, to: *mut u8, value: u64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match width {
+            Width::W4 => to.cast::<u32>().write_unaligned(value as u32),
+            Width::W8 => to.cast::<u64>().write_unaligned(value),
+        }
+    }
+}
+
+/// `op` on the word at `at`; returns what it held before. `op` is one of those that
+/// [`supported`] names.
+///
+/// # Safety
+/// `at` is mapped, aligned for the width and shared as an atomic by all who access it now.
+#[inline]
+pub(crate) unsafe fn fetch_op(at: *mut u8, width: Width, op: Op, operand: u64) -> u64 {
+    macro_rules! on {
+        ($atomic:ty, $operand:expr) => {{
+            // SAFETY: the caller's promise.
+            let word = unsafe { <$atomic>::from_ptr(at.cast()) };
+            match op {
+                Op::Sum => word.fetch_add($operand, Ordering::SeqCst),
+                Op::Replace => word.swap($operand, Ordering::SeqCst),
+                _ => word.load(Ordering::SeqCst),
+            }
+        }};
+    }
+    match width {
+        Width::W4 => u64::from(on!(AtomicU32, operand as u32)),
+        Width::W8 => on!(AtomicU64, operand),
+    }
+}
+
+/// Accumulates one element without fetching.
+///
+/// # Safety
+/// As for [`fetch_op`].
+#[inline]
+pub(crate) unsafe fn apply(at: *mut u8, width: Width, op: Op, operand: u64) {
+    if op != Op::Replace {
+        // SAFETY: the caller's promise.
+        unsafe { fetch_op(at, width, op, operand) };
+        return;
+    }
+    // SAFETY: the caller's promise. A plain store is atomic to the locked instructions of others.
+    unsafe {
+        match width {
+            Width::W4 => AtomicU32::from_ptr(at.cast()).store(operand as u32, Ordering::Release),
+            Width::W8 => AtomicU64::from_ptr(at.cast()).store(operand, Ordering::Release),
+        }
+    }
+}
+
+/// A compare-and-swap on the word at `at`; returns what it held before.
+///
+/// # Safety
+/// As for [`fetch_op`].
+#[inline]
+pub(crate) unsafe fn compare_swap(at: *mut u8, width: Width, expect: u64, new: u64) -> u64 {
+    let (success, failure) = (Ordering::SeqCst, Ordering::SeqCst);
+    // SAFETY: the caller's promise.
+    unsafe {
+        match width {
+            Width::W4 => AtomicU32::from_ptr(at.cast())
+                .compare_exchange(expect as u32, new as u32, success, failure)
+                .unwrap_or_else(|old| old)
+                .into(),
+            Width::W8 => AtomicU64::from_ptr(at.cast())
+                .compare_exchange(expect, new, success, failure)
+                .unwrap_or_else(|old| old),
+        }
+    }
+}
+
+/// Whether accumulates know `op`.
+#[inline]
+pub(crate) fn supported(op: Op) -> bool {
+    matches!(op, Op::Sum | Op::Replace | Op::NoOp)
+}

@@ -1,0 +1,245 @@
+//! Fetch_and_op and compare_and_swap.
+
+use std::ptr;
+
+use super::accumulate::check_op;
+use super::bounds::null_buffer;
+use super::elementwise;
+use super::locked::Locked;
+use crate::datatype::{BasicType, Op};
+use crate::error::{Error, Misuse, Result};
+use crate::window::Window;
+
+impl Window {
+    /// One-sided. Combines the element at `origin` into the one at displacement `disp` (in the
+    /// target's units) of `target`'s memory, and stores what was there before at `result`,
+    /// atomically (MPI-4.1, section 12.3.4). `op` is [`Op::Sum`], [`Op::Replace`] or [`Op::NoOp`];
+    /// for the last, `origin` may be null.
+    ///
+    /// # Errors
+    /// As for [`Window::accumulate`].
+    ///
+    /// # Safety
+    /// `origin` is readable and `result` writable for one element (of any alignment), and nobody
+    /// else touches `result`, until the operation is complete.
+    #[inline]
+    pub unsafe fn fetch_and_op(
+        &self,
+        origin: *const u8,
+        result: *mut u8,
+        ty: BasicType,
+        target: u32,
+        disp: u64,
+        op: Op,
+    ) -> Result<()> {
+        if elementwise::supported(op)
+            && !origin.is_null()
+            && !result.is_null()
+            && let Some(open) = self.open_target(target)
+        {
+            let there = open.reach(disp, ty.size() as u64);
+            if !there.is_null()
+                && let Some(width) = elementwise::width(ty, there.addr() as u64)
+            {
+                // SAFETY: the buffers are the caller's promise; `there` is an aligned word inside
+                // the mapping of the target's memory.
+                unsafe {
+                    let operand = elementwise::load_operand(width, origin);
+                    let old = elementwise::fetch_op(there, width, op, operand);
+                    elementwise::store_result(width, result, old);
+                }
+                return Ok(());
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.fetch_any(origin, result, ty, target, disp, op) }
+    }
+
+    /// One-sided. Replaces the element at displacement `disp` (in the target's units) of
+    /// `target`'s memory by the one at `origin` if it equals the one at `compare`, and stores what
+    /// was there before at `result`, atomically (MPI-4.1, section 12.3.4). Integers only.
+    ///
+    /// # Errors
+    /// As for [`Window::put`]; a type that is not an integer.
+    ///
+    /// # Safety
+    /// `origin` and `compare` are readable and `result` writable for one element (of any
+    /// alignment), and nobody else touches `result`, until the operation is complete.
+    #[inline]
+    pub unsafe fn compare_and_swap(
+        &self,
+        origin: *const u8,
+        compare: *const u8,
+        result: *mut u8,
+        ty: BasicType,
+        target: u32,
+        disp: u64,
+    ) -> Result<()> {
+        if !origin.is_null()
+            && !compare.is_null()
+            && !result.is_null()
+            && let Some(open) = self.open_target(target)
+        {
+            let there = open.reach(disp, ty.size() as u64);
+            if !there.is_null()
+                && let Some(width) = elementwise::width(ty, there.addr() as u64)
+            {
+                // SAFETY: as in `fetch_and_op`.
+                unsafe {
+                    let expect = elementwise::load_operand(width, compare);
+                    let new = elementwise::load_operand(width, origin);
+                    let old = elementwise::compare_swap(there, width, expect, new);
+                    elementwise::store_result(width, result, old);
+                }
+                return Ok(());
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.swap_any(origin, compare, result, ty, target, disp) }
+    }
+
+    /// # Safety
+    /// As for [`Window::fetch_and_op`].
+    #[inline(never)]
+    unsafe fn fetch_any(
+        &self,
+        origin: *const u8,
+        result: *mut u8,
+        ty: BasicType,
+        rank: u32,
+        disp: u64,
+        op: Op,
+    ) -> Result<()> {
+        const OPERATION: &str = "fetch_and_op";
+        check_op(OPERATION, op, ty)?;
+        let len = ty.size();
+        let target = self.enter(OPERATION, rank)?;
+        let place = self.place(OPERATION, rank, target, disp, len as u64)?;
+        if result.is_null() || origin.is_null() && op != Op::NoOp {
+            return Err(null_buffer(OPERATION, len));
+        }
+        let there = target.reach(disp, len as u64);
+        let at = place.route.region.at(place.offset);
+        let Some(width) = elementwise::width(ty, at.address) else {
+            let work = Locked {
+                ty,
+                op,
+                len,
+                operands: origin,
+                compare: ptr::null(),
+                result,
+            };
+            // SAFETY: the buffers are the caller's promise; `there` is null or mapped.
+            return unsafe {
+                self.accumulate_locked(OPERATION, rank, target, there, &place, &work)
+            };
+        };
+        let operand = if op == Op::NoOp {
+            0
+        } else {
+            // SAFETY: not null, and so the caller's promise.
+            unsafe { elementwise::load_operand(width, origin) }
+        };
+        let old = if there.is_null() {
+            let endpoint = &*place.route.endpoint;
+            let failed = |error: rdma_sys_shim::Error| self.failed(OPERATION, rank, error);
+            let patience = self.context().patience();
+            let mut old = 0;
+            let fetched = |ticket: rdma_sys_shim::Result<_>| {
+                patience.complete(endpoint, ticket.map_err(failed)?)
+            };
+            // SAFETY (both calls): `old` outlives the operation, which is waited for.
+            match op {
+                // No device replaces a word as such: swap against what was last seen.
+                Op::Replace => {
+                    let mut expect = 0;
+                    loop {
+                        // SAFETY: as above.
+                        fetched(unsafe {
+                            endpoint.compare_swap(at, width, expect, operand, &raw mut old)
+                        })?;
+                        if old == expect {
+                            break;
+                        }
+                        expect = old;
+                    }
+                }
+                // SAFETY: as above.
+                _ => fetched(unsafe { endpoint.fetch_add(at, width, operand, &raw mut old) })?,
+            }
+            old
+        } else {
+            // SAFETY: an aligned word inside the mapping of the target's memory.
+            unsafe { elementwise::fetch_op(there, width, op, operand) }
+        };
+        // SAFETY: `result` is the caller's promise.
+        unsafe { elementwise::store_result(width, result, old) };
+        Ok(())
+    }
+
+    /// # Safety
+    /// As for [`Window::compare_and_swap`].
+    #[inline(never)]
+    unsafe fn swap_any(
+        &self,
+        origin: *const u8,
+        compare: *const u8,
+        result: *mut u8,
+        ty: BasicType,
+        rank: u32,
+        disp: u64,
+    ) -> Result<()> {
+        const OPERATION: &str = "compare_and_swap";
+        if !ty.is_integer() {
+            let misuse = Misuse::BadOperation {
+                op: OPERATION.to_owned(),
+                ty: ty.name().to_owned(),
+            };
+            return Err(Error::new(OPERATION, misuse));
+        }
+        let len = ty.size();
+        let target = self.enter(OPERATION, rank)?;
+        let place = self.place(OPERATION, rank, target, disp, len as u64)?;
+        if origin.is_null() || compare.is_null() || result.is_null() {
+            return Err(null_buffer(OPERATION, len));
+        }
+        let there = target.reach(disp, len as u64);
+        let at = place.route.region.at(place.offset);
+        let Some(width) = elementwise::width(ty, at.address) else {
+            let work = Locked {
+                ty,
+                op: Op::Replace,
+                len,
+                operands: origin,
+                compare,
+                result,
+            };
+            // SAFETY: the buffers are the caller's promise; `there` is null or mapped.
+            return unsafe {
+                self.accumulate_locked(OPERATION, rank, target, there, &place, &work)
+            };
+        };
+        // SAFETY: the operands are the caller's promise.
+        let (expect, new) = unsafe {
+            (
+                elementwise::load_operand(width, compare),
+                elementwise::load_operand(width, origin),
+            )
+        };
+        let old = if there.is_null() {
+            let endpoint = &*place.route.endpoint;
+            let mut old = 0;
+            // SAFETY: `old` outlives the operation, which is waited for.
+            let ticket = unsafe { endpoint.compare_swap(at, width, expect, new, &raw mut old) }
+                .map_err(|error| self.failed(OPERATION, rank, error))?;
+            self.context().patience().complete(endpoint, ticket)?;
+            old
+        } else {
+            // SAFETY: an aligned word inside the mapping of the target's memory.
+            unsafe { elementwise::compare_swap(there, width, expect, new) }
+        };
+        // SAFETY: `result` is the caller's promise.
+        unsafe { elementwise::store_result(width, result, old) };
+        Ok(())
+    }
+}

@@ -1,0 +1,11 @@
+//! One-sided operations.
+
+mod accumulate;
+mod bounds;
+mod elementwise;
+mod fetch;
+mod locked;
+mod put_get;
+mod request;
+
+pub use request::Request;

@@ -1,0 +1,196 @@
+//! Put and get of contiguous bytes.
+
+use rdma_sys_shim::Ticket;
+use rdma_sys_shim::memory::copy;
+
+use super::Request;
+use super::bounds::null_buffer;
+use crate::error::{Error, Misuse, Result};
+use crate::window::{Mode, Window};
+
+impl Window {
+    /// One-sided. Copies `len` bytes from `origin` to displacement `disp` (in the target's units)
+    /// of `target`'s memory. Complete at the next synchronisation: fence, flush or unlock (MPI-4.1,
+    /// section 12.3.1).
+    ///
+    /// # Errors
+    /// No epoch of this target is open, the range is not in its memory, `target` is not a rank, the
+    /// memory is read-only, the target died.
+    ///
+    /// # Safety
+    /// `origin` is readable for `len` bytes, and does not change, until the operation is complete;
+    /// it does not overlap with the bytes written to.
+    #[inline]
+    pub unsafe fn put(&self, origin: *const u8, len: usize, target: u32, disp: u64) -> Result<()> {
+        if let Some(open) = self.open_target(target) {
+            let there = open.reach(disp, len as u64);
+            if !there.is_null() && !origin.is_null() {
+                // SAFETY: `origin` is the caller's promise; `reach` found the range inside the
+                // mapping of the target's memory, which is kept until the window is freed.
+                unsafe { copy(there, origin, len) };
+                open.set_dirty();
+                return Ok(());
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.put_by_device(origin, len, target, disp) }.map(|_| ())
+    }
+
+    /// One-sided. Copies `len` bytes at displacement `disp` (in the target's units) of `target`'s
+    /// memory to `origin`. Complete at the next synchronisation: fence, flush or unlock (MPI-4.1,
+    /// section 12.3.2).
+    ///
+    /// # Errors
+    /// As for [`Window::put`].
+    ///
+    /// # Safety
+    /// `origin` is writable for `len` bytes, and nobody else touches it, until the operation is
+    /// complete; it does not overlap with the bytes read.
+    #[inline]
+    pub unsafe fn get(&self, origin: *mut u8, len: usize, target: u32, disp: u64) -> Result<()> {
+        if let Some(open) = self.open_target(target) {
+            let there = open.reach(disp, len as u64);
+            if !there.is_null() && !origin.is_null() {
+                // SAFETY: as for `put`, the other way round.
+                unsafe { copy(origin, there, len) };
+                return Ok(());
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.get_by_device(origin, len, target, disp) }.map(|_| ())
+    }
+
+    /// One-sided. As [`Window::put`], with a request: when it is complete, `origin` may be used
+    /// again; the data may arrive later (MPI-4.1, section 12.3.5). Needs a lock or `lock_all`.
+    ///
+    /// # Errors
+    /// As for [`Window::put`].
+    ///
+    /// # Safety
+    /// As for [`Window::put`], until the request is complete.
+    pub unsafe fn rput(
+        &self,
+        origin: *const u8,
+        len: usize,
+        target: u32,
+        disp: u64,
+    ) -> Result<Request> {
+        self.needs_passive("rput", target)?;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let ticket = self.put_by_device(origin, len, target, disp)?;
+            self.request(target, ticket)
+        }
+    }
+
+    /// One-sided. As [`Window::get`], with a request: when it is complete, the data is in `origin`
+    /// (MPI-4.1, section 12.3.5). Needs a lock or `lock_all`.
+    ///
+    /// # Errors
+    /// As for [`Window::get`].
+    ///
+    /// # Safety
+    /// As for [`Window::get`], until the request is complete.
+    pub unsafe fn rget(
+        &self,
+        origin: *mut u8,
+        len: usize,
+        target: u32,
+        disp: u64,
+    ) -> Result<Request> {
+        self.needs_passive("rget", target)?;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let ticket = self.get_by_device(origin, len, target, disp)?;
+            self.request(target, ticket)
+        }
+    }
+
+    /// # Safety
+    /// As for [`Window::put`].
+    #[cold]
+    unsafe fn put_by_device(
+        &self,
+        origin: *const u8,
+        len: usize,
+        rank: u32,
+        disp: u64,
+    ) -> Result<Ticket> {
+        let target = self.enter("put", rank)?;
+        let place = self.place("put", rank, target, disp, len as u64)?;
+        if len == 0 {
+            return Ok(Ticket::DONE);
+        }
+        if origin.is_null() {
+            return Err(null_buffer("put", len));
+        }
+        let there = target.reach(disp, len as u64);
+        if !there.is_null() {
+            // SAFETY: as in `put`.
+            unsafe { copy(there, origin, len) };
+            target.set_dirty();
+            return Ok(Ticket::DONE);
+        }
+        let at = place.route.region.at(place.offset);
+        // SAFETY: the caller keeps `origin` until the operation is complete.
+        let ticket = unsafe { place.route.endpoint.write(origin, len, at) }
+            .map_err(|error| self.failed("put", rank, error))?;
+        self.note_posted(target, ticket);
+        Ok(ticket)
+    }
+
+    /// # Safety
+    /// As for [`Window::get`].
+    #[cold]
+    unsafe fn get_by_device(
+        &self,
+        origin: *mut u8,
+        len: usize,
+        rank: u32,
+        disp: u64,
+    ) -> Result<Ticket> {
+        let target = self.enter("get", rank)?;
+        let place = self.place("get", rank, target, disp, len as u64)?;
+        if len == 0 {
+            return Ok(Ticket::DONE);
+        }
+        if origin.is_null() {
+            return Err(null_buffer("get", len));
+        }
+        let there = target.reach(disp, len as u64);
+        if !there.is_null() {
+            // SAFETY: as in `get`.
+            unsafe { copy(origin, there, len) };
+            return Ok(Ticket::DONE);
+        }
+        let at = place.route.region.at(place.offset);
+        // SAFETY: the caller keeps `origin` until the operation is complete.
+        let ticket = unsafe { place.route.endpoint.read(origin, len, at) }
+            .map_err(|error| self.failed("get", rank, error))?;
+        self.note_posted(target, ticket);
+        Ok(ticket)
+    }
+
+    /// Requests exist in passive-target epochs only.
+    fn needs_passive(&self, operation: &'static str, rank: u32) -> Result<()> {
+        match self.mode() {
+            Mode::Fence | Mode::FenceUnused => Err(Error::new(
+                operation,
+                Misuse::Epoch {
+                    needs: "an operation with a request needs a lock of its target or lock_all",
+                    state: self.state(Some(rank)),
+                },
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn request(&self, rank: u32, ticket: Ticket) -> Result<Request> {
+        if ticket == Ticket::DONE {
+            return Ok(Request::done());
+        }
+        let route = self.route_of("request", rank)?;
+        let patience = self.context().patience();
+        Ok(Request::posted(route.endpoint.clone(), ticket, patience))
+    }
+}

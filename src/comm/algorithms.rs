@@ -1,0 +1,120 @@
+//! The collectives, on bytes: ceil(log2(p)) steps each.
+
+use super::collective::{Engine, Kind, Way};
+use crate::error::Result;
+
+impl Engine {
+    /// This rank's place in a tree with `root` at 0.
+    fn relative(&self, root: u32) -> u32 {
+        let size = self.team().size();
+        ((u64::from(self.team().rank) + u64::from(size) - u64::from(root)) % u64::from(size)) as u32
+    }
+
+    /// Binomial tree: in round k, each of the 2^k ranks that have the bytes sends them 2^k ahead.
+    pub(crate) fn bcast(&mut self, bytes: &mut [u8], root: u32) -> Result<()> {
+        let call = self.begin(Kind::Bcast, root);
+        let (size, relative) = (self.team().size(), self.relative(root));
+        let mut first = 0;
+        if relative > 0 {
+            let round = relative.ilog2();
+            self.exchange(call, Way::Ahead, round, None, Some(bytes))?;
+            first = round + 1;
+        }
+        for round in first..self.team().rounds() {
+            if u64::from(relative) + (1 << round) < u64::from(size) {
+                self.exchange(call, Way::Ahead, round, Some(bytes), None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Binomial tree, towards the root: in round k, the ranks whose lowest set bit is k send what
+    /// they have gathered 2^k back. `lens` are the lengths by rank; at the root, returns all bytes
+    /// in the order of ranks.
+    pub(crate) fn gather(&mut self, mine: &[u8], lens: &[usize], root: u32) -> Result<Vec<u8>> {
+        let call = self.begin(Kind::Gather, root);
+        let (size, relative) = (self.team().size() as usize, self.relative(root) as usize);
+        let len_of = |relative: usize| lens[(relative + root as usize) % size];
+        let mut held = mine.to_vec();
+        for round in 0..self.team().rounds() {
+            let distance = 1 << round;
+            if relative & distance != 0 {
+                self.exchange(call, Way::Back, round, Some(&held), None)?;
+                return Ok(Vec::new());
+            }
+            let from = relative + distance;
+            if from < size {
+                let to = (from + distance).min(size);
+                let start = held.len();
+                held.resize(start + (from..to).map(len_of).sum::<usize>(), 0);
+                self.exchange(call, Way::Back, round, None, Some(&mut held[start..]))?;
+            }
+        }
+        // Held in the order of places in the tree: turn the circle until rank 0 comes first.
+        let before_zero: usize = (root as usize..size).map(|rank| lens[rank]).sum();
+        held.rotate_left(before_zero);
+        Ok(held)
+    }
+
+    /// Bruck's algorithm: before round k, each rank has the parts of itself and of the 2^k − 1
+    /// ranks behind; it passes on as many as are still missing. Returns all parts in the order of
+    /// ranks.
+    pub(crate) fn allgather(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<u8>> {
+        let call = self.begin(Kind::Allgather, 0);
+        let (size, rank) = (self.team().size() as usize, self.team().rank as usize);
+        let back = |distance: usize| (rank + size - distance) % size;
+        let total: usize = lens.iter().sum();
+        // Parts of rank, rank − 1, rank − 2, …
+        let mut held = Vec::with_capacity(total);
+        held.extend_from_slice(mine);
+        for round in 0..self.team().rounds() {
+            let have = 1_usize << round;
+            let more = have.min(size - have);
+            // What the rank behind has first: its own part and those behind it.
+            let incoming: usize = (0..more).map(|i| lens[back(have + i)]).sum();
+            let outgoing: usize = (0..more).map(|i| lens[back(i)]).sum();
+            let start = held.len();
+            held.resize(start + incoming, 0);
+            let (old, new) = held.split_at_mut(start);
+            self.exchange(call, Way::Ahead, round, Some(&old[..outgoing]), Some(new))?;
+        }
+        let mut ordered = vec![0; total];
+        let mut starts = Vec::with_capacity(size);
+        let mut at = 0;
+        for len in lens {
+            starts.push(at);
+            at += len;
+        }
+        let mut from = 0;
+        for distance in 0..size {
+            let owner = back(distance);
+            let len = lens[owner];
+            ordered[starts[owner]..starts[owner] + len].copy_from_slice(&held[from..from + len]);
+            from += len;
+        }
+        Ok(ordered)
+    }
+
+    /// Binomial tree, towards the root; `combine` folds what arrives into what is held. At the
+    /// root, `bytes` is the result.
+    pub(crate) fn reduce(
+        &mut self,
+        bytes: &mut [u8],
+        root: u32,
+        mut combine: impl FnMut(&mut [u8], &[u8]),
+    ) -> Result<()> {
+        let call = self.begin(Kind::Reduce, root);
+        let (size, relative) = (self.team().size(), self.relative(root));
+        let mut incoming = vec![0; bytes.len()];
+        for round in 0..self.team().rounds() {
+            if relative & (1 << round) != 0 {
+                return self.exchange(call, Way::Back, round, Some(bytes), None);
+            }
+            if u64::from(relative) + (1 << round) < u64::from(size) {
+                self.exchange(call, Way::Back, round, None, Some(&mut incoming))?;
+                combine(bytes, &incoming);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,279 @@
+//! What all collectives share: the pipes, and the check that all ranks are in the same call.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::barrier::barrier_bytes;
+use super::pipe::{PIPE_BYTES, Pipe};
+use super::team::Team;
+use crate::error::{Error, Misuse, Result};
+use crate::job::Awaited;
+use crate::memory::columns::Column;
+use crate::memory::control::{ControlBlock, LINE};
+
+/// Where in a communicator's block the call that this rank is in is published.
+const CALL_AT: u64 = 0;
+/// Where the barrier's flags start.
+pub(crate) const BARRIER_AT: u64 = LINE;
+
+/// Bytes of control block that a communicator takes.
+pub(crate) fn block_bytes(rounds: u32) -> u64 {
+    BARRIER_AT + barrier_bytes(rounds) + 2 * u64::from(rounds) * PIPE_BYTES
+}
+
+/// The kinds of collective. The numbers travel in messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Barrier = 1,
+    Bcast = 2,
+    Gather = 3,
+    Allgather = 4,
+    Reduce = 5,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Barrier => "barrier",
+            Self::Bcast => "bcast",
+            Self::Gather => "gather",
+            Self::Allgather => "allgather",
+            Self::Reduce => "reduce",
+        }
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        use Kind::{Allgather, Barrier, Bcast, Gather, Reduce};
+        [Barrier, Bcast, Gather, Allgather, Reduce]
+            .into_iter()
+            .find(|kind| *kind as u8 == code)
+    }
+}
+
+/// One collective call as all ranks must make it: its number, kind and root, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Call(u64);
+
+const ROOT_BITS: u32 = 24;
+
+impl Call {
+    fn new(number: u32, kind: Kind, root: u32) -> Self {
+        let root = u64::from(root) & ((1 << ROOT_BITS) - 1);
+        Self(u64::from(number) << 32 | (kind as u64) << ROOT_BITS | root)
+    }
+
+    fn number(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    fn kind(self) -> Option<Kind> {
+        Kind::from_code((self.0 >> ROOT_BITS) as u8)
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let root = self.0 & ((1 << ROOT_BITS) - 1);
+        match self.kind() {
+            Some(kind @ (Kind::Barrier | Kind::Allgather)) => f.write_str(kind.name())?,
+            Some(kind) => write!(f, "{} with root {root}", kind.name())?,
+            None => f.write_str("an unknown call")?,
+        }
+        write!(f, " (collective number {})", self.number())
+    }
+}
+
+/// In which direction around the circle of ranks a pipe leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Ahead,
+    Back,
+}
+
+/// The part of a communicator that one collective at a time uses.
+pub(crate) struct Engine {
+    team: Team,
+    block: Arc<ControlBlock>,
+    blocks: Arc<Column<u64>>,
+    ahead: Vec<Pipe>,
+    back: Vec<Pipe>,
+    calls: u32,
+}
+
+const HEADER: usize = 16;
+
+impl Engine {
+    pub(crate) fn new(team: &Team, block: &Arc<ControlBlock>, blocks: &Arc<Column<u64>>) -> Self {
+        let rounds = team.rounds();
+        let start = BARRIER_AT + barrier_bytes(rounds);
+        let place = |number: u32| start + u64::from(number) * PIPE_BYTES;
+        let pipes = |way: Way| {
+            (0..rounds)
+                .map(|round| {
+                    let (ahead, behind) = (team.ahead(1 << round), team.behind(1 << round));
+                    match way {
+                        Way::Ahead => Pipe::new(ahead, behind, block, place(round)),
+                        Way::Back => Pipe::new(behind, ahead, block, place(rounds + round)),
+                    }
+                })
+                .collect()
+        };
+        Self {
+            team: team.clone(),
+            block: block.clone(),
+            blocks: blocks.clone(),
+            ahead: pipes(Way::Ahead),
+            back: pipes(Way::Back),
+            calls: 0,
+        }
+    }
+
+    pub(crate) fn team(&self) -> &Team {
+        &self.team
+    }
+
+    /// Begins a collective: every rank of the team has to begin the same one.
+    pub(crate) fn begin(&mut self, kind: Kind, root: u32) -> Call {
+        self.calls = self.calls.wrapping_add(1);
+        let call = Call::new(self.calls, kind, root);
+        self.block.word(CALL_AT).store(call.0, Ordering::Release);
+        call
+    }
+
+    /// One step: sends to the rank 2^round off in this direction, and receives from the one at
+    /// that distance on the other side. `None`: nothing goes that way.
+    pub(crate) fn exchange(
+        &mut self,
+        call: Call,
+        way: Way,
+        round: u32,
+        send: Option<&[u8]>,
+        mut receive: Option<&mut [u8]>,
+    ) -> Result<()> {
+        let operation = call.kind().map_or("collective", Kind::name);
+        let pipe = match way {
+            Way::Ahead => &mut self.ahead[round as usize],
+            Way::Back => &mut self.back[round as usize],
+        };
+        let (team, blocks, block) = (&self.team, &*self.blocks, &*self.block);
+        let (to, from) = (pipe.to, pipe.from);
+        let awaited = [send.map(|_| to), receive.as_ref().map(|_| from)];
+        let message = send.map(|bytes| (header(call, bytes.len()), bytes));
+        let mut sent = 0;
+        let mut header_in = [0; HEADER];
+        let mut received = 0;
+        let mut step = || -> Result<bool> {
+            let mut done = true;
+            if let Some((header, bytes)) = &message {
+                while sent < HEADER + bytes.len() {
+                    let part = match sent.checked_sub(HEADER) {
+                        None => &header[sent..],
+                        Some(at) => &bytes[at..],
+                    };
+                    match pipe.try_send(team, blocks, part)? {
+                        0 => break,
+                        some => sent += some,
+                    }
+                }
+                done &= sent == HEADER + bytes.len();
+            }
+            if let Some(bytes) = receive.as_deref_mut() {
+                while received < HEADER + bytes.len() {
+                    let part = match received.checked_sub(HEADER) {
+                        None => &mut header_in[received..],
+                        Some(at) => &mut bytes[at..],
+                    };
+                    match pipe.try_receive(team, blocks, part)? {
+                        0 => break,
+                        some => received += some,
+                    }
+                    if received == HEADER {
+                        check_header(&header_in, call, bytes.len(), from, operation)?;
+                    }
+                }
+                done &= received == HEADER + bytes.len();
+            }
+            Ok(done)
+        };
+        if step()? {
+            return Ok(());
+        }
+        let check = || {
+            for rank in awaited.into_iter().flatten() {
+                let world = Awaited::Rank(team.world_rank(rank));
+                team.context.check(operation, world)?;
+                same_call(team, blocks, block, rank, operation)?;
+            }
+            Ok(())
+        };
+        team.context.patience().wait(step, check)
+    }
+
+    /// Fails if `rank` is in another collective than this rank; to be asked in a long wait.
+    pub(crate) fn check_same_call(&self, rank: u32, operation: &'static str) -> Result<()> {
+        same_call(&self.team, &self.blocks, &self.block, rank, operation)
+    }
+}
+
+fn header(call: Call, len: usize) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[..8].copy_from_slice(&call.0.to_ne_bytes());
+    header[8..].copy_from_slice(&(len as u64).to_ne_bytes());
+    header
+}
+
+fn check_header(
+    header: &[u8; HEADER],
+    ours: Call,
+    our_len: usize,
+    from: u32,
+    operation: &'static str,
+) -> Result<()> {
+    let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| header[at + i]));
+    let (theirs, their_len) = (Call(word(0)), word(8));
+    if theirs != ours {
+        return Err(mismatch(operation, from, ours, theirs));
+    }
+    if their_len != our_len as u64 {
+        return Err(mismatch(
+            operation,
+            from,
+            format_args!("{our_len} bytes"),
+            format_args!("{their_len} bytes"),
+        ));
+    }
+    Ok(())
+}
+
+fn same_call(
+    team: &Team,
+    blocks: &Column<u64>,
+    block: &ControlBlock,
+    rank: u32,
+    operation: &'static str,
+) -> Result<()> {
+    let ours = Call(block.word(CALL_AT).load(Ordering::Relaxed));
+    let theirs = Call(team.word(rank, blocks, CALL_AT)?.load()?);
+    if theirs.number() == ours.number() && theirs != ours {
+        return Err(mismatch(operation, rank, ours, theirs));
+    }
+    Ok(())
+}
+
+fn mismatch(
+    operation: &'static str,
+    rank: u32,
+    ours: impl fmt::Display,
+    theirs: impl fmt::Display,
+) -> Error {
+    Error::new(
+        operation,
+        Misuse::Mismatch {
+            rank,
+            ours: ours.to_string(),
+            theirs: theirs.to_string(),
+        },
+    )
+}

@@ -1,0 +1,398 @@
+//! Groups, communicators and the collectives.
+
+mod algorithms;
+mod barrier;
+mod collective;
+mod pipe;
+mod team;
+
+use std::any::type_name;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use team::Group;
+
+pub(crate) use barrier::{Barrier, barrier_bytes};
+pub(crate) use team::{Team, rounds};
+
+use crate::datatype::{Element, Op, Reduce};
+use crate::error::{Error, ErrorClass, Misuse, PeerError, Result};
+use crate::job::Context;
+use crate::memory::columns::Column;
+use crate::memory::control::ControlBlock;
+use collective::{BARRIER_AT, Engine, Kind, block_bytes};
+
+/// Bytes that the world communicator takes of every rank's control region.
+pub(crate) fn world_block_bytes(size: u32) -> u64 {
+    block_bytes(rounds(size))
+}
+
+/// An ordered set of ranks that act together, with a context of its own: what happens in one
+/// communicator is not seen in another (MPI-4.1, chapter 7).
+///
+/// Clones are handles to the same communicator. All methods may be called from any thread; the
+/// collectives of one communicator take place one after another, and must do so in the same order
+/// on every rank.
+#[derive(Clone)]
+pub struct Communicator {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    team: Team,
+    blocks: Arc<Column<u64>>,
+    barrier: Barrier,
+    engine: Mutex<Engine>,
+}
+
+impl Communicator {
+    fn new(team: Team, block: ControlBlock, blocks: Column<u64>) -> Self {
+        let block = Arc::new(block);
+        let blocks = Arc::new(blocks);
+        Self {
+            inner: Arc::new(Inner {
+                barrier: Barrier::new(&team, &block, BARRIER_AT),
+                engine: Mutex::new(Engine::new(&team, &block, &blocks)),
+                blocks,
+                team,
+            }),
+        }
+    }
+
+    /// All ranks. Its blocks stand at one place everywhere, so that it needs no exchange.
+    pub(crate) fn world(context: &Arc<Context>) -> Self {
+        let team = Team {
+            group: Group::world(context.size()),
+            rank: context.rank(),
+            context: context.clone(),
+        };
+        let block = context.world_block();
+        let blocks = Column::Uniform(block.offset());
+        Self::new(team, block, blocks)
+    }
+
+    pub(crate) fn alone(context: &Arc<Context>) -> Result<Self> {
+        let team = Team {
+            group: Group::of([context.rank()]),
+            rank: 0,
+            context: context.clone(),
+        };
+        let block = context
+            .control()
+            .allocate(block_bytes(0))
+            .map_err(|error| error.during("alone"))?;
+        let blocks = Column::Uniform(block.offset());
+        Ok(Self::new(team, block, blocks))
+    }
+
+    pub(crate) fn team(&self) -> &Team {
+        &self.inner.team
+    }
+
+    fn engine(&self) -> MutexGuard<'_, Engine> {
+        self.inner
+            .engine
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Local. This process's rank.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.inner.team.rank
+    }
+
+    /// Local. How many ranks there are.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.inner.team.size()
+    }
+
+    /// Local. The ranks of this communicator.
+    #[must_use]
+    pub fn group(&self) -> &Group {
+        &self.inner.team.group
+    }
+
+    /// Collective. A communicator of the same ranks with a context of its own (MPI-4.1, section
+    /// 7.4.2, `MPI_Comm_dup`).
+    ///
+    /// # Errors
+    /// A rank is out of control memory, died or left.
+    pub fn dup(&self) -> Result<Self> {
+        let team = self.team().clone();
+        let every: Vec<u32> = (0..self.size()).collect();
+        self.derive("dup", team, &every)
+    }
+
+    /// Collective. Splits the ranks by `color`; in each part they are ordered by `key`, then by
+    /// rank here. `None` as colour: this rank takes part in no part (MPI-4.1, section 7.4.2,
+    /// `MPI_Comm_split`).
+    ///
+    /// # Errors
+    /// A rank is out of control memory, died or left.
+    pub fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Self>> {
+        let mine = [
+            i64::from(color.is_some()),
+            i64::from(color.unwrap_or(0)),
+            i64::from(key),
+        ];
+        let all = self
+            .allgather(&mine)
+            .map_err(|error| error.during("split"))?;
+        let mut members: Vec<u32> = (0..self.size())
+            .filter(|&rank| all[rank as usize * 3..][..2] == mine[..2])
+            .collect();
+        members.sort_by_key(|&rank| (all[rank as usize * 3 + 2], rank));
+        let world: Vec<u32> = members
+            .iter()
+            .map(|&rank| self.team().world_rank(rank))
+            .collect();
+        let rank = members.iter().position(|&rank| rank == self.rank());
+        let team = Team {
+            context: self.team().context.clone(),
+            group: Group::of(world),
+            rank: rank.unwrap_or(0) as u32,
+        };
+        let derived = self.derive("split", team, &members)?;
+        Ok(color.map(|_| derived))
+    }
+
+    /// Collective over `self`: gives the new team its blocks. `members` are its ranks here.
+    fn derive(&self, operation: &'static str, team: Team, members: &[u32]) -> Result<Self> {
+        let block = team.context.control().allocate(block_bytes(team.rounds()));
+        let mine = block.as_ref().map(ControlBlock::offset);
+        let offsets = self.agree(operation, mine)?;
+        let of_members: Vec<u64> = members.iter().map(|&rank| offsets[rank as usize]).collect();
+        let blocks = Column::new(of_members.iter().copied());
+        Ok(Self::new(team, block?, blocks))
+    }
+
+    /// Collective. Gathers a value from every rank, or fails on every rank if it failed on one.
+    pub(crate) fn agree<T: Element>(
+        &self,
+        operation: &'static str,
+        mine: std::result::Result<T, &Error>,
+    ) -> Result<Vec<T>> {
+        // A byte that says what failed, and the value.
+        let failed = mine
+            .as_ref()
+            .map_or_else(|error| error.class() as u8, |_| 0);
+        let value = mine.as_ref().map_or_else(|_| T::zeroed(), |value| *value);
+        let bytes = [&[failed], bytemuck::bytes_of(&value)].concat();
+        let all = self
+            .allgather(&bytes)
+            .map_err(|error| error.during(operation))?;
+        let entries = all.chunks_exact(bytes.len());
+        if let Some((rank, class)) = (0..)
+            .zip(entries.clone())
+            .find_map(|(rank, entry)| (entry[0] != 0).then_some((rank, entry[0])))
+        {
+            let class = ErrorClass::from_code(class);
+            return Err(self.explain(operation, rank, class, mine.err()));
+        }
+        Ok(entries
+            .map(|entry| bytemuck::pod_read_unaligned(&entry[1..]))
+            .collect())
+    }
+
+    /// Collective. The error of `rank`, in its own words, for all.
+    #[cold]
+    fn explain(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        class: ErrorClass,
+        mine: Option<&Error>,
+    ) -> Error {
+        let mut text = [0; 512];
+        if let (true, Some(error)) = (rank == self.rank(), mine) {
+            let words = error.to_string();
+            let mut len = words.len().min(text.len());
+            while !words.is_char_boundary(len) {
+                len -= 1;
+            }
+            text[..len].copy_from_slice(&words.as_bytes()[..len]);
+        }
+        match self.bcast(&mut text, rank) {
+            Err(error) => error.during(operation),
+            Ok(()) => {
+                let words = text.split(|&byte| byte == 0).next().unwrap_or_default();
+                let message = String::from_utf8_lossy(words).into_owned();
+                let failed = PeerError::Failed {
+                    rank,
+                    message,
+                    class,
+                };
+                Error::new(operation, failed)
+            }
+        }
+    }
+
+    /// Collective. Returns when every rank has called it (MPI-4.1, section 6.3).
+    ///
+    /// # Errors
+    /// A rank died or left, the job was aborted, or another rank is in another collective.
+    pub fn barrier(&self) -> Result<()> {
+        let mut engine = self.engine();
+        engine.begin(Kind::Barrier, 0);
+        let inner = &self.inner;
+        let result =
+            inner
+                .barrier
+                .wait(Kind::Barrier.name(), &inner.team, &inner.blocks, &|rank| {
+                    engine.check_same_call(rank, Kind::Barrier.name())
+                });
+        drop(engine);
+        result
+    }
+
+    /// Collective. Copies `root`'s `data` to every rank's; as long everywhere (MPI-4.1, section
+    /// 6.4).
+    ///
+    /// # Errors
+    /// `root` is not a rank, lengths or roots differ, a rank died or left.
+    pub fn bcast<T: Element>(&self, data: &mut [T], root: u32) -> Result<()> {
+        self.team().check_rank("bcast", root)?;
+        self.engine().bcast(bytemuck::cast_slice_mut(data), root)
+    }
+
+    /// Collective. Gathers every rank's `data`, as long everywhere, at `root`, which gets all of it
+    /// in the order of ranks; the others get nothing (MPI-4.1, section 6.5).
+    ///
+    /// # Errors
+    /// `root` is not a rank, lengths or roots differ, a rank died or left.
+    pub fn gather<T: Element>(&self, data: &[T], root: u32) -> Result<Vec<T>> {
+        self.team().check_rank("gather", root)?;
+        let lens = vec![size_of_val(data); self.size() as usize];
+        let bytes = self
+            .engine()
+            .gather(bytemuck::cast_slice(data), &lens, root)?;
+        Ok(to_elements(&bytes))
+    }
+
+    /// Collective. As [`Communicator::gather`], where lengths may differ: at `root`, one vector
+    /// for each rank; elsewhere none (MPI-4.1, section 6.5, `MPI_Gatherv`).
+    ///
+    /// # Errors
+    /// `root` is not a rank, roots differ, a rank died or left.
+    pub fn gatherv<T: Element>(&self, data: &[T], root: u32) -> Result<Vec<Vec<T>>> {
+        self.team().check_rank("gatherv", root)?;
+        let lens = self.lens("gatherv", data)?;
+        let bytes = self
+            .engine()
+            .gather(bytemuck::cast_slice(data), &lens, root)
+            .map_err(|error| error.during("gatherv"))?;
+        if self.rank() != root {
+            return Ok(Vec::new());
+        }
+        Ok(cut(&bytes, &lens))
+    }
+
+    /// Collective. Gathers every rank's `data`, as long everywhere, on every rank, in the order of
+    /// ranks (MPI-4.1, section 6.7).
+    ///
+    /// # Errors
+    /// Lengths differ, a rank died or left.
+    pub fn allgather<T: Element>(&self, data: &[T]) -> Result<Vec<T>> {
+        let lens = vec![size_of_val(data); self.size() as usize];
+        let bytes = self.engine().allgather(bytemuck::cast_slice(data), &lens)?;
+        Ok(to_elements(&bytes))
+    }
+
+    /// Collective. As [`Communicator::allgather`], where lengths may differ: one vector for each
+    /// rank (MPI-4.1, section 6.7, `MPI_Allgatherv`).
+    ///
+    /// # Errors
+    /// A rank died or left.
+    pub fn allgatherv<T: Element>(&self, data: &[T]) -> Result<Vec<Vec<T>>> {
+        let lens = self.lens("allgatherv", data)?;
+        let bytes = self
+            .engine()
+            .allgather(bytemuck::cast_slice(data), &lens)
+            .map_err(|error| error.during("allgatherv"))?;
+        Ok(cut(&bytes, &lens))
+    }
+
+    /// Collective. Combines the ranks' `data`, as long everywhere, element by element; `root` gets
+    /// the result, the others nothing. The order of combination is fixed by the number of ranks
+    /// and the root (MPI-4.1, section 6.9).
+    ///
+    /// # Errors
+    /// The operation is not defined for the type, `root` is not a rank, lengths or roots differ, a
+    /// rank died or left.
+    pub fn reduce<T: Reduce>(&self, data: &[T], op: Op, root: u32) -> Result<Vec<T>> {
+        self.team().check_rank("reduce", root)?;
+        let result = self.reduce_all(data, op, root)?;
+        Ok(if self.rank() == root {
+            result
+        } else {
+            Vec::new()
+        })
+    }
+
+    /// Collective. As [`Communicator::reduce`], with the result on every rank, the same to the last
+    /// bit (MPI-4.1, section 6.9.6).
+    ///
+    /// # Errors
+    /// The operation is not defined for the type, lengths differ, a rank died or left.
+    pub fn allreduce<T: Reduce>(&self, data: &[T], op: Op) -> Result<Vec<T>> {
+        let during = |error: Error| error.during("allreduce");
+        let mut result = self.reduce_all(data, op, 0).map_err(during)?;
+        self.bcast(&mut result, 0).map_err(during)?;
+        Ok(result)
+    }
+
+    fn reduce_all<T: Reduce>(&self, data: &[T], op: Op, root: u32) -> Result<Vec<T>> {
+        if T::combine(op, T::zeroed(), T::zeroed()).is_none() {
+            let misuse = Misuse::BadOperation {
+                op: format!("{op:?}"),
+                ty: type_name::<T>().to_owned(),
+            };
+            return Err(Error::new("reduce", misuse));
+        }
+        let mut result = data.to_vec();
+        let size = size_of::<T>().max(1);
+        self.engine()
+            .reduce(bytemuck::cast_slice_mut(&mut result), root, |held, came| {
+                let pairs = held.chunks_exact_mut(size).zip(came.chunks_exact(size));
+                for (held, came) in pairs {
+                    let (a, b) = (
+                        bytemuck::pod_read_unaligned::<T>(held),
+                        bytemuck::pod_read_unaligned::<T>(came),
+                    );
+                    if let Some(value) = T::combine(op, a, b) {
+                        held.copy_from_slice(bytemuck::bytes_of(&value));
+                    }
+                }
+            })?;
+        Ok(result)
+    }
+
+    fn lens<T: Element>(&self, operation: &'static str, data: &[T]) -> Result<Vec<usize>> {
+        self.allgather(&[size_of_val(data) as u64])
+            .map(|lens| lens.into_iter().map(|len| len as usize).collect())
+            .map_err(|error| error.during(operation))
+    }
+}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Communicator(rank {} of {})", self.rank(), self.size())
+    }
+}
+
+fn to_elements<T: Element>(bytes: &[u8]) -> Vec<T> {
+    bytemuck::pod_collect_to_vec(bytes)
+}
+
+fn cut<T: Element>(bytes: &[u8], lens: &[usize]) -> Vec<Vec<T>> {
+    let mut rest = bytes;
+    lens.iter()
+        .map(|&len| {
+            let (part, more) = rest.split_at(len);
+            rest = more;
+            to_elements(part)
+        })
+        .collect()
+}

@@ -1,0 +1,135 @@
+//! A byte stream between two ranks, made of one-sided writes: the sender writes into a ring in the
+//! receiver's control block, and the receiver writes back how far it has read.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::team::Team;
+use crate::error::{ErrorKind, PeerError, Result};
+use crate::memory::columns::Column;
+use crate::memory::control::{ControlBlock, LINE};
+use crate::memory::remote::{RemoteMemory, RemoteWord};
+
+const RING: u64 = 8 << 10;
+/// Bytes of control block for one pipe: the word of the sender that writes to us, the word of the
+/// receiver that we write to, and the ring.
+pub(crate) const PIPE_BYTES: u64 = RINGS_AT + RING;
+const WRITTEN_AT: u64 = 0;
+const READ_AT: u64 = LINE;
+const RINGS_AT: u64 = 2 * LINE;
+
+/// This rank's ends of two streams: out to `to`, in from `from`.
+pub(crate) struct Pipe {
+    pub(crate) to: u32,
+    pub(crate) from: u32,
+    /// Where in every rank's block this pipe's bytes are.
+    at: u64,
+    block: Arc<ControlBlock>,
+    sent: u64,
+    received: u64,
+    /// What the sender to us was last told of `received`.
+    acknowledged: u64,
+    outlet: Option<Outlet>,
+    inlet: Option<RemoteWord>,
+}
+
+struct Outlet {
+    memory: Arc<RemoteMemory>,
+    ring: u64,
+    written: RemoteWord,
+}
+
+impl Pipe {
+    pub(crate) fn new(to: u32, from: u32, block: &Arc<ControlBlock>, at: u64) -> Self {
+        Self {
+            to,
+            from,
+            at,
+            block: block.clone(),
+            sent: 0,
+            received: 0,
+            acknowledged: 0,
+            outlet: None,
+            inlet: None,
+        }
+    }
+
+    /// Sends as much of `bytes` as there is room for; says how much.
+    pub(crate) fn try_send(
+        &mut self,
+        team: &Team,
+        blocks: &Column<u64>,
+        bytes: &[u8],
+    ) -> Result<usize> {
+        let read = self.block.word(self.at + READ_AT).load(Ordering::Acquire);
+        let room = RING - (self.sent - read);
+        let start = self.sent % RING;
+        let len = (bytes.len() as u64).min(room).min(RING - start);
+        if len == 0 {
+            return Ok(0);
+        }
+        let outlet = match &mut self.outlet {
+            Some(outlet) => outlet,
+            none => {
+                let memory = team.peer(self.to)?.control().clone();
+                let at = blocks.get(self.to) + self.at;
+                none.insert(Outlet {
+                    written: memory.word(at + WRITTEN_AT),
+                    ring: at + RINGS_AT,
+                    memory,
+                })
+            }
+        };
+        outlet
+            .memory
+            .write(outlet.ring + start, &bytes[..len as usize])?;
+        self.sent += len;
+        outlet.written.store(self.sent)?;
+        Ok(len as usize)
+    }
+
+    /// Receives what is there, up to the whole of `bytes`; says how much.
+    pub(crate) fn try_receive(
+        &mut self,
+        team: &Team,
+        blocks: &Column<u64>,
+        bytes: &mut [u8],
+    ) -> Result<usize> {
+        let written = self
+            .block
+            .word(self.at + WRITTEN_AT)
+            .load(Ordering::Acquire);
+        let start = self.received % RING;
+        let len = (bytes.len() as u64)
+            .min(written - self.received)
+            .min(RING - start);
+        if len == 0 {
+            return Ok(0);
+        }
+        let ring = self.at + RINGS_AT;
+        self.block.read(ring + start, &mut bytes[..len as usize]);
+        self.received += len;
+        // Half a ring at a time: the sender cannot be out of room before.
+        if self.received - self.acknowledged >= RING / 2 {
+            match self.acknowledge(team, blocks) {
+                // A sender that is gone has sent all that it meant to.
+                Err(error) if matches!(error.kind(), ErrorKind::Peer(PeerError::Died { .. })) => {}
+                other => other?,
+            }
+        }
+        Ok(len as usize)
+    }
+
+    fn acknowledge(&mut self, team: &Team, blocks: &Column<u64>) -> Result<()> {
+        let inlet = match &self.inlet {
+            Some(inlet) => inlet,
+            None => {
+                let word = team.word(self.from, blocks, self.at + READ_AT)?;
+                self.inlet.insert(word)
+            }
+        };
+        inlet.store(self.received)?;
+        self.acknowledged = self.received;
+        Ok(())
+    }
+}

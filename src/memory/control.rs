@@ -1,0 +1,216 @@
+//! The control region: registered memory of this rank from which communicators and windows take
+//! the words and buffers that their peers write.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rdma_sys_shim::memory::copy;
+use rdma_sys_shim::{Device, Region, RemoteRegion};
+
+use crate::error::{Error, Misuse, Result, SystemError};
+
+/// A line of its own for each word, so that two ranks writing neighbours do not slow each other.
+pub(crate) const LINE: u64 = 64;
+
+const DEFAULT_BYTES: usize = 16 << 20;
+const VARIABLE: &str = "TRANSOM_CONTROL_BYTES";
+
+/// This rank's control region.
+pub(crate) struct ControlRegion {
+    region: Region,
+    free: Mutex<FreeSpace>,
+}
+
+impl ControlRegion {
+    /// `reserved` bytes at the start are left to the caller, at the same offset on every rank.
+    pub(crate) fn new(device: &dyn Device, reserved: u64) -> Result<Arc<Self>> {
+        let len = configured_bytes()?.max(reserved as usize + 4096);
+        let region = device.allocate(len, LINE as usize)?;
+        let free = FreeSpace::new(reserved.next_multiple_of(LINE), region.len() as u64);
+        Ok(Arc::new(Self {
+            region,
+            free: Mutex::new(free),
+        }))
+    }
+
+    pub(crate) fn remote(&self) -> RemoteRegion {
+        self.region.remote()
+    }
+
+    /// A zeroed block of `len` bytes, aligned to a line.
+    pub(crate) fn allocate(self: &Arc<Self>, len: u64) -> Result<ControlBlock> {
+        let len = len.next_multiple_of(LINE);
+        let offset = self.space().take(len).ok_or_else(|| {
+            Error::from(SystemError::ControlFull {
+                wanted: len as usize,
+                capacity: self.region.len(),
+            })
+        })?;
+        let block = ControlBlock {
+            region: self.clone(),
+            offset,
+            len,
+            owned: true,
+        };
+        for at in (0..len).step_by(8) {
+            block.word(at).store(0, Ordering::Relaxed);
+        }
+        Ok(block)
+    }
+
+    /// The block of `len` bytes at `offset` in the part that `new` left to the caller.
+    pub(crate) fn reserved(self: &Arc<Self>, offset: u64, len: u64) -> ControlBlock {
+        ControlBlock {
+            region: self.clone(),
+            offset,
+            len,
+            owned: false,
+        }
+    }
+
+    fn space(&self) -> std::sync::MutexGuard<'_, FreeSpace> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn configured_bytes() -> Result<usize> {
+    let Ok(text) = std::env::var(VARIABLE) else {
+        return Ok(DEFAULT_BYTES);
+    };
+    match text.parse() {
+        Ok(bytes) if (1 << 16..=1 << 40).contains(&bytes) => Ok(bytes),
+        _ => Err(Error::new(
+            "job start",
+            Misuse::BadVariable {
+                name: VARIABLE,
+                value: text,
+                legal: "65536 to 1099511627776 bytes",
+            },
+        )),
+    }
+}
+
+/// Part of this rank's control region; given back when dropped.
+pub(crate) struct ControlBlock {
+    region: Arc<ControlRegion>,
+    offset: u64,
+    len: u64,
+    owned: bool,
+}
+
+impl ControlBlock {
+    /// Where the block stands in the region: what peers need to know.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The aligned word `at` bytes into the block.
+    #[inline]
+    pub(crate) fn word(&self, at: u64) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= self.len);
+        let place = self
+            .region
+            .region
+            .base()
+            .wrapping_add((self.offset + at) as usize);
+        // SAFETY: inside the region, aligned (blocks start at a line), alive as long as `self`;
+        // peers use it as an atomic word too.
+        unsafe { AtomicU64::from_ptr(place.cast()) }
+    }
+
+    /// Copies what peers wrote `at` bytes into the block.
+    pub(crate) fn read(&self, at: u64, to: &mut [u8]) {
+        assert!(at <= self.len && to.len() as u64 <= self.len - at);
+        let place = self
+            .region
+            .region
+            .base()
+            .wrapping_add((self.offset + at) as usize);
+        // SAFETY: the range was checked to lie in the block; `to` is a unique slice.
+        unsafe { copy(to.as_mut_ptr(), place, to.len()) };
+    }
+}
+
+/// A word of this rank's control region that peers write.
+pub(crate) struct LocalWord {
+    place: *mut u64,
+    _block: Arc<ControlBlock>,
+}
+
+// SAFETY: the pointer leads to an atomic word that `_block` keeps alive.
+unsafe impl Send for LocalWord {}
+// SAFETY: as above.
+unsafe impl Sync for LocalWord {}
+
+impl LocalWord {
+    pub(crate) fn new(block: &Arc<ControlBlock>, at: u64) -> Self {
+        Self {
+            place: block.word(at).as_ptr(),
+            _block: block.clone(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn atomic(&self) -> &AtomicU64 {
+        // SAFETY: `ControlBlock::word` handed it out, and the block is kept alive.
+        unsafe { AtomicU64::from_ptr(self.place) }
+    }
+}
+
+impl Drop for ControlBlock {
+    fn drop(&mut self) {
+        if self.owned {
+            self.region.space().give(self.offset, self.len);
+        }
+    }
+}
+
+/// First-fit over the free runs, neighbours joined.
+struct FreeSpace(BTreeMap<u64, u64>);
+
+impl FreeSpace {
+    fn new(start: u64, end: u64) -> Self {
+        Self(BTreeMap::from([(start, end - start)]))
+    }
+
+    fn take(&mut self, len: u64) -> Option<u64> {
+        let (&offset, &found) = self.0.iter().find(|(_, found)| **found >= len)?;
+        self.0.remove(&offset);
+        if found > len {
+            self.0.insert(offset + len, found - len);
+        }
+        Some(offset)
+    }
+
+    fn give(&mut self, mut offset: u64, mut len: u64) {
+        if let Some((&before, &before_len)) = self.0.range(..offset).next_back()
+            && before + before_len == offset
+        {
+            self.0.remove(&before);
+            offset = before;
+            len += before_len;
+        }
+        if let Some(after_len) = self.0.remove(&(offset + len)) {
+            len += after_len;
+        }
+        self.0.insert(offset, len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn space_given_back_joins_its_neighbours() {
+        let mut space = FreeSpace::new(64, 640);
+        let blocks: Vec<_> = (0..9).map(|_| space.take(64).unwrap()).collect();
+        assert_eq!(space.take(64), None);
+        for &at in [1, 3, 5, 7, 2, 6, 4, 0, 8].map(|i: usize| &blocks[i]) {
+            space.give(at, 64);
+        }
+        assert_eq!(space.0, BTreeMap::from([(64, 576)]));
+        assert_eq!(space.take(576), Some(64));
+    }
+}

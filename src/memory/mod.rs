@@ -1,0 +1,5 @@
+//! Registered memory, this rank's and its peers'.
+
+pub(crate) mod columns;
+pub(crate) mod control;
+pub(crate) mod remote;

@@ -1,0 +1,183 @@
+//! A peer's memory and the words in it, reached by the processor where it is mapped and through
+//! the device where it is not.
+
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rdma_sys_shim::memory::copy;
+use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion, Width};
+
+use crate::error::Result;
+use crate::wait::Patience;
+
+/// A region of a peer's memory.
+pub(crate) struct RemoteMemory {
+    endpoint: Arc<dyn Endpoint>,
+    region: RemoteRegion,
+    mapping: Option<Mapping>,
+    patience: Patience,
+}
+
+impl RemoteMemory {
+    pub(crate) fn new(
+        endpoint: Arc<dyn Endpoint>,
+        region: RemoteRegion,
+        patience: Patience,
+    ) -> Result<Self> {
+        let mapping = endpoint.map(&region)?;
+        Ok(Self {
+            endpoint,
+            region,
+            mapping,
+            patience,
+        })
+    }
+
+    pub(crate) fn endpoint(&self) -> &Arc<dyn Endpoint> {
+        &self.endpoint
+    }
+
+    /// Where `len` bytes at `offset` are mapped, or null.
+    fn mapped(&self, offset: u64, len: u64) -> *mut u8 {
+        let Some(mapping) = &self.mapping else {
+            return ptr::null_mut();
+        };
+        let relative = offset.wrapping_sub(mapping.start());
+        if len <= mapping.len() && relative <= mapping.len() - len {
+            mapping.base().wrapping_add(relative as usize)
+        } else {
+            ptr::null_mut()
+        }
+    }
+
+    /// Writes `bytes` at `offset`; what is stored in a word afterwards is seen after them.
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let here = self.mapped(offset, bytes.len() as u64);
+        if here.is_null() {
+            // SAFETY: the slice is readable, and the operation is complete before it ends.
+            let ticket = unsafe {
+                self.endpoint
+                    .write(bytes.as_ptr(), bytes.len(), self.region.at(offset))?
+            };
+            return self.patience.complete(&*self.endpoint, ticket);
+        }
+        // SAFETY: `mapped` found the range inside the mapping, which lives as long as `self`.
+        unsafe { copy(here, bytes.as_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    /// The aligned eight-byte word at `offset`, for as long as this memory is kept.
+    pub(crate) fn word(self: &Arc<Self>, offset: u64) -> RemoteWord {
+        debug_assert!((self.region.address + offset).is_multiple_of(8));
+        RemoteWord {
+            mapped: self.mapped(offset, 8).cast(),
+            address: self.region.at(offset),
+            memory: self.clone(),
+        }
+    }
+}
+
+/// A word of a peer's memory.
+pub(crate) struct RemoteWord {
+    /// Null where the word has to be reached through the device.
+    mapped: *mut u64,
+    address: RemoteAddress,
+    memory: Arc<RemoteMemory>,
+}
+
+// SAFETY: the pointer leads into the mapping that `memory` keeps, and is only used for atomics.
+unsafe impl Send for RemoteWord {}
+// SAFETY: as above.
+unsafe impl Sync for RemoteWord {}
+
+impl RemoteWord {
+    /// The word itself, where it is mapped.
+    #[inline]
+    pub(crate) fn atomic(&self) -> Option<&AtomicU64> {
+        if self.mapped.is_null() {
+            return None;
+        }
+        // SAFETY: an aligned word inside the mapping that `memory` keeps alive; everybody uses it
+        // as an atomic.
+        Some(unsafe { AtomicU64::from_ptr(self.mapped) })
+    }
+
+    /// Stores after everything that this rank wrote to the same peer before.
+    #[inline]
+    pub(crate) fn store(&self, value: u64) -> Result<()> {
+        match self.atomic() {
+            Some(word) => {
+                word.store(value, Ordering::Release);
+                Ok(())
+            }
+            None => self.memory.write(
+                self.address.address - self.memory.region.address,
+                &value.to_ne_bytes(),
+            ),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn load(&self) -> Result<u64> {
+        match self.atomic() {
+            Some(word) => Ok(word.load(Ordering::SeqCst)),
+            None => {
+                let mut value = 0u64;
+                let to = (&raw mut value).cast();
+                // SAFETY: a local that outlives the operation, which is waited for.
+                let ticket = unsafe { self.memory.endpoint.read(to, 8, self.address)? };
+                self.complete(ticket)?;
+                Ok(value)
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn fetch_add(&self, add: u64) -> Result<u64> {
+        match self.atomic() {
+            Some(word) => Ok(word.fetch_add(add, Ordering::SeqCst)),
+            None => {
+                let mut old = 0;
+                // SAFETY: a local that outlives the operation, which is waited for.
+                let ticket = unsafe {
+                    self.memory
+                        .endpoint
+                        .fetch_add(self.address, Width::W8, add, &raw mut old)?
+                };
+                self.complete(ticket)?;
+                Ok(old)
+            }
+        }
+    }
+
+    /// What the word held before: the swap took place if that is `expect`.
+    #[inline]
+    pub(crate) fn compare_swap(&self, expect: u64, new: u64) -> Result<u64> {
+        match self.atomic() {
+            Some(word) => Ok(word
+                .compare_exchange(expect, new, Ordering::SeqCst, Ordering::SeqCst)
+                .unwrap_or_else(|old| old)),
+            None => {
+                let mut old = 0;
+                // SAFETY: a local that outlives the operation, which is waited for.
+                let ticket = unsafe {
+                    self.memory.endpoint.compare_swap(
+                        self.address,
+                        Width::W8,
+                        expect,
+                        new,
+                        &raw mut old,
+                    )?
+                };
+                self.complete(ticket)?;
+                Ok(old)
+            }
+        }
+    }
+
+    fn complete(&self, ticket: rdma_sys_shim::Ticket) -> Result<()> {
+        let memory = &self.memory;
+        memory.patience.complete(&*memory.endpoint, ticket)
+    }
+}

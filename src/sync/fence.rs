@@ -1,0 +1,45 @@
+//! Fence: everybody's operations are complete, and everybody knows it.
+
+use super::Assert;
+use crate::error::{Error, Misuse, Result};
+use crate::window::{Mode, Window};
+
+impl Window {
+    /// Collective. Ends the access epoch that the last fence began, in which every operation is
+    /// then complete at its target, and begins the next (MPI-4.1, section 12.5.1).
+    ///
+    /// [`Assert::NO_PRECEDE`] skips only the waiting for this rank's own operations;
+    /// [`Assert::NO_SUCCEED`] leaves no epoch open; both together (on all ranks) skip the barrier
+    /// too. The others change nothing here: an access by RDMA cannot be put off until its target
+    /// has entered the epoch, so the barrier stays.
+    ///
+    /// # Errors
+    /// A lock is held, a rank died or left, an operation failed.
+    #[inline]
+    pub fn fence(&self, assert: Assert) -> Result<()> {
+        let precede = !assert.contains(Assert::NO_PRECEDE);
+        let succeed = !assert.contains(Assert::NO_SUCCEED);
+        if self.mode().is_lock_all() || self.locks() > 0 {
+            return Err(self.locked_in("fence needs a window without locks"));
+        }
+        if precede {
+            self.complete_all("fence")?;
+        }
+        if precede || succeed {
+            self.synchronise("fence")?;
+        }
+        self.next_serial();
+        self.set_mode(if succeed {
+            Mode::FenceUnused
+        } else {
+            Mode::Idle
+        });
+        Ok(())
+    }
+
+    #[cold]
+    fn locked_in(&self, needs: &'static str) -> Error {
+        let state = self.state(None);
+        Error::new("fence", Misuse::Epoch { needs, state })
+    }
+}

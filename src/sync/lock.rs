@@ -1,0 +1,228 @@
+//! Lock and unlock of single targets.
+
+use std::cell::Cell;
+
+use rdma_sys_shim::Ticket;
+
+use super::{Assert, lock_word};
+use crate::error::{EpochState, Error, Misuse, Result};
+use crate::job::Awaited;
+use crate::memory::remote::RemoteWord;
+use crate::window::target::{Held, Route};
+use crate::window::{Mode, Window};
+
+/// Whether others may hold the lock at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockKind {
+    /// Others may hold it shared.
+    Shared,
+    /// Nobody else may hold it.
+    Exclusive,
+}
+
+impl Window {
+    /// One-sided. Begins a passive-target epoch of `target`: waits for its lock, without the
+    /// target's help. A waiting exclusive lock keeps new shared ones back (MPI-4.1, section
+    /// 12.5.3).
+    ///
+    /// # Errors
+    /// `target` is locked by this rank already or not a rank; a fence epoch or `lock_all` is in
+    /// force; the window has the hint `no_locks`; a rank that could hold the lock died.
+    #[inline]
+    pub fn lock(&self, kind: LockKind, target: u32, assert: Assert) -> Result<()> {
+        const OPERATION: &str = "lock";
+        let ready = self.mode() == Mode::Idle && !self.no_locks();
+        if !ready || target >= self.ranks() {
+            self.prepare_to_lock(target)?;
+        }
+        let route = self.route_of(OPERATION, target)?;
+        let state = &self.targets()[target as usize];
+        let held = match kind {
+            _ if assert.contains(Assert::NO_CHECK) => Held::Unchecked,
+            LockKind::Shared => Held::Shared,
+            LockKind::Exclusive => Held::Exclusive,
+        };
+        let concurrent = self.context().concurrent();
+        if !state.change_held(Held::No, held, concurrent) {
+            return Err(already_locked(target));
+        }
+        let taken = match held {
+            Held::Shared => self.take_shared(OPERATION, target, route),
+            Held::Exclusive => self.take_exclusive(OPERATION, target, route),
+            _ => Ok(()),
+        };
+        if let Err(error) = taken {
+            state.change_held(held, Held::No, concurrent);
+            return Err(error);
+        }
+        self.count_lock(1);
+        state.set_entered(self.serial());
+        Ok(())
+    }
+
+    /// One-sided. Ends the epoch that [`Window::lock`] began: all of this rank's operations on
+    /// `target` are complete there when it returns (MPI-4.1, section 12.5.3).
+    ///
+    /// # Errors
+    /// `target` is not locked by this rank or not a rank; an operation failed; the target died.
+    #[inline]
+    pub fn unlock(&self, target: u32) -> Result<()> {
+        const OPERATION: &str = "unlock";
+        let (Some(state), false) = (
+            self.targets().get(target as usize),
+            self.mode().is_lock_all(),
+        ) else {
+            return Err(self.cannot_unlock(target));
+        };
+        let held = state.held();
+        if held == Held::No {
+            return Err(self.cannot_unlock(target));
+        }
+        if state.posted() != Ticket::DONE {
+            self.complete_posted(OPERATION, target, state)?;
+        }
+        let route = self.route_of(OPERATION, target)?;
+        state.set_left();
+        if !state.change_held(held, Held::No, self.context().concurrent()) {
+            return Err(self.cannot_unlock(target));
+        }
+        self.count_lock(1_u32.wrapping_neg());
+        self.release(OPERATION, target, held, route)
+    }
+
+    /// Gives a lock back. The locked instruction also drains what this rank stored.
+    #[inline]
+    pub(crate) fn release(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        held: Held,
+        route: &Route,
+    ) -> Result<()> {
+        let released = match held {
+            Held::Shared => lock_word::release_shared(&route.lock),
+            Held::Exclusive => lock_word::release_exclusive(&route.lock, self.world_rank()),
+            Held::Unchecked | Held::No => {
+                rdma_sys_shim::memory::full_fence();
+                Ok(())
+            }
+        };
+        released.map_err(|error| self.failed(operation, rank, error))
+    }
+
+    #[inline]
+    pub(crate) fn take_shared(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        route: &Route,
+    ) -> Result<()> {
+        match lock_word::try_shared(&route.lock) {
+            Ok(Ok(())) => Ok(()),
+            other => self.await_lock(operation, rank, &route.lock, other, lock_word::retry_shared),
+        }
+    }
+
+    #[inline]
+    fn take_exclusive(&self, operation: &'static str, rank: u32, route: &Route) -> Result<()> {
+        let me = self.world_rank();
+        match lock_word::try_exclusive(&route.lock, me) {
+            Ok(Ok(())) => Ok(()),
+            other => self.await_lock(operation, rank, &route.lock, other, |word| {
+                lock_word::retry_exclusive(word, me)
+            }),
+        }
+    }
+
+    /// Tries until the lock is there. Who holds it shared is not known, so any rank may be the one
+    /// whose death makes the wait endless.
+    #[cold]
+    fn await_lock(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        word: &RemoteWord,
+        first: Result<std::result::Result<(), u64>>,
+        retry: impl Fn(&RemoteWord) -> Result<std::result::Result<(), u64>>,
+    ) -> Result<()> {
+        let failed = |error| self.failed(operation, rank, error);
+        let Err(seen) = first.map_err(failed)? else {
+            return Ok(());
+        };
+        let seen = Cell::new(seen);
+        let take = || match retry(word).map_err(failed)? {
+            Ok(()) => Ok(true),
+            Err(now) => {
+                seen.set(now);
+                Ok(false)
+            }
+        };
+        let team = self.team();
+        let any = |index| team.group.world_rank(index);
+        let check = || {
+            let awaited = match lock_word::holder(seen.get()) {
+                Some(holder) if holder != team.context.rank() => Awaited::Rank(holder),
+                _ => Awaited::AnyOf(&any),
+            };
+            team.context.check(operation, awaited)
+        };
+        team.context.patience().wait(take, check)
+    }
+
+    fn world_rank(&self) -> u32 {
+        self.context().rank()
+    }
+
+    /// What has to be so before a lock, off the fast path.
+    #[cold]
+    fn prepare_to_lock(&self, target: u32) -> Result<()> {
+        self.team().check_rank("lock", target)?;
+        if self.no_locks() {
+            return Err(Error::new("lock", Misuse::NoLocks));
+        }
+        match self.mode() {
+            Mode::Idle => Ok(()),
+            // Without an operation since, the last fence has begun no epoch (section 12.5.1).
+            Mode::FenceUnused => {
+                self.set_mode(Mode::Idle);
+                Ok(())
+            }
+            Mode::Fence | Mode::LockAll | Mode::LockAllUnchecked => Err(Error::new(
+                "lock",
+                Misuse::Epoch {
+                    needs: "lock needs a window without a fence epoch and without lock_all",
+                    state: self.state(None),
+                },
+            )),
+        }
+    }
+
+    #[cold]
+    fn cannot_unlock(&self, target: u32) -> Error {
+        if let Err(error) = self.team().check_rank("unlock", target) {
+            return error;
+        }
+        let state = match self.state(Some(target)) {
+            EpochState::None => EpochState::NotLocked(target),
+            state => state,
+        };
+        Error::new(
+            "unlock",
+            Misuse::Epoch {
+                needs: "unlock needs a target that lock has locked",
+                state,
+            },
+        )
+    }
+}
+
+#[cold]
+fn already_locked(target: u32) -> Error {
+    Error::new(
+        "lock",
+        Misuse::Epoch {
+            needs: "lock needs a target that this rank has not locked",
+            state: EpochState::Locked(target),
+        },
+    )
+}

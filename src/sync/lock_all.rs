@@ -1,0 +1,107 @@
+//! Lock_all: a shared lock of every target, taken where it is needed.
+
+use super::Assert;
+use crate::error::{Error, Misuse, Result};
+use crate::window::target::Held;
+use crate::window::{Mode, Window};
+
+impl Window {
+    /// One-sided. Begins a passive-target epoch of all targets with a shared lock (MPI-4.1, section
+    /// 12.5.3).
+    ///
+    /// This rank's own lock is taken at once (its loads and stores issue no operation that could
+    /// take it), and the others' at the first operation there: targets that are never touched cost
+    /// nothing. Locks are so taken in the order of first use; if ranks hold exclusive locks of some
+    /// targets while they begin such an epoch, they can wait in a circle. The hint
+    /// `transom_eager_lock_all` takes all of them here, in the order of ranks.
+    ///
+    /// # Errors
+    /// A lock is held, a fence epoch or another `lock_all` is in force; the window has the hint
+    /// `no_locks`; a rank that could hold a lock died.
+    #[inline]
+    pub fn lock_all(&self, assert: Assert) -> Result<()> {
+        const OPERATION: &str = "lock_all";
+        let idle = matches!(self.mode(), Mode::Idle | Mode::FenceUnused);
+        if !idle || self.locks() > 0 || self.no_locks() {
+            return Err(self.cannot_lock_all());
+        }
+        self.next_serial();
+        if assert.contains(Assert::NO_CHECK) {
+            self.set_mode(Mode::LockAllUnchecked);
+            return Ok(());
+        }
+        let me = self.rank();
+        let route = self.route_of(OPERATION, me)?;
+        self.take_shared(OPERATION, me, route)?;
+        let own = &self.targets()[me as usize];
+        own.change_held(Held::No, Held::Shared, false);
+        own.set_entered(self.serial());
+        self.set_mode(Mode::LockAll);
+        if self.eager_lock_all() {
+            for rank in 0..self.ranks() {
+                self.enter(OPERATION, rank)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One-sided. Ends the epoch that [`Window::lock_all`] began: all of this rank's operations are
+    /// complete at their targets when it returns (MPI-4.1, section 12.5.3).
+    ///
+    /// # Errors
+    /// `lock_all` is not in force; an operation failed; a target died.
+    #[inline]
+    pub fn unlock_all(&self) -> Result<()> {
+        const OPERATION: &str = "unlock_all";
+        let mode = self.mode();
+        if !mode.is_lock_all() {
+            return Err(self.cannot_unlock_all());
+        }
+        self.complete_all(OPERATION)?;
+        self.next_serial();
+        self.set_mode(Mode::Idle);
+        if mode == Mode::LockAllUnchecked {
+            rdma_sys_shim::memory::full_fence();
+            return Ok(());
+        }
+        let mut result = Ok(());
+        for rank in self.take_entered() {
+            result = result.and(self.leave(OPERATION, rank));
+        }
+        result.and(self.leave(OPERATION, self.rank()))
+    }
+
+    #[inline]
+    fn leave(&self, operation: &'static str, rank: u32) -> Result<()> {
+        let target = &self.targets()[rank as usize];
+        target.change_held(Held::Shared, Held::No, false);
+        target.set_clean();
+        let route = self.route_of(operation, rank)?;
+        self.release(operation, rank, Held::Shared, route)
+    }
+
+    #[cold]
+    fn cannot_lock_all(&self) -> Error {
+        if self.no_locks() {
+            return Error::new("lock_all", Misuse::NoLocks);
+        }
+        Error::new(
+            "lock_all",
+            Misuse::Epoch {
+                needs: "lock_all needs a window without locks and without a fence epoch",
+                state: self.state(None),
+            },
+        )
+    }
+
+    #[cold]
+    fn cannot_unlock_all(&self) -> Error {
+        Error::new(
+            "unlock_all",
+            Misuse::Epoch {
+                needs: "unlock_all needs lock_all",
+                state: self.state(None),
+            },
+        )
+    }
+}

@@ -1,0 +1,88 @@
+//! The lock word of a target: shared and exclusive locks by single atomics from the origins.
+//!
+//! | bits | |
+//! |---|---|
+//! | 63 | X: held exclusively |
+//! | 62 | W: somebody waits to hold it exclusively |
+//! | 32–61 | the exclusive holder's rank |
+//! | 0–31 | how many hold it shared, or are about to notice that they may not |
+//!
+//! Releases add what the acquisition added, and never store: between a reader's increment and its
+//! withdrawal the count is not what it seems, and a store would lose it. Readers stay away while W
+//! is set, so they cannot starve a writer; whoever gets the exclusive lock clears W, and writers
+//! that still wait set it again.
+
+use crate::error::Result;
+use crate::memory::remote::RemoteWord;
+
+pub(crate) const EXCLUSIVE: u64 = 1 << 63;
+pub(crate) const WAITING: u64 = 1 << 62;
+const RANK_SHIFT: u32 = 32;
+const RANK_MASK: u64 = (1 << 30) - 1;
+
+/// The word while `rank` holds it exclusively and nobody else is near.
+pub(crate) const fn exclusive(rank: u32) -> u64 {
+    EXCLUSIVE | (rank as u64 & RANK_MASK) << RANK_SHIFT
+}
+
+/// Who holds the word exclusively.
+pub(crate) fn holder(word: u64) -> Option<u32> {
+    (word & EXCLUSIVE != 0).then_some((word >> RANK_SHIFT & RANK_MASK) as u32)
+}
+
+/// Tries to take the lock shared; `Err` holds the word that stood in the way.
+#[inline]
+pub(crate) fn try_shared(word: &RemoteWord) -> Result<std::result::Result<(), u64>> {
+    let old = word.fetch_add(1)?;
+    if old & (EXCLUSIVE | WAITING) == 0 {
+        return Ok(Ok(()));
+    }
+    word.fetch_add(1_u64.wrapping_neg())?;
+    Ok(Err(old))
+}
+
+/// One more try of a reader that waits: looks first, so that waiting readers do not write.
+pub(crate) fn retry_shared(word: &RemoteWord) -> Result<std::result::Result<(), u64>> {
+    let seen = word.load()?;
+    if seen & (EXCLUSIVE | WAITING) != 0 {
+        return Ok(Err(seen));
+    }
+    try_shared(word)
+}
+
+/// Tries to take a free lock exclusively; `Err` holds the word that stood in the way.
+#[inline]
+pub(crate) fn try_exclusive(word: &RemoteWord, rank: u32) -> Result<std::result::Result<(), u64>> {
+    let old = word.compare_swap(0, exclusive(rank))?;
+    Ok(if old == 0 { Ok(()) } else { Err(old) })
+}
+
+/// One more try of a writer that waits: takes the word if only a wait stands in it, and makes sure
+/// that the wait is seen.
+pub(crate) fn retry_exclusive(
+    word: &RemoteWord,
+    rank: u32,
+) -> Result<std::result::Result<(), u64>> {
+    let seen = word.load()?;
+    let wanted = match seen {
+        0 | WAITING => exclusive(rank),
+        _ if seen & WAITING == 0 => seen | WAITING,
+        _ => return Ok(Err(seen)),
+    };
+    let old = word.compare_swap(seen, wanted)?;
+    Ok(if old == seen && wanted == exclusive(rank) {
+        Ok(())
+    } else {
+        Err(old)
+    })
+}
+
+#[inline]
+pub(crate) fn release_shared(word: &RemoteWord) -> Result<()> {
+    word.fetch_add(1_u64.wrapping_neg()).map(|_| ())
+}
+
+#[inline]
+pub(crate) fn release_exclusive(word: &RemoteWord, rank: u32) -> Result<()> {
+    word.fetch_add(exclusive(rank).wrapping_neg()).map(|_| ())
+}

@@ -1,0 +1,127 @@
+//! Waiting for something that another rank will do, without hanging when it never will.
+
+use std::time::{Duration, Instant};
+
+use rdma_sys_shim::{Endpoint, Ticket};
+
+use crate::error::Result;
+
+/// Attempts before the processor is given away, where every rank has a processor of its own.
+const SPINS: u32 = 2_000;
+/// Of those, the attempts without a pause between them: a flag that a neighbour is about to
+/// write arrives within some tens of nanoseconds.
+const EAGER_SPINS: u32 = 200;
+/// Times the processor is given away before sleeping.
+const YIELDS: u32 = 200;
+const FIRST_SLEEP: Duration = Duration::from_micros(20);
+const LONGEST_SLEEP: Duration = Duration::from_millis(1);
+/// How often a sleeper looks at whether the awaited ranks live.
+const CHECK_EVERY: Duration = Duration::from_millis(50);
+
+/// How much to spin: not at all where ranks outnumber processors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    spins: u32,
+}
+
+impl Patience {
+    pub(crate) fn new(ranks_here: usize) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            spins: if ranks_here <= processors { SPINS } else { 50 },
+        }
+    }
+
+    /// Tries until `done` says true or fails: spins, then yields, then sleeps in growing steps and
+    /// lets `check` say now and then whether the wait can still end.
+    #[inline]
+    pub(crate) fn wait(
+        self,
+        mut done: impl FnMut() -> Result<bool>,
+        check: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        for _ in 0..EAGER_SPINS.min(self.spins) {
+            if done()? {
+                return Ok(());
+            }
+        }
+        self.wait_long(&mut done, check)
+    }
+
+    #[cold]
+    fn wait_long(
+        self,
+        done: &mut dyn FnMut() -> Result<bool>,
+        mut check: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        for _ in EAGER_SPINS..self.spins {
+            if done()? {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+        for _ in 0..YIELDS {
+            if done()? {
+                return Ok(());
+            }
+            std::thread::yield_now();
+        }
+        let mut sleep = FIRST_SLEEP;
+        let mut checked = Instant::now();
+        loop {
+            if done()? {
+                return Ok(());
+            }
+            if checked.elapsed() >= CHECK_EVERY {
+                let verdict = check();
+                // What was awaited may have happened just before the other rank went.
+                if done()? {
+                    return Ok(());
+                }
+                verdict?;
+                checked = Instant::now();
+            }
+            std::thread::sleep(sleep);
+            sleep = (sleep * 2).min(LONGEST_SLEEP);
+        }
+    }
+
+    /// Waits for an operation of an endpoint. The device reports a peer that died.
+    pub(crate) fn complete(self, endpoint: &dyn Endpoint, ticket: Ticket) -> Result<()> {
+        if ticket == Ticket::DONE {
+            return Ok(());
+        }
+        self.wait(|| Ok(endpoint.completed(ticket)?), || Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{Error, Misuse};
+
+    #[test]
+    fn a_wait_ends_when_the_check_fails() {
+        let patience = Patience::new(usize::MAX);
+        let begun = Instant::now();
+        let error = patience
+            .wait(|| Ok(false), || Err(Error::new("test", Misuse::Poisoned)))
+            .unwrap_err();
+        assert_eq!(error.operation(), "test");
+        assert!(begun.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn what_happened_before_the_check_failed_counts() {
+        let failed = std::cell::Cell::new(false);
+        Patience::new(1)
+            .wait(
+                || Ok(failed.get()),
+                || {
+                    failed.set(true);
+                    Err(Error::new("test", Misuse::Poisoned))
+                },
+            )
+            .unwrap();
+    }
+}

@@ -1,0 +1,118 @@
+//! Hints (MPI-4.1, chapter 10 and section 12.2.1).
+
+use std::collections::BTreeMap;
+
+use crate::error::{Error, Misuse, Result};
+
+const NO_LOCKS: &str = "no_locks";
+const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
+const ADOPT: &str = "transom_adopt";
+const EAGER_LOCK_ALL: &str = "transom_eager_lock_all";
+
+/// Hints to the library, as pairs of key and value. Keys that Transom does not know are ignored.
+///
+/// | key | values | effect |
+/// |---|---|---|
+/// | `no_locks` | `true`, `false` | given by all ranks: locks are errors, and `free` does not wait for the others |
+/// | `mpi_minimum_memory_alignment` | bytes, a power of two | allocated memory is aligned so |
+/// | `transom_adopt` | `true`, `false` | `false`: `create` leaves the pages of the memory where they are |
+/// | `transom_eager_lock_all` | `true`, `false` | `true`: `lock_all` locks every rank at once, in the order of ranks |
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Info(BTreeMap<String, String>);
+
+impl Info {
+    /// No hints.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// These hints and one more; a later value replaces an earlier one.
+    #[must_use]
+    pub fn with(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.0.insert(key.into(), value.into());
+        self
+    }
+
+    pub(crate) fn alignment(&self) -> Result<usize> {
+        match self.0.get(ALIGNMENT) {
+            None => Ok(1),
+            Some(text) => match text.trim().parse::<usize>() {
+                Ok(bytes) if bytes.is_power_of_two() && bytes <= 1 << 40 => Ok(bytes),
+                _ => Err(bad(ALIGNMENT, text, "a power of two up to 2^40, in bytes")),
+            },
+        }
+    }
+
+    pub(crate) fn no_locks(&self) -> Result<bool> {
+        self.flag(NO_LOCKS, false)
+    }
+
+    pub(crate) fn adopt(&self) -> Result<bool> {
+        self.flag(ADOPT, true)
+    }
+
+    pub(crate) fn eager_lock_all(&self) -> Result<bool> {
+        self.flag(EAGER_LOCK_ALL, false)
+    }
+
+    fn flag(&self, key: &'static str, default: bool) -> Result<bool> {
+        match self.0.get(key).map(|text| text.trim()) {
+            None => Ok(default),
+            Some("true") => Ok(true),
+            Some("false") => Ok(false),
+            Some(text) => Err(bad(key, text, "true, false")),
+        }
+    }
+}
+
+fn bad(key: &'static str, value: &str, legal: &'static str) -> Error {
+    Error::new(
+        "info",
+        Misuse::BadHint {
+            key,
+            value: value.to_owned(),
+            legal,
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_hold_and_unknown_keys_are_ignored() {
+        let info = Info::new().with("striping_unit", "nonsense");
+        assert_eq!(info.alignment().unwrap(), 1);
+        assert!(!info.no_locks().unwrap());
+        assert!(info.adopt().unwrap());
+    }
+
+    #[test]
+    fn malformed_values_name_the_key_and_what_is_legal() {
+        for (key, value) in [
+            (NO_LOCKS, "yes"),
+            (ALIGNMENT, "24"),
+            (ALIGNMENT, "-8"),
+            (ALIGNMENT, "0"),
+            (ADOPT, ""),
+        ] {
+            let info = Info::new().with(key, value);
+            let error = [
+                info.no_locks().err(),
+                info.alignment().err(),
+                info.adopt().err(),
+            ]
+            .into_iter()
+            .flatten()
+            .next()
+            .unwrap();
+            let message = error.to_string();
+            assert!(
+                message.contains(key) && message.contains("legal"),
+                "{message}"
+            );
+        }
+    }
+}

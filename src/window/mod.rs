@@ -1,0 +1,398 @@
+//! Windows: memory of every rank of a communicator, exposed to all of them.
+
+mod create;
+mod free;
+mod info;
+pub(crate) mod target;
+
+use std::fmt;
+use std::mem;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rdma_sys_shim::{Region, Ticket};
+
+pub use info::Info;
+
+use crate::comm::{Barrier, Group, Team};
+use crate::error::{EpochState, Error, ErrorKind, Misuse, Result};
+use crate::job::Context;
+use crate::memory::columns::Column;
+use crate::memory::control::{ControlBlock, LINE};
+use target::{Held, Route, Target};
+
+/// Where in a window's control block its words stand.
+pub(crate) const LOCK_AT: u64 = 0;
+pub(crate) const ACCUMULATE_LOCK_AT: u64 = LINE;
+pub(crate) const BARRIER_AT: u64 = 2 * LINE;
+
+/// Memory of every rank of a communicator that the others put into, get from and accumulate on
+/// (MPI-4.1, chapter 12): the untyped, byte-addressed form, with every rule checked at run time.
+///
+/// # Threads
+/// A window can be shared between threads. One-sided operations, `lock`, `unlock`, `flush` and
+/// their kin may be called by several threads at once if the job has
+/// [`ThreadLevel::Multiple`](crate::ThreadLevel); collective calls (`fence`, `free`) and
+/// `lock_all`/`unlock_all` must not overlap with any other call on the same window.
+///
+/// # Alignment
+/// Atomics on an element that is not aligned to its size (a window over memory at an odd address,
+/// or an odd displacement) take a lock at the target instead of one locked instruction.
+///
+/// Dropping a window without freeing it leaks its memory and says so in the log, since peers may
+/// still access it.
+pub struct Window {
+    team: Team,
+    base: *mut u8,
+    /// `None` once freed.
+    memory: Option<Region>,
+    columns: Columns,
+    block: Arc<ControlBlock>,
+    barrier: Barrier,
+    targets: Box<[Target]>,
+    /// Number of the current access epoch; a target whose number equals it was entered.
+    serial: AtomicU64,
+    mode: AtomicU8,
+    /// How many targets are locked one by one.
+    locks: AtomicU32,
+    /// Targets whose shared lock was taken under `lock_all`, this rank aside.
+    entered: Mutex<Vec<u32>>,
+    any_entered: AtomicBool,
+    /// Whether the device ever took time over an operation: then synchronisation asks it.
+    device_used: AtomicBool,
+    no_locks: bool,
+    eager_lock_all: bool,
+}
+
+// SAFETY: `base` is an address to hand out; the fields behind the other methods are Send.
+unsafe impl Send for Window {}
+// SAFETY: as above; shared state is atomic or locked.
+unsafe impl Sync for Window {}
+
+/// What the ranks told each other when the window was created.
+struct Columns {
+    base: Column<u64>,
+    size: Column<u64>,
+    unit: Column<u32>,
+    rkey: Column<u64>,
+    block: Arc<Column<u64>>,
+}
+
+/// Which access epoch is open, as far as the whole window is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Mode {
+    /// None; single targets may be locked.
+    Idle = 0,
+    /// A fence has opened an epoch, which becomes real with the first operation.
+    FenceUnused = 1,
+    Fence = 2,
+    LockAll = 3,
+    /// `lock_all` with the assertion that nobody conflicts.
+    LockAllUnchecked = 4,
+}
+
+impl Mode {
+    fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::FenceUnused,
+            2 => Self::Fence,
+            3 => Self::LockAll,
+            4 => Self::LockAllUnchecked,
+            _ => Self::Idle,
+        }
+    }
+
+    pub(crate) fn is_lock_all(self) -> bool {
+        matches!(self, Self::LockAll | Self::LockAllUnchecked)
+    }
+}
+
+impl Window {
+    /// Local. This rank's own memory; null for a size of 0.
+    ///
+    /// Peers may write there while an epoch allows them to: access it by the rules of MPI-4.1,
+    /// section 12.7, and through raw pointers.
+    #[must_use]
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Local. Size of this rank's memory in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.columns.size.get(self.team.rank)
+    }
+
+    /// Local. This rank's displacement unit in bytes.
+    #[must_use]
+    pub fn disp_unit(&self) -> u32 {
+        self.columns.unit.get(self.team.rank)
+    }
+
+    /// Local. This process's rank in the window's communicator.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.team.rank
+    }
+
+    /// Local. How many ranks the window's communicator has.
+    #[must_use]
+    pub fn ranks(&self) -> u32 {
+        self.team.size()
+    }
+
+    /// Local. The ranks of the window (MPI-4.1, section 12.2.6, `MPI_Win_get_group`).
+    #[must_use]
+    pub fn group(&self) -> &Group {
+        &self.team.group
+    }
+
+    /// Local. Size in bytes of another rank's memory.
+    ///
+    /// # Errors
+    /// `rank` is not a rank of the window.
+    pub fn size_of(&self, rank: u32) -> Result<u64> {
+        self.team.check_rank("size_of", rank)?;
+        Ok(self.columns.size.get(rank))
+    }
+
+    /// Local. Another rank's displacement unit in bytes.
+    ///
+    /// # Errors
+    /// `rank` is not a rank of the window.
+    pub fn disp_unit_of(&self, rank: u32) -> Result<u32> {
+        self.team.check_rank("disp_unit_of", rank)?;
+        Ok(self.columns.unit.get(rank))
+    }
+
+    pub(crate) fn team(&self) -> &Team {
+        &self.team
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.team.context
+    }
+
+    pub(crate) fn no_locks(&self) -> bool {
+        self.no_locks
+    }
+
+    pub(crate) fn eager_lock_all(&self) -> bool {
+        self.eager_lock_all
+    }
+
+    #[inline]
+    pub(crate) fn mode(&self) -> Mode {
+        Mode::from_code(self.mode.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_mode(&self, mode: Mode) {
+        self.mode.store(mode as u8, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial.load(Ordering::Relaxed)
+    }
+
+    /// Ends the epoch for all targets: none is entered any more.
+    pub(crate) fn next_serial(&self) {
+        self.serial.store(self.serial() + 1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn locks(&self) -> u32 {
+        self.locks.load(Ordering::Relaxed)
+    }
+
+    /// Counts single locks up or down (by −1, wrapping).
+    #[inline]
+    pub(crate) fn count_lock(&self, change: u32) {
+        if self.context().concurrent() {
+            self.locks.fetch_add(change, Ordering::Relaxed);
+        } else {
+            let count = self.locks().wrapping_add(change);
+            self.locks.store(count, Ordering::Relaxed);
+        }
+    }
+
+    /// The targets to release when `lock_all` ends; forgets them.
+    #[inline]
+    pub(crate) fn take_entered(&self) -> Vec<u32> {
+        if !self.any_entered.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        self.any_entered.store(false, Ordering::Relaxed);
+        mem::take(&mut *self.entered())
+    }
+
+    fn entered(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.entered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes an operation that the device may still be working on.
+    pub(crate) fn note_posted(&self, target: &Target, ticket: Ticket) {
+        if ticket != Ticket::DONE {
+            target.set_posted(ticket);
+            self.device_used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn device_used(&self) -> bool {
+        self.device_used.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn targets(&self) -> &[Target] {
+        &self.targets
+    }
+
+    /// The target, if it was entered in the current epoch: then operations may go ahead.
+    #[inline]
+    pub(crate) fn open_target(&self, rank: u32) -> Option<&Target> {
+        let target = self.targets.get(rank as usize)?;
+        target.is_entered(self.serial()).then_some(target)
+    }
+
+    /// What is open now, for an error message about `rank`.
+    pub(crate) fn state(&self, rank: Option<u32>) -> EpochState {
+        match self.mode() {
+            Mode::Fence | Mode::FenceUnused => EpochState::Fence,
+            Mode::LockAll | Mode::LockAllUnchecked => EpochState::LockAll,
+            Mode::Idle if self.locks() > 0 => match rank {
+                Some(rank) => EpochState::NotLocked(rank),
+                None => EpochState::Locks,
+            },
+            Mode::Idle => EpochState::None,
+        }
+    }
+
+    /// Enters a target: checks that an epoch is open, finds the ways to its memory and, under
+    /// `lock_all`, takes its lock.
+    #[cold]
+    pub(crate) fn enter(&self, operation: &'static str, rank: u32) -> Result<&Target> {
+        self.team.check_rank(operation, rank)?;
+        let target = &self.targets[rank as usize];
+        let mode = self.mode();
+        if target.is_entered(self.serial()) {
+            return Ok(target);
+        }
+        if mode == Mode::Idle {
+            return Err(Error::new(
+                operation,
+                Misuse::Epoch {
+                    needs: "an operation needs an access epoch of its target (fence, lock or \
+                            lock_all)",
+                    state: self.state(Some(rank)),
+                },
+            ));
+        }
+        if mode == Mode::FenceUnused {
+            self.set_mode(Mode::Fence);
+        }
+        self.while_entering(target, || {
+            if target.is_entered(self.serial()) {
+                return Ok(());
+            }
+            let route = self.route(operation, rank, target)?;
+            if mode == Mode::LockAll {
+                self.take_shared(operation, rank, route)?;
+                target.change_held(Held::No, Held::Shared, false);
+                self.entered().push(rank);
+                self.any_entered.store(true, Ordering::Relaxed);
+            }
+            target.set_entered(self.serial());
+            Ok(())
+        })?;
+        Ok(target)
+    }
+
+    /// The ways to a target, found now if they were not before.
+    #[inline]
+    pub(crate) fn route_of(&self, operation: &'static str, rank: u32) -> Result<&Route> {
+        let target = &self.targets[rank as usize];
+        match target.route() {
+            Some(route) => Ok(route),
+            None => self.while_entering(target, || self.route(operation, rank, target)),
+        }
+    }
+
+    /// Lets one thread at a time work on the state of a target.
+    #[cold]
+    fn while_entering<'a, R>(
+        &'a self,
+        target: &'a Target,
+        body: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        let patience = self.context().patience();
+        patience.wait(|| Ok(target.begin_entering()), || Ok(()))?;
+        let result = body();
+        target.end_entering();
+        result
+    }
+
+    fn route<'a>(
+        &'a self,
+        operation: &'static str,
+        rank: u32,
+        target: &'a Target,
+    ) -> Result<&'a Route> {
+        if let Some(route) = target.route() {
+            return Ok(route);
+        }
+        let unit = self.columns.unit.get(rank);
+        let found = self.find_route(rank);
+        let route = found.map_err(|error| {
+            let error = self.context().blame(self.team.world_rank(rank), error);
+            error.during(operation)
+        })?;
+        Ok(target.set_route(route, unit))
+    }
+
+    fn find_route(&self, rank: u32) -> Result<Route> {
+        let columns = &self.columns;
+        let peer = self.team.peer(rank)?;
+        let region = rdma_sys_shim::RemoteRegion {
+            address: columns.base.get(rank),
+            len: columns.size.get(rank),
+            rkey: columns.rkey.get(rank),
+        };
+        Ok(Route {
+            mapping: peer.endpoint().map(&region)?,
+            endpoint: peer.endpoint().clone(),
+            region,
+            size: region.len,
+            lock: self.team.word(rank, &columns.block, LOCK_AT)?,
+            accumulate_lock: self.team.word(rank, &columns.block, ACCUMULATE_LOCK_AT)?,
+        })
+    }
+
+    /// Names the rank where the device only named a process.
+    #[cold]
+    pub(crate) fn failed(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        error: impl Into<Error>,
+    ) -> Error {
+        let error = self
+            .context()
+            .blame(self.team.world_rank(rank), error.into());
+        match error.kind() {
+            ErrorKind::Misuse(_) => error,
+            _ => error.during(operation),
+        }
+    }
+}
+
+impl fmt::Debug for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Window")
+            .field("rank", &self.rank())
+            .field("ranks", &self.ranks())
+            .field("size", &self.size())
+            .field("disp_unit", &self.disp_unit())
+            .finish_non_exhaustive()
+    }
+}

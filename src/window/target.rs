@@ -1,0 +1,190 @@
+//! What a window knows of one of its ranks.
+
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use bytemuck::Zeroable;
+use rdma_sys_shim::{Endpoint, Mapping, RemoteRegion, Ticket};
+
+use crate::memory::remote::RemoteWord;
+
+/// How a target is locked by this rank; the value 0 is "not at all".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Held {
+    No = 0,
+    Shared = 1,
+    Exclusive = 2,
+    /// With the assertion that nobody conflicts: no lock word was touched.
+    Unchecked = 3,
+}
+
+impl Held {
+    fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::Shared,
+            2 => Self::Exclusive,
+            3 => Self::Unchecked,
+            _ => Self::No,
+        }
+    }
+}
+
+/// One rank of a window: all that put and get need, in one line of memory. All zero is the state
+/// "never used", so that the table of a large window costs nothing for ranks never touched.
+#[derive(Zeroable)]
+#[repr(C)]
+pub(crate) struct Target {
+    /// The window's serial number of the epoch in which this target was entered.
+    serial: AtomicU64,
+    /// Where byte `start` of the target's memory is mapped.
+    base: AtomicPtr<u8>,
+    start: AtomicU64,
+    /// How many bytes are mapped.
+    span: AtomicU64,
+    /// Set once; owned by the window.
+    route: AtomicPtr<Route>,
+    /// The last operation that was posted to the device, or 0.
+    posted: AtomicU64,
+    unit: AtomicU32,
+    held: AtomicU8,
+    /// 1 if something was stored since the last flush.
+    dirty: AtomicU8,
+    /// 1 while a thread enters this target.
+    entering: AtomicU8,
+    _room: AtomicU8,
+}
+
+/// The ways to a target that are found once and kept until the window is freed.
+pub(crate) struct Route {
+    pub(crate) endpoint: Arc<dyn Endpoint>,
+    pub(crate) region: RemoteRegion,
+    pub(crate) size: u64,
+    pub(crate) lock: RemoteWord,
+    pub(crate) accumulate_lock: RemoteWord,
+    pub(crate) mapping: Option<Mapping>,
+}
+
+impl Target {
+    #[inline]
+    pub(crate) fn is_entered(&self, serial: u64) -> bool {
+        self.serial.load(Ordering::Acquire) == serial
+    }
+
+    #[inline]
+    pub(crate) fn set_entered(&self, serial: u64) {
+        self.serial.store(serial, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn set_left(&self) {
+        self.serial.store(0, Ordering::Relaxed);
+    }
+
+    /// Where `len` bytes at displacement `disp` are mapped, or null: then the slow path finds out
+    /// why not.
+    #[inline]
+    pub(crate) fn reach(&self, disp: u64, len: u64) -> *mut u8 {
+        let unit = u64::from(self.unit.load(Ordering::Relaxed));
+        let span = self.span.load(Ordering::Relaxed);
+        let Some(offset) = disp.checked_mul(unit) else {
+            return ptr::null_mut();
+        };
+        let relative = offset.wrapping_sub(self.start.load(Ordering::Relaxed));
+        if len <= span && relative <= span - len {
+            self.base
+                .load(Ordering::Relaxed)
+                .wrapping_add(relative as usize)
+        } else {
+            ptr::null_mut()
+        }
+    }
+
+    pub(crate) fn unit(&self) -> u32 {
+        self.unit.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn route(&self) -> Option<&Route> {
+        // SAFETY: null, or set by `set_route` from a box that the window frees with itself.
+        unsafe { self.route.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Publishes the ways to this target. The window takes them back with `take_route`.
+    pub(crate) fn set_route(&self, route: Route, unit: u32) -> &Route {
+        if let Some(mapping) = &route.mapping {
+            self.base.store(mapping.base(), Ordering::Relaxed);
+            self.start.store(mapping.start(), Ordering::Relaxed);
+            self.span.store(mapping.len(), Ordering::Relaxed);
+        }
+        self.unit.store(unit, Ordering::Relaxed);
+        let route = Box::into_raw(Box::new(route));
+        self.route.store(route, Ordering::Release);
+        // SAFETY: just made from a box.
+        unsafe { &*route }
+    }
+
+    pub(crate) fn take_route(&mut self) -> Option<Box<Route>> {
+        let route = std::mem::replace(self.route.get_mut(), ptr::null_mut());
+        // SAFETY: `set_route` made it from a box; with `&mut self` nobody else refers to it.
+        (!route.is_null()).then(|| unsafe { Box::from_raw(route) })
+    }
+
+    #[inline]
+    pub(crate) fn held(&self) -> Held {
+        Held::from_code(self.held.load(Ordering::Relaxed))
+    }
+
+    /// Changes how the target is held, if it is held as `from` says. `concurrent`: other threads
+    /// may try the same.
+    #[inline]
+    pub(crate) fn change_held(&self, from: Held, to: Held, concurrent: bool) -> bool {
+        if concurrent {
+            return self
+                .held
+                .compare_exchange(from as u8, to as u8, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        }
+        let as_expected = self.held.load(Ordering::Relaxed) == from as u8;
+        if as_expected {
+            self.held.store(to as u8, Ordering::Relaxed);
+        }
+        as_expected
+    }
+
+    #[inline]
+    pub(crate) fn set_dirty(&self) {
+        self.dirty.store(1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.dirty.load(Ordering::Relaxed) != 0
+    }
+
+    #[inline]
+    pub(crate) fn set_clean(&self) {
+        self.dirty.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_posted(&self, ticket: Ticket) {
+        self.posted.fetch_max(ticket.0, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn posted(&self) -> Ticket {
+        Ticket(self.posted.load(Ordering::Relaxed))
+    }
+
+    /// True for the one thread that may enter the target now; it calls `end_entering`.
+    pub(crate) fn begin_entering(&self) -> bool {
+        self.entering
+            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    pub(crate) fn end_entering(&self) {
+        self.entering.store(0, Ordering::Release);
+    }
+}
