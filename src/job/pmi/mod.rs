@@ -1,8 +1,7 @@
 //! PMI-1.1: how the ranks of a job learn who they are and find each other.
 
-#[cfg_attr(not(test), expect(dead_code, reason = "the job will join through it"))]
-mod client;
 #[expect(dead_code, reason = "the job will join through it")]
+mod client;
 mod environment;
 mod error;
 #[cfg_attr(not(test), expect(dead_code, reason = "the job will ask for it"))]
