@@ -29,6 +29,7 @@
 
 mod error;
 mod limits;
+mod link;
 mod outcome;
 mod output;
 mod signals;

@@ -91,8 +91,8 @@ impl Output {
         Ok(())
     }
 
-    /// Takes in what a rank has written before it ended, so that what is said about its end comes
-    /// after it.
+    /// Takes in what a rank has written before it failed, so that what is said about its failure
+    /// comes after it.
     pub(super) fn catch_up(&mut self, rank: u32) {
         for source in [2 * rank as usize, 2 * rank as usize + 1] {
             let mut left = self.capacity(source);

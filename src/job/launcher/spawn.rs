@@ -104,7 +104,6 @@ fn explain(program: &OsStr, rank: u32, source: io::Error) -> LaunchError {
         Some(libc::ENOTDIR) => "a part of the path is not a directory",
         Some(libc::EACCES) if file.is_some_and(|file| file.is_dir()) => "it is a directory",
         Some(libc::EACCES) => "permission denied (is it executable?)",
-        Some(libc::ENOEXEC) => "it is neither a program for this machine nor a script with #!",
         Some(libc::ELOOP | libc::ENAMETOOLONG) => "its path cannot be followed",
         Some(libc::E2BIG) => "the arguments and the environment are too long",
         None => "its name or an argument contains a zero byte",

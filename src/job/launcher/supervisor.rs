@@ -1,7 +1,7 @@
 //! The launcher's loop: what happens to the ranks, and what is done about it.
 
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
@@ -9,6 +9,7 @@ use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::limits::OpenFiles;
+use super::link::Link;
 use super::output::Output;
 use super::signals::{self, Signals};
 use super::spawn::Template;
@@ -72,8 +73,7 @@ struct Rank {
     ended: Option<ExitStatus>,
     /// Readable once the process has ended.
     watch: OwnedFd,
-    pmi: Option<UnixStream>,
-    replies: Vec<u8>,
+    link: Link,
 }
 
 impl Drop for Rank {
@@ -150,10 +150,12 @@ impl<'a> Supervisor<'a> {
     fn admit(&mut self, mut child: Child, pmi: UnixStream) -> io::Result<()> {
         let token = self.ranks.len() as u64;
         let pipes = child.stdout.take().zip(child.stderr.take());
-        let watch = pidfd_open(child.id().cast_signed());
-        let watch = match watch {
-            Ok(watch) => watch,
+        let watched = pidfd_open(child.id().cast_signed())
+            .and_then(|watch| Ok((watch, Link::new(pmi, &self.events, PMI | token)?)));
+        let (watch, link) = match watched {
+            Ok(watched) => watched,
             Err(error) => {
+                // Neither fails for a child that has not been reaped.
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(error);
@@ -163,17 +165,12 @@ impl<'a> Supervisor<'a> {
             child,
             ended: None,
             watch,
-            pmi: Some(pmi),
-            replies: Vec::new(),
+            link,
         });
         self.running += 1;
-        let rank = self.ranks.last().expect("it was just pushed");
+        let watch = &self.ranks[token as usize].watch;
         self.events
-            .add(rank.watch.as_fd(), libc::EPOLLIN, ENDED | token)?;
-        if let Some(pmi) = &rank.pmi {
-            pmi.set_nonblocking(true)?;
-            self.events.add(pmi.as_fd(), libc::EPOLLIN, PMI | token)?;
-        }
+            .add(watch.as_fd(), libc::EPOLLIN, ENDED | token)?;
         if let Some((stdout, stderr)) = pipes {
             self.output.add(stdout.into(), stderr.into())?;
         }
@@ -287,39 +284,22 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Takes requests from a rank and sends it the replies. While replies wait to be sent, no
-    /// request is taken, so that a rank that does not read cannot fill our memory.
+    /// Serves the requests of a rank.
     fn converse(&mut self, rank: u32) {
-        if !self.ranks[rank as usize].replies.is_empty() {
-            return self.reply(rank);
-        }
-        let mut bytes = [0_u8; 4096];
-        let read = match &mut self.ranks[rank as usize].pmi {
-            Some(pmi) => pmi.read(&mut bytes),
-            None => return,
-        };
-        match read {
-            Ok(read) if read > 0 => {
-                for action in self.server.receive(rank, &bytes[..read]) {
-                    self.act(action);
-                }
-            }
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) => {}
-            // The end, or a reset because the rank has ended with replies unread.
-            _ => self.hang_up(rank),
+        let mut buffer = [0_u8; 4096];
+        let link = &mut self.ranks[rank as usize].link;
+        let bytes = link.receive(&self.events, &mut buffer);
+        for action in self.server.receive(rank, bytes) {
+            self.act(action);
         }
     }
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Reply { rank, line } => self.queue(rank, &line),
+            Action::Reply { rank, line } => self.send(rank, &line),
             Action::Release { line } => {
                 for rank in 0..self.launch.ranks {
-                    self.queue(rank, &line);
+                    self.send(rank, &line);
                 }
             }
             Action::Abort {
@@ -338,52 +318,18 @@ impl<'a> Supervisor<'a> {
                 self.fail(missing, Cause::Left);
                 if self.phase == Phase::Running {
                     for rank in waiting {
-                        self.queue(rank, &line);
+                        self.send(rank, &line);
                     }
                 }
             }
         }
     }
 
-    fn queue(&mut self, rank: u32, line: &str) {
+    fn send(&mut self, rank: u32, line: &str) {
+        // Where starting was cut short, some ranks are not there.
         if let Some(rank) = self.ranks.get_mut(rank as usize) {
-            rank.replies.extend_from_slice(line.as_bytes());
+            rank.link.send(&self.events, line);
         }
-        self.reply(rank);
-    }
-
-    fn reply(&mut self, number: u32) {
-        let Some(rank) = self.ranks.get_mut(number as usize) else {
-            return;
-        };
-        let Some(pmi) = &mut rank.pmi else {
-            return rank.replies.clear();
-        };
-        let mut failed = false;
-        while !rank.replies.is_empty() && !failed {
-            match pmi.write(&rank.replies) {
-                Ok(sent) => drop(rank.replies.drain(..sent)),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(_) => failed = true,
-            }
-        }
-        let next = match rank.replies.is_empty() {
-            true => libc::EPOLLIN,
-            false => libc::EPOLLOUT,
-        };
-        let token = PMI | u64::from(number);
-        if failed || self.events.modify(pmi.as_fd(), next, token).is_err() {
-            self.hang_up(number);
-        }
-    }
-
-    fn hang_up(&mut self, rank: u32) {
-        let rank = &mut self.ranks[rank as usize];
-        if let Some(pmi) = rank.pmi.take() {
-            self.events.remove(pmi.as_fd());
-        }
-        rank.replies.clear();
     }
 
     /// Deals with the end of a rank, after all that it has said.
@@ -401,12 +347,11 @@ impl<'a> Supervisor<'a> {
         }
         // Bounded, because a child of the rank may go on talking.
         for _ in 0..LAST_WORDS {
-            if self.has_request(number) {
+            if self.ranks[number as usize].link.is_ready() {
                 self.converse(number);
             }
         }
-        self.hang_up(number);
-        self.output.catch_up(number);
+        self.ranks[number as usize].link.hang_up(&self.events);
 
         let needed = self.server.is_needed(number);
         let stuck = self.server.leave(number);
@@ -422,11 +367,6 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    fn has_request(&self, rank: u32) -> bool {
-        let pmi = self.ranks[rank as usize].pmi.as_ref();
-        pmi.is_some_and(|pmi| sys::is_ready(pmi.as_fd(), libc::POLLIN))
-    }
-
     /// Notes and tells a failure, unless it is a consequence of the job's end or of the same
     /// rank's earlier one.
     fn fail(&mut self, rank: u32, cause: Cause) {
@@ -435,6 +375,7 @@ impl<'a> Supervisor<'a> {
         }
         let pid = self.ranks[rank as usize].child.id();
         let failure = Failure { rank, pid, cause };
+        self.output.catch_up(rank);
         self.say(format_args!("{failure}"));
         self.failure.get_or_insert(failure);
         if !self.launch.keep_going {

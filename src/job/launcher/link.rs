@@ -1,0 +1,99 @@
+//! The launcher's end of a rank's PMI connection.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+
+use super::sys::{Epoll, is_ready};
+
+/// Requests in, replies out. While replies wait to be sent, no request is taken, so that a rank
+/// that does not read cannot fill the launcher's memory.
+pub(super) struct Link {
+    socket: Option<UnixStream>,
+    waiting: Vec<u8>,
+    token: u64,
+}
+
+impl Link {
+    /// Watches the socket under this token.
+    pub(super) fn new(socket: UnixStream, events: &Epoll, token: u64) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        events.add(socket.as_fd(), libc::EPOLLIN, token)?;
+        Ok(Self {
+            socket: Some(socket),
+            waiting: Vec::new(),
+            token,
+        })
+    }
+
+    /// Whether [`Link::receive`] would find something.
+    pub(super) fn is_ready(&self) -> bool {
+        let socket = self.socket.as_ref();
+        socket.is_some_and(|socket| is_ready(socket.as_fd(), libc::POLLIN))
+    }
+
+    /// Takes what has come. Where replies are waiting, sends those instead.
+    pub(super) fn receive<'b>(&mut self, events: &Epoll, buffer: &'b mut [u8]) -> &'b [u8] {
+        if !self.waiting.is_empty() {
+            self.flush(events);
+            return &[];
+        }
+        let Some(socket) = &mut self.socket else {
+            return &[];
+        };
+        match socket.read(buffer) {
+            Ok(read) if read > 0 => &buffer[..read],
+            Err(error) if is_transient(&error) => &[],
+            // The end, or a reset because the rank has ended with replies unread.
+            _ => {
+                self.hang_up(events);
+                &[]
+            }
+        }
+    }
+
+    pub(super) fn send(&mut self, events: &Epoll, line: &str) {
+        if self.socket.is_some() {
+            self.waiting.extend_from_slice(line.as_bytes());
+            self.flush(events);
+        }
+    }
+
+    pub(super) fn hang_up(&mut self, events: &Epoll) {
+        if let Some(socket) = self.socket.take() {
+            events.remove(socket.as_fd());
+        }
+        self.waiting.clear();
+    }
+
+    fn flush(&mut self, events: &Epoll) {
+        let Some(socket) = &mut self.socket else {
+            return;
+        };
+        let mut failed = false;
+        while !self.waiting.is_empty() {
+            match socket.write(&self.waiting) {
+                Ok(sent) => drop(self.waiting.drain(..sent)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    failed = !is_transient(&error);
+                    break;
+                }
+            }
+        }
+        let next = match self.waiting.is_empty() {
+            true => libc::EPOLLIN,
+            false => libc::EPOLLOUT,
+        };
+        if failed || events.modify(socket.as_fd(), next, self.token).is_err() {
+            self.hang_up(events);
+        }
+    }
+}
+
+fn is_transient(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}

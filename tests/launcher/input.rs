@@ -1,0 +1,100 @@
+//! Standard input, terminals included.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::Stdio;
+
+use libtest_mimic::Trial;
+
+use crate::endings::trapping;
+use crate::support::{Job, run, script, trials};
+
+pub(crate) fn tests() -> Vec<Trial> {
+    trials!["input":
+        rank_0_reads_it,
+        what_is_not_read_is_left,
+        a_terminal_is_read_for_rank_0,
+        ctrl_c_reaches_the_ranks_once,
+    ]
+}
+
+fn rank_0_reads_it() {
+    let mut command = script(3, &[], "sed s/^/$PMI_RANK:/; echo $PMI_RANK ended");
+    let mut job = Job::start(command.stdin(Stdio::piped()));
+    job.child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(b"a\nb\n")
+        .unwrap();
+    let done = job.finish().expect(0);
+    assert_eq!(
+        done.sorted(),
+        ["0 ended", "0:a", "0:b", "1 ended", "2 ended"]
+    );
+}
+
+fn what_is_not_read_is_left() {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(b"for whoever comes next").unwrap();
+    std::io::Seek::rewind(&mut file).unwrap();
+    run(script(2, &[], "true").stdin(file.try_clone().unwrap())).expect(0);
+    let mut left = String::new();
+    file.read_to_string(&mut left).unwrap();
+    assert_eq!(left, "for whoever comes next");
+}
+
+/// Both ends of a new terminal.
+fn terminal() -> (File, File) {
+    let (mut ours, mut theirs) = (-1, -1);
+    let none = std::ptr::null_mut();
+    // SAFETY: the first two point to live integers, and the others may be null.
+    let result =
+        unsafe { libc::openpty(&raw mut ours, &raw mut theirs, none, none as _, none as _) };
+    assert_eq!(result, 0);
+    // SAFETY: openpty made both descriptors just now, and nobody else knows them.
+    unsafe { (File::from_raw_fd(ours), File::from_raw_fd(theirs)) }
+}
+
+/// Starts the command as the foreground job of a new session on the terminal.
+fn on_terminal(command: &mut std::process::Command, theirs: File) -> Job {
+    command.stdin(OwnedFd::from(theirs));
+    // SAFETY: setsid and ioctl are async-signal-safe system calls.
+    unsafe {
+        command.pre_exec(|| {
+            if libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            Ok(())
+        });
+    }
+    let job = Job::start(command);
+    command.stdin(Stdio::null());
+    job
+}
+
+fn a_terminal_is_read_for_rank_0() {
+    let (mut ours, theirs) = terminal();
+    let mut command = script(2, &[], "while read line; do echo $PMI_RANK got $line; done");
+    let mut job = on_terminal(&mut command, theirs);
+    let mut stdout = job.child.stdout.take().unwrap();
+    for word in ["hello", "again"] {
+        ours.write_all(format!("{word}\n").as_bytes()).unwrap();
+        let line = crate::support::read_lines(&mut stdout, 1);
+        assert_eq!(line, format!("0 got {word}\n"));
+    }
+    // Ctrl-D.
+    ours.write_all(b"\x04").unwrap();
+    job.finish().expect(0);
+}
+
+fn ctrl_c_reaches_the_ranks_once() {
+    let (mut ours, theirs) = terminal();
+    let mut job = on_terminal(&mut script(2, &[], &trapping("INT")), theirs);
+    crate::support::read_lines(job.child.stdout.as_mut().unwrap(), 2);
+    ours.write_all(b"\x03").unwrap();
+    let done = job.finish().expect(128 + libc::SIGINT);
+    assert_eq!(done.text(), "INT\nINT\n");
+}

@@ -1,0 +1,213 @@
+//! PMI over real sockets: this crate's client under `transom run` and under Hydra, and a foreign
+//! client under `transom run`.
+
+use std::process::{Command, Stdio};
+
+use libtest_mimic::Trial;
+
+use crate::rank::ROLE;
+use crate::support::{Done, role, run, transom_run, trials};
+
+// The client is private to the crate, so the test compiles it in.
+#[allow(
+    dead_code,
+    unfulfilled_lint_expectations,
+    unreachable_pub,
+    unused_imports,
+    reason = "made for the crate, not for this test"
+)]
+#[path = "../../src/job/pmi/mod.rs"]
+pub(crate) mod pmi;
+
+/// Names Hydra's `mpiexec`, where it is to be tested.
+const HYDRA: &str = "TRANSOM_TEST_HYDRA";
+
+pub(crate) fn tests() -> Vec<Trial> {
+    let mut tests = trials!["joining":
+        ranks_exchange_values,
+        a_foreign_client_is_served,
+        an_abort_ends_the_job,
+        an_abort_ends_the_job_though_others_may_run_on,
+        a_rank_that_leaves_early_ends_the_job,
+        a_rank_that_leaves_early_is_named_to_the_others,
+        a_rank_that_never_joins_ends_the_job,
+        children_of_ranks_are_not_ranks,
+        without_a_launcher_a_process_is_alone,
+        ranks_are_told_their_launcher_and_device,
+    ];
+    let under_hydra = trials!["joining": hydra_is_spoken, hydra_obeys_an_abort];
+    let missing = std::env::var_os(HYDRA).is_none();
+    // Shown as ignored; `--include-ignored` without the variable makes them fail, and say why.
+    tests.extend(
+        under_hydra
+            .into_iter()
+            .map(|test| test.with_ignored_flag(missing)),
+    );
+    tests
+}
+
+#[track_caller]
+fn check_exchange(done: Done, ranks: u32) {
+    let done = done.expect(0);
+    let mut expected: Vec<_> = (0..ranks)
+        .map(|rank| format!("rank {rank} of {ranks}, {ranks} near"))
+        .collect();
+    expected.sort_unstable();
+    assert_eq!(done.sorted(), expected, "{}", done.stderr);
+}
+
+fn ranks_exchange_values() {
+    for ranks in [1, 2, 13] {
+        check_exchange(run(&mut role(ranks, &[], "exchange")), ranks);
+    }
+}
+
+fn a_foreign_client_is_served() {
+    let script = r#"
+        ask() { printf '%s\n' "$1" >&$PMI_FD; read -r reply <&$PMI_FD; echo "$PMI_RANK: $reply"; }
+        ask "cmd=init pmi_version=1 pmi_subversion=1"
+        ask "cmd=get_maxes"
+        ask "cmd=get_appnum"
+        ask "cmd=get_universe_size"
+        ask "cmd=put kvsname=$PMI_JOBID key=key$PMI_RANK value=value$PMI_RANK"
+        ask "cmd=barrier_in"
+        ask "cmd=get kvsname=$PMI_JOBID key=key$((1 - PMI_RANK))"
+        ask "cmd=get kvsname=$PMI_JOBID key=nobody"
+        ask "cmd=publish_name service=x"
+        ask "nonsense"
+        ask "cmd=finalize"
+    "#;
+    let done = run(&mut transom_run(&["-n", "2", "bash", "-c", script])).expect(0);
+    for rank in 0..2 {
+        let label = format!("{rank}: ");
+        let replies = done
+            .text()
+            .lines()
+            .filter_map(|line| line.strip_prefix(&label));
+        let got = format!("cmd=get_result rc=0 value=value{}", 1 - rank);
+        let expected = [
+            "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0",
+            "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024",
+            "cmd=appnum rc=0 appnum=0",
+            "cmd=universe_size rc=0 size=2",
+            "cmd=put_result rc=0",
+            "cmd=barrier_out rc=0",
+            &got,
+            "cmd=get_result rc=-1 msg=key_not_found",
+            "cmd=publish_name_result rc=-1 msg=unknown_command",
+            "cmd=error rc=-1 msg=malformed_request",
+            "cmd=finalize_ack rc=0",
+        ];
+        assert_eq!(replies.collect::<Vec<_>>(), expected);
+    }
+}
+
+fn an_abort_ends_the_job() {
+    run(&mut role(3, &[], "abort"))
+        .expect(9)
+        .says("transom run: rank 1 (pid ")
+        .says(") called abort with code 9: the residual is NaN\n");
+}
+
+fn an_abort_ends_the_job_though_others_may_run_on() {
+    run(&mut role(3, &["--keep-going"], "abort"))
+        .expect(9)
+        .says("called abort with code 9");
+}
+
+fn a_rank_that_leaves_early_ends_the_job() {
+    let done = run(&mut role(3, &[], "leave")).expect(1);
+    assert_eq!(done.text(), "");
+    done.says("rank 1 (pid ")
+        .says("exited with code 0, but other ranks still needed it");
+}
+
+fn a_rank_that_leaves_early_is_named_to_the_others() {
+    let done = run(&mut role(3, &["--keep-going"], "leave")).expect(1);
+    for (rank, line) in [0, 2].into_iter().zip(done.sorted()) {
+        let expected =
+            format!("rank {rank}: the launcher refused barrier: rank_1_has_left_the_job");
+        assert_eq!(line, expected);
+    }
+    assert_eq!(done.sorted().len(), 2);
+}
+
+fn a_rank_that_never_joins_ends_the_job() {
+    run(&mut role(3, &[], "leave-before-joining"))
+        .expect(1)
+        .says("rank 1 (pid ");
+}
+
+fn children_of_ranks_are_not_ranks() {
+    let done = run(&mut role(2, &[], "child")).expect(0);
+    assert_eq!(done.text().lines().count(), 2);
+    for line in done.text().lines() {
+        assert!(line.starts_with("PMI_FD is not an open socket"), "{line}");
+        assert!(
+            line.contains("PMI_FD=\"") && line.contains("srun --mpi=pmi2"),
+            "{line}"
+        );
+    }
+}
+
+/// What this binary makes of an environment without a launcher, or half of one.
+fn reported(variables: &[(&str, &str)]) -> String {
+    let this = std::env::current_exe().unwrap();
+    let mut command = Command::new(this);
+    command.env(ROLE, "grandchild").stdout(Stdio::piped());
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if ["PMI", "SLURM", "OMPI"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+        {
+            command.env_remove(&*name);
+        }
+    }
+    command.envs(variables.iter().copied());
+    run(&mut command).expect(0).text().trim_end().to_owned()
+}
+
+fn without_a_launcher_a_process_is_alone() {
+    assert_eq!(reported(&[]), "alone");
+    let half = reported(&[("PMI_RANK", "0"), ("PMI_SIZE", "4")]);
+    assert!(
+        half.contains("no PMI_FD") && half.contains("PMI_SIZE=\"4\""),
+        "{half}"
+    );
+    // Open, but no socket: standard input.
+    let file = reported(&[("PMI_FD", "0"), ("PMI_RANK", "0"), ("PMI_SIZE", "1")]);
+    assert!(file.contains("not an open socket"), "{file}");
+}
+
+fn ranks_are_told_their_launcher_and_device() {
+    let script = "echo $TRANSOM_DEVICE $PPID; kill -0 $TRANSOM_LAUNCHER_PID \
+                  && test $PPID = $TRANSOM_LAUNCHER_PID";
+    let args = ["-n", "1", "--device", "some device", "sh", "-c", script];
+    let done = run(&mut transom_run(&args)).expect(0);
+    assert!(done.text().starts_with("some device "), "{}", done.text());
+}
+
+fn hydra(ranks: u32, role: &str) -> Done {
+    let launcher =
+        std::env::var_os(HYDRA).unwrap_or_else(|| panic!("{HYDRA} does not name Hydra's mpiexec"));
+    let mut command = Command::new(launcher);
+    command
+        .args(["-n", &ranks.to_string()])
+        .arg(std::env::current_exe().unwrap())
+        .env(ROLE, role)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    run(&mut command)
+}
+
+fn hydra_is_spoken() {
+    for ranks in [1, 2, 5] {
+        check_exchange(hydra(ranks, "exchange"), ranks);
+    }
+}
+
+fn hydra_obeys_an_abort() {
+    hydra(3, "abort").expect(9);
+}

@@ -1,0 +1,27 @@
+//! `transom run`, with real processes. The test binary is also the program of the ranks, where a
+//! shell will not do (`rank.rs`).
+
+mod endings;
+mod input;
+mod joining;
+mod output;
+mod rank;
+mod refusals;
+mod support;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() {
+    if let Some(role) = std::env::var_os(rank::ROLE) {
+        return rank::play(&role.to_string_lossy());
+    }
+    let args = Arguments::from_args();
+    let tests: [Vec<Trial>; 5] = [
+        endings::tests(),
+        input::tests(),
+        joining::tests(),
+        output::tests(),
+        refusals::tests(),
+    ];
+    libtest_mimic::run(&args, tests.into_iter().flatten().collect()).exit();
+}

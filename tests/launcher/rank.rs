@@ -1,0 +1,154 @@
+//! What this binary does as a rank.
+
+use std::io::Write as _;
+use std::process::{Command, exit};
+use std::time::Duration;
+
+use crate::joining::pmi::Client;
+
+/// The variable that makes a rank of this binary, and names its role.
+pub(crate) const ROLE: &str = "TRANSOM_TEST_ROLE";
+
+/// Lines of `flood`, about 10 MB.
+pub(crate) const FLOOD: u32 = 200_000;
+
+/// The line that a rank writes, of a length that varies from line to line.
+pub(crate) fn line(rank: u32, index: u32, stream: &str) -> String {
+    let filler = "abcdefghijklmnopqrstuvwxyz".repeat(3);
+    let len = (index * 31 + rank) % 78;
+    format!("{rank} {index} {stream} {}.", &filler[..len as usize])
+}
+
+pub(crate) fn play(role: &str) {
+    match role {
+        "lines" => lines(),
+        "flood" => flood(),
+        "exchange" => exchange(),
+        "abort" => abort(),
+        "leave" => leave(),
+        "leave-before-joining" => leave_before_joining(),
+        "child" => child(),
+        "grandchild" => report(),
+        other => panic!("no role {other:?}"),
+    }
+}
+
+fn own_rank() -> u32 {
+    std::env::var("PMI_RANK").unwrap().parse().unwrap()
+}
+
+/// Writes both streams at once, in pieces that do not end where lines end.
+fn lines() {
+    let rank = own_rank();
+    let text = |stream: &str| -> String {
+        (0..20_000)
+            .map(|index| line(rank, index, stream) + "\n")
+            .collect()
+    };
+    let (out, err) = (text("out"), text("err"));
+    // Past the buffer of std, which writes whole lines.
+    let write = |fd: i32, text: &str| {
+        for piece in text.as_bytes().chunks(997) {
+            // SAFETY: the pointer and the length are those of a live slice.
+            let written = unsafe { libc::write(fd, piece.as_ptr().cast(), piece.len()) };
+            assert_eq!(written, piece.len().cast_signed());
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| write(1, &out));
+        scope.spawn(|| write(2, &err));
+    });
+}
+
+/// Rank 0 writes much and is dead at once; the others wait for their end.
+fn flood() {
+    let rank = own_rank();
+    if rank == 0 {
+        let mut text = String::new();
+        for index in 0..FLOOD {
+            text += &line(rank, index, "out");
+            text.push('\n');
+        }
+        std::io::stdout().write_all(text.as_bytes()).unwrap();
+        // SAFETY: both calls take integers.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    }
+    std::thread::sleep(Duration::from_secs(1000));
+}
+
+fn join() -> Client {
+    Client::from_env().unwrap().expect("a launcher")
+}
+
+/// Every rank puts values and gets everybody's, three times over.
+fn exchange() {
+    let client = join();
+    let (rank, size) = (client.rank(), client.size());
+    let value = |rank: u32, round: u32| format!("{rank:02x}{round:02x}").repeat(190);
+    for round in 0..3 {
+        client
+            .put(&format!("transom-{round}-{rank}"), &value(rank, round))
+            .unwrap();
+        client.barrier().unwrap();
+        for other in 0..size {
+            let found = client.get(&format!("transom-{round}-{other}")).unwrap();
+            assert_eq!(found, value(other, round), "round {round}, rank {other}");
+        }
+    }
+    let missing = client.get("transom-never-put").unwrap_err();
+    assert!(
+        missing.to_string().contains("transom-never-put"),
+        "{missing}"
+    );
+    let map = client.process_mapping().unwrap().expect("a mapping");
+    let near = map.neighbours(rank, size).count();
+    println!("rank {rank} of {size}, {near} near");
+    client.finalize().unwrap();
+}
+
+fn abort() {
+    let client = join();
+    client.barrier().unwrap();
+    if client.rank() == 1 {
+        client.abort(9, "the residual is NaN").unwrap();
+    }
+    std::thread::sleep(Duration::from_secs(1000));
+}
+
+fn leave() {
+    let client = join();
+    client.barrier().unwrap();
+    if client.rank() == 1 {
+        exit(0);
+    }
+    if let Err(error) = client.barrier() {
+        println!("rank {}: {error}", client.rank());
+        client.finalize().unwrap();
+    }
+}
+
+fn leave_before_joining() {
+    if own_rank() != 1 {
+        join().barrier().unwrap();
+    }
+}
+
+/// A rank whose child, though it inherits the variables, must not speak for it.
+fn child() {
+    let client = join();
+    let child = Command::new(std::env::current_exe().unwrap())
+        .env(ROLE, "grandchild")
+        .status()
+        .unwrap();
+    assert!(child.success());
+    client.finalize().unwrap();
+}
+
+/// Prints what this process makes of its environment.
+fn report() {
+    match Client::from_env() {
+        Ok(Some(client)) => println!("rank {} of {}", client.rank(), client.size()),
+        Ok(None) => println!("alone"),
+        Err(error) => println!("{error}"),
+    }
+}
