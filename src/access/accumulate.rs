@@ -142,6 +142,7 @@ fn locked(ty: BasicType, op: Op, len: usize, operands: *const u8) -> Locked {
     }
 }
 
+#[inline]
 pub(super) fn check_op(operation: &'static str, op: Op, ty: BasicType) -> Result<()> {
     if elementwise::supported(op) {
         return Ok(());

@@ -29,6 +29,7 @@ impl Group {
 
     /// How many ranks.
     #[must_use]
+    #[inline]
     pub fn size(&self) -> u32 {
         match &self.0 {
             Ranks::World(size) => *size,
@@ -85,6 +86,7 @@ pub(crate) struct Team {
 }
 
 impl Team {
+    #[inline]
     pub(crate) fn size(&self) -> u32 {
         self.group.size()
     }

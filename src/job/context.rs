@@ -90,6 +90,7 @@ impl Context {
         }))
     }
 
+    #[inline]
     pub(crate) fn rank(&self) -> u32 {
         self.rank
     }
@@ -110,11 +111,13 @@ impl Context {
         self.control.reserved(WORLD, world_block_bytes(self.size))
     }
 
+    #[inline]
     pub(crate) fn patience(&self) -> Patience {
         self.patience
     }
 
     /// Whether calls of several threads may overlap.
+    #[inline]
     pub(crate) fn concurrent(&self) -> bool {
         self.level == ThreadLevel::Multiple
     }

@@ -93,7 +93,7 @@ unsafe impl Sync for RemoteWord {}
 
 impl RemoteWord {
     /// The word itself, where it is mapped.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn atomic(&self) -> Option<&AtomicU64> {
         if self.mapped.is_null() {
             return None;
@@ -122,58 +122,63 @@ impl RemoteWord {
     pub(crate) fn load(&self) -> Result<u64> {
         match self.atomic() {
             Some(word) => Ok(word.load(Ordering::SeqCst)),
-            None => {
-                let mut value = 0u64;
-                let to = (&raw mut value).cast();
-                // SAFETY: a local that outlives the operation, which is waited for.
-                let ticket = unsafe { self.memory.endpoint.read(to, 8, self.address)? };
-                self.complete(ticket)?;
-                Ok(value)
-            }
+            None => self.load_by_device(),
         }
     }
 
-    #[inline]
+    #[cold]
+    fn load_by_device(&self) -> Result<u64> {
+        let mut value = 0u64;
+        let to = (&raw mut value).cast();
+        // SAFETY: a local that outlives the operation, which is waited for.
+        let ticket = unsafe { self.memory.endpoint.read(to, 8, self.address)? };
+        self.complete(ticket)?;
+        Ok(value)
+    }
+
+    #[inline(always)]
     pub(crate) fn fetch_add(&self, add: u64) -> Result<u64> {
         match self.atomic() {
             Some(word) => Ok(word.fetch_add(add, Ordering::SeqCst)),
-            None => {
-                let mut old = 0;
-                // SAFETY: a local that outlives the operation, which is waited for.
-                let ticket = unsafe {
-                    self.memory
-                        .endpoint
-                        .fetch_add(self.address, Width::W8, add, &raw mut old)?
-                };
-                self.complete(ticket)?;
-                Ok(old)
-            }
+            None => self.fetch_add_by_device(add),
         }
     }
 
+    #[cold]
+    fn fetch_add_by_device(&self, add: u64) -> Result<u64> {
+        let mut old = 0;
+        // SAFETY: a local that outlives the operation, which is waited for.
+        let ticket = unsafe {
+            self.memory
+                .endpoint
+                .fetch_add(self.address, Width::W8, add, &raw mut old)?
+        };
+        self.complete(ticket)?;
+        Ok(old)
+    }
+
     /// What the word held before: the swap took place if that is `expect`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn compare_swap(&self, expect: u64, new: u64) -> Result<u64> {
         match self.atomic() {
             Some(word) => Ok(word
                 .compare_exchange(expect, new, Ordering::SeqCst, Ordering::SeqCst)
                 .unwrap_or_else(|old| old)),
-            None => {
-                let mut old = 0;
-                // SAFETY: a local that outlives the operation, which is waited for.
-                let ticket = unsafe {
-                    self.memory.endpoint.compare_swap(
-                        self.address,
-                        Width::W8,
-                        expect,
-                        new,
-                        &raw mut old,
-                    )?
-                };
-                self.complete(ticket)?;
-                Ok(old)
-            }
+            None => self.compare_swap_by_device(expect, new),
         }
+    }
+
+    #[cold]
+    fn compare_swap_by_device(&self, expect: u64, new: u64) -> Result<u64> {
+        let mut old = 0;
+        // SAFETY: a local that outlives the operation, which is waited for.
+        let ticket = unsafe {
+            self.memory
+                .endpoint
+                .compare_swap(self.address, Width::W8, expect, new, &raw mut old)?
+        };
+        self.complete(ticket)?;
+        Ok(old)
     }
 
     fn complete(&self, ticket: rdma_sys_shim::Ticket) -> Result<()> {

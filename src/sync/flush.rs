@@ -128,9 +128,14 @@ impl Window {
     /// The same on all targets.
     #[inline]
     pub(crate) fn complete_all(&self, operation: &'static str) -> Result<()> {
-        if !self.device_used() {
-            return Ok(());
+        if self.device_used() {
+            self.complete_every_target(operation)?;
         }
+        Ok(())
+    }
+
+    #[cold]
+    fn complete_every_target(&self, operation: &'static str) -> Result<()> {
         for (rank, target) in (0..).zip(self.targets()) {
             if target.posted() != Ticket::DONE {
                 self.complete_posted(operation, rank, target)?;

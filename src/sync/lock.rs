@@ -91,7 +91,7 @@ impl Window {
     }
 
     /// Gives a lock back. The locked instruction also drains what this rank stored.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(
         &self,
         operation: &'static str,
@@ -110,7 +110,7 @@ impl Window {
         released.map_err(|error| self.failed(operation, rank, error))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_shared(
         &self,
         operation: &'static str,
@@ -123,7 +123,7 @@ impl Window {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_exclusive(&self, operation: &'static str, rank: u32, route: &Route) -> Result<()> {
         let me = self.world_rank();
         match lock_word::try_exclusive(&route.lock, me) {
@@ -169,6 +169,7 @@ impl Window {
         team.context.patience().wait(take, check)
     }
 
+    #[inline]
     fn world_rank(&self) -> u32 {
         self.context().rank()
     }

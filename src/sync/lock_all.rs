@@ -64,14 +64,24 @@ impl Window {
             rdma_sys_shim::memory::full_fence();
             return Ok(());
         }
-        let mut result = Ok(());
-        for rank in self.take_entered() {
-            result = result.and(self.leave(OPERATION, rank));
-        }
-        result.and(self.leave(OPERATION, self.rank()))
+        let others = if self.any_entered() {
+            self.leave_entered(OPERATION)
+        } else {
+            Ok(())
+        };
+        others.and(self.leave(OPERATION, self.rank()))
     }
 
-    #[inline]
+    /// Releases every target that was entered, also after a failure.
+    fn leave_entered(&self, operation: &'static str) -> Result<()> {
+        self.take_entered()
+            .into_iter()
+            .fold(Ok(()), |result, rank| {
+                result.and(self.leave(operation, rank))
+            })
+    }
+
+    #[inline(always)]
     fn leave(&self, operation: &'static str, rank: u32) -> Result<()> {
         let target = &self.targets()[rank as usize];
         target.change_held(Held::Shared, Held::No, false);

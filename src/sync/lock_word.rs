@@ -31,7 +31,7 @@ pub(crate) fn holder(word: u64) -> Option<u32> {
 }
 
 /// Tries to take the lock shared; `Err` holds the word that stood in the way.
-#[inline]
+#[inline(always)]
 pub(crate) fn try_shared(word: &RemoteWord) -> Result<std::result::Result<(), u64>> {
     let old = word.fetch_add(1)?;
     if old & (EXCLUSIVE | WAITING) == 0 {
@@ -51,7 +51,7 @@ pub(crate) fn retry_shared(word: &RemoteWord) -> Result<std::result::Result<(), 
 }
 
 /// Tries to take a free lock exclusively; `Err` holds the word that stood in the way.
-#[inline]
+#[inline(always)]
 pub(crate) fn try_exclusive(word: &RemoteWord, rank: u32) -> Result<std::result::Result<(), u64>> {
     let old = word.compare_swap(0, exclusive(rank))?;
     Ok(if old == 0 { Ok(()) } else { Err(old) })
@@ -77,12 +77,12 @@ pub(crate) fn retry_exclusive(
     })
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn release_shared(word: &RemoteWord) -> Result<()> {
     word.fetch_add(1_u64.wrapping_neg()).map(|_| ())
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn release_exclusive(word: &RemoteWord, rank: u32) -> Result<()> {
     word.fetch_add(exclusive(rank).wrapping_neg()).map(|_| ())
 }

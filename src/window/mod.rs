@@ -93,6 +93,7 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
+    #[inline]
     fn from_code(code: u8) -> Self {
         match code {
             1 => Self::FenceUnused,
@@ -103,6 +104,7 @@ impl Mode {
         }
     }
 
+    #[inline]
     pub(crate) fn is_lock_all(self) -> bool {
         matches!(self, Self::LockAll | Self::LockAllUnchecked)
     }
@@ -132,12 +134,14 @@ impl Window {
 
     /// Local. This process's rank in the window's communicator.
     #[must_use]
+    #[inline]
     pub fn rank(&self) -> u32 {
         self.team.rank
     }
 
     /// Local. How many ranks the window's communicator has.
     #[must_use]
+    #[inline]
     pub fn ranks(&self) -> u32 {
         self.team.size()
     }
@@ -166,18 +170,22 @@ impl Window {
         Ok(self.columns.unit.get(rank))
     }
 
+    #[inline]
     pub(crate) fn team(&self) -> &Team {
         &self.team
     }
 
+    #[inline]
     pub(crate) fn context(&self) -> &Context {
         &self.team.context
     }
 
+    #[inline]
     pub(crate) fn no_locks(&self) -> bool {
         self.no_locks
     }
 
+    #[inline]
     pub(crate) fn eager_lock_all(&self) -> bool {
         self.eager_lock_all
     }
@@ -187,6 +195,7 @@ impl Window {
         Mode::from_code(self.mode.load(Ordering::Relaxed))
     }
 
+    #[inline]
     pub(crate) fn set_mode(&self, mode: Mode) {
         self.mode.store(mode as u8, Ordering::Relaxed);
     }
@@ -197,6 +206,7 @@ impl Window {
     }
 
     /// Ends the epoch for all targets: none is entered any more.
+    #[inline]
     pub(crate) fn next_serial(&self) {
         self.serial.store(self.serial() + 1, Ordering::Relaxed);
     }
@@ -217,12 +227,13 @@ impl Window {
         }
     }
 
-    /// The targets to release when `lock_all` ends; forgets them.
     #[inline]
+    pub(crate) fn any_entered(&self) -> bool {
+        self.any_entered.load(Ordering::Relaxed)
+    }
+
+    /// The targets to release when `lock_all` ends; forgets them.
     pub(crate) fn take_entered(&self) -> Vec<u32> {
-        if !self.any_entered.load(Ordering::Relaxed) {
-            return Vec::new();
-        }
         self.any_entered.store(false, Ordering::Relaxed);
         mem::take(&mut *self.entered())
     }
@@ -244,6 +255,7 @@ impl Window {
         self.device_used.load(Ordering::Relaxed)
     }
 
+    #[inline]
     pub(crate) fn targets(&self) -> &[Target] {
         &self.targets
     }

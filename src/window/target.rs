@@ -21,6 +21,7 @@ pub(crate) enum Held {
 }
 
 impl Held {
+    #[inline]
     fn from_code(code: u8) -> Self {
         match code {
             1 => Self::Shared,
@@ -101,6 +102,7 @@ impl Target {
         }
     }
 
+    #[inline]
     pub(crate) fn unit(&self) -> u32 {
         self.unit.load(Ordering::Relaxed)
     }
