@@ -214,6 +214,29 @@ pub enum PeerError {
     },
 }
 
+impl PeerError {
+    /// The rank at fault.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        match self {
+            Self::Died { rank, .. }
+            | Self::Left { rank }
+            | Self::Aborted { rank, .. }
+            | Self::Failed { rank, .. } => *rank,
+        }
+    }
+
+    /// What to tell the others.
+    pub(crate) fn cause(&self) -> AbortCause {
+        match self {
+            Self::Died { .. } => AbortCause::Died,
+            Self::Left { .. } => AbortCause::Left,
+            Self::Aborted { cause, .. } => *cause,
+            Self::Failed { .. } => AbortCause::Aborted,
+        }
+    }
+}
+
 /// Why a rank made the others stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

@@ -163,8 +163,9 @@ impl Context {
     pub(crate) fn blame(&self, rank: u32, error: Error) -> Error {
         match error.gone_process() {
             Some(pid) => {
-                let cause = self.cause_of_absence(rank, pid);
-                Error::new(error.operation(), cause)
+                let absence = self.cause_of_absence(rank, pid);
+                self.spread(rank, absence.cause());
+                Error::new(error.operation(), absence)
             }
             None => error,
         }
@@ -195,12 +196,7 @@ impl Context {
                 .try_for_each(|rank| self.check_rank(rank)),
         };
         verdict.map_err(|error| {
-            let (rank, cause) = match &error {
-                PeerError::Left { rank } => (*rank, AbortCause::Left),
-                PeerError::Died { rank, .. } => (*rank, AbortCause::Died),
-                _ => (self.rank, AbortCause::Aborted),
-            };
-            self.spread(rank, cause);
+            self.spread(error.rank(), error.cause());
             Error::new(operation, error)
         })
     }

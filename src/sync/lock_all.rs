@@ -74,11 +74,11 @@ impl Window {
 
     /// Releases every target that was entered, also after a failure.
     fn leave_entered(&self, operation: &'static str) -> Result<()> {
-        self.take_entered()
-            .into_iter()
-            .fold(Ok(()), |result, rank| {
-                result.and(self.leave(operation, rank))
-            })
+        let mut result = Ok(());
+        for rank in self.take_entered() {
+            result = result.and(self.leave(operation, rank));
+        }
+        result
     }
 
     #[inline(always)]
