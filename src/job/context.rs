@@ -12,7 +12,7 @@ use super::peer::Card;
 use super::pmi::Client;
 use super::{Peer, ThreadLevel};
 use crate::comm::world_block_bytes;
-use crate::error::{AbortCause, Error, Misuse, PeerError, Result};
+use crate::error::{AbortCause, Error, ErrorKind, Misuse, PeerError, Result};
 use crate::memory::control::{ControlBlock, ControlRegion, LINE};
 use crate::wait::Patience;
 
@@ -157,18 +157,23 @@ impl Context {
         Ok(self.peers[rank as usize].get_or_init(|| peer))
     }
 
-    /// Turns the device's "process is gone" into an error that names the rank, and tells the
-    /// others.
+    /// Turns the device's "process is gone" into an error that names the rank.
     #[cold]
     pub(crate) fn blame(&self, rank: u32, error: Error) -> Error {
         match error.gone_process() {
-            Some(pid) => {
-                let absence = self.cause_of_absence(rank, pid);
-                self.spread(rank, absence.cause());
-                Error::new(error.operation(), absence)
-            }
+            Some(pid) => Error::new(error.operation(), self.cause_of_absence(rank, pid)),
             None => error,
         }
+    }
+
+    /// As [`Context::blame`], and tells the others: an operation needed the rank.
+    #[cold]
+    pub(crate) fn report(&self, rank: u32, error: Error) -> Error {
+        let error = self.blame(rank, error);
+        if let ErrorKind::Peer(absence) = error.kind() {
+            self.spread(absence.rank(), absence.cause());
+        }
+        error
     }
 
     fn cause_of_absence(&self, rank: u32, pid: u32) -> PeerError {
