@@ -4,6 +4,7 @@
 
 mod device;
 mod error;
+mod soft;
 
 pub use device::{
     Access, Adoption, AtomicDomain, Capabilities, Device, Endpoint, Liveness, Mapping, Region,
