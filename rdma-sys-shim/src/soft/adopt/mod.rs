@@ -73,6 +73,8 @@ mod stretch;
 mod survey;
 mod sys;
 mod table;
+#[cfg(test)]
+mod tests;
 mod uffd;
 mod way;
 
