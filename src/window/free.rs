@@ -25,13 +25,13 @@ impl Window {
         if !self.no_locks {
             self.synchronise("free", Purpose::Free)?;
         }
-        self.release();
+        self.give_back();
         Ok(())
     }
 
     /// Gives everything back. All ranks have come to free the window, or promised that they will
     /// not use it any more.
-    pub(crate) fn release(mut self) {
+    pub(crate) fn give_back(mut self) {
         for target in &mut self.targets {
             drop(target.take_route());
         }
