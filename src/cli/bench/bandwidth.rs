@@ -66,7 +66,7 @@ fn put(
 ) -> Result<()> {
     let name = format!("put{}K_bw", size >> 10);
     let (from, len, target, at) = black_box((buffer, size, TARGET, 0));
-    bench.origin(line(&name, size, iterations), || {
+    bench.origin(line(&name, size, iterations), move || {
         // SAFETY: the buffer is that long, and nobody writes to it before the flush.
         unsafe { window.put(from, len, target, at)? };
         window.flush(target)
@@ -84,7 +84,7 @@ fn get(
 ) -> Result<()> {
     let name = format!("get{}K_bw", size >> 10);
     let (to, len, target, at) = black_box((buffer, size, TARGET, 0));
-    bench.origin(line(&name, size, iterations), || {
+    bench.origin(line(&name, size, iterations), move || {
         // SAFETY: the buffer is that long, and nobody else touches it before the flush.
         unsafe { window.get(to, len, target, at)? };
         window.flush(target)
@@ -103,7 +103,7 @@ fn accumulate(
     iterations: u32,
 ) -> Result<()> {
     let (from, count, ty, target, at) = black_box((buffer, size / 8, ty, TARGET, 0));
-    bench.origin(line(name, size, iterations), || {
+    bench.origin(line(name, size, iterations), move || {
         // SAFETY: the buffer has that many elements, and nobody writes to it before the flush.
         unsafe { window.accumulate(from, count, ty, target, at, Op::Sum)? };
         window.flush(target)

@@ -32,7 +32,7 @@ fn fence(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> 
     let origin = bench.is_origin();
     let (from, len, target, at) = black_box((buffer, 8, TARGET, 0));
     window.fence(Assert::NO_PRECEDE)?;
-    bench.every(line, || {
+    bench.every(line, move || {
         if origin {
             // SAFETY: the buffer is longer, and nobody writes to it before the fence.
             unsafe { window.put(from, len, target, at)? };
@@ -55,7 +55,7 @@ fn contended(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
     let (ty, target, at) = black_box((BasicType::I64, TARGET, 0));
     window.lock_all(Assert::NONE)?;
     bench.barrier()?;
-    bench.every(line, || {
+    bench.every(line, move || {
         // SAFETY: both are elements, outlive the flush and are not touched before it.
         unsafe { window.fetch_and_op(from, to, ty, target, at, Op::Sum)? };
         window.flush(target)

@@ -64,7 +64,7 @@ fn burst(name: &str) -> Line<'_> {
 #[inline(never)]
 fn put(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
     let (from, len, target, at) = black_box((buffer, 8, TARGET, 0));
-    bench.origin(flushed("put8_flush"), || {
+    bench.origin(flushed("put8_flush"), move || {
         // SAFETY: the buffer is longer, and nobody writes to it before the flush.
         unsafe { window.put(from, len, target, at)? };
         window.flush(target)
@@ -75,7 +75,7 @@ fn put(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
 #[inline(never)]
 fn get(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
     let (to, len, target, at) = black_box((buffer, 8, TARGET, 0));
-    bench.origin(flushed("get8_flush"), || {
+    bench.origin(flushed("get8_flush"), move || {
         // SAFETY: the buffer is longer, and nobody else touches it before the flush.
         unsafe { window.get(to, len, target, at)? };
         window.flush(target)
@@ -92,7 +92,7 @@ fn accumulate(
     one: [u8; 8],
 ) -> Result<()> {
     let (from, count, ty, target, at) = black_box((one.as_ptr(), 1, ty, TARGET, 0));
-    bench.origin(flushed(name), || {
+    bench.origin(flushed(name), move || {
         // SAFETY: `one` is an element, and outlives the flush.
         unsafe { window.accumulate(from, count, ty, target, at, Op::Sum)? };
         window.flush(target)
@@ -106,7 +106,7 @@ fn fetch_add(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
     let mut result = [0; 8];
     let (from, to) = black_box((one.as_ptr(), result.as_mut_ptr()));
     let (ty, target, at) = black_box((BasicType::I64, TARGET, 0));
-    bench.origin(flushed("fetch_add_flush"), || {
+    bench.origin(flushed("fetch_add_flush"), move || {
         // SAFETY: both are elements, outlive the flush and are not touched before it.
         unsafe { window.fetch_and_op(from, to, ty, target, at, Op::Sum)? };
         window.flush(target)
@@ -120,7 +120,7 @@ fn compare_and_swap(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
     let mut result = [0; 8];
     let (from, compare) = black_box((new.as_ptr(), expect.as_ptr()));
     let (to, ty, target, at) = black_box((result.as_mut_ptr(), BasicType::I64, TARGET, 0));
-    bench.origin(flushed("cas_flush"), || {
+    bench.origin(flushed("cas_flush"), move || {
         // SAFETY: all three are elements, outlive the flush and are not touched before it.
         unsafe { window.compare_and_swap(from, compare, to, ty, target, at)? };
         window.flush(target)
@@ -131,7 +131,7 @@ fn compare_and_swap(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
 #[inline(never)]
 fn put_burst(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
     let (from, len, target) = black_box((buffer, 8, TARGET));
-    bench.origin(burst("put8_rate"), || {
+    bench.origin(burst("put8_rate"), move || {
         for number in 0..BURST {
             // SAFETY: as in `put`.
             unsafe { window.put(from, len, target, 8 * number)? };
@@ -146,7 +146,7 @@ fn accumulate_burst(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
     let one = 1_i64;
     let (from, count, ty, target) =
         black_box((ptr::from_ref(&one).cast(), 1, BasicType::I64, TARGET));
-    bench.origin(burst("acc_i64_rate"), || {
+    bench.origin(burst("acc_i64_rate"), move || {
         for number in 0..BURST {
             // SAFETY: as in `accumulate`.
             unsafe { window.accumulate(from, count, ty, target, 8 * number, Op::Sum)? };

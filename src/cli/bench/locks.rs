@@ -32,7 +32,7 @@ pub(super) fn run(
         "shared_lock_put8_unlock",
         LockKind::Shared,
     )?;
-    bench.origin(line("lock_all_unlock_all"), || {
+    bench.origin(line("lock_all_unlock_all"), move || {
         window.lock_all(Assert::NONE)?;
         window.unlock_all()
     })?;
@@ -56,7 +56,7 @@ fn lock(
     kind: LockKind,
 ) -> Result<()> {
     let (kind, from, len, target, at) = black_box((kind, buffer, 8, TARGET, 0));
-    bench.origin(line(name), || {
+    bench.origin(line(name), move || {
         window.lock(kind, target, Assert::NONE)?;
         // SAFETY: the buffer is longer, and nobody writes to it before the unlock.
         unsafe { window.put(from, len, target, at)? };

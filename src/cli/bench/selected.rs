@@ -146,7 +146,7 @@ fn synchronised(
             if origin {
                 window.lock_all(Assert::NONE)?;
             }
-            let measured = bench.origin(line, || {
+            let measured = bench.origin(line, move || {
                 operation()?;
                 window.flush(target)
             })?;
@@ -155,19 +155,19 @@ fn synchronised(
             }
             Ok(measured)
         }
-        Sync::Lock => bench.origin(line, || {
+        Sync::Lock => bench.origin(line, move || {
             window.lock(LockKind::Exclusive, target, Assert::NONE)?;
             operation()?;
             window.unlock(target)
         }),
-        Sync::LockAll => bench.origin(line, || {
+        Sync::LockAll => bench.origin(line, move || {
             window.lock_all(Assert::NONE)?;
             operation()?;
             window.unlock_all()
         }),
         Sync::Fence => {
             window.fence(Assert::NO_PRECEDE)?;
-            let measured = bench.every(line, || {
+            let measured = bench.every(line, move || {
                 if origin {
                     operation()?;
                 }
