@@ -37,16 +37,20 @@ impl Window {
             && let Some(open) = self.open_target(target)
         {
             let there = open.reach(disp, ty.size() as u64);
-            if !there.is_null()
-                && let Some(width) = elementwise::width(ty, there.addr() as u64)
-            {
-                // SAFETY: `origin` is the caller's promise; `there` is an aligned word inside the
-                // mapping of the target's memory.
-                unsafe {
-                    let operand = elementwise::load_operand(width, origin);
-                    elementwise::apply(there, width, op, operand);
+            if !there.is_null() {
+                if let Some(width) = elementwise::width(ty, there.addr() as u64) {
+                    // SAFETY: `origin` is the caller's promise; `there` is an aligned word inside
+                    // the mapping of the target's memory.
+                    unsafe {
+                        let operand = elementwise::load_operand(width, origin);
+                        elementwise::apply(there, width, op, operand);
+                    }
+                    return Ok(());
                 }
-                return Ok(());
+                // SAFETY: as above, for an element on the locked path.
+                if ty == BasicType::F64 && unsafe { self.try_add_f64(open, there, origin) } {
+                    return Ok(());
+                }
             }
         }
         // SAFETY: the caller's promise.
@@ -119,7 +123,10 @@ impl Window {
                         elementwise::apply(there.add(offset), width, op, operand);
                     }
                 }
-                target.set_dirty();
+                // Sums are locked instructions, which leave nothing in the store buffer.
+                if op == Op::Replace {
+                    target.set_dirty();
+                }
                 Ok(())
             }
             None => {

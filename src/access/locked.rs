@@ -124,6 +124,43 @@ impl Window {
         })
     }
 
+    /// Adds one float to a mapped element if the accumulate lock is free; false if nothing was
+    /// done.
+    ///
+    /// # Safety
+    /// `there` is mapped and `operand` readable for eight bytes.
+    #[inline]
+    pub(crate) unsafe fn try_add_f64(
+        &self,
+        target: &Target,
+        there: *mut u8,
+        operand: *const u8,
+    ) -> bool {
+        let Some(word) = target
+            .route()
+            .and_then(|route| route.accumulate_lock.atomic())
+        else {
+            return false;
+        };
+        let mine = self.accumulate_lock_value();
+        let taken = word.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_err() {
+            return false;
+        }
+        // SAFETY: the caller's promise; under the lock, no other accumulate of this kind changes
+        // the element.
+        unsafe { add_f64(there, operand, 1) };
+        word.store(0, Ordering::Release);
+        target.set_dirty();
+        true
+    }
+
+    /// What the accumulate lock's word holds while this rank has it.
+    #[inline]
+    fn accumulate_lock_value(&self) -> u64 {
+        u64::from(self.context().rank()) + 1
+    }
+
     /// The lock word holds this rank's number plus one while it is taken. It is held for the time
     /// of one accumulate, so there is no queue.
     fn with_accumulate_lock(
@@ -132,7 +169,7 @@ impl Window {
         word: &RemoteWord,
         body: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let mine = u64::from(self.team().world_rank(self.rank())) + 1;
+        let mine = self.accumulate_lock_value();
         let found = word.compare_swap(0, mine)?;
         if found != 0 {
             self.await_accumulate_lock(operation, word, mine, found)?;

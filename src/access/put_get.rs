@@ -117,19 +117,19 @@ impl Window {
         disp: u64,
     ) -> Result<Ticket> {
         let target = self.enter("put", rank)?;
+        let there = target.reach(disp, len as u64);
+        if !there.is_null() && !origin.is_null() {
+            // SAFETY: as in `put`.
+            unsafe { copy(there, origin, len) };
+            target.set_dirty();
+            return Ok(Ticket::DONE);
+        }
         let place = self.place("put", rank, target, disp, len as u64)?;
         if len == 0 {
             return Ok(Ticket::DONE);
         }
         if origin.is_null() {
             return Err(null_buffer("put", len));
-        }
-        let there = target.reach(disp, len as u64);
-        if !there.is_null() {
-            // SAFETY: as in `put`.
-            unsafe { copy(there, origin, len) };
-            target.set_dirty();
-            return Ok(Ticket::DONE);
         }
         let at = place.route.region.at(place.offset);
         // SAFETY: the caller keeps `origin` until the operation is complete.
@@ -150,18 +150,18 @@ impl Window {
         disp: u64,
     ) -> Result<Ticket> {
         let target = self.enter("get", rank)?;
+        let there = target.reach(disp, len as u64);
+        if !there.is_null() && !origin.is_null() {
+            // SAFETY: as in `get`.
+            unsafe { copy(origin, there, len) };
+            return Ok(Ticket::DONE);
+        }
         let place = self.place("get", rank, target, disp, len as u64)?;
         if len == 0 {
             return Ok(Ticket::DONE);
         }
         if origin.is_null() {
             return Err(null_buffer("get", len));
-        }
-        let there = target.reach(disp, len as u64);
-        if !there.is_null() {
-            // SAFETY: as in `get`.
-            unsafe { copy(origin, there, len) };
-            return Ok(Ticket::DONE);
         }
         let at = place.route.region.at(place.offset);
         // SAFETY: the caller keeps `origin` until the operation is complete.

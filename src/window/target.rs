@@ -54,8 +54,10 @@ pub(crate) struct Target {
     dirty: AtomicU8,
     /// 1 while a thread enters this target.
     entering: AtomicU8,
-    _room: AtomicU8,
+    _room: [u8; 9],
 }
+
+const _: () = assert!(size_of::<Target>() == 64, "indexing by a shift");
 
 /// The ways to a target that are found once and kept until the window is freed.
 pub(crate) struct Route {
