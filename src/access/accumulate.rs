@@ -1,6 +1,7 @@
 //! Accumulate.
 
 use rdma_sys_shim::Update;
+use rdma_sys_shim::memory::ATOMICS_DRAIN;
 
 use super::bounds::{byte_len, null_buffer};
 use super::elementwise;
@@ -44,6 +45,9 @@ impl Window {
                     unsafe {
                         let operand = elementwise::load_operand(width, origin);
                         elementwise::apply(there, width, op, operand);
+                    }
+                    if !ATOMICS_DRAIN {
+                        open.set_dirty();
                     }
                     return Ok(());
                 }
@@ -123,8 +127,7 @@ impl Window {
                         elementwise::apply(there.add(offset), width, op, operand);
                     }
                 }
-                // Sums are locked instructions, which leave nothing in the store buffer.
-                if op == Op::Replace {
+                if op == Op::Replace || !ATOMICS_DRAIN {
                     target.set_dirty();
                 }
                 Ok(())
