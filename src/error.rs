@@ -4,7 +4,6 @@
 //! error class that MPI gives to it ([`Error::class`], MPI-4.1 section 9.4).
 
 use std::fmt;
-use std::ops::Range;
 
 use crate::job::PmiError;
 use crate::sync::LockKind;
@@ -60,12 +59,9 @@ pub enum Misuse {
     BadUnit { unit: u64 },
     #[error("size {size} is not legal: {reason}")]
     BadSize { size: u64, reason: &'static str },
-    #[error("{address:#x}..{:#x} is not memory that this process can {need}", .address.saturating_add(*.len))]
-    BadMemory {
-        address: usize,
-        len: usize,
-        need: &'static str,
-    },
+    /// The device was asked for something that it does not have, or cannot do with this memory.
+    #[error(transparent)]
+    Device(rdma_sys_shim::Error),
     #[error("address {address:#x} was not handed out by alloc_mem, or was freed already")]
     NotAllocated { address: usize },
     #[error("{needs}, but {state}")]
@@ -93,20 +89,10 @@ pub enum Misuse {
         ours: String,
         theirs: String,
     },
-    #[error("{what} has {found} elements where {expected} are needed")]
-    Length {
-        what: &'static str,
-        found: usize,
-        expected: usize,
-    },
-    #[error("elements {range:?} are not in a slice of {len}")]
-    SliceRange { range: Range<usize>, len: usize },
     #[error("this process has a job already; it can join only one, once")]
     JobTaken,
     #[error("the process was forked from a rank; only the rank itself may use the job")]
     Forked,
-    #[error("unknown device {name:?} (known: {known})")]
-    UnknownDevice { name: String, known: String },
     #[error("environment variable {name}={value:?} is malformed (legal: {legal})")]
     BadVariable {
         name: &'static str,
@@ -359,16 +345,15 @@ impl Misuse {
             Self::CountOverflow { .. } => ErrorClass::Count,
             Self::BadUnit { .. } => ErrorClass::Disp,
             Self::BadSize { .. } => ErrorClass::Size,
-            Self::BadMemory { .. } | Self::NotAllocated { .. } => ErrorClass::Base,
+            Self::Device(rdma_sys_shim::Error::BadMemory { .. }) | Self::NotAllocated { .. } => {
+                ErrorClass::Base
+            }
             Self::Epoch { .. } | Self::Poisoned | Self::NoLocks => ErrorClass::RmaSync,
             Self::BadHint { .. } => ErrorClass::InfoValue,
             Self::BadOperation { .. } => ErrorClass::Op,
             Self::NullBuffer { .. } => ErrorClass::Buffer,
-            Self::Mismatch { .. } | Self::SliceRange { .. } | Self::BadVariable { .. } => {
-                ErrorClass::Arg
-            }
-            Self::Length { .. } => ErrorClass::Truncate,
-            Self::JobTaken | Self::Forked | Self::UnknownDevice { .. } => ErrorClass::Other,
+            Self::Mismatch { .. } | Self::BadVariable { .. } => ErrorClass::Arg,
+            Self::JobTaken | Self::Forked | Self::Device(_) => ErrorClass::Other,
         }
     }
 }
@@ -421,6 +406,11 @@ impl Error {
 }
 
 impl Error {
+    /// Whether a collective failed on every rank, because one of them failed and told the others.
+    pub(crate) fn is_known_everywhere(&self) -> bool {
+        matches!(self.0.kind, ErrorKind::Peer(PeerError::Failed { .. }))
+    }
+
     /// The process whose absence the device reported.
     pub(crate) fn gone_process(&self) -> Option<u32> {
         match &self.0.kind {
@@ -458,7 +448,14 @@ impl From<SystemError> for Error {
 
 impl From<rdma_sys_shim::Error> for Error {
     fn from(error: rdma_sys_shim::Error) -> Self {
-        Self::new("device", SystemError::Device(error))
+        use rdma_sys_shim::Error as Device;
+        let kind = match error {
+            Device::BadMemory { .. } | Device::UnknownDevice { .. } | Device::BadOption { .. } => {
+                Misuse::Device(error).into()
+            }
+            _ => ErrorKind::from(SystemError::Device(error)),
+        };
+        Self::new("device", kind)
     }
 }
 

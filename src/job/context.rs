@@ -10,7 +10,7 @@ use rdma_sys_shim::{Device, Liveness, Region};
 
 use super::peer::Card;
 use super::pmi::Client;
-use super::{Peer, ThreadLevel};
+use super::{Peer, ThreadLevel, fork, is_forked};
 use crate::comm::world_block_bytes;
 use crate::error::{AbortCause, Error, ErrorKind, Misuse, PeerError, Result};
 use crate::memory::control::{ControlBlock, ControlRegion, LINE};
@@ -37,7 +37,6 @@ pub(crate) enum Awaited<'a> {
 pub(crate) struct Context {
     rank: u32,
     size: u32,
-    process: u32,
     level: ThreadLevel,
     patience: Patience,
     device: Arc<dyn Device>,
@@ -54,11 +53,13 @@ pub(crate) struct Context {
 
 impl Context {
     pub(super) fn join(level: ThreadLevel) -> Result<Arc<Self>> {
-        let client = Client::from_env()?;
-        let (rank, size) = client.as_ref().map_or((0, 1), |c| (c.rank(), c.size()));
+        fork::watch();
+        // The device first: a wrong name is found before the launcher counts this rank as joined.
         let spec = std::env::var("TRANSOM_DEVICE").unwrap_or_default();
         let device = rdma_sys_shim::open(&spec, launcher_process())
             .map_err(|error| Error::from(error).during("job start"))?;
+        let client = Client::from_env()?;
+        let (rank, size) = client.as_ref().map_or((0, 1), |c| (c.rank(), c.size()));
         let reserved = WORLD + world_block_bytes(size);
         let control = ControlRegion::new(&*device, reserved)?;
         let own_card = Card {
@@ -77,7 +78,6 @@ impl Context {
         Ok(Arc::new(Self {
             rank,
             size,
-            process: std::process::id(),
             level,
             patience: Patience::new(ranks_here),
             device,
@@ -122,11 +122,6 @@ impl Context {
         self.level == ThreadLevel::Multiple
     }
 
-    /// Whether this is a forked child's copy of the rank.
-    pub(crate) fn is_forked(&self) -> bool {
-        std::process::id() != self.process
-    }
-
     /// Rank `rank` of the world, connected on first use.
     #[inline]
     pub(crate) fn peer(&self, rank: u32) -> Result<&Peer> {
@@ -138,7 +133,7 @@ impl Context {
 
     #[cold]
     fn connect(&self, rank: u32) -> Result<&Peer> {
-        if self.is_forked() {
+        if is_forked() {
             return Err(Error::new("connect", Misuse::Forked));
         }
         let found;

@@ -1,6 +1,7 @@
 //! Who am I: rank, size, and the way to the other ranks.
 
 mod context;
+mod fork;
 pub mod launcher;
 mod peer;
 mod pmi;
@@ -12,10 +13,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use pmi::PmiError;
 
 pub(crate) use context::{Awaited, Context};
+pub(crate) use fork::is_forked;
 pub(crate) use peer::Peer;
 
 use crate::comm::Communicator;
-use crate::error::{AbortCause, Error, Misuse, Result};
+use crate::error::{AbortCause, Error, ErrorKind, Misuse, Result};
 use crate::window::Info;
 
 /// Which threads of a rank call Transom (MPI-4.1, section 11.6). Windows can be shared by threads
@@ -68,7 +70,12 @@ impl Job {
         if TAKEN.swap(true, Ordering::SeqCst) {
             return Err(Error::new("job start", Misuse::JobTaken));
         }
-        let context = Context::join(level)?;
+        let context = Context::join(level).inspect_err(|error| {
+            // The launcher has not been spoken to yet: the caller may try another device.
+            if matches!(error.kind(), ErrorKind::Misuse(_)) {
+                TAKEN.store(false, Ordering::SeqCst);
+            }
+        })?;
         let world = Communicator::world(&context);
         Ok(Self { context, world })
     }
@@ -125,7 +132,7 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         // A forked child drops a copy; the job is its parent's.
-        if self.context.is_forked() {
+        if is_forked() {
             return;
         }
         if std::thread::panicking() {

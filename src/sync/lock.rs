@@ -8,7 +8,7 @@ use rdma_sys_shim::memory::{ATOMICS_DRAIN, full_fence};
 
 use super::{Assert, lock_word};
 use crate::error::{EpochState, Error, Misuse, Result};
-use crate::job::Awaited;
+use crate::job::{Awaited, is_forked};
 use crate::memory::remote::RemoteWord;
 use crate::window::target::{Held, Route};
 use crate::window::{Mode, Window};
@@ -33,7 +33,7 @@ impl Window {
     #[inline]
     pub fn lock(&self, kind: LockKind, target: u32, assert: Assert) -> Result<()> {
         const OPERATION: &str = "lock";
-        let ready = self.mode() == Mode::Idle && !self.no_locks();
+        let ready = self.mode() == Mode::Idle && !self.no_locks() && !is_forked();
         if !ready || target >= self.ranks() {
             self.prepare_to_lock(target)?;
         }
@@ -207,6 +207,9 @@ impl Window {
     #[cold]
     fn prepare_to_lock(&self, target: u32) -> Result<()> {
         self.team().check_rank("lock", target)?;
+        if is_forked() {
+            return Err(Error::new("lock", Misuse::Forked));
+        }
         if self.no_locks() {
             return Err(Error::new("lock", Misuse::NoLocks));
         }

@@ -2,6 +2,7 @@
 
 use super::Assert;
 use crate::error::{Error, Misuse, Result};
+use crate::job::is_forked;
 use crate::window::target::Held;
 use crate::window::{Mode, Window};
 
@@ -22,7 +23,7 @@ impl Window {
     pub fn lock_all(&self, assert: Assert) -> Result<()> {
         const OPERATION: &str = "lock_all";
         let idle = matches!(self.mode(), Mode::Idle | Mode::FenceUnused);
-        if !idle || self.locks() > 0 || self.no_locks() {
+        if !idle || self.locks() > 0 || self.no_locks() || is_forked() {
             return Err(self.cannot_lock_all());
         }
         self.next_serial();
@@ -103,6 +104,9 @@ impl Window {
 
     #[cold]
     fn cannot_lock_all(&self) -> Error {
+        if is_forked() {
+            return Error::new("lock_all", Misuse::Forked);
+        }
         if self.no_locks() {
             return Error::new("lock_all", Misuse::NoLocks);
         }

@@ -12,6 +12,7 @@ use super::{Lock, LockAll, Target};
 use crate::comm::Purpose;
 use crate::datatype::Element;
 use crate::error::{AbortCause, Error, Result};
+use crate::job::is_forked;
 use crate::raw::{self, Assert};
 use crate::sync::LockKind;
 
@@ -115,7 +116,7 @@ impl Drop for PoisonOnExit<'_> {
         self.poisoned.store(true, Ordering::Relaxed);
         let context = self.raw.context();
         // A forked child is no rank: it has nothing in flight, and nobody to tell.
-        if context.is_forked() {
+        if is_forked() {
             return;
         }
         if self.raw.ranks() > 1 {

@@ -1,5 +1,6 @@
 //! Creating windows: register, then exchange what peers need to know.
 
+use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 
@@ -133,8 +134,18 @@ impl Window {
             })
         };
         let prepared = prepare().map_err(|error| error.during(operation));
-        let entries = comm.agree(operation, prepared.as_ref().map(|own| own.entry))?;
-        let own = prepared?;
+        let agreed = comm.agree(operation, prepared.as_ref().map(|own| own.entry));
+        let (own, entries) = match (prepared, agreed) {
+            (Ok(own), Ok(entries)) => (own, entries),
+            (Err(own_fault), _) => return Err(own_fault),
+            (Ok(own), Err(error)) => {
+                if !error.is_known_everywhere() {
+                    // Some ranks may think that the window exists.
+                    mem::forget(own);
+                }
+                return Err(error);
+            }
+        };
         let columns = Columns {
             base: Column::new(entries.iter().map(|entry| entry.base)),
             size: Column::new(entries.iter().map(|entry| entry.size)),

@@ -16,7 +16,7 @@ pub use info::Info;
 
 use crate::comm::{Barrier, Group, Team};
 use crate::error::{EpochState, Error, ErrorKind, Misuse, Result};
-use crate::job::Context;
+use crate::job::{Context, is_forked};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE};
 use target::{Held, Route, Target};
@@ -285,6 +285,9 @@ impl Window {
     #[cold]
     pub(crate) fn enter(&self, operation: &'static str, rank: u32) -> Result<&Target> {
         self.team.check_rank(operation, rank)?;
+        if is_forked() {
+            return Err(Error::new(operation, Misuse::Forked));
+        }
         let target = &self.targets[rank as usize];
         let mode = self.mode();
         if target.is_entered(self.serial()) {
