@@ -7,6 +7,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::job::PmiError;
+use crate::sync::LockKind;
 
 /// The result of every fallible call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -130,6 +131,8 @@ pub enum EpochState {
     NotLocked(u32),
     /// `lock_all` is in force.
     LockAll,
+    /// The lock at hand is one of this kind, of this rank.
+    LockOf(LockKind, u32),
 }
 
 impl fmt::Display for EpochState {
@@ -141,6 +144,12 @@ impl fmt::Display for EpochState {
             Self::Locked(rank) => write!(f, "rank {rank} is locked already"),
             Self::NotLocked(rank) => write!(f, "rank {rank} is not locked"),
             Self::LockAll => f.write_str("lock_all is in force"),
+            Self::LockOf(LockKind::Shared, rank) => {
+                write!(f, "this is a shared lock of rank {rank}")
+            }
+            Self::LockOf(LockKind::Exclusive, rank) => {
+                write!(f, "this is an exclusive lock of rank {rank}")
+            }
         }
     }
 }
@@ -249,6 +258,8 @@ pub enum AbortCause {
     Aborted = 3,
     /// It left the job while others still needed it.
     Left = 4,
+    /// It could not begin or end an epoch of a window.
+    EpochFailed = 5,
 }
 
 impl AbortCause {
@@ -257,6 +268,7 @@ impl AbortCause {
             1 => Self::Panicked,
             2 => Self::Died,
             4 => Self::Left,
+            5 => Self::EpochFailed,
             _ => Self::Aborted,
         }
     }
@@ -269,6 +281,7 @@ impl fmt::Display for AbortCause {
             Self::Died => "died",
             Self::Aborted => "called abort",
             Self::Left => "left the job early",
+            Self::EpochFailed => "could not begin or end an epoch",
         })
     }
 }

@@ -1,5 +1,47 @@
 //! One-sided communication over RDMA: ranks of a parallel job expose windows of memory, and
 //! other ranks put, get and accumulate into them directly.
+//!
+//! A [`Job`] is what this process takes part in, a [`Communicator`] the ranks in it, and a
+//! [`Window`] memory of all of them. Accesses are made in epochs: [`Window::fence`] opens and
+//! closes one on all ranks together; in [`Window::passive`] each rank locks whom it wants, when it
+//! wants, and nobody has to call in for it.
+//!
+//! ```
+//! use transom::{Job, LockKind, Result, Window};
+//!
+//! # fn main() -> Result<()> {
+//! let job = Job::init()?;
+//! let world = job.world();
+//! let (rank, size) = (world.rank(), world.size());
+//!
+//! // Eight elements on every rank.
+//! let mut window = Window::<u64>::allocate(world, 8)?;
+//! let mine = [u64::from(rank); 2];
+//! window.fence(|epoch| epoch.target((rank + 1) % size)?.put(6, &mine))??;
+//! let left = u64::from((rank + size - 1) % size);
+//! assert_eq!(window.local()?[4..], [0, 0, left, left]);
+//!
+//! // A counter on rank 0.
+//! window.passive(|epoch| -> Result<()> {
+//!     let lock = epoch.lock(0, LockKind::Shared)?;
+//!     lock.fetch_add(0, 1)?;
+//!     lock.unlock()
+//! })??;
+//! if rank == 0 {
+//!     assert_eq!(window.local()?[0], u64::from(size));
+//! }
+//! window.free()
+//! # }
+//! ```
+//!
+//! The same program is a job of one rank when it is started by itself, and of eight under
+//! `transom run -n 8` or `mpiexec.hydra -n 8`. A process can join only one job, once.
+//!
+//! The closures of epochs keep buffers in flight from being touched or freed: what is put or got
+//! is borrowed to the end of the epoch. There are operations that complete at once, for buffers
+//! made inside one, and requests that give their buffer back ([`Target`]).
+//!
+//! [`raw`] is the untyped interface below, with MPI's semantics and all checks at run time.
 
 mod access;
 mod comm;
@@ -9,6 +51,7 @@ mod job;
 mod memory;
 pub mod raw;
 mod sync;
+mod typed;
 mod wait;
 mod window;
 
@@ -19,4 +62,5 @@ pub use error::{
 };
 pub use job::{Job, PmiError, ThreadLevel, launcher};
 pub use sync::LockKind;
+pub use typed::{Active, Epoch, Lock, LockAll, LockedTarget, Passive, Request, Target, Window};
 pub use window::Info;

@@ -199,6 +199,10 @@ pub trait Device: Send + Sync {
 ///
 /// Operations are posted; each returns a [`Ticket`], and is complete at the target when
 /// [`Endpoint::completed`] says so. Every operation is checked at the target's table of regions.
+///
+/// A buffer of this process belongs to an operation until it is complete or has failed: a call
+/// that returns an error has posted nothing, and once `completed` returns one for a ticket, no
+/// operation up to that ticket touches memory of this process any more.
 pub trait Endpoint: Send + Sync {
     /// Writes `len` bytes to `to`.
     ///

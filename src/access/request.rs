@@ -54,11 +54,23 @@ impl Request {
     ///
     /// # Errors
     /// The operation failed.
-    pub fn wait(self) -> Result<()> {
-        match self.posted {
-            None => Ok(()),
-            Some(posted) => posted.patience.complete(&*posted.endpoint, posted.ticket),
+    pub fn wait(mut self) -> Result<()> {
+        self.complete()
+    }
+
+    /// As [`Request::wait`], and may be asked again. After an error too, the device no longer
+    /// touches the buffer.
+    pub(crate) fn complete(&mut self) -> Result<()> {
+        if let Some(posted) = &self.posted {
+            let Posted {
+                endpoint,
+                ticket,
+                patience,
+            } = posted;
+            patience.complete(&**endpoint, *ticket)?;
+            self.posted = None;
         }
+        Ok(())
     }
 }
 

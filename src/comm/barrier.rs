@@ -2,12 +2,17 @@
 //!
 //! The flags are epoch numbers compared with ≥, so nothing is ever reset, and a neighbour that is
 //! one barrier ahead does no harm.
+//!
+//! Each flag also says for what its rank has come. A rank goes on to the next round only if the one
+//! behind came for the same, so whoever is through knows that all ranks did: by induction, after
+//! round r a rank agrees with the 2^(r+1) − 1 behind it. A neighbour that is one barrier ahead was
+//! through this one, and so agreed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::team::Team;
-use crate::error::Result;
+use crate::error::{Error, Misuse, Result};
 use crate::job::Awaited;
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE, LocalWord};
@@ -16,6 +21,35 @@ use crate::memory::remote::RemoteWord;
 /// Bytes of control block that a barrier of `rounds` rounds takes.
 pub(crate) const fn barrier_bytes(rounds: u32) -> u64 {
     rounds as u64 * LINE
+}
+
+/// For what a rank comes to a barrier. The numbers travel in the flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Purpose {
+    Barrier = 1,
+    Fence = 2,
+    Passive = 3,
+    Free = 4,
+}
+
+const PURPOSE_BITS: u32 = 8;
+
+impl Purpose {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Barrier => "barrier",
+            Self::Fence => "fence",
+            Self::Passive => "passive",
+            Self::Free => "free",
+        }
+    }
+
+    fn of_flag(flag: u64) -> Option<Self> {
+        [Self::Barrier, Self::Fence, Self::Passive, Self::Free]
+            .into_iter()
+            .find(|purpose| *purpose as u8 == flag as u8)
+    }
 }
 
 pub(crate) struct Barrier {
@@ -48,26 +82,33 @@ impl Barrier {
     pub(crate) fn wait(
         &self,
         operation: &'static str,
+        purpose: Purpose,
         team: &Team,
         blocks: &Column<u64>,
         check: &dyn Fn(u32) -> Result<()>,
     ) -> Result<()> {
         let epoch = self.epoch.load(Ordering::Relaxed) + 1;
         self.epoch.store(epoch, Ordering::Relaxed);
+        let came = epoch << PURPOSE_BITS | purpose as u64;
         for number in 0..self.rounds.len() {
             let round = match self.rounds[number].get() {
                 Some(round) => round,
                 None => self.prepare(team, blocks, number)?,
             };
-            round.signal.store(epoch)?;
+            round.signal.store(came)?;
             let flag = round.flag.atomic();
-            if flag.load(Ordering::Acquire) < epoch {
-                let arrived = || Ok(flag.load(Ordering::Acquire) >= epoch);
+            let here = || flag.load(Ordering::Acquire);
+            if here() >> PURPOSE_BITS < epoch {
+                let arrived = || Ok(here() >> PURPOSE_BITS >= epoch);
                 team.context.patience().wait(arrived, || {
                     let awaited = Awaited::Rank(team.world_rank(round.from));
                     team.context.check(operation, awaited)?;
                     check(round.from)
                 })?;
+            }
+            let theirs = here();
+            if theirs != came && theirs >> PURPOSE_BITS == epoch {
+                return Err(disagreement(operation, purpose, round.from, theirs));
             }
         }
         Ok(())
@@ -83,4 +124,15 @@ impl Barrier {
         };
         Ok(self.rounds[number].get_or_init(|| round))
     }
+}
+
+#[cold]
+fn disagreement(operation: &'static str, ours: Purpose, rank: u32, flag: u64) -> Error {
+    let theirs = Purpose::of_flag(flag).map_or("something unknown", Purpose::name);
+    let misuse = Misuse::Mismatch {
+        rank,
+        ours: ours.name().to_owned(),
+        theirs: theirs.to_owned(),
+    };
+    Error::new(operation, misuse)
 }

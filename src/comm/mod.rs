@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use team::Group;
 
-pub(crate) use barrier::{Barrier, barrier_bytes};
+pub(crate) use barrier::{Barrier, Purpose, barrier_bytes};
 pub(crate) use team::{Team, rounds};
 
 use crate::datatype::{Element, Op, Reduce};
@@ -237,12 +237,11 @@ impl Communicator {
         let mut engine = self.engine();
         engine.begin(Kind::Barrier, 0);
         let inner = &self.inner;
-        let result =
-            inner
-                .barrier
-                .wait(Kind::Barrier.name(), &inner.team, &inner.blocks, &|rank| {
-                    engine.check_same_call(rank, Kind::Barrier.name())
-                });
+        let name = Kind::Barrier.name();
+        let check = |rank| engine.check_same_call(rank, name);
+        let result = inner
+            .barrier
+            .wait(name, Purpose::Barrier, &inner.team, &inner.blocks, &check);
         drop(engine);
         result
     }

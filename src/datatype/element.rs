@@ -13,8 +13,13 @@ pub trait Element: Pod + Send + Sync {}
 
 impl<T: Pod + Send + Sync> Element for T {}
 
+mod sealed {
+    /// Accumulates read as many bytes as the predefined type has, so nobody else may name one.
+    pub trait Sealed {}
+}
+
 /// Types that accumulate works on.
-pub trait Accumulate: Element {
+pub trait Accumulate: Element + sealed::Sealed {
     /// The predefined type.
     const TYPE: BasicType;
 }
@@ -24,8 +29,13 @@ pub trait Atomic: Accumulate {}
 
 macro_rules! accumulate {
     ($($rust:ty: $basic:ident),*) => {
-        $(impl Accumulate for $rust {
-            const TYPE: BasicType = BasicType::$basic;
+        $(impl sealed::Sealed for $rust {}
+
+        impl Accumulate for $rust {
+            const TYPE: BasicType = {
+                assert!(size_of::<$rust>() == BasicType::$basic.size());
+                BasicType::$basic
+            };
         })*
     };
 }

@@ -236,7 +236,7 @@ impl Context {
     }
 
     /// Tells every rank that can be reached that this one gave up.
-    pub(super) fn abort_everywhere(&self, cause: AbortCause) {
+    pub(crate) fn abort_everywhere(&self, cause: AbortCause) {
         self.spread(self.rank, cause);
     }
 

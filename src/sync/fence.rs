@@ -1,6 +1,7 @@
 //! Fence: everybody's operations are complete, and everybody knows it.
 
 use super::Assert;
+use crate::comm::Purpose;
 use crate::error::{Error, Misuse, Result};
 use crate::window::{Mode, Window};
 
@@ -14,7 +15,7 @@ impl Window {
     /// has entered the epoch, so the barrier stays.
     ///
     /// # Errors
-    /// A lock is held, a rank died or left, an operation failed.
+    /// A lock is held, a rank died or left, or has come to `free`; an operation failed.
     #[inline]
     pub fn fence(&self, assert: Assert) -> Result<()> {
         let precede = !assert.contains(Assert::NO_PRECEDE);
@@ -26,7 +27,7 @@ impl Window {
             self.complete_all("fence")?;
         }
         if precede || succeed {
-            self.synchronise("fence")?;
+            self.synchronise("fence", Purpose::Fence)?;
         }
         self.next_serial();
         self.set_mode(if succeed {

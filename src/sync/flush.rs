@@ -1,9 +1,12 @@
 //! Flush: operations are complete at their targets, while the epoch goes on.
 
-use rdma_sys_shim::Ticket;
+use std::time::{Duration, Instant};
+
 use rdma_sys_shim::memory::full_fence;
+use rdma_sys_shim::{Endpoint, Ticket};
 
 use crate::error::{Error, Misuse, Result};
+use crate::wait::Patience;
 use crate::window::Window;
 use crate::window::target::{Held, Target};
 
@@ -16,16 +19,7 @@ impl Window {
     #[inline]
     pub fn flush(&self, target: u32) -> Result<()> {
         let open = self.passive_target("flush", target)?;
-        if open.posted() != Ticket::DONE {
-            self.complete_posted("flush", target, open)?;
-        }
-        // A store of ours may still sit in the processor's store buffer, where a later load of
-        // ours would overtake it.
-        if open.is_dirty() {
-            open.set_clean();
-            full_fence();
-        }
-        Ok(())
+        self.flush_target("flush", target, open)
     }
 
     /// One-sided. Returns when the origin buffers of all of this rank's operations on `target` may
@@ -36,10 +30,7 @@ impl Window {
     #[inline]
     pub fn flush_local(&self, target: u32) -> Result<()> {
         let open = self.passive_target("flush_local", target)?;
-        if open.posted() != Ticket::DONE {
-            self.complete_posted("flush_local", target, open)?;
-        }
-        Ok(())
+        self.flush_target_locally("flush_local", target, open)
     }
 
     /// One-sided. As [`Window::flush`], for all targets. Needs a lock.
@@ -70,6 +61,39 @@ impl Window {
     pub fn sync(&self) -> Result<()> {
         self.needs_any_lock("sync")?;
         full_fence();
+        Ok(())
+    }
+
+    /// Completes this rank's operations on a target, in an epoch of any kind.
+    #[inline]
+    pub(crate) fn flush_target(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        target: &Target,
+    ) -> Result<()> {
+        self.flush_target_locally(operation, rank, target)?;
+        // A store of ours may still sit in the processor's store buffer, where a later load of
+        // ours would overtake it.
+        if target.is_dirty() {
+            target.set_clean();
+            full_fence();
+        }
+        Ok(())
+    }
+
+    /// Makes the origin buffers of this rank's operations on a target its own again, in an epoch
+    /// of any kind.
+    #[inline]
+    pub(crate) fn flush_target_locally(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        target: &Target,
+    ) -> Result<()> {
+        if target.posted() != Ticket::DONE {
+            self.complete_posted(operation, rank, target)?;
+        }
         Ok(())
     }
 
@@ -109,6 +133,22 @@ impl Window {
         ))
     }
 
+    /// Waits until the device has done with every origin buffer of this rank, be it by success or
+    /// failure. False if it does not say so within `limit`.
+    pub(crate) fn quiesce(&self, limit: Duration) -> bool {
+        let begun = Instant::now();
+        let settled = |target: &Target| match target.route() {
+            Some(route) if target.posted() != Ticket::DONE => settle(
+                &*route.endpoint,
+                target.posted(),
+                self.context().patience(),
+                || begun.elapsed() < limit,
+            ),
+            _ => true,
+        };
+        !self.device_used() || self.targets().iter().all(settled)
+    }
+
     /// Waits for what the device has not reported complete yet, on one target.
     #[cold]
     pub(crate) fn complete_posted(
@@ -142,5 +182,110 @@ impl Window {
             }
         }
         Ok(())
+    }
+}
+
+/// Waits until an operation has completed or failed. False if `go_on` says no before.
+fn settle(
+    endpoint: &dyn Endpoint,
+    ticket: Ticket,
+    patience: Patience,
+    go_on: impl Fn() -> bool,
+) -> bool {
+    let settled = || Ok(endpoint.completed(ticket).unwrap_or(true));
+    let check = || match go_on() {
+        true => Ok(()),
+        false => Err(Error::new("quiesce", Misuse::Poisoned)),
+    };
+    patience.wait(settled, check).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use rdma_sys_shim::{Liveness, Mapping, RemoteAddress, RemoteRegion, Update, Width};
+
+    use super::*;
+
+    /// An endpoint whose operations complete or fail when they have been asked about so often.
+    struct Slow {
+        asked: AtomicU32,
+        done_after: u32,
+        fails: bool,
+    }
+
+    type Posted = rdma_sys_shim::Result<Ticket>;
+
+    impl Endpoint for Slow {
+        fn completed(&self, _: Ticket) -> rdma_sys_shim::Result<bool> {
+            let done = self.asked.fetch_add(1, Ordering::Relaxed) >= self.done_after;
+            match done && self.fails {
+                true => Err(rdma_sys_shim::Error::PeerGone { pid: 1 }),
+                false => Ok(done),
+            }
+        }
+
+        unsafe fn write(&self, _: *const u8, _: usize, _: RemoteAddress) -> Posted {
+            unreachable!()
+        }
+
+        unsafe fn read(&self, _: *mut u8, _: usize, _: RemoteAddress) -> Posted {
+            unreachable!()
+        }
+
+        unsafe fn fetch_add(&self, _: RemoteAddress, _: Width, _: u64, _: *mut u64) -> Posted {
+            unreachable!()
+        }
+
+        unsafe fn compare_swap(
+            &self,
+            _: RemoteAddress,
+            _: Width,
+            _: u64,
+            _: u64,
+            _: *mut u64,
+        ) -> Posted {
+            unreachable!()
+        }
+
+        unsafe fn update_each(
+            &self,
+            _: RemoteAddress,
+            _: Width,
+            _: Update,
+            _: *const u8,
+            _: usize,
+        ) -> Posted {
+            unreachable!()
+        }
+
+        fn map(&self, _: &RemoteRegion) -> rdma_sys_shim::Result<Option<Mapping>> {
+            unreachable!()
+        }
+
+        fn liveness(&self) -> Liveness {
+            unreachable!()
+        }
+    }
+
+    fn settles(done_after: u32, fails: bool, limit: Duration) -> (bool, u32) {
+        let slow = Slow {
+            asked: AtomicU32::new(0),
+            done_after,
+            fails,
+        };
+        let begun = Instant::now();
+        let go_on = || begun.elapsed() < limit;
+        let settled = settle(&slow, Ticket(1), Patience::new(1), go_on);
+        (settled, slow.asked.into_inner())
+    }
+
+    #[test]
+    fn quiet_is_success_and_failure_but_not_silence() {
+        let long = Duration::from_secs(60);
+        assert_eq!(settles(3000, false, long), (true, 3001));
+        assert_eq!(settles(3000, true, long), (true, 3001));
+        assert!(!settles(u32::MAX, false, Duration::from_millis(1)).0);
     }
 }

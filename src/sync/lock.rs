@@ -90,6 +90,24 @@ impl Window {
         self.release(OPERATION, target, held, route)
     }
 
+    /// Ends every passive-target epoch that is open on this window. No lock goes back before all
+    /// operations are complete: one target's memory may be the origin buffer of another's.
+    pub(crate) fn unlock_everything(&self, operation: &'static str) -> Result<()> {
+        self.complete_all(operation)?;
+        if self.mode().is_lock_all() {
+            return self.unlock_all();
+        }
+        let mut result = Ok(());
+        if self.locks() > 0 {
+            for (rank, target) in (0..).zip(self.targets()) {
+                if target.held() != Held::No {
+                    result = result.and(self.unlock(rank));
+                }
+            }
+        }
+        result
+    }
+
     /// Gives a lock back. The locked instruction also drains what this rank stored.
     #[inline(always)]
     pub(crate) fn release(

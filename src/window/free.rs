@@ -3,6 +3,7 @@
 use std::mem;
 
 use super::{Mode, Window};
+use crate::comm::Purpose;
 use crate::error::{Error, Misuse, Result};
 
 impl Window {
@@ -11,9 +12,9 @@ impl Window {
     /// section 12.2.5, `MPI_Win_free`).
     ///
     /// # Errors
-    /// An access epoch is open, or a rank died or left; then the memory is leaked, since peers
-    /// may still access it.
-    pub fn free(mut self) -> Result<()> {
+    /// An access epoch is open, a rank died or left, or is in a fence; then the memory is leaked,
+    /// since peers may still access it.
+    pub fn free(self) -> Result<()> {
         if self.mode() != Mode::Idle && self.mode() != Mode::FenceUnused || self.locks() > 0 {
             let misuse = Misuse::Epoch {
                 needs: "free needs a window without an open epoch",
@@ -22,21 +23,27 @@ impl Window {
             return Err(Error::new("free", misuse));
         }
         if !self.no_locks {
-            self.synchronise("free")?;
+            self.synchronise("free", Purpose::Free)?;
         }
+        self.give_back();
+        Ok(())
+    }
+
+    /// Gives everything back. All ranks have come to free the window, or promised that they will
+    /// not use it any more.
+    pub(crate) fn give_back(mut self) {
         for target in &mut self.targets {
             drop(target.take_route());
         }
         drop(self.memory.take());
-        Ok(())
     }
 
-    /// Collective. Waits until every rank has come here.
+    /// Collective. Waits until every rank has come here, for the same purpose.
     #[inline]
-    pub(crate) fn synchronise(&self, operation: &'static str) -> Result<()> {
+    pub(crate) fn synchronise(&self, operation: &'static str, purpose: Purpose) -> Result<()> {
         let blocks = &self.columns.block;
         self.barrier
-            .wait(operation, &self.team, blocks, &|_| Ok(()))
+            .wait(operation, purpose, &self.team, blocks, &|_| Ok(()))
     }
 }
 

@@ -44,6 +44,14 @@ impl Info {
         }
     }
 
+    /// These hints, with allocated memory aligned to `align` at least.
+    pub(crate) fn aligned_for(&self, align: usize) -> Self {
+        match self.alignment() {
+            Ok(asked) if asked < align => self.clone().with(ALIGNMENT, align.to_string()),
+            _ => self.clone(),
+        }
+    }
+
     pub(crate) fn no_locks(&self) -> Result<bool> {
         self.flag(NO_LOCKS, false)
     }
@@ -87,6 +95,9 @@ mod tests {
         assert_eq!(info.alignment().unwrap(), 1);
         assert!(!info.no_locks().unwrap());
         assert!(info.adopt().unwrap());
+        assert_eq!(info.aligned_for(64).alignment().unwrap(), 64);
+        let asked = info.with(ALIGNMENT, "8192");
+        assert_eq!(asked.aligned_for(64).alignment().unwrap(), 8192);
     }
 
     #[test]

@@ -1,0 +1,187 @@
+//! Epochs: what happens around their bodies.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::mem;
+use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::{Lock, LockAll, Target};
+use crate::comm::Purpose;
+use crate::datatype::Element;
+use crate::error::{AbortCause, Error, Result};
+use crate::raw::{self, Assert};
+use crate::sync::LockKind;
+
+/// For how long a device may be silent about operations of an epoch that failed.
+const QUIESCE_LIMIT: Duration = Duration::from_secs(30);
+
+/// The kind of epoch that [`Window::fence`](super::Window::fence) opens.
+pub enum Active {}
+
+/// The kind of epoch that [`Window::passive`](super::Window::passive) opens.
+pub enum Passive {}
+
+/// An open epoch: `'op` is how long its operations may use their buffers, `'env` what the body
+/// borrows from outside.
+pub struct Epoch<'op, 'env: 'op, T, Mode> {
+    state: &'op State<'op>,
+    /// Invariant in both lifetimes, neither `Send` nor `Sync`.
+    marker: PhantomData<Marker<'op, 'env, T, Mode>>,
+}
+
+type Marker<'op, 'env, T, Mode> = (Cell<&'op ()>, Cell<&'env ()>, fn() -> T, Mode, *mut ());
+
+/// What locks need to know of their epoch.
+pub(super) struct State<'op> {
+    pub(super) raw: &'op raw::Window,
+    /// Epochs in destructors may run while a panic unwinds that is none of theirs.
+    opened_in_panic: bool,
+    /// The first error of a lock that was dropped.
+    failure: Cell<Option<Error>>,
+}
+
+/// How an epoch opens and closes.
+pub(super) trait Mode {
+    const NAME: &'static str;
+
+    fn open(raw: &raw::Window) -> Result<()>;
+
+    fn close(raw: &raw::Window) -> Result<()>;
+}
+
+impl Mode for Active {
+    const NAME: &'static str = "fence";
+
+    fn open(raw: &raw::Window) -> Result<()> {
+        raw.fence(Assert::NO_PRECEDE)
+    }
+
+    fn close(raw: &raw::Window) -> Result<()> {
+        raw.fence(Assert::NO_SUCCEED)
+    }
+}
+
+impl Mode for Passive {
+    const NAME: &'static str = "passive";
+
+    fn open(raw: &raw::Window) -> Result<()> {
+        raw.synchronise(Self::NAME, Purpose::Passive)
+    }
+
+    fn close(raw: &raw::Window) -> Result<()> {
+        raw.unlock_everything(Self::NAME)?;
+        raw.synchronise(Self::NAME, Purpose::Passive)
+    }
+}
+
+/// Runs `body` in an epoch. However this is left, no operation uses a buffer any more; if not by
+/// the epoch's proper close, the window is poisoned and the other ranks know.
+pub(super) fn run<'env, T, M: Mode, R>(
+    raw: &raw::Window,
+    poisoned: &AtomicBool,
+    body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, M>) -> R,
+) -> Result<R> {
+    // A peer may be through a barrier that fails here, so this includes the opening one.
+    let poison = PoisonOnExit { raw, poisoned };
+    M::open(raw)?;
+    let state = State {
+        raw,
+        opened_in_panic: thread::panicking(),
+        failure: Cell::new(None),
+    };
+    let epoch = Epoch {
+        state: &state,
+        marker: PhantomData,
+    };
+    let value = body(&epoch);
+    if let Some(error) = state.failure.take() {
+        return Err(error);
+    }
+    M::close(raw)?;
+    mem::forget(poison);
+    Ok(value)
+}
+
+struct PoisonOnExit<'w> {
+    raw: &'w raw::Window,
+    poisoned: &'w AtomicBool,
+}
+
+impl Drop for PoisonOnExit<'_> {
+    /// Nothing here waits for another rank. Locks stay held, so that nobody takes what their
+    /// holder left half done for whole.
+    fn drop(&mut self) {
+        self.poisoned.store(true, Ordering::Relaxed);
+        let context = self.raw.context();
+        // A forked child is no rank: it has nothing in flight, and nobody to tell.
+        if context.is_forked() {
+            return;
+        }
+        if self.raw.ranks() > 1 {
+            context.abort_everywhere(match thread::panicking() {
+                true => AbortCause::Panicked,
+                false => AbortCause::EpochFailed,
+            });
+        }
+        if !self.raw.quiesce(QUIESCE_LIMIT) {
+            eprintln!(
+                "transom: rank {} of a window failed in an epoch, and its device may still use \
+                 the buffers of operations after {QUIESCE_LIMIT:?}: aborting the process",
+                self.raw.rank()
+            );
+            process::abort();
+        }
+    }
+}
+
+impl State<'_> {
+    /// Whether the body is being left by a panic.
+    pub(super) fn is_panicking(&self) -> bool {
+        !self.opened_in_panic && thread::panicking()
+    }
+
+    /// Notes an error that nobody else would see.
+    pub(super) fn fail(&self, error: Error) {
+        let first = self.failure.take().unwrap_or(error);
+        self.failure.set(Some(first));
+    }
+}
+
+impl<'op, T: Element> Epoch<'op, '_, T, Active> {
+    /// Local. The part of `rank`.
+    ///
+    /// # Errors
+    /// `rank` is not a rank of the window.
+    #[inline]
+    pub fn target(&'op self, rank: u32) -> Result<Target<'op, T, Active>> {
+        Target::new("target", self.state.raw, rank)
+    }
+}
+
+impl<'op, T: Element> Epoch<'op, '_, T, Passive> {
+    /// One-sided. Waits for a lock of `rank`'s part, without that rank's help. A rank that waits
+    /// for an exclusive lock keeps new shared ones back (MPI-4.1, section 12.5.3).
+    ///
+    /// # Errors
+    /// `rank` is not a rank of the window or is locked already (perhaps by a lock that was
+    /// forgotten), `lock_all` is in force, the window has the hint `no_locks`, a rank that could
+    /// hold the lock died or left.
+    #[inline]
+    pub fn lock(&'op self, rank: u32, kind: LockKind) -> Result<Lock<'op, T>> {
+        Lock::take(self.state, rank, kind)
+    }
+
+    /// One-sided. A shared lock of every rank's part (MPI-4.1, section 12.5.3). This rank's own is
+    /// taken at once and another's with the first operation there, in the order in which they are
+    /// needed, unless the hint `transom_eager_lock_all` takes all in the order of ranks.
+    ///
+    /// # Errors
+    /// A lock is held, the window has the hint `no_locks`, a rank that could hold a lock died or
+    /// left.
+    pub fn lock_all(&'op self) -> Result<LockAll<'op, T>> {
+        LockAll::take(self.state)
+    }
+}

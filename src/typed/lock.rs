@@ -1,0 +1,172 @@
+//! Locks: of one rank's part, and of all.
+
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::slice;
+
+use super::epoch::State;
+use super::window::own_part;
+use super::{Passive, Target};
+use crate::datatype::Element;
+use crate::error::{EpochState, Error, Misuse, Result};
+use crate::raw::Assert;
+use crate::sync::LockKind;
+
+/// A lock of one rank's part, and the way to operate on it: a `Lock` dereferences to its
+/// [`Target`].
+///
+/// Dropped, it unlocks at once; an error of that is what the epoch then returns. Forgotten, or
+/// dropped by a panic, it is held to the end of the epoch; past that, if the panic ends the epoch,
+/// so that nobody takes what was left half done for whole.
+#[must_use = "a dropped lock unlocks at once; call `unlock` for its error"]
+pub struct Lock<'op, T> {
+    target: Target<'op, T, Passive>,
+    kind: LockKind,
+    state: &'op State<'op>,
+}
+
+impl<'op, T: Element> Lock<'op, T> {
+    #[inline]
+    pub(super) fn take(state: &'op State<'op>, rank: u32, kind: LockKind) -> Result<Self> {
+        let target = Target::new("lock", state.raw, rank)?;
+        state.raw.lock(kind, rank, Assert::NONE)?;
+        Ok(Self {
+            target,
+            kind,
+            state,
+        })
+    }
+
+    /// Local. The part that is locked.
+    #[must_use]
+    pub fn target(&self) -> &Target<'op, T, Passive> {
+        &self.target
+    }
+
+    /// Local. This rank's own part, for plain loads and stores, under an exclusive lock of it.
+    /// Completes this rank's operations there first.
+    ///
+    /// # Errors
+    /// The lock is shared or another rank's; an operation failed.
+    pub fn local_mut(&mut self) -> Result<&mut [T]> {
+        let raw = self.state.raw;
+        if self.kind != LockKind::Exclusive || self.target.rank() != raw.rank() {
+            let misuse = Misuse::Epoch {
+                needs: "plain access needs an exclusive lock of this rank's own part",
+                state: EpochState::LockOf(self.kind, self.target.rank()),
+            };
+            return Err(Error::new("local_mut", misuse));
+        }
+        self.target.flush()?;
+        let (base, len) = own_part(raw);
+        // SAFETY: our registered memory, aligned and of this length, any bytes being a `T`. In a
+        // passive epoch all ranks access it under its lock, which is exclusively ours; our own
+        // operations on it are complete, and new ones need the lock that is borrowed uniquely.
+        Ok(unsafe { slice::from_raw_parts_mut(base.as_ptr(), len) })
+    }
+
+    /// One-sided. Gives the lock back: all of this rank's operations on the target are complete
+    /// there when it returns (MPI-4.1, section 12.5.3).
+    ///
+    /// # Errors
+    /// An operation failed, or the target died; then the close of the epoch fails too.
+    #[inline]
+    pub fn unlock(self) -> Result<()> {
+        let lock = ManuallyDrop::new(self);
+        lock.state.raw.unlock(lock.target.rank())
+    }
+}
+
+impl<'op, T> Deref for Lock<'op, T> {
+    type Target = Target<'op, T, Passive>;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &self.target
+    }
+}
+
+impl<T> Drop for Lock<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.state.is_panicking()
+            && let Err(error) = self.state.raw.unlock(self.target.rank())
+        {
+            self.state.fail(error);
+        }
+    }
+}
+
+/// Shared locks of all ranks' parts. Dropped or forgotten, it behaves as [`Lock`] does.
+#[must_use = "a dropped lock unlocks at once; call `unlock` for its error"]
+pub struct LockAll<'op, T> {
+    state: &'op State<'op>,
+    marker: PhantomData<Target<'op, T, Passive>>,
+}
+
+impl<'op, T: Element> LockAll<'op, T> {
+    pub(super) fn take(state: &'op State<'op>) -> Result<Self> {
+        state.raw.lock_all(Assert::NONE)?;
+        Ok(Self {
+            state,
+            marker: PhantomData,
+        })
+    }
+
+    /// Local. The part of `rank`.
+    ///
+    /// # Errors
+    /// `rank` is not a rank of the window.
+    #[inline]
+    pub fn target(&self, rank: u32) -> Result<LockedTarget<'_, 'op, T>> {
+        Ok(LockedTarget {
+            target: Target::new("target", self.state.raw, rank)?,
+            lock: PhantomData,
+        })
+    }
+
+    /// One-sided. Returns when all of this rank's operations on all targets are complete there
+    /// (MPI-4.1, section 12.5.4). [`Target::flush`] does so for one of them.
+    ///
+    /// # Errors
+    /// An operation failed, or a target died.
+    pub fn flush(&self) -> Result<()> {
+        self.state.raw.flush_all()
+    }
+
+    /// One-sided. Gives the locks back: all of this rank's operations are complete at their targets
+    /// when it returns (MPI-4.1, section 12.5.3).
+    ///
+    /// # Errors
+    /// An operation failed, or a target died; then the close of the epoch fails too.
+    pub fn unlock(self) -> Result<()> {
+        let lock = ManuallyDrop::new(self);
+        lock.state.raw.unlock_all()
+    }
+}
+
+impl<T> Drop for LockAll<'_, T> {
+    fn drop(&mut self) {
+        if !self.state.is_panicking()
+            && let Err(error) = self.state.raw.unlock_all()
+        {
+            self.state.fail(error);
+        }
+    }
+}
+
+/// A [`Target`] that is locked by a [`LockAll`], for as long as that is borrowed.
+pub struct LockedTarget<'lock, 'op, T> {
+    target: Target<'op, T, Passive>,
+    lock: PhantomData<&'lock ()>,
+}
+
+impl<'op, T> Deref for LockedTarget<'_, 'op, T> {
+    type Target = Target<'op, T, Passive>;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &self.target
+    }
+}

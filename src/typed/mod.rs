@@ -1,0 +1,42 @@
+//! The typed interface over [`raw`](crate::raw): what the compiler can check, it does.
+//!
+//! # Why this is sound
+//!
+//! **Buffers in flight.** An operation may use its buffer until it is complete, at the latest when
+//! its epoch closes. A guard could be forgotten and its buffer freed, so an epoch is a closure:
+//! buffers are lent for `'op`, a lifetime that the closure cannot name, that contains the whole
+//! epoch and that nothing made inside the closure can reach. Locks and requests can be forgotten at
+//! will: whoever leaves the closure passes [`Window`]'s own code, which completes every operation,
+//! gives every lock back, and only then returns. If the body panics or the close fails, it tells
+//! the other ranks, waits until the device has done with every buffer, and kills the process if
+//! the device does not say so.
+//!
+//! **Own memory.** Other ranks touch this rank's memory only from within an epoch's body. A body
+//! runs on some rank only after every rank has come to the barrier that opens the epoch, and no
+//! rank passes the barrier that closes it before every body has returned and its operations are
+//! complete. The barriers also tell epochs of fences, passive epochs and `free` apart, so that all
+//! ranks are in the same. Hence between a rank's epochs nobody writes to its memory: `local` and
+//! `local_mut` borrow the window, as epochs do, and cannot be had inside one. A rank that fails to
+//! get through either barrier does not know that, so its window is poisoned: both fail for ever.
+//! In a passive epoch, all accesses of all ranks are made under a lock of their target, never
+//! asserted away, so an exclusive lock of its own part gives a rank [`Lock::local_mut`]; it borrows
+//! the lock, without which this rank cannot name that target.
+//!
+//! **Values.** An [`Element`](crate::Element) has no padding and no invalid values, so bytes that
+//! ranks race on are unspecified elements, and nothing worse. Copies to and from window memory are
+//! none that the compiler sees.
+//!
+//! **Lifetime of the memory.** A window owns its memory, allocated or given as a vector. Only
+//! [`Window::free`] frees it, after all ranks have come there; a window that is dropped leaks it.
+
+mod epoch;
+mod lock;
+mod request;
+mod target;
+mod window;
+
+pub use epoch::{Active, Epoch, Passive};
+pub use lock::{Lock, LockAll, LockedTarget};
+pub use request::Request;
+pub use target::Target;
+pub use window::Window;

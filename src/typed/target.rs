@@ -1,0 +1,279 @@
+//! Operations on one rank's part.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+use super::{Passive, Request};
+use crate::datatype::{Accumulate, Atomic, Element, Op};
+use crate::error::Result;
+use crate::raw;
+use crate::window::target::Target as Known;
+
+/// One rank's part of a window, in an epoch of kind `Mode`. Offsets and lengths count elements.
+///
+/// Operations that take a buffer for `'op` use it until the epoch closes, and are complete then; a
+/// [`flush`](Target::flush) or [`Lock::unlock`](super::Lock::unlock) completes them sooner, but
+/// does not give the buffer back. For buffers made inside the epoch there are
+/// [`put_blocking`](Target::put_blocking) and [`get_blocking`](Target::get_blocking); those who
+/// want their buffer back and do not want to wait use requests.
+///
+/// Operations of one epoch are not ordered, accumulates and atomics on the same element aside: a
+/// get may miss what a put before it wrote, unless that is complete.
+///
+/// # Errors
+/// Every operation: elements past the end of the target's part, a target that died, a device that
+/// failed. Nothing is transferred then, and the epoch goes on.
+pub struct Target<'op, T, Mode> {
+    raw: &'op raw::Window,
+    /// A rank of the window.
+    rank: u32,
+    marker: PhantomData<Marker<'op, T, Mode>>,
+}
+
+type Marker<'op, T, Mode> = (Cell<&'op ()>, fn() -> T, Mode, *mut ());
+
+impl<T, Mode> Target<'_, T, Mode> {
+    /// Local. Whose part this is.
+    #[must_use]
+    #[inline]
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+}
+
+impl<'op, T: Element, Mode> Target<'op, T, Mode> {
+    #[inline]
+    pub(super) fn new(operation: &'static str, raw: &'op raw::Window, rank: u32) -> Result<Self> {
+        raw.team().check_rank(operation, rank)?;
+        Ok(Self {
+            raw,
+            rank,
+            marker: PhantomData,
+        })
+    }
+
+    /// One-sided. Copies `src` to the elements from `at` on (MPI-4.1, section 12.3.1).
+    ///
+    /// # Errors
+    /// See [`Target`].
+    #[inline]
+    pub fn put(&self, at: usize, src: &'op [T]) -> Result<()> {
+        // SAFETY: the source is borrowed until the epoch has closed, when the operation is
+        // complete; it is no window memory that this epoch writes to.
+        unsafe { self.put_unbound(at, src) }
+    }
+
+    /// One-sided. Copies the elements from `at` on to `dst` (MPI-4.1, section 12.3.2).
+    ///
+    /// # Errors
+    /// See [`Target`].
+    #[inline]
+    pub fn get(&self, at: usize, dst: &'op mut [T]) -> Result<()> {
+        // SAFETY: as for `put`, and uniquely.
+        unsafe { self.get_unbound(at, dst) }
+    }
+
+    /// One-sided. As [`Target::put`], and complete at the target when it returns.
+    ///
+    /// # Errors
+    /// See [`Target`].
+    #[inline]
+    pub fn put_blocking(&self, at: usize, src: &[T]) -> Result<()> {
+        // SAFETY: the flush completes the operation while the source is borrowed; if it fails, the
+        // device has done with it too.
+        unsafe { self.put_unbound(at, src)? };
+        self.raw
+            .flush_target("put_blocking", self.rank, self.known())
+    }
+
+    /// One-sided. As [`Target::get`], and complete when it returns.
+    ///
+    /// # Errors
+    /// See [`Target`].
+    #[inline]
+    pub fn get_blocking(&self, at: usize, dst: &mut [T]) -> Result<()> {
+        // SAFETY: as for `put_blocking`, and uniquely.
+        unsafe { self.get_unbound(at, dst)? };
+        self.complete("get_blocking")
+    }
+
+    /// One-sided. Combines `src` into the elements from `at` on: `target = target op src`,
+    /// atomically for each element. `op` is [`Op::Sum`], [`Op::Replace`] or [`Op::NoOp`] (MPI-4.1,
+    /// section 12.3.4).
+    ///
+    /// # Errors
+    /// See [`Target`]; an operation that accumulates do not know.
+    #[inline]
+    pub fn accumulate(&self, op: Op, at: usize, src: &'op [T]) -> Result<()>
+    where
+        T: Accumulate,
+    {
+        let origin = src.as_ptr().cast();
+        // SAFETY: as for `put`; `Accumulate` says what the elements are.
+        unsafe {
+            self.raw
+                .accumulate(origin, src.len(), T::TYPE, self.rank, at as u64, op)
+        }
+    }
+
+    /// One-sided. Adds to the element at `at`, wrapping, and returns what was there before,
+    /// atomically (MPI-4.1, section 12.3.4).
+    ///
+    /// # Errors
+    /// See [`Target`].
+    #[inline]
+    pub fn fetch_add(&self, at: usize, add: T) -> Result<T>
+    where
+        T: Atomic,
+    {
+        self.fetch_and_op(Op::Sum, at, add)
+    }
+
+    /// One-sided. Combines `operand` into the element at `at`, and returns what was there before,
+    /// atomically. `op` is [`Op::Sum`], [`Op::Replace`] (a swap) or [`Op::NoOp`] (an atomic load)
+    /// (MPI-4.1, section 12.3.4).
+    ///
+    /// # Errors
+    /// See [`Target`]; an operation that accumulates do not know.
+    #[inline]
+    pub fn fetch_and_op(&self, op: Op, at: usize, operand: T) -> Result<T>
+    where
+        T: Atomic,
+    {
+        let mut old = T::zeroed();
+        let origin = (&raw const operand).cast();
+        let result = (&raw mut old).cast();
+        // SAFETY: both are locals of one element, which outlive the operation: it is complete, or
+        // the device has done with them, when `complete` returns.
+        unsafe {
+            self.raw
+                .fetch_and_op(origin, result, T::TYPE, self.rank, at as u64, op)?;
+        }
+        self.complete("fetch_and_op")?;
+        Ok(old)
+    }
+
+    /// One-sided. Replaces the element at `at` by `new` if it equals `expect`, and returns what was
+    /// there before, atomically: the swap took place if that is `expect` (MPI-4.1, section 12.3.4).
+    ///
+    /// # Errors
+    /// See [`Target`].
+    #[inline]
+    pub fn compare_swap(&self, at: usize, expect: T, new: T) -> Result<T>
+    where
+        T: Atomic,
+    {
+        let mut old = T::zeroed();
+        let (origin, compare) = ((&raw const new).cast(), (&raw const expect).cast());
+        let result = (&raw mut old).cast();
+        // SAFETY: as in `fetch_and_op`.
+        unsafe {
+            self.raw
+                .compare_and_swap(origin, compare, result, T::TYPE, self.rank, at as u64)?;
+        }
+        self.complete("compare_and_swap")?;
+        Ok(old)
+    }
+
+    /// # Safety
+    /// `src` stays borrowed until the operation is complete, and is not what is written to.
+    #[inline]
+    unsafe fn put_unbound(&self, at: usize, src: &[T]) -> Result<()> {
+        let origin = src.as_ptr().cast();
+        // SAFETY: the caller's promise.
+        unsafe { self.raw.put(origin, size_of_val(src), self.rank, at as u64) }
+    }
+
+    /// # Safety
+    /// `dst` stays borrowed until the operation is complete, and is not what is read.
+    #[inline]
+    unsafe fn get_unbound(&self, at: usize, dst: &mut [T]) -> Result<()> {
+        let len = size_of_val(dst);
+        let origin = dst.as_mut_ptr().cast();
+        // SAFETY: the caller's promise.
+        unsafe { self.raw.get(origin, len, self.rank, at as u64) }
+    }
+
+    fn known(&self) -> &Known {
+        &self.raw.targets()[self.rank as usize]
+    }
+
+    /// Makes the buffers of all operations on this target this rank's own again.
+    #[inline]
+    fn complete(&self, operation: &'static str) -> Result<()> {
+        self.raw
+            .flush_target_locally(operation, self.rank, self.known())
+    }
+}
+
+/// A request is waited for, or asked whether it is complete, on its own, and gives its buffer back.
+impl<'op, T: Element> Target<'op, T, Passive> {
+    /// One-sided. As [`Target::put`], with a request: once it is complete, the buffer may be used
+    /// again; the data may arrive later (MPI-4.1, section 12.3.5).
+    ///
+    /// # Errors
+    /// See [`Target`].
+    pub fn rput(&self, at: usize, src: &'op mut [T]) -> Result<Request<'op, &'op mut [T]>> {
+        // SAFETY: the buffer is borrowed until the epoch has closed.
+        unsafe { self.put_from(at, src) }
+    }
+
+    /// One-sided. As [`Target::get`], with a request: once it is complete, the data is there
+    /// (MPI-4.1, section 12.3.5).
+    ///
+    /// # Errors
+    /// See [`Target`].
+    pub fn rget(&self, at: usize, dst: &'op mut [T]) -> Result<Request<'op, &'op mut [T]>> {
+        // SAFETY: the buffer is borrowed until the epoch has closed.
+        unsafe { self.get_into(at, dst) }
+    }
+
+    /// One-sided. As [`Target::rput`], with a buffer that the request owns until it is complete. It
+    /// is lost if the operation fails.
+    ///
+    /// # Errors
+    /// See [`Target`].
+    pub fn rput_owned(&self, at: usize, src: Vec<T>) -> Result<Request<'op, Vec<T>>> {
+        // SAFETY: nobody but the request can free the buffer, and it waits before it does.
+        unsafe { self.put_from(at, src) }
+    }
+
+    /// One-sided. As [`Target::rget`], with a buffer that the request owns until it is complete: as
+    /// many elements are fetched as `dst` has. It is lost if the operation fails.
+    ///
+    /// # Errors
+    /// See [`Target`].
+    pub fn rget_owned(&self, at: usize, dst: Vec<T>) -> Result<Request<'op, Vec<T>>> {
+        // SAFETY: nobody but the request can free the buffer, and it waits before it does.
+        unsafe { self.get_into(at, dst) }
+    }
+
+    /// One-sided. Returns when all of this rank's operations on this target are complete there
+    /// (MPI-4.1, section 12.5.4).
+    ///
+    /// # Errors
+    /// An operation failed, or the target died.
+    #[inline]
+    pub fn flush(&self) -> Result<()> {
+        self.raw.flush(self.rank)
+    }
+
+    /// # Safety
+    /// The memory behind `src` stays untouched until the request or the epoch has completed the
+    /// operation, even if the request is forgotten.
+    unsafe fn put_from<B: AsMut<[T]>>(&self, at: usize, src: B) -> Result<Request<'op, B>> {
+        Request::start(src, |origin: *mut T, len| {
+            // SAFETY: the caller's promise, of the buffer that the request now holds.
+            unsafe { self.raw.rput(origin.cast(), len, self.rank, at as u64) }
+        })
+    }
+
+    /// # Safety
+    /// As for `put_from`.
+    unsafe fn get_into<B: AsMut<[T]>>(&self, at: usize, dst: B) -> Result<Request<'op, B>> {
+        Request::start(dst, |origin: *mut T, len| {
+            // SAFETY: the caller's promise, of the buffer that the request now holds.
+            unsafe { self.raw.rget(origin.cast(), len, self.rank, at as u64) }
+        })
+    }
+}

@@ -1,0 +1,256 @@
+//! Windows of elements.
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::epoch::{self, Active, Epoch, Mode, Passive};
+use crate::comm::{Communicator, Purpose};
+use crate::datatype::Element;
+use crate::error::{Error, Misuse, Result};
+use crate::raw;
+use crate::window::Info;
+
+/// Memory of every rank of a communicator, as elements of one type, that the others put into, get
+/// from and accumulate on. Lengths and offsets count elements.
+///
+/// Accesses are made in epochs, which all ranks open and close together: [`Window::fence`] or
+/// [`Window::passive`]. Between them, [`Window::local`] and [`Window::local_mut`] are this rank's
+/// own part.
+///
+/// A panic inside an epoch, or an epoch that fails to open or close, poisons the window: it tells
+/// the other ranks, whose epochs then fail too, and every later call on the window is an error.
+/// An error that the body of an epoch returns is a value like any other.
+///
+/// Dropping a window without freeing it leaks its memory and says so in the log, since other ranks
+/// may still access it.
+pub struct Window<'c, T: Element> {
+    raw: raw::Window,
+    /// What `create` was given; freed after the raw window, or not at all.
+    memory: ManuallyDrop<Vec<T>>,
+    poisoned: AtomicBool,
+    comm: &'c Communicator,
+}
+
+impl<'c, T: Element> Window<'c, T> {
+    const ELEMENT: u32 = {
+        let size = size_of::<T>();
+        assert!(size > 0, "the elements of a window have at least one byte");
+        assert!(
+            size <= i32::MAX as usize,
+            "the elements of a window have less than 2^31 bytes"
+        );
+        size as u32
+    };
+
+    /// Collective. A window of `len` elements on this rank, all bytes zero. Lengths may differ by
+    /// rank; 0 is legal (MPI-4.1, section 12.2.2).
+    ///
+    /// # Errors
+    /// On every rank if one rank fails: `len` elements are more than 2^63 − 1 bytes, out of memory,
+    /// elements of another size on another rank, a rank that died or left.
+    pub fn allocate(comm: &'c Communicator, len: usize) -> Result<Self> {
+        Self::allocate_with(comm, len, &Info::new())
+    }
+
+    /// Collective. As [`Window::allocate`], with hints, which may differ by rank.
+    ///
+    /// # Errors
+    /// As for [`Window::allocate`]; a malformed hint.
+    pub fn allocate_with(comm: &'c Communicator, len: usize, info: &Info) -> Result<Self> {
+        // Too many bytes are found out where every rank hears of it.
+        let bytes = len.saturating_mul(size_of::<T>());
+        let info = info.aligned_for(align_of::<T>());
+        let raw = raw::Window::allocate(comm, bytes, Self::ELEMENT, &info)?;
+        Self::over(comm, raw, Vec::new())
+    }
+
+    /// Collective. A window over the elements of `memory` on this rank; [`Window::free`] frees
+    /// them. Lengths may differ by rank; 0 is legal (MPI-4.1, section 12.2.1).
+    ///
+    /// # Errors
+    /// On every rank if one rank fails: out of memory, elements of another size on another rank, a
+    /// rank that died or left.
+    pub fn create(comm: &'c Communicator, memory: Vec<T>) -> Result<Self> {
+        Self::create_with(comm, memory, &Info::new())
+    }
+
+    /// Collective. As [`Window::create`], with hints, which may differ by rank.
+    ///
+    /// # Errors
+    /// As for [`Window::create`]; a malformed hint.
+    pub fn create_with(comm: &'c Communicator, mut memory: Vec<T>, info: &Info) -> Result<Self> {
+        let base = memory.as_mut_ptr().cast();
+        let bytes = size_of_val(memory.as_slice());
+        // SAFETY: the vector is this window's own: mapped until `free` drops it, after the raw
+        // window, or for ever; not pinned, since nobody else knows of it; referred to only where
+        // the argument of this module says that peers stay away.
+        let raw = unsafe { raw::Window::create(comm, base, bytes, Self::ELEMENT, info)? };
+        Self::over(comm, raw, memory)
+    }
+
+    fn over(comm: &'c Communicator, raw: raw::Window, memory: Vec<T>) -> Result<Self> {
+        let window = Self {
+            raw,
+            memory: ManuallyDrop::new(memory),
+            poisoned: AtomicBool::new(false),
+            comm,
+        };
+        let size_of = |rank| window.raw.disp_unit_of(rank).unwrap_or(Self::ELEMENT);
+        let other = (0..window.ranks()).find(|&rank| size_of(rank) != Self::ELEMENT);
+        let Some(rank) = other else {
+            return Ok(window);
+        };
+        // Then every rank finds one that differs from it, and comes here.
+        let elements = |size: u32| format!("elements of {size} bytes");
+        let misuse = Misuse::Mismatch {
+            rank,
+            ours: elements(Self::ELEMENT),
+            theirs: elements(size_of(rank)),
+        };
+        window.free()?;
+        Err(Error::new("window", misuse))
+    }
+
+    /// Local. The communicator whose ranks share the window.
+    #[must_use]
+    pub fn comm(&self) -> &'c Communicator {
+        self.comm
+    }
+
+    /// Local. This process's rank.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.raw.rank()
+    }
+
+    /// Local. How many ranks share the window.
+    #[must_use]
+    pub fn ranks(&self) -> u32 {
+        self.raw.ranks()
+    }
+
+    /// Local. How many elements this rank's part has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        own_part::<T>(&self.raw).1
+    }
+
+    /// Local. True if this rank's part has no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Local. How many elements another rank's part has.
+    ///
+    /// # Errors
+    /// `rank` is not a rank of the window.
+    pub fn len_of(&self, rank: u32) -> Result<usize> {
+        Ok((self.raw.size_of(rank)? / size_of::<T>() as u64) as usize)
+    }
+
+    /// Local. This rank's own part, between epochs.
+    ///
+    /// # Errors
+    /// The window is poisoned: other ranks may still write there.
+    pub fn local(&self) -> Result<&[T]> {
+        self.usable("local")?;
+        let (base, len) = own_part(&self.raw);
+        // SAFETY: our registered memory, aligned and of this length, any bytes being a `T`. Nobody
+        // writes there between epochs, as this module argues, and as long as the window is borrowed
+        // no epoch opens.
+        Ok(unsafe { slice::from_raw_parts(base.as_ptr(), len) })
+    }
+
+    /// Local. This rank's own part, between epochs.
+    ///
+    /// # Errors
+    /// As for [`Window::local`].
+    pub fn local_mut(&mut self) -> Result<&mut [T]> {
+        self.usable("local_mut")?;
+        let (base, len) = own_part(&self.raw);
+        // SAFETY: as in `local`; nobody reads there either, and the window is borrowed uniquely.
+        Ok(unsafe { slice::from_raw_parts_mut(base.as_ptr(), len) })
+    }
+
+    /// Collective. An epoch between two fences: waits for all ranks, runs `body`, in which this
+    /// rank may access every rank's part, and returns what it returned once all ranks are through
+    /// and their operations are complete (MPI-4.1, section 12.5.1).
+    ///
+    /// # Errors
+    /// The window is or gets poisoned: an operation failed, a rank died, left, panicked in its
+    /// body, or is in [`Window::passive`] or [`Window::free`] instead.
+    pub fn fence<'env, R>(
+        &'env mut self,
+        body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Active>) -> R,
+    ) -> Result<R> {
+        self.run(body)
+    }
+
+    /// Collective at both ends. An epoch of locks: waits for all ranks, runs `body`, in which this
+    /// rank may lock every rank's part and access it without that rank's help, and returns what it
+    /// returned once all ranks are through, their operations are complete and their locks given
+    /// back (MPI-4.1, section 12.5.3).
+    ///
+    /// # Errors
+    /// The window is or gets poisoned: an operation failed, a rank died, left, panicked in its
+    /// body, or is in [`Window::fence`] or [`Window::free`] instead.
+    pub fn passive<'env, R>(
+        &'env mut self,
+        body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Passive>) -> R,
+    ) -> Result<R> {
+        self.run(body)
+    }
+
+    fn run<'env, M: Mode, R>(
+        &'env self,
+        body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, M>) -> R,
+    ) -> Result<R> {
+        self.usable(M::NAME)?;
+        epoch::run(&self.raw, &self.poisoned, body)
+    }
+
+    /// Collective. Waits for all ranks, and frees the window and its memory (MPI-4.1, section
+    /// 12.2.5).
+    ///
+    /// # Errors
+    /// The window is poisoned, a rank died, left, or is in an epoch instead; then the memory is
+    /// leaked, since other ranks may still access it.
+    pub fn free(self) -> Result<()> {
+        self.usable("free")?;
+        // Not left out for the hint `no_locks` either: an epoch of a rank that disagrees must not
+        // find the memory gone.
+        self.raw.synchronise("free", Purpose::Free)?;
+        self.raw.give_back();
+        drop(ManuallyDrop::into_inner(self.memory));
+        Ok(())
+    }
+
+    fn usable(&self, operation: &'static str) -> Result<()> {
+        match self.poisoned.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err(Error::new(operation, Misuse::Poisoned)),
+        }
+    }
+}
+
+impl<T: Element> fmt::Debug for Window<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Window")
+            .field("rank", &self.rank())
+            .field("ranks", &self.ranks())
+            .field("len", &self.len())
+            .field("poisoned", &self.poisoned)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where this rank's part is, and how many elements it has.
+pub(super) fn own_part<T>(raw: &raw::Window) -> (NonNull<T>, usize) {
+    let base = NonNull::new(raw.base().cast()).unwrap_or(NonNull::dangling());
+    debug_assert!(base.is_aligned());
+    (base, raw.size() as usize / size_of::<T>())
+}
