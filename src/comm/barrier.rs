@@ -63,6 +63,7 @@ pub(crate) struct Barrier {
 struct Round {
     signal: RemoteWord,
     flag: LocalWord,
+    to: u32,
     from: u32,
 }
 
@@ -95,7 +96,9 @@ impl Barrier {
                 Some(round) => round,
                 None => self.prepare(team, blocks, number)?,
             };
-            round.signal.store(came)?;
+            if let Err(error) = round.signal.store(came) {
+                return Err(unheard(operation, team, round.to, error));
+            }
             let flag = round.flag.atomic();
             let here = || flag.load(Ordering::Acquire);
             if here() >> PURPOSE_BITS < epoch {
@@ -117,12 +120,24 @@ impl Barrier {
     #[cold]
     fn prepare(&self, team: &Team, blocks: &Column<u64>, number: usize) -> Result<&Round> {
         let at = self.at + number as u64 * LINE;
+        let to = team.ahead(1 << number);
         let round = Round {
-            signal: team.word(team.ahead(1 << number), blocks, at)?,
+            signal: team.word(to, blocks, at)?,
             flag: LocalWord::new(&self.block, at),
+            to,
             from: team.behind(1 << number),
         };
         Ok(self.rounds[number].get_or_init(|| round))
+    }
+}
+
+/// Why `to` could not be told: a rank that is gone, and why it went, if the job knows.
+#[cold]
+fn unheard(operation: &'static str, team: &Team, to: u32, error: Error) -> Error {
+    let to = team.world_rank(to);
+    match team.context.check(operation, Awaited::Rank(to)) {
+        Err(cause) => cause,
+        Ok(()) => team.context.blame(to, error).during(operation),
     }
 }
 

@@ -8,6 +8,7 @@ mod team;
 
 use std::any::type_name;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use team::Group;
@@ -33,6 +34,9 @@ pub(crate) fn world_block_bytes(size: u32) -> u64 {
 /// Clones are handles to the same communicator. All methods may be called from any thread; the
 /// collectives of one communicator take place one after another, and must do so in the same order
 /// on every rank.
+///
+/// A communicator that is dropped without [`Communicator::free`] keeps its part of the control
+/// region to the end of the job.
 #[derive(Clone)]
 pub struct Communicator {
     inner: Arc<Inner>,
@@ -43,6 +47,8 @@ struct Inner {
     blocks: Arc<Column<u64>>,
     barrier: Barrier,
     engine: Mutex<Engine>,
+    /// Peers may write here until all ranks have freed the communicator: leaked if they do not.
+    block: ManuallyDrop<Arc<ControlBlock>>,
 }
 
 impl Communicator {
@@ -55,6 +61,7 @@ impl Communicator {
                 engine: Mutex::new(Engine::new(&team, &block, &blocks)),
                 blocks,
                 team,
+                block: ManuallyDrop::new(block),
             }),
         }
     }
@@ -166,6 +173,20 @@ impl Communicator {
         let of_members: Vec<u64> = members.iter().map(|&rank| offsets[rank as usize]).collect();
         let blocks = Column::new(of_members.iter().copied());
         Ok(Self::new(team, block?, blocks))
+    }
+
+    /// Collective. Frees a communicator that `dup` or `split` made: waits for all ranks, and gives
+    /// its part of the control region back if this is its last handle (MPI-4.1, section 7.4.3).
+    ///
+    /// # Errors
+    /// A rank died or left, or another rank is in another collective.
+    pub fn free(self) -> Result<()> {
+        self.barrier().map_err(|error| error.during("free"))?;
+        if let Some(mut inner) = Arc::into_inner(self.inner) {
+            // SAFETY: `inner` is dropped right after, and never looks at the field again.
+            unsafe { ManuallyDrop::drop(&mut inner.block) };
+        }
+        Ok(())
     }
 
     /// Collective. Gathers a value from every rank, or fails on every rank if it failed on one.

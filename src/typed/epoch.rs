@@ -1,9 +1,9 @@
 //! Epochs: what happens around their bodies.
 
-use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem;
 use std::process;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -29,10 +29,8 @@ pub enum Passive {}
 pub struct Epoch<'op, 'env: 'op, T, Mode> {
     state: &'op State<'op>,
     /// Invariant in both lifetimes, neither `Send` nor `Sync`.
-    marker: PhantomData<Marker<'op, 'env, T, Mode>>,
+    marker: PhantomData<*mut (&'op (), &'env (), T, Mode)>,
 }
-
-type Marker<'op, 'env, T, Mode> = (Cell<&'op ()>, Cell<&'env ()>, fn() -> T, Mode, *mut ());
 
 /// What locks need to know of their epoch.
 pub(super) struct State<'op> {
@@ -40,7 +38,7 @@ pub(super) struct State<'op> {
     /// Epochs in destructors may run while a panic unwinds that is none of theirs.
     opened_in_panic: bool,
     /// The first error of a lock that was dropped.
-    failure: Cell<Option<Error>>,
+    failure: OnceLock<Error>,
 }
 
 /// How an epoch opens and closes.
@@ -90,14 +88,14 @@ pub(super) fn run<'env, T, M: Mode, R>(
     let state = State {
         raw,
         opened_in_panic: thread::panicking(),
-        failure: Cell::new(None),
+        failure: OnceLock::new(),
     };
     let epoch = Epoch {
         state: &state,
         marker: PhantomData,
     };
     let value = body(&epoch);
-    if let Some(error) = state.failure.take() {
+    if let Some(error) = state.failure.into_inner() {
         return Err(error);
     }
     M::close(raw)?;
@@ -143,10 +141,9 @@ impl State<'_> {
         !self.opened_in_panic && thread::panicking()
     }
 
-    /// Notes an error that nobody else would see.
+    /// Notes an error that nobody else would see, if it is the first.
     pub(super) fn fail(&self, error: Error) {
-        let first = self.failure.take().unwrap_or(error);
-        self.failure.set(Some(first));
+        let _ = self.failure.set(error);
     }
 }
 

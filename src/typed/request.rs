@@ -1,6 +1,5 @@
 //! Requests: waiting for one operation, and having its buffer back.
 
-use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{self, MaybeUninit};
@@ -19,7 +18,8 @@ pub struct Request<'op, B> {
     /// `None` once given back. The device may be writing to what a `B` claims for itself, so until
     /// then it is only bytes.
     buffer: Option<MaybeUninit<B>>,
-    marker: PhantomData<(Cell<&'op ()>, *mut ())>,
+    /// Invariant in `'op`, neither `Send` nor `Sync`.
+    marker: PhantomData<*mut &'op ()>,
 }
 
 impl<B> Request<'_, B> {

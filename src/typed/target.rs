@@ -1,6 +1,5 @@
 //! Operations on one rank's part.
 
-use std::cell::Cell;
 use std::marker::PhantomData;
 
 use super::{Passive, Request};
@@ -27,10 +26,9 @@ pub struct Target<'op, T, Mode> {
     raw: &'op raw::Window,
     /// A rank of the window.
     rank: u32,
-    marker: PhantomData<Marker<'op, T, Mode>>,
+    /// Invariant in `'op`, neither `Send` nor `Sync`.
+    marker: PhantomData<*mut (&'op (), T, Mode)>,
 }
-
-type Marker<'op, T, Mode> = (Cell<&'op ()>, fn() -> T, Mode, *mut ());
 
 impl<T, Mode> Target<'_, T, Mode> {
     /// Local. Whose part this is.

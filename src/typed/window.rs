@@ -98,8 +98,9 @@ impl<'c, T: Element> Window<'c, T> {
             poisoned: AtomicBool::new(false),
             comm,
         };
-        let size_of = |rank| window.raw.disp_unit_of(rank).unwrap_or(Self::ELEMENT);
-        let other = (0..window.ranks()).find(|&rank| size_of(rank) != Self::ELEMENT);
+        let ours = window.raw.disp_unit();
+        let theirs = |rank| window.raw.disp_unit_of(rank).unwrap_or(ours);
+        let other = (0..window.ranks()).find(|&rank| theirs(rank) != ours);
         let Some(rank) = other else {
             return Ok(window);
         };
@@ -107,8 +108,8 @@ impl<'c, T: Element> Window<'c, T> {
         let elements = |size: u32| format!("elements of {size} bytes");
         let misuse = Misuse::Mismatch {
             rank,
-            ours: elements(Self::ELEMENT),
-            theirs: elements(size_of(rank)),
+            ours: elements(ours),
+            theirs: elements(theirs(rank)),
         };
         window.free()?;
         Err(Error::new("window", misuse))

@@ -57,13 +57,12 @@ impl Agent {
         }
         self.shared.port.bell().running.store(1, Ordering::SeqCst);
         let shared = self.shared.clone();
-        let spawned = thread::Builder::new()
-            .name("transom-agent".into())
-            .stack_size(128 << 10)
-            .spawn(move || {
-                block_signals();
-                serve(&shared);
-            });
+        let spawned = without_signals(|| {
+            thread::Builder::new()
+                .name("transom-agent".into())
+                .stack_size(128 << 10)
+                .spawn(move || serve(&shared))
+        });
         match spawned {
             Ok(handle) => {
                 *thread = Some(handle);
@@ -111,13 +110,19 @@ impl Shared {
     }
 }
 
-/// The agent handles no signal: the program's handlers expect the program's threads.
-fn block_signals() {
-    // SAFETY: sigfillset initialises the set; the mask of the calling thread alone changes.
+/// Runs `body` with all signals blocked, which a thread started in it inherits: the program's
+/// handlers expect the program's threads, and adoption a thread that runs no handler.
+fn without_signals<R>(body: impl FnOnce() -> R) -> R {
+    // SAFETY: sigfillset initialises the set; the mask of the calling thread alone changes, and is
+    // put back.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let result = body();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        result
     }
 }
 

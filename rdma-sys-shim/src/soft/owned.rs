@@ -157,8 +157,12 @@ impl Drop for CallerOwned {
         if !self.unmappable.is_empty() {
             self.own.agent.release();
         }
-        // Under the lock: whether pages may move is decided by one thread at a time.
-        drop(self.adopted.take());
+        if let Some(share) = self.adopted.take() {
+            // Under the lock: whether pages may move is decided by one thread at a time.
+            // SAFETY: the agent's threads touch regions only, and none is left on pages that move.
+            unsafe { share.release(self.own.agent.threads()) };
+        }
+        drop(live);
     }
 }
 
@@ -176,28 +180,25 @@ pub(crate) unsafe fn register(
     let mut live = own.registrations.live();
     let mut adopted = None;
     let mut pieces = Vec::new();
-    if len > 0 && own.options.map {
-        if let Some(piece) = live.find_in_segment(address, len) {
-            pieces.push(piece);
-        } else if access.allows(Access::WRITE) {
-            // Pages that an earlier region had moved must stay while this region lives, whatever
-            // its own wish, since they move back when their last share goes.
-            let may_move = own.options.adopt && adoption == Adoption::Allowed;
-            let in_use = |pages: Range<usize>| !may_move || live.is_unmappable(&pages);
+    match live.find_in_segment(address, len) {
+        Some(piece) if own.options.map => pieces.push(piece),
+        Some(_) => {}
+        None => {
+            let may_move = own.options.map
+                && own.options.adopt
+                && adoption == Adoption::Allowed
+                && access.allows(Access::WRITE);
             // SAFETY: the caller of `register` makes the promises that adoption asks for.
-            match unsafe { adopt::adopt(base, len, own.agent.threads(), &in_use) } {
-                Ok(share) => {
-                    pieces.extend(share.pieces().iter().map(|piece| MappablePiece {
+            adopted = unsafe { share(own, &live, base, len, may_move) };
+            if own.options.map {
+                pieces.extend(adopted.iter().flat_map(Adopted::pieces).map(|piece| {
+                    MappablePiece {
                         address: piece.addr as u64,
                         len: piece.len as u64,
                         fd: piece.fd,
                         offset: piece.offset,
-                    }));
-                    adopted = Some(share);
-                }
-                Err(declined) => {
-                    tracing::debug!(?base, len, %declined, "memory is not adopted");
-                }
+                    }
+                }));
             }
         }
     }
@@ -225,6 +226,30 @@ pub(crate) unsafe fn register(
             adopted,
         }),
     })
+}
+
+/// A share in the region's adopted pages: of all that can be adopted if it may be moved, else of
+/// what an earlier region has moved, which must not move back under this region's peers.
+///
+/// # Safety
+/// The contract of [`crate::Device::register`].
+unsafe fn share(
+    own: &Own,
+    live: &Live,
+    base: *mut u8,
+    len: usize,
+    may_move: bool,
+) -> Option<Adopted> {
+    if may_move {
+        let in_use = |pages: Range<usize>| live.is_unmappable(&pages);
+        // SAFETY: the caller's promise; agents are parked, since requests reach only regions that
+        // are not adopted, and those are `in_use`.
+        match unsafe { adopt::adopt(base, len, own.agent.threads(), &in_use) } {
+            Ok(share) => return Some(share),
+            Err(why) => tracing::debug!(?base, len, %why, "memory is not adopted"),
+        }
+    }
+    adopt::hold(base, len)
 }
 
 /// `wanted`, less what the memory itself does not allow.

@@ -1,0 +1,11 @@
+//! A window that was freed, freed again.
+
+use transom::{Job, Result, Window};
+
+fn main() -> Result<()> {
+    let job = Job::init()?;
+    let window = Window::<u64>::allocate(job.world(), 8)?;
+    window.free()?;
+    window.free()?;
+    Ok(())
+}

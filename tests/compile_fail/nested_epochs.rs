@@ -1,0 +1,12 @@
+//! An epoch inside another of the same window.
+
+use transom::{Job, Result, Window};
+
+fn main() -> Result<()> {
+    let job = Job::init()?;
+    let mut window = Window::<u64>::allocate(job.world(), 8)?;
+    window.fence(|_| {
+        window.fence(|_| ());
+    })?;
+    Ok(())
+}
