@@ -18,7 +18,7 @@ pub(crate) fn mix(mut value: u64) -> u64 {
 
 /// Maps a mixed `hash` to `0..n`.
 pub(crate) fn reduce(hash: u64, n: u64) -> u64 {
-    (u128::from(hash) * u128::from(n) >> 64) as u64
+    ((u128::from(hash) * u128::from(n)) >> 64) as u64
 }
 
 /// FNV-1a, mixed at the end.
