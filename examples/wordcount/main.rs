@@ -102,7 +102,7 @@ fn run(comm: &Communicator, options: &Options) -> Result<(), Error> {
     let table = Table::new(comm, slots as usize, heap as usize);
     let mut table = agree(comm, table)?;
     // An error is no reason to leave the epoch before the others do.
-    let counted = table.fill(|access| Ok(count(comm, &inputs, access)))?;
+    let counted = table.access(|access| Ok(count(comm, &inputs, access)))?;
     agree(comm, counted)?;
     let mine = table.part()?;
     let took = start.elapsed();

@@ -49,8 +49,8 @@ impl<'c> Table<'c> {
         })
     }
 
-    /// Collective at both ends. Each rank adds what it likes, in `body`.
-    pub(crate) fn fill<R>(
+    /// Collective at both ends. In `body`, each rank adds what it likes, when it likes.
+    pub(crate) fn access<R>(
         &mut self,
         body: impl FnOnce(&mut Access<'_, '_, '_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
@@ -75,7 +75,7 @@ impl<'c> Table<'c> {
     /// Collective. The words and counts in this rank's part.
     pub(crate) fn part(&mut self) -> Result<Vec<(Vec<u8>, u64)>, Error> {
         let rank = self.shape.rank;
-        self.fill(|access| access.part_of(rank))
+        self.access(|access| access.part_of(rank))
     }
 
     /// Collective.
@@ -111,8 +111,9 @@ impl<'lock, 's> Access<'lock, 's, '_> {
 
     /// Looks for the word with one get for each bucket.
     ///
-    /// A get that meets a compare_and_swap may see one half of a descriptor old and the other new
-    /// (MPI-4.1, section 12.7). Then it matches no word, and the word is taken for missing.
+    /// A get that meets a compare_and_swap may see half of a descriptor (MPI-4.1, section 12.7). It
+    /// matches no word then: no word has a byte 0, and half an address leads to other bytes. So a
+    /// word may be missed here, but not taken for another.
     fn find(&mut self, home: &Home<'lock, 's>, word: &Word<'_>) -> Result<Option<usize>, Error> {
         for start in self.layout.probes(word.hash) {
             let mut bucket = [0; BUCKET_LEN];

@@ -3,236 +3,30 @@
 //! `cargo test` builds the example; `cargo test --test wordcount --examples` builds it without the
 //! other tests.
 
-use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{Read as _, Seek as _};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 // Examples have no test runs of their own: those of these files are here.
 #[allow(dead_code, reason = "what only the program uses")]
-#[path = "../examples/wordcount/hash.rs"]
+#[path = "../../examples/wordcount/hash.rs"]
 mod hash;
 #[allow(dead_code, reason = "what only the program uses")]
-#[path = "../examples/wordcount/layout.rs"]
+#[path = "../../examples/wordcount/layout.rs"]
 mod layout;
 #[allow(dead_code, reason = "what only the program uses")]
-#[path = "../examples/wordcount/share.rs"]
+#[path = "../../examples/wordcount/share.rs"]
 mod share;
 #[allow(dead_code, reason = "what only the program uses")]
-#[path = "../examples/wordcount/words.rs"]
+#[path = "../../examples/wordcount/words.rs"]
 mod words;
 
+mod support;
+mod texts;
+
+use support::{Folder, check, endings, finish, program, transom_run, wordcount};
+use texts::{noise, serial_count, zipf};
+
 const RANKS: [u32; 5] = [1, 2, 3, 5, 8];
-
-/// Far beyond what a run takes, even on a busy machine.
-const LIMIT: Duration = Duration::from_secs(120);
-
-struct Done {
-    status: ExitStatus,
-    stdout: String,
-    stderr: String,
-}
-
-/// Where cargo puts the example: beside the command, in `examples`.
-fn program() -> PathBuf {
-    let bin = Path::new(env!("CARGO_BIN_EXE_transom"));
-    let program = bin.with_file_name("examples").join("wordcount");
-    assert!(
-        program.exists(),
-        "{} is missing: cargo build --example wordcount",
-        program.display()
-    );
-    program
-}
-
-/// `transom run -n RANKS OPTIONS`, of a command that gets these arguments.
-fn transom_run(ranks: u32, options: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
-    command
-        .args(["run", "-n", &ranks.to_string()])
-        .args(options);
-    command
-}
-
-/// The program on these ranks.
-fn wordcount(ranks: u32) -> Command {
-    let mut command = transom_run(ranks, &[]);
-    command.arg(program());
-    command
-}
-
-fn finish(command: &mut Command) -> Done {
-    // To files, since nobody reads pipes while this waits.
-    let mut outputs = [(); 2].map(|()| tempfile::tempfile().unwrap());
-    let [stdout, stderr] = outputs.each_ref().map(|file| file.try_clone().unwrap());
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(stdout)
-        .stderr(stderr)
-        .spawn()
-        .unwrap();
-    let start = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        if start.elapsed() > LIMIT {
-            child.kill().unwrap();
-            panic!("{command:?} hangs");
-        }
-        thread::sleep(Duration::from_millis(5));
-    };
-    let [stdout, stderr] = outputs.each_mut().map(contents);
-    Done {
-        status,
-        stdout,
-        stderr,
-    }
-}
-
-fn contents(file: &mut File) -> String {
-    let mut text = String::new();
-    file.rewind().unwrap();
-    file.read_to_string(&mut text).unwrap();
-    text
-}
-
-/// The lines that `--all` prints.
-type Lines = Vec<(u64, String)>;
-
-/// An independent count: each file as a whole, by looking at each character's neighbours.
-fn serial_count(texts: &[&[u8]]) -> Lines {
-    let mut counts = HashMap::<String, u64>::new();
-    for text in texts {
-        let chars: Vec<char> = String::from_utf8_lossy(text).chars().collect();
-        let accent = |c: char| ('\u{300}'..='\u{36f}').contains(&c);
-        // An accent is part of a word if a letter comes before it and other accents.
-        let mut inside = vec![false; chars.len() + 1];
-        for (i, &c) in chars.iter().enumerate() {
-            inside[i] = c.is_alphanumeric() || accent(c) && i > 0 && inside[i - 1];
-        }
-        let mut spaced = String::with_capacity(text.len());
-        for (i, &c) in chars.iter().enumerate() {
-            let between = i > 0 && inside[i - 1] && inside[i + 1];
-            match c {
-                _ if inside[i] => spaced.extend(c.to_lowercase()),
-                '\'' | '\u{2019}' if between => spaced.push('\''),
-                _ => spaced.push(' '),
-            }
-        }
-        for word in spaced.split_ascii_whitespace() {
-            match counts.get_mut(word) {
-                Some(count) => *count += 1,
-                None => drop(counts.insert(word.to_owned(), 1)),
-            }
-        }
-    }
-    let mut lines: Lines = counts.into_iter().map(|(word, n)| (n, word)).collect();
-    lines.sort_unstable_by(|(n, word), (m, other)| m.cmp(n).then(word.cmp(other)));
-    lines
-}
-
-/// Runs the program with `--all`, and compares.
-fn check(command: &mut Command, files: &[&Path], expected: &Lines) {
-    let done = finish(command.arg("--all").args(files));
-    assert!(done.status.success(), "{command:?}: {}", done.stderr);
-    assert_eq!(done.stderr, "", "{command:?}");
-    let parse = |line: &str| -> Option<(u64, String)> {
-        let (count, word) = line.split_once('\t')?;
-        Some((count.parse().ok()?, word.to_owned()))
-    };
-    let lines: Lines = done
-        .stdout
-        .lines()
-        .map(|line| parse(line).unwrap_or_else(|| panic!("{command:?}: {line:?}")))
-        .collect();
-    if let Some((ours, theirs)) = lines.iter().zip(expected).find(|(a, b)| a != b) {
-        panic!("{command:?}: counted {ours:?}, expected {theirs:?}");
-    }
-    assert_eq!(lines.len(), expected.len(), "{command:?}");
-}
-
-/// Files that are gone with the test.
-struct Folder(tempfile::TempDir);
-
-impl Folder {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
-        let path = self.0.path().join(name);
-        fs::write(&path, bytes).unwrap();
-        path
-    }
-}
-
-/// Numbers that look random, the same each time.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        hash::mix(self.0)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        hash::reduce(self.next(), end as u64) as usize
-    }
-
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
-
-const LETTERS: [&str; 5] = [
-    "abcdefghijklmnopqrstuvwxyz",
-    "ABCDEéèüßñçİȺ",
-    "αβγδεζηθΩΣ",
-    "日月火水木金土",
-    "𐐀𐐁𐐂𐐨",
-];
-
-/// A word for each number: short ones, and such as are too long for a slot.
-fn invent(number: usize) -> String {
-    let mut random = Random(number as u64);
-    let letters: Vec<char> = LETTERS[[0, 0, 0, 1, 2, 3, 4][random.below(7)]]
-        .chars()
-        .collect();
-    let len = 1 + random.below(6) + random.below(6);
-    let mut word: String = (0..len)
-        .map(|_| letters[random.below(letters.len())])
-        .collect();
-    // Short ones would often be the same.
-    if number > 2000 {
-        word += &number.to_string();
-    }
-    word
-}
-
-/// A text in which the word of rank k comes about 1/k times as often as the first.
-fn zipf(bytes: usize, vocabulary: usize) -> String {
-    let words: Vec<String> = (0..vocabulary).map(invent).collect();
-    let between = [
-        " ", " ", " ", " ", " ", ", ", "\n", "—", "。", "\u{3000}", "...", "'",
-    ];
-    let mut random = Random(7);
-    let mut text = String::with_capacity(bytes + 100);
-    while text.len() < bytes {
-        let rank = (vocabulary as f64).powf(random.unit()) as usize - 1;
-        text += &words[rank];
-        text += between[random.below(between.len())];
-    }
-    text
-}
-
-fn noise(bytes: usize) -> Vec<u8> {
-    let mut random = Random(11);
-    (0..bytes).map(|_| random.next() as u8).collect()
-}
 
 #[test]
 fn the_documents_of_the_project_from_elsewhere() {
@@ -380,12 +174,6 @@ fn a_heap_that_is_too_small_on_one_rank_or_on_all() {
     }
     let done = finish(wordcount(2).args(["--heap", "8796093022208"]).arg(&file));
     assert!(done.stderr.contains("lower --heap"), "{}", done.stderr);
-}
-
-/// The program under a shell on each rank, which says how it ended.
-fn endings(ranks: u32, arguments: &[&Path]) -> Done {
-    let mut command = transom_run(ranks, &["sh", "-c", "\"$0\" \"$@\"; echo ended $?"]);
-    finish(command.arg(program()).args(arguments))
 }
 
 #[test]
