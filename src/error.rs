@@ -42,7 +42,7 @@ pub enum ErrorKind {
 #[non_exhaustive]
 #[allow(missing_docs, reason = "each message names its fields")]
 pub enum Misuse {
-    #[error("rank {rank} is not in this communicator of {size} ranks (legal: 0 to {})", .size - 1)]
+    #[error("rank {rank} is not one of these {size} ranks (legal: less than {size})")]
     RankOutOfRange { rank: u32, size: u32 },
     #[error(
         "displacement {disp} × unit {unit} + {len} bytes ends past rank {rank}'s window of {size} bytes"
@@ -60,7 +60,7 @@ pub enum Misuse {
     BadUnit { unit: u64 },
     #[error("size {size} is not legal: {reason}")]
     BadSize { size: u64, reason: &'static str },
-    #[error("{address:#x}..{:#x} is not memory that this process can {need}", .address + .len)]
+    #[error("{address:#x}..{:#x} is not memory that this process can {need}", .address.saturating_add(*.len))]
     BadMemory {
         address: usize,
         len: usize,

@@ -64,3 +64,8 @@ pub use job::{Job, PmiError, ThreadLevel, launcher};
 pub use sync::LockKind;
 pub use typed::{Active, Epoch, Lock, LockAll, LockedTarget, Passive, Request, Target, Window};
 pub use window::Info;
+
+/// The README's program is compiled and run with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,6 +1,7 @@
 //! Accumulate.
 
 use rdma_sys_shim::Update;
+use rdma_sys_shim::memory::ATOMICS_DRAIN;
 
 use super::bounds::{byte_len, null_buffer};
 use super::elementwise;
@@ -37,16 +38,23 @@ impl Window {
             && let Some(open) = self.open_target(target)
         {
             let there = open.reach(disp, ty.size() as u64);
-            if !there.is_null()
-                && let Some(width) = elementwise::width(ty, there.addr() as u64)
-            {
-                // SAFETY: `origin` is the caller's promise; `there` is an aligned word inside the
-                // mapping of the target's memory.
-                unsafe {
-                    let operand = elementwise::load_operand(width, origin);
-                    elementwise::apply(there, width, op, operand);
+            if !there.is_null() {
+                if let Some(width) = elementwise::width(ty, there.addr() as u64) {
+                    // SAFETY: `origin` is the caller's promise; `there` is an aligned word inside
+                    // the mapping of the target's memory.
+                    unsafe {
+                        let operand = elementwise::load_operand(width, origin);
+                        elementwise::apply(there, width, op, operand);
+                    }
+                    if !ATOMICS_DRAIN {
+                        open.set_dirty();
+                    }
+                    return Ok(());
                 }
-                return Ok(());
+                // SAFETY: as above, for an element on the locked path.
+                if ty == BasicType::F64 && unsafe { self.try_add_f64(open, there, origin) } {
+                    return Ok(());
+                }
             }
         }
         // SAFETY: the caller's promise.
@@ -119,7 +127,9 @@ impl Window {
                         elementwise::apply(there.add(offset), width, op, operand);
                     }
                 }
-                target.set_dirty();
+                if op == Op::Replace || !ATOMICS_DRAIN {
+                    target.set_dirty();
+                }
                 Ok(())
             }
             None => {

@@ -2,6 +2,8 @@
 
 use std::ptr;
 
+use rdma_sys_shim::memory::ATOMICS_DRAIN;
+
 use super::accumulate::check_op;
 use super::bounds::null_buffer;
 use super::elementwise;
@@ -48,6 +50,9 @@ impl Window {
                     let old = elementwise::fetch_op(there, width, op, operand);
                     elementwise::store_result(width, result, old);
                 }
+                if !ATOMICS_DRAIN {
+                    open.set_dirty();
+                }
                 return Ok(());
             }
         }
@@ -90,6 +95,9 @@ impl Window {
                     let new = elementwise::load_operand(width, origin);
                     let old = elementwise::compare_swap(there, width, expect, new);
                     elementwise::store_result(width, result, old);
+                }
+                if !ATOMICS_DRAIN {
+                    open.set_dirty();
                 }
                 return Ok(());
             }
@@ -146,7 +154,8 @@ impl Window {
             let patience = self.context().patience();
             let mut old = 0;
             let fetched = |ticket: rdma_sys_shim::Result<_>| {
-                patience.complete(endpoint, ticket.map_err(failed)?)
+                let done = patience.complete(endpoint, ticket.map_err(failed)?);
+                done.map_err(|error| self.failed(OPERATION, rank, error))
             };
             // SAFETY (both calls): `old` outlives the operation, which is waited for.
             match op {
@@ -232,7 +241,10 @@ impl Window {
             // SAFETY: `old` outlives the operation, which is waited for.
             let ticket = unsafe { endpoint.compare_swap(at, width, expect, new, &raw mut old) }
                 .map_err(|error| self.failed(OPERATION, rank, error))?;
-            self.context().patience().complete(endpoint, ticket)?;
+            self.context()
+                .patience()
+                .complete(endpoint, ticket)
+                .map_err(|error| self.failed(OPERATION, rank, error))?;
             old
         } else {
             // SAFETY: an aligned word inside the mapping of the target's memory.

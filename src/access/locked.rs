@@ -1,13 +1,14 @@
 //! Accumulates of elements that no single atomic updates: floats and misaligned integers. The
 //! origin takes the target's accumulate lock, combines, and releases it.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use rdma_sys_shim::memory::{add_f64, copy};
 
 use super::bounds::Place;
 use crate::datatype::{BasicType, Op};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::job::Awaited;
 use crate::memory::remote::RemoteWord;
 use crate::window::Window;
@@ -68,7 +69,7 @@ impl Window {
         work: &Locked,
     ) -> Result<()> {
         let route = self.route_of(operation, rank)?;
-        self.with_accumulate_lock(operation, &route.accumulate_lock, || {
+        self.with_accumulate_lock(operation, rank, &route.accumulate_lock, || {
             // SAFETY: the caller's promise; under the lock, no other accumulate of this kind
             // changes these elements.
             unsafe {
@@ -104,7 +105,7 @@ impl Window {
         let endpoint = &*route.endpoint;
         let patience = self.context().patience();
         let failed = |error: rdma_sys_shim::Error| self.failed(operation, rank, error);
-        self.with_accumulate_lock(operation, &route.accumulate_lock, || {
+        self.with_accumulate_lock(operation, rank, &route.accumulate_lock, || {
             let mut held = vec![0; CHUNK.min(work.len)];
             for start in (0..work.len).step_by(CHUNK) {
                 let held = &mut held[..CHUNK.min(work.len - start)];
@@ -124,24 +125,63 @@ impl Window {
         })
     }
 
+    /// Adds one float to a mapped element if the accumulate lock is free; false if nothing was
+    /// done.
+    ///
+    /// # Safety
+    /// `there` is mapped and `operand` readable for eight bytes.
+    #[inline]
+    pub(crate) unsafe fn try_add_f64(
+        &self,
+        target: &Target,
+        there: *mut u8,
+        operand: *const u8,
+    ) -> bool {
+        let Some(word) = target
+            .route()
+            .and_then(|route| route.accumulate_lock.atomic())
+        else {
+            return false;
+        };
+        let mine = self.accumulate_lock_value();
+        let taken = word.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_err() {
+            return false;
+        }
+        // SAFETY: the caller's promise; under the lock, no other accumulate of this kind changes
+        // the element.
+        unsafe { add_f64(there, operand, 1) };
+        word.store(0, Ordering::Release);
+        target.set_dirty();
+        true
+    }
+
+    /// What the accumulate lock's word holds while this rank has it.
+    #[inline]
+    fn accumulate_lock_value(&self) -> u64 {
+        u64::from(self.context().rank()) + 1
+    }
+
     /// The lock word holds this rank's number plus one while it is taken. It is held for the time
     /// of one accumulate, so there is no queue.
     fn with_accumulate_lock(
         &self,
         operation: &'static str,
+        rank: u32,
         word: &RemoteWord,
         body: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let mine = u64::from(self.team().world_rank(self.rank())) + 1;
-        let found = word.compare_swap(0, mine)?;
+        let mine = self.accumulate_lock_value();
+        let failed = |error: Error| self.failed(operation, rank, error);
+        let found = word.compare_swap(0, mine).map_err(failed)?;
         if found != 0 {
-            self.await_accumulate_lock(operation, word, mine, found)?;
+            self.await_accumulate_lock(operation, rank, word, mine, found)?;
         }
         let result = body();
         match word.atomic() {
             Some(word) => word.store(0, Ordering::Release),
             None => {
-                word.fetch_add(mine.wrapping_neg())?;
+                word.fetch_add(mine.wrapping_neg()).map_err(failed)?;
             }
         }
         result
@@ -151,16 +191,18 @@ impl Window {
     fn await_accumulate_lock(
         &self,
         operation: &'static str,
+        rank: u32,
         word: &RemoteWord,
         mine: u64,
         found: u64,
     ) -> Result<()> {
-        let holder = std::cell::Cell::new(found);
+        let failed = |error: Error| self.failed(operation, rank, error);
+        let holder = Cell::new(found);
         let take = || {
-            if word.load()? != 0 {
+            if word.load().map_err(failed)? != 0 {
                 return Ok(false);
             }
-            let found = word.compare_swap(0, mine)?;
+            let found = word.compare_swap(0, mine).map_err(failed)?;
             if found != 0 {
                 holder.set(found);
             }

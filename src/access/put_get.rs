@@ -33,7 +33,7 @@ impl Window {
             }
         }
         // SAFETY: the caller's promise.
-        unsafe { self.put_by_device(origin, len, target, disp) }.map(|_| ())
+        unsafe { self.put_any("put", origin, len, target, disp) }.map(|_| ())
     }
 
     /// One-sided. Copies `len` bytes at displacement `disp` (in the target's units) of `target`'s
@@ -57,7 +57,7 @@ impl Window {
             }
         }
         // SAFETY: the caller's promise.
-        unsafe { self.get_by_device(origin, len, target, disp) }.map(|_| ())
+        unsafe { self.get_any("get", origin, len, target, disp) }.map(|_| ())
     }
 
     /// One-sided. As [`Window::put`], with a request: when it is complete, `origin` may be used
@@ -78,7 +78,7 @@ impl Window {
         self.needs_passive("rput", target)?;
         // SAFETY: the caller's promise.
         unsafe {
-            let ticket = self.put_by_device(origin, len, target, disp)?;
+            let ticket = self.put_any("rput", origin, len, target, disp)?;
             self.request(target, ticket)
         }
     }
@@ -101,72 +101,74 @@ impl Window {
         self.needs_passive("rget", target)?;
         // SAFETY: the caller's promise.
         unsafe {
-            let ticket = self.get_by_device(origin, len, target, disp)?;
+            let ticket = self.get_any("rget", origin, len, target, disp)?;
             self.request(target, ticket)
         }
     }
 
     /// # Safety
     /// As for [`Window::put`].
-    #[cold]
-    unsafe fn put_by_device(
+    #[inline(never)]
+    unsafe fn put_any(
         &self,
+        operation: &'static str,
         origin: *const u8,
         len: usize,
         rank: u32,
         disp: u64,
     ) -> Result<Ticket> {
-        let target = self.enter("put", rank)?;
-        let place = self.place("put", rank, target, disp, len as u64)?;
-        if len == 0 {
-            return Ok(Ticket::DONE);
-        }
-        if origin.is_null() {
-            return Err(null_buffer("put", len));
-        }
+        let target = self.enter(operation, rank)?;
         let there = target.reach(disp, len as u64);
-        if !there.is_null() {
+        if !there.is_null() && !origin.is_null() {
             // SAFETY: as in `put`.
             unsafe { copy(there, origin, len) };
             target.set_dirty();
             return Ok(Ticket::DONE);
         }
+        let place = self.place(operation, rank, target, disp, len as u64)?;
+        if len == 0 {
+            return Ok(Ticket::DONE);
+        }
+        if origin.is_null() {
+            return Err(null_buffer(operation, len));
+        }
         let at = place.route.region.at(place.offset);
         // SAFETY: the caller keeps `origin` until the operation is complete.
         let ticket = unsafe { place.route.endpoint.write(origin, len, at) }
-            .map_err(|error| self.failed("put", rank, error))?;
+            .map_err(|error| self.failed(operation, rank, error))?;
         self.note_posted(target, ticket);
         Ok(ticket)
     }
 
     /// # Safety
     /// As for [`Window::get`].
-    #[cold]
-    unsafe fn get_by_device(
+    #[inline(never)]
+    unsafe fn get_any(
         &self,
+        operation: &'static str,
         origin: *mut u8,
         len: usize,
         rank: u32,
         disp: u64,
     ) -> Result<Ticket> {
-        let target = self.enter("get", rank)?;
-        let place = self.place("get", rank, target, disp, len as u64)?;
-        if len == 0 {
-            return Ok(Ticket::DONE);
-        }
-        if origin.is_null() {
-            return Err(null_buffer("get", len));
-        }
+        let target = self.enter(operation, rank)?;
         let there = target.reach(disp, len as u64);
-        if !there.is_null() {
+        if !there.is_null() && !origin.is_null() {
             // SAFETY: as in `get`.
             unsafe { copy(origin, there, len) };
             return Ok(Ticket::DONE);
         }
+        let place = self.place(operation, rank, target, disp, len as u64)?;
+        if len == 0 {
+            return Ok(Ticket::DONE);
+        }
+        if origin.is_null() {
+            return Err(null_buffer(operation, len));
+        }
         let at = place.route.region.at(place.offset);
         // SAFETY: the caller keeps `origin` until the operation is complete.
         let ticket = unsafe { place.route.endpoint.read(origin, len, at) }
-            .map_err(|error| self.failed("get", rank, error))?;
+            .map_err(|error| self.failed(operation, rank, error))?;
         self.note_posted(target, ticket);
         Ok(ticket)
     }

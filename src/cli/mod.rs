@@ -1,5 +1,7 @@
 //! The command line. One file per command.
 
+mod bench;
+mod devices;
 mod run;
 
 use std::io::Write as _;
@@ -22,6 +24,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Args),
+    Bench(bench::Args),
+    Devices(devices::Args),
 }
 
 /// Runs the command that the arguments name.
@@ -32,6 +36,8 @@ pub(crate) fn main() -> ExitCode {
     };
     match cli.command {
         Some(Command::Run(args)) => run::run(args),
+        Some(Command::Bench(args)) => bench::run(&args),
+        Some(Command::Devices(args)) => devices::run(&args),
         None => print(&Cli::command().render_help().to_string()),
     }
 }

@@ -157,11 +157,16 @@ impl Context {
         Ok(self.peers[rank as usize].get_or_init(|| peer))
     }
 
-    /// Turns the device's "process is gone" into an error that names the rank.
+    /// Turns the device's "process is gone" into an error that names the rank, or the one that
+    /// aborted the job: others leave when they hear of that.
     #[cold]
     pub(crate) fn blame(&self, rank: u32, error: Error) -> Error {
         match error.gone_process() {
-            Some(pid) => Error::new(error.operation(), self.cause_of_absence(rank, pid)),
+            Some(pid) => {
+                let cause = self.aborted();
+                let cause = cause.unwrap_or_else(|| self.cause_of_absence(rank, pid));
+                Error::new(error.operation(), cause)
+            }
             None => error,
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rdma_sys_shim::memory::copy;
-use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion, Width};
+use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion, Update, Width};
 
 use crate::error::Result;
 use crate::wait::Patience;
@@ -69,9 +69,15 @@ impl RemoteMemory {
 
     /// The aligned eight-byte word at `offset`, for as long as this memory is kept.
     pub(crate) fn word(self: &Arc<Self>, offset: u64) -> RemoteWord {
-        debug_assert!((self.region.address + offset).is_multiple_of(8));
+        // A misaligned place can only be a peer's mistake: the device will refuse it.
+        let aligned = self.region.address.wrapping_add(offset).is_multiple_of(8);
+        let mapped = if aligned {
+            self.mapped(offset, 8)
+        } else {
+            ptr::null_mut()
+        };
         RemoteWord {
-            mapped: self.mapped(offset, 8).cast(),
+            mapped: mapped.cast(),
             address: self.region.at(offset),
             memory: self.clone(),
         }
@@ -111,29 +117,29 @@ impl RemoteWord {
                 word.store(value, Ordering::Release);
                 Ok(())
             }
-            None => self.memory.write(
-                self.address.address - self.memory.region.address,
-                &value.to_ne_bytes(),
-            ),
+            None => self.store_by_device(value),
         }
+    }
+
+    /// As an atomic: a write of eight bytes may be seen half done.
+    #[cold]
+    fn store_by_device(&self, value: u64) -> Result<()> {
+        let from = (&raw const value).cast();
+        // SAFETY: a local that outlives the operation, which is waited for.
+        let ticket = unsafe {
+            self.memory
+                .endpoint
+                .update_each(self.address, Width::W8, Update::Store, from, 1)?
+        };
+        self.complete(ticket)
     }
 
     #[inline]
     pub(crate) fn load(&self) -> Result<u64> {
         match self.atomic() {
             Some(word) => Ok(word.load(Ordering::SeqCst)),
-            None => self.load_by_device(),
+            None => self.fetch_add_by_device(0),
         }
-    }
-
-    #[cold]
-    fn load_by_device(&self) -> Result<u64> {
-        let mut value = 0u64;
-        let to = (&raw mut value).cast();
-        // SAFETY: a local that outlives the operation, which is waited for.
-        let ticket = unsafe { self.memory.endpoint.read(to, 8, self.address)? };
-        self.complete(ticket)?;
-        Ok(value)
     }
 
     #[inline(always)]

@@ -8,7 +8,7 @@ use rdma_sys_shim::{Endpoint, Ticket};
 use crate::error::{Error, Misuse, Result};
 use crate::wait::Patience;
 use crate::window::Window;
-use crate::window::target::{Held, Target};
+use crate::window::target::Target;
 
 impl Window {
     /// One-sided. Returns when all of this rank's operations on `target` are complete there
@@ -101,7 +101,7 @@ impl Window {
     #[inline]
     fn passive_target(&self, operation: &'static str, rank: u32) -> Result<&Target> {
         match self.targets().get(rank as usize) {
-            Some(target) if target.held() != Held::No || self.mode().is_lock_all() => Ok(target),
+            Some(target) if target.held().is_held() || self.mode().is_lock_all() => Ok(target),
             _ => Err(self.not_passive(operation, rank)),
         }
     }

@@ -1,8 +1,10 @@
 //! Lock and unlock of single targets.
 
 use std::cell::Cell;
+use std::sync::atomic::{Ordering, fence};
 
 use rdma_sys_shim::Ticket;
+use rdma_sys_shim::memory::{ATOMICS_DRAIN, full_fence};
 
 use super::{Assert, lock_word};
 use crate::error::{EpochState, Error, Misuse, Result};
@@ -42,19 +44,23 @@ impl Window {
             LockKind::Shared => Held::Shared,
             LockKind::Exclusive => Held::Exclusive,
         };
-        let concurrent = self.context().concurrent();
-        if !state.change_held(Held::No, held, concurrent) {
+        if !state.change_held(Held::No, Held::Changing, self.context().concurrent()) {
             return Err(already_locked(target));
         }
         let taken = match held {
             Held::Shared => self.take_shared(OPERATION, target, route),
             Held::Exclusive => self.take_exclusive(OPERATION, target, route),
-            _ => Ok(()),
+            _ => {
+                // What others did before this rank was told that it need not check is seen.
+                fence(Ordering::Acquire);
+                Ok(())
+            }
         };
         if let Err(error) = taken {
-            state.change_held(held, Held::No, concurrent);
+            state.set_held(Held::No);
             return Err(error);
         }
+        state.set_held(held);
         self.count_lock(1);
         state.set_entered(self.serial());
         Ok(())
@@ -75,19 +81,21 @@ impl Window {
             return Err(self.cannot_unlock(target));
         };
         let held = state.held();
-        if held == Held::No {
+        if !held.is_held() {
             return Err(self.cannot_unlock(target));
         }
         if state.posted() != Ticket::DONE {
             self.complete_posted(OPERATION, target, state)?;
         }
         let route = self.route_of(OPERATION, target)?;
-        state.set_left();
-        if !state.change_held(held, Held::No, self.context().concurrent()) {
+        if !state.change_held(held, Held::Changing, self.context().concurrent()) {
             return Err(self.cannot_unlock(target));
         }
+        state.set_left();
         self.count_lock(1_u32.wrapping_neg());
-        self.release(OPERATION, target, held, route)
+        let released = self.release(OPERATION, target, held, route);
+        state.set_held(Held::No);
+        released
     }
 
     /// Ends every passive-target epoch that is open on this window. No lock goes back before all
@@ -108,7 +116,7 @@ impl Window {
         result
     }
 
-    /// Gives a lock back. The locked instruction also drains what this rank stored.
+    /// Gives a lock back, behind what this rank has stored.
     #[inline(always)]
     pub(crate) fn release(
         &self,
@@ -117,11 +125,14 @@ impl Window {
         held: Held,
         route: &Route,
     ) -> Result<()> {
+        if !ATOMICS_DRAIN {
+            full_fence();
+        }
         let released = match held {
             Held::Shared => lock_word::release_shared(&route.lock),
             Held::Exclusive => lock_word::release_exclusive(&route.lock, self.world_rank()),
-            Held::Unchecked | Held::No => {
-                rdma_sys_shim::memory::full_fence();
+            _ => {
+                full_fence();
                 Ok(())
             }
         };

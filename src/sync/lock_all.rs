@@ -38,8 +38,19 @@ impl Window {
         own.set_entered(self.serial());
         self.set_mode(Mode::LockAll);
         if self.eager_lock_all() {
-            for rank in 0..self.ranks() {
-                self.enter(OPERATION, rank)?;
+            self.lock_all_now(OPERATION)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the locks that operations would take; on failure, none is held.
+    #[cold]
+    fn lock_all_now(&self, operation: &'static str) -> Result<()> {
+        for rank in 0..self.ranks() {
+            if let Err(error) = self.enter(operation, rank) {
+                // The first failure says more than what releasing after it may find.
+                let _ = self.unlock_all();
+                return Err(error);
             }
         }
         Ok(())

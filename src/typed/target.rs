@@ -20,8 +20,8 @@ use crate::window::target::Target as Known;
 /// get may miss what a put before it wrote, unless that is complete.
 ///
 /// # Errors
-/// Every operation: elements past the end of the target's part, a target that died, a device that
-/// failed. Nothing is transferred then, and the epoch goes on.
+/// Every operation: elements past the end of the target's part, in which case nothing is
+/// transferred; a target that died; a device that failed. The epoch goes on.
 pub struct Target<'op, T, Mode> {
     raw: &'op raw::Window,
     /// A rank of the window.

@@ -238,6 +238,12 @@ impl<'c, T: Element> Window<'c, T> {
     }
 }
 
+/// Between epochs, threads may share a window and hand it on.
+const _: () = {
+    const fn travels<W: Send + Sync>() {}
+    travels::<Window<'static, u64>>()
+};
+
 impl<T: Element> fmt::Debug for Window<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Window")

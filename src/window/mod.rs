@@ -303,6 +303,10 @@ impl Window {
         if mode == Mode::FenceUnused {
             self.set_mode(Mode::Fence);
         }
+        if mode != Mode::LockAll && target.route().is_some() {
+            target.set_entered(self.serial());
+            return Ok(target);
+        }
         self.while_entering(target, || {
             if target.is_entered(self.serial()) {
                 return Ok(());

@@ -18,15 +18,24 @@ pub(crate) enum Held {
     Exclusive = 2,
     /// With the assertion that nobody conflicts: no lock word was touched.
     Unchecked = 3,
+    /// A thread is about to take or release the lock.
+    Changing = 4,
 }
 
 impl Held {
+    /// Whether operations may rely on it.
+    #[inline]
+    pub(crate) fn is_held(self) -> bool {
+        matches!(self, Self::Shared | Self::Exclusive | Self::Unchecked)
+    }
+
     #[inline]
     fn from_code(code: u8) -> Self {
         match code {
             1 => Self::Shared,
             2 => Self::Exclusive,
             3 => Self::Unchecked,
+            4 => Self::Changing,
             _ => Self::No,
         }
     }
@@ -54,8 +63,10 @@ pub(crate) struct Target {
     dirty: AtomicU8,
     /// 1 while a thread enters this target.
     entering: AtomicU8,
-    _room: AtomicU8,
+    _room: [u8; 9],
 }
+
+const _: () = assert!(size_of::<Target>() == 64, "indexing by a shift");
 
 /// The ways to a target that are found once and kept until the window is freed.
 pub(crate) struct Route {
@@ -153,6 +164,12 @@ impl Target {
             self.held.store(to as u8, Ordering::Relaxed);
         }
         as_expected
+    }
+
+    /// For whoever has made it [`Held::Changing`].
+    #[inline]
+    pub(crate) fn set_held(&self, held: Held) {
+        self.held.store(held as u8, Ordering::Release);
     }
 
     #[inline]

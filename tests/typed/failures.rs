@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use transom::{AbortCause, ErrorKind, Job, LockKind, Misuse, PeerError, Result, Window};
@@ -28,6 +29,8 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 /// How long a rank may take to hear of another's failure.
 const HEARD_WITHIN: Duration = Duration::from_secs(5);
 
+/// Every call fails now. Waits until the other ranks, too, have heard why: a rank that has left
+/// already is a reason of its own.
 fn assert_poisoned(window: &mut Window<'_, u64>) {
     let poisoned = |error: transom::Error| {
         assert!(
@@ -39,6 +42,7 @@ fn assert_poisoned(window: &mut Window<'_, u64>) {
     poisoned(window.local_mut().unwrap_err());
     poisoned(window.fence(|_| ()).unwrap_err());
     poisoned(window.passive(|_| ()).unwrap_err());
+    thread::sleep(Duration::from_millis(300));
 }
 
 fn a_panic_in_a_fence_is_heard_of(job: &Job) -> Result<()> {

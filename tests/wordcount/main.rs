@@ -1,7 +1,4 @@
 //! `examples/wordcount`, the real program under the real launcher, against a serial count.
-//!
-//! `cargo test` builds the example; `cargo test --test wordcount --examples` builds it without the
-//! other tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};

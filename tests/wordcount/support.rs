@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Once;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,16 +19,32 @@ pub(crate) struct Done {
     pub(crate) stderr: String,
 }
 
-/// Where cargo puts the example: beside the command, in `examples`.
+/// The example, which cargo puts beside the command, in `examples`.
 pub(crate) fn program() -> PathBuf {
-    let bin = Path::new(env!("CARGO_BIN_EXE_transom"));
-    let program = bin.with_file_name("examples").join("wordcount");
-    assert!(
-        program.exists(),
-        "{} is missing: cargo build --example wordcount",
-        program.display()
-    );
-    program
+    static BUILT: Once = Once::new();
+    let folder = Path::new(env!("CARGO_BIN_EXE_transom")).parent().unwrap();
+    // `cargo test` builds the examples, but with `--test wordcount` it leaves an old one there.
+    BUILT.call_once(|| {
+        if let Some(cargo) = std::env::var_os("CARGO") {
+            build(Command::new(cargo), folder);
+        }
+    });
+    folder.join("examples/wordcount")
+}
+
+/// `folder` is that of the profile.
+fn build(mut cargo: Command, folder: &Path) {
+    let profile = match folder.file_name().unwrap().to_str().unwrap() {
+        "debug" => "dev",
+        other => other,
+    };
+    let built = cargo
+        .args(["build", "--quiet", "--example", "wordcount"])
+        .args(["--profile", profile, "--target-dir"])
+        .arg(folder.parent().unwrap())
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status();
+    assert!(built.unwrap().success(), "building the example failed");
 }
 
 /// `transom run -n RANKS OPTIONS`, of a command that gets these arguments.

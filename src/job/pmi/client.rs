@@ -63,7 +63,9 @@ impl Client {
             .with("pmi_subversion", 1);
         let reply = client.ask("init", hello, "response_to_init")?;
         let version = |key| Message::parse(&reply).and_then(|m| m.number::<u32>(key));
-        if (version("pmi_version"), version("pmi_subversion")) != (Some(1), Some(1)) {
+        // MPICH 5's Hydra answers with the later 1.2, which it speaks as well.
+        let spoken = (version("pmi_version"), version("pmi_subversion"));
+        if !matches!(spoken, (Some(1), Some(1..))) {
             return Err(PmiError::Malformed {
                 request: "init",
                 reply,

@@ -1,0 +1,299 @@
+//! What is asked for, checked before anything is measured.
+
+use std::fs;
+use std::path::PathBuf;
+
+use transom::launcher::MAX_RANKS;
+
+use super::error::{BenchError, Result};
+use super::suite;
+
+/// Measure one-sided operations between the ranks of a job on this machine
+///
+/// Starts its own ranks, or takes part in a job that was started by `transom run`, `mpiexec.hydra`
+/// or `srun`. Without --op, --sync and --sizes, the standard suite runs.
+#[derive(clap::Args)]
+pub(in crate::cli) struct Args {
+    /// How many ranks to start [default: 2]
+    #[arg(short = 'n', long = "ranks", value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
+    ranks: Option<u32>,
+
+    /// Which device the ranks use (TRANSOM_DEVICE)
+    #[arg(long, value_name = "D")]
+    device: Option<String>,
+
+    /// Windows over memory that the library allocates, over the caller's memory, or both in turn
+    #[arg(long, value_enum, default_value_t = Windows::Both)]
+    window: Windows,
+
+    /// Operations to measure instead of the standard suite [default: put,get]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    op: Vec<Operation>,
+
+    /// How each operation is completed [default: flush]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    sync: Vec<Sync>,
+
+    /// Bytes of each operation, with K, M or G for powers of 1024 [default: 8,4K,64K,1M, and 8
+    /// for fetch_and_op and compare_and_swap]
+    #[arg(long, value_delimiter = ',', value_parser = parse_size)]
+    sizes: Vec<usize>,
+
+    /// Repeat each measurement until it took this many seconds, and report the median
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    #[arg(allow_negative_numbers = true)]
+    min_time: Option<f64>,
+
+    /// Write one JSON object per line to FILE (`-`: to standard output, in place of the table)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// A hundredth of the iterations: to see that all works, not for comparison
+    #[arg(long)]
+    quick: bool,
+
+    /// Also print iterations, repetitions and the range of their results
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+/// Which windows the operations work on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Windows {
+    Allocate,
+    Create,
+    Both,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(super) enum Operation {
+    Put,
+    Get,
+    /// Sum of 64-bit integers
+    Accumulate,
+    /// Sum of one integer of 4 or 8 bytes
+    FetchAndOp,
+    /// One integer of 4 or 8 bytes
+    CompareAndSwap,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(super) enum Sync {
+    /// Operation and flush, under lock_all
+    Flush,
+    /// Exclusive lock, operation, unlock
+    Lock,
+    /// lock_all, operation, unlock_all
+    LockAll,
+    /// Operation and fence, which every rank takes part in
+    Fence,
+}
+
+/// Measurements chosen by hand.
+pub(super) struct Selected {
+    pub(super) lines: Vec<(Operation, usize)>,
+    pub(super) syncs: Vec<Sync>,
+    /// Bytes of each rank's window and buffer.
+    pub(super) span: usize,
+}
+
+/// What is to be done.
+pub(super) struct Plan {
+    pub(super) ranks: Option<u32>,
+    pub(super) device: Option<String>,
+    pub(super) windows: Windows,
+    /// `None`: the standard suite.
+    pub(super) selected: Option<Selected>,
+    pub(super) min_time: f64,
+    pub(super) json: Option<PathBuf>,
+    pub(super) quick: bool,
+    pub(super) verbose: bool,
+}
+
+impl Args {
+    pub(super) fn plan(&self) -> Result<Plan> {
+        let standard = self.op.is_empty() && self.sync.is_empty() && self.sizes.is_empty();
+        Ok(Plan {
+            ranks: self.ranks,
+            device: self.device.clone(),
+            windows: self.window,
+            selected: (!standard).then(|| self.selected()).transpose()?,
+            min_time: self.min_time.unwrap_or(0.0),
+            json: self.json.clone(),
+            quick: self.quick,
+            verbose: self.verbose,
+        })
+    }
+
+    fn selected(&self) -> Result<Selected> {
+        let operations = non_empty(&self.op, &[Operation::Put, Operation::Get]);
+        let mut lines = Vec::new();
+        for &operation in operations {
+            for &size in non_empty(&self.sizes, operation.usual_sizes()) {
+                operation.check(size)?;
+                lines.push((operation, size));
+            }
+        }
+        let longest = lines.iter().map(|&(_, size)| size).max().unwrap_or(0);
+        Ok(Selected {
+            syncs: non_empty(&self.sync, &[Sync::Flush]).to_vec(),
+            span: longest.max(suite::SPAN),
+            lines,
+        })
+    }
+}
+
+fn non_empty<'a, T>(given: &'a [T], otherwise: &'a [T]) -> &'a [T] {
+    if given.is_empty() { otherwise } else { given }
+}
+
+impl Operation {
+    /// As lines are named.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::Get => "get",
+            Self::Accumulate => "acc_i64_",
+            Self::FetchAndOp => "fetch_add",
+            Self::CompareAndSwap => "cas",
+        }
+    }
+
+    fn usual_sizes(self) -> &'static [usize] {
+        match self {
+            Self::Put | Self::Get | Self::Accumulate => &[8, 4 << 10, 64 << 10, 1 << 20],
+            Self::FetchAndOp | Self::CompareAndSwap => &[8],
+        }
+    }
+
+    fn check(self, size: usize) -> Result<()> {
+        let legal = match self {
+            Self::Put | Self::Get => return Ok(()),
+            Self::Accumulate if size.is_multiple_of(8) => return Ok(()),
+            Self::Accumulate => "multiples of 8",
+            Self::FetchAndOp | Self::CompareAndSwap if matches!(size, 4 | 8) => return Ok(()),
+            Self::FetchAndOp | Self::CompareAndSwap => "4 and 8",
+        };
+        Err(BenchError::Size {
+            operation: self,
+            size,
+            legal,
+        })
+    }
+}
+
+impl Plan {
+    /// How often an iteration count of the standard suite is gone through.
+    pub(super) fn iterations(&self, standard: u32) -> u32 {
+        match self.quick {
+            true => (standard / 100).max(1),
+            false => standard,
+        }
+    }
+
+    /// Refuses what would only end when the system runs out of memory.
+    pub(super) fn check_memory(&self, ranks: u32) -> Result<()> {
+        let (Some(selected), Some(available)) = (&self.selected, available_memory()) else {
+            return Ok(());
+        };
+        // On every rank the caller's memory and an allocated window, and the origin's buffer.
+        let needed = (selected.span as u128) * (2 * u128::from(ranks) + 1);
+        if needed > u128::from(available) {
+            let size = selected.span;
+            return Err(BenchError::Memory {
+                size,
+                ranks,
+                needed,
+                available,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that this machine can still give away.
+fn available_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+#[derive(Debug, thiserror::Error)]
+enum NumberError {
+    #[error("a size is a whole number of bytes, with K, M or G for powers of 1024")]
+    NotASize,
+    #[error("sizes start at 1")]
+    NoBytes,
+    #[error("more than the 2^63 − 1 bytes that an object can have")]
+    TooLarge,
+    #[error("legal: 0 to 3600 seconds")]
+    Seconds,
+}
+
+fn parse_size(text: &str) -> std::result::Result<usize, NumberError> {
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
+        Some(b'g' | b'G') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(NumberError::NotASize);
+    }
+    let number: u128 = digits.parse().map_err(|_| NumberError::TooLarge)?;
+    let bytes = number
+        .checked_mul(1 << shift)
+        .ok_or(NumberError::TooLarge)?;
+    match usize::try_from(bytes) {
+        Ok(0) => Err(NumberError::NoBytes),
+        Ok(size) if size <= isize::MAX as usize => Ok(size),
+        _ => Err(NumberError::TooLarge),
+    }
+}
+
+fn parse_seconds(text: &str) -> std::result::Result<f64, NumberError> {
+    match text.parse::<f64>() {
+        // A NaN is in no range.
+        Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err(NumberError::Seconds),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_suffixes_and_limits() {
+        for (text, bytes) in [("8", 8), ("4K", 4096), ("64k", 65_536), ("1M", 1 << 20)] {
+            assert_eq!(parse_size(text).unwrap(), bytes);
+        }
+        for text in ["", "K", "-8", "+8", "1.5K", "8 ", "0x10", "4KiB", "é"] {
+            assert!(
+                matches!(parse_size(text), Err(NumberError::NotASize)),
+                "{text:?}"
+            );
+        }
+        assert!(matches!(parse_size("0K"), Err(NumberError::NoBytes)));
+        for text in ["99999999999G", "9223372036854775808", &"9".repeat(60)] {
+            assert!(
+                matches!(parse_size(text), Err(NumberError::TooLarge)),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn seconds_are_finite_and_sensible() {
+        assert_eq!(parse_seconds("0.25").unwrap(), 0.25);
+        for text in ["-1", "-0.001", "NaN", "inf", "1e9", "1s", ""] {
+            assert!(parse_seconds(text).is_err(), "{text:?}");
+        }
+    }
+}

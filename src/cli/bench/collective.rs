@@ -1,0 +1,64 @@
+//! What every rank takes part in: fence, and one word that all of them count up.
+
+use std::hint::black_box;
+
+use transom::raw::{Assert, Window};
+use transom::{BasicType, Op};
+
+use super::engine::{Bench, Line, Scale, TARGET};
+use super::error::Result;
+
+pub(super) const LINES: usize = 2;
+
+pub(super) fn run(
+    bench: &mut Bench<'_>,
+    name: &'static str,
+    window: &Window,
+    buffer: *mut u8,
+) -> Result<()> {
+    bench.barrier()?;
+    bench.group(name, "every rank takes part")?;
+    fence(bench, window, buffer)?;
+    contended(bench, window)
+}
+
+#[inline(never)]
+fn fence(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
+    let line = Line {
+        name: "put8_fence",
+        iterations: 5_000,
+        scale: Scale::Nanoseconds,
+    };
+    let origin = bench.is_origin();
+    let (from, len, target, at) = black_box((buffer, 8, TARGET, 0));
+    window.fence(Assert::NO_PRECEDE)?;
+    bench.every(line, move || {
+        if origin {
+            // SAFETY: the buffer is longer, and nobody writes to it before the fence.
+            unsafe { window.put(from, len, target, at)? };
+        }
+        window.fence(Assert::NONE)
+    })?;
+    Ok(window.fence(Assert::NO_SUCCEED)?)
+}
+
+#[inline(never)]
+fn contended(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
+    let line = Line {
+        name: "contended_fetch_add",
+        iterations: 20_000,
+        scale: Scale::MegaOperations(f64::from(bench.comm().size())),
+    };
+    let one = 1_i64.to_ne_bytes();
+    let mut result = [0; 8];
+    let (from, to) = black_box((one.as_ptr(), result.as_mut_ptr()));
+    let (ty, target, at) = black_box((BasicType::I64, TARGET, 0));
+    window.lock_all(Assert::NONE)?;
+    bench.barrier()?;
+    bench.every(line, move || {
+        // SAFETY: both are elements, outlive the flush and are not touched before it.
+        unsafe { window.fetch_and_op(from, to, ty, target, at, Op::Sum)? };
+        window.flush(target)
+    })?;
+    Ok(window.unlock_all()?)
+}

@@ -1,0 +1,263 @@
+//! Timing one measurement on all ranks, and repeating it.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use transom::{Communicator, Op};
+
+use super::args::Plan;
+use super::error::Result;
+use super::output::Output;
+
+/// The rank whose memory is accessed.
+pub(super) const TARGET: u32 = 0;
+/// The rank that accesses it.
+pub(super) const ORIGIN: u32 = 1;
+
+/// No measurement is repeated more often than this, however short it is.
+const MOST_REPEATS: usize = 100_000;
+
+/// How seconds per iteration become the value that is reported.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Scale {
+    Nanoseconds,
+    Microseconds,
+    /// So many operations per iteration, in millions a second.
+    MegaOperations(f64),
+    /// So many bytes per iteration, in 10^9 a second.
+    Gigabytes(f64),
+}
+
+impl Scale {
+    pub(super) fn unit(self) -> &'static str {
+        match self {
+            Self::Nanoseconds => "ns",
+            Self::Microseconds => "us",
+            Self::MegaOperations(_) => "Mops/s",
+            Self::Gigabytes(_) => "GB/s",
+        }
+    }
+
+    /// A rank that took no part has spent no time, and counts for nothing in the greatest value.
+    pub(super) fn apply(self, seconds: f64) -> f64 {
+        match self {
+            Self::Nanoseconds => seconds * 1e9,
+            Self::Microseconds => seconds * 1e6,
+            _ if seconds == 0.0 => 0.0,
+            Self::MegaOperations(count) => count / seconds / 1e6,
+            Self::Gigabytes(bytes) => bytes / seconds / 1e9,
+        }
+    }
+}
+
+/// A line of the report before it is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line<'a> {
+    pub(super) name: &'a str,
+    pub(super) iterations: u32,
+    pub(super) scale: Scale,
+}
+
+/// What was measured: one value per repetition.
+#[derive(Clone, Debug)]
+pub(super) struct Measured {
+    pub(super) unit: &'static str,
+    pub(super) iterations: u32,
+    pub(super) values: Vec<f64>,
+}
+
+impl Measured {
+    /// The middle one, or the mean of the two in the middle.
+    pub(super) fn median(&self) -> f64 {
+        let mut sorted = self.values.clone();
+        sorted.sort_by(f64::total_cmp);
+        let half = sorted.len() / 2;
+        match sorted.len() {
+            0 => 0.0,
+            odd if odd % 2 == 1 => sorted[half],
+            _ => f64::midpoint(sorted[half - 1], sorted[half]),
+        }
+    }
+}
+
+/// One rank's part in the benchmark.
+pub(super) struct Bench<'a> {
+    comm: &'a Communicator,
+    plan: &'a Plan,
+    /// On rank 0.
+    output: Option<Output>,
+    window: &'static str,
+}
+
+impl<'a> Bench<'a> {
+    pub(super) fn new(comm: &'a Communicator, plan: &'a Plan, output: Option<Output>) -> Self {
+        Self {
+            comm,
+            plan,
+            output,
+            window: "",
+        }
+    }
+
+    pub(super) fn comm(&self) -> &'a Communicator {
+        self.comm
+    }
+
+    pub(super) fn is_origin(&self) -> bool {
+        self.comm.rank() == ORIGIN
+    }
+
+    pub(super) fn barrier(&self) -> Result<()> {
+        Ok(self.comm.barrier()?)
+    }
+
+    /// Says how many lines there will be.
+    pub(super) fn expect(&self, lines: usize) {
+        if let Some(output) = &self.output {
+            output.expect(lines);
+        }
+    }
+
+    /// The lines that follow belong together: they are about this kind of window.
+    pub(super) fn group(&mut self, window: &'static str, title: &'static str) -> Result<()> {
+        self.window = window;
+        match &mut self.output {
+            Some(output) => output.group(window, title),
+            None => Ok(()),
+        }
+    }
+
+    /// Measures on rank 1; the others wait.
+    pub(super) fn origin(
+        &mut self,
+        line: Line<'_>,
+        body: impl FnMut() -> transom::Result<()>,
+    ) -> Result<Measured> {
+        let takes_part = self.is_origin();
+        self.timed(line, takes_part, body)
+    }
+
+    /// Measures on every rank at once.
+    pub(super) fn every(
+        &mut self,
+        line: Line<'_>,
+        body: impl FnMut() -> transom::Result<()>,
+    ) -> Result<Measured> {
+        self.timed(line, true, body)
+    }
+
+    fn timed(
+        &mut self,
+        line: Line<'_>,
+        takes_part: bool,
+        mut body: impl FnMut() -> transom::Result<()>,
+    ) -> Result<Measured> {
+        let iterations = self.plan.iterations(line.iterations);
+        let line = Line { iterations, ..line };
+        self.repeat(line, || match takes_part {
+            true => Ok(time(iterations, &mut body)?),
+            false => Ok(0.0),
+        })
+    }
+
+    /// Measures by a method of the caller's, which returns the seconds that this rank needed, and
+    /// does it once or as often as the plan asks for. Collective.
+    pub(super) fn repeat(
+        &mut self,
+        line: Line<'_>,
+        mut seconds: impl FnMut() -> Result<f64>,
+    ) -> Result<Measured> {
+        if let Some(output) = &mut self.output {
+            output.begin(self.window, line.name);
+        }
+        let mut values = Vec::new();
+        let begun = Instant::now();
+        loop {
+            let value = line.scale.apply(seconds()?);
+            // The time travels along, so that all ranks agree on whether to go on.
+            let spent = begun.elapsed().as_secs_f64();
+            let greatest = self.comm.allreduce(&[value, spent], Op::Max)?;
+            values.push(greatest[0]);
+            if greatest[1] >= self.plan.min_time || values.len() == MOST_REPEATS {
+                break;
+            }
+        }
+        let measured = Measured {
+            unit: line.scale.unit(),
+            iterations: line.iterations,
+            values,
+        };
+        self.report(line.name, &measured)?;
+        Ok(measured)
+    }
+
+    /// Reports what follows from something measured.
+    pub(super) fn report(&mut self, name: &str, measured: &Measured) -> Result<()> {
+        match &mut self.output {
+            Some(output) => output.record(self.window, name, measured),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn finish(&mut self) -> Result<()> {
+        match &mut self.output {
+            Some(output) => output.finish(),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Seconds per iteration, after a tenth of them to warm up. Inlined together with its body, as the
+/// macro of the C program is.
+#[inline(always)]
+fn time(iterations: u32, body: &mut impl FnMut() -> transom::Result<()>) -> transom::Result<f64> {
+    let iterations = black_box(iterations);
+    for _ in 0..iterations / 10 + 1 {
+        body()?;
+    }
+    let start = Instant::now();
+    for _ in 0..iterations {
+        body()?;
+    }
+    Ok(start.elapsed().as_secs_f64() / f64::from(iterations))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle() {
+        let median = |values: &[f64]| {
+            let values = values.to_vec();
+            Measured {
+                unit: "ns",
+                iterations: 1,
+                values,
+            }
+            .median()
+        };
+        assert_eq!(median(&[3.0]), 3.0);
+        assert_eq!(median(&[9.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 9.0]), 3.0);
+    }
+
+    #[test]
+    fn scales_convert_and_pass_over_ranks_that_took_no_part() {
+        assert_eq!(Scale::Nanoseconds.apply(2e-9), 2.0);
+        assert_eq!(Scale::Microseconds.apply(0.0), 0.0);
+        assert_eq!(Scale::MegaOperations(64.0).apply(1e-6), 64.0);
+        assert_eq!(Scale::Gigabytes(4096.0).apply(0.0), 0.0);
+    }
+
+    #[test]
+    fn a_tenth_and_one_more_warms_up() {
+        let mut calls = 0;
+        time(20, &mut || {
+            calls += 1;
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(calls, 23);
+    }
+}

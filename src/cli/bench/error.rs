@@ -1,0 +1,87 @@
+//! Why a benchmark could not be run to its end.
+
+use std::io;
+use std::path::PathBuf;
+
+use clap::ValueEnum as _;
+use transom::launcher::LaunchError;
+
+use super::args::Operation;
+use crate::cli::USAGE;
+
+pub(super) type Result<T> = std::result::Result<T, BenchError>;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BenchError {
+    #[error(
+        "bench measures between an origin and a target: it needs at least 2 ranks (found {ranks})"
+    )]
+    TooFewRanks { ranks: u32 },
+    #[error(
+        "-n {asked} was asked for in a job of {found} ranks; leave -n out, or start the job with \
+         {asked}"
+    )]
+    JobSize { asked: u32, found: u32 },
+    #[error("{} cannot work on {size} bytes (legal: {legal})", name(*.operation))]
+    Size {
+        operation: Operation,
+        size: usize,
+        legal: &'static str,
+    },
+    #[error(
+        "windows of {size} bytes need {needed} bytes of memory on {ranks} ranks, but {available} \
+         are available; use smaller --sizes"
+    )]
+    Memory {
+        size: usize,
+        ranks: u32,
+        needed: u128,
+        available: u64,
+    },
+    #[error("a buffer of {size} bytes: out of memory")]
+    Buffer { size: usize },
+    #[error("cannot write {path:?}: {source}")]
+    Json { path: PathBuf, source: io::Error },
+    #[error("cannot write to standard output: {0}")]
+    Output(io::Error),
+    #[error("cannot find the program to start as ranks: {0}")]
+    Executable(io::Error),
+    #[error(transparent)]
+    Device(#[from] rdma_sys_shim::Error),
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    #[error(transparent)]
+    Library(#[from] transom::Error),
+}
+
+fn name(operation: Operation) -> String {
+    let value = operation.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+impl BenchError {
+    /// Whether the command line is at fault: then every rank has found the same.
+    pub(super) fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::TooFewRanks { .. } | Self::JobSize { .. } | Self::Size { .. }
+        )
+    }
+
+    /// Whether whoever reads the results has read enough.
+    pub(super) fn is_broken_pipe(&self) -> bool {
+        let (Self::Output(error) | Self::Json { source: error, .. }) = self else {
+            return false;
+        };
+        error.kind() == io::ErrorKind::BrokenPipe
+    }
+
+    pub(super) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Launch(error) => error.exit_code(),
+            Self::Memory { .. } | Self::Json { .. } | Self::Device(_) => USAGE,
+            _ if self.is_usage() => USAGE,
+            _ => 1,
+        }
+    }
+}

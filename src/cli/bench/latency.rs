@@ -1,0 +1,157 @@
+//! One small operation and a flush, and many before one flush, under `lock_all`.
+
+use std::hint::black_box;
+use std::ptr;
+
+use transom::raw::Window;
+use transom::{BasicType, Op};
+
+use super::engine::{Bench, Line, Scale, TARGET};
+use super::error::Result;
+
+pub(super) const LINES: usize = 8;
+
+const ROUNDS: u32 = 20_000;
+/// How many operations go before one flush.
+const BURST: u64 = 64;
+
+pub(super) fn run(
+    bench: &mut Bench<'_>,
+    name: &'static str,
+    window: &Window,
+    buffer: *mut u8,
+) -> Result<()> {
+    bench.group(name, "one operation and flush")?;
+    put(bench, window, buffer)?;
+    get(bench, window, buffer)?;
+    accumulate(
+        bench,
+        window,
+        "acc_i64_flush",
+        BasicType::I64,
+        1_i64.to_ne_bytes(),
+    )?;
+    accumulate(
+        bench,
+        window,
+        "acc_f64_flush",
+        BasicType::F64,
+        1_f64.to_ne_bytes(),
+    )?;
+    fetch_add(bench, window)?;
+    compare_and_swap(bench, window)?;
+    bench.group(name, "64 operations, then flush")?;
+    put_burst(bench, window, buffer)?;
+    accumulate_burst(bench, window)
+}
+
+fn flushed(name: &str) -> Line<'_> {
+    Line {
+        name,
+        iterations: ROUNDS,
+        scale: Scale::Nanoseconds,
+    }
+}
+
+fn burst(name: &str) -> Line<'_> {
+    Line {
+        name,
+        iterations: 2_000,
+        scale: Scale::MegaOperations(BURST as f64),
+    }
+}
+
+#[inline(never)]
+fn put(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
+    let (from, len, target, at) = black_box((buffer, 8, TARGET, 0));
+    bench.origin(flushed("put8_flush"), move || {
+        // SAFETY: the buffer is longer, and nobody writes to it before the flush.
+        unsafe { window.put(from, len, target, at)? };
+        window.flush(target)
+    })?;
+    Ok(())
+}
+
+#[inline(never)]
+fn get(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
+    let (to, len, target, at) = black_box((buffer, 8, TARGET, 0));
+    bench.origin(flushed("get8_flush"), move || {
+        // SAFETY: the buffer is longer, and nobody else touches it before the flush.
+        unsafe { window.get(to, len, target, at)? };
+        window.flush(target)
+    })?;
+    Ok(())
+}
+
+#[inline(never)]
+fn accumulate(
+    bench: &mut Bench<'_>,
+    window: &Window,
+    name: &str,
+    ty: BasicType,
+    one: [u8; 8],
+) -> Result<()> {
+    let (from, count, ty, target, at) = black_box((one.as_ptr(), 1, ty, TARGET, 0));
+    bench.origin(flushed(name), move || {
+        // SAFETY: `one` is an element, and outlives the flush.
+        unsafe { window.accumulate(from, count, ty, target, at, Op::Sum)? };
+        window.flush(target)
+    })?;
+    Ok(())
+}
+
+#[inline(never)]
+fn fetch_add(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
+    let one = 1_i64.to_ne_bytes();
+    let mut result = [0; 8];
+    let (from, to) = black_box((one.as_ptr(), result.as_mut_ptr()));
+    let (ty, target, at) = black_box((BasicType::I64, TARGET, 0));
+    bench.origin(flushed("fetch_add_flush"), move || {
+        // SAFETY: both are elements, outlive the flush and are not touched before it.
+        unsafe { window.fetch_and_op(from, to, ty, target, at, Op::Sum)? };
+        window.flush(target)
+    })?;
+    Ok(())
+}
+
+#[inline(never)]
+fn compare_and_swap(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
+    let (new, expect) = (1_i64.to_ne_bytes(), 0_i64.to_ne_bytes());
+    let mut result = [0; 8];
+    let (from, compare) = black_box((new.as_ptr(), expect.as_ptr()));
+    let (to, ty, target, at) = black_box((result.as_mut_ptr(), BasicType::I64, TARGET, 0));
+    bench.origin(flushed("cas_flush"), move || {
+        // SAFETY: all three are elements, outlive the flush and are not touched before it.
+        unsafe { window.compare_and_swap(from, compare, to, ty, target, at)? };
+        window.flush(target)
+    })?;
+    Ok(())
+}
+
+#[inline(never)]
+fn put_burst(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
+    let (from, len, target) = black_box((buffer, 8, TARGET));
+    bench.origin(burst("put8_rate"), move || {
+        for number in 0..BURST {
+            // SAFETY: as in `put`.
+            unsafe { window.put(from, len, target, 8 * number)? };
+        }
+        window.flush(target)
+    })?;
+    Ok(())
+}
+
+#[inline(never)]
+fn accumulate_burst(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
+    let one = 1_i64;
+    let (from, count, ty, target) =
+        black_box((ptr::from_ref(&one).cast(), 1, BasicType::I64, TARGET));
+    bench.origin(burst("acc_i64_rate"), move || {
+        for number in 0..BURST {
+            // SAFETY: as in `accumulate`.
+            unsafe { window.accumulate(from, count, ty, target, 8 * number, Op::Sum)? };
+        }
+        window.flush(target)
+    })?;
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! `transom bench`: what one-sided operations cost here.
+//!
+//! The standard suite measures what plain MPI programs measure, line by line, by one method for
+//! all: `iterations / 10 + 1` rounds to warm up, then `iterations` rounds timed together, and of
+//! the ranks' results the greatest. Rank 1 is the origin and rank 0 the target, except where a
+//! line says that every rank takes part.
+
+mod args;
+mod bandwidth;
+mod busy;
+mod collective;
+mod creation;
+mod engine;
+mod error;
+mod latency;
+mod locks;
+mod memory;
+mod output;
+mod selected;
+mod suite;
+
+use std::env;
+use std::process::ExitCode;
+
+use transom::launcher::Launch;
+use transom::{ErrorKind, Job, ThreadLevel};
+
+pub(super) use args::Args;
+use args::Plan;
+use engine::Bench;
+use error::{BenchError, Result};
+use output::{JsonFile, Output};
+
+/// What tells a rank of a job about its launcher. A job that cannot be joined is an error of the
+/// start of the job, not a reason to start another one.
+const LAUNCHED: [&str; 5] = [
+    "PMI_FD",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "PMI_PORT",
+    "OMPI_COMM_WORLD_SIZE",
+];
+
+const DEVICE: &str = "TRANSOM_DEVICE";
+
+pub(super) fn run(args: &Args) -> ExitCode {
+    let launched = LAUNCHED.iter().any(|name| env::var_os(name).is_some());
+    let outcome = args.plan().and_then(|plan| match launched {
+        true => take_part(&plan),
+        false => launch(&plan),
+    });
+    match outcome {
+        Ok(code) => code,
+        Err(error) => super::fail(&error, error.exit_code()),
+    }
+}
+
+/// Starts this command again as the ranks of a job.
+fn launch(plan: &Plan) -> Result<ExitCode> {
+    let ranks = plan.ranks.unwrap_or(2);
+    enough(ranks)?;
+    plan.check_memory(ranks)?;
+    // What would fail on every rank is said once, here. A pipe that is held open meanwhile does
+    // not end for its reader before rank 0 has written.
+    let spec = plan.device.clone().or_else(|| env::var(DEVICE).ok());
+    rdma_sys_shim::open(spec.as_deref().unwrap_or(""), None)?;
+    let _held = plan.json.as_ref().map(JsonFile::probe).transpose()?;
+    let program = env::current_exe().map_err(BenchError::Executable)?;
+    let outcome = Launch::new(ranks, program)
+        .args(env::args_os().skip(1))
+        .device(plan.device.clone())
+        // Else rank 0 would find no terminal to draw its bar on.
+        .direct_output(output::has_terminal())
+        .name("transom bench")
+        .run()?;
+    Ok(ExitCode::from(outcome.exit_code()))
+}
+
+/// Runs the benchmark as a rank of a job.
+fn take_part(plan: &Plan) -> Result<ExitCode> {
+    if let Some(device) = &plan.device {
+        // SAFETY: the process has one thread so far, so nobody reads the environment meanwhile.
+        unsafe { env::set_var(DEVICE, device) };
+    }
+    // As MPI_Init, which the programs that this is compared with call.
+    let job = Job::init_thread(ThreadLevel::Serialized)?;
+    match measure(plan, &job) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        // Whose fault it is, that rank or its launcher says.
+        Err(BenchError::Library(error)) if matches!(error.kind(), ErrorKind::Peer(_)) => {
+            Ok(ExitCode::FAILURE)
+        }
+        // Every rank has found the same mistake: one says so, and the others let it finish.
+        Err(error) if error.is_usage() => {
+            let code = match job.world().rank() {
+                0 => super::fail(&error, error.exit_code()),
+                _ => ExitCode::from(error.exit_code()),
+            };
+            let _ = job.world().barrier();
+            Ok(code)
+        }
+        Err(error) => {
+            let code = error.exit_code();
+            if !error.is_broken_pipe() {
+                let rank = job.world().rank();
+                super::fail(&format_args!("rank {rank}: {error}"), code);
+            }
+            job.abort(code.into(), "the benchmark failed on this rank");
+            Ok(ExitCode::from(code))
+        }
+    }
+}
+
+fn measure(plan: &Plan, job: &Job) -> Result<()> {
+    let world = job.world();
+    if let Some(asked) = plan.ranks.filter(|&asked| asked != world.size()) {
+        let found = world.size();
+        return Err(BenchError::JobSize { asked, found });
+    }
+    enough(world.size())?;
+    let output = match world.rank() {
+        0 => {
+            plan.check_memory(world.size())?;
+            Some(Output::open(plan, job)?)
+        }
+        _ => None,
+    };
+    let mut bench = Bench::new(world, plan, output);
+    match &plan.selected {
+        None => suite::run(&mut bench, plan.windows)?,
+        Some(selected) => selected::run(&mut bench, plan.windows, selected)?,
+    }
+    bench.finish()
+}
+
+fn enough(ranks: u32) -> Result<()> {
+    if ranks < 2 {
+        return Err(BenchError::TooFewRanks { ranks });
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! The standard suite: the lines of `rma_bench.c` in its order, under its names.
+
+use transom::Info;
+use transom::raw::Window;
+
+use super::args::Windows;
+use super::engine::Bench;
+use super::error::Result;
+use super::memory::{CallerMemory, OriginBuffer};
+use super::{bandwidth, busy, collective, creation, latency, locks};
+
+/// Bytes of each rank's window and buffer.
+pub(super) const SPAN: usize = 16 << 20;
+
+const LINES: usize = creation::LINES
+    + latency::LINES
+    + bandwidth::LINES
+    + locks::LINES
+    + collective::LINES
+    + busy::LINES;
+
+impl Windows {
+    pub(super) fn allocate(self) -> bool {
+        self != Self::Create
+    }
+
+    pub(super) fn create(self) -> bool {
+        self != Self::Allocate
+    }
+
+    pub(super) fn count(self) -> usize {
+        usize::from(self.allocate()) + usize::from(self.create())
+    }
+}
+
+pub(super) fn run(bench: &mut Bench<'_>, windows: Windows) -> Result<()> {
+    bench.expect(windows.count() * LINES);
+    let mut buffer = OriginBuffer::new(SPAN)?;
+    let memory = CallerMemory::new(SPAN)?;
+    if windows.allocate() {
+        creation::allocate(bench)?;
+    }
+    if windows.create() {
+        creation::create(bench, &memory)?;
+    }
+    on_each_window(bench, windows, SPAN, &memory, |bench, name, window| {
+        every_line(bench, name, window, buffer.pointer())
+    })
+}
+
+/// Makes windows of `span` bytes on each rank and hands them to `body`, one after the other.
+pub(super) fn on_each_window<'a>(
+    bench: &mut Bench<'a>,
+    windows: Windows,
+    span: usize,
+    memory: &CallerMemory,
+    mut body: impl FnMut(&mut Bench<'a>, &'static str, &Window) -> Result<()>,
+) -> Result<()> {
+    let (comm, info) = (bench.comm(), Info::new());
+    if windows.allocate() {
+        let window = Window::allocate(comm, span, 1, &info)?;
+        // SAFETY: the window's own memory of this length; no rank accesses it before the barrier
+        // with which each measurement begins.
+        unsafe { window.base().write_bytes(0, span) };
+        body(bench, "allocate", &window)?;
+        window.free()?;
+    }
+    if windows.create() {
+        // SAFETY: the memory has `span` bytes, outlives the window (or, after an error, the
+        // process ends), nobody else refers to it, and the process has no other thread.
+        let window = unsafe { Window::create(comm, memory.pointer(), span, 1, &info)? };
+        body(bench, "create", &window)?;
+        window.free()?;
+    }
+    Ok(())
+}
+
+fn every_line(
+    bench: &mut Bench<'_>,
+    name: &'static str,
+    window: &Window,
+    buffer: *mut u8,
+) -> Result<()> {
+    bench.barrier()?;
+    if bench.is_origin() {
+        window.lock_all(transom::raw::Assert::NONE)?;
+    }
+    latency::run(bench, name, window, buffer)?;
+    bandwidth::run(bench, name, window, buffer)?;
+    if bench.is_origin() {
+        window.unlock_all()?;
+    }
+    locks::run(bench, name, window, buffer)?;
+    collective::run(bench, name, window, buffer)?;
+    busy::run(bench, name, window, buffer)
+}

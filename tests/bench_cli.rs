@@ -1,0 +1,368 @@
+//! `transom bench` and `transom devices` as a user calls them.
+#![cfg(feature = "cli")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// What `rma_bench.c` prints of each kind of window, less what does not exist yet.
+const STANDARD: [(&str, &str); 29] = [
+    ("create_free_4K", "us"),
+    ("put8_flush", "ns"),
+    ("get8_flush", "ns"),
+    ("acc_i64_flush", "ns"),
+    ("acc_f64_flush", "ns"),
+    ("fetch_add_flush", "ns"),
+    ("cas_flush", "ns"),
+    ("put8_rate", "Mops/s"),
+    ("acc_i64_rate", "Mops/s"),
+    ("put4K_bw", "GB/s"),
+    ("put64K_bw", "GB/s"),
+    ("put1024K_bw", "GB/s"),
+    ("put16384K_bw", "GB/s"),
+    ("get4K_bw", "GB/s"),
+    ("get64K_bw", "GB/s"),
+    ("get1024K_bw", "GB/s"),
+    ("get16384K_bw", "GB/s"),
+    ("acc_f64_4K_bw", "GB/s"),
+    ("acc_i64_4K_bw", "GB/s"),
+    ("acc_f64_64K_bw", "GB/s"),
+    ("acc_i64_64K_bw", "GB/s"),
+    ("acc_f64_1024K_bw", "GB/s"),
+    ("acc_i64_1024K_bw", "GB/s"),
+    ("excl_lock_put8_unlock", "ns"),
+    ("shared_lock_put8_unlock", "ns"),
+    ("lock_all_unlock_all", "ns"),
+    ("put8_fence", "ns"),
+    ("contended_fetch_add", "Mops/s"),
+    ("busy_target_put", "us"),
+];
+const BUSY: [&str; 2] = ["busy_target_get", "busy_target_acc"];
+
+fn transom(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+fn output(args: &[&str]) -> Output {
+    transom(args).output().unwrap()
+}
+
+#[track_caller]
+fn succeed(args: &[&str]) -> String {
+    let output = output(args);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}: {error}", output.status);
+    assert_eq!(error, "", "a pipe gets no progress bar");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The values of lines of JSON, by name.
+#[track_caller]
+fn parse(text: &str) -> BTreeMap<String, Value> {
+    let record = |line: &str| -> (String, Value) {
+        let value: Value = serde_json::from_str(line).unwrap();
+        (value["name"].as_str().unwrap().to_owned(), value)
+    };
+    let records: BTreeMap<_, _> = text.lines().map(record).collect();
+    assert_eq!(records.len(), text.lines().count(), "a name comes twice");
+    records
+}
+
+#[track_caller]
+fn check_standard(records: &BTreeMap<String, Value>, ranks: u32) {
+    for window in ["allocate", "create"] {
+        let busy = BUSY.map(|name| (name, "us"));
+        for (name, unit) in STANDARD.into_iter().chain(busy) {
+            let name = format!("{window}.{name}");
+            let record = records.get(&name).unwrap_or_else(|| panic!("no {name}"));
+            assert_eq!(record["unit"], unit, "{name}");
+            assert_eq!(record["ranks"], ranks, "{name}");
+            assert!(record["value"].as_f64().unwrap() > 0.0, "{record}");
+            assert!(record["iterations"].as_u64().unwrap() > 0, "{record}");
+            assert!(record["device"].as_str().unwrap().starts_with("soft"));
+        }
+    }
+    assert_eq!(records.len(), 2 * (STANDARD.len() + BUSY.len()));
+}
+
+#[test]
+fn the_standard_suite_has_every_line_for_both_kinds_of_window() {
+    let text = succeed(&["bench", "--quick", "--json", "-"]);
+    check_standard(&parse(&text), 2);
+}
+
+#[test]
+fn more_ranks_than_processors_measure_the_same_lines() {
+    let begun = Instant::now();
+    let text = succeed(&["bench", "-n", "8", "--quick", "--json", "-"]);
+    check_standard(&parse(&text), 8);
+    assert!(begun.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn without_adoption_the_suite_runs_too() {
+    let device = "soft:adopt=off";
+    let text = succeed(&["bench", "--quick", "--device", device, "--json", "-"]);
+    let records = parse(&text);
+    check_standard(&records, 2);
+    assert_eq!(records["create.put8_flush"]["device"], device);
+}
+
+#[test]
+fn a_launched_job_is_joined() {
+    let bench = [
+        env!("CARGO_BIN_EXE_transom"),
+        "bench",
+        "--quick",
+        "--json",
+        "-",
+    ];
+    let text = succeed(&[&["run", "-n", "3"], &bench[..]].concat());
+    check_standard(&parse(&text), 3);
+}
+
+#[test]
+fn the_table_and_the_file_say_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bench.json");
+    fs::write(&file, "what was there before").unwrap();
+    let path = file.to_str().unwrap();
+    let table = succeed(&["bench", "--quick", "--window", "allocate", "--json", path]);
+    let records = parse(&fs::read_to_string(&file).unwrap());
+    assert_eq!(records.len(), STANDARD.len() + BUSY.len());
+    for (name, record) in &records {
+        assert!(name.starts_with("allocate."), "{name}");
+        let row = |line: &&str| line.split_whitespace().next() == Some(name);
+        let row = table
+            .lines()
+            .find(row)
+            .unwrap_or_else(|| panic!("no row {name}"));
+        let cells: Vec<_> = row.split_whitespace().collect();
+        let [_, value, unit] = cells[..] else {
+            panic!("{row:?}");
+        };
+        assert_eq!(unit, record["unit"].as_str().unwrap());
+        let (shown, exact) = (
+            value.parse::<f64>().unwrap(),
+            record["value"].as_f64().unwrap(),
+        );
+        assert!((shown - exact).abs() <= exact * 1e-3, "{row:?} and {exact}");
+    }
+    assert!(
+        table.contains("\nallocate: one operation and flush\n"),
+        "{table}"
+    );
+}
+
+#[test]
+fn operations_synchronisations_and_sizes_can_be_chosen() {
+    let text = succeed(&[
+        "bench",
+        "--quick",
+        "--window",
+        "create",
+        "--json",
+        "-",
+        "--op",
+        "put,get,accumulate",
+        "--sync",
+        "flush,lock,lock_all,fence",
+        "--sizes",
+        "8,64,4K",
+    ]);
+    let records = parse(&text);
+    assert_eq!(records.len(), 3 * 4 * 3 * 2);
+    for operation in ["put", "get", "acc_i64_"] {
+        for size in ["8", "64", "4K"] {
+            for sync in ["flush", "lock", "lock_all", "fence"] {
+                let latency = &records[&format!("create.{operation}{size}_{sync}")];
+                let bandwidth = match sync {
+                    "flush" => &records[&format!("create.{operation}{size}_bw")],
+                    _ => &records[&format!("create.{operation}{size}_{sync}_bw")],
+                };
+                let bytes = size.replace("4K", "4096").parse::<f64>().unwrap();
+                let seconds = latency["value"].as_f64().unwrap() / 1e9;
+                let expected = bytes / seconds / 1e9;
+                assert!((bandwidth["value"].as_f64().unwrap() / expected - 1.0).abs() < 1e-6);
+            }
+        }
+    }
+    let text = succeed(&[
+        "bench",
+        "--quick",
+        "--window",
+        "allocate",
+        "--json",
+        "-",
+        "--sizes",
+        "4,8",
+        "--op",
+        "fetch_and_op,compare_and_swap",
+    ]);
+    let records = parse(&text);
+    for name in [
+        "fetch_add4_flush",
+        "fetch_add8_flush",
+        "cas4_flush",
+        "cas8_flush",
+    ] {
+        assert!(
+            records[&format!("allocate.{name}")]["value"]
+                .as_f64()
+                .unwrap()
+                > 0.0
+        );
+    }
+}
+
+#[test]
+fn min_time_repeats_and_reports_the_median() {
+    let begun = Instant::now();
+    let text = succeed(&[
+        "bench",
+        "--quick",
+        "--window",
+        "allocate",
+        "--op",
+        "put",
+        "--sizes",
+        "8,64",
+        "--min-time",
+        "0.3",
+        "--json",
+        "-",
+    ]);
+    assert!(begun.elapsed() >= Duration::from_millis(600));
+    let records = parse(&text);
+    assert_eq!(records.len(), 4);
+    for record in records.values() {
+        assert!(record["repeats"].as_u64().unwrap() > 1, "{record}");
+        let [min, value, max] = ["min", "value", "max"].map(|key| record[key].as_f64().unwrap());
+        assert!(min <= value && value <= max, "{record}");
+    }
+}
+
+#[test]
+fn bad_arguments_get_one_line_that_says_what_is_legal() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("no/such/file");
+    let missing = missing.to_str().unwrap();
+    let cases: [(&[&str], &[&str]); 16] = [
+        (&["-n", "0"], &["'0'", "1..=65536"]),
+        (&["-n", "1"], &["at least 2 ranks", "found 1"]),
+        (&["-n", "-3"], &["-3"]),
+        (
+            &["--op", "poke"],
+            &["'poke'", "put, get", "compare_and_swap"],
+        ),
+        (
+            &["--sync", "hope"],
+            &["'hope'", "flush, lock, lock_all, fence"],
+        ),
+        (&["--window", "door"], &["'door'", "allocate, create, both"]),
+        (&["--sizes", "99999999999G"], &["'99999999999G'", "2^63"]),
+        (&["--sizes", "8,,4K"], &["''", "whole number of bytes"]),
+        (&["--sizes", "0"], &["start at 1"]),
+        (&["--sizes", "8000000G"], &["are available", "--sizes"]),
+        (
+            &["--op", "accumulate", "--sizes", "12"],
+            &["accumulate", "12", "multiples of 8"],
+        ),
+        (&["--min-time", "-1"], &["'-1'", "0 to 3600"]),
+        (&["--min-time", "NaN"], &["'NaN'", "0 to 3600"]),
+        (&["--min-time", "1e300"], &["'1e300'", "0 to 3600"]),
+        (&["--device", "warp0"], &["\"warp0\"", "known: soft"]),
+        (&["--json", missing], &[missing, "No such file"]),
+    ];
+    for (args, parts) in cases {
+        let output = output(&[&["bench"], args].concat());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        assert_eq!(error.lines().count(), 1, "{args:?}: {error}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+        for part in parts {
+            assert!(
+                error.contains(part),
+                "{args:?}: {part:?} is not in {error:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_job_of_the_wrong_size_is_refused_by_one_rank() {
+    let bench = [env!("CARGO_BIN_EXE_transom"), "bench", "--quick", "-n", "2"];
+    let output = output(&[&["run", "-n", "3"], &bench[..]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8(output.stderr).unwrap();
+    let ours = error.lines().filter(|line| line.starts_with("transom: "));
+    assert_eq!(ours.count(), 1, "{error}");
+    assert!(
+        error.contains("-n 2") && error.contains("3 ranks"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_interrupt_ends_all_ranks() {
+    let mut child = transom(&["bench", "--min-time", "30"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    thread::sleep(Duration::from_millis(500));
+    let pid = child.id().cast_signed();
+    let ranks = children(pid);
+    assert!(ranks.len() >= 2, "{ranks:?}");
+    // SAFETY: kill takes two integers; the pid is our unreaped child's.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGINT) }, 0);
+    let begun = Instant::now();
+    let status = child.wait().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert_eq!(status.code(), Some(130));
+    let error = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+    assert!(error.lines().count() <= 1, "{error}");
+    for rank in ranks {
+        assert!(!is_running(rank), "{rank} is left");
+    }
+}
+
+/// The processes that `pid` has started.
+fn children(pid: i32) -> Vec<i32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let text = fs::read_to_string(path).unwrap();
+    text.split_whitespace()
+        .map(|pid| pid.parse().unwrap())
+        .collect()
+}
+
+fn is_running(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+#[test]
+fn devices_are_shown_as_a_table_and_as_json() {
+    let table = succeed(&["devices"]);
+    let mut lines = table.lines();
+    assert!(lines.next().unwrap().starts_with("DEVICE"), "{table}");
+    let soft = lines.find(|line| line.starts_with("soft ")).unwrap();
+    assert!(
+        soft.contains("32/64 bit") && soft.ends_with("ready"),
+        "{soft}"
+    );
+    let json = succeed(&["devices", "--json"]);
+    let first: Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+    assert_eq!(first["device"], "soft");
+    assert_eq!(first["usable"], true);
+    assert_eq!(first["atomic_widths"], serde_json::json!([32, 64]));
+    let listed = fs::read_dir("/sys/class/infiniband").map_or(0, Iterator::count);
+    assert_eq!(json.lines().count(), 1 + listed);
+    assert_eq!(table.lines().count(), 2 + listed);
+}
