@@ -113,7 +113,9 @@ impl Pipe {
         if self.received - self.acknowledged >= RING / 2 {
             match self.acknowledge(team, blocks) {
                 // A sender that is gone has sent all that it meant to.
-                Err(error) if matches!(error.kind(), ErrorKind::Peer(_)) => {}
+                Err(error)
+                    if error.gone_process().is_some()
+                        || matches!(error.kind(), ErrorKind::Peer(_)) => {}
                 other => other?,
             }
         }

@@ -1,0 +1,110 @@
+//! Which files are read, and how long they are.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use transom::Communicator;
+
+use crate::error::{Error, agree};
+
+/// A file as rank 0 found it. What is appended to it later is not read.
+pub(crate) struct Input {
+    pub(crate) path: PathBuf,
+    pub(crate) len: u64,
+}
+
+/// Collective. Looks at the files on rank 0, which tells the others: so the ranks agree on what
+/// their shares are shares of, even if a file is being written.
+pub(crate) fn survey(comm: &Communicator, paths: &[PathBuf]) -> Result<Vec<Input>, Error> {
+    let found = match comm.rank() {
+        0 => look(paths).map(|inputs| encode(&inputs)),
+        _ => Ok(Vec::new()),
+    };
+    let mut bytes = agree(comm, found)?;
+    let mut len = [bytes.len() as u64];
+    comm.bcast(&mut len, 0)?;
+    bytes.resize(len[0] as usize, 0);
+    comm.bcast(&mut bytes, 0)?;
+    Ok(decode(&bytes))
+}
+
+fn look(paths: &[PathBuf]) -> Result<Vec<Input>, Error> {
+    let documents;
+    let paths = if paths.is_empty() {
+        documents = documents_of_the_project()?;
+        &documents
+    } else {
+        paths
+    };
+    let look_at = |path: &PathBuf| {
+        let path = path.clone();
+        match len_of(&path) {
+            Ok(len) => Ok(Input { path, len }),
+            Err(cause) => Err(Error::Input { path, cause }),
+        }
+    };
+    paths.iter().map(look_at).collect()
+}
+
+/// The length of a file that can be read from any place.
+fn len_of(path: &Path) -> io::Result<u64> {
+    // Asked before it is opened, since to open a pipe waits for a writer.
+    let metadata = fs::metadata(path)?;
+    if metadata.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !metadata.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    Ok(File::open(path)?.metadata()?.len())
+}
+
+/// The Markdown files at the top of the project's source and in its `docs`: where it was built, so
+/// that the program finds them from everywhere, or else here.
+fn documents_of_the_project() -> Result<Vec<PathBuf>, Error> {
+    for root in [env!("CARGO_MANIFEST_DIR"), "."].map(Path::new) {
+        let mut paths = markdown_in(root);
+        paths.extend(markdown_in(&root.join("docs")));
+        if !paths.is_empty() {
+            paths.sort();
+            return Ok(paths);
+        }
+    }
+    Err(Error::NoDocuments)
+}
+
+fn markdown_in(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect()
+}
+
+/// Per file: its length, the length of its path, the path.
+fn encode(inputs: &[Input]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for Input { path, len } in inputs {
+        let path = path.as_os_str().as_bytes();
+        bytes.extend_from_slice(bytemuck::bytes_of(&[*len, path.len() as u64]));
+        bytes.extend_from_slice(path);
+    }
+    bytes
+}
+
+fn decode(mut bytes: &[u8]) -> Vec<Input> {
+    let mut inputs = Vec::new();
+    while let Some((header, rest)) = bytes.split_first_chunk::<16>() {
+        let [len, path_len] = bytemuck::pod_read_unaligned(header);
+        let (path, rest) = rest.split_at(path_len as usize);
+        inputs.push(Input {
+            path: OsString::from_vec(path.to_vec()).into(),
+            len,
+        });
+        bytes = rest;
+    }
+    inputs
+}
