@@ -392,6 +392,11 @@ impl Endpoint for SoftEndpoint {
         };
         range.mark_foreign();
         let start = first.address.max(region.address);
+        // A mapping serves loads, stores and atomics unchecked, so it takes all rights.
+        let granted = table::look_up(&self.port, region.rkey).map(|found| found.access);
+        if granted.is_some_and(|access| !access.allows(Access::ALL)) {
+            return Ok(None);
+        }
         let end = (last.address + last.len).min(region.address + region.len);
         Ok(Some(Mapping {
             base: range.base().wrapping_add((start - first.address) as usize),
