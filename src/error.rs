@@ -59,7 +59,7 @@ pub enum Misuse {
     BadUnit { unit: u64 },
     #[error("size {size} is not legal: {reason}")]
     BadSize { size: u64, reason: &'static str },
-    #[error("{address:#x}..{:#x} is not memory that this process can {need}", .address + .len)]
+    #[error("{address:#x}..{:#x} is not memory that this process can {need}", .address.saturating_add(*.len))]
     BadMemory {
         address: usize,
         len: usize,
@@ -376,6 +376,9 @@ impl Error {
             }
             ErrorKind::System(SystemError::Device(error)) if error.is_remote_access() => {
                 ErrorClass::RmaRange
+            }
+            ErrorKind::System(SystemError::Device(rdma_sys_shim::Error::BadMemory { .. })) => {
+                ErrorClass::Base
             }
             ErrorKind::System(_) => ErrorClass::Other,
             ErrorKind::Peer(PeerError::Failed { class, .. }) => *class,

@@ -60,7 +60,7 @@ pub enum Error {
         reason: &'static str,
     },
     /// Memory that cannot be registered.
-    #[error("{address:#x}..{:#x} cannot be registered: {reason}", .address + .len)]
+    #[error("{address:#x}..{:#x} cannot be registered: {reason}", .address.saturating_add(*.len))]
     BadMemory {
         /// First byte.
         address: usize,
