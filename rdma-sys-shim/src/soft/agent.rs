@@ -44,11 +44,9 @@ impl Agent {
 
     /// A region that needs the agent is about to be published.
     pub(crate) fn retain(&self) -> Result<()> {
-        self.shared.users.fetch_add(1, Ordering::SeqCst);
-        if self.running() {
-            return Ok(());
-        }
+        // Under the lock, so that an agent that is about to go sees the new user, or is seen gone.
         let mut thread = self.shared.thread();
+        self.shared.users.fetch_add(1, Ordering::SeqCst);
         if self.running() {
             return Ok(());
         }
@@ -139,7 +137,7 @@ fn serve(shared: &Shared) {
         if shared.users.load(Ordering::SeqCst) > 0 {
             last_needed = Instant::now();
         } else if bell.running.load(Ordering::SeqCst) == 0 || last_needed.elapsed() >= LINGER {
-            // Under the lock, so that `retain` either sees the agent gone or is seen here.
+            // Under the lock, as in `retain`.
             let _guard = shared.thread();
             if shared.users.load(Ordering::SeqCst) == 0 {
                 bell.running.store(0, Ordering::SeqCst);
