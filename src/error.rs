@@ -397,6 +397,20 @@ impl Error {
             _ => None,
         }
     }
+
+    /// Whether the operation failed because the rank is not there any more.
+    pub(crate) fn is_absence(&self) -> bool {
+        let named = matches!(
+            self.0.kind,
+            ErrorKind::Peer(PeerError::Died { .. } | PeerError::Left { .. })
+        );
+        named || self.gone_process().is_some() || self.is_remote_access()
+    }
+
+    /// Whether a peer's device refused: it has withdrawn the memory, or never granted this.
+    pub(crate) fn is_remote_access(&self) -> bool {
+        matches!(&self.0.kind, ErrorKind::System(SystemError::Device(error)) if error.is_remote_access())
+    }
 }
 
 impl fmt::Display for Error {

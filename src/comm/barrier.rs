@@ -55,11 +55,12 @@ impl Barrier {
         let epoch = self.epoch.load(Ordering::Relaxed) + 1;
         self.epoch.store(epoch, Ordering::Relaxed);
         for number in 0..self.rounds.len() {
+            let absent = |error| team.blame(operation, team.ahead(1 << number), error);
             let round = match self.rounds[number].get() {
                 Some(round) => round,
-                None => self.prepare(team, blocks, number)?,
+                None => self.prepare(team, blocks, number).map_err(absent)?,
             };
-            round.signal.store(epoch)?;
+            round.signal.store(epoch).map_err(absent)?;
             let flag = round.flag.atomic();
             if flag.load(Ordering::Acquire) < epoch {
                 let arrived = || Ok(flag.load(Ordering::Acquire) >= epoch);

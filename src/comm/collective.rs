@@ -172,7 +172,8 @@ impl Engine {
                         None => &header[sent..],
                         Some(at) => &bytes[at..],
                     };
-                    match pipe.try_send(team, blocks, part)? {
+                    let some = pipe.try_send(team, blocks, part);
+                    match some.map_err(|error| team.blame(operation, to, error))? {
                         0 => break,
                         some => sent += some,
                     }
@@ -185,7 +186,8 @@ impl Engine {
                         None => &mut header_in[received..],
                         Some(at) => &mut bytes[at..],
                     };
-                    match pipe.try_receive(team, blocks, part)? {
+                    let some = pipe.try_receive(team, blocks, part);
+                    match some.map_err(|error| team.blame(operation, from, error))? {
                         0 => break,
                         some => received += some,
                     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::team::Team;
-use crate::error::{ErrorKind, PeerError, Result};
+use crate::error::Result;
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE};
 use crate::memory::remote::{RemoteMemory, RemoteWord};
@@ -113,7 +113,7 @@ impl Pipe {
         if self.received - self.acknowledged >= RING / 2 {
             match self.acknowledge(team, blocks) {
                 // A sender that is gone has sent all that it meant to.
-                Err(error) if matches!(error.kind(), ErrorKind::Peer(PeerError::Died { .. })) => {}
+                Err(error) if error.is_absence() => {}
                 other => other?,
             }
         }
