@@ -1,6 +1,8 @@
 //! What all collectives share: the pipes, and the check that all ranks are in the same call.
 
+use std::cell::Cell;
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -100,6 +102,8 @@ pub(crate) struct Engine {
     ahead: Vec<Pipe>,
     back: Vec<Pipe>,
     calls: u32,
+    /// Whether a call failed here: then what peers still write to the block is not known.
+    failed: bool,
 }
 
 const HEADER: usize = 16;
@@ -127,6 +131,7 @@ impl Engine {
             ahead: pipes(Way::Ahead),
             back: pipes(Way::Back),
             calls: 0,
+            failed: false,
         }
     }
 
@@ -150,6 +155,19 @@ impl Engine {
         way: Way,
         round: u32,
         send: Option<&[u8]>,
+        receive: Option<&mut [u8]>,
+    ) -> Result<()> {
+        let result = self.try_exchange(call, way, round, send, receive);
+        self.failed |= result.is_err();
+        result
+    }
+
+    fn try_exchange(
+        &mut self,
+        call: Call,
+        way: Way,
+        round: u32,
+        send: Option<&[u8]>,
         mut receive: Option<&mut [u8]>,
     ) -> Result<()> {
         let operation = call.kind().map_or("collective", Kind::name);
@@ -159,13 +177,14 @@ impl Engine {
         };
         let (team, blocks, block) = (&self.team, &*self.blocks, &*self.block);
         let (to, from) = (pipe.to, pipe.from);
-        let awaited = [send.map(|_| to), receive.as_ref().map(|_| from)];
+        // Whom this step still waits for: a rank that has done its part may be elsewhere by now.
+        let awaited = Cell::new([None; 2]);
         let message = send.map(|bytes| (header(call, bytes.len()), bytes));
         let mut sent = 0;
         let mut header_in = [0; HEADER];
         let mut received = 0;
         let mut step = || -> Result<bool> {
-            let mut done = true;
+            let mut waiting = [None; 2];
             if let Some((header, bytes)) = &message {
                 while sent < HEADER + bytes.len() {
                     let part = match sent.checked_sub(HEADER) {
@@ -178,7 +197,7 @@ impl Engine {
                         some => sent += some,
                     }
                 }
-                done &= sent == HEADER + bytes.len();
+                waiting[0] = (sent < HEADER + bytes.len()).then_some(to);
             }
             if let Some(bytes) = receive.as_deref_mut() {
                 while received < HEADER + bytes.len() {
@@ -195,27 +214,54 @@ impl Engine {
                         check_header(&header_in, call, bytes.len(), from, operation)?;
                     }
                 }
-                done &= received == HEADER + bytes.len();
+                waiting[1] = (received < HEADER + bytes.len()).then_some(from);
             }
-            Ok(done)
+            awaited.set(waiting);
+            Ok(waiting == [None; 2])
         };
         if step()? {
             return Ok(());
         }
+        // What a mismatch is judged by may have changed with the last bytes: it has to be found
+        // twice, with a step between.
+        let suspects = Cell::new([None; 2]);
         let check = || {
-            for rank in awaited.into_iter().flatten() {
+            let now = awaited.get();
+            let before = suspects.replace(now);
+            for (rank, before) in now.into_iter().zip(before) {
+                let Some(rank) = rank else { continue };
                 let world = Awaited::Rank(team.world_rank(rank));
                 team.context.check(operation, world)?;
-                same_call(team, blocks, block, rank, operation)?;
+                if before == Some(rank) {
+                    same_call(team, blocks, block, rank, operation)?;
+                }
             }
             Ok(())
         };
         team.context.patience().wait(step, check)
     }
 
+    /// Notes that a call outside this engine failed.
+    pub(crate) fn note_failure(&mut self) {
+        self.failed = true;
+    }
+
     /// Fails if `rank` is in another collective than this rank; to be asked in a long wait.
     pub(crate) fn check_same_call(&self, rank: u32, operation: &'static str) -> Result<()> {
         same_call(&self.team, &self.blocks, &self.block, rank, operation)
+    }
+}
+
+impl Drop for Engine {
+    /// A rank may be through with its last call, and drop the communicator, before its receivers
+    /// have read all of it. They still write how far they are into this rank's block.
+    fn drop(&mut self) {
+        if self.failed {
+            mem::forget(self.block.clone());
+            return;
+        }
+        let pipes = self.ahead.iter().chain(&self.back);
+        self.block.retire_until(pipes.map(Pipe::last_word));
     }
 }
 
@@ -257,8 +303,14 @@ fn same_call(
     operation: &'static str,
 ) -> Result<()> {
     let ours = Call(block.word(CALL_AT).load(Ordering::Relaxed));
-    let theirs = Call(team.word(rank, blocks, CALL_AT)?.load()?);
-    if theirs.number() == ours.number() && theirs != ours {
+    let theirs = team
+        .word(rank, blocks, CALL_AT)
+        .and_then(|word| word.load())
+        .map_err(|error| team.blame(operation, rank, error))?;
+    let theirs = Call(theirs);
+    // A rank that is a call ahead will never do what is awaited of it in this one.
+    let ahead = theirs.number().wrapping_sub(ours.number()).cast_signed();
+    if ahead > 0 || ahead == 0 && theirs != ours {
         return Err(mismatch(operation, rank, ours, theirs));
     }
     Ok(())

@@ -243,7 +243,9 @@ impl Communicator {
                 .wait(Kind::Barrier.name(), &inner.team, &inner.blocks, &|rank| {
                     engine.check_same_call(rank, Kind::Barrier.name())
                 });
-        drop(engine);
+        if result.is_err() {
+            engine.note_failure();
+        }
         result
     }
 

@@ -11,6 +11,9 @@ use crate::memory::control::{ControlBlock, LINE};
 use crate::memory::remote::{RemoteMemory, RemoteWord};
 
 const RING: u64 = 8 << 10;
+/// The receiver says how far it has read at every multiple of this: the sender is not out of room
+/// before, and knows which word is the last.
+const STEP: u64 = RING / 2;
 /// Bytes of control block for one pipe: the word of the sender that writes to us, the word of the
 /// receiver that we write to, and the ring.
 pub(crate) const PIPE_BYTES: u64 = RINGS_AT + RING;
@@ -109,8 +112,7 @@ impl Pipe {
         let ring = self.at + RINGS_AT;
         self.block.read(ring + start, &mut bytes[..len as usize]);
         self.received += len;
-        // Half a ring at a time: the sender cannot be out of room before.
-        if self.received - self.acknowledged >= RING / 2 {
+        if self.received - self.acknowledged >= STEP {
             match self.acknowledge(team, blocks) {
                 // A sender that is gone has sent all that it meant to.
                 Err(error) if error.is_absence() => {}
@@ -118,6 +120,11 @@ impl Pipe {
             }
         }
         Ok(len as usize)
+    }
+
+    /// Where in the block our receiver's last word about what we sent arrives, and which it is.
+    pub(super) fn last_word(&self) -> (u64, u64) {
+        (self.at + READ_AT, self.sent - self.sent % STEP)
     }
 
     fn acknowledge(&mut self, team: &Team, blocks: &Column<u64>) -> Result<()> {
@@ -128,8 +135,8 @@ impl Pipe {
                 self.inlet.insert(word)
             }
         };
-        inlet.store(self.received)?;
-        self.acknowledged = self.received;
-        Ok(())
+        let read = self.received - self.received % STEP;
+        self.acknowledged = read;
+        inlet.store(read)
     }
 }
