@@ -1,6 +1,7 @@
 //! Lock and unlock of single targets.
 
 use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 use rdma_sys_shim::Ticket;
 
@@ -10,6 +11,10 @@ use crate::job::Awaited;
 use crate::memory::remote::RemoteWord;
 use crate::window::target::{Held, Route};
 use crate::window::{Mode, Window};
+
+/// How long a reader that holds another lock lets waiting writers go first: longer than most epochs
+/// take, so that writers are not starved, and short for a circle that has to be broken.
+const OVERTAKE_AFTER: Duration = Duration::from_millis(20);
 
 /// Whether others may hold the lock at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +124,14 @@ impl Window {
     ) -> Result<()> {
         match lock_word::try_shared(&route.lock) {
             Ok(Ok(())) => Ok(()),
-            other => self.await_lock(operation, rank, &route.lock, other, lock_word::retry_shared),
+            other => {
+                let holds_another = self.locks() > 0 || self.mode().is_lock_all();
+                let begun = Instant::now();
+                self.await_lock(operation, rank, &route.lock, other, |word| {
+                    let overtake = holds_another && begun.elapsed() >= OVERTAKE_AFTER;
+                    lock_word::retry_shared(word, overtake)
+                })
+            }
         }
     }
 
