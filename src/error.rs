@@ -89,6 +89,8 @@ pub enum Misuse {
         ours: String,
         theirs: String,
     },
+    #[error("an earlier collective on this communicator failed, so its ranks are out of step")]
+    OutOfStep,
     #[error("this process has a job already; it can join only one, once")]
     JobTaken,
     #[error("the process was forked from a rank; only the rank itself may use the job")]
@@ -197,6 +199,18 @@ pub enum PeerError {
         /// What it did.
         cause: AbortCause,
     },
+    /// What a rank wrote for others to read makes no sense: it was overwritten, or another version
+    /// of Transom runs there.
+    #[error(
+        "{what} of rank {rank} makes no sense: it was overwritten, or another version of transom \
+         runs there"
+    )]
+    Garbled {
+        /// The rank, as far as it can be told.
+        rank: u32,
+        /// What it is.
+        what: &'static str,
+    },
     /// A collective operation failed on another rank.
     #[error("rank {rank} failed: {message}")]
     Failed {
@@ -217,6 +231,7 @@ impl PeerError {
             Self::Died { rank, .. }
             | Self::Left { rank }
             | Self::Aborted { rank, .. }
+            | Self::Garbled { rank, .. }
             | Self::Failed { rank, .. } => *rank,
         }
     }
@@ -227,7 +242,7 @@ impl PeerError {
             Self::Died { .. } => AbortCause::Died,
             Self::Left { .. } => AbortCause::Left,
             Self::Aborted { cause, .. } => *cause,
-            Self::Failed { .. } => AbortCause::Aborted,
+            Self::Failed { .. } | Self::Garbled { .. } => AbortCause::Aborted,
         }
     }
 }
@@ -343,6 +358,7 @@ impl Misuse {
             Self::RankOutOfRange { .. } => ErrorClass::Rank,
             Self::PastEnd { .. } => ErrorClass::RmaRange,
             Self::CountOverflow { .. } => ErrorClass::Count,
+            Self::OutOfStep => ErrorClass::Comm,
             Self::BadUnit { .. } => ErrorClass::Disp,
             Self::BadSize { .. } => ErrorClass::Size,
             Self::Device(rdma_sys_shim::Error::BadMemory { .. }) | Self::NotAllocated { .. } => {
@@ -398,6 +414,9 @@ impl Error {
             ErrorKind::System(SystemError::Device(error)) if error.is_remote_access() => {
                 ErrorClass::RmaRange
             }
+            ErrorKind::System(SystemError::Device(rdma_sys_shim::Error::BadMemory { .. })) => {
+                ErrorClass::Base
+            }
             ErrorKind::System(_) => ErrorClass::Other,
             ErrorKind::Peer(PeerError::Failed { class, .. }) => *class,
             ErrorKind::Peer(_) => ErrorClass::ProcAborted,
@@ -419,6 +438,20 @@ impl Error {
             }
             _ => None,
         }
+    }
+
+    /// Whether the operation failed because the rank is not there any more.
+    pub(crate) fn is_absence(&self) -> bool {
+        let named = matches!(
+            self.0.kind,
+            ErrorKind::Peer(PeerError::Died { .. } | PeerError::Left { .. })
+        );
+        named || self.gone_process().is_some() || self.is_remote_access()
+    }
+
+    /// Whether a peer's device refused: it has withdrawn the memory, or never granted this.
+    pub(crate) fn is_remote_access(&self) -> bool {
+        matches!(&self.0.kind, ErrorKind::System(SystemError::Device(error)) if error.is_remote_access())
     }
 }
 

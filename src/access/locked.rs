@@ -209,8 +209,8 @@ impl Window {
             Ok(found == 0)
         };
         let check = || {
-            let rank = (holder.get() - 1) as u32;
-            self.context().check(operation, Awaited::Rank(rank))
+            let holder = (holder.get() as u32).wrapping_sub(1);
+            self.context().check(operation, Awaited::Rank(holder))
         };
         self.context().patience().wait(take, check)
     }

@@ -12,7 +12,7 @@ impl Engine {
 
     /// Binomial tree: in round k, each of the 2^k ranks that have the bytes sends them 2^k ahead.
     pub(crate) fn bcast(&mut self, bytes: &mut [u8], root: u32) -> Result<()> {
-        let call = self.begin(Kind::Bcast, root);
+        let call = self.begin(Kind::Bcast, root)?;
         let (size, relative) = (self.team().size(), self.relative(root));
         let mut first = 0;
         if relative > 0 {
@@ -32,7 +32,7 @@ impl Engine {
     /// they have gathered 2^k back. `lens` are the lengths by rank; at the root, returns all bytes
     /// in the order of ranks.
     pub(crate) fn gather(&mut self, mine: &[u8], lens: &[usize], root: u32) -> Result<Vec<u8>> {
-        let call = self.begin(Kind::Gather, root);
+        let call = self.begin(Kind::Gather, root)?;
         let (size, relative) = (self.team().size() as usize, self.relative(root) as usize);
         let len_of = |relative: usize| lens[(relative + root as usize) % size];
         let mut held = mine.to_vec();
@@ -60,7 +60,7 @@ impl Engine {
     /// ranks behind; it passes on as many as are still missing. Returns all parts in the order of
     /// ranks.
     pub(crate) fn allgather(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<u8>> {
-        let call = self.begin(Kind::Allgather, 0);
+        let call = self.begin(Kind::Allgather, 0)?;
         let (size, rank) = (self.team().size() as usize, self.team().rank as usize);
         let back = |distance: usize| (rank + size - distance) % size;
         let total: usize = lens.iter().sum();
@@ -103,7 +103,7 @@ impl Engine {
         root: u32,
         mut combine: impl FnMut(&mut [u8], &[u8]),
     ) -> Result<()> {
-        let call = self.begin(Kind::Reduce, root);
+        let call = self.begin(Kind::Reduce, root)?;
         let (size, relative) = (self.team().size(), self.relative(root));
         let mut incoming = vec![0; bytes.len()];
         for round in 0..self.team().rounds() {

@@ -6,7 +6,8 @@
 //! Each flag also says for what its rank has come. A rank goes on to the next round only if the one
 //! behind came for the same, so whoever is through knows that all ranks did: by induction, after
 //! round r a rank agrees with the 2^(r+1) − 1 behind it. A neighbour that is one barrier ahead was
-//! through this one, and so agreed.
+//! through this one, and so agreed. A rank that finds a disagreement still goes through the rounds
+//! that are left, and says so in its flags: then every rank fails, and none waits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -31,6 +32,8 @@ pub(crate) enum Purpose {
     Fence = 2,
     Passive = 3,
     Free = 4,
+    /// It has found in an earlier round that others came for something else.
+    Disagreement = 5,
 }
 
 const PURPOSE_BITS: u32 = 8;
@@ -42,11 +45,13 @@ impl Purpose {
             Self::Fence => "fence",
             Self::Passive => "passive",
             Self::Free => "free",
+            Self::Disagreement => "a call that others did not make",
         }
     }
 
     fn of_flag(flag: u64) -> Option<Self> {
-        [Self::Barrier, Self::Fence, Self::Passive, Self::Free]
+        use Purpose::{Barrier, Disagreement, Fence, Free, Passive};
+        [Barrier, Fence, Passive, Free, Disagreement]
             .into_iter()
             .find(|purpose| *purpose as u8 == flag as u8)
     }
@@ -63,7 +68,6 @@ pub(crate) struct Barrier {
 struct Round {
     signal: RemoteWord,
     flag: LocalWord,
-    to: u32,
     from: u32,
 }
 
@@ -90,15 +94,15 @@ impl Barrier {
     ) -> Result<()> {
         let epoch = self.epoch.load(Ordering::Relaxed) + 1;
         self.epoch.store(epoch, Ordering::Relaxed);
-        let came = epoch << PURPOSE_BITS | purpose as u64;
+        let mut came = epoch << PURPOSE_BITS | purpose as u64;
+        let mut result = Ok(());
         for number in 0..self.rounds.len() {
+            let absent = |error| team.blame(operation, team.ahead(1 << number), error);
             let round = match self.rounds[number].get() {
                 Some(round) => round,
-                None => self.prepare(team, blocks, number)?,
+                None => self.prepare(team, blocks, number).map_err(absent)?,
             };
-            if let Err(error) = round.signal.store(came) {
-                return Err(unheard(operation, team, round.to, error));
-            }
+            round.signal.store(came).map_err(absent)?;
             let flag = round.flag.atomic();
             let here = || flag.load(Ordering::Acquire);
             if here() >> PURPOSE_BITS < epoch {
@@ -110,34 +114,23 @@ impl Barrier {
                 })?;
             }
             let theirs = here();
-            if theirs != came && theirs >> PURPOSE_BITS == epoch {
-                return Err(disagreement(operation, purpose, round.from, theirs));
+            if theirs != came && theirs >> PURPOSE_BITS == epoch && result.is_ok() {
+                result = Err(disagreement(operation, purpose, round.from, theirs));
+                came = epoch << PURPOSE_BITS | Purpose::Disagreement as u64;
             }
         }
-        Ok(())
+        result
     }
 
     #[cold]
     fn prepare(&self, team: &Team, blocks: &Column<u64>, number: usize) -> Result<&Round> {
         let at = self.at + number as u64 * LINE;
-        let to = team.ahead(1 << number);
         let round = Round {
-            signal: team.word(to, blocks, at)?,
+            signal: team.word(team.ahead(1 << number), blocks, at)?,
             flag: LocalWord::new(&self.block, at),
-            to,
             from: team.behind(1 << number),
         };
         Ok(self.rounds[number].get_or_init(|| round))
-    }
-}
-
-/// Why `to` could not be told: a rank that is gone, and why it went, if the job knows.
-#[cold]
-fn unheard(operation: &'static str, team: &Team, to: u32, error: Error) -> Error {
-    let to = team.world_rank(to);
-    match team.context.check(operation, Awaited::Rank(to)) {
-        Err(cause) => cause,
-        Ok(()) => team.context.blame(to, error).during(operation),
     }
 }
 

@@ -1,6 +1,8 @@
 //! What all collectives share: the pipes, and the check that all ranks are in the same call.
 
+use std::cell::Cell;
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,7 +10,7 @@ use super::barrier::barrier_bytes;
 use super::pipe::{PIPE_BYTES, Pipe};
 use super::team::Team;
 use crate::error::{Error, Misuse, Result};
-use crate::job::Awaited;
+use crate::job::{Awaited, is_forked};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE};
 
@@ -31,6 +33,8 @@ pub(crate) enum Kind {
     Gather = 3,
     Allgather = 4,
     Reduce = 5,
+    /// Published by a rank whose call failed, so that nobody waits for its part.
+    Failed = 6,
 }
 
 impl Kind {
@@ -41,12 +45,13 @@ impl Kind {
             Self::Gather => "gather",
             Self::Allgather => "allgather",
             Self::Reduce => "reduce",
+            Self::Failed => "a failed call",
         }
     }
 
     fn from_code(code: u8) -> Option<Self> {
-        use Kind::{Allgather, Barrier, Bcast, Gather, Reduce};
-        [Barrier, Bcast, Gather, Allgather, Reduce]
+        use Kind::{Allgather, Barrier, Bcast, Failed, Gather, Reduce};
+        [Barrier, Bcast, Gather, Allgather, Reduce, Failed]
             .into_iter()
             .find(|kind| *kind as u8 == code)
     }
@@ -77,7 +82,9 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let root = self.0 & ((1 << ROOT_BITS) - 1);
         match self.kind() {
-            Some(kind @ (Kind::Barrier | Kind::Allgather)) => f.write_str(kind.name())?,
+            Some(kind @ (Kind::Barrier | Kind::Allgather | Kind::Failed)) => {
+                f.write_str(kind.name())?;
+            }
             Some(kind) => write!(f, "{} with root {root}", kind.name())?,
             None => f.write_str("an unknown call")?,
         }
@@ -100,9 +107,20 @@ pub(crate) struct Engine {
     ahead: Vec<Pipe>,
     back: Vec<Pipe>,
     calls: u32,
+    /// Whether a call failed here: then the ranks are out of step, and what peers still write to
+    /// the block is not known.
+    failed: bool,
 }
 
 const HEADER: usize = 16;
+
+/// How far an exchange has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Done,
+    Moved,
+    Stuck,
+}
 
 impl Engine {
     pub(crate) fn new(team: &Team, block: &Arc<ControlBlock>, blocks: &Arc<Column<u64>>) -> Self {
@@ -127,6 +145,7 @@ impl Engine {
             ahead: pipes(Way::Ahead),
             back: pipes(Way::Back),
             calls: 0,
+            failed: false,
         }
     }
 
@@ -135,16 +154,41 @@ impl Engine {
     }
 
     /// Begins a collective: every rank of the team has to begin the same one.
-    pub(crate) fn begin(&mut self, kind: Kind, root: u32) -> Call {
+    pub(crate) fn begin(&mut self, kind: Kind, root: u32) -> Result<Call> {
+        if self.failed {
+            return Err(Error::new(kind.name(), Misuse::OutOfStep));
+        }
+        if is_forked() {
+            return Err(Error::new(kind.name(), Misuse::Forked));
+        }
         self.calls = self.calls.wrapping_add(1);
         let call = Call::new(self.calls, kind, root);
+        self.publish(call);
+        Ok(call)
+    }
+
+    fn publish(&self, call: Call) {
         self.block.word(CALL_AT).store(call.0, Ordering::Release);
-        call
     }
 
     /// One step: sends to the rank 2^round off in this direction, and receives from the one at
     /// that distance on the other side. `None`: nothing goes that way.
     pub(crate) fn exchange(
+        &mut self,
+        call: Call,
+        way: Way,
+        round: u32,
+        send: Option<&[u8]>,
+        receive: Option<&mut [u8]>,
+    ) -> Result<()> {
+        let result = self.try_exchange(call, way, round, send, receive);
+        if result.is_err() {
+            self.note_failure();
+        }
+        result
+    }
+
+    fn try_exchange(
         &mut self,
         call: Call,
         way: Way,
@@ -159,25 +203,28 @@ impl Engine {
         };
         let (team, blocks, block) = (&self.team, &*self.blocks, &*self.block);
         let (to, from) = (pipe.to, pipe.from);
-        let awaited = [send.map(|_| to), receive.as_ref().map(|_| from)];
+        // Whom this step still waits for: a rank that has done its part may be elsewhere by now.
+        let awaited = Cell::new([None; 2]);
         let message = send.map(|bytes| (header(call, bytes.len()), bytes));
         let mut sent = 0;
         let mut header_in = [0; HEADER];
         let mut received = 0;
-        let mut step = || -> Result<bool> {
-            let mut done = true;
+        let mut before = 0;
+        let mut step = || -> Result<Step> {
+            let mut waiting = [None; 2];
             if let Some((header, bytes)) = &message {
                 while sent < HEADER + bytes.len() {
                     let part = match sent.checked_sub(HEADER) {
                         None => &header[sent..],
                         Some(at) => &bytes[at..],
                     };
-                    match pipe.try_send(team, blocks, part)? {
+                    let some = pipe.try_send(team, blocks, part);
+                    match some.map_err(|error| team.blame(operation, to, error))? {
                         0 => break,
                         some => sent += some,
                     }
                 }
-                done &= sent == HEADER + bytes.len();
+                waiting[0] = (sent < HEADER + bytes.len()).then_some(to);
             }
             if let Some(bytes) = receive.as_deref_mut() {
                 while received < HEADER + bytes.len() {
@@ -185,7 +232,8 @@ impl Engine {
                         None => &mut header_in[received..],
                         Some(at) => &mut bytes[at..],
                     };
-                    match pipe.try_receive(team, blocks, part)? {
+                    let some = pipe.try_receive(team, blocks, part);
+                    match some.map_err(|error| team.blame(operation, from, error))? {
                         0 => break,
                         some => received += some,
                     }
@@ -193,27 +241,73 @@ impl Engine {
                         check_header(&header_in, call, bytes.len(), from, operation)?;
                     }
                 }
-                done &= received == HEADER + bytes.len();
+                waiting[1] = (received < HEADER + bytes.len()).then_some(from);
             }
-            Ok(done)
+            awaited.set(waiting);
+            let moved = sent + received;
+            let progress = moved > before;
+            before = moved;
+            Ok(match waiting {
+                [None, None] => Step::Done,
+                _ if progress => Step::Moved,
+                _ => Step::Stuck,
+            })
         };
-        if step()? {
-            return Ok(());
-        }
+        // What a mismatch is judged by may have changed with the last bytes: it has to be found
+        // twice, with a step between.
+        let suspects = Cell::new([None; 2]);
         let check = || {
-            for rank in awaited.into_iter().flatten() {
+            let now = awaited.get();
+            let before = suspects.replace(now);
+            for (rank, before) in now.into_iter().zip(before) {
+                let Some(rank) = rank else { continue };
                 let world = Awaited::Rank(team.world_rank(rank));
                 team.context.check(operation, world)?;
-                same_call(team, blocks, block, rank, operation)?;
+                if before == Some(rank) {
+                    same_call(team, blocks, block, rank, operation)?;
+                }
             }
             Ok(())
         };
-        team.context.patience().wait(step, check)
+        // Patience starts anew whenever bytes move: it is for waits in which nothing does.
+        loop {
+            let mut last = step()?;
+            if last == Step::Stuck {
+                let moves = || {
+                    last = step()?;
+                    Ok(last != Step::Stuck)
+                };
+                team.context.patience().wait(moves, &check)?;
+            }
+            if last == Step::Done {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Notes that the current call failed here, and lets others that wait for this rank know.
+    #[cold]
+    pub(crate) fn note_failure(&mut self) {
+        self.failed = true;
+        self.publish(Call::new(self.calls, Kind::Failed, 0));
     }
 
     /// Fails if `rank` is in another collective than this rank; to be asked in a long wait.
     pub(crate) fn check_same_call(&self, rank: u32, operation: &'static str) -> Result<()> {
         same_call(&self.team, &self.blocks, &self.block, rank, operation)
+    }
+}
+
+impl Drop for Engine {
+    /// A rank may be through with its last call, and drop the communicator, before its receivers
+    /// have read all of it. They still write how far they are into this rank's block.
+    fn drop(&mut self) {
+        if self.failed {
+            mem::forget(self.block.clone());
+            return;
+        }
+        let pipes = self.ahead.iter().chain(&self.back);
+        self.block.retire_until(pipes.map(Pipe::last_word));
     }
 }
 
@@ -255,8 +349,14 @@ fn same_call(
     operation: &'static str,
 ) -> Result<()> {
     let ours = Call(block.word(CALL_AT).load(Ordering::Relaxed));
-    let theirs = Call(team.word(rank, blocks, CALL_AT)?.load()?);
-    if theirs.number() == ours.number() && theirs != ours {
+    let theirs = team
+        .word(rank, blocks, CALL_AT)
+        .and_then(|word| word.load())
+        .map_err(|error| team.blame(operation, rank, error))?;
+    let theirs = Call(theirs);
+    // A rank that is a call ahead will never do what is awaited of it in this one.
+    let ahead = theirs.number().wrapping_sub(ours.number()).cast_signed();
+    if ahead > 0 || ahead == 0 && theirs != ours {
         return Err(mismatch(operation, rank, ours, theirs));
     }
     Ok(())

@@ -8,7 +8,7 @@ mod team;
 
 use std::any::type_name;
 use std::fmt;
-use std::mem::ManuallyDrop;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use team::Group;
@@ -34,9 +34,6 @@ pub(crate) fn world_block_bytes(size: u32) -> u64 {
 /// Clones are handles to the same communicator. All methods may be called from any thread; the
 /// collectives of one communicator take place one after another, and must do so in the same order
 /// on every rank.
-///
-/// A communicator that is dropped without [`Communicator::free`] keeps its part of the control
-/// region to the end of the job.
 #[derive(Clone)]
 pub struct Communicator {
     inner: Arc<Inner>,
@@ -47,8 +44,6 @@ struct Inner {
     blocks: Arc<Column<u64>>,
     barrier: Barrier,
     engine: Mutex<Engine>,
-    /// Peers may write here until all ranks have freed the communicator: leaked if they do not.
-    block: ManuallyDrop<Arc<ControlBlock>>,
 }
 
 impl Communicator {
@@ -61,7 +56,6 @@ impl Communicator {
                 engine: Mutex::new(Engine::new(&team, &block, &blocks)),
                 blocks,
                 team,
-                block: ManuallyDrop::new(block),
             }),
         }
     }
@@ -161,32 +155,32 @@ impl Communicator {
             group: Group::of(world),
             rank: rank.unwrap_or(0) as u32,
         };
-        let derived = self.derive("split", team, &members)?;
-        Ok(color.map(|_| derived))
+        if color.is_none() {
+            // Takes part in the exchange, and in nothing after it.
+            self.agree("split", Ok(0_u64))?;
+            return Ok(None);
+        }
+        self.derive("split", team, &members).map(Some)
     }
 
     /// Collective over `self`: gives the new team its blocks. `members` are its ranks here.
     fn derive(&self, operation: &'static str, team: Team, members: &[u32]) -> Result<Self> {
         let block = team.context.control().allocate(block_bytes(team.rounds()));
         let mine = block.as_ref().map(ControlBlock::offset);
-        let offsets = self.agree(operation, mine)?;
+        let (block, offsets) = match (self.agree(operation, mine), block) {
+            (Ok(offsets), Ok(block)) => (block, offsets),
+            (_, Err(own_fault)) => return Err(own_fault.during(operation)),
+            (Err(error), Ok(block)) => {
+                if !error.is_known_everywhere() {
+                    // Some ranks may think that the communicator exists, and write here.
+                    mem::forget(block);
+                }
+                return Err(error);
+            }
+        };
         let of_members: Vec<u64> = members.iter().map(|&rank| offsets[rank as usize]).collect();
         let blocks = Column::new(of_members.iter().copied());
-        Ok(Self::new(team, block?, blocks))
-    }
-
-    /// Collective. Frees a communicator that `dup` or `split` made: waits for all ranks, and gives
-    /// its part of the control region back if this is its last handle (MPI-4.1, section 7.4.3).
-    ///
-    /// # Errors
-    /// A rank died or left, or another rank is in another collective.
-    pub fn free(self) -> Result<()> {
-        self.barrier().map_err(|error| error.during("free"))?;
-        if let Some(mut inner) = Arc::into_inner(self.inner) {
-            // SAFETY: `inner` is dropped right after, and never looks at the field again.
-            unsafe { ManuallyDrop::drop(&mut inner.block) };
-        }
-        Ok(())
+        Ok(Self::new(team, block, blocks))
     }
 
     /// Collective. Gathers a value from every rank, or fails on every rank if it failed on one.
@@ -256,14 +250,16 @@ impl Communicator {
     /// A rank died or left, the job was aborted, or another rank is in another collective.
     pub fn barrier(&self) -> Result<()> {
         let mut engine = self.engine();
-        engine.begin(Kind::Barrier, 0);
+        engine.begin(Kind::Barrier, 0)?;
         let inner = &self.inner;
         let name = Kind::Barrier.name();
         let check = |rank| engine.check_same_call(rank, name);
         let result = inner
             .barrier
             .wait(name, Purpose::Barrier, &inner.team, &inner.blocks, &check);
-        drop(engine);
+        if result.is_err() {
+            engine.note_failure();
+        }
         result
     }
 
@@ -274,7 +270,7 @@ impl Communicator {
     /// `root` is not a rank, lengths or roots differ, a rank died or left.
     pub fn bcast<T: Element>(&self, data: &mut [T], root: u32) -> Result<()> {
         self.team().check_rank("bcast", root)?;
-        self.engine().bcast(bytemuck::cast_slice_mut(data), root)
+        self.engine().bcast(bytes_mut(data), root)
     }
 
     /// Collective. Gathers every rank's `data`, as long everywhere, at `root`, which gets all of it
@@ -285,9 +281,7 @@ impl Communicator {
     pub fn gather<T: Element>(&self, data: &[T], root: u32) -> Result<Vec<T>> {
         self.team().check_rank("gather", root)?;
         let lens = vec![size_of_val(data); self.size() as usize];
-        let bytes = self
-            .engine()
-            .gather(bytemuck::cast_slice(data), &lens, root)?;
+        let bytes = self.engine().gather(bytes(data), &lens, root)?;
         Ok(to_elements(&bytes))
     }
 
@@ -301,7 +295,7 @@ impl Communicator {
         let lens = self.lens("gatherv", data)?;
         let bytes = self
             .engine()
-            .gather(bytemuck::cast_slice(data), &lens, root)
+            .gather(bytes(data), &lens, root)
             .map_err(|error| error.during("gatherv"))?;
         if self.rank() != root {
             return Ok(Vec::new());
@@ -316,8 +310,8 @@ impl Communicator {
     /// Lengths differ, a rank died or left.
     pub fn allgather<T: Element>(&self, data: &[T]) -> Result<Vec<T>> {
         let lens = vec![size_of_val(data); self.size() as usize];
-        let bytes = self.engine().allgather(bytemuck::cast_slice(data), &lens)?;
-        Ok(to_elements(&bytes))
+        let all = self.engine().allgather(bytes(data), &lens)?;
+        Ok(to_elements(&all))
     }
 
     /// Collective. As [`Communicator::allgather`], where lengths may differ: one vector for each
@@ -329,7 +323,7 @@ impl Communicator {
         let lens = self.lens("allgatherv", data)?;
         let bytes = self
             .engine()
-            .allgather(bytemuck::cast_slice(data), &lens)
+            .allgather(bytes(data), &lens)
             .map_err(|error| error.during("allgatherv"))?;
         Ok(cut(&bytes, &lens))
     }
@@ -374,7 +368,7 @@ impl Communicator {
         let mut result = data.to_vec();
         let size = size_of::<T>().max(1);
         self.engine()
-            .reduce(bytemuck::cast_slice_mut(&mut result), root, |held, came| {
+            .reduce(bytes_mut(&mut result), root, |held, came| {
                 let pairs = held.chunks_exact_mut(size).zip(came.chunks_exact(size));
                 for (held, came) in pairs {
                     let (a, b) = (
@@ -400,6 +394,16 @@ impl fmt::Debug for Communicator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Communicator(rank {} of {})", self.rank(), self.size())
     }
+}
+
+fn bytes<T: Element>(data: &[T]) -> &[u8] {
+    const { assert!(size_of::<T>() > 0, "an element has more than no bytes") };
+    bytemuck::cast_slice(data)
+}
+
+fn bytes_mut<T: Element>(data: &mut [T]) -> &mut [u8] {
+    const { assert!(size_of::<T>() > 0, "an element has more than no bytes") };
+    bytemuck::cast_slice_mut(data)
 }
 
 fn to_elements<T: Element>(bytes: &[u8]) -> Vec<T> {

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::team::Team;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, PeerError, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE};
 use crate::memory::remote::{RemoteMemory, RemoteWord};
 
 const RING: u64 = 8 << 10;
+/// The receiver says how far it has read at every multiple of this: the sender is not out of room
+/// before, and knows which word is the last.
+const STEP: u64 = RING / 2;
 /// Bytes of control block for one pipe: the word of the sender that writes to us, the word of the
 /// receiver that we write to, and the ring.
 pub(crate) const PIPE_BYTES: u64 = RINGS_AT + RING;
@@ -62,7 +65,11 @@ impl Pipe {
         bytes: &[u8],
     ) -> Result<usize> {
         let read = self.block.word(self.at + READ_AT).load(Ordering::Acquire);
-        let room = RING - (self.sent - read);
+        let room = self
+            .sent
+            .checked_sub(read)
+            .and_then(|unread| RING.checked_sub(unread))
+            .ok_or_else(|| garbled(self.to))?;
         let start = self.sent % RING;
         let len = (bytes.len() as u64).min(room).min(RING - start);
         if len == 0 {
@@ -100,26 +107,30 @@ impl Pipe {
             .word(self.at + WRITTEN_AT)
             .load(Ordering::Acquire);
         let start = self.received % RING;
-        let len = (bytes.len() as u64)
-            .min(written - self.received)
-            .min(RING - start);
+        let unread = written
+            .checked_sub(self.received)
+            .filter(|&unread| unread <= RING)
+            .ok_or_else(|| garbled(self.from))?;
+        let len = (bytes.len() as u64).min(unread).min(RING - start);
         if len == 0 {
             return Ok(0);
         }
         let ring = self.at + RINGS_AT;
         self.block.read(ring + start, &mut bytes[..len as usize]);
         self.received += len;
-        // Half a ring at a time: the sender cannot be out of room before.
-        if self.received - self.acknowledged >= RING / 2 {
+        if self.received - self.acknowledged >= STEP {
             match self.acknowledge(team, blocks) {
                 // A sender that is gone has sent all that it meant to.
-                Err(error)
-                    if error.gone_process().is_some()
-                        || matches!(error.kind(), ErrorKind::Peer(_)) => {}
+                Err(error) if error.is_absence() => {}
                 other => other?,
             }
         }
         Ok(len as usize)
+    }
+
+    /// Where in the block our receiver's last word about what we sent arrives, and which it is.
+    pub(super) fn last_word(&self) -> (u64, u64) {
+        (self.at + READ_AT, self.sent - self.sent % STEP)
     }
 
     fn acknowledge(&mut self, team: &Team, blocks: &Column<u64>) -> Result<()> {
@@ -130,8 +141,14 @@ impl Pipe {
                 self.inlet.insert(word)
             }
         };
-        inlet.store(self.received)?;
-        self.acknowledged = self.received;
-        Ok(())
+        let read = self.received - self.received % STEP;
+        self.acknowledged = read;
+        inlet.store(read)
     }
+}
+
+#[cold]
+fn garbled(rank: u32) -> Error {
+    let what = "a count of bytes in a pipe";
+    Error::new("collective", PeerError::Garbled { rank, what })
 }

@@ -119,6 +119,13 @@ impl Team {
         self.ahead(self.size() - distance % self.size())
     }
 
+    /// What to report when an operation that needs `rank` failed.
+    #[cold]
+    pub(crate) fn blame(&self, operation: &'static str, rank: u32, error: Error) -> Error {
+        let error = self.context.blame(self.world_rank(rank), error);
+        error.during(operation)
+    }
+
     pub(crate) fn check_rank(&self, operation: &'static str, rank: u32) -> Result<()> {
         let size = self.size();
         if rank < size {

@@ -148,32 +148,49 @@ impl Context {
             &found
         };
         let peer = Peer::connect(&*self.device, rank, card, self.patience)
-            .map_err(|error| self.blame(rank, error))?;
+            .map_err(|error| self.name_absent(rank, error))?;
         Ok(self.peers[rank as usize].get_or_init(|| peer))
     }
 
-    /// Turns the device's "process is gone" into an error that names the rank, or the one that
-    /// aborted the job: others leave when they hear of that.
-    #[cold]
-    pub(crate) fn blame(&self, rank: u32, error: Error) -> Error {
-        match error.gone_process() {
-            Some(pid) => {
-                let cause = self.aborted();
-                let cause = cause.unwrap_or_else(|| self.cause_of_absence(rank, pid));
-                Error::new(error.operation(), cause)
+    /// Turns the device's "process is gone", or its refusal because the rank has withdrawn all its
+    /// memory, into an error that names the rank.
+    fn name_absent(&self, rank: u32, error: Error) -> Error {
+        let cause = match error.gone_process() {
+            Some(pid) => self.cause_of_absence(rank, pid),
+            None if error.is_remote_access() && self.has_withdrawn(rank) => {
+                PeerError::Left { rank }
             }
-            None => error,
-        }
+            None => return error,
+        };
+        Error::new(error.operation(), cause)
     }
 
-    /// As [`Context::blame`], and tells the others: an operation needed the rank.
+    /// An operation that needs `rank` failed: if that is because the rank is absent, names it, or
+    /// whoever was at fault before, and tells the others.
     #[cold]
-    pub(crate) fn report(&self, rank: u32, error: Error) -> Error {
-        let error = self.blame(rank, error);
-        if let ErrorKind::Peer(absence) = error.kind() {
-            self.spread(absence.rank(), absence.cause());
+    pub(crate) fn blame(&self, rank: u32, error: Error) -> Error {
+        let error = self.name_absent(rank, error);
+        let (culprit, cause) = match error.kind() {
+            ErrorKind::Peer(PeerError::Died { rank, .. }) => (*rank, AbortCause::Died),
+            ErrorKind::Peer(PeerError::Left { rank }) => (*rank, AbortCause::Left),
+            _ => return error,
+        };
+        if let Some(first) = self.aborted() {
+            return Error::new(error.operation(), first);
         }
+        self.spread(culprit, cause);
         error
+    }
+
+    /// Whether the rank, once connected, said that it left or no longer shows its control region.
+    fn has_withdrawn(&self, rank: u32) -> bool {
+        let Some(peer) = self.peers[rank as usize].get() else {
+            return false;
+        };
+        match peer.state.load() {
+            Ok(state) => state == STATE_LEFT,
+            Err(error) => error.is_remote_access(),
+        }
     }
 
     fn cause_of_absence(&self, rank: u32, pid: u32) -> PeerError {
@@ -210,14 +227,24 @@ impl Context {
         if rank == self.rank {
             return Ok(());
         }
-        // A rank that cannot be connected to is judged by the operation that needs it.
-        let Ok(peer) = self.peer(rank) else {
-            return Ok(());
+        if rank >= self.size {
+            let what = "a lock held";
+            return Err(PeerError::Garbled { rank, what });
+        }
+        let peer = match self.peer(rank) {
+            Ok(peer) => peer,
+            Err(error) => {
+                return match error.kind() {
+                    ErrorKind::Peer(cause) => Err(cause.clone()),
+                    // It is judged by the operation that needs it.
+                    _ => Ok(()),
+                };
+            }
         };
         if let Liveness::Gone { pid } = peer.endpoint().liveness() {
             return Err(self.cause_of_absence(rank, pid));
         }
-        if peer.state.load().is_ok_and(|state| state == STATE_LEFT) {
+        if self.has_withdrawn(rank) {
             return Err(PeerError::Left { rank });
         }
         Ok(())
@@ -226,7 +253,7 @@ impl Context {
     fn aborted(&self) -> Option<PeerError> {
         let word = self.abort_word().load(Ordering::Relaxed);
         (word != 0).then(|| PeerError::Aborted {
-            rank: (word >> 8) as u32 - 1,
+            rank: ((word >> 8) as u32).wrapping_sub(1),
             cause: AbortCause::from_code(word as u8),
         })
     }

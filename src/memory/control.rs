@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rdma_sys_shim::memory::copy;
 use rdma_sys_shim::{Device, Region, RemoteRegion};
@@ -20,6 +20,14 @@ const VARIABLE: &str = "TRANSOM_CONTROL_BYTES";
 pub(crate) struct ControlRegion {
     region: Region,
     free: Mutex<FreeSpace>,
+    /// Blocks whose users are gone, while a peer's last word is still under way to them.
+    retired: Mutex<Vec<Retired>>,
+}
+
+struct Retired {
+    offset: u64,
+    len: u64,
+    awaited: Box<[(u64, u64)]>,
 }
 
 impl ControlRegion {
@@ -31,6 +39,7 @@ impl ControlRegion {
         Ok(Arc::new(Self {
             region,
             free: Mutex::new(free),
+            retired: Mutex::default(),
         }))
     }
 
@@ -41,6 +50,7 @@ impl ControlRegion {
     /// A zeroed block of `len` bytes, aligned to a line.
     pub(crate) fn allocate(self: &Arc<Self>, len: u64) -> Result<ControlBlock> {
         let len = len.next_multiple_of(LINE);
+        self.reclaim();
         let offset = self.space().take(len).ok_or_else(|| {
             Error::from(SystemError::ControlFull {
                 wanted: len as usize,
@@ -52,6 +62,7 @@ impl ControlRegion {
             offset,
             len,
             owned: true,
+            awaited: OnceLock::new(),
         };
         for at in (0..len).step_by(8) {
             block.word(at).store(0, Ordering::Relaxed);
@@ -66,7 +77,37 @@ impl ControlRegion {
             offset,
             len,
             owned: false,
+            awaited: OnceLock::new(),
         }
+    }
+
+    /// Frees the retired blocks that nobody will write to any more.
+    fn reclaim(&self) {
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        retired.retain(|block| {
+            let settled = self.have_arrived(block.offset, &block.awaited);
+            if settled {
+                self.space().give(block.offset, block.len);
+            }
+            !settled
+        });
+    }
+
+    /// Whether the words of the block at `offset` hold these values, the last that peers write.
+    fn have_arrived(&self, offset: u64, words: &[(u64, u64)]) -> bool {
+        words
+            .iter()
+            .all(|&(at, value)| self.word(offset + at).load(Ordering::Acquire) == value)
+    }
+
+    /// The aligned word `at` bytes into the region.
+    #[inline]
+    fn word(&self, at: u64) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= self.region.len() as u64);
+        let place = self.region.base().wrapping_add(at as usize);
+        // SAFETY: inside the region, aligned (regions start at a page), alive as long as `self`;
+        // peers use it as an atomic word too.
+        unsafe { AtomicU64::from_ptr(place.cast()) }
     }
 
     fn space(&self) -> std::sync::MutexGuard<'_, FreeSpace> {
@@ -97,6 +138,8 @@ pub(crate) struct ControlBlock {
     offset: u64,
     len: u64,
     owned: bool,
+    /// Words, by their place in the block, that must hold these values before it is used again.
+    awaited: OnceLock<Box<[(u64, u64)]>>,
 }
 
 impl ControlBlock {
@@ -108,15 +151,14 @@ impl ControlBlock {
     /// The aligned word `at` bytes into the block.
     #[inline]
     pub(crate) fn word(&self, at: u64) -> &AtomicU64 {
-        assert!(at.is_multiple_of(8) && at + 8 <= self.len);
-        let place = self
-            .region
-            .region
-            .base()
-            .wrapping_add((self.offset + at) as usize);
-        // SAFETY: inside the region, aligned (blocks start at a line), alive as long as `self`;
-        // peers use it as an atomic word too.
-        unsafe { AtomicU64::from_ptr(place.cast()) }
+        assert!(at + 8 <= self.len);
+        self.region.word(self.offset + at)
+    }
+
+    /// Keeps the block from being used again, once dropped, until each of these words holds the
+    /// value beside it: the last that a peer will write there.
+    pub(crate) fn retire_until(&self, words: impl Iterator<Item = (u64, u64)>) {
+        let _ = self.awaited.set(words.collect());
     }
 
     /// Copies what peers wrote `at` bytes into the block.
@@ -160,8 +202,23 @@ impl LocalWord {
 
 impl Drop for ControlBlock {
     fn drop(&mut self) {
-        if self.owned {
-            self.region.space().give(self.offset, self.len);
+        if !self.owned {
+            return;
+        }
+        let region = &self.region;
+        match self.awaited.take() {
+            Some(awaited) if !region.have_arrived(self.offset, &awaited) => {
+                let mut retired = region
+                    .retired
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
+                retired.push(Retired {
+                    offset: self.offset,
+                    len: self.len,
+                    awaited,
+                });
+            }
+            _ => region.space().give(self.offset, self.len),
         }
     }
 }

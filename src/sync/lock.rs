@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
 
 use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::{ATOMICS_DRAIN, full_fence};
@@ -12,6 +13,10 @@ use crate::job::{Awaited, is_forked};
 use crate::memory::remote::RemoteWord;
 use crate::window::target::{Held, Route};
 use crate::window::{Mode, Window};
+
+/// How long a reader that holds another lock lets waiting writers go first: longer than most epochs
+/// take, so that writers are not starved, and short for a circle that has to be broken.
+const OVERTAKE_AFTER: Duration = Duration::from_millis(20);
 
 /// Whether others may hold the lock at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +113,7 @@ impl Window {
         let mut result = Ok(());
         if self.locks() > 0 {
             for (rank, target) in (0..).zip(self.targets()) {
-                if target.held() != Held::No {
+                if target.held().is_held() {
                     result = result.and(self.unlock(rank));
                 }
             }
@@ -146,21 +151,21 @@ impl Window {
         rank: u32,
         route: &Route,
     ) -> Result<()> {
-        match lock_word::try_shared(&route.lock) {
-            Ok(Ok(())) => Ok(()),
-            other => self.await_lock(operation, rank, &route.lock, other, lock_word::retry_shared),
+        if matches!(lock_word::try_shared(&route.lock), Ok(Ok(()))) {
+            return Ok(());
         }
+        self.await_lock(operation, rank, &route.lock, Held::Shared)
     }
 
     #[inline(always)]
     fn take_exclusive(&self, operation: &'static str, rank: u32, route: &Route) -> Result<()> {
-        let me = self.world_rank();
-        match lock_word::try_exclusive(&route.lock, me) {
-            Ok(Ok(())) => Ok(()),
-            other => self.await_lock(operation, rank, &route.lock, other, |word| {
-                lock_word::retry_exclusive(word, me)
-            }),
+        if matches!(
+            lock_word::try_exclusive(&route.lock, self.world_rank()),
+            Ok(Ok(()))
+        ) {
+            return Ok(());
         }
+        self.await_lock(operation, rank, &route.lock, Held::Exclusive)
     }
 
     /// Tries until the lock is there. Who holds it shared is not known, so any rank may be the one
@@ -171,19 +176,25 @@ impl Window {
         operation: &'static str,
         rank: u32,
         word: &RemoteWord,
-        first: Result<std::result::Result<(), u64>>,
-        retry: impl Fn(&RemoteWord) -> Result<std::result::Result<(), u64>>,
+        wanted: Held,
     ) -> Result<()> {
-        let failed = |error| self.failed(operation, rank, error);
-        let Err(seen) = first.map_err(failed)? else {
-            return Ok(());
-        };
-        let seen = Cell::new(seen);
-        let take = || match retry(word).map_err(failed)? {
-            Ok(()) => Ok(true),
-            Err(now) => {
-                seen.set(now);
-                Ok(false)
+        let holds_another = self.locks() > 0 || self.mode().is_lock_all();
+        let begun = Instant::now();
+        let seen = Cell::new(0);
+        let take = || {
+            let tried = match wanted {
+                Held::Exclusive => lock_word::retry_exclusive(word, self.world_rank()),
+                _ => {
+                    let overtake = holds_another && begun.elapsed() >= OVERTAKE_AFTER;
+                    lock_word::retry_shared(word, overtake)
+                }
+            };
+            match tried.map_err(|error| self.failed(operation, rank, error))? {
+                Ok(()) => Ok(true),
+                Err(now) => {
+                    seen.set(now);
+                    Ok(false)
+                }
             }
         };
         let team = self.team();

@@ -11,6 +11,10 @@
 //! withdrawal the count is not what it seems, and a store would lose it. Readers stay away while W
 //! is set, so they cannot starve a writer; whoever gets the exclusive lock clears W, and writers
 //! that still wait set it again.
+//!
+//! That alone could end in a circle: reader A holds target 1 and waits for target 2 behind the
+//! writer that waits there for reader B to go, who waits for target 1 behind another writer. So a
+//! reader that holds another lock of the window goes in before waiting writers after a while.
 
 use crate::error::Result;
 use crate::memory::remote::RemoteWord;
@@ -33,8 +37,13 @@ pub(crate) fn holder(word: u64) -> Option<u32> {
 /// Tries to take the lock shared; `Err` holds the word that stood in the way.
 #[inline(always)]
 pub(crate) fn try_shared(word: &RemoteWord) -> Result<std::result::Result<(), u64>> {
+    try_shared_against(word, EXCLUSIVE | WAITING)
+}
+
+#[inline]
+fn try_shared_against(word: &RemoteWord, obstacles: u64) -> Result<std::result::Result<(), u64>> {
     let old = word.fetch_add(1)?;
-    if old & (EXCLUSIVE | WAITING) == 0 {
+    if old & obstacles == 0 {
         return Ok(Ok(()));
     }
     word.fetch_add(1_u64.wrapping_neg())?;
@@ -42,12 +51,21 @@ pub(crate) fn try_shared(word: &RemoteWord) -> Result<std::result::Result<(), u6
 }
 
 /// One more try of a reader that waits: looks first, so that waiting readers do not write.
-pub(crate) fn retry_shared(word: &RemoteWord) -> Result<std::result::Result<(), u64>> {
+/// `overtake`: goes in before writers that only wait.
+pub(crate) fn retry_shared(
+    word: &RemoteWord,
+    overtake: bool,
+) -> Result<std::result::Result<(), u64>> {
+    let obstacles = if overtake {
+        EXCLUSIVE
+    } else {
+        EXCLUSIVE | WAITING
+    };
     let seen = word.load()?;
-    if seen & (EXCLUSIVE | WAITING) != 0 {
+    if seen & obstacles != 0 {
         return Ok(Err(seen));
     }
-    try_shared(word)
+    try_shared_against(word, obstacles)
 }
 
 /// Tries to take a free lock exclusively; `Err` holds the word that stood in the way.

@@ -363,7 +363,7 @@ impl Window {
         let unit = self.columns.unit.get(rank);
         let found = self.find_route(rank);
         let route = found.map_err(|error| {
-            let error = self.context().report(self.team.world_rank(rank), error);
+            let error = self.context().blame(self.team.world_rank(rank), error);
             error.during(operation)
         })?;
         Ok(target.set_route(route, unit))
@@ -397,7 +397,7 @@ impl Window {
     ) -> Error {
         let error = self
             .context()
-            .report(self.team.world_rank(rank), error.into());
+            .blame(self.team.world_rank(rank), error.into());
         match error.kind() {
             ErrorKind::Misuse(_) => error,
             _ => error.during(operation),

@@ -44,11 +44,9 @@ impl Agent {
 
     /// A region that needs the agent is about to be published.
     pub(crate) fn retain(&self) -> Result<()> {
-        self.shared.users.fetch_add(1, Ordering::SeqCst);
-        if self.running() {
-            return Ok(());
-        }
+        // Under the lock, so that an agent that is about to go sees the new user, or is seen gone.
         let mut thread = self.shared.thread();
+        self.shared.users.fetch_add(1, Ordering::SeqCst);
         if self.running() {
             return Ok(());
         }
@@ -144,7 +142,7 @@ fn serve(shared: &Shared) {
         if shared.users.load(Ordering::SeqCst) > 0 {
             last_needed = Instant::now();
         } else if bell.running.load(Ordering::SeqCst) == 0 || last_needed.elapsed() >= LINGER {
-            // Under the lock, so that `retain` either sees the agent gone or is seen here.
+            // Under the lock, as in `retain`.
             let _guard = shared.thread();
             if shared.users.load(Ordering::SeqCst) == 0 {
                 bell.running.store(0, Ordering::SeqCst);
@@ -222,41 +220,58 @@ fn carry_out(port: &Port, slot: &Slot, data: *mut u8) -> Option<u64> {
         return None;
     }
     let at = address as usize as *mut u8;
-    let each = |apply: &dyn Fn(*mut u8, u64) -> Option<u64>| {
+    // SAFETY: the range was just found in the table of registered memory, whose owner promised
+    // (`Device::register`) that it stays mapped and may be accessed by peers, for whom this thread
+    // acts; the slot's data is the agent's while SERVING.
+    unsafe { apply(operation, at, width, len, [first, second], data) }
+}
+
+/// Carries out one operation on `len` bytes at `at`; `data` is what is written there, or where what
+/// is read goes. Returns the old value of an atomic; `None` for misaligned words.
+///
+/// # Safety
+/// `at` is mapped for `len` bytes, and whoever else accesses them meanwhile does so as memory
+/// shared with peers. `data` is readable for `len` bytes, and writable for a read; atomics on
+/// single words do not use it.
+pub(crate) unsafe fn apply(
+    operation: Operation,
+    at: *mut u8,
+    width: usize,
+    len: usize,
+    [first, second]: [u64; 2],
+    data: *mut u8,
+) -> Option<u64> {
+    let each = |update: &dyn Fn(*mut u8, u64) -> Option<u64>| {
         for offset in (0..len).step_by(width) {
-            // SAFETY: `len` lies in the slot's data, which is the agent's while SERVING, and
-            // slots are page-aligned, so every word is aligned.
+            // SAFETY: inside `data`, by the caller's promise.
             let value = unsafe {
                 match width {
-                    4 => u64::from(data.add(offset).cast::<u32>().read()),
-                    _ => data.add(offset).cast::<u64>().read(),
+                    4 => u64::from(data.add(offset).cast::<u32>().read_unaligned()),
+                    _ => data.add(offset).cast::<u64>().read_unaligned(),
                 }
             };
-            apply(at.wrapping_add(offset), value)?;
+            update(at.wrapping_add(offset), value)?;
         }
         Some(0)
     };
-    // SAFETY (all arms): the range was just found in the table of registered memory, whose owner
-    // promised (`Device::register`) that it stays mapped and may be accessed by peers, for whom
-    // this thread acts; the slot's data is the agent's while SERVING.
     match operation {
         Operation::Write => {
-            // SAFETY: as above.
+            // SAFETY: the caller's promise.
             unsafe { copy(at, data, len) };
             Some(0)
         }
         Operation::Read => {
-            // SAFETY: as above.
+            // SAFETY: the caller's promise.
             unsafe { copy(data, at, len) };
             Some(0)
         }
-        // SAFETY: as above.
+        // SAFETY: the caller's promise.
         Operation::FetchAdd => unsafe { fetch_add(at, width, first) },
-        // SAFETY: as above.
+        // SAFETY: the caller's promise.
         Operation::CompareSwap => unsafe { compare_swap(at, width, first, second) },
-        // SAFETY: as above.
+        // SAFETY: the caller's promise, for each word.
         Operation::AddEach => each(&|at, value| unsafe { fetch_add(at, width, value) }),
-        // SAFETY: as above.
+        // SAFETY: the caller's promise, for each word.
         Operation::StoreEach => each(&|at, value| unsafe { store(at, width, value) }),
     }
 }

@@ -159,7 +159,43 @@ impl SoftEndpoint {
             operands,
         };
         // SAFETY: the caller's promise.
-        unsafe { request.ask(&self.port, self.peer, send, receive) }
+        if let Some(old) = unsafe { request.ask(&self.port, self.peer, send, receive)? } {
+            return Ok(old);
+        }
+        let refused = || request.refused("no agent serves this process");
+        let (mapping, there) = self.place(at.rkey, &request)?.ok_or_else(refused)?;
+        let data = if send.is_null() {
+            receive
+        } else {
+            send.cast_mut()
+        };
+        // SAFETY: `there` leads to `len` mapped bytes, and the table granted the right; the buffers
+        // are the caller's promise, and `send` is only read by operations that send.
+        let old = unsafe { agent::apply(operation, there, width as usize, len, operands, data) };
+        drop(mapping);
+        old.ok_or_else(refused)
+    }
+
+    /// Maps the memory of a request whose target has no agent, since all it has can be mapped.
+    fn place(&self, rkey: u64, request: &Request) -> Result<Option<(Mapping, *mut u8)>> {
+        let Some(found) = table::look_up(&self.port, rkey) else {
+            return Ok(None);
+        };
+        let region = RemoteRegion {
+            address: found.address,
+            len: found.len,
+            rkey,
+        };
+        let Some(mapping) = self.map(&region)? else {
+            return Ok(None);
+        };
+        let at = request
+            .address
+            .wrapping_sub(region.address)
+            .wrapping_sub(mapping.start());
+        let inside = at <= mapping.len() && request.len as u64 <= mapping.len() - at;
+        let there = mapping.base().wrapping_add(at as usize);
+        Ok(inside.then_some((mapping, there)))
     }
 
     fn stopped(
@@ -354,6 +390,11 @@ impl Endpoint for SoftEndpoint {
 
     fn map(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
         if !self.options.map || region.len == 0 {
+            return Ok(None);
+        }
+        // A mapping serves loads, stores and atomics unchecked, so it takes all rights.
+        let granted = table::look_up(&self.port, region.rkey).map(|found| found.access);
+        if granted.is_some_and(|access| !access.allows(Access::ALL)) {
             return Ok(None);
         }
         if self.path == Path::Direct {

@@ -71,7 +71,7 @@ pub(crate) struct Request {
 
 impl Request {
     /// Has the agent behind `port` carry this out, and waits until it has. Returns the old value
-    /// of an atomic.
+    /// of an atomic, or `None` if there is no agent: then nothing was done.
     ///
     /// # Safety
     /// `send` (or null) is readable and `receive` (or null) writable for `len` bytes.
@@ -81,7 +81,7 @@ impl Request {
         peer: ProcessId,
         send: *const u8,
         receive: *mut u8,
-    ) -> Result<u64> {
+    ) -> Result<Option<u64>> {
         assert!(self.len <= SLOT_BYTES);
         let index = claim(port, peer)?;
         let slot = port.slot(index);
@@ -100,8 +100,10 @@ impl Request {
         }
         slot.state.store(READY, Ordering::Release);
         ring(port, index);
-        if let Err(error) = wait_done(port, index, peer) {
-            return Err(error.unwrap_or_else(|| self.refused("no agent serves this process")));
+        match wait_done(port, index, peer) {
+            Ok(()) => {}
+            Err(None) => return Ok(None),
+            Err(Some(error)) => return Err(error),
         }
         let status = slot.status.load(Ordering::Relaxed);
         let old = slot.result.load(Ordering::Relaxed);
@@ -109,15 +111,15 @@ impl Request {
             // SAFETY: the caller vouches for `receive`; a DONE slot's data is ours.
             unsafe { copy(receive, port.slot_data(index), self.len) };
         }
-        slot.state.store(FREE, Ordering::Release);
+        give_back(slot);
         if status == STATUS_OK {
-            Ok(old)
+            Ok(Some(old))
         } else {
             Err(self.refused("the target's agent refused it"))
         }
     }
 
-    fn refused(&self, reason: &'static str) -> Error {
+    pub(crate) fn refused(&self, reason: &'static str) -> Error {
         Error::RemoteAccess {
             need: self.operation.name(),
             address: self.address,
@@ -137,6 +139,13 @@ fn take(slot: &Slot, from: u32) -> bool {
         slot.owner.store(std::process::id(), Ordering::Relaxed);
     }
     taken
+}
+
+/// A free slot has no owner: a new one that has claimed it, but not yet signed, must not be taken
+/// for the last one, which may be dead.
+fn give_back(slot: &Slot) {
+    slot.owner.store(0, Ordering::Relaxed);
+    slot.state.store(FREE, Ordering::Release);
 }
 
 fn claim(port: &Port, peer: ProcessId) -> Result<usize> {
@@ -176,9 +185,13 @@ fn free_slots_of_the_dead(port: &Port) {
                 .join(owner.to_string())
                 .exists()
         {
-            let _ = slot
-                .state
-                .compare_exchange(state, FREE, Ordering::Relaxed, Ordering::Relaxed);
+            // One cleaner gets it; nobody else writes the owner of a slot that is taken.
+            let cleared =
+                slot.owner
+                    .compare_exchange(owner, 0, Ordering::Relaxed, Ordering::Relaxed);
+            if cleared.is_ok() {
+                slot.state.store(FREE, Ordering::Release);
+            }
         }
     }
 }
@@ -216,10 +229,11 @@ fn wait_done(port: &Port, index: usize, peer: ProcessId) -> std::result::Result<
         let retracted = port.bell().running.load(Ordering::SeqCst) == 0
             && slot
                 .state
-                .compare_exchange(READY, FREE, Ordering::SeqCst, Ordering::Relaxed)
+                .compare_exchange(READY, CLAIMED, Ordering::SeqCst, Ordering::Relaxed)
                 .is_ok();
         if retracted {
             port.bell().ready.fetch_and(!(1 << index), Ordering::SeqCst);
+            give_back(slot);
             return Err(None);
         }
         sleep_on(slot);

@@ -1,0 +1,241 @@
+//! What the target's table does not allow: the answer is an error, never a fault.
+
+use std::ptr::null_mut;
+
+use rdma_sys_shim::{Access, Adoption, Error, RemoteAddress, Update, Width};
+
+use crate::support::{
+    aligned, alone, compare_swap, each_region, everywhere, fetch_add, memory, peers, read,
+    update_each, write,
+};
+
+/// `pages` of private anonymous memory.
+fn fresh(pages: usize) -> *mut u8 {
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping where the kernel likes.
+    let base = unsafe { libc::mmap(null_mut(), pages * 4096, prot, flags, -1, 0) };
+    assert_ne!(base, libc::MAP_FAILED);
+    base.cast()
+}
+
+#[test]
+fn misaligned_atomics() {
+    everywhere(|peers| {
+        each_region(peers, 64, |region| {
+            let (way, start) = (&*peers.way, aligned(region));
+            for (width, shifts) in [(Width::W8, 1..8), (Width::W4, 1..4)] {
+                for shift in shifts {
+                    let at = region.remote().at(start + shift);
+                    let refused = [
+                        fetch_add(way, at, width, 1).unwrap_err(),
+                        compare_swap(way, at, width, 0, 1).unwrap_err(),
+                        update_each(way, at, width, Update::Add, &[1; 8]).unwrap_err(),
+                    ];
+                    for error in refused {
+                        assert!(error.is_remote_access(), "{error}");
+                        assert!(error.to_string().contains("not aligned"), "{error}");
+                    }
+                }
+            }
+            assert_eq!(memory(region), vec![0; 64]);
+        });
+    });
+}
+
+#[test]
+fn places_outside_and_forged_keys() {
+    everywhere(|peers| {
+        each_region(peers, 64, |region| {
+            let (way, remote) = (&*peers.way, region.remote());
+            let start = aligned(region);
+            let key = |rkey| RemoteAddress {
+                rkey,
+                ..remote.at(start)
+            };
+            for at in [
+                remote.at(start + 64),
+                remote.at(start + (1 << 40)),
+                remote.at(start.wrapping_sub(8)),
+                remote.at(start.wrapping_sub(1 << 40)),
+                key(remote.rkey ^ 1),
+                key(remote.rkey.wrapping_add(1 << 32)),
+                key(remote.rkey.wrapping_sub(1 << 32)),
+                key(remote.rkey.wrapping_add(2 << 32)),
+                key(0),
+                key(u64::MAX),
+            ] {
+                let refused = [
+                    write(way, &[1; 8], at).unwrap_err(),
+                    read(way, 8, at).unwrap_err(),
+                    fetch_add(way, at, Width::W8, 1).unwrap_err(),
+                    compare_swap(way, at, Width::W8, 0, 1).unwrap_err(),
+                    update_each(way, at, Width::W8, Update::Store, &[1; 8]).unwrap_err(),
+                ];
+                for error in refused {
+                    assert!(error.is_remote_access(), "{at:?}: {error}");
+                }
+            }
+            // Half in, half out; and no bytes, which are inside even at the end.
+            assert!(write(way, &[1; 8], remote.at(57)).is_err());
+            assert!(read(way, 65, remote.at(0)).is_err());
+            write(way, &[], remote.at(64)).unwrap();
+            assert!(write(way, &[], remote.at(65)).is_err());
+            assert_eq!(memory(region), vec![0; 64]);
+        });
+    });
+}
+
+#[test]
+fn rights_that_were_not_granted() {
+    everywhere(|peers| {
+        let mut words = [0_u64; 4];
+        let base = words.as_mut_ptr().cast::<u8>();
+        for access in [
+            Access::READ,
+            Access::WRITE,
+            Access::ATOMIC,
+            Access::READ.and(Access::ATOMIC),
+        ] {
+            // SAFETY: the array outlives the region.
+            let region = unsafe { peers.target.register(base, 32, access, Adoption::Refused) };
+            let region = region.unwrap();
+            let (way, at) = (&*peers.way, region.remote().at(8));
+            let allows = |need| access.allows(need);
+            assert_eq!(read(way, 8, at).is_ok(), allows(Access::READ));
+            assert_eq!(write(way, &[0; 8], at).is_ok(), allows(Access::WRITE));
+            let atomic = allows(Access::ATOMIC);
+            assert_eq!(fetch_add(way, at, Width::W8, 0).is_ok(), atomic);
+            assert_eq!(compare_swap(way, at, Width::W8, 1, 1).is_ok(), atomic);
+            let stored = update_each(way, at, Width::W8, Update::Store, &[0; 8]);
+            assert_eq!(stored.is_ok(), atomic);
+            // A mapping would get round the rights.
+            assert!(way.map(&region.remote()).unwrap().is_none(), "{access:?}");
+        }
+    });
+}
+
+#[test]
+fn a_stale_key_whose_entry_is_used_again() {
+    everywhere(|peers| {
+        let way = &*peers.way;
+        let first = peers.target.allocate(64, 1).unwrap();
+        let stale = first.remote();
+        write(way, &[1; 8], stale.at(0)).unwrap();
+        drop(first);
+        let refused = |when: &str| {
+            let errors = [
+                write(way, &[1; 8], stale.at(0)).unwrap_err(),
+                read(way, 8, stale.at(0)).unwrap_err(),
+                fetch_add(way, stale.at(0), Width::W8, 1).unwrap_err(),
+            ];
+            for error in errors {
+                assert!(error.is_remote_access(), "{when}: {error}");
+            }
+            let mapped = way.map(&stale).is_ok_and(|mapping| mapping.is_some());
+            assert!(!mapped, "{when}");
+        };
+        refused("freed");
+        let again = [(); 4].map(|()| peers.target.allocate(64, 1).unwrap());
+        refused("used again");
+        for region in &again {
+            assert_eq!(memory(region), vec![0; 64]);
+            write(way, &[2; 8], region.remote().at(0)).unwrap();
+        }
+    });
+}
+
+#[test]
+fn read_only_memory() {
+    static TEXT: &[u8; 32] = b"a text that no peer can change!!";
+    everywhere(|peers| {
+        let base = TEXT.as_ptr().cast_mut();
+        let (all, allowed) = (Access::ALL, Adoption::Allowed);
+        // SAFETY: a static; the device finds out that it is read-only.
+        let region = unsafe { peers.target.register(base, 32, all, allowed) }.unwrap();
+        let (way, remote) = (&*peers.way, region.remote());
+        assert_eq!(read(way, 32, remote.at(0)).unwrap(), TEXT);
+        let word = remote.at(aligned(&region));
+        let refused = [
+            write(way, b"x", remote.at(0)).unwrap_err(),
+            fetch_add(way, word, Width::W8, 1).unwrap_err(),
+        ];
+        assert!(refused.iter().all(Error::is_remote_access), "{refused:?}");
+        assert!(way.map(&remote).unwrap().is_none());
+    });
+}
+
+#[test]
+fn memory_that_is_not_mapped() {
+    everywhere(|peers| {
+        let page = fresh(2);
+        // SAFETY: the second page of our own mapping.
+        unsafe { libc::munmap(page.add(4096).cast(), 4096) };
+        let (all, allowed) = (Access::ALL, Adoption::Allowed);
+        for (base, len) in [
+            (page, 4097),
+            (page.wrapping_add(4096), 1),
+            (page.wrapping_add(4095), 2),
+            (null_mut(), 1),
+            (page, usize::MAX),
+            (usize::MAX as *mut u8, 2),
+        ] {
+            // SAFETY: refused.
+            let refused = unsafe { peers.target.register(base, len, all, allowed) };
+            let Err(error) = refused else {
+                panic!("{base:?} {len} was registered");
+            };
+            assert!(matches!(error, Error::BadMemory { .. }), "{error}");
+            let address = format!("{:#x}", base.addr());
+            assert!(error.to_string().contains(&address), "{error}");
+        }
+        // SAFETY: mapped; unmapped after the region.
+        let region = unsafe { peers.target.register(page, 4096, all, allowed) }.unwrap();
+        write(&*peers.way, &[1], region.remote().at(4095)).unwrap();
+        drop(region);
+        // SAFETY: our own mapping, in no region.
+        unsafe { libc::munmap(page.cast(), 4096) };
+    });
+}
+
+/// The owner breaks its promise; the peer gets an error.
+#[test]
+fn memory_that_was_unmapped_under_its_region() {
+    let _alone = alone();
+    let peers = peers("soft:adopt=off", false);
+    let page = fresh(1);
+    let (all, refused) = (Access::ALL, Adoption::Refused);
+    // SAFETY: what is unmapped is only reached by cross-memory attach, which the kernel checks.
+    let region = unsafe { peers.target.register(page, 4096, all, refused) }.unwrap();
+    // SAFETY: our own mapping.
+    unsafe { libc::munmap(page.cast(), 4096) };
+    let error = write(&*peers.way, &[1; 8], region.remote().at(0)).unwrap_err();
+    assert!(error.is_remote_access(), "{error}");
+}
+
+#[test]
+fn more_memory_than_there_is() {
+    everywhere(|peers| {
+        for (len, align) in [(usize::MAX, 1), (1 << 62, 1), (64, 1 << 63), (1 << 50, 1)] {
+            let Err(error) = peers.target.allocate(len, align) else {
+                panic!("{len} bytes aligned to {align}");
+            };
+            assert!(error.is_out_of_memory(), "{error}");
+        }
+    });
+}
+
+#[test]
+fn peers_with_other_options_and_addresses_that_are_none() {
+    let _alone = alone();
+    let ours = rdma_sys_shim::open("soft", None).unwrap();
+    let other = rdma_sys_shim::open("soft:map=off", None).unwrap();
+    let Err(error) = ours.connect(&other.address()) else {
+        panic!("connected");
+    };
+    assert!(error.to_string().contains("TRANSOM_DEVICE"), "{error}");
+    for wrong in [&b""[..], b"no address", &[255; 384]] {
+        let refused = ours.connect(wrong);
+        assert!(matches!(refused, Err(Error::BadAddress { .. })));
+    }
+}

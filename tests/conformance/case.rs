@@ -1,0 +1,133 @@
+//! What a case is, how a rank runs it, and how a failed check is reported.
+
+use std::fmt::Display;
+use std::panic::Location;
+use std::process::exit;
+
+use transom::{Job, ThreadLevel};
+
+use crate::launch::{self, Launched};
+
+/// One case: a function that every rank of a job runs.
+#[derive(Clone, Copy)]
+pub(crate) struct Case {
+    /// `topic/what_holds`.
+    pub(crate) name: &'static str,
+    /// The sizes of the jobs that it is run in.
+    pub(crate) ranks: &'static [u32],
+    pub(crate) run: fn(&Job) -> Outcome,
+}
+
+pub(crate) type Outcome = Result<(), Failure>;
+
+/// A check that failed, or a call that ought to have succeeded.
+pub(crate) struct Failure {
+    place: &'static Location<'static>,
+    message: String,
+}
+
+impl Failure {
+    #[track_caller]
+    pub(crate) fn new(message: impl Display) -> Self {
+        Self {
+            place: Location::caller(),
+            message: message.to_string(),
+        }
+    }
+}
+
+impl From<transom::Error> for Failure {
+    #[track_caller]
+    fn from(error: transom::Error) -> Self {
+        Self::new(format_args!("{error:?}"))
+    }
+}
+
+/// Fails the case unless the condition holds.
+macro_rules! check {
+    ($condition:expr $(,)?) => {
+        check!($condition, "{}", stringify!($condition))
+    };
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err($crate::case::Failure::new(format_args!($($message)+)));
+        }
+    };
+}
+pub(crate) use check;
+
+/// Fails the case unless both are equal.
+macro_rules! check_eq {
+    ($found:expr, $wanted:expr $(,)?) => {
+        check_eq!($found, $wanted, "{}", stringify!($found))
+    };
+    ($found:expr, $wanted:expr, $($message:tt)+) => {
+        match (&$found, &$wanted) {
+            (found, wanted) => if found != wanted {
+                return Err($crate::case::Failure::new(format_args!(
+                    "{}: found {found:?}, wanted {wanted:?}", format_args!($($message)+)
+                )));
+            }
+        }
+    };
+}
+pub(crate) use check_eq;
+
+/// Makes a table of cases: `cases!["topic": name @ [ranks], …]`.
+macro_rules! cases {
+    ($topic:literal: $($case:ident @ $ranks:expr),* $(,)?) => {
+        &[$($crate::case::Case {
+            name: concat!($topic, "/", stringify!($case)),
+            ranks: &$ranks,
+            run: $case,
+        }),*]
+    };
+}
+pub(crate) use cases;
+
+impl Case {
+    /// Runs the case in jobs over `device`.
+    pub(crate) fn launch(&self, device: &str) -> Result<(), libtest_mimic::Failed> {
+        for &ranks in self.ranks {
+            let Launched { status, output, .. } = launch::job(ranks, device, &[], self.name);
+            if !status.is_some_and(|status| status.success()) {
+                let ended = match status {
+                    Some(status) => status.to_string(),
+                    None => "killed at its time limit".to_owned(),
+                };
+                return Err(format!("{ranks} ranks over {device}: {ended}\n{output}").into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs a case as one rank of a job.
+pub(crate) fn play(cases: &[Case], name: &str) {
+    let case = cases.iter().find(|case| case.name == name);
+    let case = case.unwrap_or_else(|| panic!("no case {name:?}"));
+    // Both levels are run: they lock differently inside.
+    let odd = std::env::var("PMI_SIZE").is_ok_and(|size| size.ends_with(['1', '3', '5']));
+    let level = if odd && !name.starts_with("threads/") {
+        ThreadLevel::Serialized
+    } else {
+        ThreadLevel::Multiple
+    };
+    let job = match Job::init_thread(level) {
+        Ok(job) => job,
+        Err(error) => {
+            eprintln!("joining the job failed: {error:?}");
+            exit(1);
+        }
+    };
+    let rank = job.world().rank();
+    let mut outcome = (case.run)(&job);
+    if outcome.is_ok() {
+        outcome = job.world().barrier().map_err(Failure::from);
+    }
+    if let Err(Failure { place, message }) = outcome {
+        eprintln!("rank {rank} failed at {place}: {message}");
+        // Not through the job's drop: the launcher ends the others, and reports this rank.
+        exit(1);
+    }
+}

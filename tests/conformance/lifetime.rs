@@ -1,0 +1,196 @@
+//! Thousands of windows and communicators, one after another: nothing leaks.
+
+use std::fs;
+
+use transom::raw::{Assert, Window};
+use transom::{ErrorClass, Info, Job, LockKind};
+
+use crate::case::{Case, Outcome, cases, check, check_eq};
+use crate::exposed::{Exposed, MEMORIES, Memory};
+use crate::ops::{get, put};
+
+pub(crate) const CASES: &[Case] = cases!["lifetime":
+    thousands_of_windows_leak_nothing @ [2, 3],
+    communicators_leak_nothing @ [3],
+    alloc_mem_leaks_nothing @ [1],
+    a_failed_creation_leaks_nothing @ [2],
+    control_memory_runs_out_with_an_error @ [2],
+    nothing_appears_in_dev_shm @ [3],
+];
+
+/// Descriptors and mappings of this process.
+fn held() -> (usize, usize) {
+    let fds = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    // The heap and thread stacks come and go; memory files are what windows are made of.
+    let maps = maps.lines().filter(|line| line.contains("/memfd:")).count();
+    (fds, maps)
+}
+
+fn thousands_of_windows_leak_nothing(job: &Job) -> Outcome {
+    let world = job.world();
+    let ahead = (world.rank() + 1) % world.size();
+    let info = Info::new();
+    let some = |rounds: usize| -> Outcome {
+        for round in 0..rounds {
+            let memory = MEMORIES[round % MEMORIES.len()];
+            let window = Exposed::over(job, world, memory, 3000, 1, &info)?;
+            if round % 3 == 0 {
+                window.lock(LockKind::Exclusive, ahead, Assert::NONE)?;
+                put(&window, &[1], ahead, round as u64)?;
+                window.unlock(ahead)?;
+            }
+            window.close()?;
+        }
+        Ok(())
+    };
+    some(20)?;
+    world.barrier()?;
+    let before = held();
+    some(2000)?;
+    world.barrier()?;
+    check_eq!(held(), before, "descriptors and mappings");
+    Ok(())
+}
+
+fn communicators_leak_nothing(job: &Job) -> Outcome {
+    let world = job.world();
+    let some = |rounds: u32| -> Outcome {
+        for round in 0..rounds {
+            let dup = world.dup()?;
+            // Enough to go round the buffers, and the sender is gone before all is read.
+            let mut bytes = vec![round as u8 * u8::from(dup.rank() == round % 3); 8000];
+            dup.bcast(&mut bytes, round % 3)?;
+            check!(
+                bytes.iter().all(|&byte| byte == round as u8),
+                "round {round}"
+            );
+            drop(dup);
+            let part = world.split((world.rank() != 1).then_some(7), 0)?;
+            check_eq!(part.is_some(), world.rank() != 1);
+            if let Some(part) = part {
+                let ranks = part.gather(&vec![world.rank(); 2000], round % 2)?;
+                if part.rank() == round % 2 {
+                    check_eq!((ranks[0], ranks[3999]), (0, 2));
+                }
+            }
+        }
+        Ok(())
+    };
+    some(20)?;
+    let before = held();
+    // A communicator of three ranks takes 34 KB: 16 MiB would hold fewer than 500 at once.
+    some(1500)?;
+    check_eq!(held(), before, "descriptors and mappings");
+    Ok(())
+}
+
+fn alloc_mem_leaks_nothing(job: &Job) -> Outcome {
+    let some = |rounds| -> Outcome {
+        for size in 0..rounds {
+            let memory = job.alloc_mem(size, &Info::new())?;
+            for at in [0, size / 2, size.saturating_sub(1)] {
+                if at < size {
+                    // SAFETY: inside the memory.
+                    unsafe { memory.add(at).write(1) };
+                }
+            }
+            // SAFETY: in no window.
+            unsafe { job.free_mem(memory)? };
+        }
+        Ok(())
+    };
+    some(10)?;
+    let before = held();
+    some(3000)?;
+    check_eq!(held(), before);
+    Ok(())
+}
+
+fn a_failed_creation_leaks_nothing(job: &Job) -> Outcome {
+    let world = job.world();
+    let some = |rounds: u32| -> Outcome {
+        for round in 0..rounds {
+            // One rank's arguments are bad, in turn.
+            let unit = u32::from(round % 2 != world.rank());
+            check!(Window::allocate(world, 100, unit, &Info::new()).is_err());
+            let memory = Box::leak(Box::new([0_u8; 64]));
+            // SAFETY: leaked.
+            let created =
+                unsafe { Window::create(world, memory.as_mut_ptr(), 64, unit, &Info::new()) };
+            check!(created.is_err());
+        }
+        Ok(())
+    };
+    some(10)?;
+    world.barrier()?;
+    let before = held();
+    some(1000)?;
+    world.barrier()?;
+    check_eq!(held(), before);
+    Ok(())
+}
+
+fn control_memory_runs_out_with_an_error(job: &Job) -> Outcome {
+    let mut comms = Vec::new();
+    let error = loop {
+        match job.world().dup() {
+            Ok(comm) => comms.push(comm),
+            Err(error) => break error,
+        }
+        check!(comms.len() < 5000, "control memory without end");
+    };
+    check_eq!(error.class(), ErrorClass::NoMem, "{error}");
+    check!(
+        error.to_string().contains("TRANSOM_CONTROL_BYTES"),
+        "{error}"
+    );
+    for comm in &comms {
+        comm.barrier()?;
+    }
+    drop(comms);
+    // What was given back can be used again.
+    let window = Exposed::open(job, Memory::Allocate, 10, 1)?;
+    window.fence(Assert::NONE)?;
+    window.close()?;
+    for _ in 0..100 {
+        job.world().dup()?.barrier()?;
+    }
+    Ok(())
+}
+
+fn nothing_appears_in_dev_shm(job: &Job) -> Outcome {
+    let listing = || {
+        let mut names: Vec<_> = fs::read_dir("/dev/shm")
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+            .filter(|path| {
+                // Others may use it; what is ours bears our name or is open here.
+                path.to_string_lossy().contains("transom")
+            })
+            .collect();
+        names.sort();
+        names
+    };
+    for memory in MEMORIES {
+        let window = Exposed::open(job, memory, 1 << 20, 1)?;
+        window.lock_all(Assert::NONE)?;
+        let mut word = [0; 8];
+        get(&window, &mut word, 0, 0)?;
+        window.unlock_all()?;
+        check!(listing().is_empty(), "{:?}", listing());
+        for entry in fs::read_dir("/proc/self/fd")
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let target = fs::read_link(entry.path()).unwrap_or_default();
+            check!(!target.starts_with("/dev/shm"), "{target:?} is open");
+        }
+        let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        check!(!maps.contains("/dev/shm"), "{maps}");
+        window.close()?;
+    }
+    Ok(())
+}

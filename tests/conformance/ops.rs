@@ -1,0 +1,64 @@
+//! The raw operations on slices and values, blocking where that is simplest to check.
+
+use transom::raw::Window;
+use transom::{Accumulate, Op, Result};
+
+pub(crate) fn put(window: &Window, bytes: &[u8], target: u32, disp: u64) -> Result<()> {
+    // SAFETY: every case completes the operation before its buffers go.
+    unsafe { window.put(bytes.as_ptr(), bytes.len(), target, disp) }
+}
+
+pub(crate) fn get(window: &Window, bytes: &mut [u8], target: u32, disp: u64) -> Result<()> {
+    // SAFETY: as for `put`.
+    unsafe { window.get(bytes.as_mut_ptr(), bytes.len(), target, disp) }
+}
+
+/// The old value; operations that fetch are complete when they return, on every path so far, and
+/// the flush makes sure.
+pub(crate) fn fetch_and_op<T: Accumulate>(
+    window: &Window,
+    value: T,
+    target: u32,
+    disp: u64,
+    op: Op,
+) -> Result<T> {
+    let mut old = T::zeroed();
+    // SAFETY: both are locals; the flush completes the operation.
+    unsafe {
+        let (from, to) = ((&raw const value).cast(), (&raw mut old).cast());
+        window.fetch_and_op(from, to, T::TYPE, target, disp, op)?;
+    }
+    window.flush(target)?;
+    Ok(old)
+}
+
+pub(crate) fn compare_and_swap<T: Accumulate>(
+    window: &Window,
+    expect: T,
+    new: T,
+    target: u32,
+    disp: u64,
+) -> Result<T> {
+    let mut old = T::zeroed();
+    // SAFETY: all three are locals; the flush completes the operation.
+    unsafe {
+        let (new, expect) = ((&raw const new).cast(), (&raw const expect).cast());
+        window.compare_and_swap(new, expect, (&raw mut old).cast(), T::TYPE, target, disp)?;
+    }
+    window.flush(target)?;
+    Ok(old)
+}
+
+pub(crate) fn accumulate<T: Accumulate>(
+    window: &Window,
+    values: &[T],
+    target: u32,
+    disp: u64,
+    op: Op,
+) -> Result<()> {
+    // SAFETY: as for `put`.
+    unsafe {
+        let from = values.as_ptr().cast();
+        window.accumulate(from, values.len(), T::TYPE, target, disp, op)
+    }
+}

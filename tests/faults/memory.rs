@@ -1,0 +1,62 @@
+//! What a rank of a large job takes.
+
+use libtest_mimic::{Failed, Trial};
+use transom::raw::{Assert, Window};
+use transom::{Info, Job, LockKind};
+
+use crate::launch::{self, Launched};
+use crate::ops::put;
+
+const RANKS: u32 = 64;
+const LIMIT_KIB: u64 = 8 << 10;
+
+pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
+    let name = format!("{device}/faults/a_rank_of_{RANKS}_stays_small");
+    vec![Trial::test(name, move || check(device))]
+}
+
+fn check(device: &str) -> Result<(), Failed> {
+    let Launched { status, output, .. } = launch::job(RANKS, device, &[], "faults/memory");
+    let sizes: Vec<u64> = output
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("resident ")?
+                .split(' ')
+                .next()?
+                .parse()
+                .ok()
+        })
+        .collect();
+    let most = sizes.iter().max().copied().unwrap_or(0);
+    if !status.is_some_and(|status| status.success()) || sizes.len() != RANKS as usize {
+        return Err(format!("{status:?}, {} ranks\n{output}", sizes.len()).into());
+    }
+    println!("{device}: a rank of {RANKS} has up to {most} KiB resident");
+    if most >= LIMIT_KIB {
+        return Err(format!("{most} KiB resident").into());
+    }
+    Ok(())
+}
+
+pub(crate) fn play() {
+    let job = Job::init().expect("a job");
+    let world = job.world();
+    let ahead = (world.rank() + 1) % world.size();
+    let window = Window::allocate(world, 4096, 1, &Info::new()).expect("a window");
+    window.fence(Assert::NONE).expect("fence");
+    put(&window, &[1; 64], ahead, 0).expect("put");
+    window.fence(Assert::NO_SUCCEED).expect("fence");
+    window
+        .lock(LockKind::Exclusive, ahead, Assert::NONE)
+        .expect("lock");
+    window.unlock(ahead).expect("unlock");
+    let status = std::fs::read_to_string("/proc/self/status").expect("status");
+    let resident = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .expect("VmRSS")
+        .trim();
+    println!("resident {resident}");
+    world.barrier().expect("barrier");
+    window.free().expect("free");
+}

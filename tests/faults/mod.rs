@@ -1,0 +1,29 @@
+//! Ranks that die, leave, stop or disagree while others need them: the survivors find out by
+//! themselves, name the culprit, and end in time.
+
+mod death;
+mod disagree;
+mod memory;
+mod stop;
+
+use libtest_mimic::Trial;
+
+/// Plays one rank of a fault case.
+pub(crate) fn play(role: &str) {
+    let (topic, rest) = role.split_once('/').unwrap_or((role, ""));
+    match topic {
+        "death" => death::play(rest),
+        "disagree" => disagree::play(rest),
+        "memory" => memory::play(),
+        "stop" => stop::play(),
+        _ => panic!("no role {role:?}"),
+    }
+}
+
+pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
+    let mut trials = death::trials(device);
+    trials.extend(disagree::trials(device));
+    trials.extend(stop::trials(device));
+    trials.extend(memory::trials(device));
+    trials
+}
