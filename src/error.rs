@@ -41,7 +41,7 @@ pub enum ErrorKind {
 #[non_exhaustive]
 #[allow(missing_docs, reason = "each message names its fields")]
 pub enum Misuse {
-    #[error("rank {rank} is not one of these {size} ranks (legal: less than {size})")]
+    #[error("rank {rank} is not one of these {size} ranks (legal: 0 to {})", .size.saturating_sub(1))]
     RankOutOfRange { rank: u32, size: u32 },
     #[error(
         "displacement {disp} × unit {unit} + {len} bytes ends past rank {rank}'s window of {size} bytes"
