@@ -35,7 +35,7 @@ pub enum Error {
         /// Which check failed.
         reason: &'static str,
     },
-    /// The process at the other end is gone.
+    /// The process at the other end is gone, or has closed the device.
     #[error("process {pid} is gone")]
     PeerGone {
         /// The process.

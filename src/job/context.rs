@@ -165,19 +165,21 @@ impl Context {
         Error::new(error.operation(), cause)
     }
 
-    /// An operation that needs `rank` failed: if that is because the rank is absent, names it, or
-    /// whoever was at fault before, and tells the others.
+    /// An operation that needs `rank` failed. If the job was aborted, that is why; if the rank is
+    /// absent, names it and tells the others.
     #[cold]
     pub(crate) fn blame(&self, rank: u32, error: Error) -> Error {
         let error = self.name_absent(rank, error);
+        if !matches!(error.kind(), ErrorKind::Misuse(_))
+            && let Some(first) = self.aborted()
+        {
+            return Error::new(error.operation(), first);
+        }
         let (culprit, cause) = match error.kind() {
             ErrorKind::Peer(PeerError::Died { rank, .. }) => (*rank, AbortCause::Died),
             ErrorKind::Peer(PeerError::Left { rank }) => (*rank, AbortCause::Left),
             _ => return error,
         };
-        if let Some(first) = self.aborted() {
-            return Error::new(error.operation(), first);
-        }
         self.spread(culprit, cause);
         error
     }

@@ -121,7 +121,9 @@ impl Port {
             reason,
         };
         let file = segment::open_peer_file(id.pid, fd).map_err(|error| {
-            if id.runs() {
+            // Its process may still be on its way out, with the device closed.
+            let closed = error.kind() == std::io::ErrorKind::NotFound;
+            if !closed && id.runs() {
                 unreachable(format!(
                     "opening /proc/{}/fd/{fd} failed: {error}; ranks must run as one user, in one \
                      PID namespace, and stay dumpable",
