@@ -32,29 +32,20 @@ impl Window {
         disp: u64,
         op: Op,
     ) -> Result<()> {
-        if count == 1
-            && op == Op::Sum
-            && !origin.is_null()
-            && let Some(open) = self.open_target(target)
-        {
-            let there = open.reach(disp, ty.size() as u64);
-            if !there.is_null() {
-                if let Some(width) = elementwise::width(ty, there.addr() as u64) {
-                    // SAFETY: `origin` is the caller's promise; `there` is an aligned word inside
-                    // the mapping of the target's memory.
-                    unsafe {
-                        let operand = elementwise::load_operand(width, origin);
-                        elementwise::apply(there, width, op, operand);
-                    }
-                    if !ATOMICS_DRAIN {
-                        open.set_dirty();
-                    }
-                    return Ok(());
+        if count == 1 && op == Op::Sum && !origin.is_null() {
+            if let Some(word) = self.mapped_word(ty, target, disp) {
+                // SAFETY: `origin` is the caller's promise; the word lies aligned inside the
+                // mapping of the target's memory.
+                unsafe {
+                    let operand = elementwise::load_operand(word.width, origin);
+                    elementwise::apply(word.at, word.width, op, operand);
                 }
-                // SAFETY: as above, for an element on the locked path.
-                if ty == BasicType::F64 && unsafe { self.try_add_f64(open, there, origin) } {
-                    return Ok(());
-                }
+                word.note_update();
+                return Ok(());
+            }
+            // SAFETY: the caller's promise.
+            if ty == BasicType::F64 && unsafe { self.try_add_f64(origin, target, disp) } {
+                return Ok(());
             }
         }
         // SAFETY: the caller's promise.

@@ -7,8 +7,11 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rdma_sys_shim::Width;
+use rdma_sys_shim::memory::ATOMICS_DRAIN;
 
 use crate::datatype::{BasicType, Op};
+use crate::window::Window;
+use crate::window::target::Target;
 
 /// The word of an element, if single atomics apply to it at this address.
 #[inline]
@@ -20,6 +23,38 @@ pub(crate) fn width(ty: BasicType, address: u64) -> Option<Width> {
         4 => Width::W4,
         _ => Width::W8,
     })
+}
+
+/// A mapped element that single atomics apply to.
+pub(super) struct Word<'w> {
+    pub(super) target: &'w Target,
+    pub(super) at: *mut u8,
+    pub(super) width: Width,
+}
+
+impl Word<'_> {
+    /// Notes that the word was updated by an atomic, where that leaves something for a flush to do.
+    #[inline]
+    pub(super) fn note_update(&self) {
+        if !ATOMICS_DRAIN {
+            self.target.set_dirty();
+        }
+    }
+}
+
+impl Window {
+    /// The element at displacement `disp` of a target, if the target was entered and the element is
+    /// mapped and aligned: the fast path.
+    #[inline(always)]
+    pub(super) fn mapped_word(&self, ty: BasicType, rank: u32, disp: u64) -> Option<Word<'_>> {
+        let target = self.open_target(rank)?;
+        let at = target.reach(disp, ty.size() as u64);
+        if at.is_null() {
+            return None;
+        }
+        let width = width(ty, at.addr() as u64)?;
+        Some(Word { target, at, width })
+    }
 }
 
 /// The element at `from`, zero-extended.

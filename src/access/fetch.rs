@@ -2,8 +2,6 @@
 
 use std::ptr;
 
-use rdma_sys_shim::memory::ATOMICS_DRAIN;
-
 use super::accumulate::check_op;
 use super::bounds::null_buffer;
 use super::elementwise;
@@ -37,24 +35,17 @@ impl Window {
         if elementwise::supported(op)
             && !origin.is_null()
             && !result.is_null()
-            && let Some(open) = self.open_target(target)
+            && let Some(word) = self.mapped_word(ty, target, disp)
         {
-            let there = open.reach(disp, ty.size() as u64);
-            if !there.is_null()
-                && let Some(width) = elementwise::width(ty, there.addr() as u64)
-            {
-                // SAFETY: the buffers are the caller's promise; `there` is an aligned word inside
-                // the mapping of the target's memory.
-                unsafe {
-                    let operand = elementwise::load_operand(width, origin);
-                    let old = elementwise::fetch_op(there, width, op, operand);
-                    elementwise::store_result(width, result, old);
-                }
-                if !ATOMICS_DRAIN {
-                    open.set_dirty();
-                }
-                return Ok(());
+            // SAFETY: the buffers are the caller's promise; the word lies aligned inside the
+            // mapping of the target's memory.
+            unsafe {
+                let operand = elementwise::load_operand(word.width, origin);
+                let old = elementwise::fetch_op(word.at, word.width, op, operand);
+                elementwise::store_result(word.width, result, old);
             }
+            word.note_update();
+            return Ok(());
         }
         // SAFETY: the caller's promise.
         unsafe { self.fetch_any(origin, result, ty, target, disp, op) }
@@ -83,24 +74,17 @@ impl Window {
         if !origin.is_null()
             && !compare.is_null()
             && !result.is_null()
-            && let Some(open) = self.open_target(target)
+            && let Some(word) = self.mapped_word(ty, target, disp)
         {
-            let there = open.reach(disp, ty.size() as u64);
-            if !there.is_null()
-                && let Some(width) = elementwise::width(ty, there.addr() as u64)
-            {
-                // SAFETY: as in `fetch_and_op`.
-                unsafe {
-                    let expect = elementwise::load_operand(width, compare);
-                    let new = elementwise::load_operand(width, origin);
-                    let old = elementwise::compare_swap(there, width, expect, new);
-                    elementwise::store_result(width, result, old);
-                }
-                if !ATOMICS_DRAIN {
-                    open.set_dirty();
-                }
-                return Ok(());
+            // SAFETY: as in `fetch_and_op`.
+            unsafe {
+                let expect = elementwise::load_operand(word.width, compare);
+                let new = elementwise::load_operand(word.width, origin);
+                let old = elementwise::compare_swap(word.at, word.width, expect, new);
+                elementwise::store_result(word.width, result, old);
             }
+            word.note_update();
+            return Ok(());
         }
         // SAFETY: the caller's promise.
         unsafe { self.swap_any(origin, compare, result, ty, target, disp) }

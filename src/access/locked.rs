@@ -125,22 +125,21 @@ impl Window {
         })
     }
 
-    /// Adds one float to a mapped element if the accumulate lock is free; false if nothing was
-    /// done.
+    /// Adds one float to an element of an entered target, if it is mapped and the accumulate lock is
+    /// free; false if nothing was done.
     ///
     /// # Safety
-    /// `there` is mapped and `operand` readable for eight bytes.
+    /// `operand` is readable for eight bytes.
     #[inline]
-    pub(crate) unsafe fn try_add_f64(
-        &self,
-        target: &Target,
-        there: *mut u8,
-        operand: *const u8,
-    ) -> bool {
-        let Some(word) = target
+    pub(super) unsafe fn try_add_f64(&self, operand: *const u8, rank: u32, disp: u64) -> bool {
+        let Some(target) = self.open_target(rank) else {
+            return false;
+        };
+        let there = target.reach(disp, 8);
+        let word = target
             .route()
-            .and_then(|route| route.accumulate_lock.atomic())
-        else {
+            .and_then(|route| route.accumulate_lock.atomic());
+        let (false, Some(word)) = (there.is_null(), word) else {
             return false;
         };
         let mine = self.accumulate_lock_value();
@@ -148,8 +147,8 @@ impl Window {
         if taken.is_err() {
             return false;
         }
-        // SAFETY: the caller's promise; under the lock, no other accumulate of this kind changes
-        // the element.
+        // SAFETY: `operand` is the caller's promise; `reach` found the element inside the mapping
+        // of the target's memory, and under the lock no other accumulate of this kind changes it.
         unsafe { add_f64(there, operand, 1) };
         word.store(0, Ordering::Release);
         target.set_dirty();

@@ -8,6 +8,12 @@ use super::bounds::null_buffer;
 use crate::error::{Error, Misuse, Result};
 use crate::window::{Mode, Window};
 
+#[derive(Clone, Copy)]
+enum Way {
+    Put,
+    Get,
+}
+
 impl Window {
     /// One-sided. Copies `len` bytes from `origin` to displacement `disp` (in the target's units)
     /// of `target`'s memory. Complete at the next synchronisation: fence, flush or unlock (MPI-4.1,
@@ -33,7 +39,7 @@ impl Window {
             }
         }
         // SAFETY: the caller's promise.
-        unsafe { self.put_any("put", origin, len, target, disp) }.map(|_| ())
+        unsafe { self.transfer("put", Way::Put, origin.cast_mut(), len, target, disp) }.map(|_| ())
     }
 
     /// One-sided. Copies `len` bytes at displacement `disp` (in the target's units) of `target`'s
@@ -57,7 +63,7 @@ impl Window {
             }
         }
         // SAFETY: the caller's promise.
-        unsafe { self.get_any("get", origin, len, target, disp) }.map(|_| ())
+        unsafe { self.transfer("get", Way::Get, origin, len, target, disp) }.map(|_| ())
     }
 
     /// One-sided. As [`Window::put`], with a request: when it is complete, `origin` may be used
@@ -78,7 +84,7 @@ impl Window {
         self.needs_passive("rput", target)?;
         // SAFETY: the caller's promise.
         unsafe {
-            let ticket = self.put_any("rput", origin, len, target, disp)?;
+            let ticket = self.transfer("rput", Way::Put, origin.cast_mut(), len, target, disp)?;
             self.request(target, ticket)
         }
     }
@@ -101,18 +107,21 @@ impl Window {
         self.needs_passive("rget", target)?;
         // SAFETY: the caller's promise.
         unsafe {
-            let ticket = self.get_any("rget", origin, len, target, disp)?;
+            let ticket = self.transfer("rget", Way::Get, origin, len, target, disp)?;
             self.request(target, ticket)
         }
     }
 
+    /// Either way, with the first operation of an epoch, where nothing is mapped, and for errors.
+    ///
     /// # Safety
-    /// As for [`Window::put`].
+    /// As for [`Window::put`] or [`Window::get`]; a put only reads `origin`.
     #[inline(never)]
-    unsafe fn put_any(
+    unsafe fn transfer(
         &self,
         operation: &'static str,
-        origin: *const u8,
+        way: Way,
+        origin: *mut u8,
         len: usize,
         rank: u32,
         disp: u64,
@@ -120,8 +129,13 @@ impl Window {
         let target = self.enter(operation, rank)?;
         let there = target.reach(disp, len as u64);
         if !there.is_null() && !origin.is_null() {
-            // SAFETY: as in `put`.
-            unsafe { copy(there, origin, len) };
+            // SAFETY: as in `put` and `get`.
+            unsafe {
+                match way {
+                    Way::Put => copy(there, origin, len),
+                    Way::Get => copy(origin, there, len),
+                }
+            }
             target.set_dirty();
             return Ok(Ticket::DONE);
         }
@@ -132,43 +146,16 @@ impl Window {
         if origin.is_null() {
             return Err(null_buffer(operation, len));
         }
+        let endpoint = &place.route.endpoint;
         let at = place.route.region.at(place.offset);
         // SAFETY: the caller keeps `origin` until the operation is complete.
-        let ticket = unsafe { place.route.endpoint.write(origin, len, at) }
-            .map_err(|error| self.failed(operation, rank, error))?;
-        self.note_posted(target, ticket);
-        Ok(ticket)
-    }
-
-    /// # Safety
-    /// As for [`Window::get`].
-    #[inline(never)]
-    unsafe fn get_any(
-        &self,
-        operation: &'static str,
-        origin: *mut u8,
-        len: usize,
-        rank: u32,
-        disp: u64,
-    ) -> Result<Ticket> {
-        let target = self.enter(operation, rank)?;
-        let there = target.reach(disp, len as u64);
-        if !there.is_null() && !origin.is_null() {
-            // SAFETY: as in `get`.
-            unsafe { copy(origin, there, len) };
-            return Ok(Ticket::DONE);
-        }
-        let place = self.place(operation, rank, target, disp, len as u64)?;
-        if len == 0 {
-            return Ok(Ticket::DONE);
-        }
-        if origin.is_null() {
-            return Err(null_buffer(operation, len));
-        }
-        let at = place.route.region.at(place.offset);
-        // SAFETY: the caller keeps `origin` until the operation is complete.
-        let ticket = unsafe { place.route.endpoint.read(origin, len, at) }
-            .map_err(|error| self.failed(operation, rank, error))?;
+        let posted = unsafe {
+            match way {
+                Way::Put => endpoint.write(origin, len, at),
+                Way::Get => endpoint.read(origin, len, at),
+            }
+        };
+        let ticket = posted.map_err(|error| self.failed(operation, rank, error))?;
         self.note_posted(target, ticket);
         Ok(ticket)
     }

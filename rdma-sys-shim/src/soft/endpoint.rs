@@ -219,6 +219,55 @@ impl SoftEndpoint {
         }
     }
 
+    /// A fetch-and-add or a compare-and-swap of one word.
+    ///
+    /// # Safety
+    /// `old` is writable.
+    unsafe fn atomic(
+        &self,
+        operation: Operation,
+        at: RemoteAddress,
+        width: Width,
+        operands: [u64; 2],
+        old: *mut u64,
+    ) -> Result<Ticket> {
+        let bytes = width.bytes();
+        self.check(at, bytes as u64, Access::ATOMIC, operation)?;
+        if !at.address.is_multiple_of(bytes as u64) {
+            return Err(Self::misaligned(operation, at, width));
+        }
+        let found = if self.path == Path::Direct {
+            let here = at.address as usize as *mut u8;
+            let [first, second] = operands;
+            // SAFETY: registered memory of this process, as our own table says.
+            let done = unsafe {
+                match operation {
+                    Operation::FetchAdd => agent::fetch_add(here, bytes, first),
+                    _ => agent::compare_swap(here, bytes, first, second),
+                }
+            };
+            done.ok_or_else(|| Self::misaligned(operation, at, width))?
+        } else {
+            let (none, nowhere) = (std::ptr::null(), std::ptr::null_mut());
+            // SAFETY: no buffers.
+            unsafe {
+                self.ask(
+                    operation,
+                    bytes as u32,
+                    at,
+                    0,
+                    bytes,
+                    operands,
+                    none,
+                    nowhere,
+                )?
+            }
+        };
+        // SAFETY: `old` is the caller's promise.
+        unsafe { old.write(found) };
+        Ok(Ticket::DONE)
+    }
+
     fn misaligned(operation: Operation, at: RemoteAddress, width: Width) -> Error {
         Error::RemoteAccess {
             need: operation.name(),
@@ -259,34 +308,8 @@ impl Endpoint for SoftEndpoint {
         add: u64,
         old: *mut u64,
     ) -> Result<Ticket> {
-        let operation = Operation::FetchAdd;
-        let bytes = width.bytes();
-        self.check(at, bytes as u64, Access::ATOMIC, operation)?;
-        let found = if self.path == Path::Direct {
-            // SAFETY: registered memory of this process, as our own table says.
-            unsafe { agent::fetch_add(at.address as usize as *mut u8, bytes, add) }
-                .ok_or_else(|| Self::misaligned(operation, at, width))?
-        } else if !at.address.is_multiple_of(bytes as u64) {
-            return Err(Self::misaligned(operation, at, width));
-        } else {
-            let (none, nowhere) = (std::ptr::null(), std::ptr::null_mut());
-            // SAFETY: no buffers.
-            unsafe {
-                self.ask(
-                    operation,
-                    bytes as u32,
-                    at,
-                    0,
-                    bytes,
-                    [add, 0],
-                    none,
-                    nowhere,
-                )?
-            }
-        };
-        // SAFETY: `old` is the caller's promise.
-        unsafe { old.write(found) };
-        Ok(Ticket::DONE)
+        // SAFETY: the caller's promise.
+        unsafe { self.atomic(Operation::FetchAdd, at, width, [add, 0], old) }
     }
 
     unsafe fn compare_swap(
@@ -297,34 +320,8 @@ impl Endpoint for SoftEndpoint {
         new: u64,
         old: *mut u64,
     ) -> Result<Ticket> {
-        let operation = Operation::CompareSwap;
-        let bytes = width.bytes();
-        self.check(at, bytes as u64, Access::ATOMIC, operation)?;
-        let found = if self.path == Path::Direct {
-            // SAFETY: registered memory of this process, as our own table says.
-            unsafe { agent::compare_swap(at.address as usize as *mut u8, bytes, expect, new) }
-                .ok_or_else(|| Self::misaligned(operation, at, width))?
-        } else if !at.address.is_multiple_of(bytes as u64) {
-            return Err(Self::misaligned(operation, at, width));
-        } else {
-            let (none, nowhere) = (std::ptr::null(), std::ptr::null_mut());
-            // SAFETY: no buffers.
-            unsafe {
-                self.ask(
-                    operation,
-                    bytes as u32,
-                    at,
-                    0,
-                    bytes,
-                    [expect, new],
-                    none,
-                    nowhere,
-                )?
-            }
-        };
-        // SAFETY: `old` is the caller's promise.
-        unsafe { old.write(found) };
-        Ok(Ticket::DONE)
+        // SAFETY: the caller's promise.
+        unsafe { self.atomic(Operation::CompareSwap, at, width, [expect, new], old) }
     }
 
     unsafe fn update_each(

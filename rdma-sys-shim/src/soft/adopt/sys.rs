@@ -3,7 +3,6 @@
 //! allocation, async-signal-safe.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::{c_int, c_long, c_void};
 
@@ -30,20 +29,7 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// The size of a page.
-pub(super) fn page_size() -> usize {
-    static SIZE: AtomicUsize = AtomicUsize::new(0);
-    match SIZE.load(Ordering::Relaxed) {
-        0 => {
-            // SAFETY: sysconf has no preconditions.
-            let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-            let size = usize::try_from(size).unwrap_or(4096);
-            SIZE.store(size, Ordering::Relaxed);
-            size
-        }
-        size => size,
-    }
-}
+pub(super) use crate::soft::segment::page_size;
 
 fn check(call: &'static str, result: c_long) -> Result<usize, Refusal> {
     usize::try_from(result).map_err(|_| Refusal::of(call))

@@ -12,6 +12,7 @@ mod threads;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::sys::page_size;
 use super::uffd::restriction;
 use super::*;
 
@@ -84,29 +85,37 @@ struct Memory {
     len: usize,
 }
 
+/// Space that is kept on both sides of a test's memory. The kernel may place a mapping right beside
+/// the stack of the thread that tests, where pages are rightly left alone.
+const APART: usize = 512 << 10;
+
 impl Memory {
     fn map(len: usize, flags: i32, fd: RawFd) -> Self {
-        // SAFETY: nothing is replaced.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                flags,
-                fd,
-                0,
-            )
+        let mapped = |at: *mut u8, len: usize, prot, flags, fd| {
+            // SAFETY: the kernel chooses the place, or it lies in the space that it has chosen.
+            let base = unsafe { libc::mmap(at.cast(), len, prot, flags, fd, 0) };
+            let error = std::io::Error::last_os_error();
+            assert_ne!(base, libc::MAP_FAILED, "{error}");
+            base.cast::<u8>()
         };
-        assert_ne!(
-            base,
-            libc::MAP_FAILED,
-            "{}",
-            std::io::Error::last_os_error()
+        let nothing = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let whole = len.next_multiple_of(page_size());
+        let space = mapped(
+            std::ptr::null_mut(),
+            whole + 2 * APART,
+            libc::PROT_NONE,
+            nothing,
+            -1,
         );
-        Self {
-            base: base.cast(),
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let base = mapped(
+            space.wrapping_add(APART),
             len,
-        }
+            prot,
+            flags | libc::MAP_FIXED,
+            fd,
+        );
+        Self { base, len }
     }
 
     /// Anonymous and private.
@@ -122,8 +131,10 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the memory is the test's, and no share of it is left.
-        unsafe { libc::munmap(self.base.cast(), self.len) };
+        let space = self.base.wrapping_sub(APART);
+        let len = self.len.next_multiple_of(page_size()) + 2 * APART;
+        // SAFETY: the memory and the space around it are the test's, and no share is left.
+        unsafe { libc::munmap(space.cast(), len) };
     }
 }
 

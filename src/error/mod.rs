@@ -3,7 +3,11 @@
 //! Every [`Error`] names the operation that failed, the operands and the cause, and carries the
 //! error class that MPI gives to it ([`Error::class`], MPI-4.1 section 9.4).
 
+mod class;
+
 use std::fmt;
+
+pub use class::ErrorClass;
 
 use crate::job::PmiError;
 use crate::sync::LockKind;
@@ -284,71 +288,6 @@ impl fmt::Display for AbortCause {
             Self::Left => "left the job early",
             Self::EpochFailed => "could not begin or end an epoch",
         })
-    }
-}
-
-/// MPI's error classes, as far as one-sided communication uses them (MPI-4.1, sections 9.4 and
-/// 12.6.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[repr(u8)]
-#[allow(missing_docs, reason = "MPI's own names")]
-pub enum ErrorClass {
-    Arg = 1,
-    Assert,
-    Base,
-    Buffer,
-    Comm,
-    Count,
-    Disp,
-    Info,
-    InfoValue,
-    LockType,
-    NoMem,
-    Op,
-    Other,
-    ProcAborted,
-    Rank,
-    RmaConflict,
-    RmaRange,
-    RmaSync,
-    Size,
-    Truncate,
-    Type,
-    Win,
-}
-
-impl ErrorClass {
-    const ALL: [Self; 22] = [
-        Self::Arg,
-        Self::Assert,
-        Self::Base,
-        Self::Buffer,
-        Self::Comm,
-        Self::Count,
-        Self::Disp,
-        Self::Info,
-        Self::InfoValue,
-        Self::LockType,
-        Self::NoMem,
-        Self::Op,
-        Self::Other,
-        Self::ProcAborted,
-        Self::Rank,
-        Self::RmaConflict,
-        Self::RmaRange,
-        Self::RmaSync,
-        Self::Size,
-        Self::Truncate,
-        Self::Type,
-        Self::Win,
-    ];
-
-    pub(crate) fn from_code(code: u8) -> Self {
-        Self::ALL
-            .into_iter()
-            .find(|class| *class as u8 == code)
-            .unwrap_or(Self::Other)
     }
 }
 
