@@ -1,6 +1,7 @@
 //! The conformance suite: cases written against `transom::raw`, run by every rank of a job that
 //! `transom run` starts, over every device. The test binary is also the program of the ranks.
 
+mod adoption;
 mod atomics;
 mod case;
 mod collectives;
@@ -41,6 +42,7 @@ fn devices() -> Vec<&'static str> {
 fn cases() -> Vec<Case> {
     [
         create::CASES,
+        adoption::CASES,
         put_get::CASES,
         atomics::CASES,
         contention::CASES,

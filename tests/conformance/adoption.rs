@@ -1,0 +1,237 @@
+//! Windows over memory that is in use while it becomes a window and stops being one: by other
+//! threads, by forked children, by a file.
+
+use std::io::{Read as _, Write as _};
+use std::os::fd::AsRawFd;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use transom::raw::{Assert, Window};
+use transom::{Info, Job, LockKind, Op};
+
+use crate::case::{Case, Failure, Outcome, cases, check, check_eq};
+use crate::ops::{fetch_and_op, get, put};
+
+pub(crate) const CASES: &[Case] = cases!["adoption":
+    threads_write_to_the_window_and_beside_it @ [2],
+    a_forked_child_has_its_own_copy @ [1, 2],
+    over_mapped_files_and_shared_memory @ [2, 3],
+];
+
+/// Words that start 16 bytes into a page, as those of a large malloc do.
+struct Words {
+    base: *mut u8,
+    len: usize,
+}
+
+impl Words {
+    fn new(pages: usize) -> Self {
+        let len = pages * 4096;
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: the kernel chooses the place.
+        let base = unsafe { libc::mmap(ptr::null_mut(), len, prot, flags, -1, 0) };
+        assert_ne!(base, libc::MAP_FAILED);
+        Self {
+            base: base.cast(),
+            len,
+        }
+    }
+
+    fn all(&self) -> &[AtomicU64] {
+        // SAFETY: mapped, aligned, zero at first, and used as atomics by everybody.
+        unsafe { std::slice::from_raw_parts(self.base.cast(), self.len / 8) }
+    }
+}
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is our own, and in no window any more.
+        unsafe { libc::munmap(self.base.cast(), self.len) };
+    }
+}
+
+/// A thread adds to every word, in the window or on its edge pages, through many lives of the
+/// window; each life, every rank adds to words of the other's. Nothing is lost.
+fn threads_write_to_the_window_and_beside_it(job: &Job) -> Outcome {
+    const ROUNDS: u64 = 40;
+    let world = job.world();
+    let words = Words::new(6);
+    let all = words.all();
+    let (first, last) = (2, all.len() - 2);
+    let stop = AtomicBool::new(false);
+    let mut passes = 0;
+    thread::scope(|scope| -> Outcome {
+        let writer = scope.spawn(|| {
+            let mut passes = 0;
+            while !stop.load(Ordering::Relaxed) {
+                for word in all {
+                    word.fetch_add(1, Ordering::Relaxed);
+                }
+                passes += 1;
+            }
+            passes
+        });
+        let body = || -> Outcome {
+            for _ in 0..ROUNDS {
+                let base = words.base.wrapping_add(first * 8);
+                let size = (last - first) * 8;
+                // SAFETY: mapped until the end of the case, and only used by atomics.
+                let window = unsafe { Window::create(world, base, size, 8, &Info::new())? };
+                window.lock_all(Assert::NONE)?;
+                let other = (world.rank() + 1) % world.size();
+                for word in [0, 511, 1500, (last - first - 1) as u64] {
+                    fetch_and_op(&window, 1_u64 << 40, other, word, Op::Sum)?;
+                }
+                window.unlock_all()?;
+                window.free()?;
+            }
+            Ok(())
+        };
+        let outcome = body();
+        stop.store(true, Ordering::Relaxed);
+        passes = writer.join().unwrap_or(u64::MAX);
+        outcome
+    })?;
+    check!(passes > 0, "the writer ran");
+    for (index, word) in all.iter().enumerate() {
+        let from_peers = [0, 511, 1500, last - first - 1].contains(&index.wrapping_sub(first));
+        let expected = passes + if from_peers { ROUNDS << 40 } else { 0 };
+        check_eq!(word.load(Ordering::Relaxed), expected, "word {index}");
+    }
+    Ok(())
+}
+
+/// What a child sees is what was there when it was made, and what it writes is its own.
+fn a_forked_child_has_its_own_copy(job: &Job) -> Outcome {
+    let world = job.world();
+    let words = Words::new(5);
+    let all = words.all();
+    for (number, word) in (1..).zip(all) {
+        word.store(number, Ordering::Relaxed);
+    }
+    let base = words.base.wrapping_add(16);
+    // SAFETY: mapped until the end of the case, and only used by atomics and transfers.
+    let window = unsafe { Window::create(world, base, words.len - 32, 8, &Info::new())? };
+    let other = (world.rank() + 1) % world.size();
+    window.lock(LockKind::Exclusive, other, Assert::NONE)?;
+    let put_before = 7_000_u64.to_ne_bytes();
+    put(&window, &put_before, other, 600)?;
+    window.unlock(other)?;
+    world.barrier()?;
+    let mut pipe = [0; 2];
+    // SAFETY: two descriptors are written to the array.
+    check_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
+    // SAFETY: the child calls nothing but atomics, read and _exit.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let mut byte = 0_u8;
+        // SAFETY: one byte is read, once the parent has changed its own copy.
+        unsafe { libc::read(pipe[0], (&raw mut byte).cast(), 1) };
+        let as_before = all.iter().enumerate().all(|(index, word)| {
+            let expected = if index == 602 {
+                7_000
+            } else {
+                index as u64 + 1
+            };
+            word.swap(0, Ordering::Relaxed) == expected
+        });
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(if as_before { 0 } else { 1 }) };
+    }
+    check!(child > 0, "fork");
+    world.barrier()?;
+    for word in all {
+        word.fetch_add(1 << 32, Ordering::Relaxed);
+    }
+    let mut status = 0;
+    // SAFETY: one byte is written, and the status is a local.
+    unsafe {
+        libc::write(pipe[1], [0_u8].as_ptr().cast(), 1);
+        libc::waitpid(child, &raw mut status, 0);
+        libc::close(pipe[0]);
+        libc::close(pipe[1]);
+    }
+    check_eq!(status, 0, "the child saw what its parent wrote later");
+    let mut seen = [0; 8];
+    world.barrier()?;
+    window.lock(LockKind::Shared, other, Assert::NONE)?;
+    get(&window, &mut seen, other, 600)?;
+    window.unlock(other)?;
+    check_eq!(
+        u64::from_ne_bytes(seen),
+        7_000 + (1 << 32),
+        "the parent's copy is the window"
+    );
+    window.free()?;
+    for (index, word) in all.iter().enumerate() {
+        let before = if index == 602 {
+            7_000
+        } else {
+            index as u64 + 1
+        };
+        check_eq!(
+            word.load(Ordering::Relaxed),
+            before + (1 << 32),
+            "word {index}"
+        );
+    }
+    Ok(())
+}
+
+fn over_mapped_files_and_shared_memory(job: &Job) -> Outcome {
+    const LEN: usize = 3 * 4096;
+    let world = job.world();
+    let mut file = tempfile::tempfile().map_err(Failure::new)?;
+    check!(file.write_all(&[9; LEN]).is_ok(), "filling the file");
+    let anonymous = libc::MAP_ANONYMOUS;
+    for (what, flags, fd) in [
+        (
+            "a private mapping of a file",
+            libc::MAP_PRIVATE,
+            file.as_raw_fd(),
+        ),
+        ("shared memory", libc::MAP_SHARED | anonymous, -1),
+        (
+            "a shared mapping of a file",
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+        ),
+    ] {
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the kernel chooses the place.
+        let base = unsafe { libc::mmap(ptr::null_mut(), LEN, prot, flags, fd, 0) };
+        check!(base != libc::MAP_FAILED, "mapping {what}");
+        // SAFETY: mapped until the window is freed.
+        let window = unsafe { Window::create(world, base.cast(), LEN, 1, &Info::new())? };
+        let other = (world.rank() + 1) % world.size();
+        window.lock_all(Assert::NONE)?;
+        let fives = [5; 100];
+        put(&window, &fives, other, 4090)?;
+        fetch_and_op(&window, 3_u32, other, 8000, Op::Replace)?;
+        window.flush_all()?;
+        let mut back = [0; 100];
+        get(&window, &mut back, other, 4090)?;
+        window.unlock_all()?;
+        check_eq!(back, fives, "{what}");
+        window.free()?;
+        // SAFETY: our own mapping, which nobody else writes to any more.
+        unsafe {
+            let bytes = std::slice::from_raw_parts(base.cast::<u8>(), LEN);
+            check_eq!(bytes[4090..4190], fives, "{what}");
+            check_eq!(bytes[8000..8004], 3_u32.to_ne_bytes(), "{what}");
+            libc::munmap(base, LEN);
+        }
+    }
+    let mut content = Vec::new();
+    // SAFETY: only moves the file's position.
+    unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_SET) };
+    check!(file.read_to_end(&mut content).is_ok(), "reading the file");
+    check_eq!(
+        content[4089..4191],
+        [&[9][..], &[5; 100], &[9]].concat(),
+        "the file has it"
+    );
+    Ok(())
+}
