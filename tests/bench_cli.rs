@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -311,11 +312,17 @@ fn a_job_of_the_wrong_size_is_refused_by_one_rank() {
 
 #[test]
 fn an_interrupt_ends_all_ranks() {
-    let mut child = transom(&["bench", "--min-time", "30"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut command = transom(&["bench", "--min-time", "30"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A shell's background starts with the signal ignored, and so would the launcher.
+    // SAFETY: signal is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
+    let mut child = command.spawn().unwrap();
     thread::sleep(Duration::from_millis(500));
     let pid = child.id().cast_signed();
     let ranks = children(pid);

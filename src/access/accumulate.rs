@@ -65,7 +65,7 @@ impl Window {
         op: Op,
     ) -> Result<()> {
         const OPERATION: &str = "accumulate";
-        check_op(OPERATION, op, ty)?;
+        check_op(OPERATION, op)?;
         let len = byte_len(OPERATION, count, ty.size())?;
         let target = match self.open_target(rank) {
             Some(target) => target,
@@ -144,15 +144,14 @@ fn locked(ty: BasicType, op: Op, len: usize, operands: *const u8) -> Locked {
 }
 
 #[inline]
-pub(super) fn check_op(operation: &'static str, op: Op, ty: BasicType) -> Result<()> {
+pub(super) fn check_op(operation: &'static str, op: Op) -> Result<()> {
     if elementwise::supported(op) {
         return Ok(());
     }
     Err(Error::new(
         operation,
-        Misuse::BadOperation {
+        Misuse::BadAccumulate {
             op: format!("{op:?}"),
-            ty: ty.name().to_owned(),
         },
     ))
 }

@@ -15,7 +15,7 @@ const USAGE: u8 = 2;
 
 /// One-sided communication over RDMA.
 #[derive(Parser)]
-#[command(name = "transom", version, disable_help_subcommand = true)]
+#[command(name = "transom", version)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,

@@ -278,6 +278,7 @@ impl Communicator {
     ///
     /// # Errors
     /// `root` is not a rank, lengths or roots differ, a rank died or left.
+    #[must_use = "the result is returned; `data` is not changed"]
     pub fn gather<T: Element>(&self, data: &[T], root: u32) -> Result<Vec<T>> {
         self.team().check_rank("gather", root)?;
         let lens = vec![size_of_val(data); self.size() as usize];
@@ -290,6 +291,7 @@ impl Communicator {
     ///
     /// # Errors
     /// `root` is not a rank, roots differ, a rank died or left.
+    #[must_use = "the result is returned; `data` is not changed"]
     pub fn gatherv<T: Element>(&self, data: &[T], root: u32) -> Result<Vec<Vec<T>>> {
         self.team().check_rank("gatherv", root)?;
         let lens = self.lens("gatherv", data)?;
@@ -308,6 +310,7 @@ impl Communicator {
     ///
     /// # Errors
     /// Lengths differ, a rank died or left.
+    #[must_use = "the result is returned; `data` is not changed"]
     pub fn allgather<T: Element>(&self, data: &[T]) -> Result<Vec<T>> {
         let lens = vec![size_of_val(data); self.size() as usize];
         let all = self.engine().allgather(bytes(data), &lens)?;
@@ -319,6 +322,7 @@ impl Communicator {
     ///
     /// # Errors
     /// A rank died or left.
+    #[must_use = "the result is returned; `data` is not changed"]
     pub fn allgatherv<T: Element>(&self, data: &[T]) -> Result<Vec<Vec<T>>> {
         let lens = self.lens("allgatherv", data)?;
         let bytes = self
@@ -335,6 +339,7 @@ impl Communicator {
     /// # Errors
     /// The operation is not defined for the type, `root` is not a rank, lengths or roots differ, a
     /// rank died or left.
+    #[must_use = "the result is returned; `data` is not changed"]
     pub fn reduce<T: Reduce>(&self, data: &[T], op: Op, root: u32) -> Result<Vec<T>> {
         self.team().check_rank("reduce", root)?;
         let result = self.reduce_all(data, op, root)?;
@@ -346,10 +351,11 @@ impl Communicator {
     }
 
     /// Collective. As [`Communicator::reduce`], with the result on every rank, the same to the last
-    /// bit (MPI-4.1, section 6.9.6).
+    /// bit. It is returned; `data` is not changed (MPI-4.1, section 6.9.6).
     ///
     /// # Errors
     /// The operation is not defined for the type, lengths differ, a rank died or left.
+    #[must_use = "the result is returned; `data` is not changed"]
     pub fn allreduce<T: Reduce>(&self, data: &[T], op: Op) -> Result<Vec<T>> {
         let during = |error: Error| error.during("allreduce");
         let mut result = self.reduce_all(data, op, 0).map_err(during)?;

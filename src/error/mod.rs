@@ -85,6 +85,8 @@ pub enum Misuse {
     },
     #[error("{op} is not defined for {ty}")]
     BadOperation { op: String, ty: String },
+    #[error("{op} is not among the operations of accumulates (legal: Sum, Replace, NoOp)")]
+    BadAccumulate { op: String },
     #[error("null buffer for {len} bytes")]
     NullBuffer { len: usize },
     #[error("rank {rank} disagrees: {ours} here, {theirs} there")]
@@ -305,7 +307,7 @@ impl Misuse {
             }
             Self::Epoch { .. } | Self::Poisoned | Self::NoLocks => ErrorClass::RmaSync,
             Self::BadHint { .. } => ErrorClass::InfoValue,
-            Self::BadOperation { .. } => ErrorClass::Op,
+            Self::BadOperation { .. } | Self::BadAccumulate { .. } => ErrorClass::Op,
             Self::NullBuffer { .. } => ErrorClass::Buffer,
             Self::Mismatch { .. } | Self::BadVariable { .. } => ErrorClass::Arg,
             Self::JobTaken | Self::Forked | Self::Device(_) => ErrorClass::Other,

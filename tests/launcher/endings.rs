@@ -1,5 +1,7 @@
 //! How jobs end, and that nothing stays behind. Every test checks the latter.
 
+use std::os::unix::process::CommandExt as _;
+
 use libtest_mimic::Trial;
 
 use crate::support::{Job, read_lines, run, script, trials, until};
@@ -154,7 +156,10 @@ fn children_of_ranks_are_ended() {
 }
 
 fn stopping_stops_the_ranks_too() {
-    let mut job = Job::start(&mut script(2, &[], "echo ready; exec sleep 1000"));
+    let mut command = script(2, &[], "echo ready; exec sleep 1000");
+    // The kernel lets no stop signal stop a group that has no parent outside of it.
+    command.process_group(0);
+    let mut job = Job::start(&mut command);
     read_lines(job.child.stdout.as_mut().unwrap(), 2);
     let state = |pid: u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -177,7 +182,6 @@ fn stopping_stops_the_ranks_too() {
 }
 
 fn ignored_signals_stay_ignored() {
-    use std::os::unix::process::CommandExt as _;
     let mut command = script(1, &[], "echo ready; read go; echo went on");
     command.stdin(std::process::Stdio::piped());
     // SAFETY: signal is async-signal-safe.
