@@ -27,7 +27,7 @@ impl Group {
         Self(Ranks::Some(world_ranks.into()))
     }
 
-    /// How many ranks.
+    /// Local. How many ranks.
     #[must_use]
     #[inline]
     pub fn size(&self) -> u32 {
@@ -37,7 +37,7 @@ impl Group {
         }
     }
 
-    /// The rank of the world that is `rank` in this group.
+    /// Local. The rank of the world that is `rank` in this group.
     #[must_use]
     pub fn world_rank(&self, rank: u32) -> Option<u32> {
         match &self.0 {
@@ -46,7 +46,7 @@ impl Group {
         }
     }
 
-    /// The rank in this group of a rank of the world.
+    /// Local. The rank in this group of a rank of the world.
     #[must_use]
     pub fn rank_of_world(&self, world_rank: u32) -> Option<u32> {
         match &self.0 {
@@ -58,7 +58,7 @@ impl Group {
         }
     }
 
-    /// The ranks `chosen` of this group, in that order (MPI-4.1, section 7.3.2,
+    /// Local. The ranks `chosen` of this group, in that order (MPI-4.1, section 7.3.2,
     /// `MPI_Group_incl`).
     ///
     /// # Errors

@@ -6,6 +6,7 @@ pub mod launcher;
 mod peer;
 mod pmi;
 
+use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,7 +63,7 @@ impl Job {
         Self::init_thread(ThreadLevel::default())
     }
 
-    /// As [`Job::init`], with a promise about threads (MPI-4.1, section 11.6.2, `MPI_Init_thread`).
+    /// Collective over the job. As [`Job::init`], with a promise about threads (MPI-4.1, section 11.6.2, `MPI_Init_thread`).
     ///
     /// # Errors
     /// As for [`Job::init`].
@@ -80,7 +81,7 @@ impl Job {
         Ok(Self { context, world })
     }
 
-    /// All ranks of the job.
+    /// Local. All ranks of the job.
     #[must_use]
     pub fn world(&self) -> &Communicator {
         &self.world
@@ -94,7 +95,7 @@ impl Job {
         Communicator::alone(&self.context)
     }
 
-    /// The device that the job runs over.
+    /// Local. The device that the job runs over.
     #[must_use]
     pub fn device_name(&self) -> &'static str {
         self.context.device().name()
@@ -126,6 +127,15 @@ impl Job {
     pub fn abort(&self, code: i32, message: &str) {
         self.context.abort_everywhere(AbortCause::Aborted);
         self.context.tell_launcher_abort(code, message);
+    }
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job")
+            .field("world", &self.world)
+            .field("device", &self.device_name())
+            .finish_non_exhaustive()
     }
 }
 

@@ -21,13 +21,13 @@ const EAGER_LOCK_ALL: &str = "transom_eager_lock_all";
 pub struct Info(BTreeMap<String, String>);
 
 impl Info {
-    /// No hints.
+    /// Local. No hints.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// These hints and one more; a later value replaces an earlier one.
+    /// Local. These hints and one more; a later value replaces an earlier one.
     #[must_use]
     pub fn with(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.0.insert(key.into(), value.into());
