@@ -65,7 +65,7 @@ impl Window {
         op: Op,
     ) -> Result<()> {
         const OPERATION: &str = "accumulate";
-        check_op(OPERATION, op)?;
+        check_op(OPERATION, op, ty)?;
         let len = byte_len(OPERATION, count, ty.size())?;
         let target = match self.open_target(rank) {
             Some(target) => target,
@@ -144,7 +144,7 @@ fn locked(ty: BasicType, op: Op, len: usize, operands: *const u8) -> Locked {
 }
 
 #[inline]
-pub(super) fn check_op(operation: &'static str, op: Op) -> Result<()> {
+pub(super) fn check_op(operation: &'static str, op: Op, ty: BasicType) -> Result<()> {
     if elementwise::supported(op) {
         return Ok(());
     }
@@ -152,6 +152,7 @@ pub(super) fn check_op(operation: &'static str, op: Op) -> Result<()> {
         operation,
         Misuse::BadAccumulate {
             op: format!("{op:?}"),
+            ty: ty.name().to_owned(),
         },
     ))
 }

@@ -103,7 +103,7 @@ impl Window {
         op: Op,
     ) -> Result<()> {
         const OPERATION: &str = "fetch_and_op";
-        check_op(OPERATION, op)?;
+        check_op(OPERATION, op, ty)?;
         let len = ty.size();
         let target = self.enter(OPERATION, rank)?;
         let place = self.place(OPERATION, rank, target, disp, len as u64)?;

@@ -85,8 +85,8 @@ pub enum Misuse {
     },
     #[error("{op} is not defined for {ty}")]
     BadOperation { op: String, ty: String },
-    #[error("{op} is not among the operations of accumulates (legal: Sum, Replace, NoOp)")]
-    BadAccumulate { op: String },
+    #[error("accumulates of {ty} do not know {op} (legal: Sum, Replace, NoOp)")]
+    BadAccumulate { op: String, ty: String },
     #[error("null buffer for {len} bytes")]
     NullBuffer { len: usize },
     #[error("rank {rank} disagrees: {ours} here, {theirs} there")]
