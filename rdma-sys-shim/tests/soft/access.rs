@@ -168,8 +168,8 @@ fn read_only_memory() {
 #[test]
 fn memory_that_is_not_mapped() {
     everywhere(|peers| {
-        let page = fresh(2);
-        // SAFETY: the second page of our own mapping.
+        let page = fresh(3);
+        // SAFETY: the second page of our own mapping. Only one page fits into the hole.
         unsafe { libc::munmap(page.add(4096).cast(), 4096) };
         let (all, allowed) = (Access::ALL, Adoption::Allowed);
         for (base, len) in [
@@ -193,24 +193,32 @@ fn memory_that_is_not_mapped() {
         let region = unsafe { peers.target.register(page, 4096, all, allowed) }.unwrap();
         write(&*peers.way, &[1], region.remote().at(4095)).unwrap();
         drop(region);
-        // SAFETY: our own mapping, in no region.
-        unsafe { libc::munmap(page.cast(), 4096) };
+        // SAFETY: our own mappings, in no region.
+        unsafe {
+            libc::munmap(page.cast(), 4096);
+            libc::munmap(page.add(2 * 4096).cast(), 4096);
+        }
     });
 }
 
-/// The owner breaks its promise; the peer gets an error.
+/// The owner breaks its promise; the peer gets an error. The pages are made inaccessible and not
+/// unmapped: other threads of this process may map something in their place at any moment.
 #[test]
-fn memory_that_was_unmapped_under_its_region() {
+fn memory_that_was_taken_away_under_its_region() {
     let _alone = alone();
     let peers = peers("soft:adopt=off", false);
     let page = fresh(1);
     let (all, refused) = (Access::ALL, Adoption::Refused);
-    // SAFETY: what is unmapped is only reached by cross-memory attach, which the kernel checks.
+    // SAFETY: what is taken away is only reached by cross-memory attach, which the kernel checks.
     let region = unsafe { peers.target.register(page, 4096, all, refused) }.unwrap();
-    // SAFETY: our own mapping.
-    unsafe { libc::munmap(page.cast(), 4096) };
+    // SAFETY: our own mapping, to which there is no reference.
+    let rc = unsafe { libc::mprotect(page.cast(), 4096, libc::PROT_NONE) };
+    assert_eq!(rc, 0);
     let error = write(&*peers.way, &[1; 8], region.remote().at(0)).unwrap_err();
     assert!(error.is_remote_access(), "{error}");
+    drop(region);
+    // SAFETY: our own mapping, in no region.
+    unsafe { libc::munmap(page.cast(), 4096) };
 }
 
 #[test]
