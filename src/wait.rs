@@ -86,6 +86,14 @@ impl Patience {
         }
     }
 
+    /// Waits until the buffer of an endpoint's operation may be used again.
+    pub(crate) fn release(self, endpoint: &dyn Endpoint, ticket: Ticket) -> Result<()> {
+        if ticket == Ticket::DONE {
+            return Ok(());
+        }
+        self.wait(|| Ok(endpoint.released(ticket)?), || Ok(()))
+    }
+
     /// Waits for an operation of an endpoint. The device reports a peer that died.
     pub(crate) fn complete(self, endpoint: &dyn Endpoint, ticket: Ticket) -> Result<()> {
         if ticket == Ticket::DONE {

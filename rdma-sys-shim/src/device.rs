@@ -87,6 +87,9 @@ pub struct Capabilities {
     pub narrow_atomics: bool,
     /// The longest single transfer in bytes; longer ones are cut up by the provider.
     pub max_message: u64,
+    /// Whether registered memory is locked into physical memory, and so counts against the limit
+    /// of locked memory.
+    pub pins_memory: bool,
 }
 
 /// Memory of some rank as its peers name it.
@@ -145,6 +148,11 @@ pub enum Adoption {
 pub enum Liveness {
     /// It runs, or nothing is known to the contrary.
     Alive,
+    /// It has closed the device in good order, and may be gone by now.
+    Closed {
+        /// The process that it is or was.
+        pid: u32,
+    },
     /// It is gone.
     Gone {
         /// The process that it was.
@@ -193,12 +201,23 @@ pub trait Device: Send + Sync {
         access: Access,
         adoption: Adoption,
     ) -> Result<Region>;
+
+    /// Says to all connected peers that this process leaves in good order, once what it posted
+    /// has arrived; waits no longer than the device takes to find that a peer is gone. Endpoints
+    /// may still be used, for as long as their peers are there.
+    fn close(&self);
 }
 
 /// A connection to one peer.
 ///
 /// Operations are posted; each returns a [`Ticket`], and is complete at the target when
 /// [`Endpoint::completed`] says so. Every operation is checked at the target's table of regions.
+///
+/// Writes take effect in the order in which they were posted. An atomic or a [`store`] takes effect
+/// after every operation that was posted before it, and a read or an atomic sees every write before
+/// it. A write may overtake an earlier read or atomic.
+///
+/// [`store`]: Endpoint::store
 ///
 /// A buffer of this process belongs to an operation until it is complete or has failed: a call
 /// that returns an error has posted nothing, and once `completed` returns one for a ticket, no
@@ -273,6 +292,21 @@ pub trait Endpoint: Send + Sync {
         values: *const u8,
         count: usize,
     ) -> Result<Ticket>;
+
+    /// Stores `value` in the aligned word at `at`, which only this process writes to: whoever reads
+    /// it finds the old value or the new.
+    ///
+    /// # Errors
+    /// Remote access error (a misaligned word included), or the peer is gone.
+    fn store(&self, at: RemoteAddress, value: u64) -> Result<Ticket>;
+
+    /// Whether the buffers that the operation with this ticket and every earlier one read from or
+    /// wrote to are the caller's again: sooner than `completed` where the device has taken a copy
+    /// of what is to be written. Makes progress; does not wait.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::completed`].
+    fn released(&self, ticket: Ticket) -> Result<bool>;
 
     /// Whether the operation with this ticket, and so every earlier one, is complete. Makes
     /// progress; does not wait.

@@ -243,8 +243,10 @@ impl Context {
                 };
             }
         };
-        if let Liveness::Gone { pid } = peer.endpoint().liveness() {
-            return Err(self.cause_of_absence(rank, pid));
+        match peer.endpoint().liveness() {
+            Liveness::Alive => {}
+            Liveness::Closed { .. } => return Err(PeerError::Left { rank }),
+            Liveness::Gone { pid } => return Err(self.cause_of_absence(rank, pid)),
         }
         if self.has_withdrawn(rank) {
             return Err(PeerError::Left { rank });
@@ -288,6 +290,7 @@ impl Context {
 
     pub(super) fn leave(&self) {
         self.signs.word(STATE).store(STATE_LEFT, Ordering::Release);
+        self.device.close();
         if let Some(client) = lock(&self.launcher).take()
             && let Err(error) = client.finalize()
         {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rdma_sys_shim::memory::copy;
-use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion, Update, Width};
+use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion, Width};
 
 use crate::error::Result;
 use crate::wait::Patience;
@@ -55,12 +55,12 @@ impl RemoteMemory {
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let here = self.mapped(offset, bytes.len() as u64);
         if here.is_null() {
-            // SAFETY: the slice is readable, and the operation is complete before it ends.
+            // SAFETY: the slice is readable, and the operation has done with it before it ends.
             let ticket = unsafe {
                 self.endpoint
                     .write(bytes.as_ptr(), bytes.len(), self.region.at(offset))?
             };
-            return self.patience.complete(&*self.endpoint, ticket);
+            return self.patience.release(&*self.endpoint, ticket);
         }
         // SAFETY: `mapped` found the range inside the mapping, which lives as long as `self`.
         unsafe { copy(here, bytes.as_ptr(), bytes.len()) };
@@ -109,7 +109,8 @@ impl RemoteWord {
         Some(unsafe { AtomicU64::from_ptr(self.mapped) })
     }
 
-    /// Stores after everything that this rank wrote to the same peer before.
+    /// Stores after everything that this rank wrote to the same peer before; for words that no
+    /// other rank writes.
     #[inline]
     pub(crate) fn store(&self, value: u64) -> Result<()> {
         match self.atomic() {
@@ -121,17 +122,12 @@ impl RemoteWord {
         }
     }
 
-    /// As an atomic: a write of eight bytes may be seen half done.
+    /// Not waited for: the peers' operations stay in order without it, and a failure shows at the
+    /// next operation that is.
     #[cold]
     fn store_by_device(&self, value: u64) -> Result<()> {
-        let from = (&raw const value).cast();
-        // SAFETY: a local that outlives the operation, which is waited for.
-        let ticket = unsafe {
-            self.memory
-                .endpoint
-                .update_each(self.address, Width::W8, Update::Store, from, 1)?
-        };
-        self.complete(ticket)
+        self.memory.endpoint.store(self.address, value)?;
+        Ok(())
     }
 
     #[inline]

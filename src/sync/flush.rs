@@ -260,6 +260,14 @@ mod tests {
             unreachable!()
         }
 
+        fn store(&self, _: RemoteAddress, _: u64) -> Posted {
+            unreachable!()
+        }
+
+        fn released(&self, _: Ticket) -> rdma_sys_shim::Result<bool> {
+            unreachable!()
+        }
+
         fn map(&self, _: &RemoteRegion) -> rdma_sys_shim::Result<Option<Mapping>> {
             unreachable!()
         }
