@@ -19,6 +19,27 @@ pub enum Error {
         /// What the user can do about it, if anything.
         remedy: Option<&'static str>,
     },
+    /// Memory cannot be registered, since it would be locked beyond this process's limit.
+    #[error(
+        "registering {len} bytes failed: {source} (the limit of locked memory is {} KiB; raise it \
+         with `ulimit -l`)", .limit / 1024
+    )]
+    LockedMemory {
+        /// Length in bytes.
+        len: usize,
+        /// The limit in bytes.
+        limit: u64,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The kernel has an RDMA device that no driver of libibverbs serves.
+    #[error(
+        "RDMA device {device} has no driver in libibverbs (install the package ibverbs-providers)"
+    )]
+    NoDriver {
+        /// The device's name.
+        device: String,
+    },
     /// The verbs status "remote access error": the rkey does not allow this access.
     #[error(
         "remote access error: {need} of {len} bytes at {address:#x} with rkey {rkey:#x} ({reason})"
@@ -132,7 +153,11 @@ impl Error {
     /// True if memory, address space or another memory limit ran out.
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {
-        matches!(self, Self::System { source, .. } if source.raw_os_error() == Some(libc::ENOMEM))
+        match self {
+            Self::System { source, .. } => source.raw_os_error() == Some(libc::ENOMEM),
+            Self::LockedMemory { .. } => true,
+            _ => false,
+        }
     }
 
     /// True for the verbs status "remote access error".

@@ -8,6 +8,8 @@ mod error;
 mod inventory;
 pub mod memory;
 mod soft;
+#[cfg(feature = "verbs")]
+mod verbs;
 
 pub use device::{
     Access, Adoption, AtomicDomain, Capabilities, Device, Endpoint, Liveness, Mapping, Region,

@@ -1,0 +1,3 @@
+//! The verbs provider: InfiniBand, RoCE and soft-RoCE devices through libibverbs.
+
+mod objects;

@@ -1,0 +1,133 @@
+//! An open device.
+
+use std::ffi::CStr;
+use std::os::fd::RawFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use ibverbs_sys as ffi;
+
+use super::check;
+use crate::{Error, Result};
+
+/// An open device. Its methods may be called by several threads, as libibverbs allows.
+pub(crate) struct Context {
+    raw: NonNull<ffi::ibv_context>,
+    name: String,
+    attributes: ffi::ibv_device_attr,
+}
+
+// SAFETY: libibverbs lets any thread use a context; the pointer stays valid until drop.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+/// What is known of a port at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Port {
+    pub(crate) number: u8,
+    pub(crate) active: bool,
+    pub(crate) ethernet: bool,
+    pub(crate) lid: u16,
+    /// As verbs number it: 1 for 256 bytes to 5 for 4096.
+    pub(crate) mtu: u8,
+    pub(crate) max_message: u32,
+}
+
+impl Context {
+    /// Opens the device of this name.
+    pub(crate) fn open(name: &str) -> Result<Arc<Self>> {
+        let mut count = 0;
+        // SAFETY: takes a place for the length; the list is freed below.
+        let list = unsafe { ffi::ibv_get_device_list(&mut count) };
+        if list.is_null() {
+            return Err(Error::last_os("listing RDMA devices"));
+        }
+        // SAFETY: the list has `count` entries, each valid until the list is freed.
+        let found = unsafe { std::slice::from_raw_parts(list, count.max(0) as usize) }
+            .iter()
+            .copied()
+            // SAFETY: a device's name is a string that lives as long as the device.
+            .find(|&device| {
+                unsafe { CStr::from_ptr(ffi::ibv_get_device_name(device)) }.to_bytes()
+                    == name.as_bytes()
+            });
+        let opened = found.map(|device| {
+            // SAFETY: from the list, which is not freed yet.
+            NonNull::new(unsafe { ffi::ibv_open_device(device) })
+                .ok_or_else(|| Error::last_os(format!("opening RDMA device {name}")))
+        });
+        // SAFETY: the list that was handed out above; an open context does not need it.
+        unsafe { ffi::ibv_free_device_list(list) };
+        let raw = opened.ok_or_else(|| Error::NoDriver {
+            device: name.to_owned(),
+        })??;
+        let mut context = Self {
+            raw,
+            name: name.to_owned(),
+            attributes: ffi::ibv_device_attr::default(),
+        };
+        // SAFETY: an open context and a place for the answer.
+        let code = unsafe { ffi::ibv_query_device(context.raw(), &mut context.attributes) };
+        check(|| format!("querying RDMA device {name}"), code)?;
+        Ok(Arc::new(context))
+    }
+
+    pub(crate) fn raw(&self) -> *mut ffi::ibv_context {
+        self.raw.as_ptr()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The device's limits.
+    pub(crate) fn attributes(&self) -> &ffi::ibv_device_attr {
+        &self.attributes
+    }
+
+    /// Where asynchronous events are announced.
+    pub(crate) fn async_fd(&self) -> RawFd {
+        // SAFETY: an open context, whose fields libibverbs does not change.
+        unsafe { (*self.raw()).async_fd }
+    }
+
+    pub(crate) fn port(&self, number: u8) -> Result<Port> {
+        let mut port = ffi::ibv_port_attr::default();
+        let place: *mut ffi::ibv_port_attr = &mut port;
+        // SAFETY: an open context; the symbol fills a leading part of the structure, the rest was
+        // zeroed above, as the header's inline function does it.
+        let code = unsafe { ffi::ibv_query_port(self.raw(), number, place.cast()) };
+        check(|| format!("querying port {number} of {}", self.name), code)?;
+        Ok(Port {
+            number,
+            active: port.state == ffi::ibv_port_state::IBV_PORT_ACTIVE,
+            ethernet: u32::from(port.link_layer) == ffi::IBV_LINK_LAYER_ETHERNET,
+            lid: port.lid,
+            mtu: port.active_mtu as u8,
+            max_message: port.max_msg_sz,
+        })
+    }
+
+    pub(crate) fn gid(&self, port: u8, index: u8) -> Result<[u8; 16]> {
+        let mut gid = ffi::ibv_gid::default();
+        // SAFETY: an open context and a place for the answer.
+        let code = unsafe { ffi::ibv_query_gid(self.raw(), port, index.into(), &mut gid) };
+        check(
+            || format!("querying GID {index} of port {port} of {}", self.name),
+            code,
+        )?;
+        // SAFETY: every bit pattern is an array of bytes.
+        Ok(unsafe { gid.raw })
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: everything that was made from it kept it alive, and is gone.
+        let code = unsafe { ffi::ibv_close_device(self.raw()) };
+        if code != 0 {
+            tracing::warn!(device = self.name, code, "closing an RDMA device failed");
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Queue pairs: reliable connections for data, unreliable datagrams for making them.
+
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ibverbs_sys as ffi;
+
+use super::{CompletionQueue, ProtectionDomain, check};
+use crate::{Error, Result};
+
+/// How long the queues of a queue pair are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueLimits {
+    pub(crate) send: u32,
+    pub(crate) receive: u32,
+    /// Bytes that a work request can carry itself. A wish; what the device grants may be less.
+    pub(crate) inline: u32,
+}
+
+/// The port that a queue pair uses, and the way to its peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) port: u8,
+    /// Index of this side's GID.
+    pub(crate) gid_index: u8,
+    /// The peer's GID, and whether packets carry it.
+    pub(crate) gid: [u8; 16],
+    pub(crate) global: bool,
+    /// The peer's LID; 0 on Ethernet.
+    pub(crate) lid: u16,
+}
+
+impl Route {
+    /// As verbs want it.
+    pub(crate) fn attributes(&self) -> ffi::ibv_ah_attr {
+        let mut attributes = ffi::ibv_ah_attr {
+            dlid: self.lid,
+            is_global: self.global.into(),
+            port_num: self.port,
+            ..ffi::ibv_ah_attr::default()
+        };
+        if self.global {
+            attributes.grh.dgid = ffi::ibv_gid { raw: self.gid };
+            attributes.grh.sgid_index = self.gid_index;
+            attributes.grh.hop_limit = 64;
+        }
+        attributes
+    }
+}
+
+/// All that makes a connection out of two queue pairs, as one of them sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Establish {
+    pub(crate) route: Route,
+    /// The peer's queue pair.
+    pub(crate) number: u32,
+    /// The first packet's number, from there and from here.
+    pub(crate) their_psn: u32,
+    pub(crate) our_psn: u32,
+    /// As verbs number it.
+    pub(crate) mtu: u8,
+    /// Reads and atomics that may be under way from here to there, and from there to here.
+    pub(crate) reads_out: u8,
+    pub(crate) reads_in: u8,
+    /// Time to wait for an answer: 4.096 µs · 2^n.
+    pub(crate) timeout: u8,
+    pub(crate) retries: u8,
+}
+
+pub(crate) struct QueuePair {
+    raw: NonNull<ffi::ibv_qp>,
+    inline: u32,
+    send: u32,
+    _queue: Arc<CompletionQueue>,
+    _domain: Arc<ProtectionDomain>,
+}
+
+// SAFETY: libibverbs lets any thread use a queue pair; the pointer stays valid until drop.
+unsafe impl Send for QueuePair {}
+// SAFETY: as above.
+unsafe impl Sync for QueuePair {}
+
+/// All queue pairs of this process, for reports.
+static IN_USE: AtomicU32 = AtomicU32::new(0);
+
+impl QueuePair {
+    /// A queue pair whose completions, sending and receiving, go to `queue`.
+    pub(crate) fn new(
+        domain: &Arc<ProtectionDomain>,
+        queue: &Arc<CompletionQueue>,
+        kind: ffi::ibv_qp_type::Type,
+        limits: QueueLimits,
+    ) -> Result<Self> {
+        let mut inline = limits.inline;
+        loop {
+            let mut attributes = ffi::ibv_qp_init_attr {
+                qp_context: ptr::null_mut(),
+                send_cq: queue.raw(),
+                recv_cq: queue.raw(),
+                srq: ptr::null_mut(),
+                cap: ffi::ibv_qp_cap {
+                    max_send_wr: limits.send,
+                    max_recv_wr: limits.receive.max(1),
+                    max_send_sge: 1,
+                    max_recv_sge: 1,
+                    max_inline_data: inline,
+                },
+                qp_type: kind,
+                sq_sig_all: 0,
+            };
+            // SAFETY: a live domain and queue, kept alive by the result.
+            let raw = unsafe { ffi::ibv_create_qp(domain.raw(), &mut attributes) };
+            if let Some(raw) = NonNull::new(raw) {
+                IN_USE.fetch_add(1, Ordering::Relaxed);
+                return Ok(Self {
+                    raw,
+                    inline: attributes.cap.max_inline_data,
+                    send: attributes.cap.max_send_wr.min(limits.send),
+                    _queue: queue.clone(),
+                    _domain: domain.clone(),
+                });
+            }
+            let error = Error::last_os(format!(
+                "creating a queue pair of {} send requests with {inline} bytes inline",
+                limits.send
+            ));
+            // Devices say what they can carry inline by refusing what they cannot.
+            if inline == 0 {
+                return Err(error);
+            }
+            inline /= 2;
+        }
+    }
+
+    /// Queue pairs of this process.
+    pub(crate) fn in_use() -> u32 {
+        IN_USE.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        // SAFETY: a live queue pair, whose number libibverbs does not change.
+        unsafe { self.raw.as_ref().qp_num }
+    }
+
+    /// Bytes that a work request can carry itself.
+    pub(crate) fn inline(&self) -> u32 {
+        self.inline
+    }
+
+    /// How many send requests fit.
+    pub(crate) fn send_limit(&self) -> u32 {
+        self.send
+    }
+
+    /// Prepares a reliable connection: its peer may access this process's registered memory.
+    pub(crate) fn prepare(&self, port: u8) -> Result<()> {
+        use ffi::{ibv_access_flags as Access, ibv_qp_attr_mask as Mask};
+        let access = Access::IBV_ACCESS_REMOTE_READ
+            | Access::IBV_ACCESS_REMOTE_WRITE
+            | Access::IBV_ACCESS_REMOTE_ATOMIC;
+        let mut attributes = ffi::ibv_qp_attr {
+            qp_state: ffi::ibv_qp_state::IBV_QPS_INIT,
+            pkey_index: 0,
+            port_num: port,
+            qp_access_flags: access.0,
+            ..ffi::ibv_qp_attr::default()
+        };
+        let mask = Mask::IBV_QP_STATE
+            | Mask::IBV_QP_PKEY_INDEX
+            | Mask::IBV_QP_PORT
+            | Mask::IBV_QP_ACCESS_FLAGS;
+        self.modify("preparing a queue pair", &mut attributes, mask)
+    }
+
+    /// Connects a prepared queue pair: afterwards both sides may send.
+    pub(crate) fn establish(&self, with: &Establish) -> Result<()> {
+        use ffi::ibv_qp_attr_mask as Mask;
+        let mut attributes = ffi::ibv_qp_attr {
+            qp_state: ffi::ibv_qp_state::IBV_QPS_RTR,
+            path_mtu: with.mtu.into(),
+            dest_qp_num: with.number,
+            rq_psn: with.their_psn,
+            max_dest_rd_atomic: with.reads_in,
+            min_rnr_timer: 12,
+            ah_attr: with.route.attributes(),
+            ..ffi::ibv_qp_attr::default()
+        };
+        let mask = Mask::IBV_QP_STATE
+            | Mask::IBV_QP_AV
+            | Mask::IBV_QP_PATH_MTU
+            | Mask::IBV_QP_DEST_QPN
+            | Mask::IBV_QP_RQ_PSN
+            | Mask::IBV_QP_MAX_DEST_RD_ATOMIC
+            | Mask::IBV_QP_MIN_RNR_TIMER;
+        self.modify("connecting a queue pair", &mut attributes, mask)?;
+        let mut attributes = ffi::ibv_qp_attr {
+            qp_state: ffi::ibv_qp_state::IBV_QPS_RTS,
+            timeout: with.timeout,
+            retry_cnt: with.retries,
+            rnr_retry: with.retries,
+            sq_psn: with.our_psn,
+            max_rd_atomic: with.reads_out,
+            ..ffi::ibv_qp_attr::default()
+        };
+        let mask = Mask::IBV_QP_STATE
+            | Mask::IBV_QP_TIMEOUT
+            | Mask::IBV_QP_RETRY_CNT
+            | Mask::IBV_QP_RNR_RETRY
+            | Mask::IBV_QP_SQ_PSN
+            | Mask::IBV_QP_MAX_QP_RD_ATOMIC;
+        self.modify("starting a queue pair", &mut attributes, mask)
+    }
+
+    /// Makes a datagram queue pair ready to send and to receive.
+    pub(crate) fn start_datagrams(&self, port: u8, qkey: u32) -> Result<()> {
+        use ffi::{ibv_qp_attr_mask as Mask, ibv_qp_state as State};
+        let mut attributes = ffi::ibv_qp_attr {
+            qp_state: State::IBV_QPS_INIT,
+            port_num: port,
+            qkey,
+            ..ffi::ibv_qp_attr::default()
+        };
+        let mask =
+            Mask::IBV_QP_STATE | Mask::IBV_QP_PKEY_INDEX | Mask::IBV_QP_PORT | Mask::IBV_QP_QKEY;
+        self.modify("preparing a datagram queue pair", &mut attributes, mask)?;
+        attributes.qp_state = State::IBV_QPS_RTR;
+        self.modify(
+            "opening a datagram queue pair",
+            &mut attributes,
+            Mask::IBV_QP_STATE,
+        )?;
+        attributes.qp_state = State::IBV_QPS_RTS;
+        let mask = Mask::IBV_QP_STATE | Mask::IBV_QP_SQ_PSN;
+        self.modify("starting a datagram queue pair", &mut attributes, mask)
+    }
+
+    /// Ends all its work: what is posted completes with an error.
+    pub(crate) fn fail(&self) -> Result<()> {
+        let mut attributes = ffi::ibv_qp_attr {
+            qp_state: ffi::ibv_qp_state::IBV_QPS_ERR,
+            ..ffi::ibv_qp_attr::default()
+        };
+        let mask = ffi::ibv_qp_attr_mask::IBV_QP_STATE;
+        self.modify("stopping a queue pair", &mut attributes, mask)
+    }
+
+    fn modify(
+        &self,
+        what: &str,
+        attributes: &mut ffi::ibv_qp_attr,
+        mask: ffi::ibv_qp_attr_mask,
+    ) -> Result<()> {
+        // SAFETY: a live queue pair; the attributes that the mask names are filled.
+        let code = unsafe { ffi::ibv_modify_qp(self.raw.as_ptr(), attributes, mask.0 as i32) };
+        check(|| format!("{what} ({})", self.number()), code)
+    }
+
+    /// Posts a chain of send requests, ringing the bell once.
+    ///
+    /// # Safety
+    /// Each request is linked to the next or to null, and describes memory that the device may
+    /// use until the request is complete; what it carries inline is readable now.
+    #[inline]
+    pub(crate) unsafe fn post_send(&self, first: &mut ffi::ibv_send_wr) -> Result<()> {
+        let queue_pair = self.raw.as_ptr();
+        let mut bad = ptr::null_mut();
+        // SAFETY: a live queue pair of a live context, whose table of operations the driver has
+        // filled; the requests are the caller's promise.
+        let code = unsafe {
+            let post = (*(*queue_pair).context).ops.post_send;
+            post.map_or(libc::ENOSYS, |post| post(queue_pair, first, &mut bad))
+        };
+        check(|| "posting send requests".to_owned(), code)
+    }
+
+    /// Posts a receive request.
+    ///
+    /// # Safety
+    /// As for [`QueuePair::post_send`].
+    pub(crate) unsafe fn post_receive(&self, first: &mut ffi::ibv_recv_wr) -> Result<()> {
+        let queue_pair = self.raw.as_ptr();
+        let mut bad = ptr::null_mut();
+        // SAFETY: as in `post_send`.
+        let code = unsafe {
+            let post = (*(*queue_pair).context).ops.post_recv;
+            post.map_or(libc::ENOSYS, |post| post(queue_pair, first, &mut bad))
+        };
+        check(|| "posting receive requests".to_owned(), code)
+    }
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        IN_USE.fetch_sub(1, Ordering::Relaxed);
+        // SAFETY: made above, and nobody else destroys it. Afterwards the device touches no memory
+        // on its behalf.
+        let code = unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) };
+        if code != 0 {
+            tracing::warn!(code, "destroying a queue pair failed");
+        }
+    }
+}
