@@ -1,3 +1,4 @@
 //! The verbs provider: InfiniBand, RoCE and soft-RoCE devices through libibverbs.
 
+mod connect;
 mod objects;

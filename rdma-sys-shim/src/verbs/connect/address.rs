@@ -1,0 +1,300 @@
+//! What a process of the verbs provider publishes about itself: where connection requests reach
+//! it, and what they have to say to be heard.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+use super::DEVICE;
+use super::wire::{Fields, put_text, seal, unseal};
+use crate::{Error, Result};
+
+/// No address of the soft provider begins like this.
+const MAGIC: [u8; 3] = *b"tVA";
+const VERSION: u8 = 1;
+const NAME_BYTES: u8 = 63;
+
+/// Queue keys with this bit set are the kernel's own.
+const PRIVILEGED_QKEY: u32 = 1 << 31;
+
+/// A process that has opened the device: drawn at random, so that whoever is given its queue pair
+/// number and its GID later is not taken for it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PeerId(pub(crate) u64);
+
+impl fmt::Debug for PeerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// What a datagram has to carry to be answered by the process that published it. It keeps out
+/// those who cannot read the job's key-value space, not those who can read the wire.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Secret(pub(crate) [u8; 16]);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// What joins ports to one another. Ports of different kinds do not understand each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fabric {
+    InfiniBand,
+    /// Ethernet frames of their own type.
+    RoceV1,
+    /// UDP over IPv4 where the GID is IPv4-mapped, else over IPv6.
+    RoceV2,
+}
+
+impl Fabric {
+    const ALL: [Self; 3] = [Self::InfiniBand, Self::RoceV1, Self::RoceV2];
+
+    /// Whether packets are routed by GID, and so always carry a global header.
+    pub(crate) fn is_roce(self) -> bool {
+        self != Self::InfiniBand
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::InfiniBand => "InfiniBand",
+            Self::RoceV1 => "RoCE v1",
+            Self::RoceV2 => "RoCE v2",
+        }
+    }
+}
+
+/// A port as packets find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PortAddress {
+    pub(crate) gid: [u8; 16],
+    /// Zero on Ethernet.
+    pub(crate) lid: u16,
+}
+
+impl PortAddress {
+    /// The GID as the Internet address that it is on Ethernet.
+    pub(crate) fn gid(&self) -> Ipv6Addr {
+        Ipv6Addr::from(self.gid)
+    }
+
+    fn is_ipv4(&self) -> bool {
+        self.gid().to_ipv4_mapped().is_some()
+    }
+}
+
+/// What [`crate::Device::address`] publishes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) instance: PeerId,
+    pub(crate) secret: Secret,
+    pub(crate) port: PortAddress,
+    pub(crate) fabric: Fabric,
+    /// The unreliable-datagram queue pair that connection requests go to.
+    pub(crate) qpn: u32,
+    pub(crate) qkey: u32,
+    pub(crate) pid: u32,
+    pub(crate) host: String,
+    /// The device's name on that host, for messages.
+    pub(crate) device: String,
+}
+
+impl Address {
+    /// The address of this process, with an instance and keys that were never used before. The
+    /// queue pair's number is not known before there is one: it is zero.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub(crate) fn fresh(port: PortAddress, fabric: Fabric, device: &str) -> Result<Self> {
+        Ok(Self {
+            instance: PeerId(u64::from_le_bytes(random()?)),
+            secret: Secret(random()?),
+            port,
+            fabric,
+            qpn: 0,
+            qkey: u32::from_le_bytes(random()?) & !PRIVILEGED_QKEY,
+            pid: std::process::id(),
+            host: host_name(),
+            device: device.to_owned(),
+        })
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(192);
+        self.put(&mut bytes);
+        seal(&mut bytes);
+        bytes
+    }
+
+    /// Appends the fields alone, for messages, which have a seal of their own.
+    pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(MAGIC);
+        bytes.push(VERSION);
+        bytes.extend(self.instance.0.to_le_bytes());
+        bytes.extend(self.secret.0);
+        bytes.extend(self.port.gid);
+        bytes.extend(self.port.lid.to_le_bytes());
+        bytes.push(self.fabric as u8);
+        bytes.extend(self.qpn.to_le_bytes());
+        bytes.extend(self.qkey.to_le_bytes());
+        bytes.extend(self.pid.to_le_bytes());
+        put_text(bytes, &self.host, NAME_BYTES);
+        put_text(bytes, &self.device, NAME_BYTES);
+    }
+
+    /// # Errors
+    /// Another provider or another version of this one published it, or it is damaged.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let bad = |reason| Error::BadAddress {
+            device: DEVICE,
+            reason,
+        };
+        match bytes.split_first_chunk() {
+            Some((magic, rest)) if *magic == MAGIC => {
+                if rest.first().is_some_and(|&version| version != VERSION) {
+                    return Err(bad("it was published by another version of transom"));
+                }
+            }
+            _ => {
+                return Err(bad(
+                    "it was published by another device; give all ranks the same TRANSOM_DEVICE",
+                ));
+            }
+        }
+        let content = unseal(bytes).ok_or(bad("it is cut off or damaged"))?;
+        let mut fields = Fields(content);
+        Self::take(&mut fields)
+            .filter(|_| fields.0.is_empty())
+            .ok_or(bad("it is damaged"))
+    }
+
+    pub(crate) fn take(fields: &mut Fields<'_>) -> Option<Self> {
+        if fields.array()? != MAGIC || fields.u8()? != VERSION {
+            return None;
+        }
+        Some(Self {
+            instance: PeerId(fields.u64()?),
+            secret: Secret(fields.array()?),
+            port: PortAddress {
+                gid: fields.array()?,
+                lid: fields.u16()?,
+            },
+            fabric: *Fabric::ALL.get(usize::from(fields.u8()?))?,
+            qpn: fields.u32()?,
+            qkey: fields.u32()?,
+            pid: fields.u32()?,
+            host: fields.text()?.to_owned(),
+            device: fields.text()?.to_owned(),
+        })
+    }
+
+    /// What keeps packets of this process's port from reaching the one of `peer`, if anything can
+    /// be seen to.
+    pub(crate) fn obstacle_to(&self, peer: &Self) -> Option<String> {
+        if self.fabric != peer.fabric {
+            return Some(format!(
+                "{} is a port of {} there, {} one of {} here; choose ports of one kind with \
+                 TRANSOM_DEVICE=NAME:PORT:GID",
+                peer.device,
+                peer.fabric.name(),
+                self.device,
+                self.fabric.name(),
+            ));
+        }
+        if self.fabric.is_roce() && self.port.is_ipv4() != peer.port.is_ipv4() {
+            return Some(format!(
+                "its GID is {} and ours {}, of which one is an IPv4 address and the other is not; \
+                 choose GIDs of one family with TRANSOM_DEVICE=NAME:PORT:GID",
+                peer.port.gid(),
+                self.port.gid(),
+            ));
+        }
+        None
+    }
+}
+
+/// Random bytes of the kernel's.
+///
+/// # Errors
+/// The kernel refuses.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    // SAFETY: the pointer and the length are those of `bytes`. Requests of at most 256 bytes are
+    // filled whole or not at all.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) };
+    if usize::try_from(got) == Ok(N) {
+        Ok(bytes)
+    } else {
+        Err(Error::last_os(format!("getrandom({N})")))
+    }
+}
+
+fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| "?".to_owned(), |name| name.trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IPV4: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1];
+
+    fn address() -> Address {
+        let port = PortAddress { gid: IPV4, lid: 0 };
+        Address {
+            qpn: 17,
+            ..Address::fresh(port, Fabric::RoceV2, "rxe0").unwrap()
+        }
+    }
+
+    #[test]
+    fn an_address_survives_the_journey_and_stays_small() {
+        let mut address = address();
+        assert_eq!(Address::decode(&address.encode()).unwrap(), address);
+        address.host = "h".repeat(300);
+        address.device = "d".repeat(300);
+        let bytes = address.encode();
+        assert!(bytes.len() <= 384, "{} bytes", bytes.len());
+        let decoded = Address::decode(&bytes).unwrap();
+        assert_eq!(decoded.host, "h".repeat(63));
+        assert_eq!(decoded.instance, address.instance);
+    }
+
+    #[test]
+    fn foreign_and_torn_addresses_are_told_apart() {
+        let bytes = address().encode();
+        let error = |bytes: &[u8]| Address::decode(bytes).unwrap_err().to_string();
+        assert!(error(&[]).contains("another device"));
+        assert!(error(&[1, 7, 0, 0, 0]).contains("TRANSOM_DEVICE"));
+        for cut in 3..bytes.len() {
+            assert!(error(&bytes[..cut]).contains("damaged"), "{cut}");
+        }
+        assert!(error(&[bytes.clone(), vec![0]].concat()).contains("damaged"));
+        let mut newer = bytes;
+        newer[3] += 1;
+        assert!(error(&newer).contains("another version"));
+    }
+
+    #[test]
+    fn no_two_addresses_share_their_keys() {
+        let (a, b) = (address(), address());
+        assert_ne!(a.instance, b.instance);
+        assert_ne!(a.secret, b.secret);
+        assert_eq!((a.qkey | b.qkey) & PRIVILEGED_QKEY, 0);
+    }
+
+    #[test]
+    fn what_keeps_two_ports_apart_is_named() {
+        let ours = address();
+        let mut other = address();
+        assert_eq!(ours.obstacle_to(&other), None);
+        other.port.gid[10] = 0;
+        let obstacle = ours.obstacle_to(&other).unwrap();
+        assert!(obstacle.contains("::ffff:10.0.0.1"), "{obstacle}");
+        other.fabric = Fabric::InfiniBand;
+        let obstacle = ours.obstacle_to(&other).unwrap();
+        assert!(obstacle.contains("InfiniBand there"), "{obstacle}");
+    }
+}

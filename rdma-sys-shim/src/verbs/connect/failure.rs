@@ -1,0 +1,72 @@
+//! Why there is no connection.
+
+use std::time::Duration;
+
+use super::DEVICE;
+use super::address::{Address, PortAddress};
+use crate::Error;
+
+/// Why a peer cannot be reached. Kept and told to everyone who asks, hence the words in place of
+/// the device's own error.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("{0}")]
+    Obstacle(String),
+    /// This side's device refused.
+    #[error("{0}")]
+    Here(String),
+    #[error("the other side refused: {0}")]
+    There(String),
+    #[error("it has closed the device")]
+    Left,
+    #[error(
+        "no answer within {} s to {sent} connection requests to queue pair {qpn:#x} of {} at {}{}; \
+         does the process still run, is its port up, and does the network carry datagrams (RoCE \
+         v2: UDP port 4791) both ways? TRANSOM_CONNECT_TIMEOUT=SECONDS lets it take longer",
+        .limit.as_secs_f64(), .device, Place(.port), Trouble(.trouble)
+    )]
+    Silence {
+        limit: Duration,
+        sent: u32,
+        qpn: u32,
+        device: String,
+        port: PortAddress,
+        /// Why the last request could not be sent, if it could not.
+        trouble: Option<String>,
+    },
+    #[error("this process has dropped the device")]
+    Stopped,
+}
+
+impl Failure {
+    pub(crate) fn into_error(self, peer: &Address) -> Error {
+        Error::Unreachable {
+            device: DEVICE,
+            pid: peer.pid,
+            reason: format!("on host {}: {self}", peer.host),
+        }
+    }
+}
+
+struct Place<'a>(&'a PortAddress);
+
+impl std::fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "GID {}", self.0.gid())?;
+        match self.0.lid {
+            0 => Ok(()),
+            lid => write!(f, ", LID {lid}"),
+        }
+    }
+}
+
+struct Trouble<'a>(&'a Option<String>);
+
+impl std::fmt::Display for Trouble<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(trouble) => write!(f, " (the last one could not be sent: {trouble})"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What one side knows of a peer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Queues;
+use super::address::{Address, PeerId};
+use super::failure::Failure;
+use super::message::Numbers;
+use super::retry::Retry;
+
+pub(super) struct Peer {
+    pub(super) address: Arc<Address>,
+    pub(super) ours: Option<Numbers>,
+    /// Known, and ours listens to it.
+    pub(super) theirs: Option<Numbers>,
+    /// Theirs listens to ours.
+    pub(super) heard: bool,
+    pub(super) broken: Option<Failure>,
+    /// It has said goodbye.
+    pub(super) left: bool,
+    /// It is not to be waited for.
+    pub(super) abandoned: bool,
+    pub(super) request: Option<Retry>,
+    pub(super) goodbye: Option<Retry>,
+    /// Why the last datagram could not be sent.
+    pub(super) trouble: Option<String>,
+}
+
+impl Peer {
+    pub(super) fn of<'a>(
+        peers: &'a mut HashMap<PeerId, Self>,
+        address: &Arc<Address>,
+    ) -> &'a mut Self {
+        peers.entry(address.instance).or_insert_with(|| Self {
+            address: address.clone(),
+            ours: None,
+            theirs: None,
+            heard: false,
+            broken: None,
+            left: false,
+            abandoned: false,
+            request: None,
+            goodbye: None,
+            trouble: None,
+        })
+    }
+
+    /// The numbers of our queue pair, which is made if need be.
+    pub(super) fn numbers(&mut self, queues: &mut impl Queues) -> Result<Numbers, Failure> {
+        if let Some(numbers) = self.ours {
+            return Ok(numbers);
+        }
+        let made = queues.create(&self.address);
+        let numbers = made.map_err(|error| Failure::Here(error.to_string()))?;
+        self.ours = Some(numbers);
+        Ok(numbers)
+    }
+
+    /// Lets our queue pair listen to the one that the numbers name; true if it did not before.
+    pub(super) fn listen(
+        &mut self,
+        queues: &mut impl Queues,
+        theirs: &Numbers,
+    ) -> Result<bool, Failure> {
+        if let Some(failure) = &self.broken {
+            return Err(failure.clone());
+        }
+        match self.theirs {
+            Some(known) if known == *theirs => Ok(false),
+            Some(known) => Err(Failure::Here(format!(
+                "its queue pair is {:#x} now and was {:#x} before",
+                theirs.qpn, known.qpn
+            ))),
+            None => match queues.bring_up(&self.address, theirs) {
+                Ok(()) => {
+                    self.theirs = Some(*theirs);
+                    Ok(true)
+                }
+                Err(error) => {
+                    let failure = Failure::Here(error.to_string());
+                    self.broken = Some(failure.clone());
+                    Err(failure)
+                }
+            },
+        }
+    }
+
+    pub(super) fn silence(&self) -> Failure {
+        let retry = self.request.as_ref();
+        Failure::Silence {
+            limit: retry.map_or(Duration::ZERO, |retry| retry.limit),
+            sent: retry.map_or(0, |retry| retry.sent),
+            qpn: self.address.qpn,
+            device: self.address.device.clone(),
+            port: self.address.port,
+            trouble: self.trouble.clone(),
+        }
+    }
+}

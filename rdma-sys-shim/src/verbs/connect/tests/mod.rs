@@ -1,0 +1,6 @@
+//! The protocol over a simulated network: virtual time, no device.
+
+mod departures;
+mod meetings;
+mod network;
+mod refusals;
