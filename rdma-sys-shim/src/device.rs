@@ -104,7 +104,7 @@ pub struct RemoteRegion {
 }
 
 /// A place in a peer's registered memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteAddress {
     /// In the owner's address space.
     pub address: u64,

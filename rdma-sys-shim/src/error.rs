@@ -1,6 +1,7 @@
 //! Failures of the device layer.
 
 use std::io;
+use std::sync::Arc;
 
 /// The result of every fallible call of the device layer.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -61,6 +62,62 @@ pub enum Error {
     PeerGone {
         /// The process.
         pid: u32,
+    },
+    /// An environment variable has a value that makes no sense.
+    #[error("{name}={value} is not a number from {least} to {most}")]
+    BadSetting {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// The least legal value.
+        least: u32,
+        /// The greatest.
+        most: u32,
+    },
+    /// The process at the other end has closed the device in good order.
+    #[error("process {pid} on {host} has left")]
+    PeerClosed {
+        /// The process.
+        pid: u32,
+        /// Its host.
+        host: Arc<str>,
+    },
+    /// The peer's device did not answer within all retries.
+    #[error(
+        "{operation}: no answer from process {pid} on {host} (it died, or the link between the \
+         hosts is down)"
+    )]
+    NoAnswer {
+        /// What was asked.
+        operation: &'static str,
+        /// The process.
+        pid: u32,
+        /// Its host.
+        host: Arc<str>,
+    },
+    /// A work request failed.
+    #[error(
+        "{operation} of {len} bytes at {address:#x} of process {pid} on {host} failed: {status} \
+         (verbs status {code}, vendor error {vendor:#x})"
+    )]
+    Completion {
+        /// What was asked.
+        operation: &'static str,
+        /// Address in the target's address space.
+        address: u64,
+        /// Length in bytes.
+        len: u64,
+        /// The target's process.
+        pid: u32,
+        /// Its host.
+        host: Arc<str>,
+        /// The verbs status in words.
+        status: &'static str,
+        /// The verbs status.
+        code: u32,
+        /// What the device adds to it.
+        vendor: u32,
     },
     /// The peer cannot be reached over this device.
     #[error("peer process {pid} cannot be reached over {device}: {reason}")]
