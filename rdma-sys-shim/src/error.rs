@@ -165,6 +165,9 @@ pub enum Error {
         /// The options that exist.
         known: &'static str,
     },
+    /// No RDMA device, port or GID can be chosen.
+    #[error(transparent)]
+    Select(#[from] crate::rdma::SelectError),
 }
 
 struct Remedy<'a>(&'a Option<&'static str>);

@@ -7,6 +7,7 @@ mod device;
 mod error;
 mod inventory;
 pub mod memory;
+pub mod rdma;
 mod soft;
 #[cfg(feature = "verbs")]
 mod verbs;
@@ -17,3 +18,9 @@ pub use device::{
 };
 pub use error::{Error, Result};
 pub use inventory::{DeviceInfo, State, list, open};
+
+/// Whether this build has the verbs provider.
+#[must_use]
+pub const fn has_verbs() -> bool {
+    false
+}
