@@ -163,7 +163,7 @@ pub enum Liveness {
 /// An open device.
 pub trait Device: Send + Sync {
     /// The name that `--device` takes.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// What it can do.
     fn capabilities(&self) -> &Capabilities;

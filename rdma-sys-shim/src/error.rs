@@ -41,6 +41,25 @@ pub enum Error {
         /// The device's name.
         device: String,
     },
+    /// The device has no atomics, which locks and accumulates need.
+    #[error("RDMA device {device} has no atomics of eight bytes, which windows need")]
+    NoAtomics {
+        /// The device's name.
+        device: String,
+    },
+    /// The device's atomics do not do what they should.
+    #[error(
+        "RDMA device {device} failed its self-test: fetch_add and compare_swap gave {found:#x?} \
+         for {wanted:#x?}"
+    )]
+    BrokenAtomics {
+        /// The device's name.
+        device: String,
+        /// Its three answers and the word they left.
+        found: [u64; 4],
+        /// What they have to be.
+        wanted: [u64; 4],
+    },
     /// The verbs status "remote access error": the rkey does not allow this access.
     #[error(
         "remote access error: {need} of {len} bytes at {address:#x} with rkey {rkey:#x} ({reason})"

@@ -97,7 +97,7 @@ impl Job {
 
     /// Local. The device that the job runs over.
     #[must_use]
-    pub fn device_name(&self) -> &'static str {
+    pub fn device_name(&self) -> &str {
         self.context.device().name()
     }
 

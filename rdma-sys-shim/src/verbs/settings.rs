@@ -1,5 +1,7 @@
 //! What the environment can change about connections.
 
+use std::time::Duration;
+
 use crate::{Error, Result};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +24,12 @@ const SEND_QUEUE: u32 = 256;
 const COPIED: u32 = 16 << 10;
 
 impl Settings {
+    /// How long a peer's device is silent before it counts as gone.
+    pub(super) fn silence(&self) -> Duration {
+        let once = Duration::from_nanos(4096) * (1 << self.timeout);
+        once * (u32::from(self.retries) + 1)
+    }
+
     pub(super) fn from_env() -> Result<Self> {
         Self::read(|name| std::env::var(name).ok())
     }

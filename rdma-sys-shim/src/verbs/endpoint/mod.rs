@@ -21,6 +21,7 @@ use queue::{CHAIN, Local, PIECE_BYTES, Request, SendQueue, Verb};
 use ring::Piece;
 
 use super::adapter::Adapter;
+use super::connect::random;
 use super::objects::{CompletionQueue, Establish, QueueLimits, QueuePair};
 use super::peer::Peer;
 use crate::memory::copy;
@@ -36,6 +37,7 @@ const SPINS: u32 = 64;
 pub(super) struct VerbsEndpoint {
     adapter: Arc<Adapter>,
     peer: Peer,
+    psn: u32,
     queue: Mutex<SendQueue>,
     /// The ticket up to which everything is complete, and the newest that uses a buffer of the
     /// caller.
@@ -63,6 +65,8 @@ impl VerbsEndpoint {
         Ok(Self {
             adapter: adapter.clone(),
             peer,
+            // Drawn, so that packets of an earlier connection are not taken for this one's.
+            psn: u32::from_le_bytes(random()?) & 0xff_ffff,
             queue: Mutex::new(queue),
             completed: AtomicU64::new(0),
             borrowing: AtomicU64::new(0),
@@ -73,6 +77,11 @@ impl VerbsEndpoint {
     /// The queue pair's number.
     pub(super) fn number(&self) -> u32 {
         self.queue().number()
+    }
+
+    /// Number of the first packet that this end sends.
+    pub(super) fn psn(&self) -> u32 {
+        self.psn
     }
 
     pub(super) fn establish(&self, with: &Establish) -> Result<()> {
@@ -409,7 +418,7 @@ impl VerbsEndpoint {
     }
 
     /// Waits for an operation; the device ends every wait by an answer or a failure.
-    fn wait(&self, ticket: Ticket) -> Result<()> {
+    pub(super) fn wait(&self, ticket: Ticket) -> Result<()> {
         let mut spins = 0_u32;
         while !self.completed(ticket)? {
             spins += 1;
