@@ -160,6 +160,22 @@ pub enum Liveness {
     },
 }
 
+/// What a process has taken from a device, and asked of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Usage {
+    /// Bytes of registered memory.
+    pub registered_bytes: u64,
+    /// Queue pairs.
+    pub queue_pairs: u32,
+    /// Entries of all completion queues.
+    pub completion_entries: u32,
+    /// Peers that it is connected to, itself included.
+    pub connections: u32,
+    /// Work requests posted so far.
+    pub requests: u64,
+}
+
 /// An open device.
 pub trait Device: Send + Sync {
     /// The name that `--device` takes.
@@ -167,6 +183,11 @@ pub trait Device: Send + Sync {
 
     /// What it can do.
     fn capabilities(&self) -> &Capabilities;
+
+    /// What this process has taken from it; `None` where nothing of it is scarce.
+    fn usage(&self) -> Option<Usage> {
+        None
+    }
 
     /// What peers need to connect to this process: opaque, at most 384 bytes.
     fn address(&self) -> Vec<u8>;

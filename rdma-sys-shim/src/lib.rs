@@ -14,7 +14,7 @@ mod verbs;
 
 pub use device::{
     Access, Adoption, AtomicDomain, Capabilities, Device, Endpoint, Liveness, Mapping, Region,
-    RemoteAddress, RemoteRegion, Ticket, Update, Width,
+    RemoteAddress, RemoteRegion, Ticket, Update, Usage, Width,
 };
 pub use error::{Error, Result};
 pub use inventory::{DeviceInfo, State, list, open};

@@ -8,13 +8,13 @@ use std::time::Duration;
 use super::adapter::Adapter;
 use super::connect::{Address, Connector, Fabric, Numbers, PeerId, PortAddress, Queues, Timing};
 use super::endpoint::VerbsEndpoint;
-use super::objects::{Establish, Route};
+use super::objects::{CompletionQueue, Establish, QueuePair, Route};
 use super::peer::Peer;
 use super::settings::Settings;
 use super::{memory, self_test};
 use crate::rdma::{self, GidType, LinkLayer, Selector};
 use crate::{
-    Access, Adoption, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result,
+    Access, Adoption, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, Usage,
 };
 
 pub(crate) struct VerbsDevice {
@@ -109,6 +109,17 @@ impl Device for VerbsDevice {
 
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        let endpoints = self.endpoints.lock();
+        Some(Usage {
+            registered_bytes: memory::registered(),
+            queue_pairs: QueuePair::in_use(),
+            completion_entries: CompletionQueue::entries_in_use(),
+            connections: endpoints.len() as u32,
+            requests: endpoints.values().map(|endpoint| endpoint.posted()).sum(),
+        })
     }
 
     fn address(&self) -> Vec<u8> {

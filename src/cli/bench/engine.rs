@@ -202,6 +202,14 @@ impl<'a> Bench<'a> {
         }
     }
 
+    /// A line below the table.
+    pub(super) fn note(&self, line: &std::fmt::Arguments<'_>) -> Result<()> {
+        match &self.output {
+            Some(output) => output.note(line),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn finish(&mut self) -> Result<()> {
         match &mut self.output {
             Some(output) => output.finish(),

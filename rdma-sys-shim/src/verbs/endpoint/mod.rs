@@ -79,6 +79,11 @@ impl VerbsEndpoint {
         self.queue().number()
     }
 
+    /// How many requests were posted.
+    pub(super) fn posted(&self) -> u64 {
+        self.queue().posted()
+    }
+
     /// Number of the first packet that this end sends.
     pub(super) fn psn(&self) -> u32 {
         self.psn
