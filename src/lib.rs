@@ -61,6 +61,7 @@ pub use error::{
     AbortCause, EpochState, Error, ErrorClass, ErrorKind, Misuse, PeerError, Result, SystemError,
 };
 pub use job::{Job, PmiError, ThreadLevel, launcher};
+pub use rdma_sys_shim::Usage;
 pub use sync::LockKind;
 pub use typed::{Active, Epoch, Lock, LockAll, LockedTarget, Passive, Request, Target, Window};
 pub use window::Info;

@@ -104,7 +104,7 @@ pub struct RemoteRegion {
 }
 
 /// A place in a peer's registered memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteAddress {
     /// In the owner's address space.
     pub address: u64,
@@ -160,13 +160,34 @@ pub enum Liveness {
     },
 }
 
+/// What a process has taken from a device, and asked of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Usage {
+    /// Bytes of registered memory.
+    pub registered_bytes: u64,
+    /// Queue pairs.
+    pub queue_pairs: u32,
+    /// Entries of all completion queues.
+    pub completion_entries: u32,
+    /// Peers that it is connected to, itself included.
+    pub connections: u32,
+    /// Work requests posted so far.
+    pub requests: u64,
+}
+
 /// An open device.
 pub trait Device: Send + Sync {
     /// The name that `--device` takes.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// What it can do.
     fn capabilities(&self) -> &Capabilities;
+
+    /// What this process has taken from it; `None` where nothing of it is scarce.
+    fn usage(&self) -> Option<Usage> {
+        None
+    }
 
     /// What peers need to connect to this process: opaque, at most 384 bytes.
     fn address(&self) -> Vec<u8>;

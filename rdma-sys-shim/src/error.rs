@@ -1,6 +1,7 @@
 //! Failures of the device layer.
 
 use std::io;
+use std::sync::Arc;
 
 /// The result of every fallible call of the device layer.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -40,6 +41,25 @@ pub enum Error {
         /// The device's name.
         device: String,
     },
+    /// The device has no atomics, which locks and accumulates need.
+    #[error("RDMA device {device} has no atomics of eight bytes, which windows need")]
+    NoAtomics {
+        /// The device's name.
+        device: String,
+    },
+    /// The device's atomics do not do what they should.
+    #[error(
+        "RDMA device {device} failed its self-test: fetch_add and compare_swap gave {found:#x?} \
+         for {wanted:#x?}"
+    )]
+    BrokenAtomics {
+        /// The device's name.
+        device: String,
+        /// Its three answers and the word they left.
+        found: [u64; 4],
+        /// What they have to be.
+        wanted: [u64; 4],
+    },
     /// The verbs status "remote access error": the rkey does not allow this access.
     #[error(
         "remote access error: {need} of {len} bytes at {address:#x} with rkey {rkey:#x} ({reason})"
@@ -61,6 +81,62 @@ pub enum Error {
     PeerGone {
         /// The process.
         pid: u32,
+    },
+    /// An environment variable has a value that makes no sense.
+    #[error("{name}={value} is not a number from {least} to {most}")]
+    BadSetting {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// The least legal value.
+        least: u32,
+        /// The greatest.
+        most: u32,
+    },
+    /// The process at the other end has closed the device in good order.
+    #[error("process {pid} on {host} has left")]
+    PeerClosed {
+        /// The process.
+        pid: u32,
+        /// Its host.
+        host: Arc<str>,
+    },
+    /// The peer's device did not answer within all retries.
+    #[error(
+        "{operation}: no answer from process {pid} on {host} (it died, or the link between the \
+         hosts is down)"
+    )]
+    NoAnswer {
+        /// What was asked.
+        operation: &'static str,
+        /// The process.
+        pid: u32,
+        /// Its host.
+        host: Arc<str>,
+    },
+    /// A work request failed.
+    #[error(
+        "{operation} of {len} bytes at {address:#x} of process {pid} on {host} failed: {status} \
+         (verbs status {code}, vendor error {vendor:#x})"
+    )]
+    Completion {
+        /// What was asked.
+        operation: &'static str,
+        /// Address in the target's address space.
+        address: u64,
+        /// Length in bytes.
+        len: u64,
+        /// The target's process.
+        pid: u32,
+        /// Its host.
+        host: Arc<str>,
+        /// The verbs status in words.
+        status: &'static str,
+        /// The verbs status.
+        code: u32,
+        /// What the device adds to it.
+        vendor: u32,
     },
     /// The peer cannot be reached over this device.
     #[error("peer process {pid} cannot be reached over {device}: {reason}")]
@@ -108,6 +184,9 @@ pub enum Error {
         /// The options that exist.
         known: &'static str,
     },
+    /// No RDMA device, port or GID can be chosen.
+    #[error(transparent)]
+    Select(#[from] crate::rdma::SelectError),
 }
 
 struct Remedy<'a>(&'a Option<&'static str>);

@@ -73,6 +73,9 @@ pub fn open(spec: &str, launcher: Option<u32>) -> Result<Arc<dyn Device>> {
             let options = Options::parse(options)?;
             Ok(Arc::new(SoftDevice::open(options, launcher)?))
         }
+        #[cfg(feature = "verbs")]
+        _ => Ok(Arc::new(crate::verbs::VerbsDevice::open(&spec.parse()?)?)),
+        #[cfg(not(feature = "verbs"))]
         _ => Err(unknown(name, list())),
     }
 }

@@ -7,13 +7,20 @@ mod device;
 mod error;
 mod inventory;
 pub mod memory;
+pub mod rdma;
 mod soft;
 #[cfg(feature = "verbs")]
 mod verbs;
 
 pub use device::{
     Access, Adoption, AtomicDomain, Capabilities, Device, Endpoint, Liveness, Mapping, Region,
-    RemoteAddress, RemoteRegion, Ticket, Update, Width,
+    RemoteAddress, RemoteRegion, Ticket, Update, Usage, Width,
 };
 pub use error::{Error, Result};
 pub use inventory::{DeviceInfo, State, list, open};
+
+/// Whether this build has the verbs provider.
+#[must_use]
+pub const fn has_verbs() -> bool {
+    false
+}

@@ -424,9 +424,10 @@ impl From<rdma_sys_shim::Error> for Error {
     fn from(error: rdma_sys_shim::Error) -> Self {
         use rdma_sys_shim::Error as Device;
         let kind = match error {
-            Device::BadMemory { .. } | Device::UnknownDevice { .. } | Device::BadOption { .. } => {
-                Misuse::Device(error).into()
-            }
+            Device::BadMemory { .. }
+            | Device::UnknownDevice { .. }
+            | Device::BadOption { .. }
+            | Device::Select(_) => Misuse::Device(error).into(),
             _ => ErrorKind::from(SystemError::Device(error)),
         };
         Self::new("device", kind)

@@ -17,6 +17,8 @@ pub(crate) use context::{Awaited, Context};
 pub(crate) use fork::is_forked;
 pub(crate) use peer::Peer;
 
+use rdma_sys_shim::Usage;
+
 use crate::comm::Communicator;
 use crate::error::{AbortCause, Error, ErrorKind, Misuse, Result};
 use crate::window::Info;
@@ -97,8 +99,15 @@ impl Job {
 
     /// Local. The device that the job runs over.
     #[must_use]
-    pub fn device_name(&self) -> &'static str {
+    pub fn device_name(&self) -> &str {
         self.context.device().name()
+    }
+
+    /// Local. What this process has taken from the device: registered memory, queue pairs,
+    /// completion queue entries. `None` for devices on which nothing of it is scarce.
+    #[must_use]
+    pub fn device_usage(&self) -> Option<Usage> {
+        self.context.device().usage()
     }
 
     /// Local. Allocates `size` zeroed bytes that a window created over them serves as fast as one

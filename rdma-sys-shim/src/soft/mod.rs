@@ -125,7 +125,7 @@ pub(crate) fn capabilities() -> Capabilities {
 }
 
 impl Device for SoftDevice {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         DEVICE
     }
 

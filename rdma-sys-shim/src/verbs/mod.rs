@@ -1,4 +1,13 @@
 //! The verbs provider: InfiniBand, RoCE and soft-RoCE devices through libibverbs.
 
+mod adapter;
 mod connect;
+mod device;
+mod endpoint;
+mod memory;
 mod objects;
+mod peer;
+mod self_test;
+mod settings;
+
+pub(crate) use device::VerbsDevice;

@@ -40,6 +40,10 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_delimiter = ',', value_parser = parse_size)]
     sizes: Vec<usize>,
 
+    /// Operations before each synchronisation [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    burst: Option<u32>,
+
     /// Repeat each measurement until it took this many seconds, and report the median
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     #[arg(allow_negative_numbers = true)]
@@ -96,6 +100,8 @@ pub(super) enum Sync {
 pub(super) struct Selected {
     pub(super) lines: Vec<(Operation, usize)>,
     pub(super) syncs: Vec<Sync>,
+    /// Operations before each synchronisation.
+    pub(super) burst: u32,
     /// Bytes of each rank's window and buffer.
     pub(super) span: usize,
 }
@@ -115,7 +121,10 @@ pub(super) struct Plan {
 
 impl Args {
     pub(super) fn plan(&self) -> Result<Plan> {
-        let standard = self.op.is_empty() && self.sync.is_empty() && self.sizes.is_empty();
+        let standard = self.op.is_empty()
+            && self.sync.is_empty()
+            && self.sizes.is_empty()
+            && self.burst.is_none();
         Ok(Plan {
             ranks: self.ranks,
             device: self.device.clone(),
@@ -140,6 +149,7 @@ impl Args {
         let longest = lines.iter().map(|&(_, size)| size).max().unwrap_or(0);
         Ok(Selected {
             syncs: non_empty(&self.sync, &[Sync::Flush]).to_vec(),
+            burst: self.burst.unwrap_or(1),
             span: longest.max(suite::SPAN),
             lines,
         })

@@ -21,6 +21,8 @@ const MOST_REPEATS: usize = 100_000;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Scale {
     Nanoseconds,
+    /// For one of so many operations per iteration.
+    NanosecondsEach(f64),
     Microseconds,
     /// So many operations per iteration, in millions a second.
     MegaOperations(f64),
@@ -31,7 +33,7 @@ pub(super) enum Scale {
 impl Scale {
     pub(super) fn unit(self) -> &'static str {
         match self {
-            Self::Nanoseconds => "ns",
+            Self::Nanoseconds | Self::NanosecondsEach(_) => "ns",
             Self::Microseconds => "us",
             Self::MegaOperations(_) => "Mops/s",
             Self::Gigabytes(_) => "GB/s",
@@ -42,6 +44,7 @@ impl Scale {
     pub(super) fn apply(self, seconds: f64) -> f64 {
         match self {
             Self::Nanoseconds => seconds * 1e9,
+            Self::NanosecondsEach(count) => seconds * 1e9 / count,
             Self::Microseconds => seconds * 1e6,
             _ if seconds == 0.0 => 0.0,
             Self::MegaOperations(count) => count / seconds / 1e6,
@@ -199,6 +202,14 @@ impl<'a> Bench<'a> {
         }
     }
 
+    /// A line below the table.
+    pub(super) fn note(&self, line: &std::fmt::Arguments<'_>) -> Result<()> {
+        match &self.output {
+            Some(output) => output.note(line),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn finish(&mut self) -> Result<()> {
         match &mut self.output {
             Some(output) => output.finish(),
@@ -245,6 +256,7 @@ mod tests {
     #[test]
     fn scales_convert_and_pass_over_ranks_that_took_no_part() {
         assert_eq!(Scale::Nanoseconds.apply(2e-9), 2.0);
+        assert_eq!(Scale::NanosecondsEach(4.0).apply(8e-9), 2.0);
         assert_eq!(Scale::Microseconds.apply(0.0), 0.0);
         assert_eq!(Scale::MegaOperations(64.0).apply(1e-6), 64.0);
         assert_eq!(Scale::Gigabytes(4096.0).apply(0.0), 0.0);

@@ -130,6 +130,18 @@ fn measure(plan: &Plan, job: &Job) -> Result<()> {
         None => suite::run(&mut bench, plan.windows)?,
         Some(selected) => selected::run(&mut bench, plan.windows, selected)?,
     }
+    if let (true, Some(usage)) = (plan.verbose, job.device_usage()) {
+        bench.note(&format_args!(
+            "rank {}: {} bytes registered, {} connections, {} queue pairs, {} completion queue \
+             entries, {} work requests posted",
+            world.rank(),
+            usage.registered_bytes,
+            usage.connections,
+            usage.queue_pairs,
+            usage.completion_entries,
+            usage.requests,
+        ))?;
+    }
     bench.finish()
 }
 

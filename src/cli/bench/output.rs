@@ -127,6 +127,10 @@ impl Output {
         }
     }
 
+    pub(super) fn note(&self, line: &std::fmt::Arguments<'_>) -> Result<()> {
+        self.show(format_args!("\n{line}"))
+    }
+
     /// Prints a line of the table, with the bar out of its way.
     fn show(&self, line: std::fmt::Arguments<'_>) -> Result<()> {
         if !self.table {

@@ -1,7 +1,8 @@
 //! Measurements chosen with --op, --sync and --sizes: latency, and the bandwidth that follows.
 //!
 //! Lines are named as in the standard suite where they are the same measurement
-//! (`put8_flush`, `put4K_bw`), and by the same pattern elsewhere (`put4K_fence`, `put4K_fence_bw`).
+//! (`put8_flush`, `put4K_bw`), and by the same pattern elsewhere (`put4K_fence`, `put4K_fence_bw`,
+//! `put8_x64_flush` for 64 operations before each flush). Times are of one operation.
 
 use std::hint::black_box;
 
@@ -16,7 +17,12 @@ use super::memory::{CallerMemory, OriginBuffer};
 use super::suite::on_each_window;
 
 pub(super) fn run(bench: &mut Bench<'_>, windows: Windows, selected: &Selected) -> Result<()> {
-    let Selected { lines, syncs, span } = selected;
+    let Selected {
+        lines,
+        syncs,
+        burst,
+        span,
+    } = selected;
     bench.expect(windows.count() * syncs.len() * lines.len() * 2);
     let mut buffer = OriginBuffer::new(*span)?;
     let memory = CallerMemory::new(*span)?;
@@ -25,7 +31,13 @@ pub(super) fn run(bench: &mut Bench<'_>, windows: Windows, selected: &Selected) 
             bench.barrier()?;
             bench.group(name, sync.title())?;
             for &(operation, size) in lines {
-                measure(bench, window, buffer.pointer(), operation, sync, size)?;
+                let chosen = Chosen {
+                    operation,
+                    size,
+                    sync,
+                    burst: *burst,
+                };
+                measure(bench, window, buffer.pointer(), chosen)?;
             }
         }
         Ok(())
@@ -61,21 +73,31 @@ impl Sync {
     }
 }
 
-/// One operation of one size: each kind is a loop of its own, so that none pays for the choice.
-fn measure(
-    bench: &mut Bench<'_>,
-    window: &Window,
-    buffer: *mut u8,
+/// One line to measure.
+struct Chosen {
     operation: Operation,
-    sync: Sync,
     size: usize,
-) -> Result<()> {
-    let what = format!("{}{}", operation.label(), readable(size));
+    sync: Sync,
+    burst: u32,
+}
+
+/// One operation of one size: each kind is a loop of its own, so that none pays for the choice.
+fn measure(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8, chosen: Chosen) -> Result<()> {
+    let Chosen {
+        operation,
+        size,
+        sync,
+        burst,
+    } = chosen;
+    let mut what = format!("{}{}", operation.label(), readable(size));
+    if burst > 1 {
+        what = format!("{what}_x{burst}");
+    }
     let name = format!("{what}_{}", sync.label());
     let line = Line {
         name: &name,
-        iterations: iterations_for(size, sync.iterations()),
-        scale: Scale::Nanoseconds,
+        iterations: (iterations_for(size, sync.iterations()) / burst).max(2),
+        scale: Scale::NanosecondsEach(f64::from(burst)),
     };
     let word = match size {
         4 => BasicType::I32,
@@ -109,11 +131,15 @@ fn measure(
         unsafe { window.compare_and_swap(one, zero, result, word, target, at) }
     };
     let measured = match operation {
-        Operation::Put => synchronised(bench, window, line, sync, put),
-        Operation::Get => synchronised(bench, window, line, sync, get),
-        Operation::Accumulate => synchronised(bench, window, line, sync, accumulate),
-        Operation::FetchAndOp => synchronised(bench, window, line, sync, fetch_and_op),
-        Operation::CompareAndSwap => synchronised(bench, window, line, sync, compare_and_swap),
+        Operation::Put => synchronised(bench, window, line, sync, repeat(burst, put)),
+        Operation::Get => synchronised(bench, window, line, sync, repeat(burst, get)),
+        Operation::Accumulate => synchronised(bench, window, line, sync, repeat(burst, accumulate)),
+        Operation::FetchAndOp => {
+            synchronised(bench, window, line, sync, repeat(burst, fetch_and_op))
+        }
+        Operation::CompareAndSwap => {
+            synchronised(bench, window, line, sync, repeat(burst, compare_and_swap))
+        }
     }?;
     let scale = Scale::Gigabytes(size as f64);
     let bandwidth = Measured {
@@ -130,6 +156,15 @@ fn measure(
         _ => format!("{what}_{}_bw", sync.label()),
     };
     bench.report(&name, &bandwidth)
+}
+
+#[inline(always)]
+fn repeat(
+    times: u32,
+    operation: impl Fn() -> transom::Result<()>,
+) -> impl Fn() -> transom::Result<()> {
+    let times = black_box(times);
+    move || (0..times).try_for_each(|_| operation())
 }
 
 #[inline(always)]

@@ -259,10 +259,10 @@ impl QueuePair {
     /// Posts a chain of send requests, ringing the bell once.
     ///
     /// # Safety
-    /// Each request is linked to the next or to null, and describes memory that the device may
-    /// use until the request is complete; what it carries inline is readable now.
+    /// `first` is a request, each is linked to the next or to null, and describes memory that the
+    /// device may use until the request is complete; what it carries inline is readable now.
     #[inline]
-    pub(crate) unsafe fn post_send(&self, first: &mut ffi::ibv_send_wr) -> Result<()> {
+    pub(crate) unsafe fn post_send(&self, first: *mut ffi::ibv_send_wr) -> Result<()> {
         let queue_pair = self.raw.as_ptr();
         let mut bad = ptr::null_mut();
         // SAFETY: a live queue pair of a live context, whose table of operations the driver has
@@ -278,7 +278,7 @@ impl QueuePair {
     ///
     /// # Safety
     /// As for [`QueuePair::post_send`].
-    pub(crate) unsafe fn post_receive(&self, first: &mut ffi::ibv_recv_wr) -> Result<()> {
+    pub(crate) unsafe fn post_receive(&self, first: *mut ffi::ibv_recv_wr) -> Result<()> {
         let queue_pair = self.raw.as_ptr();
         let mut bad = ptr::null_mut();
         // SAFETY: as in `post_send`.

@@ -1,0 +1,254 @@
+//! The rule by which device, port and GID are chosen.
+//!
+//! A port has to be ACTIVE. On Ethernet it is addressed by a RoCE v2 GID: of the peer's address
+//! family first, IPv4-mapped before global IPv6 before link-local, never by a fixed index. On
+//! InfiniBand it is addressed by LID, and by the GID at index 0 where a global header is needed.
+//! Real hardware comes before devices that the kernel emulates.
+
+use super::{
+    Family, GidEntry, GidType, LinkLayer, Port, PortState, RdmaDevice, SelectError, Selector,
+};
+use crate::Error;
+
+/// What was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The device's name.
+    pub device: String,
+    /// The port's number.
+    pub port: u8,
+    /// What the port is connected to.
+    pub link_layer: LinkLayer,
+    /// The port's LID; 0 on Ethernet.
+    pub lid: u16,
+    /// The GID; on InfiniBand `None` is legal, and global headers are then impossible.
+    pub gid: Option<GidEntry>,
+}
+
+impl Choice {
+    /// The index of the GID in the port's table.
+    #[must_use]
+    pub fn gid_index(&self) -> Option<u8> {
+        self.gid.as_ref().map(|entry| entry.index)
+    }
+}
+
+/// Chooses among `devices` by the rule, as far as `selector` does not say otherwise. `family` is
+/// the address family in which peers are reached, if that is known.
+///
+/// # Errors
+/// No device has this name, the port or GID does not exist or cannot be used, or nothing can.
+pub fn choose(
+    devices: &[RdmaDevice],
+    selector: &Selector,
+    family: Option<Family>,
+) -> crate::Result<Choice> {
+    let search = Search {
+        devices,
+        selector,
+        family,
+    };
+    let chosen = match &selector.name {
+        Some(name) => match devices.iter().find(|device| device.name == *name) {
+            Some(device) => search.device(device),
+            None => return Err(unknown(name, devices)),
+        },
+        None => search.any(),
+    };
+    Ok(chosen?)
+}
+
+fn unknown(name: &str, devices: &[RdmaDevice]) -> Error {
+    let mut known = vec![crate::soft::DEVICE];
+    known.extend(devices.iter().map(|device| device.name.as_str()));
+    Error::UnknownDevice {
+        name: name.to_owned(),
+        known: known.join(", "),
+    }
+}
+
+struct Search<'a> {
+    devices: &'a [RdmaDevice],
+    selector: &'a Selector,
+    family: Option<Family>,
+}
+
+impl Search<'_> {
+    fn any(&self) -> Result<Choice, SelectError> {
+        let mut ordered: Vec<_> = self.devices.iter().collect();
+        ordered.sort_by_key(|device| (device.is_emulated(), &device.name));
+        first(ordered.into_iter().map(|device| self.device(device)))
+            .unwrap_or(Err(SelectError::NoDevice))
+    }
+
+    fn device(&self, device: &RdmaDevice) -> Result<Choice, SelectError> {
+        if let Some(number) = self.selector.port {
+            let port = device.port(number).ok_or_else(|| SelectError::NoPort {
+                device: device.name.clone(),
+                port: number,
+                known: device.ports.iter().map(|port| port.number).collect(),
+            })?;
+            return self.port(device, port);
+        }
+        first(device.ports.iter().map(|port| self.port(device, port))).unwrap_or_else(|| {
+            Err(SelectError::NoPorts {
+                device: device.name.clone(),
+            })
+        })
+    }
+
+    fn port(&self, device: &RdmaDevice, port: &Port) -> Result<Choice, SelectError> {
+        let unsupported = |reason| SelectError::Unsupported {
+            device: device.name.clone(),
+            port: port.number,
+            reason,
+        };
+        if device.iwarp {
+            return Err(unsupported(
+                "it is iWARP, whose connections need a connection manager; InfiniBand or RoCE \
+                 is needed",
+            ));
+        }
+        if port.state != PortState::Active {
+            return Err(SelectError::PortInactive {
+                device: device.name.clone(),
+                port: port.number,
+                state: port.state,
+                remedy: remedy(port),
+                active: self.active(),
+            });
+        }
+        let gid = match port.link_layer {
+            LinkLayer::Other => {
+                return Err(unsupported(
+                    "its link layer is neither InfiniBand nor Ethernet",
+                ));
+            }
+            _ if self.selector.gid_index.is_some() => self.named_gid(device, port)?,
+            LinkLayer::InfiniBand => port.gids.iter().find(|entry| entry.index == 0).cloned(),
+            LinkLayer::Ethernet => Some(self.roce_gid(device, port)?),
+        };
+        Ok(Choice {
+            device: device.name.clone(),
+            port: port.number,
+            link_layer: port.link_layer,
+            lid: port.lid,
+            gid,
+        })
+    }
+
+    fn named_gid(&self, device: &RdmaDevice, port: &Port) -> Result<Option<GidEntry>, SelectError> {
+        let Some(index) = self.selector.gid_index else {
+            return Ok(None);
+        };
+        let entry = port.gids.iter().find(|entry| entry.index == index);
+        let entry = entry.ok_or_else(|| SelectError::NoGidAt {
+            device: device.name.clone(),
+            port: port.number,
+            index,
+            known: port.gids.iter().map(|entry| entry.index).collect(),
+        })?;
+        let v2: Vec<_> = roce_v2(port).map(|entry| entry.index).collect();
+        if port.link_layer == LinkLayer::Ethernet && !v2.is_empty() && !v2.contains(&index) {
+            return Err(SelectError::GidType {
+                device: device.name.clone(),
+                port: port.number,
+                index,
+                v2,
+            });
+        }
+        Ok(Some(entry.clone()))
+    }
+
+    fn roce_gid(&self, device: &RdmaDevice, port: &Port) -> Result<GidEntry, SelectError> {
+        roce_v2(port)
+            .min_by_key(|entry| (self.rank(entry), entry.index))
+            .cloned()
+            .ok_or_else(|| SelectError::NoGid {
+                device: device.name.clone(),
+                port: port.number,
+                link_layer: port.link_layer,
+                found: no_roce_v2(device, port),
+            })
+    }
+
+    /// How good a GID is; less is better.
+    fn rank(&self, entry: &GidEntry) -> u8 {
+        let (mapped, local) = (entry.gid.is_ipv4_mapped(), entry.gid.is_link_local());
+        match self.family {
+            Some(Family::Ipv6) if mapped => 3,
+            _ if mapped => 0,
+            _ if local => 2,
+            _ => 1,
+        }
+    }
+
+    fn active(&self) -> Vec<String> {
+        let ports = self.devices.iter().flat_map(|device| {
+            let active = device
+                .ports
+                .iter()
+                .filter(|port| port.state == PortState::Active);
+            active.map(|port| format!("{}:{}", device.name, port.number))
+        });
+        ports.collect()
+    }
+}
+
+/// The first success; of failures, the only one or all of them.
+fn first(
+    attempts: impl Iterator<Item = Result<Choice, SelectError>>,
+) -> Option<Result<Choice, SelectError>> {
+    let mut failures = Vec::new();
+    for attempt in attempts {
+        match attempt {
+            Ok(choice) => return Some(Ok(choice)),
+            Err(SelectError::NoneUsable(inner)) => failures.extend(inner),
+            Err(error) => failures.push(error),
+        }
+    }
+    match failures.len() {
+        0 => None,
+        1 => failures.pop().map(Err),
+        _ => Some(Err(SelectError::NoneUsable(failures))),
+    }
+}
+
+fn roce_v2(port: &Port) -> impl Iterator<Item = &GidEntry> {
+    port.gids
+        .iter()
+        .filter(|entry| entry.kind == GidType::RoceV2)
+}
+
+fn no_roce_v2(device: &RdmaDevice, port: &Port) -> String {
+    let netdev = port.netdev.as_deref().unwrap_or("NETDEV");
+    match port.gids.first() {
+        None => format!(
+            "its table is empty; give its network device an address: `ip addr add ADDRESS/PREFIX \
+             dev {netdev}`"
+        ),
+        Some(entry) => format!(
+            "none is RoCE v2; to use RoCE v1, name one: {}:{}:{}",
+            device.name, port.number, entry.index
+        ),
+    }
+}
+
+fn remedy(port: &Port) -> String {
+    match (port.link_layer, port.state) {
+        (LinkLayer::InfiniBand, PortState::Init | PortState::Armed) => {
+            "a subnet manager has to run on the fabric, as `opensm` does".to_owned()
+        }
+        (LinkLayer::InfiniBand, _) => {
+            let phys_state = &port.phys_state;
+            format!("the link is in state {phys_state}; check cable and switch")
+        }
+        _ => {
+            let netdev = port.netdev.as_deref().unwrap_or("NETDEV");
+            format!("`ip link set {netdev} up`")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

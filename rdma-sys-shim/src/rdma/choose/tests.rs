@@ -1,0 +1,277 @@
+use std::net::Ipv6Addr;
+
+use super::*;
+use crate::rdma::Gid;
+
+const V1: GidType = GidType::IbOrRoceV1;
+const V2: GidType = GidType::RoceV2;
+const LOCAL: &str = "fe80::1";
+const GLOBAL: &str = "2001:db8::1";
+const MAPPED: &str = "::ffff:10.0.0.1";
+
+fn port(number: u8, state: PortState, link_layer: LinkLayer) -> Port {
+    Port {
+        number,
+        state,
+        phys_state: "Polling".to_owned(),
+        link_layer,
+        rate: "100 Gb/sec (4X EDR)".to_owned(),
+        lid: 0,
+        netdev: None,
+        gids: Vec::new(),
+    }
+}
+
+fn device(name: &str, ports: Vec<Port>) -> RdmaDevice {
+    RdmaDevice {
+        name: name.to_owned(),
+        node_guid: String::new(),
+        firmware: None,
+        iwarp: false,
+        ports,
+    }
+}
+
+fn roce(gids: &[(u8, &str, GidType)]) -> Port {
+    let mut port = port(1, PortState::Active, LinkLayer::Ethernet);
+    port.netdev = Some("eth0".to_owned());
+    let entries = gids.iter().map(|&(index, gid, kind)| GidEntry {
+        index,
+        gid: Gid::new(gid.parse::<Ipv6Addr>().unwrap().octets()),
+        kind,
+        netdev: Some("eth0".to_owned()),
+    });
+    port.gids = entries.collect();
+    port
+}
+
+fn infiniband(lid: u16) -> Port {
+    let mut port = roce(&[(0, LOCAL, V1), (1, GLOBAL, V1)]);
+    port.link_layer = LinkLayer::InfiniBand;
+    port.netdev = None;
+    port.lid = lid;
+    port
+}
+
+fn pick(devices: &[RdmaDevice], spec: &str) -> Choice {
+    choose(devices, &spec.parse().unwrap(), None).unwrap()
+}
+
+fn refusal(devices: &[RdmaDevice], spec: &str) -> String {
+    choose(devices, &spec.parse().unwrap(), None)
+        .unwrap_err()
+        .to_string()
+}
+
+/// The index chosen of these GIDs for peers of `family`.
+fn gid(gids: &[(u8, &str, GidType)], family: Option<Family>) -> u8 {
+    let devices = [device("rxe0", vec![roce(gids)])];
+    let choice = choose(&devices, &Selector::default(), family).unwrap();
+    choice.gid_index().unwrap()
+}
+
+#[test]
+fn ipv4_mapped_comes_before_global_before_link_local() {
+    assert_eq!(
+        gid(&[(0, LOCAL, V2), (1, GLOBAL, V2), (2, MAPPED, V2)], None),
+        2
+    );
+    assert_eq!(gid(&[(0, LOCAL, V2), (1, GLOBAL, V2)], None), 1);
+    assert_eq!(gid(&[(0, LOCAL, V2)], None), 0);
+    assert_eq!(
+        gid(&[(4, MAPPED, V2), (2, MAPPED, V2)], None),
+        2,
+        "the lower of equals"
+    );
+}
+
+#[test]
+fn the_peers_family_comes_first() {
+    let gids = [(0, LOCAL, V2), (1, MAPPED, V2), (2, GLOBAL, V2)];
+    assert_eq!(gid(&gids, Some(Family::Ipv4)), 1);
+    assert_eq!(gid(&gids, Some(Family::Ipv6)), 2);
+    assert_eq!(gid(&gids[..2], Some(Family::Ipv6)), 0);
+    assert_eq!(gid(&[(0, MAPPED, V2)], Some(Family::Ipv6)), 0);
+    assert_eq!(gid(&[(0, GLOBAL, V2)], Some(Family::Ipv4)), 0);
+}
+
+#[test]
+fn roce_v1_is_never_chosen_by_the_rule() {
+    assert_eq!(
+        gid(&[(0, MAPPED, V1), (1, LOCAL, V1), (2, LOCAL, V2)], None),
+        2
+    );
+    let devices = [device(
+        "mlx5_0",
+        vec![roce(&[(0, MAPPED, V1), (1, LOCAL, V1)])],
+    )];
+    let error = refusal(&devices, "");
+    assert!(error.contains("none is RoCE v2"), "{error}");
+    assert!(error.contains("name one: mlx5_0:1:0"), "{error}");
+    assert_eq!(pick(&devices, "mlx5_0:1:0").gid_index(), Some(0));
+}
+
+#[test]
+fn infiniband_goes_by_lid_with_the_first_gid_for_global_headers() {
+    let devices = [device("mlx5_0", vec![infiniband(7)])];
+    let choice = pick(&devices, "mlx5_0");
+    assert_eq!((choice.lid, choice.gid_index()), (7, Some(0)));
+    assert_eq!(choice.link_layer, LinkLayer::InfiniBand);
+    assert_eq!(pick(&devices, "mlx5_0:1:1").gid_index(), Some(1));
+}
+
+#[test]
+fn hardware_comes_before_emulation_and_names_in_order() {
+    let good = || vec![roce(&[(1, MAPPED, V2)])];
+    let down = vec![port(1, PortState::Down, LinkLayer::Ethernet)];
+    let devices = [
+        device("irdma0", down),
+        device("rxe0", good()),
+        device("siw0", good()),
+        device("zeta0", good()),
+        device("mlx5_1", good()),
+    ];
+    assert_eq!(pick(&devices, "").device, "mlx5_1");
+    assert_eq!(pick(&devices[..4], "verbs").device, "zeta0");
+    assert_eq!(pick(&devices[..3], "").device, "rxe0");
+    assert_eq!(pick(&devices, "rxe0").device, "rxe0");
+}
+
+#[test]
+fn the_first_usable_port_is_taken_unless_one_is_named() {
+    let mut second = roce(&[(3, MAPPED, V2)]);
+    second.number = 2;
+    let mut third = roce(&[(5, MAPPED, V2)]);
+    third.number = 3;
+    let ports = vec![port(1, PortState::Down, LinkLayer::Ethernet), second, third];
+    let devices = [device("mlx5_0", ports)];
+    assert_eq!(pick(&devices, "mlx5_0").port, 2);
+    assert_eq!(pick(&devices, "mlx5_0:3").port, 3);
+    assert_eq!(pick(&devices, ":3").port, 3);
+    assert_eq!(
+        pick(&devices, "mlx5_0::5").port,
+        3,
+        "the port that has this GID"
+    );
+}
+
+#[test]
+fn an_unknown_name_is_refused_with_those_that_exist() {
+    let devices = [device("rxe0", Vec::new()), device("rxe1", Vec::new())];
+    assert_eq!(
+        refusal(&devices, "mlx5_0"),
+        "no device \"mlx5_0\" (known: soft, rxe0, rxe1)"
+    );
+    assert!(refusal(&[], "").starts_with("there is no RDMA device"));
+    assert_eq!(refusal(&devices[..1], "rxe0"), "rxe0 has no port");
+}
+
+#[test]
+fn an_unknown_port_is_refused_with_those_that_exist() {
+    let devices = [device("rxe0", vec![roce(&[(1, MAPPED, V2)])])];
+    assert_eq!(
+        refusal(&devices, "rxe0:2"),
+        "rxe0 has no port 2 (its ports: 1)"
+    );
+}
+
+#[test]
+fn a_port_that_is_down_is_refused_with_its_state_the_remedy_and_the_active_ones() {
+    let mut down = port(1, PortState::Down, LinkLayer::Ethernet);
+    down.netdev = Some("dummy0".to_owned());
+    let mut devices = vec![device("rxe0", vec![down])];
+    assert_eq!(
+        refusal(&devices, ""),
+        "rxe0 port 1 is DOWN (`ip link set dummy0 up`; no port is ACTIVE)"
+    );
+    devices.push(device("rxe1", vec![roce(&[(1, MAPPED, V2)])]));
+    assert_eq!(
+        refusal(&devices, "rxe0:1"),
+        "rxe0 port 1 is DOWN (`ip link set dummy0 up`; ACTIVE: rxe1:1)"
+    );
+    let fabric = [device(
+        "mlx5_0",
+        vec![port(1, PortState::Init, LinkLayer::InfiniBand)],
+    )];
+    let error = refusal(&fabric, "mlx5_0");
+    assert!(error.contains("is INIT (a subnet manager"), "{error}");
+    let cable = [device(
+        "mlx5_0",
+        vec![port(1, PortState::Down, LinkLayer::InfiniBand)],
+    )];
+    let error = refusal(&cable, "mlx5_0");
+    assert!(error.contains("in state Polling; check cable"), "{error}");
+}
+
+#[test]
+fn where_nothing_is_usable_every_reason_is_given() {
+    let devices = [
+        device("rxe0", vec![port(1, PortState::Down, LinkLayer::Ethernet)]),
+        device(
+            "mlx5_0",
+            vec![roce(&[]), port(2, PortState::Init, LinkLayer::InfiniBand)],
+        ),
+    ];
+    let error = refusal(&devices, "");
+    assert!(
+        error.starts_with("no port of an RDMA device can be used: mlx5_0 port 1"),
+        "{error}"
+    );
+    assert!(
+        error.contains("its table is empty; give its network device"),
+        "{error}"
+    );
+    assert!(
+        error.contains("`ip addr add ADDRESS/PREFIX dev eth0`"),
+        "{error}"
+    );
+    assert!(error.contains("; mlx5_0 port 2 is INIT"), "{error}");
+    assert!(error.contains("; rxe0 port 1 is DOWN"), "{error}");
+}
+
+#[test]
+fn an_unknown_gid_index_is_refused_with_those_that_exist() {
+    let devices = [device(
+        "rxe0",
+        vec![roce(&[(0, LOCAL, V2), (1, MAPPED, V2)])],
+    )];
+    assert_eq!(
+        refusal(&devices, "rxe0:1:9"),
+        "rxe0 port 1 has no GID at index 9 (its GIDs: 0, 1)"
+    );
+    let empty = [device("rxe0", vec![roce(&[])])];
+    let error = refusal(&empty, "rxe0:1:0");
+    assert!(error.contains("(its GIDs: none)"), "{error}");
+}
+
+#[test]
+fn a_gid_of_the_wrong_type_is_refused_with_those_of_the_right_one() {
+    let gids = [
+        (0, LOCAL, V1),
+        (1, LOCAL, V2),
+        (2, MAPPED, V1),
+        (3, MAPPED, V2),
+    ];
+    let devices = [device("mlx5_0", vec![roce(&gids)])];
+    let error = refusal(&devices, "mlx5_0:1:2");
+    assert!(
+        error.contains("index 2 of mlx5_0 port 1 is RoCE v1"),
+        "{error}"
+    );
+    assert!(error.contains("(RoCE v2: index 1, 3)"), "{error}");
+    assert_eq!(pick(&devices, "mlx5_0:1:1").gid_index(), Some(1));
+}
+
+#[test]
+fn what_cannot_carry_a_queue_pair_is_refused() {
+    let mut iwarp = device("siw0", vec![roce(&[(0, LOCAL, V1)])]);
+    iwarp.iwarp = true;
+    let error = refusal(&[iwarp], "siw0");
+    assert!(error.contains("it is iWARP"), "{error}");
+    let odd = [device(
+        "efa_0",
+        vec![port(1, PortState::Active, LinkLayer::Other)],
+    )];
+    let error = refusal(&odd, "efa_0");
+    assert!(error.contains("neither InfiniBand nor Ethernet"), "{error}");
+}

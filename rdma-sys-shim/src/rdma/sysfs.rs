@@ -1,0 +1,218 @@
+//! Reading devices from sysfs. What cannot be read is unknown or absent, never an error: a
+//! device may go while it is looked at.
+
+use std::fs;
+use std::net::Ipv6Addr;
+use std::path::Path;
+
+use super::{Gid, GidEntry, GidType, LinkLayer, Port, PortState, RdmaDevice};
+
+/// Where the kernel shows RDMA devices.
+pub const CLASS: &str = "/sys/class/infiniband";
+
+/// The devices shown under `class` (of this machine: [`CLASS`]), by name.
+#[must_use]
+pub fn read(class: &Path) -> Vec<RdmaDevice> {
+    let mut devices: Vec<_> = names(class)
+        .map(|name| device(&class.join(&name), name))
+        .collect();
+    devices.sort_by(|a, b| a.name.cmp(&b.name));
+    devices
+}
+
+fn device(path: &Path, name: String) -> RdmaDevice {
+    let beneath = netdev(path);
+    let mut ports: Vec<_> = numbers(&path.join("ports"))
+        .filter(|&number| number > 0)
+        .map(|number| port(&path.join("ports").join(number.to_string()), number))
+        .collect();
+    ports.sort_by_key(|port| port.number);
+    // Several ports share one folder of network devices, which does not say whose is whose.
+    if let [port] = ports.as_mut_slice()
+        && port.link_layer == LinkLayer::Ethernet
+        && port.netdev.is_none()
+    {
+        port.netdev = beneath;
+    }
+    RdmaDevice {
+        name,
+        node_guid: text(&path.join("node_guid")).unwrap_or_default(),
+        firmware: text(&path.join("fw_ver")),
+        iwarp: text(&path.join("node_type")).is_some_and(|kind| kind.starts_with("4:")),
+        ports,
+    }
+}
+
+/// The one network device under an RDMA device: soft-RoCE names it, a card lists its own.
+fn netdev(device: &Path) -> Option<String> {
+    text(&device.join("parent")).or_else(|| {
+        let mut nets = names(&device.join("device/net"));
+        nets.next().filter(|_| nets.next().is_none())
+    })
+}
+
+fn port(path: &Path, number: u8) -> Port {
+    let link_layer = match text(&path.join("link_layer")).as_deref() {
+        Some("InfiniBand") => LinkLayer::InfiniBand,
+        Some("Ethernet") => LinkLayer::Ethernet,
+        _ => LinkLayer::Other,
+    };
+    let state = text(&path.join("state")).unwrap_or_default();
+    let (state, _) = state.split_once(':').unwrap_or((&state, ""));
+    let phys_state = text(&path.join("phys_state")).unwrap_or_default();
+    let (_, phys_state) = phys_state.split_once(": ").unwrap_or(("", &phys_state));
+    let lid = text(&path.join("lid")).unwrap_or_default();
+    let gids = gids(path);
+    Port {
+        number,
+        state: PortState::from_number(state.parse().unwrap_or(0)),
+        phys_state: phys_state.to_owned(),
+        link_layer,
+        rate: text(&path.join("rate")).unwrap_or_default(),
+        lid: u16::from_str_radix(lid.trim_start_matches("0x"), 16).unwrap_or(0),
+        netdev: gids.iter().find_map(|entry| entry.netdev.clone()),
+        gids,
+    }
+}
+
+/// The entries that a queue pair can name: its field has eight bits, where a table may be longer.
+fn gids(port: &Path) -> Vec<GidEntry> {
+    let mut gids: Vec<_> = numbers(&port.join("gids"))
+        .filter_map(|index| gid(port, index))
+        .collect();
+    gids.sort_by_key(|entry| entry.index);
+    gids
+}
+
+fn gid(port: &Path, index: u8) -> Option<GidEntry> {
+    let file = |folder: &str| port.join(folder).join(index.to_string());
+    let address: Ipv6Addr = text(&file("gids"))?.parse().ok()?;
+    let gid = Gid::new(address.octets());
+    if gid.is_zero() {
+        return None;
+    }
+    let kind = match text(&file("gid_attrs/types")).as_deref() {
+        Some("RoCE v2") => GidType::RoceV2,
+        _ => GidType::IbOrRoceV1,
+    };
+    Some(GidEntry {
+        index,
+        gid,
+        kind,
+        netdev: text(&file("gid_attrs/ndevs")),
+    })
+}
+
+fn text(file: &Path) -> Option<String> {
+    let content = fs::read_to_string(file).ok()?;
+    let content = content.trim();
+    (!content.is_empty()).then(|| content.to_owned())
+}
+
+fn names(folder: &Path) -> impl Iterator<Item = String> + use<> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+}
+
+fn numbers(folder: &Path) -> impl Iterator<Item = u8> + use<> {
+    names(folder).filter_map(|name| name.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(root: &Path, file: &str, content: &str) {
+        let path = root.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, format!("{content}\n")).unwrap();
+    }
+
+    #[test]
+    fn a_soft_roce_device_is_read() {
+        let class = tempfile::tempdir().unwrap();
+        let root = class.path();
+        put(root, "rxe0/node_guid", "5054:00ff:fe12:3456");
+        put(root, "rxe0/node_type", "1: CA");
+        put(root, "rxe0/fw_ver", "");
+        put(root, "rxe0/parent", "dummy0");
+        put(root, "rxe0/ports/1/state", "4: ACTIVE");
+        put(root, "rxe0/ports/1/phys_state", "5: LinkUp");
+        put(root, "rxe0/ports/1/link_layer", "Ethernet");
+        put(root, "rxe0/ports/1/rate", "2.5 Gb/sec (1X SDR)");
+        put(root, "rxe0/ports/1/lid", "0x0");
+        let zero = "0000:0000:0000:0000:0000:0000:0000:0000";
+        let mapped = "0000:0000:0000:0000:0000:ffff:0a00:0001";
+        let local = "fe80:0000:0000:0000:5054:00ff:fe12:3456";
+        for (index, gid) in [(0, local), (1, mapped), (2, zero), (256, mapped)] {
+            put(root, &format!("rxe0/ports/1/gids/{index}"), gid);
+        }
+        put(root, "rxe0/ports/1/gid_attrs/types/0", "IB/RoCE v1");
+        put(root, "rxe0/ports/1/gid_attrs/types/1", "RoCE v2");
+        put(root, "rxe0/ports/1/gid_attrs/ndevs/1", "dummy0");
+
+        let devices = read(root);
+        let [device] = devices.as_slice() else {
+            panic!("{devices:?}")
+        };
+        assert_eq!(device.name, "rxe0");
+        assert_eq!(device.node_guid, "5054:00ff:fe12:3456");
+        assert_eq!(device.firmware, None);
+        assert!(device.is_emulated() && !device.iwarp);
+        let port = device.port(1).unwrap();
+        assert_eq!(port.state, PortState::Active);
+        assert_eq!(port.phys_state, "LinkUp");
+        assert_eq!(port.link_layer, LinkLayer::Ethernet);
+        assert_eq!(port.rate, "2.5 Gb/sec (1X SDR)");
+        assert_eq!(port.netdev.as_deref(), Some("dummy0"));
+        let indexes: Vec<_> = port.gids.iter().map(|entry| entry.index).collect();
+        assert_eq!(indexes, [0, 1], "no empty entry, none beyond eight bits");
+        assert_eq!(port.gids[0].kind, GidType::IbOrRoceV1);
+        assert_eq!(port.gids[1].kind, GidType::RoceV2);
+        assert_eq!(port.gids[1].netdev.as_deref(), Some("dummy0"));
+    }
+
+    #[test]
+    fn an_infiniband_device_is_read_and_names_are_sorted() {
+        let class = tempfile::tempdir().unwrap();
+        let root = class.path();
+        for name in ["mlx5_1", "mlx5_0"] {
+            put(root, &format!("{name}/fw_ver"), "20.31.1014");
+            for port in [2, 1] {
+                let port = format!("{name}/ports/{port}");
+                put(root, &format!("{port}/state"), "2: INIT");
+                put(root, &format!("{port}/link_layer"), "InfiniBand");
+                put(root, &format!("{port}/lid"), "0x1f");
+            }
+        }
+        let devices = read(root);
+        assert_eq!(devices[0].name, "mlx5_0");
+        assert_eq!(devices[1].firmware.as_deref(), Some("20.31.1014"));
+        let ports = &devices[1].ports;
+        assert_eq!((ports[0].number, ports[1].number), (1, 2));
+        assert_eq!(ports[0].state, PortState::Init);
+        assert_eq!(ports[0].lid, 0x1f);
+        assert_eq!(ports[0].netdev, None);
+    }
+
+    #[test]
+    fn half_a_device_and_no_class_at_all_are_read_without_complaint() {
+        let class = tempfile::tempdir().unwrap();
+        fs::create_dir_all(class.path().join("mlx5_0/ports/1")).unwrap();
+        let port = &read(class.path())[0].ports[0];
+        assert_eq!(port.state, PortState::Unknown);
+        assert_eq!(port.link_layer, LinkLayer::Other);
+        assert!(read(&class.path().join("absent")).is_empty());
+    }
+
+    #[test]
+    fn the_network_device_of_a_card_that_is_down_is_known() {
+        let class = tempfile::tempdir().unwrap();
+        let root = class.path();
+        put(root, "mlx5_0/ports/1/link_layer", "Ethernet");
+        put(root, "mlx5_0/device/net/eth4/mtu", "1500");
+        assert_eq!(read(root)[0].ports[0].netdev.as_deref(), Some("eth4"));
+        put(root, "mlx5_0/device/net/eth5/mtu", "1500");
+        assert_eq!(read(root)[0].ports[0].netdev, None, "which of two?");
+    }
+}

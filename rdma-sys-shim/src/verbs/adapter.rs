@@ -1,0 +1,50 @@
+//! One port of an open device, with what all connections over it share.
+
+use std::sync::Arc;
+
+use super::memory::Regions;
+use super::objects::{Context, Port, ProtectionDomain};
+use super::settings::Settings;
+use crate::Result;
+
+pub(super) struct Adapter {
+    pub(super) context: Arc<Context>,
+    pub(super) domain: Arc<ProtectionDomain>,
+    pub(super) port: Port,
+    pub(super) gid_index: u8,
+    pub(super) gid: [u8; 16],
+    pub(super) regions: Arc<Regions>,
+    pub(super) settings: Settings,
+}
+
+impl Adapter {
+    pub(super) fn open(name: &str, port: u8, gid_index: u8, settings: Settings) -> Result<Self> {
+        let context = Context::open(name)?;
+        Ok(Self {
+            domain: ProtectionDomain::new(&context)?,
+            port: context.port(port)?,
+            gid_index,
+            gid: context.gid(port, gid_index)?,
+            regions: Arc::default(),
+            settings,
+            context,
+        })
+    }
+
+    /// Reads and atomics that one connection may have under way, from here and to here.
+    pub(super) fn max_reads(&self) -> (u8, u8) {
+        let limits = self.context.attributes();
+        let byte = |limit: i32| limit.clamp(1, 128) as u8;
+        (
+            byte(limits.max_qp_init_rd_atom),
+            byte(limits.max_qp_rd_atom),
+        )
+    }
+
+    /// The longest single request in bytes. A multiple of the page size, so that parts of a long
+    /// transfer start as well aligned as the whole.
+    pub(super) fn longest_request(&self) -> usize {
+        let most = self.port.max_message.min(1 << 30);
+        (most - most % 4096).max(4096) as usize
+    }
+}

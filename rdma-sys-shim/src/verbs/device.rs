@@ -1,0 +1,228 @@
+//! An open port as a device: its memory, and its connections by peer.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::adapter::Adapter;
+use super::connect::{Address, Connector, Fabric, Numbers, PeerId, PortAddress, Queues, Timing};
+use super::endpoint::VerbsEndpoint;
+use super::objects::{CompletionQueue, Establish, QueuePair, Route};
+use super::peer::Peer;
+use super::settings::Settings;
+use super::{memory, self_test};
+use crate::rdma::{self, GidType, LinkLayer, Selector};
+use crate::{
+    Access, Adoption, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, Usage,
+};
+
+pub(crate) struct VerbsDevice {
+    name: String,
+    capabilities: Capabilities,
+    adapter: Arc<Adapter>,
+    own: Arc<Address>,
+    endpoints: Endpoints,
+    // Dropped, and its thread joined, before the queue pairs go.
+    connector: Connector,
+}
+
+/// The connections of this process. The connector's thread makes them, for requests from either
+/// side.
+#[derive(Clone, Default)]
+struct Endpoints(Arc<Mutex<HashMap<PeerId, Arc<VerbsEndpoint>>>>);
+
+impl Endpoints {
+    fn lock(&self) -> MutexGuard<'_, HashMap<PeerId, Arc<VerbsEndpoint>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self, peer: PeerId) -> Option<Arc<VerbsEndpoint>> {
+        self.lock().get(&peer).cloned()
+    }
+}
+
+impl VerbsDevice {
+    /// Opens the port that `selector` names, or that the rules choose.
+    pub(crate) fn open(selector: &Selector) -> Result<Self> {
+        let settings = Settings::from_env()?;
+        let devices = rdma::read(Path::new(rdma::CLASS));
+        let choice = rdma::choose(&devices, selector, None)?;
+        let gid_index = choice.gid_index().unwrap_or(0);
+        let adapter = Adapter::open(&choice.device, choice.port, gid_index, settings)?;
+        let limits = adapter.context.attributes();
+        if limits.atomic_cap == ibverbs_sys::IBV_ATOMIC_NONE {
+            return Err(Error::NoAtomics {
+                device: choice.device,
+            });
+        }
+        let capabilities = Capabilities {
+            atomic_domain: AtomicDomain::Device,
+            narrow_atomics: false,
+            max_message: adapter.port.max_message.into(),
+            pins_memory: true,
+        };
+        let fabric = match (choice.link_layer, &choice.gid) {
+            (LinkLayer::InfiniBand, _) => Fabric::InfiniBand,
+            (_, Some(entry)) if entry.kind == GidType::IbOrRoceV1 => Fabric::RoceV1,
+            _ => Fabric::RoceV2,
+        };
+        let port = PortAddress {
+            gid: adapter.gid,
+            lid: adapter.port.lid,
+        };
+        let own = Address::fresh(port, fabric, &choice.device)?;
+        let adapter = Arc::new(adapter);
+        let endpoints = Endpoints::default();
+        let queues = PeerQueues {
+            adapter: adapter.clone(),
+            endpoints: endpoints.clone(),
+            fabric,
+        };
+        let connector = Connector::start(&adapter, own, queues, Timing::from_environment()?)?;
+        let device = Self {
+            name: choice.device,
+            capabilities,
+            own: connector.address().clone(),
+            adapter,
+            endpoints,
+            connector,
+        };
+        let to_self = device.connect_to(&device.own)?;
+        self_test::atomics(&device, &*to_self)?;
+        Ok(device)
+    }
+
+    fn connect_to(&self, peer: &Arc<Address>) -> Result<Arc<VerbsEndpoint>> {
+        self.connector.connect(peer)?;
+        self.endpoints.get(peer.instance).ok_or(Error::BadAddress {
+            device: "verbs",
+            reason: "its connection was not kept",
+        })
+    }
+}
+
+impl Device for VerbsDevice {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        let endpoints = self.endpoints.lock();
+        Some(Usage {
+            registered_bytes: memory::registered(),
+            queue_pairs: QueuePair::in_use(),
+            completion_entries: CompletionQueue::entries_in_use(),
+            connections: endpoints.len() as u32,
+            requests: endpoints.values().map(|endpoint| endpoint.posted()).sum(),
+        })
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.own.encode()
+    }
+
+    fn connect(&self, address: &[u8]) -> Result<Arc<dyn Endpoint>> {
+        let peer = Arc::new(Address::decode(address)?);
+        Ok(self.connect_to(&peer)?)
+    }
+
+    fn allocate(&self, len: usize, align: usize) -> Result<Region> {
+        memory::allocate(&self.adapter.domain, &self.adapter.regions, len, align)
+    }
+
+    unsafe fn register(
+        &self,
+        base: *mut u8,
+        len: usize,
+        access: Access,
+        _adoption: Adoption,
+    ) -> Result<Region> {
+        let Adapter {
+            domain, regions, ..
+        } = &*self.adapter;
+        // SAFETY: the caller's promise.
+        unsafe { memory::expose(domain, regions, base, len, access) }
+    }
+
+    fn close(&self) {
+        let limit = self.adapter.settings.silence();
+        let endpoints: Vec<_> = self.endpoints.lock().values().cloned().collect();
+        for endpoint in endpoints {
+            if !endpoint.drain(limit + Duration::from_secs(1)) {
+                tracing::warn!("operations are still under way while the device is closed");
+            }
+        }
+        self.connector.close();
+    }
+}
+
+/// Makes the queue pairs that the connector asks for.
+struct PeerQueues {
+    adapter: Arc<Adapter>,
+    endpoints: Endpoints,
+    fabric: Fabric,
+}
+
+impl PeerQueues {
+    fn numbers(&self, endpoint: &VerbsEndpoint) -> Numbers {
+        let number = endpoint.number();
+        Numbers {
+            qpn: number,
+            psn: endpoint.psn(),
+            responder_resources: self.adapter.max_reads().1,
+            mtu: self.adapter.port.mtu,
+            max_message: self.adapter.port.max_message,
+        }
+    }
+}
+
+impl Queues for PeerQueues {
+    fn create(&mut self, peer: &Arc<Address>) -> Result<Numbers> {
+        let who = Peer {
+            pid: peer.pid,
+            host: peer.host.as_str().into(),
+        };
+        let endpoint = Arc::new(VerbsEndpoint::new(&self.adapter, who)?);
+        let numbers = self.numbers(&endpoint);
+        self.endpoints.lock().insert(peer.instance, endpoint);
+        Ok(numbers)
+    }
+
+    fn bring_up(&mut self, peer: &Arc<Address>, theirs: &Numbers) -> Result<()> {
+        let Some(endpoint) = self.endpoints.get(peer.instance) else {
+            return Ok(());
+        };
+        let adapter = &self.adapter;
+        let (reads_out, reads_in) = adapter.max_reads();
+        // Across subnets of InfiniBand, and always on Ethernet, packets are routed by GID.
+        let other_subnet = peer.port.gid[..8] != adapter.gid[..8];
+        endpoint.establish(&Establish {
+            route: Route {
+                port: adapter.port.number,
+                gid_index: adapter.gid_index,
+                gid: peer.port.gid,
+                global: self.fabric.is_roce() || other_subnet,
+                lid: peer.port.lid,
+            },
+            number: theirs.qpn,
+            their_psn: theirs.psn,
+            our_psn: endpoint.psn(),
+            mtu: adapter.port.mtu.min(theirs.mtu),
+            reads_out: reads_out.min(theirs.responder_resources),
+            reads_in,
+            timeout: adapter.settings.timeout,
+            retries: adapter.settings.retries,
+        })
+    }
+
+    fn peer_closed(&mut self, peer: PeerId) {
+        if let Some(endpoint) = self.endpoints.get(peer) {
+            endpoint.close();
+        }
+    }
+}

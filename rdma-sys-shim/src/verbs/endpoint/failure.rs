@@ -1,0 +1,138 @@
+//! What a failed completion means, in words.
+
+use ibverbs_sys::ibv_wc_status as status;
+
+use super::super::peer::Peer;
+use crate::{Error, RemoteAddress};
+
+/// What a work request was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    Write,
+    Read,
+    FetchAdd,
+    CompareSwap,
+    Store,
+    /// A write of nothing, whose answer says that the peer's device lives and has carried out
+    /// everything before it.
+    Probe,
+}
+
+impl Operation {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::FetchAdd => "fetch_add",
+            Self::CompareSwap => "compare_swap",
+            Self::Store => "store",
+            Self::Probe => "probe",
+        }
+    }
+}
+
+/// The first failure of an endpoint: everything later on it fails for the same reason.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failure {
+    /// Of the request that failed.
+    pub(super) ticket: u64,
+    pub(super) operation: Operation,
+    pub(super) at: RemoteAddress,
+    pub(super) len: u64,
+    pub(super) status: status::Type,
+    pub(super) vendor: u32,
+}
+
+impl Failure {
+    /// The failure as an error of an operation on `peer`.
+    pub(super) fn error(&self, peer: &Peer) -> Error {
+        let need = self.operation.name();
+        let RemoteAddress { address, rkey } = self.at;
+        let len = self.len;
+        match self.status {
+            status::IBV_WC_REM_ACCESS_ERR => Error::RemoteAccess {
+                need,
+                address,
+                len,
+                rkey,
+                reason: "the target's device refused it: outside of the region, without the \
+                         right, misaligned, or deregistered",
+            },
+            status::IBV_WC_RETRY_EXC_ERR | status::IBV_WC_RNR_RETRY_EXC_ERR => Error::NoAnswer {
+                operation: need,
+                pid: peer.pid,
+                host: peer.host.clone(),
+            },
+            other => Error::Completion {
+                operation: need,
+                address,
+                len,
+                pid: peer.pid,
+                host: peer.host.clone(),
+                status: words(other),
+                code: other,
+                vendor: self.vendor,
+            },
+        }
+    }
+}
+
+/// A completion status in words.
+fn words(code: status::Type) -> &'static str {
+    match code {
+        status::IBV_WC_LOC_LEN_ERR => "local length error: longer than the port can send",
+        status::IBV_WC_LOC_QP_OP_ERR => "local queue pair operation error",
+        status::IBV_WC_LOC_PROT_ERR => {
+            "local protection error: the origin buffer is not registered, or not writable"
+        }
+        status::IBV_WC_WR_FLUSH_ERR => "flushed: the queue pair was stopped before",
+        status::IBV_WC_BAD_RESP_ERR => "bad response: the target's device answered nonsense",
+        status::IBV_WC_LOC_ACCESS_ERR => "local access error",
+        status::IBV_WC_REM_INV_REQ_ERR => {
+            "remote invalid request: the target's queue pair does not take it"
+        }
+        status::IBV_WC_REM_OP_ERR => "remote operation error: the target's device failed",
+        status::IBV_WC_REM_ABORT_ERR => "aborted by the target",
+        status::IBV_WC_FATAL_ERR => "fatal error: the local device does not work any more",
+        status::IBV_WC_RESP_TIMEOUT_ERR => "the answer did not come in time",
+        status::IBV_WC_GENERAL_ERR => "general error",
+        _ => "a status that this program does not know",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(status: status::Type) -> String {
+        let peer = Peer {
+            pid: 77,
+            host: "n1".into(),
+        };
+        let failure = Failure {
+            ticket: 1,
+            operation: Operation::Read,
+            at: RemoteAddress {
+                address: 0x1000,
+                rkey: 0x2a,
+            },
+            len: 9,
+            status,
+            vendor: 0,
+        };
+        failure.error(&peer).to_string()
+    }
+
+    #[test]
+    fn every_status_names_operation_peer_and_meaning() {
+        for code in status::IBV_WC_LOC_LEN_ERR..=status::IBV_WC_TM_RNDV_INCOMPLETE {
+            let text = error(code);
+            assert!(text.contains("read"), "{text}");
+            let addressed = text.contains("0x1000") && text.contains("9 bytes");
+            let named = text.contains("77") && text.contains("n1");
+            assert!(addressed || named, "{text}");
+        }
+        assert!(error(status::IBV_WC_REM_ACCESS_ERR).contains("0x2a"));
+        assert!(error(status::IBV_WC_RETRY_EXC_ERR).contains("no answer"));
+    }
+}

@@ -1,0 +1,106 @@
+//! Space in a ring for what is under way: taken and given back in the same order.
+
+/// Every piece starts at a multiple of this, so that an atomic's result is aligned.
+const ALIGN: u32 = 8;
+
+/// The book of a ring of bytes; the bytes are elsewhere.
+#[derive(Debug)]
+pub(super) struct Ring {
+    len: u32,
+    head: u32,
+    used: u32,
+}
+
+/// Part of a ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// Where it starts.
+    pub(super) at: u32,
+    /// What it takes of the ring, with what is skipped before it.
+    pub(super) takes: u32,
+}
+
+impl Ring {
+    pub(super) fn new(len: u32) -> Self {
+        Self {
+            len: len - len % ALIGN,
+            head: 0,
+            used: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// `len` bytes in one piece, if there is room.
+    pub(super) fn take(&mut self, len: u32) -> Option<Piece> {
+        let len = len.checked_next_multiple_of(ALIGN)?;
+        let to_end = self.len - self.head;
+        let skipped = if len <= to_end { 0 } else { to_end };
+        let takes = skipped.checked_add(len)?;
+        if len > self.len || takes > self.len - self.used {
+            return None;
+        }
+        let at = if skipped == 0 { self.head } else { 0 };
+        self.head = (at + len) % self.len;
+        self.used += takes;
+        Some(Piece { at, takes })
+    }
+
+    /// Gives back the oldest piece.
+    pub(super) fn give(&mut self, piece: Piece) {
+        self.used -= piece.takes;
+        if self.used == 0 {
+            self.head = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    #[test]
+    fn pieces_never_overlap_and_all_space_comes_back() {
+        let mut ring = Ring::new(100);
+        let mut held: VecDeque<(Piece, u32)> = VecDeque::new();
+        let mut seed = 1_u32;
+        for _ in 0..10_000 {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let len = 1 + (seed >> 16) % 50;
+            match ring.take(len) {
+                Some(piece) => {
+                    assert!(piece.at % ALIGN == 0 && piece.at + len <= 96);
+                    for (other, other_len) in &held {
+                        let apart = piece.at + len <= other.at || other.at + other_len <= piece.at;
+                        assert!(apart, "{piece:?} of {len} and {other:?} of {other_len}");
+                    }
+                    held.push_back((piece, len));
+                }
+                None => {
+                    let (oldest, _) = held.pop_front().expect("an empty ring has room");
+                    ring.give(oldest);
+                }
+            }
+        }
+        for (piece, _) in held {
+            ring.give(piece);
+        }
+        assert_eq!(ring.take(96), Some(Piece { at: 0, takes: 96 }));
+        assert_eq!(ring.take(1), None);
+    }
+
+    #[test]
+    fn what_is_longer_than_the_ring_is_refused() {
+        let mut ring = Ring::new(64);
+        assert_eq!(ring.take(65), None);
+        assert_eq!(ring.take(u32::MAX), None);
+    }
+}

@@ -1,0 +1,83 @@
+//! What the environment can change about connections.
+
+use std::time::Duration;
+
+use crate::{Error, Result};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Settings {
+    /// Time to wait for a peer device's answer: 4.096 µs · 2^n.
+    pub(super) timeout: u8,
+    /// How often to ask again.
+    pub(super) retries: u8,
+    /// The longest data in bytes that is copied on its way rather than registered where it is.
+    pub(super) copied: usize,
+    /// Send requests that one connection has room for.
+    pub(super) send_queue: u32,
+}
+
+/// 0.54 s seven times: a peer that is gone is found in under four seconds, and a slow one is not
+/// taken for dead on an emulated network.
+const TIMEOUT: u8 = 17;
+const RETRIES: u8 = 6;
+const SEND_QUEUE: u32 = 256;
+const COPIED: u32 = 16 << 10;
+
+impl Settings {
+    /// How long a peer's device is silent before it counts as gone.
+    pub(super) fn silence(&self) -> Duration {
+        let once = Duration::from_nanos(4096) * (1 << self.timeout);
+        once * (u32::from(self.retries) + 1)
+    }
+
+    pub(super) fn from_env() -> Result<Self> {
+        Self::read(|name| std::env::var(name).ok())
+    }
+
+    /// 0 as a time and 7 as a number of retries stand for "for ever" on some devices, so neither
+    /// is legal.
+    fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        let number = |name: &'static str, default: u32, least: u32, most: u32| {
+            let Some(text) = variable(name) else {
+                return Ok(default);
+            };
+            match text.trim().parse() {
+                Ok(number) if (least..=most).contains(&number) => Ok(number),
+                _ => Err(Error::BadSetting {
+                    name,
+                    value: text,
+                    least,
+                    most,
+                }),
+            }
+        };
+        Ok(Self {
+            timeout: number("TRANSOM_RDMA_TIMEOUT", TIMEOUT.into(), 1, 22)? as u8,
+            retries: number("TRANSOM_RDMA_RETRIES", RETRIES.into(), 0, 6)? as u8,
+            copied: number("TRANSOM_RDMA_COPY", COPIED, 0, 1 << 30)? as usize,
+            send_queue: number("TRANSOM_RDMA_SEND_QUEUE", SEND_QUEUE, 64, 1 << 15)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_have_defaults_and_limits() {
+        let defaults = Settings::read(|_| None).unwrap();
+        assert_eq!((defaults.timeout, defaults.retries), (TIMEOUT, RETRIES));
+        let set = |value: &'static str| {
+            Settings::read(move |name| (name == "TRANSOM_RDMA_RETRIES").then(|| value.to_owned()))
+        };
+        assert_eq!(set("0").unwrap().retries, 0);
+        for bad in ["7", "-1", "many", ""] {
+            let text = set(bad).unwrap_err().to_string();
+            assert!(
+                text.contains("TRANSOM_RDMA_RETRIES") && text.contains("0 to 6"),
+                "{text}"
+            );
+        }
+    }
+}
