@@ -8,6 +8,7 @@ mod error;
 mod inventory;
 pub mod memory;
 pub mod rdma;
+mod signals;
 mod soft;
 #[cfg(feature = "verbs")]
 mod verbs;

@@ -15,6 +15,7 @@ use super::port::{Port, SLOT_BYTES, SLOTS, Slot};
 use super::request::{DONE, Operation, READY, SERVING, STATUS_OK, STATUS_REFUSED, wake_agent};
 use super::table;
 use crate::memory::copy;
+use crate::signals::without_signals;
 use crate::{Access, Error, Result};
 
 /// How long an agent without a region stays.
@@ -105,22 +106,6 @@ impl Drop for Agent {
 impl Shared {
     fn thread(&self) -> std::sync::MutexGuard<'_, Option<JoinHandle<()>>> {
         self.thread.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Runs `body` with all signals blocked, which a thread started in it inherits: the program's
-/// handlers expect the program's threads, and adoption a thread that runs no handler.
-fn without_signals<R>(body: impl FnOnce() -> R) -> R {
-    // SAFETY: sigfillset initialises the set; the mask of the calling thread alone changes, and is
-    // put back.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let result = body();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        result
     }
 }
 

@@ -51,9 +51,13 @@ pub(crate) enum Fabric {
 impl Fabric {
     const ALL: [Self; 3] = [Self::InfiniBand, Self::RoceV1, Self::RoceV2];
 
-    /// Whether packets are routed by GID, and so always carry a global header.
     pub(crate) fn is_roce(self) -> bool {
         self != Self::InfiniBand
+    }
+
+    /// Whether packets carry GIDs: always on Ethernet, and between subnets of InfiniBand.
+    pub(crate) fn routes_by_gid(self, from: &PortAddress, to: &PortAddress) -> bool {
+        self.is_roce() || from.gid[..8] != to.gid[..8]
     }
 
     fn name(self) -> &'static str {

@@ -1,20 +1,24 @@
 //! Reliable connections, made when first needed, by either side or both at once.
 //!
 //! Every process publishes one unreliable-datagram queue pair ([`Address`]). A thread that sleeps
-//! on its completion channel (`Connector`) sends requests, answers those of others, also while
+//! on its completion channel ([`Connector`]) sends requests, answers those of others, also while
 //! the program computes, and repeats itself until it has been heard. What is said when is decided
 //! by [`protocol`], which knows neither clocks nor devices; the device's part, making and
 //! connecting queue pairs, is behind [`Queues`].
 //!
 //! Locks: the thread calls [`Queues`] without holding one of its own. A thread that waits in
-//! `Connector::connect` or `Connector::close` must hold none that [`Queues`] takes.
+//! [`Connector::connect`] or [`Connector::close`] must hold none that [`Queues`] takes.
 
 mod address;
+mod bell;
+mod connector;
+mod datagram;
 mod failure;
 mod message;
 mod peer;
 mod protocol;
 mod retry;
+mod service;
 #[cfg(test)]
 mod tests;
 mod timing;
@@ -23,8 +27,10 @@ mod wire;
 use std::sync::Arc;
 
 pub(crate) use address::{Address, Fabric, PeerId, PortAddress, random};
-pub(crate) use failure::Failure;
+pub(crate) use connector::Connector;
 pub(crate) use message::Numbers;
+pub(crate) use protocol::Counters;
+pub(crate) use service::Watch;
 pub(crate) use timing::Timing;
 
 use crate::Result;
@@ -45,7 +51,7 @@ pub(crate) trait Queues: Send {
     fn create(&mut self, peer: &Arc<Address>) -> Result<Numbers>;
 
     /// Connects it to the peer's queue pair: INIT to RTR to RTS. From here on it answers; it may
-    /// send once `Connector::connect` says so. Called once.
+    /// send once [`Connector::connect`] says so. Called once.
     ///
     /// # Errors
     /// The device refuses. The connection has failed for good.

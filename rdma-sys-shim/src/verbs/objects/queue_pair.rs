@@ -245,6 +245,16 @@ impl QueuePair {
         self.modify("stopping a queue pair", &mut attributes, mask)
     }
 
+    /// Forgets all its work, and starts again from nothing, under its number.
+    pub(crate) fn reset(&self) -> Result<()> {
+        let mut attributes = ffi::ibv_qp_attr {
+            qp_state: ffi::ibv_qp_state::IBV_QPS_RESET,
+            ..ffi::ibv_qp_attr::default()
+        };
+        let mask = ffi::ibv_qp_attr_mask::IBV_QP_STATE;
+        self.modify("resetting a queue pair", &mut attributes, mask)
+    }
+
     fn modify(
         &self,
         what: &str,
