@@ -16,6 +16,7 @@ pub use device::{
 };
 pub use error::{Error, Result};
 pub use inventory::{DeviceInfo, State, list, open};
+pub use soft::probe;
 
 /// Whether this build has the verbs provider.
 #[must_use]
