@@ -184,6 +184,15 @@ pub enum Error {
         /// The options that exist.
         known: &'static str,
     },
+    /// An RDMA device was asked for, which this build has no code for.
+    #[error(
+        "RDMA device {device:?} cannot be used: this build has no verbs provider (build with \
+         `--features verbs`, or use the device soft)"
+    )]
+    NoProvider {
+        /// The device.
+        device: String,
+    },
     /// No RDMA device, port or GID can be chosen.
     #[error(transparent)]
     Select(#[from] crate::rdma::SelectError),

@@ -3,8 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::rdma::{self, Choice, RdmaDevice, Selector, VerbsLimits};
 use crate::soft::{self, Options, SoftDevice};
-use crate::{Capabilities, Device, Error, Result};
+use crate::{AtomicDomain, Capabilities, Device, Error, Result};
+
+const NO_PROVIDER: &str = "this build has no verbs provider";
 
 /// A device of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +21,12 @@ pub struct DeviceInfo {
     pub state: State,
     /// What it can do, as far as that is known without opening it.
     pub capabilities: Option<Capabilities>,
+    /// The RDMA device; `None` for soft.
+    pub rdma: Option<RdmaDevice>,
+    /// The port and GID that the rule chooses on it, if it can be used.
+    pub choice: Option<Choice>,
+    /// What the verbs library says of it; `None` without the verbs provider, and for soft.
+    pub limits: Option<VerbsLimits>,
 }
 
 /// Whether a device can be used.
@@ -27,36 +36,69 @@ pub enum State {
     /// It can.
     Ready,
     /// It cannot, for this reason.
-    Unusable(&'static str),
+    Unusable(String),
 }
 
 /// The devices of this machine, usable or not.
 #[must_use]
 pub fn list() -> Vec<DeviceInfo> {
-    list_with(Path::new("/sys/class/infiniband"))
+    list_with(rdma::read(Path::new(rdma::CLASS)), crate::has_verbs())
 }
 
-fn list_with(rdma_class: &Path) -> Vec<DeviceInfo> {
-    let mut devices = vec![DeviceInfo {
+fn list_with(rdma: Vec<RdmaDevice>, has_verbs: bool) -> Vec<DeviceInfo> {
+    let soft = DeviceInfo {
         name: soft::DEVICE.to_owned(),
         provider: "soft",
         state: State::Ready,
         capabilities: Some(soft::capabilities()),
-    }];
-    let mut rdma: Vec<_> = std::fs::read_dir(rdma_class)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .map(|name| DeviceInfo {
-            name,
-            provider: "verbs",
-            state: State::Unusable("this build has no verbs provider"),
-            capabilities: None,
-        })
-        .collect();
-    rdma.sort_by(|a, b| a.name.cmp(&b.name));
-    devices.extend(rdma);
-    devices
+        rdma: None,
+        choice: None,
+        limits: None,
+    };
+    let described = rdma.into_iter().map(|device| describe(device, has_verbs));
+    [soft].into_iter().chain(described).collect()
+}
+
+fn describe(device: RdmaDevice, has_verbs: bool) -> DeviceInfo {
+    let choice = rdma::choose(std::slice::from_ref(&device), &Selector::default(), None);
+    let limits = choice.as_ref().ok().and_then(limits);
+    let missing = (!has_verbs).then(|| NO_PROVIDER.to_owned());
+    let obstacle = choice.as_ref().err().map(ToString::to_string);
+    let reasons: Vec<_> = missing.into_iter().chain(obstacle).collect();
+    DeviceInfo {
+        name: device.name.clone(),
+        provider: "verbs",
+        state: match reasons.is_empty() {
+            true => State::Ready,
+            false => State::Unusable(reasons.join("; ")),
+        },
+        capabilities: limits.as_ref().map(capabilities),
+        rdma: Some(device),
+        choice: choice.ok(),
+        limits,
+    }
+}
+
+#[cfg(feature = "verbs")]
+fn limits(choice: &Choice) -> Option<VerbsLimits> {
+    crate::verbs::limits(choice)
+        .inspect_err(|error| tracing::warn!(%error, "asking an RDMA device for its limits"))
+        .ok()
+}
+
+#[cfg(not(feature = "verbs"))]
+fn limits(_: &Choice) -> Option<VerbsLimits> {
+    None
+}
+
+/// What a verbs device with these limits can do.
+fn capabilities(limits: &VerbsLimits) -> Capabilities {
+    Capabilities {
+        atomic_domain: AtomicDomain::Device,
+        narrow_atomics: false,
+        max_message: limits.max_message,
+        pins_memory: true,
+    }
 }
 
 /// Opens the device that `spec` names: a name, or a name and its options, as in
@@ -73,46 +115,84 @@ pub fn open(spec: &str, launcher: Option<u32>) -> Result<Arc<dyn Device>> {
             let options = Options::parse(options)?;
             Ok(Arc::new(SoftDevice::open(options, launcher)?))
         }
-        #[cfg(feature = "verbs")]
-        _ => Ok(Arc::new(crate::verbs::VerbsDevice::open(&spec.parse()?)?)),
-        #[cfg(not(feature = "verbs"))]
-        _ => Err(unknown(name, list())),
+        _ => open_rdma(spec, &rdma::read(Path::new(rdma::CLASS))),
     }
 }
 
-fn unknown(name: &str, devices: Vec<DeviceInfo>) -> Error {
-    let known: Vec<String> = devices
-        .into_iter()
-        .map(|device| match device.state {
-            State::Ready => device.name,
-            State::Unusable(reason) => format!("{}: {reason}", device.name),
-        })
-        .collect();
-    Error::UnknownDevice {
-        name: name.to_owned(),
-        known: known.join(", "),
-    }
+fn open_rdma(spec: &str, devices: &[RdmaDevice]) -> Result<Arc<dyn Device>> {
+    let selector = rdma::selector(spec, devices)?;
+    let choice = rdma::choose(devices, &selector, None)?;
+    open_chosen(choice)
+}
+
+#[cfg(feature = "verbs")]
+fn open_chosen(choice: Choice) -> Result<Arc<dyn Device>> {
+    Ok(Arc::new(crate::verbs::VerbsDevice::open(choice)?))
+}
+
+#[cfg(not(feature = "verbs"))]
+fn open_chosen(choice: Choice) -> Result<Arc<dyn Device>> {
+    Err(Error::NoProvider {
+        device: choice.device,
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
-    #[test]
-    fn rdma_devices_are_listed_and_said_to_be_unusable() {
+    fn devices() -> Vec<RdmaDevice> {
         let class = tempfile::tempdir().unwrap();
-        std::fs::create_dir(class.path().join("mlx5_1")).unwrap();
-        std::fs::create_dir(class.path().join("mlx5_0")).unwrap();
-        let devices = list_with(class.path());
-        let names: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
+        for (device, state) in [("mlx5_1", "4: ACTIVE"), ("mlx5_0", "1: DOWN")] {
+            let port = class.path().join(device).join("ports/1");
+            fs::create_dir_all(&port).unwrap();
+            fs::write(port.join("state"), state).unwrap();
+            fs::write(port.join("link_layer"), "InfiniBand").unwrap();
+        }
+        rdma::read(class.path())
+    }
+
+    #[test]
+    fn rdma_devices_are_listed_behind_soft_with_what_stands_in_their_way() {
+        let listed = list_with(devices(), true);
+        let names: Vec<_> = listed.iter().map(|device| device.name.as_str()).collect();
         assert_eq!(names, ["soft", "mlx5_0", "mlx5_1"]);
-        assert!(matches!(devices[1].state, State::Unusable(_)));
-        let error = unknown("mlx5_7", devices).to_string();
-        assert!(error.contains("\"mlx5_7\""), "{error}");
-        assert!(
-            error.contains("soft, mlx5_0: this build has no verbs provider"),
-            "{error}"
+        let State::Unusable(reason) = &listed[1].state else {
+            panic!("{listed:?}");
+        };
+        assert!(reason.starts_with("mlx5_0 port 1 is DOWN"), "{reason}");
+        assert_eq!(listed[1].choice, None);
+        assert_eq!(listed[2].state, State::Ready);
+        assert_eq!(listed[2].choice.as_ref().unwrap().port, 1);
+
+        let listed = list_with(devices(), false);
+        let reason = |at: usize| match &listed[at].state {
+            State::Unusable(reason) => reason.as_str(),
+            other => panic!("{other:?}"),
+        };
+        assert!(reason(1).starts_with("this build has no verbs provider; mlx5_0 port 1 is DOWN"));
+        assert_eq!(reason(2), NO_PROVIDER);
+    }
+
+    #[test]
+    fn a_build_without_the_provider_says_so_after_what_is_wrong_with_the_name() {
+        let message = |spec| refuse(spec, &devices()).to_string();
+        assert_eq!(
+            message("mlx5_7"),
+            "no device \"mlx5_7\" (known: soft, mlx5_0, mlx5_1)"
         );
+        assert_eq!(
+            message("mlx5_7:adopt=off"),
+            "no device \"mlx5_7\" (known: soft, mlx5_0, mlx5_1)"
+        );
+        assert!(message("mlx5_1:x").contains("port \"x\" is not a number"));
+        assert!(message("mlx5_0").contains("mlx5_0 port 1 is DOWN"));
+        assert!(message("mlx5_0").contains("ACTIVE: mlx5_1:1"));
+        let missing = "RDMA device \"mlx5_1\" cannot be used: this build has no verbs provider";
+        assert!(message("mlx5_1").starts_with(missing));
+        assert!(message("verbs").starts_with(missing));
     }
 
     #[test]

@@ -19,9 +19,10 @@ pub use device::{
 };
 pub use error::{Error, Result};
 pub use inventory::{DeviceInfo, State, list, open};
+pub use soft::probe;
 
 /// Whether this build has the verbs provider.
 #[must_use]
 pub const fn has_verbs() -> bool {
-    false
+    cfg!(feature = "verbs")
 }

@@ -13,6 +13,15 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 /// Exit code for a command line that makes no sense.
 const USAGE: u8 = 2;
 
+/// The environment variable that names the device.
+const DEVICE: &str = "TRANSOM_DEVICE";
+
+/// The device that the environment names; `None` where it leaves the choice open.
+fn device_variable() -> Option<String> {
+    let spec = std::env::var(DEVICE).ok()?;
+    (!matches!(spec.as_str(), "" | "auto")).then_some(spec)
+}
+
 /// One-sided communication over RDMA.
 #[derive(Parser)]
 #[command(name = "transom", version)]

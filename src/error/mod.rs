@@ -427,6 +427,7 @@ impl From<rdma_sys_shim::Error> for Error {
             Device::BadMemory { .. }
             | Device::UnknownDevice { .. }
             | Device::BadOption { .. }
+            | Device::NoProvider { .. }
             | Device::Select(_) => Misuse::Device(error).into(),
             _ => ErrorKind::from(SystemError::Device(error)),
         };

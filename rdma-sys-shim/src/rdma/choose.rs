@@ -58,6 +58,19 @@ pub fn choose(
     Ok(chosen?)
 }
 
+/// Parses `spec`; a name that is none of `devices` is said to be unknown, whatever follows it.
+///
+/// # Errors
+/// No device has this name, or the text is malformed.
+pub fn selector(spec: &str, devices: &[RdmaDevice]) -> crate::Result<Selector> {
+    let (name, rest) = spec.split_once(':').unwrap_or((spec, ""));
+    let named = name.parse::<Selector>()?.name;
+    match named.filter(|name| devices.iter().all(|device| device.name != *name)) {
+        Some(name) if !rest.is_empty() => Err(unknown(&name, devices)),
+        _ => Ok(spec.parse()?),
+    }
+}
+
 fn unknown(name: &str, devices: &[RdmaDevice]) -> Error {
     let mut known = vec![crate::soft::DEVICE];
     known.extend(devices.iter().map(|device| device.name.as_str()));
@@ -85,14 +98,16 @@ impl Search<'_> {
         if let Some(number) = self.selector.port {
             let port = device.port(number).ok_or_else(|| SelectError::NoPort {
                 device: device.name.clone(),
-                port: number,
+                port: Some(number),
                 known: device.ports.iter().map(|port| port.number).collect(),
             })?;
             return self.port(device, port);
         }
         first(device.ports.iter().map(|port| self.port(device, port))).unwrap_or_else(|| {
-            Err(SelectError::NoPorts {
+            Err(SelectError::NoPort {
                 device: device.name.clone(),
+                port: None,
+                known: Vec::new(),
             })
         })
     }
@@ -112,9 +127,7 @@ impl Search<'_> {
         if port.state != PortState::Active {
             return Err(SelectError::PortInactive {
                 device: device.name.clone(),
-                port: port.number,
-                state: port.state,
-                remedy: remedy(port),
+                port: Box::new(port.clone()),
                 active: self.active(),
             });
         }
@@ -164,11 +177,9 @@ impl Search<'_> {
         roce_v2(port)
             .min_by_key(|entry| (self.rank(entry), entry.index))
             .cloned()
-            .ok_or_else(|| SelectError::NoGid {
+            .ok_or_else(|| SelectError::NoRoceV2 {
                 device: device.name.clone(),
-                port: port.number,
-                link_layer: port.link_layer,
-                found: no_roce_v2(device, port),
+                port: Box::new(port.clone()),
             })
     }
 
@@ -218,36 +229,6 @@ fn roce_v2(port: &Port) -> impl Iterator<Item = &GidEntry> {
     port.gids
         .iter()
         .filter(|entry| entry.kind == GidType::RoceV2)
-}
-
-fn no_roce_v2(device: &RdmaDevice, port: &Port) -> String {
-    let netdev = port.netdev.as_deref().unwrap_or("NETDEV");
-    match port.gids.first() {
-        None => format!(
-            "its table is empty; give its network device an address: `ip addr add ADDRESS/PREFIX \
-             dev {netdev}`"
-        ),
-        Some(entry) => format!(
-            "none is RoCE v2; to use RoCE v1, name one: {}:{}:{}",
-            device.name, port.number, entry.index
-        ),
-    }
-}
-
-fn remedy(port: &Port) -> String {
-    match (port.link_layer, port.state) {
-        (LinkLayer::InfiniBand, PortState::Init | PortState::Armed) => {
-            "a subnet manager has to run on the fabric, as `opensm` does".to_owned()
-        }
-        (LinkLayer::InfiniBand, _) => {
-            let phys_state = &port.phys_state;
-            format!("the link is in state {phys_state}; check cable and switch")
-        }
-        _ => {
-            let netdev = port.netdev.as_deref().unwrap_or("NETDEV");
-            format!("`ip link set {netdev} up`")
-        }
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ mod model;
 mod selector;
 mod sysfs;
 
-pub use choose::{Choice, choose};
+pub use choose::{Choice, choose, selector};
 pub use error::SelectError;
 pub use gid::{Family, Gid, GidEntry, GidType};
 pub use limits::{AtomicScope, VerbsLimits};

@@ -8,6 +8,7 @@ mod endpoint;
 mod futex;
 mod owned;
 mod port;
+pub mod probe;
 mod process;
 mod request;
 mod segment;

@@ -1,7 +1,6 @@
 //! An open port as a device: its memory, and its connections by peer.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use super::objects::{CompletionQueue, Establish, QueuePair, Route};
 use super::peer::Peer;
 use super::settings::Settings;
 use super::{memory, self_test};
-use crate::rdma::{self, GidType, LinkLayer, Selector};
+use crate::rdma::{Choice, GidType, LinkLayer};
 use crate::{
     Access, Adoption, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, Usage,
 };
@@ -43,11 +42,9 @@ impl Endpoints {
 }
 
 impl VerbsDevice {
-    /// Opens the port that `selector` names, or that the rules choose.
-    pub(crate) fn open(selector: &Selector) -> Result<Self> {
+    /// Opens a device's port.
+    pub(crate) fn open(choice: Choice) -> Result<Self> {
         let settings = Settings::from_env()?;
-        let devices = rdma::read(Path::new(rdma::CLASS));
-        let choice = rdma::choose(&devices, selector, None)?;
         let gid_index = choice.gid_index().unwrap_or(0);
         let adapter = Adapter::open(&choice.device, choice.port, gid_index, settings)?;
         let limits = adapter.context.attributes();

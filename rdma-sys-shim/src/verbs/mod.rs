@@ -4,6 +4,7 @@ mod adapter;
 mod connect;
 mod device;
 mod endpoint;
+mod limits;
 mod memory;
 mod objects;
 mod peer;
@@ -11,3 +12,4 @@ mod self_test;
 mod settings;
 
 pub(crate) use device::VerbsDevice;
+pub(crate) use limits::limits;

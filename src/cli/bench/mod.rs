@@ -25,6 +25,7 @@ use std::process::ExitCode;
 use transom::launcher::Launch;
 use transom::{ErrorKind, Job, ThreadLevel};
 
+use super::DEVICE;
 pub(super) use args::Args;
 use args::Plan;
 use engine::Bench;
@@ -40,8 +41,6 @@ const LAUNCHED: [&str; 5] = [
     "PMI_PORT",
     "OMPI_COMM_WORLD_SIZE",
 ];
-
-const DEVICE: &str = "TRANSOM_DEVICE";
 
 pub(super) fn run(args: &Args) -> ExitCode {
     let launched = LAUNCHED.iter().any(|name| env::var_os(name).is_some());

@@ -83,8 +83,14 @@ use std::os::fd::RawFd;
 
 pub(crate) use declined::Declined;
 use survey::Request;
+pub(super) use sys::Refusal;
 use table::Table;
 use way::Way;
+
+/// Whether the memory of a process with several threads can be adopted here.
+pub(super) fn check_userfaultfd() -> Result<(), Refusal> {
+    uffd::Uffd::open().map(drop)
+}
 
 /// Part of adopted memory: `len` bytes at `addr` are backed by `fd` at `offset`. All three are
 /// multiples of the page size.

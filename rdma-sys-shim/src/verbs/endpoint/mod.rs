@@ -49,17 +49,10 @@ pub(super) struct VerbsEndpoint {
 impl VerbsEndpoint {
     /// One end of a connection that is still to be established.
     pub(super) fn new(adapter: &Arc<Adapter>, peer: Peer) -> Result<Self> {
-        let limits = adapter.context.attributes();
-        let send = adapter.settings.send_queue.min(limits.max_qp_wr as u32);
         // One entry for each request: all of them report if the connection fails.
-        let completions = CompletionQueue::new(&adapter.context, send + 1, None)?;
-        let limits = QueueLimits {
-            send,
-            receive: 1,
-            inline: INLINE,
-        };
-        let kind = ibverbs_sys::ibv_qp_type::IBV_QPT_RC;
-        let pair = QueuePair::new(&adapter.domain, &completions, kind, limits)?;
+        let entries = send_limit(adapter) + 1;
+        let completions = CompletionQueue::new(&adapter.context, entries, None)?;
+        let pair = queue_pair(adapter, &completions)?;
         pair.prepare(adapter.port.number)?;
         let queue = SendQueue::new(pair, completions, adapter.domain.clone());
         Ok(Self {
@@ -433,6 +426,26 @@ impl VerbsEndpoint {
         }
         Ok(())
     }
+}
+
+/// Requests that a queue pair has room for.
+fn send_limit(adapter: &Adapter) -> u32 {
+    let most = adapter.context.attributes().max_qp_wr;
+    adapter.settings.send_queue.min(most.max(1) as u32)
+}
+
+/// A queue pair as every connection has it.
+pub(super) fn queue_pair(
+    adapter: &Adapter,
+    completions: &Arc<CompletionQueue>,
+) -> Result<QueuePair> {
+    let limits = QueueLimits {
+        send: send_limit(adapter),
+        receive: 1,
+        inline: INLINE,
+    };
+    let kind = ibverbs_sys::ibv_qp_type::IBV_QPT_RC;
+    QueuePair::new(&adapter.domain, completions, kind, limits)
 }
 
 /// A request for the whole of `local`, unfenced, that brings its data nowhere else.

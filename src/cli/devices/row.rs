@@ -1,0 +1,166 @@
+//! A device as it is shown, in the table and as JSON.
+
+use rdma_sys_shim::rdma::{Choice, GidEntry, Port, RdmaDevice, VerbsLimits};
+use rdma_sys_shim::{AtomicDomain, DeviceInfo, State};
+use serde::Serialize;
+
+#[derive(Serialize)]
+pub(super) struct Row {
+    pub(super) device: String,
+    pub(super) provider: &'static str,
+    pub(super) usable: bool,
+    pub(super) state: String,
+    /// Whether the environment names it.
+    pub(super) named: bool,
+    pub(super) atomic_domain: Option<&'static str>,
+    /// Bits of the words that atomics work on.
+    pub(super) atomic_widths: Vec<u32>,
+    /// Bytes; `None` where transfers are not limited or the limit is not known.
+    pub(super) max_message: Option<u64>,
+    pub(super) node_guid: Option<String>,
+    pub(super) firmware: Option<String>,
+    pub(super) ports: Vec<PortRow>,
+    pub(super) limits: Option<LimitsRow>,
+}
+
+#[derive(Serialize)]
+pub(super) struct PortRow {
+    pub(super) port: u8,
+    pub(super) state: String,
+    pub(super) phys_state: String,
+    pub(super) link_layer: String,
+    pub(super) netdev: Option<String>,
+    pub(super) rate: String,
+    /// `None` where peers are not addressed by LID.
+    pub(super) lid: Option<u16>,
+    pub(super) gids: Vec<GidRow>,
+    /// Whether it is the port that would be used.
+    pub(super) chosen: bool,
+}
+
+#[derive(Serialize)]
+pub(super) struct GidRow {
+    pub(super) index: u8,
+    pub(super) gid: String,
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) netdev: Option<String>,
+    /// Whether it is the GID that would be used.
+    pub(super) chosen: bool,
+}
+
+/// What the verbs library says; sizes in bytes.
+#[derive(Serialize)]
+pub(super) struct LimitsRow {
+    pub(super) atomic_scope: String,
+    pub(super) max_inline: u32,
+    pub(super) max_message: u64,
+    pub(super) max_qp: u32,
+    pub(super) max_cqe: u32,
+    pub(super) max_mr: u32,
+    pub(super) max_qp_rd_atom: u32,
+    pub(super) active_mtu: u32,
+}
+
+impl Row {
+    /// Marks the device as the one that the environment names, with its port and GID.
+    pub(super) fn name(&mut self, choice: &Choice) {
+        self.named = true;
+        self.choose(choice);
+    }
+
+    fn choose(&mut self, choice: &Choice) {
+        for port in &mut self.ports {
+            port.chosen = port.port == choice.port;
+            for gid in &mut port.gids {
+                gid.chosen = port.chosen && choice.gid_index() == Some(gid.index);
+            }
+        }
+    }
+}
+
+impl From<DeviceInfo> for Row {
+    fn from(device: DeviceInfo) -> Self {
+        let (usable, state) = match device.state {
+            State::Ready => (true, "ready".to_owned()),
+            State::Unusable(reason) => (false, reason),
+            _ => (false, "unknown".to_owned()),
+        };
+        let capabilities = device.capabilities.as_ref();
+        let rdma = device.rdma.as_ref();
+        let mut row = Self {
+            device: device.name,
+            provider: device.provider,
+            usable,
+            state,
+            named: false,
+            atomic_domain: capabilities.map(|can| match can.atomic_domain {
+                AtomicDomain::Cpu => "cpu",
+                AtomicDomain::Device => "device",
+            }),
+            atomic_widths: match capabilities {
+                Some(can) if can.narrow_atomics => vec![32, 64],
+                Some(_) => vec![64],
+                None => Vec::new(),
+            },
+            max_message: capabilities
+                .map(|can| can.max_message)
+                .filter(|&bytes| bytes != u64::MAX),
+            node_guid: rdma.map(|rdma| rdma.node_guid.clone()),
+            firmware: rdma.and_then(|rdma| rdma.firmware.clone()),
+            ports: rdma.map_or_else(Vec::new, ports),
+            limits: device.limits.as_ref().map(LimitsRow::from),
+        };
+        if let Some(choice) = &device.choice {
+            row.choose(choice);
+        }
+        row
+    }
+}
+
+fn ports(device: &RdmaDevice) -> Vec<PortRow> {
+    device.ports.iter().map(PortRow::from).collect()
+}
+
+impl From<&Port> for PortRow {
+    fn from(port: &Port) -> Self {
+        Self {
+            port: port.number,
+            state: port.state.to_string(),
+            phys_state: port.phys_state.clone(),
+            link_layer: port.link_layer.to_string(),
+            netdev: port.netdev.clone(),
+            rate: port.rate.clone(),
+            lid: (port.lid != 0).then_some(port.lid),
+            gids: port.gids.iter().map(GidRow::from).collect(),
+            chosen: false,
+        }
+    }
+}
+
+impl From<&GidEntry> for GidRow {
+    fn from(entry: &GidEntry) -> Self {
+        Self {
+            index: entry.index,
+            gid: entry.gid.to_string(),
+            kind: entry.kind.to_string(),
+            netdev: entry.netdev.clone(),
+            chosen: false,
+        }
+    }
+}
+
+impl From<&VerbsLimits> for LimitsRow {
+    fn from(limits: &VerbsLimits) -> Self {
+        Self {
+            atomic_scope: limits.atomic_scope.to_string(),
+            max_inline: limits.max_inline,
+            max_message: limits.max_message,
+            max_qp: limits.max_qp,
+            max_cqe: limits.max_cqe,
+            max_mr: limits.max_mr,
+            max_qp_rd_atom: limits.max_qp_rd_atom,
+            active_mtu: limits.active_mtu,
+        }
+    }
+}

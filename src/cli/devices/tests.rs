@@ -1,0 +1,168 @@
+use std::fs;
+use std::path::Path;
+
+use rdma_sys_shim::rdma::{AtomicScope, VerbsLimits};
+use rdma_sys_shim::{DeviceInfo, State};
+use serde_json::Value;
+
+use super::*;
+
+fn rdma_device(class: &Path, name: &str, files: &[(&str, &str)]) -> DeviceInfo {
+    for (file, content) in files {
+        let path = class.join(name).join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    let devices = rdma::read(class);
+    let choice = rdma::choose(&devices, &name.parse().unwrap(), None);
+    let mut info = rdma_sys_shim::list().remove(0);
+    info.name = name.to_owned();
+    info.provider = "verbs";
+    info.state = State::Unusable("this build has no verbs provider".to_owned());
+    info.capabilities = None;
+    info.rdma = devices.into_iter().find(|device| device.name == name);
+    info.choice = choice.ok();
+    info
+}
+
+fn devices() -> Vec<DeviceInfo> {
+    let class = tempfile::tempdir().unwrap();
+    let rxe = [
+        ("node_guid", "5054:00ff:fe12:3456"),
+        ("ports/1/state", "4: ACTIVE"),
+        ("ports/1/phys_state", "5: LinkUp"),
+        ("ports/1/link_layer", "Ethernet"),
+        ("ports/1/rate", "2.5 Gb/sec (1X SDR)"),
+        ("ports/1/gids/0", "fe80:0000:0000:0000:5054:00ff:fe12:3456"),
+        ("ports/1/gids/1", "0000:0000:0000:0000:0000:ffff:0a00:0001"),
+        ("ports/1/gid_attrs/types/0", "RoCE v2"),
+        ("ports/1/gid_attrs/types/1", "RoCE v2"),
+        ("ports/1/gid_attrs/ndevs/1", "dummy0"),
+    ];
+    let mlx5 = [
+        ("ports/1/state", "4: ACTIVE"),
+        ("ports/1/link_layer", "InfiniBand"),
+        ("ports/1/lid", "0x1f"),
+        ("ports/1/gids/0", "fe80:0000:0000:0000:0000:0000:0000:0001"),
+    ];
+    vec![
+        rdma_sys_shim::list().remove(0),
+        rdma_device(class.path(), "mlx5_0", &mlx5),
+        rdma_device(class.path(), "rxe0", &rxe),
+    ]
+}
+
+fn text(spec: Option<&str>) -> String {
+    table::format(&rows(devices(), spec).0)
+}
+
+#[test]
+fn the_table_shows_devices_ports_gids_and_the_choice() {
+    let text = text(None);
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[1].starts_with("soft "), "{text}");
+    assert!(lines[1].ends_with("ready"), "{text}");
+    assert!(lines[1].contains("32/64 bit, by the cpu"), "{text}");
+    assert!(lines[2].starts_with("mlx5_0 "), "{text}");
+    assert!(
+        lines[2].ends_with("this build has no verbs provider"),
+        "{text}"
+    );
+    assert_eq!(
+        lines[3..],
+        [
+            "  port 1: ACTIVE, InfiniBand, LID 31, chosen",
+            lines[4],
+            "  port 1: ACTIVE, LinkUp, Ethernet (dummy0), 2.5 Gb/sec (1X SDR), chosen",
+            "    GID 0: fe80::5054:ff:fe12:3456, RoCE v2",
+            "    GID 1: ::ffff:10.0.0.1, RoCE v2, chosen",
+        ],
+        "{text}"
+    );
+    assert!(lines[4].starts_with("rxe0 "), "{text}");
+    assert!(!text.contains("TRANSOM_DEVICE"), "{text}");
+}
+
+#[test]
+fn the_device_that_the_environment_names_is_marked_with_what_it_names_there() {
+    let marked = |spec: &str| -> Vec<String> {
+        let text = text(Some(spec));
+        let marked = text
+            .lines()
+            .filter(|line| line.ends_with("[TRANSOM_DEVICE]"));
+        let first = |line: &str| line.split(' ').next().unwrap().to_owned();
+        marked.map(first).collect()
+    };
+    assert_eq!(marked("soft:adopt=off"), ["soft"]);
+    assert_eq!(marked("rxe0"), ["rxe0"]);
+    assert_eq!(marked("verbs"), ["mlx5_0"]);
+    let text = text(Some("rxe0:1:0"));
+    assert!(
+        text.contains("GID 0: fe80::5054:ff:fe12:3456, RoCE v2, chosen"),
+        "{text}"
+    );
+    assert!(text.contains("GID 1: ::ffff:10.0.0.1, RoCE v2\n"), "{text}");
+}
+
+#[test]
+fn a_name_that_leads_nowhere_is_complained_about() {
+    let complaint = |spec| rows(devices(), Some(spec)).1.unwrap_or_default();
+    assert!(complaint("mlx5_7").contains("known: soft, mlx5_0, rxe0"));
+    assert!(complaint("rxe0:1:9").contains("no GID at index 9"));
+    assert!(complaint("rxe0:one").contains("port \"one\""));
+    assert_eq!(complaint("rxe0"), "");
+}
+
+#[test]
+fn json_has_it_all() {
+    let rows = rows(devices(), Some("rxe0")).0;
+    let parsed: Vec<Value> = json(&rows)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(parsed[0]["ports"], serde_json::json!([]));
+    assert_eq!(parsed[0]["limits"], Value::Null);
+    assert_eq!(parsed[1]["ports"][0]["lid"], 31);
+    assert_eq!(parsed[1]["usable"], false);
+    assert_eq!(parsed[1]["atomic_domain"], Value::Null);
+    let rxe = &parsed[2];
+    assert_eq!(rxe["named"], true);
+    assert_eq!(rxe["node_guid"], "5054:00ff:fe12:3456");
+    assert_eq!(rxe["ports"][0]["netdev"], "dummy0");
+    assert_eq!(rxe["ports"][0]["lid"], Value::Null);
+    let gid = serde_json::json!({
+        "index": 1, "gid": "::ffff:10.0.0.1", "type": "RoCE v2", "netdev": "dummy0", "chosen": true,
+    });
+    assert_eq!(rxe["ports"][0]["gids"][1], gid);
+}
+
+#[test]
+fn limits_are_shown_where_the_verbs_library_told_them() {
+    let mut devices = devices();
+    devices[2].state = State::Ready;
+    devices[2].limits = Some(VerbsLimits {
+        atomic_scope: AtomicScope::Device,
+        max_inline: 64,
+        max_message: 8 << 20,
+        max_qp: 1_048_560,
+        max_cqe: 32_767,
+        max_mr: 524_287,
+        max_qp_rd_atom: 128,
+        active_mtu: 1024,
+    });
+    let rows = rows(devices, None).0;
+    let text = table::format(&rows);
+    let last = text.lines().last().unwrap();
+    assert!(
+        last.starts_with("  limits: atomics of device scope, inline 64 bytes, message 8388608"),
+        "{last}"
+    );
+    assert!(
+        last.contains("MTU 1024 bytes, 1048560 queue pairs, 32767 completion"),
+        "{last}"
+    );
+    let parsed: Value = serde_json::from_str(json(&rows).lines().last().unwrap()).unwrap();
+    assert_eq!(parsed["limits"]["atomic_scope"], "device");
+    assert_eq!(parsed["limits"]["max_qp_rd_atom"], 128);
+    assert_eq!(parsed["usable"], true);
+}
