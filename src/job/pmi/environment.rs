@@ -98,6 +98,11 @@ pub(super) fn reply_timeout(
     }
 }
 
+/// Whether [`detect`] finds a launcher in this process's environment, usable or not.
+pub(crate) fn is_launched() -> bool {
+    !matches!(detect(|name| std::env::var_os(name)), Ok(None))
+}
+
 /// The variables and their values, for an error.
 pub(super) fn describe(names: &[&str], variable: impl Fn(&str) -> Option<OsString>) -> String {
     let each = names.iter().map(|name| match variable(name) {
