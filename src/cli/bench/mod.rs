@@ -22,7 +22,7 @@ mod suite;
 use std::env;
 use std::process::ExitCode;
 
-use transom::launcher::Launch;
+use transom::launcher::{Launch, is_launched};
 use transom::{ErrorKind, Job, ThreadLevel};
 
 use super::DEVICE;
@@ -32,6 +32,7 @@ use engine::Bench;
 use error::{BenchError, Result};
 use output::{JsonFile, Output};
 
+<<<<<<< HEAD
 /// What tells a rank of a job about its launcher. A job that cannot be joined is an error of the
 /// start of the job, not a reason to start another one.
 const LAUNCHED: [&str; 5] = [
@@ -41,10 +42,14 @@ const LAUNCHED: [&str; 5] = [
     "PMI_PORT",
     "OMPI_COMM_WORLD_SIZE",
 ];
+=======
+const DEVICE: &str = "TRANSOM_DEVICE";
+>>>>>>> main
 
 pub(super) fn run(args: &Args) -> ExitCode {
-    let launched = LAUNCHED.iter().any(|name| env::var_os(name).is_some());
-    let outcome = args.plan().and_then(|plan| match launched {
+    // A job that cannot be joined is an error of the start of the job, not a reason to start
+    // another one.
+    let outcome = args.plan().and_then(|plan| match is_launched() {
         true => take_part(&plan),
         false => launch(&plan),
     });

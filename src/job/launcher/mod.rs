@@ -50,6 +50,13 @@ pub use outcome::{Cause, Failure, Outcome};
 /// this a machine's process table is the wrong place for a job.
 pub const MAX_RANKS: u32 = 65_536;
 
+/// Local. Whether a launcher has started this process as a rank of a job, be it one that
+/// [`Job::init`](crate::Job::init) can join or one for which it fails. A program that starts its own
+/// ranks asks this first.
+pub fn is_launched() -> bool {
+    super::pmi::is_launched()
+}
+
 /// A job to be started.
 #[derive(Clone, Debug)]
 pub struct Launch {

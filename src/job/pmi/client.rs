@@ -3,9 +3,10 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::PmiError;
-use super::environment::{detect, not_a_socket};
+use super::environment::{detect, not_a_socket, reply_timeout};
 use super::mapping::NodeMap;
 use super::wire::{Builder, Line, LineBuffer, MAX_REQUEST, Message, escape, is_plain};
 
@@ -18,6 +19,8 @@ pub(crate) struct Client {
     rank: u32,
     size: u32,
     limits: Limits,
+    /// How long a reply is waited for. `None`: for ever.
+    timeout: Option<Duration>,
     /// Held from a request to its reply.
     replies: Mutex<Replies>,
 }
@@ -37,15 +40,22 @@ struct Replies {
 impl Client {
     /// Joins the job that the environment names. `None` without a launcher: a job of one.
     pub(crate) fn from_env() -> Result<Option<Self>, PmiError> {
-        let Some(launcher) = detect(|name| std::env::var_os(name))? else {
+        let variable = |name: &str| std::env::var_os(name);
+        let Some(launcher) = detect(variable)? else {
             return Ok(None);
         };
+        let timeout = reply_timeout(variable)?;
         let socket = adopt(launcher.fd)?;
-        Self::connect(socket, launcher.rank, launcher.size).map(Some)
+        Self::connect(socket, launcher.rank, launcher.size, timeout).map(Some)
     }
 
     /// Shakes hands over a connected socket.
-    pub(super) fn connect(socket: OwnedFd, rank: u32, size: u32) -> Result<Self, PmiError> {
+    pub(super) fn connect(
+        socket: OwnedFd,
+        rank: u32,
+        size: u32,
+        timeout: Option<Duration>,
+    ) -> Result<Self, PmiError> {
         let mut client = Self {
             socket,
             rank,
@@ -55,6 +65,7 @@ impl Client {
                 key: 64,
                 value: MAX_REQUEST,
             },
+            timeout,
             replies: Mutex::default(),
         };
         // Exactly 1.1: Slurm refuses 1.2.
@@ -140,7 +151,8 @@ impl Client {
         }
     }
 
-    /// Waits until every rank of the job has entered.
+    /// Waits until every rank of the job has entered, or for the timeout: Slurm tells nobody that a
+    /// rank has ended before.
     pub(crate) fn barrier(&self) -> Result<(), PmiError> {
         self.ask("barrier", Builder::new("barrier_in"), "barrier_out")?;
         Ok(())
@@ -240,16 +252,31 @@ impl Client {
             };
             match usize::try_from(sent) {
                 Ok(sent) => line = &line[sent..],
-                Err(_) => self.recover(request, libc::POLLOUT)?,
+                Err(_) => {
+                    if self.may_try_again(request)? {
+                        self.await_event(libc::POLLOUT, None);
+                    }
+                }
             }
         }
         Ok(())
     }
 
     fn read_line(&self, request: &'static str, replies: &mut Replies) -> Result<Line, PmiError> {
+        let begun = Instant::now();
         loop {
             if let Some(line) = replies.ready.pop_front() {
                 return Ok(line);
+            }
+            let left = match self.timeout {
+                Some(timeout) => match timeout.checked_sub(begun.elapsed()) {
+                    Some(left) => Some(left),
+                    None => return Err(PmiError::NoReply { request, timeout }),
+                },
+                None => None,
+            };
+            if !self.await_event(libc::POLLIN, left) {
+                continue;
             }
             let mut bytes = [0_u8; 4096];
             // SAFETY: the pointer and the length are those of a live array.
@@ -266,28 +293,34 @@ impl Client {
                 Ok(received) => replies
                     .ready
                     .extend(replies.buffer.push(&bytes[..received])),
-                Err(_) => self.recover(request, libc::POLLIN)?,
+                Err(_) => drop(self.may_try_again(request)?),
             }
         }
     }
 
-    /// After a failed call: `Ok` if it is to be tried again.
-    fn recover(&self, request: &'static str, ready: i16) -> Result<(), PmiError> {
+    /// Sleeps until the socket is ready for `event`, for `limit` at most. Says whether a call is
+    /// worth trying, which then finds out what is wrong with the socket, if anything.
+    fn await_event(&self, event: i16, limit: Option<Duration>) -> bool {
+        let mut poll = libc::pollfd {
+            fd: self.socket.as_raw_fd(),
+            events: event,
+            revents: 0,
+        };
+        // Rounded up, or the last millisecond would be a busy one.
+        let millis = limit.map_or(-1, |limit| {
+            i32::try_from(limit.as_millis() + 1).unwrap_or(i32::MAX)
+        });
+        // SAFETY: the pointer is to one pollfd.
+        unsafe { libc::poll(&raw mut poll, 1, millis) > 0 }
+    }
+
+    /// After a failed call: whether the socket was not ready, as a launcher may hand out a
+    /// non-blocking one, or was only interrupted (`false`). Anything else is an error.
+    fn may_try_again(&self, request: &'static str) -> Result<bool, PmiError> {
         let source = io::Error::last_os_error();
         match source.kind() {
-            io::ErrorKind::Interrupted => Ok(()),
-            io::ErrorKind::WouldBlock => {
-                // A launcher may hand out a non-blocking socket.
-                let mut poll = libc::pollfd {
-                    fd: self.socket.as_raw_fd(),
-                    events: ready,
-                    revents: 0,
-                };
-                // SAFETY: the pointer is to one pollfd. Whatever poll answers, the call that
-                // follows finds out.
-                unsafe { libc::poll(&raw mut poll, 1, -1) };
-                Ok(())
-            }
+            io::ErrorKind::Interrupted => Ok(false),
+            io::ErrorKind::WouldBlock => Ok(true),
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
                 Err(PmiError::Closed { request })
             }

@@ -1,6 +1,7 @@
 //! What the environment says about the launcher.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use super::PmiError;
 
@@ -16,6 +17,11 @@ const PMI: [&str; 4] = ["PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT"];
 
 const USE_PMI: &str = "start the job with `transom run`, `mpiexec.hydra` or `srun --mpi=pmi2`, or \
                        unset these variables for a job of one rank";
+
+const TIMEOUT: &str = "TRANSOM_START_TIMEOUT";
+
+/// Far more than between the first and the last rank of a large job on a slow file system.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Finds the launcher. `None` where there is none: a job of one.
 ///
@@ -54,7 +60,14 @@ pub(super) fn detect(
     if tasks.iter().any(|name| number(name).is_some_and(|n| n > 1)) {
         return broken(
             "the process is one of several, but its launcher does not offer PMI-1",
-            &[tasks[0], tasks[1], "SLURM_PROCID", "PMIX_RANK", "PMI_FD"],
+            &[
+                tasks[0],
+                tasks[1],
+                "SLURM_MPI_TYPE",
+                "SLURM_PROCID",
+                "PMIX_RANK",
+                "PMI_FD",
+            ],
         );
     }
     if set("PMIX_RANK") && !tasks.iter().any(|name| number(name) == Some(1)) {
@@ -64,6 +77,30 @@ pub(super) fn detect(
         );
     }
     Ok(None)
+}
+
+/// How long to wait for the launcher's replies, that is, for ranks that start late. `None`: for
+/// ever.
+pub(super) fn reply_timeout(
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<Option<Duration>, PmiError> {
+    let Some(text) = variable(TIMEOUT) else {
+        return Ok(Some(DEFAULT_TIMEOUT));
+    };
+    match text.to_str().and_then(|text| text.parse::<u32>().ok()) {
+        Some(0) => Ok(None),
+        Some(seconds) => Ok(Some(Duration::from_secs(seconds.into()))),
+        None => Err(PmiError::Environment {
+            problem: "TRANSOM_START_TIMEOUT is not a number of seconds",
+            found: describe(&[TIMEOUT], variable),
+            remedy: "set it to a whole number, to 0 to wait for ever, or unset it for 600",
+        }),
+    }
+}
+
+/// Whether [`detect`] finds a launcher in this process's environment, usable or not.
+pub(crate) fn is_launched() -> bool {
+    !matches!(detect(|name| std::env::var_os(name)), Ok(None))
 }
 
 /// The variables and their values, for an error.
@@ -105,6 +142,18 @@ mod tests {
         );
         let batch_script = [("SLURM_NTASKS", "8"), ("SLURM_PROCID", "0")];
         assert_eq!(with(&batch_script).unwrap(), None);
+    }
+
+    #[test]
+    fn the_timeout_is_in_seconds_and_has_a_default() {
+        let timeout = |text: Option<&str>| reply_timeout(|_| text.map(OsString::from));
+        assert_eq!(timeout(None).unwrap(), Some(DEFAULT_TIMEOUT));
+        assert_eq!(timeout(Some("0")).unwrap(), None);
+        assert_eq!(timeout(Some("7")).unwrap(), Some(Duration::from_secs(7)));
+        for bad in ["", "soon", "-1", "1.5", "99999999999"] {
+            let error = timeout(Some(bad)).unwrap_err().to_string();
+            assert!(error.contains(&format!("{TIMEOUT}={bad:?}")), "{error}");
+        }
     }
 
     #[test]
@@ -158,6 +207,16 @@ mod tests {
                 "SLURM_PROCID=\"1\"",
             ),
             (&[("PMIX_RANK", "0")], "PMIX_RANK=\"0\""),
+            // What `srun --mpi=pmix` sets.
+            (
+                &[
+                    ("PMIX_RANK", "1"),
+                    ("PMIX_NAMESPACE", "slurm.pmix.7.0"),
+                    ("SLURM_MPI_TYPE", "pmix"),
+                    ("SLURM_STEP_NUM_TASKS", "2"),
+                ],
+                "SLURM_MPI_TYPE=\"pmix\"",
+            ),
         ];
         for (variables, shown) in broken {
             let error = with(variables).unwrap_err().to_string();

@@ -1,6 +1,7 @@
 //! What can be wrong with a launcher's key-value service.
 
 use std::io;
+use std::time::Duration;
 
 /// A launcher's environment or key-value service is unusable.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +30,19 @@ pub enum PmiError {
     Closed {
         /// The request that was under way.
         request: &'static str,
+    },
+    /// The launcher does not answer. It may wait itself, for a rank that is gone.
+    #[error(
+        "the launcher has not answered {request} for {timeout:?}: it is stuck, or a rank ended \
+         before it joined the job and the launcher did not end the others (`srun \
+         --kill-on-bad-exit=1` does); where ranks start so far apart, raise \
+         TRANSOM_START_TIMEOUT (seconds; 0: wait for ever)"
+    )]
+    NoReply {
+        /// The request that was under way.
+        request: &'static str,
+        /// How long it was waited for.
+        timeout: Duration,
     },
     /// The launcher understood a request and said no.
     #[error("the launcher refused {request}: {reason}")]

@@ -92,6 +92,17 @@ mod tests {
         assert_eq!(map.neighbours(4, 8).collect::<Vec<_>>(), [1, 4, 7]);
     }
 
+    /// What Slurm 22.05 sends for 5 and 6 ranks on two nodes, by its options `--distribution`.
+    #[test]
+    fn slurms_distributions_are_read() {
+        let block = "(vector,(0,1,3),(1,1,2))";
+        assert_eq!(nodes(block, 5), [0, 0, 0, 1, 1]);
+        let cyclic = "(vector,(0,2,1),(0,2,1),(0,1,1))";
+        assert_eq!(nodes(cyclic, 5), [0, 1, 0, 1, 0]);
+        let plane = "(vector,(0,2,2),(0,2,1))";
+        assert_eq!(nodes(plane, 6), [0, 0, 1, 1, 0, 1]);
+    }
+
     #[test]
     fn anything_else_is_refused() {
         for text in [

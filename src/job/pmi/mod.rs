@@ -10,5 +10,6 @@ mod tests;
 mod wire;
 
 pub(crate) use client::Client;
+pub(crate) use environment::is_launched;
 pub use error::PmiError;
 pub(crate) use server::{Action, Server};

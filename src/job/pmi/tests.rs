@@ -3,6 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::{Action, Client, PmiError, Server};
 
@@ -16,7 +17,9 @@ fn job<T: Send>(size: u32, rank: impl Fn(Client) -> T + Sync) -> (Vec<T>, Vec<Ac
             .zip(theirs)
             .map(|(number, socket)| {
                 let rank = &rank;
-                scope.spawn(move || rank(Client::connect(socket.into(), number, size).unwrap()))
+                scope.spawn(move || {
+                    rank(Client::connect(socket.into(), number, size, None).unwrap())
+                })
             })
             .collect();
         let events = serve(size, &mut ours);
@@ -212,13 +215,48 @@ fn a_rank_that_leaves_is_named_to_those_in_the_barrier() {
 #[test]
 fn a_launcher_that_hangs_up_is_an_error() {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
-    let rank = thread::spawn(|| Client::connect(theirs.into(), 0, 2).err().unwrap());
+    let rank = thread::spawn(|| Client::connect(theirs.into(), 0, 2, None).err().unwrap());
     ours.read_exact(&mut [0; 4]).unwrap();
     drop(ours);
     assert!(matches!(
         rank.join().unwrap(),
         PmiError::Closed { request: "init" }
     ));
+}
+
+/// Under Slurm nothing ends a barrier that a rank will never enter.
+#[test]
+fn a_reply_that_does_not_come_is_an_error_in_time() {
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    for reply in [
+        "response_to_init pmi_version=1 pmi_subversion=1 rc=0",
+        "maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024",
+        "my_kvsname rc=0 kvsname=3.0",
+        "barrier_out rc=0",
+    ] {
+        ours.write_all(format!("cmd={reply}\n").as_bytes()).unwrap();
+    }
+    let timeout = Duration::from_millis(50);
+    let client = Client::connect(theirs.into(), 0, 2, Some(timeout)).unwrap();
+    client.barrier().unwrap();
+
+    // Half a reply is none.
+    ours.write_all(b"cmd=barrier_").unwrap();
+    let begun = Instant::now();
+    let error = client.barrier().unwrap_err();
+    let waited = begun.elapsed();
+    assert!(
+        matches!(
+            error,
+            PmiError::NoReply {
+                request: "barrier",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(waited >= timeout, "{waited:?}");
+    assert!(error.to_string().contains("for 50ms"), "{error}");
 }
 
 #[test]
@@ -238,7 +276,7 @@ fn strange_replies_are_shown() {
     ] {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         ours.write_all(reply.as_bytes()).unwrap();
-        let error = Client::connect(theirs.into(), 0, 1)
+        let error = Client::connect(theirs.into(), 0, 1, None)
             .err()
             .unwrap()
             .to_string();
