@@ -32,20 +32,6 @@ use engine::Bench;
 use error::{BenchError, Result};
 use output::{JsonFile, Output};
 
-<<<<<<< HEAD
-/// What tells a rank of a job about its launcher. A job that cannot be joined is an error of the
-/// start of the job, not a reason to start another one.
-const LAUNCHED: [&str; 5] = [
-    "PMI_FD",
-    "PMI_RANK",
-    "PMI_SIZE",
-    "PMI_PORT",
-    "OMPI_COMM_WORLD_SIZE",
-];
-=======
-const DEVICE: &str = "TRANSOM_DEVICE";
->>>>>>> main
-
 pub(super) fn run(args: &Args) -> ExitCode {
     // A job that cannot be joined is an error of the start of the job, not a reason to start
     // another one.
