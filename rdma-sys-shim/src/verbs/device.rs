@@ -76,7 +76,7 @@ impl VerbsDevice {
             endpoints: endpoints.clone(),
             fabric,
         };
-        let connector = Connector::start(&adapter, own, queues, Timing::from_environment()?)?;
+        let connector = Connector::start(&adapter, own, queues, Timing::from_environment()?, None)?;
         let device = Self {
             name: choice.device,
             capabilities,
@@ -154,7 +154,7 @@ impl Device for VerbsDevice {
                 tracing::warn!("operations are still under way while the device is closed");
             }
         }
-        self.connector.close();
+        self.connector.close(limit);
     }
 }
 
