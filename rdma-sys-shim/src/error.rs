@@ -103,10 +103,7 @@ pub enum Error {
         host: Arc<str>,
     },
     /// The peer's device did not answer within all retries.
-    #[error(
-        "{operation}: no answer from process {pid} on {host} (it died, or the link between the \
-         hosts is down)"
-    )]
+    #[error("{operation}: no answer from process {pid} on {host} ({why})")]
     NoAnswer {
         /// What was asked.
         operation: &'static str,
@@ -114,6 +111,8 @@ pub enum Error {
         pid: u32,
         /// Its host.
         host: Arc<str>,
+        /// What may be the reason.
+        why: Arc<str>,
     },
     /// A work request failed.
     #[error(

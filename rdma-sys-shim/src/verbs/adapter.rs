@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::events::Trouble;
 use super::memory::Regions;
 use super::objects::{Context, Port, ProtectionDomain};
 use super::settings::Settings;
@@ -15,6 +16,7 @@ pub(super) struct Adapter {
     pub(super) gid: [u8; 16],
     pub(super) regions: Arc<Regions>,
     pub(super) settings: Settings,
+    pub(super) trouble: Trouble,
 }
 
 impl Adapter {
@@ -27,6 +29,7 @@ impl Adapter {
             gid: context.gid(port, gid_index)?,
             regions: Arc::default(),
             settings,
+            trouble: Trouble::default(),
             context,
         })
     }

@@ -10,7 +10,7 @@ use super::endpoint::VerbsEndpoint;
 use super::objects::{CompletionQueue, Establish, QueuePair, Route};
 use super::peer::Peer;
 use super::settings::Settings;
-use super::{memory, self_test};
+use super::{events, memory, self_test};
 use crate::rdma::{Choice, GidType, LinkLayer};
 use crate::{
     Access, Adoption, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, Usage,
@@ -76,7 +76,9 @@ impl VerbsDevice {
             endpoints: endpoints.clone(),
             fabric,
         };
-        let connector = Connector::start(&adapter, own, queues, Timing::from_environment()?, None)?;
+        let events = events::watch(&adapter);
+        let timing = Timing::from_environment()?;
+        let connector = Connector::start(&adapter, own, queues, timing, Some(events))?;
         let device = Self {
             name: choice.device,
             capabilities,
@@ -148,9 +150,13 @@ impl Device for VerbsDevice {
 
     fn close(&self) {
         let limit = self.adapter.settings.silence();
-        let endpoints: Vec<_> = self.endpoints.lock().values().cloned().collect();
-        for endpoint in endpoints {
-            if !endpoint.drain(limit + Duration::from_secs(1)) {
+        let endpoints = self.endpoints.lock().clone();
+        for (peer, endpoint) in endpoints {
+            let settled = endpoint.drain(limit + Duration::from_secs(1));
+            if endpoint.has_failed() {
+                self.connector.abandon(peer);
+            }
+            if !settled {
                 tracing::warn!("operations are still under way while the device is closed");
             }
         }

@@ -4,6 +4,7 @@ mod adapter;
 mod connect;
 mod device;
 mod endpoint;
+mod events;
 mod limits;
 mod memory;
 mod objects;

@@ -1,5 +1,7 @@
 //! What a failed completion means, in words.
 
+use std::sync::Arc;
+
 use ibverbs_sys::ibv_wc_status as status;
 
 use super::super::peer::Peer;
@@ -44,8 +46,9 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// The failure as an error of an operation on `peer`.
-    pub(super) fn error(&self, peer: &Peer) -> Error {
+    /// The failure as an error of an operation on `peer`. `trouble` is what is known to be wrong
+    /// with this process's own port.
+    pub(super) fn error(&self, peer: &Peer, trouble: Option<Arc<str>>) -> Error {
         let need = self.operation.name();
         let RemoteAddress { address, rkey } = self.at;
         let len = self.len;
@@ -62,6 +65,7 @@ impl Failure {
                 operation: need,
                 pid: peer.pid,
                 host: peer.host.clone(),
+                why: trouble.unwrap_or_else(|| UNKNOWN.into()),
             },
             other => Error::Completion {
                 operation: need,
@@ -76,6 +80,8 @@ impl Failure {
         }
     }
 }
+
+const UNKNOWN: &str = "it died, or the link between the hosts is down";
 
 /// A completion status in words.
 fn words(code: status::Type) -> &'static str {
@@ -120,7 +126,7 @@ mod tests {
             status,
             vendor: 0,
         };
-        failure.error(&peer).to_string()
+        failure.error(&peer, None).to_string()
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use failure::Operation;
+use failure::{Failure, Operation};
 use queue::{CHAIN, Local, PIECE_BYTES, Request, SendQueue, Verb};
 use ring::Piece;
 
@@ -108,6 +108,10 @@ impl VerbsEndpoint {
         true
     }
 
+    pub(super) fn has_failed(&self) -> bool {
+        self.queue().failure().is_some()
+    }
+
     fn queue(&self) -> MutexGuard<'_, SendQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -125,7 +129,11 @@ impl VerbsEndpoint {
         if self.closed.load(Ordering::Acquire) {
             return Some(self.has_left());
         }
-        queue.failure().map(|failure| failure.error(&self.peer))
+        queue.failure().map(|failure| self.explain(failure))
+    }
+
+    fn explain(&self, failure: &Failure) -> Error {
+        failure.error(&self.peer, self.adapter.trouble.get())
     }
 
     fn has_left(&self) -> Error {
@@ -143,7 +151,7 @@ impl VerbsEndpoint {
         match queue.failure() {
             None => Ok(()),
             Some(_) if self.closed.load(Ordering::Acquire) => Err(self.has_left()),
-            Some(failure) => Err(failure.error(&self.peer)),
+            Some(failure) => Err(self.explain(failure)),
         }
     }
 

@@ -1,0 +1,91 @@
+//! What the device announces by itself: ports that go down, devices that go away.
+
+use std::ffi::CStr;
+use std::ops::ControlFlow;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ibverbs_sys as ffi;
+
+use super::adapter::Adapter;
+use super::connect::Watch;
+use super::objects::Context;
+
+/// What is wrong with this process's own port, as far as the device has said.
+#[derive(Default)]
+pub(super) struct Trouble(Mutex<Option<Arc<str>>>);
+
+impl Trouble {
+    pub(super) fn get(&self) -> Option<Arc<str>> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn set(&self, words: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = words.map(Into::into);
+    }
+}
+
+/// Has the events of the adapter's device taken, logged, and kept for error messages.
+pub(super) fn watch(adapter: &Arc<Adapter>) -> Watch {
+    let fd = adapter.context.async_fd();
+    // SAFETY: the context's own descriptor, which lives as long as the adapter. Where this is
+    // refused, the calls below could block: the events are then left alone.
+    let quiet = unsafe {
+        let flags = libc::fcntl(fd, libc::F_GETFL);
+        flags >= 0 && libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) >= 0
+    };
+    let adapter = adapter.clone();
+    Watch {
+        fd: fd.as_raw_fd(),
+        ready: Box::new(move || match quiet && take(&adapter) {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }),
+    }
+}
+
+/// False if there will be no more events.
+fn take(adapter: &Adapter) -> bool {
+    let context = &adapter.context;
+    let mut event = ffi::ibv_async_event {
+        element: ffi::ibv_async_event__bindgen_ty_1 { port_num: 0 },
+        event_type: 0,
+    };
+    // SAFETY: an open context and a place for the answer; the descriptor does not block.
+    if unsafe { ffi::ibv_get_async_event(context.raw(), &mut event) } != 0 {
+        let error = std::io::Error::last_os_error();
+        return error.kind() == std::io::ErrorKind::WouldBlock;
+    }
+    note(adapter, context, &event);
+    // SAFETY: the event that was just taken; nothing refers to what it names.
+    unsafe { ffi::ibv_ack_async_event(&mut event) };
+    event.event_type != ffi::IBV_EVENT_DEVICE_FATAL
+}
+
+fn note(adapter: &Adapter, context: &Context, event: &ffi::ibv_async_event) {
+    // SAFETY: the library has a constant string for every number.
+    let words = unsafe { CStr::from_ptr(ffi::ibv_event_type_str(event.event_type)) };
+    let (words, device) = (words.to_string_lossy(), context.name());
+    let ours = adapter.port.number;
+    match event.event_type {
+        ffi::IBV_EVENT_PORT_ERR | ffi::IBV_EVENT_PORT_ACTIVE => {
+            // SAFETY: events of ports carry the port's number.
+            let port = unsafe { event.element.port_num };
+            let down = event.event_type == ffi::IBV_EVENT_PORT_ERR;
+            if port == i32::from(ours) {
+                let trouble = down.then(|| format!("port {port} of {device} is down here"));
+                adapter.trouble.set(trouble);
+            }
+            tracing::warn!(device, port, event = %words, "RDMA port");
+        }
+        ffi::IBV_EVENT_DEVICE_FATAL => {
+            let trouble = format!("RDMA device {device} is gone or has failed here");
+            adapter.trouble.set(Some(trouble));
+            tracing::error!(device, event = %words, "RDMA device");
+        }
+        _ => tracing::debug!(device, event = %words, "RDMA device"),
+    }
+}
