@@ -126,7 +126,8 @@ impl Connector {
     }
 
     /// Begins to connect, for a later [`Connector::connect`] to find it done.
-    pub(crate) fn begin(&self, peer: &Arc<Address>) {
+    #[cfg(test)]
+    pub(super) fn begin(&self, peer: &Arc<Address>) {
         let mut board = self.shared.board();
         let id = peer.instance;
         if !board.connected.contains(&id) && !board.attempts.contains_key(&id) {
@@ -158,8 +159,8 @@ impl Connector {
         }
     }
 
-    /// What has passed so far.
-    pub(crate) fn counters(&self) -> Counters {
+    /// What had passed when the thread last woke.
+    pub(super) fn counters(&self) -> Counters {
         self.shared.board().counters
     }
 }
@@ -171,6 +172,7 @@ impl Drop for Connector {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+        tracing::debug!(counters = ?self.counters(), "stopped connecting");
     }
 }
 
