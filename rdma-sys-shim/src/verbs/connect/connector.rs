@@ -1,6 +1,6 @@
 //! What the program's threads see of the connector: they ask its thread, and wait.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ pub(super) struct Shared {
 /// Held for a few instructions only, and never while anything is called.
 #[derive(Default)]
 pub(super) struct Board {
-    pub(super) orders: Vec<Order>,
+    pub(super) orders: VecDeque<Order>,
     pub(super) connected: HashSet<PeerId>,
     /// Those under way that somebody waits for.
     pub(super) attempts: HashMap<PeerId, Attempt>,
@@ -112,7 +112,7 @@ impl Connector {
             return Ok(());
         }
         if !board.attempts.contains_key(&id) {
-            board.orders.push(Order::Connect(peer.clone()));
+            board.orders.push_back(Order::Connect(peer.clone()));
             self.shared.bell.ring();
         }
         board.attempts.entry(id).or_default().waiters += 1;
@@ -126,18 +126,19 @@ impl Connector {
     }
 
     /// Begins to connect, for a later [`Connector::connect`] to find it done.
-    pub(crate) fn begin(&self, peer: &Arc<Address>) {
+    #[cfg(test)]
+    pub(super) fn begin(&self, peer: &Arc<Address>) {
         let mut board = self.shared.board();
         let id = peer.instance;
         if !board.connected.contains(&id) && !board.attempts.contains_key(&id) {
-            board.orders.push(Order::Connect(peer.clone()));
+            board.orders.push_back(Order::Connect(peer.clone()));
             self.shared.bell.ring();
         }
     }
 
     /// Does not wait for this peer's answer to a goodbye: the connection to it has failed.
     pub(crate) fn abandon(&self, peer: PeerId) {
-        self.shared.board().orders.push(Order::Abandon(peer));
+        self.shared.board().orders.push_back(Order::Abandon(peer));
         self.shared.bell.ring();
     }
 
@@ -147,7 +148,7 @@ impl Connector {
     pub(crate) fn close(&self, limit: Duration) {
         let end = Instant::now() + limit + GRACE;
         let mut board = self.shared.board();
-        board.orders.push(Order::Leave(limit));
+        board.orders.push_back(Order::Leave(limit));
         self.shared.bell.ring();
         while !board.has_left && !board.stopped {
             let Some(rest) = end.checked_duration_since(Instant::now()) else {
@@ -158,8 +159,8 @@ impl Connector {
         }
     }
 
-    /// What has passed so far.
-    pub(crate) fn counters(&self) -> Counters {
+    /// What had passed when the thread last woke.
+    pub(super) fn counters(&self) -> Counters {
         self.shared.board().counters
     }
 }
@@ -171,6 +172,7 @@ impl Drop for Connector {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+        tracing::debug!(counters = ?self.counters(), "stopped connecting");
     }
 }
 

@@ -23,6 +23,10 @@ use crate::{Error, Result};
 const RECEIVES: u32 = 128;
 const SENDS: u32 = 32;
 
+/// Completions that are taken at once. A few: each may take as long as it takes to make a queue
+/// pair, and nothing is answered meanwhile.
+const POLLED: usize = 4;
+
 /// The device puts a packet's global header, or a gap, before its content.
 const HEADER_BYTES: usize = 40;
 /// The parts of the buffer: first those that are received into, then those sent from. A multiple
@@ -201,7 +205,7 @@ impl Datagrams {
     /// Takes what has completed: gives messages to `received`, and says how many completions there
     /// were.
     pub(crate) fn poll(&mut self, mut received: impl FnMut(&[u8])) -> Result<usize> {
-        let mut entries = [ffi::ibv_wc::default(); 16];
+        let mut entries = [ffi::ibv_wc::default(); POLLED];
         let found = self.queue.poll(&mut entries)?;
         for entry in &entries[..found] {
             let slot = entry.wr_id() as u32;

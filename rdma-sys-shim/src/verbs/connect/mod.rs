@@ -29,7 +29,6 @@ use std::sync::Arc;
 pub(crate) use address::{Address, Fabric, PeerId, PortAddress, random};
 pub(crate) use connector::Connector;
 pub(crate) use message::Numbers;
-pub(crate) use protocol::Counters;
 pub(crate) use service::Watch;
 pub(crate) use timing::Timing;
 

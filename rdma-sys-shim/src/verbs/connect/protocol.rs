@@ -125,11 +125,16 @@ impl<Q: Queues> Protocol<Q> {
         if message.to != (self.own.instance, self.own.secret) || from.instance == self.own.instance
         {
             self.counters.strangers += 1;
-            tracing::warn!(
-                host = from.host,
-                pid = from.pid,
-                "a datagram that is not for this process was dropped"
-            );
+            let strangers = self.counters.strangers;
+            // However many there are, the log stays short.
+            if strangers.is_power_of_two() {
+                tracing::warn!(
+                    host = from.host,
+                    pid = from.pid,
+                    strangers,
+                    "a datagram that is not for this process was dropped"
+                );
+            }
             return;
         }
         tracing::trace!(from = ?from.instance, body = ?message.body, "received");

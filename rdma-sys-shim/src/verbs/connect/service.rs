@@ -13,6 +13,9 @@ use super::protocol::{Protocol, Transmit};
 /// How long a queue pair that failed and could not be started again is left alone.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
 
+/// How often is looked for messages before the clock is looked at.
+const LISTEN_ROUNDS: u32 = 32;
+
 /// A descriptor that the thread looks at as well, and what is to be done when it is readable or
 /// broken: `Break` ends that.
 pub(crate) struct Watch {
@@ -50,39 +53,56 @@ impl<Q: Queues> Service<Q> {
 
     pub(super) fn run(mut self) {
         let _farewell = Farewell(self.shared.clone());
-        while self.obey().is_continue() {
+        while let ControlFlow::Continue(more) = self.obey() {
+            // First what has arrived, which may be what would be asked for again.
+            let heard = self.listen();
             self.protocol.tick(Instant::now());
             self.restart();
             self.transmit();
             self.publish();
-            // What arrives from here on makes the descriptor readable; what came before is seen
-            // now, and may have to be answered first.
-            let armed = self.datagrams.arm();
-            self.note("arming its completion queue", armed);
-            if !self.receive() {
+            if !more && !heard && !self.hears_before_sleep() {
                 self.sleep();
             }
         }
     }
 
-    /// Does what it was told; breaks off when that is to end.
-    fn obey(&mut self) -> ControlFlow<()> {
+    /// Does one thing that it was told, which may take long, and says whether there are more;
+    /// breaks off when the thread is to end.
+    fn obey(&mut self) -> ControlFlow<(), bool> {
         let mut board = self.shared.board();
         if board.stopped {
             return ControlFlow::Break(());
         }
         board.counters = self.protocol.counters();
-        let orders = std::mem::take(&mut board.orders);
+        let order = board.orders.pop_front();
+        let more = !board.orders.is_empty();
         drop(board);
         let now = Instant::now();
-        for order in orders {
-            match order {
-                Order::Connect(peer) => self.protocol.connect(now, &peer),
-                Order::Abandon(peer) => self.protocol.abandon(peer),
-                Order::Leave(limit) => self.protocol.leave(now, limit),
-            }
+        match order {
+            Some(Order::Connect(peer)) => self.protocol.connect(now, &peer),
+            Some(Order::Abandon(peer)) => self.protocol.abandon(peer),
+            Some(Order::Leave(limit)) => self.protocol.leave(now, limit),
+            None => {}
         }
-        ControlFlow::Continue(())
+        ControlFlow::Continue(more)
+    }
+
+    /// Takes what has arrived, if it does not go on for ever, and answers it.
+    fn listen(&mut self) -> bool {
+        for round in 0..LISTEN_ROUNDS {
+            if !self.receive() {
+                return round > 0;
+            }
+            self.transmit();
+        }
+        true
+    }
+
+    /// What arrives from here on makes the descriptor readable; what came before is taken now.
+    fn hears_before_sleep(&mut self) -> bool {
+        let armed = self.datagrams.arm();
+        self.note("arming its completion queue", armed);
+        self.receive()
     }
 
     fn receive(&mut self) -> bool {
@@ -97,6 +117,14 @@ impl<Q: Queues> Service<Q> {
     }
 
     fn transmit(&mut self) {
+        while self.datagrams.is_broken() {
+            let Some(lost) = self.protocol.poll_transmit() else {
+                return;
+            };
+            let why = "the queue pair for connection requests has failed";
+            self.protocol
+                .transmitted(lost.to.instance, Err(why.to_owned()));
+        }
         while self.datagrams.can_send() {
             let Some(Transmit { to, bytes }) = self.protocol.poll_transmit() else {
                 return;
@@ -163,7 +191,8 @@ impl<Q: Queues> Service<Q> {
             revents: 0,
         });
         let due = self.protocol.next_tick();
-        let restart = self.restart_at.filter(|_| self.datagrams.is_broken());
+        let broken = self.datagrams.is_broken() && !self.deaf;
+        let restart = broken.then(|| self.restart_at.unwrap_or_else(Instant::now));
         let timeout = [due, restart].into_iter().flatten().min().map(|at| {
             let rest = at.saturating_duration_since(Instant::now());
             libc::timespec {

@@ -3,4 +3,5 @@
 mod departures;
 mod meetings;
 mod network;
+mod on_a_device;
 mod refusals;

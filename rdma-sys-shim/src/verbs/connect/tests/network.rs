@@ -46,7 +46,7 @@ impl Queues for Handle {
             *left -= 1;
         }
         let numbers = Numbers {
-            qpn: self.process << 12 | device.pairs.len() as u32 + 2,
+            qpn: (self.process << 12) + device.pairs.len() as u32 + 2,
             psn: 0x1000 + self.process,
             responder_resources: 16,
             mtu: 3,
