@@ -300,3 +300,54 @@ fn closing_waits_for_what_was_posted() {
         assert_eq!(memory(&region), wanted);
     }
 }
+
+#[test]
+fn a_forked_child_is_told_that_the_engine_is_not_there() {
+    let _alone = alone();
+    let peers = peers("soft:adversarial,seed=1", true);
+    let region = peers.target.allocate(8, 8).unwrap();
+    let at = region.remote().at(0);
+    // SAFETY: the child makes one call, which takes no lock that another thread may hold, and exits.
+    let status = unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            let refused = matches!(peers.way.store(at, 1), Err(Error::Unreachable { .. }));
+            libc::_exit(if refused { 0 } else { 1 });
+        }
+        let mut status = -1;
+        libc::waitpid(child, &raw mut status, 0);
+        status
+    };
+    assert_eq!(status, 0);
+    finish(&*peers.way, peers.way.store(at, 2)).unwrap();
+}
+
+const ROLE: &str = "TRANSOM_TEST_STOPS";
+
+/// Plays the stopped process itself where the environment says so.
+#[test]
+fn a_process_that_is_told_to_stop_stops_and_goes_on() {
+    if std::env::var_os(ROLE).is_some() {
+        let (n, error) = writes_until_failure("soft:adversarial,seed=1,stop_after=3,fail=5");
+        assert!(n > 3, "{n}: {error}");
+        return;
+    }
+    let _alone = alone();
+    let test = "adversarial::a_process_that_is_told_to_stop_stops_and_goes_on";
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env(ROLE, "1")
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = child.id() as libc::pid_t;
+    let mut status = 0;
+    // SAFETY: waits for a child of this test's; WUNTRACED reports the stop and reaps nothing.
+    let waited = unsafe { libc::waitpid(pid, &raw mut status, libc::WUNTRACED) };
+    assert!(waited == pid && libc::WIFSTOPPED(status), "{status:#x}");
+    assert_eq!(libc::WSTOPSIG(status), libc::SIGSTOP);
+    // SAFETY: a signal to that child.
+    unsafe { libc::kill(pid, libc::SIGCONT) };
+    assert!(child.wait().unwrap().success());
+}

@@ -232,3 +232,6 @@ impl Schedule {
         Duration::from_nanos(self.plan.below(nanos + 1)) * scale
     }
 }
+
+#[cfg(test)]
+mod tests;
