@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// A failure of the device layer: who refused what, and what helps.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The kernel refused a call.
@@ -16,7 +16,7 @@ pub enum Error {
         /// The call, with its operands.
         call: String,
         /// The kernel's answer.
-        source: io::Error,
+        source: Arc<io::Error>,
         /// What the user can do about it, if anything.
         remedy: Option<&'static str>,
     },
@@ -31,7 +31,7 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
         /// The kernel's answer.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// The kernel has an RDMA device that no driver of libibverbs serves.
     #[error(
@@ -195,6 +195,16 @@ pub enum Error {
     /// No RDMA device, port or GID can be chosen.
     #[error(transparent)]
     Select(#[from] crate::rdma::SelectError),
+    /// A device for tests was told to fail.
+    #[error("injected failure: {what} ({device}, seed {seed})")]
+    Injected {
+        /// The device's name.
+        device: &'static str,
+        /// What repeats its choices.
+        seed: u64,
+        /// What happened.
+        what: &'static str,
+    },
 }
 
 struct Remedy<'a>(&'a Option<&'static str>);
@@ -232,7 +242,7 @@ impl Error {
         };
         Self::System {
             call: call.into(),
-            source,
+            source: source.into(),
             remedy,
         }
     }

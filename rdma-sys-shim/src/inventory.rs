@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::rdma::{self, Choice, RdmaDevice, Selector, VerbsLimits};
-use crate::soft::{self, Options, SoftDevice};
+use crate::soft;
 use crate::{AtomicDomain, Capabilities, Device, Error, Result};
 
 const NO_PROVIDER: &str = "this build has no verbs provider";
@@ -111,10 +111,7 @@ fn capabilities(limits: &VerbsLimits) -> Capabilities {
 pub fn open(spec: &str, launcher: Option<u32>) -> Result<Arc<dyn Device>> {
     let (name, options) = spec.split_once(':').unwrap_or((spec, ""));
     match name {
-        "" | "auto" | soft::DEVICE => {
-            let options = Options::parse(options)?;
-            Ok(Arc::new(SoftDevice::open(options, launcher)?))
-        }
+        "" | "auto" | soft::DEVICE => soft::open(options, launcher),
         _ => open_rdma(spec, &rdma::read(Path::new(rdma::CLASS))),
     }
 }

@@ -121,7 +121,7 @@ impl Table {
                 free.recycled.append(&mut taken);
                 return Err(Error::System {
                     call: format!("registering more than {} regions", REGIONS - 1),
-                    source: std::io::Error::from_raw_os_error(libc::ENOMEM),
+                    source: std::io::Error::from_raw_os_error(libc::ENOMEM).into(),
                     remedy: Some("free windows or registered memory"),
                 });
             }

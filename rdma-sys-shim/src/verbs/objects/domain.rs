@@ -118,7 +118,7 @@ fn refusal(base: *mut u8, len: usize) -> Error {
         return Error::LockedMemory {
             len,
             limit: limit.rlim_cur,
-            source,
+            source: source.into(),
         };
     }
     Error::os(format!("registering {len} bytes at {base:p}"), source)
