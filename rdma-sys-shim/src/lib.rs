@@ -1,7 +1,8 @@
 //! The device layer of Transom: RDMA verbs as one interface, and providers of it.
 //!
 //! [`Device`] and [`Endpoint`] are the interface; the window layer is built on nothing else.
-//! [`list`] says which devices there are, [`open`] opens one.
+//! [`list`] says which devices there are, [`open`] opens one. [`rdma`] reads what the kernel shows of
+//! RDMA devices and chooses among them; it needs no verbs library.
 
 mod device;
 mod error;

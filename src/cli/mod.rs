@@ -2,6 +2,7 @@
 
 mod bench;
 mod devices;
+mod doctor;
 mod run;
 
 use std::io::Write as _;
@@ -35,6 +36,7 @@ enum Command {
     Run(run::Args),
     Bench(bench::Args),
     Devices(devices::Args),
+    Doctor(doctor::Args),
 }
 
 /// Runs the command that the arguments name.
@@ -47,6 +49,7 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Run(args)) => run::run(args),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Devices(args)) => devices::run(&args),
+        Some(Command::Doctor(args)) => doctor::run(&args),
         None => print(&Cli::command().render_help().to_string()),
     }
 }

@@ -1,0 +1,121 @@
+//! Where facts come from: files of the kernel, under a root that tests choose, and things tried.
+
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rdma_sys_shim::probe;
+use rdma_sys_shim::rdma::{self, RdmaDevice};
+
+pub(super) struct Machine {
+    root: PathBuf,
+}
+
+impl Machine {
+    pub(super) fn this() -> Self {
+        Self::at("/")
+    }
+
+    pub(super) fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// `path`, which begins with `/`, on this machine.
+    pub(super) fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.path(path).exists()
+    }
+
+    /// The content of a file, without the white space around it.
+    pub(super) fn text(&self, path: &str) -> Option<String> {
+        let content = fs::read_to_string(self.path(path)).ok()?;
+        Some(content.trim().to_owned())
+    }
+
+    /// The names in a folder, sorted.
+    pub(super) fn names(&self, path: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(path)).into_iter().flatten();
+        let mut names: Vec<_> = entries
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .collect();
+        names.sort();
+        names
+    }
+
+    pub(super) fn rdma_devices(&self) -> Vec<RdmaDevice> {
+        rdma::read(&self.path(rdma::CLASS))
+    }
+
+    /// A field of `/proc/self/status`.
+    pub(super) fn status(&self, field: &str) -> Option<String> {
+        let status = self.text("/proc/self/status")?;
+        let mut values = status.lines().filter_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            (name == field).then(|| value.trim().to_owned())
+        });
+        values.next()
+    }
+
+    /// The soft and the hard limit of this name in `/proc/self/limits`; `None` is no limit.
+    pub(super) fn limit(&self, name: &str) -> Option<(Option<u64>, Option<u64>)> {
+        let limits = self.text("/proc/self/limits")?;
+        let rest = limits.lines().find_map(|line| line.strip_prefix(name))?;
+        let mut numbers = rest.split_whitespace().map(|word| match word {
+            "unlimited" => Some(None),
+            word => word.parse().ok().map(Some),
+        });
+        Some((numbers.next()??, numbers.next()??))
+    }
+}
+
+/// What no file tells.
+pub(super) struct Probes {
+    /// Whether this build has the verbs provider.
+    pub(super) verbs: bool,
+    pub(super) attach: rdma_sys_shim::Result<()>,
+    pub(super) userfaultfd: rdma_sys_shim::Result<()>,
+    pub(super) clock_resolution: Duration,
+    pub(super) processors: u64,
+    /// Bytes of `/dev/shm`, where there is one.
+    pub(super) shm: Option<u64>,
+}
+
+impl Probes {
+    pub(super) fn take() -> Self {
+        Self {
+            verbs: rdma_sys_shim::has_verbs(),
+            attach: probe::cross_memory_attach(),
+            userfaultfd: probe::userfaultfd(),
+            clock_resolution: clock_resolution(),
+            processors: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
+            shm: capacity(Path::new("/dev/shm")),
+        }
+    }
+}
+
+fn clock_resolution() -> Duration {
+    let mut resolution = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the call writes the timespec, which is live. It cannot fail: Linux has this clock.
+    unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC, &raw mut resolution) };
+    Duration::new(resolution.tv_sec as u64, resolution.tv_nsec as u32)
+}
+
+/// How many bytes the file system at `path` holds.
+fn capacity(path: &Path) -> Option<u64> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    // SAFETY: zeros are a valid value of this struct of integers.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path is a live C string, and the struct is live and only written.
+    match unsafe { libc::statvfs(path.as_ptr(), &raw mut stat) } {
+        0 => Some(stat.f_blocks as u64 * stat.f_frsize as u64),
+        _ => None,
+    }
+}

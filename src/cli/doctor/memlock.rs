@@ -1,0 +1,78 @@
+//! The limit of locked memory: registering memory with an RDMA device locks it.
+
+use super::finding::{Finding, Level, bytes};
+use super::machine::Machine;
+use super::need::Need;
+
+const CHECK: &str = "locked memory";
+
+/// A rank does not start with less: it registers its control region of 16 MiB and its buffers for
+/// small operations, and a card's queues count as well.
+const START: u64 = 24 << 20;
+/// With less, windows are soon refused: every window is registered, and so are the buffers of
+/// large transfers.
+const COMFORT: u64 = 64 << 20;
+
+const CAP_IPC_LOCK: u32 = 14;
+
+pub(super) fn check(machine: &Machine, need: Need) -> Finding {
+    let Some((soft, hard)) = machine.limit("Max locked memory") else {
+        return Finding::warning(
+            CHECK,
+            "the limit is not known",
+            "mount /proc; `ulimit -l` shows it",
+        );
+    };
+    let Some(limit) = soft else {
+        return Finding::ok(CHECK, "not limited");
+    };
+    let said = format!("limited to {} per process", bytes(limit));
+    if need != Need::Required {
+        return Finding::ok(CHECK, format!("{said}, which only RDMA devices look at"));
+    }
+    if may_ignore_limits(machine) {
+        let found = format!("{said}, which does not bind this user (CAP_IPC_LOCK)");
+        return Finding::ok(CHECK, found);
+    }
+    let (level, found) = match limit {
+        ..START => (
+            Level::Failure,
+            format!(
+                "{said}; a rank needs {} to start on an RDMA device",
+                bytes(START)
+            ),
+        ),
+        START..COMFORT => (
+            Level::Warning,
+            format!(
+                "{said}; a rank starts, and larger windows on an RDMA device fail with \"cannot \
+                 allocate memory\""
+            ),
+        ),
+        _ => return Finding::ok(CHECK, said),
+    };
+    Finding::bad(level, CHECK, found, Some(remedy(hard)))
+}
+
+fn remedy(hard: Option<u64>) -> String {
+    match hard {
+        None => "`ulimit -l unlimited`, which the hard limit allows".to_owned(),
+        Some(hard) if hard >= COMFORT => {
+            format!("`ulimit -l {}`, which the hard limit allows", hard >> 10)
+        }
+        Some(_) => "raise it: \"* - memlock unlimited\" in /etc/security/limits.conf and log in \
+                    again; LimitMEMLOCK=infinity in a systemd unit; `--ulimit memlock=-1` for a \
+                    container"
+            .to_owned(),
+    }
+}
+
+/// Whether the kernel lets this process lock what it likes. It looks for the capability in the
+/// first user namespace; one that a container's own namespace gives is worth nothing here.
+fn may_ignore_limits(machine: &Machine) -> bool {
+    let capabilities = machine.status("CapEff").unwrap_or_default();
+    let capable = u64::from_str_radix(&capabilities, 16).unwrap_or(0) >> CAP_IPC_LOCK & 1 == 1;
+    let map = machine.text("/proc/self/uid_map").unwrap_or_default();
+    let first_namespace = map.split_whitespace().eq(["0", "0", "4294967295"]);
+    capable && first_namespace
+}

@@ -1,0 +1,62 @@
+//! `transom doctor`: whether this machine is fit for use, and what would make it so.
+
+mod container;
+mod finding;
+mod host;
+mod machine;
+mod memlock;
+mod need;
+mod rdma;
+mod soft;
+
+use std::process::ExitCode;
+
+use finding::Finding;
+use machine::{Machine, Probes};
+use need::Wanted;
+
+/// Check this machine for use, and say what helps where something is wrong
+///
+/// Each line says ok, warning or FAILURE, what was found and, behind an arrow, the remedy. The
+/// exit code is 0 if all is well, 1 if there are warnings, 2 if there are failures. A machine
+/// without RDMA devices is a warning: the device soft joins the ranks of one machine.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Require what this device needs: soft, verbs, or NAME[:PORT[:GID]] (TRANSOM_DEVICE)
+    #[arg(long, value_name = "D")]
+    device: Option<String>,
+
+    /// Print one JSON object per check
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> ExitCode {
+    let spec = args.device.clone().or_else(super::device_variable);
+    let wanted = Wanted::parse(spec.as_deref().unwrap_or(""));
+    let findings = examine(&Machine::this(), &Probes::take(), &wanted);
+    let text = match args.json {
+        true => finding::json(&findings),
+        false => finding::text(&findings),
+    };
+    match super::print(&text) {
+        ExitCode::SUCCESS => ExitCode::from(finding::exit_code(&findings)),
+        failure => failure,
+    }
+}
+
+fn examine(machine: &Machine, probes: &Probes, wanted: &Wanted) -> Vec<Finding> {
+    let devices = machine.rdma_devices();
+    let need = wanted.need(&devices);
+    let mut findings = rdma::check(machine, probes, &devices, wanted, need);
+    findings.push(memlock::check(machine, need));
+    if wanted.may_use_soft() {
+        findings.extend(soft::check(machine, probes));
+    }
+    findings.extend(container::check(machine, probes));
+    findings.extend(host::check(machine, probes));
+    findings
+}
+
+#[cfg(test)]
+mod tests;

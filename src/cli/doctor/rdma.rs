@@ -1,0 +1,281 @@
+//! RDMA: provider, kernel modules, device files, devices, ports and GIDs.
+
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+
+use rdma_sys_shim::rdma::{
+    self, Choice, GidEntry, LinkLayer, Port, PortState, RdmaDevice, SelectError, Selector,
+};
+
+use super::finding::{Finding, Level};
+use super::machine::{Machine, Probes};
+use super::need::{Need, Wanted};
+
+const PORT: &str = "port";
+const GID: &str = "GID";
+
+pub(super) fn check(
+    machine: &Machine,
+    probes: &Probes,
+    devices: &[RdmaDevice],
+    wanted: &Wanted,
+    need: Need,
+) -> Vec<Finding> {
+    if need == Need::None {
+        return vec![Finding::ok("RDMA", "not needed by the device soft")];
+    }
+    let mut findings = vec![
+        provider(probes.verbs, wanted, need),
+        modules(machine, devices, need),
+    ];
+    let spec = match wanted {
+        Wanted::Rdma(spec) => spec,
+        _ => "",
+    };
+    let selector = match rdma::selector(spec, devices) {
+        Ok(selector) => selector,
+        Err(error) => {
+            findings.push(refusal("device", &error, need.missing()));
+            return findings;
+        }
+    };
+    let chosen = rdma::choose(devices, &selector, None);
+    if let Err(error) = &chosen
+        && is_about_no_port(error)
+    {
+        findings.push(refusal("device", error, need.missing()));
+        return findings;
+    }
+    // What is wrong with a port that nobody needs is no more than a remark.
+    let level = match chosen {
+        Ok(_) => Level::Ok,
+        Err(_) => Level::Failure,
+    };
+    let meant = |device: &&RdmaDevice| {
+        let name = selector.name.as_ref();
+        name.is_none_or(|name| device.name == *name)
+    };
+    for device in devices.iter().filter(meant) {
+        let picked = chosen
+            .as_ref()
+            .is_ok_and(|choice| choice.device == device.name);
+        let used = if picked { Level::Failure } else { level };
+        findings.push(device_file(machine, device, used));
+        let numbers = device.ports.iter().map(|port| port.number);
+        for number in numbers.filter(|&n| selector.port.is_none_or(|port| port == n)) {
+            let here = Selector {
+                name: Some(device.name.clone()),
+                port: Some(number),
+                ..selector.clone()
+            };
+            let picked = chosen
+                .as_ref()
+                .is_ok_and(|choice| choice.device == device.name && choice.port == number);
+            let found = rdma::choose(devices, &here, None);
+            if let Some(found_port) = device.port(number) {
+                findings.extend(port(machine, device, found_port, found, level, picked));
+            }
+        }
+    }
+    findings
+}
+
+fn provider(has_verbs: bool, wanted: &Wanted, need: Need) -> Finding {
+    const CHECK: &str = "verbs provider";
+    let absent = "not in this build";
+    if has_verbs {
+        return Finding::ok(CHECK, "in this build");
+    }
+    let level = match (wanted, need) {
+        (Wanted::Rdma(_), _) => Level::Failure,
+        (_, Need::Required) => Level::Warning,
+        _ => {
+            return Finding::ok(
+                CHECK,
+                format!("{absent}, and there is nothing to use it on"),
+            );
+        }
+    };
+    Finding::bad(
+        level,
+        CHECK,
+        format!("{absent}, which uses the device soft only"),
+        Some("build with `--features verbs`".to_owned()),
+    )
+}
+
+fn modules(machine: &Machine, devices: &[RdmaDevice], need: Need) -> Finding {
+    const CHECK: &str = "kernel modules";
+    // A module that is built in may show nothing but what it makes.
+    let wanted = [
+        ("ib_core", rdma::CLASS),
+        ("ib_uverbs", "/sys/class/infiniband_verbs"),
+    ];
+    let absent = |name: &str| !machine.has(&format!("/sys/module/{name}"));
+    let missing = wanted
+        .iter()
+        .filter(|(name, class)| absent(name) && !machine.has(class));
+    let mut missing: Vec<_> = missing.map(|&(name, _)| name).collect();
+    // Hardware brings its own driver; without any, soft-RoCE's is wanted.
+    if devices.is_empty() && absent("rdma_rxe") {
+        missing.push("rdma_rxe");
+    }
+    if missing.is_empty() {
+        return Finding::ok(CHECK, "loaded");
+    }
+    Finding::bad(
+        need.missing(),
+        CHECK,
+        format!("{} not loaded", missing.join(", ")),
+        Some(format!(
+            "`modprobe -a {}` (as root; for a container, on its host)",
+            missing.join(" ")
+        )),
+    )
+}
+
+/// Whether the file through which verbs reach the device is there for this user. `level` is how
+/// bad it is if not.
+fn device_file(machine: &Machine, device: &RdmaDevice, level: Level) -> Finding {
+    const CHECK: &str = "device file";
+    let name = &device.name;
+    let class = "/sys/class/infiniband_verbs";
+    let node = machine.names(class).into_iter().find(|node| {
+        machine.text(&format!("{class}/{node}/ibdev")).as_deref() == Some(&device.name)
+    });
+    let Some(node) = node else {
+        return Finding::bad(
+            level,
+            CHECK,
+            format!("{name} has none"),
+            Some("`modprobe ib_uverbs`".to_owned()),
+        );
+    };
+    let path = format!("/dev/infiniband/{node}");
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(machine.path(&path));
+    let Err(error) = opened else {
+        return Finding::ok(CHECK, format!("{path} of {name} can be opened"));
+    };
+    let remedy = match error.kind() {
+        ErrorKind::NotFound => format!("`--device {path}` for a container; else udev has to run"),
+        _ => format!(
+            "`chmod 666 {path}` (Debian's rdma-core has a udev rule for it), or `--device {path}` \
+             for a container"
+        ),
+    };
+    Finding::bad(
+        level,
+        CHECK,
+        format!("{path} of {name}: {error}"),
+        Some(remedy),
+    )
+}
+
+/// What there is to say of a port: `found` is what the rule finds on it, `level` how bad it is if
+/// that is nothing. Of a port that is not `picked`, no more is said than what it is.
+fn port(
+    machine: &Machine,
+    device: &RdmaDevice,
+    port: &Port,
+    found: rdma_sys_shim::Result<Choice>,
+    level: Level,
+    picked: bool,
+) -> Vec<Finding> {
+    let name = format!("{} port {}", device.name, port.number);
+    let inactive = port.state != PortState::Active || port.link_layer == LinkLayer::Other;
+    let works = || Finding::ok(PORT, format!("{name} is {}", describe(port)));
+    match found {
+        Err(error) if inactive || device.iwarp => vec![refusal(PORT, &error, level)],
+        Err(error) => vec![works(), refusal(GID, &error, level)],
+        Ok(Choice {
+            gid: Some(entry), ..
+        }) if port.link_layer == LinkLayer::Ethernet => {
+            let shown = format!(
+                "{name} index {}: {}, {}",
+                entry.index, entry.gid, entry.kind
+            );
+            let finding = match picked {
+                true => gid(machine, port, &entry, shown),
+                false => Finding::ok(GID, shown),
+            };
+            vec![works(), finding]
+        }
+        Ok(_) => vec![works()],
+    }
+}
+
+fn describe(port: &Port) -> String {
+    let mut said = format!("{}, {}", port.state, port.link_layer);
+    if let Some(netdev) = &port.netdev {
+        said.push_str(&format!(" ({netdev})"));
+    }
+    if port.link_layer == LinkLayer::InfiniBand {
+        said.push_str(&format!(", LID {}", port.lid));
+    }
+    if !port.rate.is_empty() {
+        said.push_str(&format!(", {}", port.rate));
+    }
+    said
+}
+
+/// The GID that would be used.
+fn gid(machine: &Machine, port: &Port, entry: &GidEntry, shown: String) -> Finding {
+    let netdev = entry.netdev.as_ref().or(port.netdev.as_ref());
+    let netdev = netdev.map_or("NETDEV", String::as_str);
+    let address = format!("`ip addr add ADDRESS/PREFIX dev {netdev}`");
+    if !entry.gid.is_ipv4_mapped() && !has_ipv6(machine, entry, netdev) {
+        return Finding::bad(
+            Level::Failure,
+            GID,
+            format!("{shown}, which is not an address of {netdev}: no packet finds its way"),
+            Some(address),
+        );
+    }
+    if entry.gid.is_link_local() {
+        return Finding::warning(
+            GID,
+            format!("{shown}, which is link-local: it reaches no further than the link"),
+            address,
+        );
+    }
+    Finding::ok(GID, shown)
+}
+
+/// Whether the network device has the GID as an IPv6 address. A port has a GID made of its
+/// hardware address even where it has not.
+fn has_ipv6(machine: &Machine, entry: &GidEntry, netdev: &str) -> bool {
+    let digits: String = entry
+        .gid
+        .bytes()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let table = machine.text("/proc/net/if_inet6").unwrap_or_default();
+    table.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        words.next() == Some(&digits) && words.next_back() == Some(netdev)
+    })
+}
+
+/// True if no line about a port would tell this.
+fn is_about_no_port(error: &rdma_sys_shim::Error) -> bool {
+    match error {
+        rdma_sys_shim::Error::Select(error) => matches!(
+            error,
+            SelectError::Malformed { .. } | SelectError::NoDevice | SelectError::NoPort { .. }
+        ),
+        _ => true,
+    }
+}
+
+fn refusal(check: &str, error: &rdma_sys_shim::Error, level: Level) -> Finding {
+    match error {
+        rdma_sys_shim::Error::Select(error) => {
+            Finding::bad(level, check, error.found(), error.remedy())
+        }
+        error => Finding::bad(level, check, error.to_string(), None),
+    }
+}

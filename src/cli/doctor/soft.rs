@@ -1,0 +1,60 @@
+//! What the soft device would like of the kernel. It works without, more slowly.
+
+use super::finding::Finding;
+use super::machine::{Machine, Probes};
+
+pub(super) fn check(machine: &Machine, probes: &Probes) -> [Finding; 2] {
+    [attach(machine, probes), userfaultfd(machine, probes)]
+}
+
+fn attach(machine: &Machine, probes: &Probes) -> Finding {
+    const CHECK: &str = "cross-memory attach";
+    let scope = machine.text("/proc/sys/kernel/yama/ptrace_scope");
+    let yama = match scope.as_deref() {
+        None => String::new(),
+        Some(scope) => format!(" (Yama's ptrace_scope is {scope})"),
+    };
+    let Err(error) = &probes.attach else {
+        return Finding::ok(CHECK, format!("one rank may read another's memory{yama}"));
+    };
+    let found = format!(
+        "{error}{yama}; a thread of the target then moves what is in windows over a program's \
+         own memory, which is slower"
+    );
+    let remedy = match scope.as_deref() {
+        Some("2") => "`sysctl kernel.yama.ptrace_scope=1`".to_owned(),
+        Some("3") => "set kernel.yama.ptrace_scope=1 in /etc/sysctl.d and restart: 3 stays until \
+                      then"
+            .to_owned(),
+        _ => filter_remedy(machine, "process_vm_readv and process_vm_writev"),
+    };
+    Finding::warning(CHECK, found, remedy)
+}
+
+fn userfaultfd(machine: &Machine, probes: &Probes) -> Finding {
+    const CHECK: &str = "userfaultfd";
+    match &probes.userfaultfd {
+        Ok(()) => Finding::ok(
+            CHECK,
+            "a program's own memory can be moved to where other ranks map it",
+        ),
+        Err(error) => Finding::warning(
+            CHECK,
+            format!(
+                "{error}; windows over the own memory of programs with several threads are slower"
+            ),
+            filter_remedy(machine, "userfaultfd (Linux 5.19 or later)"),
+        ),
+    }
+}
+
+/// What lets a system call through that is there and refused.
+fn filter_remedy(machine: &Machine, calls: &str) -> String {
+    match machine.status("Seccomp").as_deref() {
+        Some("2") => format!(
+            "a filter of system calls is active: have it allow {calls}; for a container, \
+             `--cap-add SYS_PTRACE` or a `--security-opt seccomp=` profile does"
+        ),
+        _ => format!("the kernel has to allow {calls}"),
+    }
+}

@@ -1,0 +1,163 @@
+//! Limits of memory and tasks, and what the soft device would like.
+
+use super::*;
+
+#[test]
+fn a_small_limit_of_locked_memory_is_a_failure_and_a_larger_one_a_warning() {
+    let fake = Fake::good();
+    fake.limits("65536", "65536", "1024 524288");
+    let line = fake.examine("rxe0").sole(Level::Failure, "locked memory");
+    assert!(
+        line.contains("limited to 64 KiB per process; a rank needs 24 MiB"),
+        "{line}"
+    );
+    for remedy in [
+        "limits.conf",
+        "LimitMEMLOCK=infinity",
+        "--ulimit memlock=-1",
+    ] {
+        assert!(line.contains(remedy), "{line}");
+    }
+    fake.limits("8388608", "8388608", "1024 524288");
+    fake.examine("").sole(Level::Failure, "locked memory");
+    fake.limits("25165824", "25165824", "1024 524288");
+    let line = fake.examine("").sole(Level::Warning, "locked memory");
+    assert!(line.contains("limited to 24 MiB"), "{line}");
+    assert!(line.contains("cannot allocate memory"), "{line}");
+    fake.limits("67108864", "67108864", "1024 524288");
+    assert_eq!(exit_code(&fake.examine("").0), 0);
+}
+
+#[test]
+fn the_remedy_is_the_shells_where_the_hard_limit_allows_it() {
+    let fake = Fake::good();
+    fake.limits("65536", "unlimited", "1024 524288");
+    let line = fake.examine("").sole(Level::Failure, "locked memory");
+    assert!(
+        line.ends_with("-> `ulimit -l unlimited`, which the hard limit allows"),
+        "{line}"
+    );
+    fake.limits("65536", "134217728", "1024 524288");
+    let line = fake.examine("").sole(Level::Failure, "locked memory");
+    assert!(
+        line.ends_with("-> `ulimit -l 131072`, which the hard limit allows"),
+        "{line}"
+    );
+}
+
+#[test]
+fn the_capability_lifts_the_limit_in_the_first_user_namespace_only() {
+    let fake = Fake::good();
+    fake.limits("65536", "65536", "1024 524288");
+    fake.status("0000000000004000", "0");
+    let report = fake.examine("");
+    assert_eq!(exit_code(&report.0), 0, "{}", text(&report.0));
+    assert!(report.only("locked memory").found.contains("CAP_IPC_LOCK"));
+    fake.put("/proc/self/uid_map", "         0       1000          1");
+    fake.examine("").sole(Level::Failure, "locked memory");
+    fake.put("/proc/self/uid_map", "         0          0 4294967295");
+    fake.status("000001ffffffbfff", "0");
+    fake.examine("").sole(Level::Failure, "locked memory");
+}
+
+#[test]
+fn locked_memory_does_not_matter_to_soft() {
+    let fake = Fake::good();
+    fake.limits("65536", "65536", "1024 524288");
+    assert_eq!(exit_code(&fake.examine("soft").0), 0);
+    let bare = Fake::without_rdma();
+    bare.limits("65536", "65536", "1024 524288");
+    assert_eq!(bare.examine("").only("locked memory").level, Level::Ok);
+}
+
+#[test]
+fn forbidden_attaching_is_a_warning_with_the_remedy_for_its_cause() {
+    let mut fake = Fake::good();
+    fake.put("/proc/sys/kernel/yama/ptrace_scope", "1");
+    let found = fake.examine("").only("cross-memory attach").found.clone();
+    assert!(found.ends_with("(Yama's ptrace_scope is 1)"), "{found}");
+
+    fake.probes.attach = Err(refused("process_vm_readv", libc::EPERM));
+    for (scope, remedy) in [
+        ("2", "-> `sysctl kernel.yama.ptrace_scope=1`"),
+        ("3", "/etc/sysctl.d and restart"),
+        ("1", "the kernel has to allow process_vm_readv"),
+    ] {
+        fake.put("/proc/sys/kernel/yama/ptrace_scope", scope);
+        let line = fake.examine("").sole(Level::Warning, "cross-memory attach");
+        assert!(
+            line.contains("process_vm_readv failed: Operation not permitted"),
+            "{line}"
+        );
+        assert!(line.contains(remedy), "{line}");
+    }
+    fake.status("0", "2");
+    let line = fake
+        .examine("soft")
+        .sole(Level::Warning, "cross-memory attach");
+    assert!(line.contains("`--cap-add SYS_PTRACE`"), "{line}");
+    assert_eq!(
+        exit_code(&fake.examine("rxe0").0),
+        0,
+        "RDMA does not attach"
+    );
+}
+
+#[test]
+fn missing_userfaultfd_is_a_warning() {
+    let mut fake = Fake::good();
+    fake.probes.userfaultfd = Err(refused("userfaultfd", libc::ENOSYS));
+    let line = fake.examine("").sole(Level::Warning, "userfaultfd");
+    assert!(
+        line.contains("userfaultfd failed: Function not implemented"),
+        "{line}"
+    );
+    assert!(
+        line.contains("-> the kernel has to allow userfaultfd (Linux 5.19"),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_control_group_that_is_too_small_is_a_warning_wherever_its_limit_stands() {
+    const CHECK: &str = "memory of the control group";
+    let fake = Fake::good();
+    fake.put("/proc/self/cgroup", "0::/pod/container");
+    fake.put("/sys/fs/cgroup/pod/container/memory.max", "max");
+    assert_eq!(fake.examine("").only(CHECK).found, "not limited");
+    fake.put("/sys/fs/cgroup/pod/memory.max", "1073741824");
+    assert_eq!(fake.examine("").only(CHECK).found, "limited to 1 GiB");
+    fake.put("/sys/fs/cgroup/pod/container/memory.max", "67108864");
+    let line = fake.examine("").sole(Level::Warning, CHECK);
+    assert!(
+        line.contains("limited to 64 MiB, all windows included"),
+        "{line}"
+    );
+    assert!(line.contains("wants 128 MiB"), "{line}");
+
+    let old = Fake::good();
+    old.put(
+        "/proc/self/cgroup",
+        "8:pids:/a\n4:memory:/a\n1:cpu,cpuacct:/\n0::/",
+    );
+    let file = "/sys/fs/cgroup/memory/a/memory.limit_in_bytes";
+    old.put(file, "9223372036854771712");
+    assert_eq!(old.examine("").only(CHECK).found, "not limited");
+    old.put(file, "33554432");
+    old.examine("").sole(Level::Warning, CHECK);
+}
+
+#[test]
+fn too_few_tasks_are_a_warning() {
+    const CHECK: &str = "tasks of the control group";
+    let fake = Fake::good();
+    fake.put("/sys/fs/cgroup/pids.max", "100");
+    fake.put("/sys/fs/cgroup/pids.current", "84");
+    assert!(fake.examine("").only(CHECK).found.ends_with("16 left"));
+    fake.put("/sys/fs/cgroup/pids.current", "85");
+    let line = fake.examine("").sole(Level::Warning, CHECK);
+    assert!(
+        line.contains("15 left; a rank on each processor wants 16"),
+        "{line}"
+    );
+}

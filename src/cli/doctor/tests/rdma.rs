@@ -1,0 +1,216 @@
+//! RDMA: what a device needs, one thing missing at a time.
+
+use super::*;
+
+#[test]
+fn a_port_that_is_down_is_a_failure_with_the_command_that_helps() {
+    let fake = Fake::good();
+    fake.put(&format!("{GIDS}/state"), "1: DOWN");
+    for spec in ["", "rxe0", "rxe0:1:1", "verbs"] {
+        assert_eq!(
+            fake.examine(spec).sole(Level::Failure, "port"),
+            "port: rxe0 port 1 is DOWN -> `ip link set dummy0 up`; no port is ACTIVE"
+        );
+    }
+    assert_eq!(exit_code(&fake.examine("soft").0), 0, "soft needs no port");
+}
+
+#[test]
+fn a_port_without_a_gid_is_a_failure() {
+    let fake = Fake::good();
+    fake.remove(&format!("{GIDS}/gids"));
+    assert_eq!(
+        fake.examine("").sole(Level::Failure, "GID"),
+        "GID: rxe0 port 1 has no GID -> give its network device an address: `ip addr add \
+         ADDRESS/PREFIX dev dummy0`"
+    );
+}
+
+#[test]
+fn a_gid_that_is_nobodys_address_is_a_failure_and_a_link_local_one_a_warning() {
+    let fake = Fake::good();
+    fake.remove(&format!("{GIDS}/gids/1"));
+    let line = fake.examine("").sole(Level::Failure, "GID");
+    assert!(line.contains("is not an address of dummy0"), "{line}");
+    assert!(
+        line.ends_with("-> `ip addr add ADDRESS/PREFIX dev dummy0`"),
+        "{line}"
+    );
+
+    let address = "fe80000000000000505400fffe123456 03 40 20 80";
+    fake.put("/proc/net/if_inet6", &format!("{address}     eth1"));
+    fake.examine("").sole(Level::Failure, "GID");
+    fake.put("/proc/net/if_inet6", &format!("{address}   dummy0"));
+    let line = fake.examine("").sole(Level::Warning, "GID");
+    assert!(line.contains("is link-local"), "{line}");
+}
+
+#[test]
+fn roce_v1_alone_is_a_failure_unless_it_is_named() {
+    let fake = Fake::good();
+    fake.remove(&format!("{GIDS}/gids/0"));
+    fake.gid(1, "0000:0000:0000:0000:0000:ffff:0a00:0001", "IB/RoCE v1");
+    let line = fake.examine("").sole(Level::Failure, "GID");
+    assert!(
+        line.contains("no GID of RoCE v2 -> to use RoCE v1, name its GID: rxe0:1:1"),
+        "{line}"
+    );
+    assert_eq!(exit_code(&fake.examine("rxe0:1:1").0), 0);
+}
+
+#[test]
+fn a_named_gid_that_is_not_there_is_a_failure() {
+    let line = Fake::good().examine("rxe0:1:7").sole(Level::Failure, "GID");
+    assert_eq!(
+        line,
+        "GID: rxe0 port 1 has no GID at index 7 -> its GIDs: 0, 1"
+    );
+}
+
+#[test]
+fn a_name_or_port_that_is_not_there_is_a_failure_of_the_device() {
+    let fake = Fake::good();
+    let found = |spec| {
+        let report = fake.examine(spec);
+        assert_eq!(exit_code(&report.0), 2, "{}", text(&report.0));
+        let device = report.only("device");
+        assert_eq!(device.level, Level::Failure);
+        (
+            device.found.clone(),
+            device.remedy.clone().unwrap_or_default(),
+        )
+    };
+    assert!(found("mlx5_0").0.contains("known: soft, rxe0"));
+    assert_eq!(
+        found("rxe0:2"),
+        ("rxe0 has no port 2".to_owned(), "its ports: 1".to_owned())
+    );
+    assert!(found("rxe0:x").1.contains("NAME[:PORT[:GID]]"));
+}
+
+#[test]
+fn what_a_spare_device_lacks_is_a_remark() {
+    let fake = Fake::good();
+    fake.rxe("rxe1", "uverbs1");
+    fake.put("/sys/class/infiniband/rxe1/ports/1/state", "1: DOWN");
+    fake.remove("/dev/infiniband/uverbs1");
+    let report = fake.examine("");
+    assert_eq!(exit_code(&report.0), 0, "{}", text(&report.0));
+    assert!(text(&report.0).contains("ok       port: rxe1 port 1 is DOWN\n"));
+    let line = fake.examine("rxe1:1");
+    assert_eq!(exit_code(&line.0), 2);
+    assert!(
+        text(&line.0).contains("ACTIVE: rxe0:1"),
+        "{}",
+        text(&line.0)
+    );
+    assert!(
+        !text(&line.0).contains("rxe0 port 1"),
+        "only the device asked for"
+    );
+}
+
+#[test]
+fn a_device_file_that_is_missing_or_closed_is_a_failure() {
+    let fake = Fake::good();
+    fake.remove("/dev/infiniband/uverbs0");
+    let line = fake.examine("").sole(Level::Failure, "device file");
+    assert!(
+        line.contains("/dev/infiniband/uverbs0 of rxe0: No such file"),
+        "{line}"
+    );
+    assert!(
+        line.contains("`--device /dev/infiniband/uverbs0` for a container"),
+        "{line}"
+    );
+    // Root may open everything but a folder.
+    fake.put("/dev/infiniband/uverbs0/in", "");
+    let line = fake.examine("").sole(Level::Failure, "device file");
+    assert!(
+        line.contains("-> `chmod 666 /dev/infiniband/uverbs0`"),
+        "{line}"
+    );
+}
+
+#[test]
+fn modules_that_are_not_loaded_are_named_with_the_command() {
+    let fake = Fake::good();
+    fake.remove("/sys/module/ib_uverbs");
+    assert_eq!(
+        exit_code(&fake.examine("").0),
+        0,
+        "built in, as its class shows"
+    );
+    fake.remove("/sys/class/infiniband_verbs");
+    let report = fake.examine("");
+    let modules = report.only("kernel modules");
+    assert_eq!(modules.level, Level::Failure);
+    assert_eq!(modules.found, "ib_uverbs not loaded");
+    assert!(
+        modules
+            .remedy
+            .as_ref()
+            .unwrap()
+            .starts_with("`modprobe -a ib_uverbs`")
+    );
+    assert_eq!(report.only("device file").found, "rxe0 has none");
+}
+
+#[test]
+fn no_rdma_at_all_is_a_warning_or_a_failure_if_it_is_asked_for() {
+    let fake = Fake::without_rdma();
+    let report = fake.examine("");
+    assert_eq!(exit_code(&report.0), 1, "{}", text(&report.0));
+    assert_eq!(report.only("device").level, Level::Warning);
+    assert!(
+        report
+            .only("device")
+            .remedy
+            .as_ref()
+            .unwrap()
+            .contains("rdma link add")
+    );
+    let modules = &report.only("kernel modules").found;
+    assert_eq!(modules, "ib_core, ib_uverbs, rdma_rxe not loaded");
+    assert_eq!(exit_code(&fake.examine("soft").0), 0);
+    for spec in ["verbs", "rxe0"] {
+        let report = fake.examine(spec);
+        assert_eq!(report.only("device").level, Level::Failure, "{spec}");
+        assert_eq!(exit_code(&report.0), 2);
+    }
+}
+
+#[test]
+fn a_build_without_the_provider_matters_where_there_is_a_device_or_one_is_named() {
+    let mut fake = Fake::good();
+    fake.probes.verbs = false;
+    let line = fake.examine("").sole(Level::Warning, "verbs provider");
+    assert!(line.ends_with("-> build with `--features verbs`"), "{line}");
+    fake.examine("rxe0").sole(Level::Failure, "verbs provider");
+    assert_eq!(exit_code(&fake.examine("soft").0), 0);
+    let mut bare = Fake::without_rdma();
+    bare.probes.verbs = false;
+    assert_eq!(bare.examine("").only("verbs provider").level, Level::Ok);
+}
+
+#[test]
+fn infiniband_needs_no_gid_and_iwarp_is_refused() {
+    let fake = Fake::good();
+    fake.put(&format!("{GIDS}/link_layer"), "InfiniBand");
+    fake.put(&format!("{GIDS}/lid"), "0x1f");
+    fake.put(&format!("{GIDS}/rate"), "100 Gb/sec (4X EDR)");
+    fake.remove(&format!("{GIDS}/gids"));
+    let report = fake.examine("");
+    assert_eq!(exit_code(&report.0), 0, "{}", text(&report.0));
+    let found = &report.only("port").found;
+    assert_eq!(
+        found,
+        "rxe0 port 1 is ACTIVE, InfiniBand, LID 31, 100 Gb/sec (4X EDR)"
+    );
+
+    fake.put("/sys/class/infiniband/rxe0/node_type", "4: RNIC");
+    let report = fake.examine("");
+    let port = report.only("port");
+    assert_eq!(port.level, Level::Failure);
+    assert!(port.found.contains("it is iWARP"), "{port:?}");
+}

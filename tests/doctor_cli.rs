@@ -1,0 +1,135 @@
+//! `transom doctor` as a user calls it, on whatever machine this is.
+#![cfg(feature = "cli")]
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn doctor(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
+    command.arg("doctor").args(args);
+    command.env_remove("TRANSOM_DEVICE").stdin(Stdio::null());
+    command
+}
+
+fn run(command: &mut Command) -> (i32, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&stderr), "");
+    (status.code().unwrap(), String::from_utf8(stdout).unwrap())
+}
+
+/// Level, check, finding and remedy of a line.
+#[track_caller]
+fn parse(line: &str) -> (i32, &str, &str, Option<&str>) {
+    let (word, rest) = line.split_at(9);
+    let level = match word {
+        "ok       " => 0,
+        "warning  " => 1,
+        "FAILURE  " => 2,
+        other => panic!("{other:?} in {line:?}"),
+    };
+    let (check, rest) = rest.split_once(": ").unwrap();
+    assert!(!check.is_empty() && !rest.is_empty(), "{line:?}");
+    match rest.split_once(" -> ") {
+        Some((found, remedy)) => (level, check, found, Some(remedy)),
+        None => (level, check, rest, None),
+    }
+}
+
+#[test]
+fn each_line_has_a_level_and_the_exit_code_is_the_worst() {
+    for args in [&[][..], &["--device", "soft"], &["--device", "verbs"]] {
+        let (code, text) = run(&mut doctor(args));
+        let lines: Vec<_> = text.lines().map(parse).collect();
+        let worst = lines.iter().map(|(level, ..)| *level).max().unwrap();
+        assert_eq!(code, worst, "{text}");
+        for (level, check, _, remedy) in &lines {
+            assert!(*level > 0 || remedy.is_none(), "{check} is ok: {text}");
+        }
+        for check in [
+            "locked memory",
+            "open files",
+            "clock",
+            "processors",
+            "seccomp",
+        ] {
+            let count = lines.iter().filter(|line| line.1 == check).count();
+            assert_eq!(count, 1, "{check} in {text}");
+        }
+    }
+}
+
+#[test]
+fn json_says_the_same() {
+    let (code, text) = run(&mut doctor(&["--device", "soft"]));
+    let (json_code, json) = run(&mut doctor(&["--device", "soft", "--json"]));
+    assert_eq!(code, json_code);
+    assert_eq!(text.lines().count(), json.lines().count());
+    for (line, object) in text.lines().zip(json.lines()) {
+        let (level, check, _, _) = parse(line);
+        let object: Value = serde_json::from_str(object).unwrap();
+        assert_eq!(object["check"], check);
+        assert_eq!(
+            object["level"],
+            ["ok", "warning", "failure"][level as usize]
+        );
+        assert!(object["found"].is_string());
+        assert_eq!(object["remedy"].is_null(), level == 0, "{object}");
+    }
+}
+
+#[test]
+fn a_device_that_does_not_exist_is_a_failure_with_those_that_do() {
+    let (code, text) = run(&mut doctor(&["--device", "nosuch0"]));
+    assert_eq!(code, 2, "{text}");
+    let line = text
+        .lines()
+        .find(|line| line.contains(" device: "))
+        .unwrap();
+    assert!(
+        line.starts_with("FAILURE  device: no device \"nosuch0\" (known: soft"),
+        "{line}"
+    );
+    let (code, text) = run(&mut doctor(&["--device", "verbs:zero"]));
+    assert_eq!(code, 2, "{text}");
+    assert!(
+        text.contains("port \"zero\" is not a number from 1 to 255"),
+        "{text}"
+    );
+    assert!(text.contains("-> the form is NAME[:PORT[:GID]]"), "{text}");
+}
+
+#[test]
+fn the_environment_names_the_device_and_the_option_overrides_it() {
+    let (code, text) = run(doctor(&[]).env("TRANSOM_DEVICE", "nosuch0"));
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("no device \"nosuch0\""), "{text}");
+    let (_, text) = run(doctor(&["--device", "soft"]).env("TRANSOM_DEVICE", "nosuch0"));
+    assert!(
+        text.starts_with("ok       RDMA: not needed by the device soft\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn limits_of_the_shell_are_seen() {
+    let transom = env!("CARGO_BIN_EXE_transom");
+    let script = format!("ulimit -n 24 && exec '{transom}' doctor --device soft");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).stdin(Stdio::null());
+    let (code, text) = run(&mut shell);
+    assert_eq!(code, 2, "{text}");
+    let line = text
+        .lines()
+        .find(|line| line.contains("open files: "))
+        .unwrap();
+    assert!(
+        line.starts_with("FAILURE  open files: limited to 24; `transom run`"),
+        "{line}"
+    );
+    assert!(line.contains(" -> "), "{line}");
+}
