@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rdma_sys_shim::memory::copy;
-use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion, Width};
+use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion, Ticket, Width};
 
 use crate::error::Result;
 use crate::wait::Patience;
@@ -134,8 +134,20 @@ impl RemoteWord {
     pub(crate) fn load(&self) -> Result<u64> {
         match self.atomic() {
             Some(word) => Ok(word.load(Ordering::SeqCst)),
-            None => self.fetch_add_by_device(0),
+            None => self.read_by_device(),
         }
+    }
+
+    /// A read, and not an atomic that adds nothing: that would write the word back, over what its
+    /// owner may have stored meanwhile. Whoever acts on a lock word tries an atomic after it.
+    #[cold]
+    fn read_by_device(&self) -> Result<u64> {
+        let mut value = 0_u64;
+        let to = (&raw mut value).cast();
+        // SAFETY: a local that outlives the operation, which is waited for.
+        let ticket = unsafe { self.memory.endpoint.read(to, 8, self.address)? };
+        self.complete(ticket)?;
+        Ok(value)
     }
 
     #[inline(always)]
@@ -150,13 +162,19 @@ impl RemoteWord {
     fn fetch_add_by_device(&self, add: u64) -> Result<u64> {
         let mut old = 0;
         // SAFETY: a local that outlives the operation, which is waited for.
-        let ticket = unsafe {
-            self.memory
-                .endpoint
-                .fetch_add(self.address, Width::W8, add, &raw mut old)?
-        };
+        let ticket = unsafe { self.begin_fetch_add(add, &raw mut old)? };
         self.complete(ticket)?;
         Ok(old)
+    }
+
+    /// Begins to add through the device; [`RemoteWord::complete`] waits for the end.
+    ///
+    /// # Safety
+    /// `old` is writable, and nobody else touches it, until the operation is complete.
+    pub(crate) unsafe fn begin_fetch_add(&self, add: u64, old: *mut u64) -> Result<Ticket> {
+        let endpoint = &self.memory.endpoint;
+        // SAFETY: the caller's promise.
+        Ok(unsafe { endpoint.fetch_add(self.address, Width::W8, add, old)? })
     }
 
     /// What the word held before: the swap took place if that is `expect`.
@@ -183,7 +201,8 @@ impl RemoteWord {
         Ok(old)
     }
 
-    fn complete(&self, ticket: rdma_sys_shim::Ticket) -> Result<()> {
+    /// Waits for an operation on the word, and so for every earlier one on the same peer.
+    pub(crate) fn complete(&self, ticket: Ticket) -> Result<()> {
         let memory = &self.memory;
         memory.patience.complete(&*memory.endpoint, ticket)
     }

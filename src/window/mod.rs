@@ -15,7 +15,7 @@ use rdma_sys_shim::{Region, Ticket};
 pub use info::Info;
 
 use crate::comm::{Barrier, Group, Team};
-use crate::error::{EpochState, Error, ErrorKind, Misuse, Result};
+use crate::error::{AbortCause, EpochState, Error, ErrorKind, Misuse, Result};
 use crate::job::{Context, is_forked};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE};
@@ -385,6 +385,15 @@ impl Window {
             lock: self.team.word(rank, &columns.block, LOCK_AT)?,
             accumulate_lock: self.team.word(rank, &columns.block, ACCUMULATE_LOCK_AT)?,
         })
+    }
+
+    /// A lock could not be given back. Its target may well live, and whoever waits for the lock
+    /// sees only that its holder does: so the job ends.
+    #[cold]
+    pub(crate) fn stranded(&self, operation: &'static str, rank: u32, error: Error) -> Error {
+        let error = self.failed(operation, rank, error);
+        self.context().abort_everywhere(AbortCause::EpochFailed);
+        error
     }
 
     /// Names the rank where the device only named a process.

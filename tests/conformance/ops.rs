@@ -13,8 +13,7 @@ pub(crate) fn get(window: &Window, bytes: &mut [u8], target: u32, disp: u64) -> 
     unsafe { window.get(bytes.as_mut_ptr(), bytes.len(), target, disp) }
 }
 
-/// The old value; operations that fetch are complete when they return, on every path so far, and
-/// the flush makes sure.
+/// The old value, which is there after the flush.
 pub(crate) fn fetch_and_op<T: Accumulate>(
     window: &Window,
     value: T,
