@@ -77,6 +77,17 @@ pub enum Error {
         /// The names that exist.
         known: String,
     },
+    /// The ranks run on several hosts, and no device of this one joins them.
+    #[error(
+        "the ranks run on several hosts, and no device of this one can join them (found: {found}): \
+         {remedy}"
+    )]
+    NoneBetweenHosts {
+        /// The devices that exist, and why each cannot.
+        found: String,
+        /// What would work.
+        remedy: &'static str,
+    },
     /// A device was asked for with an option that it does not have.
     #[error("device {device:?} has no option {option:?} (known: {known})")]
     BadOption {
@@ -87,6 +98,17 @@ pub enum Error {
         /// The options that exist.
         known: &'static str,
     },
+}
+
+/// How a peer came to be missing, as far as the device can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absence {
+    /// It has closed its device in good order.
+    Closed,
+    /// Its process is gone.
+    Gone,
+    /// It does not answer: its process is gone, or the way to it is broken.
+    Silent,
 }
 
 struct Remedy<'a>(&'a Option<&'static str>);
@@ -133,6 +155,15 @@ impl Error {
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::System { source, .. } if source.raw_os_error() == Some(libc::ENOMEM))
+    }
+
+    /// The process that is missing, and how, if that is why the operation failed.
+    #[must_use]
+    pub fn absence(&self) -> Option<(u32, Absence)> {
+        match self {
+            Self::PeerGone { pid } => Some((*pid, Absence::Gone)),
+            _ => None,
+        }
     }
 
     /// True for the verbs status "remote access error".

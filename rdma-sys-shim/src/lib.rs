@@ -13,5 +13,5 @@ pub use device::{
     Access, Adoption, AtomicDomain, Capabilities, Device, Endpoint, Liveness, Mapping, Region,
     RemoteAddress, RemoteRegion, Ticket, Update, Width,
 };
-pub use error::{Error, Result};
-pub use inventory::{DeviceInfo, State, list, open};
+pub use error::{Absence, Error, Result};
+pub use inventory::{DeviceInfo, Placement, State, is_automatic, list, open};

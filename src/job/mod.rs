@@ -2,9 +2,11 @@
 
 mod context;
 mod fork;
+mod health;
 pub mod launcher;
 mod peer;
 mod pmi;
+mod start;
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -13,12 +15,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use pmi::PmiError;
 
-pub(crate) use context::{Awaited, Context};
+pub(crate) use context::Context;
 pub(crate) use fork::is_forked;
+pub(crate) use health::Awaited;
 pub(crate) use peer::Peer;
 
 use crate::comm::Communicator;
-use crate::error::{AbortCause, Error, ErrorKind, Misuse, Result};
+use crate::error::{AbortCause, Error, Misuse, Result};
 use crate::window::Info;
 
 /// Which threads of a rank call Transom (MPI-4.1, section 11.6). Windows can be shared by threads
@@ -54,11 +57,17 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 impl Job {
     /// Collective over the job. Joins the job that this process was launched into
     /// (`transom run`, `mpiexec.hydra`, `srun --mpi=pmi2`), or a job of one rank where there is no
-    /// launcher. The environment variable `TRANSOM_DEVICE` chooses the device.
+    /// launcher.
+    ///
+    /// The environment variable `TRANSOM_DEVICE` chooses the device; unset or `auto`, it is soft
+    /// where all ranks share a host, and else an RDMA device. `TRANSOM_CONTROL_BYTES` is the size of
+    /// the memory from which windows and communicators take the words that their peers write: 16 MiB
+    /// of address space, or 4 MiB on devices that lock such memory into physical memory, or what
+    /// the number of ranks needs, if that is more.
     ///
     /// # Errors
-    /// The launcher's environment is broken, the device is unknown or refused by the system, or
-    /// this process joined a job before.
+    /// The launcher's environment is broken; the device is unknown or refused by the system, or
+    /// none joins the hosts that the ranks run on; this process joined a job before.
     pub fn init() -> Result<Self> {
         Self::init_thread(ThreadLevel::default())
     }
@@ -71,12 +80,9 @@ impl Job {
         if TAKEN.swap(true, Ordering::SeqCst) {
             return Err(Error::new("job start", Misuse::JobTaken));
         }
-        let context = Context::join(level).inspect_err(|error| {
-            // The launcher has not been spoken to yet: the caller may try another device.
-            if matches!(error.kind(), ErrorKind::Misuse(_)) {
-                TAKEN.store(false, Ordering::SeqCst);
-            }
-        })?;
+        // The launcher has not been spoken to yet: the caller may try another device.
+        let named = start::named_device().inspect_err(|_| TAKEN.store(false, Ordering::SeqCst))?;
+        let context = Context::join(level, named)?;
         let world = Communicator::world(&context);
         Ok(Self { context, world })
     }

@@ -192,13 +192,30 @@ impl RemoteWord {
     fn compare_swap_by_device(&self, expect: u64, new: u64) -> Result<u64> {
         let mut old = 0;
         // SAFETY: a local that outlives the operation, which is waited for.
-        let ticket = unsafe {
-            self.memory
-                .endpoint
-                .compare_swap(self.address, Width::W8, expect, new, &raw mut old)?
-        };
+        let ticket = unsafe { self.begin_compare_swap(expect, new, &raw mut old)? };
         self.complete(ticket)?;
         Ok(old)
+    }
+
+    /// Begins a compare-and-swap; [`RemoteWord::complete`] waits for the end.
+    ///
+    /// # Safety
+    /// `old` is writable, and nobody else touches it, until the operation is complete.
+    pub(crate) unsafe fn begin_compare_swap(
+        &self,
+        expect: u64,
+        new: u64,
+        old: *mut u64,
+    ) -> Result<Ticket> {
+        if self.atomic().is_some() {
+            let found = self.compare_swap(expect, new)?;
+            // SAFETY: the caller's promise.
+            unsafe { old.write(found) };
+            return Ok(Ticket::DONE);
+        }
+        let endpoint = &self.memory.endpoint;
+        // SAFETY: the caller's promise.
+        Ok(unsafe { endpoint.compare_swap(self.address, Width::W8, expect, new, old)? })
     }
 
     /// Waits for an operation on the word, and so for every earlier one on the same peer.

@@ -387,12 +387,19 @@ impl Window {
         })
     }
 
-    /// A lock could not be given back. Its target may well live, and whoever waits for the lock
-    /// sees only that its holder does: so the job ends.
+    /// A lock word could not be changed, and may be left locked; see [`Window::give_up`].
     #[cold]
     pub(crate) fn stranded(&self, operation: &'static str, rank: u32, error: Error) -> Error {
-        let error = self.failed(operation, rank, error);
-        self.context().abort_everywhere(AbortCause::EpochFailed);
+        self.give_up(self.failed(operation, rank, error))
+    }
+
+    /// This rank cannot do what others will wait for. They see only that it lives: so it tells them
+    /// that the job ends.
+    #[cold]
+    pub(crate) fn give_up(&self, error: Error) -> Error {
+        if matches!(error.kind(), ErrorKind::System(_)) {
+            self.context().abort_everywhere(AbortCause::EpochFailed);
+        }
         error
     }
 
