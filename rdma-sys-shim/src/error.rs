@@ -98,6 +98,16 @@ pub enum Error {
         /// The options that exist.
         known: &'static str,
     },
+    /// A device for tests was told to fail.
+    #[error("injected failure: {what} ({device}, seed {seed})")]
+    Injected {
+        /// The device's name.
+        device: &'static str,
+        /// What repeats its choices.
+        seed: u64,
+        /// What happened.
+        what: &'static str,
+    },
 }
 
 /// How a peer came to be missing, as far as the device can tell.
@@ -148,6 +158,76 @@ impl Error {
             call: call.into(),
             source,
             remedy,
+        }
+    }
+
+    /// The same failure once more, for the next operation that it stops.
+    #[cold]
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::System {
+                call,
+                source,
+                remedy,
+            } => Self::System {
+                call: call.clone(),
+                source: match source.raw_os_error() {
+                    Some(code) => io::Error::from_raw_os_error(code),
+                    None => io::Error::new(source.kind(), source.to_string()),
+                },
+                remedy: *remedy,
+            },
+            &Self::RemoteAccess {
+                need,
+                address,
+                len,
+                rkey,
+                reason,
+            } => Self::RemoteAccess {
+                need,
+                address,
+                len,
+                rkey,
+                reason,
+            },
+            &Self::PeerGone { pid } => Self::PeerGone { pid },
+            Self::Unreachable {
+                device,
+                pid,
+                reason,
+            } => Self::Unreachable {
+                device,
+                pid: *pid,
+                reason: reason.clone(),
+            },
+            &Self::BadAddress { device, reason } => Self::BadAddress { device, reason },
+            &Self::BadMemory {
+                address,
+                len,
+                reason,
+            } => Self::BadMemory {
+                address,
+                len,
+                reason,
+            },
+            Self::UnknownDevice { name, known } => Self::UnknownDevice {
+                name: name.clone(),
+                known: known.clone(),
+            },
+            Self::NoneBetweenHosts { found, remedy } => Self::NoneBetweenHosts {
+                found: found.clone(),
+                remedy,
+            },
+            Self::BadOption {
+                device,
+                option,
+                known,
+            } => Self::BadOption {
+                device,
+                option: option.clone(),
+                known,
+            },
+            &Self::Injected { device, seed, what } => Self::Injected { device, seed, what },
         }
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::soft::{self, Options, SoftDevice};
+use crate::soft;
 use crate::{Capabilities, Device, Error, Result};
 
 /// A device of this machine.
@@ -86,10 +86,7 @@ pub fn open(spec: &str, launcher: Option<u32>, placement: Placement) -> Result<A
     let (name, options) = spec.split_once(':').unwrap_or((spec, ""));
     match name {
         "" | "auto" if placement == Placement::SeveralHosts => Err(none_between_hosts(list())),
-        "" | "auto" | soft::DEVICE => {
-            let options = Options::parse(options)?;
-            Ok(Arc::new(SoftDevice::open(options, launcher)?))
-        }
+        "" | "auto" | soft::DEVICE => soft::open(options, launcher),
         _ => Err(unknown(name, list())),
     }
 }

@@ -110,7 +110,7 @@ impl Shared {
 
 /// Runs `body` with all signals blocked, which a thread started in it inherits: the program's
 /// handlers expect the program's threads, and adoption a thread that runs no handler.
-fn without_signals<R>(body: impl FnOnce() -> R) -> R {
+pub(crate) fn without_signals<R>(body: impl FnOnce() -> R) -> R {
     // SAFETY: sigfillset initialises the set; the mask of the calling thread alone changes, and is
     // put back.
     unsafe {

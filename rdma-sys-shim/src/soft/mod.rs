@@ -2,6 +2,7 @@
 
 mod address;
 mod adopt;
+mod adversarial;
 mod agent;
 mod cross_memory;
 mod endpoint;
@@ -17,6 +18,7 @@ mod vma;
 use std::sync::Arc;
 
 use address::Address;
+use adversarial::AdversarialDevice;
 use agent::Agent;
 use endpoint::SoftEndpoint;
 use owned::Registrations;
@@ -42,7 +44,7 @@ pub(crate) struct Options {
     pub(crate) map: bool,
 }
 
-const KNOWN_OPTIONS: &str = "adopt=on|off, cma=on|off, map=on|off";
+const KNOWN_OPTIONS: &str = "adopt=on|off, cma=on|off, map=on|off; adversarial";
 
 impl Options {
     /// Parses `adopt=off,cma=off,map=off`.
@@ -73,6 +75,18 @@ impl Options {
         }
         Ok(options)
     }
+}
+
+/// Opens the device that `options` describe; those of the adversarial personality begin with its
+/// name.
+pub(crate) fn open(options: &str, launcher: Option<u32>) -> Result<Arc<dyn Device>> {
+    let (first, rest) = options.split_once(',').unwrap_or((options, ""));
+    if first == "adversarial" {
+        let options = adversarial::Options::parse(rest)?;
+        return Ok(Arc::new(AdversarialDevice::open(options, launcher)?));
+    }
+    let options = Options::parse(options)?;
+    Ok(Arc::new(SoftDevice::open(options, launcher)?))
 }
 
 /// What this process shows to its peers.
@@ -113,6 +127,24 @@ impl SoftDevice {
             capabilities: capabilities(),
         })
     }
+
+    fn endpoint(&self, address: &[u8]) -> Result<SoftEndpoint> {
+        let own = &self.own;
+        let address = Address::decode(address)?;
+        let ours = Address::of(own.id, own.nonce, &own.port, own.options);
+        if address == ours {
+            return Ok(SoftEndpoint::to_self(own.id, own.port.clone(), own.options));
+        }
+        ours.must_share_host_with(&address)?;
+        let port = Port::open(DEVICE, address.id, address.fd, address.nonce)?;
+        Ok(SoftEndpoint::to_peer(
+            address.id,
+            port,
+            own.options,
+            address.nonce,
+            address.nonce_address,
+        ))
+    }
 }
 
 pub(crate) fn capabilities() -> Capabilities {
@@ -139,22 +171,7 @@ impl Device for SoftDevice {
     }
 
     fn connect(&self, address: &[u8]) -> Result<Arc<dyn Endpoint>> {
-        let own = &self.own;
-        let address = Address::decode(address)?;
-        let ours = Address::of(own.id, own.nonce, &own.port, own.options);
-        if address == ours {
-            let endpoint = SoftEndpoint::to_self(own.id, own.port.clone(), own.options);
-            return Ok(Arc::new(endpoint));
-        }
-        ours.must_share_host_with(&address)?;
-        let port = Port::open(DEVICE, address.id, address.fd, address.nonce)?;
-        Ok(Arc::new(SoftEndpoint::to_peer(
-            address.id,
-            port,
-            own.options,
-            address.nonce,
-            address.nonce_address,
-        )))
+        Ok(Arc::new(self.endpoint(address)?))
     }
 
     fn allocate(&self, len: usize, align: usize) -> Result<Region> {

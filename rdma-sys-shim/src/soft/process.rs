@@ -18,6 +18,12 @@ impl ProcessId {
         Ok(Self { pid, start_time })
     }
 
+    /// `None` if no such process is to be seen.
+    pub(crate) fn of(pid: u32) -> Option<Self> {
+        let (_, start_time) = stat(pid).ok()?;
+        Some(Self { pid, start_time })
+    }
+
     /// False once the process has exited, even while nobody has waited for it yet.
     pub(crate) fn runs(&self) -> bool {
         match stat(self.pid) {

@@ -2,6 +2,7 @@
 //! memory as other processes would.
 
 mod access;
+mod adversarial;
 mod agent;
 mod operations;
 mod support;

@@ -67,7 +67,7 @@ pub(crate) fn each_region(peers: &Peers, len: usize, test: impl Fn(&Region)) {
     drop(owned);
 }
 
-fn finish(way: &dyn Endpoint, ticket: Result<Ticket>) -> Result<()> {
+pub(crate) fn finish(way: &dyn Endpoint, ticket: Result<Ticket>) -> Result<()> {
     let ticket = ticket?;
     while ticket != Ticket::DONE && !way.completed(ticket)? {
         std::thread::yield_now();

@@ -1,0 +1,243 @@
+//! The poster's side: operations are written down, and the engine is told.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::DEVICE;
+use super::engine::{Engine, Message};
+use super::lane::Progress;
+use super::operation::{Old, Operation, Source, Work};
+use super::options::{Fault, Options};
+use super::random::Random;
+use crate::memory::copy;
+use crate::soft::endpoint::SoftEndpoint;
+use crate::{
+    Endpoint, Error, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket, Update, Width,
+};
+
+/// Operations under way: the length of a send queue.
+const DEPTH: u64 = 1024;
+/// What is longer is not copied when it is posted, nor held back when it was read.
+const LONG: usize = 256 << 10;
+/// How much of a read's destination is scribbled over at either end.
+const SCRIBBLE: usize = 64 << 10;
+
+pub(crate) struct AdversarialEndpoint {
+    pub(crate) number: u64,
+    pub(crate) way: Arc<SoftEndpoint>,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) progress: Arc<Progress>,
+    /// Operations are numbered and sent in one order.
+    pub(crate) random: Mutex<Random>,
+    pub(crate) options: Options,
+    /// Counts the operations of all endpoints.
+    pub(crate) count: Arc<AtomicU64>,
+}
+
+impl AdversarialEndpoint {
+    fn post(&self, work: impl FnOnce(&mut Random) -> Work) -> Result<Ticket> {
+        if !self.engine.is_here() {
+            return Err(Error::Unreachable {
+                device: DEVICE,
+                pid: std::process::id(),
+                reason: "the device was opened before this process was forked".to_owned(),
+            });
+        }
+        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        self.progress.intact()?;
+        while self.progress.pending() >= DEPTH {
+            std::thread::sleep(Duration::from_micros(50));
+            self.progress.intact()?;
+        }
+        let work = work(&mut random);
+        let released = match &work {
+            Work::Write { from, .. } => matches!(from, Source::Copied(_)),
+            Work::UpdateEach { values, .. } => matches!(values, Source::Copied(_)),
+            Work::Store { .. } => true,
+            _ => false,
+        };
+        let fault = self.fault(&mut random);
+        let early = random.one_in(2);
+        let ticket = self.progress.posted.fetch_add(1, Ordering::AcqRel) + 1;
+        let operation = Operation {
+            work,
+            fault,
+            early,
+            released,
+        };
+        self.engine.send(Message::Post(self.number, operation));
+        Ok(Ticket(ticket))
+    }
+
+    fn fault(&self, random: &mut Random) -> Option<Fault> {
+        let count = 1 + self.count.fetch_add(1, Ordering::Relaxed);
+        match (self.options.fault, self.options.fail_rate) {
+            (Some((fault, at)), _) if at == count => Some(fault),
+            (_, Some(rate)) if random.one_in(rate) => Some(Fault::Completion),
+            _ => None,
+        }
+    }
+
+    /// Without four-byte atomics, as over verbs.
+    fn wide(width: Width, need: &'static str, at: RemoteAddress) -> Result<()> {
+        match width {
+            Width::W8 => Ok(()),
+            Width::W4 => Err(Error::RemoteAccess {
+                need,
+                address: at.address,
+                len: 4,
+                rkey: at.rkey,
+                reason: "the device has no four-byte atomics",
+            }),
+        }
+    }
+}
+
+/// Sometimes a copy, so that the buffer is free at once.
+///
+/// # Safety
+/// `from` is readable for `len` bytes, now and until the operation that is posted completes.
+unsafe fn source(from: *const u8, len: usize, random: &mut Random) -> Source {
+    if len > LONG || random.one_in(2) {
+        return Source::Lent(from);
+    }
+    let mut bytes = vec![0; len].into_boxed_slice();
+    if len > 0 {
+        // SAFETY: the caller's promise; the copy is as long.
+        unsafe { copy(bytes.as_mut_ptr(), from, len) };
+    }
+    Source::Copied(bytes)
+}
+
+/// Overwrites a destination, which is nobody's while the operation runs: who looks too early sees it.
+///
+/// # Safety
+/// `to` is writable for `len` bytes, and nobody else touches them.
+unsafe fn scribble(to: *mut u8, len: usize, random: &mut Random) {
+    let mut noise = [0_u8; 4096];
+    for chunk in noise.chunks_exact_mut(8) {
+        chunk.copy_from_slice(&random.next().to_ne_bytes());
+    }
+    let fill = |range: std::ops::Range<usize>| {
+        for start in range.clone().step_by(noise.len()) {
+            let part = noise.len().min(range.end - start);
+            // SAFETY: inside the caller's range.
+            unsafe { copy(to.wrapping_add(start), noise.as_ptr(), part) };
+        }
+    };
+    fill(0..len.min(SCRIBBLE));
+    fill(len.saturating_sub(SCRIBBLE).max(len.min(SCRIBBLE))..len);
+}
+
+impl Endpoint for AdversarialEndpoint {
+    unsafe fn write(&self, from: *const u8, len: usize, to: RemoteAddress) -> Result<Ticket> {
+        self.post(|random| Work::Write {
+            // SAFETY: the caller's promise.
+            from: unsafe { source(from, len, random) },
+            len,
+            to,
+        })
+    }
+
+    unsafe fn read(&self, to: *mut u8, len: usize, from: RemoteAddress) -> Result<Ticket> {
+        self.post(|random| {
+            // SAFETY: the caller's promise.
+            unsafe { scribble(to, len, random) };
+            let held_back = len <= LONG && random.one_in(2);
+            Work::Read {
+                to,
+                len,
+                from,
+                staged: held_back.then(|| vec![0; len].into_boxed_slice()),
+            }
+        })
+    }
+
+    unsafe fn fetch_add(
+        &self,
+        at: RemoteAddress,
+        width: Width,
+        add: u64,
+        old: *mut u64,
+    ) -> Result<Ticket> {
+        Self::wide(width, "fetch_add", at)?;
+        self.post(|random| {
+            // SAFETY: the caller's promise.
+            unsafe { scribble(old.cast(), 8, random) };
+            Work::FetchAdd {
+                at,
+                width,
+                add,
+                old: Old { to: old, found: 0 },
+            }
+        })
+    }
+
+    unsafe fn compare_swap(
+        &self,
+        at: RemoteAddress,
+        width: Width,
+        expect: u64,
+        new: u64,
+        old: *mut u64,
+    ) -> Result<Ticket> {
+        Self::wide(width, "compare_swap", at)?;
+        self.post(|random| {
+            // SAFETY: the caller's promise.
+            unsafe { scribble(old.cast(), 8, random) };
+            Work::CompareSwap {
+                at,
+                width,
+                expect,
+                new,
+                old: Old { to: old, found: 0 },
+            }
+        })
+    }
+
+    unsafe fn update_each(
+        &self,
+        at: RemoteAddress,
+        width: Width,
+        update: Update,
+        values: *const u8,
+        count: usize,
+    ) -> Result<Ticket> {
+        Self::wide(width, "atomic update", at)?;
+        self.post(|random| Work::UpdateEach {
+            at,
+            width,
+            update,
+            // SAFETY: the caller's promise.
+            values: unsafe { source(values, count.saturating_mul(width.bytes()), random) },
+            count,
+        })
+    }
+
+    fn store(&self, at: RemoteAddress, value: u64) -> Result<Ticket> {
+        self.post(|_| Work::Store { at, value })
+    }
+
+    fn released(&self, ticket: Ticket) -> Result<bool> {
+        self.progress.released(ticket.0)
+    }
+
+    fn completed(&self, ticket: Ticket) -> Result<bool> {
+        self.progress.completed(ticket.0)
+    }
+
+    fn map(&self, _region: &RemoteRegion) -> Result<Option<Mapping>> {
+        Ok(None)
+    }
+
+    fn liveness(&self) -> Liveness {
+        self.way.liveness()
+    }
+}
+
+impl Drop for AdversarialEndpoint {
+    fn drop(&mut self) {
+        self.engine.close(self.number);
+    }
+}

@@ -1,0 +1,190 @@
+//! The thread that carries operations out: one for all endpoints of a device.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+use crossbeam_queue::SegQueue;
+
+use super::lane::Lane;
+use super::operation::Operation;
+use super::random::Random;
+use super::schedule::Next;
+use crate::soft::agent::without_signals;
+use crate::{Error, Result};
+
+/// A wait that is shorter than this is not worth going to sleep.
+const NAP: Duration = Duration::from_micros(20);
+
+pub(crate) enum Message {
+    Open(u64, Box<Lane>),
+    Post(u64, Operation),
+    /// Flush the lane, drop the sender, and touch nothing of the lane's any more.
+    Close(u64, Sender<()>),
+}
+
+#[derive(Default)]
+struct Shared {
+    inbox: SegQueue<Message>,
+    asleep: AtomicBool,
+    stop: AtomicBool,
+    /// The thread is gone, by `stop` or by a panic; the inbox is emptied by whoever fills it.
+    ended: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+impl Shared {
+    fn wake(&self) {
+        if self.asleep.swap(false, Ordering::SeqCst)
+            && let Some(thread) = self.thread.get()
+        {
+            thread.unpark();
+        }
+    }
+
+    fn discard(&self) {
+        while self.inbox.pop().is_some() {}
+    }
+
+    fn sleep(&self, until: Option<Instant>) {
+        let pause = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if pause.is_some_and(|pause| pause < NAP) {
+            thread::yield_now();
+            return;
+        }
+        self.asleep.store(true, Ordering::SeqCst);
+        // A message that came before `asleep` was seen is seen here; one that comes after unparks.
+        if self.inbox.is_empty() && !self.stop.load(Ordering::SeqCst) {
+            match pause {
+                Some(pause) => thread::park_timeout(pause),
+                None => thread::park(),
+            }
+        }
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+pub(crate) struct Engine {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    /// The process that the thread is in; a forked child has none.
+    pid: u32,
+}
+
+impl Engine {
+    pub(crate) fn start(seed: u64) -> Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let theirs = shared.clone();
+        let spawned = without_signals(|| {
+            thread::Builder::new()
+                .name("transom-engine".into())
+                .spawn(move || run(&theirs, seed))
+        });
+        Ok(Self {
+            shared,
+            thread: Some(spawned.map_err(|error| Error::os("starting the engine thread", error))?),
+            pid: std::process::id(),
+        })
+    }
+
+    /// False in a forked child.
+    pub(crate) fn is_here(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
+    pub(crate) fn send(&self, message: Message) {
+        self.shared.inbox.push(message);
+        self.shared.wake();
+        if self.shared.ended.load(Ordering::SeqCst) {
+            self.shared.discard();
+        }
+    }
+
+    /// Returns when nothing of the lane's is touched any more.
+    pub(crate) fn close(&self, lane: u64) {
+        if !self.is_here() {
+            return;
+        }
+        let (sender, closed) = channel();
+        self.send(Message::Close(lane, sender));
+        // Nothing is ever sent: the other end goes.
+        let _ = closed.recv();
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        if !self.is_here() {
+            // The handle is of a thread of the parent's.
+            std::mem::forget(thread);
+            return;
+        }
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.shared.wake();
+        let _ = thread.join();
+    }
+}
+
+/// Ends the engine also when it panics: lanes fail, and whoever waits for a message's end sees it.
+struct Ending<'a>(&'a Shared);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Ordering::SeqCst);
+        self.0.discard();
+    }
+}
+
+fn run(shared: &Shared, seed: u64) {
+    let _ = shared.thread.set(thread::current());
+    let _ending = Ending(shared);
+    let mut random = Random::new(seed, u64::MAX);
+    let mut lanes = BTreeMap::<u64, Box<Lane>>::new();
+    while !shared.stop.load(Ordering::SeqCst) {
+        let now = Instant::now();
+        while let Some(message) = shared.inbox.pop() {
+            take_in(&mut lanes, now, message);
+        }
+        let mut worked = false;
+        let mut next: Option<Instant> = None;
+        let first = random.below(lanes.len().max(1) as u64) as usize;
+        // No endpoint's operations are ordered against another's.
+        let (before, after): (Vec<_>, Vec<_>) = lanes
+            .values_mut()
+            .enumerate()
+            .partition(|(index, _)| *index < first);
+        for (_, lane) in after.into_iter().chain(before) {
+            match lane.step(now) {
+                Next::Do(_) => worked = true,
+                Next::At(moment) => next = Some(next.map_or(moment, |other| other.min(moment))),
+                Next::Idle => {}
+            }
+        }
+        if !worked {
+            shared.sleep(next);
+        }
+    }
+}
+
+fn take_in(lanes: &mut BTreeMap<u64, Box<Lane>>, now: Instant, message: Message) {
+    match message {
+        Message::Open(number, lane) => {
+            lanes.insert(number, lane);
+        }
+        Message::Post(number, operation) => {
+            if let Some(lane) = lanes.get_mut(&number) {
+                lane.post(now, operation);
+            }
+        }
+        Message::Close(number, sender) => {
+            drop(lanes.remove(&number));
+            drop(sender);
+        }
+    }
+}

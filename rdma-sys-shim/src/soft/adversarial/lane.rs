@@ -1,0 +1,227 @@
+//! One endpoint as the engine sees it: its schedule, its operations, and what their poster is told.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use super::DEVICE;
+use super::operation::Operation;
+use super::options::Fault;
+use super::schedule::{Next, Schedule, Step};
+use crate::soft::endpoint::SoftEndpoint;
+use crate::{Error, Result};
+
+/// How far an endpoint has come: written by the engine, and by the poster where it says so.
+#[derive(Default)]
+pub(crate) struct Progress {
+    /// The last ticket given out; the poster's.
+    pub(crate) posted: AtomicU64,
+    completed: AtomicU64,
+    released: AtomicU64,
+    /// Why nothing after `completed` ever will be.
+    failure: OnceLock<Error>,
+}
+
+impl Progress {
+    pub(crate) fn completed(&self, ticket: u64) -> Result<bool> {
+        self.reached(&self.completed, ticket)
+    }
+
+    pub(crate) fn released(&self, ticket: u64) -> Result<bool> {
+        self.reached(&self.released, ticket)
+    }
+
+    fn reached(&self, mark: &AtomicU64, ticket: u64) -> Result<bool> {
+        if mark.load(Ordering::Acquire) >= ticket {
+            return Ok(true);
+        }
+        self.intact().map(|()| false)
+    }
+
+    /// The first failure, once there is one.
+    pub(crate) fn intact(&self) -> Result<()> {
+        self.failure
+            .get()
+            .map_or(Ok(()), |cause| Err(cause.again()))
+    }
+
+    /// How many operations are under way.
+    pub(crate) fn pending(&self) -> u64 {
+        let completed = self.completed.load(Ordering::Acquire);
+        self.posted
+            .load(Ordering::Acquire)
+            .saturating_sub(completed)
+    }
+
+    pub(crate) fn fail(&self, cause: Error) {
+        let _ = self.failure.set(cause);
+    }
+}
+
+pub(crate) struct Lane {
+    way: Arc<SoftEndpoint>,
+    progress: Arc<Progress>,
+    schedule: Schedule,
+    /// What is not reported yet, oldest first.
+    operations: VecDeque<Operation>,
+    /// The ticket of the oldest.
+    oldest: u64,
+    /// The operation that failed, and why: told when its turn comes.
+    cause: Option<(u64, Error)>,
+    seed: u64,
+}
+
+impl Lane {
+    pub(crate) fn new(
+        way: Arc<SoftEndpoint>,
+        progress: Arc<Progress>,
+        schedule: Schedule,
+        seed: u64,
+    ) -> Self {
+        Self {
+            way,
+            progress,
+            schedule,
+            operations: VecDeque::new(),
+            oldest: 1,
+            cause: None,
+            seed,
+        }
+    }
+
+    pub(crate) fn post(&mut self, now: Instant, operation: Operation) {
+        if self.schedule.post(now, operation.shape()) {
+            self.operations.push_back(operation);
+            self.publish_released();
+        }
+    }
+
+    /// Takes the next step. `Next::Do` says that there was one.
+    pub(crate) fn step(&mut self, now: Instant) -> Next {
+        let next = self.schedule.next(now);
+        match &next {
+            Next::Do(Step::Part {
+                ticket,
+                bytes,
+                last,
+            }) => {
+                if let Err(cause) = self.carry_out(*ticket, bytes.clone(), *last) {
+                    self.fail(*ticket, cause);
+                }
+            }
+            Next::Do(Step::Report { ticket }) => self.report(*ticket),
+            Next::At(_) | Next::Idle => {}
+        }
+        next
+    }
+
+    fn operation(&mut self, ticket: u64) -> &mut Operation {
+        &mut self.operations[(ticket - self.oldest) as usize]
+    }
+
+    fn carry_out(&mut self, ticket: u64, bytes: std::ops::Range<usize>, last: bool) -> Result<()> {
+        let way = self.way.clone();
+        let operation = self.operation(ticket);
+        if let Some(fault) = operation.fault.take_if(|_| operation.early) {
+            self.strike(fault)?;
+        }
+        let operation = self.operation(ticket);
+        // SAFETY: neither reported nor flushed, or it would not be in the queue.
+        unsafe { operation.carry_out(&way, bytes) }?;
+        if last {
+            operation.took_effect();
+            self.publish_released();
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, ticket: u64) {
+        if let Some((_, cause)) = self.cause.take_if(|(failed, _)| *failed == ticket) {
+            self.flush(cause);
+            return;
+        }
+        let operation = self.operation(ticket);
+        if let Some(fault) = operation.fault.take()
+            && let Err(cause) = self.strike(fault)
+        {
+            self.flush(cause);
+            return;
+        }
+        let Some(mut operation) = self.operations.pop_front() else {
+            return;
+        };
+        // SAFETY: it was in the queue, and `completed` still says no.
+        unsafe { operation.deliver() };
+        self.oldest = ticket + 1;
+        self.publish_released();
+        self.progress.completed.store(ticket, Ordering::Release);
+    }
+
+    fn fail(&mut self, ticket: u64, cause: Error) {
+        if matches!(cause, Error::Injected { what: BROKEN, .. }) {
+            self.flush(cause);
+            return;
+        }
+        self.schedule.fail(ticket);
+        self.operations
+            .truncate((ticket - self.oldest + 1) as usize);
+        self.cause = Some((ticket, cause));
+    }
+
+    /// Drops everything and then says why: after that, nothing touches the poster's memory.
+    fn flush(&mut self, cause: Error) {
+        self.operations.clear();
+        self.schedule.clear();
+        self.progress.fail(cause);
+    }
+
+    fn strike(&self, fault: Fault) -> Result<()> {
+        let what = match fault {
+            Fault::Completion => "an operation failed",
+            Fault::Connection => BROKEN,
+            Fault::Process => "the process stopped",
+        };
+        let seed = self.seed;
+        eprintln!("{DEVICE},seed={seed}: injected: {what}");
+        tracing::info!(seed, what, "injected a failure");
+        match fault {
+            Fault::Process => {
+                // SAFETY: a signal to this process, which takes no memory.
+                unsafe { libc::raise(libc::SIGSTOP) };
+                Ok(())
+            }
+            Fault::Completion | Fault::Connection => Err(Error::Injected {
+                device: DEVICE,
+                seed,
+                what,
+            }),
+        }
+    }
+
+    fn publish_released(&self) {
+        let in_a_row = self
+            .operations
+            .iter()
+            .take_while(|one| one.released)
+            .count();
+        let released = self.oldest - 1 + in_a_row as u64;
+        self.progress
+            .released
+            .fetch_max(released, Ordering::Release);
+    }
+}
+
+const BROKEN: &str = "the connection broke";
+
+impl Drop for Lane {
+    /// Whoever still asks learns that nothing more will happen.
+    fn drop(&mut self) {
+        self.operations.clear();
+        self.progress.fail(Error::Injected {
+            device: DEVICE,
+            seed: self.seed,
+            what: "the endpoint was closed with operations under way",
+        });
+    }
+}

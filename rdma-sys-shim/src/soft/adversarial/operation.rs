@@ -1,0 +1,196 @@
+//! A posted operation: what it has to do, and the memory that it was lent.
+
+use std::ops::Range;
+
+use super::options::Fault;
+use super::schedule::{Kind, Shape};
+use crate::memory::copy;
+use crate::soft::endpoint::SoftEndpoint;
+use crate::{Endpoint, RemoteAddress, Result, Update, Width};
+
+/// What is to be written.
+pub(crate) enum Source {
+    /// The caller's buffer.
+    Lent(*const u8),
+    /// What was in it when the operation was posted.
+    Copied(Box<[u8]>),
+}
+
+impl Source {
+    fn at(&self, offset: usize) -> *const u8 {
+        match self {
+            Self::Lent(base) => base.wrapping_add(offset),
+            Self::Copied(bytes) => bytes.as_ptr().wrapping_add(offset),
+        }
+    }
+}
+
+pub(crate) enum Work {
+    Write {
+        from: Source,
+        len: usize,
+        to: RemoteAddress,
+    },
+    Read {
+        to: *mut u8,
+        len: usize,
+        from: RemoteAddress,
+        /// Holds what was read until the operation is reported; else it goes straight to `to`.
+        staged: Option<Box<[u8]>>,
+    },
+    FetchAdd {
+        at: RemoteAddress,
+        width: Width,
+        add: u64,
+        old: Old,
+    },
+    CompareSwap {
+        at: RemoteAddress,
+        width: Width,
+        expect: u64,
+        new: u64,
+        old: Old,
+    },
+    UpdateEach {
+        at: RemoteAddress,
+        width: Width,
+        update: Update,
+        values: Source,
+        count: usize,
+    },
+    Store {
+        at: RemoteAddress,
+        value: u64,
+    },
+}
+
+/// What an atomic found, and where it goes in the end.
+pub(crate) struct Old {
+    pub(crate) to: *mut u64,
+    pub(crate) found: u64,
+}
+
+pub(crate) struct Operation {
+    pub(crate) work: Work,
+    /// Fails it.
+    pub(crate) fault: Option<Fault>,
+    /// The fault strikes before the operation takes effect, not after.
+    pub(crate) early: bool,
+    /// Its buffers are the caller's again.
+    pub(crate) released: bool,
+}
+
+// SAFETY: the pointers lead to buffers that the poster lent until the operation is complete or has
+// failed (the contract of `Endpoint`), to be accessed by whatever carries the operation out. The
+// engine does so before it publishes either, and nothing does after.
+unsafe impl Send for Operation {}
+
+impl Operation {
+    pub(crate) fn shape(&self) -> Shape {
+        let (kind, len, unit) = match &self.work {
+            Work::Write { len, .. } => (Kind::Write, *len, Some(1)),
+            Work::Read { len, .. } => (Kind::Read, *len, Some(1)),
+            Work::FetchAdd { width, .. } | Work::CompareSwap { width, .. } => {
+                (Kind::Atomic, width.bytes(), None)
+            }
+            Work::UpdateEach { width, count, .. } => {
+                let bytes = width.bytes();
+                (Kind::Atomic, count.saturating_mul(bytes), Some(bytes))
+            }
+            Work::Store { .. } => (Kind::Store, 8, None),
+        };
+        Shape { kind, len, unit }
+    }
+
+    /// Carries out some bytes of it.
+    ///
+    /// # Safety
+    /// The operation is neither complete nor failed: its buffers are still lent.
+    pub(crate) unsafe fn carry_out(
+        &mut self,
+        way: &SoftEndpoint,
+        bytes: Range<usize>,
+    ) -> Result<()> {
+        let ahead = |place: RemoteAddress| RemoteAddress {
+            address: place.address.wrapping_add(bytes.start as u64),
+            ..place
+        };
+        match &mut self.work {
+            Work::Write { from, to, .. } => {
+                // SAFETY: part of the source, which is lent or ours.
+                unsafe { way.write(from.at(bytes.start), bytes.len(), ahead(*to)) }?;
+            }
+            Work::Read {
+                to, from, staged, ..
+            } => {
+                let base = staged.as_mut().map_or(*to, |staged| staged.as_mut_ptr());
+                let here = base.wrapping_add(bytes.start);
+                // SAFETY: part of the destination, which is lent, or of its stand-in.
+                unsafe { way.read(here, bytes.len(), ahead(*from)) }?;
+            }
+            Work::FetchAdd {
+                at,
+                width,
+                add,
+                old,
+            } => {
+                // SAFETY: a field of ours; the soft endpoint completes before it returns.
+                unsafe { way.fetch_add(*at, *width, *add, &raw mut old.found) }?;
+            }
+            Work::CompareSwap {
+                at,
+                width,
+                expect,
+                new,
+                old,
+            } => {
+                // SAFETY: as above.
+                unsafe { way.compare_swap(*at, *width, *expect, *new, &raw mut old.found) }?;
+            }
+            Work::UpdateEach {
+                at,
+                width,
+                update,
+                values,
+                ..
+            } => {
+                let (part, count) = (values.at(bytes.start), bytes.len() / width.bytes());
+                // SAFETY: part of the values, which are lent or ours.
+                unsafe { way.update_each(ahead(*at), *width, *update, part, count) }?;
+            }
+            Work::Store { at, value } => {
+                way.store(*at, *value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The sources have been read: whether their buffers are free before the operation is reported
+    /// is chosen by what the device can do anyway, so half of them are.
+    pub(crate) fn took_effect(&mut self) {
+        let reads_only = matches!(self.work, Work::Write { .. } | Work::UpdateEach { .. });
+        self.released |= reads_only && !self.early;
+    }
+
+    /// Puts the results where the caller expects them.
+    ///
+    /// # Safety
+    /// As for [`Operation::carry_out`].
+    pub(crate) unsafe fn deliver(&mut self) {
+        match &mut self.work {
+            Work::Read {
+                to,
+                staged: Some(staged),
+                ..
+            } => {
+                // SAFETY: the destination is lent, and as long as its stand-in.
+                unsafe { copy(*to, staged.as_ptr(), staged.len()) };
+            }
+            Work::FetchAdd { old, .. } | Work::CompareSwap { old, .. } => {
+                // SAFETY: lent.
+                unsafe { old.to.write(old.found) };
+            }
+            _ => {}
+        }
+    }
+}

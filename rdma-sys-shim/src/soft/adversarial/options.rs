@@ -1,0 +1,136 @@
+//! What `soft:adversarial` can be told.
+
+use std::time::Duration;
+
+use super::DEVICE;
+use crate::{Error, Result};
+
+/// What is kept in order beyond what [`crate::Endpoint`] promises in so many words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// What an RC queue pair keeps: a read does not overtake an atomic, nor a write a store.
+    Rc,
+    /// Nothing: they do.
+    Loose,
+}
+
+/// A failure to inject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// An operation fails, whether or not it took effect.
+    Completion,
+    /// The connection breaks, with all that is under way.
+    Connection,
+    /// The process stops, as by SIGSTOP from outside.
+    Process,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// `None`: to be drawn.
+    pub(crate) seed: Option<u64>,
+    /// The longest ordinary delay.
+    pub(crate) delay: Duration,
+    pub(crate) order: Order,
+    pub(crate) cross_memory: bool,
+    /// One in so many operations fails.
+    pub(crate) fail_rate: Option<u64>,
+    /// What happens to the operation of this number, counted over the endpoints of the process.
+    pub(crate) fault: Option<(Fault, u64)>,
+}
+
+const KNOWN: &str = "seed=N, delay=MICROSECONDS, order=rc|loose, cma=on|off, fail=ONE_IN_N, \
+                     fail_after=N, break_after=N, stop_after=N";
+
+impl Options {
+    /// Parses `seed=7,delay=50`.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let mut options = Self {
+            seed: None,
+            delay: Duration::from_micros(200),
+            order: Order::Rc,
+            cross_memory: true,
+            fail_rate: None,
+            fault: None,
+        };
+        for option in text.split(',').filter(|option| !option.is_empty()) {
+            options.set(option).ok_or_else(|| Error::BadOption {
+                device: DEVICE,
+                option: option.to_owned(),
+                known: KNOWN,
+            })?;
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, option: &str) -> Option<()> {
+        let (key, value) = option.split_once('=')?;
+        let number = || value.parse::<u64>().ok();
+        let count = || number().filter(|&n| n > 0);
+        match key {
+            "seed" => self.seed = Some(number()?),
+            // A second is more than any test waits for.
+            "delay" => {
+                self.delay = Duration::from_micros(number().filter(|&delay| delay <= 1_000_000)?);
+            }
+            "order" => {
+                self.order = match value {
+                    "rc" => Order::Rc,
+                    "loose" => Order::Loose,
+                    _ => return None,
+                }
+            }
+            "cma" => {
+                self.cross_memory = match value {
+                    "on" => true,
+                    "off" => false,
+                    _ => return None,
+                }
+            }
+            "fail" => self.fail_rate = Some(count()?),
+            "fail_after" => self.fault = Some((Fault::Completion, count()?)),
+            "break_after" => self.fault = Some((Fault::Connection, count()?)),
+            "stop_after" => self.fault = Some((Fault::Process, count()?)),
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_is_understood() {
+        let options = Options::parse("seed=7,delay=50,order=loose,cma=off,fail=9,break_after=3");
+        let wanted = Options {
+            seed: Some(7),
+            delay: Duration::from_micros(50),
+            order: Order::Loose,
+            cross_memory: false,
+            fail_rate: Some(9),
+            fault: Some((Fault::Connection, 3)),
+        };
+        assert_eq!(options.unwrap(), wanted);
+        assert_eq!(Options::parse("").unwrap().seed, None);
+    }
+
+    #[test]
+    fn what_is_not_an_option_is_named() {
+        for bad in [
+            "seed",
+            "seed=x",
+            "delay=1000001",
+            "fail=0",
+            "order=any",
+            "map=on",
+        ] {
+            let message = Options::parse(&format!("seed=1,{bad}"))
+                .unwrap_err()
+                .to_string();
+            assert!(message.contains(&format!("{bad:?}")), "{message}");
+            assert!(message.contains("seed=N"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! The adversarial personality: what it does is what an endpoint may do, and no more.
+
+use std::time::{Duration, Instant};
+
+use rdma_sys_shim::{Error, RemoteAddress, Result, Ticket, Update, Width};
+
+use crate::support::{
+    Peers, aligned, alone, compare_swap, each_region, fetch_add, finish, memory, peers, read,
+    update_each, write,
+};
+
+const SEEDS: std::ops::Range<u64> = 0..20;
+
+/// Runs a test with many seeds, to a peer and to oneself, with cross-memory attach and without.
+fn everywhere(test: impl Fn(&Peers)) {
+    let _alone = alone();
+    for seed in SEEDS {
+        let cma = if seed % 2 == 0 { "on" } else { "off" };
+        let order = if seed % 4 < 2 { "rc" } else { "loose" };
+        let spec = format!("soft:adversarial,seed={seed},delay=100,cma={cma},order={order}");
+        for to_self in [false, true] {
+            eprintln!("{spec}, to {}", if to_self { "itself" } else { "a peer" });
+            test(&peers(&spec, to_self));
+        }
+    }
+}
+
+fn pattern(len: usize, salt: usize) -> Vec<u8> {
+    (0..len).map(|i| ((i + salt) % 251) as u8 + 1).collect()
+}
+
+/// Waits for the failure that an operation ends in.
+fn failure(way: &dyn rdma_sys_shim::Endpoint, ticket: Ticket) -> Error {
+    let begun = Instant::now();
+    loop {
+        match way.completed(ticket) {
+            Err(error) => return error,
+            Ok(_) => assert!(begun.elapsed() < Duration::from_secs(10), "it never fails"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn transfers_of_every_length_arrive() {
+    everywhere(|peers| {
+        each_region(peers, 300_000, |region| {
+            let (way, at) = (&*peers.way, region.remote().at(33));
+            for len in [0, 1, 7, 8, 4096, 65_537, 262_145] {
+                let bytes = pattern(len, 0);
+                write(way, &bytes, at).unwrap();
+                assert!(read(way, len, at).unwrap() == bytes, "{len}");
+                let all = memory(region);
+                assert!(all[33..33 + len] == bytes && all[..33] == [0; 33], "{len}");
+                assert!(all[33 + len..] == vec![0; 300_000 - 33 - len], "{len}");
+                write(way, &vec![0; len], at).unwrap();
+            }
+        });
+    });
+}
+
+#[test]
+fn atomics_have_eight_bytes() {
+    everywhere(|peers| {
+        each_region(peers, 64, |region| {
+            let (way, start) = (&*peers.way, aligned(region));
+            let word = region.remote().at(start);
+            assert_eq!(fetch_add(way, word, Width::W8, u64::MAX).unwrap(), 0);
+            assert_eq!(fetch_add(way, word, Width::W8, 6).unwrap(), u64::MAX);
+            assert_eq!(compare_swap(way, word, Width::W8, 5, 1 << 40).unwrap(), 5);
+            assert_eq!(compare_swap(way, word, Width::W8, 5, 9).unwrap(), 1 << 40);
+            let values: Vec<u8> = (0..4_u64).flat_map(u64::to_ne_bytes).collect();
+            update_each(way, word, Width::W8, Update::Store, &values).unwrap();
+            update_each(way, word, Width::W8, Update::Add, &values).unwrap();
+            finish(way, way.store(word, 77)).unwrap();
+            let wanted: Vec<u8> = [77_u64, 2, 4, 6]
+                .iter()
+                .flat_map(|v| v.to_ne_bytes())
+                .collect();
+            assert_eq!(read(way, 32, word).unwrap(), wanted);
+            for refused in [
+                fetch_add(way, word, Width::W4, 1),
+                compare_swap(way, word, Width::W4, 0, 1),
+            ] {
+                let message = refused.unwrap_err().to_string();
+                assert!(message.contains("no four-byte atomics"), "{message}");
+            }
+            // A call that is refused has posted nothing, so the endpoint goes on.
+            assert_eq!(fetch_add(way, word, Width::W8, 0).unwrap(), 77);
+        });
+    });
+}
+
+#[test]
+fn words_that_all_threads_add_to_lose_nothing() {
+    everywhere(|peers| {
+        let region = peers.target.allocate(8, 8).unwrap();
+        let word = region.remote().at(0);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        fetch_add(&*peers.way, word, Width::W8, 1).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(fetch_add(&*peers.way, word, Width::W8, 0).unwrap(), 150);
+    });
+}
+
+/// Posts without waiting: `write` n writes value n all over the range, and a store says n.
+#[test]
+fn what_sees_a_later_write_sees_the_earlier_ones() {
+    everywhere(|peers| {
+        let region = peers.target.allocate(4096, 8).unwrap();
+        let flag = region.remote().at(0);
+        let rounds = 100_u64;
+        let sources: Vec<Vec<u8>> = (1..=rounds).map(|n| vec![n as u8; 1000]).collect();
+        let mut last = Ticket::DONE;
+        for (source, n) in sources.iter().zip(1..) {
+            // SAFETY: the sources outlive the operations, the last of which is waited for.
+            unsafe {
+                peers
+                    .way
+                    .write(source.as_ptr(), 1000, region.remote().at(8))
+            }
+            .unwrap();
+            last = peers.way.store(flag, n).unwrap();
+            // SAFETY: device memory of this process, read as its owner would.
+            let seen = unsafe { std::sync::atomic::AtomicU64::from_ptr(region.base().cast()) }
+                .load(std::sync::atomic::Ordering::Acquire);
+            let data = memory(&region);
+            // Write n may be under way, and later ones too; nothing older may be there.
+            assert!(data[8..1008].iter().all(|&byte| u64::from(byte) >= seen));
+        }
+        finish(&*peers.way, Ok(last)).unwrap();
+        assert_eq!(memory(&region)[8..1008], [rounds as u8; 1000]);
+    });
+}
+
+/// How often, over all seeds, something happened that only an adversary does.
+fn sightings(test: impl Fn(&Peers) -> bool) -> usize {
+    let _alone = alone();
+    (0..200)
+        .filter(|seed| {
+            test(&peers(
+                &format!("soft:adversarial,seed={seed},delay=100"),
+                false,
+            ))
+        })
+        .count()
+}
+
+#[test]
+fn a_write_overtakes_a_read_for_some_seed_and_not_for_all() {
+    let seen = sightings(|peers| {
+        let region = peers.target.allocate(8, 8).unwrap();
+        let at = region.remote().at(0);
+        let (mut got, new) = (0_u64, 1_u64);
+        // SAFETY: locals that outlive the operations.
+        let ticket = unsafe {
+            peers.way.read((&raw mut got).cast(), 8, at).unwrap();
+            peers.way.write((&raw const new).cast(), 8, at).unwrap()
+        };
+        finish(&*peers.way, Ok(ticket)).unwrap();
+        got != 0
+    });
+    assert!((1..200).contains(&seen), "{seen} of 200");
+}
+
+#[test]
+fn results_are_not_there_before_the_report() {
+    // The first look is before the engine can have got anywhere, or after: never right by luck.
+    let seen = sightings(|peers| {
+        let region = peers.target.allocate(8, 8).unwrap();
+        let at: RemoteAddress = region.remote().at(0);
+        let mut old = 0_u64;
+        // SAFETY: a local that outlives the operation.
+        let ticket = unsafe { peers.way.fetch_add(at, Width::W8, 1, &raw mut old) }.unwrap();
+        // SAFETY: reading too early is what is tested; the engine writes it as one word.
+        let early = unsafe { (&raw const old).read_volatile() };
+        finish(&*peers.way, Ok(ticket)).unwrap();
+        assert_eq!(old, 0);
+        early != 0
+    });
+    assert!(seen > 150, "{seen} of 200");
+}
+
+#[test]
+fn a_source_is_free_when_released_and_sometimes_not_before() {
+    let seen = sightings(|peers| {
+        let region = peers.target.allocate(1000, 8).unwrap();
+        let mut source = pattern(1000, 3);
+        // SAFETY: the source outlives the operation.
+        let ticket = unsafe {
+            peers
+                .way
+                .write(source.as_ptr(), 1000, region.remote().at(0))
+        }
+        .unwrap();
+        while !peers.way.released(ticket).unwrap() {
+            std::thread::yield_now();
+        }
+        let soon = !peers.way.completed(ticket).unwrap();
+        source.fill(0);
+        finish(&*peers.way, Ok(ticket)).unwrap();
+        assert_eq!(memory(&region), pattern(1000, 3));
+        soon
+    });
+    assert!((1..200).contains(&seen), "{seen} of 200");
+}
+
+#[test]
+fn a_failure_stays() {
+    everywhere(|peers| {
+        let region = peers.target.allocate(64, 8).unwrap();
+        let (way, remote) = (&*peers.way, region.remote());
+        let bytes = [1_u8; 16];
+        // SAFETY: the slice outlives the operations: all have failed or completed in the end.
+        let post = |at| -> Result<Ticket> { unsafe { way.write(bytes.as_ptr(), 16, at) } };
+        let good = post(remote.at(0)).unwrap();
+        let bad = post(remote.at(56)).unwrap();
+        let flushed = post(remote.at(32));
+        let cause = failure(way, bad);
+        assert!(cause.is_remote_access(), "{cause}");
+        // Tickets complete in order, so what came before is done.
+        assert!(way.completed(good).unwrap());
+        assert_eq!(memory(&region)[..16], bytes);
+        if let Ok(flushed) = flushed {
+            assert_eq!(failure(way, flushed).to_string(), cause.to_string());
+        }
+        assert_eq!(
+            post(remote.at(0)).unwrap_err().to_string(),
+            cause.to_string()
+        );
+    });
+}
+
+fn writes_until_failure(spec: &str) -> (u64, Error) {
+    let peers = peers(spec, false);
+    let region = peers.target.allocate(64, 8).unwrap();
+    for n in 1.. {
+        match write(&*peers.way, &[n as u8; 64], region.remote().at(0)) {
+            Ok(()) => assert_eq!(memory(&region), [n as u8; 64]),
+            Err(error) => return (n, error),
+        }
+    }
+    unreachable!("the loop ends with the failure");
+}
+
+#[test]
+fn injected_failures_come_when_they_were_ordered() {
+    let _alone = alone();
+    for seed in SEEDS {
+        for fault in ["fail_after", "break_after"] {
+            let (n, error) =
+                writes_until_failure(&format!("soft:adversarial,seed={seed},{fault}=5"));
+            assert_eq!(n, 5);
+            let message = error.to_string();
+            assert!(message.contains(&format!("seed {seed}")), "{message}");
+        }
+        let spec = format!("soft:adversarial,seed={seed},fail=20");
+        let (n, _) = writes_until_failure(&spec);
+        // The same seed and the same operations: the same failure.
+        assert_eq!(writes_until_failure(&spec).0, n);
+    }
+}
+
+#[test]
+fn nothing_is_touched_after_an_endpoint_is_gone() {
+    let _alone = alone();
+    for seed in SEEDS {
+        let Peers { target, way, .. } = peers(&format!("soft:adversarial,seed={seed}"), true);
+        let region = target.allocate(1 << 16, 8).unwrap();
+        let mut got = vec![0_u8; 1 << 16];
+        for start in (0..1 << 16).step_by(256) {
+            let (to, from) = (got[start..].as_mut_ptr(), region.remote().at(start as u64));
+            // SAFETY: `got` outlives the endpoint.
+            unsafe { way.read(to, 256, from) }.unwrap();
+        }
+        drop(way);
+        got.fill(7);
+        std::thread::sleep(Duration::from_millis(3));
+        assert!(got.iter().all(|&byte| byte == 7));
+    }
+}
+
+#[test]
+fn closing_waits_for_what_was_posted() {
+    let _alone = alone();
+    for seed in SEEDS {
+        let peers = peers(&format!("soft:adversarial,seed={seed}"), true);
+        let region = peers.target.allocate(800, 8).unwrap();
+        for n in 0..100 {
+            peers.way.store(region.remote().at(8 * n), n + 1).unwrap();
+        }
+        peers.target.close();
+        let wanted: Vec<u8> = (1..=100_u64).flat_map(u64::to_ne_bytes).collect();
+        assert_eq!(memory(&region), wanted);
+    }
+}
