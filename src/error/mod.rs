@@ -418,6 +418,17 @@ impl Error {
         named || self.absence().is_some() || self.is_remote_access()
     }
 
+    /// What a peer's device refused access to.
+    pub(crate) fn refused_address(&self) -> Option<u64> {
+        match &self.0.kind {
+            ErrorKind::System(SystemError::Device(rdma_sys_shim::Error::RemoteAccess {
+                address,
+                ..
+            })) => Some(*address),
+            _ => None,
+        }
+    }
+
     /// Whether a peer's device refused: it has withdrawn the memory, or never granted this.
     pub(crate) fn is_remote_access(&self) -> bool {
         matches!(&self.0.kind, ErrorKind::System(SystemError::Device(error)) if error.is_remote_access())

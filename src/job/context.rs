@@ -167,8 +167,9 @@ impl Context {
     }
 
     pub(super) fn leave(&self) {
-        self.signs.word(STATE).store(STATE_LEFT, Ordering::Release);
+        // Whoever reads that this rank has left concludes that nothing of it is still under way.
         self.device.close();
+        self.signs.word(STATE).store(STATE_LEFT, Ordering::Release);
         if let Some(client) = lock(&self.launcher).take()
             && let Err(error) = client.finalize()
         {

@@ -73,7 +73,7 @@ impl Context {
         };
         match peer.state.load() {
             Ok(state) => state == STATE_LEFT,
-            Err(error) => error.is_remote_access(),
+            Err(error) => peer.state.is_refused(&error),
         }
     }
 
@@ -162,7 +162,7 @@ impl Context {
         match peer.state.load() {
             Ok(STATE_LEFT) => missing(PeerError::Left { rank }),
             Ok(_) => Ok(()),
-            Err(error) if error.is_remote_access() => missing(PeerError::Left { rank }),
+            Err(error) if peer.state.is_refused(&error) => missing(PeerError::Left { rank }),
             // Over a connection that is broken nothing will come any more.
             Err(error) => Err(self.name_absent(rank, error)),
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rdma_sys_shim::memory::copy;
 use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion, Ticket, Width};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::wait::Patience;
 
 /// A region of a peer's memory.
@@ -84,6 +84,19 @@ impl RemoteMemory {
     }
 }
 
+/// A store that was not waited for.
+pub(crate) struct Pending {
+    endpoint: Arc<dyn Endpoint>,
+    ticket: Ticket,
+}
+
+impl Pending {
+    /// Whether it has arrived, or never will.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.endpoint.completed(self.ticket).unwrap_or(true)
+    }
+}
+
 /// A word of a peer's memory.
 pub(crate) struct RemoteWord {
     /// Null where the word has to be reached through the device.
@@ -109,14 +122,20 @@ impl RemoteWord {
         Some(unsafe { AtomicU64::from_ptr(self.mapped) })
     }
 
+    /// Whether the peer's device refused access to this very word: over a connection that broke, an
+    /// earlier refusal may come back.
+    pub(crate) fn is_refused(&self, error: &Error) -> bool {
+        error.refused_address() == Some(self.address.address)
+    }
+
     /// Stores after everything that this rank wrote to the same peer before; for words that no
-    /// other rank writes.
+    /// other rank writes. The ticket is complete when the word has arrived.
     #[inline]
-    pub(crate) fn store(&self, value: u64) -> Result<()> {
+    pub(crate) fn store(&self, value: u64) -> Result<Ticket> {
         match self.atomic() {
             Some(word) => {
                 word.store(value, Ordering::Release);
-                Ok(())
+                Ok(Ticket::DONE)
             }
             None => self.store_by_device(value),
         }
@@ -125,9 +144,20 @@ impl RemoteWord {
     /// Not waited for: the peers' operations stay in order without it, and a failure shows at the
     /// next operation that is.
     #[cold]
-    fn store_by_device(&self, value: u64) -> Result<()> {
-        self.memory.endpoint.store(self.address, value)?;
-        Ok(())
+    fn store_by_device(&self, value: u64) -> Result<Ticket> {
+        Ok(self.memory.endpoint.store(self.address, value)?)
+    }
+
+    /// The store with this ticket, if it has not arrived yet.
+    pub(crate) fn pending(&self, ticket: Ticket) -> Option<Pending> {
+        let endpoint = &self.memory.endpoint;
+        let pending = |endpoint: &Arc<dyn Endpoint>| Pending {
+            endpoint: endpoint.clone(),
+            ticket,
+        };
+        (ticket != Ticket::DONE)
+            .then(|| pending(endpoint))
+            .filter(|pending| !pending.is_settled())
     }
 
     #[inline]
