@@ -21,7 +21,9 @@ pub(crate) use health::Awaited;
 pub(crate) use peer::Peer;
 
 use crate::comm::Communicator;
+use crate::datatype::Element;
 use crate::error::{AbortCause, Error, Misuse, Result};
+use crate::typed::Buffer;
 use crate::window::Info;
 
 /// Which threads of a rank call Transom (MPI-4.1, section 11.6). Windows can be shared by threads
@@ -108,13 +110,33 @@ impl Job {
     }
 
     /// Local. Allocates `size` zeroed bytes that a window created over them serves as fast as one
-    /// that allocates its own (MPI-4.1, section 9.2, `MPI_Alloc_mem`). Page-aligned, or more with
+    /// that allocates its own, and that operations transfer from and to without a copy (MPI-4.1, section 9.2, `MPI_Alloc_mem`). Page-aligned, or more with
     /// the hint `mpi_minimum_memory_alignment`. Freed with [`Job::free_mem`] or with the job.
     ///
     /// # Errors
     /// Out of memory, or a malformed hint.
     pub fn alloc_mem(&self, size: usize, info: &Info) -> Result<NonNull<u8>> {
         self.context.alloc_mem(size, info.alignment())
+    }
+
+    /// Local. `len` elements, all bytes zero, in memory that the device can transfer from and to
+    /// without a copy (MPI-4.1, section 9.2, `MPI_Alloc_mem`). Freed when dropped.
+    ///
+    /// ```
+    /// # fn main() -> transom::Result<()> {
+    /// # let job = transom::Job::init()?;
+    /// let mut window = transom::Window::<f64>::allocate(job.world(), 1000)?;
+    /// let mut block = job.alloc::<f64>(1000)?;
+    /// block.fill(0.5);
+    /// window.fence(|epoch| epoch.target(0)?.put(0, &block))??;
+    /// # window.free()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `len` elements are more than 2^63 − 1 bytes; out of memory, or of memory that may be locked.
+    pub fn alloc<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
+        Buffer::new(&**self.context.device(), len)
     }
 
     /// Local. Frees what [`Job::alloc_mem`] returned (MPI-4.1, section 9.2, `MPI_Free_mem`).
