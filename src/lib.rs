@@ -63,7 +63,9 @@ pub use error::{
 pub use job::{Job, PmiError, ThreadLevel, launcher};
 pub use rdma_sys_shim::Usage;
 pub use sync::LockKind;
-pub use typed::{Active, Epoch, Lock, LockAll, LockedTarget, Passive, Request, Target, Window};
+pub use typed::{
+    Active, Buffer, Epoch, Lock, LockAll, LockedTarget, Passive, Request, Target, Window,
+};
 pub use window::Info;
 
 /// The README's program is compiled and run with the documentation's.

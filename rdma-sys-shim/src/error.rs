@@ -173,6 +173,17 @@ pub enum Error {
         /// The names that exist.
         known: String,
     },
+    /// The ranks run on several hosts, and no device of this one joins them.
+    #[error(
+        "the ranks run on several hosts, and no device of this one can join them (found: {found}): \
+         {remedy}"
+    )]
+    NoneBetweenHosts {
+        /// The devices that exist, and why each cannot.
+        found: String,
+        /// What would work.
+        remedy: &'static str,
+    },
     /// A device was asked for with an option that it does not have.
     #[error("device {device:?} has no option {option:?} (known: {known})")]
     BadOption {
@@ -205,6 +216,17 @@ pub enum Error {
         /// What happened.
         what: &'static str,
     },
+}
+
+/// How a peer came to be missing, as far as the device can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absence {
+    /// It has closed its device in good order.
+    Closed,
+    /// Its process is gone.
+    Gone,
+    /// It does not answer: its process is gone, or the way to it is broken.
+    Silent,
 }
 
 struct Remedy<'a>(&'a Option<&'static str>);
@@ -254,6 +276,17 @@ impl Error {
             Self::System { source, .. } => source.raw_os_error() == Some(libc::ENOMEM),
             Self::LockedMemory { .. } => true,
             _ => false,
+        }
+    }
+
+    /// The process that is missing, and how, if that is why the operation failed.
+    #[must_use]
+    pub fn absence(&self) -> Option<(u32, Absence)> {
+        match self {
+            Self::PeerGone { pid } => Some((*pid, Absence::Gone)),
+            Self::PeerClosed { pid, .. } => Some((*pid, Absence::Closed)),
+            Self::NoAnswer { pid, .. } => Some((*pid, Absence::Silent)),
+            _ => None,
         }
     }
 

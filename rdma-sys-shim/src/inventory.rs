@@ -7,6 +7,8 @@ use crate::rdma::{self, Choice, RdmaDevice, Selector, VerbsLimits};
 use crate::soft;
 use crate::{AtomicDomain, Capabilities, Device, Error, Result};
 
+/// The provider's name, which is also taken for whichever of its devices the rule chooses.
+const VERBS: &str = "verbs";
 const NO_PROVIDER: &str = "this build has no verbs provider";
 
 /// A device of this machine.
@@ -67,7 +69,7 @@ fn describe(device: RdmaDevice, has_verbs: bool) -> DeviceInfo {
     let reasons: Vec<_> = missing.into_iter().chain(obstacle).collect();
     DeviceInfo {
         name: device.name.clone(),
-        provider: "verbs",
+        provider: VERBS,
         state: match reasons.is_empty() {
             true => State::Ready,
             false => State::Unusable(reasons.join("; ")),
@@ -101,16 +103,33 @@ fn capabilities(limits: &VerbsLimits) -> Capabilities {
     }
 }
 
+/// Where the ranks of a job run: it decides what `auto` means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// All on this host.
+    OneHost,
+    /// On several, or nobody knows.
+    SeveralHosts,
+}
+
+/// Whether `spec` leaves the choice of the device to [`open`].
+#[must_use]
+pub fn is_automatic(spec: &str) -> bool {
+    matches!(spec.split(':').next(), None | Some("" | "auto"))
+}
+
 /// Opens the device that `spec` names: a name, or a name and its options, as in
-/// `soft:adopt=off,cma=off`. Empty or `auto`: the best device that can be used.
+/// `soft:adopt=off,cma=off`. Empty or `auto`: soft if all ranks share a host, else a verbs device;
+/// only then `placement` matters.
 ///
 /// `launcher` is the process from which all ranks of this job on this host descend, if known.
 ///
 /// # Errors
-/// No such device or option, or the system refuses.
-pub fn open(spec: &str, launcher: Option<u32>) -> Result<Arc<dyn Device>> {
+/// No such device or option, none that joins several hosts, or the system refuses.
+pub fn open(spec: &str, launcher: Option<u32>, placement: Placement) -> Result<Arc<dyn Device>> {
     let (name, options) = spec.split_once(':').unwrap_or((spec, ""));
     match name {
+        "" | "auto" if placement == Placement::SeveralHosts => open_between_hosts(),
         "" | "auto" | soft::DEVICE => soft::open(options, launcher),
         _ => open_rdma(spec, &rdma::read(Path::new(rdma::CLASS))),
     }
@@ -132,6 +151,38 @@ fn open_chosen(choice: Choice) -> Result<Arc<dyn Device>> {
     Err(Error::NoProvider {
         device: choice.device,
     })
+}
+
+fn open_between_hosts() -> Result<Arc<dyn Device>> {
+    let devices = list();
+    let usable = |device: &DeviceInfo| device.provider == VERBS && device.state == State::Ready;
+    match devices.iter().any(usable) {
+        true => open_rdma(VERBS, &rdma::read(Path::new(rdma::CLASS))),
+        false => Err(none_between_hosts(devices)),
+    }
+}
+
+fn none_between_hosts(devices: Vec<DeviceInfo>) -> Error {
+    let has_rdma = devices.iter().any(|device| device.provider == VERBS);
+    let found: Vec<String> = devices
+        .into_iter()
+        .map(|device| match device.state {
+            State::Ready => format!("{}: joins the ranks of one host", device.name),
+            State::Unusable(reason) => format!("{}: {reason}", device.name),
+        })
+        .collect();
+    Error::NoneBetweenHosts {
+        found: found.join(", "),
+        remedy: match (has_rdma, crate::has_verbs()) {
+            (true, false) => "build transom with `--features verbs` to use an RDMA device",
+            (true, true) => "`transom doctor` says what keeps an RDMA device from being used",
+            (false, _) => {
+                "on each host, an RDMA device is needed (soft-RoCE makes one of any network \
+                 interface: `rdma link add rxe0 type rxe netdev eth0`) and a transom that was \
+                 built with `--features verbs`"
+            }
+        },
+    }
 }
 
 #[cfg(test)]
@@ -194,12 +245,30 @@ mod tests {
 
     #[test]
     fn unknown_names_and_options_are_refused_with_what_is_known() {
-        let message = |spec| open(spec, None).err().unwrap().to_string();
+        let message = |spec| {
+            open(spec, None, Placement::OneHost)
+                .err()
+                .unwrap()
+                .to_string()
+        };
         assert!(message("sotf").contains("known: soft"));
         assert!(message("soft:adopt").contains("adopt=on|off"));
         assert!(message("soft:adopt=maybe").contains("adopt=maybe"));
         assert!(message("soft:speed=on").contains("speed=on"));
-        assert!(open("auto", None).is_ok());
-        assert!(open("soft:map=off,cma=off", None).is_ok());
+        assert!(open("auto", None, Placement::OneHost).is_ok());
+        assert!(open("soft:map=off,cma=off", None, Placement::SeveralHosts).is_ok());
+    }
+
+    #[test]
+    fn ranks_on_several_hosts_need_another_device_than_soft() {
+        assert!(is_automatic("") && is_automatic("auto") && is_automatic("auto:adopt=off"));
+        assert!(!is_automatic("soft") && !is_automatic("rxe0:1:1"));
+        let class = tempfile::tempdir().unwrap();
+        let message = || none_between_hosts(list_with(class.path())).to_string();
+        assert!(message().contains("soft: joins the ranks of one host"));
+        assert!(message().contains("rxe0 type rxe"), "{}", message());
+        std::fs::create_dir(class.path().join("mlx5_0")).unwrap();
+        assert!(message().contains("mlx5_0: this build has no verbs provider"));
+        assert!(message().contains("--features verbs"), "{}", message());
     }
 }

@@ -18,8 +18,8 @@ pub use device::{
     Access, Adoption, AtomicDomain, Capabilities, Device, Endpoint, Liveness, Mapping, Region,
     RemoteAddress, RemoteRegion, Ticket, Update, Usage, Width,
 };
-pub use error::{Error, Result};
-pub use inventory::{DeviceInfo, State, list, open};
+pub use error::{Absence, Error, Result};
+pub use inventory::{DeviceInfo, Placement, State, is_automatic, list, open};
 pub use soft::probe;
 
 /// Whether this build has the verbs provider.

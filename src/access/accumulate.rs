@@ -81,7 +81,7 @@ impl Window {
                 return Err(null_buffer(OPERATION, len));
             }
             let at = place.route.region.at(place.offset);
-            let Some(width) = elementwise::width(ty, at.address) else {
+            let Some(width) = self.word_width(ty, at.address) else {
                 let work = locked(ty, op, len, origin);
                 // SAFETY: `origin` is the caller's promise.
                 return unsafe {
@@ -109,7 +109,7 @@ impl Window {
         if origin.is_null() {
             return Err(null_buffer(OPERATION, len));
         }
-        match elementwise::width(ty, there.addr() as u64) {
+        match elementwise::mapped_width(ty, there.addr() as u64) {
             Some(width) => {
                 for offset in (0..len).step_by(width.bytes()) {
                     // SAFETY: as in `accumulate`, for each element.

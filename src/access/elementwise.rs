@@ -2,7 +2,9 @@
 //!
 //! The path depends on the element's type and alignment only, never on the operation, the count or
 //! where the target is: a single fetch_and_op and a bulk accumulate on one word are atomic to each
-//! other because both use the processor's atomics on it, here or in the target's agent.
+//! other because both use the atomics of the window's one domain. That is the processor's, here or
+//! in the target's agent, or the device's, which then carries out this rank's operations on its own
+//! memory too: such a device maps nothing.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -13,9 +15,10 @@ use crate::datatype::{BasicType, Op};
 use crate::window::Window;
 use crate::window::target::Target;
 
-/// The word of an element, if single atomics apply to it at this address.
+/// The word of an element of mapped memory, if single atomics apply to it at this address: the
+/// processor has them for both widths.
 #[inline]
-pub(crate) fn width(ty: BasicType, address: u64) -> Option<Width> {
+pub(super) fn mapped_width(ty: BasicType, address: u64) -> Option<Width> {
     if !ty.is_integer() || !address.is_multiple_of(ty.size() as u64) {
         return None;
     }
@@ -52,8 +55,16 @@ impl Window {
         if at.is_null() {
             return None;
         }
-        let width = width(ty, at.addr() as u64)?;
+        let width = mapped_width(ty, at.addr() as u64)?;
         Some(Word { target, at, width })
+    }
+
+    /// The word of an element, mapped or not, if single atomics apply to it at this address. A
+    /// device without narrow atomics must not make them of wide ones: a neighbour's stores would be
+    /// lost. All ranks of a job have devices of one kind, and so take the same path.
+    pub(super) fn word_width(&self, ty: BasicType, address: u64) -> Option<Width> {
+        let capabilities = self.context().device().capabilities();
+        mapped_width(ty, address).filter(|&width| width == Width::W8 || capabilities.narrow_atomics)
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::ptr;
 
+use rdma_sys_shim::{Endpoint, RemoteAddress, Ticket, Width};
+
 use super::accumulate::check_op;
 use super::bounds::null_buffer;
 use super::elementwise;
@@ -9,6 +11,7 @@ use super::locked::Locked;
 use crate::datatype::{BasicType, Op};
 use crate::error::{Error, Misuse, Result};
 use crate::window::Window;
+use crate::window::target::{Route, Target};
 
 impl Window {
     /// One-sided. Combines the element at `origin` into the one at displacement `disp` (in the
@@ -112,7 +115,7 @@ impl Window {
         }
         let there = target.reach(disp, len as u64);
         let at = place.route.region.at(place.offset);
-        let Some(width) = elementwise::width(ty, at.address) else {
+        let Some(width) = self.word_width(ty, at.address) else {
             let work = Locked {
                 ty,
                 op,
@@ -132,40 +135,92 @@ impl Window {
             // SAFETY: not null, and so the caller's promise.
             unsafe { elementwise::load_operand(width, origin) }
         };
-        let old = if there.is_null() {
-            let endpoint = &*place.route.endpoint;
-            let failed = |error: rdma_sys_shim::Error| self.failed(OPERATION, rank, error);
-            let patience = self.context().patience();
-            let mut old = 0;
-            let fetched = |ticket: rdma_sys_shim::Result<_>| {
-                let done = patience.complete(endpoint, ticket.map_err(failed)?);
-                done.map_err(|error| self.failed(OPERATION, rank, error))
-            };
-            // SAFETY (both calls): `old` outlives the operation, which is waited for.
-            match op {
-                // No device replaces a word as such: swap against what was last seen.
-                Op::Replace => {
-                    let mut expect = 0;
-                    loop {
-                        // SAFETY: as above.
-                        fetched(unsafe {
-                            endpoint.compare_swap(at, width, expect, operand, &raw mut old)
-                        })?;
-                        if old == expect {
-                            break;
-                        }
-                        expect = old;
-                    }
-                }
-                // SAFETY: as above.
-                _ => fetched(unsafe { endpoint.fetch_add(at, width, operand, &raw mut old) })?,
+        if !there.is_null() {
+            // SAFETY: an aligned word inside the mapping of the target's memory; `result` is the
+            // caller's promise.
+            unsafe {
+                let old = elementwise::fetch_op(there, width, op, operand);
+                elementwise::store_result(width, result, old);
             }
-            old
-        } else {
-            // SAFETY: an aligned word inside the mapping of the target's memory.
-            unsafe { elementwise::fetch_op(there, width, op, operand) }
+            return Ok(());
+        }
+        if op == Op::Replace {
+            let old = self.replace_by_device(rank, place.route, at, width, operand)?;
+            // SAFETY: `result` is the caller's promise.
+            unsafe { elementwise::store_result(width, result, old) };
+            return Ok(());
+        }
+        let posting = Posting {
+            operation: OPERATION,
+            rank,
+            target,
+            endpoint: &*place.route.endpoint,
+            width,
         };
-        // SAFETY: `result` is the caller's promise.
+        // SAFETY: `result` is the caller's promise; `old` is what `fetch` gets and hands on.
+        unsafe {
+            self.fetch(&posting, result, |endpoint, old| {
+                endpoint.fetch_add(at, width, operand, old)
+            })
+        }
+    }
+
+    /// No device replaces a word as such: swaps against what was last seen.
+    fn replace_by_device(
+        &self,
+        rank: u32,
+        route: &Route,
+        at: RemoteAddress,
+        width: Width,
+        new: u64,
+    ) -> Result<u64> {
+        let endpoint = &*route.endpoint;
+        let failed = |error: Error| self.failed("fetch_and_op", rank, error);
+        let (mut expect, mut old) = (0, 0);
+        loop {
+            // SAFETY: `old` outlives the operation, which is waited for.
+            let posted = unsafe { endpoint.compare_swap(at, width, expect, new, &raw mut old) };
+            let ticket = posted.map_err(|error| failed(error.into()))?;
+            let patience = self.context().patience();
+            patience.complete(endpoint, ticket).map_err(failed)?;
+            if old == expect {
+                return Ok(old);
+            }
+            expect = old;
+        }
+    }
+
+    /// Posts an atomic, by `post`, whose old value goes to `result`. Where eight bytes fit there,
+    /// the device stores them, and a later synchronisation waits for that; else this call does.
+    ///
+    /// # Safety
+    /// `result` is writable for the width, and nobody else touches it, until the operation is
+    /// complete. `post` does what is sound with a place for eight bytes that the operation owns.
+    unsafe fn fetch(
+        &self,
+        posting: &Posting<'_>,
+        result: *mut u8,
+        post: impl FnOnce(&dyn Endpoint, *mut u64) -> rdma_sys_shim::Result<Ticket>,
+    ) -> Result<()> {
+        let &Posting {
+            operation,
+            rank,
+            target,
+            endpoint,
+            width,
+        } = posting;
+        let failed = |error: Error| self.failed(operation, rank, error);
+        let wide = result.cast::<u64>();
+        if width == Width::W8 && wide.is_aligned() {
+            let ticket = post(endpoint, wide).map_err(|error| failed(error.into()))?;
+            self.note_posted(target, ticket);
+            return Ok(());
+        }
+        let mut old = 0;
+        let ticket = post(endpoint, &raw mut old).map_err(|error| failed(error.into()))?;
+        let patience = self.context().patience();
+        patience.complete(endpoint, ticket).map_err(failed)?;
+        // SAFETY: the caller's promise.
         unsafe { elementwise::store_result(width, result, old) };
         Ok(())
     }
@@ -198,7 +253,7 @@ impl Window {
         }
         let there = target.reach(disp, len as u64);
         let at = place.route.region.at(place.offset);
-        let Some(width) = elementwise::width(ty, at.address) else {
+        let Some(width) = self.word_width(ty, at.address) else {
             let work = Locked {
                 ty,
                 op: Op::Replace,
@@ -219,23 +274,36 @@ impl Window {
                 elementwise::load_operand(width, origin),
             )
         };
-        let old = if there.is_null() {
-            let endpoint = &*place.route.endpoint;
-            let mut old = 0;
-            // SAFETY: `old` outlives the operation, which is waited for.
-            let ticket = unsafe { endpoint.compare_swap(at, width, expect, new, &raw mut old) }
-                .map_err(|error| self.failed(OPERATION, rank, error))?;
-            self.context()
-                .patience()
-                .complete(endpoint, ticket)
-                .map_err(|error| self.failed(OPERATION, rank, error))?;
-            old
-        } else {
-            // SAFETY: an aligned word inside the mapping of the target's memory.
-            unsafe { elementwise::compare_swap(there, width, expect, new) }
+        if !there.is_null() {
+            // SAFETY: an aligned word inside the mapping of the target's memory; `result` is the
+            // caller's promise.
+            unsafe {
+                let old = elementwise::compare_swap(there, width, expect, new);
+                elementwise::store_result(width, result, old);
+            }
+            return Ok(());
+        }
+        let posting = Posting {
+            operation: OPERATION,
+            rank,
+            target,
+            endpoint: &*place.route.endpoint,
+            width,
         };
-        // SAFETY: `result` is the caller's promise.
-        unsafe { elementwise::store_result(width, result, old) };
-        Ok(())
+        // SAFETY: `result` is the caller's promise; `old` is what `fetch` gets and hands on.
+        unsafe {
+            self.fetch(&posting, result, |endpoint, old| {
+                endpoint.compare_swap(at, width, expect, new, old)
+            })
+        }
     }
+}
+
+/// An atomic on its way to the device.
+struct Posting<'w> {
+    operation: &'static str,
+    rank: u32,
+    target: &'w Target,
+    endpoint: &'w dyn Endpoint,
+    width: Width,
 }

@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
+use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::{add_f64, copy};
 
 use super::bounds::Place;
@@ -104,24 +105,34 @@ impl Window {
         let Place { route, offset } = place;
         let endpoint = &*route.endpoint;
         let patience = self.context().patience();
-        let failed = |error: rdma_sys_shim::Error| self.failed(operation, rank, error);
+        let failed = |error: Error| self.failed(operation, rank, error);
         self.with_accumulate_lock(operation, rank, &route.accumulate_lock, || {
             let mut held = vec![0; CHUNK.min(work.len)];
-            for start in (0..work.len).step_by(CHUNK) {
-                let held = &mut held[..CHUNK.min(work.len - start)];
-                let at = route.region.at(offset + start as u64);
-                // SAFETY: `held` outlives both operations, which are waited for; `work`'s buffers
-                // are the caller's promise.
-                unsafe {
-                    let read = endpoint.read(held.as_mut_ptr(), held.len(), at);
-                    patience.complete(endpoint, read.map_err(failed)?)?;
-                    if work.combine(start, held) {
-                        let write = endpoint.write(held.as_ptr(), held.len(), at);
-                        patience.complete(endpoint, write.map_err(failed)?)?;
+            let mut written = Ticket::DONE;
+            let mut body = || -> Result<()> {
+                for start in (0..work.len).step_by(CHUNK) {
+                    let held = &mut held[..CHUNK.min(work.len - start)];
+                    let at = route.region.at(offset + start as u64);
+                    // The last chunk's write may still use the buffer.
+                    patience.release(endpoint, written)?;
+                    // SAFETY: `held` outlives both operations: the read is waited for here, and
+                    // the write before the buffer is used again or freed; `work`'s buffers are
+                    // the caller's promise.
+                    unsafe {
+                        let read = endpoint.read(held.as_mut_ptr(), held.len(), at)?;
+                        patience.complete(endpoint, read)?;
+                        if work.combine(start, held) {
+                            written = endpoint.write(held.as_ptr(), held.len(), at)?;
+                        }
                     }
                 }
-            }
-            Ok(())
+                Ok(())
+            };
+            let result = body();
+            // An error here too means that the device has done with the buffer. That the write has
+            // taken effect is for the release of the lock behind it.
+            let released = patience.release(endpoint, written);
+            result.and(released).map_err(failed)
         })
     }
 
@@ -171,19 +182,20 @@ impl Window {
         body: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let mine = self.accumulate_lock_value();
-        let failed = |error: Error| self.failed(operation, rank, error);
-        let found = word.compare_swap(0, mine).map_err(failed)?;
+        let stranded = |error: Error| self.stranded(operation, rank, error);
+        let found = word.compare_swap(0, mine).map_err(stranded)?;
         if found != 0 {
             self.await_accumulate_lock(operation, rank, word, mine, found)?;
         }
         let result = body();
-        match word.atomic() {
-            Some(word) => word.store(0, Ordering::Release),
-            None => {
-                word.fetch_add(mine.wrapping_neg()).map_err(failed)?;
+        let released = match word.atomic() {
+            Some(word) => {
+                word.store(0, Ordering::Release);
+                Ok(())
             }
-        }
-        result
+            None => word.fetch_add(mine.wrapping_neg()).map(drop),
+        };
+        result.and(released.map_err(stranded))
     }
 
     #[cold]
@@ -195,13 +207,13 @@ impl Window {
         mine: u64,
         found: u64,
     ) -> Result<()> {
-        let failed = |error: Error| self.failed(operation, rank, error);
+        let stranded = |error: Error| self.stranded(operation, rank, error);
         let holder = Cell::new(found);
         let take = || {
-            if word.load().map_err(failed)? != 0 {
+            if word.load().map_err(stranded)? != 0 {
                 return Ok(false);
             }
-            let found = word.compare_swap(0, mine).map_err(failed)?;
+            let found = word.compare_swap(0, mine).map_err(stranded)?;
             if found != 0 {
                 holder.set(found);
             }

@@ -3,8 +3,8 @@
 use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::copy;
 
-use super::Request;
 use super::bounds::null_buffer;
+use super::request::{Posted, Request, Until};
 use crate::error::{Error, Misuse, Result};
 use crate::window::{Mode, Window};
 
@@ -85,7 +85,7 @@ impl Window {
         // SAFETY: the caller's promise.
         unsafe {
             let ticket = self.transfer("rput", Way::Put, origin.cast_mut(), len, target, disp)?;
-            self.request(target, ticket)
+            self.request(target, ticket, Until::Released)
         }
     }
 
@@ -108,7 +108,7 @@ impl Window {
         // SAFETY: the caller's promise.
         unsafe {
             let ticket = self.transfer("rget", Way::Get, origin, len, target, disp)?;
-            self.request(target, ticket)
+            self.request(target, ticket, Until::Completed)
         }
     }
 
@@ -174,12 +174,16 @@ impl Window {
         }
     }
 
-    fn request(&self, rank: u32, ticket: Ticket) -> Result<Request> {
+    fn request(&self, rank: u32, ticket: Ticket, until: Until) -> Result<Request> {
         if ticket == Ticket::DONE {
             return Ok(Request::done());
         }
-        let route = self.route_of("request", rank)?;
-        let patience = self.context().patience();
-        Ok(Request::posted(route.endpoint.clone(), ticket, patience))
+        Ok(Request::posted(Posted {
+            context: self.team().context.clone(),
+            rank: self.team().world_rank(rank),
+            endpoint: self.route_of("request", rank)?.endpoint.clone(),
+            ticket,
+            until,
+        }))
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rdma_sys_shim::{Endpoint, Ticket};
 
-use crate::error::Result;
-use crate::wait::Patience;
+use crate::error::{Error, Result};
+use crate::job::Context;
 
 /// An operation that may still be under way (MPI-4.1, section 12.3.5).
 #[must_use = "the buffer belongs to the operation until `wait` or `test` says that it is complete"]
@@ -15,10 +15,46 @@ pub struct Request {
     posted: Option<Posted>,
 }
 
-struct Posted {
-    endpoint: Arc<dyn Endpoint>,
-    ticket: Ticket,
-    patience: Patience,
+pub(crate) struct Posted {
+    pub(crate) context: Arc<Context>,
+    /// The target's rank in the world.
+    pub(crate) rank: u32,
+    pub(crate) endpoint: Arc<dyn Endpoint>,
+    pub(crate) ticket: Ticket,
+    pub(crate) until: Until,
+}
+
+/// When a request is complete.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Until {
+    /// The buffer may be used again: a put's.
+    Released,
+    /// The data is there: a get's.
+    Completed,
+}
+
+impl Posted {
+    fn is_over(&self) -> Result<bool> {
+        let over = match self.until {
+            Until::Released => self.endpoint.released(self.ticket),
+            Until::Completed => self.endpoint.completed(self.ticket),
+        };
+        over.map_err(|error| self.failed(error.into()))
+    }
+
+    fn wait(&self) -> Result<()> {
+        let patience = self.context.patience();
+        let over = match self.until {
+            Until::Released => patience.release(&*self.endpoint, self.ticket),
+            Until::Completed => patience.complete(&*self.endpoint, self.ticket),
+        };
+        over.map_err(|error| self.failed(error))
+    }
+
+    #[cold]
+    fn failed(&self, error: Error) -> Error {
+        self.context.blame(self.rank, error).during("request")
+    }
 }
 
 impl Request {
@@ -26,23 +62,19 @@ impl Request {
         Self { posted: None }
     }
 
-    pub(crate) fn posted(endpoint: Arc<dyn Endpoint>, ticket: Ticket, patience: Patience) -> Self {
+    pub(crate) fn posted(posted: Posted) -> Self {
         Self {
-            posted: Some(Posted {
-                endpoint,
-                ticket,
-                patience,
-            }),
+            posted: Some(posted),
         }
     }
 
     /// Local. True if the operation is complete: then its buffer is the caller's again.
     ///
     /// # Errors
-    /// The operation failed.
+    /// The operation failed, or the target died.
     pub fn test(&mut self) -> Result<bool> {
         if let Some(posted) = &self.posted {
-            if !posted.endpoint.completed(posted.ticket)? {
+            if !posted.is_over()? {
                 return Ok(false);
             }
             self.posted = None;
@@ -53,7 +85,7 @@ impl Request {
     /// Local. Returns when the operation is complete.
     ///
     /// # Errors
-    /// The operation failed.
+    /// The operation failed, or the target died.
     pub fn wait(mut self) -> Result<()> {
         self.complete()
     }
@@ -62,12 +94,7 @@ impl Request {
     /// touches the buffer.
     pub(crate) fn complete(&mut self) -> Result<()> {
         if let Some(posted) = &self.posted {
-            let Posted {
-                endpoint,
-                ticket,
-                patience,
-            } = posted;
-            patience.complete(&**endpoint, *ticket)?;
+            posted.wait()?;
             self.posted = None;
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! The collectives, on bytes: ceil(log2(p)) steps each.
 
-use super::collective::{Engine, Kind, Way};
+use super::call::Kind;
+use super::collective::{Engine, Way};
 use crate::error::Result;
 
 impl Engine {

@@ -12,12 +12,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use rdma_sys_shim::Ticket;
+
 use super::team::Team;
 use crate::error::{Error, Misuse, Result};
 use crate::job::Awaited;
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE, LocalWord};
-use crate::memory::remote::RemoteWord;
+use crate::memory::remote::{Pending, RemoteWord};
 
 /// Bytes of control block that a barrier of `rounds` rounds takes.
 pub(crate) const fn barrier_bytes(rounds: u32) -> u64 {
@@ -67,6 +69,8 @@ pub(crate) struct Barrier {
 
 struct Round {
     signal: RemoteWord,
+    /// The ticket of the last signal.
+    sent: AtomicU64,
     flag: LocalWord,
     from: u32,
 }
@@ -102,7 +106,8 @@ impl Barrier {
                 Some(round) => round,
                 None => self.prepare(team, blocks, number).map_err(absent)?,
             };
-            round.signal.store(came).map_err(absent)?;
+            let sent = round.signal.store(came).map_err(absent)?;
+            round.sent.store(sent.0, Ordering::Relaxed);
             let flag = round.flag.atomic();
             let here = || flag.load(Ordering::Acquire);
             if here() >> PURPOSE_BITS < epoch {
@@ -122,10 +127,22 @@ impl Barrier {
         result
     }
 
+    /// The last signals, as far as they have not arrived yet.
+    pub(super) fn pending(&self) -> impl Iterator<Item = Pending> + '_ {
+        self.rounds
+            .iter()
+            .filter_map(OnceLock::get)
+            .filter_map(|round| {
+                let sent = Ticket(round.sent.load(Ordering::Relaxed));
+                round.signal.pending(sent)
+            })
+    }
+
     #[cold]
     fn prepare(&self, team: &Team, blocks: &Column<u64>, number: usize) -> Result<&Round> {
         let at = self.at + number as u64 * LINE;
         let round = Round {
+            sent: AtomicU64::new(Ticket::DONE.0),
             signal: team.word(team.ahead(1 << number), blocks, at)?,
             flag: LocalWord::new(&self.block, at),
             from: team.behind(1 << number),

@@ -1,12 +1,11 @@
 //! What all collectives share: the pipes, and the check that all ranks are in the same call.
 
 use std::cell::Cell;
-use std::fmt;
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use super::barrier::barrier_bytes;
+use super::barrier::{Barrier, barrier_bytes};
+use super::call::{Announcement, Call, Kind, mismatch};
 use super::pipe::{PIPE_BYTES, Pipe};
 use super::team::Team;
 use crate::error::{Error, Misuse, Result};
@@ -14,82 +13,12 @@ use crate::job::{Awaited, is_forked};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE};
 
-/// Where in a communicator's block the call that this rank is in is published.
-const CALL_AT: u64 = 0;
-/// Where the barrier's flags start.
+/// Where the barrier's flags start, behind the word of the current call.
 pub(crate) const BARRIER_AT: u64 = LINE;
 
 /// Bytes of control block that a communicator takes.
 pub(crate) fn block_bytes(rounds: u32) -> u64 {
     BARRIER_AT + barrier_bytes(rounds) + 2 * u64::from(rounds) * PIPE_BYTES
-}
-
-/// The kinds of collective. The numbers travel in messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Kind {
-    Barrier = 1,
-    Bcast = 2,
-    Gather = 3,
-    Allgather = 4,
-    Reduce = 5,
-    /// Published by a rank whose call failed, so that nobody waits for its part.
-    Failed = 6,
-}
-
-impl Kind {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Barrier => "barrier",
-            Self::Bcast => "bcast",
-            Self::Gather => "gather",
-            Self::Allgather => "allgather",
-            Self::Reduce => "reduce",
-            Self::Failed => "a failed call",
-        }
-    }
-
-    fn from_code(code: u8) -> Option<Self> {
-        use Kind::{Allgather, Barrier, Bcast, Failed, Gather, Reduce};
-        [Barrier, Bcast, Gather, Allgather, Reduce, Failed]
-            .into_iter()
-            .find(|kind| *kind as u8 == code)
-    }
-}
-
-/// One collective call as all ranks must make it: its number, kind and root, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Call(u64);
-
-const ROOT_BITS: u32 = 24;
-
-impl Call {
-    fn new(number: u32, kind: Kind, root: u32) -> Self {
-        let root = u64::from(root) & ((1 << ROOT_BITS) - 1);
-        Self(u64::from(number) << 32 | (kind as u64) << ROOT_BITS | root)
-    }
-
-    fn number(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-
-    fn kind(self) -> Option<Kind> {
-        Kind::from_code((self.0 >> ROOT_BITS) as u8)
-    }
-}
-
-impl fmt::Display for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let root = self.0 & ((1 << ROOT_BITS) - 1);
-        match self.kind() {
-            Some(kind @ (Kind::Barrier | Kind::Allgather | Kind::Failed)) => {
-                f.write_str(kind.name())?;
-            }
-            Some(kind) => write!(f, "{} with root {root}", kind.name())?,
-            None => f.write_str("an unknown call")?,
-        }
-        write!(f, " (collective number {})", self.number())
-    }
 }
 
 /// In which direction around the circle of ranks a pipe leads.
@@ -106,6 +35,8 @@ pub(crate) struct Engine {
     blocks: Arc<Column<u64>>,
     ahead: Vec<Pipe>,
     back: Vec<Pipe>,
+    barrier: Arc<Barrier>,
+    announcement: Announcement,
     calls: u32,
     /// Whether a call failed here: then the ranks are out of step, and what peers still write to
     /// the block is not known.
@@ -123,7 +54,12 @@ enum Step {
 }
 
 impl Engine {
-    pub(crate) fn new(team: &Team, block: &Arc<ControlBlock>, blocks: &Arc<Column<u64>>) -> Self {
+    pub(crate) fn new(
+        team: &Team,
+        block: &Arc<ControlBlock>,
+        blocks: &Arc<Column<u64>>,
+        barrier: &Arc<Barrier>,
+    ) -> Self {
         let rounds = team.rounds();
         let start = BARRIER_AT + barrier_bytes(rounds);
         let place = |number: u32| start + u64::from(number) * PIPE_BYTES;
@@ -144,6 +80,8 @@ impl Engine {
             blocks: blocks.clone(),
             ahead: pipes(Way::Ahead),
             back: pipes(Way::Back),
+            barrier: barrier.clone(),
+            announcement: Announcement::new(block),
             calls: 0,
             failed: false,
         }
@@ -163,12 +101,10 @@ impl Engine {
         }
         self.calls = self.calls.wrapping_add(1);
         let call = Call::new(self.calls, kind, root);
-        self.publish(call);
+        let pipes = self.ahead.iter().chain(&self.back);
+        let behind = pipes.flat_map(Pipe::pending).chain(self.barrier.pending());
+        self.announcement.begin(call, behind);
         Ok(call)
-    }
-
-    fn publish(&self, call: Call) {
-        self.block.word(CALL_AT).store(call.0, Ordering::Release);
     }
 
     /// One step: sends to the rank 2^round off in this direction, and receives from the one at
@@ -201,7 +137,8 @@ impl Engine {
             Way::Ahead => &mut self.ahead[round as usize],
             Way::Back => &mut self.back[round as usize],
         };
-        let (team, blocks, block) = (&self.team, &*self.blocks, &*self.block);
+        let (team, blocks) = (&self.team, &*self.blocks);
+        let announcement = &self.announcement;
         let (to, from) = (pipe.to, pipe.from);
         // Whom this step still waits for: a rank that has done its part may be elsewhere by now.
         let awaited = Cell::new([None; 2]);
@@ -257,6 +194,7 @@ impl Engine {
         // twice, with a step between.
         let suspects = Cell::new([None; 2]);
         let check = || {
+            announcement.publish_if_settled();
             let now = awaited.get();
             let before = suspects.replace(now);
             for (rank, before) in now.into_iter().zip(before) {
@@ -264,7 +202,7 @@ impl Engine {
                 let world = Awaited::Rank(team.world_rank(rank));
                 team.context.check(operation, world)?;
                 if before == Some(rank) {
-                    same_call(team, blocks, block, rank, operation)?;
+                    announcement.check_same(team, blocks, rank, operation)?;
                 }
             }
             Ok(())
@@ -289,12 +227,14 @@ impl Engine {
     #[cold]
     pub(crate) fn note_failure(&mut self) {
         self.failed = true;
-        self.publish(Call::new(self.calls, Kind::Failed, 0));
+        self.announcement.fail();
     }
 
     /// Fails if `rank` is in another collective than this rank; to be asked in a long wait.
     pub(crate) fn check_same_call(&self, rank: u32, operation: &'static str) -> Result<()> {
-        same_call(&self.team, &self.blocks, &self.block, rank, operation)
+        self.announcement.publish_if_settled();
+        let announcement = &self.announcement;
+        announcement.check_same(&self.team, &self.blocks, rank, operation)
     }
 }
 
@@ -339,41 +279,4 @@ fn check_header(
         ));
     }
     Ok(())
-}
-
-fn same_call(
-    team: &Team,
-    blocks: &Column<u64>,
-    block: &ControlBlock,
-    rank: u32,
-    operation: &'static str,
-) -> Result<()> {
-    let ours = Call(block.word(CALL_AT).load(Ordering::Relaxed));
-    let theirs = team
-        .word(rank, blocks, CALL_AT)
-        .and_then(|word| word.load())
-        .map_err(|error| team.blame(operation, rank, error))?;
-    let theirs = Call(theirs);
-    // A rank that is a call ahead will never do what is awaited of it in this one.
-    let ahead = theirs.number().wrapping_sub(ours.number()).cast_signed();
-    if ahead > 0 || ahead == 0 && theirs != ours {
-        return Err(mismatch(operation, rank, ours, theirs));
-    }
-    Ok(())
-}
-
-fn mismatch(
-    operation: &'static str,
-    rank: u32,
-    ours: impl fmt::Display,
-    theirs: impl fmt::Display,
-) -> Error {
-    Error::new(
-        operation,
-        Misuse::Mismatch {
-            rank,
-            ours: ours.to_string(),
-            theirs: theirs.to_string(),
-        },
-    )
 }

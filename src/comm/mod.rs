@@ -2,6 +2,7 @@
 
 mod algorithms;
 mod barrier;
+mod call;
 mod collective;
 mod pipe;
 mod team;
@@ -21,7 +22,8 @@ use crate::error::{Error, ErrorClass, Misuse, PeerError, Result};
 use crate::job::Context;
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
-use collective::{BARRIER_AT, Engine, Kind, block_bytes};
+use call::Kind;
+use collective::{BARRIER_AT, Engine, block_bytes};
 
 /// Bytes that the world communicator takes of every rank's control region.
 pub(crate) fn world_block_bytes(size: u32) -> u64 {
@@ -42,7 +44,7 @@ pub struct Communicator {
 struct Inner {
     team: Team,
     blocks: Arc<Column<u64>>,
-    barrier: Barrier,
+    barrier: Arc<Barrier>,
     engine: Mutex<Engine>,
 }
 
@@ -50,10 +52,11 @@ impl Communicator {
     fn new(team: Team, block: ControlBlock, blocks: Column<u64>) -> Self {
         let block = Arc::new(block);
         let blocks = Arc::new(blocks);
+        let barrier = Arc::new(Barrier::new(&team, &block, BARRIER_AT));
         Self {
             inner: Arc::new(Inner {
-                barrier: Barrier::new(&team, &block, BARRIER_AT),
-                engine: Mutex::new(Engine::new(&team, &block, &blocks)),
+                engine: Mutex::new(Engine::new(&team, &block, &blocks, &barrier)),
+                barrier,
                 blocks,
                 team,
             }),

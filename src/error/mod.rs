@@ -9,6 +9,8 @@ use std::fmt;
 
 pub use class::ErrorClass;
 
+use rdma_sys_shim::Absence;
+
 use crate::job::PmiError;
 use crate::sync::LockKind;
 
@@ -158,6 +160,18 @@ pub enum SystemError {
     /// The launcher's key-value service failed, or its environment is broken.
     #[error(transparent)]
     Pmi(#[from] PmiError),
+    /// Another rank cannot be reached over this rank's device.
+    #[error("rank {rank}, with device {theirs}, cannot be reached over {ours}: {source}")]
+    Connect {
+        /// Rank in the world communicator.
+        rank: u32,
+        /// This rank's device.
+        ours: String,
+        /// The other rank's device.
+        theirs: String,
+        /// What stands in the way.
+        source: rdma_sys_shim::Error,
+    },
     /// The region from which windows and communicators take their control blocks is full.
     #[error(
         "the control region of {capacity} bytes has no room for {wanted} more; free windows or \
@@ -190,6 +204,14 @@ pub enum PeerError {
         rank: u32,
         /// Its process.
         pid: u32,
+    },
+    /// The rank does not answer: it died, or the way to it is broken.
+    #[error("rank {rank} does not answer: {reason}")]
+    Silent {
+        /// Rank in the world communicator.
+        rank: u32,
+        /// What the device says about it.
+        reason: String,
     },
     /// The rank finished its part of the job while others still needed it.
     #[error("rank {rank} has left the job")]
@@ -236,6 +258,7 @@ impl PeerError {
         match self {
             Self::Died { rank, .. }
             | Self::Left { rank }
+            | Self::Silent { rank, .. }
             | Self::Aborted { rank, .. }
             | Self::Garbled { rank, .. }
             | Self::Failed { rank, .. } => *rank,
@@ -247,6 +270,7 @@ impl PeerError {
         match self {
             Self::Died { .. } => AbortCause::Died,
             Self::Left { .. } => AbortCause::Left,
+            Self::Silent { .. } => AbortCause::Silent,
             Self::Aborted { cause, .. } => *cause,
             Self::Failed { .. } | Self::Garbled { .. } => AbortCause::Aborted,
         }
@@ -267,6 +291,8 @@ pub enum AbortCause {
     Left = 4,
     /// It could not begin or end an epoch of a window.
     EpochFailed = 5,
+    /// It did not answer any more.
+    Silent = 6,
 }
 
 impl AbortCause {
@@ -276,6 +302,7 @@ impl AbortCause {
             2 => Self::Died,
             4 => Self::Left,
             5 => Self::EpochFailed,
+            6 => Self::Silent,
             _ => Self::Aborted,
         }
     }
@@ -289,6 +316,7 @@ impl fmt::Display for AbortCause {
             Self::Aborted => "called abort",
             Self::Left => "left the job early",
             Self::EpochFailed => "could not begin or end an epoch",
+            Self::Silent => "did not answer any more",
         })
     }
 }
@@ -371,12 +399,10 @@ impl Error {
         matches!(self.0.kind, ErrorKind::Peer(PeerError::Failed { .. }))
     }
 
-    /// The process whose absence the device reported.
-    pub(crate) fn gone_process(&self) -> Option<u32> {
+    /// The process whose absence the device reported, and how it came to be absent.
+    pub(crate) fn absence(&self) -> Option<(u32, Absence)> {
         match &self.0.kind {
-            ErrorKind::System(SystemError::Device(rdma_sys_shim::Error::PeerGone { pid })) => {
-                Some(*pid)
-            }
+            ErrorKind::System(SystemError::Device(error)) => error.absence(),
             _ => None,
         }
     }
@@ -385,9 +411,22 @@ impl Error {
     pub(crate) fn is_absence(&self) -> bool {
         let named = matches!(
             self.0.kind,
-            ErrorKind::Peer(PeerError::Died { .. } | PeerError::Left { .. })
+            ErrorKind::Peer(
+                PeerError::Died { .. } | PeerError::Left { .. } | PeerError::Silent { .. }
+            )
         );
-        named || self.gone_process().is_some() || self.is_remote_access()
+        named || self.absence().is_some() || self.is_remote_access()
+    }
+
+    /// What a peer's device refused access to.
+    pub(crate) fn refused_address(&self) -> Option<u64> {
+        match &self.0.kind {
+            ErrorKind::System(SystemError::Device(rdma_sys_shim::Error::RemoteAccess {
+                address,
+                ..
+            })) => Some(*address),
+            _ => None,
+        }
     }
 
     /// Whether a peer's device refused: it has withdrawn the memory, or never granted this.

@@ -3,16 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rdma_sys_shim::{Device, Liveness, Region};
+use rdma_sys_shim::{Device, Placement, Region};
 
 use super::peer::Card;
 use super::pmi::Client;
-use super::{Peer, ThreadLevel, fork, is_forked};
+use super::{Peer, ThreadLevel, fork, is_forked, start};
 use crate::comm::world_block_bytes;
-use crate::error::{AbortCause, Error, ErrorKind, Misuse, PeerError, Result};
+use crate::error::{Error, Misuse, PeerError, Result};
 use crate::memory::control::{ControlBlock, ControlRegion, LINE};
 use crate::wait::Patience;
 
@@ -23,16 +23,7 @@ pub(super) const STATE: u64 = LINE;
 /// Offset of the world communicator's block.
 const WORLD: u64 = 2 * LINE;
 
-const STATE_LEFT: u64 = 1;
-
-/// Whom a wait depends on.
-#[derive(Clone, Copy)]
-pub(crate) enum Awaited<'a> {
-    /// A rank of the world.
-    Rank(u32),
-    /// Some of these ranks of the world, nobody knows which.
-    AnyOf(&'a dyn Fn(u32) -> Option<u32>),
-}
+pub(super) const STATE_LEFT: u64 = 1;
 
 pub(crate) struct Context {
     rank: u32,
@@ -42,9 +33,15 @@ pub(crate) struct Context {
     device: Arc<dyn Device>,
     control: Arc<ControlRegion>,
     /// Words of this rank, written by its peers and itself.
-    signs: ControlBlock,
+    pub(super) signs: ControlBlock,
     /// Filled as ranks are first needed.
     peers: Box<[OnceLock<Peer>]>,
+    /// Held while one is connected: two threads must not make two connections to it.
+    connecting: Mutex<()>,
+    /// At which rank to look next, where a wait depends on any of many.
+    pub(super) turn: AtomicU32,
+    /// Whether the others were told that the job ends.
+    pub(super) told: AtomicBool,
     own_card: String,
     /// None without a launcher, and once it was told that this rank left.
     launcher: Mutex<Option<Client>>,
@@ -52,38 +49,45 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(super) fn join(level: ThreadLevel) -> Result<Arc<Self>> {
+    /// `named`: the device that was asked for, if any.
+    pub(super) fn join(level: ThreadLevel, named: Option<Arc<dyn Device>>) -> Result<Arc<Self>> {
         fork::watch();
-        // The device first: a wrong name is found before the launcher counts this rank as joined.
-        let spec = std::env::var("TRANSOM_DEVICE").unwrap_or_default();
-        let device = rdma_sys_shim::open(&spec, launcher_process())
-            .map_err(|error| Error::from(error).during("job start"))?;
         let client = Client::from_env()?;
         let (rank, size) = client.as_ref().map_or((0, 1), |c| (c.rank(), c.size()));
+        let nodes = match &client {
+            Some(client) => client.process_mapping()?,
+            None => None,
+        };
+        let ranks_here = nodes.map(|nodes| nodes.neighbours(rank, size).count());
+        let device = match (named, &client) {
+            (Some(device), _) => device,
+            (None, None) => start::choose_device(Placement::OneHost)?,
+            (None, Some(client)) => start::choose_device(start::placement(client, ranks_here)?)?,
+        };
         let reserved = WORLD + world_block_bytes(size);
         let control = ControlRegion::new(&*device, reserved)?;
         let own_card = Card {
+            device: device.name().to_owned(),
             address: device.address(),
             control: control.remote(),
         }
         .encode();
-        let mut ranks_here = size as usize;
         if let Some(client) = &client {
             client.put(&card_key(rank), &own_card)?;
             client.barrier()?;
-            if let Some(nodes) = client.process_mapping()? {
-                ranks_here = nodes.neighbours(rank, size).count();
-            }
         }
         Ok(Arc::new(Self {
             rank,
             size,
             level,
-            patience: Patience::new(ranks_here),
+            patience: Patience::new(ranks_here.unwrap_or(size as usize)),
             device,
             signs: control.reserved(0, WORLD),
             control,
             peers: (0..size).map(|_| OnceLock::new()).collect(),
+            connecting: Mutex::new(()),
+            turn: AtomicU32::new(rank + 1),
+            told: AtomicBool::new(false),
             own_card,
             launcher: Mutex::new(client),
             allocations: Mutex::default(),
@@ -125,16 +129,26 @@ impl Context {
     /// Rank `rank` of the world, connected on first use.
     #[inline]
     pub(crate) fn peer(&self, rank: u32) -> Result<&Peer> {
-        match self.peers[rank as usize].get() {
+        match self.known(rank) {
             Some(peer) => Ok(peer),
             None => self.connect(rank),
         }
+    }
+
+    /// Rank `rank` of the world, if it is connected.
+    #[inline]
+    pub(super) fn known(&self, rank: u32) -> Option<&Peer> {
+        self.peers[rank as usize].get()
     }
 
     #[cold]
     fn connect(&self, rank: u32) -> Result<&Peer> {
         if is_forked() {
             return Err(Error::new("connect", Misuse::Forked));
+        }
+        let _alone = lock(&self.connecting);
+        if let Some(peer) = self.known(rank) {
+            return Ok(peer);
         }
         let found;
         let card = if rank == self.rank {
@@ -152,145 +166,10 @@ impl Context {
         Ok(self.peers[rank as usize].get_or_init(|| peer))
     }
 
-    /// Turns the device's "process is gone", or its refusal because the rank has withdrawn all its
-    /// memory, into an error that names the rank.
-    fn name_absent(&self, rank: u32, error: Error) -> Error {
-        let cause = match error.gone_process() {
-            Some(pid) => self.cause_of_absence(rank, pid),
-            None if error.is_remote_access() && self.has_withdrawn(rank) => {
-                PeerError::Left { rank }
-            }
-            None => return error,
-        };
-        Error::new(error.operation(), cause)
-    }
-
-    /// An operation that needs `rank` failed. If the job was aborted, that is why; if the rank is
-    /// absent, names it and tells the others.
-    #[cold]
-    pub(crate) fn blame(&self, rank: u32, error: Error) -> Error {
-        let error = self.name_absent(rank, error);
-        if !matches!(error.kind(), ErrorKind::Misuse(_))
-            && let Some(first) = self.aborted()
-        {
-            return Error::new(error.operation(), first);
-        }
-        let (culprit, cause) = match error.kind() {
-            ErrorKind::Peer(PeerError::Died { rank, .. }) => (*rank, AbortCause::Died),
-            ErrorKind::Peer(PeerError::Left { rank }) => (*rank, AbortCause::Left),
-            _ => return error,
-        };
-        self.spread(culprit, cause);
-        error
-    }
-
-    /// Whether the rank, once connected, said that it left or no longer shows its control region.
-    fn has_withdrawn(&self, rank: u32) -> bool {
-        let Some(peer) = self.peers[rank as usize].get() else {
-            return false;
-        };
-        match peer.state.load() {
-            Ok(state) => state == STATE_LEFT,
-            Err(error) => error.is_remote_access(),
-        }
-    }
-
-    fn cause_of_absence(&self, rank: u32, pid: u32) -> PeerError {
-        let left = self.peers[rank as usize]
-            .get()
-            .is_some_and(|peer| peer.state.load().is_ok_and(|state| state == STATE_LEFT));
-        if left {
-            PeerError::Left { rank }
-        } else {
-            PeerError::Died { rank, pid }
-        }
-    }
-
-    /// Whether a wait for `awaited` can still end: fails with an error that names `operation` and the
-    /// rank at fault if the job was aborted or an awaited rank is gone.
-    #[cold]
-    pub(crate) fn check(&self, operation: &'static str, awaited: Awaited<'_>) -> Result<()> {
-        if let Some(error) = self.aborted() {
-            return Err(Error::new(operation, error));
-        }
-        let verdict = match awaited {
-            Awaited::Rank(rank) => self.check_rank(rank),
-            Awaited::AnyOf(ranks) => (0..)
-                .map_while(ranks)
-                .try_for_each(|rank| self.check_rank(rank)),
-        };
-        verdict.map_err(|error| {
-            self.spread(error.rank(), error.cause());
-            Error::new(operation, error)
-        })
-    }
-
-    fn check_rank(&self, rank: u32) -> std::result::Result<(), PeerError> {
-        if rank == self.rank {
-            return Ok(());
-        }
-        if rank >= self.size {
-            let what = "a lock held";
-            return Err(PeerError::Garbled { rank, what });
-        }
-        let peer = match self.peer(rank) {
-            Ok(peer) => peer,
-            Err(error) => {
-                return match error.kind() {
-                    ErrorKind::Peer(cause) => Err(cause.clone()),
-                    // It is judged by the operation that needs it.
-                    _ => Ok(()),
-                };
-            }
-        };
-        match peer.endpoint().liveness() {
-            Liveness::Alive => {}
-            Liveness::Closed { .. } => return Err(PeerError::Left { rank }),
-            Liveness::Gone { pid } => return Err(self.cause_of_absence(rank, pid)),
-        }
-        if self.has_withdrawn(rank) {
-            return Err(PeerError::Left { rank });
-        }
-        Ok(())
-    }
-
-    fn aborted(&self) -> Option<PeerError> {
-        let word = self.abort_word().load(Ordering::Relaxed);
-        (word != 0).then(|| PeerError::Aborted {
-            rank: ((word >> 8) as u32).wrapping_sub(1),
-            cause: AbortCause::from_code(word as u8),
-        })
-    }
-
-    fn abort_word(&self) -> &AtomicU64 {
-        self.signs.word(ABORT)
-    }
-
-    /// Tells every rank that can be reached that this one gave up.
-    pub(crate) fn abort_everywhere(&self, cause: AbortCause) {
-        self.spread(self.rank, cause);
-    }
-
-    fn spread(&self, culprit: u32, cause: AbortCause) {
-        let word = (u64::from(culprit) + 1) << 8 | cause as u64;
-        let first = self
-            .abort_word()
-            .compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok();
-        if !first {
-            return;
-        }
-        for rank in (0..self.size).filter(|&rank| rank != self.rank && rank != culprit) {
-            if let Ok(peer) = self.peer(rank) {
-                // The first cause stays: a later one is mostly its consequence.
-                let _ = peer.abort.compare_swap(0, word);
-            }
-        }
-    }
-
     pub(super) fn leave(&self) {
-        self.signs.word(STATE).store(STATE_LEFT, Ordering::Release);
+        // Whoever reads that this rank has left concludes that nothing of it is still under way.
         self.device.close();
+        self.signs.word(STATE).store(STATE_LEFT, Ordering::Release);
         if let Some(client) = lock(&self.launcher).take()
             && let Err(error) = client.finalize()
         {
@@ -326,14 +205,6 @@ impl Context {
 
 fn card_key(rank: u32) -> String {
     format!("transom-{rank}")
-}
-
-/// Under Yama, peers may attach if they descend from this process.
-fn launcher_process() -> Option<u32> {
-    std::env::var("TRANSOM_LAUNCHER_PID")
-        .ok()
-        .and_then(|pid| pid.parse().ok())
-        .or_else(|| Some(std::os::unix::process::parent_id()))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

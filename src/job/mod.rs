@@ -2,9 +2,11 @@
 
 mod context;
 mod fork;
+mod health;
 pub mod launcher;
 mod peer;
 mod pmi;
+mod start;
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -13,14 +15,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use pmi::PmiError;
 
-pub(crate) use context::{Awaited, Context};
+pub(crate) use context::Context;
 pub(crate) use fork::is_forked;
+pub(crate) use health::Awaited;
 pub(crate) use peer::Peer;
 
 use rdma_sys_shim::Usage;
 
 use crate::comm::Communicator;
-use crate::error::{AbortCause, Error, ErrorKind, Misuse, Result};
+use crate::datatype::Element;
+use crate::error::{AbortCause, Error, Misuse, Result};
+use crate::typed::Buffer;
 use crate::window::Info;
 
 /// Which threads of a rank call Transom (MPI-4.1, section 11.6). Windows can be shared by threads
@@ -56,11 +61,17 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 impl Job {
     /// Collective over the job. Joins the job that this process was launched into
     /// (`transom run`, `mpiexec.hydra`, `srun --mpi=pmi2`), or a job of one rank where there is no
-    /// launcher. The environment variable `TRANSOM_DEVICE` chooses the device.
+    /// launcher.
+    ///
+    /// The environment variable `TRANSOM_DEVICE` chooses the device; unset or `auto`, it is soft
+    /// where all ranks share a host, and else an RDMA device. `TRANSOM_CONTROL_BYTES` is the size of
+    /// the memory from which windows and communicators take the words that their peers write: 16 MiB
+    /// of address space, or 4 MiB on devices that lock such memory into physical memory, or what
+    /// the number of ranks needs, if that is more.
     ///
     /// # Errors
-    /// The launcher's environment is broken, the device is unknown or refused by the system, or
-    /// this process joined a job before.
+    /// The launcher's environment is broken; the device is unknown or refused by the system, or
+    /// none joins the hosts that the ranks run on; this process joined a job before.
     pub fn init() -> Result<Self> {
         Self::init_thread(ThreadLevel::default())
     }
@@ -73,12 +84,9 @@ impl Job {
         if TAKEN.swap(true, Ordering::SeqCst) {
             return Err(Error::new("job start", Misuse::JobTaken));
         }
-        let context = Context::join(level).inspect_err(|error| {
-            // The launcher has not been spoken to yet: the caller may try another device.
-            if matches!(error.kind(), ErrorKind::Misuse(_)) {
-                TAKEN.store(false, Ordering::SeqCst);
-            }
-        })?;
+        // The launcher has not been spoken to yet: the caller may try another device.
+        let named = start::named_device().inspect_err(|_| TAKEN.store(false, Ordering::SeqCst))?;
+        let context = Context::join(level, named)?;
         let world = Communicator::world(&context);
         Ok(Self { context, world })
     }
@@ -111,13 +119,33 @@ impl Job {
     }
 
     /// Local. Allocates `size` zeroed bytes that a window created over them serves as fast as one
-    /// that allocates its own (MPI-4.1, section 9.2, `MPI_Alloc_mem`). Page-aligned, or more with
+    /// that allocates its own, and that operations transfer from and to without a copy (MPI-4.1, section 9.2, `MPI_Alloc_mem`). Page-aligned, or more with
     /// the hint `mpi_minimum_memory_alignment`. Freed with [`Job::free_mem`] or with the job.
     ///
     /// # Errors
     /// Out of memory, or a malformed hint.
     pub fn alloc_mem(&self, size: usize, info: &Info) -> Result<NonNull<u8>> {
         self.context.alloc_mem(size, info.alignment())
+    }
+
+    /// Local. `len` elements, all bytes zero, in memory that the device can transfer from and to
+    /// without a copy (MPI-4.1, section 9.2, `MPI_Alloc_mem`). Freed when dropped.
+    ///
+    /// ```
+    /// # fn main() -> transom::Result<()> {
+    /// # let job = transom::Job::init()?;
+    /// let mut window = transom::Window::<f64>::allocate(job.world(), 1000)?;
+    /// let mut block = job.alloc::<f64>(1000)?;
+    /// block.fill(0.5);
+    /// window.fence(|epoch| epoch.target(0)?.put(0, &block))??;
+    /// # window.free()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `len` elements are more than 2^63 − 1 bytes; out of memory, or of memory that may be locked.
+    pub fn alloc<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
+        Buffer::new(&**self.context.device(), len)
     }
 
     /// Local. Frees what [`Job::alloc_mem`] returned (MPI-4.1, section 9.2, `MPI_Free_mem`).

@@ -5,12 +5,17 @@ use std::sync::Arc;
 use rdma_sys_shim::{Device, Endpoint, RemoteRegion};
 
 use super::PmiError;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, SystemError};
 use crate::memory::remote::{RemoteMemory, RemoteWord};
 use crate::wait::Patience;
 
+/// Of a longer name, so many bytes are published: a card has to fit into one line of PMI.
+const LONGEST_NAME: usize = 32;
+
 /// What every rank publishes at start: how to connect, and where its control region is.
 pub(crate) struct Card {
+    /// The device's name, for errors.
+    pub(crate) device: String,
     pub(crate) address: Vec<u8>,
     pub(crate) control: RemoteRegion,
 }
@@ -22,7 +27,9 @@ impl Card {
         for number in [address, len, rkey] {
             text.push_str(&format!("{number:016x}"));
         }
-        for byte in &self.address {
+        let name = self.device.as_bytes();
+        let name = &name[..name.len().min(LONGEST_NAME)];
+        for byte in [name.len() as u8].iter().chain(name).chain(&self.address) {
             text.push_str(&format!("{byte:02x}"));
         }
         text
@@ -39,11 +46,17 @@ impl Card {
         if digits.len() % 2 != 0 {
             return None;
         }
-        let address = (0..digits.len())
+        let bytes: Vec<u8> = (0..digits.len())
             .step_by(2)
             .map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok())
             .collect::<Option<_>>()?;
-        Some(Self { address, control })
+        let (&len, rest) = bytes.split_first()?;
+        let (name, address) = rest.split_at_checked(len.into())?;
+        Some(Self {
+            device: String::from_utf8_lossy(name).into_owned(),
+            address: address.to_owned(),
+            control,
+        })
     }
 }
 
@@ -62,7 +75,18 @@ impl Peer {
         patience: Patience,
     ) -> Result<Self> {
         let card = Card::decode(card).ok_or_else(|| Error::from(PmiError::BadCard { rank }))?;
-        let endpoint = device.connect(&card.address)?;
+        let endpoint = device.connect(&card.address).map_err(|source| {
+            if source.absence().is_some() {
+                return source.into();
+            }
+            Error::from(SystemError::Connect {
+                rank,
+                ours: device.name().to_owned(),
+                theirs: card.device.clone(),
+                source,
+            })
+            .during("connect")
+        })?;
         let control = Arc::new(RemoteMemory::new(endpoint, card.control, patience)?);
         Ok(Self {
             abort: control.word(super::context::ABORT),
@@ -88,6 +112,7 @@ mod tests {
     #[test]
     fn a_card_survives_the_journey_and_a_torn_one_is_refused() {
         let card = Card {
+            device: "rxe0".to_owned(),
             address: vec![0, 255, 7],
             control: RemoteRegion {
                 address: u64::MAX,
@@ -98,7 +123,8 @@ mod tests {
         let text = card.encode();
         let back = Card::decode(&text).unwrap();
         assert_eq!((back.address, back.control), (card.address, card.control));
-        for cut in [0, 15, 47, text.len() - 1] {
+        assert_eq!(back.device, card.device);
+        for cut in [0, 15, 47, 48, 51, text.len() - 1] {
             assert!(Card::decode(&text[..cut]).is_none(), "{cut}");
         }
         assert!(Card::decode(&text.replace('f', "é")).is_none());

@@ -13,7 +13,11 @@ use crate::error::{Error, Misuse, Result, SystemError};
 /// A line of its own for each word, so that two ranks writing neighbours do not slow each other.
 pub(crate) const LINE: u64 = 64;
 
-const DEFAULT_BYTES: usize = 16 << 20;
+const DEFAULT_BYTES: u64 = 16 << 20;
+/// The default where the device locks it into physical memory, of which users are allowed little.
+const PINNED_BYTES: u64 = 4 << 20;
+/// The default holds so many times what the world communicator takes, at the least.
+const COMMUNICATORS: u64 = 16;
 const VARIABLE: &str = "TRANSOM_CONTROL_BYTES";
 
 /// This rank's control region.
@@ -33,8 +37,14 @@ struct Retired {
 impl ControlRegion {
     /// `reserved` bytes at the start are left to the caller, at the same offset on every rank.
     pub(crate) fn new(device: &dyn Device, reserved: u64) -> Result<Arc<Self>> {
-        let len = configured_bytes()?.max(reserved as usize + 4096);
-        let region = device.allocate(len, LINE as usize)?;
+        let usual = match device.capabilities().pins_memory {
+            true => PINNED_BYTES,
+            false => DEFAULT_BYTES,
+        };
+        let len = configured_bytes()?
+            .unwrap_or_else(|| usual.max(COMMUNICATORS * reserved))
+            .max(reserved + 4096);
+        let region = device.allocate(len as usize, LINE as usize)?;
         let free = FreeSpace::new(reserved.next_multiple_of(LINE), region.len() as u64);
         Ok(Arc::new(Self {
             region,
@@ -115,12 +125,12 @@ impl ControlRegion {
     }
 }
 
-fn configured_bytes() -> Result<usize> {
+fn configured_bytes() -> Result<Option<u64>> {
     let Ok(text) = std::env::var(VARIABLE) else {
-        return Ok(DEFAULT_BYTES);
+        return Ok(None);
     };
     match text.parse() {
-        Ok(bytes) if (1 << 16..=1 << 40).contains(&bytes) => Ok(bytes),
+        Ok(bytes) if (1 << 16..=1 << 40).contains(&bytes) => Ok(Some(bytes)),
         _ => Err(Error::new(
             "job start",
             Misuse::BadVariable {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rdma_sys_shim::memory::copy;
-use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion, Width};
+use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion, Ticket, Width};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::wait::Patience;
 
 /// A region of a peer's memory.
@@ -84,6 +84,19 @@ impl RemoteMemory {
     }
 }
 
+/// A store that was not waited for.
+pub(crate) struct Pending {
+    endpoint: Arc<dyn Endpoint>,
+    ticket: Ticket,
+}
+
+impl Pending {
+    /// Whether it has arrived, or never will.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.endpoint.completed(self.ticket).unwrap_or(true)
+    }
+}
+
 /// A word of a peer's memory.
 pub(crate) struct RemoteWord {
     /// Null where the word has to be reached through the device.
@@ -109,14 +122,20 @@ impl RemoteWord {
         Some(unsafe { AtomicU64::from_ptr(self.mapped) })
     }
 
+    /// Whether the peer's device refused access to this very word: over a connection that broke, an
+    /// earlier refusal may come back.
+    pub(crate) fn is_refused(&self, error: &Error) -> bool {
+        error.refused_address() == Some(self.address.address)
+    }
+
     /// Stores after everything that this rank wrote to the same peer before; for words that no
-    /// other rank writes.
+    /// other rank writes. The ticket is complete when the word has arrived.
     #[inline]
-    pub(crate) fn store(&self, value: u64) -> Result<()> {
+    pub(crate) fn store(&self, value: u64) -> Result<Ticket> {
         match self.atomic() {
             Some(word) => {
                 word.store(value, Ordering::Release);
-                Ok(())
+                Ok(Ticket::DONE)
             }
             None => self.store_by_device(value),
         }
@@ -125,17 +144,40 @@ impl RemoteWord {
     /// Not waited for: the peers' operations stay in order without it, and a failure shows at the
     /// next operation that is.
     #[cold]
-    fn store_by_device(&self, value: u64) -> Result<()> {
-        self.memory.endpoint.store(self.address, value)?;
-        Ok(())
+    fn store_by_device(&self, value: u64) -> Result<Ticket> {
+        Ok(self.memory.endpoint.store(self.address, value)?)
+    }
+
+    /// The store with this ticket, if it has not arrived yet.
+    pub(crate) fn pending(&self, ticket: Ticket) -> Option<Pending> {
+        let endpoint = &self.memory.endpoint;
+        let pending = |endpoint: &Arc<dyn Endpoint>| Pending {
+            endpoint: endpoint.clone(),
+            ticket,
+        };
+        (ticket != Ticket::DONE)
+            .then(|| pending(endpoint))
+            .filter(|pending| !pending.is_settled())
     }
 
     #[inline]
     pub(crate) fn load(&self) -> Result<u64> {
         match self.atomic() {
             Some(word) => Ok(word.load(Ordering::SeqCst)),
-            None => self.fetch_add_by_device(0),
+            None => self.read_by_device(),
         }
+    }
+
+    /// A read, and not an atomic that adds nothing: that would write the word back, over what its
+    /// owner may have stored meanwhile. Whoever acts on a lock word tries an atomic after it.
+    #[cold]
+    fn read_by_device(&self) -> Result<u64> {
+        let mut value = 0_u64;
+        let to = (&raw mut value).cast();
+        // SAFETY: a local that outlives the operation, which is waited for.
+        let ticket = unsafe { self.memory.endpoint.read(to, 8, self.address)? };
+        self.complete(ticket)?;
+        Ok(value)
     }
 
     #[inline(always)]
@@ -150,13 +192,19 @@ impl RemoteWord {
     fn fetch_add_by_device(&self, add: u64) -> Result<u64> {
         let mut old = 0;
         // SAFETY: a local that outlives the operation, which is waited for.
-        let ticket = unsafe {
-            self.memory
-                .endpoint
-                .fetch_add(self.address, Width::W8, add, &raw mut old)?
-        };
+        let ticket = unsafe { self.begin_fetch_add(add, &raw mut old)? };
         self.complete(ticket)?;
         Ok(old)
+    }
+
+    /// Begins to add through the device; [`RemoteWord::complete`] waits for the end.
+    ///
+    /// # Safety
+    /// `old` is writable, and nobody else touches it, until the operation is complete.
+    pub(crate) unsafe fn begin_fetch_add(&self, add: u64, old: *mut u64) -> Result<Ticket> {
+        let endpoint = &self.memory.endpoint;
+        // SAFETY: the caller's promise.
+        Ok(unsafe { endpoint.fetch_add(self.address, Width::W8, add, old)? })
     }
 
     /// What the word held before: the swap took place if that is `expect`.
@@ -174,16 +222,34 @@ impl RemoteWord {
     fn compare_swap_by_device(&self, expect: u64, new: u64) -> Result<u64> {
         let mut old = 0;
         // SAFETY: a local that outlives the operation, which is waited for.
-        let ticket = unsafe {
-            self.memory
-                .endpoint
-                .compare_swap(self.address, Width::W8, expect, new, &raw mut old)?
-        };
+        let ticket = unsafe { self.begin_compare_swap(expect, new, &raw mut old)? };
         self.complete(ticket)?;
         Ok(old)
     }
 
-    fn complete(&self, ticket: rdma_sys_shim::Ticket) -> Result<()> {
+    /// Begins a compare-and-swap; [`RemoteWord::complete`] waits for the end.
+    ///
+    /// # Safety
+    /// `old` is writable, and nobody else touches it, until the operation is complete.
+    pub(crate) unsafe fn begin_compare_swap(
+        &self,
+        expect: u64,
+        new: u64,
+        old: *mut u64,
+    ) -> Result<Ticket> {
+        if self.atomic().is_some() {
+            let found = self.compare_swap(expect, new)?;
+            // SAFETY: the caller's promise.
+            unsafe { old.write(found) };
+            return Ok(Ticket::DONE);
+        }
+        let endpoint = &self.memory.endpoint;
+        // SAFETY: the caller's promise.
+        Ok(unsafe { endpoint.compare_swap(self.address, Width::W8, expect, new, old)? })
+    }
+
+    /// Waits for an operation on the word, and so for every earlier one on the same peer.
+    pub(crate) fn complete(&self, ticket: Ticket) -> Result<()> {
         let memory = &self.memory;
         memory.patience.complete(&*memory.endpoint, ticket)
     }

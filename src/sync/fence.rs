@@ -24,7 +24,8 @@ impl Window {
             return Err(self.locked_in("fence needs a window without locks"));
         }
         if precede {
-            self.complete_all("fence")?;
+            self.complete_all("fence")
+                .map_err(|error| self.give_up(error))?;
         }
         if precede || succeed {
             self.synchronise("fence", Purpose::Fence)?;

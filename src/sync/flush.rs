@@ -49,8 +49,12 @@ impl Window {
     /// # Errors
     /// As for [`Window::flush_all`].
     pub fn flush_local_all(&self) -> Result<()> {
-        self.needs_any_lock("flush_local_all")?;
-        self.complete_all("flush_local_all")
+        const OPERATION: &str = "flush_local_all";
+        self.needs_any_lock(OPERATION)?;
+        match self.device_used() {
+            true => self.each_posted(|rank, target| self.release_posted(OPERATION, rank, target)),
+            false => Ok(()),
+        }
     }
 
     /// Local. Makes this rank's own loads and stores and its peers' operations on its memory see
@@ -72,7 +76,7 @@ impl Window {
         rank: u32,
         target: &Target,
     ) -> Result<()> {
-        self.flush_target_locally(operation, rank, target)?;
+        self.complete_target(operation, rank, target)?;
         // A store of ours may still sit in the processor's store buffer, where a later load of
         // ours would overtake it.
         if target.is_dirty() {
@@ -82,10 +86,10 @@ impl Window {
         Ok(())
     }
 
-    /// Makes the origin buffers of this rank's operations on a target its own again, in an epoch
-    /// of any kind.
+    /// As [`Window::flush_target`], as far as other ranks can tell: this rank's own loads may still
+    /// overtake its stores.
     #[inline]
-    pub(crate) fn flush_target_locally(
+    pub(crate) fn complete_target(
         &self,
         operation: &'static str,
         rank: u32,
@@ -93,6 +97,21 @@ impl Window {
     ) -> Result<()> {
         if target.posted() != Ticket::DONE {
             self.complete_posted(operation, rank, target)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the origin buffers of this rank's operations on a target its own again, in an epoch
+    /// of any kind.
+    #[inline]
+    fn flush_target_locally(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        target: &Target,
+    ) -> Result<()> {
+        if target.posted() != Ticket::DONE {
+            self.release_posted(operation, rank, target)?;
         }
         Ok(())
     }
@@ -165,23 +184,37 @@ impl Window {
             .map_err(|error| self.failed(operation, rank, error))
     }
 
-    /// The same on all targets.
+    /// Waits for the origin buffers that the device has not given back yet, on one target.
+    #[cold]
+    fn release_posted(&self, operation: &'static str, rank: u32, target: &Target) -> Result<()> {
+        let route = self.route_of(operation, rank)?;
+        let endpoint = &*route.endpoint;
+        self.context()
+            .patience()
+            .release(endpoint, target.posted())
+            .map_err(|error| self.failed(operation, rank, error))
+    }
+
+    /// Completes this rank's operations on all targets.
     #[inline]
     pub(crate) fn complete_all(&self, operation: &'static str) -> Result<()> {
         if self.device_used() {
-            self.complete_every_target(operation)?;
+            self.each_posted(|rank, target| self.complete_posted(operation, rank, target))?;
         }
         Ok(())
     }
 
+    /// Applies `wait` to every target that something was posted to, also after a failure, of which
+    /// the first is returned.
     #[cold]
-    fn complete_every_target(&self, operation: &'static str) -> Result<()> {
+    pub(super) fn each_posted(&self, wait: impl Fn(u32, &Target) -> Result<()>) -> Result<()> {
+        let mut result = Ok(());
         for (rank, target) in (0..).zip(self.targets()) {
             if target.posted() != Ticket::DONE {
-                self.complete_posted(operation, rank, target)?;
+                result = result.and(wait(rank, target));
             }
         }
-        Ok(())
+        result
     }
 }
 

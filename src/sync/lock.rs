@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::{ATOMICS_DRAIN, full_fence};
 
-use super::{Assert, lock_word};
+use super::Assert;
+use super::lock_word::{self, Attempt};
 use crate::error::{EpochState, Error, Misuse, Result};
 use crate::job::{Awaited, is_forked};
 use crate::memory::remote::RemoteWord;
-use crate::window::target::{Held, Route};
+use crate::window::target::{Held, Route, Target};
 use crate::window::{Mode, Window};
 
 /// How long a reader that holds another lock lets waiting writers go first: longer than most epochs
@@ -90,7 +91,7 @@ impl Window {
             return Err(self.cannot_unlock(target));
         }
         if state.posted() != Ticket::DONE {
-            self.complete_posted(OPERATION, target, state)?;
+            self.complete_before_release(OPERATION, target, state)?;
         }
         let route = self.route_of(OPERATION, target)?;
         if !state.change_held(held, Held::Changing, self.context().concurrent()) {
@@ -101,6 +102,24 @@ impl Window {
         let released = self.release(OPERATION, target, held, route);
         state.set_held(Held::No);
         released
+    }
+
+    /// Waits for what the release of a lock does not wait for itself. One that goes through the
+    /// device takes effect after everything that was posted before it, and its end is awaited: then
+    /// all of that is complete, or the release fails with it.
+    #[cold]
+    pub(super) fn complete_before_release(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        target: &Target,
+    ) -> Result<()> {
+        let by_device = matches!(target.held(), Held::Shared | Held::Exclusive)
+            && self.route_of(operation, rank)?.lock.atomic().is_none();
+        match by_device {
+            true => Ok(()),
+            false => self.complete_posted(operation, rank, target),
+        }
     }
 
     /// Ends every passive-target epoch that is open on this window. No lock goes back before all
@@ -134,14 +153,17 @@ impl Window {
             full_fence();
         }
         let released = match held {
-            Held::Shared => lock_word::release_shared(&route.lock),
-            Held::Exclusive => lock_word::release_exclusive(&route.lock, self.world_rank()),
+            Held::Shared => route.lock.fetch_add(lock_word::SHARED_RELEASE).map(drop),
+            Held::Exclusive => {
+                let release = lock_word::exclusive_release(self.world_rank());
+                route.lock.fetch_add(release).map(drop)
+            }
             _ => {
                 full_fence();
                 Ok(())
             }
         };
-        released.map_err(|error| self.failed(operation, rank, error))
+        released.map_err(|error| self.stranded(operation, rank, error))
     }
 
     #[inline(always)]
@@ -151,25 +173,23 @@ impl Window {
         rank: u32,
         route: &Route,
     ) -> Result<()> {
-        if matches!(lock_word::try_shared(&route.lock), Ok(Ok(()))) {
-            return Ok(());
+        match lock_word::try_shared(&route.lock) {
+            Ok(Ok(())) => Ok(()),
+            tried => self.await_lock(operation, rank, &route.lock, Held::Shared, tried),
         }
-        self.await_lock(operation, rank, &route.lock, Held::Shared)
     }
 
     #[inline(always)]
     fn take_exclusive(&self, operation: &'static str, rank: u32, route: &Route) -> Result<()> {
-        if matches!(
-            lock_word::try_exclusive(&route.lock, self.world_rank()),
-            Ok(Ok(()))
-        ) {
-            return Ok(());
+        match lock_word::try_exclusive(&route.lock, self.world_rank()) {
+            Ok(Ok(())) => Ok(()),
+            tried => self.await_lock(operation, rank, &route.lock, Held::Exclusive, tried),
         }
-        self.await_lock(operation, rank, &route.lock, Held::Exclusive)
     }
 
     /// Tries until the lock is there. Who holds it shared is not known, so any rank may be the one
-    /// whose death makes the wait endless.
+    /// whose death makes the wait endless. An attempt that failed is not made again, since the
+    /// device may have carried it out.
     #[cold]
     fn await_lock(
         &self,
@@ -177,10 +197,12 @@ impl Window {
         rank: u32,
         word: &RemoteWord,
         wanted: Held,
+        first: Result<Attempt>,
     ) -> Result<()> {
+        let stranded = |error: Error| self.stranded(operation, rank, error);
         let holds_another = self.locks() > 0 || self.mode().is_lock_all();
         let begun = Instant::now();
-        let seen = Cell::new(0);
+        let seen = Cell::new(first.map_err(stranded)?.err().unwrap_or(0));
         let take = || {
             let tried = match wanted {
                 Held::Exclusive => lock_word::retry_exclusive(word, self.world_rank()),
@@ -189,7 +211,7 @@ impl Window {
                     lock_word::retry_shared(word, overtake)
                 }
             };
-            match tried.map_err(|error| self.failed(operation, rank, error))? {
+            match tried.map_err(stranded)? {
                 Ok(()) => Ok(true),
                 Err(now) => {
                     seen.set(now);

@@ -1,9 +1,11 @@
 //! Lock_all: a shared lock of every target, taken where it is needed.
 
-use super::Assert;
+use rdma_sys_shim::memory::full_fence;
+
+use super::{Assert, lock_word};
 use crate::error::{Error, Misuse, Result};
 use crate::job::is_forked;
-use crate::window::target::Held;
+use crate::window::target::{Held, Route};
 use crate::window::{Mode, Window};
 
 impl Window {
@@ -69,26 +71,66 @@ impl Window {
         if !mode.is_lock_all() {
             return Err(self.cannot_unlock_all());
         }
-        self.complete_all(OPERATION)?;
+        let completed = if self.device_used() {
+            self.each_posted(|rank, target| self.complete_before_release(OPERATION, rank, target))
+        } else {
+            Ok(())
+        };
         self.next_serial();
         self.set_mode(Mode::Idle);
         if mode == Mode::LockAllUnchecked {
-            rdma_sys_shim::memory::full_fence();
-            return Ok(());
+            full_fence();
+            return completed;
         }
         let others = if self.any_entered() {
             self.leave_entered(OPERATION)
         } else {
             Ok(())
         };
-        others.and(self.leave(OPERATION, self.rank()))
+        // The last: its memory may be the origin buffer of operations on the others.
+        let own = self.leave(OPERATION, self.rank());
+        completed.and(others).and(own)
     }
 
     /// Releases every target that was entered, also after a failure.
     fn leave_entered(&self, operation: &'static str) -> Result<()> {
         let mut result = Ok(());
+        let mut by_device = Vec::new();
         for rank in self.take_entered() {
-            result = result.and(self.leave(operation, rank));
+            match self.route_of(operation, rank) {
+                Ok(route) if route.lock.atomic().is_none() => by_device.push((rank, route, 0)),
+                _ => result = result.and(self.leave(operation, rank)),
+            }
+        }
+        if !by_device.is_empty() {
+            result = result.and(self.leave_by_device(operation, by_device));
+        }
+        result
+    }
+
+    /// Posts all releases before it waits for one, so that they take no longer than one does. Each
+    /// ends behind this rank's operations on its target.
+    #[cold]
+    fn leave_by_device(
+        &self,
+        operation: &'static str,
+        mut entered: Vec<(u32, &Route, u64)>,
+    ) -> Result<()> {
+        full_fence();
+        let mut result = Ok(());
+        let mut posted = Vec::with_capacity(entered.len());
+        for (rank, route, old) in &mut entered {
+            let target = &self.targets()[*rank as usize];
+            target.change_held(Held::Shared, Held::No, false);
+            // SAFETY: `entered` keeps the word until every operation is waited for below.
+            match unsafe { route.lock.begin_fetch_add(lock_word::SHARED_RELEASE, old) } {
+                Ok(ticket) => posted.push((*rank, *route, ticket)),
+                Err(error) => result = result.and(Err(self.stranded(operation, *rank, error))),
+            }
+        }
+        for (rank, route, ticket) in posted {
+            let completed = route.lock.complete(ticket);
+            result = result.and(completed.map_err(|error| self.stranded(operation, rank, error)));
         }
         result
     }

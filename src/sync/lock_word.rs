@@ -34,14 +34,17 @@ pub(crate) fn holder(word: u64) -> Option<u32> {
     (word & EXCLUSIVE != 0).then_some((word >> RANK_SHIFT & RANK_MASK) as u32)
 }
 
-/// Tries to take the lock shared; `Err` holds the word that stood in the way.
+/// What came of trying to take the lock: `Err` holds the word that stood in the way.
+pub(crate) type Attempt = std::result::Result<(), u64>;
+
+/// Tries to take the lock shared.
 #[inline(always)]
-pub(crate) fn try_shared(word: &RemoteWord) -> Result<std::result::Result<(), u64>> {
+pub(crate) fn try_shared(word: &RemoteWord) -> Result<Attempt> {
     try_shared_against(word, EXCLUSIVE | WAITING)
 }
 
 #[inline]
-fn try_shared_against(word: &RemoteWord, obstacles: u64) -> Result<std::result::Result<(), u64>> {
+fn try_shared_against(word: &RemoteWord, obstacles: u64) -> Result<Attempt> {
     let old = word.fetch_add(1)?;
     if old & obstacles == 0 {
         return Ok(Ok(()));
@@ -52,10 +55,7 @@ fn try_shared_against(word: &RemoteWord, obstacles: u64) -> Result<std::result::
 
 /// One more try of a reader that waits: looks first, so that waiting readers do not write.
 /// `overtake`: goes in before writers that only wait.
-pub(crate) fn retry_shared(
-    word: &RemoteWord,
-    overtake: bool,
-) -> Result<std::result::Result<(), u64>> {
+pub(crate) fn retry_shared(word: &RemoteWord, overtake: bool) -> Result<Attempt> {
     let obstacles = if overtake {
         EXCLUSIVE
     } else {
@@ -68,19 +68,16 @@ pub(crate) fn retry_shared(
     try_shared_against(word, obstacles)
 }
 
-/// Tries to take a free lock exclusively; `Err` holds the word that stood in the way.
+/// Tries to take a free lock exclusively.
 #[inline(always)]
-pub(crate) fn try_exclusive(word: &RemoteWord, rank: u32) -> Result<std::result::Result<(), u64>> {
+pub(crate) fn try_exclusive(word: &RemoteWord, rank: u32) -> Result<Attempt> {
     let old = word.compare_swap(0, exclusive(rank))?;
     Ok(if old == 0 { Ok(()) } else { Err(old) })
 }
 
 /// One more try of a writer that waits: takes the word if only a wait stands in it, and makes sure
 /// that the wait is seen.
-pub(crate) fn retry_exclusive(
-    word: &RemoteWord,
-    rank: u32,
-) -> Result<std::result::Result<(), u64>> {
+pub(crate) fn retry_exclusive(word: &RemoteWord, rank: u32) -> Result<Attempt> {
     let seen = word.load()?;
     let wanted = match seen {
         0 | WAITING => exclusive(rank),
@@ -95,12 +92,10 @@ pub(crate) fn retry_exclusive(
     })
 }
 
-#[inline(always)]
-pub(crate) fn release_shared(word: &RemoteWord) -> Result<()> {
-    word.fetch_add(1_u64.wrapping_neg()).map(|_| ())
-}
+/// What to add to the word to give back a shared lock.
+pub(crate) const SHARED_RELEASE: u64 = 1_u64.wrapping_neg();
 
-#[inline(always)]
-pub(crate) fn release_exclusive(word: &RemoteWord, rank: u32) -> Result<()> {
-    word.fetch_add(exclusive(rank).wrapping_neg()).map(|_| ())
+/// What to add to the word to give back an exclusive lock.
+pub(crate) const fn exclusive_release(rank: u32) -> u64 {
+    exclusive(rank).wrapping_neg()
 }

@@ -29,12 +29,14 @@
 //! **Lifetime of the memory.** A window owns its memory, allocated or given as a vector. Only
 //! [`Window::free`] frees it, after all ranks have come there; a window that is dropped leaks it.
 
+mod buffer;
 mod epoch;
 mod lock;
 mod request;
 mod target;
 mod window;
 
+pub use buffer::Buffer;
 pub use epoch::{Active, Epoch, Passive};
 pub use lock::{Lock, LockAll, LockedTarget};
 pub use request::Request;

@@ -196,11 +196,10 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         &self.raw.targets()[self.rank as usize]
     }
 
-    /// Makes the buffers of all operations on this target this rank's own again.
+    /// Completes all operations on this target, so that what they fetch is there.
     #[inline]
     fn complete(&self, operation: &'static str) -> Result<()> {
-        self.raw
-            .flush_target_locally(operation, self.rank, self.known())
+        self.raw.complete_target(operation, self.rank, self.known())
     }
 }
 

@@ -44,6 +44,7 @@ impl Window {
         let blocks = &self.columns.block;
         self.barrier
             .wait(operation, purpose, &self.team, blocks, &|_| Ok(()))
+            .map_err(|error| self.give_up(error))
     }
 }
 

@@ -15,7 +15,7 @@ use rdma_sys_shim::{Region, Ticket};
 pub use info::Info;
 
 use crate::comm::{Barrier, Group, Team};
-use crate::error::{EpochState, Error, ErrorKind, Misuse, Result};
+use crate::error::{AbortCause, EpochState, Error, ErrorKind, Misuse, Result};
 use crate::job::{Context, is_forked};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE};
@@ -385,6 +385,22 @@ impl Window {
             lock: self.team.word(rank, &columns.block, LOCK_AT)?,
             accumulate_lock: self.team.word(rank, &columns.block, ACCUMULATE_LOCK_AT)?,
         })
+    }
+
+    /// A lock word could not be changed, and may be left locked; see [`Window::give_up`].
+    #[cold]
+    pub(crate) fn stranded(&self, operation: &'static str, rank: u32, error: Error) -> Error {
+        self.give_up(self.failed(operation, rank, error))
+    }
+
+    /// This rank cannot do what others will wait for. They see only that it lives: so it tells them
+    /// that the job ends.
+    #[cold]
+    pub(crate) fn give_up(&self, error: Error) -> Error {
+        if matches!(error.kind(), ErrorKind::System(_)) {
+            self.context().abort_everywhere(AbortCause::EpochFailed);
+        }
+        error
     }
 
     /// Names the rank where the device only named a process.

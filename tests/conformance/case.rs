@@ -6,7 +6,7 @@ use std::process::exit;
 
 use transom::{Job, ThreadLevel};
 
-use crate::launch::{self, Launched};
+use crate::launch::{self, Launched, Others};
 
 /// One case: a function that every rank of a job runs.
 #[derive(Clone, Copy)]
@@ -89,7 +89,8 @@ impl Case {
     /// Runs the case in jobs over `device`.
     pub(crate) fn launch(&self, device: &str) -> Result<(), libtest_mimic::Failed> {
         for &ranks in self.ranks {
-            let Launched { status, output, .. } = launch::job(ranks, device, &[], self.name);
+            let Launched { status, output, .. } =
+                launch::job(ranks, device, Others::End, self.name);
             if !status.is_some_and(|status| status.success()) {
                 let ended = match status {
                     Some(status) => status.to_string(),

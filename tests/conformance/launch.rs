@@ -1,8 +1,9 @@
-//! Starting a job of this binary with `transom run`, with a time limit, and looking for what it
-//! left behind.
+//! Starting a job of this binary, with a time limit, and looking for what it left behind. The
+//! launcher is `transom run`, unless the environment names another.
 
 use std::fs;
 use std::io::Read;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
@@ -11,9 +12,71 @@ use std::time::{Duration, Instant};
 /// The variable that makes a rank of this binary, and names its case.
 pub(crate) const CASE: &str = "TRANSOM_CONFORMANCE_CASE";
 const MARK: &str = "TRANSOM_CONFORMANCE_MARK";
+/// Names another launcher, with its options, such as `mpiexec.hydra -hosts n0,n1`: ranks may then
+/// run on several hosts.
+const LAUNCHER: &str = "TRANSOM_TEST_LAUNCHER";
+/// By how much to multiply all time limits, on slow machines.
+const TIME: &str = "TRANSOM_TEST_TIME";
 
 /// Far beyond what any case takes, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// What becomes of the other ranks when one fails.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Others {
+    /// The launcher ends them.
+    End,
+    /// They run on.
+    GoOn,
+}
+
+/// Whether all ranks run on this host, started by `transom run`.
+pub(crate) fn is_our_launcher() -> bool {
+    std::env::var_os(LAUNCHER).is_none()
+}
+
+/// How much longer than on an ordinary machine things may take.
+pub(crate) fn slowness() -> u32 {
+    match std::env::var(TIME) {
+        Ok(text) => text.parse().unwrap_or_else(|_| {
+            panic!("{TIME}={text:?} is no whole number");
+        }),
+        Err(_) => 1,
+    }
+}
+
+fn command(ranks: u32, device: &str, others: Others) -> Command {
+    let ranks = ranks.to_string();
+    let mut command;
+    match std::env::var(LAUNCHER) {
+        Err(_) => {
+            command = Command::new(env!("CARGO_BIN_EXE_transom"));
+            command.args(["run", "-n", &ranks, "--device", device]);
+            if others == Others::GoOn {
+                command.arg("--keep-going");
+            }
+        }
+        Ok(launcher) => {
+            let mut words = launcher.split_whitespace();
+            let program = words
+                .next()
+                .unwrap_or_else(|| panic!("{LAUNCHER} is empty"));
+            command = Command::new(program);
+            command
+                .args(words)
+                .args(["-n", &ranks])
+                .env("TRANSOM_DEVICE", device);
+            if others == Others::GoOn {
+                let name = Path::new(program).file_name().unwrap_or_default();
+                command.arg(match name.to_string_lossy().starts_with("srun") {
+                    true => "--kill-on-bad-exit=0",
+                    false => "-disable-auto-cleanup",
+                });
+            }
+        }
+    }
+    command
+}
 
 pub(crate) struct Launched {
     /// `None`: it had to be killed.
@@ -24,14 +87,12 @@ pub(crate) struct Launched {
 }
 
 /// Runs a case in a job to its end, which leaves no process behind.
-pub(crate) fn job(ranks: u32, device: &str, options: &[&str], case: &str) -> Launched {
+pub(crate) fn job(ranks: u32, device: &str, others: Others, case: &str) -> Launched {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let mark = format!("{}-{number}", std::process::id());
     let begun = Instant::now();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_transom"))
-        .args(["run", "-n", &ranks.to_string(), "--device", device])
-        .args(options)
+    let mut child = command(ranks, device, others)
         .arg(std::env::current_exe().expect("this binary"))
         .env(CASE, case)
         .env(MARK, &mark)
@@ -45,7 +106,7 @@ pub(crate) fn job(ranks: u32, device: &str, options: &[&str], case: &str) -> Lau
         collect(child.stdout.take().expect("piped")),
         collect(child.stderr.take().expect("piped")),
     ];
-    let status = wait(&mut child, begun + LIMIT);
+    let status = wait(&mut child, begun + LIMIT * slowness());
     let took = begun.elapsed();
     if status.is_none() {
         kill(&mark);

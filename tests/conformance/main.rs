@@ -1,5 +1,8 @@
 //! The conformance suite: cases written against `transom::raw`, run by every rank of a job that
 //! `transom run` starts, over every device. The test binary is also the program of the ranks.
+//!
+//! `TRANSOM_TEST_DEVICES`, a list separated by `;` or blanks, replaces the devices. For the other
+//! variables see `launch`.
 
 mod adoption;
 mod atomics;
@@ -13,11 +16,13 @@ mod exposed;
 mod faults;
 mod fence;
 mod flush;
+mod hammer;
 mod launch;
 mod lifetime;
 mod lock;
 mod misuse;
 mod ops;
+mod origins;
 mod passive;
 mod put_get;
 mod threads;
@@ -26,8 +31,19 @@ use libtest_mimic::{Arguments, Trial};
 
 use case::Case;
 
-/// What the cases run over. Real devices join this list where a machine has them.
+const DEVICES: &str = "TRANSOM_TEST_DEVICES";
+
+/// What the cases run over.
 fn devices() -> Vec<&'static str> {
+    if let Ok(list) = std::env::var(DEVICES) {
+        let list: &'static str = list.leak();
+        let devices: Vec<_> = list
+            .split([';', ' ', '\t', '\n'])
+            .filter(|device| !device.is_empty())
+            .collect();
+        assert!(!devices.is_empty(), "{DEVICES} names no device");
+        return devices;
+    }
     vec![
         "soft",
         "soft:adopt=off",
@@ -36,16 +52,29 @@ fn devices() -> Vec<&'static str> {
         // Every access is an operation of the device, as over a network card.
         "soft:map=off",
         "soft:map=off,cma=off",
+        // Operations are carried out late and in every order, and atomics are the device's own.
+        "soft:adversarial",
     ]
 }
 
-fn cases() -> Vec<Case> {
-    [
+/// Whether the device is soft in any form.
+fn is_soft(device: &str) -> bool {
+    device == "soft" || device.starts_with("soft:")
+}
+
+/// Whether the processors' atomics and the device's are atomic to each other.
+fn has_processor_atomics(device: &str) -> bool {
+    is_soft(device) && !device.contains("adversarial")
+}
+
+fn cases(device: &str) -> Vec<Case> {
+    let mut cases = [
         create::CASES,
-        adoption::CASES,
         put_get::CASES,
         atomics::CASES,
         contention::CASES,
+        hammer::CASES,
+        origins::CASES,
         fence::CASES,
         lock::CASES,
         flush::CASES,
@@ -56,7 +85,12 @@ fn cases() -> Vec<Case> {
         collectives::CASES,
         misuse::CASES,
     ]
-    .concat()
+    .concat();
+    if has_processor_atomics(device) {
+        cases.extend(adoption::CASES);
+        cases.extend(create::REFUSED_AT_ONCE);
+    }
+    cases
 }
 
 fn main() {
@@ -64,14 +98,14 @@ fn main() {
         let name = name.to_string_lossy();
         match name.strip_prefix("faults/") {
             Some(role) => faults::play(role),
-            None => case::play(&cases(), &name),
+            None => case::play(&cases("soft"), &name),
         }
         return;
     }
     let args = Arguments::from_args();
     let mut trials = Vec::new();
     for device in devices() {
-        for case in cases() {
+        for case in cases(device) {
             let name = format!("{device}/{}", case.name);
             trials.push(Trial::test(name, move || case.launch(device)));
         }

@@ -3,18 +3,27 @@
 use transom::raw::Window;
 use transom::{Accumulate, Op, Result};
 
+/// From a copy that is kept for ever, so that cases may hand in what they like.
 pub(crate) fn put(window: &Window, bytes: &[u8], target: u32, disp: u64) -> Result<()> {
-    // SAFETY: every case completes the operation before its buffers go.
+    put_from(window, kept(bytes), target, disp)
+}
+
+/// From where the bytes are, for cases that are about origin buffers.
+pub(crate) fn put_from(window: &Window, bytes: &[u8], target: u32, disp: u64) -> Result<()> {
+    // SAFETY: every case that calls this completes the operation before its buffers go.
     unsafe { window.put(bytes.as_ptr(), bytes.len(), target, disp) }
 }
 
+fn kept(bytes: &[u8]) -> &'static [u8] {
+    Vec::leak(bytes.to_vec())
+}
+
 pub(crate) fn get(window: &Window, bytes: &mut [u8], target: u32, disp: u64) -> Result<()> {
-    // SAFETY: as for `put`.
+    // SAFETY: every case completes the operation before its buffers go.
     unsafe { window.get(bytes.as_mut_ptr(), bytes.len(), target, disp) }
 }
 
-/// The old value; operations that fetch are complete when they return, on every path so far, and
-/// the flush makes sure.
+/// The old value, which is there after the flush.
 pub(crate) fn fetch_and_op<T: Accumulate>(
     window: &Window,
     value: T,
@@ -56,9 +65,7 @@ pub(crate) fn accumulate<T: Accumulate>(
     disp: u64,
     op: Op,
 ) -> Result<()> {
-    // SAFETY: as for `put`.
-    unsafe {
-        let from = values.as_ptr().cast();
-        window.accumulate(from, values.len(), T::TYPE, target, disp, op)
-    }
+    let from = kept(bytemuck::cast_slice(values)).as_ptr();
+    // SAFETY: the copy is kept.
+    unsafe { window.accumulate(from, values.len(), T::TYPE, target, disp, op) }
 }

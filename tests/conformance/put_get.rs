@@ -5,7 +5,7 @@ use transom::raw::{Assert, Window};
 
 use crate::case::{Case, Outcome, cases, check, check_eq};
 use crate::exposed::{Exposed, MEMORIES, Memory, patterned};
-use crate::ops::{get, put};
+use crate::ops::{get, put_from as put};
 
 pub(crate) const CASES: &[Case] = cases!["put_get":
     short_lengths_at_every_offset @ [2],

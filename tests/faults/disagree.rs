@@ -3,7 +3,7 @@
 use libtest_mimic::{Failed, Trial};
 use transom::{Communicator, Job, Op, Result};
 
-use crate::launch::{self, Launched};
+use crate::launch::{self, Launched, Others};
 
 const CASES: [&str; 6] = [
     "bcast_roots",
@@ -30,7 +30,7 @@ pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
 
 fn check(ranks: u32, device: &str, case: &str) -> std::result::Result<(), Failed> {
     let role = format!("faults/disagree/{case}");
-    let Launched { status, output, .. } = launch::job(ranks, device, &["--keep-going"], &role);
+    let Launched { status, output, .. } = launch::job(ranks, device, Others::GoOn, &role);
     let ended = output
         .lines()
         .filter(|line| line.contains(" ended: "))

@@ -8,6 +8,8 @@ mod stop;
 
 use libtest_mimic::Trial;
 
+use crate::{is_soft, launch};
+
 /// Plays one rank of a fault case.
 pub(crate) fn play(role: &str) {
     let (topic, rest) = role.split_once('/').unwrap_or((role, ""));
@@ -23,7 +25,12 @@ pub(crate) fn play(role: &str) {
 pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
     let mut trials = death::trials(device);
     trials.extend(disagree::trials(device));
-    trials.extend(stop::trials(device));
-    trials.extend(memory::trials(device));
+    // A rank stops another, which has to be on its host.
+    if launch::is_our_launcher() {
+        trials.extend(stop::trials(device));
+    }
+    if is_soft(device) {
+        trials.extend(memory::trials(device));
+    }
     trials
 }

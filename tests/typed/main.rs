@@ -20,11 +20,12 @@ const SCENARIO: &str = "TRANSOM_TEST_SCENARIO";
 /// Far beyond what anything here takes, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The ways to a peer's memory that the soft device has.
-const DEVICES: [(&str, &str); 3] = [
+/// The ways to a peer's memory that the soft device has, and one on which operations end late.
+const DEVICES: [(&str, &str); 4] = [
     ("mapped", "soft"),
     ("attached", "soft:map=off"),
     ("agent", "soft:map=off,cma=off"),
+    ("late", "soft:adversarial"),
 ];
 
 /// What the ranks of a job do, in one process each.

@@ -236,8 +236,9 @@ fn more_memory_than_there_is() {
 #[test]
 fn peers_with_other_options_and_addresses_that_are_none() {
     let _alone = alone();
-    let ours = rdma_sys_shim::open("soft", None).unwrap();
-    let other = rdma_sys_shim::open("soft:map=off", None).unwrap();
+    let ours = rdma_sys_shim::open("soft", None, rdma_sys_shim::Placement::OneHost).unwrap();
+    let other =
+        rdma_sys_shim::open("soft:map=off", None, rdma_sys_shim::Placement::OneHost).unwrap();
     let Err(error) = ours.connect(&other.address()) else {
         panic!("connected");
     };

@@ -29,11 +29,11 @@ pub(crate) struct Peers {
 }
 
 pub(crate) fn peers(spec: &str, to_self: bool) -> Peers {
-    let target = rdma_sys_shim::open(spec, None).unwrap();
+    let target = rdma_sys_shim::open(spec, None, rdma_sys_shim::Placement::OneHost).unwrap();
     let origin = if to_self {
         target.clone()
     } else {
-        rdma_sys_shim::open(spec, None).unwrap()
+        rdma_sys_shim::open(spec, None, rdma_sys_shim::Placement::OneHost).unwrap()
     };
     Peers {
         way: origin.connect(&target.address()).unwrap(),

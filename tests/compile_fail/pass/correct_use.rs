@@ -8,7 +8,7 @@ fn main() -> Result<()> {
     window.local_mut()?[0] = 1;
     let src = [1u64, 2];
     let mut dst = [0u64; 2];
-    let mut buffer = [0u64; 2];
+    let mut buffer = job.alloc::<u64>(2)?;
     window.fence(|epoch| -> Result<()> {
         let target = epoch.target(0)?;
         target.put(4, &src)?;
@@ -37,6 +37,6 @@ fn main() -> Result<()> {
         all.unlock()
     })??;
     assert_eq!(window.local()?, [3, 3, 1, 2, 1, 2, 1, 2]);
-    assert_eq!((dst, buffer), ([1, 0], [3, 0]));
+    assert_eq!((dst, &*buffer), ([1, 0], &[3, 0][..]));
     window.free()
 }

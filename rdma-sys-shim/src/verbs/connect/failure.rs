@@ -40,10 +40,16 @@ pub(crate) enum Failure {
 
 impl Failure {
     pub(crate) fn into_error(self, peer: &Address) -> Error {
-        Error::Unreachable {
-            device: DEVICE,
-            pid: peer.pid,
-            reason: format!("on host {}: {self}", peer.host),
+        match self {
+            Self::Left => Error::PeerClosed {
+                pid: peer.pid,
+                host: peer.host.as_str().into(),
+            },
+            failure => Error::Unreachable {
+                device: DEVICE,
+                pid: peer.pid,
+                reason: format!("on host {}: {failure}", peer.host),
+            },
         }
     }
 }

@@ -1,0 +1,256 @@
+//! Whether the other ranks are still there, and what is told to them when one is not.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rdma_sys_shim::{Absence, Liveness, Ticket};
+
+use super::context::{Context, STATE_LEFT};
+use super::peer::Peer;
+use crate::comm::rounds;
+use crate::error::{AbortCause, Error, ErrorKind, PeerError, Result};
+
+/// For how long a wait that depends on any of many ranks looks at them at a time: each may cost a
+/// round trip, and the first time a connection.
+const LOOK: Duration = Duration::from_millis(2);
+/// For how long a rank that gives up connects to others to tell them.
+const TELL: Duration = Duration::from_secs(2);
+
+/// Whom a wait depends on.
+#[derive(Clone, Copy)]
+pub(crate) enum Awaited<'a> {
+    /// A rank of the world.
+    Rank(u32),
+    /// Some of these ranks of the world, nobody knows which.
+    AnyOf(&'a dyn Fn(u32) -> Option<u32>),
+}
+
+impl Context {
+    /// Turns the device's "process is gone", or its refusal because the rank has withdrawn all its
+    /// memory, into an error that names the rank.
+    pub(super) fn name_absent(&self, rank: u32, error: Error) -> Error {
+        let cause = match error.absence() {
+            Some((pid, how)) => self.cause_of_absence(rank, pid, how, &error),
+            None if error.is_remote_access() && self.has_withdrawn(rank) => {
+                PeerError::Left { rank }
+            }
+            None => return error,
+        };
+        Error::new(error.operation(), cause)
+    }
+
+    /// An operation that needs `rank` failed. If the job was aborted, that is why; if the rank is
+    /// absent, names it and tells the others.
+    #[cold]
+    pub(crate) fn blame(&self, rank: u32, error: Error) -> Error {
+        let error = self.name_absent(rank, error);
+        if !matches!(error.kind(), ErrorKind::Misuse(_))
+            && let Some(first) = self.aborted()
+        {
+            return Error::new(error.operation(), first);
+        }
+        self.tell_of(&error);
+        error
+    }
+
+    /// Tells the others if the error is about a rank that is missing.
+    fn tell_of(&self, error: &Error) {
+        if let ErrorKind::Peer(
+            cause @ (PeerError::Died { rank, .. }
+            | PeerError::Left { rank }
+            | PeerError::Silent { rank, .. }
+            | PeerError::Garbled { rank, .. }),
+        ) = error.kind()
+        {
+            self.spread(*rank, cause.cause());
+        }
+    }
+
+    /// Whether the rank, once connected, said that it left or no longer shows its control region.
+    fn has_withdrawn(&self, rank: u32) -> bool {
+        let Some(peer) = self.known(rank) else {
+            return false;
+        };
+        match peer.state.load() {
+            Ok(state) => state == STATE_LEFT,
+            Err(error) => peer.state.is_refused(&error),
+        }
+    }
+
+    fn cause_of_absence(&self, rank: u32, pid: u32, how: Absence, error: &Error) -> PeerError {
+        let said_so = || {
+            self.known(rank)
+                .is_some_and(|peer| peer.state.load().is_ok_and(|state| state == STATE_LEFT))
+        };
+        match how {
+            Absence::Closed => PeerError::Left { rank },
+            Absence::Gone if said_so() => PeerError::Left { rank },
+            Absence::Gone => PeerError::Died { rank, pid },
+            Absence::Silent => PeerError::Silent {
+                rank,
+                reason: error.kind().to_string(),
+            },
+        }
+    }
+
+    /// Whether a wait for `awaited` can still end: fails with an error that names `operation` and the
+    /// rank at fault if the job was aborted or an awaited rank is gone.
+    #[cold]
+    pub(crate) fn check(&self, operation: &'static str, awaited: Awaited<'_>) -> Result<()> {
+        if let Some(error) = self.aborted() {
+            return Err(Error::new(operation, error));
+        }
+        let verdict = match awaited {
+            Awaited::Rank(rank) => self.check_rank(rank),
+            Awaited::AnyOf(ranks) => self.check_some(ranks),
+        };
+        verdict.map_err(|error| {
+            self.tell_of(&error);
+            error.during(operation)
+        })
+    }
+
+    /// Looks at the next of these ranks, for a short time. Ranks that wait begin at different ones,
+    /// and whoever finds one missing tells the others.
+    fn check_some(&self, ranks: &dyn Fn(u32) -> Option<u32>) -> Result<()> {
+        let begun = Instant::now();
+        let mut first = None;
+        loop {
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+            let next = ranks(turn).or_else(|| {
+                self.turn.store(1, Ordering::Relaxed);
+                ranks(0)
+            });
+            let Some(rank) = next.filter(|&rank| first != Some(rank)) else {
+                return Ok(());
+            };
+            first.get_or_insert(rank);
+            self.check_rank(rank)?;
+            if begun.elapsed() >= LOOK {
+                return Ok(());
+            }
+        }
+    }
+
+    fn check_rank(&self, rank: u32) -> Result<()> {
+        if rank == self.rank() {
+            return Ok(());
+        }
+        let missing = |cause| Err(Error::new("check", cause));
+        if rank >= self.size() {
+            let what = "a lock held";
+            return missing(PeerError::Garbled { rank, what });
+        }
+        let peer = match self.peer(rank) {
+            Ok(peer) => peer,
+            Err(error) => {
+                return match error.kind() {
+                    ErrorKind::Peer(_) => Err(error),
+                    // It is judged by the operation that needs it.
+                    _ => Ok(()),
+                };
+            }
+        };
+        match peer.endpoint().liveness() {
+            Liveness::Alive => {}
+            Liveness::Closed { .. } => return missing(PeerError::Left { rank }),
+            Liveness::Gone { pid } => {
+                let gone = rdma_sys_shim::Error::PeerGone { pid };
+                return Err(self.name_absent(rank, gone.into()));
+            }
+        }
+        match peer.state.load() {
+            Ok(STATE_LEFT) => missing(PeerError::Left { rank }),
+            Ok(_) => Ok(()),
+            Err(error) if peer.state.is_refused(&error) => missing(PeerError::Left { rank }),
+            // Over a connection that is broken nothing will come any more.
+            Err(error) => Err(self.name_absent(rank, error)),
+        }
+    }
+
+    /// Why the job was aborted, if it was. Whoever finds out passes it on.
+    fn aborted(&self) -> Option<PeerError> {
+        let word = self.abort_word().load(Ordering::Relaxed);
+        if word == 0 {
+            return None;
+        }
+        self.tell(word, false);
+        Some(PeerError::Aborted {
+            rank: culprit(word),
+            cause: AbortCause::from_code(word as u8),
+        })
+    }
+
+    fn abort_word(&self) -> &AtomicU64 {
+        self.signs.word(super::context::ABORT)
+    }
+
+    /// Tells every rank that can be reached that this one gave up.
+    pub(crate) fn abort_everywhere(&self, cause: AbortCause) {
+        self.spread(self.rank(), cause);
+    }
+
+    fn spread(&self, culprit: u32, cause: AbortCause) {
+        let ours = (u64::from(culprit) + 1) << 8 | cause as u64;
+        // Peers may swap through a device, to which the processor's swap is not atomic: then two
+        // causes may each think that they were the first. One stays, and both are true.
+        let found =
+            self.abort_word()
+                .compare_exchange(0, ours, Ordering::Relaxed, Ordering::Relaxed);
+        match found {
+            Ok(_) => self.tell(ours, true),
+            Err(first) => self.tell(first, false),
+        }
+    }
+
+    /// Tells the others, once, why the job ends: those that this rank is connected to, which answer
+    /// or fail together, and then its neighbours in the barrier. These pass it on, so that in the
+    /// end every rank knows, however many are dead. `everyone`: the rest too, as time allows.
+    fn tell(&self, word: u64, everyone: bool) {
+        if self.told.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (me, size) = (self.rank(), self.size());
+        let others = || (0..size).filter(|&rank| rank != me && rank != culprit(word));
+        let connected = others().filter_map(|rank| self.known(rank));
+        tell_together(connected, word);
+        let neighbours = (0..rounds(size)).map(|round| around(me, 1 << round, size));
+        let rest = (1..size).map(|distance| around(me, distance, size));
+        let rest = rest.take_while(|_| everyone);
+        let begun = Instant::now();
+        for rank in neighbours.chain(rest) {
+            if begun.elapsed() >= TELL {
+                tracing::debug!("gave up telling ranks that this one was not connected to");
+                return;
+            }
+            if rank != me && rank != culprit(word) && self.known(rank).is_none() {
+                tell_together(self.peer(rank).into_iter(), word);
+            }
+        }
+    }
+}
+
+/// The first cause stays: a later one is mostly its consequence.
+fn tell_together<'p>(peers: impl Iterator<Item = &'p Peer>, word: u64) {
+    let mut told: Vec<(&Peer, u64)> = peers.map(|peer| (peer, 0)).collect();
+    let mut posted = Vec::with_capacity(told.len());
+    for (peer, old) in &mut told {
+        // SAFETY: `told` keeps the word until every operation is waited for below.
+        match unsafe { peer.abort.begin_compare_swap(0, word, old) } {
+            Ok(Ticket::DONE) | Err(_) => {}
+            Ok(ticket) => posted.push((*peer, ticket)),
+        }
+    }
+    for (peer, ticket) in posted {
+        let _ = peer.abort.complete(ticket);
+    }
+}
+
+fn culprit(word: u64) -> u32 {
+    ((word >> 8) as u32).wrapping_sub(1)
+}
+
+/// The rank `distance` further on, around the circle.
+fn around(rank: u32, distance: u32, size: u32) -> u32 {
+    ((u64::from(rank) + u64::from(distance)) % u64::from(size)) as u32
+}

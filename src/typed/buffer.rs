@@ -1,0 +1,98 @@
+//! Memory that the device knows already, to put from and get into.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::slice;
+
+use rdma_sys_shim::{Device, Region};
+
+use crate::datatype::Element;
+use crate::error::{Error, Misuse, Result};
+
+/// Elements in memory that is registered with the device, made by
+/// [`Job::alloc`](crate::Job::alloc): a slice to all who use it.
+///
+/// A network card reads and writes registered memory only. Operations whose local side is any other
+/// memory either copy through a buffer that is, which costs a pass over the data, or register that
+/// memory first, which costs a system call and pins its pages. From a `Buffer` the card transfers
+/// directly. On the soft device it makes no difference.
+///
+/// Memory that is freed is registered no more: keep a buffer, and use it again.
+pub struct Buffer<T> {
+    region: Region,
+    len: usize,
+    marker: PhantomData<T>,
+}
+
+impl<T: Element> Buffer<T> {
+    pub(crate) fn new(device: &dyn Device, len: usize) -> Result<Self> {
+        const { assert!(size_of::<T>() > 0, "an element has more than no bytes") };
+        let bytes = len
+            .checked_mul(size_of::<T>())
+            .filter(|&bytes| bytes <= isize::MAX as usize)
+            .ok_or_else(|| {
+                let (count, element) = (len as u64, size_of::<T>() as u64);
+                Error::new("alloc", Misuse::CountOverflow { count, element })
+            })?;
+        let region = device
+            .allocate(bytes, align_of::<T>())
+            .map_err(|error| Error::from(error).during("alloc"))?;
+        Ok(Self {
+            region,
+            len,
+            marker: PhantomData,
+        })
+    }
+}
+
+impl<T> Buffer<T> {
+    fn base(&self) -> NonNull<T> {
+        match self.len {
+            0 => NonNull::dangling(),
+            _ => NonNull::new(self.region.base().cast()).unwrap_or(NonNull::dangling()),
+        }
+    }
+}
+
+impl<T> Deref for Buffer<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: `new` allocated zeroed memory of this length for elements of this alignment, of
+        // which any bytes are a value; it is freed with `self`. No peer was told where it is.
+        unsafe { slice::from_raw_parts(self.base().as_ptr(), self.len) }
+    }
+}
+
+impl<T> DerefMut for Buffer<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`, and borrowed uniquely.
+        unsafe { slice::from_raw_parts_mut(self.base().as_ptr(), self.len) }
+    }
+}
+
+impl<T> AsRef<[T]> for Buffer<T> {
+    fn as_ref(&self) -> &[T] {
+        self
+    }
+}
+
+impl<T> AsMut<[T]> for Buffer<T> {
+    fn as_mut(&mut self) -> &mut [T] {
+        self
+    }
+}
+
+impl<T> fmt::Debug for Buffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} elements)", self.len)
+    }
+}
+
+/// Threads may share it and hand it on, as they may a vector.
+const _: () = {
+    const fn travels<B: Send + Sync>() {}
+    travels::<Buffer<u64>>()
+};
