@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::{ATOMICS_DRAIN, full_fence};
 
-use super::Assert;
-use super::lock_word::{self, Attempt};
+use super::{Assert, lock_word};
 use crate::error::{EpochState, Error, Misuse, Result};
 use crate::job::{Awaited, is_forked};
 use crate::memory::remote::RemoteWord;
@@ -152,18 +151,18 @@ impl Window {
         if !ATOMICS_DRAIN {
             full_fence();
         }
-        let released = match held {
-            Held::Shared => route.lock.fetch_add(lock_word::SHARED_RELEASE).map(drop),
-            Held::Exclusive => {
-                let release = lock_word::exclusive_release(self.world_rank());
-                route.lock.fetch_add(release).map(drop)
-            }
+        let add = match held {
+            Held::Shared => lock_word::SHARED_RELEASE,
+            Held::Exclusive => lock_word::exclusive_release(self.world_rank()),
             _ => {
                 full_fence();
-                Ok(())
+                return Ok(());
             }
         };
-        released.map_err(|error| self.stranded(operation, rank, error))
+        match route.lock.fetch_add(add) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.stranded(operation, rank, error)),
+        }
     }
 
     #[inline(always)]
@@ -175,7 +174,8 @@ impl Window {
     ) -> Result<()> {
         match lock_word::try_shared(&route.lock) {
             Ok(Ok(())) => Ok(()),
-            tried => self.await_lock(operation, rank, &route.lock, Held::Shared, tried),
+            Ok(Err(seen)) => self.await_lock(operation, rank, &route.lock, Held::Shared, seen),
+            Err(error) => Err(self.stranded(operation, rank, error)),
         }
     }
 
@@ -183,13 +183,13 @@ impl Window {
     fn take_exclusive(&self, operation: &'static str, rank: u32, route: &Route) -> Result<()> {
         match lock_word::try_exclusive(&route.lock, self.world_rank()) {
             Ok(Ok(())) => Ok(()),
-            tried => self.await_lock(operation, rank, &route.lock, Held::Exclusive, tried),
+            Ok(Err(seen)) => self.await_lock(operation, rank, &route.lock, Held::Exclusive, seen),
+            Err(error) => Err(self.stranded(operation, rank, error)),
         }
     }
 
     /// Tries until the lock is there. Who holds it shared is not known, so any rank may be the one
-    /// whose death makes the wait endless. An attempt that failed is not made again, since the
-    /// device may have carried it out.
+    /// whose death makes the wait endless. `seen` is what stood in the way of the first attempt.
     #[cold]
     fn await_lock(
         &self,
@@ -197,12 +197,12 @@ impl Window {
         rank: u32,
         word: &RemoteWord,
         wanted: Held,
-        first: Result<Attempt>,
+        seen: u64,
     ) -> Result<()> {
         let stranded = |error: Error| self.stranded(operation, rank, error);
         let holds_another = self.locks() > 0 || self.mode().is_lock_all();
         let begun = Instant::now();
-        let seen = Cell::new(first.map_err(stranded)?.err().unwrap_or(0));
+        let seen = Cell::new(seen);
         let take = || {
             let tried = match wanted {
                 Held::Exclusive => lock_word::retry_exclusive(word, self.world_rank()),

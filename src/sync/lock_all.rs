@@ -71,8 +71,18 @@ impl Window {
         if !mode.is_lock_all() {
             return Err(self.cannot_unlock_all());
         }
+        if self.device_used() || self.any_entered() || mode == Mode::LockAllUnchecked {
+            return self.unlock_others_first(OPERATION, mode);
+        }
+        self.next_serial();
+        self.set_mode(Mode::Idle);
+        self.leave(OPERATION, self.rank())
+    }
+
+    /// Ends the epoch where there is more to do than to give back this rank's own lock.
+    fn unlock_others_first(&self, operation: &'static str, mode: Mode) -> Result<()> {
         let completed = if self.device_used() {
-            self.each_posted(|rank, target| self.complete_before_release(OPERATION, rank, target))
+            self.each_posted(|rank, target| self.complete_before_release(operation, rank, target))
         } else {
             Ok(())
         };
@@ -83,12 +93,12 @@ impl Window {
             return completed;
         }
         let others = if self.any_entered() {
-            self.leave_entered(OPERATION)
+            self.leave_entered(operation)
         } else {
             Ok(())
         };
         // The last: its memory may be the origin buffer of operations on the others.
-        let own = self.leave(OPERATION, self.rank());
+        let own = self.leave(operation, self.rank());
         completed.and(others).and(own)
     }
 
