@@ -85,10 +85,25 @@ macro_rules! cases {
 }
 pub(crate) use cases;
 
+/// No job has more ranks than this variable says: on an emulated machine, many are slow.
+const MOST_RANKS: &str = "TRANSOM_TEST_RANKS";
+
 impl Case {
+    /// The sizes of the jobs that it is run in here.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = u32> + use<> {
+        let most = std::env::var(MOST_RANKS).map_or(u32::MAX, |text| {
+            text.parse()
+                .unwrap_or_else(|_| panic!("{MOST_RANKS}={text} is no number"))
+        });
+        self.ranks
+            .iter()
+            .copied()
+            .filter(move |&ranks| ranks <= most)
+    }
+
     /// Runs the case in jobs over `device`.
     pub(crate) fn launch(&self, device: &str) -> Result<(), libtest_mimic::Failed> {
-        for &ranks in self.ranks {
+        for ranks in self.sizes() {
             let Launched { status, output, .. } =
                 launch::job(ranks, device, Others::End, self.name);
             if !status.is_some_and(|status| status.success()) {
