@@ -336,6 +336,13 @@ pub trait Endpoint: Send + Sync {
     /// An operation failed, or the peer is gone.
     fn completed(&self, ticket: Ticket) -> Result<bool>;
 
+    /// Fails with the first cause if the connection has failed, so that what is under way will not
+    /// arrive. Does not wait.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::completed`], whichever operation it was.
+    fn intact(&self) -> Result<()>;
+
     /// Maps the peer's memory here, if that is possible.
     ///
     /// # Errors

@@ -104,10 +104,26 @@ impl Context {
             Awaited::Rank(rank) => self.check_rank(rank),
             Awaited::AnyOf(ranks) => self.check_some(ranks),
         };
-        verdict.map_err(|error| {
+        verdict.and_then(|()| self.check_sent()).map_err(|error| {
             self.tell_of(&error);
             error.during(operation)
         })
+    }
+
+    /// Flags are sent without waiting for their arrival: if one was lost, the ranks may be waiting
+    /// for each other in a circle in which each awaited one lives.
+    fn check_sent(&self) -> Result<()> {
+        let known = (0..self.size()).filter_map(|rank| Some((rank, self.known(rank)?)));
+        for (rank, peer) in known {
+            match peer.endpoint().intact() {
+                // Whoever has left is missed by those only who await it.
+                Err(error) if !matches!(error.absence(), Some((_, Absence::Closed))) => {
+                    return Err(self.name_absent(rank, error.into()));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Looks at the next of these ranks, for a short time. Ranks that wait begin at different ones,

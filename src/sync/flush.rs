@@ -301,6 +301,10 @@ mod tests {
             unreachable!()
         }
 
+        fn intact(&self) -> rdma_sys_shim::Result<()> {
+            unreachable!()
+        }
+
         fn map(&self, _: &RemoteRegion) -> rdma_sys_shim::Result<Option<Mapping>> {
             unreachable!()
         }

@@ -395,6 +395,10 @@ impl Endpoint for SoftEndpoint {
         Ok(true)
     }
 
+    fn intact(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn map(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
         if !self.options.map || region.len == 0 {
             return Ok(None);

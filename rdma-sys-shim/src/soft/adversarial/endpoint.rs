@@ -227,6 +227,10 @@ impl Endpoint for AdversarialEndpoint {
         self.progress.completed(ticket.0)
     }
 
+    fn intact(&self) -> Result<()> {
+        self.progress.intact()
+    }
+
     fn map(&self, _region: &RemoteRegion) -> Result<Option<Mapping>> {
         Ok(None)
     }

@@ -616,6 +616,10 @@ impl Endpoint for VerbsEndpoint {
         Ok(false)
     }
 
+    fn intact(&self) -> Result<()> {
+        self.poll(&mut self.queue())
+    }
+
     /// What other processes have registered is reached through the device only, so that all
     /// atomics on it are the device's.
     fn map(&self, _region: &RemoteRegion) -> Result<Option<Mapping>> {
