@@ -117,11 +117,17 @@ fn requests_complete(job: &Job) -> Outcome {
         window.lock(LockKind::Shared, target, Assert::NONE)?;
         for len in [1, 8, 5000, 300_000] {
             let bytes = patterned(window.rank(), len, len);
+            let mut origin = bytes.clone();
             let mut back = vec![0; len];
             // SAFETY: both buffers outlive their requests, which are waited for.
             unsafe {
-                window.rput(bytes.as_ptr(), len, target, 0)?.wait()?;
+                window.rput(origin.as_ptr(), len, target, 0)?.wait()?;
+                // The buffer is this rank's again, and the data need not have arrived.
+                origin.fill(0);
                 window.flush(target)?;
+                window.rget(back.as_mut_ptr(), len, target, 0)?.wait()?;
+                check!(back == bytes, "{memory:?}, {len} bytes, waited for");
+                back.fill(0);
                 let mut request = window.rget(back.as_mut_ptr(), len, target, 0)?;
                 while !request.test()? {
                     std::thread::yield_now();

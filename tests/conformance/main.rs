@@ -53,8 +53,15 @@ fn devices() -> Vec<&'static str> {
         "soft:map=off",
         "soft:map=off,cma=off",
         // Operations are carried out late and in every order, and atomics are the device's own.
-        "soft:adversarial",
+        adversarial(),
     ]
+}
+
+/// With a seed in its name, so that a failure says how to repeat it.
+fn adversarial() -> &'static str {
+    use std::hash::{BuildHasher as _, RandomState};
+    let seed = RandomState::new().hash_one(0) % 1_000_000;
+    format!("soft:adversarial,seed={seed}").leak()
 }
 
 /// Whether the device is soft in any form.

@@ -3,6 +3,7 @@
 
 mod death;
 mod disagree;
+mod injected;
 mod memory;
 mod stop;
 
@@ -28,6 +29,9 @@ pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
     // A rank stops another, which has to be on its host.
     if launch::is_our_launcher() {
         trials.extend(stop::trials(device));
+    }
+    if device.contains("adversarial") {
+        trials.extend(injected::trials(device));
     }
     if is_soft(device) {
         trials.extend(memory::trials(device));
