@@ -17,7 +17,6 @@ pub(crate) const CASES: &[Case] = cases!["create":
     with_size_zero @ [1, 3],
     with_sizes_and_units_that_differ @ [3],
     aligned_as_the_hint_says @ [2],
-    of_five_gibibytes @ [2],
     two_windows_on_one_memory @ [2, 3],
     a_window_over_part_of_another @ [2],
     two_windows_at_once @ [2, 3],
@@ -27,6 +26,11 @@ pub(crate) const CASES: &[Case] = cases!["create":
     freed_without_a_barrier @ [3],
     a_leaked_window_harms_nobody @ [2],
     the_window_says_what_it_is @ [3],
+];
+
+/// Of which little is touched: for devices that do not keep all of it in memory.
+pub(crate) const SPARSE: &[Case] = cases!["create":
+    of_five_gibibytes @ [2],
 ];
 
 /// A queue pair breaks with the first access that its peer refuses: on devices of that kind, nothing

@@ -93,6 +93,9 @@ fn cases(device: &str) -> Vec<Case> {
         misuse::CASES,
     ]
     .concat();
+    if is_soft(device) {
+        cases.extend(create::SPARSE);
+    }
     if has_processor_atomics(device) {
         cases.extend(adoption::CASES);
         cases.extend(create::REFUSED_AT_ONCE);
