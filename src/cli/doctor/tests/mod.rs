@@ -149,7 +149,7 @@ impl Report {
 fn refused(call: &str, errno: i32) -> rdma_sys_shim::Error {
     rdma_sys_shim::Error::System {
         call: call.to_owned(),
-        source: io::Error::from_raw_os_error(errno),
+        source: io::Error::from_raw_os_error(errno).into(),
         remedy: None,
     }
 }
