@@ -6,9 +6,9 @@ use super::need::Need;
 
 const CHECK: &str = "locked memory";
 
-/// A rank does not start with less: it registers its control region of 16 MiB and its buffers for
-/// small operations, and a card's queues count as well.
-const START: u64 = 24 << 20;
+/// A rank does not start with less: it registers its control region of 4 MiB and the buffers for
+/// making connections, and a card's queues count as well.
+const START: u64 = 6 << 20;
 /// With less, windows are soon refused: every window is registered, and so are the buffers of
 /// large transfers.
 const COMFORT: u64 = 64 << 20;

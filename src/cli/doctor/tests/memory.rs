@@ -8,7 +8,7 @@ fn a_small_limit_of_locked_memory_is_a_failure_and_a_larger_one_a_warning() {
     fake.limits("65536", "65536", "1024 524288");
     let line = fake.examine("rxe0").sole(Level::Failure, "locked memory");
     assert!(
-        line.contains("limited to 64 KiB per process; a rank needs 24 MiB"),
+        line.contains("limited to 64 KiB per process; a rank needs 6 MiB"),
         "{line}"
     );
     for remedy in [
@@ -18,11 +18,11 @@ fn a_small_limit_of_locked_memory_is_a_failure_and_a_larger_one_a_warning() {
     ] {
         assert!(line.contains(remedy), "{line}");
     }
-    fake.limits("8388608", "8388608", "1024 524288");
+    fake.limits("4194304", "4194304", "1024 524288");
     fake.examine("").sole(Level::Failure, "locked memory");
-    fake.limits("25165824", "25165824", "1024 524288");
+    fake.limits("8388608", "8388608", "1024 524288");
     let line = fake.examine("").sole(Level::Warning, "locked memory");
-    assert!(line.contains("limited to 24 MiB"), "{line}");
+    assert!(line.contains("limited to 8 MiB"), "{line}");
     assert!(line.contains("cannot allocate memory"), "{line}");
     fake.limits("67108864", "67108864", "1024 524288");
     assert_eq!(exit_code(&fake.examine("").0), 0);
