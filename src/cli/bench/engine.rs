@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use transom::{Communicator, Op};
+use transom::{Communicator, Job, Op};
 
 use super::args::Plan;
 use super::error::Result;
@@ -67,6 +67,9 @@ pub(super) struct Measured {
     pub(super) unit: &'static str,
     pub(super) iterations: u32,
     pub(super) values: Vec<f64>,
+    /// Work requests for each iteration, on the rank that posted most; `None` where the device
+    /// counts none.
+    pub(super) requests: Option<f64>,
 }
 
 impl Measured {
@@ -85,6 +88,7 @@ impl Measured {
 
 /// One rank's part in the benchmark.
 pub(super) struct Bench<'a> {
+    job: &'a Job,
     comm: &'a Communicator,
     plan: &'a Plan,
     /// On rank 0.
@@ -93,9 +97,10 @@ pub(super) struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    pub(super) fn new(comm: &'a Communicator, plan: &'a Plan, output: Option<Output>) -> Self {
+    pub(super) fn new(job: &'a Job, plan: &'a Plan, output: Option<Output>) -> Self {
         Self {
-            comm,
+            job,
+            comm: job.world(),
             plan,
             output,
             window: "",
@@ -157,7 +162,8 @@ impl<'a> Bench<'a> {
     ) -> Result<Measured> {
         let iterations = self.plan.iterations(line.iterations);
         let line = Line { iterations, ..line };
-        self.repeat(line, || match takes_part {
+        let calls = iterations + warm_up(iterations);
+        self.repeat_counted(line, Some(calls), || match takes_part {
             true => Ok(time(iterations, &mut body)?),
             false => Ok(0.0),
         })
@@ -168,19 +174,39 @@ impl<'a> Bench<'a> {
     pub(super) fn repeat(
         &mut self,
         line: Line<'_>,
+        seconds: impl FnMut() -> Result<f64>,
+    ) -> Result<Measured> {
+        self.repeat_counted(line, None, seconds)
+    }
+
+    /// The same; with the number of iterations in each measurement, counts their work requests.
+    fn repeat_counted(
+        &mut self,
+        line: Line<'_>,
+        calls: Option<u32>,
         mut seconds: impl FnMut() -> Result<f64>,
     ) -> Result<Measured> {
         if let Some(output) = &mut self.output {
             output.begin(self.window, line.name);
         }
         let mut values = Vec::new();
+        let mut requests = None;
         let begun = Instant::now();
         loop {
+            let before = self.posted();
             let value = line.scale.apply(seconds()?);
+            let own = match (before, self.posted(), calls) {
+                (Some(before), Some(after), Some(calls)) => {
+                    Some((after - before) as f64 / f64::from(calls))
+                }
+                _ => None,
+            };
             // The time travels along, so that all ranks agree on whether to go on.
             let spent = begun.elapsed().as_secs_f64();
-            let greatest = self.comm.allreduce(&[value, spent], Op::Max)?;
+            let ours = [value, spent, own.unwrap_or(0.0)];
+            let greatest = self.comm.allreduce(&ours, Op::Max)?;
             values.push(greatest[0]);
+            requests = own.map(|_| greatest[2]);
             if greatest[1] >= self.plan.min_time || values.len() == MOST_REPEATS {
                 break;
             }
@@ -189,9 +215,14 @@ impl<'a> Bench<'a> {
             unit: line.scale.unit(),
             iterations: line.iterations,
             values,
+            requests,
         };
         self.report(line.name, &measured)?;
         Ok(measured)
+    }
+
+    fn posted(&self) -> Option<u64> {
+        self.job.device_usage().map(|usage| usage.requests)
     }
 
     /// Reports what follows from something measured.
@@ -218,12 +249,16 @@ impl<'a> Bench<'a> {
     }
 }
 
+fn warm_up(iterations: u32) -> u32 {
+    iterations / 10 + 1
+}
+
 /// Seconds per iteration, after a tenth of them to warm up. Inlined together with its body, as the
 /// macro of the C program is.
 #[inline(always)]
 fn time(iterations: u32, body: &mut impl FnMut() -> transom::Result<()>) -> transom::Result<f64> {
     let iterations = black_box(iterations);
-    for _ in 0..iterations / 10 + 1 {
+    for _ in 0..warm_up(iterations) {
         body()?;
     }
     let start = Instant::now();
@@ -245,6 +280,7 @@ mod tests {
                 unit: "ns",
                 iterations: 1,
                 values,
+                requests: None,
             }
             .median()
         };

@@ -116,7 +116,7 @@ fn measure(plan: &Plan, job: &Job) -> Result<()> {
         }
         _ => None,
     };
-    let mut bench = Bench::new(world, plan, output);
+    let mut bench = Bench::new(job, plan, output);
     match &plan.selected {
         None => suite::run(&mut bench, plan.windows)?,
         Some(selected) => selected::run(&mut bench, plan.windows, selected)?,

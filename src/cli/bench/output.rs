@@ -113,6 +113,9 @@ impl Output {
             let times = format!("{} x {}", measured.values.len(), measured.iterations);
             let between = format!("{} to {}", significant(min), significant(max));
             line = format!("{line}{times:>16}   {between}");
+            if let Some(requests) = measured.requests {
+                line = format!("{line}, {requests:.2} work requests each");
+            }
         }
         self.show(format_args!("{}", line.trim_end()))?;
         self.bar.inc(1);
