@@ -190,7 +190,7 @@ impl<'a> Bench<'a> {
             output.begin(self.window, line.name);
         }
         let mut values = Vec::new();
-        let mut requests = None;
+        let mut requests;
         let begun = Instant::now();
         loop {
             let before = self.posted();
