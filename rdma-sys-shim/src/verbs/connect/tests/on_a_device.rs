@@ -289,7 +289,7 @@ fn a_goodbye_reaches_whoever_was_in_touch() {
     a.connector.close(LIMIT);
     assert!(b.ends.ends.lock().unwrap()[&a.id()].closed);
     let error = b.connect(&a).unwrap_err().to_string();
-    assert!(error.contains("closed the device"), "{error}");
+    assert!(error.contains("has left"), "{error}");
     let begun = Instant::now();
     b.connector.close(LIMIT);
     assert!(begun.elapsed() < LIMIT);
