@@ -22,6 +22,7 @@ use ring::Piece;
 
 use super::adapter::Adapter;
 use super::connect::random;
+use super::memory;
 use super::objects::{CompletionQueue, Establish, QueueLimits, QueuePair};
 use super::peer::Peer;
 use crate::memory::copy;
@@ -480,11 +481,13 @@ fn offset(at: RemoteAddress, by: usize) -> RemoteAddress {
     }
 }
 
-/// Keys of verbs have 32 bits; a longer one is not cut to fit by chance.
+/// What the target's device would refuse, and break the connection for, is not asked of it.
+#[inline]
 fn check_key(operation: Operation, at: RemoteAddress, len: u64) -> Result<()> {
-    match u32::try_from(at.rkey) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(refused(operation, at, len, "not a key of a verbs device")),
+    match memory::rights(at.rkey) {
+        Some(rights) if rights.allows(operation.right()) => Ok(()),
+        Some(_) => Err(refused(operation, at, len, "the region does not grant it")),
+        None => Err(refused(operation, at, len, "not a key of a verbs device")),
     }
 }
 
@@ -558,11 +561,15 @@ impl Endpoint for VerbsEndpoint {
         if count == 0 {
             return Ok(Ticket::DONE);
         }
-        check_word(Operation::FetchAdd, at, width)?;
-        // SAFETY (both): the caller's promise.
         match update {
-            Update::Add => unsafe { self.add_each(at, values, count) },
+            Update::Add => {
+                check_word(Operation::FetchAdd, at, width)?;
+                // SAFETY: the caller's promise.
+                unsafe { self.add_each(at, values, count) }
+            }
             Update::Store => {
+                check_word(Operation::CompareSwap, at, width)?;
+                // SAFETY: the caller's promise.
                 unsafe { self.store_each(at, values, count)? };
                 Ok(Ticket::DONE)
             }
