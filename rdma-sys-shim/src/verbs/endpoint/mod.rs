@@ -14,7 +14,7 @@ mod ring;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use failure::{Failure, Operation};
 use queue::{CHAIN, Local, PIECE_BYTES, Request, SendQueue, Verb};
@@ -95,13 +95,17 @@ impl VerbsEndpoint {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// Waits until all that was posted has arrived, or has failed. False if it takes longer than
-    /// `limit`.
-    pub(super) fn drain(&self, limit: Duration) -> bool {
-        let begun = Instant::now();
+    /// Whether all that was posted has arrived, or has failed, or is for a peer that has left: such
+    /// a one does not answer, and needs nothing any more.
+    pub(super) fn is_drained(&self) -> bool {
         let last = Ticket(self.queue().posted());
-        while matches!(self.completed(last), Ok(false)) {
-            if begun.elapsed() > limit {
+        self.closed.load(Ordering::Acquire) || self.completed(last).unwrap_or(true)
+    }
+
+    /// Waits for [`VerbsEndpoint::is_drained`]. False if it takes until after `end`.
+    pub(super) fn drain(&self, end: Instant) -> bool {
+        while !self.is_drained() {
+            if Instant::now() > end {
                 return false;
             }
             std::thread::yield_now();
