@@ -146,7 +146,7 @@ pub(super) struct Regions {
 
 struct Entry {
     len: usize,
-    lkey: u32,
+    region: Arc<MemoryRegion>,
     writable: bool,
 }
 
@@ -155,8 +155,15 @@ struct Entry {
 const LOOKED_AT: usize = 4;
 
 impl Regions {
-    /// The key of `len` bytes at `base`, if one region contains them.
-    pub(super) fn lkey(&self, base: *const u8, len: usize, written: bool) -> Option<u32> {
+    /// Applies `take` to a region that contains `len` bytes at `base`, if there is one. Whoever
+    /// keeps it may use it, also if its owner gives it up.
+    pub(super) fn find<T>(
+        &self,
+        base: *const u8,
+        len: usize,
+        written: bool,
+        take: impl FnOnce(&Arc<MemoryRegion>) -> T,
+    ) -> Option<T> {
         let address = base.addr();
         let regions = self.by_place.read().unwrap_or_else(PoisonError::into_inner);
         regions
@@ -167,7 +174,7 @@ impl Regions {
                 let at = address - start;
                 at <= entry.len && len <= entry.len - at && (entry.writable || !written)
             })
-            .map(|(_, entry)| entry.lkey)
+            .map(|(_, entry)| take(&entry.region))
     }
 
     fn insert(&self, base: usize, entry: Entry) -> (usize, u64) {
@@ -192,7 +199,7 @@ struct Listed {
     regions: Arc<Regions>,
     place: (usize, u64),
     len: usize,
-    _region: MemoryRegion,
+    _region: Arc<MemoryRegion>,
     _memory: Option<MmapMut>,
 }
 
@@ -296,10 +303,11 @@ unsafe fn show(
     } else {
         // SAFETY: the caller's promise.
         let region = unsafe { register(domain, base, len, flags(access))? };
+        let region = Arc::new(region);
         remote.rkey = key(region.rkey(), access);
         let entry = Entry {
             len,
-            lkey: region.lkey(),
+            region: region.clone(),
             writable: access.allows(Access::WRITE) || access.allows(Access::ATOMIC),
         };
         Box::new(Listed {
