@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::adapter::Adapter;
 use super::connect::{Address, Connector, Fabric, Numbers, PeerId, PortAddress, Queues, Timing};
@@ -88,7 +88,7 @@ impl VerbsDevice {
             connector,
         };
         let to_self = device.connect_to(&device.own)?;
-        self_test::atomics(&device, &*to_self)?;
+        self_test::atomics(&device, &to_self)?;
         Ok(device)
     }
 
@@ -111,7 +111,8 @@ impl Device for VerbsDevice {
     }
 
     fn usage(&self) -> Option<Usage> {
-        let endpoints = self.endpoints.lock();
+        // Not under the lock, which the connector needs: an endpoint may be busy.
+        let endpoints = self.endpoints.lock().clone();
         Some(Usage {
             registered_bytes: memory::registered(),
             queue_pairs: QueuePair::in_use(),
@@ -151,8 +152,13 @@ impl Device for VerbsDevice {
     fn close(&self) {
         let limit = self.adapter.settings.silence();
         let endpoints = self.endpoints.lock().clone();
+        // All are asked before one is waited for, so that many that are gone take no longer.
+        for endpoint in endpoints.values() {
+            endpoint.is_drained();
+        }
+        let end = Instant::now() + limit + Duration::from_secs(1);
         for (peer, endpoint) in endpoints {
-            let settled = endpoint.drain(limit + Duration::from_secs(1));
+            let settled = endpoint.drain(end);
             if endpoint.has_failed() {
                 self.connector.abandon(peer);
             }

@@ -3,7 +3,8 @@
 use std::ffi::CStr;
 use std::ops::ControlFlow;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ibverbs_sys as ffi;
 
@@ -13,18 +14,28 @@ use super::objects::Context;
 
 /// What is wrong with this process's own port, as far as the device has said.
 #[derive(Default)]
-pub(super) struct Trouble(Mutex<Option<Arc<str>>>);
+pub(super) struct Trouble {
+    words: Mutex<Option<Arc<str>>>,
+    fatal: AtomicBool,
+}
 
 impl Trouble {
     pub(super) fn get(&self) -> Option<Arc<str>> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.words().clone()
+    }
+
+    /// Whether the device is gone: what was posted to it will never be reported.
+    #[inline]
+    pub(super) fn is_fatal(&self) -> bool {
+        self.fatal.load(Ordering::Acquire)
     }
 
     fn set(&self, words: Option<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = words.map(Into::into);
+        *self.words() = words.map(Into::into);
+    }
+
+    fn words(&self) -> MutexGuard<'_, Option<Arc<str>>> {
+        self.words.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,6 +95,7 @@ fn note(adapter: &Adapter, context: &Context, event: &ffi::ibv_async_event) {
         ffi::IBV_EVENT_DEVICE_FATAL => {
             let trouble = format!("RDMA device {device} is gone or has failed here");
             adapter.trouble.set(Some(trouble));
+            adapter.trouble.fatal.store(true, Ordering::Release);
             tracing::error!(device, event = %words, "RDMA device");
         }
         _ => tracing::debug!(device, event = %words, "RDMA device"),

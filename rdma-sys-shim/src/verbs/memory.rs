@@ -119,6 +119,22 @@ impl Drop for Lent {
     }
 }
 
+/// What peers are given for a region: the key of verbs in the lower half, and above it the rights
+/// that the region lacks. So an origin knows what the target's device would refuse, and break the
+/// connection for.
+fn key(rkey: u32, access: Access) -> u64 {
+    let lacks = Access::ALL.bits() & !access.bits();
+    u64::from(lacks) << 32 | u64::from(rkey)
+}
+
+/// The rights that come with a key; `None` if no verbs device made it.
+#[inline]
+pub(super) fn rights(key: u64) -> Option<Access> {
+    let lacks = key >> 32;
+    let known = lacks <= Access::ALL.bits().into();
+    known.then(|| Access::from_bits(!(lacks as u8)))
+}
+
 /// The regions that this process shows to its peers. Their memory also serves as origin buffers
 /// without being registered again.
 #[derive(Default)]
@@ -130,7 +146,7 @@ pub(super) struct Regions {
 
 struct Entry {
     len: usize,
-    lkey: u32,
+    region: Arc<MemoryRegion>,
     writable: bool,
 }
 
@@ -139,8 +155,15 @@ struct Entry {
 const LOOKED_AT: usize = 4;
 
 impl Regions {
-    /// The key of `len` bytes at `base`, if one region contains them.
-    pub(super) fn lkey(&self, base: *const u8, len: usize, written: bool) -> Option<u32> {
+    /// Applies `take` to a region that contains `len` bytes at `base`, if there is one. Whoever
+    /// keeps it may use it, also if its owner gives it up.
+    pub(super) fn find<T>(
+        &self,
+        base: *const u8,
+        len: usize,
+        written: bool,
+        take: impl FnOnce(&Arc<MemoryRegion>) -> T,
+    ) -> Option<T> {
         let address = base.addr();
         let regions = self.by_place.read().unwrap_or_else(PoisonError::into_inner);
         regions
@@ -151,7 +174,7 @@ impl Regions {
                 let at = address - start;
                 at <= entry.len && len <= entry.len - at && (entry.writable || !written)
             })
-            .map(|(_, entry)| entry.lkey)
+            .map(|(_, entry)| take(&entry.region))
     }
 
     fn insert(&self, base: usize, entry: Entry) -> (usize, u64) {
@@ -176,7 +199,7 @@ struct Listed {
     regions: Arc<Regions>,
     place: (usize, u64),
     len: usize,
-    _region: MemoryRegion,
+    _region: Arc<MemoryRegion>,
     _memory: Option<MmapMut>,
 }
 
@@ -241,10 +264,21 @@ pub(super) unsafe fn expose(
     access: Access,
 ) -> Result<Region> {
     if base.addr().checked_add(len).is_none() {
-        return Err(too_large(len));
+        return Err(Error::BadMemory {
+            address: base.addr(),
+            len,
+            reason: "it wraps around the address space",
+        });
     }
     // SAFETY: the caller's promise.
-    unsafe { show(domain, regions, base, len, access, None) }
+    match unsafe { show(domain, regions, base, len, access, None) } {
+        // Peers may still get from memory that nobody can write to.
+        Err(Error::BadMemory { .. }) if access != Access::READ && access.allows(Access::READ) => {
+            // SAFETY: the caller's promise, of which this needs a part.
+            unsafe { show(domain, regions, base, len, Access::READ, None) }
+        }
+        shown => shown,
+    }
 }
 
 /// # Safety
@@ -269,10 +303,11 @@ unsafe fn show(
     } else {
         // SAFETY: the caller's promise.
         let region = unsafe { register(domain, base, len, flags(access))? };
-        remote.rkey = region.rkey().into();
+        let region = Arc::new(region);
+        remote.rkey = key(region.rkey(), access);
         let entry = Entry {
             len,
-            lkey: region.lkey(),
+            region: region.clone(),
             writable: access.allows(Access::WRITE) || access.allows(Access::ATOMIC),
         };
         Box::new(Listed {
@@ -301,4 +336,23 @@ fn page_size() -> usize {
     // SAFETY: asks for a constant.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).unwrap_or(4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_tells_which_rights_come_with_it() {
+        let both = Access::READ.and(Access::ATOMIC);
+        for access in [Access::ALL, Access::READ, Access::WRITE, both] {
+            let key = key(u32::MAX, access);
+            assert_eq!(rights(key), Some(access), "{key:#x}");
+            assert_eq!(key as u32, u32::MAX);
+        }
+        assert_eq!(key(7, Access::ALL), 7);
+        assert_eq!(rights(8 << 32), None);
+        assert_eq!(rights(1 << 40), None);
+        assert_eq!(rights(u64::MAX), None);
+    }
 }

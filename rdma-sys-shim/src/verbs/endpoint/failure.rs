@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ibverbs_sys::ibv_wc_status as status;
 
 use super::super::peer::Peer;
-use crate::{Error, RemoteAddress};
+use crate::{Access, Error, RemoteAddress};
 
 /// What a work request was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,15 @@ pub(super) enum Operation {
 }
 
 impl Operation {
+    /// What it needs of the region that it goes to.
+    pub(super) fn right(self) -> Access {
+        match self {
+            Self::Write | Self::Store | Self::Probe => Access::WRITE,
+            Self::Read => Access::READ,
+            Self::FetchAdd | Self::CompareSwap => Access::ATOMIC,
+        }
+    }
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Write => "write",

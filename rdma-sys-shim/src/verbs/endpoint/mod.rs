@@ -8,20 +8,23 @@
 //! [`Settings::copied`]: super::settings::Settings::copied
 
 mod failure;
+mod link;
 mod queue;
+mod request;
 mod ring;
 
-use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use failure::{Failure, Operation};
-use queue::{CHAIN, Local, PIECE_BYTES, Request, SendQueue, Verb};
+use queue::{CHAIN, PIECE_BYTES, SendQueue};
+use request::{Local, Request, Verb};
 use ring::Piece;
 
 use super::adapter::Adapter;
 use super::connect::random;
+use super::memory;
 use super::objects::{CompletionQueue, Establish, QueueLimits, QueuePair};
 use super::peer::Peer;
 use crate::memory::copy;
@@ -94,13 +97,17 @@ impl VerbsEndpoint {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// Waits until all that was posted has arrived, or has failed. False if it takes longer than
-    /// `limit`.
-    pub(super) fn drain(&self, limit: Duration) -> bool {
-        let begun = Instant::now();
+    /// Whether all that was posted has arrived, or has failed, or is for a peer that has left: such
+    /// a one does not answer, and needs nothing any more.
+    pub(super) fn is_drained(&self) -> bool {
         let last = Ticket(self.queue().posted());
-        while matches!(self.completed(last), Ok(false)) {
-            if begun.elapsed() > limit {
+        self.closed.load(Ordering::Acquire) || self.completed(last).unwrap_or(true)
+    }
+
+    /// Waits for [`VerbsEndpoint::is_drained`]. False if it takes until after `end`.
+    pub(super) fn drain(&self, end: Instant) -> bool {
+        while !self.is_drained() {
+            if Instant::now() > end {
                 return false;
             }
             std::thread::yield_now();
@@ -146,6 +153,10 @@ impl VerbsEndpoint {
     /// Takes completions, and fails if one of them does.
     fn poll(&self, queue: &mut SendQueue) -> Result<()> {
         let polled = queue.poll();
+        if self.adapter.trouble.is_fatal() && !queue.is_idle() {
+            // Such a device reports nothing any more.
+            queue.break_off(ibverbs_sys::ibv_wc_status::IBV_WC_FATAL_ERR);
+        }
         self.completed.store(queue.succeeded(), Ordering::Release);
         polled?;
         match queue.failure() {
@@ -166,7 +177,7 @@ impl VerbsEndpoint {
             if let Some(found) = attempt(queue)? {
                 return Ok(found);
             }
-            queue.ask_about(queue.posted())?;
+            queue.ask()?;
             self.poll(queue)?;
             spins += 1;
             if spins.is_multiple_of(SPINS) {
@@ -208,12 +219,12 @@ impl VerbsEndpoint {
         at: RemoteAddress,
     ) -> Result<Ticket> {
         check_key(operation, at, len as u64)?;
-        let mut queue = self.open_queue()?;
+        let mut open = self.open_queue()?;
+        let queue = &mut *open;
         if len == 0 {
             return Ok(Ticket::DONE);
         }
         let written = operation == Operation::Read;
-        // SAFETY (all three): the caller's promise.
         if !written && len <= queue.inline() {
             let local = Local {
                 base,
@@ -221,24 +232,27 @@ impl VerbsEndpoint {
                 lkey: 0,
                 inline: true,
             };
-            return unsafe { self.post(&mut queue, whole(operation, at, local)) };
+            // SAFETY: the caller's promise.
+            return unsafe { self.post(queue, Request::whole(operation, at, local)) };
         }
-        if let Some(lkey) = self.adapter.regions.lkey(base, len, written) {
-            return unsafe { self.in_place(&mut queue, operation, base, len, at, lkey) };
-        }
-        if len > self.adapter.settings.copied {
-            match unsafe { queue.lend(base, len, written) } {
-                Ok(lkey) => {
-                    let posted =
-                        unsafe { self.in_place(&mut queue, operation, base, len, at, lkey) };
-                    queue.note_loan(lkey, base, len);
-                    return posted;
-                }
+        let regions = &self.adapter.regions;
+        let mut lkey = regions.find(base, len, written, |region| queue.hold(region));
+        if lkey.is_none() && len > self.adapter.settings.copied {
+            // SAFETY: the caller's promise.
+            lkey = unsafe { queue.lend(base, len, written) }
                 // Memory that cannot be registered can still be copied, in pieces.
-                Err(error) => tracing::debug!(%error, "an origin buffer is copied instead"),
-            }
+                .inspect_err(|error| tracing::debug!(%error, "an origin buffer is copied instead"))
+                .ok();
         }
-        unsafe { self.through_ring(&mut queue, operation, base, len, at) }
+        let Some(lkey) = lkey else {
+            // SAFETY: the caller's promise.
+            return unsafe { self.through_ring(queue, operation, base, len, at) };
+        };
+        // SAFETY: the caller's promise; the key is of a region or of a loan that contains the
+        // buffer, which the queue keeps until these requests are complete.
+        let posted = unsafe { self.in_place(queue, operation, base, len, at, lkey) };
+        queue.note_use(lkey, base, len);
+        posted
     }
 
     /// Lets the device use the caller's buffer itself.
@@ -265,7 +279,7 @@ impl VerbsEndpoint {
             };
             let place = offset(at, start);
             // SAFETY: a part of what the caller vouches for.
-            ticket = unsafe { self.post(queue, whole(operation, place, local))? };
+            ticket = unsafe { self.post(queue, Request::whole(operation, place, local))? };
             // At once: if a later part cannot be posted, this one is under way all the same.
             self.borrowing.fetch_max(ticket.0, Ordering::Relaxed);
         }
@@ -290,7 +304,7 @@ impl VerbsEndpoint {
             self.make_room(queue, 1)?;
             let (space, local) = self.take_space(queue, part as u32)?;
             let here = base.wrapping_add(start);
-            let mut request = whole(operation, offset(at, start), local);
+            let mut request = Request::whole(operation, offset(at, start), local);
             request.space = space;
             if operation == Operation::Read {
                 request.copy_to = here;
@@ -331,7 +345,7 @@ impl VerbsEndpoint {
             copy_to: old.cast(),
             fence: queue.reads_pending(),
             signal: true,
-            ..whole(operation, at, local)
+            ..Request::whole(operation, at, local)
         };
         // SAFETY: the answer arrives in the ring, as in `through_ring`.
         let ticket = unsafe { self.post(&mut queue, request)? };
@@ -351,10 +365,10 @@ impl VerbsEndpoint {
     ) -> Result<Ticket> {
         let mut queue = self.open_queue()?;
         let mut ticket = Ticket::DONE;
-        for start in (0..count).step_by(CHAIN) {
-            let chain = CHAIN.min(count - start);
-            self.make_room(&mut queue, chain)?;
-            let mut requests = [whole(Operation::FetchAdd, at, Local::NOTHING); CHAIN];
+        let longest = queue.chain();
+        for start in (0..count).step_by(longest) {
+            let chain = longest.min(count - start);
+            let mut requests = [Request::whole(Operation::FetchAdd, at, Local::NOTHING); CHAIN];
             for (index, request) in requests[..chain].iter_mut().enumerate() {
                 let word = (start + index) * 8;
                 let (space, local) = self.take_space(&mut queue, 8)?;
@@ -364,9 +378,11 @@ impl VerbsEndpoint {
                     verb: Verb::FetchAdd { add },
                     space,
                     fence: index == 0 && queue.reads_pending(),
-                    ..whole(Operation::FetchAdd, offset(at, word), local)
+                    ..Request::whole(Operation::FetchAdd, offset(at, word), local)
                 };
             }
+            // Last: to wait for space may take a request.
+            self.make_room(&mut queue, chain)?;
             // SAFETY: the answers arrive in the ring.
             ticket = Ticket(unsafe { queue.post(&requests[..chain])? });
         }
@@ -456,23 +472,6 @@ pub(super) fn queue_pair(
     QueuePair::new(&adapter.domain, completions, kind, limits)
 }
 
-/// A request for the whole of `local`, unfenced, that brings its data nowhere else.
-fn whole(operation: Operation, at: RemoteAddress, local: Local) -> Request {
-    Request {
-        operation,
-        verb: match operation {
-            Operation::Read => Verb::Read,
-            _ => Verb::Write,
-        },
-        at,
-        local,
-        space: Piece::default(),
-        copy_to: ptr::null_mut(),
-        fence: false,
-        signal: false,
-    }
-}
-
 fn offset(at: RemoteAddress, by: usize) -> RemoteAddress {
     RemoteAddress {
         address: at.address.wrapping_add(by as u64),
@@ -480,11 +479,13 @@ fn offset(at: RemoteAddress, by: usize) -> RemoteAddress {
     }
 }
 
-/// Keys of verbs have 32 bits; a longer one is not cut to fit by chance.
+/// What the target's device would refuse, and break the connection for, is not asked of it.
+#[inline]
 fn check_key(operation: Operation, at: RemoteAddress, len: u64) -> Result<()> {
-    match u32::try_from(at.rkey) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(refused(operation, at, len, "not a key of a verbs device")),
+    match memory::rights(at.rkey) {
+        Some(rights) if rights.allows(operation.right()) => Ok(()),
+        Some(_) => Err(refused(operation, at, len, "the region does not grant it")),
+        None => Err(refused(operation, at, len, "not a key of a verbs device")),
     }
 }
 
@@ -558,11 +559,15 @@ impl Endpoint for VerbsEndpoint {
         if count == 0 {
             return Ok(Ticket::DONE);
         }
-        check_word(Operation::FetchAdd, at, width)?;
-        // SAFETY (both): the caller's promise.
         match update {
-            Update::Add => unsafe { self.add_each(at, values, count) },
+            Update::Add => {
+                check_word(Operation::FetchAdd, at, width)?;
+                // SAFETY: the caller's promise.
+                unsafe { self.add_each(at, values, count) }
+            }
             Update::Store => {
+                check_word(Operation::CompareSwap, at, width)?;
+                // SAFETY: the caller's promise.
                 unsafe { self.store_each(at, values, count)? };
                 Ok(Ticket::DONE)
             }
@@ -591,7 +596,7 @@ impl Endpoint for VerbsEndpoint {
         let request = Request {
             space,
             fence: queue.answers_pending(),
-            ..whole(Operation::Store, at, local)
+            ..Request::whole(Operation::Store, at, local)
         };
         // SAFETY: what is inline is copied in the call, and the ring as in `through_ring`.
         unsafe { self.post(&mut queue, request) }
@@ -632,11 +637,8 @@ impl Endpoint for VerbsEndpoint {
             return Liveness::Closed { pid };
         }
         let mut queue = self.queue();
-        if queue.is_idle() {
-            // The answer, or that there is none, is seen next time.
-            let next = queue.posted() + 1;
-            let _ = queue.ask_about(next);
-        }
+        // The answer, or that there is none, is seen next time.
+        let _ = queue.ask();
         match self.poll(&mut queue) {
             Ok(()) => Liveness::Alive,
             Err(_) if self.closed.load(Ordering::Acquire) => Liveness::Closed { pid },

@@ -4,21 +4,23 @@
 //! before it, and most need not be signalled. The ticket of a request is its number.
 
 use std::collections::VecDeque;
-use std::ptr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ibverbs_sys as ffi;
-use ibverbs_sys::ibv_wr_opcode as opcode;
+use ibverbs_sys::ibv_wc_status as status;
 
 use super::failure::{Failure, Operation};
+use super::link::{Line, Link, Report};
+use super::request::{Local, Request, Verb};
 use super::ring::{Piece, Ring};
 use crate::memory::copy;
 use crate::verbs::memory::{Lent, Pinned};
-use crate::verbs::objects::{CompletionQueue, ProtectionDomain, QueuePair};
+use crate::verbs::objects::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair};
 use crate::{Error, RemoteAddress, Result};
 
-/// At least one of so many requests in a row is signalled.
+/// At least one of so many requests in a row is signalled, or of as many as fit in the queue: a full
+/// one always has a report to come.
 const SIGNAL_EVERY: u64 = 16;
 /// And at least one in so many bytes.
 const SIGNAL_BYTES: u64 = 64 << 10;
@@ -33,15 +35,14 @@ const STOP_LIMIT: Duration = Duration::from_secs(1);
 /// The most requests that one bell is rung for.
 pub(super) const CHAIN: usize = 16;
 
-pub(super) struct SendQueue {
+pub(super) struct SendQueue<L = Line> {
     // Declared, and so dropped, before the memory that its requests use. `None` once it had to be
     // destroyed to stop it.
-    pair: Option<QueuePair>,
+    link: Option<L>,
     number: u32,
     limit: usize,
     inline: usize,
-    completions: Arc<CompletionQueue>,
-    domain: Arc<ProtectionDomain>,
+    reports: Vec<Report>,
     /// What is posted and not known to be complete, oldest first.
     pending: VecDeque<Pending>,
     /// Ticket of the newest request, of the newest that is signalled, of the newest that the
@@ -55,6 +56,7 @@ pub(super) struct SendQueue {
     last_atomic: u64,
     ring: Option<(Ring, Pinned)>,
     lent: Vec<Loan>,
+    held: Vec<Held>,
     failure: Option<Failure>,
 }
 
@@ -80,54 +82,17 @@ struct Loan {
     newest: u64,
 }
 
+/// A region that peers see as well. Its owner may give it up while requests use it as an origin
+/// buffer.
+struct Held {
+    region: Arc<MemoryRegion>,
+    /// As a loan's.
+    newest: u64,
+}
+
 // SAFETY: the pointers lead to buffers that callers leave to the queue until their requests are
 // complete, whichever thread finds that out.
-unsafe impl Send for SendQueue {}
-
-/// What a request does at the target.
-#[derive(Clone, Copy)]
-pub(super) enum Verb {
-    Write,
-    Read,
-    FetchAdd { add: u64 },
-    CompareSwap { expect: u64, new: u64 },
-}
-
-/// Where a request finds or leaves its data in this process.
-#[derive(Clone, Copy)]
-pub(super) struct Local {
-    pub(super) base: *mut u8,
-    pub(super) len: u32,
-    pub(super) lkey: u32,
-    /// The request carries the data itself.
-    pub(super) inline: bool,
-}
-
-impl Local {
-    pub(super) const NOTHING: Self = Self {
-        base: ptr::null_mut(),
-        len: 0,
-        lkey: 0,
-        inline: false,
-    };
-}
-
-/// One request to post.
-#[derive(Clone, Copy)]
-pub(super) struct Request {
-    pub(super) operation: Operation,
-    pub(super) verb: Verb,
-    pub(super) at: RemoteAddress,
-    pub(super) local: Local,
-    /// Space of the ring that is free again afterwards.
-    pub(super) space: Piece,
-    /// Where to copy what arrived.
-    pub(super) copy_to: *mut u8,
-    /// Take effect after reads and atomics too.
-    pub(super) fence: bool,
-    /// Report completion in any case: somebody waits for this one.
-    pub(super) signal: bool,
-}
+unsafe impl<L: Send> Send for SendQueue<L> {}
 
 impl SendQueue {
     pub(super) fn new(
@@ -135,14 +100,91 @@ impl SendQueue {
         completions: Arc<CompletionQueue>,
         domain: Arc<ProtectionDomain>,
     ) -> Self {
+        let (number, limit) = (pair.number(), pair.send_limit() as usize);
+        let inline = pair.inline() as usize;
+        Self::over(Line::new(pair, completions, domain), number, limit, inline)
+    }
+
+    pub(super) fn pair(&self) -> Option<&QueuePair> {
+        self.link.as_ref().map(|line| &line.pair)
+    }
+
+    fn domain(&self) -> Result<&Arc<ProtectionDomain>> {
+        match &self.link {
+            Some(line) => Ok(&line.domain),
+            None => Err(destroyed()),
+        }
+    }
+
+    /// Space in the ring, if there is any now.
+    ///
+    /// # Errors
+    /// The ring is needed for the first time, and its memory is refused.
+    pub(super) fn space(&mut self, len: u32) -> Result<Option<(Piece, Local)>> {
+        let large = len > SMALL_RING / 4;
+        let too_small = |(ring, _): &(Ring, Pinned)| large && ring.len() < LARGE_RING;
+        if self.ring.as_ref().is_none_or(too_small) {
+            if self.ring.as_ref().is_some_and(|(ring, _)| !ring.is_empty()) {
+                return Ok(None);
+            }
+            let bytes = if large { LARGE_RING } else { SMALL_RING };
+            let access = ffi::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE;
+            let memory = Pinned::new(self.domain()?, bytes as usize, access)?;
+            self.ring = Some((Ring::new(bytes), memory));
+        }
+        Ok(self.ring.as_mut().and_then(|(ring, memory)| {
+            let piece = ring.take(len)?;
+            let local = Local {
+                base: memory.base().wrapping_add(piece.at as usize),
+                len,
+                lkey: memory.lkey(),
+                inline: false,
+            };
+            Some((piece, local))
+        }))
+    }
+
+    /// Makes an origin buffer known to the device for requests that are about to be posted;
+    /// `note_use` follows.
+    ///
+    /// # Safety
+    /// The buffer stays mapped until the requests that use it are complete.
+    pub(super) unsafe fn lend(&mut self, base: *mut u8, len: usize, written: bool) -> Result<u32> {
+        let completed = self.completed;
+        // A request that uses the whole of a loan and is not complete vouches for its memory.
+        let known = self.lent.iter_mut().find(|loan| {
+            let at = base.addr().wrapping_sub(loan.base.addr());
+            let inside = at <= loan.len && len <= loan.len - at;
+            inside && loan.whole > completed && (loan.written || !written)
+        });
+        if let Some(loan) = known {
+            loan.newest = u64::MAX;
+            return Ok(loan.lent.lkey());
+        }
+        // SAFETY: the caller's promise; a loan is dropped once its newest request is complete.
+        let lent = unsafe { Lent::new(self.domain()?, base, len, written)? };
+        let lkey = lent.lkey();
+        self.lent.push(Loan {
+            base,
+            len,
+            written,
+            lent,
+            whole: 0,
+            newest: u64::MAX,
+        });
+        Ok(lkey)
+    }
+}
+
+impl<L: Link> SendQueue<L> {
+    fn over(link: L, number: u32, limit: usize, inline: usize) -> Self {
         Self {
+            link: Some(link),
+            number,
+            limit,
+            inline,
+            reports: Vec::new(),
             pending: VecDeque::new(),
-            number: pair.number(),
-            limit: pair.send_limit() as usize,
-            inline: pair.inline() as usize,
-            pair: Some(pair),
-            completions,
-            domain,
             posted: 0,
             signalled: 0,
             completed: 0,
@@ -151,12 +193,9 @@ impl SendQueue {
             last_atomic: 0,
             ring: None,
             lent: Vec::new(),
+            held: Vec::new(),
             failure: None,
         }
-    }
-
-    pub(super) fn pair(&self) -> Option<&QueuePair> {
-        self.pair.as_ref()
     }
 
     /// The queue pair's number.
@@ -185,6 +224,11 @@ impl SendQueue {
         self.pending.is_empty()
     }
 
+    /// The most requests that are posted at a time.
+    pub(super) fn chain(&self) -> usize {
+        CHAIN.min(self.limit)
+    }
+
     pub(super) fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
     }
@@ -203,73 +247,35 @@ impl SendQueue {
         self.limit - self.pending.len()
     }
 
-    /// Space in the ring, if there is any now.
-    ///
-    /// # Errors
-    /// The ring is needed for the first time, and its memory is refused.
-    pub(super) fn space(&mut self, len: u32) -> Result<Option<(Piece, Local)>> {
-        let large = len > SMALL_RING / 4;
-        let too_small = |(ring, _): &(Ring, Pinned)| large && ring.len() < LARGE_RING;
-        if self.ring.as_ref().is_none_or(too_small) {
-            if self.ring.as_ref().is_some_and(|(ring, _)| !ring.is_empty()) {
-                return Ok(None);
-            }
-            let bytes = if large { LARGE_RING } else { SMALL_RING };
-            let access = ffi::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE;
-            let memory = Pinned::new(&self.domain, bytes as usize, access)?;
-            self.ring = Some((Ring::new(bytes), memory));
+    /// Keeps a region for requests that are about to be posted; `note_use` follows.
+    pub(super) fn hold(&mut self, region: &Arc<MemoryRegion>) -> u32 {
+        let mut known = self.held.iter_mut();
+        match known.find(|held| Arc::ptr_eq(&held.region, region)) {
+            Some(held) => held.newest = u64::MAX,
+            None => self.held.push(Held {
+                region: region.clone(),
+                newest: u64::MAX,
+            }),
         }
-        Ok(self.ring.as_mut().and_then(|(ring, memory)| {
-            let piece = ring.take(len)?;
-            let local = Local {
-                base: memory.base().wrapping_add(piece.at as usize),
-                len,
-                lkey: memory.lkey(),
-                inline: false,
-            };
-            Some((piece, local))
-        }))
+        region.lkey()
     }
 
-    /// Makes an origin buffer known to the device for requests that are about to be posted;
-    /// `note_loan` follows.
-    ///
-    /// # Safety
-    /// The buffer stays mapped until the requests that use it are complete.
-    pub(super) unsafe fn lend(&mut self, base: *mut u8, len: usize, written: bool) -> Result<u32> {
-        let completed = self.completed;
-        // A request that uses the whole of a loan and is not complete vouches for its memory.
-        let known = self.lent.iter_mut().find(|loan| {
-            let at = base.addr().wrapping_sub(loan.base.addr());
-            let inside = at <= loan.len && len <= loan.len - at;
-            inside && loan.whole > completed && (loan.written || !written)
-        });
-        if let Some(loan) = known {
-            loan.newest = u64::MAX;
-            return Ok(loan.lent.lkey());
-        }
-        // SAFETY: the caller's promise; a loan is dropped once its newest request is complete.
-        let lent = unsafe { Lent::new(&self.domain, base, len, written)? };
-        let lkey = lent.lkey();
-        self.lent.push(Loan {
-            base,
-            len,
-            written,
-            lent,
-            whole: 0,
-            newest: u64::MAX,
-        });
-        Ok(lkey)
-    }
-
-    /// Notes that the newest request is the last of those for which `lend` gave `lkey`.
-    pub(super) fn note_loan(&mut self, lkey: u32, base: *mut u8, len: usize) {
+    /// Notes that the newest request is the last of those that use the buffer for which `lend` or
+    /// `hold` gave `lkey`.
+    pub(super) fn note_use(&mut self, lkey: u32, base: *mut u8, len: usize) {
         let newest = self.posted;
-        if let Some(loan) = self.lent.iter_mut().find(|loan| loan.lent.lkey() == lkey) {
+        if let Some(held) = self.held.iter_mut().find(|held| held.region.lkey() == lkey) {
+            held.newest = newest;
+        } else if let Some(loan) = self.lent.iter_mut().find(|loan| loan.lent.lkey() == lkey) {
             loan.newest = newest;
             if loan.base == base && loan.len == len {
                 loan.whole = newest;
             }
+        }
+        if self.pending.is_empty() {
+            // It has failed, and nothing is under way any more.
+            self.lent.clear();
+            self.held.clear();
         }
     }
 
@@ -278,16 +284,15 @@ impl SendQueue {
     /// # Safety
     /// The memory that each request names may be used by the device until it is complete.
     pub(super) unsafe fn post(&mut self, requests: &[Request]) -> Result<u64> {
-        // SAFETY (both): the caller's promise.
-        match requests {
-            [_] => unsafe { self.post_chain::<1>(requests) },
-            several => {
-                for chain in several.chunks(CHAIN) {
-                    unsafe { self.post_chain::<CHAIN>(chain)? };
-                }
-                Ok(self.posted)
-            }
+        if let [_] = requests {
+            // SAFETY: the caller's promise.
+            return unsafe { self.post_chain::<1>(requests) };
         }
+        for chain in requests.chunks(CHAIN) {
+            // SAFETY: the caller's promise.
+            unsafe { self.post_chain::<CHAIN>(chain)? };
+        }
+        Ok(self.posted)
     }
 
     /// # Safety
@@ -295,41 +300,42 @@ impl SendQueue {
     #[inline]
     unsafe fn post_chain<const N: usize>(&mut self, requests: &[Request]) -> Result<u64> {
         debug_assert!(requests.len() <= N && requests.len() <= self.room());
+        let Some(link) = &self.link else {
+            return Err(destroyed());
+        };
         let mut elements = [ffi::ibv_sge::default(); N];
+        for (element, request) in elements.iter_mut().zip(requests) {
+            *element = request.element();
+        }
+        let element = elements.as_mut_ptr();
         let mut chain = [ffi::ibv_send_wr::default(); N];
         let mut signalled = self.signalled;
         let mut bytes = self.unsignalled_bytes;
+        let signal_every = SIGNAL_EVERY.min(self.limit as u64);
         for (index, request) in requests.iter().enumerate() {
             let ticket = self.posted + 1 + index as u64;
             bytes += u64::from(request.local.len);
             let report = request.signal
                 || self.pending.is_empty() && index == 0
-                || ticket - signalled >= SIGNAL_EVERY
+                || ticket - signalled >= signal_every
                 || bytes >= SIGNAL_BYTES;
             if report {
                 (signalled, bytes) = (ticket, 0);
             }
-            elements[index] = ffi::ibv_sge {
-                addr: request.local.base.addr() as u64,
-                length: request.local.len,
-                lkey: request.local.lkey,
-            };
-            let element = elements.as_mut_ptr().wrapping_add(index);
-            fill(&mut chain[index], request, element, ticket, report);
+            chain[index] = request.work(element.wrapping_add(index), ticket, report);
         }
         let first = chain.as_mut_ptr();
-        for (index, wr) in chain[..requests.len() - 1].iter_mut().enumerate() {
-            wr.next = first.wrapping_add(index + 1);
+        for index in 1..requests.len() {
+            // SAFETY: a request of the chain, which has as many.
+            unsafe { (*first.add(index - 1)).next = first.add(index) };
         }
-        let Some(pair) = &self.pair else {
-            return Err(Error::os(
-                "posting send requests",
-                std::io::Error::from_raw_os_error(libc::ENOTCONN),
-            ));
-        };
         // SAFETY: the chain ends at the last request, whose link is null; its elements are on this
         // stack, and are not needed once posted; the memory is the caller's promise.
-        unsafe { pair.post_send(first)? };
+        if let Err(error) = unsafe { link.post(first) } {
+            // How much of it the device has taken is not known. None of it is to go on.
+            self.break_off(status::IBV_WC_LOC_QP_OP_ERR);
+            return Err(error);
+        }
         for request in requests {
             self.posted += 1;
             match request.verb {
@@ -354,27 +360,22 @@ impl SendQueue {
         if self.signalled >= ticket || self.room() == 0 {
             return Ok(());
         }
-        let probe = Request {
-            operation: Operation::Probe,
-            verb: Verb::Write,
-            at: RemoteAddress {
-                address: 0,
-                rkey: 0,
-            },
-            local: Local::NOTHING,
-            space: Piece::default(),
-            copy_to: ptr::null_mut(),
-            fence: false,
-            signal: true,
-        };
         // SAFETY: it names no memory.
-        unsafe { self.post(&[probe]) }.map(|_| ())
+        unsafe { self.post(&[Request::probe()]) }.map(|_| ())
+    }
+
+    /// Sees to it that something under way will report.
+    pub(super) fn ask(&mut self) -> Result<()> {
+        self.ask_about(self.completed + 1)
     }
 
     /// Takes the completions that are there. When a failure is seen, returns only after the device
     /// has done with every request.
     pub(super) fn poll(&mut self) -> Result<()> {
-        self.take_completions()?;
+        if let Err(error) = self.take_completions() {
+            self.break_off(status::IBV_WC_FATAL_ERR);
+            return Err(error);
+        }
         if self.failure.is_some() && !self.pending.is_empty() {
             self.stop();
         }
@@ -382,28 +383,28 @@ impl SendQueue {
     }
 
     fn take_completions(&mut self) -> Result<()> {
-        let mut entries = [ffi::ibv_wc::default(); 16];
-        loop {
-            let found = self.completions.poll(&mut entries)?;
-            for entry in &entries[..found] {
-                match entry.error() {
-                    None => self.finish(entry.wr_id()),
-                    Some((status, vendor)) => self.fail(entry.wr_id(), status, vendor),
-                }
-            }
-            if found < entries.len() {
-                break;
+        let Some(link) = &mut self.link else {
+            return Ok(());
+        };
+        let mut reports = std::mem::take(&mut self.reports);
+        let taken = link.take_reports(&mut reports);
+        for report in reports.drain(..) {
+            match report.error {
+                None => self.finish(report.ticket),
+                Some((status, vendor)) => self.fail(report.ticket, status, vendor),
             }
         }
+        self.reports = reports;
         let completed = self.completed;
         self.lent.retain(|loan| loan.newest > completed);
-        Ok(())
+        self.held.retain(|held| held.newest > completed);
+        taken
     }
 
     /// Ends everything that is under way, and returns when the device has done with it.
     fn stop(&mut self) {
-        if let Some(pair) = &self.pair
-            && let Err(error) = pair.fail()
+        if let Some(link) = &self.link
+            && let Err(error) = link.fail()
         {
             tracing::warn!(%error, "a failed connection");
         }
@@ -415,12 +416,25 @@ impl SendQueue {
             std::thread::yield_now();
         }
         if !self.pending.is_empty() {
-            // A device that does not flush: without its queue pair it touches nothing either.
-            self.pair = None;
-            self.pending.clear();
-            self.completed = self.posted;
-            self.lent.clear();
+            self.destroy();
         }
+    }
+
+    /// The device does not do what it has to: nothing that it says from here on counts.
+    pub(super) fn break_off(&mut self, status: status::Type) {
+        if self.failure.is_none() {
+            self.note_failure(self.completed + 1, status, 0);
+        }
+        self.destroy();
+    }
+
+    /// Without its queue pair, the device touches nothing.
+    fn destroy(&mut self) {
+        self.link = None;
+        self.pending.clear();
+        self.completed = self.posted;
+        self.lent.clear();
+        self.held.clear();
     }
 
     /// All requests up to `ticket` have succeeded.
@@ -436,7 +450,7 @@ impl SendQueue {
             let Some((ring, memory)) = &mut self.ring else {
                 continue;
             };
-            if !done.copy_to.is_null() {
+            if !done.copy_to.is_null() && self.failure.is_none() {
                 let arrived = memory.base().wrapping_add(done.space.at as usize);
                 // SAFETY: the piece of the ring that this request was given; the destination is
                 // the caller's until the request is reported complete.
@@ -450,15 +464,7 @@ impl SendQueue {
         // What was posted before it and not signalled did succeed.
         self.finish(ticket.saturating_sub(1));
         if self.failure.is_none() {
-            let pending = self.pending.front();
-            self.failure = Some(Failure {
-                ticket,
-                operation: pending.map_or(Operation::Probe, |pending| pending.operation),
-                at: pending.map_or_else(RemoteAddress::default, |pending| pending.at),
-                len: pending.map_or(0, |pending| pending.len.into()),
-                status,
-                vendor,
-            });
+            self.note_failure(ticket, status, vendor);
         }
         // Flushed requests leave the ring and the books, but nothing they brought is copied.
         if let Some(flushed) = self.pending.pop_front() {
@@ -468,55 +474,26 @@ impl SendQueue {
             }
         }
     }
+
+    /// The oldest request that is under way is the one that failed.
+    fn note_failure(&mut self, ticket: u64, status: status::Type, vendor: u32) {
+        let pending = self.pending.front();
+        self.failure = Some(Failure {
+            ticket,
+            operation: pending.map_or(Operation::Probe, |pending| pending.operation),
+            at: pending.map_or_else(RemoteAddress::default, |pending| pending.at),
+            len: pending.map_or(0, |pending| pending.len.into()),
+            status,
+            vendor,
+        });
+    }
 }
 
-fn fill(
-    wr: &mut ffi::ibv_send_wr,
-    request: &Request,
-    element: *mut ffi::ibv_sge,
-    ticket: u64,
-    report: bool,
-) {
-    use ffi::ibv_send_flags as Flags;
-    let RemoteAddress { address, rkey } = request.at;
-    wr.wr_id = ticket;
-    wr.sg_list = element;
-    wr.num_sge = i32::from(request.local.len > 0);
-    let mut flags = Flags(0);
-    if report {
-        flags |= Flags::IBV_SEND_SIGNALED;
-    }
-    if request.fence {
-        flags |= Flags::IBV_SEND_FENCE;
-    }
-    if request.local.inline {
-        flags |= Flags::IBV_SEND_INLINE;
-    }
-    wr.send_flags = flags.0;
-    let atomic = |compare_add, swap| ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 {
-        remote_addr: address,
-        compare_add,
-        swap,
-        rkey: rkey as u32,
-    };
-    match request.verb {
-        Verb::Write | Verb::Read => {
-            wr.opcode = match request.verb {
-                Verb::Write => opcode::IBV_WR_RDMA_WRITE,
-                _ => opcode::IBV_WR_RDMA_READ,
-            };
-            wr.wr.rdma = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 {
-                remote_addr: address,
-                rkey: rkey as u32,
-            };
-        }
-        Verb::FetchAdd { add } => {
-            wr.opcode = opcode::IBV_WR_ATOMIC_FETCH_AND_ADD;
-            wr.wr.atomic = atomic(add, 0);
-        }
-        Verb::CompareSwap { expect, new } => {
-            wr.opcode = opcode::IBV_WR_ATOMIC_CMP_AND_SWP;
-            wr.wr.atomic = atomic(expect, new);
-        }
-    }
+#[cold]
+fn destroyed() -> Error {
+    let gone = std::io::Error::from_raw_os_error(libc::ENOTCONN);
+    Error::os("posting send requests", gone)
 }
+
+#[cfg(test)]
+mod tests;

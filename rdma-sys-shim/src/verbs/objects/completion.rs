@@ -32,11 +32,11 @@ impl CompletionChannel {
             _context: context.clone(),
         };
         // SAFETY: a descriptor that the channel owns.
-        let flags = unsafe { libc::fcntl(channel.fd(), libc::F_GETFL) };
-        // SAFETY: as above.
-        if flags < 0
-            || unsafe { libc::fcntl(channel.fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) } < 0
-        {
+        let quiet = unsafe {
+            let flags = libc::fcntl(channel.fd(), libc::F_GETFL);
+            flags >= 0 && libc::fcntl(channel.fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) >= 0
+        };
+        if !quiet {
             return Err(Error::last_os("fcntl of a completion channel"));
         }
         Ok(Arc::new(channel))
@@ -140,11 +140,12 @@ impl CompletionQueue {
             })
         };
         usize::try_from(found).map_err(|_| {
-            let source = std::io::Error::from_raw_os_error(-found);
-            Error::os(
-                format!("polling a completion queue of {}", self.context.name()),
-                source,
-            )
+            // Drivers answer with numbers of their own.
+            let what = format!(
+                "polling a completion queue of {} ({found})",
+                self.context.name()
+            );
+            Error::os(what, std::io::Error::from_raw_os_error(libc::EIO))
         })
     }
 

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use ibverbs_sys as ffi;
 
@@ -26,8 +26,6 @@ unsafe impl Sync for Context {}
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Port {
     pub(crate) number: u8,
-    pub(crate) active: bool,
-    pub(crate) ethernet: bool,
     pub(crate) lid: u16,
     /// As verbs number it: 1 for 256 bytes to 5 for 4096.
     pub(crate) mtu: u8,
@@ -37,6 +35,7 @@ pub(crate) struct Port {
 impl Context {
     /// Opens the device of this name.
     pub(crate) fn open(name: &str) -> Result<Arc<Self>> {
+        expect_forks();
         let mut count = 0;
         // SAFETY: takes a place for the length; the list is freed below.
         let list = unsafe { ffi::ibv_get_device_list(&mut count) };
@@ -47,10 +46,10 @@ impl Context {
         let found = unsafe { std::slice::from_raw_parts(list, count.max(0) as usize) }
             .iter()
             .copied()
-            // SAFETY: a device's name is a string that lives as long as the device.
             .find(|&device| {
-                unsafe { CStr::from_ptr(ffi::ibv_get_device_name(device)) }.to_bytes()
-                    == name.as_bytes()
+                // SAFETY: a device of the list, whose name is a string that lives as long.
+                let known = unsafe { CStr::from_ptr(ffi::ibv_get_device_name(device)) };
+                known.to_bytes() == name.as_bytes()
             });
         let opened = found.map(|device| {
             // SAFETY: from the list, which is not freed yet.
@@ -101,8 +100,6 @@ impl Context {
         check(|| format!("querying port {number} of {}", self.name), code)?;
         Ok(Port {
             number,
-            active: port.state == ffi::ibv_port_state::IBV_PORT_ACTIVE,
-            ethernet: u32::from(port.link_layer) == ffi::IBV_LINK_LAYER_ETHERNET,
             lid: port.lid,
             mtu: port.active_mtu as u8,
             max_message: port.max_msg_sz,
@@ -120,6 +117,21 @@ impl Context {
         // SAFETY: every bit pattern is an array of bytes.
         Ok(unsafe { gid.raw })
     }
+}
+
+/// Keeps registered memory with this process when it forks, where the kernel does not do that by
+/// itself: else the first write after a fork would leave the device with the child's copy. Comes
+/// before all registrations.
+fn expect_forks() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: takes nothing; this is the only place from which devices are opened.
+        let code = unsafe { ffi::ibv_fork_init() };
+        if code != 0 {
+            let error = std::io::Error::from_raw_os_error(code);
+            tracing::warn!(%error, "a fork may part RDMA devices from registered memory");
+        }
+    });
 }
 
 impl Drop for Context {

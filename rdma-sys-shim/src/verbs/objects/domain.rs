@@ -10,7 +10,7 @@ use crate::{Error, Result};
 
 pub(crate) struct ProtectionDomain {
     raw: NonNull<ffi::ibv_pd>,
-    context: Arc<Context>,
+    _context: Arc<Context>,
 }
 
 // SAFETY: libibverbs lets any thread use a protection domain; the pointer stays valid until drop.
@@ -25,16 +25,12 @@ impl ProtectionDomain {
             .ok_or_else(|| Error::last_os("allocating a protection domain"))?;
         Ok(Arc::new(Self {
             raw,
-            context: context.clone(),
+            _context: context.clone(),
         }))
     }
 
     pub(crate) fn raw(&self) -> *mut ffi::ibv_pd {
         self.raw.as_ptr()
-    }
-
-    pub(crate) fn context(&self) -> &Arc<Context> {
-        &self.context
     }
 }
 
@@ -104,9 +100,17 @@ impl Drop for MemoryRegion {
     }
 }
 
-/// Why memory was not registered. The limit of locked memory shows itself as "cannot allocate".
+/// Why memory was not registered. The limit of locked memory shows itself as "cannot allocate", and
+/// memory without the rights as "bad address".
 fn refusal(base: *mut u8, len: usize) -> Error {
     let source = std::io::Error::last_os_error();
+    if source.raw_os_error() == Some(libc::EFAULT) {
+        return Error::BadMemory {
+            address: base.addr(),
+            len,
+            reason: "not all of it is mapped, with the rights that the device needs there",
+        };
+    }
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,

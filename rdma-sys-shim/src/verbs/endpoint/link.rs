@@ -1,0 +1,85 @@
+//! What a send queue needs of the device.
+
+use std::sync::Arc;
+
+use ibverbs_sys as ffi;
+use ibverbs_sys::ibv_wc_status as status;
+
+use crate::Result;
+use crate::verbs::objects::{CompletionQueue, ProtectionDomain, QueuePair};
+
+/// Entries that are taken from the completion queue at a time.
+const BATCH: usize = 16;
+
+/// What the device says of a request that it has done with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Report {
+    pub(super) ticket: u64,
+    /// Status and vendor error, if it failed.
+    pub(super) error: Option<(status::Type, u32)>,
+}
+
+/// A connection's queue pair and completion queue. Dropping it ends all its work: the device then
+/// touches no memory on its behalf.
+pub(super) trait Link {
+    /// Posts a chain of requests. After an error, some may have been posted all the same.
+    ///
+    /// # Safety
+    /// As for [`QueuePair::post_send`].
+    unsafe fn post(&self, first: *mut ffi::ibv_send_wr) -> Result<()>;
+
+    /// Appends the reports that are there.
+    fn take_reports(&mut self, reports: &mut Vec<Report>) -> Result<()>;
+
+    /// Has all its work end soon, and reported.
+    fn fail(&self) -> Result<()>;
+}
+
+/// The real one.
+pub(super) struct Line {
+    pub(super) pair: QueuePair,
+    pub(super) domain: Arc<ProtectionDomain>,
+    completions: Arc<CompletionQueue>,
+    entries: [ffi::ibv_wc; BATCH],
+}
+
+impl Line {
+    pub(super) fn new(
+        pair: QueuePair,
+        completions: Arc<CompletionQueue>,
+        domain: Arc<ProtectionDomain>,
+    ) -> Self {
+        Self {
+            pair,
+            domain,
+            completions,
+            entries: [ffi::ibv_wc::default(); BATCH],
+        }
+    }
+}
+
+impl Link for Line {
+    #[inline]
+    unsafe fn post(&self, first: *mut ffi::ibv_send_wr) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.pair.post_send(first) }
+    }
+
+    #[inline]
+    fn take_reports(&mut self, reports: &mut Vec<Report>) -> Result<()> {
+        loop {
+            let found = self.completions.poll(&mut self.entries)?;
+            reports.extend(self.entries[..found].iter().map(|entry| Report {
+                ticket: entry.wr_id(),
+                error: entry.error(),
+            }));
+            if found < BATCH {
+                return Ok(());
+            }
+        }
+    }
+
+    fn fail(&self) -> Result<()> {
+        self.pair.fail()
+    }
+}

@@ -1,0 +1,235 @@
+//! The books of a send queue, kept over a device that says what a test tells it to say.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::*;
+
+/// What the device was asked, and what it will say.
+#[derive(Default)]
+struct Seen {
+    /// Tickets, and whether they are to be reported.
+    posted: Vec<(u64, bool)>,
+    reports: Vec<Report>,
+    refuses: bool,
+    is_broken: bool,
+    flushes: bool,
+    failed: bool,
+    destroyed: bool,
+}
+
+struct Fake(Rc<RefCell<Seen>>);
+
+impl Link for Fake {
+    unsafe fn post(&self, first: *mut ffi::ibv_send_wr) -> Result<()> {
+        let mut seen = self.0.borrow_mut();
+        if seen.refuses {
+            return Err(destroyed());
+        }
+        let mut next = first;
+        // SAFETY: null, or a request of the chain, by the queue's promise.
+        while let Some(work) = unsafe { next.as_ref() } {
+            let signalled = work.send_flags & ffi::ibv_send_flags::IBV_SEND_SIGNALED.0 != 0;
+            seen.posted.push((work.wr_id, signalled));
+            next = work.next;
+        }
+        Ok(())
+    }
+
+    fn take_reports(&mut self, reports: &mut Vec<Report>) -> Result<()> {
+        let mut seen = self.0.borrow_mut();
+        reports.append(&mut seen.reports);
+        match seen.is_broken {
+            true => Err(destroyed()),
+            false => Ok(()),
+        }
+    }
+
+    fn fail(&self) -> Result<()> {
+        let mut seen = self.0.borrow_mut();
+        seen.failed = true;
+        if seen.flushes {
+            let flushed = (status::IBV_WC_WR_FLUSH_ERR, 0);
+            let last = seen.posted.last().map_or(0, |&(ticket, _)| ticket);
+            seen.reports.extend((3..=last).map(|ticket| Report {
+                ticket,
+                error: Some(flushed),
+            }));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.0.borrow_mut().destroyed = true;
+    }
+}
+
+struct Bench {
+    queue: SendQueue<Fake>,
+    seen: Rc<RefCell<Seen>>,
+}
+
+impl Bench {
+    fn new(limit: usize) -> Self {
+        let seen = Rc::new(RefCell::new(Seen::default()));
+        Self {
+            queue: SendQueue::over(Fake(seen.clone()), 1, limit, 0),
+            seen,
+        }
+    }
+
+    fn write(&mut self, len: u32) -> Result<u64> {
+        let local = Local {
+            len,
+            ..Local::NOTHING
+        };
+        let request = Request::whole(Operation::Write, RemoteAddress::default(), local);
+        // SAFETY: no device uses the memory.
+        unsafe { self.queue.post(&[request]) }
+    }
+
+    fn signalled(&self) -> Vec<u64> {
+        let seen = self.seen.borrow();
+        let reported = seen.posted.iter().filter(|(_, signalled)| *signalled);
+        reported.map(|&(ticket, _)| ticket).collect()
+    }
+
+    fn report(&mut self, ticket: u64, error: Option<(status::Type, u32)>) {
+        let report = Report { ticket, error };
+        self.seen.borrow_mut().reports.push(report);
+        self.queue.poll().unwrap();
+    }
+}
+
+#[test]
+fn the_first_every_sixteenth_and_many_bytes_are_signalled() {
+    let mut bench = Bench::new(256);
+    for _ in 0..40 {
+        bench.write(8).unwrap();
+    }
+    assert_eq!(bench.signalled(), [1, 17, 33]);
+    bench.write(64 << 10).unwrap();
+    assert_eq!(bench.signalled(), [1, 17, 33, 41]);
+    bench.report(41, None);
+    assert!(bench.queue.is_idle());
+    assert_eq!(bench.queue.succeeded(), 41);
+}
+
+#[test]
+fn a_chain_is_linked_and_signalled_like_single_requests() {
+    let mut bench = Bench::new(256);
+    let nothing = Request::whole(
+        Operation::FetchAdd,
+        RemoteAddress::default(),
+        Local::NOTHING,
+    );
+    // SAFETY: no device uses the memory.
+    assert_eq!(unsafe { bench.queue.post(&[nothing; 40]) }.unwrap(), 40);
+    let tickets: Vec<u64> = bench.seen.borrow().posted.iter().map(|p| p.0).collect();
+    assert_eq!(tickets, (1..=40).collect::<Vec<u64>>());
+    assert_eq!(bench.signalled(), [1, 17, 33]);
+}
+
+#[test]
+fn a_full_queue_of_any_length_has_a_report_to_come() {
+    for limit in 1..40 {
+        let mut bench = Bench::new(limit);
+        let mut reported = 0;
+        for _ in 0..200 {
+            while bench.queue.room() > 0 {
+                bench.write(8).unwrap();
+            }
+            let due = bench.signalled().into_iter().find(|&at| at > reported);
+            reported = due.unwrap_or_else(|| panic!("a queue of {limit} waits for ever"));
+            bench.report(reported, None);
+            assert_eq!(bench.queue.succeeded(), reported);
+        }
+    }
+}
+
+#[test]
+fn one_probe_is_posted_where_nothing_else_would_report() {
+    let mut bench = Bench::new(8);
+    bench.queue.ask().unwrap();
+    assert_eq!(bench.signalled(), [1], "an idle connection is tried");
+    bench.report(1, None);
+    bench.write(8).unwrap();
+    bench.write(8).unwrap();
+    bench.queue.ask().unwrap();
+    assert_eq!(bench.signalled(), [1, 2], "the first write reports");
+    bench.report(2, None);
+    assert!(!bench.queue.is_idle());
+    bench.queue.ask().unwrap();
+    bench.queue.ask().unwrap();
+    assert_eq!(bench.signalled(), [1, 2, 4], "the second does not");
+    bench.report(4, None);
+    assert!(bench.queue.is_idle());
+}
+
+#[test]
+fn the_first_failure_is_kept_and_ends_the_rest() {
+    let mut bench = Bench::new(8);
+    bench.seen.borrow_mut().flushes = true;
+    for len in 1..=4 {
+        bench.write(len).unwrap();
+    }
+    bench.report(2, Some((status::IBV_WC_REM_ACCESS_ERR, 9)));
+    let queue = &bench.queue;
+    let failure = queue.failure().unwrap();
+    let (ticket, len) = (failure.ticket, failure.len);
+    assert_eq!((ticket, len, failure.vendor), (2, 2, 9));
+    assert_eq!(failure.status, status::IBV_WC_REM_ACCESS_ERR);
+    assert_eq!(queue.succeeded(), 1, "what came before it did succeed");
+    assert!(queue.is_idle());
+    let seen = bench.seen.borrow();
+    assert!(seen.failed && !seen.destroyed);
+}
+
+#[test]
+fn a_device_that_keeps_requests_loses_its_queue_pair() {
+    let mut bench = Bench::new(8);
+    for len in 1..=4 {
+        bench.write(len).unwrap();
+    }
+    bench.report(2, Some((status::IBV_WC_RETRY_EXC_ERR, 0)));
+    assert!(bench.queue.is_idle());
+    assert!(bench.seen.borrow().destroyed);
+    assert_eq!(bench.queue.succeeded(), 1);
+}
+
+#[test]
+fn after_a_refused_post_nothing_goes_on() {
+    let mut bench = Bench::new(8);
+    bench.write(1).unwrap();
+    bench.write(2).unwrap();
+    bench.report(1, None);
+    bench.seen.borrow_mut().refuses = true;
+    bench.write(3).unwrap_err();
+    assert!(bench.seen.borrow().destroyed);
+    assert!(bench.queue.is_idle());
+    let failure = bench.queue.failure().unwrap();
+    assert_eq!((failure.ticket, failure.len), (2, 2));
+    assert_eq!(bench.queue.succeeded(), 1);
+    bench.write(4).unwrap_err();
+    bench.queue.poll().unwrap();
+}
+
+#[test]
+fn a_queue_that_cannot_be_asked_is_destroyed() {
+    let mut bench = Bench::new(8);
+    bench.write(1).unwrap();
+    bench.write(2).unwrap();
+    let report = Report {
+        ticket: 1,
+        error: None,
+    };
+    bench.seen.borrow_mut().reports.push(report);
+    bench.seen.borrow_mut().is_broken = true;
+    bench.queue.poll().unwrap_err();
+    assert!(bench.seen.borrow().destroyed);
+    assert_eq!(bench.queue.succeeded(), 1, "what was reported counts");
+    let failure = bench.queue.failure().unwrap();
+    assert_eq!(failure.status, status::IBV_WC_FATAL_ERR);
+}

@@ -1,0 +1,150 @@
+//! Work requests: what the device is asked to do, and where the data is.
+
+use std::ptr;
+
+use ibverbs_sys as ffi;
+use ibverbs_sys::ibv_wr_opcode as opcode;
+
+use super::failure::Operation;
+use super::ring::Piece;
+use crate::RemoteAddress;
+
+/// What a request does at the target.
+#[derive(Clone, Copy)]
+pub(super) enum Verb {
+    Write,
+    Read,
+    FetchAdd { add: u64 },
+    CompareSwap { expect: u64, new: u64 },
+}
+
+/// Where a request finds or leaves its data in this process.
+#[derive(Clone, Copy)]
+pub(super) struct Local {
+    pub(super) base: *mut u8,
+    pub(super) len: u32,
+    pub(super) lkey: u32,
+    /// The request carries the data itself.
+    pub(super) inline: bool,
+}
+
+impl Local {
+    pub(super) const NOTHING: Self = Self {
+        base: ptr::null_mut(),
+        len: 0,
+        lkey: 0,
+        inline: false,
+    };
+}
+
+/// One request to post.
+#[derive(Clone, Copy)]
+pub(super) struct Request {
+    pub(super) operation: Operation,
+    pub(super) verb: Verb,
+    pub(super) at: RemoteAddress,
+    pub(super) local: Local,
+    /// Space of the ring that is free again afterwards.
+    pub(super) space: Piece,
+    /// Where to copy what arrived.
+    pub(super) copy_to: *mut u8,
+    /// Take effect after reads and atomics too.
+    pub(super) fence: bool,
+    /// Report completion in any case: somebody waits for this one.
+    pub(super) signal: bool,
+}
+
+impl Request {
+    /// A request for the whole of `local`, unfenced, that brings its data nowhere else.
+    pub(super) fn whole(operation: Operation, at: RemoteAddress, local: Local) -> Self {
+        Self {
+            operation,
+            verb: match operation {
+                Operation::Read => Verb::Read,
+                _ => Verb::Write,
+            },
+            at,
+            local,
+            space: Piece::default(),
+            copy_to: ptr::null_mut(),
+            fence: false,
+            signal: false,
+        }
+    }
+
+    /// A write of nothing, whose answer tells of everything before it.
+    pub(super) fn probe() -> Self {
+        Self {
+            signal: true,
+            ..Self::whole(Operation::Probe, RemoteAddress::default(), Local::NOTHING)
+        }
+    }
+
+    /// Its data, as verbs want it.
+    pub(super) fn element(&self) -> ffi::ibv_sge {
+        ffi::ibv_sge {
+            addr: self.local.base.addr() as u64,
+            length: self.local.len,
+            lkey: self.local.lkey,
+        }
+    }
+
+    /// As verbs want it, with `element` for its data, and linked to nothing.
+    pub(super) fn work(
+        &self,
+        element: *mut ffi::ibv_sge,
+        ticket: u64,
+        report: bool,
+    ) -> ffi::ibv_send_wr {
+        use ffi::ibv_send_flags as Flags;
+        let RemoteAddress { address, rkey } = self.at;
+        // Above the key of verbs stand the rights that it lacks (`memory::Key`).
+        let rkey = rkey as u32;
+        let mut flags = Flags(0);
+        for (flag, wanted) in [
+            (Flags::IBV_SEND_SIGNALED, report),
+            (Flags::IBV_SEND_FENCE, self.fence),
+            (Flags::IBV_SEND_INLINE, self.local.inline),
+        ] {
+            if wanted {
+                flags |= flag;
+            }
+        }
+        let mut work = ffi::ibv_send_wr {
+            wr_id: ticket,
+            sg_list: element,
+            num_sge: i32::from(self.local.len > 0),
+            send_flags: flags.0,
+            ..ffi::ibv_send_wr::default()
+        };
+        let atomic = |compare_add, swap| ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 {
+            remote_addr: address,
+            compare_add,
+            swap,
+            rkey,
+        };
+        let plain = ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 {
+            remote_addr: address,
+            rkey,
+        };
+        match self.verb {
+            Verb::Write => {
+                work.opcode = opcode::IBV_WR_RDMA_WRITE;
+                work.wr.rdma = plain;
+            }
+            Verb::Read => {
+                work.opcode = opcode::IBV_WR_RDMA_READ;
+                work.wr.rdma = plain;
+            }
+            Verb::FetchAdd { add } => {
+                work.opcode = opcode::IBV_WR_ATOMIC_FETCH_AND_ADD;
+                work.wr.atomic = atomic(add, 0);
+            }
+            Verb::CompareSwap { expect, new } => {
+                work.opcode = opcode::IBV_WR_ATOMIC_CMP_AND_SWP;
+                work.wr.atomic = atomic(expect, new);
+            }
+        }
+        work
+    }
+}
