@@ -4,6 +4,7 @@
 mod death;
 mod disagree;
 mod injected;
+mod locked;
 mod memory;
 mod stop;
 
@@ -17,6 +18,7 @@ pub(crate) fn play(role: &str) {
     match topic {
         "death" => death::play(rest),
         "disagree" => disagree::play(rest),
+        "locked" => locked::play(rest),
         "memory" => memory::play(),
         "stop" => stop::play(),
         _ => panic!("no role {role:?}"),
@@ -35,6 +37,8 @@ pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
     }
     if is_soft(device) {
         trials.extend(memory::trials(device));
+    } else {
+        trials.extend(locked::trials(device));
     }
     trials
 }
