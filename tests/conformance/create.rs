@@ -17,6 +17,7 @@ pub(crate) const CASES: &[Case] = cases!["create":
     with_size_zero @ [1, 3],
     with_sizes_and_units_that_differ @ [3],
     aligned_as_the_hint_says @ [2],
+    over_read_only_memory @ [1, 2],
     two_windows_on_one_memory @ [2, 3],
     a_window_over_part_of_another @ [2],
     two_windows_at_once @ [2, 3],
@@ -31,12 +32,6 @@ pub(crate) const CASES: &[Case] = cases!["create":
 /// Of which little is touched: for devices that do not keep all of it in memory.
 pub(crate) const SPARSE: &[Case] = cases!["create":
     of_five_gibibytes @ [2],
-];
-
-/// A queue pair breaks with the first access that its peer refuses: on devices of that kind, nothing
-/// goes on after it.
-pub(crate) const REFUSED_AT_ONCE: &[Case] = cases!["create":
-    over_read_only_memory @ [1, 2],
 ];
 
 /// Everybody puts its own pattern into its neighbour's memory and gets it back.

@@ -98,7 +98,6 @@ fn cases(device: &str) -> Vec<Case> {
     }
     if has_processor_atomics(device) {
         cases.extend(adoption::CASES);
-        cases.extend(create::REFUSED_AT_ONCE);
     }
     cases
 }
