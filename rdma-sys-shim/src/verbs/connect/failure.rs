@@ -45,6 +45,12 @@ impl Failure {
                 pid: peer.pid,
                 host: peer.host.as_str().into(),
             },
+            silence @ Self::Silence { .. } => Error::NoAnswer {
+                operation: "connect",
+                pid: peer.pid,
+                host: peer.host.as_str().into(),
+                why: silence.to_string().into(),
+            },
             failure => Error::Unreachable {
                 device: DEVICE,
                 pid: peer.pid,
