@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rdma_sys_shim::{Device, Placement, Region};
 
-use super::peer::Card;
+use super::peer::{Card, refusal};
 use super::pmi::Client;
 use super::{Peer, ThreadLevel, fork, is_forked, start};
 use crate::comm::world_block_bytes;
@@ -50,32 +50,33 @@ pub(crate) struct Context {
 
 impl Context {
     /// `named`: the device that was asked for, if any.
-    pub(super) fn join(level: ThreadLevel, named: Option<Arc<dyn Device>>) -> Result<Arc<Self>> {
+    pub(super) fn join(
+        level: ThreadLevel,
+        client: Option<Client>,
+        named: Result<Option<Arc<dyn Device>>>,
+    ) -> Result<Arc<Self>> {
         fork::watch();
-        let client = Client::from_env()?;
         let (rank, size) = client.as_ref().map_or((0, 1), |c| (c.rank(), c.size()));
         let nodes = match &client {
             Some(client) => client.process_mapping()?,
             None => None,
         };
         let ranks_here = nodes.map(|nodes| nodes.neighbours(rank, size).count());
-        let device = match (named, &client) {
-            (Some(device), _) => device,
-            (None, None) => start::choose_device(Placement::OneHost)?,
-            (None, Some(client)) => start::choose_device(start::placement(client, ranks_here)?)?,
-        };
-        let reserved = WORLD + world_block_bytes(size);
-        let control = ControlRegion::new(&*device, reserved)?;
-        let own_card = Card {
-            device: device.name().to_owned(),
-            address: device.address(),
-            control: control.remote(),
-        }
-        .encode();
+        let ready = named.and_then(|named| prepare(named, client.as_ref(), ranks_here));
         if let Some(client) = &client {
-            client.put(&card_key(rank), &own_card)?;
-            client.barrier()?;
+            // Also where this rank cannot start: the others wait in the barrier, some launchers let
+            // them wait for ever, and they want to know why.
+            let card = match &ready {
+                Ok((.., card)) => card.clone(),
+                Err(error) => refusal(error),
+            };
+            let told = client.put(&card_key(rank), &card);
+            let told = told.and_then(|()| client.barrier());
+            if ready.is_ok() {
+                told?;
+            }
         }
+        let (device, control, own_card) = ready?;
         Ok(Arc::new(Self {
             rank,
             size,
@@ -201,6 +202,29 @@ impl Context {
             None => Err(Error::new("free_mem", Misuse::NotAllocated { address })),
         }
     }
+}
+
+/// The device, the control region, and the card that tells of both.
+type Ready = (Arc<dyn Device>, Arc<ControlRegion>, String);
+
+fn prepare(
+    named: Option<Arc<dyn Device>>,
+    client: Option<&Client>,
+    ranks_here: Option<usize>,
+) -> Result<Ready> {
+    let device = match (named, client) {
+        (Some(device), _) => device,
+        (None, None) => start::choose_device(Placement::OneHost)?,
+        (None, Some(client)) => start::choose_device(start::placement(client, ranks_here)?)?,
+    };
+    let size = client.map_or(1, Client::size);
+    let control = ControlRegion::new(&*device, WORLD + world_block_bytes(size))?;
+    let card = Card {
+        device: device.name().to_owned(),
+        address: device.address(),
+        control: control.remote(),
+    };
+    Ok((device, control, card.encode()))
 }
 
 fn card_key(rank: u32) -> String {

@@ -19,6 +19,7 @@ pub(crate) use context::Context;
 pub(crate) use fork::is_forked;
 pub(crate) use health::Awaited;
 pub(crate) use peer::Peer;
+use pmi::Client;
 
 use rdma_sys_shim::Usage;
 
@@ -71,7 +72,8 @@ impl Job {
     ///
     /// # Errors
     /// The launcher's environment is broken; the device is unknown or refused by the system, or
-    /// none joins the hosts that the ranks run on; this process joined a job before.
+    /// none joins the hosts that the ranks run on; this process joined a job before. Where only some
+    /// ranks fail, the others get an error when they first need one of those.
     pub fn init() -> Result<Self> {
         Self::init_thread(ThreadLevel::default())
     }
@@ -84,9 +86,13 @@ impl Job {
         if TAKEN.swap(true, Ordering::SeqCst) {
             return Err(Error::new("job start", Misuse::JobTaken));
         }
-        // The launcher has not been spoken to yet: the caller may try another device.
-        let named = start::named_device().inspect_err(|_| TAKEN.store(false, Ordering::SeqCst))?;
-        let context = Context::join(level, named)?;
+        let named = start::named_device();
+        let client = Client::from_env()?;
+        if client.is_none() && named.is_err() {
+            // Nobody waits for this process: it may try another device.
+            TAKEN.store(false, Ordering::SeqCst);
+        }
+        let context = Context::join(level, client, named)?;
         let world = Communicator::world(&context);
         Ok(Self { context, world })
     }

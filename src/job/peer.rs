@@ -5,12 +5,17 @@ use std::sync::Arc;
 use rdma_sys_shim::{Device, Endpoint, RemoteRegion};
 
 use super::PmiError;
-use crate::error::{Error, Result, SystemError};
+use crate::error::{Error, ErrorClass, PeerError, Result, SystemError};
 use crate::memory::remote::{RemoteMemory, RemoteWord};
 use crate::wait::Patience;
 
 /// Of a longer name, so many bytes are published: a card has to fit into one line of PMI.
 const LONGEST_NAME: usize = 32;
+
+/// Begins what a rank publishes in place of a card if it could not start. No digit: no card does.
+const REFUSAL: char = 'x';
+/// Of the reason, so many bytes are published.
+const LONGEST_REASON: usize = 400;
 
 /// What every rank publishes at start: how to connect, and where its control region is.
 pub(crate) struct Card {
@@ -29,9 +34,10 @@ impl Card {
         }
         let name = self.device.as_bytes();
         let name = &name[..name.len().min(LONGEST_NAME)];
-        for byte in [name.len() as u8].iter().chain(name).chain(&self.address) {
-            text.push_str(&format!("{byte:02x}"));
-        }
+        let name_len = name.len() as u8;
+        push_hex(&mut text, &[name_len]);
+        push_hex(&mut text, name);
+        push_hex(&mut text, &self.address);
         text
     }
 
@@ -42,14 +48,7 @@ impl Card {
             len: number(16)?,
             rkey: number(32)?,
         };
-        let digits = text.get(48..)?;
-        if digits.len() % 2 != 0 {
-            return None;
-        }
-        let bytes: Vec<u8> = (0..digits.len())
-            .step_by(2)
-            .map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok())
-            .collect::<Option<_>>()?;
+        let bytes = from_hex(text.get(48..)?)?;
         let (&len, rest) = bytes.split_first()?;
         let (name, address) = rest.split_at_checked(len.into())?;
         Some(Self {
@@ -58,6 +57,41 @@ impl Card {
             control,
         })
     }
+}
+
+/// What a rank publishes in place of its card if it could not start.
+pub(crate) fn refusal(error: &Error) -> String {
+    let words = error.to_string();
+    let words = &words.as_bytes()[..words.len().min(LONGEST_REASON)];
+    let mut text = REFUSAL.to_string();
+    push_hex(&mut text, &[error.class() as u8]);
+    push_hex(&mut text, words);
+    text
+}
+
+/// Why `rank` could not start, if that is what it published.
+fn refused(rank: u32, text: &str) -> Option<PeerError> {
+    let bytes = from_hex(text.strip_prefix(REFUSAL)?)?;
+    let (&class, words) = bytes.split_first()?;
+    Some(PeerError::Failed {
+        rank,
+        message: String::from_utf8_lossy(words).into_owned(),
+        class: ErrorClass::from_code(class),
+    })
+}
+
+fn push_hex(text: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        text.push_str(&format!("{byte:02x}"));
+    }
+}
+
+fn from_hex(digits: &str) -> Option<Vec<u8>> {
+    if digits.len() % 2 != 0 {
+        return None;
+    }
+    let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+    (0..digits.len()).step_by(2).map(byte).collect()
 }
 
 /// A rank that this one is connected to.
@@ -74,6 +108,9 @@ impl Peer {
         card: &str,
         patience: Patience,
     ) -> Result<Self> {
+        if let Some(failed) = refused(rank, card) {
+            return Err(Error::new("connect", failed));
+        }
         let card = Card::decode(card).ok_or_else(|| Error::from(PmiError::BadCard { rank }))?;
         let endpoint = device.connect(&card.address).map_err(|source| {
             if source.absence().is_some() {
@@ -128,5 +165,22 @@ mod tests {
             assert!(Card::decode(&text[..cut]).is_none(), "{cut}");
         }
         assert!(Card::decode(&text.replace('f', "é")).is_none());
+        assert!(refused(1, &text).is_none());
+    }
+
+    #[test]
+    fn a_rank_that_could_not_start_says_why_in_few_words() {
+        let name = "é".repeat(LONGEST_REASON);
+        let error = Error::from(rdma_sys_shim::Error::UnknownDevice {
+            name,
+            known: String::new(),
+        });
+        let text = refusal(&error);
+        assert!(Card::decode(&text).is_none());
+        assert!(text.len() < 1000, "{} bytes", text.len());
+        let failed = refused(7, &text).unwrap();
+        assert_eq!(failed.rank(), 7);
+        assert!(failed.to_string().contains("no device"), "{failed}");
+        assert!(refused(7, "x").is_none() && refused(7, "x0").is_none());
     }
 }
