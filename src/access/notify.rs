@@ -102,8 +102,7 @@ impl Window {
 
     #[inline]
     fn raised(&self, counter: u32) -> u64 {
-        self.own_word(self.layout().notification(counter))
-            .load(std::sync::atomic::Ordering::Acquire)
+        self.read_own(self.layout().notification(counter))
     }
 
     /// Raises a counter of an entered target, behind all that this rank did there.

@@ -1,6 +1,7 @@
 //! Groups: ordered sets of ranks of the world.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Misuse, Result};
@@ -21,6 +22,8 @@ enum Ranks {
 
 #[derive(Debug)]
 struct Members {
+    /// No other group's.
+    number: u64,
     world_ranks: Box<[u32]>,
     /// The rank in the group of each rank of the world, for groups that are long to search.
     places: OnceLock<HashMap<u32, u32>>,
@@ -43,7 +46,9 @@ impl Group {
     }
 
     pub(crate) fn of(world_ranks: impl Into<Box<[u32]>>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         Self(Ranks::Some(Arc::new(Members {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             world_ranks: world_ranks.into(),
             places: OnceLock::new(),
         })))
@@ -62,6 +67,15 @@ impl Group {
         match &self.0 {
             Ranks::World(size) => *size,
             Ranks::Some(members) => members.world_ranks.len() as u32,
+        }
+    }
+
+    /// Groups of the same number are identical; the number is not 0.
+    #[inline]
+    pub(crate) fn number(&self) -> u64 {
+        match &self.0 {
+            Ranks::World(size) => 1 << 63 | u64::from(*size),
+            Ranks::Some(members) => members.number,
         }
     }
 

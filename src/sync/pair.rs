@@ -8,6 +8,7 @@ use rdma_sys_shim::Ticket;
 
 use crate::comm::Group;
 use crate::error::{Error, Misuse, Result};
+use crate::memory::control::LocalWord;
 use crate::memory::remote::RemoteMemory;
 use crate::wait::Polls;
 use crate::window::Window;
@@ -33,6 +34,8 @@ pub(crate) struct Pair {
     control: Arc<RemoteMemory>,
     /// Where the window's block stands in it.
     block: u64,
+    /// How many exposure epochs the other has opened to this rank.
+    slot: LocalWord,
     /// How many exposure epochs this rank has opened to the other.
     posted: AtomicU64,
     /// How many access epochs this rank has started on the other.
@@ -45,6 +48,8 @@ pub(crate) struct Pair {
 pub(super) struct Roll {
     ranks: Box<[AtomicU32]>,
     len: AtomicU32,
+    /// Whose members these are: a program that uses one group again and again is served faster.
+    group: AtomicU64,
 }
 
 impl Roll {
@@ -52,6 +57,7 @@ impl Roll {
         Self {
             ranks: (0..most).map(|_| AtomicU32::new(0)).collect(),
             len: AtomicU32::new(0),
+            group: AtomicU64::new(0),
         }
     }
 
@@ -77,6 +83,12 @@ impl Pair {
     #[inline]
     pub(super) fn started(&self) -> u64 {
         self.started.load(Ordering::Relaxed)
+    }
+
+    /// How many exposure epochs the other has opened to this rank, as far as it is known here.
+    #[inline]
+    pub(super) fn posts(&self) -> u64 {
+        self.slot.atomic().load(Ordering::Acquire)
     }
 
     /// Counts one more access epoch; returns how many that makes.
@@ -153,6 +165,7 @@ impl Window {
             Box::new(Pair {
                 control: peer.control().clone(),
                 block: self.block_of(rank),
+                slot: self.own_word(self.layout().post_slot(rank)),
                 posted: AtomicU64::new(0),
                 started: AtomicU64::new(0),
                 sent: AtomicU64::new(Ticket::DONE.0),
@@ -179,7 +192,7 @@ impl Window {
         &self.pair_table().targets
     }
 
-    /// Writes the members of `group` into a roll that no epoch uses.
+    /// Writes the members of `group` into a roll that no epoch uses, and makes their pairs.
     #[inline]
     pub(super) fn call_roll(
         &self,
@@ -187,6 +200,15 @@ impl Window {
         group: &Group,
         roll: &Roll,
     ) -> Result<()> {
+        match roll.group.load(Ordering::Relaxed) == group.number() {
+            true => Ok(()),
+            false => self.call_new_roll(operation, group, roll),
+        }
+    }
+
+    #[cold]
+    fn call_new_roll(&self, operation: &'static str, group: &Group, roll: &Roll) -> Result<()> {
+        roll.group.store(0, Ordering::Relaxed);
         // Every rank of the window is in the group at most once, so the roll has room.
         for index in 0..group.size() {
             let rank = self.rank_of_member(operation, group, index)?;
@@ -194,10 +216,10 @@ impl Window {
             roll.ranks[index as usize].store(rank, Ordering::Relaxed);
         }
         roll.len.store(group.size(), Ordering::Relaxed);
+        roll.group.store(group.number(), Ordering::Relaxed);
         Ok(())
     }
 
-    #[inline]
     fn rank_of_member(&self, operation: &'static str, group: &Group, index: u32) -> Result<u32> {
         let world_rank = group.world_rank(index).unwrap_or(u32::MAX);
         match self.group().rank_of_world(world_rank) {

@@ -17,20 +17,31 @@ use super::Assert;
 use crate::comm::Group;
 use crate::error::{EpochState, Error, Misuse, Result};
 use crate::job::{Awaited, is_forked};
+use crate::memory::control::LocalWord;
 use crate::wait::Polls;
 use crate::window::target::Held;
 use crate::window::{Mode, Window};
 
 /// This rank's part as others may access it.
-#[derive(Default)]
 pub(crate) struct Exposure {
     open: AtomicBool,
+    /// How many access epochs have been completed here.
+    completions: LocalWord,
     /// How many access epochs will have been completed here when it closes.
     expected: AtomicU64,
     polls: Polls,
 }
 
 impl Exposure {
+    pub(crate) fn new(completions: LocalWord) -> Self {
+        Self {
+            open: AtomicBool::new(false),
+            completions,
+            expected: AtomicU64::new(0),
+            polls: Polls::default(),
+        }
+    }
+
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed)
@@ -96,8 +107,9 @@ impl Window {
         for rank in targets.iter() {
             let target = &self.targets()[rank as usize];
             target.set_held(Held::Started);
-            let started = self.pair(OPERATION, rank)?.count_start();
-            let may_enter = unchecked || self.posts_of(rank) >= started;
+            let pair = self.pair(OPERATION, rank)?;
+            let started = pair.count_start();
+            let may_enter = unchecked || pair.posts() >= started;
             if may_enter && target.route().is_some() {
                 target.set_entered(self.serial());
             }
@@ -191,22 +203,16 @@ impl Window {
 
     /// Waits until a target of this epoch has posted.
     pub(crate) fn await_post(&self, operation: &'static str, rank: u32) -> Result<()> {
-        let started = self.pair(operation, rank)?.started();
-        if self.posts_of(rank) >= started {
+        let pair = self.pair(operation, rank)?;
+        let started = pair.started();
+        if pair.posts() >= started {
             return Ok(());
         }
-        let posted = || Ok(self.posts_of(rank) >= started);
+        let posted = || Ok(pair.posts() >= started);
         let world_rank = self.team().world_rank(rank);
         self.context().patience().wait(posted, || {
             self.context().check(operation, Awaited::Rank(world_rank))
         })
-    }
-
-    /// How many exposure epochs a rank has opened to this one.
-    #[inline]
-    fn posts_of(&self, rank: u32) -> u64 {
-        self.own_word(self.layout().post_slot(rank))
-            .load(Ordering::Acquire)
     }
 
     /// Tells a target that this rank's epoch is over, behind its operations there.
@@ -228,8 +234,9 @@ impl Window {
 
     #[inline]
     fn is_closed_by_all(&self) -> bool {
-        let completed = self.own_word(self.layout().completions());
-        completed.load(Ordering::Acquire) >= self.exposure().expected.load(Ordering::Relaxed)
+        let exposure = self.exposure();
+        let completed = exposure.completions.atomic().load(Ordering::Acquire);
+        completed >= exposure.expected.load(Ordering::Relaxed)
     }
 
     /// Whether the origins that are waited for are still there.

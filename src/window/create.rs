@@ -12,7 +12,7 @@ use super::{Columns, Info, Mode, Window};
 use crate::comm::{Barrier, Communicator};
 use crate::error::{Error, Misuse, Result};
 use crate::memory::columns::Column;
-use crate::memory::control::ControlBlock;
+use crate::memory::control::{ControlBlock, LocalWord};
 use crate::sync::{Exposure, Pairs};
 
 /// What each rank tells the others.
@@ -171,7 +171,6 @@ impl Window {
             no_locks: entries.iter().all(|entry| entry.no_locks != 0),
             eager_lock_all: own.eager_lock_all,
             columns,
-            block,
             team,
             // Targets start at 0: none is entered.
             serial: AtomicU64::new(1),
@@ -180,9 +179,11 @@ impl Window {
             entered: Mutex::default(),
             any_entered: AtomicBool::new(false),
             device_used: AtomicBool::new(false),
+            allocated: operation == "allocate",
             layout,
-            exposure: Exposure::default(),
+            exposure: Exposure::new(LocalWord::new(&block, layout.completions())),
             pairs: Pairs::default(),
+            block,
         })
     }
 }

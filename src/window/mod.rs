@@ -4,6 +4,7 @@ mod create;
 mod free;
 mod info;
 mod layout;
+mod progress;
 pub(crate) mod target;
 
 use std::fmt;
@@ -15,12 +16,13 @@ use rdma_sys_shim::{Region, Ticket};
 
 pub use info::Info;
 pub(crate) use info::NOTIFICATION_COUNTERS;
+pub use progress::Progress;
 
 use crate::comm::{Barrier, Group, Team};
 use crate::error::{AbortCause, EpochState, Error, ErrorKind, Misuse, Result};
 use crate::job::{Context, is_forked};
 use crate::memory::columns::Column;
-use crate::memory::control::ControlBlock;
+use crate::memory::control::{ControlBlock, LocalWord};
 use crate::sync::{Exposure, Pairs};
 use layout::{ACCUMULATE_LOCK_AT, LOCK_AT, Layout};
 use target::{Held, Route, Target};
@@ -63,6 +65,8 @@ pub struct Window {
     device_used: AtomicBool,
     no_locks: bool,
     eager_lock_all: bool,
+    /// Whether the device allocated the memory, on every rank.
+    allocated: bool,
     layout: Layout,
     exposure: Exposure,
     pairs: Pairs,
@@ -197,9 +201,14 @@ impl Window {
     }
 
     /// The word `at` bytes into this rank's own control block.
+    pub(crate) fn own_word(&self, at: u64) -> LocalWord {
+        LocalWord::new(&self.block, at)
+    }
+
+    /// What the word `at` bytes into this rank's own control block holds.
     #[inline]
-    pub(crate) fn own_word(&self, at: u64) -> &AtomicU64 {
-        self.block.word(at)
+    pub(crate) fn read_own(&self, at: u64) -> u64 {
+        self.block.word(at).load(Ordering::Acquire)
     }
 
     /// Keeps this rank's block, once the window is gone, until each word holds the value beside it.

@@ -2,11 +2,12 @@
 
 use std::thread;
 
-use transom::raw::{Assert, Window};
+use transom::raw::{Assert, Progress, Window};
 use transom::{ErrorClass, Info, Job, LockKind, Result};
 
 use crate::case::{Case, Failure, Outcome, cases, check, check_eq};
 use crate::exposed::{Exposed, MEMORIES, Memory, patterned};
+use crate::is_soft;
 use crate::misuse::{refused, works};
 use crate::ops::put;
 use crate::pscw::of;
@@ -23,6 +24,7 @@ pub(crate) const CASES: &[Case] = cases!["notify":
     ranks_have_as_many_as_they_asked_for @ [3],
     windows_do_not_share_counters @ [2],
     counters_that_are_none @ [2],
+    the_target_need_not_call_in @ [2],
 ];
 
 /// From a copy that is kept for ever.
@@ -309,4 +311,37 @@ fn counters_that_are_none(job: &Job) -> Outcome {
     check_eq!(window.notifications(0)?, 0, "on rank {me}");
     works(job, &window)?;
     window.close()
+}
+
+/// What the window promises, and that it is so: the target sleeps in its program meanwhile.
+fn the_target_need_not_call_in(job: &Job) -> Outcome {
+    for memory in MEMORIES {
+        let window = Exposed::open(job, memory, 16, 1)?;
+        let device = std::env::var("TRANSOM_DEVICE").unwrap_or_default();
+        if is_soft(&device) {
+            let mapped = !device.contains("map=off") && !device.contains("adversarial");
+            let wanted = match memory == Memory::Allocate && mapped {
+                true => Progress::Always,
+                false => Progress::TargetThread,
+            };
+            check_eq!(window.progress(), wanted, "{memory:?}");
+        }
+        if window.rank() == 0 {
+            // Nothing of the library is called until the other says by other means that it is done.
+            // SAFETY: a byte of the window's memory; that it changes is what is awaited.
+            while unsafe { window.base().add(8).read_volatile() } == 0 {
+                std::hint::spin_loop();
+            }
+            check_eq!(window.notifications(0)?, 1, "{memory:?}");
+            check_eq!(window.read_u64(0), 5, "{memory:?}");
+        } else {
+            window.lock(LockKind::Exclusive, 0, Assert::NONE)?;
+            put_notify(&window, &5_u64.to_ne_bytes(), 0, 0, 0)?;
+            window.flush(0)?;
+            put(&window, &[1], 0, 8)?;
+            window.unlock(0)?;
+        }
+        window.close()?;
+    }
+    Ok(())
 }
