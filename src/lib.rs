@@ -55,7 +55,7 @@ mod typed;
 mod wait;
 mod window;
 
-pub use comm::{Communicator, Group};
+pub use comm::{Communicator, Comparison, Group};
 pub use datatype::{Accumulate, Atomic, BasicType, Element, Op, Reduce};
 pub use error::{
     AbortCause, EpochState, Error, ErrorClass, ErrorKind, Misuse, PeerError, Result, SystemError,

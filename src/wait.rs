@@ -1,5 +1,7 @@
 //! Waiting for something that another rank will do, without hanging when it never will.
 
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rdma_sys_shim::{Endpoint, Ticket};
@@ -103,6 +105,34 @@ impl Patience {
     }
 }
 
+/// Says when it is time to check, to a caller that is asked again and again instead of waiting.
+#[derive(Default)]
+pub(crate) struct Polls {
+    fruitless: AtomicU32,
+    /// Milliseconds of the process's clock.
+    checked: AtomicU64,
+}
+
+/// Of so many fruitless polls, one looks at the clock.
+const LOOK_AT_CLOCK: u32 = 16;
+
+impl Polls {
+    /// Counts one poll that found nothing. True now and then: then the caller ought to check.
+    pub(crate) fn is_check_due(&self) -> bool {
+        static START: OnceLock<Instant> = OnceLock::new();
+        let polls = self.fruitless.fetch_add(1, Ordering::Relaxed);
+        if polls % LOOK_AT_CLOCK != LOOK_AT_CLOCK - 1 {
+            return false;
+        }
+        let now = START.get_or_init(Instant::now).elapsed().as_millis() as u64;
+        let due = now >= self.checked.load(Ordering::Relaxed) + CHECK_EVERY.as_millis() as u64;
+        if due {
+            self.checked.store(now, Ordering::Relaxed);
+        }
+        due
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,5 +161,16 @@ mod tests {
                 },
             )
             .unwrap();
+    }
+
+    #[test]
+    fn polls_are_checked_now_and_then() {
+        let polls = Polls::default();
+        let begun = Instant::now();
+        let mut due = 0;
+        while begun.elapsed() < 6 * CHECK_EVERY {
+            due += u32::from(polls.is_check_due());
+        }
+        assert!((1..=6).contains(&due), "{due}");
     }
 }

@@ -78,6 +78,18 @@ pub enum Update {
     Store,
 }
 
+/// For which memory operations are carried out by a thread of the process that it belongs to, beside
+/// the program's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetThread {
+    /// For none: the origin or the device does everything.
+    Never,
+    /// For some of what the process owned before it was registered.
+    ForRegistered,
+    /// For some of all memory.
+    ForAll,
+}
+
 /// What a device can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
@@ -87,6 +99,8 @@ pub struct Capabilities {
     pub narrow_atomics: bool,
     /// The longest single transfer in bytes; longer ones are cut up by the provider.
     pub max_message: u64,
+    /// Whose help operations need at the target.
+    pub target_thread: TargetThread,
     /// Whether registered memory is locked into physical memory, and so counts against the limit
     /// of locked memory.
     pub pins_memory: bool,

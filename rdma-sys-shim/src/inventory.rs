@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::rdma::{self, Choice, RdmaDevice, Selector, VerbsLimits};
 use crate::soft;
-use crate::{AtomicDomain, Capabilities, Device, Error, Result};
+use crate::{AtomicDomain, Capabilities, Device, Error, Result, TargetThread};
 
 /// The provider's name, which is also taken for whichever of its devices the rule chooses.
 const VERBS: &str = "verbs";
@@ -52,7 +52,7 @@ fn list_with(rdma: Vec<RdmaDevice>, has_verbs: bool) -> Vec<DeviceInfo> {
         name: soft::DEVICE.to_owned(),
         provider: "soft",
         state: State::Ready,
-        capabilities: Some(soft::capabilities()),
+        capabilities: Some(soft::capabilities(true)),
         rdma: None,
         choice: None,
         limits: None,
@@ -99,6 +99,7 @@ fn capabilities(limits: &VerbsLimits) -> Capabilities {
         atomic_domain: AtomicDomain::Device,
         narrow_atomics: false,
         max_message: limits.max_message,
+        target_thread: TargetThread::Never,
         pins_memory: true,
     }
 }

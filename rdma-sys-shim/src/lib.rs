@@ -16,7 +16,7 @@ mod verbs;
 
 pub use device::{
     Access, Adoption, AtomicDomain, Capabilities, Device, Endpoint, Liveness, Mapping, Region,
-    RemoteAddress, RemoteRegion, Ticket, Update, Usage, Width,
+    RemoteAddress, RemoteRegion, TargetThread, Ticket, Update, Usage, Width,
 };
 pub use error::{Absence, Error, Result};
 pub use inventory::{DeviceInfo, Placement, State, is_automatic, list, open};

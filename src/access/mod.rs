@@ -5,6 +5,7 @@ mod bounds;
 mod elementwise;
 mod fetch;
 mod locked;
+mod notify;
 mod put_get;
 mod request;
 

@@ -112,6 +112,23 @@ impl Window {
         }
     }
 
+    /// Puts on behalf of another operation.
+    ///
+    /// # Safety
+    /// As for [`Window::put`].
+    pub(super) unsafe fn put_as(
+        &self,
+        operation: &'static str,
+        origin: *const u8,
+        len: usize,
+        target: u32,
+        disp: u64,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer(operation, Way::Put, origin.cast_mut(), len, target, disp) }
+            .map(|_| ())
+    }
+
     /// Either way, with the first operation of an epoch, where nothing is mapped, and for errors.
     ///
     /// # Safety
@@ -162,16 +179,15 @@ impl Window {
 
     /// Requests exist in passive-target epochs only.
     fn needs_passive(&self, operation: &'static str, rank: u32) -> Result<()> {
-        match self.mode() {
-            Mode::Fence | Mode::FenceUnused => Err(Error::new(
-                operation,
-                Misuse::Epoch {
-                    needs: "an operation with a request needs a lock of its target or lock_all",
-                    state: self.state(Some(rank)),
-                },
-            )),
-            _ => Ok(()),
+        let mode = self.mode();
+        if mode.is_started() || matches!(mode, Mode::Fence | Mode::FenceUnused) {
+            let misuse = Misuse::Epoch {
+                needs: "an operation with a request needs a lock of its target or lock_all",
+                state: self.state(Some(rank)),
+            };
+            return Err(Error::new(operation, misuse));
         }
+        Ok(())
     }
 
     fn request(&self, rank: u32, ticket: Ticket, until: Until) -> Result<Request> {

@@ -4,6 +4,7 @@ mod algorithms;
 mod barrier;
 mod call;
 mod collective;
+mod group;
 mod pipe;
 mod team;
 
@@ -12,7 +13,7 @@ use std::fmt;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use team::Group;
+pub use group::{Comparison, Group};
 
 pub(crate) use barrier::{Barrier, Purpose, barrier_bytes};
 pub(crate) use team::{Team, rounds};

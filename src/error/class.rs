@@ -14,6 +14,7 @@ pub enum ErrorClass {
     Comm,
     Count,
     Disp,
+    Group,
     Info,
     InfoValue,
     LockType,
@@ -32,7 +33,7 @@ pub enum ErrorClass {
 }
 
 impl ErrorClass {
-    const ALL: [Self; 22] = [
+    const ALL: [Self; 23] = [
         Self::Arg,
         Self::Assert,
         Self::Base,
@@ -40,6 +41,7 @@ impl ErrorClass {
         Self::Comm,
         Self::Count,
         Self::Disp,
+        Self::Group,
         Self::Info,
         Self::InfoValue,
         Self::LockType,

@@ -49,6 +49,26 @@ pub enum ErrorKind {
 pub enum Misuse {
     #[error("rank {rank} is not one of these {size} ranks (legal: 0 to {})", .size.saturating_sub(1))]
     RankOutOfRange { rank: u32, size: u32 },
+    #[error("rank {rank} comes twice; a group holds each rank once")]
+    RankTwice { rank: u32 },
+    #[error("a range of ranks from {first} to {last} needs a stride that is not 0")]
+    NoStride { first: u32, last: u32 },
+    #[error(
+        "the group's rank {rank} is rank {world_rank} of the world, which is not among the \
+         {ranks} ranks of the window"
+    )]
+    NotInWindow {
+        rank: u32,
+        world_rank: u32,
+        ranks: u32,
+    },
+    #[error("rank {rank} has no notification counter {counter}: it has {counters} (hint {hint})")]
+    NoCounter {
+        rank: u32,
+        counter: u32,
+        counters: u32,
+        hint: &'static str,
+    },
     #[error(
         "displacement {disp} × unit {unit} + {len} bytes ends past rank {rank}'s window of {size} bytes"
     )]
@@ -127,6 +147,14 @@ pub enum EpochState {
     NotLocked(u32),
     /// `lock_all` is in force.
     LockAll,
+    /// An access epoch of `start` is open.
+    Started,
+    /// An access epoch of `start` is open, and this rank is not in its group.
+    NotStarted(u32),
+    /// An exposure epoch of `post` is open.
+    Exposed,
+    /// No exposure epoch of `post` is open.
+    NotExposed,
     /// The lock at hand is one of this kind, of this rank.
     LockOf(LockKind, u32),
 }
@@ -140,6 +168,10 @@ impl fmt::Display for EpochState {
             Self::Locked(rank) => write!(f, "rank {rank} is locked already"),
             Self::NotLocked(rank) => write!(f, "rank {rank} is not locked"),
             Self::LockAll => f.write_str("lock_all is in force"),
+            Self::Started => f.write_str("an access epoch of start is open"),
+            Self::NotStarted(rank) => write!(f, "rank {rank} is not in the group of start"),
+            Self::Exposed => f.write_str("an exposure epoch of post is open"),
+            Self::NotExposed => f.write_str("no exposure epoch of post is open"),
             Self::LockOf(LockKind::Shared, rank) => {
                 write!(f, "this is a shared lock of rank {rank}")
             }
@@ -324,7 +356,8 @@ impl fmt::Display for AbortCause {
 impl Misuse {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::RankOutOfRange { .. } => ErrorClass::Rank,
+            Self::RankOutOfRange { .. } | Self::RankTwice { .. } => ErrorClass::Rank,
+            Self::NotInWindow { .. } => ErrorClass::Group,
             Self::PastEnd { .. } => ErrorClass::RmaRange,
             Self::CountOverflow { .. } => ErrorClass::Count,
             Self::OutOfStep => ErrorClass::Comm,
@@ -337,7 +370,10 @@ impl Misuse {
             Self::BadHint { .. } => ErrorClass::InfoValue,
             Self::BadOperation { .. } | Self::BadAccumulate { .. } => ErrorClass::Op,
             Self::NullBuffer { .. } => ErrorClass::Buffer,
-            Self::Mismatch { .. } | Self::BadVariable { .. } => ErrorClass::Arg,
+            Self::Mismatch { .. }
+            | Self::BadVariable { .. }
+            | Self::NoStride { .. }
+            | Self::NoCounter { .. } => ErrorClass::Arg,
             Self::JobTaken | Self::Forked | Self::Device(_) => ErrorClass::Other,
         }
     }

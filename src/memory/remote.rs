@@ -5,8 +5,8 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rdma_sys_shim::memory::copy;
-use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion, Ticket, Width};
+use rdma_sys_shim::memory::{copy, full_fence};
+use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion, Ticket, Update, Width};
 
 use crate::error::{Error, Result};
 use crate::wait::Patience;
@@ -39,6 +39,7 @@ impl RemoteMemory {
     }
 
     /// Where `len` bytes at `offset` are mapped, or null.
+    #[inline]
     fn mapped(&self, offset: u64, len: u64) -> *mut u8 {
         let Some(mapping) = &self.mapping else {
             return ptr::null_mut();
@@ -65,6 +66,57 @@ impl RemoteMemory {
         // SAFETY: `mapped` found the range inside the mapping, which lives as long as `self`.
         unsafe { copy(here, bytes.as_ptr(), bytes.len()) };
         Ok(())
+    }
+
+    /// The aligned word at `offset`, where it is mapped.
+    #[inline]
+    pub(crate) fn atomic(&self, offset: u64) -> Option<&AtomicU64> {
+        let here = self.mapped(offset, 8).cast::<u64>();
+        if here.is_null() || !here.is_aligned() {
+            return None;
+        }
+        // SAFETY: an aligned word inside the mapping, which lives as long as `self`; everybody uses
+        // it as an atomic.
+        Some(unsafe { AtomicU64::from_ptr(here) })
+    }
+
+    /// Stores in the word at `offset`, as [`RemoteWord::store`] does.
+    #[inline]
+    pub(crate) fn store(&self, offset: u64, value: u64) -> Result<Ticket> {
+        match self.atomic(offset) {
+            Some(word) => {
+                word.store(value, Ordering::Release);
+                Ok(Ticket::DONE)
+            }
+            None => Ok(self.endpoint.store(self.region.at(offset), value)?),
+        }
+    }
+
+    /// Adds one to the word at `offset`, after everything that this rank did to the same peer
+    /// before: what went through the device must be complete if the word is mapped.
+    #[inline]
+    pub(crate) fn raise(&self, offset: u64) -> Result<Ticket> {
+        match self.atomic(offset) {
+            Some(word) => {
+                word.fetch_add(1, Ordering::Release);
+                Ok(Ticket::DONE)
+            }
+            None => self.raise_by_device(offset),
+        }
+    }
+
+    #[cold]
+    fn raise_by_device(&self, offset: u64) -> Result<Ticket> {
+        static ONE: u64 = 1;
+        let (at, one) = (self.region.at(offset), (&raw const ONE).cast());
+        // What was stored through a mapping must not come after.
+        full_fence();
+        // SAFETY: one word that is readable for ever.
+        let posted = unsafe {
+            self.endpoint
+                .update_each(at, Width::W8, Update::Add, one, 1)
+        };
+        Ok(posted?)
     }
 
     /// The aligned eight-byte word at `offset`, for as long as this memory is kept.

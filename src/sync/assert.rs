@@ -9,11 +9,12 @@ pub struct Assert(u32);
 impl Assert {
     /// No promise.
     pub const NONE: Self = Self(0);
-    /// `lock`, `lock_all`: no other rank holds or tries a lock that conflicts.
+    /// `lock`, `lock_all`: no other rank holds or tries a lock that conflicts. `start`: every target
+    /// has posted, and said so by other means. `post`: nothing more is promised than without it.
     pub const NO_CHECK: Self = Self(1);
-    /// `fence`: this rank's memory was not stored to since the last synchronisation.
+    /// `fence`, `post`: this rank's memory was not stored to since the last synchronisation.
     pub const NO_STORE: Self = Self(2);
-    /// `fence`: this rank's memory will not be put to until the next one.
+    /// `fence`, `post`: this rank's memory will not be put to until the next fence or `wait`.
     pub const NO_PUT: Self = Self(4);
     /// `fence`, by all ranks: no operation of this rank is under way.
     pub const NO_PRECEDE: Self = Self(8);

@@ -15,13 +15,16 @@ impl Window {
     /// has entered the epoch, so the barrier stays.
     ///
     /// # Errors
-    /// A lock is held, a rank died or left, or has come to `free`; an operation failed.
+    /// A lock is held, an epoch of `start` or `post` is open, a rank died or left, or has come to
+    /// `free`; an operation failed.
     #[inline]
     pub fn fence(&self, assert: Assert) -> Result<()> {
         let precede = !assert.contains(Assert::NO_PRECEDE);
         let succeed = !assert.contains(Assert::NO_SUCCEED);
-        if self.mode().is_lock_all() || self.locks() > 0 {
-            return Err(self.locked_in("fence needs a window without locks"));
+        let mode = self.mode();
+        let closed = matches!(mode, Mode::Idle | Mode::FenceUnused | Mode::Fence);
+        if !closed || self.locks() > 0 || self.exposure().is_open() {
+            return Err(self.cannot_fence());
         }
         if precede {
             self.complete_all("fence")
@@ -40,7 +43,8 @@ impl Window {
     }
 
     #[cold]
-    fn locked_in(&self, needs: &'static str) -> Error {
+    fn cannot_fence(&self) -> Error {
+        let needs = "fence needs a window without locks and without epochs of start or post";
         let state = self.state(None);
         Error::new("fence", Misuse::Epoch { needs, state })
     }

@@ -104,7 +104,7 @@ impl Window {
     /// Makes the origin buffers of this rank's operations on a target its own again, in an epoch
     /// of any kind.
     #[inline]
-    fn flush_target_locally(
+    pub(super) fn flush_target_locally(
         &self,
         operation: &'static str,
         rank: u32,

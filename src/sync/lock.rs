@@ -33,12 +33,13 @@ impl Window {
     /// 12.5.3).
     ///
     /// # Errors
-    /// `target` is locked by this rank already or not a rank; a fence epoch or `lock_all` is in
-    /// force; the window has the hint `no_locks`; a rank that could hold the lock died.
+    /// `target` is locked by this rank already or not a rank; an epoch of fence or `start`, or
+    /// `lock_all` is in force; `target` is this rank, and exposed by `post`; the window has the hint `no_locks`; a rank that could hold the lock died.
     #[inline]
     pub fn lock(&self, kind: LockKind, target: u32, assert: Assert) -> Result<()> {
         const OPERATION: &str = "lock";
         let ready = self.mode() == Mode::Idle && !self.no_locks() && !is_forked();
+        let ready = ready && !self.exposure().is_open();
         if !ready || target >= self.ranks() {
             self.prepare_to_lock(target)?;
         }
@@ -246,6 +247,13 @@ impl Window {
         if self.no_locks() {
             return Err(Error::new("lock", Misuse::NoLocks));
         }
+        if target == self.rank() && self.exposure().is_open() {
+            let misuse = Misuse::Epoch {
+                needs: "lock of a rank's own part needs it not to be exposed",
+                state: EpochState::Exposed,
+            };
+            return Err(Error::new("lock", misuse));
+        }
         match self.mode() {
             Mode::Idle => Ok(()),
             // Without an operation since, the last fence has begun no epoch (section 12.5.1).
@@ -253,10 +261,11 @@ impl Window {
                 self.set_mode(Mode::Idle);
                 Ok(())
             }
-            Mode::Fence | Mode::LockAll | Mode::LockAllUnchecked => Err(Error::new(
+            _ => Err(Error::new(
                 "lock",
                 Misuse::Epoch {
-                    needs: "lock needs a window without a fence epoch and without lock_all",
+                    needs: "lock needs a window without an epoch of fence or start and without \
+                            lock_all",
                     state: self.state(None),
                 },
             )),

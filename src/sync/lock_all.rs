@@ -19,13 +19,14 @@ impl Window {
     /// `transom_eager_lock_all` takes all of them here, in the order of ranks.
     ///
     /// # Errors
-    /// A lock is held, a fence epoch or another `lock_all` is in force; the window has the hint
-    /// `no_locks`; a rank that could hold a lock died.
+    /// A lock is held, an epoch of fence, `start` or `post` or another `lock_all` is in force; the
+    /// window has the hint `no_locks`; a rank that could hold a lock died.
     #[inline]
     pub fn lock_all(&self, assert: Assert) -> Result<()> {
         const OPERATION: &str = "lock_all";
         let idle = matches!(self.mode(), Mode::Idle | Mode::FenceUnused);
-        if !idle || self.locks() > 0 || self.no_locks() || is_forked() {
+        let closed = self.locks() == 0 && !self.exposure().is_open();
+        if !idle || !closed || self.no_locks() || is_forked() {
             return Err(self.cannot_lock_all());
         }
         self.next_serial();
@@ -165,7 +166,8 @@ impl Window {
         Error::new(
             "lock_all",
             Misuse::Epoch {
-                needs: "lock_all needs a window without locks and without a fence epoch",
+                needs: "lock_all needs a window without locks and without an epoch of fence, start \
+                        or post",
                 state: self.state(None),
             },
         )

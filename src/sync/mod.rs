@@ -1,4 +1,5 @@
-//! Synchronisation: fence, and passive target with lock and flush.
+//! Synchronisation: fence; post, start, complete and wait; passive target with lock and flush;
+//! notifications.
 
 mod assert;
 mod fence;
@@ -6,6 +7,10 @@ mod flush;
 mod lock;
 mod lock_all;
 mod lock_word;
+mod pair;
+mod pscw;
 
 pub use assert::Assert;
 pub use lock::LockKind;
+pub(crate) use pair::Pairs;
+pub(crate) use pscw::Exposure;

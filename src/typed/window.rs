@@ -224,6 +224,7 @@ impl<'c, T: Element> Window<'c, T> {
         self.usable("free")?;
         // Not left out for the hint `no_locks` either: an epoch of a rank that disagrees must not
         // find the memory gone.
+        self.raw.settle_flags("free")?;
         self.raw.synchronise("free", Purpose::Free)?;
         self.raw.give_back();
         drop(ManuallyDrop::into_inner(self.memory));

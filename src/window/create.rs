@@ -7,11 +7,13 @@ use std::sync::{Arc, Mutex};
 use bytemuck::{Pod, Zeroable};
 use rdma_sys_shim::{Access, Adoption, Region};
 
-use super::{BARRIER_AT, Columns, Info, Mode, Window};
-use crate::comm::{Barrier, Communicator, barrier_bytes};
+use super::layout::{BARRIER_AT, Layout};
+use super::{Columns, Info, Mode, Window};
+use crate::comm::{Barrier, Communicator};
 use crate::error::{Error, Misuse, Result};
 use crate::memory::columns::Column;
-use crate::memory::control::ControlBlock;
+use crate::memory::control::{ControlBlock, LocalWord};
+use crate::sync::{Exposure, Pairs};
 
 /// What each rank tells the others.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -23,6 +25,7 @@ struct Entry {
     block: u64,
     unit: u32,
     no_locks: u32,
+    notifications: u64,
 }
 
 /// What a rank has made of its own arguments.
@@ -99,6 +102,7 @@ impl Window {
         region: impl FnOnce() -> Result<Region>,
     ) -> Result<Self> {
         let team = comm.team().clone();
+        let layout = Layout::new(team.size());
         let prepare = || -> Result<Prepared> {
             if size > isize::MAX as usize {
                 let misuse = Misuse::BadSize {
@@ -113,11 +117,10 @@ impl Window {
             }
             let no_locks = info.no_locks()?;
             let eager_lock_all = info.eager_lock_all()?;
+            let notifications = info.notification_counters()?;
             let region = region()?;
-            let block = team
-                .context
-                .control()
-                .allocate(BARRIER_AT + barrier_bytes(team.rounds()))?;
+            let control = team.context.control();
+            let block = control.allocate(layout.bytes(notifications))?;
             let remote = region.remote();
             Ok(Prepared {
                 entry: Entry {
@@ -127,6 +130,7 @@ impl Window {
                     block: block.offset(),
                     unit: disp_unit,
                     no_locks: no_locks.into(),
+                    notifications: notifications.into(),
                 },
                 region,
                 block,
@@ -152,6 +156,7 @@ impl Window {
             unit: Column::new(entries.iter().map(|entry| entry.unit)),
             rkey: Column::new(entries.iter().map(|entry| entry.rkey)),
             block: Arc::new(Column::new(entries.iter().map(|entry| entry.block))),
+            notifications: Column::new(entries.iter().map(|entry| entry.notifications as u32)),
         };
         let block = Arc::new(own.block);
         Ok(Self {
@@ -166,7 +171,6 @@ impl Window {
             no_locks: entries.iter().all(|entry| entry.no_locks != 0),
             eager_lock_all: own.eager_lock_all,
             columns,
-            block,
             team,
             // Targets start at 0: none is entered.
             serial: AtomicU64::new(1),
@@ -175,6 +179,11 @@ impl Window {
             entered: Mutex::default(),
             any_entered: AtomicBool::new(false),
             device_used: AtomicBool::new(false),
+            allocated: operation == "allocate",
+            layout,
+            exposure: Exposure::new(LocalWord::new(&block, layout.completions())),
+            pairs: Pairs::default(),
+            block,
         })
     }
 }

@@ -15,13 +15,15 @@ impl Window {
     /// An access epoch is open, a rank died or left, or is in a fence; then the memory is leaked,
     /// since peers may still access it.
     pub fn free(self) -> Result<()> {
-        if self.mode() != Mode::Idle && self.mode() != Mode::FenceUnused || self.locks() > 0 {
+        let idle = matches!(self.mode(), Mode::Idle | Mode::FenceUnused);
+        if !idle || self.locks() > 0 || self.exposure().is_open() {
             let misuse = Misuse::Epoch {
                 needs: "free needs a window without an open epoch",
                 state: self.state(None),
             };
             return Err(Error::new("free", misuse));
         }
+        self.settle_flags("free")?;
         if !self.no_locks {
             self.synchronise("free", Purpose::Free)?;
         }

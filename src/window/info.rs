@@ -8,6 +8,9 @@ const NO_LOCKS: &str = "no_locks";
 const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
 const ADOPT: &str = "transom_adopt";
 const EAGER_LOCK_ALL: &str = "transom_eager_lock_all";
+pub(crate) const NOTIFICATION_COUNTERS: &str = "transom_notification_counters";
+const DEFAULT_COUNTERS: u32 = 8;
+const MOST_COUNTERS: u32 = 1 << 20;
 
 /// Hints to the library, as pairs of key and value. Keys that Transom does not know are ignored.
 ///
@@ -17,6 +20,7 @@ const EAGER_LOCK_ALL: &str = "transom_eager_lock_all";
 /// | `mpi_minimum_memory_alignment` | bytes, a power of two | allocated memory is aligned so |
 /// | `transom_adopt` | `true`, `false` | `false`: `create` leaves the pages of the memory where they are |
 /// | `transom_eager_lock_all` | `true`, `false` | `true`: `lock_all` locks every rank at once, in the order of ranks |
+/// | `transom_notification_counters` | 0 to 1048576 | how many notification counters this rank has, of 64 bytes each; 8 without the hint |
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info(BTreeMap<String, String>);
 
@@ -64,6 +68,16 @@ impl Info {
         self.flag(EAGER_LOCK_ALL, false)
     }
 
+    pub(crate) fn notification_counters(&self) -> Result<u32> {
+        match self.0.get(NOTIFICATION_COUNTERS) {
+            None => Ok(DEFAULT_COUNTERS),
+            Some(text) => match text.trim().parse() {
+                Ok(counters) if counters <= MOST_COUNTERS => Ok(counters),
+                _ => Err(bad(NOTIFICATION_COUNTERS, text, "0 to 1048576")),
+            },
+        }
+    }
+
     fn flag(&self, key: &'static str, default: bool) -> Result<bool> {
         match self.0.get(key).map(|text| text.trim()) {
             None => Ok(default),
@@ -95,6 +109,7 @@ mod tests {
         assert_eq!(info.alignment().unwrap(), 1);
         assert!(!info.no_locks().unwrap());
         assert!(info.adopt().unwrap());
+        assert_eq!(info.notification_counters().unwrap(), 8);
         assert_eq!(info.aligned_for(64).alignment().unwrap(), 64);
         let asked = info.with(ALIGNMENT, "8192");
         assert_eq!(asked.aligned_for(64).alignment().unwrap(), 8192);
@@ -108,12 +123,15 @@ mod tests {
             (ALIGNMENT, "-8"),
             (ALIGNMENT, "0"),
             (ADOPT, ""),
+            (NOTIFICATION_COUNTERS, "1048577"),
+            (NOTIFICATION_COUNTERS, "-1"),
         ] {
             let info = Info::new().with(key, value);
             let error = [
                 info.no_locks().err(),
                 info.alignment().err(),
                 info.adopt().err(),
+                info.notification_counters().err(),
             ]
             .into_iter()
             .flatten()

@@ -3,6 +3,8 @@
 mod create;
 mod free;
 mod info;
+mod layout;
+mod progress;
 pub(crate) mod target;
 
 use std::fmt;
@@ -13,18 +15,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rdma_sys_shim::{Region, Ticket};
 
 pub use info::Info;
+pub(crate) use info::NOTIFICATION_COUNTERS;
+pub use progress::Progress;
 
 use crate::comm::{Barrier, Group, Team};
 use crate::error::{AbortCause, EpochState, Error, ErrorKind, Misuse, Result};
 use crate::job::{Context, is_forked};
 use crate::memory::columns::Column;
-use crate::memory::control::{ControlBlock, LINE};
+use crate::memory::control::{ControlBlock, LocalWord};
+use crate::sync::{Exposure, Pairs};
+use layout::{ACCUMULATE_LOCK_AT, LOCK_AT, Layout};
 use target::{Held, Route, Target};
-
-/// Where in a window's control block its words stand.
-pub(crate) const LOCK_AT: u64 = 0;
-pub(crate) const ACCUMULATE_LOCK_AT: u64 = LINE;
-pub(crate) const BARRIER_AT: u64 = 2 * LINE;
 
 /// Memory of every rank of a communicator that the others put into, get from and accumulate on
 /// (MPI-4.1, chapter 12): the untyped, byte-addressed form, with every rule checked at run time.
@@ -33,7 +34,9 @@ pub(crate) const BARRIER_AT: u64 = 2 * LINE;
 /// A window can be shared between threads. One-sided operations, `lock`, `unlock`, `flush` and
 /// their kin may be called by several threads at once if the job has
 /// [`ThreadLevel::Multiple`](crate::ThreadLevel); collective calls (`fence`, `free`) and
-/// `lock_all`/`unlock_all` must not overlap with any other call on the same window.
+/// `lock_all`/`unlock_all` must not overlap with any other call on the same window. `start` and
+/// `complete` must not overlap with each other, nor with operations; the same holds for `post`,
+/// `wait` and `test` among themselves. One thread may expose the window while another accesses it.
 ///
 /// # Alignment
 /// Atomics on an element that is not aligned to its size (a window over memory at an odd address,
@@ -62,6 +65,11 @@ pub struct Window {
     device_used: AtomicBool,
     no_locks: bool,
     eager_lock_all: bool,
+    /// Whether the device allocated the memory, on every rank.
+    allocated: bool,
+    layout: Layout,
+    exposure: Exposure,
+    pairs: Pairs,
 }
 
 // SAFETY: `base` is an address to hand out; the fields behind the other methods are Send.
@@ -76,6 +84,7 @@ struct Columns {
     unit: Column<u32>,
     rkey: Column<u64>,
     block: Arc<Column<u64>>,
+    notifications: Column<u32>,
 }
 
 /// Which access epoch is open, as far as the whole window is concerned.
@@ -90,6 +99,10 @@ pub(crate) enum Mode {
     LockAll = 3,
     /// `lock_all` with the assertion that nobody conflicts.
     LockAllUnchecked = 4,
+    /// `start` has opened an epoch of some targets.
+    Started = 5,
+    /// `start` with the assertion that they have all posted.
+    StartedUnchecked = 6,
 }
 
 impl Mode {
@@ -100,6 +113,8 @@ impl Mode {
             2 => Self::Fence,
             3 => Self::LockAll,
             4 => Self::LockAllUnchecked,
+            5 => Self::Started,
+            6 => Self::StartedUnchecked,
             _ => Self::Idle,
         }
     }
@@ -107,6 +122,11 @@ impl Mode {
     #[inline]
     pub(crate) fn is_lock_all(self) -> bool {
         matches!(self, Self::LockAll | Self::LockAllUnchecked)
+    }
+
+    #[inline]
+    pub(crate) fn is_started(self) -> bool {
+        matches!(self, Self::Started | Self::StartedUnchecked)
     }
 }
 
@@ -180,6 +200,49 @@ impl Window {
         &self.team.context
     }
 
+    /// The word `at` bytes into this rank's own control block.
+    pub(crate) fn own_word(&self, at: u64) -> LocalWord {
+        LocalWord::new(&self.block, at)
+    }
+
+    /// What the word `at` bytes into this rank's own control block holds.
+    #[inline]
+    pub(crate) fn read_own(&self, at: u64) -> u64 {
+        self.block.word(at).load(Ordering::Acquire)
+    }
+
+    /// Keeps this rank's block, once the window is gone, until each word holds the value beside it.
+    pub(crate) fn retire_block_until(&self, words: impl Iterator<Item = (u64, u64)>) {
+        self.block.retire_until(words);
+    }
+
+    /// Where `rank`'s control block stands in its control region.
+    #[inline]
+    pub(crate) fn block_of(&self, rank: u32) -> u64 {
+        self.columns.block.get(rank)
+    }
+
+    #[inline]
+    pub(crate) fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    #[inline]
+    pub(crate) fn exposure(&self) -> &Exposure {
+        &self.exposure
+    }
+
+    #[inline]
+    pub(crate) fn pairs(&self) -> &Pairs {
+        &self.pairs
+    }
+
+    /// How many notification counters a rank of the window has.
+    #[inline]
+    pub(crate) fn counters_of(&self, rank: u32) -> u32 {
+        self.columns.notifications.get(rank)
+    }
+
     #[inline]
     pub(crate) fn no_locks(&self) -> bool {
         self.no_locks
@@ -198,6 +261,17 @@ impl Window {
     #[inline]
     pub(crate) fn set_mode(&self, mode: Mode) {
         self.mode.store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// Without an operation since, the last fence has begun no epoch (section 12.5.1). Another
+    /// thread may open one meanwhile.
+    #[inline]
+    pub(crate) fn end_unused_fence(&self) {
+        let (unused, idle) = (Mode::FenceUnused as u8, Mode::Idle as u8);
+        if self.mode() == Mode::FenceUnused {
+            let order = Ordering::Relaxed;
+            let _ = self.mode.compare_exchange(unused, idle, order, order);
+        }
     }
 
     #[inline]
@@ -272,10 +346,17 @@ impl Window {
         match self.mode() {
             Mode::Fence | Mode::FenceUnused => EpochState::Fence,
             Mode::LockAll | Mode::LockAllUnchecked => EpochState::LockAll,
+            Mode::Started | Mode::StartedUnchecked => match rank {
+                Some(rank) if self.targets[rank as usize].held() != Held::Started => {
+                    EpochState::NotStarted(rank)
+                }
+                _ => EpochState::Started,
+            },
             Mode::Idle if self.locks() > 0 => match rank {
                 Some(rank) => EpochState::NotLocked(rank),
                 None => EpochState::Locks,
             },
+            Mode::Idle if self.exposure.is_open() => EpochState::Exposed,
             Mode::Idle => EpochState::None,
         }
     }
@@ -293,12 +374,12 @@ impl Window {
         if target.is_entered(self.serial()) {
             return Ok(target);
         }
-        if mode == Mode::Idle {
+        if mode == Mode::Idle || mode.is_started() && target.held() != Held::Started {
             return Err(Error::new(
                 operation,
                 Misuse::Epoch {
-                    needs: "an operation needs an access epoch of its target (fence, lock or \
-                            lock_all)",
+                    needs: "an operation needs an access epoch of its target (fence, start, lock \
+                            or lock_all)",
                     state: self.state(Some(rank)),
                 },
             ));
@@ -306,7 +387,7 @@ impl Window {
         if mode == Mode::FenceUnused {
             self.set_mode(Mode::Fence);
         }
-        if mode != Mode::LockAll && target.route().is_some() {
+        if !matches!(mode, Mode::LockAll | Mode::Started) && target.route().is_some() {
             target.set_entered(self.serial());
             return Ok(target);
         }
@@ -315,6 +396,9 @@ impl Window {
                 return Ok(());
             }
             let route = self.route(operation, rank, target)?;
+            if mode == Mode::Started {
+                self.await_post(operation, rank)?;
+            }
             if mode == Mode::LockAll {
                 self.take_shared(operation, rank, route)?;
                 target.change_held(Held::No, Held::Shared, false);

@@ -20,6 +20,8 @@ pub(crate) enum Held {
     Unchecked = 3,
     /// A thread is about to take or release the lock.
     Changing = 4,
+    /// Not locked, but in the group of `start`.
+    Started = 5,
 }
 
 impl Held {
@@ -36,6 +38,7 @@ impl Held {
             2 => Self::Exclusive,
             3 => Self::Unchecked,
             4 => Self::Changing,
+            5 => Self::Started,
             _ => Self::No,
         }
     }

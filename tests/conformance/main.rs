@@ -21,9 +21,12 @@ mod launch;
 mod lifetime;
 mod lock;
 mod misuse;
+mod notify;
 mod ops;
 mod origins;
 mod passive;
+mod pscw;
+mod pscw_misuse;
 mod put_get;
 mod threads;
 
@@ -86,6 +89,9 @@ fn cases(device: &str) -> Vec<Case> {
         lock::CASES,
         flush::CASES,
         passive::CASES,
+        pscw::CASES,
+        pscw_misuse::CASES,
+        notify::CASES,
         threads::CASES,
         lifetime::CASES,
         communicators::CASES,

@@ -39,7 +39,7 @@ pub(crate) const CASES: &[Case] = cases!["misuse":
 
 /// The call fails with this class, and its message contains all of `words`.
 #[track_caller]
-fn refused<T>(result: Result<T>, class: ErrorClass, words: &[&str]) -> Outcome {
+pub(crate) fn refused<T>(result: Result<T>, class: ErrorClass, words: &[&str]) -> Outcome {
     let Err(error) = result else {
         return Err(Failure::new(format_args!(
             "let through; wanted {class:?} {words:?}"
@@ -55,7 +55,11 @@ fn refused<T>(result: Result<T>, class: ErrorClass, words: &[&str]) -> Outcome {
 }
 
 /// Every operation, on one target and displacement.
-fn each_operation(window: &Window, target: u32, disp: u64) -> [(&'static str, Result<()>); 7] {
+pub(crate) fn each_operation(
+    window: &Window,
+    target: u32,
+    disp: u64,
+) -> [(&'static str, Result<()>); 7] {
     let mut word = [0; 8];
     // SAFETY: the word outlives the requests, which are complete or were refused.
     let requests = unsafe {
@@ -119,7 +123,7 @@ fn each_refused(
 }
 
 /// Collective. All kinds of epoch work, and the memory is as `bytes` says before and after.
-fn works(job: &Job, window: &Exposed<'_>) -> Outcome {
+pub(crate) fn works(job: &Job, window: &Exposed<'_>) -> Outcome {
     let (me, ranks) = (window.rank(), window.ranks());
     let ahead = (me + 1) % ranks;
     job.world().barrier()?;
@@ -142,7 +146,7 @@ fn works(job: &Job, window: &Exposed<'_>) -> Outcome {
     Ok(())
 }
 
-const NO_EPOCH: &[&str] = &["epoch", "fence, lock or lock_all"];
+const NO_EPOCH: &[&str] = &["epoch", "fence, start, lock or lock_all"];
 
 fn operations_outside_an_epoch(job: &Job) -> Outcome {
     for memory in MEMORIES {

@@ -17,10 +17,15 @@ const CULPRIT: u32 = 1;
 const ENDS: [&str; 4] = ["killed", "panics", "exits", "leaves"];
 
 /// What the survivors wait in.
-const WAITS: [&str; 13] = [
+const WAITS: [&str; 18] = [
     "barrier",
     "barrier_before_any_contact",
     "fence",
+    "put_after_start",
+    "complete",
+    "wait",
+    "test",
+    "wait_notify",
     "exclusive_lock",
     "shared_lock",
     "lock_all",
@@ -202,6 +207,22 @@ fn stand(job: &Job, wait: &str, window: Option<Window>) -> Result<()> {
             put(window, &heap[..100], CULPRIT, 0)?;
             window.fence(Assert::NONE)
         }
+        ("put_after_start" | "complete" | "wait" | "test", Some(window)) => {
+            let culprit = window.group().include(&[CULPRIT])?;
+            if let "wait" | "test" = wait {
+                window.post(&culprit, Assert::NONE)?;
+                while wait == "test" && !window.test()? {
+                    std::thread::yield_now();
+                }
+                return window.wait();
+            }
+            window.start(&culprit, Assert::NONE)?;
+            if wait == "put_after_start" {
+                put(window, &heap[..100], CULPRIT, 0)?;
+            }
+            window.complete()
+        }
+        ("wait_notify", Some(window)) => window.wait_notify(0, 1),
         ("exclusive_lock" | "shared_lock", Some(window)) => {
             window.lock(LockKind::Exclusive, 0, Assert::NONE)?;
             window.unlock(0)?;

@@ -29,6 +29,7 @@ use table::Table;
 
 use crate::{
     Access, Adoption, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result,
+    TargetThread,
 };
 
 /// The name that `--device` takes.
@@ -125,7 +126,7 @@ impl SoftDevice {
                 port,
                 options,
             }),
-            capabilities: capabilities(),
+            capabilities: capabilities(options.map),
         })
     }
 
@@ -148,11 +149,16 @@ impl SoftDevice {
     }
 }
 
-pub(crate) fn capabilities() -> Capabilities {
+/// `map`: peers may map memory.
+pub(crate) fn capabilities(map: bool) -> Capabilities {
     Capabilities {
         atomic_domain: AtomicDomain::Cpu,
         narrow_atomics: true,
         max_message: u64::MAX,
+        target_thread: match map {
+            true => TargetThread::ForRegistered,
+            false => TargetThread::ForAll,
+        },
         pins_memory: false,
     }
 }

@@ -13,7 +13,8 @@ use super::settings::Settings;
 use super::{events, memory, self_test};
 use crate::rdma::{Choice, GidType, LinkLayer};
 use crate::{
-    Access, Adoption, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, Usage,
+    Access, Adoption, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result,
+    TargetThread, Usage,
 };
 
 pub(crate) struct VerbsDevice {
@@ -57,6 +58,7 @@ impl VerbsDevice {
             atomic_domain: AtomicDomain::Device,
             narrow_atomics: false,
             max_message: adapter.port.max_message.into(),
+            target_thread: TargetThread::Never,
             pins_memory: true,
         };
         let fabric = match (choice.link_layer, &choice.gid) {

@@ -154,6 +154,23 @@ impl<'a> Bench<'a> {
         self.timed(line, true, body)
     }
 
+    /// Measures on both ranks of a pair at once; the others wait.
+    pub(super) fn pair(
+        &mut self,
+        line: Line<'_>,
+        mut on_origin: impl FnMut() -> transom::Result<()>,
+        mut on_target: impl FnMut() -> transom::Result<()>,
+    ) -> Result<Measured> {
+        let iterations = self.plan.iterations(line.iterations);
+        let line = Line { iterations, ..line };
+        let me = self.comm.rank();
+        self.repeat(line, || match me {
+            ORIGIN => Ok(time(iterations, &mut on_origin)?),
+            TARGET => Ok(time(iterations, &mut on_target)?),
+            _ => Ok(0.0),
+        })
+    }
+
     fn timed(
         &mut self,
         line: Line<'_>,

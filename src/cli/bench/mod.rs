@@ -16,6 +16,7 @@ mod latency;
 mod locks;
 mod memory;
 mod output;
+mod pairs;
 mod selected;
 mod suite;
 

@@ -1,4 +1,4 @@
-//! The standard suite: the lines of `rma_bench.c` in its order, under its names.
+//! The standard suite: the lines of `rma_bench.c` under its names, and what only Transom has.
 
 use transom::Info;
 use transom::raw::Window;
@@ -7,7 +7,7 @@ use super::args::Windows;
 use super::engine::Bench;
 use super::error::Result;
 use super::memory::{CallerMemory, OriginBuffer};
-use super::{bandwidth, busy, collective, creation, latency, locks};
+use super::{bandwidth, busy, collective, creation, latency, locks, pairs};
 
 /// Bytes of each rank's window and buffer.
 pub(super) const SPAN: usize = 16 << 20;
@@ -17,6 +17,7 @@ const LINES: usize = creation::LINES
     + bandwidth::LINES
     + locks::LINES
     + collective::LINES
+    + pairs::LINES
     + busy::LINES;
 
 impl Windows {
@@ -92,5 +93,6 @@ fn every_line(
     }
     locks::run(bench, name, window, buffer)?;
     collective::run(bench, name, window, buffer)?;
+    pairs::run(bench, name, window, buffer)?;
     busy::run(bench, name, window, buffer)
 }

@@ -1,0 +1,150 @@
+//! Put with notification: a put that raises a counter at its target, on which the target can wait
+//! without an epoch of its own. Not in MPI.
+
+use rdma_sys_shim::Ticket;
+use rdma_sys_shim::memory::copy;
+
+use crate::error::{Error, Misuse, Result};
+use crate::job::Awaited;
+use crate::window::{NOTIFICATION_COUNTERS, Window};
+
+impl Window {
+    /// One-sided. As [`Window::put`], and then adds 1 to the notification counter `counter` of
+    /// `target`: whoever sees that there finds these bytes in its memory, and those of all earlier
+    /// puts of this rank to this target. Its own buffer is this rank's again at the next
+    /// synchronisation, as for every put. `len` 0 is legal, and only notifies.
+    ///
+    /// Counters are of 64 bits, begin at 0 and only grow. How many a rank has, says its hint
+    /// `transom_notification_counters`.
+    ///
+    /// # Errors
+    /// As for [`Window::put`]; `target` has no such counter. Then nothing is put.
+    ///
+    /// # Safety
+    /// As for [`Window::put`].
+    #[inline]
+    pub unsafe fn put_notify(
+        &self,
+        origin: *const u8,
+        len: usize,
+        target: u32,
+        disp: u64,
+        counter: u32,
+    ) -> Result<()> {
+        const OPERATION: &str = "put_notify";
+        if let Some(open) = self.open_target(target)
+            && counter < self.counters_of(target)
+        {
+            let there = open.reach(disp, len as u64);
+            // What went through the device would come after a counter that is mapped.
+            if !there.is_null() && !origin.is_null() && open.posted() == Ticket::DONE {
+                // SAFETY: as in `put`.
+                unsafe { copy(there, origin, len) };
+                open.set_dirty();
+                return self.notify(OPERATION, target, counter);
+            }
+        }
+        self.team().check_rank(OPERATION, target)?;
+        self.check_counter(OPERATION, target, counter)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.put_as(OPERATION, origin, len, target, disp)? };
+        self.notify(OPERATION, target, counter)
+    }
+
+    /// Local. How often the notification counter `counter` of this rank was raised so far. What was
+    /// put before is in this rank's memory.
+    ///
+    /// # Errors
+    /// This rank has no such counter.
+    #[inline]
+    pub fn notifications(&self, counter: u32) -> Result<u64> {
+        self.check_counter("notifications", self.rank(), counter)?;
+        Ok(self.raised(counter))
+    }
+
+    /// Local. Waits until the notification counter `counter` of this rank is at least `at_least`.
+    /// Needs no epoch. What was put before is then in this rank's memory.
+    ///
+    /// # Errors
+    /// This rank has no such counter; a rank of the window died or left.
+    #[inline]
+    pub fn wait_notify(&self, counter: u32, at_least: u64) -> Result<()> {
+        const OPERATION: &str = "wait_notify";
+        self.check_counter(OPERATION, self.rank(), counter)?;
+        if self.raised(counter) >= at_least {
+            return Ok(());
+        }
+        self.context().patience().wait(
+            || Ok(self.raised(counter) >= at_least),
+            || self.check_notifiers(OPERATION),
+        )
+    }
+
+    /// Local. As [`Window::wait_notify`], without waiting: true if the counter is there.
+    ///
+    /// # Errors
+    /// As for [`Window::wait_notify`]; that a rank died is noticed when this is called repeatedly.
+    pub fn test_notify(&self, counter: u32, at_least: u64) -> Result<bool> {
+        const OPERATION: &str = "test_notify";
+        self.check_counter(OPERATION, self.rank(), counter)?;
+        if self.raised(counter) >= at_least {
+            return Ok(true);
+        }
+        if !self.pairs().polls.is_check_due() {
+            return Ok(false);
+        }
+        let verdict = self.check_notifiers(OPERATION);
+        match self.raised(counter) >= at_least {
+            true => Ok(true),
+            false => verdict.map(|()| false),
+        }
+    }
+
+    #[inline]
+    fn raised(&self, counter: u32) -> u64 {
+        self.read_own(self.layout().notification(counter))
+    }
+
+    /// Raises a counter of an entered target, behind all that this rank did there.
+    #[inline]
+    fn notify(&self, operation: &'static str, rank: u32, counter: u32) -> Result<()> {
+        let target = &self.targets()[rank as usize];
+        let pair = self.pair(operation, rank)?;
+        let at = self.layout().notification(counter);
+        if target.posted() != Ticket::DONE && pair.is_mapped(at) {
+            self.complete_posted(operation, rank, target)?;
+        }
+        match pair.raise(at) {
+            Ok(ticket) => {
+                self.note_posted(target, ticket);
+                Ok(())
+            }
+            Err(error) => Err(self.failed(operation, rank, error)),
+        }
+    }
+
+    #[inline]
+    fn check_counter(&self, operation: &'static str, rank: u32, counter: u32) -> Result<()> {
+        let counters = self.counters_of(rank);
+        if counter < counters {
+            return Ok(());
+        }
+        Err(Error::new(
+            operation,
+            Misuse::NoCounter {
+                rank,
+                counter,
+                counters,
+                hint: NOTIFICATION_COUNTERS,
+            },
+        ))
+    }
+
+    /// Whether the ranks that may notify this one are still there.
+    #[cold]
+    fn check_notifiers(&self, operation: &'static str) -> Result<()> {
+        let team = self.team();
+        let member = |index| team.group.world_rank(index);
+        team.context.check(operation, Awaited::AnyOf(&member))
+    }
+}

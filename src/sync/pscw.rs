@@ -1,0 +1,283 @@
+//! Post, start, complete, wait: epochs between the ranks of two groups, and nobody else.
+//!
+//! Post and start need no atomics. Each rank keeps a slot for each other one, which that one alone
+//! writes: how many exposure epochs it has opened to this rank. Start counts the access epochs, and
+//! a target may be accessed once its slot has come to that count. Complete adds one to a counter at
+//! each target, behind this rank's operations there; wait is over when the counter has come to the
+//! sum of all groups posted to. It needs no count by origin: nobody completes more epochs on a rank
+//! than that has posted to it, so the sum is reached only when each has completed all.
+//!
+//! Counts have 64 bits and never wrap; assertions skip waits, never a count.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+
+use rdma_sys_shim::Ticket;
+
+use super::Assert;
+use crate::comm::Group;
+use crate::error::{EpochState, Error, Misuse, Result};
+use crate::job::{Awaited, is_forked};
+use crate::memory::control::LocalWord;
+use crate::wait::Polls;
+use crate::window::target::Held;
+use crate::window::{Mode, Window};
+
+/// This rank's part as others may access it.
+pub(crate) struct Exposure {
+    open: AtomicBool,
+    /// How many access epochs have been completed here.
+    completions: LocalWord,
+    /// How many access epochs will have been completed here when it closes.
+    expected: AtomicU64,
+    polls: Polls,
+}
+
+impl Exposure {
+    pub(crate) fn new(completions: LocalWord) -> Self {
+        Self {
+            open: AtomicBool::new(false),
+            completions,
+            expected: AtomicU64::new(0),
+            polls: Polls::default(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed)
+    }
+}
+
+impl Window {
+    /// One-sided. Opens an exposure epoch of this rank's part to the ranks of `group`, each of
+    /// which may access it once, from its [`Window::start`] to its [`Window::complete`]. Does not
+    /// wait (MPI-4.1, section 12.5.2). What this rank has stored in its part is seen by them.
+    ///
+    /// Any group of ranks of the window is legal: an empty one, and one that this rank is in. The
+    /// assertions change nothing: without [`Assert::NO_CHECK`] too, this is one store per origin.
+    ///
+    /// # Errors
+    /// An exposure epoch is open already; a fence epoch or `lock_all` is in force or this rank has
+    /// locked its own part; a rank of `group` is not in the window; a rank died.
+    pub fn post(&self, group: &Group, assert: Assert) -> Result<()> {
+        const OPERATION: &str = "post";
+        let _ = assert;
+        let exposure = self.exposure();
+        let (mode, me) = (self.mode(), self.rank());
+        let conflict = mode == Mode::Fence || mode.is_lock_all();
+        if conflict || exposure.is_open() || self.targets()[me as usize].held().is_held() {
+            return Err(self.cannot_post());
+        }
+        self.not_forked(OPERATION)?;
+        let origins = self.origins();
+        self.call_roll(OPERATION, group, origins)?;
+        self.end_unused_fence();
+        let expected = exposure.expected.load(Ordering::Relaxed) + u64::from(origins.len());
+        exposure.expected.store(expected, Ordering::Relaxed);
+        exposure.open.store(true, Ordering::Relaxed);
+        let slot = self.layout().post_slot(me);
+        for rank in origins.iter() {
+            let told = self.pair(OPERATION, rank).and_then(|pair| pair.post(slot));
+            told.map_err(|error| self.give_up(self.failed(OPERATION, rank, error)))?;
+        }
+        Ok(())
+    }
+
+    /// One-sided. Opens an access epoch of the ranks of `group`, each of which exposes its part by
+    /// a [`Window::post`] to a group that this rank is in (MPI-4.1, section 12.5.2).
+    ///
+    /// Does not wait for them: the first operation on a target does, so that nobody waits for a
+    /// target before it is needed, and `complete` for those that were not used. With
+    /// [`Assert::NO_CHECK`] nothing waits: all targets have posted before, and said so by other
+    /// means.
+    ///
+    /// # Errors
+    /// An access epoch is open already, be it by `start`, fence, `lock_all` or a lock; a rank of
+    /// `group` is not in the window; a rank died.
+    pub fn start(&self, group: &Group, assert: Assert) -> Result<()> {
+        const OPERATION: &str = "start";
+        if !matches!(self.mode(), Mode::Idle | Mode::FenceUnused) || self.locks() > 0 {
+            return Err(self.wrong_epoch(OPERATION, "start needs a window without access epoch"));
+        }
+        self.not_forked(OPERATION)?;
+        let targets = self.started_targets();
+        self.call_roll(OPERATION, group, targets)?;
+        self.next_serial();
+        let unchecked = assert.contains(Assert::NO_CHECK);
+        for rank in targets.iter() {
+            let target = &self.targets()[rank as usize];
+            target.set_held(Held::Started);
+            let pair = self.pair(OPERATION, rank)?;
+            let started = pair.count_start();
+            let may_enter = unchecked || pair.posts() >= started;
+            if may_enter && target.route().is_some() {
+                target.set_entered(self.serial());
+            }
+        }
+        fence(Ordering::Acquire);
+        self.set_mode(match unchecked {
+            true => Mode::StartedUnchecked,
+            false => Mode::Started,
+        });
+        Ok(())
+    }
+
+    /// One-sided. Closes the access epoch that [`Window::start`] opened. When it returns, the
+    /// buffers of this rank's operations are its own again, and what was fetched is there; what was
+    /// put is at its targets when their [`Window::wait`] returns (MPI-4.1, section 12.5.2).
+    ///
+    /// # Errors
+    /// No epoch of `start` is open; an operation failed; a target died. The epoch is closed after
+    /// these too.
+    pub fn complete(&self) -> Result<()> {
+        const OPERATION: &str = "complete";
+        if !self.mode().is_started() {
+            return Err(self.wrong_epoch(OPERATION, "complete needs start"));
+        }
+        let targets = self.started_targets();
+        let mut result = Ok(());
+        for rank in targets.iter() {
+            // After a failure the job ends: nobody needs the flags that are left.
+            result = result.and_then(|()| self.complete_on(OPERATION, rank));
+        }
+        if result.is_ok() && self.device_used() {
+            for rank in targets.iter() {
+                let target = &self.targets()[rank as usize];
+                let released = self.flush_target_locally(OPERATION, rank, target);
+                result = result.and(released);
+            }
+        }
+        for rank in targets.iter() {
+            self.targets()[rank as usize].set_held(Held::No);
+        }
+        self.next_serial();
+        self.set_mode(Mode::Idle);
+        result.map_err(|error| self.give_up(error))
+    }
+
+    /// One-sided. Closes the exposure epoch that [`Window::post`] opened: waits until every origin
+    /// has completed its access epoch, whose operations are then complete here (MPI-4.1, section
+    /// 12.5.2).
+    ///
+    /// # Errors
+    /// No epoch of `post` is open; an origin died or left. Then the epoch stays open: others may
+    /// still access this rank's part.
+    pub fn wait(&self) -> Result<()> {
+        const OPERATION: &str = "wait";
+        if !self.exposure().is_open() {
+            return Err(self.not_exposed(OPERATION));
+        }
+        if !self.is_closed_by_all() {
+            self.context().patience().wait(
+                || Ok(self.is_closed_by_all()),
+                || self.check_origins(OPERATION),
+            )?;
+        }
+        self.exposure().open.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Local. As [`Window::wait`], without waiting: true if the exposure epoch is closed now
+    /// (MPI-4.1, section 12.5.2, `MPI_Win_test`). Then it must not be asked again before the next
+    /// [`Window::post`].
+    ///
+    /// # Errors
+    /// As for [`Window::wait`]; the death of an origin is noticed when this is called repeatedly.
+    pub fn test(&self) -> Result<bool> {
+        const OPERATION: &str = "test";
+        if !self.exposure().is_open() {
+            return Err(self.not_exposed(OPERATION));
+        }
+        if !self.is_closed_by_all() {
+            if !self.exposure().polls.is_check_due() {
+                return Ok(false);
+            }
+            let verdict = self.check_origins(OPERATION);
+            if !self.is_closed_by_all() {
+                return verdict.map(|()| false);
+            }
+        }
+        self.exposure().open.store(false, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Waits until a target of this epoch has posted.
+    pub(crate) fn await_post(&self, operation: &'static str, rank: u32) -> Result<()> {
+        let pair = self.pair(operation, rank)?;
+        let started = pair.started();
+        if pair.posts() >= started {
+            return Ok(());
+        }
+        let posted = || Ok(pair.posts() >= started);
+        let world_rank = self.team().world_rank(rank);
+        self.context().patience().wait(posted, || {
+            self.context().check(operation, Awaited::Rank(world_rank))
+        })
+    }
+
+    /// Tells a target that this rank's epoch is over, behind its operations there.
+    fn complete_on(&self, operation: &'static str, rank: u32) -> Result<()> {
+        let target = &self.targets()[rank as usize];
+        if !target.is_entered(self.serial()) && self.mode() == Mode::Started {
+            self.await_post(operation, rank)?;
+        }
+        let pair = self.pair(operation, rank)?;
+        let counter = self.layout().completions();
+        if target.posted() != Ticket::DONE && pair.is_mapped(counter) {
+            self.complete_posted(operation, rank, target)?;
+        }
+        let raised = pair.raise(counter);
+        raised
+            .map(drop)
+            .map_err(|error| self.failed(operation, rank, error))
+    }
+
+    #[inline]
+    fn is_closed_by_all(&self) -> bool {
+        let exposure = self.exposure();
+        let completed = exposure.completions.atomic().load(Ordering::Acquire);
+        completed >= exposure.expected.load(Ordering::Relaxed)
+    }
+
+    /// Whether the origins that are waited for are still there.
+    #[cold]
+    fn check_origins(&self, operation: &'static str) -> Result<()> {
+        let team = self.team();
+        let member = |index| Some(team.world_rank(self.origins().get(index)?));
+        team.context.check(operation, Awaited::AnyOf(&member))
+    }
+
+    #[inline]
+    fn not_forked(&self, operation: &'static str) -> Result<()> {
+        match is_forked() {
+            false => Ok(()),
+            true => Err(Error::new(operation, Misuse::Forked)),
+        }
+    }
+
+    #[cold]
+    fn cannot_post(&self) -> Error {
+        let me = self.rank();
+        let needs = "post needs a window without exposure epoch, whose own part is not locked";
+        let state = if self.exposure().is_open() {
+            EpochState::Exposed
+        } else if self.targets()[me as usize].held().is_held() && !self.mode().is_lock_all() {
+            EpochState::Locked(me)
+        } else {
+            self.state(None)
+        };
+        Error::new("post", Misuse::Epoch { needs, state })
+    }
+
+    #[cold]
+    fn not_exposed(&self, operation: &'static str) -> Error {
+        let (needs, state) = ("it needs post", EpochState::NotExposed);
+        Error::new(operation, Misuse::Epoch { needs, state })
+    }
+
+    #[cold]
+    fn wrong_epoch(&self, operation: &'static str, needs: &'static str) -> Error {
+        let state = self.state(None);
+        Error::new(operation, Misuse::Epoch { needs, state })
+    }
+}

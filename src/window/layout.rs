@@ -1,0 +1,74 @@
+//! Where in a window's control block its words stand: the same place on every rank.
+
+use crate::comm::{barrier_bytes, rounds};
+use crate::memory::control::LINE;
+
+pub(crate) const LOCK_AT: u64 = 0;
+pub(crate) const ACCUMULATE_LOCK_AT: u64 = LINE;
+pub(crate) const BARRIER_AT: u64 = 2 * LINE;
+
+/// The places that depend on the number of ranks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    completions: u64,
+    notifications: u64,
+}
+
+impl Layout {
+    pub(crate) fn new(ranks: u32) -> Self {
+        let completions = BARRIER_AT + barrier_bytes(rounds(ranks));
+        let slots = completions + LINE;
+        Self {
+            completions,
+            notifications: slots + (8 * u64::from(ranks)).next_multiple_of(LINE),
+        }
+    }
+
+    /// How many access epochs its origins have completed on this rank.
+    #[inline]
+    pub(crate) fn completions(self) -> u64 {
+        self.completions
+    }
+
+    /// How many exposure epochs `rank` has opened to this one.
+    #[inline]
+    pub(crate) fn post_slot(self, rank: u32) -> u64 {
+        self.completions + LINE + 8 * u64::from(rank)
+    }
+
+    /// One of this rank's notification counters.
+    #[inline]
+    pub(crate) fn notification(self, counter: u32) -> u64 {
+        self.notifications + LINE * u64::from(counter)
+    }
+
+    /// The length of a block with so many notification counters.
+    pub(crate) fn bytes(self, counters: u32) -> u64 {
+        self.notification(counters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_words_share_a_place() {
+        for ranks in [1, 2, 3, 7, 8, 9, 1000] {
+            let layout = Layout::new(ranks);
+            let flags = (0..rounds(ranks)).map(|round| BARRIER_AT + u64::from(round) * LINE);
+            let mut places: Vec<u64> = [LOCK_AT, ACCUMULATE_LOCK_AT, layout.completions()]
+                .into_iter()
+                .chain(flags)
+                .chain((0..ranks).map(|rank| layout.post_slot(rank)))
+                .chain((0..3).map(|counter| layout.notification(counter)))
+                .collect();
+            let len = places.len();
+            places.sort_unstable();
+            places.dedup();
+            assert_eq!(places.len(), len);
+            assert!(places.iter().all(|at| at % 8 == 0));
+            assert!(places[len - 1] + 8 <= layout.bytes(3));
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! What operations need of their target while it computes.
+
+use rdma_sys_shim::TargetThread;
+
+use super::Window;
+
+/// What has to run at the target for operations on a window to complete there. No operation needs
+/// the target's program to call in, ever: it may compute, sleep, or wait for something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Progress {
+    /// Nothing: every operation is carried out by its origin's processor or by devices, also while
+    /// the target's process is stopped.
+    Always,
+    /// For some operations (atomics always, transfers where the system refuses them to the origin) a
+    /// thread that the library keeps in the target's process. They complete while the program's
+    /// threads compute, but may be late where these leave it no processor, and wait while the
+    /// process is stopped.
+    TargetThread,
+}
+
+impl Window {
+    /// Local. What is guaranteed of every operation on this window, whichever rank is its target.
+    /// Single operations may need less: memory of the caller's that could be adopted is as good as
+    /// allocated memory. MPI leaves progress to the implementation (MPI-4.1, sections 2.9 and
+    /// 12.7.2).
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        match self.context().device().capabilities().target_thread {
+            TargetThread::Never => Progress::Always,
+            TargetThread::ForRegistered if self.allocated => Progress::Always,
+            TargetThread::ForRegistered | TargetThread::ForAll => Progress::TargetThread,
+        }
+    }
+}
