@@ -9,6 +9,7 @@ use rdma_sys_shim::{Access, Adoption, Region};
 
 use super::{BARRIER_AT, Columns, Info, Mode, Window};
 use crate::comm::{Barrier, Communicator, barrier_bytes};
+use crate::datatype::AtomicWidths;
 use crate::error::{Error, Misuse, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
@@ -21,6 +22,7 @@ struct Entry {
     size: u64,
     rkey: u64,
     block: u64,
+    granularity: u64,
     unit: u32,
     no_locks: u32,
 }
@@ -113,6 +115,7 @@ impl Window {
             }
             let no_locks = info.no_locks()?;
             let eager_lock_all = info.eager_lock_all()?;
+            let granularity = info.accumulate_granularity()?;
             let region = region()?;
             let block = team
                 .context
@@ -125,6 +128,7 @@ impl Window {
                     size: remote.len,
                     rkey: remote.rkey,
                     block: block.offset(),
+                    granularity,
                     unit: disp_unit,
                     no_locks: no_locks.into(),
                 },
@@ -146,6 +150,7 @@ impl Window {
                 return Err(error);
             }
         };
+        check_granularity(operation, team.rank, &entries)?;
         let columns = Columns {
             base: Column::new(entries.iter().map(|entry| entry.base)),
             size: Column::new(entries.iter().map(|entry| entry.size)),
@@ -163,6 +168,10 @@ impl Window {
                 own.region.base()
             },
             memory: Some(own.region),
+            atomic_widths: AtomicWidths::new(
+                team.context.device().capabilities(),
+                own.entry.granularity,
+            ),
             no_locks: entries.iter().all(|entry| entry.no_locks != 0),
             eager_lock_all: own.eager_lock_all,
             columns,
@@ -176,5 +185,24 @@ impl Window {
             any_entered: AtomicBool::new(false),
             device_used: AtomicBool::new(false),
         })
+    }
+}
+
+/// All ranks must take the same path to one word. They all see the same entries, so that all fail or
+/// none does.
+fn check_granularity(operation: &'static str, me: u32, entries: &[Entry]) -> Result<()> {
+    let hint = |rank: usize| format!("mpi_accumulate_granularity={}", entries[rank].granularity);
+    let ours = entries[me as usize].granularity;
+    let other = entries.iter().position(|entry| entry.granularity != ours);
+    match other {
+        None => Ok(()),
+        Some(rank) => Err(Error::new(
+            operation,
+            Misuse::Mismatch {
+                rank: rank as u32,
+                ours: hint(me as usize),
+                theirs: hint(rank),
+            },
+        )),
     }
 }

@@ -15,6 +15,7 @@ use rdma_sys_shim::{Region, Ticket};
 pub use info::Info;
 
 use crate::comm::{Barrier, Group, Team};
+use crate::datatype::AtomicWidths;
 use crate::error::{AbortCause, EpochState, Error, ErrorKind, Misuse, Result};
 use crate::job::{Context, is_forked};
 use crate::memory::columns::Column;
@@ -36,8 +37,9 @@ pub(crate) const BARRIER_AT: u64 = 2 * LINE;
 /// `lock_all`/`unlock_all` must not overlap with any other call on the same window.
 ///
 /// # Alignment
-/// Atomics on an element that is not aligned to its size (a window over memory at an odd address,
-/// or an odd displacement) take a lock at the target instead of one locked instruction.
+/// Atomics on an integer that is not aligned to its size (a window over memory at an odd address,
+/// or an odd displacement) take a lock at the target instead of one locked instruction, as those on
+/// other types do.
 ///
 /// Dropping a window without freeing it leaks its memory and says so in the log, since peers may
 /// still access it.
@@ -62,6 +64,7 @@ pub struct Window {
     device_used: AtomicBool,
     no_locks: bool,
     eager_lock_all: bool,
+    atomic_widths: AtomicWidths,
 }
 
 // SAFETY: `base` is an address to hand out; the fields behind the other methods are Send.
@@ -188,6 +191,12 @@ impl Window {
     #[inline]
     pub(crate) fn eager_lock_all(&self) -> bool {
         self.eager_lock_all
+    }
+
+    /// Which elements single atomics update, on every rank.
+    #[inline]
+    pub(crate) fn atomic_widths(&self) -> AtomicWidths {
+        self.atomic_widths
     }
 
     #[inline]

@@ -21,6 +21,8 @@ mod launch;
 mod lifetime;
 mod lock;
 mod misuse;
+mod model;
+mod operations;
 mod ops;
 mod origins;
 mod passive;
@@ -80,6 +82,7 @@ fn cases(device: &str) -> Vec<Case> {
         put_get::CASES,
         atomics::CASES,
         contention::CASES,
+        operations::CASES,
         hammer::CASES,
         origins::CASES,
         fence::CASES,
