@@ -56,7 +56,7 @@ mod wait;
 mod window;
 
 pub use comm::{Communicator, Comparison, Group};
-pub use datatype::{Accumulate, Atomic, BasicType, Element, Op, Reduce};
+pub use datatype::{Accumulate, Atomic, BasicType, Complex, Element, Op, Reduce, ValueIndex};
 pub use error::{
     AbortCause, EpochState, Error, ErrorClass, ErrorKind, Misuse, PeerError, Result, SystemError,
 };

@@ -364,14 +364,14 @@ fn devices_are_shown_as_a_table_and_as_json() {
     assert!(lines.next().unwrap().starts_with("DEVICE"), "{table}");
     let soft = lines.find(|line| line.starts_with("soft ")).unwrap();
     assert!(
-        soft.contains("32/64 bit") && soft.ends_with("ready"),
+        soft.contains("8/16/32/64 bit") && soft.ends_with("ready"),
         "{soft}"
     );
     let json = succeed(&["devices", "--json"]);
     let first: Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
     assert_eq!(first["device"], "soft");
     assert_eq!(first["usable"], true);
-    assert_eq!(first["atomic_widths"], serde_json::json!([32, 64]));
+    assert_eq!(first["atomic_widths"], serde_json::json!([8, 16, 32, 64]));
     let listed = fs::read_dir("/sys/class/infiniband").map_or(0, Iterator::count);
     assert_eq!(json.lines().count(), 1 + listed);
     let devices = table.lines().filter(|line| !line.starts_with(' '));

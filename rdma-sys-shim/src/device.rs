@@ -52,7 +52,11 @@ pub enum AtomicDomain {
 /// The size of the word that an atomic works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// Four bytes; a device of the domain [`AtomicDomain::Cpu`] has it, a verbs device does not.
+    /// One byte, for devices with [`Capabilities::narrow_atomics`].
+    W1,
+    /// Two bytes, for the same.
+    W2,
+    /// Four bytes, for the same.
     W4,
     /// Eight bytes; every device has it.
     W8,
@@ -63,8 +67,45 @@ impl Width {
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
+            Self::W1 => 1,
+            Self::W2 => 2,
             Self::W4 => 4,
             Self::W8 => 8,
+        }
+    }
+
+    /// The word at `from`, zero-extended.
+    ///
+    /// # Safety
+    /// `from` is readable for the width; it need not be aligned.
+    #[must_use]
+    #[inline]
+    pub unsafe fn load(self, from: *const u8) -> u64 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Self::W8 => from.cast::<u64>().read_unaligned(),
+                Self::W4 => from.cast::<u32>().read_unaligned().into(),
+                Self::W2 => from.cast::<u16>().read_unaligned().into(),
+                Self::W1 => from.read().into(),
+            }
+        }
+    }
+
+    /// Stores the low bytes of `value` at `to`.
+    ///
+    /// # Safety
+    /// `to` is writable for the width; it need not be aligned.
+    #[inline]
+    pub unsafe fn store(self, to: *mut u8, value: u64) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Self::W8 => to.cast::<u64>().write_unaligned(value),
+                Self::W4 => to.cast::<u32>().write_unaligned(value as u32),
+                Self::W2 => to.cast::<u16>().write_unaligned(value as u16),
+                Self::W1 => to.write(value as u8),
+            }
         }
     }
 }
@@ -95,7 +136,7 @@ pub enum TargetThread {
 pub struct Capabilities {
     /// Who carries out atomics.
     pub atomic_domain: AtomicDomain,
-    /// Whether four-byte atomics exist.
+    /// Whether atomics of one, two and four bytes exist: where the domain is the processor's.
     pub narrow_atomics: bool,
     /// The longest single transfer in bytes; longer ones are cut up by the provider.
     pub max_message: u64,

@@ -1,23 +1,22 @@
-//! Accumulate.
+//! Accumulate, and the way of all its kin past the fast paths.
 
-use rdma_sys_shim::Update;
+use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::ATOMICS_DRAIN;
 
-use super::bounds::{byte_len, null_buffer};
 use super::elementwise;
-use super::locked::Locked;
+use super::request::{Request, Until};
+use super::work::Work;
 use crate::datatype::{BasicType, Op};
-use crate::error::{Error, Misuse, Result};
+use crate::error::Result;
 use crate::window::Window;
 
 impl Window {
     /// One-sided. Combines `count` elements of type `ty` at `origin` into those at displacement
     /// `disp` (in the target's units) of `target`'s memory: `target = target op origin`, atomically
-    /// for each element, in the order in which this rank calls (MPI-4.1, section 12.3.4). `op` is
-    /// [`Op::Sum`], [`Op::Replace`] or [`Op::NoOp`].
+    /// for each element, in the order in which this rank calls (MPI-4.1, section 12.3.4).
     ///
     /// # Errors
-    /// As for [`Window::put`]; an operation that accumulates do not know.
+    /// As for [`Window::put`]; an operation that is not defined for the type.
     ///
     /// # Safety
     /// `origin` is readable for `count` elements (of any alignment), and does not change, until the
@@ -33,12 +32,12 @@ impl Window {
         op: Op,
     ) -> Result<()> {
         if count == 1 && op == Op::Sum && !origin.is_null() {
-            if let Some(word) = self.mapped_word(ty, target, disp) {
+            if let Some(word) = self.mapped_integer(ty, target, disp) {
                 // SAFETY: `origin` is the caller's promise; the word lies aligned inside the
                 // mapping of the target's memory.
                 unsafe {
-                    let operand = elementwise::load_operand(word.width, origin);
-                    elementwise::apply(word.at, word.width, op, operand);
+                    let operand = word.width.load(origin);
+                    elementwise::fetch_op(word.at, word.width, op, operand);
                 }
                 word.note_update();
                 return Ok(());
@@ -49,110 +48,120 @@ impl Window {
             }
         }
         // SAFETY: the caller's promise.
-        unsafe { self.accumulate_any(origin, count, ty, target, disp, op) }
+        unsafe { self.accumulate_any("accumulate", origin, count, ty, target, disp, op) }.map(drop)
+    }
+
+    /// One-sided. As [`Window::accumulate`], with a request: when it is complete, `origin` may be
+    /// used again; the target may change later (MPI-4.1, section 12.3.5). Needs a lock or
+    /// `lock_all`.
+    ///
+    /// # Errors
+    /// As for [`Window::accumulate`].
+    ///
+    /// # Safety
+    /// As for [`Window::accumulate`], until the request is complete.
+    pub unsafe fn raccumulate(
+        &self,
+        origin: *const u8,
+        count: usize,
+        ty: BasicType,
+        target: u32,
+        disp: u64,
+        op: Op,
+    ) -> Result<Request> {
+        const OPERATION: &str = "raccumulate";
+        self.needs_passive(OPERATION, target)?;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let ticket = self.accumulate_any(OPERATION, origin, count, ty, target, disp, op)?;
+            self.request(target, ticket, Until::Released)
+        }
     }
 
     /// # Safety
     /// As for [`Window::accumulate`].
     #[inline(never)]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "MPI's, and the name of the operation"
+    )]
     unsafe fn accumulate_any(
         &self,
+        operation: &'static str,
         origin: *const u8,
         count: usize,
         ty: BasicType,
         rank: u32,
         disp: u64,
         op: Op,
-    ) -> Result<()> {
-        const OPERATION: &str = "accumulate";
-        check_op(OPERATION, op, ty)?;
-        let len = byte_len(OPERATION, count, ty.size())?;
+    ) -> Result<Ticket> {
+        let work = Work {
+            ty,
+            op,
+            count,
+            operands: origin,
+            compare: std::ptr::null(),
+            result: std::ptr::null_mut(),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.carry_out(operation, rank, disp, &work) }
+    }
+
+    /// Carries out work at a displacement of a target, by the path that its elements take. With the
+    /// ticket, the buffers are released (all of them) and complete.
+    ///
+    /// # Safety
+    /// The buffers of `work` that are not null are valid for its elements, and nobody else touches
+    /// the result, until the operation is complete; they overlap neither with each other nor with
+    /// the target's elements.
+    pub(super) unsafe fn carry_out(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        disp: u64,
+        work: &Work,
+    ) -> Result<Ticket> {
+        let len = work.check(operation)?;
         let target = match self.open_target(rank) {
             Some(target) => target,
-            None => self.enter(OPERATION, rank)?,
+            None => self.enter(operation, rank)?,
         };
         let there = target.reach(disp, len as u64);
         if there.is_null() || len == 0 {
-            let place = self.place(OPERATION, rank, target, disp, len as u64)?;
-            if len == 0 || op == Op::NoOp {
-                return Ok(());
+            let place = self.place(operation, rank, target, disp, len as u64)?;
+            if len == 0 || work.is_nothing() {
+                return Ok(Ticket::DONE);
             }
-            if origin.is_null() {
-                return Err(null_buffer(OPERATION, len));
-            }
+            work.check_buffers(operation, len)?;
             let at = place.route.region.at(place.offset);
-            let Some(width) = self.word_width(ty, at.address) else {
-                let work = locked(ty, op, len, origin);
-                // SAFETY: `origin` is the caller's promise.
-                return unsafe {
-                    self.accumulate_locked(OPERATION, rank, target, there, &place, &work)
+            // SAFETY: the buffers are the caller's promise.
+            unsafe {
+                let Some(width) = self.atomic_widths().word(work.ty, at.address) else {
+                    self.lock_and_combine_by_device(operation, rank, &place, len, work)?;
+                    return Ok(Ticket::DONE);
                 };
-            };
-            let update = match op {
-                Op::Replace => Update::Store,
-                _ => Update::Add,
-            };
-            // SAFETY: the caller keeps `origin` until the operation is complete.
-            let ticket = unsafe {
-                place
-                    .route
-                    .endpoint
-                    .update_each(at, width, update, origin, count)
+                let posted = self.combine_words_by_device(&place, width, work);
+                let ticket = posted.map_err(|error| self.failed(operation, rank, error))?;
+                self.note_posted(target, ticket);
+                return Ok(ticket);
             }
-            .map_err(|error| self.failed(OPERATION, rank, error))?;
-            self.note_posted(target, ticket);
-            return Ok(());
         }
-        if op == Op::NoOp {
-            return Ok(());
+        if work.is_nothing() {
+            return Ok(Ticket::DONE);
         }
-        if origin.is_null() {
-            return Err(null_buffer(OPERATION, len));
-        }
-        match elementwise::mapped_width(ty, there.addr() as u64) {
-            Some(width) => {
-                for offset in (0..len).step_by(width.bytes()) {
-                    // SAFETY: as in `accumulate`, for each element.
-                    unsafe {
-                        let operand = elementwise::load_operand(width, origin.add(offset));
-                        elementwise::apply(there.add(offset), width, op, operand);
+        work.check_buffers(operation, len)?;
+        // SAFETY: the buffers are the caller's promise; `there` is mapped for the elements.
+        unsafe {
+            match self.atomic_widths().word(work.ty, there.addr() as u64) {
+                Some(width) => {
+                    elementwise::combine_words(there, width, work);
+                    if work.overwrites() || !ATOMICS_DRAIN {
+                        target.set_dirty();
                     }
                 }
-                if op == Op::Replace || !ATOMICS_DRAIN {
-                    target.set_dirty();
-                }
-                Ok(())
-            }
-            None => {
-                let work = locked(ty, op, len, origin);
-                // SAFETY: `origin` is the caller's promise; `there` is mapped for `len` bytes.
-                unsafe { self.accumulate_mapped(OPERATION, rank, target, there, &work) }
+                None => self.lock_and_combine(operation, rank, target, there, work)?,
             }
         }
+        Ok(Ticket::DONE)
     }
-}
-
-fn locked(ty: BasicType, op: Op, len: usize, operands: *const u8) -> Locked {
-    Locked {
-        ty,
-        op,
-        len,
-        operands,
-        compare: std::ptr::null(),
-        result: std::ptr::null_mut(),
-    }
-}
-
-#[inline]
-pub(super) fn check_op(operation: &'static str, op: Op, ty: BasicType) -> Result<()> {
-    if elementwise::supported(op) {
-        return Ok(());
-    }
-    Err(Error::new(
-        operation,
-        Misuse::BadAccumulate {
-            op: format!("{op:?}"),
-            ty: ty.name().to_owned(),
-        },
-    ))
 }

@@ -1,32 +1,21 @@
-//! Accumulates of which every element is one atomic: aligned integers.
+//! Accumulates of which every element is one atomic of the processor: aligned integers in mapped
+//! memory.
 //!
 //! The path depends on the element's type and alignment only, never on the operation, the count or
 //! where the target is: a single fetch_and_op and a bulk accumulate on one word are atomic to each
 //! other because both use the atomics of the window's one domain. That is the processor's, here or
 //! in the target's agent, or the device's, which then carries out this rank's operations on its own
-//! memory too: such a device maps nothing.
+//! memory too: such a device maps nothing. See `by_device` for memory that is not mapped.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use rdma_sys_shim::Width;
 use rdma_sys_shim::memory::ATOMICS_DRAIN;
 
-use crate::datatype::{BasicType, Op};
+use super::work::Work;
+use crate::datatype::{BasicType, Op, combine_word};
 use crate::window::Window;
 use crate::window::target::Target;
-
-/// The word of an element of mapped memory, if single atomics apply to it at this address: the
-/// processor has them for both widths.
-#[inline]
-pub(super) fn mapped_width(ty: BasicType, address: u64) -> Option<Width> {
-    if !ty.is_integer() || !address.is_multiple_of(ty.size() as u64) {
-        return None;
-    }
-    Some(match ty.size() {
-        4 => Width::W4,
-        _ => Width::W8,
-    })
-}
 
 /// A mapped element that single atomics apply to.
 pub(super) struct Word<'w> {
@@ -46,100 +35,58 @@ impl Word<'_> {
 }
 
 impl Window {
-    /// The element at displacement `disp` of a target, if the target was entered and the element is
-    /// mapped and aligned: the fast path.
+    /// The integer at displacement `disp` of a target, if the target was entered and the element is
+    /// mapped and updated by single atomics: the fast path.
     #[inline(always)]
-    pub(super) fn mapped_word(&self, ty: BasicType, rank: u32, disp: u64) -> Option<Word<'_>> {
+    pub(super) fn mapped_integer(&self, ty: BasicType, rank: u32, disp: u64) -> Option<Word<'_>> {
         let target = self.open_target(rank)?;
         let at = target.reach(disp, ty.size() as u64);
         if at.is_null() {
             return None;
         }
-        let width = mapped_width(ty, at.addr() as u64)?;
+        let width = self.atomic_widths().integer(ty, at.addr() as u64)?;
         Some(Word { target, at, width })
     }
-
-    /// The word of an element, mapped or not, if single atomics apply to it at this address. A
-    /// device without narrow atomics must not make them of wide ones: a neighbour's stores would be
-    /// lost. All ranks of a job have devices of one kind, and so take the same path.
-    pub(super) fn word_width(&self, ty: BasicType, address: u64) -> Option<Width> {
-        let capabilities = self.context().device().capabilities();
-        mapped_width(ty, address).filter(|&width| width == Width::W8 || capabilities.narrow_atomics)
-    }
 }
 
-/// The element at `from`, zero-extended.
-///
-/// # Safety
-/// `from` is readable for the width; it need not be aligned.
-#[inline]
-pub(crate) unsafe fn load_operand(width: Width, from: *const u8) -> u64 {
-    // SAFETY: the caller's promise.
-    unsafe {
-        match width {
-            Width::W4 => u64::from(from.cast::<u32>().read_unaligned()),
-            Width::W8 => from.cast::<u64>().read_unaligned(),
+/// Evaluates an expression on the word of `$width` at `$at`, called `$word`, whose type of integer
+/// is called `$int`; the result is zero-extended.
+macro_rules! on_word {
+    ($at:expr, $width:expr, |$word:ident: $int:ident| $body:expr) => {
+        on_word!($at, $width, |$word: $int| $body;
+            W8 AtomicU64 u64, W4 AtomicU32 u32, W2 AtomicU16 u16, W1 AtomicU8 u8)
+    };
+    ($at:expr, $width:expr, |$word:ident: $int:ident| $body:expr;
+     $($variant:ident $atomic:ident $integer:ident),+) => {
+        match $width {
+            $(Width::$variant => {
+                type $int = $integer;
+                // SAFETY: mapped, aligned and shared as an atomic by the caller's promise.
+                let $word = unsafe { $atomic::from_ptr($at.cast()) };
+                u64::from($body)
+            })+
         }
-    }
+    };
 }
 
-/// Stores an old value at `to`.
-///
-/// # Safety
-/// `to` is writable for the width; it need not be aligned.
-#[inline]
-pub(crate) unsafe fn store_result(width: Width, to: *mut u8, value: u64) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        match width {
-            Width::W4 => to.cast::<u32>().write_unaligned(value as u32),
-            Width::W8 => to.cast::<u64>().write_unaligned(value),
-        }
-    }
-}
-
-/// `op` on the word at `at`; returns what it held before. `op` is one of those that
-/// [`supported`] names.
+/// `op` on the word at `at`; returns what it held before. `op` is one that every width has an
+/// instruction for: sum, bitwise operations, replace and no_op.
 ///
 /// # Safety
 /// `at` is mapped, aligned for the width and shared as an atomic by all who access it now.
 #[inline]
-pub(crate) unsafe fn fetch_op(at: *mut u8, width: Width, op: Op, operand: u64) -> u64 {
-    macro_rules! on {
-        ($atomic:ty, $operand:expr) => {{
-            // SAFETY: the caller's promise.
-            let word = unsafe { <$atomic>::from_ptr(at.cast()) };
-            match op {
-                Op::Sum => word.fetch_add($operand, Ordering::SeqCst),
-                Op::Replace => word.swap($operand, Ordering::SeqCst),
-                _ => word.load(Ordering::SeqCst),
-            }
-        }};
-    }
-    match width {
-        Width::W4 => u64::from(on!(AtomicU32, operand as u32)),
-        Width::W8 => on!(AtomicU64, operand),
-    }
-}
-
-/// Accumulates one element without fetching.
-///
-/// # Safety
-/// As for [`fetch_op`].
-#[inline]
-pub(crate) unsafe fn apply(at: *mut u8, width: Width, op: Op, operand: u64) {
-    if op != Op::Replace {
-        // SAFETY: the caller's promise.
-        unsafe { fetch_op(at, width, op, operand) };
-        return;
-    }
-    // SAFETY: the caller's promise. A plain store is atomic to the locked instructions of others.
-    unsafe {
-        match width {
-            Width::W4 => AtomicU32::from_ptr(at.cast()).store(operand as u32, Ordering::Release),
-            Width::W8 => AtomicU64::from_ptr(at.cast()).store(operand, Ordering::Release),
+pub(super) unsafe fn fetch_op(at: *mut u8, width: Width, op: Op, operand: u64) -> u64 {
+    on_word!(at, width, |word: Int| {
+        let operand = operand as Int;
+        match op {
+            Op::Sum => word.fetch_add(operand, Ordering::SeqCst),
+            Op::Band => word.fetch_and(operand, Ordering::SeqCst),
+            Op::Bor => word.fetch_or(operand, Ordering::SeqCst),
+            Op::Bxor => word.fetch_xor(operand, Ordering::SeqCst),
+            Op::Replace => word.swap(operand, Ordering::SeqCst),
+            _ => word.load(Ordering::SeqCst),
         }
-    }
+    })
 }
 
 /// A compare-and-swap on the word at `at`; returns what it held before.
@@ -147,24 +94,89 @@ pub(crate) unsafe fn apply(at: *mut u8, width: Width, op: Op, operand: u64) {
 /// # Safety
 /// As for [`fetch_op`].
 #[inline]
-pub(crate) unsafe fn compare_swap(at: *mut u8, width: Width, expect: u64, new: u64) -> u64 {
+pub(super) unsafe fn compare_swap(at: *mut u8, width: Width, expect: u64, new: u64) -> u64 {
     let (success, failure) = (Ordering::SeqCst, Ordering::SeqCst);
+    on_word!(at, width, |word: Int| word
+        .compare_exchange(expect as Int, new as Int, success, failure)
+        .unwrap_or_else(|old| old))
+}
+
+/// Stores without fetching: a plain store is atomic to the locked instructions of others.
+///
+/// # Safety
+/// As for [`fetch_op`].
+#[inline]
+unsafe fn store(at: *mut u8, width: Width, value: u64) {
+    on_word!(at, width, |word: Int| {
+        word.store(value as Int, Ordering::Release);
+        0_u8
+    });
+}
+
+/// Any operation that is defined for the type; returns what the word held before.
+///
+/// # Safety
+/// As for [`fetch_op`].
+unsafe fn combine(at: *mut u8, width: Width, ty: BasicType, op: Op, operand: u64) -> u64 {
+    if matches!(
+        op,
+        Op::Sum | Op::Band | Op::Bor | Op::Bxor | Op::Replace | Op::NoOp
+    ) {
+        // SAFETY: the caller's promise.
+        return unsafe { fetch_op(at, width, op, operand) };
+    }
     // SAFETY: the caller's promise.
-    unsafe {
-        match width {
-            Width::W4 => AtomicU32::from_ptr(at.cast())
-                .compare_exchange(expect as u32, new as u32, success, failure)
-                .unwrap_or_else(|old| old)
-                .into(),
-            Width::W8 => AtomicU64::from_ptr(at.cast())
-                .compare_exchange(expect, new, success, failure)
-                .unwrap_or_else(|old| old),
+    let mut held = unsafe { fetch_op(at, width, Op::NoOp, 0) };
+    loop {
+        let new = combine_word(ty, op, held, operand);
+        // SAFETY: the caller's promise.
+        let found = unsafe { compare_swap(at, width, held, new) };
+        if found == held {
+            return held;
         }
+        held = found;
     }
 }
 
-/// Whether accumulates know `op`.
-#[inline]
-pub(crate) fn supported(op: Op) -> bool {
-    matches!(op, Op::Sum | Op::Replace | Op::NoOp)
+/// Carries out work on the words from `there` on.
+///
+/// # Safety
+/// As for [`fetch_op`], for each word; the buffers of `work` are valid.
+pub(super) unsafe fn combine_words(there: *mut u8, width: Width, work: &Work) {
+    let words = (0..work.count).map(|index| {
+        let offset = index * width.bytes();
+        let operand = match work.op {
+            Op::NoOp => 0,
+            // SAFETY: one of the operands.
+            _ => unsafe { width.load(work.operands.add(offset)) },
+        };
+        (offset, there.wrapping_add(offset), operand)
+    });
+    let &Work { ty, op, .. } = work;
+    // What is not fetched is left to shorter instructions.
+    match op {
+        Op::Sum if work.result.is_null() => {
+            // SAFETY: the caller's promise.
+            words.for_each(|(_, at, operand)| unsafe {
+                fetch_op(at, width, Op::Sum, operand);
+            });
+        }
+        Op::Replace if work.overwrites() => {
+            // SAFETY: the caller's promise.
+            words.for_each(|(_, at, operand)| unsafe { store(at, width, operand) });
+        }
+        // SAFETY: the caller's promise; what is compared has as many elements.
+        _ if !work.compare.is_null() => words.for_each(|(offset, at, operand)| unsafe {
+            let expect = width.load(work.compare.add(offset));
+            let old = compare_swap(at, width, expect, operand);
+            width.store(work.result.add(offset), old);
+        }),
+        // SAFETY: the caller's promise; the result, if there is one, has as many elements.
+        _ => words.for_each(|(offset, at, operand)| unsafe {
+            let old = combine(at, width, ty, op, operand);
+            if !work.result.is_null() {
+                width.store(work.result.add(offset), old);
+            }
+        }),
+    }
 }

@@ -1,138 +1,70 @@
-//! Accumulates of elements that no single atomic updates: floats and misaligned integers. The
-//! origin takes the target's accumulate lock, combines, and releases it.
+//! Accumulates of elements that no single atomic updates: floats, complex numbers, pairs, long
+//! doubles, misaligned integers, and those that a hint sends here. The origin takes the target's
+//! accumulate lock, combines, and releases it.
 
 use std::cell::Cell;
+use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
 
-use rdma_sys_shim::Ticket;
-use rdma_sys_shim::memory::{add_f64, copy};
+use rdma_sys_shim::memory::{add_f32, add_f64, add_i32, add_i64};
 
 use super::bounds::Place;
-use crate::datatype::{BasicType, Op};
+use super::transfer::Transfer;
+use super::work::{Work, copy_elements};
+use crate::datatype::{BasicType, Op, combine};
 use crate::error::{Error, Result};
 use crate::job::Awaited;
 use crate::memory::remote::RemoteWord;
 use crate::window::Window;
 use crate::window::target::Target;
 
-/// Bytes that are combined at a time where the target's memory is not mapped.
-const CHUNK: usize = 64 << 10;
-/// The same where it is mapped, but its elements need a private copy to be combined.
-const MAPPED_CHUNK: usize = 512;
-
-/// One accumulate on the locked path.
-pub(crate) struct Locked {
-    pub(crate) ty: BasicType,
-    pub(crate) op: Op,
-    pub(crate) len: usize,
-    /// The operands; may be null for [`Op::NoOp`].
-    pub(crate) operands: *const u8,
-    /// If not null: the old values must equal these, or nothing changes.
-    pub(crate) compare: *const u8,
-    /// Where the old values go, or null.
-    pub(crate) result: *mut u8,
-}
+/// Bytes that are combined at a time in mapped memory, where they need a private copy for it.
+const CHUNK: usize = 2 << 10;
 
 impl Window {
-    /// Carries out `work` on an entered target: at `there`, where its elements are mapped, or, if
-    /// that is null, at `place`.
+    /// Carries out `work` on the elements at `there` in an entered target's mapped memory.
     ///
     /// # Safety
-    /// `work`'s buffers are valid for its length; `there` is null, or mapped for it until the
-    /// window is freed.
-    pub(crate) unsafe fn accumulate_locked(
+    /// `work`'s buffers are valid for its elements; `there` is mapped for them until the window is
+    /// freed.
+    pub(super) unsafe fn lock_and_combine(
         &self,
         operation: &'static str,
         rank: u32,
         target: &Target,
         there: *mut u8,
-        place: &Place<'_>,
-        work: &Locked,
-    ) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if there.is_null() {
-                self.accumulate_by_device(operation, rank, place, work)
-            } else {
-                self.accumulate_mapped(operation, rank, target, there, work)
-            }
-        }
-    }
-
-    /// # Safety
-    /// As for [`Window::accumulate_locked`]; `there` is not null.
-    pub(crate) unsafe fn accumulate_mapped(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        target: &Target,
-        there: *mut u8,
-        work: &Locked,
+        work: &Work,
     ) -> Result<()> {
         let route = self.route_of(operation, rank)?;
         self.with_accumulate_lock(operation, rank, &route.accumulate_lock, || {
             // SAFETY: the caller's promise; under the lock, no other accumulate of this kind
             // changes these elements.
-            unsafe {
-                if work.result.is_null() && work.ty == BasicType::F64 && work.op == Op::Sum {
-                    add_f64(there, work.operands, work.len / 8);
-                    return Ok(());
-                }
-                let mut held = [0; MAPPED_CHUNK];
-                for start in (0..work.len).step_by(MAPPED_CHUNK) {
-                    let held = &mut held[..MAPPED_CHUNK.min(work.len - start)];
-                    copy(held.as_mut_ptr(), there.add(start), held.len());
-                    if work.combine(start, held) {
-                        copy(there.add(start), held.as_ptr(), held.len());
-                    }
-                }
-            }
+            unsafe { work.combine_mapped(there) };
             Ok(())
         })?;
         target.set_dirty();
         Ok(())
     }
 
+    /// The same on the `len` bytes of elements at a place that is not mapped. Complete on return, so
+    /// that no later accumulate overtakes it.
+    ///
     /// # Safety
-    /// As for [`Window::accumulate_locked`].
-    unsafe fn accumulate_by_device(
+    /// `work`'s buffers are valid for its elements.
+    pub(super) unsafe fn lock_and_combine_by_device(
         &self,
         operation: &'static str,
         rank: u32,
         place: &Place<'_>,
-        work: &Locked,
+        len: usize,
+        work: &Work,
     ) -> Result<()> {
-        let Place { route, offset } = place;
-        let endpoint = &*route.endpoint;
-        let patience = self.context().patience();
-        let failed = |error: Error| self.failed(operation, rank, error);
-        self.with_accumulate_lock(operation, rank, &route.accumulate_lock, || {
-            let mut held = vec![0; CHUNK.min(work.len)];
-            let mut written = Ticket::DONE;
-            let mut body = || -> Result<()> {
-                for start in (0..work.len).step_by(CHUNK) {
-                    let held = &mut held[..CHUNK.min(work.len - start)];
-                    let at = route.region.at(offset + start as u64);
-                    // The last chunk's write may still use the buffer.
-                    patience.release(endpoint, written)?;
-                    // SAFETY: `held` outlives both operations: the read is waited for here, and
-                    // the write before the buffer is used again or freed; `work`'s buffers are
-                    // the caller's promise.
-                    unsafe {
-                        let read = endpoint.read(held.as_mut_ptr(), held.len(), at)?;
-                        patience.complete(endpoint, read)?;
-                        if work.combine(start, held) {
-                            written = endpoint.write(held.as_ptr(), held.len(), at)?;
-                        }
-                    }
-                }
-                Ok(())
-            };
-            let result = body();
-            // An error here too means that the device has done with the buffer. That the write has
-            // taken effect is for the release of the lock behind it.
-            let released = patience.release(endpoint, written);
-            result.and(released).map_err(failed)
+        let transfer = Transfer::new(place, self.context().patience(), work, len);
+        let word = &place.route.accumulate_lock;
+        self.with_accumulate_lock(operation, rank, word, || {
+            // SAFETY: the caller's promise; the lock is held.
+            let done = unsafe { transfer.carry_out() };
+            done.map_err(|error| self.failed(operation, rank, error))
         })
     }
 
@@ -227,61 +159,83 @@ impl Window {
     }
 }
 
-impl Locked {
-    /// Saves the elements `held`, which stand `start` bytes into the work, as old values, and
+impl Work {
+    /// # Safety
+    /// The buffers are valid for the elements, and `there` is mapped for them; nobody else changes
+    /// those now.
+    unsafe fn combine_mapped(&self, there: *mut u8) {
+        if self.overwrites() {
+            // SAFETY: the caller's promise.
+            return unsafe { copy_elements(self.ty, there, self.operands, self.count) };
+        }
+        if let Some(add) = self.adder() {
+            // SAFETY: the caller's promise; the lock that it asks for is held.
+            return unsafe { add(there, self.operands, self.count) };
+        }
+        let mut chunk = MaybeUninit::<[u64; CHUNK / 8]>::uninit();
+        let held = chunk.as_mut_ptr().cast::<u8>();
+        let extent = self.ty.extent();
+        let most = CHUNK / extent;
+        for first in (0..self.count).step_by(most) {
+            let count = most.min(self.count - first);
+            let at = there.wrapping_add(first * extent);
+            // SAFETY: the caller's promise; the chunk has room for the elements.
+            unsafe {
+                copy_elements(self.ty, held, at, count);
+                if self.combine_held(held, first, count) {
+                    copy_elements(self.ty, at, held, count);
+                }
+            }
+        }
+    }
+
+    /// What adds in place, where nothing is fetched.
+    fn adder(&self) -> Option<unsafe fn(*mut u8, *const u8, usize)> {
+        if self.op != Op::Sum || !self.result.is_null() {
+            return None;
+        }
+        match self.ty {
+            BasicType::F64 => Some(add_f64),
+            BasicType::F32 => Some(add_f32),
+            BasicType::I64 | BasicType::U64 => Some(add_i64),
+            BasicType::I32 | BasicType::U32 => Some(add_i32),
+            // A complex sum is two sums.
+            _ => None,
+        }
+    }
+
+    /// Saves `count` elements at `held`, the target's from number `first` on, as old ones, and
     /// combines the operands into them. True if they have to be written back.
     ///
     /// # Safety
-    /// The buffers are valid for `len` bytes, of which `start..start + held.len()` are a part.
-    unsafe fn combine(&self, start: usize, held: &mut [u8]) -> bool {
+    /// `held` is valid for the elements, and nobody else's; the buffers have them too.
+    pub(super) unsafe fn combine_held(&self, held: *mut u8, first: usize, count: usize) -> bool {
+        let offset = first * self.ty.extent();
         if !self.result.is_null() {
             // SAFETY: the caller's promise.
-            unsafe { copy(self.result.add(start), held.as_ptr(), held.len()) };
+            unsafe { copy_elements(self.ty, self.result.add(offset), held, count) };
         }
-        if !self.compare.is_null() {
-            let mut expected = vec![0; held.len()];
-            // SAFETY: the caller's promise.
-            unsafe { copy(expected.as_mut_ptr(), self.compare.add(start), held.len()) };
-            if expected != held {
-                return false;
-            }
+        // SAFETY: the caller's promise.
+        if !self.compare.is_null() && unsafe { !self.compares_equal(held, offset, count) } {
+            return false;
         }
-        match self.op {
-            Op::NoOp => return false,
-            Op::Replace => {
-                // SAFETY: the caller's promise.
-                unsafe { copy(held.as_mut_ptr(), self.operands.add(start), held.len()) };
-            }
-            _ => {
-                let size = self.ty.size();
-                for (index, element) in held.chunks_exact_mut(size).enumerate() {
-                    // SAFETY: the caller's promise.
-                    unsafe {
-                        let operand = self.operands.add(start + index * size);
-                        add_one(self.ty, element, operand);
-                    }
-                }
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.op {
+                Op::NoOp => return false,
+                Op::Replace => copy_elements(self.ty, held, self.operands.add(offset), count),
+                op => combine(self.ty, op, held, self.operands.add(offset), count),
             }
         }
         true
     }
-}
 
-/// # Safety
-/// `operand` is readable for the element's size.
-unsafe fn add_one(ty: BasicType, element: &mut [u8], operand: *const u8) {
-    macro_rules! add {
-        ($t:ty, $add:expr) => {{
-            let held = bytemuck::pod_read_unaligned::<$t>(element);
+    /// # Safety
+    /// As for [`Work::combine_held`]; the type has no padding.
+    unsafe fn compares_equal(&self, held: *const u8, offset: usize, count: usize) -> bool {
+        (0..count * self.ty.size()).all(|byte| {
             // SAFETY: the caller's promise.
-            let operand = unsafe { operand.cast::<$t>().read_unaligned() };
-            let sum: $t = $add(held, operand);
-            element.copy_from_slice(bytemuck::bytes_of(&sum));
-        }};
-    }
-    match ty {
-        BasicType::I32 | BasicType::U32 => add!(u32, u32::wrapping_add),
-        BasicType::I64 | BasicType::U64 => add!(u64, u64::wrapping_add),
-        BasicType::F64 => add!(f64, |a: f64, b| a + b),
+            unsafe { *held.add(byte) == *self.compare.add(offset + byte) }
+        })
     }
 }

@@ -2,11 +2,15 @@
 
 mod accumulate;
 mod bounds;
+mod by_device;
 mod elementwise;
 mod fetch;
+mod get_accumulate;
 mod locked;
 mod notify;
 mod put_get;
 mod request;
+mod transfer;
+mod work;
 
 pub use request::Request;

@@ -4,9 +4,9 @@ use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::copy;
 
 use super::bounds::null_buffer;
-use super::request::{Posted, Request, Until};
-use crate::error::{Error, Misuse, Result};
-use crate::window::{Mode, Window};
+use super::request::{Request, Until};
+use crate::error::Result;
+use crate::window::Window;
 
 #[derive(Clone, Copy)]
 enum Way {
@@ -175,31 +175,5 @@ impl Window {
         let ticket = posted.map_err(|error| self.failed(operation, rank, error))?;
         self.note_posted(target, ticket);
         Ok(ticket)
-    }
-
-    /// Requests exist in passive-target epochs only.
-    fn needs_passive(&self, operation: &'static str, rank: u32) -> Result<()> {
-        let mode = self.mode();
-        if mode.is_started() || matches!(mode, Mode::Fence | Mode::FenceUnused) {
-            let misuse = Misuse::Epoch {
-                needs: "an operation with a request needs a lock of its target or lock_all",
-                state: self.state(Some(rank)),
-            };
-            return Err(Error::new(operation, misuse));
-        }
-        Ok(())
-    }
-
-    fn request(&self, rank: u32, ticket: Ticket, until: Until) -> Result<Request> {
-        if ticket == Ticket::DONE {
-            return Ok(Request::done());
-        }
-        Ok(Request::posted(Posted {
-            context: self.team().context.clone(),
-            rank: self.team().world_rank(rank),
-            endpoint: self.route_of("request", rank)?.endpoint.clone(),
-            ticket,
-            until,
-        }))
     }
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use rdma_sys_shim::{Endpoint, Ticket};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Misuse, Result};
 use crate::job::Context;
+use crate::window::{Mode, Window};
 
 /// An operation that may still be under way (MPI-4.1, section 12.3.5).
 #[must_use = "the buffer belongs to the operation until `wait` or `test` says that it is complete"]
@@ -98,6 +99,35 @@ impl Request {
             self.posted = None;
         }
         Ok(())
+    }
+}
+
+impl Window {
+    /// Requests exist in passive-target epochs only.
+    pub(super) fn needs_passive(&self, operation: &'static str, rank: u32) -> Result<()> {
+        let mode = self.mode();
+        if mode.is_started() || matches!(mode, Mode::Fence | Mode::FenceUnused) {
+            let misuse = Misuse::Epoch {
+                needs: "an operation with a request needs a lock of its target or lock_all",
+                state: self.state(Some(rank)),
+            };
+            return Err(Error::new(operation, misuse));
+        }
+        Ok(())
+    }
+
+    /// The request of an operation that was posted with this ticket.
+    pub(super) fn request(&self, rank: u32, ticket: Ticket, until: Until) -> Result<Request> {
+        if ticket == Ticket::DONE {
+            return Ok(Request::done());
+        }
+        Ok(Request::posted(Posted {
+            context: self.team().context.clone(),
+            rank: self.team().world_rank(rank),
+            endpoint: self.route_of("request", rank)?.endpoint.clone(),
+            ticket,
+            until,
+        }))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bytemuck::Pod;
 
-use super::BasicType;
+use super::{BasicType, Complex, ValueIndex};
 
 /// A type that windows and collectives can hold: `Copy`, without padding, any bit pattern valid,
 /// of more than no bytes. Derive [`bytemuck::Pod`] (and `Zeroable`) to have it.
@@ -18,13 +18,14 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Types that accumulate works on.
+/// Types that accumulate works on: integers, floats, complex numbers, and values with their index.
+/// Which operations are defined for a type, [`Op`](crate::Op) says.
 pub trait Accumulate: Element + sealed::Sealed {
     /// The predefined type.
     const TYPE: BasicType;
 }
 
-/// Types that single atomics work on: the integers of 32 and 64 bits.
+/// Types that single atomics work on: the integers.
 pub trait Atomic: Accumulate {}
 
 macro_rules! accumulate {
@@ -33,16 +34,20 @@ macro_rules! accumulate {
 
         impl Accumulate for $rust {
             const TYPE: BasicType = {
-                assert!(size_of::<$rust>() == BasicType::$basic.size());
+                assert!(size_of::<$rust>() == BasicType::$basic.extent());
                 BasicType::$basic
             };
         })*
     };
 }
 
-accumulate!(i32: I32, u32: U32, i64: I64, u64: U64, f64: F64);
+macro_rules! atomic {
+    ($($rust:ty: $basic:ident),*) => {
+        accumulate!($($rust: $basic),*);
+        $(impl Atomic for $rust {})*
+    };
+}
 
-impl Atomic for i32 {}
-impl Atomic for u32 {}
-impl Atomic for i64 {}
-impl Atomic for u64 {}
+atomic!(i8: I8, u8: U8, i16: I16, u16: U16, i32: I32, u32: U32, i64: I64, u64: U64);
+accumulate!(f32: F32, f64: F64, Complex<f32>: ComplexF32, Complex<f64>: ComplexF64);
+accumulate!(ValueIndex<f32>: FloatInt, ValueIndex<i32>: TwoInt);

@@ -1,71 +1,75 @@
-//! Reduction operations.
+//! Reduction operations, and which types they are defined for.
 
-use super::Element;
+use super::BasicType;
+use super::basic::Kind;
 
-/// A reduction operation (MPI-4.1, section 6.9.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A reduction operation (MPI-4.1, section 6.9.2). What it is defined for: `Replace` and `NoOp`
+/// for every type, the others as said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Op {
-    /// Sum; integers wrap.
+    /// Sum; integers wrap. Integers, floats and complex numbers.
     Sum,
-    /// Product; integers wrap.
+    /// Product; integers wrap. Integers, floats and complex numbers.
     Prod,
-    /// The smaller.
+    /// The smaller; of equals the first, and of a number and a NaN the number. Integers and floats.
     Min,
-    /// The greater.
+    /// The greater, likewise. Integers and floats.
     Max,
-    /// Bitwise and; integers only.
+    /// Bitwise and. Integers and bytes.
     Band,
-    /// Bitwise or; integers only.
+    /// Bitwise or. Integers and bytes.
     Bor,
-    /// Bitwise exclusive or; integers only.
+    /// Bitwise exclusive or. Integers and bytes.
     Bxor,
+    /// Logical and: 1 or 0. Integers and `bool`.
+    Land,
+    /// Logical or: 1 or 0. Integers and `bool`.
+    Lor,
+    /// Logical exclusive or: 1 or 0. Integers and `bool`.
+    Lxor,
+    /// The smaller value and its index; of equals the lower index. Pairs of value and index.
+    Minloc,
+    /// The greater value and its index; of equals the lower index. Pairs of value and index.
+    Maxloc,
     /// What the origin has; accumulates only.
     Replace,
-    /// What the target has; fetching accumulates only.
+    /// What the target has; accumulates only.
     NoOp,
 }
 
-/// Types that [`reduce`](crate::Communicator::reduce) works on.
-pub trait Reduce: Element {
-    /// `a op b`, or `None` where the operation is not defined for the type.
-    fn combine(op: Op, a: Self, b: Self) -> Option<Self>;
-}
+impl Op {
+    /// All of them.
+    pub const ALL: [Self; 14] = [
+        Self::Sum,
+        Self::Prod,
+        Self::Min,
+        Self::Max,
+        Self::Band,
+        Self::Bor,
+        Self::Bxor,
+        Self::Land,
+        Self::Lor,
+        Self::Lxor,
+        Self::Minloc,
+        Self::Maxloc,
+        Self::Replace,
+        Self::NoOp,
+    ];
 
-macro_rules! integers {
-    ($($t:ty),*) => {
-        $(impl Reduce for $t {
-            fn combine(op: Op, a: Self, b: Self) -> Option<Self> {
-                Some(match op {
-                    Op::Sum => a.wrapping_add(b),
-                    Op::Prod => a.wrapping_mul(b),
-                    Op::Min => a.min(b),
-                    Op::Max => a.max(b),
-                    Op::Band => a & b,
-                    Op::Bor => a | b,
-                    Op::Bxor => a ^ b,
-                    Op::Replace | Op::NoOp => return None,
-                })
+    /// Whether accumulates with this operation are defined for elements of type `ty`.
+    #[must_use]
+    pub const fn is_defined_for(self, ty: BasicType) -> bool {
+        let kind = ty.kind();
+        match self {
+            Self::Sum | Self::Prod => {
+                matches!(kind, Kind::Integer | Kind::Float | Kind::Complex)
             }
-        })*
-    };
+            Self::Min | Self::Max => matches!(kind, Kind::Integer | Kind::Float),
+            Self::Band | Self::Bor | Self::Bxor => matches!(kind, Kind::Integer | Kind::Byte),
+            Self::Land | Self::Lor | Self::Lxor => matches!(kind, Kind::Integer | Kind::Logical),
+            Self::Minloc | Self::Maxloc => matches!(kind, Kind::Pair),
+            Self::Replace | Self::NoOp => true,
+        }
+    }
 }
-
-macro_rules! floats {
-    ($($t:ty),*) => {
-        $(impl Reduce for $t {
-            fn combine(op: Op, a: Self, b: Self) -> Option<Self> {
-                Some(match op {
-                    Op::Sum => a + b,
-                    Op::Prod => a * b,
-                    Op::Min => a.min(b),
-                    Op::Max => a.max(b),
-                    _ => return None,
-                })
-            }
-        })*
-    };
-}
-
-integers!(i8, u8, i16, u16, i32, u32, i64, u64, isize, usize);
-floats!(f32, f64);

@@ -81,6 +81,8 @@ pub enum Misuse {
     },
     #[error("{count} elements of {element} bytes overflow a 64-bit length")]
     CountOverflow { count: u64, element: u64 },
+    #[error("{origin} elements at the origin, and {result} in the result")]
+    LengthsDiffer { origin: u64, result: u64 },
     #[error("displacement unit {unit} is not legal (legal: 1 to 2147483647 bytes)")]
     BadUnit { unit: u64 },
     #[error("size {size} is not legal: {reason}")]
@@ -107,8 +109,11 @@ pub enum Misuse {
     },
     #[error("{op} is not defined for {ty}")]
     BadOperation { op: String, ty: String },
-    #[error("accumulates of {ty} do not know {op} (legal: Sum, Replace, NoOp)")]
-    BadAccumulate { op: String, ty: String },
+    #[error("it is not defined for {ty} (legal: {legal})")]
+    BadType {
+        ty: &'static str,
+        legal: &'static str,
+    },
     #[error("null buffer for {len} bytes")]
     NullBuffer { len: usize },
     #[error("rank {rank} disagrees: {ours} here, {theirs} there")]
@@ -359,7 +364,7 @@ impl Misuse {
             Self::RankOutOfRange { .. } | Self::RankTwice { .. } => ErrorClass::Rank,
             Self::NotInWindow { .. } => ErrorClass::Group,
             Self::PastEnd { .. } => ErrorClass::RmaRange,
-            Self::CountOverflow { .. } => ErrorClass::Count,
+            Self::CountOverflow { .. } | Self::LengthsDiffer { .. } => ErrorClass::Count,
             Self::OutOfStep => ErrorClass::Comm,
             Self::BadUnit { .. } => ErrorClass::Disp,
             Self::BadSize { .. } => ErrorClass::Size,
@@ -368,7 +373,8 @@ impl Misuse {
             }
             Self::Epoch { .. } | Self::Poisoned | Self::NoLocks => ErrorClass::RmaSync,
             Self::BadHint { .. } => ErrorClass::InfoValue,
-            Self::BadOperation { .. } | Self::BadAccumulate { .. } => ErrorClass::Op,
+            Self::BadOperation { .. } => ErrorClass::Op,
+            Self::BadType { .. } => ErrorClass::Type,
             Self::NullBuffer { .. } => ErrorClass::Buffer,
             Self::Mismatch { .. }
             | Self::BadVariable { .. }

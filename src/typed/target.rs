@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::{Passive, Request};
 use crate::datatype::{Accumulate, Atomic, Element, Op};
-use crate::error::Result;
+use crate::error::{Error, Misuse, Result};
 use crate::raw;
 use crate::window::target::Target as Known;
 
@@ -96,11 +96,10 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     }
 
     /// One-sided. Combines `src` into the elements from `at` on: `target = target op src`,
-    /// atomically for each element. `op` is [`Op::Sum`], [`Op::Replace`] or [`Op::NoOp`] (MPI-4.1,
-    /// section 12.3.4).
+    /// atomically for each element (MPI-4.1, section 12.3.4).
     ///
     /// # Errors
-    /// See [`Target`]; an operation that accumulates do not know.
+    /// See [`Target`]; an operation that is not defined for the type.
     #[inline]
     pub fn accumulate(&self, op: Op, at: usize, src: &'op [T]) -> Result<()>
     where
@@ -111,6 +110,26 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         unsafe {
             self.raw
                 .accumulate(origin, src.len(), T::TYPE, self.rank, at as u64, op)
+        }
+    }
+
+    /// One-sided. As [`Target::accumulate`], and `dst` gets what was there before: as many elements
+    /// as `src` has (MPI-4.1, section 12.3.4).
+    ///
+    /// # Errors
+    /// See [`Target`]; an operation that is not defined for the type; slices of different lengths.
+    #[inline]
+    pub fn get_accumulate(&self, op: Op, at: usize, src: &'op [T], dst: &'op mut [T]) -> Result<()>
+    where
+        T: Accumulate,
+    {
+        same_length("get_accumulate", src.len(), dst.len())?;
+        let (origin, result) = (src.as_ptr().cast(), dst.as_mut_ptr().cast());
+        let (count, at) = (src.len(), at as u64);
+        // SAFETY: as for `put` and `get`; `Accumulate` says what the elements are.
+        unsafe {
+            self.raw
+                .get_accumulate(origin, result, count, T::TYPE, self.rank, at, op)
         }
     }
 
@@ -128,11 +147,11 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     }
 
     /// One-sided. Combines `operand` into the element at `at`, and returns what was there before,
-    /// atomically. `op` is [`Op::Sum`], [`Op::Replace`] (a swap) or [`Op::NoOp`] (an atomic load)
-    /// (MPI-4.1, section 12.3.4).
+    /// atomically. [`Op::Replace`] is a swap, and [`Op::NoOp`] an atomic load (MPI-4.1, section
+    /// 12.3.4).
     ///
     /// # Errors
-    /// See [`Target`]; an operation that accumulates do not know.
+    /// See [`Target`]; an operation that is not defined for the type.
     #[inline]
     pub fn fetch_and_op(&self, op: Op, at: usize, operand: T) -> Result<T>
     where
@@ -245,6 +264,58 @@ impl<'op, T: Element> Target<'op, T, Passive> {
         unsafe { self.get_into(at, dst) }
     }
 
+    /// One-sided. As [`Target::accumulate`], with a request: once it is complete, the buffer may be
+    /// used again; the target may change later (MPI-4.1, section 12.3.5).
+    ///
+    /// # Errors
+    /// See [`Target::accumulate`].
+    pub fn raccumulate(
+        &self,
+        op: Op,
+        at: usize,
+        src: &'op mut [T],
+    ) -> Result<Request<'op, &'op mut [T]>>
+    where
+        T: Accumulate,
+    {
+        let count = src.len();
+        Request::start(src, |origin: *mut T, _| {
+            // SAFETY: the buffer is borrowed until the epoch has closed, and the request holds it;
+            // `Accumulate` says what the elements are.
+            unsafe {
+                self.raw
+                    .raccumulate(origin.cast(), count, T::TYPE, self.rank, at as u64, op)
+            }
+        })
+    }
+
+    /// One-sided. As [`Target::get_accumulate`], with a request: once it is complete, the data is
+    /// there (MPI-4.1, section 12.3.5).
+    ///
+    /// # Errors
+    /// See [`Target::get_accumulate`].
+    pub fn rget_accumulate(
+        &self,
+        op: Op,
+        at: usize,
+        src: &'op [T],
+        dst: &'op mut [T],
+    ) -> Result<Request<'op, &'op mut [T]>>
+    where
+        T: Accumulate,
+    {
+        same_length("rget_accumulate", src.len(), dst.len())?;
+        let (origin, count, at) = (src.as_ptr().cast(), src.len(), at as u64);
+        Request::start(dst, |result: *mut T, _| {
+            let result = result.cast();
+            // SAFETY: as for `raccumulate`; the source is borrowed as long.
+            unsafe {
+                self.raw
+                    .rget_accumulate(origin, result, count, T::TYPE, self.rank, at, op)
+            }
+        })
+    }
+
     /// One-sided. Returns when all of this rank's operations on this target are complete there
     /// (MPI-4.1, section 12.5.4).
     ///
@@ -273,4 +344,15 @@ impl<'op, T: Element> Target<'op, T, Passive> {
             unsafe { self.raw.rget(origin.cast(), len, self.rank, at as u64) }
         })
     }
+}
+
+fn same_length(operation: &'static str, origin: usize, result: usize) -> Result<()> {
+    if origin == result {
+        return Ok(());
+    }
+    let misuse = Misuse::LengthsDiffer {
+        origin: origin as u64,
+        result: result as u64,
+    };
+    Err(Error::new(operation, misuse))
 }

@@ -10,6 +10,7 @@ use rdma_sys_shim::{Access, Adoption, Region};
 use super::layout::{BARRIER_AT, Layout};
 use super::{Columns, Info, Mode, Window};
 use crate::comm::{Barrier, Communicator};
+use crate::datatype::AtomicWidths;
 use crate::error::{Error, Misuse, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LocalWord};
@@ -23,6 +24,7 @@ struct Entry {
     size: u64,
     rkey: u64,
     block: u64,
+    granularity: u64,
     unit: u32,
     no_locks: u32,
     notifications: u64,
@@ -118,6 +120,7 @@ impl Window {
             let no_locks = info.no_locks()?;
             let eager_lock_all = info.eager_lock_all()?;
             let notifications = info.notification_counters()?;
+            let granularity = info.accumulate_granularity()?;
             let region = region()?;
             let control = team.context.control();
             let block = control.allocate(layout.bytes(notifications))?;
@@ -128,6 +131,7 @@ impl Window {
                     size: remote.len,
                     rkey: remote.rkey,
                     block: block.offset(),
+                    granularity,
                     unit: disp_unit,
                     no_locks: no_locks.into(),
                     notifications: notifications.into(),
@@ -150,6 +154,7 @@ impl Window {
                 return Err(error);
             }
         };
+        check_granularity(operation, team.rank, &entries)?;
         let columns = Columns {
             base: Column::new(entries.iter().map(|entry| entry.base)),
             size: Column::new(entries.iter().map(|entry| entry.size)),
@@ -168,6 +173,10 @@ impl Window {
                 own.region.base()
             },
             memory: Some(own.region),
+            atomic_widths: AtomicWidths::new(
+                team.context.device().capabilities(),
+                own.entry.granularity,
+            ),
             no_locks: entries.iter().all(|entry| entry.no_locks != 0),
             eager_lock_all: own.eager_lock_all,
             columns,
@@ -185,5 +194,24 @@ impl Window {
             pairs: Pairs::default(),
             block,
         })
+    }
+}
+
+/// All ranks must take the same path to one word. They all see the same entries, so that all fail or
+/// none does.
+fn check_granularity(operation: &'static str, me: u32, entries: &[Entry]) -> Result<()> {
+    let hint = |rank: usize| format!("mpi_accumulate_granularity={}", entries[rank].granularity);
+    let ours = entries[me as usize].granularity;
+    let other = entries.iter().position(|entry| entry.granularity != ours);
+    match other {
+        None => Ok(()),
+        Some(rank) => Err(Error::new(
+            operation,
+            Misuse::Mismatch {
+                rank: rank as u32,
+                ours: hint(me as usize),
+                theirs: hint(rank),
+            },
+        )),
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::error::{Error, Misuse, Result};
 
 const NO_LOCKS: &str = "no_locks";
+const GRANULARITY: &str = "mpi_accumulate_granularity";
 const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
 const ADOPT: &str = "transom_adopt";
 const EAGER_LOCK_ALL: &str = "transom_eager_lock_all";
@@ -18,6 +19,7 @@ const MOST_COUNTERS: u32 = 1 << 20;
 /// |---|---|---|
 /// | `no_locks` | `true`, `false` | given by all ranks: locks are errors, and `free` does not wait for the others |
 /// | `mpi_minimum_memory_alignment` | bytes, a power of two | allocated memory is aligned so |
+/// | `mpi_accumulate_granularity` | bytes; the same on all ranks | accumulates of smaller types take a lock at the target instead of one atomic for each element: many at once are faster, one is slower |
 /// | `transom_adopt` | `true`, `false` | `false`: `create` leaves the pages of the memory where they are |
 /// | `transom_eager_lock_all` | `true`, `false` | `true`: `lock_all` locks every rank at once, in the order of ranks |
 /// | `transom_notification_counters` | 0 to 1048576 | how many notification counters this rank has, of 64 bytes each; 8 without the hint |
@@ -58,6 +60,17 @@ impl Info {
 
     pub(crate) fn no_locks(&self) -> Result<bool> {
         self.flag(NO_LOCKS, false)
+    }
+
+    /// 0 leaves the choice to the library.
+    pub(crate) fn accumulate_granularity(&self) -> Result<u64> {
+        match self.0.get(GRANULARITY) {
+            None => Ok(0),
+            Some(text) => text
+                .trim()
+                .parse()
+                .map_err(|_| bad(GRANULARITY, text, "a number of bytes, 0 or more")),
+        }
     }
 
     pub(crate) fn adopt(&self) -> Result<bool> {
@@ -110,6 +123,7 @@ mod tests {
         assert!(!info.no_locks().unwrap());
         assert!(info.adopt().unwrap());
         assert_eq!(info.notification_counters().unwrap(), 8);
+        assert_eq!(info.accumulate_granularity().unwrap(), 0);
         assert_eq!(info.aligned_for(64).alignment().unwrap(), 64);
         let asked = info.with(ALIGNMENT, "8192");
         assert_eq!(asked.aligned_for(64).alignment().unwrap(), 8192);
@@ -125,6 +139,8 @@ mod tests {
             (ADOPT, ""),
             (NOTIFICATION_COUNTERS, "1048577"),
             (NOTIFICATION_COUNTERS, "-1"),
+            (GRANULARITY, "-1"),
+            (GRANULARITY, "8 bytes"),
         ] {
             let info = Info::new().with(key, value);
             let error = [
@@ -132,6 +148,7 @@ mod tests {
                 info.alignment().err(),
                 info.adopt().err(),
                 info.notification_counters().err(),
+                info.accumulate_granularity().err(),
             ]
             .into_iter()
             .flatten()

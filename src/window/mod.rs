@@ -19,6 +19,7 @@ pub(crate) use info::NOTIFICATION_COUNTERS;
 pub use progress::Progress;
 
 use crate::comm::{Barrier, Group, Team};
+use crate::datatype::AtomicWidths;
 use crate::error::{AbortCause, EpochState, Error, ErrorKind, Misuse, Result};
 use crate::job::{Context, is_forked};
 use crate::memory::columns::Column;
@@ -39,8 +40,9 @@ use target::{Held, Route, Target};
 /// `wait` and `test` among themselves. One thread may expose the window while another accesses it.
 ///
 /// # Alignment
-/// Atomics on an element that is not aligned to its size (a window over memory at an odd address,
-/// or an odd displacement) take a lock at the target instead of one locked instruction.
+/// Atomics on an integer that is not aligned to its size (a window over memory at an odd address,
+/// or an odd displacement) take a lock at the target instead of one locked instruction, as those on
+/// other types do.
 ///
 /// Dropping a window without freeing it leaks its memory and says so in the log, since peers may
 /// still access it.
@@ -70,6 +72,7 @@ pub struct Window {
     layout: Layout,
     exposure: Exposure,
     pairs: Pairs,
+    atomic_widths: AtomicWidths,
 }
 
 // SAFETY: `base` is an address to hand out; the fields behind the other methods are Send.
@@ -251,6 +254,12 @@ impl Window {
     #[inline]
     pub(crate) fn eager_lock_all(&self) -> bool {
         self.eager_lock_all
+    }
+
+    /// Which elements single atomics update, on every rank.
+    #[inline]
+    pub(crate) fn atomic_widths(&self) -> AtomicWidths {
+        self.atomic_widths
     }
 
     #[inline]

@@ -295,10 +295,10 @@ fn float_bits_survive(job: &Job) -> Outcome {
 fn operations_that_are_not_defined(job: &Job) -> Outcome {
     let window = Exposed::open(job, Memory::Allocate, 64, 8)?;
     window.lock(LockKind::Exclusive, 0, Assert::NONE)?;
-    for op in [Op::Prod, Op::Min, Op::Max, Op::Band, Op::Bor, Op::Bxor] {
+    for op in [Op::Minloc, Op::Maxloc] {
         let single = fetch_and_op(&window, 7_u64, 0, 0, op).unwrap_err();
-        let bulk = accumulate(&window, &[7_i32; 4], 0, 1, op).unwrap_err();
-        for (error, ty) in [(single, "u64"), (bulk, "i32")] {
+        let bulk = accumulate(&window, &[7_f64; 4], 0, 1, op).unwrap_err();
+        for (error, ty) in [(single, "u64"), (bulk, "f64")] {
             check_eq!(error.class(), ErrorClass::Op, "{error}");
             let message = error.to_string();
             check!(

@@ -21,7 +21,9 @@ mod launch;
 mod lifetime;
 mod lock;
 mod misuse;
+mod model;
 mod notify;
+mod operations;
 mod ops;
 mod origins;
 mod passive;
@@ -83,6 +85,7 @@ fn cases(device: &str) -> Vec<Case> {
         put_get::CASES,
         atomics::CASES,
         contention::CASES,
+        operations::CASES,
         hammer::CASES,
         origins::CASES,
         fence::CASES,

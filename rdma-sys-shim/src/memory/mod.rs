@@ -57,3 +57,30 @@ pub unsafe fn add_f64(to: *mut u8, from: *const u8, count: usize) {
     // SAFETY: the caller's promise is the one asked for.
     unsafe { arch::add_f64(to, from, count) }
 }
+
+/// As [`add_f64`], for floats of 32 bits.
+///
+/// # Safety
+/// As for [`add_f64`].
+pub unsafe fn add_f32(to: *mut u8, from: *const u8, count: usize) {
+    // SAFETY: the caller's promise is the one asked for.
+    unsafe { arch::add_f32(to, from, count) }
+}
+
+/// As [`add_f64`], for integers of 64 bits of either sign; sums wrap.
+///
+/// # Safety
+/// As for [`add_f64`].
+pub unsafe fn add_i64(to: *mut u8, from: *const u8, count: usize) {
+    // SAFETY: the caller's promise is the one asked for.
+    unsafe { arch::add_i64(to, from, count) }
+}
+
+/// As [`add_f64`], for integers of 32 bits of either sign; sums wrap.
+///
+/// # Safety
+/// As for [`add_f64`].
+pub unsafe fn add_i32(to: *mut u8, from: *const u8, count: usize) {
+    // SAFETY: the caller's promise is the one asked for.
+    unsafe { arch::add_i32(to, from, count) }
+}

@@ -51,26 +51,49 @@ pub(super) fn full_fence() {
     fence(Ordering::SeqCst);
 }
 
-pub(super) unsafe fn add_f64(to: *mut u8, from: *const u8, count: usize) {
+/// # Safety
+/// As [`super::add_f64`], for elements that any bytes are valid for.
+unsafe fn add_by<T: Copy + Default>(
+    to: *mut u8,
+    from: *const u8,
+    count: usize,
+    add: impl Fn(T, T) -> T,
+) {
     // The sums are formed in private memory, where the compiler may vectorise them.
     const CHUNK: usize = 128;
-    let mut sums = [0f64; CHUNK];
-    let mut terms = [0f64; CHUNK];
+    let mut sums = [T::default(); CHUNK];
+    let mut terms = [T::default(); CHUNK];
     let mut done = 0;
     while done < count {
         let n = CHUNK.min(count - done);
-        let (at, bytes) = (done * size_of::<f64>(), n * size_of::<f64>());
+        let (at, bytes) = (done * size_of::<T>(), n * size_of::<T>());
         // SAFETY: `at + bytes` is at most `count` elements, for which the caller vouches on both sides; the
-        // arrays hold `n` elements, and any bytes are an f64.
+        // arrays hold `n` elements, and any bytes are one.
         unsafe {
             copy(sums.as_mut_ptr().cast(), to.add(at), bytes);
             copy(terms.as_mut_ptr().cast(), from.add(at), bytes);
         }
         for (sum, term) in sums[..n].iter_mut().zip(&terms[..n]) {
-            *sum += term;
+            *sum = add(*sum, *term);
         }
         // SAFETY: as above; `to` is writable too.
         unsafe { copy(to.add(at), sums.as_ptr().cast(), bytes) };
         done += n;
     }
+}
+
+macro_rules! adds {
+    ($($name:ident: $element:ty, $add:expr;)+) => {
+        $(pub(super) unsafe fn $name(to: *mut u8, from: *const u8, count: usize) {
+            // SAFETY: the caller's promise is the one asked for.
+            unsafe { add_by::<$element>(to, from, count, $add) }
+        })+
+    };
+}
+
+adds! {
+    add_f64: f64, |a, b| a + b;
+    add_f32: f32, |a, b| a + b;
+    add_i64: i64, i64::wrapping_add;
+    add_i32: i32, i32::wrapping_add;
 }

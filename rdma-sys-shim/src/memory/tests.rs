@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::{arch, portable};
 
+mod sums;
+
 type Copy = unsafe fn(*mut u8, *const u8, usize);
 
 /// Every implementation runs every test, whatever this machine would choose.
@@ -251,7 +253,7 @@ fn add_at_every_short_count_and_alignment() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn every_loop_that_adds() {
-    for (what, add) in arch::add_loops() {
+    for (what, add) in arch::add_loops("f64") {
         // SAFETY: `check_add` gives buffers of `count` elements, to which nothing else refers; `count * 8` is a
         // multiple of the loop's block.
         let add = |to, from, count: usize| unsafe { add(to, from, count * 8) };

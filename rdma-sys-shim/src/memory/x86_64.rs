@@ -6,9 +6,9 @@ use std::arch::asm;
 mod add;
 mod large;
 
-pub(super) use add::add_f64;
 #[cfg(test)]
 pub(super) use add::add_loops;
+pub(super) use add::{add_f32, add_f64, add_i32, add_i64};
 #[cfg(test)]
 pub(super) use large::all_methods;
 

@@ -5,7 +5,7 @@
 //! It runs while a region that needs it is registered, and for a moment after, so that a program
 //! that creates and frees windows in a loop does not start a thread each time.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::request::{DONE, Operation, READY, SERVING, STATUS_OK, STATUS_REFUSED,
 use super::table;
 use crate::memory::copy;
 use crate::signals::without_signals;
-use crate::{Access, Error, Result};
+use crate::{Access, Error, Result, Width};
 
 /// How long an agent without a region stays.
 const LINGER: Duration = Duration::from_millis(500);
@@ -198,7 +198,7 @@ fn carry_out(port: &Port, slot: &Slot, data: *mut u8) -> Option<u64> {
         Operation::Write | Operation::Read => len <= SLOT_BYTES,
         Operation::FetchAdd | Operation::CompareSwap => len == width,
         Operation::AddEach | Operation::StoreEach => {
-            len <= SLOT_BYTES && (width == 4 || width == 8) && len.is_multiple_of(width)
+            len <= SLOT_BYTES && matches!(width, 1 | 2 | 4 | 8) && len.is_multiple_of(width)
         }
     };
     if !words || table::check(port, rkey, address, len as u64, need, operation.name()).is_err() {
@@ -231,8 +231,10 @@ pub(crate) unsafe fn apply(
             // SAFETY: inside `data`, by the caller's promise.
             let value = unsafe {
                 match width {
-                    4 => u64::from(data.add(offset).cast::<u32>().read_unaligned()),
-                    _ => data.add(offset).cast::<u64>().read_unaligned(),
+                    1 => Width::W1.load(data.add(offset)),
+                    2 => Width::W2.load(data.add(offset)),
+                    4 => Width::W4.load(data.add(offset)),
+                    _ => Width::W8.load(data.add(offset)),
                 }
             };
             update(at.wrapping_add(offset), value)?;
@@ -261,65 +263,54 @@ pub(crate) unsafe fn apply(
     }
 }
 
-/// A locked add on a word of 4 or 8 bytes; `None` for other widths and misaligned words.
+/// Evaluates an expression on the atomic word `$word` of `$width` bytes at `$at`, whose integer type
+/// it calls `$int`; `None` for other widths and misaligned words.
+macro_rules! on_word {
+    ($at:ident, $width:ident, |$word:ident: $int:ident| $body:expr) => {
+        on_word!($at, $width, |$word: $int| $body;
+            1 AtomicU8 u8, 2 AtomicU16 u16, 4 AtomicU32 u32, 8 AtomicU64 u64)
+    };
+    ($at:ident, $width:ident, |$word:ident: $int:ident| $body:expr;
+     $($bytes:literal $atomic:ident $integer:ident),+) => {
+        match $width {
+            $($bytes if $at.addr().is_multiple_of($bytes) => {
+                type $int = $integer;
+                // SAFETY: mapped, and shared with peers, by the caller's promise; aligned.
+                let $word = unsafe { $atomic::from_ptr($at.cast()) };
+                Some(u64::from($body))
+            })+
+            _ => None,
+        }
+    };
+}
+
+/// A locked add; `None` for widths other than 1, 2, 4 and 8 and for misaligned words.
 ///
 /// # Safety
 /// The word is mapped, and whoever else accesses it meanwhile does so as memory shared with peers.
 pub(crate) unsafe fn fetch_add(at: *mut u8, width: usize, add: u64) -> Option<u64> {
-    // SAFETY: mapped by the caller's promise, aligned by the guard of each arm.
-    unsafe {
-        match width {
-            4 if at.addr().is_multiple_of(4) => Some(u64::from(
-                AtomicU32::from_ptr(at.cast()).fetch_add(add as u32, Ordering::SeqCst),
-            )),
-            8 if at.addr().is_multiple_of(8) => {
-                Some(AtomicU64::from_ptr(at.cast()).fetch_add(add, Ordering::SeqCst))
-            }
-            _ => None,
-        }
-    }
+    on_word!(at, width, |word: Int| word
+        .fetch_add(add as Int, Ordering::SeqCst))
 }
 
-/// A locked compare-and-swap; `None` for other widths and misaligned words.
+/// A locked compare-and-swap; `None` as for [`fetch_add`].
 ///
 /// # Safety
 /// As for [`fetch_add`].
 pub(crate) unsafe fn compare_swap(at: *mut u8, width: usize, expect: u64, new: u64) -> Option<u64> {
-    // SAFETY: mapped by the caller's promise, aligned by the guard of each arm.
-    unsafe {
-        match width {
-            4 if at.addr().is_multiple_of(4) => {
-                let word = AtomicU32::from_ptr(at.cast());
-                let (expect, new) = (expect as u32, new as u32);
-                let old = word.compare_exchange(expect, new, Ordering::SeqCst, Ordering::SeqCst);
-                Some(u64::from(old.unwrap_or_else(|old| old)))
-            }
-            8 if at.addr().is_multiple_of(8) => {
-                let word = AtomicU64::from_ptr(at.cast());
-                let old = word.compare_exchange(expect, new, Ordering::SeqCst, Ordering::SeqCst);
-                Some(old.unwrap_or_else(|old| old))
-            }
-            _ => None,
-        }
-    }
+    let (success, failure) = (Ordering::SeqCst, Ordering::SeqCst);
+    on_word!(at, width, |word: Int| word
+        .compare_exchange(expect as Int, new as Int, success, failure)
+        .unwrap_or_else(|old| old))
 }
 
-/// An atomic store; `None` for other widths and misaligned words.
+/// An atomic store; `None` as for [`fetch_add`].
 ///
 /// # Safety
 /// As for [`fetch_add`].
 pub(crate) unsafe fn store(at: *mut u8, width: usize, value: u64) -> Option<u64> {
-    // SAFETY: mapped by the caller's promise, aligned by the guard of each arm.
-    unsafe {
-        match width {
-            4 if at.addr().is_multiple_of(4) => {
-                AtomicU32::from_ptr(at.cast()).store(value as u32, Ordering::SeqCst);
-            }
-            8 if at.addr().is_multiple_of(8) => {
-                AtomicU64::from_ptr(at.cast()).store(value, Ordering::SeqCst);
-            }
-            _ => return None,
-        }
-    }
-    Some(0)
+    on_word!(at, width, |word: Int| {
+        word.store(value as Int, Ordering::SeqCst);
+        0_u8
+    })
 }

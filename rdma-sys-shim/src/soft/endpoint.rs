@@ -348,10 +348,7 @@ impl Endpoint for SoftEndpoint {
                 // SAFETY: `values` is the caller's promise; the word lies in registered memory of
                 // this process, as our own table says.
                 unsafe {
-                    let value = match width {
-                        Width::W4 => values.add(offset).cast::<u32>().read_unaligned().into(),
-                        Width::W8 => values.add(offset).cast::<u64>().read_unaligned(),
-                    };
+                    let value = width.load(values.add(offset));
                     match update {
                         Update::Add => agent::fetch_add(word, bytes, value),
                         Update::Store => agent::store(word, bytes, value),

@@ -24,7 +24,7 @@ fn misaligned_atomics() {
     everywhere(|peers| {
         each_region(peers, 64, |region| {
             let (way, start) = (&*peers.way, aligned(region));
-            for (width, shifts) in [(Width::W8, 1..8), (Width::W4, 1..4)] {
+            for (width, shifts) in [(Width::W8, 1..8), (Width::W4, 1..4), (Width::W2, 1..2)] {
                 for shift in shifts {
                     let at = region.remote().at(start + shift);
                     let refused = [

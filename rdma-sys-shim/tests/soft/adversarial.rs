@@ -81,9 +81,11 @@ fn atomics_have_eight_bytes() {
             for refused in [
                 fetch_add(way, word, Width::W4, 1),
                 compare_swap(way, word, Width::W4, 0, 1),
+                fetch_add(way, word, Width::W2, 1),
+                compare_swap(way, word, Width::W1, 0, 1),
             ] {
                 let message = refused.unwrap_err().to_string();
-                assert!(message.contains("no four-byte atomics"), "{message}");
+                assert!(message.contains("eight bytes only"), "{message}");
             }
             // A call that is refused has posted nothing, so the endpoint goes on.
             assert_eq!(fetch_add(way, word, Width::W8, 0).unwrap(), 77);

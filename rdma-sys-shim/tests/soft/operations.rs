@@ -26,7 +26,7 @@ fn writes_and_reads_of_every_length() {
 }
 
 #[test]
-fn atomics_of_both_widths() {
+fn atomics_of_every_width() {
     everywhere(|peers| {
         each_region(peers, 64, |region| {
             let (way, start) = (&*peers.way, aligned(region));
@@ -41,8 +41,18 @@ fn atomics_of_both_widths() {
             assert_eq!(fetch_add(way, narrow, Width::W4, 3).unwrap(), 0xffff_ffff);
             assert_eq!(compare_swap(way, narrow, Width::W4, 2, 7).unwrap(), 2);
             assert_eq!(compare_swap(way, narrow, Width::W4, 2, 8).unwrap(), 7);
+            let half = region.remote().at(start + 18);
+            assert_eq!(fetch_add(way, half, Width::W2, 0xffff).unwrap(), 0);
+            assert_eq!(fetch_add(way, half, Width::W2, 3).unwrap(), 0xffff);
+            assert_eq!(compare_swap(way, half, Width::W2, 2, 0x1_0008).unwrap(), 2);
+            let byte = region.remote().at(start + 21);
+            assert_eq!(fetch_add(way, byte, Width::W1, 0xff).unwrap(), 0);
+            assert_eq!(fetch_add(way, byte, Width::W1, 4).unwrap(), 0xff);
+            assert_eq!(compare_swap(way, byte, Width::W1, 3, 0x109).unwrap(), 3);
             let mut wanted = vec![0; 64];
             let at = start as usize;
+            wanted[at + 18] = 8;
+            wanted[at + 21] = 9;
             wanted[at..at + 8].copy_from_slice(&(1_u64 << 40).to_ne_bytes());
             wanted[at + 12..at + 16].copy_from_slice(&7_u32.to_ne_bytes());
             assert_eq!(memory(region), wanted);
@@ -75,6 +85,12 @@ fn bulk_updates_are_elementwise() {
                 update_each(way, at, Width::W4, Update::Store, &vec![0xff; count * 8]).unwrap();
                 update_each(way, at, Width::W4, Update::Add, &ones).unwrap();
                 assert!(memory(region) == vec![0; 200_016], "{count}");
+                for (width, one) in [(Width::W2, [1, 0].as_slice()), (Width::W1, &[1])] {
+                    update_each(way, at, width, Update::Store, &vec![0xff; count * 8]).unwrap();
+                    let ones = one.repeat(count * 8 / width.bytes());
+                    update_each(way, at, width, Update::Add, &ones).unwrap();
+                    assert!(memory(region) == vec![0; 200_016], "{count} {width:?}");
+                }
             }
         });
     });

@@ -99,7 +99,7 @@ impl From<DeviceInfo> for Row {
                 AtomicDomain::Device => "device",
             }),
             atomic_widths: match capabilities {
-                Some(can) if can.narrow_atomics => vec![32, 64],
+                Some(can) if can.narrow_atomics => vec![8, 16, 32, 64],
                 Some(_) => vec![64],
                 None => Vec::new(),
             },

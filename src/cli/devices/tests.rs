@@ -62,7 +62,7 @@ fn the_table_shows_devices_ports_gids_and_the_choice() {
     let lines: Vec<_> = text.lines().collect();
     assert!(lines[1].starts_with("soft "), "{text}");
     assert!(lines[1].ends_with("ready"), "{text}");
-    assert!(lines[1].contains("32/64 bit, by the cpu"), "{text}");
+    assert!(lines[1].contains("8/16/32/64 bit, by the cpu"), "{text}");
     assert!(lines[2].starts_with("mlx5_0 "), "{text}");
     assert!(
         lines[2].ends_with("this build has no verbs provider"),

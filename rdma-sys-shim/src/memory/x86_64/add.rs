@@ -2,7 +2,6 @@
 
 use std::arch::asm;
 
-const ELEMENT: usize = size_of::<f64>();
 const LINE: usize = 64;
 
 /// What one turn of a vector loop adds.
@@ -11,20 +10,29 @@ const BLOCK: usize = 256;
 /// Adds `len` bytes of elements.
 pub(in super::super) type Add = unsafe fn(*mut u8, *const u8, usize);
 
-pub(in super::super) unsafe fn add_f64(to: *mut u8, from: *const u8, count: usize) {
-    let len = count * ELEMENT;
-    let blocks: Add = if len < BLOCK + LINE {
-        add_each
-    } else if is_x86_feature_detected!("avx512f") {
-        add_512
-    } else if is_x86_feature_detected!("avx") {
-        add_256
-    } else {
-        add_each
-    };
+/// How elements of one type are added.
+struct Loops {
+    element: usize,
+    /// One element at a time.
+    each: Add,
+    /// Whole blocks; `each` where there may be none.
+    blocks: Add,
+}
+
+/// # Safety
+/// As [`super::super::add_f64`], for elements of `loops`, whose instructions the processor has; `blocks` is
+/// `each` for less than a block and a line.
+#[inline(always)]
+unsafe fn add(to: *mut u8, from: *const u8, count: usize, loops: Loops) {
+    let Loops {
+        element,
+        each,
+        blocks,
+    } = loops;
+    let len = count * element;
     // Vectors that straddle lines cost double. Elements that do cannot be helped.
     let to_line = to.addr().wrapping_neg() % LINE;
-    let head = if to_line.is_multiple_of(ELEMENT) {
+    let head = if to_line.is_multiple_of(element) {
         to_line.min(len)
     } else {
         0
@@ -32,34 +40,35 @@ pub(in super::super) unsafe fn add_f64(to: *mut u8, from: *const u8, count: usiz
     let body = (len - head) / BLOCK * BLOCK;
     let tail = head + body;
     // SAFETY: `head`, `body` and the rest make up the `len` bytes that the caller vouches for, each in whole
-    // elements. A vector loop is only chosen if the processor has its instructions and `len` holds the head and
-    // a block.
+    // elements. A loop of blocks is only given if `len` holds the head and a block.
     unsafe {
-        add_each(to, from, head);
+        each(to, from, head);
         blocks(to.add(head), from.add(head), body);
-        add_each(to.add(tail), from.add(tail), len - tail);
+        each(to.add(tail), from.add(tail), len - tail);
     }
 }
 
-/// Adds one element at a time.
-///
-/// # Safety
-/// As [`super::super::add_f64`], for `len` bytes, a multiple of [`ELEMENT`].
-unsafe fn add_each(to: *mut u8, from: *const u8, len: usize) {
-    for at in (0..len).step_by(ELEMENT) {
-        // SAFETY: the element at `at` is one of those that the caller vouches for.
-        unsafe {
-            asm!("movsd {t}, qword ptr [{from} + {at}]", "addsd {t}, qword ptr [{to} + {at}]",
-                "movsd qword ptr [{to} + {at}], {t}",
-                t = out(xmm_reg) _, from = in(reg) from, to = in(reg) to, at = in(reg) at,
-                options(nostack));
+/// Defines a loop that adds one element at a time: load one of ours, and add.
+macro_rules! add_each {
+    ($name:ident, $element:ty, $class:ident, $($instruction:literal),+) => {
+        /// # Safety
+        /// As [`super::super::add_f64`], for `len` bytes of whole elements.
+        unsafe fn $name(to: *mut u8, from: *const u8, len: usize) {
+            for at in (0..len).step_by(size_of::<$element>()) {
+                // SAFETY: the element at `at` is one of those that the caller vouches for.
+                unsafe {
+                    asm!($($instruction),+,
+                        t = out($class) _, from = in(reg) from, to = in(reg) to, at = in(reg) at,
+                        options(nostack));
+                }
+            }
         }
-    }
+    };
 }
 
-/// Defines a loop that adds `len` bytes of elements.
-macro_rules! add_loop {
-    ($name:ident, $($register:literal $offset:literal),+) => {
+/// Defines a loop that adds `len` bytes of elements by the vector instruction `$add`.
+macro_rules! add_blocks {
+    ($name:ident, $add:literal, $($register:literal $offset:literal),+) => {
         /// # Safety
         /// As [`super::super::add_f64`]; the processor has the instructions, and `len` is a positive multiple
         /// of [`BLOCK`].
@@ -70,7 +79,7 @@ macro_rules! add_loop {
                 asm!(
                     "2:",
                     $(concat!("vmovupd ", $register, ", [{from} + ", $offset, "]"),)+
-                    $(concat!("vaddpd ", $register, ", ", $register, ", [{to} + ", $offset, "]"),)+
+                    $(concat!($add, " ", $register, ", ", $register, ", [{to} + ", $offset, "]"),)+
                     $(concat!("vmovupd [{to} + ", $offset, "], ", $register),)+
                     "add {from}, 256",
                     "add {to}, 256",
@@ -86,21 +95,88 @@ macro_rules! add_loop {
     };
 }
 
-add_loop!(add_512, "zmm0" "0", "zmm1" "64", "zmm2" "128", "zmm3" "192");
-add_loop!(
-    add_256, "ymm0" "0", "ymm1" "32", "ymm2" "64", "ymm3" "96",
-    "ymm4" "128", "ymm5" "160", "ymm6" "192", "ymm7" "224"
+/// Defines `$name`, and the loops behind it, for one type.
+macro_rules! adds {
+    ($name:ident, $element:ty, each $each:ident: $class:ident $($instruction:literal)+,
+     blocks $add:literal: $add_512:ident if $has_512:tt, $add_256:ident if $has_256:tt) => {
+        add_each!($each, $element, $class, $($instruction),+);
+        add_blocks!($add_512, $add, "zmm0" "0", "zmm1" "64", "zmm2" "128", "zmm3" "192");
+        add_blocks!(
+            $add_256, $add, "ymm0" "0", "ymm1" "32", "ymm2" "64", "ymm3" "96",
+            "ymm4" "128", "ymm5" "160", "ymm6" "192", "ymm7" "224"
+        );
+
+        /// # Safety
+        /// As [`super::super::add_f64`].
+        pub(in super::super) unsafe fn $name(to: *mut u8, from: *const u8, count: usize) {
+            let blocks: Add = if count * size_of::<$element>() < BLOCK + LINE {
+                $each
+            } else if is_x86_feature_detected!($has_512) {
+                $add_512
+            } else if is_x86_feature_detected!($has_256) {
+                $add_256
+            } else {
+                $each
+            };
+            let loops = Loops {
+                element: size_of::<$element>(),
+                each: $each,
+                blocks,
+            };
+            // SAFETY: the caller's promise; the features and the length were asked for.
+            unsafe { add(to, from, count, loops) }
+        }
+    };
+}
+
+adds!(
+    add_f64, f64,
+    each add_each_f64: xmm_reg
+        "movsd {t}, qword ptr [{from} + {at}]"
+        "addsd {t}, qword ptr [{to} + {at}]"
+        "movsd qword ptr [{to} + {at}], {t}",
+    blocks "vaddpd": add_512_f64 if "avx512f", add_256_f64 if "avx"
+);
+adds!(
+    add_f32, f32,
+    each add_each_f32: xmm_reg
+        "movss {t}, dword ptr [{from} + {at}]"
+        "addss {t}, dword ptr [{to} + {at}]"
+        "movss dword ptr [{to} + {at}], {t}",
+    blocks "vaddps": add_512_f32 if "avx512f", add_256_f32 if "avx"
+);
+adds!(
+    add_i64, i64,
+    each add_each_i64: reg
+        "mov {t}, qword ptr [{from} + {at}]"
+        "add qword ptr [{to} + {at}], {t}",
+    blocks "vpaddq": add_512_i64 if "avx512f", add_256_i64 if "avx2"
+);
+adds!(
+    add_i32, i32,
+    each add_each_i32: reg
+        "mov {t:e}, dword ptr [{from} + {at}]"
+        "add dword ptr [{to} + {at}], {t:e}",
+    blocks "vpaddd": add_512_i32 if "avx512f", add_256_i32 if "avx2"
 );
 
-/// Every vector loop that this processor can run, also those never chosen on it. The length is in bytes.
+/// Every vector loop that this processor can run, also those never chosen on it, by the type of
+/// its elements. The length is in bytes.
 #[cfg(test)]
-pub(in super::super) fn add_loops() -> Vec<(&'static str, Add)> {
-    let mut all: Vec<(_, Add)> = Vec::new();
-    if is_x86_feature_detected!("avx") {
-        all.push(("256", add_256));
+pub(in super::super) fn add_loops(element: &str) -> Vec<(&'static str, Add)> {
+    let (wide, narrow, needs_avx2): (Add, Add, bool) = match element {
+        "f64" => (add_512_f64, add_256_f64, false),
+        "f32" => (add_512_f32, add_256_f32, false),
+        "i64" => (add_512_i64, add_256_i64, true),
+        "i32" => (add_512_i32, add_256_i32, true),
+        _ => return Vec::new(),
+    };
+    let mut all = Vec::new();
+    if is_x86_feature_detected!("avx2") || !needs_avx2 && is_x86_feature_detected!("avx") {
+        all.push(("256", narrow));
     }
     if is_x86_feature_detected!("avx512f") {
-        all.push(("512", add_512));
+        all.push(("512", wide));
     }
     all
 }

@@ -79,16 +79,16 @@ impl AdversarialEndpoint {
         }
     }
 
-    /// Without four-byte atomics, as over verbs.
+    /// Without narrow atomics, as over verbs.
     fn wide(width: Width, need: &'static str, at: RemoteAddress) -> Result<()> {
         match width {
             Width::W8 => Ok(()),
-            Width::W4 => Err(Error::RemoteAccess {
+            narrow => Err(Error::RemoteAccess {
                 need,
                 address: at.address,
-                len: 4,
+                len: narrow.bytes() as u64,
                 rkey: at.rkey,
-                reason: "the device has no four-byte atomics",
+                reason: "the device has atomics of eight bytes only",
             }),
         }
     }

@@ -1,0 +1,230 @@
+//! Accumulates of which every element is one atomic, where the target's memory is not mapped: the
+//! device's atomics, or loops of its compare-and-swap. Atomics take effect after all that was
+//! posted before them, which keeps the order of accumulates.
+
+use rdma_sys_shim::{Endpoint, RemoteAddress, Ticket, Update, Width};
+
+use super::bounds::Place;
+use super::work::Work;
+use crate::datatype::{Op, combine_word};
+use crate::error::{Error, Result};
+use crate::wait::Patience;
+use crate::window::Window;
+
+/// How many words are under way at a time where their old values are waited for.
+const CHAIN: usize = 64;
+
+impl Window {
+    /// Carries out work on the words at a place. With the ticket, the result is there.
+    ///
+    /// # Safety
+    /// The buffers of `work` are valid until the operation is complete.
+    pub(super) unsafe fn combine_words_by_device(
+        &self,
+        place: &Place<'_>,
+        width: Width,
+        work: &Work,
+    ) -> Result<Ticket> {
+        let words = Words {
+            endpoint: &*place.route.endpoint,
+            patience: self.context().patience(),
+            at: place.route.region.at(place.offset),
+            width,
+            work,
+        };
+        let fetched = !work.result.is_null();
+        // SAFETY: the caller's promise.
+        unsafe {
+            match work.op {
+                Op::Sum if !fetched => words.update(Update::Add),
+                Op::Replace if !fetched => words.update(Update::Store),
+                _ if !work.compare.is_null() => words.fetch(),
+                Op::Sum | Op::NoOp => words.fetch(),
+                _ => words.swap_until_done().map(|()| Ticket::DONE),
+            }
+        }
+    }
+}
+
+struct Words<'w> {
+    endpoint: &'w dyn Endpoint,
+    patience: Patience,
+    at: RemoteAddress,
+    width: Width,
+    work: &'w Work,
+}
+
+impl Words<'_> {
+    fn place(&self, index: usize) -> RemoteAddress {
+        let offset = (index * self.width.bytes()) as u64;
+        RemoteAddress {
+            address: self.at.address.wrapping_add(offset),
+            ..self.at
+        }
+    }
+
+    /// # Safety
+    /// The operands are valid, and `index` is one of them.
+    unsafe fn operand(&self, index: usize) -> u64 {
+        match self.work.op {
+            Op::NoOp => 0,
+            // SAFETY: the caller's promise.
+            _ => unsafe { element(self.width, self.work.operands, index) },
+        }
+    }
+
+    /// # Safety
+    /// As for [`Window::combine_words_by_device`].
+    unsafe fn update(&self, update: Update) -> Result<Ticket> {
+        let (values, count) = (self.work.operands, self.work.count);
+        // SAFETY: the caller's promise.
+        let posted =
+            unsafe { (self.endpoint).update_each(self.at, self.width, update, values, count) };
+        Ok(posted?)
+    }
+
+    /// One atomic of the device for each word. Where eight bytes fit into the result, the device
+    /// stores them there, and a later synchronisation waits for that; else this call does.
+    ///
+    /// # Safety
+    /// As for [`Window::combine_words_by_device`].
+    unsafe fn fetch(&self) -> Result<Ticket> {
+        let wide = self.work.result.cast::<u64>();
+        let mut last = Ticket::DONE;
+        if self.width == Width::W8 && wide.is_aligned() {
+            for index in 0..self.work.count {
+                // SAFETY: an element of the result, which stays until the operation is complete.
+                let posted = unsafe { self.post(index, wide.add(index)) };
+                match posted {
+                    Ok(ticket) => last = ticket,
+                    Err(error) => return self.after(last, error),
+                }
+            }
+            return Ok(last);
+        }
+        let mut old = [0; CHAIN];
+        for start in (0..self.work.count).step_by(CHAIN) {
+            let chain = CHAIN.min(self.work.count - start);
+            for index in 0..chain {
+                let to = &raw mut old[index];
+                // SAFETY: a local array; every operation is waited for, also after a failure.
+                match unsafe { self.post(start + index, to) } {
+                    Ok(ticket) => last = ticket,
+                    Err(error) => return self.after(last, error),
+                }
+            }
+            self.patience.complete(self.endpoint, last)?;
+            for (index, &old) in old[..chain].iter().enumerate() {
+                // SAFETY: the result is the caller's promise.
+                unsafe { self.store_result(start + index, old) };
+            }
+        }
+        Ok(Ticket::DONE)
+    }
+
+    /// Posts the atomic of one word: an addition, or the compare-and-swap that was asked for.
+    ///
+    /// # Safety
+    /// As for [`Window::combine_words_by_device`]; `old` is writable, and nobody else touches it,
+    /// until the operation is complete.
+    unsafe fn post(&self, index: usize, old: *mut u64) -> Result<Ticket> {
+        let (endpoint, at, width) = (self.endpoint, self.place(index), self.width);
+        // SAFETY: the caller's promise.
+        let posted = unsafe {
+            let operand = self.operand(index);
+            if self.work.compare.is_null() {
+                endpoint.fetch_add(at, width, operand, old)
+            } else {
+                let expect = element(width, self.work.compare, index);
+                endpoint.compare_swap(at, width, expect, operand, old)
+            }
+        };
+        Ok(posted?)
+    }
+
+    /// Every other operation: swaps against what was last seen, all words of a chain at once.
+    ///
+    /// # Safety
+    /// As for [`Window::combine_words_by_device`].
+    unsafe fn swap_until_done(&self) -> Result<()> {
+        for start in (0..self.work.count).step_by(CHAIN) {
+            let chain = CHAIN.min(self.work.count - start);
+            let mut expected = self.guess(start, chain)?;
+            let mut open = [true; CHAIN];
+            while open[..chain].contains(&true) {
+                let mut found = expected;
+                let mut last = Ticket::DONE;
+                for index in (0..chain).filter(|&index| open[index]) {
+                    let held = expected[index];
+                    let (at, old) = (self.place(start + index), &raw mut found[index]);
+                    // SAFETY: the operands are the caller's promise; `found` is a local array, and
+                    // every operation is waited for, also after a failure.
+                    let posted = unsafe {
+                        let operand = self.operand(start + index);
+                        let new = combine_word(self.work.ty, self.work.op, held, operand);
+                        self.endpoint.compare_swap(at, self.width, held, new, old)
+                    };
+                    match posted {
+                        Ok(ticket) => last = ticket,
+                        Err(error) => return self.after(last, error.into()),
+                    }
+                }
+                self.patience.complete(self.endpoint, last)?;
+                for index in 0..chain {
+                    open[index] &= found[index] != expected[index];
+                }
+                expected = found;
+            }
+            if !self.work.result.is_null() {
+                for (index, &old) in expected[..chain].iter().enumerate() {
+                    // SAFETY: the result is the caller's promise.
+                    unsafe { self.store_result(start + index, old) };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the words of a chain may hold: read, which is no atomic, and so to be tried only. One
+    /// word is as well tried at once, by an atomic that tells what it holds.
+    fn guess(&self, start: usize, chain: usize) -> Result<[u64; CHAIN]> {
+        let mut words = [0; CHAIN];
+        if chain > 1 {
+            let mut bytes = [0_u8; CHAIN * 8];
+            let len = chain * self.width.bytes();
+            let to = bytes.as_mut_ptr();
+            // SAFETY: a local array that is long enough; the operation is waited for.
+            let read = unsafe { self.endpoint.read(to, len, self.place(start))? };
+            self.patience.complete(self.endpoint, read)?;
+            for (index, word) in words[..chain].iter_mut().enumerate() {
+                // SAFETY: inside the array.
+                *word = unsafe { element(self.width, bytes.as_ptr(), index) };
+            }
+        }
+        Ok(words)
+    }
+
+    /// # Safety
+    /// The result is writable, and `index` is one of its elements.
+    unsafe fn store_result(&self, index: usize, old: u64) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let to = self.work.result.add(index * self.width.bytes());
+            self.width.store(to, old);
+        }
+    }
+
+    /// Posting failed: what was posted before still uses its buffers, until it has ended.
+    #[cold]
+    fn after<T>(&self, last: Ticket, error: Error) -> Result<T> {
+        let _ = self.patience.complete(self.endpoint, last);
+        Err(error)
+    }
+}
+
+/// # Safety
+/// `from` is readable for more than `index` words.
+unsafe fn element(width: Width, from: *const u8, index: usize) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { width.load(from.add(index * width.bytes())) }
+}

@@ -1,0 +1,133 @@
+//! Elements that are read, combined and written back through the device, under the accumulate lock.
+
+use std::cell::Cell;
+
+use rdma_sys_shim::{Endpoint, RemoteAddress, Ticket};
+
+use super::bounds::Place;
+use super::work::Work;
+use crate::error::Result;
+use crate::wait::Patience;
+
+/// Bytes that are combined at a time.
+const CHUNK: usize = 64 << 10;
+
+pub(super) struct Transfer<'w> {
+    endpoint: &'w dyn Endpoint,
+    patience: Patience,
+    at: RemoteAddress,
+    work: &'w Work,
+    /// From the first element to the end of the last.
+    len: usize,
+    /// The last operation that was posted.
+    last: Cell<Ticket>,
+}
+
+impl<'w> Transfer<'w> {
+    pub(super) fn new(place: &Place<'w>, patience: Patience, work: &'w Work, len: usize) -> Self {
+        Self {
+            endpoint: &*place.route.endpoint,
+            patience,
+            at: place.route.region.at(place.offset),
+            work,
+            len,
+            last: Cell::new(Ticket::DONE),
+        }
+    }
+
+    /// Carries out the work. That the last writes have taken effect is for the release of the lock
+    /// behind them; no buffer is used any more on return.
+    ///
+    /// # Safety
+    /// The buffers of the work are valid for its elements.
+    pub(super) unsafe fn carry_out(&self) -> Result<()> {
+        let mut buffers = [Vec::new(), Vec::new()];
+        // SAFETY (both): the caller's promise; the buffers are kept until all has ended.
+        let result = match self.work.overwrites() {
+            true => unsafe { self.write(self.work.operands, 0, self.len) },
+            false => unsafe { self.combine(&mut buffers) },
+        };
+        // An error here too means that the device has done with the buffers.
+        let released = self.patience.release(self.endpoint, self.last.get());
+        result.and(released)
+    }
+
+    /// Chunk by chunk, the next being read while one is combined and written. The write may overtake
+    /// that read, which is of other bytes.
+    ///
+    /// # Safety
+    /// As for [`Transfer::carry_out`]; the buffers are kept until the last operation has ended.
+    unsafe fn combine(&self, buffers: &mut [Vec<u8>; 2]) -> Result<()> {
+        let extent = self.work.ty.extent();
+        let chunk = CHUNK / extent * extent;
+        let part = |start: usize| chunk.min(self.len - start);
+        let mut written = [Ticket::DONE; 2];
+        buffers[0].resize(part(0), 0);
+        // SAFETY: the buffer is as long, and not touched before the read has ended.
+        let mut read = unsafe { self.read(buffers[0].as_mut_ptr(), 0, part(0))? };
+        for (index, start) in (0..self.len).step_by(chunk).enumerate() {
+            let (this, other) = (index % 2, (index + 1) % 2);
+            let mut next_read = Ticket::DONE;
+            let next = start + chunk;
+            if next < self.len {
+                self.patience.release(self.endpoint, written[other])?;
+                buffers[other].resize(part(next), 0);
+                let to = buffers[other].as_mut_ptr();
+                // SAFETY: as above; what was written from there before has been taken.
+                next_read = unsafe { self.read(to, next, part(next))? };
+            }
+            self.patience.complete(self.endpoint, read)?;
+            let held = buffers[this].as_mut_ptr();
+            let (first, count) = (start / extent, part(start).div_ceil(extent));
+            // SAFETY: the buffer holds these elements; the work's are the caller's promise.
+            unsafe {
+                if self.work.combine_held(held, first, count) {
+                    self.write(held, start, part(start))?;
+                    written[this] = self.last.get();
+                }
+            }
+            read = next_read;
+        }
+        Ok(())
+    }
+
+    fn at(&self, offset: usize) -> RemoteAddress {
+        RemoteAddress {
+            address: self.at.address.wrapping_add(offset as u64),
+            ..self.at
+        }
+    }
+
+    /// # Safety
+    /// `to` is writable for `len` bytes, and nobody else touches them, until the read has ended.
+    unsafe fn read(&self, to: *mut u8, start: usize, len: usize) -> Result<Ticket> {
+        // SAFETY: the caller's promise.
+        let ticket = unsafe { self.endpoint.read(to, len, self.at(start))? };
+        self.last.set(ticket);
+        Ok(ticket)
+    }
+
+    /// Writes the elements in `len` bytes, and nothing of their padding.
+    ///
+    /// # Safety
+    /// `from` is readable for `len` bytes until the writes have ended.
+    unsafe fn write(&self, from: *const u8, start: usize, len: usize) -> Result<()> {
+        let ty = self.work.ty;
+        let write = |offset: usize, len: usize| -> Result<()> {
+            let at = self.at(start + offset);
+            // SAFETY: inside what the caller vouches for.
+            self.last
+                .set(unsafe { self.endpoint.write(from.add(offset), len, at)? });
+            Ok(())
+        };
+        if !ty.is_padded() {
+            return write(0, len);
+        }
+        for element in (0..len).step_by(ty.extent()) {
+            for &(at, len) in ty.runs() {
+                write(element + at, len)?;
+            }
+        }
+        Ok(())
+    }
+}

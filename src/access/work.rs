@@ -1,0 +1,84 @@
+//! What an operation of the accumulate family does.
+
+use rdma_sys_shim::memory::copy;
+
+use super::bounds::{byte_len, null_buffer};
+use crate::datatype::{BasicType, Op};
+use crate::error::{Error, Misuse, Result};
+
+/// `count` elements of one predefined type, one after the other in each of the buffers and at the
+/// target.
+pub(super) struct Work {
+    pub(super) ty: BasicType,
+    pub(super) op: Op,
+    pub(super) count: usize,
+    /// The operands; may be null for [`Op::NoOp`].
+    pub(super) operands: *const u8,
+    /// If not null: the old elements must equal these, or nothing changes.
+    pub(super) compare: *const u8,
+    /// Where the old elements go, or null.
+    pub(super) result: *mut u8,
+}
+
+impl Work {
+    /// Checks that the operation is defined for the type, and returns how many bytes there are from
+    /// the first element to the end of the last.
+    pub(super) fn check(&self, operation: &'static str) -> Result<usize> {
+        if !self.op.is_defined_for(self.ty) {
+            return Err(undefined(operation, self.op, self.ty));
+        }
+        let whole = byte_len(operation, self.count, self.ty.extent())?;
+        Ok(match self.count {
+            0 => 0,
+            _ => whole - (self.ty.extent() - self.ty.true_extent()),
+        })
+    }
+
+    /// Checks that there are buffers for `len` bytes.
+    pub(super) fn check_buffers(&self, operation: &'static str, len: usize) -> Result<()> {
+        if self.operands.is_null() && self.op != Op::NoOp {
+            return Err(null_buffer(operation, len));
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is fetched and nothing changes.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.op == Op::NoOp && self.result.is_null()
+    }
+
+    /// Whether what the target has does not matter.
+    pub(super) fn overwrites(&self) -> bool {
+        self.op == Op::Replace && self.result.is_null() && self.compare.is_null()
+    }
+}
+
+/// Copies `count` elements, and nothing of the padding in and after them.
+///
+/// # Safety
+/// As for [`copy`], for the elements.
+pub(super) unsafe fn copy_elements(ty: BasicType, to: *mut u8, from: *const u8, count: usize) {
+    if !ty.is_padded() {
+        // SAFETY: the caller's promise.
+        unsafe { copy(to, from, count * ty.size()) };
+        return;
+    }
+    for element in 0..count {
+        for &(at, len) in ty.runs() {
+            let at = element * ty.extent() + at;
+            // SAFETY: part of an element, by the caller's promise.
+            unsafe { copy(to.add(at), from.add(at), len) };
+        }
+    }
+}
+
+#[cold]
+fn undefined(operation: &'static str, op: Op, ty: BasicType) -> Error {
+    Error::new(
+        operation,
+        Misuse::BadOperation {
+            op: format!("{op:?}"),
+            ty: ty.name().to_owned(),
+        },
+    )
+}

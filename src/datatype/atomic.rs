@@ -1,0 +1,96 @@
+//! Which elements single atomics update.
+
+use rdma_sys_shim::{Capabilities, Width};
+
+use super::BasicType;
+use super::basic::Kind;
+
+/// The sizes of elements that single atomics update in a window: a set of the bits 1, 2, 4 and 8.
+///
+/// It follows from what the device can do and from a hint, which are the same on all ranks, and
+/// does not depend on whether memory is mapped: all ranks take one path to one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AtomicWidths(u8);
+
+impl AtomicWidths {
+    /// A device without narrow atomics must not make them of wide ones: a neighbour's stores would
+    /// be lost. Types smaller than the hint `mpi_accumulate_granularity` asks for are locked.
+    pub(crate) fn new(capabilities: &Capabilities, granularity: u64) -> Self {
+        let smallest = if capabilities.narrow_atomics { 1 } else { 8 };
+        let sizes = [1, 2, 4, 8_u8].into_iter();
+        let kept = sizes.filter(|&size| size >= smallest && u64::from(size) >= granularity);
+        Self(kept.sum())
+    }
+
+    /// The word of an element, if it is one that single atomics update: it has such a type and is
+    /// naturally aligned.
+    #[inline]
+    pub(crate) fn word(self, ty: BasicType, address: u64) -> Option<Width> {
+        match ty.kind() {
+            Kind::Integer | Kind::Logical | Kind::Byte => self.of_size(ty.size(), address),
+            _ => None,
+        }
+    }
+
+    /// As [`AtomicWidths::word`], for the integers alone, which every operation on numbers is
+    /// defined for.
+    #[inline(always)]
+    pub(crate) fn integer(self, ty: BasicType, address: u64) -> Option<Width> {
+        self.of_size(integer_size(ty), address)
+    }
+
+    #[inline(always)]
+    fn of_size(self, size: usize, address: u64) -> Option<Width> {
+        if usize::from(self.0) & size == 0 || address & (size as u64 - 1) != 0 {
+            return None;
+        }
+        Some(match size {
+            8 => Width::W8,
+            4 => Width::W4,
+            2 => Width::W2,
+            _ => Width::W1,
+        })
+    }
+}
+
+/// The size of an integer; 0 for other types.
+#[inline(always)]
+const fn integer_size(ty: BasicType) -> usize {
+    if ty.is_integer() { ty.size() } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdma_sys_shim::AtomicDomain;
+
+    use super::*;
+
+    #[test]
+    fn the_path_follows_from_device_hint_type_and_alignment() {
+        let mut device = Capabilities {
+            atomic_domain: AtomicDomain::Cpu,
+            narrow_atomics: true,
+            max_message: 1 << 20,
+            pins_memory: false,
+        };
+        let all = AtomicWidths::new(&device, 0);
+        assert_eq!(all.word(BasicType::I64, 64), Some(Width::W8));
+        assert_eq!(all.word(BasicType::I64, 68), None);
+        assert_eq!(all.word(BasicType::U32, 68), Some(Width::W4));
+        assert_eq!(all.word(BasicType::I16, 66), Some(Width::W2));
+        assert_eq!(all.word(BasicType::I16, 67), None);
+        for byte in [BasicType::Bool, BasicType::Byte, BasicType::I8] {
+            assert_eq!(all.word(byte, 67), Some(Width::W1));
+        }
+        assert_eq!(all.integer(BasicType::Bool, 64), None);
+        for other in [BasicType::F64, BasicType::ComplexF32, BasicType::TwoInt] {
+            assert_eq!(all.word(other, 64), None);
+        }
+        let coarse = AtomicWidths::new(&device, 3);
+        assert_eq!(coarse.word(BasicType::U16, 64), None);
+        assert_eq!(coarse.word(BasicType::U32, 64), Some(Width::W4));
+        assert_eq!(AtomicWidths::new(&device, 9), AtomicWidths(0));
+        device.narrow_atomics = false;
+        assert_eq!(AtomicWidths::new(&device, 8), AtomicWidths(8));
+    }
+}

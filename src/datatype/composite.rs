@@ -1,0 +1,95 @@
+//! Complex numbers, and values with their index.
+
+use std::ops::{Add, Mul, Sub};
+
+use bytemuck::{Pod, Zeroable};
+
+use super::{Op, Reduce};
+
+/// A complex number, laid out as C's are.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+pub struct Complex<T> {
+    /// The real part.
+    pub re: T,
+    /// The imaginary part.
+    pub im: T,
+}
+
+// SAFETY: two floats, for which zeroes are valid.
+unsafe impl<T: Zeroable> Zeroable for Complex<T> {}
+// SAFETY: two members of one type, whose size is a multiple of its alignment, leave no padding.
+unsafe impl<T: Pod> Pod for Complex<T> {}
+
+impl<T> Complex<T> {
+    #[inline(always)]
+    fn combine(op: Op, a: Self, b: Self) -> Option<Self>
+    where
+        T: Copy + Add<Output = T> + Sub<Output = T> + Mul<Output = T>,
+    {
+        Some(match op {
+            Op::Sum => Self {
+                re: a.re + b.re,
+                im: a.im + b.im,
+            },
+            Op::Prod => Self {
+                re: a.re * b.re - a.im * b.im,
+                im: a.re * b.im + a.im * b.re,
+            },
+            _ => return None,
+        })
+    }
+}
+
+/// A value and where it was found, for [`Op::Minloc`] and [`Op::Maxloc`]: laid out as MPI's pairs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+pub struct ValueIndex<V> {
+    /// What is compared.
+    pub value: V,
+    /// Where it comes from.
+    pub index: i32,
+}
+
+// SAFETY: a number and an integer, for which zeroes are valid.
+unsafe impl<V: Zeroable> Zeroable for ValueIndex<V> {}
+// SAFETY: two members of four bytes, any bytes being valid, without padding.
+unsafe impl Pod for ValueIndex<f32> {}
+// SAFETY: as above.
+unsafe impl Pod for ValueIndex<i32> {}
+
+impl<V: Copy + PartialOrd> ValueIndex<V> {
+    /// `a op b`, or `None` for operations that are not about pairs.
+    #[inline(always)]
+    pub(super) fn locate(op: Op, a: Self, b: Self) -> Option<Self> {
+        let better = match op {
+            Op::Minloc => b.value < a.value,
+            Op::Maxloc => b.value > a.value,
+            _ => return None,
+        };
+        let tie = b.value == a.value && b.index < a.index;
+        // What does not equal itself is a NaN, which every number is better than.
+        let first_number = is_nan(a.value) && !is_nan(b.value);
+        Some(if better || tie || first_number { b } else { a })
+    }
+}
+
+#[inline(always)]
+fn is_nan<V: PartialOrd>(value: V) -> bool {
+    value.partial_cmp(&value).is_none()
+}
+
+macro_rules! reduce {
+    ($($t:ty: $combine:path),*) => {
+        $(impl Reduce for $t {
+            #[inline(always)]
+            fn combine(op: Op, a: Self, b: Self) -> Option<Self> {
+                $combine(op, a, b)
+            }
+        })*
+    };
+}
+reduce!(
+    Complex<f32>: Complex::combine, Complex<f64>: Complex::combine,
+    ValueIndex<f32>: ValueIndex::locate, ValueIndex<i32>: ValueIndex::locate
+);

@@ -1,0 +1,54 @@
+//! What the operations do to two values.
+
+use super::{Element, Op};
+
+/// Types that [`reduce`](crate::Communicator::reduce) works on.
+pub trait Reduce: Element {
+    /// `a op b`, or `None` where the operation is not defined for the type.
+    fn combine(op: Op, a: Self, b: Self) -> Option<Self>;
+}
+
+macro_rules! integers {
+    ($($t:ty),*) => {
+        $(impl Reduce for $t {
+            #[inline(always)]
+            fn combine(op: Op, a: Self, b: Self) -> Option<Self> {
+                Some(match op {
+                    Op::Sum => a.wrapping_add(b),
+                    Op::Prod => a.wrapping_mul(b),
+                    Op::Min => a.min(b),
+                    Op::Max => a.max(b),
+                    Op::Band => a & b,
+                    Op::Bor => a | b,
+                    Op::Bxor => a ^ b,
+                    Op::Land => ((a != 0) & (b != 0)).into(),
+                    Op::Lor => ((a | b) != 0).into(),
+                    Op::Lxor => ((a != 0) ^ (b != 0)).into(),
+                    Op::Minloc | Op::Maxloc | Op::Replace | Op::NoOp => return None,
+                })
+            }
+        })*
+    };
+}
+
+/// Not `min` and `max` of the standard library: those leave open which of 0.0 and -0.0 they give,
+/// and single elements must come out as those of a vector do.
+macro_rules! floats {
+    ($($t:ty),*) => {
+        $(impl Reduce for $t {
+            #[inline(always)]
+            fn combine(op: Op, a: Self, b: Self) -> Option<Self> {
+                Some(match op {
+                    Op::Sum => a + b,
+                    Op::Prod => a * b,
+                    Op::Min => if b < a || a.is_nan() { b } else { a },
+                    Op::Max => if b > a || a.is_nan() { b } else { a },
+                    _ => return None,
+                })
+            }
+        })*
+    };
+}
+
+integers!(i8, u8, i16, u16, i32, u32, i64, u64, isize, usize);
+floats!(f32, f64);

@@ -1,0 +1,315 @@
+//! The serial model of accumulates: what each operation makes of each type, byte by byte as C lays
+//! them out, written without a look at the library.
+
+use transom::{BasicType, Op};
+
+/// The members of one element: what they are, and where.
+#[derive(Clone, Copy, PartialEq)]
+enum Member {
+    I8,
+    U8,
+    I16,
+    U16,
+    I32,
+    U32,
+    I64,
+    U64,
+    F32,
+    F64,
+    /// Moved only.
+    Opaque(usize),
+}
+
+use Member as M;
+
+impl Member {
+    fn size(self) -> usize {
+        match self {
+            M::I8 | M::U8 => 1,
+            M::I16 | M::U16 => 2,
+            M::I32 | M::U32 | M::F32 => 4,
+            M::I64 | M::U64 | M::F64 => 8,
+            M::Opaque(size) => size,
+        }
+    }
+}
+
+fn members(ty: BasicType) -> &'static [(usize, Member)] {
+    match ty {
+        BasicType::I8 => &[(0, M::I8)],
+        BasicType::U8 | BasicType::Bool | BasicType::Byte => &[(0, M::U8)],
+        BasicType::I16 => &[(0, M::I16)],
+        BasicType::U16 => &[(0, M::U16)],
+        BasicType::I32 => &[(0, M::I32)],
+        BasicType::U32 => &[(0, M::U32)],
+        BasicType::I64 => &[(0, M::I64)],
+        BasicType::U64 => &[(0, M::U64)],
+        BasicType::F32 => &[(0, M::F32)],
+        BasicType::F64 => &[(0, M::F64)],
+        BasicType::LongDouble => &[(0, M::Opaque(16))],
+        BasicType::ComplexF32 => &[(0, M::F32), (4, M::F32)],
+        BasicType::ComplexF64 => &[(0, M::F64), (8, M::F64)],
+        BasicType::FloatInt => &[(0, M::F32), (4, M::I32)],
+        BasicType::DoubleInt => &[(0, M::F64), (8, M::I32)],
+        BasicType::LongInt => &[(0, M::I64), (8, M::I32)],
+        BasicType::TwoInt => &[(0, M::I32), (4, M::I32)],
+        BasicType::ShortInt => &[(0, M::I16), (4, M::I32)],
+        BasicType::LongDoubleInt => &[(0, M::Opaque(16)), (16, M::I32)],
+        other => panic!("the model does not know {other:?}"),
+    }
+}
+
+fn is_complex(ty: BasicType) -> bool {
+    matches!(ty, BasicType::ComplexF32 | BasicType::ComplexF64)
+}
+
+/// The table of MPI-4.1, section 6.9.2.
+pub(crate) fn is_defined(op: Op, ty: BasicType) -> bool {
+    let members = members(ty);
+    let integer = members.len() == 1
+        && !matches!(members[0].1, M::F32 | M::F64 | M::Opaque(_))
+        && !matches!(ty, BasicType::Bool | BasicType::Byte);
+    let float = matches!(ty, BasicType::F32 | BasicType::F64);
+    let pair = members.len() == 2 && !is_complex(ty) && ty != BasicType::LongDoubleInt;
+    match op {
+        Op::Replace | Op::NoOp => true,
+        Op::Sum | Op::Prod => integer || float || is_complex(ty),
+        Op::Min | Op::Max => integer || float,
+        Op::Band | Op::Bor | Op::Bxor => integer || ty == BasicType::Byte,
+        Op::Land | Op::Lor | Op::Lxor => integer || ty == BasicType::Bool,
+        Op::Minloc | Op::Maxloc => pair,
+        other => panic!("the model does not know {other:?}"),
+    }
+}
+
+/// Whether compare_and_swap takes it.
+pub(crate) fn swaps(ty: BasicType) -> bool {
+    is_defined(Op::Band, ty) || is_defined(Op::Land, ty)
+}
+
+/// A number of any type, without loss.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+enum Value {
+    Integer(i128),
+    Float(f64),
+}
+
+fn load(member: Member, bytes: &[u8]) -> Value {
+    macro_rules! integer {
+        ($t:ty) => {
+            Value::Integer(<$t>::from_ne_bytes(bytes.try_into().unwrap()).into())
+        };
+    }
+    match member {
+        M::I8 => integer!(i8),
+        M::U8 => integer!(u8),
+        M::I16 => integer!(i16),
+        M::U16 => integer!(u16),
+        M::I32 => integer!(i32),
+        M::U32 => integer!(u32),
+        M::I64 => integer!(i64),
+        M::U64 => integer!(u64),
+        M::F32 => Value::Float(f32::from_ne_bytes(bytes.try_into().unwrap()).into()),
+        M::F64 => Value::Float(f64::from_ne_bytes(bytes.try_into().unwrap())),
+        M::Opaque(_) => unreachable!("moved only"),
+    }
+}
+
+fn store(member: Member, bytes: &mut [u8], value: Value) {
+    match (member, value) {
+        (M::F32, Value::Float(value)) => bytes.copy_from_slice(&(value as f32).to_ne_bytes()),
+        (M::F64, Value::Float(value)) => bytes.copy_from_slice(&value.to_ne_bytes()),
+        // The low bytes: integers wrap.
+        (_, Value::Integer(value)) => bytes.copy_from_slice(&value.to_ne_bytes()[..bytes.len()]),
+        _ => unreachable!("floats stay floats"),
+    }
+}
+
+fn calculate(op: Op, a: Value, b: Value) -> Value {
+    let truth = |value: bool| Value::Integer(value.into());
+    match (a, b) {
+        (Value::Integer(a), Value::Integer(b)) => match op {
+            Op::Sum => Value::Integer(a.wrapping_add(b)),
+            Op::Prod => Value::Integer(a.wrapping_mul(b)),
+            Op::Min => Value::Integer(if b < a { b } else { a }),
+            Op::Max => Value::Integer(if b > a { b } else { a }),
+            Op::Band => Value::Integer(a & b),
+            Op::Bor => Value::Integer(a | b),
+            Op::Bxor => Value::Integer(a ^ b),
+            Op::Land => truth(a != 0 && b != 0),
+            Op::Lor => truth(a != 0 || b != 0),
+            Op::Lxor => truth((a != 0) != (b != 0)),
+            _ => unreachable!("not for numbers"),
+        },
+        (Value::Float(a), Value::Float(b)) => Value::Float(match op {
+            Op::Sum => a + b,
+            Op::Prod => a * b,
+            Op::Min if a.is_nan() || b < a => b,
+            Op::Max if a.is_nan() || b > a => b,
+            _ => a,
+        }),
+        _ => unreachable!("one type"),
+    }
+}
+
+/// `held = held op operands`, padding aside. The padding of the last element may be missing.
+pub(crate) fn apply(op: Op, ty: BasicType, held: &mut [u8], operands: &[u8]) {
+    let members = members(ty);
+    for (held, operand) in held
+        .chunks_mut(ty.extent())
+        .zip(operands.chunks(ty.extent()))
+    {
+        let at = |index: usize| members[index].0..members[index].0 + members[index].1.size();
+        let replace = |held: &mut [u8]| {
+            for index in 0..members.len() {
+                held[at(index)].copy_from_slice(&operand[at(index)]);
+            }
+        };
+        let value = |bytes: &[u8], index: usize| load(members[index].1, &bytes[at(index)]);
+        match op {
+            Op::NoOp => {}
+            Op::Replace => replace(held),
+            Op::Minloc | Op::Maxloc => {
+                let (ours, theirs) = (value(held, 0), value(operand, 0));
+                let is_nan = |value: Value| matches!(value, Value::Float(f) if f.is_nan());
+                let better = match op {
+                    Op::Minloc => theirs < ours,
+                    _ => theirs > ours,
+                };
+                let lower = theirs == ours && value(operand, 1) < value(held, 1);
+                if better || lower || is_nan(ours) && !is_nan(theirs) {
+                    replace(held);
+                }
+            }
+            Op::Prod if is_complex(ty) => complex_product(ty, held, operand),
+            _ => {
+                for (index, &(_, member)) in members.iter().enumerate() {
+                    let new = calculate(op, value(held, index), value(operand, index));
+                    store(member, &mut held[at(index)], new);
+                }
+            }
+        }
+    }
+}
+
+fn complex_product(ty: BasicType, held: &mut [u8], operand: &[u8]) {
+    macro_rules! product {
+        ($t:ty, $size:literal) => {{
+            let part = |bytes: &[u8], index: usize| {
+                <$t>::from_ne_bytes(bytes[index * $size..][..$size].try_into().unwrap())
+            };
+            let (a, b) = (part(held, 0), part(held, 1));
+            let (c, d) = (part(operand, 0), part(operand, 1));
+            held[..$size].copy_from_slice(&(a * c - b * d).to_ne_bytes());
+            held[$size..].copy_from_slice(&(a * d + b * c).to_ne_bytes());
+        }};
+    }
+    match ty {
+        BasicType::ComplexF32 => product!(f32, 4),
+        _ => product!(f64, 8),
+    }
+}
+
+/// Whether all bytes are the same, but for the payloads of NaNs that were calculated; the first
+/// element stands at `start`.
+pub(crate) fn same(ty: BasicType, start: usize, a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let float = members(ty)
+        .iter()
+        .map(|&(_, member)| member)
+        .find(|member| matches!(member, M::F32 | M::F64));
+    let Some(float) = float else {
+        return a == b;
+    };
+    let is_nan = |bytes: &[u8]| matches!(load(float, bytes), Value::Float(value) if value.is_nan());
+    let size = float.size();
+    let first = start % size;
+    a[..first] == b[..first]
+        && a[first..]
+            .chunks(size)
+            .zip(b[first..].chunks(size))
+            .all(|(a, b)| a == b || a.len() == size && is_nan(a) && is_nan(b))
+}
+
+/// `number` as an element: a real number where the type is complex.
+pub(crate) fn number(ty: BasicType, number: usize) -> Vec<u8> {
+    let mut bytes = vec![0; ty.extent()];
+    let (at, member) = members(ty)[0];
+    let value = match member {
+        M::F32 | M::F64 => Value::Float(number as f64),
+        _ => Value::Integer(number as i128),
+    };
+    store(member, &mut bytes[at..at + member.size()], value);
+    bytes
+}
+
+pub(crate) fn one(ty: BasicType) -> Vec<u8> {
+    number(ty, 1)
+}
+
+/// Random elements, among which are the ends of ranges, zeros of both signs, NaNs and equal values.
+pub(crate) struct Numbers(u64);
+
+impl Numbers {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn member(&mut self, member: Member, to: &mut [u8]) {
+        let random = self.next();
+        let choice = self.next() % 8;
+        let floats = [0.0, -0.0, 1.5, -2.25, f64::INFINITY, f64::NAN];
+        let float = floats[(random % 6) as usize];
+        match member {
+            M::F32 if choice < 4 => to.copy_from_slice(&(float as f32).to_ne_bytes()),
+            M::F64 if choice < 4 => to.copy_from_slice(&float.to_ne_bytes()),
+            M::Opaque(_) => {
+                for chunk in to.chunks_mut(8) {
+                    chunk.copy_from_slice(&self.next().to_ne_bytes()[..chunk.len()]);
+                }
+            }
+            _ => {
+                let size = to.len();
+                let bits = match choice {
+                    4 => 0,
+                    5 => u64::MAX,
+                    6 => u64::MAX >> (65 - 8 * size as u32),
+                    7 => random % 3,
+                    _ => random,
+                };
+                to.copy_from_slice(&bits.to_ne_bytes()[..size]);
+            }
+        }
+    }
+
+    /// Padding is random too.
+    pub(crate) fn elements(&mut self, ty: BasicType, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count * ty.extent()];
+        for chunk in bytes.chunks_mut(8) {
+            chunk.copy_from_slice(&self.next().to_ne_bytes()[..chunk.len()]);
+        }
+        for element in bytes.chunks_mut(ty.extent()) {
+            for &(at, member) in members(ty) {
+                self.member(member, &mut element[at..at + member.size()]);
+            }
+        }
+        bytes
+    }
+
+    /// One element, which no other that it gave soon before equals.
+    pub(crate) fn distinct(&mut self, ty: BasicType) -> Vec<u8> {
+        let mut bytes = vec![0; ty.extent()];
+        self.0 += 1;
+        bytes[0] = self.0 as u8;
+        bytes
+    }
+}
