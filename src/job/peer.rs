@@ -87,7 +87,7 @@ fn push_hex(text: &mut String, bytes: &[u8]) {
 }
 
 fn from_hex(digits: &str) -> Option<Vec<u8>> {
-    if digits.len() % 2 != 0 {
+    if !digits.len().is_multiple_of(2) {
         return None;
     }
     let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
