@@ -93,6 +93,9 @@ fn cases(device: &str) -> Vec<Case> {
         misuse::CASES,
     ]
     .concat();
+    if !device.contains("adversarial") {
+        cases.extend(create::REFUSED_AT_ONCE);
+    }
     if is_soft(device) {
         cases.extend(create::SPARSE);
     }
