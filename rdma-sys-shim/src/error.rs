@@ -117,7 +117,7 @@ pub enum Error {
     /// A work request failed.
     #[error(
         "{operation} of {len} bytes at {address:#x} of process {pid} on {host} failed: {status} \
-         (verbs status {code}, vendor error {vendor:#x})"
+         (verbs status {code}, vendor error {vendor:#x}){}", Because(.why)
     )]
     Completion {
         /// What was asked.
@@ -136,6 +136,8 @@ pub enum Error {
         code: u32,
         /// What the device adds to it.
         vendor: u32,
+        /// What is wrong with this process's own port, if anything.
+        why: Option<Arc<str>>,
     },
     /// The peer cannot be reached over this device.
     #[error("peer process {pid} cannot be reached over {device}: {reason}")]
@@ -235,6 +237,17 @@ impl std::fmt::Display for Remedy<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             Some(remedy) => write!(f, " ({remedy})"),
+            None => Ok(()),
+        }
+    }
+}
+
+struct Because<'a>(&'a Option<Arc<str>>);
+
+impl std::fmt::Display for Because<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(why) => write!(f, ": {why}"),
             None => Ok(()),
         }
     }

@@ -17,7 +17,6 @@ pub(crate) const CASES: &[Case] = cases!["create":
     with_size_zero @ [1, 3],
     with_sizes_and_units_that_differ @ [3],
     aligned_as_the_hint_says @ [2],
-    over_read_only_memory @ [1, 2],
     two_windows_on_one_memory @ [2, 3],
     a_window_over_part_of_another @ [2],
     two_windows_at_once @ [2, 3],
@@ -27,6 +26,12 @@ pub(crate) const CASES: &[Case] = cases!["create":
     freed_without_a_barrier @ [3],
     a_leaked_window_harms_nobody @ [2],
     the_window_says_what_it_is @ [3],
+];
+
+/// The adversarial device finds at the target that the memory is read-only, and its connection breaks
+/// there; the others know at the origin.
+pub(crate) const REFUSED_AT_ONCE: &[Case] = cases!["create":
+    over_read_only_memory @ [1, 2],
 ];
 
 /// Of which little is touched: for devices that do not keep all of it in memory.

@@ -102,6 +102,9 @@ fn cases(device: &str) -> Vec<Case> {
         misuse::CASES,
     ]
     .concat();
+    if !device.contains("adversarial") {
+        cases.extend(create::REFUSED_AT_ONCE);
+    }
     if is_soft(device) {
         cases.extend(create::SPARSE);
     }
@@ -123,7 +126,7 @@ fn main() {
     let args = Arguments::from_args();
     let mut trials = Vec::new();
     for device in devices() {
-        let runs_here = |case: &Case| case.sizes().next().is_some();
+        let runs_here = |case: &Case| !case.sizes().is_empty();
         for case in cases(device).into_iter().filter(runs_here) {
             let name = format!("{device}/{}", case.name);
             trials.push(Trial::test(name, move || case.launch(device)));

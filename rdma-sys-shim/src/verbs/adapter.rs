@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::events::Trouble;
+use super::events::{self, Trouble};
 use super::memory::Regions;
 use super::objects::{Context, Port, ProtectionDomain};
 use super::settings::Settings;
@@ -32,6 +32,20 @@ impl Adapter {
             trouble: Trouble::default(),
             context,
         })
+    }
+
+    /// What is wrong with this process's own port, if anything: as the device announced it, or as it
+    /// is found now, since requests may fail before the announcement.
+    #[cold]
+    pub(super) fn find_trouble(&self) -> Option<Arc<str>> {
+        if let Some(announced) = self.trouble.get() {
+            return Some(announced);
+        }
+        match self.context.port(self.port.number) {
+            Ok(port) if port.active => None,
+            Ok(port) => Some(events::port_is_down(port.number, self.context.name()).into()),
+            Err(_) => Some(events::device_is_gone(self.context.name()).into()),
+        }
     }
 
     /// Reads and atomics that one connection may have under way, from here and to here.

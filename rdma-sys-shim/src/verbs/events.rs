@@ -39,6 +39,14 @@ impl Trouble {
     }
 }
 
+pub(super) fn port_is_down(port: u8, device: &str) -> String {
+    format!("port {port} of {device} is down here")
+}
+
+pub(super) fn device_is_gone(device: &str) -> String {
+    format!("RDMA device {device} is gone or has failed here")
+}
+
 /// Has the events of the adapter's device taken, logged, and kept for error messages.
 pub(super) fn watch(adapter: &Arc<Adapter>) -> Watch {
     let fd = adapter.context.async_fd();
@@ -87,14 +95,13 @@ fn note(adapter: &Adapter, context: &Context, event: &ffi::ibv_async_event) {
             let port = unsafe { event.element.port_num };
             let down = event.event_type == ffi::IBV_EVENT_PORT_ERR;
             if port == i32::from(ours) {
-                let trouble = down.then(|| format!("port {port} of {device} is down here"));
+                let trouble = down.then(|| port_is_down(ours, device));
                 adapter.trouble.set(trouble);
             }
             tracing::warn!(device, port, event = %words, "RDMA port");
         }
         ffi::IBV_EVENT_DEVICE_FATAL => {
-            let trouble = format!("RDMA device {device} is gone or has failed here");
-            adapter.trouble.set(Some(trouble));
+            adapter.trouble.set(Some(device_is_gone(device)));
             adapter.trouble.fatal.store(true, Ordering::Release);
             tracing::error!(device, event = %words, "RDMA device");
         }

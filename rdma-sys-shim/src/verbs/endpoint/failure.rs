@@ -85,6 +85,7 @@ impl Failure {
                 status: words(other),
                 code: other,
                 vendor: self.vendor,
+                why: trouble,
             },
         }
     }
@@ -120,6 +121,10 @@ mod tests {
     use super::*;
 
     fn error(status: status::Type) -> String {
+        error_with(status, None)
+    }
+
+    fn error_with(status: status::Type, trouble: Option<Arc<str>>) -> String {
         let peer = Peer {
             pid: 77,
             host: "n1".into(),
@@ -135,7 +140,7 @@ mod tests {
             status,
             vendor: 0,
         };
-        failure.error(&peer, None).to_string()
+        failure.error(&peer, trouble).to_string()
     }
 
     #[test]
@@ -149,5 +154,9 @@ mod tests {
         }
         assert!(error(status::IBV_WC_REM_ACCESS_ERR).contains("0x2a"));
         assert!(error(status::IBV_WC_RETRY_EXC_ERR).contains("no answer"));
+        for code in [status::IBV_WC_LOC_QP_OP_ERR, status::IBV_WC_RETRY_EXC_ERR] {
+            let text = error_with(code, Some("port 1 of rxe0 is down here".into()));
+            assert!(text.contains("port 1 of rxe0 is down here"), "{text}");
+        }
     }
 }

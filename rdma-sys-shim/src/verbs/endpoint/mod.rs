@@ -140,7 +140,7 @@ impl VerbsEndpoint {
     }
 
     fn explain(&self, failure: &Failure) -> Error {
-        failure.error(&self.peer, self.adapter.trouble.get())
+        failure.error(&self.peer, self.adapter.find_trouble())
     }
 
     fn has_left(&self) -> Error {

@@ -26,6 +26,7 @@ unsafe impl Sync for Context {}
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Port {
     pub(crate) number: u8,
+    pub(crate) active: bool,
     pub(crate) lid: u16,
     /// As verbs number it: 1 for 256 bytes to 5 for 4096.
     pub(crate) mtu: u8,
@@ -100,6 +101,7 @@ impl Context {
         check(|| format!("querying port {number} of {}", self.name), code)?;
         Ok(Port {
             number,
+            active: port.state == ffi::ibv_port_state::IBV_PORT_ACTIVE,
             lid: port.lid,
             mtu: port.active_mtu as u8,
             max_message: port.max_msg_sz,
