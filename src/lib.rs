@@ -64,7 +64,7 @@ pub use job::{Job, PmiError, ThreadLevel, launcher};
 pub use rdma_sys_shim::Usage;
 pub use sync::LockKind;
 pub use typed::{
-    Active, Buffer, Epoch, Lock, LockAll, LockedTarget, Passive, Request, Target, Window,
+    Active, Buffer, Epoch, Exchange, Lock, LockAll, LockedTarget, Passive, Request, Target, Window,
 };
 pub use window::Info;
 

@@ -220,6 +220,12 @@ impl Window {
         Ok(())
     }
 
+    /// Whether every member of `group` is a rank of the window.
+    pub(crate) fn check_group(&self, operation: &'static str, group: &Group) -> Result<()> {
+        (0..group.size())
+            .try_for_each(|index| self.rank_of_member(operation, group, index).map(drop))
+    }
+
     fn rank_of_member(&self, operation: &'static str, group: &Group, index: u32) -> Result<u32> {
         let world_rank = group.world_rank(index).unwrap_or(u32::MAX);
         match self.group().rank_of_world(world_rank) {

@@ -25,6 +25,9 @@ pub enum Active {}
 /// The kind of epoch that [`Window::passive`](super::Window::passive) opens.
 pub enum Passive {}
 
+/// The kind of epoch that [`Window::exchange`](super::Window::exchange) opens.
+pub enum Exchange {}
+
 /// An open epoch: `'op` is how long its operations may use their buffers, `'env` what the body
 /// borrows from outside.
 pub struct Epoch<'op, 'env: 'op, T, Mode> {
@@ -42,7 +45,7 @@ pub(super) struct State<'op> {
     failure: OnceLock<Error>,
 }
 
-/// How an epoch opens and closes.
+/// How an epoch of all ranks opens and closes.
 pub(super) trait Mode {
     const NAME: &'static str;
 
@@ -78,14 +81,16 @@ impl Mode for Passive {
 
 /// Runs `body` in an epoch. However this is left, no operation uses a buffer any more; if not by
 /// the epoch's proper close, the window is poisoned and the other ranks know.
-pub(super) fn run<'env, T, M: Mode, R>(
+pub(super) fn run<'env, T, M, R>(
     raw: &raw::Window,
     poisoned: &AtomicBool,
+    open: impl FnOnce(&raw::Window) -> Result<()>,
+    close: impl FnOnce(&raw::Window) -> Result<()>,
     body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, M>) -> R,
 ) -> Result<R> {
     // A peer may be through a barrier that fails here, so this includes the opening one.
     let poison = PoisonOnExit { raw, poisoned };
-    M::open(raw)?;
+    open(raw)?;
     let state = State {
         raw,
         opened_in_panic: thread::panicking(),
@@ -99,7 +104,7 @@ pub(super) fn run<'env, T, M: Mode, R>(
     if let Some(error) = state.failure.into_inner() {
         return Err(error);
     }
-    M::close(raw)?;
+    close(raw)?;
     mem::forget(poison);
     Ok(value)
 }
@@ -145,6 +150,46 @@ impl State<'_> {
     /// Notes an error that nobody else would see, if it is the first.
     pub(super) fn fail(&self, error: Error) {
         let _ = self.failure.set(error);
+    }
+}
+
+/// Notifications need no lock, and the ranks that send them none of this one's help.
+impl<T, Mode> Epoch<'_, '_, T, Mode> {
+    /// Local. How often [`Target::put_notify`] has raised this rank's counter `counter` since the
+    /// window was made.
+    ///
+    /// # Errors
+    /// This rank has no such counter.
+    pub fn notifications(&self, counter: u32) -> Result<u64> {
+        self.state.raw.notifications(counter)
+    }
+
+    /// Local. Waits until this rank's counter `counter` is at least `at_least`. What was put before
+    /// is then in its part, where a get finds it.
+    ///
+    /// # Errors
+    /// This rank has no such counter; a rank of the window died or left.
+    pub fn wait_notify(&self, counter: u32, at_least: u64) -> Result<()> {
+        self.state.raw.wait_notify(counter, at_least)
+    }
+
+    /// Local. As [`Epoch::wait_notify`], without waiting: true if the counter is there.
+    ///
+    /// # Errors
+    /// As for [`Epoch::wait_notify`].
+    pub fn test_notify(&self, counter: u32, at_least: u64) -> Result<bool> {
+        self.state.raw.test_notify(counter, at_least)
+    }
+}
+
+impl<'op, T: Element> Epoch<'op, '_, T, Exchange> {
+    /// Local. The part of `rank`. If `rank` is not one of the epoch's targets, its operations fail.
+    ///
+    /// # Errors
+    /// `rank` is not a rank of the window.
+    #[inline]
+    pub fn target(&'op self, rank: u32) -> Result<Target<'op, T, Exchange>> {
+        Target::new("target", self.state.raw, rank)
     }
 }
 

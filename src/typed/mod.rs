@@ -18,6 +18,10 @@
 //! ranks are in the same. Hence between a rank's epochs nobody writes to its memory: `local` and
 //! `local_mut` borrow the window, as epochs do, and cannot be had inside one. A rank that fails to
 //! get through either barrier does not know that, so its window is poisoned: both fail for ever.
+//! In an exchange no barrier is needed: a rank's part is accessed by its origins only, after it has
+//! posted and, since it waits for their flags behind their operations, before its epoch closes; a
+//! rank that fails to get that far is poisoned too. No exchange overlaps with another kind of
+//! epoch, since all ranks come to that one's first barrier after their last exchange.
 //! In a passive epoch, all accesses of all ranks are made under a lock of their target, never
 //! asserted away, so an exclusive lock of its own part gives a rank [`Lock::local_mut`]; it borrows
 //! the lock, without which this rank cannot name that target.
@@ -37,7 +41,7 @@ mod target;
 mod window;
 
 pub use buffer::Buffer;
-pub use epoch::{Active, Epoch, Passive};
+pub use epoch::{Active, Epoch, Exchange, Passive};
 pub use lock::{Lock, LockAll, LockedTarget};
 pub use request::Request;
 pub use target::Target;

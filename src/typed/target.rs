@@ -61,6 +61,22 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         unsafe { self.put_unbound(at, src) }
     }
 
+    /// One-sided. As [`Target::put`], and then raises the target's notification counter `counter` by
+    /// 1: when it sees that, the elements are there ([`Epoch::wait_notify`](super::Epoch)), and
+    /// those of this rank's earlier puts. `src` may be empty.
+    ///
+    /// # Errors
+    /// See [`Target`]; the target has no such counter (hint `transom_notification_counters`).
+    #[inline]
+    pub fn put_notify(&self, at: usize, src: &'op [T], counter: u32) -> Result<()> {
+        let (origin, len) = (src.as_ptr().cast(), size_of_val(src));
+        // SAFETY: as for `put`.
+        unsafe {
+            self.raw
+                .put_notify(origin, len, self.rank, at as u64, counter)
+        }
+    }
+
     /// One-sided. Copies the elements from `at` on to `dst` (MPI-4.1, section 12.3.2).
     ///
     /// # Errors

@@ -6,18 +6,18 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::epoch::{self, Active, Epoch, Mode, Passive};
-use crate::comm::{Communicator, Purpose};
+use super::epoch::{self, Active, Epoch, Exchange, Mode, Passive};
+use crate::comm::{Communicator, Group, Purpose};
 use crate::datatype::Element;
 use crate::error::{Error, Misuse, Result};
-use crate::raw;
+use crate::raw::{self, Assert};
 use crate::window::Info;
 
 /// Memory of every rank of a communicator, as elements of one type, that the others put into, get
 /// from and accumulate on. Lengths and offsets count elements.
 ///
-/// Accesses are made in epochs, which all ranks open and close together: [`Window::fence`] or
-/// [`Window::passive`]. Between them, [`Window::local`] and [`Window::local_mut`] are this rank's
+/// Accesses are made in epochs, which all ranks open and close together, [`Window::fence`] or
+/// [`Window::passive`], or those that exchange something, [`Window::exchange`]. Between them, [`Window::local`] and [`Window::local_mut`] are this rank's
 /// own part.
 ///
 /// A panic inside an epoch, or an epoch that fails to open or close, poisons the window: it tells
@@ -206,12 +206,59 @@ impl<'c, T: Element> Window<'c, T> {
         self.run(body)
     }
 
+    /// Collective over the groups. Exposes this rank's part to `origins`, runs `body`, in which it
+    /// may access the parts of `targets`, and returns what it returned once these operations are
+    /// complete and those of `origins` too (MPI-4.1, section 12.5.2: post, start, complete, wait).
+    ///
+    /// Each rank of `targets` has to come here with this rank among its `origins`, and the other
+    /// way round; ranks in neither group take no part. Groups may be empty: then this rank only
+    /// exposes, or only accesses. The first operation on a target waits until it has come here.
+    ///
+    /// ```
+    /// # fn main() -> transom::Result<()> {
+    /// # let job = transom::Job::init()?;
+    /// # let world = job.world();
+    /// let (rank, size) = (world.rank(), world.size());
+    /// let mut window = transom::Window::<u32>::allocate(world, 1)?;
+    /// let left = world.group().include(&[(rank + size - 1) % size])?;
+    /// let right = world.group().include(&[(rank + 1) % size])?;
+    /// let mine = [rank];
+    /// window.exchange(&left, &right, |epoch| epoch.target((rank + 1) % size)?.put(0, &mine))??;
+    /// assert_eq!(window.local()?, [(rank + size - 1) % size]);
+    /// # window.free()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A rank of a group is not in the window, in which case nothing has begun. The window is or
+    /// gets poisoned: an operation failed, a rank of a group died, left or panicked in its body.
+    pub fn exchange<'env, R>(
+        &'env mut self,
+        origins: &Group,
+        targets: &Group,
+        body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Exchange>) -> R,
+    ) -> Result<R> {
+        const OPERATION: &str = "exchange";
+        self.usable(OPERATION)?;
+        self.raw.check_group(OPERATION, origins)?;
+        self.raw.check_group(OPERATION, targets)?;
+        let open = |raw: &raw::Window| {
+            raw.post(origins, Assert::NONE)?;
+            raw.start(targets, Assert::NONE)
+        };
+        let close = |raw: &raw::Window| {
+            raw.complete()?;
+            raw.wait()
+        };
+        epoch::run(&self.raw, &self.poisoned, open, close, body)
+    }
+
     fn run<'env, M: Mode, R>(
         &'env self,
         body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, M>) -> R,
     ) -> Result<R> {
         self.usable(M::NAME)?;
-        epoch::run(&self.raw, &self.poisoned, body)
+        epoch::run(&self.raw, &self.poisoned, M::open, M::close, body)
     }
 
     /// Collective. Waits for all ranks, and frees the window and its memory (MPI-4.1, section

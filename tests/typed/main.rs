@@ -2,6 +2,7 @@
 //! it under `transom run`, with the name of the scenario that they are to play.
 
 mod active;
+mod exchange;
 mod failures;
 mod passive;
 
@@ -101,6 +102,7 @@ fn finish(child: Child) -> std::result::Result<(Option<i32>, String), Failed> {
 fn main() {
     let scenarios = [
         active::scenarios(),
+        exchange::scenarios(),
         passive::scenarios(),
         failures::scenarios(),
     ]
