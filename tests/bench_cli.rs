@@ -275,6 +275,7 @@ fn bad_arguments_get_one_line_that_says_what_is_legal() {
             &["--op", "accumulate", "--sizes", "12"],
             &["accumulate", "12", "multiples of 8"],
         ),
+        (&["--hint", "no_locks"], &["'no_locks'", "KEY=VALUE"]),
         (&["--min-time", "-1"], &["'-1'", "0 to 3600"]),
         (&["--min-time", "NaN"], &["'NaN'", "0 to 3600"]),
         (&["--min-time", "1e300"], &["'1e300'", "0 to 3600"]),
