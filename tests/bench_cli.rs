@@ -254,7 +254,7 @@ fn bad_arguments_get_one_line_that_says_what_is_legal() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("no/such/file");
     let missing = missing.to_str().unwrap();
-    let cases: [(&[&str], &[&str]); 16] = [
+    let cases: [(&[&str], &[&str]); 17] = [
         (&["-n", "0"], &["'0'", "1..=65536"]),
         (&["-n", "1"], &["at least 2 ranks", "found 1"]),
         (&["-n", "-3"], &["-3"]),

@@ -45,7 +45,8 @@ impl Window {
         }
         let target = self.open_target(rank)?;
         let at = target.reach(disp, size as u64);
-        if at.is_null() || !at.addr().is_multiple_of(size) {
+        // A power of two, which the compiler cannot know.
+        if at.is_null() || at.addr() & (size - 1) != 0 {
             return None;
         }
         let width = if size == 8 { Width::W8 } else { Width::W4 };
