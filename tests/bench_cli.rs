@@ -257,7 +257,7 @@ fn bad_arguments_get_one_line_that_says_what_is_legal() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("no/such/file");
     let missing = missing.to_str().unwrap();
-    let cases: [(&[&str], &[&str]); 16] = [
+    let cases: [(&[&str], &[&str]); 17] = [
         (&["-n", "0"], &["'0'", "1..=65536"]),
         (&["-n", "1"], &["at least 2 ranks", "found 1"]),
         (&["-n", "-3"], &["-3"]),
@@ -278,6 +278,7 @@ fn bad_arguments_get_one_line_that_says_what_is_legal() {
             &["--op", "accumulate", "--sizes", "12"],
             &["accumulate", "12", "multiples of 8"],
         ),
+        (&["--hint", "no_locks"], &["'no_locks'", "KEY=VALUE"]),
         (&["--min-time", "-1"], &["'-1'", "0 to 3600"]),
         (&["--min-time", "NaN"], &["'NaN'", "0 to 3600"]),
         (&["--min-time", "1e300"], &["'1e300'", "0 to 3600"]),

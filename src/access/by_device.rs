@@ -2,6 +2,8 @@
 //! device's atomics, or loops of its compare-and-swap. Atomics take effect after all that was
 //! posted before them, which keeps the order of accumulates.
 
+use std::ptr;
+
 use rdma_sys_shim::{Endpoint, RemoteAddress, Ticket, Update, Width};
 
 use super::bounds::Place;
@@ -105,8 +107,8 @@ impl Words<'_> {
         let mut old = [0; CHAIN];
         for start in (0..self.work.count).step_by(CHAIN) {
             let chain = CHAIN.min(self.work.count - start);
-            for index in 0..chain {
-                let to = &raw mut old[index];
+            for (index, old) in old[..chain].iter_mut().enumerate() {
+                let to = ptr::from_mut(old);
                 // SAFETY: a local array; every operation is waited for, also after a failure.
                 match unsafe { self.post(start + index, to) } {
                     Ok(ticket) => last = ticket,

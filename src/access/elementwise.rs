@@ -36,15 +36,20 @@ impl Word<'_> {
 
 impl Window {
     /// The integer at displacement `disp` of a target, if the target was entered and the element is
-    /// mapped and updated by single atomics: the fast path.
+    /// mapped, of four or eight bytes, and updated by single atomics: the fast path.
     #[inline(always)]
     pub(super) fn mapped_integer(&self, ty: BasicType, rank: u32, disp: u64) -> Option<Word<'_>> {
-        let target = self.open_target(rank)?;
-        let at = target.reach(disp, ty.size() as u64);
-        if at.is_null() {
+        let size = self.atomic_widths().fast_size(ty);
+        if size == 0 {
             return None;
         }
-        let width = self.atomic_widths().integer(ty, at.addr() as u64)?;
+        let target = self.open_target(rank)?;
+        let at = target.reach(disp, size as u64);
+        // A power of two, which the compiler cannot know.
+        if at.is_null() || at.addr() & (size - 1) != 0 {
+            return None;
+        }
+        let width = if size == 8 { Width::W8 } else { Width::W4 };
         Some(Word { target, at, width })
     }
 }
@@ -69,8 +74,7 @@ macro_rules! on_word {
     };
 }
 
-/// `op` on the word at `at`; returns what it held before. `op` is one that every width has an
-/// instruction for: sum, bitwise operations, replace and no_op.
+/// `op` on the word at `at`; returns what it held before. `op` is sum, replace or no_op.
 ///
 /// # Safety
 /// `at` is mapped, aligned for the width and shared as an atomic by all who access it now.
@@ -80,9 +84,6 @@ pub(super) unsafe fn fetch_op(at: *mut u8, width: Width, op: Op, operand: u64) -
         let operand = operand as Int;
         match op {
             Op::Sum => word.fetch_add(operand, Ordering::SeqCst),
-            Op::Band => word.fetch_and(operand, Ordering::SeqCst),
-            Op::Bor => word.fetch_or(operand, Ordering::SeqCst),
-            Op::Bxor => word.fetch_xor(operand, Ordering::SeqCst),
             Op::Replace => word.swap(operand, Ordering::SeqCst),
             _ => word.load(Ordering::SeqCst),
         }
@@ -118,12 +119,19 @@ unsafe fn store(at: *mut u8, width: Width, value: u64) {
 /// # Safety
 /// As for [`fetch_op`].
 unsafe fn combine(at: *mut u8, width: Width, ty: BasicType, op: Op, operand: u64) -> u64 {
-    if matches!(
-        op,
-        Op::Sum | Op::Band | Op::Bor | Op::Bxor | Op::Replace | Op::NoOp
-    ) {
+    if matches!(op, Op::Sum | Op::Replace | Op::NoOp) {
         // SAFETY: the caller's promise.
         return unsafe { fetch_op(at, width, op, operand) };
+    }
+    if matches!(op, Op::Band | Op::Bor | Op::Bxor) {
+        return on_word!(at, width, |word: Int| {
+            let operand = operand as Int;
+            match op {
+                Op::Band => word.fetch_and(operand, Ordering::SeqCst),
+                Op::Bor => word.fetch_or(operand, Ordering::SeqCst),
+                _ => word.fetch_xor(operand, Ordering::SeqCst),
+            }
+        });
     }
     // SAFETY: the caller's promise.
     let mut held = unsafe { fetch_op(at, width, Op::NoOp, 0) };

@@ -42,10 +42,12 @@ impl<'w> Transfer<'w> {
     /// The buffers of the work are valid for its elements.
     pub(super) unsafe fn carry_out(&self) -> Result<()> {
         let mut buffers = [Vec::new(), Vec::new()];
-        // SAFETY (both): the caller's promise; the buffers are kept until all has ended.
-        let result = match self.work.overwrites() {
-            true => unsafe { self.write(self.work.operands, 0, self.len) },
-            false => unsafe { self.combine(&mut buffers) },
+        let result = if self.work.overwrites() {
+            // SAFETY: the caller's promise.
+            unsafe { self.write(self.work.operands, 0, self.len) }
+        } else {
+            // SAFETY: the caller's promise; the buffers are kept until all has ended.
+            unsafe { self.combine(&mut buffers) }
         };
         // An error here too means that the device has done with the buffers.
         let released = self.patience.release(self.endpoint, self.last.get());

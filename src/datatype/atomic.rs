@@ -24,7 +24,6 @@ impl AtomicWidths {
 
     /// The word of an element, if it is one that single atomics update: it has such a type and is
     /// naturally aligned.
-    #[inline]
     pub(crate) fn word(self, ty: BasicType, address: u64) -> Option<Width> {
         match ty.kind() {
             Kind::Integer | Kind::Logical | Kind::Byte => self.of_size(ty.size(), address),
@@ -32,14 +31,18 @@ impl AtomicWidths {
         }
     }
 
-    /// As [`AtomicWidths::word`], for the integers alone, which every operation on numbers is
-    /// defined for.
+    /// The size of an element, if it is an integer of four or eight bytes that single atomics update
+    /// where it is naturally aligned; else 0. These are what the fast paths are for.
     #[inline(always)]
-    pub(crate) fn integer(self, ty: BasicType, address: u64) -> Option<Width> {
-        self.of_size(integer_size(ty), address)
+    pub(crate) fn fast_size(self, ty: BasicType) -> usize {
+        let size = match ty {
+            BasicType::I64 | BasicType::U64 => 8,
+            BasicType::I32 | BasicType::U32 => 4,
+            _ => 0,
+        };
+        size & usize::from(self.0)
     }
 
-    #[inline(always)]
     fn of_size(self, size: usize, address: u64) -> Option<Width> {
         if usize::from(self.0) & size == 0 || address & (size as u64 - 1) != 0 {
             return None;
@@ -51,12 +54,6 @@ impl AtomicWidths {
             _ => Width::W1,
         })
     }
-}
-
-/// The size of an integer; 0 for other types.
-#[inline(always)]
-const fn integer_size(ty: BasicType) -> usize {
-    if ty.is_integer() { ty.size() } else { 0 }
 }
 
 #[cfg(test)]
@@ -82,7 +79,9 @@ mod tests {
         for byte in [BasicType::Bool, BasicType::Byte, BasicType::I8] {
             assert_eq!(all.word(byte, 67), Some(Width::W1));
         }
-        assert_eq!(all.integer(BasicType::Bool, 64), None);
+        assert_eq!(all.fast_size(BasicType::I64), 8);
+        assert_eq!(all.fast_size(BasicType::U32), 4);
+        assert_eq!(all.fast_size(BasicType::F64), 0);
         for other in [BasicType::F64, BasicType::ComplexF32, BasicType::TwoInt] {
             assert_eq!(all.word(other, 64), None);
         }
@@ -90,6 +89,7 @@ mod tests {
         assert_eq!(coarse.word(BasicType::U16, 64), None);
         assert_eq!(coarse.word(BasicType::U32, 64), Some(Width::W4));
         assert_eq!(AtomicWidths::new(&device, 9), AtomicWidths(0));
+        assert_eq!(AtomicWidths::new(&device, 5).fast_size(BasicType::U32), 0);
         device.narrow_atomics = false;
         assert_eq!(AtomicWidths::new(&device, 8), AtomicWidths(8));
     }

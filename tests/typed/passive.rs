@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use transom::{ErrorClass, Info, Job, LockKind, Op, Result, Window};
+use transom::{Complex, ErrorClass, Info, Job, LockKind, Op, Result, ValueIndex, Window};
 
 use crate::{Scenario, scenarios};
 
@@ -14,6 +14,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         own_part_needs_that_lock: 2,
         lock_all_reaches_everybody: 4,
         requests_give_their_buffer_back: 3,
+        accumulates_of_many_kinds: 3,
         forgotten_locks_end_with_the_epoch: 3,
         no_locks_means_none: 2,
         kinds_of_epoch_alternate: 2,
@@ -175,6 +176,55 @@ fn requests_give_their_buffer_back(job: &Job) -> Result<()> {
     let part = window.local()?;
     assert_eq!((part[0], part[1], part[500]), (left + 100, me, left + 100));
     window.free()
+}
+
+fn accumulates_of_many_kinds(job: &Job) -> Result<()> {
+    let world = job.world();
+    let (me, ranks) = (world.rank(), world.size());
+    let mut bits = Window::<u8>::allocate(world, 4)?;
+    let mine = [1 << me; 4];
+    let mut before = [0; 4];
+    let mut flipped = mine;
+    let mut seen = [0xff; 4];
+    bits.passive(|epoch| -> Result<()> {
+        let lock = epoch.lock(0, LockKind::Shared)?;
+        lock.raccumulate(Op::Bor, 0, &mut flipped)?.wait()?;
+        lock.get_accumulate(Op::Band, 0, &[0xff; 4], &mut before)?;
+        let request = lock.rget_accumulate(Op::NoOp, 0, &mine, &mut seen)?;
+        assert!(request.wait()?.iter().all(|seen| seen & 1 << me != 0));
+        let error = lock.get_accumulate(Op::Sum, 0, &mine, vec![0; 3].leak());
+        let error = error.expect_err("lengths differ");
+        assert_eq!(error.class(), ErrorClass::Count, "{error}");
+        let error = lock.accumulate(Op::Minloc, 0, &mine).expect_err("no pairs");
+        assert_eq!(error.class(), ErrorClass::Op, "{error}");
+        lock.unlock()
+    })??;
+    assert!(before.iter().all(|before| before & 1 << me != 0));
+    if me == 0 {
+        assert_eq!(bits.local()?, [(1_u8 << ranks) - 1; 4]);
+    }
+    bits.free()?;
+
+    let mut best = Window::<ValueIndex<f32>>::allocate(world, 1)?;
+    let found = [ValueIndex {
+        value: 5.0,
+        index: me as i32 + 1,
+    }];
+    best.fence(|epoch| epoch.target(0)?.accumulate(Op::Maxloc, 0, &found))??;
+    if me == 0 {
+        assert_eq!(best.local()?[0].value, 5.0);
+        assert_eq!(best.local()?[0].index, 1);
+    }
+    best.free()?;
+
+    let mut sum = Window::<Complex<f64>>::allocate(world, 1)?;
+    let term = [Complex { re: 1.0, im: -2.0 }];
+    sum.fence(|epoch| epoch.target(0)?.accumulate(Op::Sum, 0, &term))??;
+    if me == 0 {
+        let (re, im) = (f64::from(ranks), -2.0 * f64::from(ranks));
+        assert_eq!(sum.local()?, [Complex { re, im }]);
+    }
+    sum.free()
 }
 
 fn forgotten_locks_end_with_the_epoch(job: &Job) -> Result<()> {

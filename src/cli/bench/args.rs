@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use transom::Info;
 use transom::launcher::MAX_RANKS;
 
 use super::error::{BenchError, Result};
@@ -43,6 +44,10 @@ pub(in crate::cli) struct Args {
     /// Operations before each synchronisation [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     burst: Option<u32>,
+
+    /// Hint to all windows; may be given more than once
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_hint)]
+    hint: Vec<(String, String)>,
 
     /// Repeat each measurement until it took this many seconds, and report the median
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
@@ -111,6 +116,8 @@ pub(super) struct Plan {
     pub(super) ranks: Option<u32>,
     pub(super) device: Option<String>,
     pub(super) windows: Windows,
+    /// Of all windows.
+    pub(super) info: Info,
     /// `None`: the standard suite.
     pub(super) selected: Option<Selected>,
     pub(super) min_time: f64,
@@ -129,6 +136,10 @@ impl Args {
             ranks: self.ranks,
             device: self.device.clone(),
             windows: self.window,
+            info: self
+                .hint
+                .iter()
+                .fold(Info::new(), |info, (key, value)| info.with(key, value)),
             selected: (!standard).then(|| self.selected()).transpose()?,
             min_time: self.min_time.unwrap_or(0.0),
             json: self.json.clone(),
@@ -235,7 +246,7 @@ fn available_memory() -> Option<u64> {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum NumberError {
+enum ValueError {
     #[error("a size is a whole number of bytes, with K, M or G for powers of 1024")]
     NotASize,
     #[error("sizes start at 1")]
@@ -244,9 +255,11 @@ enum NumberError {
     TooLarge,
     #[error("legal: 0 to 3600 seconds")]
     Seconds,
+    #[error("a hint is KEY=VALUE")]
+    Hint,
 }
 
-fn parse_size(text: &str) -> std::result::Result<usize, NumberError> {
+fn parse_size(text: &str) -> std::result::Result<usize, ValueError> {
     let (digits, shift) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
         Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
@@ -254,24 +267,29 @@ fn parse_size(text: &str) -> std::result::Result<usize, NumberError> {
         _ => (text, 0),
     };
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(NumberError::NotASize);
+        return Err(ValueError::NotASize);
     }
-    let number: u128 = digits.parse().map_err(|_| NumberError::TooLarge)?;
-    let bytes = number
-        .checked_mul(1 << shift)
-        .ok_or(NumberError::TooLarge)?;
+    let number: u128 = digits.parse().map_err(|_| ValueError::TooLarge)?;
+    let bytes = number.checked_mul(1 << shift).ok_or(ValueError::TooLarge)?;
     match usize::try_from(bytes) {
-        Ok(0) => Err(NumberError::NoBytes),
+        Ok(0) => Err(ValueError::NoBytes),
         Ok(size) if size <= isize::MAX as usize => Ok(size),
-        _ => Err(NumberError::TooLarge),
+        _ => Err(ValueError::TooLarge),
     }
 }
 
-fn parse_seconds(text: &str) -> std::result::Result<f64, NumberError> {
+fn parse_seconds(text: &str) -> std::result::Result<f64, ValueError> {
     match text.parse::<f64>() {
         // A NaN is in no range.
         Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err(NumberError::Seconds),
+        _ => Err(ValueError::Seconds),
+    }
+}
+
+fn parse_hint(text: &str) -> std::result::Result<(String, String), ValueError> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(ValueError::Hint),
     }
 }
 
@@ -286,14 +304,14 @@ mod tests {
         }
         for text in ["", "K", "-8", "+8", "1.5K", "8 ", "0x10", "4KiB", "é"] {
             assert!(
-                matches!(parse_size(text), Err(NumberError::NotASize)),
+                matches!(parse_size(text), Err(ValueError::NotASize)),
                 "{text:?}"
             );
         }
-        assert!(matches!(parse_size("0K"), Err(NumberError::NoBytes)));
+        assert!(matches!(parse_size("0K"), Err(ValueError::NoBytes)));
         for text in ["99999999999G", "9223372036854775808", &"9".repeat(60)] {
             assert!(
-                matches!(parse_size(text), Err(NumberError::TooLarge)),
+                matches!(parse_size(text), Err(ValueError::TooLarge)),
                 "{text}"
             );
         }

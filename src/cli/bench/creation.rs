@@ -1,6 +1,5 @@
 //! Windows of one page, made and freed again.
 
-use transom::Info;
 use transom::raw::Window;
 
 use super::engine::{Bench, Line, Scale};
@@ -18,19 +17,19 @@ const SIZE: usize = 4096;
 const TITLE: &str = "windows of 4 KiB";
 
 pub(super) fn allocate(bench: &mut Bench<'_>) -> Result<()> {
-    let (comm, info) = (bench.comm(), Info::new());
+    let (comm, info) = (bench.comm(), bench.info());
     bench.group("allocate", TITLE)?;
-    bench.every(LINE, || Window::allocate(comm, SIZE, 1, &info)?.free())?;
+    bench.every(LINE, || Window::allocate(comm, SIZE, 1, info)?.free())?;
     Ok(())
 }
 
 pub(super) fn create(bench: &mut Bench<'_>, memory: &CallerMemory) -> Result<()> {
-    let (comm, info) = (bench.comm(), Info::new());
+    let (comm, info) = (bench.comm(), bench.info());
     bench.group("create", TITLE)?;
     bench.every(LINE, || {
         // SAFETY: the memory is longer, outlives the window (or, after an error, the process
         // ends), nobody else refers to it, and the process has no other thread.
-        unsafe { Window::create(comm, memory.pointer(), SIZE, 1, &info)? }.free()
+        unsafe { Window::create(comm, memory.pointer(), SIZE, 1, info)? }.free()
     })?;
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use transom::{Communicator, Job, Op};
+use transom::{Communicator, Info, Job, Op};
 
 use super::args::Plan;
 use super::error::Result;
@@ -109,6 +109,11 @@ impl<'a> Bench<'a> {
 
     pub(super) fn comm(&self) -> &'a Communicator {
         self.comm
+    }
+
+    /// The hints to every window.
+    pub(super) fn info(&self) -> &'a Info {
+        &self.plan.info
     }
 
     pub(super) fn is_origin(&self) -> bool {

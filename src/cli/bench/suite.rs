@@ -1,6 +1,5 @@
 //! The standard suite: the lines of `rma_bench.c` under its names, and what only Transom has.
 
-use transom::Info;
 use transom::raw::Window;
 
 use super::args::Windows;
@@ -57,9 +56,9 @@ pub(super) fn on_each_window<'a>(
     memory: &CallerMemory,
     mut body: impl FnMut(&mut Bench<'a>, &'static str, &Window) -> Result<()>,
 ) -> Result<()> {
-    let (comm, info) = (bench.comm(), Info::new());
+    let (comm, info) = (bench.comm(), bench.info());
     if windows.allocate() {
-        let window = Window::allocate(comm, span, 1, &info)?;
+        let window = Window::allocate(comm, span, 1, info)?;
         // SAFETY: the window's own memory of this length; no rank accesses it before the barrier
         // with which each measurement begins.
         unsafe { window.base().write_bytes(0, span) };
@@ -69,7 +68,7 @@ pub(super) fn on_each_window<'a>(
     if windows.create() {
         // SAFETY: the memory has `span` bytes, outlives the window (or, after an error, the
         // process ends), nobody else refers to it, and the process has no other thread.
-        let window = unsafe { Window::create(comm, memory.pointer(), span, 1, &info)? };
+        let window = unsafe { Window::create(comm, memory.pointer(), span, 1, info)? };
         body(bench, "create", &window)?;
         window.free()?;
     }

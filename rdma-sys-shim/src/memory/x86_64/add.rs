@@ -108,6 +108,7 @@ macro_rules! adds {
 
         /// # Safety
         /// As [`super::super::add_f64`].
+        #[inline]
         pub(in super::super) unsafe fn $name(to: *mut u8, from: *const u8, count: usize) {
             let blocks: Add = if count * size_of::<$element>() < BLOCK + LINE {
                 $each
