@@ -65,6 +65,7 @@ mod tests {
     #[test]
     fn the_path_follows_from_device_hint_type_and_alignment() {
         let mut device = Capabilities {
+            target_thread: false,
             atomic_domain: AtomicDomain::Cpu,
             narrow_atomics: true,
             max_message: 1 << 20,
