@@ -58,14 +58,14 @@ impl AtomicWidths {
 
 #[cfg(test)]
 mod tests {
-    use rdma_sys_shim::AtomicDomain;
+    use rdma_sys_shim::{AtomicDomain, TargetThread};
 
     use super::*;
 
     #[test]
     fn the_path_follows_from_device_hint_type_and_alignment() {
         let mut device = Capabilities {
-            target_thread: false,
+            target_thread: TargetThread::Never,
             atomic_domain: AtomicDomain::Cpu,
             narrow_atomics: true,
             max_message: 1 << 20,
