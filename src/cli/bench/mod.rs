@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 use rdma_sys_shim::Placement;
 use transom::launcher::{Launch, is_launched};
-use transom::{ErrorKind, Job, ThreadLevel};
+use transom::{ErrorKind, Job, PeerError, ThreadLevel};
 
 use super::DEVICE;
 pub(super) use args::Args;
@@ -79,9 +79,7 @@ fn take_part(plan: &Plan) -> Result<ExitCode> {
     match measure(plan, &job) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         // Whose fault it is, that rank or its launcher says.
-        Err(BenchError::Library(error)) if matches!(error.kind(), ErrorKind::Peer(_)) => {
-            Ok(ExitCode::FAILURE)
-        }
+        Err(BenchError::Library(error)) if is_told_elsewhere(&error) => Ok(ExitCode::FAILURE),
         // Every rank has found the same mistake: one says so, and the others let it finish.
         Err(error) if error.is_usage() => {
             let code = match job.world().rank() {
@@ -100,6 +98,14 @@ fn take_part(plan: &Plan) -> Result<ExitCode> {
             job.abort(code.into(), "the benchmark failed on this rank");
             Ok(ExitCode::from(code))
         }
+    }
+}
+
+/// That a rank does not answer, nobody else may know: it is the way to it that is broken.
+fn is_told_elsewhere(error: &transom::Error) -> bool {
+    match error.kind() {
+        ErrorKind::Peer(cause) => !matches!(cause, PeerError::Silent { .. }),
+        _ => false,
     }
 }
 
