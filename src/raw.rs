@@ -3,4 +3,4 @@
 
 pub use crate::access::Request;
 pub use crate::sync::Assert;
-pub use crate::window::Window;
+pub use crate::window::{Flavor, MemoryModel, SharedPart, Window, get_address};

@@ -9,6 +9,7 @@ use super::locked::Locked;
 use crate::datatype::{BasicType, Op};
 use crate::error::{Error, Misuse, Result};
 use crate::window::Window;
+use crate::window::target::Target;
 
 impl Window {
     /// One-sided. Combines `count` elements of type `ty` at `origin` into those at displacement
@@ -80,7 +81,13 @@ impl Window {
             if origin.is_null() {
                 return Err(null_buffer(OPERATION, len));
             }
-            let at = place.route.region.at(place.offset);
+            if !place.there.is_null() {
+                // SAFETY: `origin` is the caller's promise; `place` keeps the region mapped.
+                return unsafe {
+                    self.accumulate_there(rank, target, place.there, len, ty, op, origin)
+                };
+            }
+            let at = place.at;
             let Some(width) = self.word_width(ty, at.address) else {
                 let work = locked(ty, op, len, origin);
                 // SAFETY: `origin` is the caller's promise.
@@ -109,10 +116,31 @@ impl Window {
         if origin.is_null() {
             return Err(null_buffer(OPERATION, len));
         }
+        // SAFETY: `origin` is the caller's promise; `there` is mapped for `len` bytes.
+        unsafe { self.accumulate_there(rank, target, there, len, ty, op, origin) }
+    }
+
+    /// # Safety
+    /// `there` is mapped, and `origin` readable, for `len` bytes.
+    #[inline(always)]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one accumulate, found and checked"
+    )]
+    unsafe fn accumulate_there(
+        &self,
+        rank: u32,
+        target: &Target,
+        there: *mut u8,
+        len: usize,
+        ty: BasicType,
+        op: Op,
+        origin: *const u8,
+    ) -> Result<()> {
         match elementwise::mapped_width(ty, there.addr() as u64) {
             Some(width) => {
                 for offset in (0..len).step_by(width.bytes()) {
-                    // SAFETY: as in `accumulate`, for each element.
+                    // SAFETY: the caller's promise, for each element.
                     unsafe {
                         let operand = elementwise::load_operand(width, origin.add(offset));
                         elementwise::apply(there.add(offset), width, op, operand);
@@ -125,8 +153,8 @@ impl Window {
             }
             None => {
                 let work = locked(ty, op, len, origin);
-                // SAFETY: `origin` is the caller's promise; `there` is mapped for `len` bytes.
-                unsafe { self.accumulate_mapped(OPERATION, rank, target, there, &work) }
+                // SAFETY: the caller's promise.
+                unsafe { self.accumulate_mapped("accumulate", rank, target, there, &work) }
             }
         }
     }

@@ -113,8 +113,11 @@ impl Window {
         if result.is_null() || origin.is_null() && op != Op::NoOp {
             return Err(null_buffer(OPERATION, len));
         }
-        let there = target.reach(disp, len as u64);
-        let at = place.route.region.at(place.offset);
+        let there = match target.reach(disp, len as u64) {
+            unmapped if unmapped.is_null() => place.there,
+            mapped => mapped,
+        };
+        let at = place.at;
         let Some(width) = self.word_width(ty, at.address) else {
             let work = Locked {
                 ty,
@@ -251,8 +254,11 @@ impl Window {
         if origin.is_null() || compare.is_null() || result.is_null() {
             return Err(null_buffer(OPERATION, len));
         }
-        let there = target.reach(disp, len as u64);
-        let at = place.route.region.at(place.offset);
+        let there = match target.reach(disp, len as u64) {
+            unmapped if unmapped.is_null() => place.there,
+            mapped => mapped,
+        };
+        let at = place.at;
         let Some(width) = self.word_width(ty, at.address) else {
             let work = Locked {
                 ty,

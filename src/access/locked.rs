@@ -4,8 +4,8 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::{add_f64, copy};
+use rdma_sys_shim::{RemoteAddress, Ticket};
 
 use super::bounds::Place;
 use crate::datatype::{BasicType, Op};
@@ -102,7 +102,9 @@ impl Window {
         place: &Place<'_>,
         work: &Locked,
     ) -> Result<()> {
-        let Place { route, offset } = place;
+        let Place {
+            route, at: first, ..
+        } = place;
         let endpoint = &*route.endpoint;
         let patience = self.context().patience();
         let failed = |error: Error| self.failed(operation, rank, error);
@@ -112,7 +114,10 @@ impl Window {
             let mut body = || -> Result<()> {
                 for start in (0..work.len).step_by(CHUNK) {
                     let held = &mut held[..CHUNK.min(work.len - start)];
-                    let at = route.region.at(offset + start as u64);
+                    let at = RemoteAddress {
+                        address: first.address + start as u64,
+                        rkey: first.rkey,
+                    };
                     // The last chunk's write may still use the buffer.
                     patience.release(endpoint, written)?;
                     // SAFETY: `held` outlives both operations: the read is waited for here, and

@@ -22,8 +22,11 @@ pub enum ErrorClass {
     Other,
     ProcAborted,
     Rank,
+    RmaAttach,
     RmaConflict,
+    RmaFlavor,
     RmaRange,
+    RmaShared,
     RmaSync,
     Size,
     Truncate,
@@ -32,7 +35,7 @@ pub enum ErrorClass {
 }
 
 impl ErrorClass {
-    const ALL: [Self; 22] = [
+    const ALL: [Self; 25] = [
         Self::Arg,
         Self::Assert,
         Self::Base,
@@ -48,8 +51,11 @@ impl ErrorClass {
         Self::Other,
         Self::ProcAborted,
         Self::Rank,
+        Self::RmaAttach,
         Self::RmaConflict,
+        Self::RmaFlavor,
         Self::RmaRange,
+        Self::RmaShared,
         Self::RmaSync,
         Self::Size,
         Self::Truncate,

@@ -22,7 +22,7 @@ impl Window {
             };
             return Err(Error::new("free", misuse));
         }
-        if !self.no_locks {
+        if !self.no_locks() {
             self.synchronise("free", Purpose::Free)?;
         }
         self.give_back();
@@ -55,7 +55,7 @@ impl Drop for Window {
         };
         tracing::warn!(
             base = ?self.base,
-            size = memory.len(),
+            size = self.size(),
             "a window was dropped without being freed: its memory is leaked, since other ranks \
              may still access it"
         );

@@ -11,6 +11,7 @@ mod collectives;
 mod communicators;
 mod contention;
 mod create;
+mod dynamic;
 mod exposed;
 #[path = "../faults/mod.rs"]
 mod faults;
@@ -25,6 +26,7 @@ mod ops;
 mod origins;
 mod passive;
 mod put_get;
+mod shared;
 mod threads;
 
 use libtest_mimic::{Arguments, Trial};
@@ -74,6 +76,14 @@ fn has_processor_atomics(device: &str) -> bool {
     is_soft(device) && !device.contains("adversarial")
 }
 
+/// Whether ranks can load from and store to each other's memory.
+fn maps_memory(device: &str) -> bool {
+    has_processor_atomics(device) && !device.contains("map=off")
+}
+
+/// Stands for every device at once.
+const EVERYTHING: &str = "soft:";
+
 fn cases(device: &str) -> Vec<Case> {
     let mut cases = [
         create::CASES,
@@ -91,10 +101,19 @@ fn cases(device: &str) -> Vec<Case> {
         communicators::CASES,
         collectives::CASES,
         misuse::CASES,
+        dynamic::CASES,
+        shared::QUERIES,
     ]
     .concat();
     if is_soft(device) {
         cases.extend(create::SPARSE);
+    }
+    // A case is looked up by its name alone where ranks run it.
+    if maps_memory(device) {
+        cases.extend(shared::CASES);
+    }
+    if !maps_memory(device) || device == EVERYTHING {
+        cases.extend(shared::NOTHING_MAPPED);
     }
     if has_processor_atomics(device) {
         cases.extend(adoption::CASES);
@@ -108,7 +127,7 @@ fn main() {
         let name = name.to_string_lossy();
         match name.strip_prefix("faults/") {
             Some(role) => faults::play(role),
-            None => case::play(&cases("soft"), &name),
+            None => case::play(&cases(EVERYTHING), &name),
         }
         return;
     }

@@ -39,7 +39,7 @@ pub(crate) const CASES: &[Case] = cases!["misuse":
 
 /// The call fails with this class, and its message contains all of `words`.
 #[track_caller]
-fn refused<T>(result: Result<T>, class: ErrorClass, words: &[&str]) -> Outcome {
+pub(crate) fn refused<T>(result: Result<T>, class: ErrorClass, words: &[&str]) -> Outcome {
     let Err(error) = result else {
         return Err(Failure::new(format_args!(
             "let through; wanted {class:?} {words:?}"
