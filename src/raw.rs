@@ -3,4 +3,7 @@
 
 pub use crate::access::Request;
 pub use crate::sync::Assert;
-pub use crate::window::{Flavor, MemoryModel, SharedPart, Window, get_address};
+pub use crate::window::{
+    CallbackResult, ErrorFunction, ErrorHandler, Flavor, Keyval, MemoryModel, SharedPart, Window,
+    get_address,
+};

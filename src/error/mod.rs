@@ -138,6 +138,11 @@ pub enum Misuse {
         mapped: u64,
         size: u64,
     },
+    #[error("{what} failed: {source}")]
+    Callback {
+        what: &'static str,
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     #[error("{op} is not defined for {ty}")]
     BadOperation { op: String, ty: String },
     #[error("accumulates of {ty} do not know {op} (legal: Sum, Replace, NoOp)")]
@@ -397,7 +402,9 @@ impl Misuse {
             Self::BadOperation { .. } | Self::BadAccumulate { .. } => ErrorClass::Op,
             Self::NullBuffer { .. } => ErrorClass::Buffer,
             Self::Mismatch { .. } | Self::BadVariable { .. } => ErrorClass::Arg,
-            Self::JobTaken | Self::Forked | Self::Device(_) => ErrorClass::Other,
+            Self::Callback { .. } | Self::JobTaken | Self::Forked | Self::Device(_) => {
+                ErrorClass::Other
+            }
         }
     }
 }

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use bytemuck::{Pod, Zeroable};
 use rdma_sys_shim::{Access, Adoption, Device, Region, RemoteRegion};
 
+use super::attributes::Attributes;
+use super::errors::Handler;
 use super::hints::{Common, Hints, SAME_DISP_UNIT, SAME_SIZE};
 use super::{BARRIER_AT, Columns, Flavor, Info, Memory, Mode, Window};
 use crate::comm::{Barrier, Communicator, barrier_bytes};
@@ -203,6 +205,8 @@ impl Window {
             flavor: created.flavor,
             eager_lock_all: AtomicBool::new(own.hints.eager_lock_all),
             hints: own.hints,
+            attributes: Attributes::default(),
+            error_handler: Handler::default(),
             columns,
             block,
             team,

@@ -1,7 +1,9 @@
 //! The hints of windows: what they may say, and what they have to agree on (MPI-4.1, section
 //! 12.2.1).
 
-use super::Info;
+use std::sync::atomic::Ordering;
+
+use super::{Flavor, Info, Window};
 use crate::error::{Error, Misuse, Result};
 
 const NO_LOCKS: &str = "no_locks";
@@ -16,6 +18,9 @@ const KINDS: &str = "mpi_assert_memory_alloc_kinds";
 const ADOPT: &str = "transom_adopt";
 const EAGER_LOCK_ALL: &str = "transom_eager_lock_all";
 
+/// What allocated memory is aligned to in any case, on every machine.
+const PAGE: usize = 4096;
+
 /// Which accumulates of one origin on one element keep the order in which they were called: bits
 /// for read after read, read after write, write after read, write after write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +29,6 @@ pub(crate) struct AccumulateOrdering(u32);
 impl AccumulateOrdering {
     const NAMES: [&str; 4] = ["rar", "raw", "war", "waw"];
     const ALL: Self = Self(15);
-
-    /// Whether no order has to be kept at all.
-    #[expect(dead_code, reason = "accumulates keep the order in any case for now")]
-    pub(crate) fn is_none(self) -> bool {
-        self.0 == 0
-    }
 
     fn parse(text: &str) -> Option<Self> {
         if text == "none" {
@@ -145,6 +144,41 @@ impl Hints {
                 | bit(self.noncontiguous, NONCONTIGUOUS_BIT),
             granularity: self.granularity,
         }
+    }
+}
+
+impl Window {
+    /// Local. The hints that are in force, defaults included (MPI-4.1, section 12.2.7,
+    /// `MPI_Win_get_info`). `no_locks` is there only if all ranks gave it.
+    #[must_use]
+    pub fn info(&self) -> Info {
+        let info = Hints {
+            eager_lock_all: self.eager_lock_all(),
+            ..self.hints.clone()
+        }
+        .to_info();
+        match self.flavor() {
+            // Where the library allocates nothing, it aligns nothing.
+            Flavor::Create | Flavor::Dynamic => info.without(ALIGNMENT),
+            Flavor::Allocate | Flavor::Shared => {
+                info.with(ALIGNMENT, self.hints.alignment.max(PAGE).to_string())
+            }
+        }
+    }
+
+    /// Collective in MPI; here nothing is exchanged. Gives hints after the window was made: of
+    /// those, only `transom_eager_lock_all` can still change something, and the others stay as
+    /// they are (MPI-4.1, section 12.2.7, `MPI_Win_set_info`). [`Window::info`] says what holds.
+    ///
+    /// # Errors
+    /// A malformed hint; then none has changed.
+    pub fn set_info(&self, info: &Info) -> Result<()> {
+        let hints = Hints::parse(info).map_err(|error| error.during("set_info"))?;
+        if info.get(EAGER_LOCK_ALL).is_some() {
+            self.eager_lock_all
+                .store(hints.eager_lock_all, Ordering::Relaxed);
+        }
+        Ok(())
     }
 }
 

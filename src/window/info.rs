@@ -41,6 +41,11 @@ impl Info {
         self
     }
 
+    pub(crate) fn without(mut self, key: &str) -> Self {
+        self.0.remove(key);
+        self
+    }
+
     /// Local. The value of a hint.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {

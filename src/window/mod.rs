@@ -1,7 +1,9 @@
 //! Windows: memory of every rank of a communicator, exposed to all of them.
 
+mod attributes;
 mod create;
 mod dynamic;
+mod errors;
 mod free;
 mod hints;
 mod info;
@@ -17,7 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rdma_sys_shim::{Region, Ticket};
 
+pub use attributes::{CallbackResult, Keyval};
 pub use dynamic::get_address;
+pub use errors::{ErrorFunction, ErrorHandler};
 pub use info::Info;
 pub use kind::{Flavor, MemoryModel};
 pub use shared::SharedPart;
@@ -60,6 +64,8 @@ pub struct Window {
     flavor: Flavor,
     hints: Hints,
     eager_lock_all: AtomicBool,
+    attributes: attributes::Attributes,
+    error_handler: errors::Handler,
     columns: Columns,
     block: Arc<ControlBlock>,
     barrier: Barrier,
@@ -295,6 +301,8 @@ impl Window {
 impl fmt::Debug for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Window")
+            .field("name", &self.name())
+            .field("flavor", &self.flavor())
             .field("rank", &self.rank())
             .field("ranks", &self.ranks())
             .field("size", &self.size())

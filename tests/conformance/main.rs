@@ -6,6 +6,7 @@
 
 mod adoption;
 mod atomics;
+mod attributes;
 mod case;
 mod collectives;
 mod communicators;
@@ -18,6 +19,7 @@ mod faults;
 mod fence;
 mod flush;
 mod hammer;
+mod hints;
 mod launch;
 mod lifetime;
 mod lock;
@@ -103,6 +105,8 @@ fn cases(device: &str) -> Vec<Case> {
         misuse::CASES,
         dynamic::CASES,
         shared::QUERIES,
+        attributes::CASES,
+        hints::CASES,
     ]
     .concat();
     if is_soft(device) {

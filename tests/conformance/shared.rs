@@ -188,7 +188,7 @@ fn on_a_part_of_the_world(job: &Job) -> Outcome {
         word(&there, 8).fetch_add(u64::from(world.rank()) + 1, Ordering::SeqCst);
     }
     part.barrier()?;
-    let wanted = if world.rank() % 2 == 0 {
+    let wanted = if world.rank().is_multiple_of(2) {
         1 + 3 + 5
     } else {
         2 + 4

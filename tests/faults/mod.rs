@@ -3,6 +3,7 @@
 
 mod death;
 mod disagree;
+mod fatal;
 mod injected;
 mod memory;
 mod stop;
@@ -17,6 +18,7 @@ pub(crate) fn play(role: &str) {
     match topic {
         "death" => death::play(rest),
         "disagree" => disagree::play(rest),
+        "fatal" => fatal::play(),
         "memory" => memory::play(),
         "stop" => stop::play(),
         _ => panic!("no role {role:?}"),
@@ -26,6 +28,7 @@ pub(crate) fn play(role: &str) {
 pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
     let mut trials = death::trials(device);
     trials.extend(disagree::trials(device));
+    trials.extend(fatal::trials(device));
     // A rank stops another, which has to be on its host.
     if launch::is_our_launcher() {
         trials.extend(stop::trials(device));
