@@ -189,3 +189,100 @@ fn within(mapping: &Mapping, offset: u64, len: u64) -> *mut u8 {
         ptr::null_mut()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use rdma_sys_shim::Placement;
+
+    use super::super::table::Table;
+    use super::*;
+
+    /// An entry of which each part says what the others are.
+    fn region(number: u64, turn: u64) -> RemoteRegion {
+        let (address, len) = (number * 4096, turn % 4096 + 1);
+        RemoteRegion {
+            address,
+            len,
+            rkey: address << 16 | len,
+        }
+    }
+
+    /// One thread changes the table without a pause, two read it; `device` says how.
+    fn readers_see_whole_tables(device: &str) {
+        const ENTRIES: u64 = 300;
+        let device = rdma_sys_shim::open(device, None, Placement::OneHost).unwrap();
+        let endpoint = device.connect(&device.address()).unwrap();
+        let mut table = Table::new(&*device).unwrap();
+        for number in 0..ENTRIES {
+            table.push(&*device, region(number, 0)).unwrap();
+        }
+        let patience = Patience::new(1);
+        let memory = RemoteMemory::new(endpoint, table.remote(), patience).unwrap();
+        let cache = RegionCache::new(memory, 0, patience);
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let readers: Vec<_> = (0..2)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut seen = 0;
+                        while !over.load(Ordering::Relaxed) || seen == 0 {
+                            let Some((_, regions)) = cache.try_read().unwrap() else {
+                                continue;
+                            };
+                            seen += 1;
+                            let count = regions.len() as u64;
+                            assert!(count == ENTRIES || count == ENTRIES - 1, "{count}");
+                            let mut numbers: Vec<_> = regions
+                                .iter()
+                                .map(|found| {
+                                    let whole = region(found.address / 4096, found.len - 1);
+                                    assert_eq!(*found, whole);
+                                    found.address
+                                })
+                                .collect();
+                            numbers.sort_unstable();
+                            numbers.dedup();
+                            assert_eq!(numbers.len() as u64, count, "one twice");
+                        }
+                        seen
+                    })
+                })
+                .collect();
+            // The numbers in the slots, as the table has them.
+            let mut slots: Vec<u64> = (0..ENTRIES).collect();
+            for turn in 1..40_000 {
+                let slot = (turn * 7919 % ENTRIES) as usize;
+                let number = slots.swap_remove(slot);
+                table.swap_remove(slot);
+                table.push(&*device, region(number, turn)).unwrap();
+                slots.push(number);
+                // Readings take longer than changes: now and then, one has time.
+                if turn.is_multiple_of(50) {
+                    thread::yield_now();
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+            for reader in readers {
+                assert!(reader.join().unwrap() > 0);
+            }
+        });
+    }
+
+    #[test]
+    fn readers_of_a_mapped_table_see_it_whole() {
+        readers_see_whole_tables("soft");
+    }
+
+    #[test]
+    fn readers_through_a_device_see_it_whole() {
+        readers_see_whole_tables("soft:map=off");
+    }
+
+    #[test]
+    fn readers_through_a_late_device_see_it_whole() {
+        readers_see_whole_tables("soft:adversarial,seed=4");
+    }
+}
