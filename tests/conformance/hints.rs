@@ -18,7 +18,7 @@ pub(crate) const CASES: &[Case] = cases!["hints":
     later_ones @ [2],
 ];
 
-const DEFAULTS: [(&str, &str); 10] = [
+const DEFAULTS: [(&str, &str); 11] = [
     ("accumulate_ops", "same_op_no_op"),
     ("accumulate_ordering", "rar,raw,war,waw"),
     ("alloc_shared_noncontig", "false"),
@@ -29,6 +29,7 @@ const DEFAULTS: [(&str, &str); 10] = [
     ("same_size", "false"),
     ("transom_adopt", "true"),
     ("transom_eager_lock_all", "false"),
+    ("transom_notification_counters", "8"),
 ];
 
 fn allocate(job: &Job, size: usize, unit: u32, info: &Info) -> transom::Result<Window> {
