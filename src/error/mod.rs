@@ -146,8 +146,8 @@ pub enum Misuse {
     )]
     NotAttached { rank: u32, address: u64, len: u64 },
     #[error(
-        "device {device} gives no way to load and store other ranks' memory; use allocate, and put \
-         and get"
+        "device {device} gives no way to load and store other ranks' memory; make the window on a \
+         communicator of split_shared"
     )]
     NoSharing { device: String },
     #[error(

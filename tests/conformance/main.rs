@@ -113,7 +113,7 @@ fn cases(device: &str) -> Vec<Case> {
         collectives::CASES,
         misuse::CASES,
         dynamic::CASES,
-        shared::QUERIES,
+        shared::CASES,
         attributes::CASES,
         hints::CASES,
     ]
@@ -127,7 +127,7 @@ fn cases(device: &str) -> Vec<Case> {
     }
     // A case is looked up by its name alone where ranks run it.
     if maps_memory(device) {
-        cases.extend(shared::CASES);
+        cases.extend(shared::MAPPED);
     }
     if !maps_memory(device) || device == EVERYTHING {
         cases.extend(shared::NOTHING_MAPPED);
