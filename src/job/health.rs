@@ -105,6 +105,10 @@ impl Context {
             Awaited::AnyOf(ranks) => self.check_some(ranks),
         };
         verdict.and_then(|()| self.check_sent()).map_err(|error| {
+            // Who is missing may have left because of another rank, and told so before it went.
+            if let Some(first) = self.aborted() {
+                return Error::new(operation, first);
+            }
             self.tell_of(&error);
             error.during(operation)
         })

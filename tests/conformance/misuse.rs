@@ -27,13 +27,18 @@ pub(crate) const CASES: &[Case] = cases!["misuse":
     null_buffers @ [2],
     units_that_are_none @ [2],
     sizes_that_are_none @ [2],
-    memory_that_is_not_mapped @ [2, 3],
     malformed_hints @ [2],
     unknown_hints_are_ignored @ [1],
     freeing_twice @ [1],
     one_rank_fails_in_create @ [1, 3, 5],
     several_ranks_fail_in_allocate @ [3],
     a_job_is_joined_once @ [1],
+];
+
+/// The kernel calls unmapped memory "out of memory" when a verbs device registers it, and takes
+/// registered memory from a forked child.
+pub(crate) const OF_MEMORY_AND_FORKS: &[Case] = cases!["misuse":
+    memory_that_is_not_mapped @ [2, 3],
     a_forked_child_is_no_rank @ [2],
 ];
 
