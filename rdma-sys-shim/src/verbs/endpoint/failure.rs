@@ -66,6 +66,8 @@ impl Failure {
                 need,
                 address,
                 len,
+                pid: peer.pid,
+                host: Some(peer.host.clone()),
                 rkey,
                 reason: "the target's device refused it: outside of the region, without the \
                          right, misaligned, or deregistered",

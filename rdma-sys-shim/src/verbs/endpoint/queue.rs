@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use ibverbs_sys as ffi;
 use ibverbs_sys::ibv_wc_status as status;
 
+use super::borrowed::Borrowed;
 use super::failure::{Failure, Operation};
 use super::link::{Line, Link, Report};
 use super::request::{Local, Request, Verb};
@@ -55,8 +56,8 @@ pub(super) struct SendQueue<L = Line> {
     last_read: u64,
     last_atomic: u64,
     ring: Option<(Ring, Pinned)>,
-    lent: Vec<Loan>,
-    held: Vec<Held>,
+    /// The origin buffers that requests use in place.
+    borrowed: Borrowed,
     failure: Option<Failure>,
 }
 
@@ -68,26 +69,6 @@ struct Pending {
     space: Piece,
     /// Where to copy what arrived in the ring.
     copy_to: *mut u8,
-}
-
-/// An origin buffer that stays registered while requests use it.
-struct Loan {
-    base: *mut u8,
-    len: usize,
-    written: bool,
-    lent: Lent,
-    /// The newest request that uses all of it, and the newest that uses any of it: the highest
-    /// number while such requests are being posted.
-    whole: u64,
-    newest: u64,
-}
-
-/// A region that peers see as well. Its owner may give it up while requests use it as an origin
-/// buffer.
-struct Held {
-    region: Arc<MemoryRegion>,
-    /// As a loan's.
-    newest: u64,
 }
 
 // SAFETY: the pointers lead to buffers that callers leave to the queue until their requests are
@@ -150,29 +131,12 @@ impl SendQueue {
     /// # Safety
     /// The buffer stays mapped until the requests that use it are complete.
     pub(super) unsafe fn lend(&mut self, base: *mut u8, len: usize, written: bool) -> Result<u32> {
-        let completed = self.completed;
-        // A request that uses the whole of a loan and is not complete vouches for its memory.
-        let known = self.lent.iter_mut().find(|loan| {
-            let at = base.addr().wrapping_sub(loan.base.addr());
-            let inside = at <= loan.len && len <= loan.len - at;
-            inside && loan.whole > completed && (loan.written || !written)
-        });
-        if let Some(loan) = known {
-            loan.newest = u64::MAX;
-            return Ok(loan.lent.lkey());
+        if let Some(lkey) = self.borrowed.find(base, len, written, self.completed) {
+            return Ok(lkey);
         }
-        // SAFETY: the caller's promise; a loan is dropped once its newest request is complete.
+        // SAFETY: the caller's promise; it is given back once its newest request is complete.
         let lent = unsafe { Lent::new(self.domain()?, base, len, written)? };
-        let lkey = lent.lkey();
-        self.lent.push(Loan {
-            base,
-            len,
-            written,
-            lent,
-            whole: 0,
-            newest: u64::MAX,
-        });
-        Ok(lkey)
+        Ok(self.borrowed.lend(lent, base, len, written))
     }
 }
 
@@ -192,8 +156,7 @@ impl<L: Link> SendQueue<L> {
             last_read: 0,
             last_atomic: 0,
             ring: None,
-            lent: Vec::new(),
-            held: Vec::new(),
+            borrowed: Borrowed::default(),
             failure: None,
         }
     }
@@ -249,33 +212,16 @@ impl<L: Link> SendQueue<L> {
 
     /// Keeps a region for requests that are about to be posted; `note_use` follows.
     pub(super) fn hold(&mut self, region: &Arc<MemoryRegion>) -> u32 {
-        let mut known = self.held.iter_mut();
-        match known.find(|held| Arc::ptr_eq(&held.region, region)) {
-            Some(held) => held.newest = u64::MAX,
-            None => self.held.push(Held {
-                region: region.clone(),
-                newest: u64::MAX,
-            }),
-        }
-        region.lkey()
+        self.borrowed.hold(region)
     }
 
     /// Notes that the newest request is the last of those that use the buffer for which `lend` or
     /// `hold` gave `lkey`.
     pub(super) fn note_use(&mut self, lkey: u32, base: *mut u8, len: usize) {
-        let newest = self.posted;
-        if let Some(held) = self.held.iter_mut().find(|held| held.region.lkey() == lkey) {
-            held.newest = newest;
-        } else if let Some(loan) = self.lent.iter_mut().find(|loan| loan.lent.lkey() == lkey) {
-            loan.newest = newest;
-            if loan.base == base && loan.len == len {
-                loan.whole = newest;
-            }
-        }
+        self.borrowed.note_use(lkey, base, len, self.posted);
         if self.pending.is_empty() {
             // It has failed, and nothing is under way any more.
-            self.lent.clear();
-            self.held.clear();
+            self.borrowed.clear();
         }
     }
 
@@ -395,9 +341,7 @@ impl<L: Link> SendQueue<L> {
             }
         }
         self.reports = reports;
-        let completed = self.completed;
-        self.lent.retain(|loan| loan.newest > completed);
-        self.held.retain(|held| held.newest > completed);
+        self.borrowed.give_back(self.completed);
         taken
     }
 
@@ -433,8 +377,7 @@ impl<L: Link> SendQueue<L> {
         self.link = None;
         self.pending.clear();
         self.completed = self.posted;
-        self.lent.clear();
-        self.held.clear();
+        self.borrowed.clear();
     }
 
     /// All requests up to `ticket` have succeeded.
