@@ -98,7 +98,6 @@ fn cases(device: &str) -> Vec<Case> {
     }
     if is_soft(device) {
         cases.extend(create::SPARSE);
-        cases.extend(misuse::OF_MEMORY_AND_FORKS);
     }
     if has_processor_atomics(device) {
         cases.extend(adoption::CASES);
