@@ -28,6 +28,7 @@ use ring::Piece;
 
 use super::adapter::Adapter;
 use super::connect::random;
+use super::events;
 use super::objects::{CompletionQueue, Establish, QueueLimits, QueuePair};
 use super::peer::Peer;
 use crate::{
@@ -38,6 +39,8 @@ use crate::{
 const INLINE: u32 = 220;
 /// Between attempts to find room in the queue, before others get the processor.
 const SPINS: u32 = 64;
+/// Between looks at whether the device still works.
+const WATCH_SPINS: u32 = 64 * SPINS;
 
 pub(super) struct VerbsEndpoint {
     adapter: Arc<Adapter>,
@@ -59,6 +62,7 @@ impl VerbsEndpoint {
         let completions = CompletionQueue::new(&adapter.context, entries, None)?;
         let pair = queue_pair(adapter, &completions)?;
         pair.prepare(adapter.port.number)?;
+        adapter.trouble.forget(pair.number());
         let queue = SendQueue::new(pair, completions, adapter.domain.clone());
         Ok(Self {
             adapter: adapter.clone(),
@@ -138,11 +142,16 @@ impl VerbsEndpoint {
         if self.closed.load(Ordering::Acquire) {
             return Some(self.has_left());
         }
-        queue.failure().map(|failure| self.explain(failure))
+        queue.failure().map(|failure| self.explain(queue, failure))
     }
 
-    fn explain(&self, failure: &Failure) -> Error {
-        failure.error(&self.peer, self.adapter.find_trouble())
+    #[cold]
+    fn explain(&self, queue: &SendQueue, failure: &Failure) -> Error {
+        let pair = queue.number();
+        if failure.is_consequence() {
+            events::hear_of(&self.adapter, pair);
+        }
+        failure.error(&self.peer, self.adapter.find_trouble(pair))
     }
 
     fn has_left(&self) -> Error {
@@ -164,7 +173,7 @@ impl VerbsEndpoint {
         match queue.failure() {
             None => Ok(()),
             Some(_) if self.closed.load(Ordering::Acquire) => Err(self.has_left()),
-            Some(failure) => Err(self.explain(failure)),
+            Some(failure) => Err(self.explain(queue, failure)),
         }
     }
 
@@ -181,11 +190,20 @@ impl VerbsEndpoint {
             }
             queue.ask()?;
             self.poll(queue)?;
-            spins += 1;
+            spins = spins.wrapping_add(1);
+            if spins.is_multiple_of(WATCH_SPINS) {
+                self.watch(queue)?;
+            }
             if spins.is_multiple_of(SPINS) {
                 std::thread::yield_now();
             }
         }
+    }
+
+    /// Breaks the connection off if the device has stopped to work.
+    #[cold]
+    fn watch(&self, queue: &mut SendQueue) -> Result<()> {
+        queue.watch(Instant::now(), self.adapter.settings.silence())
     }
 
     fn make_room(&self, queue: &mut SendQueue, requests: usize) -> Result<()> {
@@ -213,7 +231,10 @@ impl VerbsEndpoint {
     pub(super) fn wait(&self, ticket: Ticket) -> Result<()> {
         let mut spins = 0_u32;
         while !self.completed(ticket)? {
-            spins += 1;
+            spins = spins.wrapping_add(1);
+            if spins.is_multiple_of(WATCH_SPINS) {
+                self.watch(&mut self.queue())?;
+            }
             if spins.is_multiple_of(SPINS) {
                 std::thread::yield_now();
             }
@@ -313,7 +334,13 @@ impl Endpoint for VerbsEndpoint {
     }
 
     fn intact(&self) -> Result<()> {
-        self.poll(&mut self.queue())
+        let mut queue = self.queue();
+        self.poll(&mut queue)?;
+        self.watch(&mut queue)?;
+        match queue.failure() {
+            None => Ok(()),
+            Some(failure) => Err(self.explain(&queue, failure)),
+        }
     }
 
     /// What other processes have registered is reached through the device only, so that all

@@ -33,6 +33,11 @@ const LARGE_RING: u32 = 256 << 10;
 pub(super) const PIECE_BYTES: usize = 64 << 10;
 /// How long a failed connection may take to give back what it was asked to do.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
+/// The least time after which a silent device is taken for dead, and what is added for data: at so
+/// many bytes a second even a lossy and emulated network moves it.
+const LEAST_PATIENCE: Duration = Duration::from_secs(10);
+const SLOWEST: u64 = 32 << 10;
+const LONGEST_TRANSFER: Duration = Duration::from_secs(600);
 /// The most requests that one bell is rung for.
 pub(super) const CHAIN: usize = 16;
 
@@ -58,6 +63,8 @@ pub(super) struct SendQueue<L = Line> {
     ring: Option<(Ring, Pinned)>,
     /// The origin buffers that requests use in place.
     borrowed: Borrowed,
+    /// What was complete when it was looked for progress, and since when nothing else is.
+    watched: Option<(u64, Instant)>,
     failure: Option<Failure>,
 }
 
@@ -157,6 +164,7 @@ impl<L: Link> SendQueue<L> {
             last_atomic: 0,
             ring: None,
             borrowed: Borrowed::default(),
+            watched: None,
             failure: None,
         }
     }
@@ -343,6 +351,35 @@ impl<L: Link> SendQueue<L> {
         self.reports = reports;
         self.borrowed.give_back(self.completed);
         taken
+    }
+
+    /// Breaks off if the device has said nothing of the oldest request for longer than it can take:
+    /// a peer's silence, which it has to report, lasts no longer than `silence`. To be called now
+    /// and then while somebody waits.
+    pub(super) fn watch(&mut self, now: Instant, silence: Duration) -> Result<()> {
+        if self.pending.is_empty() {
+            self.watched = None;
+            return Ok(());
+        }
+        self.ask()?;
+        match self.watched {
+            Some((completed, since)) if completed == self.completed => {
+                if now.saturating_duration_since(since) > self.patience(silence) {
+                    self.break_off(status::IBV_WC_FATAL_ERR);
+                }
+            }
+            _ => self.watched = Some((self.completed, now)),
+        }
+        Ok(())
+    }
+
+    /// How long the oldest request that reports may take. Devices may wait four times as long as they
+    /// were told to.
+    fn patience(&self, silence: Duration) -> Duration {
+        let unreported = self.pending.iter().take(SIGNAL_EVERY as usize);
+        let bytes: u64 = unreported.map(|pending| u64::from(pending.len)).sum();
+        let transfer = Duration::from_secs(bytes / SLOWEST);
+        LEAST_PATIENCE + silence * 8 + transfer.min(LONGEST_TRANSFER)
     }
 
     /// Ends everything that is under way, and returns when the device has done with it.
