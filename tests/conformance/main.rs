@@ -123,7 +123,6 @@ fn cases(device: &str) -> Vec<Case> {
     }
     if is_soft(device) {
         cases.extend(create::SPARSE);
-        cases.extend(misuse::OF_MEMORY_AND_FORKS);
     }
     // A case is looked up by its name alone where ranks run it.
     if maps_memory(device) {
