@@ -1,14 +1,22 @@
 //! Where an operation lands, or why it does not.
 
-use crate::error::{Error, Misuse, Result};
-use crate::window::Window;
-use crate::window::target::{Route, Target};
+use std::ptr;
 
-/// A checked place in a target's memory that has to be reached through the device.
+use rdma_sys_shim::RemoteAddress;
+
+use crate::error::{Error, Misuse, Result};
+use crate::window::target::{Route, Target};
+use crate::window::{Found, Window};
+
+/// A checked place in a target's memory.
 pub(crate) struct Place<'w> {
     pub(crate) route: &'w Route,
-    /// Bytes from the start of the target's memory.
-    pub(crate) offset: u64,
+    pub(crate) at: RemoteAddress,
+    /// Where it is mapped while this is kept, or null: then it has to be reached through the
+    /// device. Only memory that is attached is found here; other mapped memory was before.
+    pub(crate) there: *mut u8,
+    /// Keeps a region that is attached mapped.
+    _found: Option<Found<'w>>,
 }
 
 impl Window {
@@ -24,12 +32,28 @@ impl Window {
         len: u64,
     ) -> Result<Place<'w>> {
         let route = self.route_of(operation, rank)?;
+        if let Some(cache) = &route.attached
+            && len > 0
+        {
+            let found = self.find_attached(operation, rank, cache, disp, len)?;
+            return Ok(Place {
+                route,
+                at: found.at,
+                there: found.there,
+                _found: Some(found),
+            });
+        }
         let unit = u64::from(target.unit());
         let end = disp
             .checked_mul(unit)
             .and_then(|offset| Some((offset, offset.checked_add(len)?)));
         match end {
-            Some((offset, end)) if end <= route.size => Ok(Place { route, offset }),
+            Some((offset, end)) if end <= route.size || route.attached.is_some() => Ok(Place {
+                route,
+                at: route.region.at(offset),
+                there: ptr::null_mut(),
+                _found: None,
+            }),
             _ => Err(Error::new(
                 operation,
                 Misuse::PastEnd {

@@ -30,7 +30,7 @@ impl Window {
         let words = Words {
             endpoint: &*place.route.endpoint,
             patience: self.context().patience(),
-            at: place.route.region.at(place.offset),
+            at: place.at,
             width,
             work,
         };

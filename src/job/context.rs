@@ -178,7 +178,7 @@ impl Context {
         }
     }
 
-    pub(super) fn tell_launcher_abort(&self, code: i32, message: &str) {
+    pub(crate) fn tell_launcher_abort(&self, code: i32, message: &str) {
         if let Some(client) = &*lock(&self.launcher)
             && let Err(error) = client.abort(code, message)
         {
