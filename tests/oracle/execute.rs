@@ -60,7 +60,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Collective. Rank 0 learns what all saw.
-    pub(crate) fn round(&self, round: &Round) -> Result<Option<Seen>> {
+    pub(crate) fn round(&mut self, round: &Round) -> Result<Option<Seen>> {
         self.prepare(round)?;
         let mut fetched = Fetched::new();
         let mut before: Option<&Epoch> = None;
@@ -79,7 +79,10 @@ impl<'a> Runner<'a> {
         named("barrier", self.job.world().barrier())
     }
 
-    fn prepare(&self, round: &Round) -> Result<()> {
+    fn prepare(&mut self, round: &Round) -> Result<()> {
+        for window in &round.reattached {
+            named("attach", self.windows[*window].reattach())?;
+        }
         let stores = round.stores.iter().filter(|(rank, ..)| *rank == self.rank);
         for (_, window, at, bytes) in stores {
             let exposed = &self.windows[*window];
@@ -160,11 +163,12 @@ impl<'a> Runner<'a> {
         before: Option<&Epoch>,
         next: Option<&Epoch>,
     ) -> Result<Fetched> {
-        let window = &self.windows[epoch.window].window;
+        let exposed = &self.windows[epoch.window];
+        let window = &exposed.window;
         let follows = before.is_some_and(|before| meets(before, epoch));
         let goes_on = next.is_some_and(|next| meets(epoch, next));
         for wrong in &epoch.before[self.rank as usize] {
-            self.fail(window, wrong)?;
+            self.fail(exposed, wrong)?;
         }
         if before.is_some() && !follows {
             self.barrier()?;
@@ -279,7 +283,7 @@ impl<'a> Runner<'a> {
                     waited
                 }
                 Call::Wrong(wrong) => {
-                    self.fail(window, wrong)?;
+                    self.fail(exposed, wrong)?;
                     Ok(())
                 }
             };
@@ -326,9 +330,7 @@ impl<'a> Runner<'a> {
                 flight.complete();
             }
             _ => {
-                let unit = exposed.window.disp_unit_of(access.target);
-                let unit = named("disp_unit_of", unit)? as usize;
-                let disp = (access.at / unit) as u64;
+                let disp = exposed.disp(access.target, access.at);
                 let posted = flight.post(&exposed.window, disp);
                 flight.request = named(&access.to_string(), posted)?;
             }
@@ -337,8 +339,8 @@ impl<'a> Runner<'a> {
     }
 
     /// Makes a wrong call, which must fail as the model says.
-    fn fail(&self, window: &Window, wrong: &Wrong) -> Result<()> {
-        match wrong::attempt(window, wrong) {
+    fn fail(&self, exposed: &Exposed<'_>, wrong: &Wrong) -> Result<()> {
+        match wrong::attempt(exposed, wrong) {
             Ok(()) => Err(format!("{wrong:?} succeeded")),
             Err(class) if class == wrong.class => Ok(()),
             Err(class) => Err(format!("{wrong:?} failed with class {class:?}")),

@@ -15,6 +15,7 @@ use crate::program::{
 };
 use crate::random::Random;
 use crate::scripts::Writer;
+use crate::wrong::MOVED;
 
 /// Seeds of one residue make programs of the same number of ranks and level of threads.
 pub(crate) const CLASSES: u64 = 8;
@@ -58,14 +59,18 @@ pub(crate) fn program(seed: u64) -> Program {
 }
 
 fn window(random: &mut Random, ranks: u32) -> WindowSpec {
-    let allocate = random.one_in(2);
+    let flavor = random.below(8);
     let locks = !random.one_in(6);
     let granularity = random.pick(&["", "", "2", "4", "8", "16", "4096"]);
+    let ordering = random.pick(&["", "", "", "", "rar,raw,war,waw", "none", "raw,waw"]);
     let unit = random.pick(&[1, 1, 2, 3, 4, 8, 16]);
     let same_unit = random.one_in(2);
+    let noncontiguous = random.one_in(2);
     let part = |_| {
-        let memory = match (allocate, random.below(3)) {
-            (true, _) => Memory::Allocate,
+        let memory = match (flavor, random.below(3)) {
+            (0..3, _) => Memory::Allocate,
+            (3, _) => Memory::Shared,
+            (4, _) => Memory::Dynamic,
             (_, 0) => Memory::AllocMem,
             _ => Memory::Heap {
                 into_page: random.pick(&[0, 16, 64, 1, 5, 2048, 4090]),
@@ -82,6 +87,15 @@ fn window(random: &mut Random, ranks: u32) -> WindowSpec {
         if !granularity.is_empty() {
             hints.push(("mpi_accumulate_granularity", granularity));
         }
+        if !ordering.is_empty() {
+            hints.push(("accumulate_ordering", ordering));
+        }
+        if noncontiguous {
+            hints.push(("alloc_shared_noncontig", "true"));
+        }
+        if same_unit {
+            hints.push(("same_disp_unit", "true"));
+        }
         if random.one_in(4) {
             hints.push(("transom_adopt", random.pick(&["true", "false"])));
         }
@@ -97,19 +111,32 @@ fn window(random: &mut Random, ranks: u32) -> WindowSpec {
         if random.one_in(4) {
             hints.push(("a_key_that_nobody_knows", "x"));
         }
-        let unit = match same_unit {
-            true => unit,
-            false => random.pick(&[1, 1, 2, 5, 8, 64]),
+        let unit = match (memory, same_unit) {
+            // There, displacements are addresses.
+            (Memory::Dynamic, _) => 1,
+            (_, true) => unit,
+            (_, false) => random.pick(&[1, 1, 2, 5, 8, 64]),
         };
+        let mut cuts = Vec::new();
+        if memory == Memory::Dynamic && size > MOVED {
+            cuts.extend((0..random.below(4)).map(|_| random.from(MOVED, size - 1)));
+            cuts.sort_unstable();
+            cuts.dedup();
+        }
         Part {
             memory,
             size,
             unit,
             hints,
+            cuts,
         }
     };
     let parts = (0..ranks).map(part).collect();
-    WindowSpec { parts, locks }
+    WindowSpec {
+        parts,
+        locks,
+        ordered: matches!(ordering, "" | "rar,raw,war,waw"),
+    }
 }
 
 fn round(
@@ -122,8 +149,11 @@ fn round(
     let last = random.below(windows.len());
     let mut stores = Vec::new();
     let contested = contested(random, &windows[last], last, &mut stores);
+    let is_dynamic = |at: &usize| windows[*at].parts[0].memory == Memory::Dynamic;
+    let dynamic = (0..windows.len()).filter(is_dynamic);
     let mut round = Round {
         stores,
+        reattached: dynamic.filter(|_| random.one_in(2)).collect(),
         epochs: Vec::new(),
     };
     let (mut window, mut sync) = (last, sync(random, &windows[last]));
@@ -243,6 +273,9 @@ fn contested(
         }
         let start = random.from(0, part.size - len) / step * step;
         let bytes = start..start + len;
+        if part.cuts.iter().any(|&cut| start < cut && cut < bytes.end) {
+            continue;
+        }
         if let Role::Cells { ty, .. } = role {
             let count = len.div_ceil(ty.extent());
             let mut first = Vec::new();
@@ -267,9 +300,17 @@ fn mix(random: &mut Random, ty: BasicType) -> Mix {
         // Products of floats are not exact.
         .filter(|&op| op != Op::Prod || elements::swaps(ty))
         .collect();
-    match elements::swaps(ty) && random.one_in(4) {
-        true => Mix::All,
-        false => Mix::One {
+    let commutes: Vec<_> = defined
+        .iter()
+        .copied()
+        .filter(|&op| op != Op::Replace)
+        .collect();
+    match random.below(4) {
+        0 if elements::swaps(ty) => Mix::All,
+        1 if !commutes.is_empty() => Mix::Many {
+            op: random.pick(&commutes),
+        },
+        _ => Mix::One {
             op: random.pick(&defined),
             swaps: elements::swaps(ty) && random.one_in(2),
         },
@@ -337,6 +378,7 @@ fn areas(
             let mut cuts: Vec<_> = (0..random.below(6))
                 .map(|_| random.from(gap.start, gap.end))
                 .collect();
+            cuts.extend(part.cuts.iter().filter(|cut| gap.contains(cut)));
             cuts.extend([gap.start, gap.end]);
             cuts.sort_unstable();
             for cut in cuts.windows(2).filter(|cut| cut[0] < cut[1]) {

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
+use transom::Op;
+
 use crate::model::{Piece, differs};
-use crate::program::{Area, Role, span};
+use crate::program::{Area, Kind, Role, span};
 
 /// What happened in one contested area, by the bytes that are atomic together.
 #[derive(Default)]
@@ -65,9 +67,30 @@ impl<'a> History<'a> {
         }
     }
 
+    fn pieces(&self) -> impl Iterator<Item = &Piece<'a>> {
+        let steps = self.threads.values().flatten();
+        steps.flat_map(|step| &step.pieces)
+    }
+
+    /// Whether every order does the same: accumulates of one operation, of which none fetches.
+    fn commutes(&self) -> bool {
+        let accesses = || self.pieces().map(|piece| piece.access);
+        let first = accesses().next().map(|access| access.op);
+        accesses().all(|access| {
+            let same = Some(access.op) == first && access.op != Op::Replace;
+            same && access.kind == Kind::Accumulate
+        })
+    }
+
     /// Whether some order of the steps fetches what was fetched and leaves what was left. `None`: it
     /// takes too long to find out.
     pub(crate) fn explains(&self, start: usize, from: &[Option<u8>], left: &[u8]) -> Option<bool> {
+        if self.commutes() {
+            let mut memory = from.to_vec();
+            let mut pieces = self.pieces();
+            let applied = pieces.all(|piece| piece.apply(&mut memory, start).is_ok());
+            return Some(applied && differs(&memory, left).is_none());
+        }
         let threads: Vec<&[Step<'_>]> = self.threads.values().map(Vec::as_slice).collect();
         let mut known = HashSet::new();
         let mut open = vec![(vec![0_usize; threads.len()], from.to_vec())];

@@ -43,13 +43,15 @@ use play::{Done, Task};
 const SECONDS: &str = "TRANSOM_ORACLE_SECONDS";
 const PROGRAM: &str = "TRANSOM_ORACLE_PROGRAM";
 
-/// For how long each device is tried in an ordinary test run.
-const BUDGET: Duration = Duration::from_millis(4500);
+/// For how long each device is tried in an ordinary test run; the adversarial one, which has the most
+/// to show and takes its time, three times as long.
+const BUDGET: Duration = Duration::from_secs(5);
 /// For how long one job goes on when there is more time than that.
 const LONGEST_JOB: Duration = Duration::from_secs(10);
 
-fn budget() -> Duration {
+fn budget(device: &str) -> Duration {
     match std::env::var(SECONDS).as_deref() {
+        Err(_) if device.contains("adversarial") => 3 * BUDGET,
         Err(_) => BUDGET,
         Ok("forever") => Duration::MAX,
         Ok(text) => match text.parse() {
@@ -61,7 +63,7 @@ fn budget() -> Duration {
 
 /// Runs programs over a device until the time is over.
 fn explore(device: &str) -> Result<(), Failed> {
-    let (begun, budget) = (Instant::now(), budget());
+    let (begun, budget) = (Instant::now(), budget(device));
     let share = (budget / CLASSES as u32).min(LONGEST_JOB);
     let mut first = RandomState::new().hash_one(device) % 1_000_000_000 * CLASSES;
     let mut done = Done::default();

@@ -38,12 +38,12 @@ pub(crate) struct Seen {
 
 /// What a part of a window holds when the window is made.
 pub(crate) fn initial(program: &Program, window: usize, rank: u32) -> Vec<u8> {
-    let Part { memory, size, .. } = program.windows[window].parts[rank as usize];
+    let Part { memory, size, .. } = &program.windows[window].parts[rank as usize];
     let byte = |at: usize| match memory {
-        Memory::Allocate => 0,
+        Memory::Allocate | Memory::Shared => 0,
         _ => (at * 13 + window * 101 + rank as usize * 57 + program.seed as usize) as u8,
     };
-    (0..size).map(byte).collect()
+    (0..*size).map(byte).collect()
 }
 
 impl Model {

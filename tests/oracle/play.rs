@@ -237,7 +237,7 @@ fn play(
     if is_judge {
         println!("{AT} {seed} 0");
     }
-    let runner = Runner::new(job, &program)?;
+    let mut runner = Runner::new(job, &program)?;
     let mut model = Model::new(&program);
     for (number, round) in program.rounds.iter().enumerate() {
         if is_judge {

@@ -22,6 +22,8 @@ pub(crate) struct WindowSpec {
     pub(crate) parts: Vec<Part>,
     /// Whether a rank of it may be locked.
     pub(crate) locks: bool,
+    /// Whether accumulates of one origin on one element keep their order.
+    pub(crate) ordered: bool,
 }
 
 /// What one rank gives to a window.
@@ -31,12 +33,19 @@ pub(crate) struct Part {
     pub(crate) size: usize,
     pub(crate) unit: u32,
     pub(crate) hints: Vec<(&'static str, &'static str)>,
+    /// Where one region of a dynamic window ends and the next begins: no access crosses these.
+    pub(crate) cuts: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
     /// `Window::allocate`, then on all ranks; zeroed.
     Allocate,
+    /// `Window::allocate_shared`, then on all ranks; zeroed. Where the device maps nothing, as
+    /// `Allocate`.
+    Shared,
+    /// `Window::create_dynamic`, then on all ranks; heap memory is attached in several regions.
+    Dynamic,
     /// `Window::create` over memory of `alloc_mem`.
     AllocMem,
     /// `Window::create` over heap memory that begins so far into a page.
@@ -46,6 +55,8 @@ pub(crate) enum Memory {
 pub(crate) struct Round {
     /// What each rank stores in its own memory before the first epoch: rank, window, offset, bytes.
     pub(crate) stores: Vec<(u32, usize, usize, Vec<u8>)>,
+    /// The dynamic windows whose regions are detached before that, and attached in another order.
+    pub(crate) reattached: Vec<usize>,
     pub(crate) epochs: Vec<Epoch>,
 }
 
@@ -110,6 +121,8 @@ pub(crate) enum Mix {
     One { op: Op, swaps: bool },
     /// All that the type has.
     All,
+    /// One, many times, and nobody fetches: the order cannot matter.
+    Many { op: Op },
 }
 
 impl Role {

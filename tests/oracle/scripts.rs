@@ -61,8 +61,8 @@ impl Touch {
     }
 
     /// Whether two accesses of one origin that overlap may be under way together: reads, and
-    /// accumulates of the same elements, which keep their order.
-    fn goes_with(self, other: Self) -> bool {
+    /// accumulates of the same elements, where those keep their order.
+    fn goes_with(self, other: Self, ordered: bool) -> bool {
         match (self, other) {
             (Self::Read, Self::Read) => true,
             (
@@ -71,7 +71,7 @@ impl Touch {
                     ty: other,
                     at: there,
                 },
-            ) => ty == other && at.abs_diff(there).is_multiple_of(ty.extent()),
+            ) => ordered && ty == other && at.abs_diff(there).is_multiple_of(ty.extent()),
             _ => false,
         }
     }
@@ -231,14 +231,20 @@ impl Writer {
             }
             Role::Section => self.section(script, random, target, &bytes, alone),
             Role::Cells { ty, mix } => {
-                let guesses = self.guesses.entry((target, index)).or_default();
-                let may_guess = *guesses < GUESSES;
-                let access = self.cells(random, script, target, &bytes, ty, mix, may_guess);
-                let Some(access) = access else { return };
-                if !access.fetches() {
-                    *self.guesses.entry((target, index)).or_default() += 1;
+                let times = match mix {
+                    Mix::Many { .. } => random.from(1, 40),
+                    _ => 1,
+                };
+                for _ in 0..times {
+                    let guesses = self.guesses.entry((target, index)).or_default();
+                    let may_guess = *guesses < GUESSES;
+                    let access = self.cells(random, script, target, &bytes, ty, mix, may_guess);
+                    let Some(access) = access else { return };
+                    if !access.fetches() {
+                        *self.guesses.entry((target, index)).or_default() += 1;
+                    }
+                    script.push(random, access);
                 }
-                script.push(random, access);
             }
         }
     }
@@ -382,6 +388,9 @@ impl Writer {
         if kind == CompareAndSwap && !swaps || kind == Accumulate && !may_guess {
             kind = FetchAndOp;
         }
+        if let Mix::Many { .. } = mix {
+            kind = Accumulate;
+        }
         let count = match kind {
             FetchAndOp | CompareAndSwap => 1,
             _ => random.from(1, there - first),
@@ -392,7 +401,7 @@ impl Writer {
             let ops: Vec<_> = Op::ALL.into_iter().filter(defined).collect();
             access.op = match mix {
                 _ if kind != Accumulate && random.one_in(5) => Op::NoOp,
-                Mix::One { op, .. } => op,
+                Mix::One { op, .. } | Mix::Many { op } => op,
                 Mix::All => random.pick(&ops),
             };
         }
@@ -418,7 +427,7 @@ impl Script<'_> {
         let (bytes, touch) = (access.bytes(), Touch::of(&access));
         let conflicts = |(target, other, how): &(u32, Range<usize>, Touch)| {
             let overlap = other.start < bytes.end && bytes.start < other.end;
-            *target == access.target && overlap && !touch.goes_with(*how)
+            *target == access.target && overlap && !touch.goes_with(*how, self.spec.ordered)
         };
         if self.under_way.iter().any(conflicts) {
             if !self.passive {
