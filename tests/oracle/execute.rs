@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::thread;
+use std::time::Duration;
 
 use transom::raw::{Assert, Request, Window};
 use transom::{Job, LockKind, Op};
@@ -170,7 +171,8 @@ impl<'a> Runner<'a> {
         for wrong in &epoch.before[self.rank as usize] {
             self.fail(exposed, wrong)?;
         }
-        if before.is_some() && !follows {
+        // So that ranks meet where they contend, too.
+        if !follows {
             self.barrier()?;
         }
         let flights;
@@ -281,6 +283,10 @@ impl<'a> Runner<'a> {
                     };
                     flight.complete();
                     waited
+                }
+                Call::Pause(micros) => {
+                    thread::sleep(Duration::from_micros(*micros));
+                    Ok(())
                 }
                 Call::Wrong(wrong) => {
                     self.fail(exposed, wrong)?;

@@ -256,13 +256,12 @@ fn contested(
             (Role::Section, random.from(1, 24))
         } else {
             let ty = random.pick(&BasicType::ALL);
-            (
-                Role::Cells {
-                    ty,
-                    mix: mix(random, ty),
-                },
-                span(ty, random.from(1, 3)),
-            )
+            let mix = mix(random, ty);
+            let most = match mix {
+                Mix::Many { .. } => (part.size / ty.extent()).clamp(1, 300),
+                _ => 3,
+            };
+            (Role::Cells { ty, mix }, span(ty, random.from(1, most)))
         };
         let step = match (role, random.one_in(3)) {
             (Role::Cells { ty, .. }, false) => lcm(unit, ty.extent()),

@@ -143,6 +143,8 @@ pub(crate) enum Call {
     FlushLocalAll,
     /// Completes the request of this access.
     Wait(u32),
+    /// Lets others run for so many microseconds.
+    Pause(u64),
     Wrong(Wrong),
 }
 

@@ -232,7 +232,7 @@ impl Writer {
             Role::Section => self.section(script, random, target, &bytes, alone),
             Role::Cells { ty, mix } => {
                 let times = match mix {
-                    Mix::Many { .. } => random.from(1, 40),
+                    Mix::Many { .. } => random.from(1, 30),
                     _ => 1,
                 };
                 for _ in 0..times {
@@ -265,6 +265,9 @@ impl Writer {
         let mut get = self.new_access(Kind::Get, target, bytes.start, BasicType::Byte, bytes.len());
         get.request = random.one_in(5);
         script.push(random, get);
+        if random.one_in(3) {
+            script.calls.push(Call::Pause(random.below(200) as u64));
+        }
         if alone {
             let kind = random.pick(&[Kind::Put, Kind::Accumulate, Kind::GetAccumulate]);
             self.place(random, script, target, bytes, kind);
