@@ -13,7 +13,7 @@ use crate::window::Window;
 impl Window {
     /// One-sided. Combines the element at `origin` into the one at displacement `disp` (in the
     /// target's units) of `target`'s memory, and stores what was there before at `result`,
-    /// atomically (MPI-4.1, section 12.3.4). For [`Op::NoOp`], `origin` may be null.
+    /// atomically (MPI-4.1, section 12.3.4). For [`Op::NoOp`], nothing is read at `origin`.
     ///
     /// # Errors
     /// As for [`Window::accumulate`].
@@ -32,14 +32,17 @@ impl Window {
         op: Op,
     ) -> Result<()> {
         if matches!(op, Op::Sum | Op::Replace | Op::NoOp)
-            && !origin.is_null()
+            && (!origin.is_null() || op == Op::NoOp)
             && !result.is_null()
             && let Some(word) = self.mapped_integer(ty, target, disp)
         {
             // SAFETY: the buffers are the caller's promise; the word lies aligned inside the
             // mapping of the target's memory.
             unsafe {
-                let operand = word.width.load(origin);
+                let operand = match op {
+                    Op::NoOp => 0,
+                    _ => word.width.load(origin),
+                };
                 let old = elementwise::fetch_op(word.at, word.width, op, operand);
                 word.width.store(result, old);
             }

@@ -1,10 +1,12 @@
 //! Put with notification: a put that raises a counter at its target, on which the target can wait
 //! without an epoch of its own. Not in MPI.
 
+use std::cell::Cell;
+
 use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::copy;
 
-use crate::error::{Error, Misuse, Result};
+use crate::error::{Error, Misuse, PeerError, Result};
 use crate::job::Awaited;
 use crate::window::{NOTIFICATION_COUNTERS, Window};
 
@@ -140,11 +142,31 @@ impl Window {
         ))
     }
 
-    /// Whether the ranks that may notify this one are still there.
+    /// Whether the ranks that may notify this one are still there. With `no_locks`, a rank may free the
+    /// window and leave when it has notified; but some other one must be there.
     #[cold]
     fn check_notifiers(&self, operation: &'static str) -> Result<()> {
         let team = self.team();
+        let context = &team.context;
         let member = |index| team.group.world_rank(index);
-        team.context.check(operation, Awaited::AnyOf(&member))
+        let gone = Cell::new(None);
+        let excused = |rank, left: bool| {
+            gone.set(Some(rank));
+            left && self.no_locks()
+        };
+        let awaited = Awaited::AnyOf {
+            ranks: &member,
+            excused: &excused,
+        };
+        context.check(operation, awaited)?;
+        let Some(rank) = gone.get() else {
+            return Ok(());
+        };
+        let mut others = (0..team.size()).filter(|&rank| rank != team.rank);
+        let all_left = others.all(|rank| context.has_left(team.world_rank(rank)));
+        match all_left {
+            true => Err(Error::new(operation, PeerError::Left { rank })),
+            false => Ok(()),
+        }
     }
 }

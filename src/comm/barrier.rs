@@ -5,9 +5,10 @@
 //!
 //! Each flag also says for what its rank has come. A rank goes on to the next round only if the one
 //! behind came for the same, so whoever is through knows that all ranks did: by induction, after
-//! round r a rank agrees with the 2^(r+1) − 1 behind it. A neighbour that is one barrier ahead was
-//! through this one, and so agreed. A rank that finds a disagreement still goes through the rounds
-//! that are left, and says so in its flags: then every rank fails, and none waits.
+//! round r a rank agrees with the 2^(r+1) − 1 behind it. A rank that finds a disagreement still goes
+//! through the rounds that are left, and says so in its flags: then every rank fails, and none waits.
+//! It must not come to a later barrier, whose flags would take these back. So a neighbour that is one
+//! barrier ahead was through this one, and agreed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -75,7 +75,7 @@ impl Communicator {
             card,
         };
         let all = self.allgatherv(&mine.encode()).map_err(during)?;
-        let mut members = Vec::new();
+        let (mut members, mut cards) = (Vec::new(), Vec::new());
         for (rank, bytes) in (0..).zip(&all) {
             let Some(other) = Introduction::decode(bytes) else {
                 let rank = team.world_rank(rank);
@@ -83,15 +83,18 @@ impl Communicator {
             };
             if other.host == mine.host {
                 members.push((other.key, rank));
-                if let Ok(fabric) = &fabric {
-                    fabric.introduce(team.world_rank(rank), other.card);
-                }
+                cards.push((team.world_rank(rank), other.card));
             }
         }
         members.sort_unstable();
         let members: Vec<u32> = members.into_iter().map(|(_, rank)| rank).collect();
         let part = fabric.map(|fabric| self.part(&members, fabric));
-        self.derive(OPERATION, part, &members)
+        let made = self.derive(OPERATION, part, &members)?;
+        // Now that no rank has failed, none of the cards is a refusal.
+        for (rank, card) in cards {
+            made.team().fabric.introduce(rank, card);
+        }
+        Ok(made)
     }
 
     /// Those of this communicator's ranks, as this one of them sees them.

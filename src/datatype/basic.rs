@@ -90,7 +90,7 @@ impl BasicType {
         Self::LongDoubleInt,
     ];
 
-    /// Size in bytes without padding (MPI-4.1, section 5.1.5, `MPI_Type_size`).
+    /// Local. Size in bytes without padding (MPI-4.1, section 5.1.5, `MPI_Type_size`).
     #[must_use]
     #[inline]
     pub const fn size(self) -> usize {
@@ -107,7 +107,7 @@ impl BasicType {
         }
     }
 
-    /// Bytes from one element to the next, padding included (`MPI_Type_get_extent`).
+    /// Local. Bytes from one element to the next, padding included (`MPI_Type_get_extent`).
     #[must_use]
     #[inline]
     pub const fn extent(self) -> usize {
@@ -145,7 +145,7 @@ impl BasicType {
         self.size() != self.extent()
     }
 
-    /// True for the integers.
+    /// Local. True for the integers.
     #[must_use]
     #[inline]
     pub const fn is_integer(self) -> bool {

@@ -57,7 +57,7 @@ impl Op {
         Self::NoOp,
     ];
 
-    /// Whether accumulates with this operation are defined for elements of type `ty`.
+    /// Local. Whether accumulates with this operation are defined for elements of type `ty`.
     #[must_use]
     pub const fn is_defined_for(self, ty: BasicType) -> bool {
         let kind = ty.kind();

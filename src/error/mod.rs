@@ -165,6 +165,10 @@ pub enum Misuse {
         what: &'static str,
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    #[error("the assertion {given} makes no sense here (legal: {legal})")]
+    BadAssert { given: String, legal: String },
+    #[error("this rank would wait for itself: {why}")]
+    WaitsForItself { why: &'static str },
     #[error("{op} is not defined for {ty}")]
     BadOperation { op: String, ty: String },
     #[error("it is not defined for {ty} (legal: {legal})")]
@@ -180,7 +184,7 @@ pub enum Misuse {
         ours: String,
         theirs: String,
     },
-    #[error("an earlier collective on this communicator failed, so its ranks are out of step")]
+    #[error("an earlier collective here failed, so that the ranks are out of step")]
     OutOfStep,
     #[error("this process has a job already; it can join only one, once")]
     JobTaken,
@@ -347,7 +351,7 @@ pub enum PeerError {
 }
 
 impl PeerError {
-    /// The rank at fault.
+    /// Local. The rank at fault.
     #[must_use]
     pub fn rank(&self) -> u32 {
         match self {
@@ -436,6 +440,8 @@ impl Misuse {
                 ErrorClass::Base
             }
             Self::Epoch { .. } | Self::Poisoned | Self::NoLocks => ErrorClass::RmaSync,
+            Self::WaitsForItself { .. } => ErrorClass::RmaSync,
+            Self::BadAssert { .. } => ErrorClass::Assert,
             Self::BadHint { .. } => ErrorClass::InfoValue,
             Self::BadOperation { .. } => ErrorClass::Op,
             Self::BadType { .. } => ErrorClass::Type,
@@ -467,19 +473,19 @@ impl Error {
         self
     }
 
-    /// The call that failed.
+    /// Local. The call that failed.
     #[must_use]
     pub fn operation(&self) -> &'static str {
         self.0.operation
     }
 
-    /// Whose fault it is, with the operands.
+    /// Local. Whose fault it is, with the operands.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// The MPI error class.
+    /// Local. The MPI error class.
     #[must_use]
     pub fn class(&self) -> ErrorClass {
         match &self.0.kind {

@@ -22,8 +22,13 @@ const TELL: Duration = Duration::from_secs(2);
 pub(crate) enum Awaited<'a> {
     /// A rank of the world.
     Rank(u32),
-    /// Some of these ranks of the world, nobody knows which.
-    AnyOf(&'a dyn Fn(u32) -> Option<u32>),
+    /// Some of these ranks of the world, nobody knows which: the first, the second and so on.
+    AnyOf {
+        ranks: &'a dyn Fn(u32) -> Option<u32>,
+        /// Whether nothing is awaited of this rank any more, which is gone; true: it left in good
+        /// order. What it did before that has arrived.
+        excused: &'a dyn Fn(u32, bool) -> bool,
+    },
 }
 
 impl Context {
@@ -80,9 +85,10 @@ impl Context {
 
     fn cause_of_absence(&self, rank: u32, pid: u32, how: Absence, error: &Error) -> PeerError {
         let said_so = |fabric: &Fabric| {
-            fabric
-                .known(rank)
-                .is_some_and(|peer| peer.state.load().is_ok_and(|state| state == STATE_LEFT))
+            fabric.known(rank).is_some_and(|peer| {
+                let closed = matches!(peer.endpoint().liveness(), Liveness::Closed { .. });
+                closed || peer.state.load().is_ok_and(|state| state == STATE_LEFT)
+            })
         };
         let said_so = || said_so(self.fabric()) || self.host().is_some_and(|host| said_so(&host));
         match how {
@@ -105,7 +111,7 @@ impl Context {
         }
         let verdict = match awaited {
             Awaited::Rank(rank) => self.check_rank(rank),
-            Awaited::AnyOf(ranks) => self.check_some(ranks),
+            Awaited::AnyOf { ranks, excused } => self.check_some(ranks, excused),
         };
         verdict.and_then(|()| self.check_sent()).map_err(|error| {
             // Who is missing may have left because of another rank, and told so before it went.
@@ -135,7 +141,11 @@ impl Context {
 
     /// Looks at the next of these ranks, for a short time. Ranks that wait begin at different ones,
     /// and whoever finds one missing tells the others.
-    fn check_some(&self, ranks: &dyn Fn(u32) -> Option<u32>) -> Result<()> {
+    fn check_some(
+        &self,
+        ranks: &dyn Fn(u32) -> Option<u32>,
+        excused: &dyn Fn(u32, bool) -> bool,
+    ) -> Result<()> {
         let begun = Instant::now();
         let mut first = None;
         loop {
@@ -148,7 +158,12 @@ impl Context {
                 return Ok(());
             };
             first.get_or_insert(rank);
-            self.check_rank(rank)?;
+            if let Err(error) = self.check_rank(rank) {
+                let left = matches!(error.kind(), ErrorKind::Peer(PeerError::Left { .. }));
+                if !excused(rank, left) {
+                    return Err(error);
+                }
+            }
             if begun.elapsed() >= LOOK {
                 return Ok(());
             }
@@ -189,6 +204,13 @@ impl Context {
             // Over a connection that is broken nothing will come any more.
             Err(error) => Err(self.name_absent(rank, error)),
         }
+    }
+
+    /// Whether the rank is gone in good order.
+    #[cold]
+    pub(crate) fn has_left(&self, rank: u32) -> bool {
+        let verdict = self.check_rank(rank);
+        verdict.is_err_and(|error| matches!(error.kind(), ErrorKind::Peer(PeerError::Left { .. })))
     }
 
     /// Why the job was aborted, if it was. Whoever finds out passes it on.

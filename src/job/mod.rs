@@ -81,7 +81,8 @@ impl Job {
         Self::init_thread(ThreadLevel::default())
     }
 
-    /// Collective over the job. As [`Job::init`], with a promise about threads (MPI-4.1, section 11.6.2, `MPI_Init_thread`).
+    /// Collective over the job. As [`Job::init`], with a promise about threads (MPI-4.1, section
+    /// 11.6.2, `MPI_Init_thread`).
     ///
     /// # Errors
     /// As for [`Job::init`].
@@ -128,8 +129,8 @@ impl Job {
     }
 
     /// Local. Allocates `size` zeroed bytes that a window created over them serves as fast as one
-    /// that allocates its own, and that operations transfer from and to without a copy (MPI-4.1, section 9.2, `MPI_Alloc_mem`). Page-aligned, or more with
-    /// the hint `mpi_minimum_memory_alignment`. Freed with [`Job::free_mem`] or with the job.
+    /// that allocates its own, and that operations transfer from and to without a copy (MPI-4.1,
+    /// section 9.2, `MPI_Alloc_mem`). Page-aligned, or more with the hint `mpi_minimum_memory_alignment`. Freed with [`Job::free_mem`] or with the job.
     ///
     /// # Errors
     /// Out of memory, or a malformed hint.

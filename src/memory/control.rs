@@ -103,11 +103,12 @@ impl ControlRegion {
         });
     }
 
-    /// Whether the words of the block at `offset` hold these values, the last that peers write.
+    /// Whether the words of the block at `offset`, which only grow, have come to these values, the
+    /// last that peers write.
     fn have_arrived(&self, offset: u64, words: &[(u64, u64)]) -> bool {
         words
             .iter()
-            .all(|&(at, value)| self.word(offset + at).load(Ordering::Acquire) == value)
+            .all(|&(at, value)| self.word(offset + at).load(Ordering::Acquire) >= value)
     }
 
     /// The aligned word `at` bytes into the region.

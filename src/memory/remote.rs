@@ -92,6 +92,17 @@ impl RemoteMemory {
         }
     }
 
+    /// As [`RemoteMemory::store`], after everything that this rank did to the same peer before: what
+    /// went through the device must be complete if the word is mapped.
+    #[inline]
+    pub(crate) fn store_behind(&self, offset: u64, value: u64) -> Result<Ticket> {
+        if self.atomic(offset).is_none() {
+            // What was stored through a mapping must not come after.
+            full_fence();
+        }
+        self.store(offset, value)
+    }
+
     /// Adds one to the word at `offset`, after everything that this rank did to the same peer
     /// before: what went through the device must be complete if the word is mapped.
     #[inline]

@@ -16,9 +16,10 @@ impl Window {
     ///
     /// # Errors
     /// A lock is held, an epoch of `start` or `post` is open, a rank died or left, or has come to
-    /// `free`; an operation failed.
+    /// `free`; an operation failed; the assertion [`Assert::NO_CHECK`].
     #[inline]
     pub fn fence(&self, assert: Assert) -> Result<()> {
+        assert.check("fence", Assert::OF_FENCE)?;
         let precede = !assert.contains(Assert::NO_PRECEDE);
         let succeed = !assert.contains(Assert::NO_SUCCEED);
         let mode = self.mode();

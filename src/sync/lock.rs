@@ -34,10 +34,12 @@ impl Window {
     ///
     /// # Errors
     /// `target` is locked by this rank already or not a rank; an epoch of fence or `start`, or
-    /// `lock_all` is in force; `target` is this rank, and exposed by `post`; the window has the hint `no_locks`; a rank that could hold the lock died.
+    /// `lock_all` is in force; `target` is this rank, and exposed by `post`; the window has the hint
+    /// `no_locks`; another assertion than [`Assert::NO_CHECK`]; a rank that could hold the lock died.
     #[inline]
     pub fn lock(&self, kind: LockKind, target: u32, assert: Assert) -> Result<()> {
         const OPERATION: &str = "lock";
+        assert.check(OPERATION, Assert::OF_LOCK)?;
         let ready = self.mode() == Mode::Idle && !self.no_locks() && !is_forked();
         let ready = ready && !self.exposure().is_open();
         if !ready || target >= self.ranks() {
@@ -225,7 +227,10 @@ impl Window {
         let check = || {
             let awaited = match lock_word::holder(seen.get()) {
                 Some(holder) if holder != team.context.rank() => Awaited::Rank(holder),
-                _ => Awaited::AnyOf(&any),
+                _ => Awaited::AnyOf {
+                    ranks: &any,
+                    excused: &|_, _| false,
+                },
             };
             team.context.check(operation, awaited)
         };

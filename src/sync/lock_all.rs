@@ -20,10 +20,12 @@ impl Window {
     ///
     /// # Errors
     /// A lock is held, an epoch of fence, `start` or `post` or another `lock_all` is in force; the
-    /// window has the hint `no_locks`; a rank that could hold a lock died.
+    /// window has the hint `no_locks`; another assertion than [`Assert::NO_CHECK`]; a rank that could
+    /// hold a lock died.
     #[inline]
     pub fn lock_all(&self, assert: Assert) -> Result<()> {
         const OPERATION: &str = "lock_all";
+        assert.check(OPERATION, Assert::OF_LOCK)?;
         let idle = matches!(self.mode(), Mode::Idle | Mode::FenceUnused);
         let closed = self.locks() == 0 && !self.exposure().is_open();
         if !idle || !closed || self.no_locks() || is_forked() {

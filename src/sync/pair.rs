@@ -36,6 +36,8 @@ pub(crate) struct Pair {
     block: u64,
     /// How many exposure epochs the other has opened to this rank.
     slot: LocalWord,
+    /// How many access epochs the other has completed on this rank.
+    completed: LocalWord,
     /// How many exposure epochs this rank has opened to the other.
     posted: AtomicU64,
     /// How many access epochs this rank has started on the other.
@@ -102,9 +104,32 @@ impl Pair {
     /// Tells the other rank, `at` bytes into its block, that one more exposure epoch is open to it.
     #[inline]
     pub(super) fn post(&self, at: u64) -> Result<()> {
-        let posted = self.posted.load(Ordering::Relaxed) + 1;
+        let posted = self.posted() + 1;
         self.posted.store(posted, Ordering::Relaxed);
         let sent = self.control.store(self.block + at, posted)?;
+        self.note_sent(sent);
+        Ok(())
+    }
+
+    /// How many exposure epochs this rank has opened to the other.
+    #[inline]
+    pub(super) fn posted(&self) -> u64 {
+        self.posted.load(Ordering::Relaxed)
+    }
+
+    /// Whether the other has completed its access epochs in all exposure epochs that this rank has
+    /// opened to it.
+    #[inline]
+    pub(super) fn has_completed(&self) -> bool {
+        self.completed.atomic().load(Ordering::Acquire) >= self.posted()
+    }
+
+    /// Tells the other rank, `at` bytes into its block, that all access epochs so far are complete:
+    /// behind everything that this rank did to it, but what went through the device must be complete
+    /// if the word is mapped.
+    #[inline]
+    pub(super) fn complete(&self, at: u64) -> Result<()> {
+        let sent = self.control.store_behind(self.block + at, self.started())?;
         self.note_sent(sent);
         Ok(())
     }
@@ -133,7 +158,7 @@ impl Pair {
 
 impl Pairs {
     #[inline]
-    fn known(&self, rank: u32) -> Option<&Pair> {
+    pub(super) fn known(&self, rank: u32) -> Option<&Pair> {
         let table = self.table.get()?;
         table.pairs[rank as usize].get().map(Box::as_ref)
     }
@@ -166,6 +191,7 @@ impl Window {
                 control: peer.control().clone(),
                 block: self.block_of(rank),
                 slot: self.own_word(self.layout().post_slot(rank)),
+                completed: self.own_word(self.layout().completion_slot(rank)),
                 posted: AtomicU64::new(0),
                 started: AtomicU64::new(0),
                 sent: AtomicU64::new(Ticket::DONE.0),
@@ -224,6 +250,22 @@ impl Window {
     pub(crate) fn check_group(&self, operation: &'static str, group: &Group) -> Result<()> {
         (0..group.size())
             .try_for_each(|index| self.rank_of_member(operation, group, index).map(drop))
+    }
+
+    /// Whether this rank exposes its part to itself if it accesses that.
+    pub(crate) fn check_own_part(
+        &self,
+        operation: &'static str,
+        origins: &Group,
+        targets: &Group,
+    ) -> Result<()> {
+        let me = self.context().rank();
+        let is_in = |group: &Group| group.rank_of_world(me).is_some();
+        if is_in(origins) == is_in(targets) {
+            return Ok(());
+        }
+        let why = "it is in one of the two groups only";
+        Err(Error::new(operation, Misuse::WaitsForItself { why }))
     }
 
     fn rank_of_member(&self, operation: &'static str, group: &Group, index: u32) -> Result<u32> {

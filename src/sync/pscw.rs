@@ -2,46 +2,36 @@
 //!
 //! Post and start need no atomics. Each rank keeps a slot for each other one, which that one alone
 //! writes: how many exposure epochs it has opened to this rank. Start counts the access epochs, and
-//! a target may be accessed once its slot has come to that count. Complete adds one to a counter at
-//! each target, behind this rank's operations there; wait is over when the counter has come to the
-//! sum of all groups posted to. It needs no count by origin: nobody completes more epochs on a rank
-//! than that has posted to it, so the sum is reached only when each has completed all.
+//! a target may be accessed once its slot has come to that count. Complete stores the same count in a
+//! second slot at each target, behind this rank's operations there; wait is over when each origin's
+//! has come to the number of epochs that were opened to it. So it is known who has completed, and
+//! that a rank which left in good order has.
 //!
 //! Counts have 64 bits and never wrap; assertions skip waits, never a count.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 use rdma_sys_shim::Ticket;
 
 use super::Assert;
+use super::pair::Pair;
 use crate::comm::Group;
 use crate::error::{EpochState, Error, Misuse, Result};
 use crate::job::{Awaited, is_forked};
-use crate::memory::control::LocalWord;
 use crate::wait::Polls;
 use crate::window::target::Held;
 use crate::window::{Mode, Window};
 
 /// This rank's part as others may access it.
+#[derive(Default)]
 pub(crate) struct Exposure {
     open: AtomicBool,
-    /// How many access epochs have been completed here.
-    completions: LocalWord,
-    /// How many access epochs will have been completed here when it closes.
-    expected: AtomicU64,
+    /// So many of its origins, the first ones, are known to have completed.
+    completed: AtomicU32,
     polls: Polls,
 }
 
 impl Exposure {
-    pub(crate) fn new(completions: LocalWord) -> Self {
-        Self {
-            open: AtomicBool::new(false),
-            completions,
-            expected: AtomicU64::new(0),
-            polls: Polls::default(),
-        }
-    }
-
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed)
@@ -50,10 +40,12 @@ impl Exposure {
 
 impl Window {
     /// One-sided. Opens an exposure epoch of this rank's part to the ranks of `group`, each of
-    /// which may access it once, from its [`Window::start`] to its [`Window::complete`]. Does not
-    /// wait (MPI-4.1, section 12.5.2). What this rank has stored in its part is seen by them.
+    /// which may access it once, from its [`Window::start`] to its [`Window::complete`]. Waits for
+    /// nothing but connections to ranks that were not needed before (MPI-4.1, section 12.5.2). What this rank has stored in its part is seen by them.
     ///
-    /// Any group of ranks of the window is legal: an empty one, and one that this rank is in. The
+    /// Any group of ranks of the window is legal: an empty one, and one that this rank is in, which then
+    /// has to access itself: a rank that waits for itself gets an error where calls do not overlap
+    /// ([`ThreadLevel::Serialized`](crate::ThreadLevel)), and else waits for another thread. The
     /// assertions change nothing: without [`Assert::NO_CHECK`] too, this is one store per origin.
     ///
     /// # Errors
@@ -61,7 +53,7 @@ impl Window {
     /// locked its own part; a rank of `group` is not in the window; a rank died.
     pub fn post(&self, group: &Group, assert: Assert) -> Result<()> {
         const OPERATION: &str = "post";
-        let _ = assert;
+        assert.check(OPERATION, Assert::OF_POST)?;
         let exposure = self.exposure();
         let (mode, me) = (self.mode(), self.rank());
         let conflict = mode == Mode::Fence || mode.is_lock_all();
@@ -72,8 +64,7 @@ impl Window {
         let origins = self.origins();
         self.call_roll(OPERATION, group, origins)?;
         self.end_unused_fence();
-        let expected = exposure.expected.load(Ordering::Relaxed) + u64::from(origins.len());
-        exposure.expected.store(expected, Ordering::Relaxed);
+        exposure.completed.store(0, Ordering::Relaxed);
         exposure.open.store(true, Ordering::Relaxed);
         let slot = self.layout().post_slot(me);
         for rank in origins.iter() {
@@ -86,7 +77,7 @@ impl Window {
     /// One-sided. Opens an access epoch of the ranks of `group`, each of which exposes its part by
     /// a [`Window::post`] to a group that this rank is in (MPI-4.1, section 12.5.2).
     ///
-    /// Does not wait for them: the first operation on a target does, so that nobody waits for a
+    /// Does not wait for them, but may connect to them: the first operation on a target does, so that nobody waits for a
     /// target before it is needed, and `complete` for those that were not used. With
     /// [`Assert::NO_CHECK`] nothing waits: all targets have posted before, and said so by other
     /// means.
@@ -96,6 +87,7 @@ impl Window {
     /// `group` is not in the window; a rank died.
     pub fn start(&self, group: &Group, assert: Assert) -> Result<()> {
         const OPERATION: &str = "start";
+        assert.check(OPERATION, Assert::OF_START)?;
         if !matches!(self.mode(), Mode::Idle | Mode::FenceUnused) || self.locks() > 0 {
             return Err(self.wrong_epoch(OPERATION, "start needs a window without access epoch"));
         }
@@ -135,12 +127,15 @@ impl Window {
             return Err(self.wrong_epoch(OPERATION, "complete needs start"));
         }
         let targets = self.started_targets();
+        if self.mode() == Mode::Started && targets.iter().any(|rank| rank == self.rank()) {
+            self.has_own_post(OPERATION)?;
+        }
         let mut result = Ok(());
         for rank in targets.iter() {
             // After a failure the job ends: nobody needs the flags that are left.
             result = result.and_then(|()| self.complete_on(OPERATION, rank));
         }
-        if result.is_ok() && self.device_used() {
+        if self.device_used() {
             for rank in targets.iter() {
                 let target = &self.targets()[rank as usize];
                 let released = self.flush_target_locally(OPERATION, rank, target);
@@ -168,6 +163,7 @@ impl Window {
             return Err(self.not_exposed(OPERATION));
         }
         if !self.is_closed_by_all() {
+            self.awaits_others(OPERATION)?;
             self.context().patience().wait(
                 || Ok(self.is_closed_by_all()),
                 || self.check_origins(OPERATION),
@@ -201,12 +197,43 @@ impl Window {
         Ok(true)
     }
 
+    /// Fails if this rank itself has not posted to itself, and no other thread can do that.
+    #[cold]
+    fn has_own_post(&self, operation: &'static str) -> Result<()> {
+        let pair = self.pair(operation, self.rank())?;
+        if pair.posted() >= pair.started() || self.context().concurrent() {
+            return Ok(());
+        }
+        let why = "it is in the group of its start, and has not posted to itself";
+        Err(Error::new(operation, Misuse::WaitsForItself { why }))
+    }
+
+    /// Fails if this rank itself has not completed, and no other thread can do that.
+    #[cold]
+    fn awaits_others(&self, operation: &'static str) -> Result<()> {
+        let is_me = |rank: u32| rank == self.rank();
+        if self.context().concurrent() || !self.origins().iter().any(is_me) {
+            return Ok(());
+        }
+        let pair = self.pair(operation, self.rank())?;
+        let accesses = self.mode().is_started() && self.started_targets().iter().any(is_me);
+        // Else what it has completed may still be under way to itself.
+        if pair.started() >= pair.posted() && !accesses {
+            return Ok(());
+        }
+        let why = "it is in the group of its post, and has not completed an access epoch on itself";
+        Err(Error::new(operation, Misuse::WaitsForItself { why }))
+    }
+
     /// Waits until a target of this epoch has posted.
     pub(crate) fn await_post(&self, operation: &'static str, rank: u32) -> Result<()> {
         let pair = self.pair(operation, rank)?;
         let started = pair.started();
         if pair.posts() >= started {
             return Ok(());
+        }
+        if rank == self.rank() {
+            self.has_own_post(operation)?;
         }
         let posted = || Ok(pair.posts() >= started);
         let world_rank = self.team().world_rank(rank);
@@ -222,29 +249,49 @@ impl Window {
             self.await_post(operation, rank)?;
         }
         let pair = self.pair(operation, rank)?;
-        let counter = self.layout().completions();
-        if target.posted() != Ticket::DONE && pair.is_mapped(counter) {
+        let slot = self.layout().completion_slot(self.rank());
+        if target.posted() != Ticket::DONE && pair.is_mapped(slot) {
             self.complete_posted(operation, rank, target)?;
         }
-        let raised = pair.raise(counter);
-        raised
-            .map(drop)
-            .map_err(|error| self.failed(operation, rank, error))
+        let told = pair.complete(slot);
+        told.map_err(|error| self.failed(operation, rank, error))
     }
 
     #[inline]
     fn is_closed_by_all(&self) -> bool {
-        let exposure = self.exposure();
-        let completed = exposure.completions.atomic().load(Ordering::Acquire);
-        completed >= exposure.expected.load(Ordering::Relaxed)
+        let completed = &self.exposure().completed;
+        let mut index = completed.load(Ordering::Relaxed);
+        while let Some(rank) = self.origins().get(index) {
+            if !self.has_completed(rank) {
+                completed.store(index, Ordering::Relaxed);
+                return false;
+            }
+            index += 1;
+        }
+        completed.store(index, Ordering::Relaxed);
+        true
     }
 
-    /// Whether the origins that are waited for are still there.
+    #[inline]
+    fn has_completed(&self, origin: u32) -> bool {
+        self.pairs().known(origin).is_some_and(Pair::has_completed)
+    }
+
+    /// Whether the origins that are waited for are still there. Whoever has completed may go.
     #[cold]
     fn check_origins(&self, operation: &'static str) -> Result<()> {
         let team = self.team();
-        let member = |index| Some(team.world_rank(self.origins().get(index)?));
-        team.context.check(operation, Awaited::AnyOf(&member))
+        let origins = self.origins();
+        let member = |index| Some(team.world_rank(origins.get(index)?));
+        let excused = |world_rank, _| {
+            let rank = team.group.rank_of_world(world_rank);
+            rank.is_some_and(|rank| self.has_completed(rank))
+        };
+        let awaited = Awaited::AnyOf {
+            ranks: &member,
+            excused: &excused,
+        };
+        team.context.check(operation, awaited)
     }
 
     #[inline]

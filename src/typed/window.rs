@@ -230,7 +230,8 @@ impl<'c, T: Element> Window<'c, T> {
     /// ```
     ///
     /// # Errors
-    /// A rank of a group is not in the window, in which case nothing has begun. The window is or
+    /// A rank of a group is not in the window, or this one is in one of the groups only and would wait
+    /// for itself: then nothing has begun. The window is or
     /// gets poisoned: an operation failed, a rank of a group died, left or panicked in its body.
     pub fn exchange<'env, R>(
         &'env mut self,
@@ -242,6 +243,7 @@ impl<'c, T: Element> Window<'c, T> {
         self.usable(OPERATION)?;
         self.raw.check_group(OPERATION, origins)?;
         self.raw.check_group(OPERATION, targets)?;
+        self.raw.check_own_part(OPERATION, origins, targets)?;
         let open = |raw: &raw::Window| {
             raw.post(origins, Assert::NONE)?;
             raw.start(targets, Assert::NONE)

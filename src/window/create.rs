@@ -16,7 +16,7 @@ use crate::comm::{Barrier, Communicator};
 use crate::datatype::AtomicWidths;
 use crate::error::{Error, Misuse, Result};
 use crate::memory::columns::Column;
-use crate::memory::control::{ControlBlock, LocalWord};
+use crate::memory::control::ControlBlock;
 use crate::sync::{Exposure, Pairs};
 
 /// What each rank tells the others.
@@ -201,11 +201,13 @@ impl Window {
         let block = Arc::new(own.block);
         Ok(Self {
             barrier: Barrier::new(&team, &block, BARRIER_AT),
+            out_of_step: AtomicBool::new(false),
             targets: bytemuck::zeroed_slice_box(team.size() as usize),
-            base: if created.size == 0 {
-                std::ptr::null_mut()
-            } else {
-                own.exposed.base
+            base: match own.exposed.memory {
+                // Between its neighbours' also where it has no bytes.
+                Memory::Segment(_) => own.exposed.base,
+                _ if created.size == 0 => std::ptr::null_mut(),
+                _ => own.exposed.base,
             },
             memory: Some(own.exposed.memory),
             flavor: created.flavor,
@@ -227,7 +229,7 @@ impl Window {
             any_entered: AtomicBool::new(false),
             device_used: AtomicBool::new(false),
             layout,
-            exposure: Exposure::new(LocalWord::new(&block, layout.completions())),
+            exposure: Exposure::default(),
             pairs: Pairs::default(),
             block,
         })

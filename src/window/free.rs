@@ -1,6 +1,7 @@
 //! Freeing windows.
 
 use std::mem;
+use std::sync::atomic::Ordering;
 
 use super::{Mode, Window};
 use crate::comm::Purpose;
@@ -9,7 +10,8 @@ use crate::error::{Error, Misuse, Result};
 impl Window {
     /// Collective. Frees the window, and its memory if the library allocated it; what is attached is
     /// detached. First deletes this rank's attributes, then waits for all ranks, unless all gave the
-    /// hint `no_locks`: then the last fence has done so (MPI-4.1, section 12.2.5, `MPI_Win_free`).
+    /// hint `no_locks`: then the program sees to it that no operation on this rank's memory is still to
+    /// come, by a fence or by `wait` (MPI-4.1, section 12.2.5, `MPI_Win_free`).
     ///
     /// # Errors
     /// As for [`Window::try_free`]; the memory is leaked, since peers may still access it.
@@ -21,7 +23,8 @@ impl Window {
     ///
     /// # Errors
     /// An epoch is open, or the callback of an attribute failed: then the window is as it was, and
-    /// this rank may try again, while the others wait. A rank died or left, or is in a fence.
+    /// this rank may try again, while the others wait. A rank died or left, or is in a fence: then
+    /// the window can do nothing that is collective any more, and is best leaked.
     pub fn try_free(self) -> std::result::Result<(), (Box<Self>, Error)> {
         match self.prepare_to_free() {
             Ok(()) => {
@@ -33,6 +36,18 @@ impl Window {
     }
 
     fn prepare_to_free(&self) -> Result<()> {
+        self.has_no_epoch()?;
+        self.delete_attributes("free", None)?;
+        // A callback may have opened one.
+        self.has_no_epoch()?;
+        self.settle_flags("free")?;
+        if !self.no_locks() {
+            self.synchronise("free", Purpose::Free)?;
+        }
+        Ok(())
+    }
+
+    fn has_no_epoch(&self) -> Result<()> {
         let idle = matches!(self.mode(), Mode::Idle | Mode::FenceUnused);
         if !idle || self.locks() > 0 || self.exposure().is_open() {
             let misuse = Misuse::Epoch {
@@ -40,11 +55,6 @@ impl Window {
                 state: self.state(None),
             };
             return Err(Error::new("free", misuse));
-        }
-        self.delete_attributes("free", None)?;
-        self.settle_flags("free")?;
-        if !self.no_locks() {
-            self.synchronise("free", Purpose::Free)?;
         }
         Ok(())
     }
@@ -58,13 +68,20 @@ impl Window {
         drop(self.memory.take());
     }
 
-    /// Collective. Waits until every rank has come here, for the same purpose.
+    /// Collective. Waits until every rank has come here, for the same purpose. After a failure there
+    /// is no other time: it would take back the flags with which the others learn of it.
     #[inline]
     pub(crate) fn synchronise(&self, operation: &'static str, purpose: Purpose) -> Result<()> {
+        if self.out_of_step.load(Ordering::Relaxed) {
+            return Err(Error::new(operation, Misuse::OutOfStep));
+        }
         let blocks = &self.columns.block;
         self.barrier
             .wait(operation, purpose, &self.team, blocks, &|_| Ok(()))
-            .map_err(|error| self.give_up(error))
+            .map_err(|error| {
+                self.out_of_step.store(true, Ordering::Relaxed);
+                self.give_up(error)
+            })
     }
 }
 

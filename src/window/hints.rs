@@ -173,17 +173,18 @@ impl Window {
         }
         .to_info();
         match self.flavor() {
-            // Where the library allocates nothing, it aligns nothing.
+            // Where the library allocates nothing, it aligns nothing; nor parts that follow each other.
             Flavor::Create | Flavor::Dynamic => info.without(ALIGNMENT),
+            Flavor::Shared if !self.hints.noncontiguous => info.without(ALIGNMENT),
             Flavor::Allocate | Flavor::Shared => {
                 info.with(ALIGNMENT, self.hints.alignment.max(PAGE).to_string())
             }
         }
     }
 
-    /// Collective in MPI; here nothing is exchanged. Gives hints after the window was made: of
-    /// those, only `transom_eager_lock_all` can still change something, and the others stay as
-    /// they are (MPI-4.1, section 12.2.7, `MPI_Win_set_info`). [`Window::info`] says what holds.
+    /// Local. Gives hints after the window was made: of those, only `transom_eager_lock_all` can still
+    /// change something, and the others stay as they are (MPI-4.1, section 12.2.7, `MPI_Win_set_info`,
+    /// which is collective; here nothing is exchanged). [`Window::info`] says what holds.
     ///
     /// # Errors
     /// A malformed hint; then none has changed.

@@ -18,7 +18,7 @@ use crate::error::Result;
 /// | `same_size` * | `false`, `true` | a broken promise is an error. It saves nothing: sizes that are equal are stored once without it, and finding that out is cheap beside the exchange |
 /// | `same_disp_unit` * | `false`, `true` | as `same_size` |
 /// | `alloc_shared_noncontig` * | `false`, `true` | `allocate_shared` gives each rank a segment of its own, which begins at a page |
-/// | `mpi_minimum_memory_alignment` | bytes, a power of two up to 2^40 | allocated memory is aligned so, and to a page in any case |
+/// | `mpi_minimum_memory_alignment` | bytes, a power of two up to 2^40 | allocated memory is aligned so, and to a page in any case; of shared memory that is contiguous, the first byte of all |
 /// | `mpi_assert_memory_alloc_kinds` | `system,mpi`, or a list of kinds | recorded only, as far as the kinds are known: the device finds out about each buffer by itself |
 /// | `transom_adopt` | `true`, `false` | `false`: `create` and `attach` leave the pages of the memory where they are |
 /// | `transom_eager_lock_all` | `false`, `true` | `true`: `lock_all` locks every rank at once, in the order of ranks |

@@ -39,7 +39,8 @@ pub enum MemoryModel {
 }
 
 impl Window {
-    /// Local. This rank's own memory; null for a size of 0, and in a dynamic window (MPI-4.1,
+    /// Local. This rank's own memory; null for a size of 0 (but in a contiguous shared window, where it
+    /// is the end of the rank before), and in a dynamic window (MPI-4.1,
     /// section 12.2.6, `MPI_WIN_BASE`).
     ///
     /// Peers may write there while an epoch allows them to: access it by the rules of MPI-4.1,

@@ -10,30 +10,32 @@ pub(crate) const BARRIER_AT: u64 = 2 * LINE;
 /// The places that depend on the number of ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
+    posts: u64,
     completions: u64,
     notifications: u64,
 }
 
 impl Layout {
     pub(crate) fn new(ranks: u32) -> Self {
-        let completions = BARRIER_AT + barrier_bytes(rounds(ranks));
-        let slots = completions + LINE;
+        let slots = (8 * u64::from(ranks)).next_multiple_of(LINE);
+        let posts = BARRIER_AT + barrier_bytes(rounds(ranks));
         Self {
-            completions,
-            notifications: slots + (8 * u64::from(ranks)).next_multiple_of(LINE),
+            posts,
+            completions: posts + slots,
+            notifications: posts + 2 * slots,
         }
     }
 
-    /// How many access epochs its origins have completed on this rank.
+    /// How many access epochs `rank` has completed on this one.
     #[inline]
-    pub(crate) fn completions(self) -> u64 {
-        self.completions
+    pub(crate) fn completion_slot(self, rank: u32) -> u64 {
+        self.completions + 8 * u64::from(rank)
     }
 
     /// How many exposure epochs `rank` has opened to this one.
     #[inline]
     pub(crate) fn post_slot(self, rank: u32) -> u64 {
-        self.completions + LINE + 8 * u64::from(rank)
+        self.posts + 8 * u64::from(rank)
     }
 
     /// One of this rank's notification counters.
@@ -57,10 +59,11 @@ mod tests {
         for ranks in [1, 2, 3, 7, 8, 9, 1000] {
             let layout = Layout::new(ranks);
             let flags = (0..rounds(ranks)).map(|round| BARRIER_AT + u64::from(round) * LINE);
-            let mut places: Vec<u64> = [LOCK_AT, ACCUMULATE_LOCK_AT, layout.completions()]
+            let mut places: Vec<u64> = [LOCK_AT, ACCUMULATE_LOCK_AT]
                 .into_iter()
                 .chain(flags)
                 .chain((0..ranks).map(|rank| layout.post_slot(rank)))
+                .chain((0..ranks).map(|rank| layout.completion_slot(rank)))
                 .chain((0..3).map(|counter| layout.notification(counter)))
                 .collect();
             let len = places.len();

@@ -74,6 +74,8 @@ pub struct Window {
     columns: Columns,
     block: Arc<ControlBlock>,
     barrier: Barrier,
+    /// Whether a barrier failed: then the ranks are not at one point any more.
+    out_of_step: AtomicBool,
     targets: Box<[Target]>,
     /// Number of the current access epoch; a target whose number equals it was entered.
     serial: AtomicU64,

@@ -50,14 +50,19 @@ impl Window {
         Ok(target.set_route(route, reach, unit))
     }
 
+    /// A rank's memory as its device knows it.
+    pub(super) fn exposed(&self, rank: u32) -> RemoteRegion {
+        RemoteRegion {
+            address: self.columns.base.get(rank),
+            len: self.columns.size.get(rank),
+            rkey: self.columns.rkey.get(rank),
+        }
+    }
+
     fn find_route(&self, rank: u32) -> Result<(Route, Reach)> {
         let columns = &self.columns;
         let peer = self.team.peer(rank)?;
-        let exposed = RemoteRegion {
-            address: columns.base.get(rank),
-            len: columns.size.get(rank),
-            rkey: columns.rkey.get(rank),
-        };
+        let exposed = self.exposed(rank);
         let mut route = Route {
             endpoint: peer.endpoint().clone(),
             region: exposed,

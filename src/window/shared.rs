@@ -46,7 +46,8 @@ impl Segment {
 /// A rank's memory in this process's address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedPart {
-    /// First byte; null if there is none.
+    /// First byte. Null if there is none, but where parts follow each other: then the end of the rank
+    /// before.
     pub base: *mut u8,
     /// Length in bytes.
     pub size: u64,
@@ -160,6 +161,8 @@ impl Window {
         };
         if rank == self.rank() {
             part.base = self.base;
+        } else if let Some(Memory::Segment(segment)) = &self.memory {
+            part.base = segment.part(&self.exposed(rank)).base;
         } else if part.size > 0 {
             self.route_of(OPERATION, rank)?;
             let reach = self.targets[rank as usize].mapped();

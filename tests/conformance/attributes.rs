@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use transom::raw::{Assert, ErrorHandler, Flavor, Keyval, MemoryModel, Window};
 use transom::{ErrorClass, Info, Job, LockKind};
 
-use crate::case::{Case, Outcome, cases, check, check_eq};
+use crate::case::{Case, Failure, Outcome, cases, check, check_eq};
 use crate::exposed::{Exposed, Memory};
 use crate::misuse::refused;
 use crate::ops::put;
@@ -19,6 +19,7 @@ pub(crate) const CASES: &[Case] = cases!["attributes":
     a_callback_that_fails_keeps_everything @ [2],
     a_window_that_cannot_be_freed_yet @ [2],
     error_handlers @ [2],
+    a_callback_that_opens_an_epoch @ [2],
 ];
 
 fn predefined_ones(job: &Job) -> Outcome {
@@ -182,6 +183,23 @@ fn error_handlers(job: &Job) -> Outcome {
         [(2, ErrorClass::RmaSync), (2, ErrorClass::Rank)]
     );
     window.handled(|window| window.fence(Assert::NO_SUCCEED))?;
+    window.free()?;
+    Ok(())
+}
+
+/// It runs within `free`, which has to look again.
+fn a_callback_that_opens_an_epoch(job: &Job) -> Outcome {
+    let window = Window::allocate(job.world(), 64, 8, &Info::new())?;
+    let key = Keyval::with_delete(|window: &Window, _: &u32| {
+        window.lock(LockKind::Exclusive, window.rank(), Assert::NONE)?;
+        Ok(())
+    });
+    window.set_attribute(&key, 1_u32)?;
+    let Err((window, error)) = window.try_free() else {
+        return Err(Failure::new("freed with a lock held"));
+    };
+    check_eq!(error.class(), ErrorClass::RmaSync, "{error}");
+    window.unlock(window.rank())?;
     window.free()?;
     Ok(())
 }

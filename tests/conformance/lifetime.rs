@@ -1,12 +1,15 @@
 //! Thousands of windows and communicators, one after another: nothing leaks.
 
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use transom::raw::{Assert, Window};
+use transom::raw::{Assert, Keyval, Window};
 use transom::{ErrorClass, Info, Job, LockKind};
 
-use crate::case::{Case, Outcome, cases, check, check_eq};
+use crate::case::{Case, Failure, Outcome, cases, check, check_eq};
 use crate::exposed::{Exposed, MEMORIES, Memory};
+use crate::misuse::refused;
 use crate::ops::{get, put};
 
 pub(crate) const CASES: &[Case] = cases!["lifetime":
@@ -16,6 +19,8 @@ pub(crate) const CASES: &[Case] = cases!["lifetime":
     a_failed_creation_leaks_nothing @ [2],
     control_memory_runs_out_with_an_error @ [2],
     nothing_appears_in_dev_shm @ [3],
+    a_disagreement_reaches_whoever_waits @ [2, 3],
+    blocks_come_back_after_a_free_that_failed @ [2],
 ];
 
 /// Descriptors and mappings of this process.
@@ -191,6 +196,55 @@ fn nothing_appears_in_dev_shm(job: &Job) -> Outcome {
         let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
         check!(!maps.contains("/dev/shm"), "{maps}");
         window.close()?;
+    }
+    Ok(())
+}
+
+/// Rank 0 fences where the others free, and goes on at once: its next call must not hide that.
+fn a_disagreement_reaches_whoever_waits(job: &Job) -> Outcome {
+    let world = job.world();
+    let window = Window::allocate(world, 64, 1, &Info::new())?;
+    if world.rank() == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        refused(window.fence(Assert::NONE), ErrorClass::Arg, &["disagrees"])?;
+        let again = window.fence(Assert::NONE);
+        refused(again, ErrorClass::Comm, &["fence", "out of step"])?;
+    } else {
+        let Err((_leaked, error)) = window.try_free() else {
+            return Err(Failure::new("freed what rank 0 still uses"));
+        };
+        check_eq!(error.class(), ErrorClass::Arg, "{error}");
+    }
+    world.barrier()?;
+    Ok(())
+}
+
+/// The words that its peers write to a block go on after the first try to free it.
+fn blocks_come_back_after_a_free_that_failed(job: &Job) -> Outcome {
+    let world = job.world();
+    let other = world.group().include(&[1 - world.rank()])?;
+    let key = Keyval::with_delete(|_: &Window, stays: &Arc<AtomicBool>| {
+        match stays.swap(false, Ordering::Relaxed) {
+            true => Err("it stays".into()),
+            false => Ok(()),
+        }
+    });
+    let notifications = Info::new().with("transom_notification_counters", "4096");
+    for _ in 0..200 {
+        let window = Window::allocate(world, 64, 1, &notifications)?;
+        window.set_attribute(&key, Arc::new(AtomicBool::new(true)))?;
+        window.post(&other, Assert::NONE)?;
+        window.start(&other, Assert::NONE)?;
+        window.complete()?;
+        window.wait()?;
+        let Err((window, _)) = window.try_free() else {
+            return Err(Failure::new("freed against its attribute"));
+        };
+        window.post(&other, Assert::NONE)?;
+        window.start(&other, Assert::NONE)?;
+        window.complete()?;
+        window.wait()?;
+        window.free()?;
     }
     Ok(())
 }

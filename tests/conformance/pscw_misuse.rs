@@ -19,6 +19,8 @@ pub(crate) const CASES: &[Case] = cases!["pscw_misuse":
     targets_that_are_not_in_the_group @ [3],
     groups_that_are_not_of_the_window @ [1, 3],
     free_inside_an_epoch @ [1],
+    assertions_of_other_calls @ [2],
+    waits_for_oneself @ [1, 3],
 ];
 
 const SYNC: ErrorClass = ErrorClass::RmaSync;
@@ -255,4 +257,52 @@ fn free_inside_an_epoch(job: &Job) -> Outcome {
         refused(window.free(), SYNC, &["free", state])?;
     }
     Ok(())
+}
+
+fn assertions_of_other_calls(job: &Job) -> Outcome {
+    let window = Exposed::open(job, Memory::Allocate, 64, 1)?;
+    let all = window.group().clone();
+    let class = ErrorClass::Assert;
+    let both = Assert::NO_PRECEDE | Assert::NO_STORE;
+    let legal = "legal: NO_CHECK|NO_STORE|NO_PUT";
+    refused(
+        window.post(&all, both),
+        class,
+        &["NO_STORE|NO_PRECEDE", legal],
+    )?;
+    refused(
+        window.start(&all, Assert::NO_PUT),
+        class,
+        &["start", "legal: NO_CHECK)"],
+    )?;
+    refused(
+        window.fence(Assert::NO_CHECK),
+        class,
+        &["fence", "NO_CHECK"],
+    )?;
+    let lock = window.lock(LockKind::Shared, 0, Assert::NO_SUCCEED);
+    refused(lock, class, &["lock", "NO_SUCCEED"])?;
+    refused(window.lock_all(Assert::NO_STORE), class, &["lock_all"])?;
+    works(job, &window)?;
+    window.close()
+}
+
+/// With these numbers of ranks, calls do not overlap: nobody else could end the waits.
+fn waits_for_oneself(job: &Job) -> Outcome {
+    let window = Exposed::open(job, Memory::Allocate, 64, 1)?;
+    let me = window.rank();
+    let own = of(&window, &[me])?;
+    for _ in 0..2 {
+        window.start(&own, Assert::NONE)?;
+        let itself = "would wait for itself";
+        refused(put(&window, &[1], me, 0), SYNC, &["put", itself, "posted"])?;
+        refused(window.complete(), SYNC, &["complete", itself, "posted"])?;
+        window.post(&own, Assert::NONE)?;
+        put(&window, &[1], me, 0)?;
+        refused(window.wait(), SYNC, &["wait", itself, "completed"])?;
+        window.complete()?;
+        window.wait()?;
+    }
+    works(job, &window)?;
+    window.close()
 }

@@ -182,7 +182,11 @@ fn parts_without_bytes(job: &Job) -> Outcome {
         check_eq!(first, window.shared_query(Some(last))?);
         check_eq!(first.size, 64);
         if world.size() > 1 {
-            check_eq!(window.shared_query(Some(0))?.size, 0);
+            let part = window.shared_query(Some(0))?;
+            check_eq!(
+                (part.size, part.base == first.base),
+                (0, info == Info::new())
+            );
         }
         word(&first, 8).fetch_add(1, Ordering::SeqCst);
         world.barrier()?;
@@ -190,7 +194,9 @@ fn parts_without_bytes(job: &Job) -> Outcome {
         window.free()?;
         let window = Window::allocate_shared(world, 0, 1, &info)?;
         let none = window.shared_query(None)?;
-        check!(none.size == 0 && none.base.is_null());
+        check_eq!(none.size, 0);
+        // Parts that follow each other have a place also without bytes.
+        check_eq!(none.base.is_null(), info == noncontiguous());
         window.fence(Assert::NONE)?;
         window.fence(Assert::NO_SUCCEED)?;
         window.free()?;

@@ -5,6 +5,7 @@ mod death;
 mod disagree;
 mod fatal;
 mod injected;
+mod leave;
 mod locked;
 mod memory;
 mod stop;
@@ -19,6 +20,7 @@ pub(crate) fn play(role: &str) {
     match topic {
         "death" => death::play(rest),
         "disagree" => disagree::play(rest),
+        "leave" => leave::play(rest),
         "locked" => locked::play(rest),
         "fatal" => fatal::play(),
         "memory" => memory::play(),
@@ -30,6 +32,7 @@ pub(crate) fn play(role: &str) {
 pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
     let mut trials = death::trials(device);
     trials.extend(disagree::trials(device));
+    trials.extend(leave::trials(device));
     trials.extend(fatal::trials(device));
     // A rank stops another, which has to be on its host.
     if launch::is_our_launcher() {

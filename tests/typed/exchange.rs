@@ -92,6 +92,10 @@ fn groups_of_strangers_begin_nothing(job: &Job) -> Result<()> {
     }
     let myself = alone.group();
     let value = [3];
+    for (origins, targets) in [(myself, &Group::empty()), (&Group::empty(), myself)] {
+        let refused = window.exchange(origins, targets, |_| ()).unwrap_err();
+        assert_eq!(refused.class(), ErrorClass::RmaSync, "{refused}");
+    }
     window.exchange(myself, myself, |epoch| epoch.target(0)?.put(0, &value))??;
     assert_eq!(window.local()?, [3]);
     window.free()

@@ -467,10 +467,13 @@ impl Endpoint for SoftEndpoint {
     }
 
     fn liveness(&self) -> Liveness {
-        if self.peer.runs() {
+        let pid = self.peer.pid;
+        if self.port.is_closed() {
+            Liveness::Closed { pid }
+        } else if self.peer.runs() {
             Liveness::Alive
         } else {
-            Liveness::Gone { pid: self.peer.pid }
+            Liveness::Gone { pid }
         }
     }
 }

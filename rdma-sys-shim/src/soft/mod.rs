@@ -196,8 +196,10 @@ impl Device for SoftDevice {
         unsafe { owned::register(&self.own, base, len, access, adoption) }
     }
 
-    /// Every operation is complete when its call returns, and peers look at the process itself.
-    fn close(&self) {}
+    /// Every operation is complete when its call returns.
+    fn close(&self) {
+        self.own.port.close();
+    }
 }
 
 fn random() -> Result<u64> {

@@ -22,13 +22,15 @@ pub(crate) const SLOTS: usize = 32;
 /// What one request to an agent carries at most.
 pub(crate) const SLOT_BYTES: usize = 64 << 10;
 
-/// Written once, before the address is published.
+/// Written once, before the address is published, but for the last field.
 #[repr(C, align(64))]
 pub(crate) struct Header {
     magic: AtomicU64,
     nonce: AtomicU64,
     start_time: AtomicU64,
     pid: AtomicU32,
+    /// 1 once the process has closed its device in good order.
+    closed: AtomicU32,
 }
 
 /// How origins reach the agent thread.
@@ -170,6 +172,15 @@ impl Port {
 
     fn header(&self) -> &Header {
         self.at(0)
+    }
+
+    /// Says to peers that this process leaves in good order.
+    pub(crate) fn close(&self) {
+        self.header().closed.store(1, Ordering::Release);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.header().closed.load(Ordering::Acquire) != 0
     }
 
     pub(crate) fn bell(&self) -> &Bell {

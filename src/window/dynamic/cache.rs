@@ -138,6 +138,10 @@ impl RegionCache {
                 false => Ok(None),
             };
         };
+        // The device may have read the count before the segments that it counts.
+        if !further.is_empty() && self.version.load()? != version {
+            return Ok(None);
+        }
         for segment in further {
             let mut words = vec![0_u64; segment.len as usize / 8];
             self.table
