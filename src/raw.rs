@@ -2,6 +2,6 @@
 //! time. It is `unsafe` where memory is handed over.
 
 pub use crate::access::Request;
-pub use crate::datatype::{Committed, Datatype, Order};
+pub use crate::datatype::{Committed, Datatype, Layout, Order};
 pub use crate::sync::Assert;
 pub use crate::window::{Progress, Window};

@@ -1,6 +1,7 @@
 //! Where an operation lands, or why it does not.
 
-use crate::error::{Error, Misuse, Result};
+use crate::datatype::Span;
+use crate::error::{DatatypeMisuse, Error, Misuse, Result};
 use crate::window::Window;
 use crate::window::target::{Route, Target};
 
@@ -37,6 +38,42 @@ impl Window {
                     disp,
                     unit,
                     len,
+                    size: route.size,
+                },
+            )),
+        }
+    }
+}
+
+impl Window {
+    /// Checks the bytes `span` round displacement `disp` of an entered target against its own size
+    /// and unit. The place is the displacement's, wherever that lies.
+    #[cold]
+    pub(crate) fn place_span<'w>(
+        &'w self,
+        operation: &'static str,
+        rank: u32,
+        target: &'w Target,
+        disp: u64,
+        span: Span,
+    ) -> Result<Place<'w>> {
+        let route = self.route_of(operation, rank)?;
+        let unit = u64::from(target.unit());
+        let inside = |offset: &u64| {
+            let first = offset.checked_add_signed(span.lo);
+            let end = offset.checked_add_signed(span.hi);
+            first.is_some() && end.is_some_and(|end| end <= route.size)
+        };
+        match disp.checked_mul(unit).filter(inside) {
+            Some(offset) => Ok(Place { route, offset }),
+            None => Err(Error::new(
+                operation,
+                DatatypeMisuse::Outside {
+                    rank,
+                    disp,
+                    unit,
+                    lo: span.lo,
+                    hi: span.hi,
                     size: route.size,
                 },
             )),

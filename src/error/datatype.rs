@@ -19,15 +19,22 @@ pub enum DatatypeMisuse {
     ListLengths { first: u64, second: u64 },
     #[error("{what}: size or bounds leave 64 bits; make the type smaller, or use a count")]
     Overflow { what: String },
-    #[error("{first_count} × {first} and {second_count} × {second} do not hold the same elements")]
-    Signatures {
-        first_count: u64,
-        first: String,
-        second_count: u64,
-        second: String,
-    },
+    #[error("{first} at the origin and {second} do not hold the same elements in the same order")]
+    Signatures { first: String, second: String },
     #[error("accumulates need elements of one predefined type, which {ty} is not made of")]
     MixedElements { ty: String },
+    #[error(
+        "displacement {disp} × unit {unit}, from {lo} to {hi} bytes off that, is not inside rank \
+         {rank}'s window of {size} bytes"
+    )]
+    Outside {
+        rank: u32,
+        disp: u64,
+        unit: u64,
+        lo: i64,
+        hi: i64,
+        size: u64,
+    },
 }
 
 impl DatatypeMisuse {
@@ -36,6 +43,7 @@ impl DatatypeMisuse {
             Self::NegativeCount { .. } | Self::Overflow { .. } => ErrorClass::Count,
             Self::Argument { .. } | Self::ListLengths { .. } => ErrorClass::Arg,
             Self::Signatures { .. } | Self::MixedElements { .. } => ErrorClass::Type,
+            Self::Outside { .. } => ErrorClass::RmaRange,
         }
     }
 }

@@ -16,6 +16,15 @@ pub(crate) struct Strip<const N: usize> {
     pub(crate) stride: [i64; N],
 }
 
+impl<const N: usize> Strip<N> {
+    /// Where each block is, in every layout.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = [i64; N]> + use<N> {
+        let Self { at, stride, .. } = *self;
+        (0..self.count as i64)
+            .map(move |block| std::array::from_fn(|side| at[side] + block * stride[side]))
+    }
+}
+
 struct Side<'a> {
     cursor: Cursor<'a>,
     /// What is left of the row at hand.
