@@ -11,6 +11,7 @@ mod collectives;
 mod communicators;
 mod contention;
 mod create;
+mod datatypes;
 mod exposed;
 #[path = "../faults/mod.rs"]
 mod faults;
@@ -102,11 +103,13 @@ fn cases(device: &str) -> Vec<Case> {
         misuse::CASES,
     ]
     .concat();
+    cases.extend(datatypes::cases());
     if !device.contains("adversarial") {
         cases.extend(create::REFUSED_AT_ONCE);
     }
     if is_soft(device) {
         cases.extend(create::SPARSE);
+        cases.extend(datatypes::SPARSE);
         cases.extend(misuse::OF_MEMORY_AND_FORKS);
     }
     if has_processor_atomics(device) {
