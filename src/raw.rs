@@ -4,4 +4,7 @@
 pub use crate::access::Request;
 pub use crate::datatype::{Committed, Datatype, Layout, Order};
 pub use crate::sync::Assert;
-pub use crate::window::{Progress, Window};
+pub use crate::window::{
+    CallbackResult, ErrorFunction, ErrorHandler, Flavor, Keyval, MemoryModel, Progress, SharedPart,
+    Window, get_address,
+};

@@ -9,6 +9,7 @@ use super::work::Work;
 use crate::datatype::{BasicType, Op};
 use crate::error::Result;
 use crate::window::Window;
+use crate::window::target::Target;
 
 impl Window {
     /// One-sided. Combines `count` elements of type `ty` at `origin` into those at displacement
@@ -133,10 +134,13 @@ impl Window {
                 return Ok(Ticket::DONE);
             }
             work.check_buffers(operation, len)?;
-            let at = place.route.region.at(place.offset);
-            // SAFETY: the buffers are the caller's promise.
+            // SAFETY: the buffers are the caller's promise; `place` keeps what it found mapped.
             unsafe {
-                let Some(width) = self.atomic_widths().word(work.ty, at.address) else {
+                if !place.there.is_null() {
+                    self.combine_mapped(operation, rank, target, place.there, work)?;
+                    return Ok(Ticket::DONE);
+                }
+                let Some(width) = self.atomic_widths().word(work.ty, place.at.address) else {
                     self.lock_and_combine_by_device(operation, rank, &place, len, work)?;
                     return Ok(Ticket::DONE);
                 };
@@ -151,6 +155,21 @@ impl Window {
         }
         work.check_buffers(operation, len)?;
         // SAFETY: the buffers are the caller's promise; `there` is mapped for the elements.
+        unsafe { self.combine_mapped(operation, rank, target, there, work)? };
+        Ok(Ticket::DONE)
+    }
+
+    /// # Safety
+    /// As for [`Window::carry_out`]; `there` is mapped for the elements.
+    unsafe fn combine_mapped(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        target: &Target,
+        there: *mut u8,
+        work: &Work,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
         unsafe {
             match self.atomic_widths().word(work.ty, there.addr() as u64) {
                 Some(width) => {
@@ -158,10 +177,10 @@ impl Window {
                     if work.overwrites() || !ATOMICS_DRAIN {
                         target.set_dirty();
                     }
+                    Ok(())
                 }
-                None => self.lock_and_combine(operation, rank, target, there, work)?,
+                None => self.lock_and_combine(operation, rank, target, there, work),
             }
         }
-        Ok(Ticket::DONE)
     }
 }

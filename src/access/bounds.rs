@@ -1,15 +1,23 @@
 //! Where an operation lands, or why it does not.
 
+use std::ptr;
+
+use rdma_sys_shim::RemoteAddress;
+
 use crate::datatype::Span;
 use crate::error::{DatatypeMisuse, Error, Misuse, Result};
-use crate::window::Window;
 use crate::window::target::{Route, Target};
+use crate::window::{Found, Window};
 
-/// A checked place in a target's memory that has to be reached through the device.
+/// A checked place in a target's memory.
 pub(crate) struct Place<'w> {
     pub(crate) route: &'w Route,
-    /// Bytes from the start of the target's memory.
-    pub(crate) offset: u64,
+    pub(crate) at: RemoteAddress,
+    /// Where it is mapped while this is kept, or null: then it has to be reached through the
+    /// device. Only memory that is attached is found here; other mapped memory was before.
+    pub(crate) there: *mut u8,
+    /// Keeps a region that is attached mapped.
+    _found: Option<Found<'w>>,
 }
 
 impl Window {
@@ -25,12 +33,28 @@ impl Window {
         len: u64,
     ) -> Result<Place<'w>> {
         let route = self.route_of(operation, rank)?;
+        if let Some(cache) = &route.attached
+            && len > 0
+        {
+            let found = self.find_attached(operation, rank, cache, disp, len)?;
+            return Ok(Place {
+                route,
+                at: found.at,
+                there: found.there,
+                _found: Some(found),
+            });
+        }
         let unit = u64::from(target.unit());
         let end = disp
             .checked_mul(unit)
             .and_then(|offset| Some((offset, offset.checked_add(len)?)));
         match end {
-            Some((offset, end)) if end <= route.size => Ok(Place { route, offset }),
+            Some((offset, end)) if end <= route.size || route.attached.is_some() => Ok(Place {
+                route,
+                at: route.region.at(offset),
+                there: ptr::null_mut(),
+                _found: None,
+            }),
             _ => Err(Error::new(
                 operation,
                 Misuse::PastEnd {
@@ -58,14 +82,42 @@ impl Window {
         span: Span,
     ) -> Result<Place<'w>> {
         let route = self.route_of(operation, rank)?;
+        let len = (span.hi - span.lo) as u64;
+        if let Some(cache) = &route.attached
+            && len > 0
+        {
+            // No region is at the addresses that do not exist.
+            let first = disp.checked_add_signed(span.lo).unwrap_or(u64::MAX);
+            let found = self.find_attached(operation, rank, cache, first, len)?;
+            let there = match found.there.is_null() {
+                true => ptr::null_mut(),
+                false => found.there.wrapping_offset(-(span.lo as isize)),
+            };
+            let at = RemoteAddress {
+                address: found.at.address.wrapping_sub(span.lo as u64),
+                ..found.at
+            };
+            return Ok(Place {
+                route,
+                at,
+                there,
+                _found: Some(found),
+            });
+        }
         let unit = u64::from(target.unit());
+        let is_dynamic = route.attached.is_some();
         let inside = |offset: &u64| {
             let first = offset.checked_add_signed(span.lo);
             let end = offset.checked_add_signed(span.hi);
-            first.is_some() && end.is_some_and(|end| end <= route.size)
+            is_dynamic || first.is_some() && end.is_some_and(|end| end <= route.size)
         };
         match disp.checked_mul(unit).filter(inside) {
-            Some(offset) => Ok(Place { route, offset }),
+            Some(offset) => Ok(Place {
+                route,
+                at: route.region.at(offset),
+                there: ptr::null_mut(),
+                _found: None,
+            }),
             None => Err(Error::new(
                 operation,
                 DatatypeMisuse::Outside {

@@ -30,7 +30,7 @@ impl Window {
         let words = Words {
             endpoint: &*place.route.endpoint,
             patience: self.context().patience(),
-            places: Places::Row(place.route.region.at(place.offset)),
+            places: Places::Row(place.at),
             width,
             work,
         };

@@ -163,8 +163,19 @@ impl Window {
         if origin.is_null() {
             return Err(null_buffer(operation, len));
         }
+        if !place.there.is_null() {
+            // SAFETY: as in `put` and `get`; `place` keeps the region mapped.
+            unsafe {
+                match way {
+                    Way::Put => copy(place.there, origin, len),
+                    Way::Get => copy(origin, place.there, len),
+                }
+            }
+            target.set_dirty();
+            return Ok(Ticket::DONE);
+        }
         let endpoint = &place.route.endpoint;
-        let at = place.route.region.at(place.offset);
+        let at = place.at;
         // SAFETY: the caller keeps `origin` until the operation is complete.
         let posted = unsafe {
             match way {

@@ -28,7 +28,7 @@ impl<'w> Transfer<'w> {
         Self {
             endpoint: &*place.route.endpoint,
             patience,
-            at: place.route.region.at(place.offset),
+            at: place.at,
             work,
             len,
             last: Cell::new(Ticket::DONE),

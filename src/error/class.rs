@@ -23,8 +23,11 @@ pub enum ErrorClass {
     Other,
     ProcAborted,
     Rank,
+    RmaAttach,
     RmaConflict,
+    RmaFlavor,
     RmaRange,
+    RmaShared,
     RmaSync,
     Size,
     Truncate,
@@ -33,7 +36,7 @@ pub enum ErrorClass {
 }
 
 impl ErrorClass {
-    const ALL: [Self; 23] = [
+    const ALL: [Self; 26] = [
         Self::Arg,
         Self::Assert,
         Self::Base,
@@ -50,8 +53,11 @@ impl ErrorClass {
         Self::Other,
         Self::ProcAborted,
         Self::Rank,
+        Self::RmaAttach,
         Self::RmaConflict,
+        Self::RmaFlavor,
         Self::RmaRange,
+        Self::RmaShared,
         Self::RmaSync,
         Self::Size,
         Self::Truncate,

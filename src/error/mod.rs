@@ -15,6 +15,7 @@ use rdma_sys_shim::Absence;
 
 use crate::job::PmiError;
 use crate::sync::LockKind;
+use crate::window::Flavor;
 
 /// The result of every fallible call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -108,6 +109,63 @@ pub enum Misuse {
         key: &'static str,
         value: String,
         legal: &'static str,
+    },
+    #[error(
+        "hint {key} has to be the same on all ranks, but rank {rank} gave {other}, and rank 0 {first}"
+    )]
+    HintDiffers {
+        key: &'static str,
+        rank: u32,
+        first: String,
+        other: String,
+    },
+    #[error(
+        "hint {key}=true promises what is not so: rank {rank} has {other} bytes, and rank 0 {first}"
+    )]
+    BrokenPromise {
+        key: &'static str,
+        rank: u32,
+        first: u64,
+        other: u64,
+    },
+    #[error("it needs {needs}, but this one was made by {found}")]
+    Flavor { found: Flavor, needs: &'static str },
+    #[error(
+        "the {size} bytes at {base:#x} overlap with the {other_size} bytes at {other:#x}, which are \
+         attached already; detach those first"
+    )]
+    AttachOverlap {
+        base: usize,
+        size: usize,
+        other: usize,
+        other_size: usize,
+    },
+    #[error("nothing is attached at {base:#x}; detach takes the address that attach was given")]
+    NotDetachable { base: usize },
+    #[error(
+        "the {len} bytes at displacement {address:#x} are not all in one region that rank {rank} has \
+         attached"
+    )]
+    NotAttached { rank: u32, address: u64, len: u64 },
+    #[error(
+        "device {device} gives no way to load and store other ranks' memory; make the window on a \
+         communicator of split_shared"
+    )]
+    NoSharing { device: String },
+    #[error(
+        "of rank {rank}'s {size} bytes, device {device} has {mapped} mapped here; allocate_shared, \
+         or allocate on a device that maps memory, has all of them mapped"
+    )]
+    NotShared {
+        rank: u32,
+        device: String,
+        mapped: u64,
+        size: u64,
+    },
+    #[error("{what} failed: {source}")]
+    Callback {
+        what: &'static str,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     #[error("{op} is not defined for {ty}")]
     BadOperation { op: String, ty: String },
@@ -368,7 +426,13 @@ impl Misuse {
         match self {
             Self::RankOutOfRange { .. } | Self::RankTwice { .. } => ErrorClass::Rank,
             Self::NotInWindow { .. } => ErrorClass::Group,
-            Self::PastEnd { .. } => ErrorClass::RmaRange,
+            Self::PastEnd { .. } | Self::NotAttached { .. } => ErrorClass::RmaRange,
+            Self::AttachOverlap { .. } | Self::NotDetachable { .. } => ErrorClass::RmaAttach,
+            Self::Flavor { .. } => ErrorClass::RmaFlavor,
+            Self::NoSharing { .. } | Self::NotShared { .. } => ErrorClass::RmaShared,
+            Self::HintDiffers { .. } => ErrorClass::Info,
+            Self::BrokenPromise { key, .. } if *key == "same_size" => ErrorClass::Size,
+            Self::BrokenPromise { .. } => ErrorClass::Disp,
             Self::CountOverflow { .. } | Self::LengthsDiffer { .. } => ErrorClass::Count,
             Self::OutOfStep => ErrorClass::Comm,
             Self::BadUnit { .. } => ErrorClass::Disp,
@@ -386,7 +450,9 @@ impl Misuse {
             | Self::BadVariable { .. }
             | Self::NoStride { .. }
             | Self::NoCounter { .. } => ErrorClass::Arg,
-            Self::JobTaken | Self::Forked | Self::Device(_) => ErrorClass::Other,
+            Self::Callback { .. } | Self::JobTaken | Self::Forked | Self::Device(_) => {
+                ErrorClass::Other
+            }
         }
     }
 }

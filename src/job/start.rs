@@ -1,5 +1,6 @@
 //! Starting: which device this rank uses, and where the other ranks run.
 
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use rdma_sys_shim::{Device, Placement};
@@ -27,22 +28,27 @@ pub(super) fn choose_device(placement: Placement) -> Result<Arc<dyn Device>> {
     open(&std::env::var(DEVICE).unwrap_or_default(), placement)
 }
 
+/// For ranks of one host, beside another device: memory that this one has pinned must stay where it is.
+pub(super) fn open_beside() -> Result<Arc<dyn Device>> {
+    open("soft:adopt=off", Placement::OneHost)
+}
+
 fn open(spec: &str, placement: Placement) -> Result<Arc<dyn Device>> {
     rdma_sys_shim::open(spec, launcher_process(), placement)
         .map_err(|error| Error::from(error).during("job start"))
 }
 
-/// Collective. Whether all ranks share this host: `ranks_here` says how many do, if the launcher
-/// does; else the ranks tell each other.
+/// Collective. Whether all ranks share this host. A launcher that knows of one node (`ranks_here` of
+/// the ranks run on this one) is believed; several of its nodes may be one host, as Slurm's are where
+/// several of its daemons run on a machine: so the ranks tell each other.
 pub(super) fn placement(client: &Client, ranks_here: Option<usize>) -> Result<Placement> {
-    let one_host = match ranks_here {
-        Some(here) => here == client.size() as usize,
-        None => client.size() == 1 || share_host(client)?,
-    };
-    Ok(match one_host {
-        true => Placement::OneHost,
-        false => Placement::SeveralHosts,
-    })
+    let one_node = ranks_here == Some(client.size() as usize);
+    Ok(
+        match one_node || client.size() == 1 || share_host(client)? {
+            true => Placement::OneHost,
+            false => Placement::SeveralHosts,
+        },
+    )
 }
 
 /// Collective. Rank 0 compares, so that the launcher is not asked size × size questions.
@@ -62,11 +68,17 @@ fn share_host(client: &Client) -> Result<bool> {
     Ok(client.get(VERDICT)? == "1")
 }
 
-/// Names the running kernel, in hexadecimal digits. Where that cannot be read, no two ranks seem to
-/// share a host: a wrong "yes" would end in an error at the first contact.
-fn host_identity(rank: u32) -> String {
-    match std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
-        Ok(id) if id.len() > 8 => id.chars().filter(char::is_ascii_hexdigit).collect(),
+/// Names the running kernel and this process's view of processes, in hexadecimal digits: containers of
+/// one kernel see each other's processes only if they share that. Where it cannot be read, no two ranks
+/// seem to share a host: a wrong "yes" would end in an error at the first contact.
+pub(crate) fn host_identity(rank: u32) -> String {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    let processes = std::fs::metadata("/proc/self/ns/pid");
+    match (kernel, processes) {
+        (Ok(kernel), Ok(processes)) if kernel.len() > 8 => {
+            let digits: String = kernel.chars().filter(char::is_ascii_hexdigit).collect();
+            format!("{digits}{:x}", processes.ino())
+        }
         _ => format!("{rank:x}"),
     }
 }

@@ -3,7 +3,7 @@
 
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use rdma_sys_shim::memory::{copy, full_fence};
 use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion, Ticket, Update, Width};
@@ -117,6 +117,31 @@ impl RemoteMemory {
                 .update_each(at, Width::W8, Update::Add, one, 1)
         };
         Ok(posted?)
+    }
+
+    /// Copies what stands at `offset`; returns when it is there.
+    pub(crate) fn read(&self, offset: u64, to: &mut [u8]) -> Result<()> {
+        let here = self.mapped(offset, to.len() as u64);
+        if here.is_null() {
+            return self.read_at(self.region.at(offset), to);
+        }
+        // SAFETY: `mapped` found the range inside the mapping, which lives as long as `self`.
+        unsafe { copy(to.as_mut_ptr(), here, to.len()) };
+        // What is read after this is no older.
+        fence(Ordering::Acquire);
+        Ok(())
+    }
+
+    /// Copies the bytes of another region of the same peer, through the device.
+    pub(crate) fn read_region(&self, region: &RemoteRegion, to: &mut [u8]) -> Result<()> {
+        assert_eq!(region.len, to.len() as u64);
+        self.read_at(region.at(0), to)
+    }
+
+    fn read_at(&self, at: RemoteAddress, to: &mut [u8]) -> Result<()> {
+        // SAFETY: a unique slice that outlives the operation, which is waited for.
+        let ticket = unsafe { self.endpoint.read(to.as_mut_ptr(), to.len(), at)? };
+        self.patience.complete(&*self.endpoint, ticket)
     }
 
     /// The aligned eight-byte word at `offset`, for as long as this memory is kept.

@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use bytemuck::{Pod, Zeroable};
-use rdma_sys_shim::{Access, Adoption, Region};
+use rdma_sys_shim::{Access, Adoption, Device, Region, RemoteRegion};
 
+use super::attributes::Attributes;
+use super::errors::Handler;
+use super::hints::{Common, Hints, SAME_DISP_UNIT, SAME_SIZE};
 use super::layout::{BARRIER_AT, Layout};
-use super::{Columns, Info, Mode, Window};
+use super::{Columns, Flavor, Info, Memory, Mode, Window};
 use crate::comm::{Barrier, Communicator};
 use crate::datatype::AtomicWidths;
 use crate::error::{Error, Misuse, Result};
@@ -25,45 +28,83 @@ struct Entry {
     rkey: u64,
     block: u64,
     granularity: u64,
-    unit: u32,
-    no_locks: u32,
+    /// How many notification counters this rank has.
     notifications: u64,
+    unit: u32,
+    /// Those that have to be equal, and [`NO_LOCKS`].
+    hints: u32,
+}
+
+/// The hint that counts only if all ranks give it, beside those that have to be equal.
+const NO_LOCKS: u32 = 1 << 31;
+
+/// The call that makes a window, and its arguments.
+#[derive(Clone, Copy)]
+pub(super) struct Created {
+    pub(super) operation: &'static str,
+    pub(super) flavor: Flavor,
+    pub(super) size: usize,
+    pub(super) disp_unit: u32,
+}
+
+/// Memory as peers reach it, and as this rank does.
+pub(super) struct Exposed {
+    pub(super) memory: Memory,
+    pub(super) remote: RemoteRegion,
+    pub(super) base: *mut u8,
+}
+
+impl From<Region> for Exposed {
+    fn from(region: Region) -> Self {
+        Self {
+            remote: region.remote(),
+            base: region.base(),
+            memory: Memory::Region { _owned: region },
+        }
+    }
 }
 
 /// What a rank has made of its own arguments.
 struct Prepared {
-    region: Region,
+    exposed: Exposed,
     block: ControlBlock,
-    eager_lock_all: bool,
+    hints: Hints,
     entry: Entry,
 }
 
 impl Window {
     /// Collective. A window over memory that the library allocates: `size` zeroed bytes on this
     /// rank, page-aligned or as the hint `mpi_minimum_memory_alignment` says. Sizes, displacement
-    /// units (in bytes) and hints may differ by rank; a size of 0 is legal (MPI-4.1, section
-    /// 12.2.2, `MPI_Win_allocate`).
+    /// units (in bytes) and hints may differ by rank, where [`Info`] does not say otherwise; a size
+    /// of 0 is legal (MPI-4.1, section 12.2.2, `MPI_Win_allocate`).
     ///
     /// # Errors
-    /// On every rank if one rank fails: a unit that is not 1 to 2^31 − 1, a malformed hint, out of
-    /// memory, a rank that died or left.
+    /// On every rank if one rank fails: a unit that is not 1 to 2^31 − 1, a malformed hint, hints
+    /// that differ and must not, out of memory, a rank that died or left.
     pub fn allocate(comm: &Communicator, size: usize, disp_unit: u32, info: &Info) -> Result<Self> {
-        Self::build("allocate", comm, size, disp_unit, info, || {
-            let device = comm.team().context.device();
-            Ok(device.allocate(size, info.alignment()?)?)
+        let created = Created {
+            operation: "allocate",
+            flavor: Flavor::Allocate,
+            size,
+            disp_unit,
+        };
+        Self::build(comm, created, info, |hints, device| {
+            Ok(device.allocate(size, hints.alignment)?.into())
         })
     }
 
     /// Collective. A window over `size` bytes at `base` that the caller owns: heap, stack, static
     /// or mapped memory of any alignment, memory of [`Job::alloc_mem`](crate::Job::alloc_mem), or
     /// memory that is in another window already. Sizes, displacement units (in bytes) and hints may
-    /// differ by rank; a size of 0 is legal (MPI-4.1, section 12.2.1, `MPI_Win_create`).
+    /// differ by rank, where [`Info`] does not say otherwise; a size of 0 is legal (MPI-4.1, section
+    /// 12.2.1, `MPI_Win_create`).
     ///
     /// Over memory that is readable only, puts and accumulates fail at their origin.
     ///
     /// # Errors
     /// On every rank if one rank fails: memory that is not mapped, a unit that is not 1 to
-    /// 2^31 − 1, a malformed hint, out of memory, a rank that died or left.
+    /// 2^31 − 1, a malformed hint, hints that differ and must not, out of memory, a rank that died
+    /// or left.
     ///
     /// # Safety
     /// Until the window is freed, the memory stays mapped and is not pinned elsewhere (io_uring's
@@ -79,71 +120,63 @@ impl Window {
         disp_unit: u32,
         info: &Info,
     ) -> Result<Self> {
-        Self::build("create", comm, size, disp_unit, info, || {
+        let created = Created {
+            operation: "create",
+            flavor: Flavor::Create,
+            size,
+            disp_unit,
+        };
+        Self::build(comm, created, info, |hints, device| {
             if base.is_null() && size > 0 {
                 return Err(Error::new("create", Misuse::NullBuffer { len: size }));
             }
-            let adoption = if info.adopt()? {
-                Adoption::Allowed
-            } else {
-                Adoption::Refused
-            };
-            let device = comm.team().context.device();
             // SAFETY: the caller of `create` makes the promises that `register` asks for, until
             // the window is freed; a window that is dropped instead never drops the region.
-            Ok(unsafe { device.register(base, size, Access::ALL, adoption)? })
+            let region = unsafe { device.register(base, size, Access::ALL, hints.adoption())? };
+            Ok(region.into())
         })
     }
 
-    fn build(
-        operation: &'static str,
+    /// Collective. `expose` makes this rank's memory; it fails only where all ranks hear of it.
+    pub(super) fn build(
         comm: &Communicator,
-        size: usize,
-        disp_unit: u32,
+        created: Created,
         info: &Info,
-        region: impl FnOnce() -> Result<Region>,
+        expose: impl FnOnce(&Hints, &dyn Device) -> Result<Exposed>,
     ) -> Result<Self> {
+        let operation = created.operation;
         let team = comm.team().clone();
         let layout = Layout::new(team.size());
         let prepare = || -> Result<Prepared> {
-            if size > isize::MAX as usize {
-                let misuse = Misuse::BadSize {
-                    size: size as u64,
-                    reason: "an object has at most 2^63 − 1 bytes",
-                };
-                return Err(Error::new(operation, misuse));
-            }
-            if disp_unit == 0 || disp_unit > i32::MAX as u32 {
-                let unit = disp_unit.into();
-                return Err(Error::new(operation, Misuse::BadUnit { unit }));
-            }
-            let no_locks = info.no_locks()?;
-            let eager_lock_all = info.eager_lock_all()?;
-            let notifications = info.notification_counters()?;
-            let granularity = info.accumulate_granularity()?;
-            let region = region()?;
-            let control = team.context.control();
-            let block = control.allocate(layout.bytes(notifications))?;
-            let remote = region.remote();
+            created.check()?;
+            let hints = Hints::parse(info)?;
+            let exposed = expose(&hints, &**team.fabric.device())?;
+            let control = team.fabric.control();
+            let block = control.allocate(layout.bytes(hints.notification_counters))?;
+            let Common { flags, granularity } = hints.common();
             Ok(Prepared {
                 entry: Entry {
-                    base: remote.address,
-                    size: remote.len,
-                    rkey: remote.rkey,
+                    base: exposed.remote.address,
+                    size: exposed.remote.len,
+                    rkey: exposed.remote.rkey,
                     block: block.offset(),
                     granularity,
-                    unit: disp_unit,
-                    no_locks: no_locks.into(),
-                    notifications: notifications.into(),
+                    unit: created.disp_unit,
+                    notifications: hints.notification_counters.into(),
+                    hints: if hints.no_locks {
+                        flags | NO_LOCKS
+                    } else {
+                        flags
+                    },
                 },
-                region,
+                exposed,
                 block,
-                eager_lock_all,
+                hints,
             })
         };
         let prepared = prepare().map_err(|error| error.during(operation));
         let agreed = comm.agree(operation, prepared.as_ref().map(|own| own.entry));
-        let (own, entries) = match (prepared, agreed) {
+        let (mut own, entries) = match (prepared, agreed) {
             (Ok(own), Ok(entries)) => (own, entries),
             (Err(own_fault), _) => return Err(own_fault),
             (Ok(own), Err(error)) => {
@@ -154,7 +187,9 @@ impl Window {
                 return Err(error);
             }
         };
-        check_granularity(operation, team.rank, &entries)?;
+        // Every rank finds the same disagreement, and nobody uses the window.
+        check_agreement(operation, &own.hints, &entries)?;
+        own.hints.no_locks = entries.iter().all(|entry| entry.hints & NO_LOCKS != 0);
         let columns = Columns {
             base: Column::new(entries.iter().map(|entry| entry.base)),
             size: Column::new(entries.iter().map(|entry| entry.size)),
@@ -167,18 +202,21 @@ impl Window {
         Ok(Self {
             barrier: Barrier::new(&team, &block, BARRIER_AT),
             targets: bytemuck::zeroed_slice_box(team.size() as usize),
-            base: if size == 0 {
+            base: if created.size == 0 {
                 std::ptr::null_mut()
             } else {
-                own.region.base()
+                own.exposed.base
             },
-            memory: Some(own.region),
+            memory: Some(own.exposed.memory),
+            flavor: created.flavor,
             atomic_widths: AtomicWidths::new(
-                team.context.device().capabilities(),
-                own.entry.granularity,
+                team.fabric.device().capabilities(),
+                own.hints.granularity,
             ),
-            no_locks: entries.iter().all(|entry| entry.no_locks != 0),
-            eager_lock_all: own.eager_lock_all,
+            eager_lock_all: AtomicBool::new(own.hints.eager_lock_all),
+            hints: own.hints,
+            attributes: Attributes::default(),
+            error_handler: Handler::default(),
             columns,
             team,
             // Targets start at 0: none is entered.
@@ -188,7 +226,6 @@ impl Window {
             entered: Mutex::default(),
             any_entered: AtomicBool::new(false),
             device_used: AtomicBool::new(false),
-            allocated: operation == "allocate",
             layout,
             exposure: Exposure::new(LocalWord::new(&block, layout.completions())),
             pairs: Pairs::default(),
@@ -197,21 +234,57 @@ impl Window {
     }
 }
 
-/// All ranks must take the same path to one word. They all see the same entries, so that all fail or
-/// none does.
-fn check_granularity(operation: &'static str, me: u32, entries: &[Entry]) -> Result<()> {
-    let hint = |rank: usize| format!("mpi_accumulate_granularity={}", entries[rank].granularity);
-    let ours = entries[me as usize].granularity;
-    let other = entries.iter().position(|entry| entry.granularity != ours);
-    match other {
-        None => Ok(()),
-        Some(rank) => Err(Error::new(
-            operation,
-            Misuse::Mismatch {
-                rank: rank as u32,
-                ours: hint(me as usize),
-                theirs: hint(rank),
-            },
-        )),
+impl Created {
+    pub(super) fn check(&self) -> Result<()> {
+        if self.size > isize::MAX as usize {
+            let misuse = Misuse::BadSize {
+                size: self.size as u64,
+                reason: "an object has at most 2^63 − 1 bytes",
+            };
+            return Err(Error::new(self.operation, misuse));
+        }
+        if self.disp_unit == 0 || self.disp_unit > i32::MAX as u32 {
+            let unit = self.disp_unit.into();
+            return Err(Error::new(self.operation, Misuse::BadUnit { unit }));
+        }
+        Ok(())
     }
+}
+
+impl Hints {
+    pub(super) fn adoption(&self) -> Adoption {
+        match self.adopt {
+            true => Adoption::Allowed,
+            false => Adoption::Refused,
+        }
+    }
+}
+
+fn check_agreement(operation: &'static str, hints: &Hints, entries: &[Entry]) -> Result<()> {
+    let Some(first) = entries.first() else {
+        return Ok(());
+    };
+    let common = |entry: &Entry| Common {
+        flags: entry.hints & !NO_LOCKS,
+        granularity: entry.granularity,
+    };
+    for (rank, entry) in (0..).zip(entries) {
+        common(first).check_same(operation, rank, common(entry))?;
+        let broken = |key, first: u64, other: u64| {
+            let misuse = Misuse::BrokenPromise {
+                key,
+                rank,
+                first,
+                other,
+            };
+            Err(Error::new(operation, misuse))
+        };
+        if hints.same_size && entry.size != first.size {
+            return broken(SAME_SIZE, first.size, entry.size);
+        }
+        if hints.same_disp_unit && entry.unit != first.unit {
+            return broken(SAME_DISP_UNIT, first.unit.into(), entry.unit.into());
+        }
+    }
+    Ok(())
 }

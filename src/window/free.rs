@@ -7,14 +7,32 @@ use crate::comm::Purpose;
 use crate::error::{Error, Misuse, Result};
 
 impl Window {
-    /// Collective. Frees the window, and its memory if the library allocated it. Waits for all
-    /// ranks, unless all gave the hint `no_locks`: then the last fence has done so (MPI-4.1,
-    /// section 12.2.5, `MPI_Win_free`).
+    /// Collective. Frees the window, and its memory if the library allocated it; what is attached is
+    /// detached. First deletes this rank's attributes, then waits for all ranks, unless all gave the
+    /// hint `no_locks`: then the last fence has done so (MPI-4.1, section 12.2.5, `MPI_Win_free`).
     ///
     /// # Errors
-    /// An access epoch is open, a rank died or left, or is in a fence; then the memory is leaked,
-    /// since peers may still access it.
+    /// As for [`Window::try_free`]; the memory is leaked, since peers may still access it.
     pub fn free(self) -> Result<()> {
+        self.try_free().map_err(|(_leaked, error)| error)
+    }
+
+    /// Collective. As [`Window::free`], and gives the window back if that fails.
+    ///
+    /// # Errors
+    /// An epoch is open, or the callback of an attribute failed: then the window is as it was, and
+    /// this rank may try again, while the others wait. A rank died or left, or is in a fence.
+    pub fn try_free(self) -> std::result::Result<(), (Box<Self>, Error)> {
+        match self.prepare_to_free() {
+            Ok(()) => {
+                self.give_back();
+                Ok(())
+            }
+            Err(error) => Err((Box::new(self), error)),
+        }
+    }
+
+    fn prepare_to_free(&self) -> Result<()> {
         let idle = matches!(self.mode(), Mode::Idle | Mode::FenceUnused);
         if !idle || self.locks() > 0 || self.exposure().is_open() {
             let misuse = Misuse::Epoch {
@@ -23,11 +41,11 @@ impl Window {
             };
             return Err(Error::new("free", misuse));
         }
+        self.delete_attributes("free", None)?;
         self.settle_flags("free")?;
-        if !self.no_locks {
+        if !self.no_locks() {
             self.synchronise("free", Purpose::Free)?;
         }
-        self.give_back();
         Ok(())
     }
 
@@ -57,7 +75,7 @@ impl Drop for Window {
         };
         tracing::warn!(
             base = ?self.base,
-            size = memory.len(),
+            size = self.size(),
             "a window was dropped without being freed: its memory is leaked, since other ranks \
              may still access it"
         );

@@ -1,10 +1,17 @@
 //! Windows: memory of every rank of a communicator, exposed to all of them.
 
+mod attributes;
 mod create;
+mod dynamic;
+mod errors;
 mod free;
+mod hints;
 mod info;
+mod kind;
 mod layout;
 mod progress;
+mod route;
+mod shared;
 pub(crate) mod target;
 
 use std::fmt;
@@ -14,19 +21,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rdma_sys_shim::{Region, Ticket};
 
+pub use attributes::{CallbackResult, Keyval};
+pub use dynamic::get_address;
+pub use errors::{ErrorFunction, ErrorHandler};
 pub use info::Info;
-pub(crate) use info::NOTIFICATION_COUNTERS;
+pub use kind::{Flavor, MemoryModel};
 pub use progress::Progress;
+pub use shared::SharedPart;
 
-use crate::comm::{Barrier, Group, Team};
+pub(crate) use dynamic::Found;
+pub(crate) use hints::NOTIFICATION_COUNTERS;
+
+use crate::comm::{Barrier, Team};
 use crate::datatype::AtomicWidths;
-use crate::error::{AbortCause, EpochState, Error, ErrorKind, Misuse, Result};
+use crate::error::{EpochState, Error, Misuse, Result};
 use crate::job::{Context, is_forked};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LocalWord};
 use crate::sync::{Exposure, Pairs};
-use layout::{ACCUMULATE_LOCK_AT, LOCK_AT, Layout};
-use target::{Held, Route, Target};
+use hints::Hints;
+use layout::Layout;
+use target::{Held, Target};
 
 /// Memory of every rank of a communicator that the others put into, get from and accumulate on
 /// (MPI-4.1, chapter 12): the untyped, byte-addressed form, with every rule checked at run time.
@@ -50,7 +65,12 @@ pub struct Window {
     team: Team,
     base: *mut u8,
     /// `None` once freed.
-    memory: Option<Region>,
+    memory: Option<Memory>,
+    flavor: Flavor,
+    hints: Hints,
+    eager_lock_all: AtomicBool,
+    attributes: attributes::Attributes,
+    error_handler: errors::Handler,
     columns: Columns,
     block: Arc<ControlBlock>,
     barrier: Barrier,
@@ -65,10 +85,6 @@ pub struct Window {
     any_entered: AtomicBool,
     /// Whether the device ever took time over an operation: then synchronisation asks it.
     device_used: AtomicBool,
-    no_locks: bool,
-    eager_lock_all: bool,
-    /// Whether the device allocated the memory, on every rank.
-    allocated: bool,
     layout: Layout,
     exposure: Exposure,
     pairs: Pairs,
@@ -80,7 +96,18 @@ unsafe impl Send for Window {}
 // SAFETY: as above; shared state is atomic or locked.
 unsafe impl Sync for Window {}
 
-/// What the ranks told each other when the window was created.
+/// What a window holds while it lives.
+enum Memory {
+    /// Memory of this rank.
+    Region { _owned: Region },
+    /// A part of what all ranks share.
+    Segment(shared::Segment),
+    /// What is attached.
+    Dynamic(dynamic::Regions),
+}
+
+/// What the ranks told each other when the window was created. In a dynamic window, base, size and
+/// rkey are those of the ranks' tables.
 struct Columns {
     base: Column<u64>,
     size: Column<u64>,
@@ -134,65 +161,6 @@ impl Mode {
 }
 
 impl Window {
-    /// Local. This rank's own memory; null for a size of 0.
-    ///
-    /// Peers may write there while an epoch allows them to: access it by the rules of MPI-4.1,
-    /// section 12.7, and through raw pointers.
-    #[must_use]
-    pub fn base(&self) -> *mut u8 {
-        self.base
-    }
-
-    /// Local. Size of this rank's memory in bytes.
-    #[must_use]
-    pub fn size(&self) -> u64 {
-        self.columns.size.get(self.team.rank)
-    }
-
-    /// Local. This rank's displacement unit in bytes.
-    #[must_use]
-    pub fn disp_unit(&self) -> u32 {
-        self.columns.unit.get(self.team.rank)
-    }
-
-    /// Local. This process's rank in the window's communicator.
-    #[must_use]
-    #[inline]
-    pub fn rank(&self) -> u32 {
-        self.team.rank
-    }
-
-    /// Local. How many ranks the window's communicator has.
-    #[must_use]
-    #[inline]
-    pub fn ranks(&self) -> u32 {
-        self.team.size()
-    }
-
-    /// Local. The ranks of the window (MPI-4.1, section 12.2.6, `MPI_Win_get_group`).
-    #[must_use]
-    pub fn group(&self) -> &Group {
-        &self.team.group
-    }
-
-    /// Local. Size in bytes of another rank's memory.
-    ///
-    /// # Errors
-    /// `rank` is not a rank of the window.
-    pub fn size_of(&self, rank: u32) -> Result<u64> {
-        self.team.check_rank("size_of", rank)?;
-        Ok(self.columns.size.get(rank))
-    }
-
-    /// Local. Another rank's displacement unit in bytes.
-    ///
-    /// # Errors
-    /// `rank` is not a rank of the window.
-    pub fn disp_unit_of(&self, rank: u32) -> Result<u32> {
-        self.team.check_rank("disp_unit_of", rank)?;
-        Ok(self.columns.unit.get(rank))
-    }
-
     #[inline]
     pub(crate) fn team(&self) -> &Team {
         &self.team
@@ -248,12 +216,12 @@ impl Window {
 
     #[inline]
     pub(crate) fn no_locks(&self) -> bool {
-        self.no_locks
+        self.hints.no_locks
     }
 
     #[inline]
     pub(crate) fn eager_lock_all(&self) -> bool {
-        self.eager_lock_all
+        self.eager_lock_all.load(Ordering::Relaxed)
     }
 
     /// Which elements single atomics update, on every rank.
@@ -419,104 +387,13 @@ impl Window {
         })?;
         Ok(target)
     }
-
-    /// The ways to a target, found now if they were not before.
-    #[inline]
-    pub(crate) fn route_of(&self, operation: &'static str, rank: u32) -> Result<&Route> {
-        let target = &self.targets[rank as usize];
-        match target.route() {
-            Some(route) => Ok(route),
-            None => self.while_entering(target, || self.route(operation, rank, target)),
-        }
-    }
-
-    /// Lets one thread at a time work on the state of a target.
-    #[cold]
-    fn while_entering<'a, R>(
-        &'a self,
-        target: &'a Target,
-        body: impl FnOnce() -> Result<R>,
-    ) -> Result<R> {
-        let patience = self.context().patience();
-        patience.wait(|| Ok(target.begin_entering()), || Ok(()))?;
-        let result = body();
-        target.end_entering();
-        result
-    }
-
-    fn route<'a>(
-        &'a self,
-        operation: &'static str,
-        rank: u32,
-        target: &'a Target,
-    ) -> Result<&'a Route> {
-        if let Some(route) = target.route() {
-            return Ok(route);
-        }
-        let unit = self.columns.unit.get(rank);
-        let found = self.find_route(rank);
-        let route = found.map_err(|error| {
-            let error = self.context().blame(self.team.world_rank(rank), error);
-            error.during(operation)
-        })?;
-        Ok(target.set_route(route, unit))
-    }
-
-    fn find_route(&self, rank: u32) -> Result<Route> {
-        let columns = &self.columns;
-        let peer = self.team.peer(rank)?;
-        let region = rdma_sys_shim::RemoteRegion {
-            address: columns.base.get(rank),
-            len: columns.size.get(rank),
-            rkey: columns.rkey.get(rank),
-        };
-        Ok(Route {
-            mapping: peer.endpoint().map(&region)?,
-            endpoint: peer.endpoint().clone(),
-            region,
-            size: region.len,
-            lock: self.team.word(rank, &columns.block, LOCK_AT)?,
-            accumulate_lock: self.team.word(rank, &columns.block, ACCUMULATE_LOCK_AT)?,
-        })
-    }
-
-    /// A lock word could not be changed, and may be left locked; see [`Window::give_up`].
-    #[cold]
-    pub(crate) fn stranded(&self, operation: &'static str, rank: u32, error: Error) -> Error {
-        self.give_up(self.failed(operation, rank, error))
-    }
-
-    /// This rank cannot do what others will wait for. They see only that it lives: so it tells them
-    /// that the job ends.
-    #[cold]
-    pub(crate) fn give_up(&self, error: Error) -> Error {
-        if matches!(error.kind(), ErrorKind::System(_)) {
-            self.context().abort_everywhere(AbortCause::EpochFailed);
-        }
-        error
-    }
-
-    /// Names the rank where the device only named a process.
-    #[cold]
-    pub(crate) fn failed(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        error: impl Into<Error>,
-    ) -> Error {
-        let error = self
-            .context()
-            .blame(self.team.world_rank(rank), error.into());
-        match error.kind() {
-            ErrorKind::Misuse(_) => error,
-            _ => error.during(operation),
-        }
-    }
 }
 
 impl fmt::Debug for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Window")
+            .field("name", &self.name())
+            .field("flavor", &self.flavor())
             .field("rank", &self.rank())
             .field("ranks", &self.ranks())
             .field("size", &self.size())

@@ -2,7 +2,7 @@
 
 use rdma_sys_shim::TargetThread;
 
-use super::Window;
+use super::{Flavor, Window};
 
 /// What has to run at the target for operations on a window to complete there. No operation needs
 /// the target's program to call in, ever: it may compute, sleep, or wait for something else.
@@ -26,10 +26,13 @@ impl Window {
     /// 12.7.2).
     #[must_use]
     pub fn progress(&self) -> Progress {
-        match self.context().device().capabilities().target_thread {
+        match self.team.fabric.device().capabilities().target_thread {
             TargetThread::Never => Progress::Always,
-            TargetThread::ForRegistered if self.allocated => Progress::Always,
-            TargetThread::ForRegistered | TargetThread::ForAll => Progress::TargetThread,
+            TargetThread::ForRegistered => match self.flavor {
+                Flavor::Allocate | Flavor::Shared => Progress::Always,
+                Flavor::Create | Flavor::Dynamic => Progress::TargetThread,
+            },
+            TargetThread::ForAll => Progress::TargetThread,
         }
     }
 }

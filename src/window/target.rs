@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use bytemuck::Zeroable;
 use rdma_sys_shim::{Endpoint, Mapping, RemoteRegion, Ticket};
 
+use super::dynamic::RegionCache;
 use crate::datatype::Span;
 use crate::memory::remote::RemoteWord;
 
@@ -80,6 +81,35 @@ pub(crate) struct Route {
     pub(crate) lock: RemoteWord,
     pub(crate) accumulate_lock: RemoteWord,
     pub(crate) mapping: Option<Mapping>,
+    /// What is known of the target's regions, in a dynamic window.
+    pub(crate) attached: Option<RegionCache>,
+}
+
+/// The part of a target's memory that is mapped into this process.
+#[derive(Clone, Copy)]
+pub(crate) struct Reach {
+    pub(crate) base: *mut u8,
+    /// Offset in the target's memory of the first mapped byte.
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+}
+
+impl Reach {
+    pub(crate) const NOTHING: Self = Self {
+        base: ptr::null_mut(),
+        start: 0,
+        len: 0,
+    };
+}
+
+impl From<&Mapping> for Reach {
+    fn from(mapping: &Mapping) -> Self {
+        Self {
+            base: mapping.base(),
+            start: mapping.start(),
+            len: mapping.len(),
+        }
+    }
 }
 
 impl Target {
@@ -133,6 +163,15 @@ impl Target {
         Some(first.wrapping_offset(-(span.lo as isize)))
     }
 
+    /// What of the target's memory is mapped, once its route is known.
+    pub(crate) fn mapped(&self) -> Reach {
+        Reach {
+            base: self.base.load(Ordering::Relaxed),
+            start: self.start.load(Ordering::Relaxed),
+            len: self.span.load(Ordering::Relaxed),
+        }
+    }
+
     #[inline]
     pub(crate) fn unit(&self) -> u32 {
         self.unit.load(Ordering::Relaxed)
@@ -145,12 +184,11 @@ impl Target {
     }
 
     /// Publishes the ways to this target. The window takes them back with `take_route`.
-    pub(crate) fn set_route(&self, route: Route, unit: u32) -> &Route {
-        if let Some(mapping) = &route.mapping {
-            self.base.store(mapping.base(), Ordering::Relaxed);
-            self.start.store(mapping.start(), Ordering::Relaxed);
-            self.span.store(mapping.len(), Ordering::Relaxed);
-        }
+    /// `reach` stays mapped as long as the route is kept.
+    pub(crate) fn set_route(&self, route: Route, reach: Reach, unit: u32) -> &Route {
+        self.base.store(reach.base, Ordering::Relaxed);
+        self.start.store(reach.start, Ordering::Relaxed);
+        self.span.store(reach.len, Ordering::Relaxed);
         self.unit.store(unit, Ordering::Relaxed);
         let route = Box::into_raw(Box::new(route));
         self.route.store(route, Ordering::Release);

@@ -6,18 +6,21 @@
 
 mod adoption;
 mod atomics;
+mod attributes;
 mod case;
 mod collectives;
 mod communicators;
 mod contention;
 mod create;
 mod datatypes;
+mod dynamic;
 mod exposed;
 #[path = "../faults/mod.rs"]
 mod faults;
 mod fence;
 mod flush;
 mod hammer;
+mod hints;
 mod launch;
 mod lifetime;
 mod lock;
@@ -31,6 +34,7 @@ mod passive;
 mod pscw;
 mod pscw_misuse;
 mod put_get;
+mod shared;
 mod threads;
 
 use libtest_mimic::{Arguments, Trial};
@@ -80,6 +84,14 @@ fn has_processor_atomics(device: &str) -> bool {
     is_soft(device) && !device.contains("adversarial")
 }
 
+/// Whether ranks can load from and store to each other's memory.
+fn maps_memory(device: &str) -> bool {
+    has_processor_atomics(device) && !device.contains("map=off")
+}
+
+/// Stands for every device at once.
+const EVERYTHING: &str = "soft:";
+
 fn cases(device: &str) -> Vec<Case> {
     let mut cases = [
         create::CASES,
@@ -101,6 +113,10 @@ fn cases(device: &str) -> Vec<Case> {
         communicators::CASES,
         collectives::CASES,
         misuse::CASES,
+        dynamic::CASES,
+        shared::CASES,
+        attributes::CASES,
+        hints::CASES,
     ]
     .concat();
     cases.extend(datatypes::cases());
@@ -111,6 +127,13 @@ fn cases(device: &str) -> Vec<Case> {
         cases.extend(create::SPARSE);
         cases.extend(datatypes::SPARSE);
         cases.extend(misuse::OF_MEMORY_AND_FORKS);
+    }
+    // A case is looked up by its name alone where ranks run it.
+    if maps_memory(device) {
+        cases.extend(shared::MAPPED);
+    }
+    if !maps_memory(device) || device == EVERYTHING {
+        cases.extend(shared::NOTHING_MAPPED);
     }
     if has_processor_atomics(device) {
         cases.extend(adoption::CASES);
@@ -123,7 +146,7 @@ fn main() {
         let name = name.to_string_lossy();
         match name.strip_prefix("faults/") {
             Some(role) => faults::play(role),
-            None => case::play(&cases("soft"), &name),
+            None => case::play(&cases(EVERYTHING), &name),
         }
         return;
     }

@@ -677,7 +677,7 @@ fn malformed_hints(job: &Job) -> Outcome {
 
 fn unknown_hints_are_ignored(job: &Job) -> Outcome {
     let info = Info::new()
-        .with("same_size", "perhaps")
+        .with("cb_nodes", "perhaps")
         .with("no_locks", "true")
         .with("no_locks", "false");
     let window = Exposed::over(job, job.world(), Memory::Allocate, 8, 1, &info)?;

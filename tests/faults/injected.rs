@@ -5,11 +5,12 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::launch::{self, Launched, Others};
 
-const CASES: [(&str, u32); 4] = [
+const CASES: [(&str, u32); 5] = [
     ("communicators/split_by_color_and_key", 5),
     ("fence/put_is_visible", 3),
     ("lock/exclusive_locks_exclude", 3),
     ("atomics/every_type_and_operation", 2),
+    ("dynamic/every_operation_in_every_epoch", 2),
 ];
 const FAULTS: [&str; 2] = ["fail_after", "break_after"];
 const PLACES: [u32; 7] = [1, 2, 5, 12, 36, 80, 200];

@@ -3,6 +3,7 @@
 
 mod death;
 mod disagree;
+mod fatal;
 mod injected;
 mod locked;
 mod memory;
@@ -19,6 +20,7 @@ pub(crate) fn play(role: &str) {
         "death" => death::play(rest),
         "disagree" => disagree::play(rest),
         "locked" => locked::play(rest),
+        "fatal" => fatal::play(),
         "memory" => memory::play(),
         "stop" => stop::play(),
         _ => panic!("no role {role:?}"),
@@ -28,6 +30,7 @@ pub(crate) fn play(role: &str) {
 pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
     let mut trials = death::trials(device);
     trials.extend(disagree::trials(device));
+    trials.extend(fatal::trials(device));
     // A rank stops another, which has to be on its host.
     if launch::is_our_launcher() {
         trials.extend(stop::trials(device));

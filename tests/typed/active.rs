@@ -153,7 +153,7 @@ fn errors_of_the_body_are_its_value(job: &Job) -> Result<()> {
         .unwrap_err();
     assert_eq!(error.class(), ErrorClass::Rank);
     let error = window
-        .fence(|epoch| epoch.target(0)?.fetch_and_op(Op::Max, 0, 1))?
+        .fence(|epoch| epoch.target(0)?.fetch_and_op(Op::Minloc, 0, 1))?
         .unwrap_err();
     assert_eq!(error.class(), ErrorClass::Op);
     window.fence(|epoch| epoch.target(1)?.put(5, &src))??;

@@ -10,6 +10,7 @@ use super::super::request::{Request, Until};
 use super::super::work::Work;
 use super::check_buffer;
 use super::combined::Combined;
+use super::spot::Spot;
 use crate::datatype::{Layout, Op, Piece};
 use crate::error::Result;
 use crate::window::Window;
@@ -181,11 +182,7 @@ impl Window {
             layout.element(operation)?;
             check_buffer(operation, buffer, here.span, here.size)?;
         }
-        let mapped = target.reach_span(disp, there.span);
-        let place = match mapped {
-            Some(_) => None,
-            None => Some(self.place_span(operation, rank, target, disp, there.span)?),
-        };
+        let spot = self.spot(operation, rank, target, disp, there.span)?;
         let (Some(ty), Some(piece)) = (element, far.elements()) else {
             return Ok(Ticket::DONE);
         };
@@ -211,18 +208,16 @@ impl Window {
         if parts.is_nothing() {
             return Ok(Ticket::DONE);
         }
-        // SAFETY: the buffers are the caller's promise; `mapped` was found inside the mapping of
-        // the target's memory, which is kept until the window is freed.
+        // SAFETY: the buffers are the caller's promise; what is mapped is the target's layout.
         unsafe {
-            match (mapped, place) {
-                (Some(base), _) => {
+            match spot {
+                Spot::Mapped(base, _keep) => {
                     self.combine_in_place(operation, rank, target, base, &parts)?;
                     Ok(Ticket::DONE)
                 }
-                (None, Some(place)) => {
+                Spot::Device(place) => {
                     self.combine_by_device(operation, rank, target, &place, &parts)
                 }
-                (None, None) => Ok(Ticket::DONE),
             }
         }
     }

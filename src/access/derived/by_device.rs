@@ -35,7 +35,7 @@ impl Window {
         let far = Far {
             endpoint: &*place.route.endpoint,
             patience: self.context().patience(),
-            at: place.route.region.at(place.offset),
+            at: place.at,
             parts,
         };
         let widths = self.atomic_widths();

@@ -9,6 +9,7 @@ mod by_device;
 mod combined;
 mod post;
 mod put_get;
+mod spot;
 
 use super::bounds::null_buffer;
 use crate::datatype::Span;

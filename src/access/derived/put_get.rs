@@ -8,6 +8,7 @@ use super::super::put_get::Way;
 use super::super::request::{Request, Until};
 use super::check_buffer;
 use super::post::Poster;
+use super::spot::Spot;
 use crate::datatype::{Layout, Piece, Strip, Together};
 use crate::error::Result;
 use crate::window::Window;
@@ -147,23 +148,19 @@ impl Window {
         let [near, far] = layouts;
         let (here, there) = (near.measure(operation)?, far.measure(operation)?);
         near.check_match(operation, &far)?;
-        let mapped = target.reach_span(disp, there.span);
-        let place = match mapped {
-            Some(_) => None,
-            None => Some(self.place_span(operation, rank, target, disp, there.span)?),
-        };
+        let spot = self.spot(operation, rank, target, disp, there.span)?;
         let (Some(near), Some(far)) = (near.bytes(), far.bytes()) else {
             return Ok(Ticket::DONE);
         };
         check_buffer(operation, origin, here.span, here.size)?;
-        let Some(place) = place else {
-            if let Some(base) = mapped {
-                // SAFETY: `origin` is the caller's promise; `reach_span` found the layout inside
-                // the mapping of the target's memory, which is kept until the window is freed.
+        let place = match spot {
+            Spot::Mapped(base, _keep) => {
+                // SAFETY: `origin` is the caller's promise; the target's layout is mapped there.
                 unsafe { copy_layouts(way, origin, base, [&near, &far]) };
                 target.set_dirty();
+                return Ok(Ticket::DONE);
             }
-            return Ok(Ticket::DONE);
+            Spot::Device(place) => place,
         };
         // SAFETY: the caller's promise.
         let posted = unsafe { self.post_layouts(way, origin, &place, [&near, &far]) };
@@ -182,7 +179,7 @@ impl Window {
         layouts: [&Piece; 2],
     ) -> Result<Ticket> {
         let endpoint = &*place.route.endpoint;
-        let at = place.route.region.at(place.offset);
+        let at = place.at;
         let mut poster = Poster::new(endpoint, self.context().patience(), way, at.rkey);
         for strip in Together::new(layouts) {
             for [here, there] in strip.blocks() {

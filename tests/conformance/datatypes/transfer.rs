@@ -1,11 +1,12 @@
 //! Put and get: every byte arrives where a literal list says, and no other changes.
 
-use transom::raw::{Assert, Committed, Datatype, Layout, Window};
-use transom::{BasicType, Job, LockKind, Result};
+use transom::raw::{Assert, Committed, Datatype, Layout, Window, get_address};
+use transom::{BasicType, ErrorClass, Job, LockKind, Op, Result};
 
 use super::maps::{ELEMENTS, Map, maps};
 use crate::case::{Case, Outcome, cases, check, check_eq};
 use crate::exposed::{ALIGNED, Exposed, MEMORIES, Memory, patterned};
+use crate::misuse::refused;
 
 pub(crate) const CASES: &[Case] = cases!["datatypes":
     every_layout_put_and_got @ [2],
@@ -17,6 +18,7 @@ pub(crate) const CASES: &[Case] = cases!["datatypes":
     columns_become_rows @ [2, 3],
     layouts_of_nothing @ [1, 2],
     absolute_addresses_at_the_origin @ [2],
+    layouts_in_a_dynamic_window @ [1, 2],
 ];
 
 /// Memory that is never touched costs nothing, where the device does not pin it.
@@ -423,6 +425,65 @@ fn absolute_addresses_at_the_origin(job: &Job) -> Outcome {
     let found: Vec<u64> = (0..6).map(|i| window.read_u64(8 * i)).collect();
     check_eq!(found, [3, 4, 5, 6, 1, 2]);
     window.close()
+}
+
+fn layouts_in_a_dynamic_window(job: &Job) -> Outcome {
+    const LEN: usize = 8 * 100;
+    let window = Window::create_dynamic(job.world(), &transom::Info::new())?;
+    let target = (window.rank() + 1) % window.ranks();
+    // Two regions, side by side.
+    let mut memory = vec![0_u64; 2 * LEN / 8];
+    let base = memory.as_mut_ptr().cast::<u8>();
+    for region in [base, base.wrapping_add(LEN)] {
+        // SAFETY: detached before the memory goes, and touched through raw pointers till then.
+        unsafe { window.attach(region, LEN)? };
+    }
+    let addresses = job.world().allgather(&[get_address(base)])?;
+    let there = addresses[target as usize];
+    let old = Datatype::from(BasicType::F64);
+    let backwards = Datatype::hvector(30, 1, -24, &old)?.commit();
+    let (near, far) = (Committed::of(BasicType::F64).times(30), backwards.times(1));
+    let values: Vec<f64> = (1..=30).map(f64::from).collect();
+    let mut fetched = [0_f64; 30];
+    window.lock_all(Assert::NONE)?;
+    // The last element begins the region, and the first ends it.
+    let disp = there + 8 * 90;
+    put_layout(&window, values.as_ptr().cast(), near, target, disp, far)?;
+    window.flush(target)?;
+    let (from, to) = (values.as_ptr().cast(), fetched.as_mut_ptr().cast());
+    // SAFETY: the flush completes the operation.
+    unsafe {
+        window.get_accumulate_layout(from, near, to, near, target, disp, far, Op::Sum)?;
+    }
+    window.flush(target)?;
+    check_eq!(fetched[..], values[..]);
+    // Half of it in each of two regions is in neither; and there is nothing before the first.
+    for disp in [there + LEN as u64 + 8, there + 8 * 60, 8] {
+        let from = values.as_ptr().cast();
+        let put = put_layout(&window, from, near, target, disp, far);
+        refused(put, ErrorClass::RmaRange, &["put", "attached"])?;
+        // SAFETY: it is refused.
+        let sum = unsafe { window.accumulate_layout(from, near, target, disp, far, Op::Sum) };
+        refused(sum, ErrorClass::RmaRange, &["accumulate", "attached"])?;
+    }
+    window.unlock_all()?;
+    job.world().barrier()?;
+    for element in 0..2 * LEN / 8 {
+        let sum = if element % 3 == 0 && (3..=90).contains(&element) {
+            2 * (31 - element / 3)
+        } else {
+            0
+        };
+        // SAFETY: inside the memory, to which nobody writes now.
+        let found = unsafe { base.cast::<f64>().add(element).read() };
+        check_eq!(found, sum as f64, "element {element}");
+    }
+    job.world().barrier()?;
+    window.detach(base)?;
+    window.detach(base.wrapping_add(LEN))?;
+    window.free()?;
+    drop(memory);
+    Ok(())
 }
 
 fn blocks_that_are_gigabytes_apart(job: &Job) -> Outcome {

@@ -1,0 +1,177 @@
+//! What users attach to windows: a name, and values under keys of their own (MPI-4.1, sections
+//! 7.7.3 and 7.8).
+
+use std::any::Any;
+use std::error::Error as StdError;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Window;
+use crate::error::{Error, Misuse, Result};
+
+/// What the callback of a [`Keyval`] returns.
+pub type CallbackResult = std::result::Result<(), Box<dyn StdError + Send + Sync>>;
+
+type Delete = dyn Fn(&Window, &dyn Any) -> CallbackResult + Send + Sync;
+
+/// A key under which windows keep values of type `V` (MPI-4.1, section 7.7.3,
+/// `MPI_Win_create_keyval`). Clones are the same key; it lasts as long as a clone or a value under
+/// it.
+///
+/// MPI's copy callback has no part here: nothing duplicates a window, so that it would never run.
+pub struct Keyval<V> {
+    id: u64,
+    delete: Option<Arc<Delete>>,
+    values: PhantomData<fn(V) -> V>,
+}
+
+impl<V: Clone + Send + Sync + 'static> Keyval<V> {
+    /// Local. A new key, whose values go without a word.
+    #[must_use]
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            delete: None,
+            values: PhantomData,
+        }
+    }
+
+    /// Local. A new key, and what is called with each value under it that is deleted or replaced,
+    /// or whose window is freed. If it fails, the value stays and so does the window.
+    #[must_use]
+    pub fn with_delete(
+        delete: impl Fn(&Window, &V) -> CallbackResult + Send + Sync + 'static,
+    ) -> Self {
+        let delete = move |window: &Window, value: &dyn Any| match value.downcast_ref() {
+            Some(value) => delete(window, value),
+            None => Ok(()),
+        };
+        Self {
+            delete: Some(Arc::new(delete)),
+            ..Self::new()
+        }
+    }
+}
+
+impl<V: Clone + Send + Sync + 'static> Default for Keyval<V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<V> Clone for Keyval<V> {
+    fn clone(&self) -> Self {
+        Self {
+            id: self.id,
+            delete: self.delete.clone(),
+            values: PhantomData,
+        }
+    }
+}
+
+impl<V> fmt::Debug for Keyval<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Keyval").field(&self.id).finish()
+    }
+}
+
+/// A window's name and its users' values.
+#[derive(Default)]
+pub(super) struct Attributes {
+    name: Mutex<String>,
+    /// In the order in which they were set.
+    values: Mutex<Vec<Attribute>>,
+}
+
+struct Attribute {
+    key: u64,
+    value: Box<dyn Any + Send + Sync>,
+    delete: Option<Arc<Delete>>,
+}
+
+impl Window {
+    /// Local. The window's name, empty at first (MPI-4.1, section 7.8, `MPI_Win_get_name`).
+    #[must_use]
+    pub fn name(&self) -> String {
+        lock(&self.attributes.name).clone()
+    }
+
+    /// Local. Names the window, for messages (MPI-4.1, section 7.8, `MPI_Win_set_name`).
+    pub fn set_name(&self, name: impl Into<String>) {
+        *lock(&self.attributes.name) = name.into();
+    }
+
+    /// Local. What this rank has set under `key` (MPI-4.1, section 7.7.3, `MPI_Win_get_attr`).
+    #[must_use]
+    pub fn attribute<V: Clone + 'static>(&self, key: &Keyval<V>) -> Option<V> {
+        let values = lock(&self.attributes.values);
+        let found = values.iter().find(|held| held.key == key.id)?;
+        found.value.downcast_ref().cloned()
+    }
+
+    /// Local. Keeps `value` under `key`, on this rank; one that is there already is deleted first
+    /// (MPI-4.1, section 7.7.3, `MPI_Win_set_attr`).
+    ///
+    /// # Errors
+    /// The key's callback refused to delete the old value, which stays.
+    pub fn set_attribute<V: Clone + Send + Sync + 'static>(
+        &self,
+        key: &Keyval<V>,
+        value: V,
+    ) -> Result<()> {
+        self.delete_attributes("set_attribute", Some(key.id))?;
+        lock(&self.attributes.values).push(Attribute {
+            key: key.id,
+            value: Box::new(value),
+            delete: key.delete.clone(),
+        });
+        Ok(())
+    }
+
+    /// Local. Deletes what is under `key`, if anything is (MPI-4.1, section 7.7.3,
+    /// `MPI_Win_delete_attr`).
+    ///
+    /// # Errors
+    /// The key's callback refused; the value stays.
+    pub fn delete_attribute<V>(&self, key: &Keyval<V>) -> Result<()> {
+        self.delete_attributes("delete_attribute", Some(key.id))
+    }
+
+    /// Deletes what is under one key, or everything, the last one first, up to the first refusal.
+    pub(super) fn delete_attributes(
+        &self,
+        operation: &'static str,
+        key: Option<u64>,
+    ) -> Result<()> {
+        loop {
+            let taken = {
+                let mut values = lock(&self.attributes.values);
+                let at = values
+                    .iter()
+                    .rposition(|held| key.is_none_or(|key| held.key == key));
+                at.map(|at| (at, values.remove(at)))
+            };
+            let Some((at, attribute)) = taken else {
+                return Ok(());
+            };
+            // Not under the lock: the callback may ask the window for its attributes.
+            let Some(delete) = &attribute.delete else {
+                continue;
+            };
+            if let Err(source) = delete(self, &*attribute.value) {
+                let mut values = lock(&self.attributes.values);
+                let at = at.min(values.len());
+                values.insert(at, attribute);
+                let what = "the callback that deletes an attribute";
+                return Err(Error::new(operation, Misuse::Callback { what, source }));
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

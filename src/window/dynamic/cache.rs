@@ -1,0 +1,288 @@
+//! What an origin knows of a target's table of regions.
+
+use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::{ptr, sync::Arc};
+
+use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion};
+
+use super::table::{Copied, TABLE_BYTES, VERSION_AT, entries};
+use crate::error::{Error, PeerError, Result};
+use crate::memory::remote::{RemoteMemory, RemoteWord};
+use crate::wait::Patience;
+
+/// A target's regions as they were when this rank last read the table. Every access compares the
+/// version: a load where the table is mapped, else one small read.
+pub(crate) struct RegionCache {
+    table: Arc<RemoteMemory>,
+    version: RemoteWord,
+    /// The target's rank in the world.
+    rank: u32,
+    patience: Patience,
+    known: RwLock<Known>,
+}
+
+struct Known {
+    version: u64,
+    /// By address.
+    regions: Vec<KnownRegion>,
+}
+
+struct KnownRegion {
+    remote: RemoteRegion,
+    /// Found at the first access.
+    mapping: OnceLock<Option<Mapping>>,
+}
+
+/// A place in a region of the target; as long as it is kept, the region stays mapped.
+pub(crate) struct Found<'a> {
+    pub(crate) at: RemoteAddress,
+    /// Where it is mapped, or null.
+    pub(crate) there: *mut u8,
+    _known: RwLockReadGuard<'a, Known>,
+}
+
+impl RegionCache {
+    /// `table`: that of rank `rank` of the world.
+    pub(crate) fn new(table: RemoteMemory, rank: u32, patience: Patience) -> Self {
+        let table = Arc::new(table);
+        Self {
+            version: table.word(VERSION_AT),
+            table,
+            rank,
+            patience,
+            known: RwLock::new(Known {
+                // No table that is at rest has an odd version.
+                version: 1,
+                regions: Vec::new(),
+            }),
+        }
+    }
+
+    /// The region that holds `len` bytes at `address`, if one does. `check` is asked in a long wait
+    /// for a table that changes.
+    pub(crate) fn find(
+        &self,
+        address: u64,
+        len: u64,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<Option<Found<'_>>> {
+        let version = self.version.load()?;
+        let mut known = self.known();
+        if known.version != version {
+            drop(known);
+            self.refresh(check)?;
+            known = self.known();
+        }
+        let Some(region) = known.holding(address, len) else {
+            return Ok(None);
+        };
+        let offset = address - region.remote.address;
+        let there = match region.mapping(&**self.table.endpoint())? {
+            Some(mapping) => within(mapping, offset, len),
+            None => ptr::null_mut(),
+        };
+        Ok(Some(Found {
+            at: region.remote.at(offset),
+            there,
+            _known: known,
+        }))
+    }
+
+    fn known(&self) -> RwLockReadGuard<'_, Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the table until a whole reading was not disturbed. Regions that are still there keep
+    /// their mappings: an rkey is not given twice while its region lives.
+    #[cold]
+    fn refresh(&self, check: &dyn Fn() -> Result<()>) -> Result<()> {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut fresh = None;
+        let read = || {
+            fresh = self.try_read()?;
+            Ok(fresh.is_some())
+        };
+        self.patience.wait(read, check)?;
+        let (version, mut regions) = fresh.unwrap_or_default();
+        regions.sort_unstable_by_key(|region| region.address);
+        let mut old = std::mem::take(&mut known.regions).into_iter().peekable();
+        known.regions = regions
+            .into_iter()
+            .map(|remote| {
+                while old
+                    .next_if(|old| old.remote.address < remote.address)
+                    .is_some()
+                {}
+                let kept = old.next_if(|old| old.remote == remote);
+                kept.unwrap_or_else(|| KnownRegion {
+                    remote,
+                    mapping: OnceLock::new(),
+                })
+            })
+            .collect();
+        known.version = version;
+        Ok(())
+    }
+
+    /// One reading: the version and the entries, or `None` if the table changed meanwhile.
+    fn try_read(&self) -> Result<Option<(u64, Vec<RemoteRegion>)>> {
+        let version = self.version.load()?;
+        if !version.is_multiple_of(2) {
+            return Ok(None);
+        }
+        let mut words = vec![0_u64; TABLE_BYTES / 8];
+        self.table.read(0, bytemuck::cast_slice_mut(&mut words))?;
+        let Some((mut regions, further)) = Copied(&words).contents() else {
+            return match self.version.load()? == version {
+                true => Err(self.garbled()),
+                false => Ok(None),
+            };
+        };
+        for segment in further {
+            let mut words = vec![0_u64; segment.len as usize / 8];
+            self.table
+                .read_region(&segment, bytemuck::cast_slice_mut(&mut words))?;
+            regions.extend(entries(&words));
+        }
+        Ok((self.version.load()? == version).then_some((version, regions)))
+    }
+
+    #[cold]
+    fn garbled(&self) -> Error {
+        let garbled = PeerError::Garbled {
+            rank: self.rank,
+            what: "the table of attached regions",
+        };
+        Error::new("access", garbled)
+    }
+}
+
+impl Known {
+    fn holding(&self, address: u64, len: u64) -> Option<&KnownRegion> {
+        let after = self
+            .regions
+            .partition_point(|region| region.remote.address <= address);
+        let region = &self.regions[after.checked_sub(1)?];
+        let offset = address - region.remote.address;
+        let fits = offset <= region.remote.len && len <= region.remote.len - offset;
+        fits.then_some(region)
+    }
+}
+
+impl KnownRegion {
+    fn mapping(&self, endpoint: &dyn Endpoint) -> Result<Option<&Mapping>> {
+        if self.mapping.get().is_none() {
+            let mapping = endpoint.map(&self.remote)?;
+            // Another thread may have been first: then its mapping is kept.
+            let _ = self.mapping.set(mapping);
+        }
+        Ok(self.mapping.get().and_then(Option::as_ref))
+    }
+}
+
+/// Where `len` bytes at `offset` of a mapped region are, or null if not all of them are mapped.
+fn within(mapping: &Mapping, offset: u64, len: u64) -> *mut u8 {
+    let relative = offset.wrapping_sub(mapping.start());
+    if len <= mapping.len() && relative <= mapping.len() - len {
+        mapping.base().wrapping_add(relative as usize)
+    } else {
+        ptr::null_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use rdma_sys_shim::Placement;
+
+    use super::super::table::Table;
+    use super::*;
+
+    /// An entry of which each part says what the others are.
+    fn region(number: u64, turn: u64) -> RemoteRegion {
+        let (address, len) = (number * 4096, turn % 4096 + 1);
+        RemoteRegion {
+            address,
+            len,
+            rkey: address << 16 | len,
+        }
+    }
+
+    /// One thread changes the table without a pause, two read it; `device` says how.
+    fn readers_see_whole_tables(device: &str) {
+        const ENTRIES: u64 = 300;
+        let device = rdma_sys_shim::open(device, None, Placement::OneHost).unwrap();
+        let endpoint = device.connect(&device.address()).unwrap();
+        let mut table = Table::new(&*device).unwrap();
+        for number in 0..ENTRIES {
+            table.push(&*device, region(number, 0)).unwrap();
+        }
+        let patience = Patience::new(1);
+        let memory = RemoteMemory::new(endpoint, table.remote(), patience).unwrap();
+        let cache = RegionCache::new(memory, 0, patience);
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let readers: Vec<_> = (0..2)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut seen = 0;
+                        while !over.load(Ordering::Relaxed) || seen == 0 {
+                            let Some((_, regions)) = cache.try_read().unwrap() else {
+                                continue;
+                            };
+                            seen += 1;
+                            let count = regions.len() as u64;
+                            assert!(count == ENTRIES || count == ENTRIES - 1, "{count}");
+                            let mut numbers: Vec<_> = regions
+                                .iter()
+                                .map(|found| {
+                                    let whole = region(found.address / 4096, found.len - 1);
+                                    assert_eq!(*found, whole);
+                                    found.address
+                                })
+                                .collect();
+                            numbers.sort_unstable();
+                            numbers.dedup();
+                            assert_eq!(numbers.len() as u64, count, "one twice");
+                        }
+                        seen
+                    })
+                })
+                .collect();
+            // The numbers in the slots, as the table has them.
+            let mut slots: Vec<u64> = (0..ENTRIES).collect();
+            for turn in 1..40_000 {
+                let slot = (turn * 7919 % ENTRIES) as usize;
+                let number = slots.swap_remove(slot);
+                table.swap_remove(slot);
+                table.push(&*device, region(number, turn)).unwrap();
+                slots.push(number);
+                // Readings take longer than changes: now and then, one has time.
+                if turn.is_multiple_of(50) {
+                    thread::yield_now();
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+            for reader in readers {
+                assert!(reader.join().unwrap() > 0);
+            }
+        });
+    }
+
+    #[test]
+    fn readers_of_a_mapped_table_see_it_whole() {
+        readers_see_whole_tables("soft");
+    }
+
+    #[test]
+    fn readers_through_a_device_see_it_whole() {
+        readers_see_whole_tables("soft:map=off");
+    }
+
+    #[test]
+    fn readers_through_a_late_device_see_it_whole() {
+        readers_see_whole_tables("soft:adversarial,seed=4");
+    }
+}

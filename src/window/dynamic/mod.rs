@@ -1,0 +1,245 @@
+//! Dynamic windows: each rank attaches and detaches memory while the window is there.
+//!
+//! The memory that such a window itself exposes is the table of its rank's regions. The columns of
+//! base, size and rkey say where the tables are, and origins read them as they read anything else:
+//! nobody has to answer.
+
+mod cache;
+mod table;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rdma_sys_shim::{Access, Adoption, Device, Region, RemoteRegion};
+
+pub(crate) use cache::{Found, RegionCache};
+
+use super::create::{Created, Exposed};
+use super::{Flavor, Info, Memory, Window};
+use crate::comm::Communicator;
+use crate::error::{Error, Misuse, Result};
+use crate::job::Awaited;
+use crate::memory::remote::RemoteMemory;
+use table::Table;
+
+/// This rank's side of a dynamic window.
+pub(crate) struct Regions(Mutex<Attached>);
+
+struct Attached {
+    table: Table,
+    /// By address.
+    regions: BTreeMap<usize, AttachedRegion>,
+    /// The address of the region in each entry of the table.
+    slots: Vec<usize>,
+    /// Where no bytes are attached.
+    empty: Vec<usize>,
+}
+
+struct AttachedRegion {
+    region: Region,
+    slot: usize,
+}
+
+/// Local. The address of memory of this rank as a displacement in a dynamic window (MPI-4.1,
+/// section 5.1.5, `MPI_Get_address`).
+#[must_use]
+pub fn get_address<T: ?Sized>(location: *const T) -> u64 {
+    location.addr() as u64
+}
+
+impl Window {
+    /// Collective. A window without memory, to which each rank attaches memory later, and from
+    /// which it detaches it (MPI-4.1, section 12.2.4, `MPI_Win_create_dynamic`). A displacement is
+    /// the address at the target, as [`get_address`](crate::raw::get_address) says there; the
+    /// displacement unit is 1.
+    ///
+    /// An origin reads a target's table of regions when it has changed, and its version at every
+    /// operation: that is a load where the device maps memory, and a small read where it does not.
+    ///
+    /// # Errors
+    /// On every rank if one rank fails: a malformed hint, out of memory, a rank that died or left.
+    pub fn create_dynamic(comm: &Communicator, info: &Info) -> Result<Self> {
+        let created = Created {
+            operation: "create_dynamic",
+            flavor: Flavor::Dynamic,
+            size: 0,
+            disp_unit: 1,
+        };
+        Self::build(comm, created, info, |_, device| {
+            let table = Table::new(device)?;
+            Ok(Exposed {
+                remote: table.remote(),
+                base: std::ptr::null_mut(),
+                memory: Memory::Dynamic(Regions(Mutex::new(Attached {
+                    table,
+                    regions: BTreeMap::new(),
+                    slots: Vec::new(),
+                    empty: Vec::new(),
+                }))),
+            })
+        })
+    }
+
+    /// Local. Lets the other ranks access `size` bytes at `base`: memory of any kind and alignment,
+    /// also a part of a page that other regions have parts of (MPI-4.1, section 12.2.4,
+    /// `MPI_Win_attach`). They must be told the address, after this call.
+    ///
+    /// A size of 0 is legal. An access has to lie in one region: two that touch stay two.
+    ///
+    /// # Errors
+    /// The window is not dynamic ([`RmaFlavor`](crate::ErrorClass::RmaFlavor)); a part of the memory
+    /// is attached already ([`RmaAttach`](crate::ErrorClass::RmaAttach)); it is not mapped; out of
+    /// memory.
+    ///
+    /// # Safety
+    /// Until it is detached or the window freed, what [`Window::create`] asks of its memory holds;
+    /// what it asks of calls of `create` and `free` holds for this call and `detach`.
+    pub unsafe fn attach(&self, base: *mut u8, size: usize) -> Result<()> {
+        const OPERATION: &str = "attach";
+        let adoption = self.hints.adoption();
+        let device = self.team.fabric.device();
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.attached(OPERATION)?
+                .attach(&**device, base, size, adoption)
+        }
+        .map_err(|error| error.during(OPERATION))
+    }
+
+    /// Local. Takes the region that was attached at `base` from the other ranks, all of whose
+    /// operations on it must be complete (MPI-4.1, section 12.2.4, `MPI_Win_detach`).
+    ///
+    /// # Errors
+    /// The window is not dynamic ([`RmaFlavor`](crate::ErrorClass::RmaFlavor)); nothing was attached
+    /// at this address ([`RmaAttach`](crate::ErrorClass::RmaAttach)).
+    pub fn detach(&self, base: *const u8) -> Result<()> {
+        const OPERATION: &str = "detach";
+        self.attached(OPERATION)?
+            .detach(base.addr())
+            .map_err(|error| error.during(OPERATION))
+    }
+
+    fn attached(&self, operation: &'static str) -> Result<MutexGuard<'_, Attached>> {
+        match &self.memory {
+            Some(Memory::Dynamic(regions)) => Ok(regions.lock()),
+            _ => Err(Error::new(
+                operation,
+                Misuse::Flavor {
+                    found: self.flavor,
+                    needs: "a window of create_dynamic",
+                },
+            )),
+        }
+    }
+
+    /// What this rank will know of `rank`'s regions.
+    pub(super) fn region_cache(&self, rank: u32, table: RemoteRegion) -> Result<RegionCache> {
+        let patience = self.context().patience();
+        let endpoint = self.team.peer(rank)?.endpoint().clone();
+        let table = RemoteMemory::new(endpoint, table, patience)?;
+        Ok(RegionCache::new(
+            table,
+            self.team.world_rank(rank),
+            patience,
+        ))
+    }
+
+    /// Where `len` bytes at `address` of `rank` are.
+    pub(crate) fn find_attached<'w>(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        cache: &'w RegionCache,
+        address: u64,
+        len: u64,
+    ) -> Result<Found<'w>> {
+        let awaited = self.team.world_rank(rank);
+        let check = || self.context().check(operation, Awaited::Rank(awaited));
+        let found = cache
+            .find(address, len, &check)
+            .map_err(|error| self.failed(operation, rank, error))?;
+        found.ok_or_else(|| {
+            let misuse = Misuse::NotAttached { rank, address, len };
+            Error::new(operation, misuse)
+        })
+    }
+}
+
+impl Regions {
+    fn lock(&self) -> MutexGuard<'_, Attached> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Attached {
+    /// # Safety
+    /// As for [`Window::attach`].
+    unsafe fn attach(
+        &mut self,
+        device: &dyn Device,
+        base: *mut u8,
+        size: usize,
+        adoption: Adoption,
+    ) -> Result<()> {
+        let start = base.addr();
+        if size == 0 {
+            self.empty.push(start);
+            return Ok(());
+        }
+        if base.is_null() {
+            return Err(Error::new("attach", Misuse::NullBuffer { len: size }));
+        }
+        let Some(end) = start
+            .checked_add(size)
+            .filter(|_| size <= isize::MAX as usize)
+        else {
+            let misuse = Misuse::BadSize {
+                size: size as u64,
+                reason: "the memory would wrap around the address space",
+            };
+            return Err(Error::new("attach", misuse));
+        };
+        let before = self.regions.range(..end).next_back();
+        if let Some((&other, held)) = before
+            && other + held.region.len() > start
+        {
+            let misuse = Misuse::AttachOverlap {
+                base: start,
+                size,
+                other,
+                other_size: held.region.len(),
+            };
+            return Err(Error::new("attach", misuse));
+        }
+        // SAFETY: the caller's promise, until the region is dropped by `detach` or `free`; a window
+        // that is dropped instead never drops its regions.
+        let region = unsafe { device.register(base, size, Access::ALL, adoption)? };
+        self.table.push(device, region.remote())?;
+        let slot = self.slots.len();
+        self.slots.push(start);
+        self.regions.insert(start, AttachedRegion { region, slot });
+        Ok(())
+    }
+
+    fn detach(&mut self, base: usize) -> Result<()> {
+        let Some(gone) = self.regions.remove(&base) else {
+            return match self.empty.iter().position(|&empty| empty == base) {
+                Some(at) => {
+                    self.empty.swap_remove(at);
+                    Ok(())
+                }
+                None => Err(Error::new("detach", Misuse::NotDetachable { base })),
+            };
+        };
+        // Peers find the entry gone before the region is.
+        self.table.swap_remove(gone.slot);
+        self.slots.swap_remove(gone.slot);
+        if let Some(moved) = self.slots.get(gone.slot)
+            && let Some(region) = self.regions.get_mut(moved)
+        {
+            region.slot = gone.slot;
+        }
+        drop(gone.region);
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! What becomes of the errors of a window's calls (MPI-4.1, section 9.3).
+
+use std::fmt;
+use std::process::exit;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::Window;
+use crate::error::{AbortCause, Error, Result};
+
+/// A user's error handler.
+pub type ErrorFunction = dyn Fn(&Window, &Error) + Send + Sync;
+
+/// What [`Window::handled`](crate::raw::Window::handled) does with an error.
+#[derive(Clone, Default)]
+pub enum ErrorHandler {
+    /// Returns it (`MPI_ERRORS_RETURN`): the default, as it is Rust's way.
+    #[default]
+    Return,
+    /// Prints it and ends the job with the number of its class (`MPI_ERRORS_ARE_FATAL`, MPI's
+    /// default).
+    Fatal,
+    /// As [`ErrorHandler::Fatal`]: MPI asks for the end of the window's ranks only, and launchers
+    /// know how to end a whole job (`MPI_ERRORS_ABORT`).
+    Abort,
+    /// Calls a function, and returns the error after that (`MPI_Win_create_errhandler`).
+    Function(Arc<ErrorFunction>),
+}
+
+impl fmt::Debug for ErrorHandler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Return => "Return",
+            Self::Fatal => "Fatal",
+            Self::Abort => "Abort",
+            Self::Function(_) => "Function(..)",
+        })
+    }
+}
+
+/// A window's error handler.
+#[derive(Default)]
+pub(super) struct Handler(RwLock<ErrorHandler>);
+
+impl Window {
+    /// Local. What is done with this rank's errors (MPI-4.1, section 9.3.2,
+    /// `MPI_Win_get_errhandler`).
+    #[must_use]
+    pub fn error_handler(&self) -> ErrorHandler {
+        let handler = &self.error_handler.0;
+        handler
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Local. Says what is to be done with this rank's errors (MPI-4.1, section 9.3.2,
+    /// `MPI_Win_set_errhandler`).
+    pub fn set_error_handler(&self, handler: ErrorHandler) {
+        let place = &self.error_handler.0;
+        *place.write().unwrap_or_else(PoisonError::into_inner) = handler;
+    }
+
+    /// Local. Makes a call, and hands its error to the window's [`ErrorHandler`]. The calls of
+    /// a window by themselves always return their errors, so that this is the one place where
+    /// handlers act; success passes through it at no cost.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use transom::raw::{Assert, ErrorHandler, Window};
+    ///
+    /// # fn main() -> transom::Result<()> {
+    /// # let job = transom::Job::init()?;
+    /// let window = Window::allocate(job.world(), 64, 1, &transom::Info::new())?;
+    /// window.set_error_handler(ErrorHandler::Function(Arc::new(|window, error| {
+    ///     eprintln!("window of {} ranks: {error}", window.ranks());
+    /// })));
+    /// let unlocked = window.handled(|window| window.unlock(0));
+    /// assert!(unlocked.is_err());
+    /// window.handled(|window| window.fence(Assert::NO_SUCCEED))?;
+    /// window.free()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the call, if the handler returns.
+    #[inline]
+    pub fn handled<R>(&self, call: impl FnOnce(&Self) -> Result<R>) -> Result<R> {
+        call(self).map_err(|error| self.call_error_handler(error))
+    }
+
+    /// Local. Hands an error to the window's [`ErrorHandler`] (MPI-4.1, section 9.5,
+    /// `MPI_Win_call_errhandler`), and returns it if the handler does.
+    #[cold]
+    pub fn call_error_handler(&self, error: Error) -> Error {
+        match self.error_handler() {
+            ErrorHandler::Return => {}
+            ErrorHandler::Fatal | ErrorHandler::Abort => self.end_job(&error),
+            ErrorHandler::Function(function) => function(self, &error),
+        }
+        error
+    }
+
+    fn end_job(&self, error: &Error) -> ! {
+        let name = match self.name() {
+            name if name.is_empty() => String::new(),
+            name => format!(" {name:?}"),
+        };
+        let message = format!("rank {}, window{name}: {error}", self.context().rank());
+        eprintln!("{message}");
+        let code = error.class() as i32;
+        self.context().abort_everywhere(AbortCause::Aborted);
+        self.context().tell_launcher_abort(code, &message);
+        exit(code);
+    }
+}

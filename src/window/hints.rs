@@ -1,0 +1,393 @@
+//! The hints of windows: what they may say, and what they have to agree on (MPI-4.1, section
+//! 12.2.1).
+
+use std::sync::atomic::Ordering;
+
+use super::{Flavor, Info, Window};
+use crate::error::{Error, Misuse, Result};
+
+const NO_LOCKS: &str = "no_locks";
+const ORDERING: &str = "accumulate_ordering";
+const OPS: &str = "accumulate_ops";
+const GRANULARITY: &str = "mpi_accumulate_granularity";
+pub(super) const SAME_SIZE: &str = "same_size";
+pub(super) const SAME_DISP_UNIT: &str = "same_disp_unit";
+pub(super) const NONCONTIGUOUS: &str = "alloc_shared_noncontig";
+pub(super) const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
+const KINDS: &str = "mpi_assert_memory_alloc_kinds";
+const ADOPT: &str = "transom_adopt";
+const EAGER_LOCK_ALL: &str = "transom_eager_lock_all";
+pub(crate) const NOTIFICATION_COUNTERS: &str = "transom_notification_counters";
+
+const DEFAULT_COUNTERS: u32 = 8;
+const MOST_COUNTERS: u32 = 1 << 20;
+
+/// What allocated memory is aligned to in any case, on every machine.
+const PAGE: usize = 4096;
+
+/// Which accumulates of one origin on one element keep the order in which they were called: bits
+/// for read after read, read after write, write after read, write after write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AccumulateOrdering(u32);
+
+impl AccumulateOrdering {
+    const NAMES: [&str; 4] = ["rar", "raw", "war", "waw"];
+    const ALL: Self = Self(15);
+
+    fn parse(text: &str) -> Option<Self> {
+        if text == "none" {
+            return Some(Self(0));
+        }
+        let mut bits = 0;
+        for name in text.split(',') {
+            bits |= 1 << Self::NAMES.iter().position(|known| *known == name.trim())?;
+        }
+        Some(Self(bits))
+    }
+
+    fn text(self) -> String {
+        let chosen = |bit: &usize| self.0 >> bit & 1 != 0;
+        let names: Vec<_> = (0..4).filter(chosen).map(|bit| Self::NAMES[bit]).collect();
+        match names.is_empty() {
+            true => "none".to_owned(),
+            false => names.join(","),
+        }
+    }
+}
+
+/// A window's hints, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hints {
+    pub(crate) no_locks: bool,
+    pub(crate) ordering: AccumulateOrdering,
+    /// Accumulates that meet on an element are all of one operation (else: or no operation).
+    pub(crate) same_op: bool,
+    /// Bytes for which accumulates are to synchronise once; 0 leaves it to the library.
+    pub(crate) granularity: u64,
+    pub(crate) same_size: bool,
+    pub(crate) same_disp_unit: bool,
+    pub(crate) noncontiguous: bool,
+    pub(crate) alignment: usize,
+    pub(crate) kinds: String,
+    pub(crate) adopt: bool,
+    pub(crate) eager_lock_all: bool,
+    pub(crate) notification_counters: u32,
+}
+
+/// The hints that all ranks have to give alike, as they are exchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Common {
+    pub(crate) flags: u32,
+    pub(crate) granularity: u64,
+}
+
+const SAME_OP_BIT: u32 = 1 << 4;
+const SAME_SIZE_BIT: u32 = 1 << 5;
+const SAME_UNIT_BIT: u32 = 1 << 6;
+const NONCONTIGUOUS_BIT: u32 = 1 << 7;
+
+impl Hints {
+    pub(crate) fn parse(info: &Info) -> Result<Self> {
+        let ordering = parsed(info, ORDERING, "none, or some of rar,raw,war,waw", |text| {
+            AccumulateOrdering::parse(text)
+        })?;
+        let same_op = parsed(info, OPS, "same_op, same_op_no_op", |text| match text {
+            "same_op" => Some(true),
+            "same_op_no_op" => Some(false),
+            _ => None,
+        })?;
+        let granularity = parsed(info, GRANULARITY, "0 to 2^63 − 1, in bytes", |text| {
+            text.parse::<u64>()
+                .ok()
+                .filter(|&bytes| bytes <= i64::MAX as u64)
+        })?;
+        let legal_kinds = "a list of kinds, such as system,mpi:alloc_mem";
+        let kinds = parsed(info, KINDS, legal_kinds, memory_kinds)?;
+        let counters = parsed(info, NOTIFICATION_COUNTERS, "0 to 1048576", |text| {
+            text.parse::<u32>()
+                .ok()
+                .filter(|&counters| counters <= MOST_COUNTERS)
+        })?;
+        Ok(Self {
+            no_locks: flag(info, NO_LOCKS, false)?,
+            ordering: ordering.unwrap_or(AccumulateOrdering::ALL),
+            same_op: same_op.unwrap_or(false),
+            granularity: granularity.unwrap_or(0),
+            same_size: flag(info, SAME_SIZE, false)?,
+            same_disp_unit: flag(info, SAME_DISP_UNIT, false)?,
+            noncontiguous: flag(info, NONCONTIGUOUS, false)?,
+            alignment: alignment(info)?,
+            kinds: kinds.unwrap_or_else(|| "system,mpi".to_owned()),
+            adopt: flag(info, ADOPT, true)?,
+            eager_lock_all: flag(info, EAGER_LOCK_ALL, false)?,
+            notification_counters: counters.unwrap_or(DEFAULT_COUNTERS),
+        })
+    }
+
+    /// What is in force, as hints.
+    pub(crate) fn to_info(&self) -> Info {
+        let ops = if self.same_op {
+            "same_op"
+        } else {
+            "same_op_no_op"
+        };
+        Info::new()
+            .with(NO_LOCKS, self.no_locks.to_string())
+            .with(ORDERING, self.ordering.text())
+            .with(OPS, ops)
+            .with(GRANULARITY, self.granularity.to_string())
+            .with(SAME_SIZE, self.same_size.to_string())
+            .with(SAME_DISP_UNIT, self.same_disp_unit.to_string())
+            .with(NONCONTIGUOUS, self.noncontiguous.to_string())
+            .with(ALIGNMENT, self.alignment.to_string())
+            .with(KINDS, self.kinds.clone())
+            .with(ADOPT, self.adopt.to_string())
+            .with(EAGER_LOCK_ALL, self.eager_lock_all.to_string())
+            .with(
+                NOTIFICATION_COUNTERS,
+                self.notification_counters.to_string(),
+            )
+    }
+
+    pub(crate) fn common(&self) -> Common {
+        let bit = |set: bool, bit: u32| if set { bit } else { 0 };
+        Common {
+            flags: self.ordering.0
+                | bit(self.same_op, SAME_OP_BIT)
+                | bit(self.same_size, SAME_SIZE_BIT)
+                | bit(self.same_disp_unit, SAME_UNIT_BIT)
+                | bit(self.noncontiguous, NONCONTIGUOUS_BIT),
+            granularity: self.granularity,
+        }
+    }
+}
+
+impl Window {
+    /// Local. The hints that are in force, defaults included (MPI-4.1, section 12.2.7,
+    /// `MPI_Win_get_info`). `no_locks` is there only if all ranks gave it.
+    #[must_use]
+    pub fn info(&self) -> Info {
+        let info = Hints {
+            eager_lock_all: self.eager_lock_all(),
+            ..self.hints.clone()
+        }
+        .to_info();
+        match self.flavor() {
+            // Where the library allocates nothing, it aligns nothing.
+            Flavor::Create | Flavor::Dynamic => info.without(ALIGNMENT),
+            Flavor::Allocate | Flavor::Shared => {
+                info.with(ALIGNMENT, self.hints.alignment.max(PAGE).to_string())
+            }
+        }
+    }
+
+    /// Collective in MPI; here nothing is exchanged. Gives hints after the window was made: of
+    /// those, only `transom_eager_lock_all` can still change something, and the others stay as
+    /// they are (MPI-4.1, section 12.2.7, `MPI_Win_set_info`). [`Window::info`] says what holds.
+    ///
+    /// # Errors
+    /// A malformed hint; then none has changed.
+    pub fn set_info(&self, info: &Info) -> Result<()> {
+        let hints = Hints::parse(info).map_err(|error| error.during("set_info"))?;
+        if info.get(EAGER_LOCK_ALL).is_some() {
+            self.eager_lock_all
+                .store(hints.eager_lock_all, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl Common {
+    /// Fails if `rank` gave another value for a hint than rank 0, which gave `self`.
+    pub(crate) fn check_same(self, operation: &'static str, rank: u32, other: Self) -> Result<()> {
+        if self == other {
+            return Ok(());
+        }
+        let (key, first, other) = self.difference(other);
+        let misuse = Misuse::HintDiffers {
+            key,
+            rank,
+            first,
+            other,
+        };
+        Err(Error::new(operation, misuse))
+    }
+
+    fn difference(self, other: Self) -> (&'static str, String, String) {
+        let flag = |bit: u32, name: fn(bool) -> String| {
+            let value = |common: Self| name(common.flags & bit != 0);
+            (value(self), value(other))
+        };
+        let ordering = |common: Self| AccumulateOrdering(common.flags & 15).text();
+        let candidates = [
+            (ORDERING, (ordering(self), ordering(other))),
+            (
+                OPS,
+                flag(SAME_OP_BIT, |same| {
+                    if same { "same_op" } else { "same_op_no_op" }.to_owned()
+                }),
+            ),
+            (SAME_SIZE, flag(SAME_SIZE_BIT, |set| set.to_string())),
+            (SAME_DISP_UNIT, flag(SAME_UNIT_BIT, |set| set.to_string())),
+            (
+                NONCONTIGUOUS,
+                flag(NONCONTIGUOUS_BIT, |set| set.to_string()),
+            ),
+        ];
+        let differing = candidates.into_iter().find(|(_, (a, b))| a != b);
+        match differing {
+            Some((key, (first, other))) => (key, first, other),
+            None => {
+                let text = |common: Self| common.granularity.to_string();
+                (GRANULARITY, text(self), text(other))
+            }
+        }
+    }
+}
+
+pub(super) fn alignment(info: &Info) -> Result<usize> {
+    let legal = "a power of two up to 2^40, in bytes";
+    let bytes = parsed(info, ALIGNMENT, legal, |text| {
+        let bytes = text.parse::<usize>().ok();
+        bytes.filter(|bytes| bytes.is_power_of_two() && *bytes <= 1 << 40)
+    })?;
+    Ok(bytes.unwrap_or(1))
+}
+
+/// Of a list of kinds with restrictors (MPI-4.1, section 11.4.3), those that are known here.
+fn memory_kinds(text: &str) -> Option<String> {
+    let is_word = |word: &str| {
+        !word.is_empty()
+            && word
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    let kinds: Vec<_> = text.split(',').map(str::trim).collect();
+    if !kinds.iter().all(|kind| kind.split(':').all(is_word)) {
+        return None;
+    }
+    let known = |kind: &&&str| matches!(kind.split(':').next(), Some("system" | "mpi"));
+    let known: Vec<_> = kinds.iter().filter(known).copied().collect();
+    Some(known.join(","))
+}
+
+fn flag(info: &Info, key: &'static str, default: bool) -> Result<bool> {
+    let found = parsed(info, key, "true, false", |text| text.parse::<bool>().ok())?;
+    Ok(found.unwrap_or(default))
+}
+
+fn parsed<T>(
+    info: &Info,
+    key: &'static str,
+    legal: &'static str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>> {
+    let Some(text) = info.get(key) else {
+        return Ok(None);
+    };
+    match parse(text.trim()) {
+        Some(value) => Ok(Some(value)),
+        None => {
+            let misuse = Misuse::BadHint {
+                key,
+                value: text.to_owned(),
+                legal,
+            };
+            Err(Error::new("info", misuse))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_hold_and_unknown_keys_are_ignored() {
+        let info = Info::new().with("striping_unit", "nonsense");
+        let hints = Hints::parse(&info).unwrap();
+        assert_eq!(hints, Hints::parse(&Info::new()).unwrap());
+        assert!(!hints.no_locks && hints.adopt && hints.alignment == 1);
+        assert_eq!(info.aligned_for(64).alignment().unwrap(), 64);
+        let asked = info.with(ALIGNMENT, "8192");
+        assert_eq!(asked.aligned_for(64).alignment().unwrap(), 8192);
+    }
+
+    #[test]
+    fn what_is_in_force_can_be_given_again() {
+        for (key, value) in [
+            (ORDERING, "waw , rar"),
+            (ORDERING, "none"),
+            (OPS, "same_op"),
+            (GRANULARITY, "64"),
+            (KINDS, "system,mpi:alloc_mem:win_allocate,cuda:device"),
+            (ALIGNMENT, "65536"),
+            (NO_LOCKS, "true"),
+            (NOTIFICATION_COUNTERS, "0"),
+        ] {
+            let hints = Hints::parse(&Info::new().with(key, value)).unwrap();
+            assert_ne!(hints, Hints::parse(&Info::new()).unwrap(), "{key}={value}");
+            assert_eq!(
+                Hints::parse(&hints.to_info()).unwrap(),
+                hints,
+                "{key}={value}"
+            );
+        }
+    }
+
+    #[test]
+    fn malformed_values_name_the_key_and_what_is_legal() {
+        for (key, value) in [
+            (NO_LOCKS, "yes"),
+            (ALIGNMENT, "24"),
+            (ALIGNMENT, "-8"),
+            (ALIGNMENT, "0"),
+            (ADOPT, ""),
+            (ORDERING, "rar,rwr"),
+            (ORDERING, ""),
+            (ORDERING, "none,rar"),
+            (OPS, "sum"),
+            (GRANULARITY, "-1"),
+            (GRANULARITY, "9223372036854775808"),
+            (SAME_SIZE, "TRUE"),
+            (SAME_DISP_UNIT, "1"),
+            (NONCONTIGUOUS, "maybe"),
+            (KINDS, "system,,mpi"),
+            (EAGER_LOCK_ALL, "0"),
+            (NOTIFICATION_COUNTERS, "1048577"),
+            (NOTIFICATION_COUNTERS, "-1"),
+        ] {
+            let error = Hints::parse(&Info::new().with(key, value)).unwrap_err();
+            let message = error.to_string();
+            assert!(
+                message.contains(key) && message.contains("legal"),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_difference_is_named_with_both_values() {
+        let of = |info: Info| Hints::parse(&info).unwrap().common();
+        let first = of(Info::new());
+        for (key, value, default) in [
+            (ORDERING, "rar", "rar,raw,war,waw"),
+            (OPS, "same_op", "same_op_no_op"),
+            (GRANULARITY, "16", "0"),
+            (SAME_SIZE, "true", "false"),
+            (SAME_DISP_UNIT, "true", "false"),
+            (NONCONTIGUOUS, "true", "false"),
+        ] {
+            let other = of(Info::new().with(key, value));
+            let message = first.check_same("test", 3, other).unwrap_err().to_string();
+            for word in [key, value, default, "rank 3"] {
+                assert!(message.contains(word), "{message}");
+            }
+        }
+        // What ranks may say each for itself.
+        for (key, value) in [(NO_LOCKS, "true"), (ADOPT, "false"), (ALIGNMENT, "64")] {
+            let other = of(Info::new().with(key, value));
+            assert!(first.check_same("test", 3, other).is_ok(), "{key}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The ways to a target's memory and words, found at first use.
+
+use rdma_sys_shim::RemoteRegion;
+
+use super::layout::{ACCUMULATE_LOCK_AT, LOCK_AT};
+use super::target::{Reach, Route, Target};
+use super::{Memory, Window};
+use crate::error::{AbortCause, Error, ErrorKind, Result};
+
+impl Window {
+    /// The ways to a target, found now if they were not before.
+    #[inline]
+    pub(crate) fn route_of(&self, operation: &'static str, rank: u32) -> Result<&Route> {
+        let target = &self.targets[rank as usize];
+        match target.route() {
+            Some(route) => Ok(route),
+            None => self.while_entering(target, || self.route(operation, rank, target)),
+        }
+    }
+
+    /// Lets one thread at a time work on the state of a target.
+    #[cold]
+    pub(super) fn while_entering<'a, R>(
+        &'a self,
+        target: &'a Target,
+        body: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        let patience = self.context().patience();
+        patience.wait(|| Ok(target.begin_entering()), || Ok(()))?;
+        let result = body();
+        target.end_entering();
+        result
+    }
+
+    pub(super) fn route<'a>(
+        &'a self,
+        operation: &'static str,
+        rank: u32,
+        target: &'a Target,
+    ) -> Result<&'a Route> {
+        if let Some(route) = target.route() {
+            return Ok(route);
+        }
+        let unit = self.columns.unit.get(rank);
+        let found = self.find_route(rank);
+        let (route, reach) = found.map_err(|error| {
+            let error = self.context().blame(self.team.world_rank(rank), error);
+            error.during(operation)
+        })?;
+        Ok(target.set_route(route, reach, unit))
+    }
+
+    fn find_route(&self, rank: u32) -> Result<(Route, Reach)> {
+        let columns = &self.columns;
+        let peer = self.team.peer(rank)?;
+        let exposed = RemoteRegion {
+            address: columns.base.get(rank),
+            len: columns.size.get(rank),
+            rkey: columns.rkey.get(rank),
+        };
+        let mut route = Route {
+            endpoint: peer.endpoint().clone(),
+            region: exposed,
+            size: exposed.len,
+            lock: self.team.word(rank, &columns.block, LOCK_AT)?,
+            accumulate_lock: self.team.word(rank, &columns.block, ACCUMULATE_LOCK_AT)?,
+            mapping: None,
+            attached: None,
+        };
+        let reach = match &self.memory {
+            Some(Memory::Segment(segment)) => segment.part(&exposed),
+            Some(Memory::Dynamic(_)) => {
+                // Displacements are addresses, of memory that the table names.
+                (route.region, route.size) = (RemoteRegion::default(), 0);
+                route.attached = Some(self.region_cache(rank, exposed)?);
+                Reach::NOTHING
+            }
+            _ => {
+                route.mapping = peer.endpoint().map(&exposed)?;
+                route.mapping.as_ref().map_or(Reach::NOTHING, Reach::from)
+            }
+        };
+        Ok((route, reach))
+    }
+
+    /// A lock word could not be changed, and may be left locked; see [`Window::give_up`].
+    #[cold]
+    pub(crate) fn stranded(&self, operation: &'static str, rank: u32, error: Error) -> Error {
+        self.give_up(self.failed(operation, rank, error))
+    }
+
+    /// This rank cannot do what others will wait for. They see only that it lives: so it tells them
+    /// that the job ends.
+    #[cold]
+    pub(crate) fn give_up(&self, error: Error) -> Error {
+        if matches!(error.kind(), ErrorKind::System(_)) {
+            self.context().abort_everywhere(AbortCause::EpochFailed);
+        }
+        error
+    }
+
+    /// Names the rank where the device only named a process.
+    #[cold]
+    pub(crate) fn failed(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        error: impl Into<Error>,
+    ) -> Error {
+        let error = self
+            .context()
+            .blame(self.team.world_rank(rank), error.into());
+        match error.kind() {
+            ErrorKind::Misuse(_) => error,
+            _ => error.during(operation),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Shared windows: memory of all ranks in the address space of each.
+
+use std::ptr;
+
+use rdma_sys_shim::{Mapping, Region, RemoteRegion};
+
+use super::create::{Created, Exposed};
+use super::hints::{Common, Hints};
+use super::target::Reach;
+use super::{Flavor, Info, Memory, Window};
+use crate::comm::Communicator;
+use crate::error::{Error, Misuse, Result};
+
+/// The memory of all ranks, one part behind the other: rank 0 has allocated it, the others have
+/// mapped it.
+pub(super) struct Segment {
+    /// Where it begins in this process.
+    base: *mut u8,
+    /// Where it begins in rank 0's.
+    address: u64,
+    _owner: SegmentOwner,
+}
+
+enum SegmentOwner {
+    Allocated { _region: Region },
+    Mapped { _mapping: Mapping },
+}
+
+// SAFETY: `base` is an address to hand out; what is behind it is kept by the owner, which is Send.
+unsafe impl Send for Segment {}
+// SAFETY: as above; nothing is dereferenced here.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    /// The part that peers know as `exposed`.
+    pub(super) fn part(&self, exposed: &RemoteRegion) -> Reach {
+        let offset = exposed.address - self.address;
+        Reach {
+            base: self.base.wrapping_add(offset as usize),
+            start: 0,
+            len: exposed.len,
+        }
+    }
+}
+
+/// A rank's memory in this process's address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedPart {
+    /// First byte; null if there is none.
+    pub base: *mut u8,
+    /// Length in bytes.
+    pub size: u64,
+    /// That rank's displacement unit in bytes.
+    pub disp_unit: u32,
+}
+
+impl Window {
+    /// Collective. A window over memory that all ranks can load from and store to: `size` zeroed
+    /// bytes of this rank, whose address in this process is the window's base (MPI-4.1, section
+    /// 12.2.3, `MPI_Win_allocate_shared`). [`Window::shared_query`] says where the others' is.
+    ///
+    /// The ranks' parts are one piece of memory: the first byte of a rank follows the last one of
+    /// the rank before it. With the hint `alloc_shared_noncontig` on all ranks, each rank has memory
+    /// of its own, which begins at a page; the pages are then near the rank that touches them first,
+    /// and it is not aligned to its neighbour's length. `mpi_minimum_memory_alignment` applies to
+    /// each rank's memory in the latter case, and to rank 0's in the former; in other processes, to
+    /// a page at most.
+    ///
+    /// There is no safe form of this call: neighbours store to the memory at any time, so that no
+    /// reference to it would be sound.
+    ///
+    /// # Errors
+    /// On every rank if one rank fails: the communicator's ranks cannot load from and store to each
+    /// other's memory ([`RmaShared`](crate::ErrorClass::RmaShared)), which is so where an RDMA device
+    /// joins them: its atomics and the processor's would not be atomic to each other. A communicator
+    /// of [`Communicator::split_shared`] can on every device. As for [`Window::allocate`].
+    pub fn allocate_shared(
+        comm: &Communicator,
+        size: usize,
+        disp_unit: u32,
+        info: &Info,
+    ) -> Result<Self> {
+        let created = Created {
+            operation: "allocate_shared",
+            flavor: Flavor::Shared,
+            size,
+            disp_unit,
+        };
+        let during = |error: Error| error.during(created.operation);
+        let prepared = created
+            .check()
+            .and_then(|()| maps_memory(comm))
+            .and_then(|()| Hints::parse(info))
+            .map_err(during);
+        let mine = prepared.as_ref().map(|hints| {
+            let Common { flags, granularity } = hints.common();
+            [size as u64, flags.into(), granularity]
+        });
+        let agreed = comm.agree(created.operation, mine);
+        let hints = prepared?;
+        let all = agreed?;
+        let common = |[_, flags, granularity]: [u64; 3]| Common {
+            flags: flags as u32,
+            granularity,
+        };
+        for (rank, &other) in (0..).zip(&all) {
+            common(all[0]).check_same(created.operation, rank, common(other))?;
+        }
+        if hints.noncontiguous {
+            return Self::build(comm, created, info, |hints, device| {
+                Ok(device.allocate(size, hints.alignment)?.into())
+            });
+        }
+        let sizes = all.iter().map(|&[size, ..]| size);
+        let root = allocate_for_all(comm, created, sizes, hints.alignment)?;
+        let before: u64 = all[..comm.rank() as usize].iter().map(|part| part[0]).sum();
+        Self::build(comm, created, info, |_, _| {
+            let rkey = root.remote.rkey;
+            let segment = root.open(comm)?;
+            let remote = RemoteRegion {
+                address: segment.address + before,
+                len: size as u64,
+                rkey,
+            };
+            Ok(Exposed {
+                base: segment.part(&remote).base,
+                memory: Memory::Segment(segment),
+                remote,
+            })
+        })
+    }
+
+    /// Local. Where the memory of `rank` is in this process, to be loaded from and stored to; `None`
+    /// as rank stands for the first one whose memory is not empty, as `MPI_PROC_NULL` does (MPI-4.1,
+    /// section 12.2.3, `MPI_Win_shared_query`). Connects to the rank if that has not happened.
+    ///
+    /// Works on shared windows, and on others where the device has mapped the memory: allocated
+    /// windows on the soft device, and created ones whose memory was adopted.
+    ///
+    /// # Errors
+    /// `rank` is not a rank of the window; its memory is not mapped here, or only a part
+    /// ([`RmaShared`](crate::ErrorClass::RmaShared)); the window is dynamic
+    /// ([`RmaFlavor`](crate::ErrorClass::RmaFlavor)).
+    pub fn shared_query(&self, rank: Option<u32>) -> Result<SharedPart> {
+        const OPERATION: &str = "shared_query";
+        if self.flavor == Flavor::Dynamic {
+            let misuse = Misuse::Flavor {
+                found: self.flavor,
+                needs: "a window that has memory itself",
+            };
+            return Err(Error::new(OPERATION, misuse));
+        }
+        let first = || (0..self.ranks()).find(|&rank| self.columns.size.get(rank) > 0);
+        let rank = rank.or_else(first).unwrap_or(0);
+        self.team.check_rank(OPERATION, rank)?;
+        let mut part = SharedPart {
+            base: ptr::null_mut(),
+            size: self.columns.size.get(rank),
+            disp_unit: self.columns.unit.get(rank),
+        };
+        if rank == self.rank() {
+            part.base = self.base;
+        } else if part.size > 0 {
+            self.route_of(OPERATION, rank)?;
+            let reach = self.targets[rank as usize].mapped();
+            if reach.len < part.size {
+                let misuse = Misuse::NotShared {
+                    rank,
+                    device: self.team.fabric.device().name().to_owned(),
+                    mapped: reach.len,
+                    size: part.size,
+                };
+                return Err(Error::new(OPERATION, misuse));
+            }
+            part.base = reach.base;
+        }
+        Ok(part)
+    }
+}
+
+/// Fails where the device does not map peers' memory: then it does not map this rank's own either.
+fn maps_memory(comm: &Communicator) -> Result<()> {
+    let team = comm.team();
+    if team.fabric.maps_memory(team.context.patience())? {
+        return Ok(());
+    }
+    let device = team.fabric.device().name().to_owned();
+    Err(Error::new("allocate_shared", Misuse::NoSharing { device }))
+}
+
+/// Rank 0's memory for all.
+struct Root {
+    remote: RemoteRegion,
+    /// On rank 0.
+    region: Option<Region>,
+}
+
+/// Collective.
+fn allocate_for_all(
+    comm: &Communicator,
+    created: Created,
+    sizes: impl Iterator<Item = u64>,
+    alignment: usize,
+) -> Result<Root> {
+    let operation = created.operation;
+    let total = sizes.fold(0, u64::saturating_add);
+    let mine = if comm.rank() > 0 {
+        Ok(None)
+    } else if total > isize::MAX as u64 {
+        let misuse = Misuse::BadSize {
+            size: total,
+            reason: "an object has at most 2^63 − 1 bytes, and this is the sum over all ranks",
+        };
+        Err(Error::new(operation, misuse))
+    } else {
+        let device = comm.team().fabric.device();
+        // A region of no bytes cannot be mapped.
+        let region = device.allocate(total.max(1) as usize, alignment);
+        region.map(Some).map_err(Error::from)
+    };
+    let mine = mine.map_err(|error| error.during(operation));
+    let told = mine.as_ref().map(|region| {
+        let remote = region
+            .as_ref()
+            .map_or(RemoteRegion::default(), Region::remote);
+        [remote.address, remote.len, remote.rkey]
+    });
+    let told = comm.agree(operation, told);
+    let region = mine?;
+    let [address, len, rkey] = told?[0];
+    Ok(Root {
+        remote: RemoteRegion { address, len, rkey },
+        region,
+    })
+}
+
+impl Root {
+    fn open(self, comm: &Communicator) -> Result<Segment> {
+        let (base, owner) = match self.region {
+            Some(region) => {
+                let base = region.base();
+                (base, SegmentOwner::Allocated { _region: region })
+            }
+            None => {
+                let mapping = comm.team().peer(0)?.endpoint().map(&self.remote)?;
+                let mapping = mapping.ok_or_else(|| {
+                    let device = comm.team().fabric.device().name().to_owned();
+                    Error::new("allocate_shared", Misuse::NoSharing { device })
+                })?;
+                let base = mapping.base();
+                (base, SegmentOwner::Mapped { _mapping: mapping })
+            }
+        };
+        Ok(Segment {
+            base,
+            address: self.remote.address,
+            _owner: owner,
+        })
+    }
+}
