@@ -3,6 +3,7 @@
 mod accumulate;
 mod bounds;
 mod by_device;
+mod derived;
 mod elementwise;
 mod fetch;
 mod get_accumulate;

@@ -6,11 +6,11 @@ mod call;
 mod collective;
 mod group;
 mod pipe;
+mod split;
 mod team;
 
 use std::any::type_name;
 use std::fmt;
-use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use group::{Comparison, Group};
@@ -69,6 +69,7 @@ impl Communicator {
         let team = Team {
             group: Group::world(context.size()),
             rank: context.rank(),
+            fabric: context.fabric().clone(),
             context: context.clone(),
         };
         let block = context.world_block();
@@ -80,10 +81,11 @@ impl Communicator {
         let team = Team {
             group: Group::of([context.rank()]),
             rank: 0,
+            fabric: context.fabric().clone(),
             context: context.clone(),
         };
-        let block = context
-            .control()
+        let control = context.fabric().control();
+        let block = control
             .allocate(block_bytes(0))
             .map_err(|error| error.during("alone"))?;
         let blocks = Column::Uniform(block.offset());
@@ -117,74 +119,6 @@ impl Communicator {
     #[must_use]
     pub fn group(&self) -> &Group {
         &self.inner.team.group
-    }
-
-    /// Collective. A communicator of the same ranks with a context of its own (MPI-4.1, section
-    /// 7.4.2, `MPI_Comm_dup`).
-    ///
-    /// # Errors
-    /// A rank is out of control memory, died or left.
-    pub fn dup(&self) -> Result<Self> {
-        let team = self.team().clone();
-        let every: Vec<u32> = (0..self.size()).collect();
-        self.derive("dup", team, &every)
-    }
-
-    /// Collective. Splits the ranks by `color`; in each part they are ordered by `key`, then by
-    /// rank here. `None` as colour: this rank takes part in no part (MPI-4.1, section 7.4.2,
-    /// `MPI_Comm_split`).
-    ///
-    /// # Errors
-    /// A rank is out of control memory, died or left.
-    pub fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Self>> {
-        let mine = [
-            i64::from(color.is_some()),
-            i64::from(color.unwrap_or(0)),
-            i64::from(key),
-        ];
-        let all = self
-            .allgather(&mine)
-            .map_err(|error| error.during("split"))?;
-        let mut members: Vec<u32> = (0..self.size())
-            .filter(|&rank| all[rank as usize * 3..][..2] == mine[..2])
-            .collect();
-        members.sort_by_key(|&rank| (all[rank as usize * 3 + 2], rank));
-        let world: Vec<u32> = members
-            .iter()
-            .map(|&rank| self.team().world_rank(rank))
-            .collect();
-        let rank = members.iter().position(|&rank| rank == self.rank());
-        let team = Team {
-            context: self.team().context.clone(),
-            group: Group::of(world),
-            rank: rank.unwrap_or(0) as u32,
-        };
-        if color.is_none() {
-            // Takes part in the exchange, and in nothing after it.
-            self.agree("split", Ok(0_u64))?;
-            return Ok(None);
-        }
-        self.derive("split", team, &members).map(Some)
-    }
-
-    /// Collective over `self`: gives the new team its blocks. `members` are its ranks here.
-    fn derive(&self, operation: &'static str, team: Team, members: &[u32]) -> Result<Self> {
-        let block = team.context.control().allocate(block_bytes(team.rounds()));
-        let mine = block.as_ref().map(ControlBlock::offset);
-        let (block, offsets) = match (self.agree(operation, mine), block) {
-            (Ok(offsets), Ok(block)) => (block, offsets),
-            (_, Err(own_fault)) => return Err(own_fault.during(operation)),
-            (Err(error), Ok(block)) => {
-                if !error.is_known_everywhere() {
-                    // Some ranks may think that the communicator exists, and write here.
-                    mem::forget(block);
-                }
-                return Err(error);
-            }
-        };
-        let of_members: Vec<u64> = members.iter().map(|&rank| offsets[rank as usize]).collect();
-        let blocks = Column::new(of_members.iter().copied());
-        Ok(Self::new(team, block, blocks))
     }
 
     /// Collective. Gathers a value from every rank, or fails on every rank if it failed on one.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Group;
 use crate::error::{Error, Misuse, Result};
-use crate::job::{Context, Peer};
+use crate::job::{Context, Fabric, Peer};
 use crate::memory::columns::Column;
 use crate::memory::remote::RemoteWord;
 
@@ -12,6 +12,8 @@ use crate::memory::remote::RemoteWord;
 #[derive(Clone)]
 pub(crate) struct Team {
     pub(crate) context: Arc<Context>,
+    /// How its members reach each other.
+    pub(crate) fabric: Arc<Fabric>,
     pub(crate) group: Group,
     pub(crate) rank: u32,
 }
@@ -34,7 +36,7 @@ impl Team {
     }
 
     pub(crate) fn peer(&self, rank: u32) -> Result<&Peer> {
-        self.context.peer(self.world_rank(rank))
+        self.context.peer_by(&self.fabric, self.world_rank(rank))
     }
 
     /// The rank `distance` further on, around the circle.

@@ -4,16 +4,16 @@
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rdma_sys_shim::{Device, Placement, Region};
 
-use super::peer::{Card, refusal};
+use super::peer::refusal;
 use super::pmi::Client;
-use super::{Peer, ThreadLevel, fork, is_forked, start};
+use super::{Fabric, Peer, ThreadLevel, fork, is_forked, start};
 use crate::comm::world_block_bytes;
 use crate::error::{Error, Misuse, PeerError, Result};
-use crate::memory::control::{ControlBlock, ControlRegion, LINE};
+use crate::memory::control::{ControlBlock, LINE};
 use crate::wait::Patience;
 
 /// Offset in every control region of the word that tells its rank to give up.
@@ -30,19 +30,15 @@ pub(crate) struct Context {
     size: u32,
     level: ThreadLevel,
     patience: Patience,
-    device: Arc<dyn Device>,
-    control: Arc<ControlRegion>,
+    fabric: Arc<Fabric>,
+    /// Where `fabric` does not map memory: the one between the ranks of this host, once it is needed.
+    host: Mutex<Option<Arc<Fabric>>>,
     /// Words of this rank, written by its peers and itself.
     pub(super) signs: ControlBlock,
-    /// Filled as ranks are first needed.
-    peers: Box<[OnceLock<Peer>]>,
-    /// Held while one is connected: two threads must not make two connections to it.
-    connecting: Mutex<()>,
     /// At which rank to look next, where a wait depends on any of many.
     pub(super) turn: AtomicU32,
     /// Whether the others were told that the job ends.
     pub(super) told: AtomicBool,
-    own_card: String,
     /// None without a launcher, and once it was told that this rank left.
     launcher: Mutex<Option<Client>>,
     allocations: Mutex<BTreeMap<usize, Region>>,
@@ -67,7 +63,7 @@ impl Context {
             // Also where this rank cannot start: the others wait in the barrier, some launchers let
             // them wait for ever, and they want to know why.
             let card = match &ready {
-                Ok((.., card)) => card.clone(),
+                Ok(fabric) => fabric.own_card().to_owned(),
                 Err(error) => refusal(error),
             };
             let told = client.put(&card_key(rank), &card);
@@ -76,20 +72,17 @@ impl Context {
                 told?;
             }
         }
-        let (device, control, own_card) = ready?;
+        let fabric = ready?;
         Ok(Arc::new(Self {
             rank,
             size,
             level,
             patience: Patience::new(ranks_here.unwrap_or(size as usize)),
-            device,
-            signs: control.reserved(0, WORLD),
-            control,
-            peers: (0..size).map(|_| OnceLock::new()).collect(),
-            connecting: Mutex::new(()),
+            signs: fabric.control().reserved(0, WORLD),
+            fabric: Arc::new(fabric),
+            host: Mutex::default(),
             turn: AtomicU32::new(rank + 1),
             told: AtomicBool::new(false),
-            own_card,
             launcher: Mutex::new(client),
             allocations: Mutex::default(),
         }))
@@ -104,16 +97,38 @@ impl Context {
         self.size
     }
 
-    pub(crate) fn device(&self) -> &Arc<dyn Device> {
-        &self.device
+    /// The one that joins all ranks.
+    pub(crate) fn fabric(&self) -> &Arc<Fabric> {
+        &self.fabric
     }
 
-    pub(crate) fn control(&self) -> &Arc<ControlRegion> {
-        &self.control
+    pub(crate) fn device(&self) -> &Arc<dyn Device> {
+        self.fabric.device()
+    }
+
+    /// A fabric that maps memory between the ranks of this host.
+    pub(crate) fn host_fabric(&self) -> Result<Arc<Fabric>> {
+        if self.fabric.maps_memory(self.patience)? {
+            return Ok(self.fabric.clone());
+        }
+        let mut host = lock(&self.host);
+        if let Some(known) = &*host {
+            return Ok(known.clone());
+        }
+        let device = start::open_beside()?;
+        let made = Arc::new(Fabric::new(device, WORLD, self.rank, self.size)?);
+        *host = Some(made.clone());
+        Ok(made)
+    }
+
+    /// The one of [`Context::host_fabric`], if it is another one and was needed.
+    pub(super) fn host(&self) -> Option<Arc<Fabric>> {
+        lock(&self.host).clone()
     }
 
     pub(crate) fn world_block(&self) -> ControlBlock {
-        self.control.reserved(WORLD, world_block_bytes(self.size))
+        let control = self.fabric.control();
+        control.reserved(WORLD, world_block_bytes(self.size))
     }
 
     #[inline]
@@ -130,47 +145,56 @@ impl Context {
     /// Rank `rank` of the world, connected on first use.
     #[inline]
     pub(crate) fn peer(&self, rank: u32) -> Result<&Peer> {
-        match self.known(rank) {
+        self.peer_by(&self.fabric, rank)
+    }
+
+    /// As [`Context::peer`], by another fabric.
+    #[inline]
+    pub(crate) fn peer_by<'f>(&self, fabric: &'f Fabric, rank: u32) -> Result<&'f Peer> {
+        match fabric.known(rank) {
             Some(peer) => Ok(peer),
-            None => self.connect(rank),
+            None => self.connect(fabric, rank),
         }
     }
 
     /// Rank `rank` of the world, if it is connected.
     #[inline]
     pub(super) fn known(&self, rank: u32) -> Option<&Peer> {
-        self.peers[rank as usize].get()
+        self.fabric.known(rank)
     }
 
     #[cold]
-    fn connect(&self, rank: u32) -> Result<&Peer> {
+    fn connect<'f>(&self, fabric: &'f Fabric, rank: u32) -> Result<&'f Peer> {
         if is_forked() {
             return Err(Error::new("connect", Misuse::Forked));
         }
-        let _alone = lock(&self.connecting);
-        if let Some(peer) = self.known(rank) {
-            return Ok(peer);
-        }
-        let found;
-        let card = if rank == self.rank {
-            &self.own_card
-        } else {
+        let joins_all = std::ptr::eq(fabric, &*self.fabric);
+        let ask = || {
+            if !joins_all {
+                return Ok(None);
+            }
             let launcher = lock(&self.launcher);
-            let client = launcher
-                .as_ref()
-                .ok_or_else(|| Error::new("connect", PeerError::Left { rank: self.rank }))?;
-            found = client.get(&card_key(rank))?;
-            &found
+            match &*launcher {
+                Some(client) => Ok(Some(client.get(&card_key(rank))?)),
+                None => Err(Error::new("connect", PeerError::Left { rank: self.rank })),
+            }
         };
-        let peer = Peer::connect(&*self.device, rank, card, self.patience)
-            .map_err(|error| self.name_absent(rank, error))?;
-        Ok(self.peers[rank as usize].get_or_init(|| peer))
+        fabric
+            .connect(rank, self.patience, ask)
+            .map_err(|error| self.name_absent(rank, error))
     }
 
     pub(super) fn leave(&self) {
         // Whoever reads that this rank has left concludes that nothing of it is still under way.
-        self.device.close();
-        self.signs.word(STATE).store(STATE_LEFT, Ordering::Release);
+        let host = self.host();
+        let fabrics = [Some(&self.fabric), host.as_ref()].into_iter().flatten();
+        for fabric in fabrics.clone() {
+            fabric.device().close();
+        }
+        for fabric in fabrics {
+            let signs = fabric.control().reserved(0, WORLD);
+            signs.word(STATE).store(STATE_LEFT, Ordering::Release);
+        }
         if let Some(client) = lock(&self.launcher).take()
             && let Err(error) = client.finalize()
         {
@@ -188,7 +212,7 @@ impl Context {
 
     pub(super) fn alloc_mem(&self, size: usize, align: Result<usize>) -> Result<NonNull<u8>> {
         let region = align
-            .and_then(|align| Ok(self.device.allocate(size, align)?))
+            .and_then(|align| Ok(self.device().allocate(size, align)?))
             .map_err(|error| error.during("alloc_mem"))?;
         let base = NonNull::new(region.base()).unwrap_or(NonNull::dangling());
         lock(&self.allocations).insert(base.as_ptr().addr(), region);
@@ -204,27 +228,18 @@ impl Context {
     }
 }
 
-/// The device, the control region, and the card that tells of both.
-type Ready = (Arc<dyn Device>, Arc<ControlRegion>, String);
-
 fn prepare(
     named: Option<Arc<dyn Device>>,
     client: Option<&Client>,
     ranks_here: Option<usize>,
-) -> Result<Ready> {
+) -> Result<Fabric> {
     let device = match (named, client) {
         (Some(device), _) => device,
         (None, None) => start::choose_device(Placement::OneHost)?,
         (None, Some(client)) => start::choose_device(start::placement(client, ranks_here)?)?,
     };
-    let size = client.map_or(1, Client::size);
-    let control = ControlRegion::new(&*device, WORLD + world_block_bytes(size))?;
-    let card = Card {
-        device: device.name().to_owned(),
-        address: device.address(),
-        control: control.remote(),
-    };
-    Ok((device, control, card.encode()))
+    let (rank, size) = client.map_or((0, 1), |client| (client.rank(), client.size()));
+    Fabric::new(device, WORLD + world_block_bytes(size), rank, size)
 }
 
 fn card_key(rank: u32) -> String {

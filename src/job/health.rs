@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rdma_sys_shim::{Absence, Liveness, Ticket};
 
 use super::context::{Context, STATE_LEFT};
+use super::fabric::Fabric;
 use super::peer::Peer;
 use crate::comm::rounds;
 use crate::error::{AbortCause, Error, ErrorKind, PeerError, Result};
@@ -78,10 +79,12 @@ impl Context {
     }
 
     fn cause_of_absence(&self, rank: u32, pid: u32, how: Absence, error: &Error) -> PeerError {
-        let said_so = || {
-            self.known(rank)
+        let said_so = |fabric: &Fabric| {
+            fabric
+                .known(rank)
                 .is_some_and(|peer| peer.state.load().is_ok_and(|state| state == STATE_LEFT))
         };
+        let said_so = || said_so(self.fabric()) || self.host().is_some_and(|host| said_so(&host));
         match how {
             Absence::Closed => PeerError::Left { rank },
             Absence::Gone if said_so() => PeerError::Left { rank },

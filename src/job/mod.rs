@@ -1,6 +1,7 @@
 //! Who am I: rank, size, and the way to the other ranks.
 
 mod context;
+mod fabric;
 mod fork;
 mod health;
 pub mod launcher;
@@ -16,10 +17,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use pmi::PmiError;
 
 pub(crate) use context::Context;
+pub(crate) use fabric::Fabric;
 pub(crate) use fork::is_forked;
 pub(crate) use health::Awaited;
-pub(crate) use peer::Peer;
+pub(crate) use peer::{Peer, refusal};
 use pmi::Client;
+pub(crate) use start::host_identity;
 
 use rdma_sys_shim::Usage;
 

@@ -28,6 +28,11 @@ pub(super) fn choose_device(placement: Placement) -> Result<Arc<dyn Device>> {
     open(&std::env::var(DEVICE).unwrap_or_default(), placement)
 }
 
+/// For ranks of one host, beside another device: memory that this one has pinned must stay where it is.
+pub(super) fn open_beside() -> Result<Arc<dyn Device>> {
+    open("soft:adopt=off", Placement::OneHost)
+}
+
 fn open(spec: &str, placement: Placement) -> Result<Arc<dyn Device>> {
     rdma_sys_shim::open(spec, launcher_process(), placement)
         .map_err(|error| Error::from(error).during("job start"))
@@ -66,7 +71,7 @@ fn share_host(client: &Client) -> Result<bool> {
 /// Names the running kernel and this process's view of processes, in hexadecimal digits: containers of
 /// one kernel see each other's processes only if they share that. Where it cannot be read, no two ranks
 /// seem to share a host: a wrong "yes" would end in an error at the first contact.
-fn host_identity(rank: u32) -> String {
+pub(crate) fn host_identity(rank: u32) -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     let processes = std::fs::metadata("/proc/self/ns/pid");
     match (kernel, processes) {

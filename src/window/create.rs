@@ -150,8 +150,8 @@ impl Window {
         let prepare = || -> Result<Prepared> {
             created.check()?;
             let hints = Hints::parse(info)?;
-            let exposed = expose(&hints, &**team.context.device())?;
-            let control = team.context.control();
+            let exposed = expose(&hints, &**team.fabric.device())?;
+            let control = team.fabric.control();
             let block = control.allocate(layout.bytes(hints.notification_counters))?;
             let Common { flags, granularity } = hints.common();
             Ok(Prepared {
@@ -210,7 +210,7 @@ impl Window {
             memory: Some(own.exposed.memory),
             flavor: created.flavor,
             atomic_widths: AtomicWidths::new(
-                team.context.device().capabilities(),
+                team.fabric.device().capabilities(),
                 own.hints.granularity,
             ),
             eager_lock_all: AtomicBool::new(own.hints.eager_lock_all),

@@ -26,7 +26,7 @@ impl Window {
     /// 12.7.2).
     #[must_use]
     pub fn progress(&self) -> Progress {
-        match self.context().device().capabilities().target_thread {
+        match self.team.fabric.device().capabilities().target_thread {
             TargetThread::Never => Progress::Always,
             TargetThread::ForRegistered => match self.flavor {
                 Flavor::Allocate | Flavor::Shared => Progress::Always,

@@ -70,10 +70,10 @@ impl Window {
     /// reference to it would be sound.
     ///
     /// # Errors
-    /// On every rank if one rank fails: the device gives no way to load and store other ranks'
-    /// memory ([`RmaShared`](crate::ErrorClass::RmaShared)), which is so on RDMA devices, whose
-    /// atomics and the processor's would not be atomic to each other; as for
-    /// [`Window::allocate`].
+    /// On every rank if one rank fails: the communicator's ranks cannot load from and store to each
+    /// other's memory ([`RmaShared`](crate::ErrorClass::RmaShared)), which is so where an RDMA device
+    /// joins them: its atomics and the processor's would not be atomic to each other. A communicator
+    /// of [`Communicator::split_shared`] can on every device. As for [`Window::allocate`].
     pub fn allocate_shared(
         comm: &Communicator,
         size: usize,
@@ -166,7 +166,7 @@ impl Window {
             if reach.len < part.size {
                 let misuse = Misuse::NotShared {
                     rank,
-                    device: self.context().device().name().to_owned(),
+                    device: self.team.fabric.device().name().to_owned(),
                     mapped: reach.len,
                     size: part.size,
                 };
@@ -181,11 +181,10 @@ impl Window {
 /// Fails where the device does not map peers' memory: then it does not map this rank's own either.
 fn maps_memory(comm: &Communicator) -> Result<()> {
     let team = comm.team();
-    let endpoint = team.peer(team.rank)?.endpoint();
-    if endpoint.map(&team.context.control().remote())?.is_some() {
+    if team.fabric.maps_memory(team.context.patience())? {
         return Ok(());
     }
-    let device = team.context.device().name().to_owned();
+    let device = team.fabric.device().name().to_owned();
     Err(Error::new("allocate_shared", Misuse::NoSharing { device }))
 }
 
@@ -214,7 +213,7 @@ fn allocate_for_all(
         };
         Err(Error::new(operation, misuse))
     } else {
-        let device = comm.team().context.device();
+        let device = comm.team().fabric.device();
         // A region of no bytes cannot be mapped.
         let region = device.allocate(total.max(1) as usize, alignment);
         region.map(Some).map_err(Error::from)
@@ -245,7 +244,7 @@ impl Root {
             None => {
                 let mapping = comm.team().peer(0)?.endpoint().map(&self.remote)?;
                 let mapping = mapping.ok_or_else(|| {
-                    let device = comm.team().context.device().name().to_owned();
+                    let device = comm.team().fabric.device().name().to_owned();
                     Error::new("allocate_shared", Misuse::NoSharing { device })
                 })?;
                 let base = mapping.base();

@@ -12,6 +12,7 @@ mod collectives;
 mod communicators;
 mod contention;
 mod create;
+mod datatypes;
 mod dynamic;
 mod exposed;
 #[path = "../faults/mod.rs"]
@@ -113,21 +114,23 @@ fn cases(device: &str) -> Vec<Case> {
         collectives::CASES,
         misuse::CASES,
         dynamic::CASES,
-        shared::QUERIES,
+        shared::CASES,
         attributes::CASES,
         hints::CASES,
     ]
     .concat();
+    cases.extend(datatypes::cases());
     if !device.contains("adversarial") {
         cases.extend(create::REFUSED_AT_ONCE);
     }
     if is_soft(device) {
         cases.extend(create::SPARSE);
+        cases.extend(datatypes::SPARSE);
         cases.extend(misuse::OF_MEMORY_AND_FORKS);
     }
     // A case is looked up by its name alone where ranks run it.
     if maps_memory(device) {
-        cases.extend(shared::CASES);
+        cases.extend(shared::MAPPED);
     }
     if !maps_memory(device) || device == EVERYTHING {
         cases.extend(shared::NOTHING_MAPPED);

@@ -3,27 +3,30 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use transom::raw::{Assert, Flavor, MemoryModel, SharedPart, Window};
-use transom::{ErrorClass, Info, Job, LockKind, Op};
+use transom::{Communicator, ErrorClass, Info, Job, LockKind, Op};
 
 use crate::case::{Case, Outcome, cases, check, check_eq};
 use crate::exposed::{Exposed, Memory, patterned};
 use crate::misuse::refused;
-use crate::ops::{fetch_and_op, get, put};
+use crate::ops::{accumulate, fetch_and_op, get, put};
 
-/// Where the device maps other ranks' memory.
+/// Everywhere, since ranks of one host can always share memory.
 pub(crate) const CASES: &[Case] = cases!["shared":
+    the_ranks_of_a_host @ [1, 3, 5],
+    operations_among_the_ranks_of_a_host @ [2, 3],
     parts_follow_each_other @ [1, 2, 3, 5],
     parts_of_their_own @ [1, 2, 3],
     parts_without_bytes @ [1, 3],
     stores_and_operations_meet @ [2, 3],
     on_a_part_of_the_world @ [5],
-    allocated_memory_is_found_here @ [1, 3],
     one_rank_fails @ [3],
+    queries_that_make_no_sense @ [1, 2],
 ];
 
-/// Everywhere.
-pub(crate) const QUERIES: &[Case] = cases!["shared":
-    queries_that_make_no_sense @ [1, 2],
+/// Where the device maps other ranks' memory.
+pub(crate) const MAPPED: &[Case] = cases!["shared":
+    allocated_memory_is_found_here @ [1, 3],
+    the_world_is_shared @ [2],
 ];
 
 /// Where the device maps nothing.
@@ -63,7 +66,61 @@ fn noncontiguous() -> Info {
 }
 
 /// Everybody fills the next rank's part by plain stores, and finds its own filled.
-fn ring(job: &Job, window: &Window, size: impl Fn(u32) -> usize) -> Outcome {
+/// The ranks of this host: on all devices but those of several hosts, all.
+fn sharing(job: &Job) -> transom::Result<Communicator> {
+    job.world().split_shared(0)
+}
+
+fn the_ranks_of_a_host(job: &Job) -> Outcome {
+    let world = job.world();
+    let backwards = world.split_shared(-(world.rank() as i32))?;
+    check_eq!(backwards.size(), world.size());
+    check_eq!(backwards.rank(), world.size() - 1 - world.rank());
+    // What is made of it shares memory, too; so does it a second time.
+    let again = backwards.split_shared(0)?.dup()?;
+    check_eq!(again.rank(), backwards.rank());
+    let window = Window::allocate_shared(&again, 8, 8, &Info::new())?;
+    check_eq!(again.allreduce(&[1_u64], Op::Sum)?, [world.size().into()]);
+    window.free()?;
+    Ok(())
+}
+
+fn operations_among_the_ranks_of_a_host(job: &Job) -> Outcome {
+    let world = &sharing(job)?;
+    let (me, ranks) = (world.rank(), world.size());
+    let ahead = (me + 1) % ranks;
+    for memory in [Memory::Allocate, Memory::Heap, Memory::AllocMem] {
+        let window = Exposed::over(job, world, memory, 64, 8, &Info::new())?;
+        window.fence(Assert::NONE)?;
+        put(&window, &u64::from(me).to_ne_bytes(), ahead, 0)?;
+        window.fence(Assert::NO_SUCCEED)?;
+        check_eq!(window.read_u64(0), u64::from((me + ranks - 1) % ranks));
+        window.lock_all(Assert::NONE)?;
+        for _ in 0..100 {
+            for rank in 0..ranks {
+                fetch_and_op(&window, 1_u64, rank, 1, Op::Sum)?;
+                accumulate(&window, &[0.5_f64], rank, 2, Op::Sum)?;
+            }
+        }
+        window.unlock_all()?;
+        world.barrier()?;
+        check_eq!(window.read_u64(8), 100 * u64::from(ranks), "{memory:?}");
+        check_eq!(window.read_u64(16), (50.0 * f64::from(ranks)).to_bits());
+        window.close()?;
+    }
+    Ok(())
+}
+
+fn the_world_is_shared(job: &Job) -> Outcome {
+    let size = |rank: u32| 100 * (rank as usize + 1);
+    let rank = job.world().rank();
+    let window = Window::allocate_shared(job.world(), size(rank), 1, &Info::new())?;
+    ring(job.world(), &window, size)?;
+    window.free()?;
+    Ok(())
+}
+
+fn ring(world: &Communicator, window: &Window, size: impl Fn(u32) -> usize) -> Outcome {
     let (me, ranks) = (window.rank(), window.ranks());
     let ahead = (me + 1) % ranks;
     let behind = (me + ranks - 1) % ranks;
@@ -74,21 +131,21 @@ fn ring(job: &Job, window: &Window, size: impl Fn(u32) -> usize) -> Outcome {
     let own = window.shared_query(Some(me))?;
     check_eq!((own.base, own.size), (window.base(), size(me) as u64));
     check_eq!(bytes(&own), vec![0; size(me)], "it begins zeroed");
-    job.world().barrier()?;
+    world.barrier()?;
     let there = window.shared_query(Some(ahead))?;
     fill(&there, &patterned(me, size(ahead), 1));
-    job.world().barrier()?;
+    world.barrier()?;
     check_eq!(bytes(&own), patterned(behind, size(me), 1));
-    job.world().barrier()?;
+    world.barrier()?;
     Ok(())
 }
 
 fn parts_follow_each_other(job: &Job) -> Outcome {
-    let world = job.world();
+    let world = &sharing(job)?;
     for unit in [1, 8] {
         let size = |rank: u32| 8 * (rank as usize + 1) * 700;
         let window = Window::allocate_shared(world, size(world.rank()), unit, &Info::new())?;
-        ring(job, &window, size)?;
+        ring(world, &window, size)?;
         let parts: Vec<_> = (0..world.size())
             .map(|rank| window.shared_query(Some(rank)))
             .collect::<Result<_, _>>()?;
@@ -104,19 +161,19 @@ fn parts_follow_each_other(job: &Job) -> Outcome {
 }
 
 fn parts_of_their_own(job: &Job) -> Outcome {
-    let world = job.world();
+    let world = &sharing(job)?;
     let size = |rank: u32| 1000 + rank as usize;
     let window = Window::allocate_shared(world, size(world.rank()), 1, &noncontiguous())?;
     for rank in 0..world.size() {
         check_eq!(window.shared_query(Some(rank))?.base.addr() % 4096, 0);
     }
-    ring(job, &window, size)?;
+    ring(world, &window, size)?;
     window.free()?;
     Ok(())
 }
 
 fn parts_without_bytes(job: &Job) -> Outcome {
-    let world = job.world();
+    let world = &sharing(job)?;
     let last = world.size() - 1;
     for info in [Info::new(), noncontiguous()] {
         let size = if world.rank() == last { 64 } else { 0 };
@@ -143,7 +200,7 @@ fn parts_without_bytes(job: &Job) -> Outcome {
 
 /// One counter under the processors' atomics and the window's, and one under locks.
 fn stores_and_operations_meet(job: &Job) -> Outcome {
-    let world = job.world();
+    let world = &sharing(job)?;
     let ranks = u64::from(world.size());
     for info in [Info::new(), noncontiguous()] {
         let window = Window::allocate_shared(world, 64, 8, &info)?;
@@ -177,7 +234,7 @@ fn stores_and_operations_meet(job: &Job) -> Outcome {
 
 /// Rank 0 of the window is not rank 0 of the world.
 fn on_a_part_of_the_world(job: &Job) -> Outcome {
-    let world = job.world();
+    let world = &sharing(job)?;
     let part = world.split(Some(world.rank() % 2), -(world.rank() as i32))?;
     let Some(part) = part else {
         return Ok(());
@@ -199,22 +256,8 @@ fn on_a_part_of_the_world(job: &Job) -> Outcome {
     Ok(())
 }
 
-fn allocated_memory_is_found_here(job: &Job) -> Outcome {
-    for memory in [Memory::Allocate, Memory::AllocMem] {
-        let window = Exposed::open(job, memory, 5000, 1)?;
-        for rank in 0..window.ranks() {
-            let there = window.shared_query(Some(rank))?;
-            word(&there, 64).fetch_add(1, Ordering::SeqCst);
-        }
-        job.world().barrier()?;
-        check_eq!(window.read_u64(64), window.ranks().into(), "{memory:?}");
-        window.close()?;
-    }
-    Ok(())
-}
-
 fn one_rank_fails(job: &Job) -> Outcome {
-    let world = job.world();
+    let world = &sharing(job)?;
     for failing in 0..3 {
         let size = |size: usize| if world.rank() == failing { size } else { 64 };
         let window = Window::allocate_shared(world, size(usize::MAX), 1, &Info::new());
@@ -232,6 +275,20 @@ fn one_rank_fails(job: &Job) -> Outcome {
             ErrorClass::Info,
             &["alloc_shared_noncontig", "true", "false"],
         )?;
+    }
+    Ok(())
+}
+
+fn allocated_memory_is_found_here(job: &Job) -> Outcome {
+    for memory in [Memory::Allocate, Memory::AllocMem] {
+        let window = Exposed::open(job, memory, 5000, 1)?;
+        for rank in 0..window.ranks() {
+            let there = window.shared_query(Some(rank))?;
+            word(&there, 64).fetch_add(1, Ordering::SeqCst);
+        }
+        job.world().barrier()?;
+        check_eq!(window.read_u64(64), window.ranks().into(), "{memory:?}");
+        window.close()?;
     }
     Ok(())
 }
@@ -259,7 +316,7 @@ fn nothing_is_shared(job: &Job) -> Outcome {
         refused(
             window,
             ErrorClass::RmaShared,
-            &["allocate_shared", name, "use allocate"],
+            &["allocate_shared", name, "split_shared"],
         )?;
     }
     let window = Exposed::open(job, Memory::Heap, 64, 1)?;

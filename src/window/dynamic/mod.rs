@@ -97,7 +97,7 @@ impl Window {
     pub unsafe fn attach(&self, base: *mut u8, size: usize) -> Result<()> {
         const OPERATION: &str = "attach";
         let adoption = self.hints.adoption();
-        let device = self.context().device();
+        let device = self.team.fabric.device();
         // SAFETY: the caller's promise.
         unsafe {
             self.attached(OPERATION)?

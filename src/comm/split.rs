@@ -1,0 +1,185 @@
+//! Communicators that are made from others.
+
+use std::mem;
+use std::sync::Arc;
+
+use super::collective::block_bytes;
+use super::{Communicator, Group, Team};
+use crate::error::{Error, Result};
+use crate::job::{Fabric, PmiError, host_identity, refusal};
+use crate::memory::columns::Column;
+
+impl Communicator {
+    /// Collective. A communicator of the same ranks with a context of its own (MPI-4.1, section
+    /// 7.4.2, `MPI_Comm_dup`).
+    ///
+    /// # Errors
+    /// A rank is out of control memory, died or left.
+    pub fn dup(&self) -> Result<Self> {
+        let team = self.team().clone();
+        let every: Vec<u32> = (0..self.size()).collect();
+        self.derive("dup", Ok(team), &every)
+    }
+
+    /// Collective. Splits the ranks by `color`; in each part they are ordered by `key`, then by
+    /// rank here. `None` as colour: this rank takes part in no part (MPI-4.1, section 7.4.2,
+    /// `MPI_Comm_split`).
+    ///
+    /// # Errors
+    /// A rank is out of control memory, died or left.
+    pub fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Self>> {
+        let mine = [
+            i64::from(color.is_some()),
+            i64::from(color.unwrap_or(0)),
+            i64::from(key),
+        ];
+        let all = self
+            .allgather(&mine)
+            .map_err(|error| error.during("split"))?;
+        let mut members: Vec<u32> = (0..self.size())
+            .filter(|&rank| all[rank as usize * 3..][..2] == mine[..2])
+            .collect();
+        members.sort_by_key(|&rank| (all[rank as usize * 3 + 2], rank));
+        if color.is_none() {
+            // Takes part in the exchange, and in nothing after it.
+            self.agree("split", Ok(0_u64))?;
+            return Ok(None);
+        }
+        let team = self.part(&members, self.team().fabric.clone());
+        self.derive("split", Ok(team), &members).map(Some)
+    }
+
+    /// Collective. Splits the ranks into those that can load from and store to each other's memory:
+    /// those of one host, in one namespace of processes; in each part they are ordered by `key`, then
+    /// by rank here (MPI-4.1, section 7.4.2, `MPI_Comm_split_type` with `MPI_COMM_TYPE_SHARED`).
+    ///
+    /// Where the job's device maps no memory, as RDMA devices do not, the ranks of a part reach each
+    /// other by shared memory, in this communicator, what is made from it, and its windows:
+    /// [`allocate_shared`](crate::raw::Window::allocate_shared) works there, and all else is as fast
+    /// as on the soft device.
+    ///
+    /// # Errors
+    /// A rank is out of control memory or may not use the soft device, died or left.
+    pub fn split_shared(&self, key: i32) -> Result<Self> {
+        const OPERATION: &str = "split_shared";
+        let during = |error: Error| error.during(OPERATION);
+        let team = self.team();
+        let fabric = team.context.host_fabric();
+        let card = match &fabric {
+            Ok(fabric) => fabric.own_card().to_owned(),
+            Err(error) => refusal(error),
+        };
+        let mine = Introduction {
+            host: host_identity(team.world_rank(team.rank)),
+            key,
+            card,
+        };
+        let all = self.allgatherv(&mine.encode()).map_err(during)?;
+        let mut members = Vec::new();
+        for (rank, bytes) in (0..).zip(&all) {
+            let Some(other) = Introduction::decode(bytes) else {
+                let rank = team.world_rank(rank);
+                return Err(during(PmiError::BadCard { rank }.into()));
+            };
+            if other.host == mine.host {
+                members.push((other.key, rank));
+                if let Ok(fabric) = &fabric {
+                    fabric.introduce(team.world_rank(rank), other.card);
+                }
+            }
+        }
+        members.sort_unstable();
+        let members: Vec<u32> = members.into_iter().map(|(_, rank)| rank).collect();
+        let part = fabric.map(|fabric| self.part(&members, fabric));
+        self.derive(OPERATION, part, &members)
+    }
+
+    /// Those of this communicator's ranks, as this one of them sees them.
+    fn part(&self, members: &[u32], fabric: Arc<Fabric>) -> Team {
+        let team = self.team();
+        let world: Vec<u32> = members.iter().map(|&rank| team.world_rank(rank)).collect();
+        let rank = members.iter().position(|&rank| rank == team.rank);
+        Team {
+            context: team.context.clone(),
+            fabric,
+            group: Group::of(world),
+            rank: rank.expect("one of them") as u32,
+        }
+    }
+
+    /// Collective over `self`: gives the new team its blocks, or fails on every rank if it failed on
+    /// one. `members` are the team's ranks here.
+    fn derive(&self, operation: &'static str, team: Result<Team>, members: &[u32]) -> Result<Self> {
+        let made = team.and_then(|team| {
+            let control = team.fabric.control();
+            let block = control.allocate(block_bytes(team.rounds()))?;
+            Ok((team, block))
+        });
+        let mine = made.as_ref().map(|(_, block)| block.offset());
+        let (team, block, offsets) = match (self.agree(operation, mine), made) {
+            (Ok(offsets), Ok((team, block))) => (team, block, offsets),
+            (_, Err(own_fault)) => return Err(own_fault.during(operation)),
+            (Err(error), Ok((_, block))) => {
+                if !error.is_known_everywhere() {
+                    // Some ranks may think that the communicator exists, and write here.
+                    mem::forget(block);
+                }
+                return Err(error);
+            }
+        };
+        let of_members: Vec<u64> = members.iter().map(|&rank| offsets[rank as usize]).collect();
+        let blocks = Column::new(of_members.iter().copied());
+        Ok(Self::new(team, block, blocks))
+    }
+}
+
+/// What a rank tells the others of itself, so that those of its host find it.
+struct Introduction {
+    host: String,
+    key: i32,
+    card: String,
+}
+
+impl Introduction {
+    fn encode(&self) -> Vec<u8> {
+        let host = self.host.as_bytes();
+        let len = (host.len() as u32).to_le_bytes();
+        let card = self.card.as_bytes();
+        [&self.key.to_le_bytes(), &len[..], host, card].concat()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (key, rest) = bytes.split_first_chunk()?;
+        let (len, rest) = rest.split_first_chunk()?;
+        let (host, card) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_owned()).ok();
+        Some(Self {
+            host: text(host)?,
+            key: i32::from_le_bytes(*key),
+            card: text(card)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_introduction_survives_the_journey_and_a_torn_one_is_refused() {
+        let mine = Introduction {
+            host: "c0ffee".to_owned(),
+            key: -7,
+            card: "00ff".to_owned(),
+        };
+        let bytes = mine.encode();
+        let back = Introduction::decode(&bytes).unwrap();
+        assert_eq!(
+            (back.host, back.key, back.card),
+            (mine.host, mine.key, mine.card)
+        );
+        for cut in [0, 3, 7, 13] {
+            assert!(Introduction::decode(&bytes[..cut]).is_none(), "{cut}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! A device together with what its peers write into and where they are found.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use rdma_sys_shim::Device;
+
+use super::peer::Card;
+use super::{Peer, PmiError};
+use crate::error::{Error, Result};
+use crate::memory::control::ControlRegion;
+use crate::wait::Patience;
+
+/// One way to reach other ranks. All words of a communicator or window are reached by one fabric, so
+/// that atomics on them are atomic to each other.
+pub(crate) struct Fabric {
+    device: Arc<dyn Device>,
+    control: Arc<ControlRegion>,
+    /// This rank of the world.
+    rank: u32,
+    /// What ranks of the world are connected with; the launcher knows those that are not here.
+    cards: Box<[OnceLock<String>]>,
+    /// By ranks of the world, filled as they are first needed.
+    peers: Box<[OnceLock<Peer>]>,
+    /// Held while one is connected: two threads must not make two connections to it.
+    connecting: Mutex<()>,
+}
+
+impl Fabric {
+    /// For rank `rank` of a world of `ranks`. `reserved` bytes of the control region are left to the
+    /// caller.
+    pub(super) fn new(
+        device: Arc<dyn Device>,
+        reserved: u64,
+        rank: u32,
+        ranks: u32,
+    ) -> Result<Self> {
+        let control = ControlRegion::new(&*device, reserved)?;
+        let card = Card {
+            device: device.name().to_owned(),
+            address: device.address(),
+            control: control.remote(),
+        };
+        let fabric = Self {
+            device,
+            control,
+            rank,
+            cards: (0..ranks).map(|_| OnceLock::new()).collect(),
+            peers: (0..ranks).map(|_| OnceLock::new()).collect(),
+            connecting: Mutex::new(()),
+        };
+        fabric.introduce(rank, card.encode());
+        Ok(fabric)
+    }
+
+    pub(crate) fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    pub(crate) fn control(&self) -> &Arc<ControlRegion> {
+        &self.control
+    }
+
+    /// What other ranks need to connect to this one.
+    pub(crate) fn own_card(&self) -> &str {
+        self.cards[self.rank as usize].get().map_or("", |card| card)
+    }
+
+    /// Whether the device maps peers' memory; then it maps this rank's own, too.
+    pub(crate) fn maps_memory(&self, patience: Patience) -> Result<bool> {
+        let own = self.connect(self.rank, patience, || Ok(None))?;
+        Ok(own.endpoint().map(&self.control.remote())?.is_some())
+    }
+
+    /// Notes the card of a rank of the world, which stays the same for as long as the job runs.
+    pub(crate) fn introduce(&self, rank: u32, card: String) {
+        let _ = self.cards[rank as usize].set(card);
+    }
+
+    /// Rank `rank` of the world, if it is connected.
+    #[inline]
+    pub(super) fn known(&self, rank: u32) -> Option<&Peer> {
+        self.peers[rank as usize].get()
+    }
+
+    /// Connects to rank `rank` of the world unless that has happened. `ask` gets its card where it
+    /// was not introduced.
+    pub(super) fn connect(
+        &self,
+        rank: u32,
+        patience: Patience,
+        ask: impl FnOnce() -> Result<Option<String>>,
+    ) -> Result<&Peer> {
+        let _alone = self
+            .connecting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(peer) = self.known(rank) {
+            return Ok(peer);
+        }
+        let asked;
+        let card = match self.cards[rank as usize].get() {
+            Some(card) => card,
+            None => {
+                asked = ask()?.ok_or_else(|| Error::from(PmiError::BadCard { rank }))?;
+                &asked
+            }
+        };
+        let peer = Peer::connect(&*self.device, rank, card, patience)?;
+        Ok(self.peers[rank as usize].get_or_init(|| peer))
+    }
+}
