@@ -65,7 +65,8 @@ pub use job::{Job, PmiError, ThreadLevel, launcher};
 pub use rdma_sys_shim::Usage;
 pub use sync::LockKind;
 pub use typed::{
-    Active, Buffer, Epoch, Exchange, Lock, LockAll, LockedTarget, Passive, Request, Target, Window,
+    Active, Block2d, Buffer, Epoch, Exchange, Lock, LockAll, LockedTarget, Passive, Request,
+    Strided, Target, Window,
 };
 pub use window::Info;
 

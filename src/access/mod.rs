@@ -14,4 +14,5 @@ mod request;
 mod transfer;
 mod work;
 
+pub(crate) use derived::Row;
 pub use request::Request;

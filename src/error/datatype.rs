@@ -23,6 +23,14 @@ pub enum DatatypeMisuse {
     Signatures { first: String, second: String },
     #[error("accumulates need elements of one predefined type, which {ty} is not made of")]
     MixedElements { ty: String },
+    #[error("{blocks} blocks of {block_len}, {stride} apart from {first} on: {reason}")]
+    Region {
+        first: u64,
+        blocks: u64,
+        block_len: u64,
+        stride: u64,
+        reason: String,
+    },
     #[error(
         "displacement {disp} × unit {unit}, from {lo} to {hi} bytes off that, is not inside rank \
          {rank}'s window of {size} bytes"
@@ -41,7 +49,9 @@ impl DatatypeMisuse {
     pub(super) fn class(&self) -> ErrorClass {
         match self {
             Self::NegativeCount { .. } | Self::Overflow { .. } => ErrorClass::Count,
-            Self::Argument { .. } | Self::ListLengths { .. } => ErrorClass::Arg,
+            Self::Argument { .. } | Self::ListLengths { .. } | Self::Region { .. } => {
+                ErrorClass::Arg
+            }
             Self::Signatures { .. } | Self::MixedElements { .. } => ErrorClass::Type,
             Self::Outside { .. } => ErrorClass::RmaRange,
         }

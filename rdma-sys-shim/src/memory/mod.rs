@@ -99,7 +99,7 @@ pub struct Rows {
     pub from_stride: isize,
 }
 
-/// Copies block after block, each as [`copy`] does.
+/// Copies the blocks, in no order that is told, each as [`copy`] does.
 ///
 /// # Safety
 /// As for [`copy`], for every block.

@@ -204,7 +204,23 @@ impl Window {
                 &piece,
             ],
         };
-        Work::check_defined(operation, op, ty)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.combine_pieces(operation, rank, target, spot, &parts) }
+    }
+
+    /// Carries out work whose layouts were checked, of which the target's was found at `spot`.
+    ///
+    /// # Safety
+    /// The buffers are valid for the layouts until the operation is complete.
+    pub(super) unsafe fn combine_pieces(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        target: &Target,
+        spot: Spot<'_>,
+        parts: &Combined<'_>,
+    ) -> Result<Ticket> {
+        Work::check_defined(operation, parts.op, parts.ty)?;
         if parts.is_nothing() {
             return Ok(Ticket::DONE);
         }
@@ -212,11 +228,11 @@ impl Window {
         unsafe {
             match spot {
                 Spot::Mapped(base, _keep) => {
-                    self.combine_in_place(operation, rank, target, base, &parts)?;
+                    self.combine_in_place(operation, rank, target, base, parts)?;
                     Ok(Ticket::DONE)
                 }
                 Spot::Device(place) => {
-                    self.combine_by_device(operation, rank, target, &place, &parts)
+                    self.combine_by_device(operation, rank, target, &place, parts)
                 }
             }
         }

@@ -250,8 +250,8 @@ impl Far<'_> {
             unsafe { poster.push(base.add(at), there, block.len - padding)? };
         }
         // SAFETY: as above.
-        self.patience
-            .complete(self.endpoint, unsafe { poster.finish()? })?;
+        let read = unsafe { poster.finish()? };
+        self.patience.complete(self.endpoint, read)?;
         // One block is combined where it is, several from and to copies.
         let several = chunk.len() > 1;
         let mut packed = [Vec::new(), Vec::new()];

@@ -9,7 +9,10 @@ mod by_device;
 mod combined;
 mod post;
 mod put_get;
+mod regions;
 mod spot;
+
+pub(crate) use regions::Row;
 
 use super::bounds::null_buffer;
 use crate::datatype::Span;

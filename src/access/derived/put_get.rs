@@ -12,6 +12,7 @@ use super::spot::Spot;
 use crate::datatype::{Layout, Piece, Strip, Together};
 use crate::error::Result;
 use crate::window::Window;
+use crate::window::target::Target;
 
 impl Window {
     /// One-sided. As [`Window::put`], from the bytes of one layout at `origin` to those of another
@@ -153,17 +154,37 @@ impl Window {
             return Ok(Ticket::DONE);
         };
         check_buffer(operation, origin, here.span, here.size)?;
+        let pieces = [&*near, &*far];
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer_pieces(operation, way, origin, rank, target, spot, pieces) }
+    }
+
+    /// Moves bytes between pieces as long as each other, of which the target's was found at `spot`.
+    ///
+    /// # Safety
+    /// As for [`Window::put_layout`] or [`Window::get_layout`]; a put only reads `origin`.
+    #[expect(clippy::too_many_arguments, reason = "one operation, checked")]
+    pub(super) unsafe fn transfer_pieces(
+        &self,
+        operation: &'static str,
+        way: Way,
+        origin: *mut u8,
+        rank: u32,
+        target: &Target,
+        spot: Spot<'_>,
+        pieces: [&Piece; 2],
+    ) -> Result<Ticket> {
         let place = match spot {
             Spot::Mapped(base, _keep) => {
                 // SAFETY: `origin` is the caller's promise; the target's layout is mapped there.
-                unsafe { copy_layouts(way, origin, base, [&near, &far]) };
+                unsafe { copy_layouts(way, origin, base, pieces) };
                 target.set_dirty();
                 return Ok(Ticket::DONE);
             }
             Spot::Device(place) => place,
         };
         // SAFETY: the caller's promise.
-        let posted = unsafe { self.post_layouts(way, origin, &place, [&near, &far]) };
+        let posted = unsafe { self.post_layouts(way, origin, &place, pieces) };
         let ticket = posted.map_err(|error| self.failed(operation, rank, error))?;
         self.note_posted(target, ticket);
         Ok(ticket)

@@ -63,7 +63,7 @@ fn constructors_with_bad_arguments(_: &Job) -> Outcome {
         &["indexed", "3", "2", "entries"],
     )?;
     refused(
-        Datatype::structure(&[1], &[0, 1], &[f64s.clone()]),
+        Datatype::structure(&[1], &[0, 1], std::slice::from_ref(&f64s)),
         Arg,
         &["struct", "1", "2"],
     )?;
