@@ -26,9 +26,7 @@ fn main() -> Result<()> {
     world.barrier()?;
     window.detach(memory.cast())?;
     // SAFETY: detached, so that nobody else writes there.
-    assert_eq!(
-        unsafe { memory.add(2).read() },
-        42 + (rank + size - 1) % size
-    );
+    let found = unsafe { memory.add(2).read() };
+    assert_eq!(found, 42 + (rank + size - 1) % size);
     window.free()
 }

@@ -20,7 +20,7 @@ macro_rules! programs {
 
 programs!(
     accumulate, dynamic, errors, exchange, fence, hints, layouts, lock_all, locks, notify,
-    raw_fence, requests, shared
+    raw_fence, requests, shared, strided
 );
 
 fn main() -> ExitCode {

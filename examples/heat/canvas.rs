@@ -1,52 +1,49 @@
 //! The whole grid, on rank 0: every rank gets its tile from there, and puts it back.
 
-use transom::{Communicator, Result, Window};
+use transom::{Block2d, Communicator, Result, Window};
 
 use crate::field::Field;
 use crate::grid::{Grid, Tile};
 
 pub(crate) struct Canvas<'c> {
     window: Window<'c, f64>,
-    width: usize,
-    tile: Tile,
+    /// This rank's tile, as a part of the whole.
+    tile: Block2d,
 }
 
 impl<'c> Canvas<'c> {
     /// Collective. `cells` are the whole grid on rank 0, and nothing on the others.
     pub(crate) fn new(comm: &'c Communicator, grid: &Grid, cells: Vec<f64>) -> Result<Self> {
+        let Tile { x, y } = grid.tile(comm.rank());
+        let tile = Block2d {
+            width: grid.width,
+            row: y.start,
+            column: x.start,
+            rows: y.len(),
+            columns: x.len(),
+        };
         Ok(Self {
             window: Window::create(comm, cells)?,
-            width: grid.width,
-            tile: grid.tile(comm.rank()),
+            tile,
         })
     }
 
-    /// Collective. Every rank gets its tile, row by row.
+    /// Collective. Every rank gets its tile.
     pub(crate) fn hand_out(&mut self) -> Result<Field> {
-        let Self { window, tile, .. } = self;
-        let mut field = Field::new(tile.width(), tile.height());
-        let starts = tile.y.clone().map(|y| y * self.width + tile.x.start);
-        window.fence(|epoch| -> Result<()> {
-            let whole = epoch.target(0)?;
-            for (at, row) in starts.zip(field.rows_mut()) {
-                whole.get(at, row)?;
-            }
-            Ok(())
-        })??;
+        let tile = self.tile;
+        let mut field = Field::new(tile.columns, tile.rows);
+        let inside = field.inside();
+        let cells = field.cells_mut();
+        self.window
+            .fence(|epoch| epoch.target(0)?.get_strided(tile, cells, inside))??;
         Ok(field)
     }
 
     /// Collective. Every rank puts its tile back.
     pub(crate) fn collect(&mut self, field: &Field) -> Result<()> {
-        let Self { window, tile, .. } = self;
-        let starts = tile.y.clone().map(|y| y * self.width + tile.x.start);
-        window.fence(|epoch| -> Result<()> {
-            let whole = epoch.target(0)?;
-            for (at, row) in starts.zip(field.rows()) {
-                whole.put(at, row)?;
-            }
-            Ok(())
-        })?
+        let (tile, inside) = (self.tile, field.inside());
+        self.window
+            .fence(|epoch| epoch.target(0)?.put_strided(tile, field.cells(), inside))?
     }
 
     /// Local. All cells on rank 0, none elsewhere.

@@ -1,5 +1,7 @@
 //! The temperatures of one tile, in a frame of the neighbouring cells, and one step in time.
 
+use transom::Block2d;
+
 use crate::grid::Side;
 
 /// A tile, row by row, with one more cell on each side. The frame's corners are not used.
@@ -45,15 +47,56 @@ impl Field {
             .map(move |row| &mut row[1..=width])
     }
 
-    /// The cells along a side: a row is one slice, of a column every cell is.
-    pub(crate) fn edge(&self, side: Side) -> impl Iterator<Item = &[f64]> {
-        let (start, len, pieces) = match side {
-            Side::North => (self.at(0, 0), self.width, 1),
-            Side::South => (self.at(0, self.height - 1), self.width, 1),
-            Side::West => (self.at(0, 0), 1, self.height),
-            Side::East => (self.at(self.width - 1, 0), 1, self.height),
-        };
-        (0..pieces).map(move |piece| &self.cells[start + piece * self.stride()..][..len])
+    /// All cells, the frame's included.
+    pub(crate) fn cells(&self) -> &[f64] {
+        &self.cells
+    }
+
+    pub(crate) fn cells_mut(&mut self) -> &mut [f64] {
+        &mut self.cells
+    }
+
+    /// Where the tile is among all cells.
+    pub(crate) fn inside(&self) -> Block2d {
+        Block2d {
+            width: self.stride(),
+            row: 1,
+            column: 1,
+            rows: self.height,
+            columns: self.width,
+        }
+    }
+
+    /// Where the cells along a side of the tile are: a row, or a column.
+    pub(crate) fn edge(&self, side: Side) -> Block2d {
+        let inside = self.inside();
+        match side {
+            Side::North => Block2d { rows: 1, ..inside },
+            Side::South => Block2d {
+                row: self.height,
+                rows: 1,
+                ..inside
+            },
+            Side::West => Block2d {
+                columns: 1,
+                ..inside
+            },
+            Side::East => Block2d {
+                column: self.width,
+                columns: 1,
+                ..inside
+            },
+        }
+    }
+
+    /// The cells along a side, one by one.
+    pub(crate) fn along(&self, side: Side) -> impl Iterator<Item = f64> {
+        let edge = self.edge(side);
+        let rows = (edge.row..).take(edge.rows);
+        rows.flat_map(move |row| {
+            let start = row * edge.width + edge.column;
+            self.cells[start..][..edge.columns].iter().copied()
+        })
     }
 
     /// Sets the frame along a side.
@@ -74,7 +117,7 @@ impl Field {
     /// Sets the frame along a side where the grid ends: no heat leaves there, as if it were equally
     /// warm beyond.
     pub(crate) fn insulate(&mut self, side: Side) {
-        let edge: Vec<f64> = self.edge(side).flatten().copied().collect();
+        let edge: Vec<f64> = self.along(side).collect();
         self.set_frame(side, &edge);
     }
 
@@ -94,10 +137,5 @@ impl Field {
                 *cell = here + diffusivity * (around - 4.0 * here);
             }
         }
-    }
-
-    /// Where cell `x`, `y` of the tile is.
-    fn at(&self, x: usize, y: usize) -> usize {
-        (y + 1) * self.stride() + x + 1
     }
 }

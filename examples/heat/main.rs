@@ -75,7 +75,7 @@ fn run(comm: &Communicator, options: &Options) -> Result<(), Failure> {
     }
     let mut halo = Halo::new(comm, &grid)?;
     let mut plate = Plate::new(canvas.hand_out()?, halo.insulated(), options.diffusivity);
-    let traffic = total(comm, halo.traffic(options.variant, plate.field()))?;
+    let traffic = total(comm, halo.traffic())?;
     if is_first && options.verbose {
         describe(&grid, ranks, options, traffic);
     }

@@ -39,7 +39,7 @@ impl Halo<'_> {
                 for (neighbour, edge) in neighbours.iter().zip(&mut edges) {
                     let mut edge = mem::take(edge);
                     edge.clear();
-                    edge.extend(plate.field().edge(neighbour.side).flatten());
+                    edge.extend(plate.field().along(neighbour.side));
                     let target = everyone.target(neighbour.rank)?;
                     let at = set * neighbour.slots + neighbour.slot;
                     requests.push(target.rput_owned(at, edge)?);

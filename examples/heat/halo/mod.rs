@@ -76,15 +76,11 @@ struct Neighbour {
 }
 
 impl Neighbour {
-    /// One-sided. Puts this rank's edge there: a row is one put, a column one for each cell, since
-    /// the cells of a column are not neighbours in memory.
+    /// One-sided. Puts this rank's edge there. A row's cells are neighbours in memory, a column's are
+    /// not; the slot's are.
     fn put_edge<'op, M>(&self, target: &Target<'op, f64, M>, field: &'op Field) -> Result<()> {
-        let mut at = self.slot;
-        for piece in field.edge(self.side) {
-            target.put(at, piece)?;
-            at += piece.len();
-        }
-        Ok(())
+        let slot = self.slot..self.slot + self.arrives.len();
+        target.put_strided(slot, field.cells(), field.edge(self.side))
     }
 }
 
@@ -162,17 +158,12 @@ impl<'c> Halo<'c> {
     }
 
     /// What this rank sends in one step.
-    pub(crate) fn traffic(&self, way: Way, field: &Field) -> Traffic {
-        let mut traffic = Traffic::default();
-        for neighbour in &self.neighbours {
-            let pieces = field.edge(neighbour.side);
-            traffic.puts += match way {
-                Way::Fence | Way::Pscw => pieces.count() as u64,
-                Way::Notify => 1,
-            };
-            traffic.bytes += size_of::<f64>() as u64 * neighbour.arrives.len() as u64;
+    pub(crate) fn traffic(&self) -> Traffic {
+        let cells: usize = self.neighbours.iter().map(|it| it.arrives.len()).sum();
+        Traffic {
+            puts: self.neighbours.len() as u64,
+            bytes: (size_of::<f64>() * cells) as u64,
         }
-        traffic
     }
 }
 
