@@ -52,13 +52,13 @@ pub(crate) fn agree<T>(comm: &Communicator, mine: Result<T, Failure>) -> Result<
 }
 
 /// Options that may say how many ranks to start.
-pub(crate) trait Options: Parser {
+pub(crate) trait Launchable: Parser {
     fn ranks(&self) -> Option<u32>;
 }
 
 /// Runs `run` on all ranks of the job that this process is in. If it is in none, and the options
 /// say how many ranks there shall be, it starts them.
-pub(crate) fn main<O: Options>(
+pub(crate) fn main<O: Launchable>(
     name: &str,
     run: impl FnOnce(&Communicator, &O) -> Result<(), Failure>,
 ) -> ExitCode {

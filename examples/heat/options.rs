@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-use crate::common;
+use crate::common::Launchable;
 use crate::halo::Way;
 
 /// Let heat spread on a plate, which the ranks of a job share out
@@ -58,7 +58,7 @@ pub(crate) struct Options {
     pub(crate) ranks: Option<u32>,
 }
 
-impl common::Options for Options {
+impl Launchable for Options {
     fn ranks(&self) -> Option<u32> {
         self.ranks
     }

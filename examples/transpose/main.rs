@@ -19,7 +19,7 @@ use clap::Parser;
 use transom::raw::{Assert, Committed, Window};
 use transom::{BasicType, Communicator, Info, Op};
 
-use common::{Failure, agree};
+use common::{Failure, Launchable, agree};
 use matrix::{Matrix, Wrong};
 
 /// The rank that accumulates, and the one that has it done to its matrix.
@@ -53,7 +53,7 @@ struct Options {
     ranks: Option<u32>,
 }
 
-impl common::Options for Options {
+impl Launchable for Options {
     fn ranks(&self) -> Option<u32> {
         self.ranks
     }

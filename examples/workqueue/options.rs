@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
-use crate::common;
+use crate::common::Launchable;
 
 /// Draw the Mandelbrot set, on all ranks of a job together: each takes the next rows when it is
 /// done with its last ones
@@ -53,7 +53,7 @@ pub(crate) struct Options {
     pub(crate) ranks: Option<u32>,
 }
 
-impl common::Options for Options {
+impl Launchable for Options {
     fn ranks(&self) -> Option<u32> {
         self.ranks
     }

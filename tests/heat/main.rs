@@ -16,7 +16,9 @@ mod picture;
 mod programs;
 mod serial;
 
-use programs::{Folder, endings, finish, printed, program, transom_run};
+use programs::{
+    Folder, check_survivors, endings, finish, printed, program, survivors, transom_run,
+};
 use serial::{Plate, pgm};
 
 const WAYS: [&str; 3] = ["fence", "pscw", "notify"];
@@ -300,6 +302,19 @@ fn options_that_make_no_sense_are_refused_once() {
     assert!(done.stderr.contains("-n says 2 ranks"), "{}", done.stderr);
     let done = finish(heat(2, "fence", &Folder::new()).arg("--size=100000x100000"));
     assert!(done.stderr.contains("268435456"), "{}", done.stderr);
+}
+
+#[test]
+fn a_rank_that_dies_ends_in_an_error() {
+    for way in WAYS {
+        let folder = Folder::new();
+        let out = folder.0.path().to_str().unwrap();
+        let under_way = format!("[ -e {out}/heat-000100.png ]");
+        let endless = ["--steps=1000000000", "--every=100", "--size=20x20"];
+        let options = [&endless[..], &["--variant", way, "--out", out]].concat();
+        let done = survivors(&under_way, &program("heat"), &options);
+        check_survivors("heat", &done);
+    }
 }
 
 #[test]

@@ -107,6 +107,38 @@ pub(crate) fn endings(ranks: u32, program: &Path, arguments: &[&Path]) -> Done {
     finish(command.arg(program).args(arguments))
 }
 
+/// A program on three ranks, of which rank 1 is killed as soon as the shell finds `until` to be so.
+/// The others run on, and have to find out. Rank 1's output is in the file that `$SAID` names.
+#[allow(dead_code, reason = "not every test needs it")]
+pub(crate) fn survivors(until: &str, program: &Path, arguments: &[&str]) -> Done {
+    let script = "
+        [ $PMI_RANK = 1 ] || exec \"$0\" \"$@\"
+        \"$0\" \"$@\" >\"$SAID\" &
+        until eval \"$UNTIL\"; do sleep 0.01; done
+        kill -9 $!
+        wait $!";
+    let folder = Folder::new();
+    let mut command = transom_run(3, &["--keep-going", "sh", "-c", script]);
+    command
+        .env("UNTIL", until)
+        .env("SAID", folder.file("said", b""));
+    let done = finish(command.arg(program).args(arguments));
+    assert_eq!(done.status.code(), Some(137), "{}", done.stderr);
+    done
+}
+
+/// That ranks 0 and 2 say that it was rank 1.
+#[allow(dead_code, reason = "not every test needs it")]
+pub(crate) fn check_survivors(name: &str, done: &Done) {
+    for rank in [0, 2] {
+        let said = format!("{name}: rank {rank}: ");
+        let line = done.stderr.lines().find(|line| line.starts_with(&said));
+        let line = line.unwrap_or_else(|| panic!("no word of rank {rank}: {}", done.stderr));
+        let cause = ["rank 1 died", "because rank 1"];
+        assert!(cause.iter().any(|cause| line.contains(cause)), "{line}");
+    }
+}
+
 /// Files that are gone with the test.
 pub(crate) struct Folder(pub(crate) tempfile::TempDir);
 

@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 #[path = "../programs/mod.rs"]
 mod programs;
 
-use programs::{Done, Folder, endings, finish, printed, program, transom_run};
+use programs::{
+    Folder, check_survivors, endings, finish, printed, program, survivors, transom_run,
+};
 
 /// The program on these ranks.
 fn workqueue(ranks: u32, options: &[&str]) -> Command {
@@ -164,35 +165,10 @@ fn options_that_make_no_sense_are_refused_once() {
     }
 }
 
-/// Rank 1 is killed as soon as it has drawn some rows; the others work on, and learn of it.
+/// The others work on, and learn of it when they are done.
 #[test]
 fn a_rank_that_dies_ends_in_an_error() {
-    let script = "
-        [ $PMI_RANK = 1 ] || exec \"$0\" \"$@\"
-        \"$0\" \"$@\" >\"$SAID\" &
-        until grep -q draws \"$SAID\"; do sleep 0.01; done
-        kill -9 $!
-        wait $!";
-    for keep_going in [true, false] {
-        let folder = Folder::new();
-        let options: &[_] = if keep_going { &["--keep-going"] } else { &[] };
-        let mut command = transom_run(3, options);
-        command
-            .env("SAID", folder.file("said", b""))
-            .args(["sh", "-c", script])
-            .arg(program("workqueue"))
-            .args(["--verbose", "--iterations", "3000", "--width", "300"]);
-        let begun = Instant::now();
-        let Done { status, stderr, .. } = finish(&mut command);
-        assert_eq!(status.code(), Some(137), "{stderr}");
-        assert!(stderr.contains("rank 1"), "{stderr}");
-        if keep_going {
-            for rank in [0, 2] {
-                let said = format!("workqueue: rank {rank}: ");
-                let line = stderr.lines().find(|line| line.starts_with(&said));
-                assert!(line.is_some_and(|line| line.contains("rank 1")), "{stderr}");
-            }
-        }
-        assert!(begun.elapsed() < Duration::from_secs(60), "{stderr}");
-    }
+    let options = ["--verbose", "--iterations", "3000", "--width", "300"];
+    let done = survivors("grep -q draws $SAID", &program("workqueue"), &options);
+    check_survivors("workqueue", &done);
 }
