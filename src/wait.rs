@@ -93,7 +93,7 @@ impl Patience {
         if ticket == Ticket::DONE {
             return Ok(());
         }
-        self.wait_for_device(|| Ok(endpoint.released(ticket)?))
+        self.wait_for_device(endpoint, || Ok(endpoint.released(ticket)?))
     }
 
     /// Waits for an operation of an endpoint. The device reports a peer that died.
@@ -101,18 +101,22 @@ impl Patience {
         if ticket == Ticket::DONE {
             return Ok(());
         }
-        self.wait_for_device(|| Ok(endpoint.completed(ticket)?))
+        self.wait_for_device(endpoint, || Ok(endpoint.completed(ticket)?))
     }
 
     /// Asks without pauses for as long as it spins: an answer takes microseconds, and each question
     /// looks at a queue, which is pause enough.
-    fn wait_for_device(self, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+    fn wait_for_device(
+        self,
+        endpoint: &dyn Endpoint,
+        mut done: impl FnMut() -> Result<bool>,
+    ) -> Result<()> {
         for _ in EAGER_SPINS.min(self.spins)..self.spins {
             if done()? {
                 return Ok(());
             }
         }
-        self.wait(done, || Ok(()))
+        self.wait(done, || Ok(endpoint.intact()?))
     }
 }
 

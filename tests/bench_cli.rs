@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// What `rma_bench.c` prints of each kind of window, less what does not exist yet, and what only
 /// Transom has.
-const STANDARD: [(&str, &str); 32] = [
+const STANDARD: [(&str, &str); 35] = [
     ("create_free_4K", "us"),
     ("put8_flush", "ns"),
     ("get8_flush", "ns"),
@@ -45,6 +45,9 @@ const STANDARD: [(&str, &str); 32] = [
     ("put8_notify", "ns"),
     ("contended_fetch_add", "Mops/s"),
     ("busy_target_put", "us"),
+    ("acc_i64_4K_coarse_bw", "GB/s"),
+    ("acc_i64_64K_coarse_bw", "GB/s"),
+    ("acc_i64_1024K_coarse_bw", "GB/s"),
 ];
 const BUSY: [&str; 2] = ["busy_target_get", "busy_target_acc"];
 

@@ -418,7 +418,8 @@ pub trait Endpoint: Send + Sync {
     fn completed(&self, ticket: Ticket) -> Result<bool>;
 
     /// Fails with the first cause if the connection has failed, so that what is under way will not
-    /// arrive. Does not wait.
+    /// arrive; a device that has long said nothing of it has failed. To be asked now and then during
+    /// a wait. Does not wait.
     ///
     /// # Errors
     /// As for [`Endpoint::completed`], whichever operation it was.

@@ -62,7 +62,8 @@ pub enum Error {
     },
     /// The verbs status "remote access error": the rkey does not allow this access.
     #[error(
-        "remote access error: {need} of {len} bytes at {address:#x} with rkey {rkey:#x} ({reason})"
+        "remote access error: {need} of {len} bytes at {address:#x} of process {pid}{} with rkey \
+         {rkey:#x} ({reason})", On(.host)
     )]
     RemoteAccess {
         /// What was tried.
@@ -71,6 +72,10 @@ pub enum Error {
         address: u64,
         /// Length in bytes.
         len: u64,
+        /// The target's process.
+        pid: u32,
+        /// Its host, if it may be another.
+        host: Option<Arc<str>>,
         /// The key that was shown.
         rkey: u64,
         /// Which check failed.
@@ -237,6 +242,17 @@ impl std::fmt::Display for Remedy<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             Some(remedy) => write!(f, " ({remedy})"),
+            None => Ok(()),
+        }
+    }
+}
+
+struct On<'a>(&'a Option<Arc<str>>);
+
+impl std::fmt::Display for On<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(host) => write!(f, " on {host}"),
             None => Ok(()),
         }
     }

@@ -39,17 +39,12 @@ impl Window {
     /// mapped, of four or eight bytes, and updated by single atomics: the fast path.
     #[inline(always)]
     pub(super) fn mapped_integer(&self, ty: BasicType, rank: u32, disp: u64) -> Option<Word<'_>> {
-        let size = self.atomic_widths().fast_size(ty);
-        if size == 0 {
-            return None;
-        }
+        let width = self.atomic_widths().fast_word(ty)?;
         let target = self.open_target(rank)?;
-        let at = target.reach(disp, size as u64);
-        // A power of two, which the compiler cannot know.
-        if at.is_null() || at.addr() & (size - 1) != 0 {
+        let at = target.reach(disp, width.bytes() as u64);
+        if at.is_null() || at.addr() & (width.bytes() - 1) != 0 {
             return None;
         }
-        let width = if size == 8 { Width::W8 } else { Width::W4 };
         Some(Word { target, at, width })
     }
 }

@@ -31,16 +31,17 @@ impl AtomicWidths {
         }
     }
 
-    /// The size of an element, if it is an integer of four or eight bytes that single atomics update
-    /// where it is naturally aligned; else 0. These are what the fast paths are for.
+    /// The word of an element where it is naturally aligned, if it is an integer of four or eight
+    /// bytes that single atomics update. These are what the fast paths are for. Where the compiler
+    /// knows the type, it knows the width.
     #[inline(always)]
-    pub(crate) fn fast_size(self, ty: BasicType) -> usize {
-        let size = match ty {
-            BasicType::I64 | BasicType::U64 => 8,
-            BasicType::I32 | BasicType::U32 => 4,
-            _ => 0,
+    pub(crate) fn fast_word(self, ty: BasicType) -> Option<Width> {
+        let (size, width) = match ty {
+            BasicType::I64 | BasicType::U64 => (8, Width::W8),
+            BasicType::I32 | BasicType::U32 => (4, Width::W4),
+            _ => return None,
         };
-        size & usize::from(self.0)
+        (self.0 & size != 0).then_some(width)
     }
 
     fn of_size(self, size: usize, address: u64) -> Option<Width> {
@@ -80,9 +81,9 @@ mod tests {
         for byte in [BasicType::Bool, BasicType::Byte, BasicType::I8] {
             assert_eq!(all.word(byte, 67), Some(Width::W1));
         }
-        assert_eq!(all.fast_size(BasicType::I64), 8);
-        assert_eq!(all.fast_size(BasicType::U32), 4);
-        assert_eq!(all.fast_size(BasicType::F64), 0);
+        assert_eq!(all.fast_word(BasicType::I64), Some(Width::W8));
+        assert_eq!(all.fast_word(BasicType::U32), Some(Width::W4));
+        assert_eq!(all.fast_word(BasicType::F64), None);
         for other in [BasicType::F64, BasicType::ComplexF32, BasicType::TwoInt] {
             assert_eq!(all.word(other, 64), None);
         }
@@ -90,7 +91,10 @@ mod tests {
         assert_eq!(coarse.word(BasicType::U16, 64), None);
         assert_eq!(coarse.word(BasicType::U32, 64), Some(Width::W4));
         assert_eq!(AtomicWidths::new(&device, 9), AtomicWidths(0));
-        assert_eq!(AtomicWidths::new(&device, 5).fast_size(BasicType::U32), 0);
+        assert_eq!(
+            AtomicWidths::new(&device, 5).fast_word(BasicType::U32),
+            None
+        );
         device.narrow_atomics = false;
         assert_eq!(AtomicWidths::new(&device, 8), AtomicWidths(8));
     }

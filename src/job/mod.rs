@@ -109,7 +109,7 @@ impl Job {
     /// Local. A communicator of this rank alone.
     ///
     /// # Errors
-    /// Out of control memory.
+    /// Out of control memory; the process was forked from the rank.
     pub fn alone(&self) -> Result<Communicator> {
         Communicator::alone(&self.context)
     }

@@ -12,7 +12,7 @@ use crate::error::Result;
 /// | key | values (default first) | effect |
 /// |---|---|---|
 /// | `no_locks` | `false`, `true` | given by all ranks: locks are errors, and `free` does not wait for the others. The lock words stay, a line of 64 bytes: they are laid out before the ranks have told each other |
-/// | `accumulate_ordering` * | `rar,raw,war,waw`, a part of it, `none` | which accumulates of one origin on one element keep their order |
+/// | `accumulate_ordering` * | `rar,raw,war,waw`, a part of it, `none` | which accumulates of one origin on one element keep their order. All do, whatever it says: the order that the memory or one connection gives costs nothing |
 /// | `accumulate_ops` * | `same_op_no_op`, `same_op` | recorded only: the path of an accumulate does not depend on its operation, so that the promise makes nothing faster |
 /// | `mpi_accumulate_granularity` * | `0` (the library chooses), or bytes | accumulates of smaller types take a lock at the target instead of one atomic for each element: many at once are faster, one is slower |
 /// | `same_size` * | `false`, `true` | a broken promise is an error. It saves nothing: sizes that are equal are stored once without it, and finding that out is cheap beside the exchange |

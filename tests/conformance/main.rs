@@ -13,6 +13,7 @@ mod communicators;
 mod contention;
 mod create;
 mod datatypes;
+mod devices;
 mod dynamic;
 mod exposed;
 #[path = "../faults/mod.rs"]
@@ -40,39 +41,6 @@ mod threads;
 use libtest_mimic::{Arguments, Trial};
 
 use case::Case;
-
-const DEVICES: &str = "TRANSOM_TEST_DEVICES";
-
-/// What the cases run over.
-fn devices() -> Vec<&'static str> {
-    if let Ok(list) = std::env::var(DEVICES) {
-        let list: &'static str = list.leak();
-        let devices: Vec<_> = list
-            .split([';', ' ', '\t', '\n'])
-            .filter(|device| !device.is_empty())
-            .collect();
-        assert!(!devices.is_empty(), "{DEVICES} names no device");
-        return devices;
-    }
-    vec![
-        "soft",
-        "soft:adopt=off",
-        // Every transfer to caller-owned memory goes through the target's agent.
-        "soft:cma=off,adopt=off",
-        // Every access is an operation of the device, as over a network card.
-        "soft:map=off",
-        "soft:map=off,cma=off",
-        // Operations are carried out late and in every order, and atomics are the device's own.
-        adversarial(),
-    ]
-}
-
-/// With a seed in its name, so that a failure says how to repeat it.
-fn adversarial() -> &'static str {
-    use std::hash::{BuildHasher as _, RandomState};
-    let seed = RandomState::new().hash_one(0) % 1_000_000;
-    format!("soft:adversarial,seed={seed}").leak()
-}
 
 /// Whether the device is soft in any form.
 fn is_soft(device: &str) -> bool {
@@ -126,7 +94,6 @@ fn cases(device: &str) -> Vec<Case> {
     if is_soft(device) {
         cases.extend(create::SPARSE);
         cases.extend(datatypes::SPARSE);
-        cases.extend(misuse::OF_MEMORY_AND_FORKS);
     }
     // A case is looked up by its name alone where ranks run it.
     if maps_memory(device) {
@@ -152,7 +119,7 @@ fn main() {
     }
     let args = Arguments::from_args();
     let mut trials = Vec::new();
-    for device in devices() {
+    for device in devices::devices() {
         let runs_here = |case: &Case| !case.sizes().is_empty();
         for case in cases(device).into_iter().filter(runs_here) {
             let name = format!("{device}/{}", case.name);

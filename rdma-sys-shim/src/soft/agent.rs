@@ -201,7 +201,18 @@ fn carry_out(port: &Port, slot: &Slot, data: *mut u8) -> Option<u64> {
             len <= SLOT_BYTES && matches!(width, 1 | 2 | 4 | 8) && len.is_multiple_of(width)
         }
     };
-    if !words || table::check(port, rkey, address, len as u64, need, operation.name()).is_err() {
+    if !words
+        || table::check(
+            port,
+            std::process::id(),
+            rkey,
+            address,
+            len as u64,
+            need,
+            operation.name(),
+        )
+        .is_err()
+    {
         return None;
     }
     let at = address as usize as *mut u8;

@@ -86,8 +86,20 @@ impl SoftEndpoint {
         }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.peer.pid
+    }
+
     fn check(&self, at: RemoteAddress, len: u64, need: Access, operation: Operation) -> Result<()> {
-        table::check(&self.port, at.rkey, at.address, len, need, operation.name())
+        table::check(
+            &self.port,
+            self.peer.pid,
+            at.rkey,
+            at.address,
+            len,
+            need,
+            operation.name(),
+        )
     }
 
     /// # Safety
@@ -165,7 +177,7 @@ impl SoftEndpoint {
         if let Some(old) = unsafe { request.ask(&self.port, self.peer, send, receive)? } {
             return Ok(old);
         }
-        let refused = || request.refused("no agent serves this process");
+        let refused = || request.refused(self.peer, "no agent serves this process");
         let (mapping, there) = self.place(at.rkey, &request)?.ok_or_else(refused)?;
         let data = if send.is_null() {
             receive
@@ -215,6 +227,8 @@ impl SoftEndpoint {
                 need: operation.name(),
                 address: at.address,
                 len: len as u64,
+                pid: self.peer.pid,
+                host: None,
                 rkey: at.rkey,
                 reason: "the memory is no longer mapped there with this right",
             },
@@ -237,7 +251,7 @@ impl SoftEndpoint {
         let bytes = width.bytes();
         self.check(at, bytes as u64, Access::ATOMIC, operation)?;
         if !at.address.is_multiple_of(bytes as u64) {
-            return Err(Self::misaligned(operation, at, width));
+            return Err(self.misaligned(operation, at, width));
         }
         let found = if self.path == Path::Direct {
             let here = at.address as usize as *mut u8;
@@ -249,7 +263,7 @@ impl SoftEndpoint {
                     _ => agent::compare_swap(here, bytes, first, second),
                 }
             };
-            done.ok_or_else(|| Self::misaligned(operation, at, width))?
+            done.ok_or_else(|| self.misaligned(operation, at, width))?
         } else {
             let (none, nowhere) = (std::ptr::null(), std::ptr::null_mut());
             // SAFETY: no buffers.
@@ -271,11 +285,13 @@ impl SoftEndpoint {
         Ok(Ticket::DONE)
     }
 
-    fn misaligned(operation: Operation, at: RemoteAddress, width: Width) -> Error {
+    fn misaligned(&self, operation: Operation, at: RemoteAddress, width: Width) -> Error {
         Error::RemoteAccess {
             need: operation.name(),
             address: at.address,
             len: width.bytes() as u64,
+            pid: self.peer.pid,
+            host: None,
             rkey: at.rkey,
             reason: "the word is not aligned to its size",
         }
@@ -353,7 +369,7 @@ impl Endpoint for SoftEndpoint {
         let len = count.saturating_mul(bytes);
         self.check(at, len as u64, Access::ATOMIC, operation)?;
         if !at.address.is_multiple_of(bytes as u64) {
-            return Err(Self::misaligned(operation, at, width));
+            return Err(self.misaligned(operation, at, width));
         }
         if self.path == Path::Direct {
             for offset in (0..len).step_by(bytes) {

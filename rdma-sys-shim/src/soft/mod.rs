@@ -4,7 +4,7 @@ mod address;
 mod adopt;
 mod adversarial;
 mod agent;
-mod cross_memory;
+pub(crate) mod cross_memory;
 mod endpoint;
 mod futex;
 mod owned;

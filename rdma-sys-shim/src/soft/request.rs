@@ -115,15 +115,17 @@ impl Request {
         if status == STATUS_OK {
             Ok(Some(old))
         } else {
-            Err(self.refused("the target's agent refused it"))
+            Err(self.refused(peer, "the target's agent refused it"))
         }
     }
 
-    pub(crate) fn refused(&self, reason: &'static str) -> Error {
+    pub(crate) fn refused(&self, peer: ProcessId, reason: &'static str) -> Error {
         Error::RemoteAccess {
             need: self.operation.name(),
             address: self.address,
             len: self.len as u64,
+            pid: peer.pid,
+            host: None,
             rkey: self.rkey,
             reason,
         }

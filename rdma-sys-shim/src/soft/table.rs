@@ -166,9 +166,10 @@ pub(crate) fn pieces(port: &Port, rkey: u64) -> Vec<MappablePiece> {
     found
 }
 
-/// Checks one access against `port`'s table.
+/// Checks one access against the table of `port`, which is that of process `pid`.
 pub(crate) fn check(
     port: &Port,
+    pid: u32,
     rkey: u64,
     address: u64,
     len: u64,
@@ -179,6 +180,8 @@ pub(crate) fn check(
         need: name,
         address,
         len,
+        pid,
+        host: None,
         rkey,
         reason,
     };
@@ -237,7 +240,7 @@ mod tests {
     fn bounds_rights_and_forged_keys_are_refused() {
         let (port, table) = table();
         let region = table.insert(4096, 100, Access::READ, &[]).unwrap();
-        let check = |rkey, address, len, need| check(&port, rkey, address, len, need, "test");
+        let check = |rkey, address, len, need| check(&port, 7, rkey, address, len, need, "test");
         assert!(check(region.rkey, 4096, 100, Access::READ).is_ok());
         assert!(check(region.rkey, 4196, 0, Access::READ).is_ok());
         for (rkey, address, len, need) in [

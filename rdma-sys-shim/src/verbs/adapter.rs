@@ -22,6 +22,7 @@ pub(super) struct Adapter {
 impl Adapter {
     pub(super) fn open(name: &str, port: u8, gid_index: u8, settings: Settings) -> Result<Self> {
         let context = Context::open(name)?;
+        let settings = settings.within(context.attributes())?;
         Ok(Self {
             domain: ProtectionDomain::new(&context)?,
             port: context.port(port)?,
@@ -34,11 +35,11 @@ impl Adapter {
         })
     }
 
-    /// What is wrong with this process's own port, if anything: as the device announced it, or as it
-    /// is found now, since requests may fail before the announcement.
+    /// What is wrong with this process's own queue pair or port, if anything: as the device announced
+    /// it, or as it is found now, since requests may fail before the announcement.
     #[cold]
-    pub(super) fn find_trouble(&self) -> Option<Arc<str>> {
-        if let Some(announced) = self.trouble.get() {
+    pub(super) fn find_trouble(&self, pair: u32) -> Option<Arc<str>> {
+        if let Some(announced) = self.trouble.of(pair) {
             return Some(announced);
         }
         match self.context.port(self.port.number) {

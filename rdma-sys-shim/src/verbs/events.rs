@@ -1,27 +1,46 @@
 //! What the device announces by itself: ports that go down, devices that go away.
 
+use std::collections::HashMap;
 use std::ffi::CStr;
 use std::ops::ControlFlow;
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use ibverbs_sys as ffi;
 
 use super::adapter::Adapter;
 use super::connect::Watch;
-use super::objects::Context;
 
-/// What is wrong with this process's own port, as far as the device has said.
+/// How long an event may come after the end of the work that it explains.
+const HEAR: Duration = Duration::from_millis(20);
+
+/// What is wrong with this process's own port and queue pairs, as far as the device has said.
 #[derive(Default)]
 pub(super) struct Trouble {
-    words: Mutex<Option<Arc<str>>>,
+    said: Mutex<Said>,
     fatal: AtomicBool,
+    /// Events can be taken without blocking.
+    is_heard: AtomicBool,
+}
+
+#[derive(Default)]
+struct Said {
+    port: Option<Arc<str>>,
+    /// By the queue pair's number.
+    pairs: HashMap<u32, Arc<str>>,
 }
 
 impl Trouble {
-    pub(super) fn get(&self) -> Option<Arc<str>> {
-        self.words().clone()
+    /// What is wrong with a queue pair, or else with the port.
+    pub(super) fn of(&self, pair: u32) -> Option<Arc<str>> {
+        let said = self.said();
+        said.pairs.get(&pair).or(said.port.as_ref()).cloned()
+    }
+
+    /// A new queue pair may have the number of one that is gone.
+    pub(super) fn forget(&self, pair: u32) {
+        self.said().pairs.remove(&pair);
     }
 
     /// Whether the device is gone: what was posted to it will never be reported.
@@ -30,12 +49,46 @@ impl Trouble {
         self.fatal.load(Ordering::Acquire)
     }
 
-    fn set(&self, words: Option<String>) {
-        *self.words() = words.map(Into::into);
+    fn said(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn words(&self) -> MutexGuard<'_, Option<Arc<str>>> {
-        self.words.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Keeps what an event says. `ours` is the port in use.
+    fn note(&self, device: &str, ours: u8, event: &ffi::ibv_async_event) {
+        // SAFETY: the library has a constant string for every number.
+        let words = unsafe { CStr::from_ptr(ffi::ibv_event_type_str(event.event_type)) };
+        let words = words.to_string_lossy();
+        match event.event_type {
+            ffi::IBV_EVENT_PORT_ERR | ffi::IBV_EVENT_PORT_ACTIVE => {
+                // SAFETY: events of ports carry the port's number.
+                let port = unsafe { event.element.port_num };
+                let down = event.event_type == ffi::IBV_EVENT_PORT_ERR;
+                if port == i32::from(ours) {
+                    self.said().port = down.then(|| port_is_down(ours, device).into());
+                }
+                tracing::warn!(device, port, event = %words, "RDMA port");
+            }
+            ffi::IBV_EVENT_DEVICE_FATAL => {
+                self.said().port = Some(device_is_gone(device).into());
+                self.fatal.store(true, Ordering::Release);
+                tracing::error!(device, event = %words, "RDMA device");
+            }
+            ffi::IBV_EVENT_QP_FATAL | ffi::IBV_EVENT_QP_REQ_ERR | ffi::IBV_EVENT_QP_ACCESS_ERR => {
+                // SAFETY: events of queue pairs carry the queue pair, which is not destroyed before
+                // they are acknowledged.
+                let pair = unsafe { (*event.element.qp).qp_num };
+                let cause = match event.event_type {
+                    ffi::IBV_EVENT_QP_ACCESS_ERR => {
+                        "the peer asked for memory of this process that it may not use"
+                    }
+                    ffi::IBV_EVENT_QP_REQ_ERR => "the peer sent a request that makes no sense here",
+                    _ => "the device failed while it served the connection",
+                };
+                self.said().pairs.insert(pair, cause.into());
+                tracing::warn!(device, pair, event = %words, "RDMA connection");
+            }
+            _ => tracing::debug!(device, event = %words, "RDMA device"),
+        }
     }
 }
 
@@ -56,9 +109,10 @@ pub(super) fn watch(adapter: &Arc<Adapter>) -> Watch {
         let flags = libc::fcntl(fd, libc::F_GETFL);
         flags >= 0 && libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) >= 0
     };
+    adapter.trouble.is_heard.store(quiet, Ordering::Relaxed);
     let adapter = adapter.clone();
     Watch {
-        fd: fd.as_raw_fd(),
+        fd,
         ready: Box::new(move || match quiet && take(&adapter) {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
@@ -78,33 +132,71 @@ fn take(adapter: &Adapter) -> bool {
         let error = std::io::Error::last_os_error();
         return error.kind() == std::io::ErrorKind::WouldBlock;
     }
-    note(adapter, context, &event);
+    let port = adapter.port.number;
+    adapter.trouble.note(context.name(), port, &event);
     // SAFETY: the event that was just taken; nothing refers to what it names.
     unsafe { ffi::ibv_ack_async_event(&mut event) };
     event.event_type != ffi::IBV_EVENT_DEVICE_FATAL
 }
 
-fn note(adapter: &Adapter, context: &Context, event: &ffi::ibv_async_event) {
-    // SAFETY: the library has a constant string for every number.
-    let words = unsafe { CStr::from_ptr(ffi::ibv_event_type_str(event.event_type)) };
-    let (words, device) = (words.to_string_lossy(), context.name());
-    let ours = adapter.port.number;
-    match event.event_type {
-        ffi::IBV_EVENT_PORT_ERR | ffi::IBV_EVENT_PORT_ACTIVE => {
-            // SAFETY: events of ports carry the port's number.
-            let port = unsafe { event.element.port_num };
-            let down = event.event_type == ffi::IBV_EVENT_PORT_ERR;
-            if port == i32::from(ours) {
-                let trouble = down.then(|| port_is_down(ours, device));
-                adapter.trouble.set(trouble);
-            }
-            tracing::warn!(device, port, event = %words, "RDMA port");
+/// Takes the events that are there, and waits a moment for one about this queue pair: what ended its
+/// work may be told apart from that.
+#[cold]
+pub(super) fn hear_of(adapter: &Adapter, pair: u32) {
+    if !adapter.trouble.is_heard.load(Ordering::Relaxed) {
+        return;
+    }
+    let end = Instant::now() + HEAR;
+    while adapter.trouble.of(pair).is_none() {
+        let left = end.saturating_duration_since(Instant::now());
+        let mut watched = libc::pollfd {
+            fd: adapter.context.async_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one entry, which lives through the call.
+        let found = unsafe { libc::poll(&mut watched, 1, left.as_millis() as i32) };
+        if found <= 0 || !take(adapter) {
+            return;
         }
-        ffi::IBV_EVENT_DEVICE_FATAL => {
-            adapter.trouble.set(Some(device_is_gone(device)));
-            adapter.trouble.fatal.store(true, Ordering::Release);
-            tracing::error!(device, event = %words, "RDMA device");
-        }
-        _ => tracing::debug!(device, event = %words, "RDMA device"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_pair_and_a_port_have_troubles_of_their_own() {
+        let trouble = Trouble::default();
+        let mut pair = ffi::ibv_qp {
+            qp_num: 7,
+            // SAFETY: numbers and pointers, of which no event's receiver reads another.
+            ..unsafe { std::mem::zeroed() }
+        };
+        trouble.note(
+            "rxe0",
+            1,
+            &ffi::ibv_async_event {
+                element: ffi::ibv_async_event__bindgen_ty_1 { qp: &mut pair },
+                event_type: ffi::IBV_EVENT_QP_ACCESS_ERR,
+            },
+        );
+        let words = |pair| trouble.of(pair).unwrap_or_default().to_string();
+        assert!(words(7).contains("may not use"), "{}", words(7));
+        assert_eq!(words(8), "");
+        trouble.note(
+            "rxe0",
+            1,
+            &ffi::ibv_async_event {
+                element: ffi::ibv_async_event__bindgen_ty_1 { port_num: 1 },
+                event_type: ffi::IBV_EVENT_PORT_ERR,
+            },
+        );
+        assert!(words(7).contains("may not use"), "{}", words(7));
+        assert_eq!(words(8), "port 1 of rxe0 is down here");
+        trouble.forget(7);
+        assert_eq!(words(7), words(8));
+        assert!(!trouble.is_fatal());
     }
 }

@@ -8,6 +8,7 @@ use ibverbs_sys::ibv_access_flags as Flags;
 use memmap2::{MmapMut, MmapOptions};
 
 use super::objects::{MemoryRegion, ProtectionDomain};
+use crate::soft::cross_memory::{Direction, Stopped, transfer};
 use crate::{Access, Error, Region, RemoteRegion, Result};
 
 /// Registered bytes of this process.
@@ -69,9 +70,40 @@ unsafe fn register(
     access: Flags,
 ) -> Result<MemoryRegion> {
     // SAFETY: the caller's promise.
-    let region = unsafe { MemoryRegion::register(domain, base, len, access)? };
+    let registered = unsafe { MemoryRegion::register(domain, base, len, access) };
+    // What finds first that memory is not there may call that "out of memory".
+    let region = registered.map_err(|error| match is_mapped(base, len) {
+        true => error,
+        false => Error::BadMemory {
+            address: base.addr(),
+            len,
+            reason: "not all of it is mapped",
+        },
+    })?;
     REGISTERED.fetch_add(len as u64, Ordering::Relaxed);
     Ok(region)
+}
+
+fn is_mapped(base: *mut u8, len: usize) -> bool {
+    let start = base.addr() & !(page_size() - 1);
+    let bytes = len.saturating_add(base.addr() - start);
+    // SAFETY: only looks for gaps: nothing is to be written that was not to be written anyway, and no
+    // use is made of the address.
+    unsafe { libc::msync(start as *mut libc::c_void, bytes, libc::MS_ASYNC) == 0 }
+}
+
+/// Whether this process may read the memory. The kernel lets a device read what it may not.
+fn is_readable(base: *mut u8, len: usize) -> bool {
+    let mut seen = 0_u8;
+    let pages = std::iter::once(0).chain((page_size()..len).step_by(page_size()));
+    let last = len.saturating_sub(1);
+    pages.chain([last]).all(|at| {
+        let here = base.addr().wrapping_add(at) as u64;
+        // SAFETY: a local byte.
+        let tried =
+            unsafe { transfer(std::process::id(), Direction::Read, &raw mut seen, here, 1) };
+        !matches!(tried, Err(Stopped::Fault))
+    })
 }
 
 fn forget(len: usize) {
@@ -272,8 +304,10 @@ pub(super) unsafe fn expose(
     }
     // SAFETY: the caller's promise.
     match unsafe { show(domain, regions, base, len, access, None) } {
-        // Peers may still get from memory that nobody can write to.
-        Err(Error::BadMemory { .. }) if access != Access::READ && access.allows(Access::READ) => {
+        // Peers may still get from memory that nobody can write to, if this process can.
+        Err(Error::BadMemory { .. })
+            if access != Access::READ && access.allows(Access::READ) && is_readable(base, len) =>
+        {
             // SAFETY: the caller's promise, of which this needs a part.
             unsafe { show(domain, regions, base, len, Access::READ, None) }
         }
@@ -341,6 +375,31 @@ fn page_size() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn gaps_and_forbidden_pages_are_found() {
+        let page = page_size();
+        let mut memory = MmapOptions::new().len(3 * page).map_anon().unwrap();
+        let base = memory.as_mut_ptr();
+        assert!(is_mapped(base.wrapping_add(1), 3 * page - 1));
+        // SAFETY: a page of our own mapping, which is mapped again below.
+        unsafe { libc::munmap(base.wrapping_add(page).cast(), page) };
+        assert!(is_mapped(base, page));
+        assert!(!is_mapped(base, page + 1));
+        assert!(!is_mapped(base, 3 * page));
+        assert!(!is_mapped(base, isize::MAX as usize));
+        assert!(!is_mapped(0x10 as *mut u8, 8));
+        assert!(!is_mapped(0xffff_8000_0000_0000_usize as *mut u8, 64));
+        let (prot, flags) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let hole = base.wrapping_add(page).cast();
+        // SAFETY: fills the gap, so that the mapping is whole when it is dropped.
+        unsafe { libc::mmap(hole, page, prot, flags | libc::MAP_FIXED, -1, 0) };
+        assert!(is_readable(base.wrapping_add(1), 3 * page - 1));
+        // SAFETY: our own mapping; nobody uses it.
+        unsafe { libc::mprotect(base.wrapping_add(2 * page).cast(), page, libc::PROT_NONE) };
+        assert!(is_readable(base.wrapping_add(1), 2 * page - 1));
+        assert!(!is_readable(base.wrapping_add(1), 2 * page));
+    }
 
     #[test]
     fn a_key_tells_which_rights_come_with_it() {

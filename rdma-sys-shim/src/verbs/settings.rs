@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ibverbs_sys::ibv_device_attr;
+
 use crate::{Error, Result};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,7 @@ pub(super) struct Settings {
 const TIMEOUT: u8 = 17;
 const RETRIES: u8 = 6;
 const SEND_QUEUE: u32 = 256;
+const LEAST_SEND_QUEUE: u32 = 64;
 const COPIED: u32 = 16 << 10;
 
 impl Settings {
@@ -28,6 +31,30 @@ impl Settings {
     pub(super) fn silence(&self) -> Duration {
         let once = Duration::from_nanos(4096) * (1 << self.timeout);
         once * (u32::from(self.retries) + 1)
+    }
+
+    /// These settings, if the device allows them; a default gives way.
+    ///
+    /// # Errors
+    /// A number that was asked for is more than the device has.
+    pub(super) fn within(self, limits: &ibv_device_attr) -> Result<Self> {
+        // Each request also takes an entry of the completion queue, and one is for receiving.
+        let most = limits
+            .max_qp_wr
+            .min(limits.max_cqe.saturating_sub(1))
+            .max(1) as u32;
+        if self.send_queue > most.max(SEND_QUEUE) {
+            return Err(Error::BadSetting {
+                name: "TRANSOM_RDMA_SEND_QUEUE",
+                value: self.send_queue.to_string(),
+                least: LEAST_SEND_QUEUE.min(most),
+                most,
+            });
+        }
+        Ok(Self {
+            send_queue: self.send_queue.min(most),
+            ..self
+        })
     }
 
     pub(super) fn from_env() -> Result<Self> {
@@ -55,7 +82,12 @@ impl Settings {
             timeout: number("TRANSOM_RDMA_TIMEOUT", TIMEOUT.into(), 1, 22)? as u8,
             retries: number("TRANSOM_RDMA_RETRIES", RETRIES.into(), 0, 6)? as u8,
             copied: number("TRANSOM_RDMA_COPY", COPIED, 0, 1 << 30)? as usize,
-            send_queue: number("TRANSOM_RDMA_SEND_QUEUE", SEND_QUEUE, 64, 1 << 15)?,
+            send_queue: number(
+                "TRANSOM_RDMA_SEND_QUEUE",
+                SEND_QUEUE,
+                LEAST_SEND_QUEUE,
+                1 << 15,
+            )?,
         })
     }
 }
@@ -63,6 +95,28 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_limits_the_send_queue() {
+        let device = |max_qp_wr, max_cqe| ibv_device_attr {
+            max_qp_wr,
+            max_cqe,
+            ..ibv_device_attr::default()
+        };
+        let set = |value: u32| {
+            let text = value.to_string();
+            let named = |name: &str| (name == "TRANSOM_RDMA_SEND_QUEUE").then(|| text.clone());
+            Settings::read(named).unwrap()
+        };
+        let given = |value, limits| set(value).within(&limits).map(|kept| kept.send_queue);
+        assert_eq!(given(16384, device(16384, 32767)).unwrap(), 16384);
+        assert_eq!(given(256, device(100, 32767)).unwrap(), 100);
+        for (limits, most) in [(device(16384, 32767), "16384"), (device(16384, 500), "499")] {
+            let text = given(32768, limits).unwrap_err().to_string();
+            assert!(text.contains("TRANSOM_RDMA_SEND_QUEUE=32768"), "{text}");
+            assert!(text.ends_with(&format!("to {most}")), "{text}");
+        }
+    }
 
     #[test]
     fn settings_have_defaults_and_limits() {

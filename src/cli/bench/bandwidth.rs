@@ -20,6 +20,8 @@ const ACCUMULATES: usize = 3;
 
 pub(super) const LINES: usize = 2 * MOVES.len() + 2 * ACCUMULATES;
 
+pub(super) const COARSE_LINES: usize = ACCUMULATES;
+
 /// As the standard suite has it: the larger, the fewer.
 pub(super) fn iterations_for(size: usize, small: u32) -> u32 {
     let found = MOVES.iter().rev().find(|&&(from, _)| size >= from);
@@ -44,6 +46,21 @@ pub(super) fn run(
             let line = format!("acc_{label}_{}K_bw", size >> 10);
             accumulate(bench, window, buffer, &line, ty, *size, iterations / 4 + 1)?;
         }
+    }
+    Ok(())
+}
+
+/// On a window whose accumulates are to take a lock rather than one atomic for each integer.
+pub(super) fn run_coarse(
+    bench: &mut Bench<'_>,
+    name: &'static str,
+    window: &Window,
+    buffer: *mut u8,
+) -> Result<()> {
+    bench.group(name, "the same, with mpi_accumulate_granularity=4096")?;
+    for (size, iterations) in &MOVES[..ACCUMULATES] {
+        let (line, ty) = (format!("acc_i64_{}K_coarse_bw", size >> 10), BasicType::I64);
+        accumulate(bench, window, buffer, &line, ty, *size, iterations / 4 + 1)?;
     }
     Ok(())
 }

@@ -26,22 +26,30 @@ pub(super) fn run(bench: &mut Bench<'_>, windows: Windows, selected: &Selected) 
     bench.expect(windows.count() * syncs.len() * lines.len() * 2);
     let mut buffer = OriginBuffer::new(*span)?;
     let memory = CallerMemory::new(*span)?;
-    on_each_window(bench, windows, *span, &memory, |bench, name, window| {
-        for &sync in syncs {
-            bench.barrier()?;
-            bench.group(name, sync.title())?;
-            for &(operation, size) in lines {
-                let chosen = Chosen {
-                    operation,
-                    size,
-                    sync,
-                    burst: *burst,
-                };
-                measure(bench, window, buffer.pointer(), chosen)?;
+    let info = bench.info();
+    on_each_window(
+        bench,
+        windows,
+        *span,
+        &memory,
+        info,
+        |bench, name, window| {
+            for &sync in syncs {
+                bench.barrier()?;
+                bench.group(name, sync.title())?;
+                for &(operation, size) in lines {
+                    let chosen = Chosen {
+                        operation,
+                        size,
+                        sync,
+                        burst: *burst,
+                    };
+                    measure(bench, window, buffer.pointer(), chosen)?;
+                }
             }
-        }
-        Ok(())
-    })
+            Ok(())
+        },
+    )
 }
 
 impl Sync {

@@ -1,5 +1,6 @@
 //! The standard suite: the lines of `rma_bench.c` under its names, and what only Transom has.
 
+use transom::Info;
 use transom::raw::Window;
 
 use super::args::Windows;
@@ -18,7 +19,8 @@ const LINES: usize = creation::LINES
     + locks::LINES
     + collective::LINES
     + pairs::LINES
-    + busy::LINES;
+    + busy::LINES
+    + bandwidth::COARSE_LINES;
 
 impl Windows {
     pub(super) fn allocate(self) -> bool {
@@ -44,20 +46,47 @@ pub(super) fn run(bench: &mut Bench<'_>, windows: Windows) -> Result<()> {
     if windows.create() {
         creation::create(bench, &memory)?;
     }
-    on_each_window(bench, windows, SPAN, &memory, |bench, name, window| {
-        every_line(bench, name, window, buffer.pointer())
-    })
+    let info = bench.info();
+    on_each_window(
+        bench,
+        windows,
+        SPAN,
+        &memory,
+        info,
+        |bench, name, window| every_line(bench, name, window, buffer.pointer()),
+    )?;
+    let info = &info.clone().with("mpi_accumulate_granularity", "4096");
+    on_each_window(
+        bench,
+        windows,
+        SPAN,
+        &memory,
+        info,
+        |bench, name, window| {
+            bench.barrier()?;
+            if bench.is_origin() {
+                window.lock_all(transom::raw::Assert::NONE)?;
+            }
+            bandwidth::run_coarse(bench, name, window, buffer.pointer())?;
+            if bench.is_origin() {
+                window.unlock_all()?;
+            }
+            Ok(())
+        },
+    )
 }
 
-/// Makes windows of `span` bytes on each rank and hands them to `body`, one after the other.
+/// Makes windows of `span` bytes on each rank with these hints and hands them to `body`, one after the
+/// other.
 pub(super) fn on_each_window<'a>(
     bench: &mut Bench<'a>,
     windows: Windows,
     span: usize,
     memory: &CallerMemory,
+    info: &Info,
     mut body: impl FnMut(&mut Bench<'a>, &'static str, &Window) -> Result<()>,
 ) -> Result<()> {
-    let (comm, info) = (bench.comm(), bench.info());
+    let comm = bench.comm();
     if windows.allocate() {
         let window = Window::allocate(comm, span, 1, info)?;
         // SAFETY: the window's own memory of this length; no rank accesses it before the barrier

@@ -80,13 +80,15 @@ impl AdversarialEndpoint {
     }
 
     /// Without narrow atomics, as over verbs.
-    fn wide(width: Width, need: &'static str, at: RemoteAddress) -> Result<()> {
+    fn wide(&self, width: Width, need: &'static str, at: RemoteAddress) -> Result<()> {
         match width {
             Width::W8 => Ok(()),
             narrow => Err(Error::RemoteAccess {
                 need,
                 address: at.address,
                 len: narrow.bytes() as u64,
+                pid: self.way.pid(),
+                host: None,
                 rkey: at.rkey,
                 reason: "the device has atomics of eight bytes only",
             }),
@@ -161,7 +163,7 @@ impl Endpoint for AdversarialEndpoint {
         add: u64,
         old: *mut u64,
     ) -> Result<Ticket> {
-        Self::wide(width, "fetch_add", at)?;
+        self.wide(width, "fetch_add", at)?;
         self.post(|random| {
             // SAFETY: the caller's promise.
             unsafe { scribble(old.cast(), 8, random) };
@@ -182,7 +184,7 @@ impl Endpoint for AdversarialEndpoint {
         new: u64,
         old: *mut u64,
     ) -> Result<Ticket> {
-        Self::wide(width, "compare_swap", at)?;
+        self.wide(width, "compare_swap", at)?;
         self.post(|random| {
             // SAFETY: the caller's promise.
             unsafe { scribble(old.cast(), 8, random) };
@@ -204,7 +206,7 @@ impl Endpoint for AdversarialEndpoint {
         values: *const u8,
         count: usize,
     ) -> Result<Ticket> {
-        Self::wide(width, "atomic update", at)?;
+        self.wide(width, "atomic update", at)?;
         self.post(|random| Work::UpdateEach {
             at,
             width,

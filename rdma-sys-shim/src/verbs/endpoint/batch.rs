@@ -8,11 +8,12 @@ use std::sync::atomic::Ordering;
 
 use ibverbs_sys as ffi;
 
+use super::VerbsEndpoint;
+use super::check::{check_key, offset};
 use super::failure::Operation;
 use super::queue::{CHAIN, SendQueue};
 use super::request::{Elements, Local, Request};
 use super::ring::Piece;
-use super::{VerbsEndpoint, check_key, offset};
 use crate::batch::{Batch, BatchError, LocalPiece};
 use crate::memory::copy;
 use crate::{RemoteAddress, Result, Ticket};
@@ -48,7 +49,7 @@ impl VerbsEndpoint {
     ) -> std::result::Result<Ticket, BatchError> {
         for (at, pieces) in batch.parts() {
             let len: usize = pieces.iter().map(|piece| piece.len).sum();
-            check_key(operation, at, len as u64)?;
+            check_key(&self.peer, operation, at, len as u64)?;
         }
         let mut chain = Chain {
             endpoint: self,

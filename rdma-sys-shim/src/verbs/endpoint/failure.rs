@@ -55,8 +55,13 @@ pub(super) struct Failure {
 }
 
 impl Failure {
+    /// Whether something else, which the device announces apart, ended the connection.
+    pub(super) fn is_consequence(&self) -> bool {
+        self.status == status::IBV_WC_WR_FLUSH_ERR
+    }
+
     /// The failure as an error of an operation on `peer`. `trouble` is what is known to be wrong
-    /// with this process's own port.
+    /// with this process's own queue pair or port.
     pub(super) fn error(&self, peer: &Peer, trouble: Option<Arc<str>>) -> Error {
         let need = self.operation.name();
         let RemoteAddress { address, rkey } = self.at;
@@ -66,6 +71,8 @@ impl Failure {
                 need,
                 address,
                 len,
+                pid: peer.pid,
+                host: Some(peer.host.clone()),
                 rkey,
                 reason: "the target's device refused it: outside of the region, without the \
                          right, misaligned, or deregistered",

@@ -7,12 +7,16 @@
 //!
 //! [`Settings::copied`]: super::settings::Settings::copied
 
+mod atomics;
 mod batch;
+mod borrowed;
+mod check;
 mod failure;
 mod link;
 mod queue;
 mod request;
 mod ring;
+mod transfer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,17 +24,16 @@ use std::time::Instant;
 
 use batch::ELEMENTS;
 use failure::{Failure, Operation};
-use queue::{CHAIN, PIECE_BYTES, SendQueue};
+use queue::SendQueue;
 use request::{Local, Request, Verb};
 use ring::Piece;
 
 use super::adapter::Adapter;
 use super::connect::random;
-use super::memory;
+use super::events;
 use super::objects::{CompletionQueue, Establish, QueueLimits, QueuePair};
 use super::peer::Peer;
 use crate::batch::{Batch, BatchError};
-use crate::memory::copy;
 use crate::{
     Endpoint, Error, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket, Update, Width,
 };
@@ -39,6 +42,8 @@ use crate::{
 const INLINE: u32 = 220;
 /// Between attempts to find room in the queue, before others get the processor.
 const SPINS: u32 = 64;
+/// Between looks at whether the device still works.
+const WATCH_SPINS: u32 = 64 * SPINS;
 
 pub(super) struct VerbsEndpoint {
     adapter: Arc<Adapter>,
@@ -60,6 +65,7 @@ impl VerbsEndpoint {
         let completions = CompletionQueue::new(&adapter.context, entries, None)?;
         let pair = queue_pair(adapter, &completions)?;
         pair.prepare(adapter.port.number)?;
+        adapter.trouble.forget(pair.number());
         let queue = SendQueue::new(pair, completions, adapter.domain.clone());
         Ok(Self {
             adapter: adapter.clone(),
@@ -139,11 +145,16 @@ impl VerbsEndpoint {
         if self.closed.load(Ordering::Acquire) {
             return Some(self.has_left());
         }
-        queue.failure().map(|failure| self.explain(failure))
+        queue.failure().map(|failure| self.explain(queue, failure))
     }
 
-    fn explain(&self, failure: &Failure) -> Error {
-        failure.error(&self.peer, self.adapter.find_trouble())
+    #[cold]
+    fn explain(&self, queue: &SendQueue, failure: &Failure) -> Error {
+        let pair = queue.number();
+        if failure.is_consequence() {
+            events::hear_of(&self.adapter, pair);
+        }
+        failure.error(&self.peer, self.adapter.find_trouble(pair))
     }
 
     fn has_left(&self) -> Error {
@@ -165,7 +176,7 @@ impl VerbsEndpoint {
         match queue.failure() {
             None => Ok(()),
             Some(_) if self.closed.load(Ordering::Acquire) => Err(self.has_left()),
-            Some(failure) => Err(self.explain(failure)),
+            Some(failure) => Err(self.explain(queue, failure)),
         }
     }
 
@@ -182,11 +193,20 @@ impl VerbsEndpoint {
             }
             queue.ask()?;
             self.poll(queue)?;
-            spins += 1;
+            spins = spins.wrapping_add(1);
+            if spins.is_multiple_of(WATCH_SPINS) {
+                self.watch(queue)?;
+            }
             if spins.is_multiple_of(SPINS) {
                 std::thread::yield_now();
             }
         }
+    }
+
+    /// Breaks the connection off if the device has stopped to work.
+    #[cold]
+    fn watch(&self, queue: &mut SendQueue) -> Result<()> {
+        queue.watch(Instant::now(), self.adapter.settings.silence())
     }
 
     fn make_room(&self, queue: &mut SendQueue, requests: usize) -> Result<()> {
@@ -210,243 +230,14 @@ impl VerbsEndpoint {
         unsafe { queue.post(&[request]) }.map(Ticket)
     }
 
-    /// A write or a read.
-    ///
-    /// # Safety
-    /// As for [`Endpoint::write`] and [`Endpoint::read`]; a write only reads `base`.
-    unsafe fn transfer(
-        &self,
-        operation: Operation,
-        base: *mut u8,
-        len: usize,
-        at: RemoteAddress,
-    ) -> Result<Ticket> {
-        check_key(operation, at, len as u64)?;
-        let mut open = self.open_queue()?;
-        let queue = &mut *open;
-        if len == 0 {
-            return Ok(Ticket::DONE);
-        }
-        let written = operation == Operation::Read;
-        if !written && len <= queue.inline() {
-            let local = Local {
-                base,
-                len: len as u32,
-                lkey: 0,
-                inline: true,
-            };
-            // SAFETY: the caller's promise.
-            return unsafe { self.post(queue, Request::whole(operation, at, local)) };
-        }
-        let regions = &self.adapter.regions;
-        let mut lkey = regions.find(base, len, written, |region| queue.hold(region));
-        if lkey.is_none() && len > self.adapter.settings.copied {
-            // SAFETY: the caller's promise.
-            lkey = unsafe { queue.lend(base, len, written) }
-                // Memory that cannot be registered can still be copied, in pieces.
-                .inspect_err(|error| tracing::debug!(%error, "an origin buffer is copied instead"))
-                .ok();
-        }
-        let Some(lkey) = lkey else {
-            // SAFETY: the caller's promise.
-            return unsafe { self.through_ring(queue, operation, base, len, at) };
-        };
-        // SAFETY: the caller's promise; the key is of a region or of a loan that contains the
-        // buffer, which the queue keeps until these requests are complete.
-        let posted = unsafe { self.in_place(queue, operation, base, len, at, lkey) };
-        queue.note_use(lkey, base, len);
-        posted
-    }
-
-    /// Lets the device use the caller's buffer itself.
-    ///
-    /// # Safety
-    /// As for [`VerbsEndpoint::transfer`]; `lkey` covers the buffer.
-    unsafe fn in_place(
-        &self,
-        queue: &mut SendQueue,
-        operation: Operation,
-        base: *mut u8,
-        len: usize,
-        at: RemoteAddress,
-        lkey: u32,
-    ) -> Result<Ticket> {
-        let longest = self.adapter.longest_request();
-        let mut ticket = Ticket::DONE;
-        for start in (0..len).step_by(longest) {
-            let local = Local {
-                base: base.wrapping_add(start),
-                len: longest.min(len - start) as u32,
-                lkey,
-                inline: false,
-            };
-            let place = offset(at, start);
-            // SAFETY: a part of what the caller vouches for.
-            ticket = unsafe { self.post(queue, Request::whole(operation, place, local))? };
-            // At once: if a later part cannot be posted, this one is under way all the same.
-            self.borrowing.fetch_max(ticket.0, Ordering::Relaxed);
-        }
-        Ok(ticket)
-    }
-
-    /// Copies data by way of the ring.
-    ///
-    /// # Safety
-    /// As for [`VerbsEndpoint::transfer`].
-    unsafe fn through_ring(
-        &self,
-        queue: &mut SendQueue,
-        operation: Operation,
-        base: *mut u8,
-        len: usize,
-        at: RemoteAddress,
-    ) -> Result<Ticket> {
-        let mut ticket = Ticket::DONE;
-        for start in (0..len).step_by(PIECE_BYTES) {
-            let part = PIECE_BYTES.min(len - start);
-            self.make_room(queue, 1)?;
-            let (space, local) = self.take_space(queue, part as u32)?;
-            let here = base.wrapping_add(start);
-            let mut request = Request::whole(operation, offset(at, start), local);
-            request.space = space;
-            if operation == Operation::Read {
-                request.copy_to = here;
-            } else {
-                // SAFETY: `take_space` gave so many bytes of the ring; `here` is a part of what
-                // the caller vouches for.
-                unsafe { copy(local.base, here, part) };
-            }
-            // SAFETY: the ring lives as long as the queue, and this piece is not given to others
-            // before the request is complete.
-            ticket = unsafe { self.post(queue, request)? };
-            if operation == Operation::Read {
-                self.borrowing.fetch_max(ticket.0, Ordering::Relaxed);
-            }
-        }
-        Ok(ticket)
-    }
-
-    /// An atomic whose answer goes to `old`, or nowhere if that is null.
-    ///
-    /// # Safety
-    /// `old` is null, or as in [`Endpoint::fetch_add`].
-    unsafe fn atomic(
-        &self,
-        operation: Operation,
-        at: RemoteAddress,
-        width: Width,
-        verb: Verb,
-        old: *mut u64,
-    ) -> Result<Ticket> {
-        check_word(operation, at, width)?;
-        let mut queue = self.open_queue()?;
-        self.make_room(&mut queue, 1)?;
-        let (space, local) = self.take_space(&mut queue, 8)?;
-        let request = Request {
-            verb,
-            space,
-            copy_to: old.cast(),
-            fence: queue.reads_pending(),
-            signal: true,
-            ..Request::whole(operation, at, local)
-        };
-        // SAFETY: the answer arrives in the ring, as in `through_ring`.
-        let ticket = unsafe { self.post(&mut queue, request)? };
-        self.borrowing.fetch_max(ticket.0, Ordering::Relaxed);
-        Ok(ticket)
-    }
-
-    /// Adds to neighbouring words, without answers.
-    ///
-    /// # Safety
-    /// As for [`Endpoint::update_each`].
-    unsafe fn add_each(
-        &self,
-        at: RemoteAddress,
-        values: *const u8,
-        count: usize,
-    ) -> Result<Ticket> {
-        let mut queue = self.open_queue()?;
-        let mut ticket = Ticket::DONE;
-        let longest = queue.chain();
-        for start in (0..count).step_by(longest) {
-            let chain = longest.min(count - start);
-            let mut requests = [Request::whole(Operation::FetchAdd, at, Local::NOTHING); CHAIN];
-            for (index, request) in requests[..chain].iter_mut().enumerate() {
-                let word = (start + index) * 8;
-                let (space, local) = self.take_space(&mut queue, 8)?;
-                // SAFETY: one of the `count` words that the caller vouches for.
-                let add = unsafe { values.add(word).cast::<u64>().read_unaligned() };
-                *request = Request {
-                    verb: Verb::FetchAdd { add },
-                    space,
-                    fence: index == 0 && queue.reads_pending(),
-                    ..Request::whole(Operation::FetchAdd, offset(at, word), local)
-                };
-            }
-            // Last: to wait for space may take a request.
-            self.make_room(&mut queue, chain)?;
-            // SAFETY: the answers arrive in the ring.
-            ticket = Ticket(unsafe { queue.post(&requests[..chain])? });
-        }
-        Ok(ticket)
-    }
-
-    /// Replaces neighbouring words: no device does that as an atomic, so each is swapped against
-    /// what was last seen there until that was right.
-    ///
-    /// # Safety
-    /// As for [`Endpoint::update_each`].
-    unsafe fn store_each(&self, at: RemoteAddress, values: *const u8, count: usize) -> Result<()> {
-        for start in (0..count).step_by(CHAIN) {
-            let chain = CHAIN.min(count - start);
-            let place = offset(at, start * 8);
-            let mut expected = [0_u64; CHAIN];
-            let first = expected.as_mut_ptr().cast();
-            // SAFETY: a local array, and the operation is complete before it goes.
-            self.wait(unsafe { self.read(first, chain * 8, place)? })?;
-            let mut open = [true; CHAIN];
-            while open[..chain].contains(&true) {
-                let mut found = expected;
-                let mut last = Ticket::DONE;
-                for index in (0..chain).filter(|&index| open[index]) {
-                    // SAFETY: one of the `count` words that the caller vouches for.
-                    let new = unsafe {
-                        let value = values.add((start + index) * 8);
-                        value.cast::<u64>().read_unaligned()
-                    };
-                    let verb = Verb::CompareSwap {
-                        expect: expected[index],
-                        new,
-                    };
-                    let word = offset(place, index * 8);
-                    let old = &raw mut found[index];
-                    let operation = Operation::CompareSwap;
-                    // SAFETY: a local array; every operation is waited for, also after a failure.
-                    let posted = unsafe { self.atomic(operation, word, Width::W8, verb, old) };
-                    match posted {
-                        Ok(ticket) => last = ticket,
-                        Err(error) => {
-                            let _ = self.wait(last);
-                            return Err(error);
-                        }
-                    }
-                }
-                self.wait(last)?;
-                for index in 0..chain {
-                    open[index] &= found[index] != expected[index];
-                }
-                expected = found;
-            }
-        }
-        Ok(())
-    }
-
     /// Waits for an operation; the device ends every wait by an answer or a failure.
     pub(super) fn wait(&self, ticket: Ticket) -> Result<()> {
         let mut spins = 0_u32;
         while !self.completed(ticket)? {
-            spins += 1;
+            spins = spins.wrapping_add(1);
+            if spins.is_multiple_of(WATCH_SPINS) {
+                self.watch(&mut self.queue())?;
+            }
             if spins.is_multiple_of(SPINS) {
                 std::thread::yield_now();
             }
@@ -480,47 +271,6 @@ pub(super) fn queue_pair(
     };
     let kind = ibverbs_sys::ibv_qp_type::IBV_QPT_RC;
     QueuePair::new(&adapter.domain, completions, kind, limits)
-}
-
-fn offset(at: RemoteAddress, by: usize) -> RemoteAddress {
-    RemoteAddress {
-        address: at.address.wrapping_add(by as u64),
-        rkey: at.rkey,
-    }
-}
-
-/// What the target's device would refuse, and break the connection for, is not asked of it.
-#[inline]
-fn check_key(operation: Operation, at: RemoteAddress, len: u64) -> Result<()> {
-    match memory::rights(at.rkey) {
-        Some(rights) if rights.allows(operation.right()) => Ok(()),
-        Some(_) => Err(refused(operation, at, len, "the region does not grant it")),
-        None => Err(refused(operation, at, len, "not a key of a verbs device")),
-    }
-}
-
-fn check_word(operation: Operation, at: RemoteAddress, width: Width) -> Result<()> {
-    check_key(operation, at, width.bytes() as u64)?;
-    if width != Width::W8 {
-        let reason = "verbs devices have atomics of eight bytes only";
-        return Err(refused(operation, at, width.bytes() as u64, reason));
-    }
-    if !at.address.is_multiple_of(8) {
-        let reason = "the word is not aligned to its size";
-        return Err(refused(operation, at, 8, reason));
-    }
-    Ok(())
-}
-
-#[cold]
-fn refused(operation: Operation, at: RemoteAddress, len: u64, reason: &'static str) -> Error {
-    Error::RemoteAccess {
-        need: operation.name(),
-        address: at.address,
-        len,
-        rkey: at.rkey,
-        reason,
-    }
 }
 
 impl Endpoint for VerbsEndpoint {
@@ -576,50 +326,12 @@ impl Endpoint for VerbsEndpoint {
         values: *const u8,
         count: usize,
     ) -> Result<Ticket> {
-        if count == 0 {
-            return Ok(Ticket::DONE);
-        }
-        match update {
-            Update::Add => {
-                check_word(Operation::FetchAdd, at, width)?;
-                // SAFETY: the caller's promise.
-                unsafe { self.add_each(at, values, count) }
-            }
-            Update::Store => {
-                check_word(Operation::CompareSwap, at, width)?;
-                // SAFETY: the caller's promise.
-                unsafe { self.store_each(at, values, count)? };
-                Ok(Ticket::DONE)
-            }
-        }
+        // SAFETY: the caller's promise.
+        unsafe { self.update(at, width, update, values, count) }
     }
 
     fn store(&self, at: RemoteAddress, value: u64) -> Result<Ticket> {
-        check_word(Operation::Store, at, Width::W8)?;
-        let mut queue = self.open_queue()?;
-        self.make_room(&mut queue, 1)?;
-        let value = value.to_ne_bytes();
-        let (space, local) = if queue.inline() >= value.len() {
-            let local = Local {
-                base: value.as_ptr().cast_mut(),
-                len: 8,
-                lkey: 0,
-                inline: true,
-            };
-            (Piece::default(), local)
-        } else {
-            let (space, local) = self.take_space(&mut queue, 8)?;
-            // SAFETY: `take_space` gave eight bytes of the ring.
-            unsafe { copy(local.base, value.as_ptr(), 8) };
-            (space, local)
-        };
-        let request = Request {
-            space,
-            fence: queue.answers_pending(),
-            ..Request::whole(Operation::Store, at, local)
-        };
-        // SAFETY: what is inline is copied in the call, and the ring as in `through_ring`.
-        unsafe { self.post(&mut queue, request) }
+        self.store_word(at, value)
     }
 
     fn released(&self, ticket: Ticket) -> Result<bool> {
@@ -642,7 +354,13 @@ impl Endpoint for VerbsEndpoint {
     }
 
     fn intact(&self) -> Result<()> {
-        self.poll(&mut self.queue())
+        let mut queue = self.queue();
+        self.poll(&mut queue)?;
+        self.watch(&mut queue)?;
+        match queue.failure() {
+            None => Ok(()),
+            Some(failure) => Err(self.explain(&queue, failure)),
+        }
     }
 
     /// What other processes have registered is reached through the device only, so that all

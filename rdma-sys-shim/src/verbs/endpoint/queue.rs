@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use ibverbs_sys as ffi;
 use ibverbs_sys::ibv_wc_status as status;
 
+use super::borrowed::Borrowed;
 use super::failure::{Failure, Operation};
 use super::link::{Line, Link, Report};
 use super::request::{Local, Request, Verb};
@@ -32,6 +33,11 @@ const LARGE_RING: u32 = 256 << 10;
 pub(super) const PIECE_BYTES: usize = 64 << 10;
 /// How long a failed connection may take to give back what it was asked to do.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
+/// The least time after which a silent device is taken for dead, and what is added for data: at so
+/// many bytes a second even a lossy and emulated network moves it.
+const LEAST_PATIENCE: Duration = Duration::from_secs(10);
+const SLOWEST: u64 = 32 << 10;
+const LONGEST_TRANSFER: Duration = Duration::from_secs(600);
 /// The most requests that one bell is rung for.
 pub(super) const CHAIN: usize = 16;
 
@@ -55,8 +61,10 @@ pub(super) struct SendQueue<L = Line> {
     last_read: u64,
     last_atomic: u64,
     ring: Option<(Ring, Pinned)>,
-    lent: Vec<Loan>,
-    held: Vec<Held>,
+    /// The origin buffers that requests use in place.
+    borrowed: Borrowed,
+    /// What was complete when it was looked for progress, and since when nothing else is.
+    watched: Option<(u64, Instant)>,
     failure: Option<Failure>,
 }
 
@@ -68,26 +76,6 @@ struct Pending {
     space: Piece,
     /// Where to copy what arrived in the ring.
     copy_to: *mut u8,
-}
-
-/// An origin buffer that stays registered while requests use it.
-struct Loan {
-    base: *mut u8,
-    len: usize,
-    written: bool,
-    lent: Lent,
-    /// The newest request that uses all of it, and the newest that uses any of it: the highest
-    /// number while such requests are being posted.
-    whole: u64,
-    newest: u64,
-}
-
-/// A region that peers see as well. Its owner may give it up while requests use it as an origin
-/// buffer.
-struct Held {
-    region: Arc<MemoryRegion>,
-    /// As a loan's.
-    newest: u64,
 }
 
 // SAFETY: the pointers lead to buffers that callers leave to the queue until their requests are
@@ -150,29 +138,12 @@ impl SendQueue {
     /// # Safety
     /// The buffer stays mapped until the requests that use it are complete.
     pub(super) unsafe fn lend(&mut self, base: *mut u8, len: usize, written: bool) -> Result<u32> {
-        let completed = self.completed;
-        // A request that uses the whole of a loan and is not complete vouches for its memory.
-        let known = self.lent.iter_mut().find(|loan| {
-            let at = base.addr().wrapping_sub(loan.base.addr());
-            let inside = at <= loan.len && len <= loan.len - at;
-            inside && loan.whole > completed && (loan.written || !written)
-        });
-        if let Some(loan) = known {
-            loan.newest = u64::MAX;
-            return Ok(loan.lent.lkey());
+        if let Some(lkey) = self.borrowed.find(base, len, written, self.completed) {
+            return Ok(lkey);
         }
-        // SAFETY: the caller's promise; a loan is dropped once its newest request is complete.
+        // SAFETY: the caller's promise; it is given back once its newest request is complete.
         let lent = unsafe { Lent::new(self.domain()?, base, len, written)? };
-        let lkey = lent.lkey();
-        self.lent.push(Loan {
-            base,
-            len,
-            written,
-            lent,
-            whole: 0,
-            newest: u64::MAX,
-        });
-        Ok(lkey)
+        Ok(self.borrowed.lend(lent, base, len, written))
     }
 }
 
@@ -192,8 +163,8 @@ impl<L: Link> SendQueue<L> {
             last_read: 0,
             last_atomic: 0,
             ring: None,
-            lent: Vec::new(),
-            held: Vec::new(),
+            borrowed: Borrowed::default(),
+            watched: None,
             failure: None,
         }
     }
@@ -249,33 +220,16 @@ impl<L: Link> SendQueue<L> {
 
     /// Keeps a region for requests that are about to be posted; `note_use` follows.
     pub(super) fn hold(&mut self, region: &Arc<MemoryRegion>) -> u32 {
-        let mut known = self.held.iter_mut();
-        match known.find(|held| Arc::ptr_eq(&held.region, region)) {
-            Some(held) => held.newest = u64::MAX,
-            None => self.held.push(Held {
-                region: region.clone(),
-                newest: u64::MAX,
-            }),
-        }
-        region.lkey()
+        self.borrowed.hold(region)
     }
 
     /// Notes that the newest request is the last of those that use the buffer for which `lend` or
     /// `hold` gave `lkey`.
     pub(super) fn note_use(&mut self, lkey: u32, base: *mut u8, len: usize) {
-        let newest = self.posted;
-        if let Some(held) = self.held.iter_mut().find(|held| held.region.lkey() == lkey) {
-            held.newest = newest;
-        } else if let Some(loan) = self.lent.iter_mut().find(|loan| loan.lent.lkey() == lkey) {
-            loan.newest = newest;
-            if loan.base == base && loan.len == len {
-                loan.whole = newest;
-            }
-        }
+        self.borrowed.note_use(lkey, base, len, self.posted);
         if self.pending.is_empty() {
             // It has failed, and nothing is under way any more.
-            self.lent.clear();
-            self.held.clear();
+            self.borrowed.clear();
         }
     }
 
@@ -395,10 +349,37 @@ impl<L: Link> SendQueue<L> {
             }
         }
         self.reports = reports;
-        let completed = self.completed;
-        self.lent.retain(|loan| loan.newest > completed);
-        self.held.retain(|held| held.newest > completed);
+        self.borrowed.give_back(self.completed);
         taken
+    }
+
+    /// Breaks off if the device has said nothing of the oldest request for longer than it can take:
+    /// a peer's silence, which it has to report, lasts no longer than `silence`. To be called now
+    /// and then while somebody waits.
+    pub(super) fn watch(&mut self, now: Instant, silence: Duration) -> Result<()> {
+        if self.pending.is_empty() {
+            self.watched = None;
+            return Ok(());
+        }
+        self.ask()?;
+        match self.watched {
+            Some((completed, since)) if completed == self.completed => {
+                if now.saturating_duration_since(since) > self.patience(silence) {
+                    self.break_off(status::IBV_WC_FATAL_ERR);
+                }
+            }
+            _ => self.watched = Some((self.completed, now)),
+        }
+        Ok(())
+    }
+
+    /// How long the oldest request that reports may take. Devices may wait four times as long as they
+    /// were told to.
+    fn patience(&self, silence: Duration) -> Duration {
+        let unreported = self.pending.iter().take(SIGNAL_EVERY as usize);
+        let bytes: u64 = unreported.map(|pending| u64::from(pending.len)).sum();
+        let transfer = Duration::from_secs(bytes / SLOWEST);
+        LEAST_PATIENCE + silence * 8 + transfer.min(LONGEST_TRANSFER)
     }
 
     /// Ends everything that is under way, and returns when the device has done with it.
@@ -433,8 +414,7 @@ impl<L: Link> SendQueue<L> {
         self.link = None;
         self.pending.clear();
         self.completed = self.posted;
-        self.lent.clear();
-        self.held.clear();
+        self.borrowed.clear();
     }
 
     /// All requests up to `ticket` have succeeded.

@@ -121,12 +121,17 @@ impl Context {
     }
 }
 
-/// Keeps registered memory with this process when it forks, where the kernel does not do that by
-/// itself: else the first write after a fork would leave the device with the child's copy. Comes
-/// before all registrations.
+/// Keeps registered memory with this process when it forks: else the first write after a fork would
+/// leave the device with the child's copy. Since Linux 5.12 the kernel sees to that, and is asked first:
+/// `ibv_fork_init` does not ask before it takes registered pages away from all children, and with them
+/// whatever else lies there. Comes before all registrations.
 fn expect_forks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        // SAFETY: takes nothing.
+        if unsafe { ffi::ibv_is_fork_initialized() } == ffi::IBV_FORK_UNNEEDED {
+            return;
+        }
         // SAFETY: takes nothing; this is the only place from which devices are opened.
         let code = unsafe { ffi::ibv_fork_init() };
         if code != 0 {

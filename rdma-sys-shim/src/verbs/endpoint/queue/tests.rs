@@ -217,6 +217,42 @@ fn after_a_refused_post_nothing_goes_on() {
 }
 
 #[test]
+fn a_device_that_says_nothing_is_taken_for_dead() {
+    let mut bench = Bench::new(8);
+    let (silence, start) = (Duration::from_secs(2), Instant::now());
+    let after = |seconds| start + Duration::from_secs(seconds);
+    bench.write(8).unwrap();
+    bench.write(3 * SLOWEST as u32).unwrap();
+    bench.queue.watch(start, silence).unwrap();
+    bench.queue.watch(after(20), silence).unwrap();
+    bench.report(1, None);
+    // The second write is the oldest now, which nothing reported so far would tell of.
+    for seconds in [25, 25 + 10 + 16 + 3] {
+        bench.queue.watch(after(seconds), silence).unwrap();
+        assert!(bench.queue.failure().is_none(), "after {seconds} s");
+    }
+    assert_eq!(bench.signalled(), [1, 2]);
+    bench.queue.watch(after(55), silence).unwrap();
+    let failure = bench.queue.failure().unwrap();
+    assert_eq!(
+        (failure.ticket, failure.status),
+        (2, status::IBV_WC_FATAL_ERR)
+    );
+    assert!(bench.seen.borrow().destroyed && bench.queue.is_idle());
+}
+
+#[test]
+fn an_idle_device_may_be_silent() {
+    let mut bench = Bench::new(8);
+    let start = Instant::now();
+    for hours in 0..3 {
+        let now = start + Duration::from_secs(3600 * hours);
+        bench.queue.watch(now, Duration::ZERO).unwrap();
+    }
+    assert!(bench.queue.failure().is_none() && bench.signalled().is_empty());
+}
+
+#[test]
 fn a_queue_that_cannot_be_asked_is_destroyed() {
     let mut bench = Bench::new(8);
     bench.write(1).unwrap();

@@ -1,0 +1,187 @@
+//! Atomics, one or many, and stores of single words.
+
+use std::sync::atomic::Ordering;
+
+use super::VerbsEndpoint;
+use super::check::{check_word, offset};
+use super::failure::Operation;
+use super::queue::CHAIN;
+use super::request::{Local, Request, Verb};
+use super::ring::Piece;
+use crate::memory::copy;
+use crate::{Endpoint, RemoteAddress, Result, Ticket, Update, Width};
+
+impl VerbsEndpoint {
+    /// An atomic whose answer goes to `old`, or nowhere if that is null.
+    ///
+    /// # Safety
+    /// `old` is null, or as in [`Endpoint::fetch_add`].
+    pub(super) unsafe fn atomic(
+        &self,
+        operation: Operation,
+        at: RemoteAddress,
+        width: Width,
+        verb: Verb,
+        old: *mut u64,
+    ) -> Result<Ticket> {
+        check_word(&self.peer, operation, at, width)?;
+        let mut queue = self.open_queue()?;
+        self.make_room(&mut queue, 1)?;
+        let (space, local) = self.take_space(&mut queue, 8)?;
+        let request = Request {
+            verb,
+            space,
+            copy_to: old.cast(),
+            fence: queue.reads_pending(),
+            signal: true,
+            ..Request::whole(operation, at, local)
+        };
+        // SAFETY: the answer arrives in the ring, as in `through_ring`.
+        let ticket = unsafe { self.post(&mut queue, request)? };
+        self.borrowing.fetch_max(ticket.0, Ordering::Relaxed);
+        Ok(ticket)
+    }
+
+    /// Adds to neighbouring words, without answers.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::update_each`].
+    unsafe fn add_each(
+        &self,
+        at: RemoteAddress,
+        values: *const u8,
+        count: usize,
+    ) -> Result<Ticket> {
+        let mut queue = self.open_queue()?;
+        let mut ticket = Ticket::DONE;
+        let longest = queue.chain();
+        for start in (0..count).step_by(longest) {
+            let chain = longest.min(count - start);
+            let mut requests = [Request::whole(Operation::FetchAdd, at, Local::NOTHING); CHAIN];
+            for (index, request) in requests[..chain].iter_mut().enumerate() {
+                let word = (start + index) * 8;
+                let (space, local) = self.take_space(&mut queue, 8)?;
+                // SAFETY: one of the `count` words that the caller vouches for.
+                let add = unsafe { values.add(word).cast::<u64>().read_unaligned() };
+                *request = Request {
+                    verb: Verb::FetchAdd { add },
+                    space,
+                    fence: index == 0 && queue.reads_pending(),
+                    ..Request::whole(Operation::FetchAdd, offset(at, word), local)
+                };
+            }
+            // Last: to wait for space may take a request.
+            self.make_room(&mut queue, chain)?;
+            // SAFETY: the answers arrive in the ring.
+            ticket = Ticket(unsafe { queue.post(&requests[..chain])? });
+        }
+        Ok(ticket)
+    }
+
+    /// Replaces neighbouring words: no device does that as an atomic, so each is swapped against
+    /// what was last seen there until that was right.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::update_each`].
+    unsafe fn store_each(&self, at: RemoteAddress, values: *const u8, count: usize) -> Result<()> {
+        for start in (0..count).step_by(CHAIN) {
+            let chain = CHAIN.min(count - start);
+            let place = offset(at, start * 8);
+            let mut expected = [0_u64; CHAIN];
+            let first = expected.as_mut_ptr().cast();
+            // SAFETY: a local array, and the operation is complete before it goes.
+            self.wait(unsafe { self.read(first, chain * 8, place)? })?;
+            let mut open = [true; CHAIN];
+            while open[..chain].contains(&true) {
+                let mut found = expected;
+                let mut last = Ticket::DONE;
+                for index in (0..chain).filter(|&index| open[index]) {
+                    // SAFETY: one of the `count` words that the caller vouches for.
+                    let new = unsafe {
+                        let value = values.add((start + index) * 8);
+                        value.cast::<u64>().read_unaligned()
+                    };
+                    let verb = Verb::CompareSwap {
+                        expect: expected[index],
+                        new,
+                    };
+                    let word = offset(place, index * 8);
+                    let old = &raw mut found[index];
+                    let operation = Operation::CompareSwap;
+                    // SAFETY: a local array; every operation is waited for, also after a failure.
+                    let posted = unsafe { self.atomic(operation, word, Width::W8, verb, old) };
+                    match posted {
+                        Ok(ticket) => last = ticket,
+                        Err(error) => {
+                            let _ = self.wait(last);
+                            return Err(error);
+                        }
+                    }
+                }
+                self.wait(last)?;
+                for index in 0..chain {
+                    open[index] &= found[index] != expected[index];
+                }
+                expected = found;
+            }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As for [`Endpoint::update_each`].
+    pub(super) unsafe fn update(
+        &self,
+        at: RemoteAddress,
+        width: Width,
+        update: Update,
+        values: *const u8,
+        count: usize,
+    ) -> Result<Ticket> {
+        if count == 0 {
+            return Ok(Ticket::DONE);
+        }
+        match update {
+            Update::Add => {
+                check_word(&self.peer, Operation::FetchAdd, at, width)?;
+                // SAFETY: the caller's promise.
+                unsafe { self.add_each(at, values, count) }
+            }
+            Update::Store => {
+                check_word(&self.peer, Operation::CompareSwap, at, width)?;
+                // SAFETY: the caller's promise.
+                unsafe { self.store_each(at, values, count)? };
+                Ok(Ticket::DONE)
+            }
+        }
+    }
+
+    /// Stores a word that only this process writes to.
+    pub(super) fn store_word(&self, at: RemoteAddress, value: u64) -> Result<Ticket> {
+        check_word(&self.peer, Operation::Store, at, Width::W8)?;
+        let mut queue = self.open_queue()?;
+        self.make_room(&mut queue, 1)?;
+        let value = value.to_ne_bytes();
+        let (space, local) = if queue.inline() >= value.len() {
+            let local = Local {
+                base: value.as_ptr().cast_mut(),
+                len: 8,
+                lkey: 0,
+                inline: true,
+            };
+            (Piece::default(), local)
+        } else {
+            let (space, local) = self.take_space(&mut queue, 8)?;
+            // SAFETY: `take_space` gave eight bytes of the ring.
+            unsafe { copy(local.base, value.as_ptr(), 8) };
+            (space, local)
+        };
+        let request = Request {
+            space,
+            fence: queue.answers_pending(),
+            ..Request::whole(Operation::Store, at, local)
+        };
+        // SAFETY: what is inline is copied in the call, and the ring as in `through_ring`.
+        unsafe { self.post(&mut queue, request) }
+    }
+}

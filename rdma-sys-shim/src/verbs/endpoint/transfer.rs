@@ -1,0 +1,129 @@
+//! Writes and reads: which way the data takes between the caller's buffer and the device.
+
+use std::sync::atomic::Ordering;
+
+use super::VerbsEndpoint;
+use super::check::{check_key, offset};
+use super::failure::Operation;
+use super::queue::{PIECE_BYTES, SendQueue};
+use super::request::{Local, Request};
+use crate::memory::copy;
+use crate::{RemoteAddress, Result, Ticket};
+
+impl VerbsEndpoint {
+    /// A write or a read.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::write`] and [`Endpoint::read`]; a write only reads `base`.
+    pub(super) unsafe fn transfer(
+        &self,
+        operation: Operation,
+        base: *mut u8,
+        len: usize,
+        at: RemoteAddress,
+    ) -> Result<Ticket> {
+        check_key(&self.peer, operation, at, len as u64)?;
+        let mut open = self.open_queue()?;
+        let queue = &mut *open;
+        if len == 0 {
+            return Ok(Ticket::DONE);
+        }
+        let written = operation == Operation::Read;
+        if !written && len <= queue.inline() {
+            let local = Local {
+                base,
+                len: len as u32,
+                lkey: 0,
+                inline: true,
+            };
+            // SAFETY: the caller's promise.
+            return unsafe { self.post(queue, Request::whole(operation, at, local)) };
+        }
+        let regions = &self.adapter.regions;
+        let mut lkey = regions.find(base, len, written, |region| queue.hold(region));
+        if lkey.is_none() && len > self.adapter.settings.copied {
+            // SAFETY: the caller's promise.
+            lkey = unsafe { queue.lend(base, len, written) }
+                // Memory that cannot be registered can still be copied, in pieces.
+                .inspect_err(|error| tracing::debug!(%error, "an origin buffer is copied instead"))
+                .ok();
+        }
+        let Some(lkey) = lkey else {
+            // SAFETY: the caller's promise.
+            return unsafe { self.through_ring(queue, operation, base, len, at) };
+        };
+        // SAFETY: the caller's promise; the key is of a region or of a loan that contains the
+        // buffer, which the queue keeps until these requests are complete.
+        let posted = unsafe { self.in_place(queue, operation, base, len, at, lkey) };
+        queue.note_use(lkey, base, len);
+        posted
+    }
+
+    /// Lets the device use the caller's buffer itself.
+    ///
+    /// # Safety
+    /// As for [`VerbsEndpoint::transfer`]; `lkey` covers the buffer.
+    unsafe fn in_place(
+        &self,
+        queue: &mut SendQueue,
+        operation: Operation,
+        base: *mut u8,
+        len: usize,
+        at: RemoteAddress,
+        lkey: u32,
+    ) -> Result<Ticket> {
+        let longest = self.adapter.longest_request();
+        let mut ticket = Ticket::DONE;
+        for start in (0..len).step_by(longest) {
+            let local = Local {
+                base: base.wrapping_add(start),
+                len: longest.min(len - start) as u32,
+                lkey,
+                inline: false,
+            };
+            let place = offset(at, start);
+            // SAFETY: a part of what the caller vouches for.
+            ticket = unsafe { self.post(queue, Request::whole(operation, place, local))? };
+            // At once: if a later part cannot be posted, this one is under way all the same.
+            self.borrowing.fetch_max(ticket.0, Ordering::Relaxed);
+        }
+        Ok(ticket)
+    }
+
+    /// Copies data by way of the ring.
+    ///
+    /// # Safety
+    /// As for [`VerbsEndpoint::transfer`].
+    unsafe fn through_ring(
+        &self,
+        queue: &mut SendQueue,
+        operation: Operation,
+        base: *mut u8,
+        len: usize,
+        at: RemoteAddress,
+    ) -> Result<Ticket> {
+        let mut ticket = Ticket::DONE;
+        for start in (0..len).step_by(PIECE_BYTES) {
+            let part = PIECE_BYTES.min(len - start);
+            self.make_room(queue, 1)?;
+            let (space, local) = self.take_space(queue, part as u32)?;
+            let here = base.wrapping_add(start);
+            let mut request = Request::whole(operation, offset(at, start), local);
+            request.space = space;
+            if operation == Operation::Read {
+                request.copy_to = here;
+            } else {
+                // SAFETY: `take_space` gave so many bytes of the ring; `here` is a part of what
+                // the caller vouches for.
+                unsafe { copy(local.base, here, part) };
+            }
+            // SAFETY: the ring lives as long as the queue, and this piece is not given to others
+            // before the request is complete.
+            ticket = unsafe { self.post(queue, request)? };
+            if operation == Operation::Read {
+                self.borrowing.fetch_max(ticket.0, Ordering::Relaxed);
+            }
+        }
+        Ok(ticket)
+    }
+}

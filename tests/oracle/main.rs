@@ -1,0 +1,126 @@
+//! Random programs over every device, judged by a reference model of MPI's one-sided semantics.
+//!
+//! A program follows from its seed alone, so that every rank makes the same one (`generate`). After
+//! each round the ranks show their memory and what they fetched to rank 0, which asks the `model`
+//! whether the standard allows it. A failure prints the seed, and the command that replays what is
+//! left of the program after everything that is not needed for it was taken out (`shrink`).
+//!
+//! | variable | |
+//! |---|---|
+//! | `TRANSOM_ORACLE_SECONDS` | for how long each device is tried; `forever` |
+//! | `TRANSOM_ORACLE_PROGRAM` | the program to replay, as a failure prints it |
+//! | `TRANSOM_TEST_DEVICES` and others | as for the conformance suite |
+
+mod buffers;
+#[path = "../conformance/devices.rs"]
+mod devices;
+#[path = "../conformance/model.rs"]
+#[allow(dead_code, reason = "the conformance suite uses the rest")]
+mod elements;
+mod execute;
+mod faults;
+mod generate;
+mod history;
+#[path = "../conformance/launch.rs"]
+#[allow(dead_code, reason = "the conformance suite uses the rest")]
+mod launch;
+mod model;
+mod play;
+mod program;
+mod random;
+mod scripts;
+mod shrink;
+mod wrong;
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use generate::CLASSES;
+use play::{Done, Task};
+
+const SECONDS: &str = "TRANSOM_ORACLE_SECONDS";
+const PROGRAM: &str = "TRANSOM_ORACLE_PROGRAM";
+
+/// For how long each device is tried in an ordinary test run; the adversarial one, which has the most
+/// to show and takes its time, three times as long.
+const BUDGET: Duration = Duration::from_secs(5);
+/// For how long one job goes on when there is more time than that.
+const LONGEST_JOB: Duration = Duration::from_secs(10);
+
+fn budget(device: &str) -> Duration {
+    match std::env::var(SECONDS).as_deref() {
+        Err(_) if device.contains("adversarial") => 3 * BUDGET,
+        Err(_) => BUDGET,
+        Ok("forever") => Duration::MAX,
+        Ok(text) => match text.parse() {
+            Ok(seconds) => Duration::from_secs(seconds),
+            Err(_) => panic!("{SECONDS}={text:?} is neither a number of seconds nor `forever`"),
+        },
+    }
+}
+
+/// Runs programs over a device until the time is over.
+fn explore(device: &str) -> Result<(), Failed> {
+    let (begun, budget) = (Instant::now(), budget(device));
+    let share = (budget / CLASSES as u32).min(LONGEST_JOB);
+    let mut first = RandomState::new().hash_one(device) % 1_000_000_000 * CLASSES;
+    let mut done = Done::default();
+    loop {
+        // One job for each number of ranks and level of threads.
+        for class in 0..CLASSES {
+            let task = Task::Explore {
+                first: first + class,
+                millis: share.as_millis() as u64,
+            };
+            match play::run(&task, device) {
+                Ok(more) => done.add(&more),
+                Err(failure) => return Err(shrink::report(failure, device).into()),
+            }
+        }
+        first += 1_000_000 * CLASSES;
+        if begun.elapsed() + share >= budget {
+            break;
+        }
+    }
+    let Done {
+        programs,
+        decided,
+        undecided,
+    } = done;
+    eprintln!(
+        "{device}: {programs} programs; {decided} histories of contested places explained, \
+         {undecided} too long to decide"
+    );
+    if programs == 0 {
+        return Err("not one program came to its end".into());
+    }
+    Ok(())
+}
+
+fn replay(program: &str, device: &str) -> Result<(), Failed> {
+    let (seed, kept) = play::parse(program).unwrap_or_else(|| {
+        panic!("{PROGRAM}={program:?} is no program (legal: seed=7,rounds=2,epochs=3+4,accesses=9)")
+    });
+    match play::run(&Task::Replay { seed, kept }, device) {
+        Ok(_) => Ok(()),
+        Err(failure) => Err(failure.output.into()),
+    }
+}
+
+fn main() {
+    if let Some(task) = std::env::var_os(launch::CASE) {
+        play::rank(&task.to_string_lossy());
+        return;
+    }
+    let trials = devices::devices().into_iter().map(|device| {
+        Trial::test(format!("{device}/programs"), move || {
+            match std::env::var(PROGRAM) {
+                Ok(program) => replay(&program, device),
+                Err(_) => explore(device),
+            }
+        })
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
+}
