@@ -58,13 +58,15 @@ mod window;
 pub use comm::{Communicator, Comparison, Group};
 pub use datatype::{Accumulate, Atomic, BasicType, Complex, Element, Op, Reduce, ValueIndex};
 pub use error::{
-    AbortCause, EpochState, Error, ErrorClass, ErrorKind, Misuse, PeerError, Result, SystemError,
+    AbortCause, DatatypeMisuse, EpochState, Error, ErrorClass, ErrorKind, Misuse, PeerError,
+    Result, SystemError,
 };
 pub use job::{Job, PmiError, ThreadLevel, launcher};
 pub use rdma_sys_shim::Usage;
 pub use sync::LockKind;
 pub use typed::{
-    Active, Buffer, Epoch, Exchange, Lock, LockAll, LockedTarget, Passive, Request, Target, Window,
+    Active, Block2d, Buffer, Epoch, Exchange, Lock, LockAll, LockedTarget, Passive, Request,
+    Strided, Target, Window,
 };
 pub use window::Info;
 

@@ -2,6 +2,7 @@
 //! time. It is `unsafe` where memory is handed over.
 
 pub use crate::access::Request;
+pub use crate::datatype::{Committed, Datatype, Layout, Order};
 pub use crate::sync::Assert;
 pub use crate::window::{
     CallbackResult, ErrorFunction, ErrorHandler, Flavor, Keyval, MemoryModel, Progress, SharedPart,

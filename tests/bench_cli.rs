@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// What `rma_bench.c` prints of each kind of window, less what does not exist yet, and what only
 /// Transom has.
-const STANDARD: [(&str, &str); 34] = [
+const STANDARD: [(&str, &str); 35] = [
     ("create_free_4K", "us"),
     ("put8_flush", "ns"),
     ("get8_flush", "ns"),
@@ -36,6 +36,7 @@ const STANDARD: [(&str, &str); 34] = [
     ("acc_i64_64K_bw", "GB/s"),
     ("acc_f64_1024K_bw", "GB/s"),
     ("acc_i64_1024K_bw", "GB/s"),
+    ("put_col1024", "us"),
     ("excl_lock_put8_unlock", "ns"),
     ("shared_lock_put8_unlock", "ns"),
     ("lock_all_unlock_all", "ns"),

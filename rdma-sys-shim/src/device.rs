@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::Result;
+use crate::batch::{Batch, BatchError};
 
 /// Rights that a region grants to its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -317,6 +318,31 @@ pub trait Endpoint: Send + Sync {
     /// `to` is writable for `len` bytes, and nobody else touches them, until the operation
     /// completes.
     unsafe fn read(&self, to: *mut u8, len: usize, from: RemoteAddress) -> Result<Ticket>;
+
+    /// Writes lists of memory, as [`Endpoint::write`] does: in order, and more cheaply than one by
+    /// one where the device can.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::write`]; a part may have been posted.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::write`], for every piece.
+    unsafe fn write_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+        // SAFETY: the caller's promise.
+        batch.post_each(|piece, to| unsafe { self.write(piece.base, piece.len, to) })
+    }
+
+    /// Reads lists of memory, as [`Endpoint::read`] does.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::read`]; a part may have been posted.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::read`], for every piece.
+    unsafe fn read_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+        // SAFETY: the caller's promise.
+        batch.post_each(|piece, from| unsafe { self.read(piece.base, piece.len, from) })
+    }
 
     /// Atomically adds `add` to the word at `at` (wrapping) and stores what was there before in
     /// `old`, zero-extended.

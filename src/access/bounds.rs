@@ -4,7 +4,8 @@ use std::ptr;
 
 use rdma_sys_shim::RemoteAddress;
 
-use crate::error::{Error, Misuse, Result};
+use crate::datatype::Span;
+use crate::error::{DatatypeMisuse, Error, Misuse, Result};
 use crate::window::target::{Route, Target};
 use crate::window::{Found, Window};
 
@@ -61,6 +62,70 @@ impl Window {
                     disp,
                     unit,
                     len,
+                    size: route.size,
+                },
+            )),
+        }
+    }
+}
+
+impl Window {
+    /// Checks the bytes `span` round displacement `disp` of an entered target against its own size
+    /// and unit. The place is the displacement's, wherever that lies.
+    #[cold]
+    pub(crate) fn place_span<'w>(
+        &'w self,
+        operation: &'static str,
+        rank: u32,
+        target: &'w Target,
+        disp: u64,
+        span: Span,
+    ) -> Result<Place<'w>> {
+        let route = self.route_of(operation, rank)?;
+        let len = (span.hi - span.lo) as u64;
+        if let Some(cache) = &route.attached
+            && len > 0
+        {
+            // No region is at the addresses that do not exist.
+            let first = disp.checked_add_signed(span.lo).unwrap_or(u64::MAX);
+            let found = self.find_attached(operation, rank, cache, first, len)?;
+            let there = match found.there.is_null() {
+                true => ptr::null_mut(),
+                false => found.there.wrapping_offset(-(span.lo as isize)),
+            };
+            let at = RemoteAddress {
+                address: found.at.address.wrapping_sub(span.lo as u64),
+                ..found.at
+            };
+            return Ok(Place {
+                route,
+                at,
+                there,
+                _found: Some(found),
+            });
+        }
+        let unit = u64::from(target.unit());
+        let is_dynamic = route.attached.is_some();
+        let inside = |offset: &u64| {
+            let first = offset.checked_add_signed(span.lo);
+            let end = offset.checked_add_signed(span.hi);
+            is_dynamic || first.is_some() && end.is_some_and(|end| end <= route.size)
+        };
+        match disp.checked_mul(unit).filter(inside) {
+            Some(offset) => Ok(Place {
+                route,
+                at: route.region.at(offset),
+                there: ptr::null_mut(),
+                _found: None,
+            }),
+            None => Err(Error::new(
+                operation,
+                DatatypeMisuse::Outside {
+                    rank,
+                    disp,
+                    unit,
+                    lo: span.lo,
+                    hi: span.hi,
                     size: route.size,
                 },
             )),

@@ -14,7 +14,7 @@ use crate::wait::Patience;
 use crate::window::Window;
 
 /// How many words are under way at a time where their old values are waited for.
-const CHAIN: usize = 64;
+pub(super) const CHAIN: usize = 64;
 
 impl Window {
     /// Carries out work on the words at a place. With the ticket, the result is there.
@@ -30,38 +30,61 @@ impl Window {
         let words = Words {
             endpoint: &*place.route.endpoint,
             patience: self.context().patience(),
-            at: place.at,
+            places: Places::Row(place.at),
             width,
             work,
         };
-        let fetched = !work.result.is_null();
         // SAFETY: the caller's promise.
-        unsafe {
-            match work.op {
-                Op::Sum if !fetched => words.update(Update::Add),
-                Op::Replace if !fetched => words.update(Update::Store),
-                _ if !work.compare.is_null() => words.fetch(),
-                Op::Sum | Op::NoOp => words.fetch(),
-                _ => words.swap_until_done().map(|()| Ticket::DONE),
-            }
-        }
+        unsafe { words.carry_out() }
     }
 }
 
-struct Words<'w> {
-    endpoint: &'w dyn Endpoint,
-    patience: Patience,
-    at: RemoteAddress,
-    width: Width,
-    work: &'w Work,
+/// Words of a target's memory, and the work on them.
+pub(super) struct Words<'w> {
+    pub(super) endpoint: &'w dyn Endpoint,
+    pub(super) patience: Patience,
+    pub(super) places: Places<'w>,
+    pub(super) width: Width,
+    pub(super) work: &'w Work,
+}
+
+/// Where the words are.
+#[derive(Clone, Copy)]
+pub(super) enum Places<'w> {
+    /// One after the other from here on.
+    Row(RemoteAddress),
+    Each(&'w [RemoteAddress]),
 }
 
 impl Words<'_> {
+    /// Carries out the work. With the ticket, the result is there.
+    ///
+    /// # Safety
+    /// The buffers of the work are valid until the operation is complete.
+    pub(super) unsafe fn carry_out(&self) -> Result<Ticket> {
+        let fetched = !self.work.result.is_null();
+        // SAFETY: the caller's promise.
+        unsafe {
+            match (self.work.op, self.places) {
+                (Op::Sum, Places::Row(at)) if !fetched => self.update(at, Update::Add),
+                (Op::Replace, Places::Row(at)) if !fetched => self.update(at, Update::Store),
+                _ if !self.work.compare.is_null() => self.fetch(),
+                (Op::Sum | Op::NoOp, _) if fetched => self.fetch(),
+                _ => self.swap_until_done().map(|()| Ticket::DONE),
+            }
+        }
+    }
+
     fn place(&self, index: usize) -> RemoteAddress {
-        let offset = (index * self.width.bytes()) as u64;
-        RemoteAddress {
-            address: self.at.address.wrapping_add(offset),
-            ..self.at
+        match self.places {
+            Places::Row(at) => {
+                let offset = (index * self.width.bytes()) as u64;
+                RemoteAddress {
+                    address: at.address.wrapping_add(offset),
+                    ..at
+                }
+            }
+            Places::Each(places) => places[index],
         }
     }
 
@@ -76,12 +99,11 @@ impl Words<'_> {
     }
 
     /// # Safety
-    /// As for [`Window::combine_words_by_device`].
-    unsafe fn update(&self, update: Update) -> Result<Ticket> {
+    /// As for [`Words::carry_out`].
+    unsafe fn update(&self, at: RemoteAddress, update: Update) -> Result<Ticket> {
         let (values, count) = (self.work.operands, self.work.count);
         // SAFETY: the caller's promise.
-        let posted =
-            unsafe { (self.endpoint).update_each(self.at, self.width, update, values, count) };
+        let posted = unsafe { (self.endpoint).update_each(at, self.width, update, values, count) };
         Ok(posted?)
     }
 
@@ -89,7 +111,7 @@ impl Words<'_> {
     /// stores them there, and a later synchronisation waits for that; else this call does.
     ///
     /// # Safety
-    /// As for [`Window::combine_words_by_device`].
+    /// As for [`Words::carry_out`].
     unsafe fn fetch(&self) -> Result<Ticket> {
         let wide = self.work.result.cast::<u64>();
         let mut last = Ticket::DONE;
@@ -127,7 +149,7 @@ impl Words<'_> {
     /// Posts the atomic of one word: an addition, or the compare-and-swap that was asked for.
     ///
     /// # Safety
-    /// As for [`Window::combine_words_by_device`]; `old` is writable, and nobody else touches it,
+    /// As for [`Words::carry_out`]; `old` is writable, and nobody else touches it,
     /// until the operation is complete.
     unsafe fn post(&self, index: usize, old: *mut u64) -> Result<Ticket> {
         let (endpoint, at, width) = (self.endpoint, self.place(index), self.width);
@@ -147,7 +169,7 @@ impl Words<'_> {
     /// Every other operation: swaps against what was last seen, all words of a chain at once.
     ///
     /// # Safety
-    /// As for [`Window::combine_words_by_device`].
+    /// As for [`Words::carry_out`].
     unsafe fn swap_until_done(&self) -> Result<()> {
         for start in (0..self.work.count).step_by(CHAIN) {
             let chain = CHAIN.min(self.work.count - start);
@@ -187,11 +209,11 @@ impl Words<'_> {
         Ok(())
     }
 
-    /// What the words of a chain may hold: read, which is no atomic, and so to be tried only. One
-    /// word is as well tried at once, by an atomic that tells what it holds.
+    /// What the words of a chain may hold: read, which is no atomic, and so to be tried only. Words
+    /// that are not read together are as well tried at once, by atomics that tell what they hold.
     fn guess(&self, start: usize, chain: usize) -> Result<[u64; CHAIN]> {
         let mut words = [0; CHAIN];
-        if chain > 1 {
+        if chain > 1 && matches!(self.places, Places::Row(_)) {
             let mut bytes = [0_u8; CHAIN * 8];
             let len = chain * self.width.bytes();
             let to = bytes.as_mut_ptr();

@@ -106,7 +106,7 @@ impl Window {
 
     /// The lock word holds this rank's number plus one while it is taken. It is held for the time
     /// of one accumulate, so there is no queue.
-    fn with_accumulate_lock(
+    pub(super) fn with_accumulate_lock(
         &self,
         operation: &'static str,
         rank: u32,
@@ -163,7 +163,7 @@ impl Work {
     /// # Safety
     /// The buffers are valid for the elements, and `there` is mapped for them; nobody else changes
     /// those now.
-    unsafe fn combine_mapped(&self, there: *mut u8) {
+    pub(super) unsafe fn combine_mapped(&self, there: *mut u8) {
         if self.overwrites() {
             // SAFETY: the caller's promise.
             return unsafe { copy_elements(self.ty, there, self.operands, self.count) };

@@ -3,6 +3,7 @@
 mod accumulate;
 mod bounds;
 mod by_device;
+mod derived;
 mod elementwise;
 mod fetch;
 mod get_accumulate;
@@ -13,4 +14,5 @@ mod request;
 mod transfer;
 mod work;
 
+pub(crate) use derived::Row;
 pub use request::Request;

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::window::Window;
 
 #[derive(Clone, Copy)]
-enum Way {
+pub(super) enum Way {
     Put,
     Get,
 }

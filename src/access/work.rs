@@ -24,14 +24,20 @@ impl Work {
     /// Checks that the operation is defined for the type, and returns how many bytes there are from
     /// the first element to the end of the last.
     pub(super) fn check(&self, operation: &'static str) -> Result<usize> {
-        if !self.op.is_defined_for(self.ty) {
-            return Err(undefined(operation, self.op, self.ty));
-        }
+        Self::check_defined(operation, self.op, self.ty)?;
         let whole = byte_len(operation, self.count, self.ty.extent())?;
         Ok(match self.count {
             0 => 0,
             _ => whole - (self.ty.extent() - self.ty.true_extent()),
         })
+    }
+
+    /// Checks that the operation is defined for the type.
+    pub(super) fn check_defined(operation: &'static str, op: Op, ty: BasicType) -> Result<()> {
+        match op.is_defined_for(ty) {
+            true => Ok(()),
+            false => Err(undefined(operation, op, ty)),
+        }
     }
 
     /// Checks that there are buffers for `len` bytes.

@@ -1,9 +1,10 @@
-//! Predefined types and operations (MPI-4.1, sections 3.2.2 and 6.9.2).
+//! Predefined types and operations (MPI-4.1, sections 3.2.2 and 6.9.2), and types derived of them.
 
 mod atomic;
 mod basic;
 mod combine;
 mod composite;
+mod derived;
 mod element;
 mod operation;
 mod reduce;
@@ -12,6 +13,8 @@ pub(crate) use atomic::AtomicWidths;
 pub use basic::BasicType;
 pub(crate) use combine::{combine, combine_word};
 pub use composite::{Complex, ValueIndex};
+pub use derived::{Committed, Datatype, Layout, Order};
+pub(crate) use derived::{Piece, Span, Strip, Together};
 pub use element::{Accumulate, Atomic, Element};
 pub use operation::Op;
 pub use reduce::Reduce;

@@ -4,10 +4,12 @@
 //! error class that MPI gives to it ([`Error::class`], MPI-4.1 section 9.4).
 
 mod class;
+mod datatype;
 
 use std::fmt;
 
 pub use class::ErrorClass;
+pub use datatype::DatatypeMisuse;
 
 use rdma_sys_shim::Absence;
 
@@ -176,6 +178,9 @@ pub enum Misuse {
         ty: &'static str,
         legal: &'static str,
     },
+    /// A rule of derived datatypes.
+    #[error(transparent)]
+    Datatype(DatatypeMisuse),
     #[error("null buffer for {len} bytes")]
     NullBuffer { len: usize },
     #[error("rank {rank} disagrees: {ours} here, {theirs} there")]
@@ -445,6 +450,7 @@ impl Misuse {
             Self::BadHint { .. } => ErrorClass::InfoValue,
             Self::BadOperation { .. } => ErrorClass::Op,
             Self::BadType { .. } => ErrorClass::Type,
+            Self::Datatype(misuse) => misuse.class(),
             Self::NullBuffer { .. } => ErrorClass::Buffer,
             Self::Mismatch { .. }
             | Self::BadVariable { .. }
@@ -454,6 +460,12 @@ impl Misuse {
                 ErrorClass::Other
             }
         }
+    }
+}
+
+impl From<DatatypeMisuse> for ErrorKind {
+    fn from(misuse: DatatypeMisuse) -> Self {
+        Self::Misuse(Misuse::Datatype(misuse))
     }
 }
 

@@ -37,6 +37,7 @@ mod buffer;
 mod epoch;
 mod lock;
 mod request;
+mod strided;
 mod target;
 mod window;
 
@@ -44,5 +45,6 @@ pub use buffer::Buffer;
 pub use epoch::{Active, Epoch, Exchange, Passive};
 pub use lock::{Lock, LockAll, LockedTarget};
 pub use request::Request;
+pub use strided::{Block2d, Strided};
 pub use target::Target;
 pub use window::Window;

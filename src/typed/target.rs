@@ -23,9 +23,9 @@ use crate::window::target::Target as Known;
 /// Every operation: elements past the end of the target's part, in which case nothing is
 /// transferred; a target that died; a device that failed. The epoch goes on.
 pub struct Target<'op, T, Mode> {
-    raw: &'op raw::Window,
+    pub(super) raw: &'op raw::Window,
     /// A rank of the window.
-    rank: u32,
+    pub(super) rank: u32,
     /// Invariant in `'op`, neither `Send` nor `Sync`.
     marker: PhantomData<*mut (&'op (), T, Mode)>,
 }
@@ -227,13 +227,13 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         unsafe { self.raw.get(origin, len, self.rank, at as u64) }
     }
 
-    fn known(&self) -> &Known {
+    pub(super) fn known(&self) -> &Known {
         &self.raw.targets()[self.rank as usize]
     }
 
     /// Completes all operations on this target, so that what they fetch is there.
     #[inline]
-    fn complete(&self, operation: &'static str) -> Result<()> {
+    pub(super) fn complete(&self, operation: &'static str) -> Result<()> {
         self.raw.complete_target(operation, self.rank, self.known())
     }
 }
@@ -362,7 +362,7 @@ impl<'op, T: Element> Target<'op, T, Passive> {
     }
 }
 
-fn same_length(operation: &'static str, origin: usize, result: usize) -> Result<()> {
+pub(super) fn same_length(operation: &'static str, origin: usize, result: usize) -> Result<()> {
     if origin == result {
         return Ok(());
     }

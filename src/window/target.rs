@@ -8,6 +8,7 @@ use bytemuck::Zeroable;
 use rdma_sys_shim::{Endpoint, Mapping, RemoteRegion, Ticket};
 
 use super::dynamic::RegionCache;
+use crate::datatype::Span;
 use crate::memory::remote::RemoteWord;
 
 /// How a target is locked by this rank; the value 0 is "not at all".
@@ -144,6 +145,22 @@ impl Target {
         } else {
             ptr::null_mut()
         }
+    }
+
+    /// Where displacement `disp` is mapped, if all of `span` round it is.
+    #[inline]
+    pub(crate) fn reach_span(&self, disp: u64, span: Span) -> Option<*mut u8> {
+        let unit = u64::from(self.unit.load(Ordering::Relaxed));
+        let first = disp.checked_mul(unit)?.checked_add_signed(span.lo)?;
+        let mapped = self.span.load(Ordering::Relaxed);
+        let relative = first.wrapping_sub(self.start.load(Ordering::Relaxed));
+        let len = (span.hi - span.lo) as u64;
+        if len > mapped || relative > mapped - len {
+            return None;
+        }
+        let base = self.base.load(Ordering::Relaxed);
+        let first = base.wrapping_add(relative as usize);
+        Some(first.wrapping_offset(-(span.lo as isize)))
     }
 
     /// What of the target's memory is mapped, once its route is known.

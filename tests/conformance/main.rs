@@ -12,6 +12,7 @@ mod collectives;
 mod communicators;
 mod contention;
 mod create;
+mod datatypes;
 mod devices;
 mod dynamic;
 mod exposed;
@@ -86,11 +87,13 @@ fn cases(device: &str) -> Vec<Case> {
         hints::CASES,
     ]
     .concat();
+    cases.extend(datatypes::cases());
     if !device.contains("adversarial") {
         cases.extend(create::REFUSED_AT_ONCE);
     }
     if is_soft(device) {
         cases.extend(create::SPARSE);
+        cases.extend(datatypes::SPARSE);
     }
     // A case is looked up by its name alone where ranks run it.
     if maps_memory(device) {

@@ -5,6 +5,7 @@ mod active;
 mod exchange;
 mod failures;
 mod passive;
+mod strided;
 
 use std::env;
 use std::process::{Child, Command, Stdio};
@@ -105,6 +106,7 @@ fn main() {
         exchange::scenarios(),
         passive::scenarios(),
         failures::scenarios(),
+        strided::scenarios(),
     ]
     .concat();
     if let Ok(name) = env::var(SCENARIO) {

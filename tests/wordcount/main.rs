@@ -17,10 +17,13 @@ mod share;
 #[path = "../../examples/wordcount/words.rs"]
 mod words;
 
+#[path = "../programs/mod.rs"]
+mod programs;
 mod support;
 mod texts;
 
-use support::{Folder, check, endings, finish, program, transom_run, wordcount};
+use programs::{Folder, finish, transom_run};
+use support::{check, endings, program, wordcount};
 use texts::{noise, serial_count, zipf};
 
 const RANKS: [u32; 5] = [1, 2, 3, 5, 8];

@@ -1,59 +1,13 @@
-//! Runs the program, with a deadline, and compares what it prints.
+//! Runs the program, and compares what it prints.
 
-use std::fs::{self, File};
-use std::io::{Read as _, Seek as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
-use std::sync::Once;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
+use crate::programs::{self, Done, finish, transom_run};
 use crate::texts::Lines;
 
-/// Far beyond what a run takes, even on a busy machine.
-const LIMIT: Duration = Duration::from_secs(120);
-
-pub(crate) struct Done {
-    pub(crate) status: ExitStatus,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
-/// The example, which cargo puts beside the command, in `examples`.
 pub(crate) fn program() -> PathBuf {
-    static BUILT: Once = Once::new();
-    let folder = Path::new(env!("CARGO_BIN_EXE_transom")).parent().unwrap();
-    // `cargo test` builds the examples, but with `--test wordcount` it leaves an old one there.
-    BUILT.call_once(|| {
-        if let Some(cargo) = std::env::var_os("CARGO") {
-            build(Command::new(cargo), folder);
-        }
-    });
-    folder.join("examples/wordcount")
-}
-
-/// `folder` is that of the profile.
-fn build(mut cargo: Command, folder: &Path) {
-    let profile = match folder.file_name().unwrap().to_str().unwrap() {
-        "debug" => "dev",
-        other => other,
-    };
-    let built = cargo
-        .args(["build", "--quiet", "--example", "wordcount"])
-        .args(["--profile", profile, "--target-dir"])
-        .arg(folder.parent().unwrap())
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status();
-    assert!(built.unwrap().success(), "building the example failed");
-}
-
-/// `transom run -n RANKS OPTIONS`, of a command that gets these arguments.
-pub(crate) fn transom_run(ranks: u32, options: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
-    command
-        .args(["run", "-n", &ranks.to_string()])
-        .args(options);
-    command
+    programs::program("wordcount")
 }
 
 /// The program on these ranks.
@@ -63,46 +17,9 @@ pub(crate) fn wordcount(ranks: u32) -> Command {
     command
 }
 
-pub(crate) fn finish(command: &mut Command) -> Done {
-    // To files, since nobody reads pipes while this waits.
-    let mut outputs = [(); 2].map(|()| tempfile::tempfile().unwrap());
-    let [stdout, stderr] = outputs.each_ref().map(|file| file.try_clone().unwrap());
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(stdout)
-        .stderr(stderr)
-        .spawn()
-        .unwrap();
-    let start = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        if start.elapsed() > LIMIT {
-            child.kill().unwrap();
-            panic!("{command:?} hangs");
-        }
-        thread::sleep(Duration::from_millis(5));
-    };
-    let [stdout, stderr] = outputs.each_mut().map(contents);
-    Done {
-        status,
-        stdout,
-        stderr,
-    }
-}
-
-fn contents(file: &mut File) -> String {
-    let mut text = String::new();
-    file.rewind().unwrap();
-    file.read_to_string(&mut text).unwrap();
-    text
-}
-
 /// The program under a shell on each rank, which says how it ended.
 pub(crate) fn endings(ranks: u32, arguments: &[&Path]) -> Done {
-    let mut command = transom_run(ranks, &["sh", "-c", "\"$0\" \"$@\"; echo ended $?"]);
-    finish(command.arg(program()).args(arguments))
+    programs::endings(ranks, &program(), arguments)
 }
 
 /// Runs the program with `--all`, and compares.
@@ -123,19 +40,4 @@ pub(crate) fn check(command: &mut Command, files: &[&Path], expected: &Lines) {
         panic!("{command:?}: counted {ours:?}, expected {theirs:?}");
     }
     assert_eq!(lines.len(), expected.len(), "{command:?}");
-}
-
-/// Files that are gone with the test.
-pub(crate) struct Folder(pub(crate) tempfile::TempDir);
-
-impl Folder {
-    pub(crate) fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    pub(crate) fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
-        let path = self.0.path().join(name);
-        fs::write(&path, bytes).unwrap();
-        path
-    }
 }

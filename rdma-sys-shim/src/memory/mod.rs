@@ -7,6 +7,7 @@
 
 #[cfg(any(not(target_arch = "x86_64"), test))]
 mod portable;
+mod rows;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -83,4 +84,26 @@ pub unsafe fn add_i64(to: *mut u8, from: *const u8, count: usize) {
 pub unsafe fn add_i32(to: *mut u8, from: *const u8, count: usize) {
     // SAFETY: the caller's promise is the one asked for.
     unsafe { arch::add_i32(to, from, count) }
+}
+
+/// Equal blocks of two memories, each with its own distance from one block to the next.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    /// Bytes of a block.
+    pub len: usize,
+    /// How many.
+    pub count: usize,
+    /// From the first byte of a block to that of the next, where it is copied to.
+    pub to_stride: isize,
+    /// Likewise, where it is copied from.
+    pub from_stride: isize,
+}
+
+/// Copies the blocks, in no order that is told, each as [`copy`] does.
+///
+/// # Safety
+/// As for [`copy`], for every block.
+pub unsafe fn copy_rows(to: *mut u8, from: *const u8, rows: Rows) {
+    // SAFETY: the caller's promise is the one asked for.
+    unsafe { rows::copy(to, from, rows) }
 }

@@ -46,6 +46,22 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     unsafe { move_bytes(to, from, len) }
 }
 
+/// No hint is known.
+#[inline(always)]
+#[cfg_attr(test, allow(dead_code, reason = "for processors without their own"))]
+pub(super) fn prefetch_for_write(_at: *const u8) {}
+
+/// [`copy`] of a length that the compiler knows.
+///
+/// # Safety
+/// As [`super::copy`].
+#[inline(always)]
+#[cfg_attr(test, allow(dead_code, reason = "for processors without their own"))]
+pub(super) unsafe fn copy_fixed<const LEN: usize>(to: *mut u8, from: *const u8) {
+    // SAFETY: the caller's promise is the one asked for.
+    unsafe { copy(to, from, LEN) }
+}
+
 #[inline]
 pub(super) fn full_fence() {
     fence(Ordering::SeqCst);

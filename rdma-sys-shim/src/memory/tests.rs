@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{arch, portable};
 
+mod rows;
 mod sums;
 
 type Copy = unsafe fn(*mut u8, *const u8, usize);

@@ -34,34 +34,60 @@ pub(crate) unsafe fn transfer(
     remote: u64,
     len: usize,
 ) -> Result<(), Stopped> {
-    let mut done = 0;
-    while done < len {
-        let here = libc::iovec {
-            iov_base: local.wrapping_add(done).cast(),
-            iov_len: len - done,
-        };
-        let there = libc::iovec {
-            iov_base: (remote as usize + done) as *mut libc::c_void,
-            iov_len: len - done,
-        };
-        let call = match direction {
-            Direction::Write => libc::process_vm_writev,
-            Direction::Read => libc::process_vm_readv,
-        };
-        // SAFETY: the local range is the caller's promise; the remote one is checked by the kernel.
+    let mut here = [part(local, len)];
+    let mut there = [part(remote as usize as *mut u8, len)];
+    // SAFETY: the caller's promise.
+    unsafe { transfer_lists(pid, direction, &mut here, &mut there) }
+}
+
+/// A part of either process's memory.
+pub(crate) fn part(base: *mut u8, len: usize) -> libc::iovec {
+    libc::iovec {
+        iov_base: base.cast(),
+        iov_len: len,
+    }
+}
+
+/// The most parts that the kernel takes at a time, of each process.
+pub(crate) const MOST_PARTS: usize = 1024;
+
+/// Moves the bytes of lists of parts that have as many in all, at most [`MOST_PARTS`] each; uses
+/// the lists up.
+///
+/// # Safety
+/// The local parts are readable (for a write) or writable (for a read).
+pub(crate) unsafe fn transfer_lists(
+    pid: u32,
+    direction: Direction,
+    mut local: &mut [libc::iovec],
+    mut remote: &mut [libc::iovec],
+) -> Result<(), Stopped> {
+    let call = match direction {
+        Direction::Write => libc::process_vm_writev,
+        Direction::Read => libc::process_vm_readv,
+    };
+    loop {
+        // Nothing is left of what is empty.
+        local = advanced(local, 0);
+        remote = advanced(remote, 0);
+        if local.is_empty() || remote.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the local parts are the caller's promise; the kernel checks the remote ones.
         let moved = unsafe {
             call(
                 pid as libc::pid_t,
-                &raw const here,
-                1,
-                &raw const there,
-                1,
+                local.as_ptr(),
+                local.len() as libc::c_ulong,
+                remote.as_ptr(),
+                remote.len() as libc::c_ulong,
                 0,
             )
         };
         if moved > 0 {
             // A short count means a fault further on, or the kernel's limit for one call: ask on.
-            done += moved as usize;
+            local = advanced(local, moved as usize);
+            remote = advanced(remote, moved as usize);
             continue;
         }
         let error = io::Error::last_os_error();
@@ -74,7 +100,20 @@ pub(crate) unsafe fn transfer(
             _ => Stopped::Failed(error),
         });
     }
-    Ok(())
+}
+
+/// What is left of a list when `done` bytes of it are.
+fn advanced(mut list: &mut [libc::iovec], mut done: usize) -> &mut [libc::iovec] {
+    while let Some(first) = list.first_mut() {
+        if first.iov_len > done {
+            first.iov_base = first.iov_base.wrapping_byte_add(done);
+            first.iov_len -= done;
+            break;
+        }
+        done -= first.iov_len;
+        list = &mut list[1..];
+    }
+    list
 }
 
 /// Under Yama's restricted mode, lets descendants of `ancestor` attach to this process: the

@@ -1,6 +1,8 @@
 //! A peer of the soft provider, and the ways to its memory: the processor's own loads and stores
 //! for this process, the kernel's cross-memory attach, or the peer's agent.
 
+mod batch;
+
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::File;
@@ -15,6 +17,7 @@ use super::process::ProcessId;
 use super::request::{Operation, Request};
 use super::segment::{self, AddressRange};
 use super::table;
+use crate::batch::{Batch, BatchError};
 use crate::memory::copy;
 use crate::{
     Access, Endpoint, Error, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket,
@@ -315,6 +318,16 @@ impl Endpoint for SoftEndpoint {
     unsafe fn read(&self, to: *mut u8, len: usize, from: RemoteAddress) -> Result<Ticket> {
         // SAFETY: the caller's promise.
         unsafe { self.transfer(Operation::Read, to, len, from) }
+    }
+
+    unsafe fn write_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+        // SAFETY: a write only reads the pieces.
+        unsafe { self.transfer_batch(Operation::Write, batch) }
+    }
+
+    unsafe fn read_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer_batch(Operation::Read, batch) }
     }
 
     unsafe fn fetch_add(

@@ -1,9 +1,9 @@
 //! Transfers, atomics and mappings that are allowed.
 
-use rdma_sys_shim::{Liveness, Update, Width};
+use rdma_sys_shim::{Batch, Liveness, LocalPiece, RemoteRun, Update, Width};
 
 use crate::support::{
-    aligned, alone, compare_swap, each_region, everywhere, fetch_add, memory, peers, read,
+    aligned, alone, compare_swap, each_region, everywhere, fetch_add, finish, memory, peers, read,
     update_each, write,
 };
 
@@ -178,4 +178,85 @@ fn devices_leave_no_descriptor_behind() {
     let before = count();
     some(200);
     assert_eq!(count(), before);
+}
+
+#[test]
+fn batches_of_any_pieces() {
+    everywhere(|peers| {
+        each_region(peers, 100_000, |region| {
+            let way = &*peers.way;
+            let source: Vec<u8> = (0..50_000).map(|byte| (byte % 249) as u8 + 1).collect();
+            let mut wanted = vec![0; 100_000];
+            let (mut runs, mut pieces, mut from) = (Vec::new(), Vec::new(), 0);
+            // More than the kernel takes at a time; some runs follow one another.
+            for run in 0..1500 {
+                let at = run * 60 + run % 3;
+                let mut len = 0;
+                for piece in 0..1 + run % 4 {
+                    let part = 1 + (run + piece) % 9;
+                    let base = source[from..].as_ptr().cast_mut();
+                    pieces.push(LocalPiece { base, len: part });
+                    wanted[at + len..][..part].copy_from_slice(&source[from..][..part]);
+                    from += part;
+                    len += part;
+                }
+                runs.push(RemoteRun {
+                    at: region.remote().at(at as u64),
+                    pieces: 1 + run % 4,
+                });
+            }
+            let batch = Batch {
+                runs: &runs,
+                pieces: &pieces,
+            };
+            // SAFETY: the source outlives the operation, which is waited for.
+            let ticket = unsafe { way.write_batch(&batch) };
+            finish(way, ticket.map_err(|failed| failed.error)).unwrap();
+            assert!(memory(region) == wanted);
+            let mut back = vec![0_u8; from];
+            let start = back.as_mut_ptr();
+            let mut next = 0;
+            for piece in &mut pieces {
+                piece.base = start.wrapping_add(next);
+                next += piece.len;
+            }
+            let batch = Batch {
+                runs: &runs,
+                pieces: &pieces,
+            };
+            // SAFETY: as above; the pieces are parts of `back`.
+            let ticket = unsafe { way.read_batch(&batch) };
+            finish(way, ticket.map_err(|failed| failed.error)).unwrap();
+            assert!(back == source[..from]);
+        });
+    });
+}
+
+#[test]
+fn batches_that_leave_the_region_are_refused() {
+    everywhere(|peers| {
+        each_region(peers, 4096, |region| {
+            let bytes = [1_u8; 8];
+            let piece = LocalPiece {
+                base: bytes.as_ptr().cast_mut(),
+                len: 8,
+            };
+            let run = |at| RemoteRun {
+                at: region.remote().at(at),
+                pieces: 1,
+            };
+            for outside in [4089, u64::MAX - 3] {
+                let batch = Batch {
+                    runs: &[run(0), run(outside)],
+                    pieces: &[piece; 2],
+                };
+                // SAFETY: the bytes outlive the operation.
+                let failed = unsafe { peers.way.write_batch(&batch) }.unwrap_err();
+                assert!(failed.error.is_remote_access(), "{:?}", failed.error);
+                finish(&*peers.way, Ok(failed.posted)).unwrap();
+                let all = memory(region);
+                assert!(all[8..].iter().all(|&byte| byte == 0), "{outside}");
+            }
+        });
+    });
 }

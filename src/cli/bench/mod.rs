@@ -18,6 +18,7 @@ mod memory;
 mod output;
 mod pairs;
 mod selected;
+mod strided;
 mod suite;
 
 use std::env;

@@ -7,7 +7,7 @@ use super::args::Windows;
 use super::engine::Bench;
 use super::error::Result;
 use super::memory::{CallerMemory, OriginBuffer};
-use super::{bandwidth, busy, collective, creation, latency, locks, pairs};
+use super::{bandwidth, busy, collective, creation, latency, locks, pairs, strided};
 
 /// Bytes of each rank's window and buffer.
 pub(super) const SPAN: usize = 16 << 20;
@@ -15,6 +15,7 @@ pub(super) const SPAN: usize = 16 << 20;
 const LINES: usize = creation::LINES
     + latency::LINES
     + bandwidth::LINES
+    + strided::LINES
     + locks::LINES
     + collective::LINES
     + pairs::LINES
@@ -116,6 +117,7 @@ fn every_line(
     }
     latency::run(bench, name, window, buffer)?;
     bandwidth::run(bench, name, window, buffer)?;
+    strided::run(bench, name, window, buffer)?;
     if bench.is_origin() {
         window.unlock_all()?;
     }

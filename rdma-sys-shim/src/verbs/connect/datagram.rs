@@ -84,6 +84,7 @@ impl Datagrams {
             send: SENDS,
             receive: RECEIVES,
             inline: 0,
+            elements: 1,
         };
         let pair = QueuePair::new(domain, &queue, ffi::ibv_qp_type::IBV_QPT_UD, limits)?;
         let buffer = MmapMut::map_anon(BUFFER_BYTES)

@@ -8,6 +8,7 @@
 //! [`Settings::copied`]: super::settings::Settings::copied
 
 mod atomics;
+mod batch;
 mod borrowed;
 mod check;
 mod failure;
@@ -21,6 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use batch::ELEMENTS;
 use failure::{Failure, Operation};
 use queue::SendQueue;
 use request::{Local, Request, Verb};
@@ -31,6 +33,7 @@ use super::connect::random;
 use super::events;
 use super::objects::{CompletionQueue, Establish, QueueLimits, QueuePair};
 use super::peer::Peer;
+use crate::batch::{Batch, BatchError};
 use crate::{
     Endpoint, Error, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket, Update, Width,
 };
@@ -249,6 +252,12 @@ fn send_limit(adapter: &Adapter) -> u32 {
     adapter.settings.send_queue.min(most.max(1) as u32)
 }
 
+/// Pieces of memory that a request can name.
+fn send_elements(adapter: &Adapter) -> u32 {
+    let most = adapter.context.attributes().max_sge;
+    (ELEMENTS as u32).min(most.max(1) as u32)
+}
+
 /// A queue pair as every connection has it.
 pub(super) fn queue_pair(
     adapter: &Adapter,
@@ -258,6 +267,7 @@ pub(super) fn queue_pair(
         send: send_limit(adapter),
         receive: 1,
         inline: INLINE,
+        elements: send_elements(adapter),
     };
     let kind = ibverbs_sys::ibv_qp_type::IBV_QPT_RC;
     QueuePair::new(&adapter.domain, completions, kind, limits)
@@ -272,6 +282,16 @@ impl Endpoint for VerbsEndpoint {
     unsafe fn read(&self, to: *mut u8, len: usize, from: RemoteAddress) -> Result<Ticket> {
         // SAFETY: the caller's promise.
         unsafe { self.transfer(Operation::Read, to, len, from) }
+    }
+
+    unsafe fn write_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+        // SAFETY: the caller's promise; a write only reads.
+        unsafe { self.transfer_batch(Operation::Write, batch) }
+    }
+
+    unsafe fn read_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer_batch(Operation::Read, batch) }
     }
 
     unsafe fn fetch_add(

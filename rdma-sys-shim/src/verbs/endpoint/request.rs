@@ -37,6 +37,21 @@ impl Local {
     };
 }
 
+/// A list of pieces of memory that is valid while the request is posted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Elements {
+    pub(super) list: *mut ffi::ibv_sge,
+    pub(super) count: i32,
+}
+
+impl Elements {
+    /// There is no list: `local` is the only piece.
+    pub(super) const ONE: Self = Self {
+        list: ptr::null_mut(),
+        count: 0,
+    };
+}
+
 /// One request to post.
 #[derive(Clone, Copy)]
 pub(super) struct Request {
@@ -44,6 +59,8 @@ pub(super) struct Request {
     pub(super) verb: Verb,
     pub(super) at: RemoteAddress,
     pub(super) local: Local,
+    /// Where the data is in several pieces, that are together as long as `local`.
+    pub(super) elements: Elements,
     /// Space of the ring that is free again afterwards.
     pub(super) space: Piece,
     /// Where to copy what arrived.
@@ -65,6 +82,7 @@ impl Request {
             },
             at,
             local,
+            elements: Elements::ONE,
             space: Piece::default(),
             copy_to: ptr::null_mut(),
             fence: false,
@@ -110,10 +128,14 @@ impl Request {
                 flags |= flag;
             }
         }
+        let (sg_list, num_sge) = match self.elements {
+            Elements::ONE => (element, i32::from(self.local.len > 0)),
+            Elements { list, count } => (list, count),
+        };
         let mut work = ffi::ibv_send_wr {
             wr_id: ticket,
-            sg_list: element,
-            num_sge: i32::from(self.local.len > 0),
+            sg_list,
+            num_sge,
             send_flags: flags.0,
             ..ffi::ibv_send_wr::default()
         };

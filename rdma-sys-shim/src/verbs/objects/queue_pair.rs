@@ -16,6 +16,8 @@ pub(crate) struct QueueLimits {
     pub(crate) receive: u32,
     /// Bytes that a work request can carry itself. A wish; what the device grants may be less.
     pub(crate) inline: u32,
+    /// Pieces of memory that a send request can gather from or scatter to.
+    pub(crate) elements: u32,
 }
 
 /// The port that a queue pair uses, and the way to its peer.
@@ -72,6 +74,7 @@ pub(crate) struct QueuePair {
     raw: NonNull<ffi::ibv_qp>,
     inline: u32,
     send: u32,
+    elements: u32,
     _queue: Arc<CompletionQueue>,
     _domain: Arc<ProtectionDomain>,
 }
@@ -102,7 +105,7 @@ impl QueuePair {
                 cap: ffi::ibv_qp_cap {
                     max_send_wr: limits.send,
                     max_recv_wr: limits.receive.max(1),
-                    max_send_sge: 1,
+                    max_send_sge: limits.elements,
                     max_recv_sge: 1,
                     max_inline_data: inline,
                 },
@@ -117,6 +120,7 @@ impl QueuePair {
                     raw,
                     inline: attributes.cap.max_inline_data,
                     send: attributes.cap.max_send_wr.min(limits.send),
+                    elements: attributes.cap.max_send_sge.min(limits.elements),
                     _queue: queue.clone(),
                     _domain: domain.clone(),
                 });
@@ -146,6 +150,11 @@ impl QueuePair {
     /// Bytes that a work request can carry itself.
     pub(crate) fn inline(&self) -> u32 {
         self.inline
+    }
+
+    /// Pieces of memory that a send request can name.
+    pub(crate) fn elements(&self) -> u32 {
+        self.elements
     }
 
     /// How many send requests fit.

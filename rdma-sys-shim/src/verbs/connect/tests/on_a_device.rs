@@ -56,6 +56,7 @@ impl Queues for Ends {
             send: 2,
             receive: 1,
             inline: 8,
+            elements: 1,
         };
         let pair = QueuePair::new(domain, &queue, ffi::ibv_qp_type::IBV_QPT_RC, limits)?;
         pair.prepare(port.number)?;

@@ -1,0 +1,133 @@
+//! What the `main`s of the examples have in common: options, starting ranks, and errors that all
+//! ranks have, which are said once.
+
+use std::error::Error;
+use std::fmt;
+use std::io::{self, IsTerminal as _};
+use std::process::ExitCode;
+
+use clap::Parser;
+use transom::launcher::{self, Launch};
+use transom::{Communicator, Job};
+
+/// Why a rank ends early.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// This rank has an error; the others may not know.
+    Own(Box<dyn Error>),
+    /// All ranks have this error, and it is the same.
+    Agreed { rank: u32, message: String },
+}
+
+impl<E: Error + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Own(Box::new(error))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own(error) => error.fmt(f),
+            Self::Agreed { rank, message } => write!(f, "rank {rank}: {message}"),
+        }
+    }
+}
+
+/// Collective. An error of one rank becomes everyone's; of several, that of the lowest rank.
+pub(crate) fn agree<T>(comm: &Communicator, mine: Result<T, Failure>) -> Result<T, Failure> {
+    let message = match &mine {
+        Ok(_) => String::new(),
+        Err(error) => error.to_string(),
+    };
+    let messages = comm.allgatherv(message.as_bytes())?;
+    let failed = (0..).zip(messages).find(|(_, message)| !message.is_empty());
+    match failed {
+        Some((rank, message)) => Err(Failure::Agreed {
+            rank,
+            message: String::from_utf8_lossy(&message).into_owned(),
+        }),
+        None => mine,
+    }
+}
+
+/// Options that may say how many ranks to start.
+pub(crate) trait Launchable: Parser {
+    fn ranks(&self) -> Option<u32>;
+}
+
+/// Runs `run` on all ranks of the job that this process is in. If it is in none, and the options
+/// say how many ranks there shall be, it starts them.
+pub(crate) fn main<O: Launchable>(
+    name: &str,
+    run: impl FnOnce(&Communicator, &O) -> Result<(), Failure>,
+) -> ExitCode {
+    let options = O::try_parse();
+    if let Ok(options) = &options
+        && let Some(ranks) = options.ranks()
+        && !launcher::is_launched()
+    {
+        return launch(name, ranks);
+    }
+    let job = match Job::init() {
+        Ok(job) => job,
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let world = job.world();
+    // The launcher ends a job with the first rank that fails, so the others let rank 0 finish.
+    let say_once = |say: &dyn Fn()| {
+        if world.rank() == 0 {
+            say();
+        }
+        let _ = world.barrier();
+    };
+    let options = match options {
+        Ok(options) => options,
+        Err(error) => {
+            say_once(&|| drop(error.print()));
+            return ExitCode::from(error.exit_code() as u8);
+        }
+    };
+    match options.ranks() {
+        Some(ranks) if ranks != world.size() => {
+            say_once(&|| {
+                let size = world.size();
+                eprintln!("{name}: -n says {ranks} ranks, but the launcher has started {size}");
+            });
+            return ExitCode::FAILURE;
+        }
+        _ => {}
+    }
+    match run(world, &options) {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(error @ Failure::Agreed { .. }) => say_once(&|| eprintln!("{name}: {error}")),
+        Err(error) => eprintln!("{name}: rank {}: {error}", world.rank()),
+    }
+    ExitCode::FAILURE
+}
+
+/// Starts this program anew, on `ranks` ranks of this machine.
+fn launch(name: &str, ranks: u32) -> ExitCode {
+    let outcome = std::env::current_exe().map(|program| {
+        Launch::new(ranks, program)
+            .args(std::env::args_os().skip(1))
+            // Else rank 0 would find no terminal to draw a progress bar on.
+            .direct_output(io::stderr().is_terminal())
+            .name(name)
+            .run()
+    });
+    match outcome {
+        Ok(Ok(outcome)) => ExitCode::from(outcome.exit_code()),
+        Ok(Err(error)) => {
+            eprintln!("{name}: {error}");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{name}: this program's file is not known: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

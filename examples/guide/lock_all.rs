@@ -1,0 +1,28 @@
+use transom::{Job, Op, Result, Window};
+
+fn main() -> Result<()> {
+    let job = Job::init()?;
+    let world = job.world();
+    let (rank, size) = (world.rank(), world.size());
+    let mut window = Window::<f64>::allocate(world, 10)?;
+
+    // A histogram over all ranks: who computes is not kept from it by who adds to it.
+    let one = [1.0];
+    window.passive(|epoch| -> Result<()> {
+        let everyone = epoch.lock_all()?;
+        for number in 0..100 {
+            let value = (rank * 100 + number) * 7;
+            let place = everyone.target(value % size)?;
+            place.accumulate(Op::Sum, value as usize % 10, &one)?;
+        }
+        // Complete at all targets; the locks stay.
+        everyone.flush()?;
+        everyone.unlock()
+    })??;
+    let mine: f64 = window.local()?.iter().sum();
+    assert_eq!(
+        world.allreduce(&[mine], Op::Sum)?,
+        [100.0 * f64::from(size)]
+    );
+    window.free()
+}

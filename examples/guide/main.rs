@@ -1,0 +1,40 @@
+//! The programs of the user guide, as they stand there: `guide NAME` runs one of them.
+
+use std::process::ExitCode;
+
+/// Each program is a file of its own, with a `main` of its own.
+macro_rules! programs {
+    ($($name:ident),*) => {
+        $(mod $name {
+            include!(concat!(stringify!($name), ".rs"));
+
+            pub(super) fn run() -> transom::Result<()> {
+                main()
+            }
+        })*
+
+        const PROGRAMS: &[(&str, fn() -> transom::Result<()>)] =
+            &[$((stringify!($name), $name::run)),*];
+    };
+}
+
+programs!(
+    accumulate, dynamic, errors, exchange, fence, hints, layouts, lock_all, locks, notify,
+    raw_fence, requests, shared, strided
+);
+
+fn main() -> ExitCode {
+    let name = std::env::args().nth(1).unwrap_or_default();
+    let Some((_, program)) = PROGRAMS.iter().find(|(known, _)| *known == name) else {
+        let names: Vec<_> = PROGRAMS.iter().map(|(name, _)| *name).collect();
+        eprintln!("guide: name a program of the guide: {}", names.join(", "));
+        return ExitCode::from(2);
+    };
+    match program() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("guide: {name}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

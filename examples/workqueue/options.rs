@@ -1,0 +1,68 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+
+use crate::common::Launchable;
+
+/// Draw the Mandelbrot set, on all ranks of a job together: each takes the next rows when it is
+/// done with its last ones
+#[derive(Parser)]
+#[command(name = "workqueue")]
+pub(crate) struct Options {
+    /// Points in a row
+    #[arg(long, value_name = "N", default_value_t = 800)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    pub(crate) width: u32,
+
+    /// Rows, each of which is a task
+    #[arg(long, value_name = "N", default_value_t = 600)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    pub(crate) height: u32,
+
+    /// After how many iterations a point counts as one of the set
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..u32::MAX as i64))]
+    pub(crate) iterations: u32,
+
+    /// How the ranks share out the rows
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Schedule::Dynamic)]
+    pub(crate) schedule: Schedule,
+
+    /// How many rows a rank draws at a time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) chunk: u32,
+
+    /// Write a PNG picture to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) picture: Option<PathBuf>,
+
+    /// Compute all on one rank too, and compare
+    #[arg(long)]
+    pub(crate) check: bool,
+
+    /// Say who draws which rows, when it does
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+
+    /// How many ranks to start, if no launcher has
+    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) ranks: Option<u32>,
+}
+
+impl Launchable for Options {
+    fn ranks(&self) -> Option<u32> {
+        self.ranks
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Schedule {
+    /// Each rank draws the next rows from a counter on rank 0
+    Dynamic,
+    /// Each rank has as many rows as any other, to compare with
+    Static,
+}

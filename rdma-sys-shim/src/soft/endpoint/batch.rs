@@ -1,0 +1,97 @@
+//! Batches through cross-memory attach: the kernel takes lists of parts of both processes.
+
+use super::{Operation, Path, SoftEndpoint};
+use crate::batch::{Batch, BatchError};
+use crate::soft::cross_memory::{self, Direction, MOST_PARTS, part};
+use crate::{Access, RemoteAddress, Result, Ticket};
+
+impl SoftEndpoint {
+    /// # Safety
+    /// The pieces are readable (for a write) or writable (for a read).
+    pub(super) unsafe fn transfer_batch(
+        &self,
+        operation: Operation,
+        batch: &Batch<'_>,
+    ) -> std::result::Result<Ticket, BatchError> {
+        if self.path != Path::CrossMemory || self.check_batch(operation, batch).is_err() {
+            // Where one of them is refused, it is named.
+            return batch.post_each(|piece, at| {
+                // SAFETY: the caller's promise.
+                unsafe { self.transfer(operation, piece.base, piece.len, at) }
+            });
+        }
+        let mut local = Vec::with_capacity(MOST_PARTS.min(batch.pieces.len()));
+        let mut remote: Vec<libc::iovec> = Vec::with_capacity(MOST_PARTS.min(batch.pieces.len()));
+        for (piece, at) in batch.each() {
+            if local.len() == MOST_PARTS {
+                // SAFETY: the caller's promise.
+                unsafe { self.transfer_parts(operation, &mut local, &mut remote)? };
+            }
+            local.push(part(piece.base, piece.len));
+            let place = at.address as usize as *mut u8;
+            match remote.last_mut() {
+                Some(last) if last.iov_base.wrapping_byte_add(last.iov_len) == place.cast() => {
+                    last.iov_len += piece.len;
+                }
+                _ => remote.push(part(place, piece.len)),
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer_parts(operation, &mut local, &mut remote)? };
+        Ok(Ticket::DONE)
+    }
+
+    /// Checks all runs, at once where they name one region: that is contiguous.
+    fn check_batch(&self, operation: Operation, batch: &Batch<'_>) -> Result<()> {
+        let need = match operation {
+            Operation::Write => Access::WRITE,
+            _ => Access::READ,
+        };
+        let mut hull: Option<(RemoteAddress, u64)> = None;
+        for (at, pieces) in batch.parts() {
+            let len: usize = pieces.iter().map(|piece| piece.len).sum();
+            let end = at.address.saturating_add(len as u64);
+            hull = match hull {
+                Some((first, last)) if first.rkey == at.rkey => {
+                    let address = first.address.min(at.address);
+                    Some((RemoteAddress { address, ..at }, last.max(end)))
+                }
+                other => {
+                    if let Some((first, last)) = other {
+                        self.check(first, last - first.address, need, operation)?;
+                    }
+                    Some((at, end))
+                }
+            };
+        }
+        match hull {
+            Some((first, last)) => self.check(first, last - first.address, need, operation),
+            None => Ok(()),
+        }
+    }
+
+    /// # Safety
+    /// The local parts are readable (for a write) or writable (for a read).
+    unsafe fn transfer_parts(
+        &self,
+        operation: Operation,
+        local: &mut Vec<libc::iovec>,
+        remote: &mut Vec<libc::iovec>,
+    ) -> Result<()> {
+        let direction = match operation {
+            Operation::Write => Direction::Write,
+            _ => Direction::Read,
+        };
+        let address = remote.first().map_or(0, |part| part.iov_base.addr() as u64);
+        let len = local.iter().map(|part| part.iov_len).sum();
+        let pid = self.peer.pid;
+        // SAFETY: the caller's promise.
+        let moved = unsafe { cross_memory::transfer_lists(pid, direction, local, remote) };
+        local.clear();
+        remote.clear();
+        moved.map_err(|stopped| {
+            let at = RemoteAddress { address, rkey: 0 };
+            self.stopped(stopped, operation, at, len)
+        })
+    }
+}

@@ -1,0 +1,312 @@
+//! Batches: chains of requests for which one bell is rung. A request moves one run of the target's
+//! memory, or a part; its pieces here are gathered on the way, short ones by copying them, those in
+//! registered memory by the device.
+
+use std::ptr;
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+
+use ibverbs_sys as ffi;
+
+use super::VerbsEndpoint;
+use super::check::{check_key, offset};
+use super::failure::Operation;
+use super::queue::{CHAIN, SendQueue};
+use super::request::{Elements, Local, Request};
+use super::ring::Piece;
+use crate::batch::{Batch, BatchError, LocalPiece};
+use crate::memory::copy;
+use crate::{RemoteAddress, Result, Ticket};
+
+/// The most pieces that one request names: as many as the room that a request has for data.
+pub(super) const ELEMENTS: usize = 12;
+/// Pieces that are at most this long are copied sooner than their registration is looked for.
+const SHORT: usize = 256;
+/// The longest data that is gathered by copying.
+const GATHERED: usize = 2048;
+
+/// Requests that are written down and not posted. The queue is kept meanwhile: space in its ring
+/// is taken and given back in one order.
+struct Chain<'e> {
+    endpoint: &'e VerbsEndpoint,
+    operation: Operation,
+    queue: Option<MutexGuard<'e, SendQueue>>,
+    requests: Vec<Request>,
+    elements: Box<[[ffi::ibv_sge; ELEMENTS]; CHAIN]>,
+    /// The keys of the regions that requests use, until their use is noted.
+    held: Vec<u32>,
+    posted: Ticket,
+}
+
+impl VerbsEndpoint {
+    /// # Safety
+    /// As for [`Endpoint::write`](crate::Endpoint::write) or `read`, for every piece; a write only
+    /// reads them.
+    pub(super) unsafe fn transfer_batch(
+        &self,
+        operation: Operation,
+        batch: &Batch<'_>,
+    ) -> std::result::Result<Ticket, BatchError> {
+        for (at, pieces) in batch.parts() {
+            let len: usize = pieces.iter().map(|piece| piece.len).sum();
+            check_key(&self.peer, operation, at, len as u64)?;
+        }
+        let mut chain = Chain {
+            endpoint: self,
+            operation,
+            queue: None,
+            requests: Vec::with_capacity(CHAIN),
+            elements: Box::new([[ffi::ibv_sge::default(); ELEMENTS]; CHAIN]),
+            held: Vec::new(),
+            posted: Ticket::DONE,
+        };
+        let mut runs = batch.parts();
+        // SAFETY: the caller's promise.
+        let added = runs.try_for_each(|(at, pieces)| unsafe { chain.add_run(at, pieces) });
+        // SAFETY: the caller's promise.
+        let result = added.and_then(|()| unsafe { chain.post() });
+        chain.note_uses();
+        let posted = chain.posted;
+        match result {
+            Ok(()) => Ok(posted),
+            Err(error) => Err(BatchError { posted, error }),
+        }
+    }
+}
+
+impl<'e> Chain<'e> {
+    fn queue(&mut self) -> Result<&mut SendQueue> {
+        let queue = match self.queue.take() {
+            Some(queue) => queue,
+            None => self.endpoint.open_queue()?,
+        };
+        Ok(&mut *self.queue.insert(queue))
+    }
+
+    /// # Safety
+    /// As for [`VerbsEndpoint::transfer_batch`].
+    unsafe fn add_run(&mut self, mut at: RemoteAddress, mut pieces: &[LocalPiece]) -> Result<()> {
+        while let [first, others @ ..] = pieces {
+            // SAFETY: the caller's promise.
+            let taken = unsafe {
+                let gathered = match others {
+                    [] => 0,
+                    _ => self.gather(at, pieces)?,
+                };
+                if gathered == 0 {
+                    self.add_piece(at, *first)?;
+                }
+                gathered.max(1)
+            };
+            let (done, rest) = pieces.split_at(taken);
+            at = offset(at, done.iter().map(|piece| piece.len).sum());
+            pieces = rest;
+        }
+        Ok(())
+    }
+
+    /// One request for the first few pieces of a run, if there is a good way; how many it took.
+    ///
+    /// # Safety
+    /// As for [`VerbsEndpoint::transfer_batch`].
+    unsafe fn gather(&mut self, at: RemoteAddress, pieces: &[LocalPiece]) -> Result<usize> {
+        if self.operation == Operation::Write {
+            let (count, len) = fitting(pieces, usize::MAX, GATHERED);
+            if count > 1 {
+                let mut request = self.through_ring(at, len)?;
+                let mut to = request.local.base;
+                for piece in &pieces[..count] {
+                    // SAFETY: the space is as long as the pieces, which the caller vouches for.
+                    unsafe { copy(to, piece.base, piece.len) };
+                    to = to.wrapping_add(piece.len);
+                }
+                request.copy_to = ptr::null_mut();
+                // SAFETY: the ring lives as long as the queue, and this part of it is not given to
+                // others before the request is complete.
+                unsafe { self.add(request)? };
+                return Ok(count);
+            }
+        }
+        let pair = self.queue()?.pair();
+        let most = pair.map_or(1, |pair| pair.elements() as usize);
+        let longest = self.endpoint.adapter.longest_request();
+        let (count, len) = fitting(pieces, most.min(ELEMENTS), longest);
+        let pieces = &pieces[..count];
+        if count < 2 {
+            return Ok(0);
+        }
+        let Some(lkey) = self.common_key(pieces)? else {
+            return Ok(0);
+        };
+        let list = &mut self.elements[self.requests.len()];
+        for (element, piece) in list.iter_mut().zip(pieces) {
+            *element = ffi::ibv_sge {
+                addr: piece.base.addr() as u64,
+                length: piece.len as u32,
+                lkey,
+            };
+        }
+        let elements = Elements {
+            list: list.as_mut_ptr(),
+            count: count as i32,
+        };
+        let local = Local {
+            base: pieces[0].base,
+            len: len as u32,
+            lkey,
+            inline: false,
+        };
+        let request = Request {
+            elements,
+            ..Request::whole(self.operation, at, local)
+        };
+        // SAFETY: the caller's promise; the region is held until its use is noted.
+        unsafe { self.add(request)? };
+        Ok(count)
+    }
+
+    /// The key of one region that all the pieces are in.
+    fn common_key(&mut self, pieces: &[LocalPiece]) -> Result<Option<u32>> {
+        let starts = pieces.iter().map(|piece| piece.base.addr());
+        let ends = pieces.iter().map(|piece| piece.base.addr() + piece.len);
+        let (Some(start), Some(end)) = (starts.min(), ends.max()) else {
+            return Ok(None);
+        };
+        let base = ptr::without_provenance(start);
+        let written = self.operation == Operation::Read;
+        let regions = &self.endpoint.adapter.regions;
+        let queue = self.queue()?;
+        let found = regions.find(base, end - start, written, |region| queue.hold(region));
+        if let Some(lkey) = found
+            && !self.held.contains(&lkey)
+        {
+            self.held.push(lkey);
+        }
+        Ok(found)
+    }
+
+    /// # Safety
+    /// As for [`VerbsEndpoint::transfer_batch`].
+    unsafe fn add_piece(&mut self, at: RemoteAddress, piece: LocalPiece) -> Result<()> {
+        let LocalPiece { base, len } = piece;
+        if len == 0 {
+            return Ok(());
+        }
+        let writes = self.operation == Operation::Write;
+        if writes && len <= self.queue()?.inline() {
+            let local = Local {
+                base,
+                len: len as u32,
+                lkey: 0,
+                inline: true,
+            };
+            // SAFETY: the caller's promise.
+            return unsafe { self.add(Request::whole(self.operation, at, local)) };
+        }
+        if len <= SHORT {
+            let mut request = self.through_ring(at, len)?;
+            if writes {
+                // SAFETY: the space is as long as the piece, which the caller vouches for.
+                unsafe { copy(request.local.base, base, len) };
+            } else {
+                request.copy_to = base;
+            }
+            // SAFETY: as in `gather`.
+            return unsafe { self.add(request) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.post()?;
+            self.queue = None;
+            let ticket = (self.endpoint).transfer(self.operation, base, len, at)?;
+            self.posted = self.posted.max(ticket);
+        }
+        Ok(())
+    }
+
+    /// A request for `len` bytes of the ring.
+    fn through_ring(&mut self, at: RemoteAddress, len: usize) -> Result<Request> {
+        let (space, local) = self.space(len as u32)?;
+        Ok(Request {
+            space,
+            ..Request::whole(self.operation, at, local)
+        })
+    }
+
+    /// Space in the ring. To wait for it, what is in the chain has to be posted: it may have it.
+    fn space(&mut self, len: u32) -> Result<(Piece, Local)> {
+        if let Some(found) = self.queue()?.space(len)? {
+            return Ok(found);
+        }
+        // SAFETY: whoever added a request vouched for it until it is complete.
+        unsafe { self.post()? };
+        let endpoint = self.endpoint;
+        endpoint.take_space(self.queue()?, len)
+    }
+
+    /// Adds a request, and posts the chain if that fills it.
+    ///
+    /// # Safety
+    /// As for [`SendQueue::post`].
+    unsafe fn add(&mut self, request: Request) -> Result<()> {
+        self.requests.push(request);
+        if self.requests.len() < self.queue()?.chain() {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.post() }
+    }
+
+    /// Posts what is in the chain. After an error the connection has failed, and the space that
+    /// requests had in its ring is not needed any more.
+    ///
+    /// # Safety
+    /// As for [`SendQueue::post`], for every request in the chain.
+    unsafe fn post(&mut self) -> Result<()> {
+        if self.requests.is_empty() {
+            return Ok(());
+        }
+        let requests = std::mem::take(&mut self.requests);
+        let endpoint = self.endpoint;
+        let queue = self.queue()?;
+        endpoint.make_room(queue, requests.len())?;
+        // SAFETY: the caller's promise.
+        let posted = Ticket(unsafe { queue.post(&requests)? });
+        self.posted = posted;
+        // What is neither inline nor in the ring is the caller's until it is complete; so is where
+        // answers go.
+        let borrows = |request: &Request| {
+            request.operation == Operation::Read || request.elements != Elements::ONE
+        };
+        if requests.iter().any(borrows) {
+            endpoint.borrowing.fetch_max(posted.0, Ordering::Relaxed);
+        }
+        self.requests = requests;
+        self.requests.clear();
+        Ok(())
+    }
+
+    /// The regions are held for what was posted, and no longer.
+    fn note_uses(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let mut queue = self.queue.take().unwrap_or_else(|| self.endpoint.queue());
+        for &lkey in &self.held {
+            queue.note_use(lkey, ptr::null_mut(), 0);
+        }
+    }
+}
+
+/// How many of the first pieces, at most `most`, are together no longer than `limit`; and how long.
+fn fitting(pieces: &[LocalPiece], most: usize, limit: usize) -> (usize, usize) {
+    let (mut count, mut len) = (0, 0);
+    for piece in pieces.iter().take(most) {
+        if piece.len > limit - len {
+            break;
+        }
+        len += piece.len;
+        count += 1;
+    }
+    (count, len)
+}

@@ -1,0 +1,282 @@
+//! Accumulate and get_accumulate with datatypes.
+
+use std::borrow::Cow;
+
+use rdma_sys_shim::Ticket;
+use rdma_sys_shim::memory::ATOMICS_DRAIN;
+
+use super::super::elementwise;
+use super::super::request::{Request, Until};
+use super::super::work::Work;
+use super::check_buffer;
+use super::combined::Combined;
+use super::spot::Spot;
+use crate::datatype::{Layout, Op, Piece};
+use crate::error::Result;
+use crate::window::Window;
+use crate::window::target::Target;
+
+/// The buffers of an operation, as its caller laid them out.
+struct Buffers<'t> {
+    origin: (*const u8, Layout<'t>),
+    result: Option<(*mut u8, Layout<'t>)>,
+}
+
+impl Window {
+    /// One-sided. As [`Window::accumulate`], from the elements of one layout at `origin` to those of
+    /// another at displacement `disp` of `target`'s memory. Both hold elements of one predefined
+    /// type only (MPI-4.1, section 12.3.4).
+    ///
+    /// # Errors
+    /// As for [`Window::put_layout`]; elements of several types (class Type); an operation that is
+    /// not defined for the type.
+    ///
+    /// # Safety
+    /// As for [`Window::put_layout`].
+    pub unsafe fn accumulate_layout(
+        &self,
+        origin: *const u8,
+        origin_layout: Layout<'_>,
+        target: u32,
+        disp: u64,
+        target_layout: Layout<'_>,
+        op: Op,
+    ) -> Result<()> {
+        let buffers = Buffers {
+            origin: (origin, origin_layout),
+            result: None,
+        };
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.combine_layouts("accumulate", target, disp, target_layout, op, &buffers)?;
+        }
+        Ok(())
+    }
+
+    /// One-sided. As [`Window::accumulate_layout`], with a request: when it is complete, `origin`
+    /// may be used again; the target may change later (MPI-4.1, section 12.3.5). Needs a lock or
+    /// `lock_all`.
+    ///
+    /// # Errors
+    /// As for [`Window::accumulate_layout`].
+    ///
+    /// # Safety
+    /// As for [`Window::accumulate_layout`], until the request is complete.
+    pub unsafe fn raccumulate_layout(
+        &self,
+        origin: *const u8,
+        origin_layout: Layout<'_>,
+        target: u32,
+        disp: u64,
+        target_layout: Layout<'_>,
+        op: Op,
+    ) -> Result<Request> {
+        const OPERATION: &str = "raccumulate";
+        self.needs_passive(OPERATION, target)?;
+        let buffers = Buffers {
+            origin: (origin, origin_layout),
+            result: None,
+        };
+        // SAFETY: the caller's promise.
+        let ticket =
+            unsafe { self.combine_layouts(OPERATION, target, disp, target_layout, op, &buffers)? };
+        self.request(target, ticket, Until::Released)
+    }
+
+    /// One-sided. As [`Window::get_accumulate`], with a layout for each of `origin`, `result` and
+    /// the target, all of as many elements of one predefined type. For [`Op::NoOp`], `origin` and
+    /// its layout do not matter (MPI-4.1, section 12.3.4).
+    ///
+    /// # Errors
+    /// As for [`Window::accumulate_layout`].
+    ///
+    /// # Safety
+    /// As for [`Window::accumulate_layout`]; the bytes of the layout at `result` are writable, and
+    /// nobody else touches them, until the operation is complete; they overlap neither with each
+    /// other nor with anything else of the operation.
+    #[expect(clippy::too_many_arguments, reason = "MPI's")]
+    pub unsafe fn get_accumulate_layout(
+        &self,
+        origin: *const u8,
+        origin_layout: Layout<'_>,
+        result: *mut u8,
+        result_layout: Layout<'_>,
+        target: u32,
+        disp: u64,
+        target_layout: Layout<'_>,
+        op: Op,
+    ) -> Result<()> {
+        let buffers = Buffers {
+            origin: (origin, origin_layout),
+            result: Some((result, result_layout)),
+        };
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.combine_layouts("get_accumulate", target, disp, target_layout, op, &buffers)?;
+        }
+        Ok(())
+    }
+
+    /// One-sided. As [`Window::get_accumulate_layout`], with a request: when it is complete, the
+    /// data is at `result`, and `origin` may be used again (MPI-4.1, section 12.3.5). Needs a lock
+    /// or `lock_all`.
+    ///
+    /// # Errors
+    /// As for [`Window::accumulate_layout`].
+    ///
+    /// # Safety
+    /// As for [`Window::get_accumulate_layout`], until the request is complete.
+    #[expect(clippy::too_many_arguments, reason = "MPI's")]
+    pub unsafe fn rget_accumulate_layout(
+        &self,
+        origin: *const u8,
+        origin_layout: Layout<'_>,
+        result: *mut u8,
+        result_layout: Layout<'_>,
+        target: u32,
+        disp: u64,
+        target_layout: Layout<'_>,
+        op: Op,
+    ) -> Result<Request> {
+        const OPERATION: &str = "rget_accumulate";
+        self.needs_passive(OPERATION, target)?;
+        let buffers = Buffers {
+            origin: (origin, origin_layout),
+            result: Some((result, result_layout)),
+        };
+        // SAFETY: the caller's promise.
+        let ticket =
+            unsafe { self.combine_layouts(OPERATION, target, disp, target_layout, op, &buffers)? };
+        self.request(target, ticket, Until::Completed)
+    }
+
+    /// # Safety
+    /// As for [`Window::get_accumulate_layout`].
+    unsafe fn combine_layouts(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        disp: u64,
+        far: Layout<'_>,
+        op: Op,
+        buffers: &Buffers<'_>,
+    ) -> Result<Ticket> {
+        let target = match self.open_target(rank) {
+            Some(target) => target,
+            None => self.enter(operation, rank)?,
+        };
+        let there = far.measure(operation)?;
+        let element = far.element(operation)?;
+        // The origin of an operation without operands is ignored.
+        let origin = (op != Op::NoOp).then_some(buffers.origin);
+        let mut checked = [None, None];
+        if let Some((buffer, layout)) = origin {
+            checked[0] = Some((buffer, layout));
+        }
+        if let Some((buffer, layout)) = buffers.result {
+            checked[1] = Some((buffer.cast_const(), layout));
+        }
+        for (buffer, layout) in checked.into_iter().flatten() {
+            let here = layout.measure(operation)?;
+            layout.check_match(operation, &far)?;
+            layout.element(operation)?;
+            check_buffer(operation, buffer, here.span, here.size)?;
+        }
+        let spot = self.spot(operation, rank, target, disp, there.span)?;
+        let (Some(ty), Some(piece)) = (element, far.elements()) else {
+            return Ok(Ticket::DONE);
+        };
+        let dense = Piece::run(0, there.size / ty.size() as u64 * ty.extent() as u64);
+        let layout = |layout: Option<Layout<'_>>| match layout {
+            Some(layout) => layout.elements().map(Cow::into_owned),
+            None => None,
+        };
+        let operands_piece = layout(origin.map(|(_, layout)| layout));
+        let result_piece = layout(buffers.result.map(|(_, layout)| layout));
+        let parts = Combined {
+            ty,
+            op,
+            operands: origin.map(|(buffer, _)| buffer),
+            result: buffers.result.map(|(buffer, _)| buffer),
+            layouts: [
+                operands_piece.as_ref().unwrap_or(&dense),
+                result_piece.as_ref().unwrap_or(&dense),
+                &piece,
+            ],
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.combine_pieces(operation, rank, target, spot, &parts) }
+    }
+
+    /// Carries out work whose layouts were checked, of which the target's was found at `spot`.
+    ///
+    /// # Safety
+    /// The buffers are valid for the layouts until the operation is complete.
+    pub(super) unsafe fn combine_pieces(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        target: &Target,
+        spot: Spot<'_>,
+        parts: &Combined<'_>,
+    ) -> Result<Ticket> {
+        Work::check_defined(operation, parts.op, parts.ty)?;
+        if parts.is_nothing() {
+            return Ok(Ticket::DONE);
+        }
+        // SAFETY: the buffers are the caller's promise; what is mapped is the target's layout.
+        unsafe {
+            match spot {
+                Spot::Mapped(base, _keep) => {
+                    self.combine_in_place(operation, rank, target, base, parts)?;
+                    Ok(Ticket::DONE)
+                }
+                Spot::Device(place) => {
+                    self.combine_by_device(operation, rank, target, &place, parts)
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// The layouts lie in memory that is valid for the work; the target's is mapped.
+    unsafe fn combine_in_place(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        target: &Target,
+        there: *mut u8,
+        parts: &Combined<'_>,
+    ) -> Result<()> {
+        let (widths, base) = (self.atomic_widths(), there.addr() as u64);
+        let at = |offset: i64| there.wrapping_offset(offset as isize);
+        if widths.word(parts.ty, 0).is_some() {
+            let mut all = true;
+            for block in parts.blocks() {
+                match widths.word(parts.ty, base.wrapping_add_signed(block.target)) {
+                    // SAFETY: the caller's promise; aligned, as `word` says.
+                    Some(width) => unsafe {
+                        elementwise::combine_words(at(block.target), width, &parts.work(&block));
+                    },
+                    None => all = false,
+                }
+            }
+            if parts.overwrites() || !ATOMICS_DRAIN {
+                target.set_dirty();
+            }
+            if all {
+                return Ok(());
+            }
+        }
+        let route = self.route_of(operation, rank)?;
+        self.with_accumulate_lock(operation, rank, &route.accumulate_lock, || {
+            for block in parts.blocks_of(widths, base, false) {
+                // SAFETY: the caller's promise; the lock is held.
+                unsafe { parts.work(&block).combine_mapped(at(block.target)) };
+            }
+            Ok(())
+        })?;
+        target.set_dirty();
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+//! What an operation of the accumulate family does, where its elements lie in layouts.
+
+use super::super::work::Work;
+use crate::datatype::{AtomicWidths, BasicType, Op, Piece, Together};
+
+/// Elements of one predefined type in three layouts of as many: operands, results, target.
+pub(super) struct Combined<'a> {
+    pub(super) ty: BasicType,
+    pub(super) op: Op,
+    /// `None` for [`Op::NoOp`].
+    pub(super) operands: Option<*const u8>,
+    /// Where the old elements go.
+    pub(super) result: Option<*mut u8>,
+    /// Those that have no memory are walked all the same, as one run.
+    pub(super) layouts: [&'a Piece; 3],
+}
+
+/// Elements, one after the other in each of the three.
+#[derive(Clone, Copy)]
+pub(super) struct Block {
+    operands: i64,
+    result: i64,
+    /// From where the target's layout is placed.
+    pub(super) target: i64,
+    /// Bytes, padding included.
+    pub(super) len: usize,
+}
+
+impl Block {
+    /// The part from byte `start` on.
+    pub(super) fn part(&self, start: usize, len: usize) -> Self {
+        let ahead = |at: i64| at + start as i64;
+        Self {
+            operands: ahead(self.operands),
+            result: ahead(self.result),
+            target: ahead(self.target),
+            len,
+        }
+    }
+}
+
+impl Combined<'_> {
+    pub(super) fn blocks(&self) -> impl Iterator<Item = Block> {
+        Together::new(self.layouts).flat_map(|strip| {
+            let len = strip.len as usize;
+            strip.blocks().map(move |[operands, result, target]| Block {
+                operands,
+                result,
+                target,
+                len,
+            })
+        })
+    }
+
+    /// The blocks whose elements single atomics update, or the others. `base` is where the target's
+    /// layout is placed.
+    pub(super) fn blocks_of(
+        &self,
+        widths: AtomicWidths,
+        base: u64,
+        words: bool,
+    ) -> impl Iterator<Item = Block> {
+        let ty = self.ty;
+        self.blocks().filter(move |block| {
+            let address = base.wrapping_add_signed(block.target);
+            widths.word(ty, address).is_some() == words
+        })
+    }
+
+    pub(super) fn operands_at(&self, block: &Block) -> *const u8 {
+        let at = |base: *const u8| base.wrapping_offset(block.operands as isize);
+        self.operands.map_or(std::ptr::null(), at)
+    }
+
+    pub(super) fn result_at(&self, block: &Block) -> *mut u8 {
+        let at = |base: *mut u8| base.wrapping_offset(block.result as isize);
+        self.result.map_or(std::ptr::null_mut(), at)
+    }
+
+    /// The work on one block.
+    pub(super) fn work(&self, block: &Block) -> Work {
+        let (operands, result) = (self.operands_at(block), self.result_at(block));
+        self.work_on(operands, result, block.len)
+    }
+
+    /// The work on `len` bytes of elements in these buffers.
+    pub(super) fn work_on(&self, operands: *const u8, result: *mut u8, len: usize) -> Work {
+        Work {
+            ty: self.ty,
+            op: self.op,
+            count: len / self.ty.extent(),
+            operands,
+            compare: std::ptr::null(),
+            result,
+        }
+    }
+
+    /// Whether nothing is fetched and nothing changes.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.op == Op::NoOp && self.result.is_none()
+    }
+
+    /// Whether what the target has does not matter.
+    pub(super) fn overwrites(&self) -> bool {
+        self.op == Op::Replace && self.result.is_none()
+    }
+}

@@ -1,0 +1,112 @@
+//! Strips as batches for the device.
+
+use rdma_sys_shim::{Batch, BatchError, Endpoint, LocalPiece, RemoteAddress, RemoteRun, Ticket};
+
+use super::super::put_get::Way;
+use crate::error::Result;
+use crate::wait::Patience;
+
+/// So many pieces are posted together: a send queue's worth.
+const MOST: usize = 1024;
+
+/// Collects pieces in the order of the target's memory, and posts them when there are enough.
+pub(super) struct Poster<'w> {
+    endpoint: &'w dyn Endpoint,
+    patience: Patience,
+    way: Way,
+    rkey: u64,
+    runs: Vec<RemoteRun>,
+    pieces: Vec<LocalPiece>,
+    /// The address after the last run.
+    end: u64,
+    posted: Ticket,
+}
+
+impl<'w> Poster<'w> {
+    pub(super) fn new(endpoint: &'w dyn Endpoint, patience: Patience, way: Way, rkey: u64) -> Self {
+        Self {
+            endpoint,
+            patience,
+            way,
+            rkey,
+            runs: Vec::new(),
+            pieces: Vec::new(),
+            end: 0,
+            posted: Ticket::DONE,
+        }
+    }
+
+    /// Adds `len` bytes at `here` and, at the target, at `address`.
+    ///
+    /// # Safety
+    /// The bytes here are readable (for a put) or writable (for a get), and nobody else touches
+    /// what is written, until the operation is complete or has failed.
+    pub(super) unsafe fn push(&mut self, here: *mut u8, address: u64, len: usize) -> Result<()> {
+        if self.pieces.len() == MOST {
+            // SAFETY: this function's promise, for those that were pushed.
+            unsafe { self.post()? };
+        }
+        match self.runs.last_mut() {
+            Some(run) if self.end == address => match self.pieces.last_mut() {
+                Some(last) if last.base.wrapping_add(last.len) == here => last.len += len,
+                _ => {
+                    run.pieces += 1;
+                    self.pieces.push(LocalPiece { base: here, len });
+                }
+            },
+            _ => {
+                let rkey = self.rkey;
+                self.runs.push(RemoteRun {
+                    at: RemoteAddress { address, rkey },
+                    pieces: 1,
+                });
+                self.pieces.push(LocalPiece { base: here, len });
+            }
+        }
+        self.end = address.wrapping_add(len as u64);
+        Ok(())
+    }
+
+    /// Posts what is left, and returns the ticket of all.
+    ///
+    /// # Safety
+    /// As for [`Poster::push`].
+    pub(super) unsafe fn finish(mut self) -> Result<Ticket> {
+        // SAFETY: the caller's promise.
+        unsafe { self.post()? };
+        Ok(self.posted)
+    }
+
+    /// # Safety
+    /// As for [`Poster::push`], for all that was pushed.
+    unsafe fn post(&mut self) -> Result<()> {
+        if self.runs.is_empty() {
+            return Ok(());
+        }
+        let batch = Batch {
+            runs: &self.runs,
+            pieces: &self.pieces,
+        };
+        // SAFETY: the caller's promise.
+        let posted = unsafe {
+            match self.way {
+                Way::Put => self.endpoint.write_batch(&batch),
+                Way::Get => self.endpoint.read_batch(&batch),
+            }
+        };
+        self.runs.clear();
+        self.pieces.clear();
+        match posted {
+            Ok(ticket) => {
+                self.posted = self.posted.max(ticket);
+                Ok(())
+            }
+            Err(BatchError { posted, error }) => {
+                // The caller has its buffers back: nothing may be under way.
+                let last = self.posted.max(posted);
+                let _ = self.patience.complete(self.endpoint, last);
+                Err(error.into())
+            }
+        }
+    }
+}

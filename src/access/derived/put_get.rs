@@ -1,0 +1,251 @@
+//! Put and get with datatypes.
+
+use rdma_sys_shim::Ticket;
+use rdma_sys_shim::memory::{Rows, copy, copy_rows};
+
+use super::super::bounds::Place;
+use super::super::put_get::Way;
+use super::super::request::{Request, Until};
+use super::check_buffer;
+use super::post::Poster;
+use super::spot::Spot;
+use crate::datatype::{Layout, Piece, Strip, Together};
+use crate::error::Result;
+use crate::window::Window;
+use crate::window::target::Target;
+
+impl Window {
+    /// One-sided. As [`Window::put`], from the bytes of one layout at `origin` to those of another
+    /// at displacement `disp` of `target`'s memory. Both hold the same sequence of predefined types
+    /// (MPI-4.1, section 12.3.1).
+    ///
+    /// ```
+    /// use transom::raw::{Assert, Datatype, Window};
+    /// use transom::{BasicType, Info, Job};
+    ///
+    /// # fn main() -> transom::Result<()> {
+    /// let job = Job::init()?;
+    /// let window = Window::allocate(job.world(), 8 * 100, 8, &Info::new())?;
+    /// // The third column of a matrix of 10 × 10.
+    /// let f64s = BasicType::F64.into();
+    /// let column = Datatype::vector(10, 1, 10, &f64s)?.commit();
+    /// let values = [1.5_f64; 10];
+    /// window.fence(Assert::NONE)?;
+    /// let (from, dense) = (values.as_ptr().cast(), f64s.commit());
+    /// // SAFETY: ten numbers, which are not touched before the fence.
+    /// unsafe { window.put_layout(from, dense.times(10), job.world().rank(), 2, column.times(1))? };
+    /// window.fence(Assert::NONE)?;
+    /// # window.free()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Window::put`], the range being from the layout's first byte to its last; layouts of
+    /// different elements (class Type); sizes past 64 bits (class Count).
+    ///
+    /// # Safety
+    /// The bytes of the layout at `origin` are readable, and do not change, until the operation is
+    /// complete; they do not overlap with the bytes written to.
+    pub unsafe fn put_layout(
+        &self,
+        origin: *const u8,
+        origin_layout: Layout<'_>,
+        target: u32,
+        disp: u64,
+        target_layout: Layout<'_>,
+    ) -> Result<()> {
+        let layouts = [origin_layout, target_layout];
+        let origin = origin.cast_mut();
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer_layouts("put", Way::Put, origin, target, disp, layouts) }.map(drop)
+    }
+
+    /// One-sided. As [`Window::get`], from the bytes of one layout at displacement `disp` of
+    /// `target`'s memory to those of another at `origin` (MPI-4.1, section 12.3.2).
+    ///
+    /// # Errors
+    /// As for [`Window::put_layout`].
+    ///
+    /// # Safety
+    /// The bytes of the layout at `origin` are writable, and nobody else touches them, until the
+    /// operation is complete; they do not overlap with each other or with the bytes read.
+    pub unsafe fn get_layout(
+        &self,
+        origin: *mut u8,
+        origin_layout: Layout<'_>,
+        target: u32,
+        disp: u64,
+        target_layout: Layout<'_>,
+    ) -> Result<()> {
+        let layouts = [origin_layout, target_layout];
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer_layouts("get", Way::Get, origin, target, disp, layouts) }.map(drop)
+    }
+
+    /// One-sided. As [`Window::put_layout`], with a request: when it is complete, `origin` may be
+    /// used again; the data may arrive later (MPI-4.1, section 12.3.5). Needs a lock or `lock_all`.
+    ///
+    /// # Errors
+    /// As for [`Window::put_layout`].
+    ///
+    /// # Safety
+    /// As for [`Window::put_layout`], until the request is complete.
+    pub unsafe fn rput_layout(
+        &self,
+        origin: *const u8,
+        origin_layout: Layout<'_>,
+        target: u32,
+        disp: u64,
+        target_layout: Layout<'_>,
+    ) -> Result<Request> {
+        self.needs_passive("rput", target)?;
+        let layouts = [origin_layout, target_layout];
+        let origin = origin.cast_mut();
+        // SAFETY: the caller's promise.
+        let ticket =
+            unsafe { self.transfer_layouts("rput", Way::Put, origin, target, disp, layouts)? };
+        self.request(target, ticket, Until::Released)
+    }
+
+    /// One-sided. As [`Window::get_layout`], with a request: when it is complete, the data is in
+    /// `origin` (MPI-4.1, section 12.3.5). Needs a lock or `lock_all`.
+    ///
+    /// # Errors
+    /// As for [`Window::get_layout`].
+    ///
+    /// # Safety
+    /// As for [`Window::get_layout`], until the request is complete.
+    pub unsafe fn rget_layout(
+        &self,
+        origin: *mut u8,
+        origin_layout: Layout<'_>,
+        target: u32,
+        disp: u64,
+        target_layout: Layout<'_>,
+    ) -> Result<Request> {
+        self.needs_passive("rget", target)?;
+        let layouts = [origin_layout, target_layout];
+        // SAFETY: the caller's promise.
+        let ticket =
+            unsafe { self.transfer_layouts("rget", Way::Get, origin, target, disp, layouts)? };
+        self.request(target, ticket, Until::Completed)
+    }
+
+    /// # Safety
+    /// As for [`Window::put_layout`] or [`Window::get_layout`]; a put only reads `origin`.
+    unsafe fn transfer_layouts(
+        &self,
+        operation: &'static str,
+        way: Way,
+        origin: *mut u8,
+        rank: u32,
+        disp: u64,
+        layouts: [Layout<'_>; 2],
+    ) -> Result<Ticket> {
+        let target = match self.open_target(rank) {
+            Some(target) => target,
+            None => self.enter(operation, rank)?,
+        };
+        let [near, far] = layouts;
+        let (here, there) = (near.measure(operation)?, far.measure(operation)?);
+        near.check_match(operation, &far)?;
+        let spot = self.spot(operation, rank, target, disp, there.span)?;
+        let (Some(near), Some(far)) = (near.bytes(), far.bytes()) else {
+            return Ok(Ticket::DONE);
+        };
+        check_buffer(operation, origin, here.span, here.size)?;
+        let pieces = [&*near, &*far];
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer_pieces(operation, way, origin, rank, target, spot, pieces) }
+    }
+
+    /// Moves bytes between pieces as long as each other, of which the target's was found at `spot`.
+    ///
+    /// # Safety
+    /// As for [`Window::put_layout`] or [`Window::get_layout`]; a put only reads `origin`.
+    #[expect(clippy::too_many_arguments, reason = "one operation, checked")]
+    pub(super) unsafe fn transfer_pieces(
+        &self,
+        operation: &'static str,
+        way: Way,
+        origin: *mut u8,
+        rank: u32,
+        target: &Target,
+        spot: Spot<'_>,
+        pieces: [&Piece; 2],
+    ) -> Result<Ticket> {
+        let place = match spot {
+            Spot::Mapped(base, _keep) => {
+                // SAFETY: `origin` is the caller's promise; the target's layout is mapped there.
+                unsafe { copy_layouts(way, origin, base, pieces) };
+                target.set_dirty();
+                return Ok(Ticket::DONE);
+            }
+            Spot::Device(place) => place,
+        };
+        // SAFETY: the caller's promise.
+        let posted = unsafe { self.post_layouts(way, origin, &place, pieces) };
+        let ticket = posted.map_err(|error| self.failed(operation, rank, error))?;
+        self.note_posted(target, ticket);
+        Ok(ticket)
+    }
+
+    /// # Safety
+    /// As for [`Window::transfer_layouts`].
+    unsafe fn post_layouts(
+        &self,
+        way: Way,
+        origin: *mut u8,
+        place: &Place<'_>,
+        layouts: [&Piece; 2],
+    ) -> Result<Ticket> {
+        let endpoint = &*place.route.endpoint;
+        let at = place.at;
+        let mut poster = Poster::new(endpoint, self.context().patience(), way, at.rkey);
+        for strip in Together::new(layouts) {
+            for [here, there] in strip.blocks() {
+                let here = origin.wrapping_offset(here as isize);
+                let there = at.address.wrapping_add_signed(there);
+                // SAFETY: a block of the layout, which is the caller's promise.
+                unsafe { poster.push(here, there, strip.len as usize)? };
+            }
+        }
+        // SAFETY: as above.
+        unsafe { poster.finish() }
+    }
+}
+
+/// # Safety
+/// The layouts are inside memory that is valid for copying from one to the other.
+unsafe fn copy_layouts(way: Way, origin: *mut u8, there: *mut u8, layouts: [&Piece; 2]) {
+    let place = |base: *mut u8, at: i64| base.wrapping_offset(at as isize);
+    if let (Some(len), Some(_)) = (layouts[0].as_run(), layouts[1].as_run()) {
+        let (here, there) = (place(origin, layouts[0].at), place(there, layouts[1].at));
+        // SAFETY: the caller's promise.
+        unsafe {
+            match way {
+                Way::Put => copy(there, here, len as usize),
+                Way::Get => copy(here, there, len as usize),
+            }
+        }
+        return;
+    }
+    for strip in Together::new(layouts) {
+        let Strip { at, stride, .. } = strip;
+        let (here, there) = (place(origin, at[0]), place(there, at[1]));
+        let (here_stride, there_stride) = (stride[0] as isize, stride[1] as isize);
+        let rows = |to_stride, from_stride| Rows {
+            len: strip.len as usize,
+            count: strip.count as usize,
+            to_stride,
+            from_stride,
+        };
+        // SAFETY: the caller's promise.
+        unsafe {
+            match way {
+                Way::Put => copy_rows(there, here, rows(there_stride, here_stride)),
+                Way::Get => copy_rows(here, there, rows(here_stride, there_stride)),
+            }
+        }
+    }
+}

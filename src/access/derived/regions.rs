@@ -1,0 +1,133 @@
+//! Operations between rows of equal blocks, for callers that know their elements.
+
+use rdma_sys_shim::Ticket;
+
+use super::super::put_get::Way;
+use super::combined::Combined;
+use crate::datatype::{BasicType, Op, Piece, Span};
+use crate::error::Result;
+use crate::window::Window;
+
+/// Equal blocks of bytes, each `stride` after the one before. All of it is within 63 bits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row {
+    pub(crate) at: u64,
+    pub(crate) len: u64,
+    pub(crate) count: u64,
+    pub(crate) stride: u64,
+}
+
+impl Row {
+    fn piece(self) -> Option<Piece> {
+        if self.len == 0 {
+            return None;
+        }
+        Piece::run(self.at as i64, self.len).repeated(self.count, self.stride as i64)
+    }
+
+    fn span(self) -> Span {
+        let lo = self.at as i64;
+        let len = match self.count {
+            0 => 0,
+            count if self.len > 0 => (count - 1) * self.stride + self.len,
+            _ => 0,
+        };
+        Span {
+            lo,
+            hi: lo + len as i64,
+        }
+    }
+}
+
+impl Window {
+    /// As [`Window::put_layout`], from one row of bytes to another, as long in all, from the start
+    /// of a target's memory.
+    ///
+    /// # Safety
+    /// As for [`Window::put_layout`].
+    pub(crate) unsafe fn put_row(
+        &self,
+        operation: &'static str,
+        origin: *const u8,
+        near: Row,
+        rank: u32,
+        far: Row,
+    ) -> Result<()> {
+        let rows = [near, far];
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer_rows(operation, Way::Put, origin.cast_mut(), rank, rows) }.map(drop)
+    }
+
+    /// As [`Window::put_row`], the other way.
+    ///
+    /// # Safety
+    /// As for [`Window::get_layout`].
+    pub(crate) unsafe fn get_row(
+        &self,
+        operation: &'static str,
+        origin: *mut u8,
+        near: Row,
+        rank: u32,
+        far: Row,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer_rows(operation, Way::Get, origin, rank, [near, far]) }.map(drop)
+    }
+
+    /// # Safety
+    /// As for [`Window::put_row`] or [`Window::get_row`].
+    unsafe fn transfer_rows(
+        &self,
+        operation: &'static str,
+        way: Way,
+        origin: *mut u8,
+        rank: u32,
+        [near, far]: [Row; 2],
+    ) -> Result<Ticket> {
+        let target = match self.open_target(rank) {
+            Some(target) => target,
+            None => self.enter(operation, rank)?,
+        };
+        let spot = self.spot(operation, rank, target, 0, far.span())?;
+        let (Some(near), Some(far)) = (near.piece(), far.piece()) else {
+            return Ok(Ticket::DONE);
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer_pieces(operation, way, origin, rank, target, spot, [&near, &far]) }
+    }
+
+    /// As [`Window::accumulate_layout`], between rows of elements without padding.
+    ///
+    /// # Safety
+    /// As for [`Window::accumulate_layout`].
+    #[expect(clippy::too_many_arguments, reason = "MPI's")]
+    pub(crate) unsafe fn accumulate_row(
+        &self,
+        operation: &'static str,
+        origin: *const u8,
+        near: Row,
+        rank: u32,
+        far: Row,
+        ty: BasicType,
+        op: Op,
+    ) -> Result<()> {
+        let target = match self.open_target(rank) {
+            Some(target) => target,
+            None => self.enter(operation, rank)?,
+        };
+        let spot = self.spot(operation, rank, target, 0, far.span())?;
+        let (Some(near), Some(far)) = (near.piece(), far.piece()) else {
+            return Ok(());
+        };
+        let parts = Combined {
+            ty,
+            op,
+            operands: Some(origin),
+            result: None,
+            // There is no result; the target's elements are as many.
+            layouts: [&near, &far, &far],
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.combine_pieces(operation, rank, target, spot, &parts) }.map(drop)
+    }
+}

@@ -1,0 +1,169 @@
+//! A type that operations take.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+
+use super::super::BasicType;
+use super::bounds::Span;
+use super::flatten::{bytes, elements, flatten};
+use super::outline::{Outline, Uniform};
+use super::piece::{Blocks, Piece, Shape};
+use super::signature::Signature;
+use super::tree::{Datatype, Parts};
+
+/// A layout of memory that operations take: a [`Datatype`] that was committed, or a predefined type
+/// (`BasicType::F64.into()`). Cheap to clone, and alive as long as any clone.
+#[derive(Clone)]
+pub struct Committed {
+    ty: Datatype,
+    flat: Arc<Flat>,
+}
+
+/// A layout as operations see it.
+pub(crate) struct Flat {
+    outline: Outline,
+    extent: i64,
+    /// Runs of bytes; `None` without data.
+    bytes: Option<Piece>,
+    /// Runs of whole elements with their padding, where all are of one padded type.
+    padded: Option<Piece>,
+}
+
+impl Flat {
+    pub(super) fn new(ty: &Datatype) -> Self {
+        let outline = ty.0.outline;
+        let padded = match outline.element {
+            Uniform::Only(basic) if basic.is_padded() => flatten(ty, elements),
+            _ => None,
+        };
+        Self {
+            outline,
+            extent: ty.extent(),
+            bytes: flatten(ty, bytes),
+            padded,
+        }
+    }
+}
+
+static PREDEFINED: LazyLock<[Committed; BasicType::ALL.len()]> = LazyLock::new(|| {
+    BasicType::ALL.map(|ty| {
+        let outline = Outline::of(ty);
+        Datatype::new(ty.name(), outline, Parts::Basic(ty)).commit()
+    })
+});
+
+impl Committed {
+    pub(super) fn new(ty: Datatype, flat: Arc<Flat>) -> Self {
+        Self { ty, flat }
+    }
+
+    /// Local. The committed form of a predefined type.
+    #[must_use]
+    pub fn of(ty: BasicType) -> &'static Self {
+        &PREDEFINED[ty as usize]
+    }
+
+    /// Local. The type itself, to construct others from.
+    #[must_use]
+    pub fn datatype(&self) -> &Datatype {
+        &self.ty
+    }
+
+    /// Local. Bytes of data in one element.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.ty.size()
+    }
+
+    /// Local. Bytes from one element to the next.
+    #[must_use]
+    pub fn extent(&self) -> i64 {
+        self.flat.extent
+    }
+
+    /// Bytes of data in `count` elements; `None` where they leave 64 bits.
+    pub(crate) fn size_of(&self, count: u64) -> Option<u64> {
+        let size = self.flat.outline.size.checked_mul(count)?;
+        (size <= i64::MAX as u64).then_some(size)
+    }
+
+    /// The true bounds of `count` elements; an empty span without data.
+    pub(crate) fn span(&self, count: u64) -> Option<Span> {
+        match self.flat.outline.data {
+            Some(data) if count > 0 => {
+                let span = data.repeated(count, self.flat.extent)?;
+                span.len()?;
+                Some(span)
+            }
+            _ => Some(Span { lo: 0, hi: 0 }),
+        }
+    }
+
+    /// The runs of bytes in `count` elements; `None` without data.
+    pub(crate) fn bytes(&self, count: u64) -> Option<Cow<'_, Piece>> {
+        repeated(self.flat.bytes.as_ref()?, count, self.flat.extent)
+    }
+
+    /// The runs of whole elements in `count` elements of a type whose elements are all of one
+    /// predefined type.
+    pub(crate) fn elements(&self, count: u64) -> Option<Cow<'_, Piece>> {
+        let piece = self.flat.padded.as_ref().or(self.flat.bytes.as_ref())?;
+        repeated(piece, count, self.flat.extent)
+    }
+
+    pub(crate) fn element(&self) -> Uniform {
+        self.flat.outline.element
+    }
+
+    pub(crate) fn signature(&self, count: u64) -> Signature {
+        self.flat.outline.signature.repeated(count)
+    }
+
+    /// Whether both have the same sequence of predefined types in them.
+    pub(crate) fn matches(&self, count: u64, other: &Self, other_count: u64) -> bool {
+        Arc::ptr_eq(&self.flat, &other.flat) && count == other_count
+            || self.signature(count) == other.signature(other_count)
+    }
+}
+
+fn repeated(piece: &Piece, count: u64, extent: i64) -> Option<Cow<'_, Piece>> {
+    match count {
+        1 => Some(Cow::Borrowed(piece)),
+        _ => piece.repeated(count, extent).map(Cow::Owned),
+    }
+}
+
+impl Piece {
+    /// The length of a layout that is one run.
+    pub(crate) fn as_run(&self) -> Option<u64> {
+        match self.shape {
+            Shape::Blocks(Blocks { len, count: 1, .. }) => Some(len),
+            _ => None,
+        }
+    }
+}
+
+impl From<BasicType> for Committed {
+    fn from(ty: BasicType) -> Self {
+        Self::of(ty).clone()
+    }
+}
+
+impl From<&Committed> for Datatype {
+    fn from(committed: &Committed) -> Self {
+        committed.ty.clone()
+    }
+}
+
+impl fmt::Display for Committed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.ty.fmt(f)
+    }
+}
+
+impl fmt::Debug for Committed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.ty.fmt(f)
+    }
+}

@@ -1,0 +1,100 @@
+//! Walking the blocks of a layout in their order.
+
+use super::piece::{Blocks, Parts, Piece, Shape};
+
+/// Hands out rows of equal blocks, first byte first. A layout that is one row is walked without
+/// memory of its own.
+pub(crate) struct Cursor<'a> {
+    next: Option<(i64, &'a Shape)>,
+    stack: Vec<Frame<'a>>,
+}
+
+struct Frame<'a> {
+    parts: &'a Parts,
+    /// The part to come.
+    index: usize,
+    /// Where this repetition stands.
+    at: i64,
+    /// Repetitions after this one.
+    left: u64,
+    stride: i64,
+}
+
+/// A row of blocks, and where it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) at: i64,
+    pub(crate) blocks: Blocks,
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(piece: &'a Piece) -> Self {
+        Self {
+            next: Some((piece.at, &piece.shape)),
+            stack: Vec::new(),
+        }
+    }
+
+    /// What follows the shape that was walked last.
+    fn step(&mut self) -> Option<(i64, &'a Shape)> {
+        loop {
+            let frame = self.stack.last_mut()?;
+            let parts = frame.parts;
+            if let Some(part) = parts.0.get(frame.index) {
+                frame.index += 1;
+                let at = frame.at + part.at;
+                // The last part of the last repetition needs its frame no more, which keeps the
+                // stack of a chain of nests short.
+                if frame.left == 0 && frame.index == parts.0.len() {
+                    self.stack.pop();
+                }
+                return Some((at, &part.shape));
+            }
+            if frame.left == 0 {
+                self.stack.pop();
+                continue;
+            }
+            frame.left -= 1;
+            frame.at += frame.stride;
+            frame.index = 0;
+        }
+    }
+}
+
+impl Iterator for Cursor<'_> {
+    type Item = Row;
+
+    fn next(&mut self) -> Option<Row> {
+        let mut next = match self.next.take() {
+            Some(first) => Some(first),
+            None => self.step(),
+        };
+        loop {
+            match next? {
+                (at, Shape::Blocks(blocks)) => {
+                    return Some(Row {
+                        at,
+                        blocks: *blocks,
+                    });
+                }
+                (
+                    at,
+                    Shape::Nest {
+                        count,
+                        stride,
+                        parts,
+                    },
+                ) => {
+                    self.stack.push(Frame {
+                        parts,
+                        index: 0,
+                        at,
+                        left: count - 1,
+                        stride: *stride,
+                    });
+                    next = self.step();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! From the tree to the normal form.
+
+use std::collections::HashMap;
+use std::ptr;
+
+use super::super::BasicType;
+use super::list::List;
+use super::piece::Piece;
+use super::tree::{Block, Datatype, Node, Parts};
+
+/// The normal form of a predefined type's element.
+pub(super) type Leaf = fn(BasicType) -> Option<Piece>;
+
+/// Its bytes without padding.
+pub(super) fn bytes(ty: BasicType) -> Option<Piece> {
+    let mut list = List::default();
+    for &(at, len) in ty.runs() {
+        list.push(Piece::run(at as i64, len as u64));
+    }
+    list.finish()
+}
+
+/// All of it as one run, so that runs are of whole elements.
+pub(super) fn elements(ty: BasicType) -> Option<Piece> {
+    Some(Piece::run(0, ty.extent() as u64))
+}
+
+/// `None` for a type without data. Children come before their parents, and each once, however
+/// often it occurs: neither depth nor sharing costs more than the nodes that there are.
+pub(super) fn flatten(root: &Datatype, leaf: Leaf) -> Option<Piece> {
+    let mut done = HashMap::<*const Node, Option<Piece>>::new();
+    let mut stack = vec![root];
+    while let Some(&ty) = stack.last() {
+        let key = ptr::from_ref(&*ty.0);
+        if !done.contains_key(&key) {
+            let before = stack.len();
+            let is_missing = |child: &&Datatype| !done.contains_key(&ptr::from_ref(&*child.0));
+            stack.extend(ty.0.parts.children().filter(is_missing));
+            if stack.len() > before {
+                continue;
+            }
+            let piece = one(ty, leaf, |child| done[&ptr::from_ref(&*child.0)].as_ref());
+            done.insert(key, piece);
+        }
+        stack.pop();
+    }
+    done.remove(&ptr::from_ref(&*root.0)).flatten()
+}
+
+/// One node, of whose children the normal forms are known.
+fn one<'a>(
+    ty: &Datatype,
+    leaf: Leaf,
+    of: impl Fn(&Datatype) -> Option<&'a Piece>,
+) -> Option<Piece> {
+    // A type may have markers and no data.
+    let block = |child: &Datatype, block: Block| -> Option<Piece> {
+        let elements = of(child)?.repeated(block.len, child.extent())?;
+        Some(elements.shifted(block.at))
+    };
+    match &ty.0.parts {
+        Parts::Basic(basic) => leaf(*basic),
+        Parts::Same(child) => of(child).cloned(),
+        Parts::Strided {
+            count,
+            block_len,
+            stride,
+            of: child,
+        } => {
+            let at_zero = Block {
+                at: 0,
+                len: *block_len,
+            };
+            block(child, at_zero)?.repeated(*count, *stride)
+        }
+        Parts::Blocks { blocks, of: child } => {
+            let mut list = List::default();
+            blocks
+                .iter()
+                .filter_map(|&at| block(child, at))
+                .for_each(|piece| list.push(piece));
+            list.finish()
+        }
+        Parts::Members(members) => {
+            let mut list = List::default();
+            members
+                .iter()
+                .filter_map(|(at, child)| block(child, *at))
+                .for_each(|piece| list.push(piece));
+            list.finish()
+        }
+    }
+}

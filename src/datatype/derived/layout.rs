@@ -1,0 +1,92 @@
+//! What an operation is told of memory: so many elements of a type.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::bounds::Span;
+use super::committed::Committed;
+use super::outline::Uniform;
+use super::piece::Piece;
+use crate::datatype::BasicType;
+use crate::error::{DatatypeMisuse, Error, Result};
+
+/// `count` elements of a committed type, one extent apart: how the bytes of an operation lie in
+/// memory. [`Committed::times`] makes one.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout<'t> {
+    ty: &'t Committed,
+    count: u64,
+}
+
+/// How much memory a layout has to do with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measure {
+    /// Bytes of data.
+    pub(crate) size: u64,
+    /// Where they lie, from where the layout is placed.
+    pub(crate) span: Span,
+}
+
+impl Committed {
+    /// Local. A layout of `count` elements.
+    #[must_use]
+    pub fn times(&self, count: u64) -> Layout<'_> {
+        Layout { ty: self, count }
+    }
+}
+
+impl<'t> Layout<'t> {
+    pub(crate) fn measure(&self, operation: &'static str) -> Result<Measure> {
+        let measured = self.ty.size_of(self.count).zip(self.ty.span(self.count));
+        match measured {
+            Some((size, span)) => Ok(Measure { size, span }),
+            None => {
+                let what = self.to_string();
+                Err(Error::new(operation, DatatypeMisuse::Overflow { what }))
+            }
+        }
+    }
+
+    /// The runs of bytes of a layout that was measured; `None` without data.
+    pub(crate) fn bytes(&self) -> Option<Cow<'t, Piece>> {
+        self.ty.bytes(self.count)
+    }
+
+    /// Likewise, in runs of whole elements with their padding, where all are of one type.
+    pub(crate) fn elements(&self) -> Option<Cow<'t, Piece>> {
+        self.ty.elements(self.count)
+    }
+
+    /// The one predefined type of all elements; `None` without data.
+    pub(crate) fn element(&self, operation: &'static str) -> Result<Option<BasicType>> {
+        match self.ty.element() {
+            Uniform::Only(_) if self.count == 0 => Ok(None),
+            Uniform::None => Ok(None),
+            Uniform::Only(ty) => Ok(Some(ty)),
+            Uniform::Mixed => {
+                let ty = self.ty.to_string();
+                Err(Error::new(operation, DatatypeMisuse::MixedElements { ty }))
+            }
+        }
+    }
+
+    /// Checks that two layouts that were measured hold the same sequence of predefined types.
+    pub(crate) fn check_match(&self, operation: &'static str, other: &Layout<'_>) -> Result<()> {
+        if self.ty.matches(self.count, other.ty, other.count) {
+            return Ok(());
+        }
+        Err(Error::new(
+            operation,
+            DatatypeMisuse::Signatures {
+                first: self.to_string(),
+                second: other.to_string(),
+            },
+        ))
+    }
+}
+
+impl fmt::Display for Layout<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} × [{}]", self.count, self.ty)
+    }
+}

@@ -1,0 +1,81 @@
+//! Making a normal form of parts in their order.
+
+use super::piece::{Piece, Shape};
+
+/// Parts of which those that follow one another are joined.
+#[derive(Default)]
+pub(super) struct List(Vec<Piece>);
+
+/// A shorter row of equal parts is as well kept as a list.
+const ROW: usize = 3;
+/// So few parts of a part become the whole's, where they may join its neighbours.
+const FEW: usize = 32;
+
+impl List {
+    pub(super) fn push(&mut self, mut piece: Piece) {
+        while let Some(joined) = self.0.last().and_then(|last| last.join(&piece)) {
+            self.0.pop();
+            piece = joined;
+        }
+        self.0.push(piece);
+    }
+
+    pub(super) fn finish(self) -> Option<Piece> {
+        let rows = Self::rows(self.0);
+        let is_list = |piece: &Piece| matches!(piece.shape, Shape::Nest { count: 1, .. });
+        let parts = |piece: &Piece| match &piece.shape {
+            Shape::Nest {
+                parts, count: 1, ..
+            } => parts.0.len(),
+            _ => 1,
+        };
+        let few = rows.len() <= FEW && rows.iter().all(|piece| parts(piece) <= FEW);
+        if rows.len() < 2 || !few || !rows.iter().any(is_list) {
+            return Piece::list(rows);
+        }
+        let mut whole = Self::default();
+        for piece in rows {
+            match &piece.shape {
+                Shape::Nest {
+                    parts, count: 1, ..
+                } => {
+                    for part in &parts.0 {
+                        whole.push(part.shifted(piece.at));
+                    }
+                }
+                _ => whole.push(piece),
+            }
+        }
+        Piece::list(Self::rows(whole.0))
+    }
+
+    /// Replaces equal parts at equal distances by one that is repeated.
+    fn rows(parts: Vec<Piece>) -> Vec<Piece> {
+        let mut rows = Self::default();
+        let mut rest = parts.as_slice();
+        while let [first, others @ ..] = rest {
+            let stride = others
+                .first()
+                .and_then(|second| second.at.checked_sub(first.at));
+            let mut len = 1;
+            if let Some(stride) = stride {
+                let in_row = |pair: &&[Piece]| {
+                    pair[1].at.checked_sub(pair[0].at) == Some(stride)
+                        && pair[1].shape.equal(&first.shape)
+                };
+                len += rest.windows(2).take_while(in_row).count();
+                if len >= ROW || len == parts.len() {
+                    if let Some(row) = first.repeated(len as u64, stride) {
+                        rows.push(row);
+                    }
+                    rest = &rest[len..];
+                    continue;
+                }
+            }
+            // The second of two may begin a row.
+            rows.push(first.clone());
+            rest = others;
+        }
+        rows.0
+    }
+}

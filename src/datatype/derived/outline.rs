@@ -1,0 +1,144 @@
+//! What constructors know of a type without walking it.
+
+use super::super::BasicType;
+use super::bounds::{Span, hull};
+use super::signature::Signature;
+
+/// Size, bounds and signature. Methods return `None` where a number leaves 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Outline {
+    /// Bytes of data.
+    pub(crate) size: u64,
+    /// From the first byte of data to the end of the last: the true bounds.
+    pub(crate) data: Option<Span>,
+    /// The markers of bounds that were set explicitly, which count instead of the data.
+    marks: Option<Span>,
+    /// Of the most strictly aligned predefined type in it.
+    align: u8,
+    pub(crate) signature: Signature,
+    pub(crate) element: Uniform,
+}
+
+/// Which predefined types are in a layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Uniform {
+    None,
+    Only(BasicType),
+    Mixed,
+}
+
+impl Outline {
+    pub(super) const EMPTY: Self = Self {
+        size: 0,
+        data: None,
+        marks: None,
+        align: 1,
+        signature: Signature::EMPTY,
+        element: Uniform::None,
+    };
+
+    pub(super) fn of(ty: BasicType) -> Self {
+        Self {
+            size: ty.size() as u64,
+            data: Some(Span {
+                lo: 0,
+                hi: ty.true_extent() as i64,
+            }),
+            marks: None,
+            align: alignment(ty),
+            signature: Signature::of(ty),
+            element: Uniform::Only(ty),
+        }
+    }
+
+    /// Lower and upper bound: the markers, or those of the data with what pads it to its alignment
+    /// (MPI-4.1, section 5.1).
+    pub(crate) fn bounds(&self) -> Option<Span> {
+        if let Some(marks) = self.marks {
+            marks.len()?;
+            return Some(marks);
+        }
+        let Some(data) = self.data else {
+            return Some(Span { lo: 0, hi: 0 });
+        };
+        let padding = match data.len()? % i64::from(self.align) {
+            0 => 0,
+            over => i64::from(self.align) - over,
+        };
+        let padded = Span {
+            lo: data.lo,
+            hi: data.hi.checked_add(padding)?,
+        };
+        padded.len()?;
+        Some(padded)
+    }
+
+    /// `count` copies, each `stride` bytes after the one before.
+    pub(super) fn repeated(&self, count: u64, stride: i64) -> Option<Self> {
+        if count == 0 {
+            return Some(Self::EMPTY);
+        }
+        let repeated = |span: Option<Span>| match span {
+            Some(span) => span.repeated(count, stride).map(Some),
+            None => Some(None),
+        };
+        Some(Self {
+            size: legal_size(self.size.checked_mul(count)?)?,
+            data: repeated(self.data)?,
+            marks: repeated(self.marks)?,
+            signature: self.signature.repeated(count),
+            ..*self
+        })
+    }
+
+    pub(super) fn shifted(&self, by: i64) -> Option<Self> {
+        let shifted = |span: Option<Span>| match span {
+            Some(span) => span.shifted(by).map(Some),
+            None => Some(None),
+        };
+        Some(Self {
+            data: shifted(self.data)?,
+            marks: shifted(self.marks)?,
+            ..*self
+        })
+    }
+
+    /// This, and then `next`.
+    pub(super) fn then(&self, next: &Self) -> Option<Self> {
+        Some(Self {
+            size: legal_size(self.size.checked_add(next.size)?)?,
+            data: hull(self.data, next.data),
+            marks: hull(self.marks, next.marks),
+            align: self.align.max(next.align),
+            signature: self.signature.then(next.signature),
+            element: match (self.element, next.element) {
+                (Uniform::None, one) | (one, Uniform::None) => one,
+                (one, other) if one == other => one,
+                _ => Uniform::Mixed,
+            },
+        })
+    }
+
+    pub(super) fn marked(&self, marks: Span) -> Self {
+        Self {
+            marks: Some(marks),
+            ..*self
+        }
+    }
+}
+
+fn legal_size(size: u64) -> Option<u64> {
+    (size <= i64::MAX as u64).then_some(size)
+}
+
+const fn alignment(ty: BasicType) -> u8 {
+    match ty {
+        BasicType::I8 | BasicType::U8 | BasicType::Bool | BasicType::Byte => 1,
+        BasicType::I16 | BasicType::U16 => 2,
+        BasicType::I32 | BasicType::U32 | BasicType::F32 | BasicType::ComplexF32 => 4,
+        BasicType::FloatInt | BasicType::TwoInt | BasicType::ShortInt => 4,
+        BasicType::I64 | BasicType::U64 | BasicType::F64 | BasicType::ComplexF64 => 8,
+        BasicType::DoubleInt | BasicType::LongInt => 8,
+        BasicType::LongDouble | BasicType::LongDoubleInt => 16,
+    }
+}

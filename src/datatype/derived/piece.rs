@@ -1,0 +1,217 @@
+//! The normal form of a layout.
+
+use std::sync::Arc;
+
+/// Equal blocks at equal distances: what walks hand out. A single block has a count of 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Blocks {
+    /// Bytes of each.
+    pub(crate) len: u64,
+    pub(crate) count: u64,
+    /// From the first byte of one to the first byte of the next.
+    pub(crate) stride: i64,
+}
+
+/// A layout, or a part of one, without gaps in the order of its bytes: first byte first.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    /// Bytes from where the whole is placed.
+    pub(crate) at: i64,
+    pub(crate) shape: Shape,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Shape {
+    Blocks(Blocks),
+    /// Parts in their order, and all of that repeated.
+    Nest {
+        count: u64,
+        stride: i64,
+        parts: Arc<Parts>,
+    },
+}
+
+/// At least two, or one that is repeated and is no single block.
+#[derive(Debug)]
+pub(crate) struct Parts(pub(crate) Vec<Piece>);
+
+impl Piece {
+    pub(crate) fn run(at: i64, len: u64) -> Self {
+        Self::blocks(at, len, 1, 0)
+    }
+
+    fn blocks(at: i64, len: u64, count: u64, stride: i64) -> Self {
+        let stride = if count == 1 { 0 } else { stride };
+        Self {
+            at,
+            shape: Shape::Blocks(Blocks { len, count, stride }),
+        }
+    }
+
+    fn nest(at: i64, count: u64, stride: i64, parts: Arc<Parts>) -> Self {
+        let stride = if count == 1 { 0 } else { stride };
+        Self {
+            at,
+            shape: Shape::Nest {
+                count,
+                stride,
+                parts,
+            },
+        }
+    }
+
+    /// Of parts in their order, of which none may be without bytes.
+    pub(super) fn list(mut parts: Vec<Piece>) -> Option<Self> {
+        if parts.len() <= 1 {
+            return parts.pop();
+        }
+        // Relative to the first, so that equal lists at different places look equal.
+        let at = parts[0].at;
+        for part in &mut parts {
+            part.at -= at;
+        }
+        Some(Self::nest(at, 1, 0, Arc::new(Parts(parts))))
+    }
+
+    pub(crate) fn shifted(&self, by: i64) -> Self {
+        Self {
+            at: self.at + by,
+            shape: self.shape.clone(),
+        }
+    }
+
+    /// `count` copies, each `stride` bytes after the one before. The constructors have checked that
+    /// all of it is within 64 bits.
+    pub(crate) fn repeated(&self, count: u64, stride: i64) -> Option<Self> {
+        if count <= 1 {
+            return (count == 1).then(|| self.clone());
+        }
+        let at = self.at;
+        Some(match &self.shape {
+            Shape::Blocks(blocks) if blocks.count == 1 => {
+                if i128::from(stride) == i128::from(blocks.len) {
+                    Self::run(at, blocks.len * count)
+                } else {
+                    Self::blocks(at, blocks.len, count, stride)
+                }
+            }
+            Shape::Blocks(blocks) if continues(blocks.count, blocks.stride, stride) => {
+                Self::blocks(at, blocks.len, blocks.count * count, blocks.stride)
+            }
+            Shape::Nest {
+                count: 1, parts, ..
+            } => Self::nest(at, count, stride, parts.clone()),
+            Shape::Nest {
+                count: inner,
+                stride: step,
+                parts,
+            } if continues(*inner, *step, stride) => {
+                Self::nest(at, inner * count, *step, parts.clone())
+            }
+            shape => {
+                let once = Self {
+                    at: 0,
+                    shape: shape.clone(),
+                };
+                Self::nest(at, count, stride, Arc::new(Parts(vec![once])))
+            }
+        })
+    }
+
+    /// Both as one, if that is a normal form: `next` comes after this.
+    pub(super) fn join(&self, next: &Self) -> Option<Self> {
+        match (&self.shape, &next.shape) {
+            (Shape::Blocks(a), Shape::Blocks(b)) => {
+                if a.count == 1 && b.count == 1 {
+                    let adjacent = i128::from(self.at) + i128::from(a.len) == next.at.into();
+                    return adjacent.then(|| Self::run(self.at, a.len + b.len));
+                }
+                let alike = a.len == b.len;
+                let stride = row(self.at, a.count, a.stride, next.at, b.count, b.stride);
+                let stride = stride.filter(|_| alike)?;
+                Some(Self::blocks(self.at, a.len, a.count + b.count, stride))
+            }
+            (
+                Shape::Nest {
+                    count: a,
+                    stride: a_stride,
+                    parts,
+                },
+                Shape::Nest {
+                    count: b,
+                    stride: b_stride,
+                    parts: others,
+                },
+            ) => {
+                if *a == 1 && *b == 1 || !Parts::equal(parts, others) {
+                    return None;
+                }
+                let stride = row(self.at, *a, *a_stride, next.at, *b, *b_stride)?;
+                Some(Self::nest(self.at, a + b, stride, parts.clone()))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Shape {
+    /// Whether both are certainly the same layout; false costs memory, not correctness.
+    pub(super) fn equal(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Blocks(a), Self::Blocks(b)) => a == b,
+            (
+                Self::Nest {
+                    count: a,
+                    stride: a_stride,
+                    parts,
+                },
+                Self::Nest {
+                    count: b,
+                    stride: b_stride,
+                    parts: others,
+                },
+            ) => a == b && a_stride == b_stride && Parts::equal(parts, others),
+            _ => false,
+        }
+    }
+}
+
+impl Parts {
+    /// The same object, or short lists of blocks: no deeper.
+    fn equal(a: &Arc<Self>, b: &Arc<Self>) -> bool {
+        const FEW: usize = 8;
+        let alike = |(a, b): (&Piece, &Piece)| match (&a.shape, &b.shape) {
+            (Shape::Blocks(x), Shape::Blocks(y)) => a.at == b.at && x == y,
+            _ => false,
+        };
+        Arc::ptr_eq(a, b)
+            || a.0.len() == b.0.len() && a.0.len() <= FEW && a.0.iter().zip(&b.0).all(alike)
+    }
+}
+
+/// Whether `count` steps lead to where the next row begins.
+fn continues(count: u64, step: i64, stride: i64) -> bool {
+    i128::from(count) * i128::from(step) == i128::from(stride)
+}
+
+/// The stride of the row that two rows make, of which at least one has more than one member.
+fn row(at: i64, count: u64, stride: i64, next: i64, more: u64, next_stride: i64) -> Option<i64> {
+    let step = if count == 1 { next_stride } else { stride };
+    let even = more == 1 || next_stride == step;
+    let follows = i128::from(at) + i128::from(count) * i128::from(step) == i128::from(next);
+    (even && follows).then_some(step)
+}
+
+/// One by one, as the tree's.
+impl Drop for Parts {
+    fn drop(&mut self) {
+        let mut orphans = std::mem::take(&mut self.0);
+        while let Some(Piece { shape, .. }) = orphans.pop() {
+            if let Shape::Nest { parts, .. } = shape
+                && let Some(mut parts) = Arc::into_inner(parts)
+            {
+                orphans.append(&mut parts.0);
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Walking layouts together: which bytes of one belong to which of the others.
+
+use super::cursor::{Cursor, Row};
+use super::piece::{Blocks, Piece};
+
+/// Walks layouts of the same number of bytes in the order of their type maps, in strips as long as
+/// they all allow.
+pub(crate) struct Together<'a, const N: usize>([Side<'a>; N]);
+
+/// `count` blocks of `len` bytes in each of the layouts, every one with a stride of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Strip<const N: usize> {
+    pub(crate) len: u64,
+    pub(crate) count: u64,
+    pub(crate) at: [i64; N],
+    pub(crate) stride: [i64; N],
+}
+
+impl<const N: usize> Strip<N> {
+    /// Where each block is, in every layout.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = [i64; N]> + use<N> {
+        let Self { at, stride, .. } = *self;
+        (0..self.count as i64)
+            .map(move |block| std::array::from_fn(|side| at[side] + block * stride[side]))
+    }
+}
+
+struct Side<'a> {
+    cursor: Cursor<'a>,
+    /// What is left of the row at hand.
+    row: Row,
+    /// Bytes of its first block that are done.
+    done: u64,
+}
+
+impl<'a, const N: usize> Together<'a, N> {
+    pub(crate) fn new(layouts: [&'a Piece; N]) -> Self {
+        Self(layouts.map(|piece| Side {
+            cursor: Cursor::new(piece),
+            row: Row {
+                at: 0,
+                blocks: Blocks {
+                    len: 0,
+                    count: 0,
+                    stride: 0,
+                },
+            },
+            done: 0,
+        }))
+    }
+}
+
+impl Side<'_> {
+    /// False at the end of the layout.
+    fn refill(&mut self) -> bool {
+        if self.row.blocks.count > 0 {
+            return true;
+        }
+        self.done = 0;
+        match self.cursor.next() {
+            Some(row) => {
+                self.row = row;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Bytes to the end of the first block.
+    fn rest(&self) -> u64 {
+        self.row.blocks.len - self.done
+    }
+
+    /// How many parts of `len` bytes, which the rest of the first block has room for, follow one
+    /// another at equal distances; and that distance.
+    fn parts(&self, len: u64) -> (u64, i64) {
+        let Blocks { count, stride, .. } = self.row.blocks;
+        match self.rest() {
+            rest if rest > len => (rest / len, len as i64),
+            _ if self.done > 0 => (1, 0),
+            _ => (count, stride),
+        }
+    }
+
+    fn at(&self) -> i64 {
+        self.row.at + self.done as i64
+    }
+
+    fn advance(&mut self, len: u64, count: u64) {
+        let Row { at, blocks } = &mut self.row;
+        // Whole blocks, or parts of the first.
+        let blocks_done = if self.done == 0 && len == blocks.len {
+            count
+        } else {
+            self.done += len * count;
+            if self.done < blocks.len {
+                return;
+            }
+            1
+        };
+        self.done = 0;
+        blocks.count -= blocks_done;
+        if blocks.count > 0 {
+            *at += blocks.stride * blocks_done as i64;
+        }
+    }
+}
+
+impl<const N: usize> Iterator for Together<'_, N> {
+    type Item = Strip<N>;
+
+    fn next(&mut self) -> Option<Strip<N>> {
+        if !self.0.iter_mut().all(Side::refill) {
+            return None;
+        }
+        let len = self.0.iter().map(Side::rest).min()?;
+        let parts = self.0.each_ref().map(|side| side.parts(len));
+        let count = parts.iter().map(|&(count, _)| count).min()?;
+        let strip = Strip {
+            len,
+            count,
+            at: self.0.each_ref().map(Side::at),
+            stride: parts.map(|(_, stride)| stride),
+        };
+        for side in &mut self.0 {
+            side.advance(len, count);
+        }
+        Some(strip)
+    }
+}

@@ -1,0 +1,59 @@
+//! Misuse of derived datatypes.
+
+use super::ErrorClass;
+
+/// A rule of derived datatypes that the caller broke.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "each message names its fields")]
+pub enum DatatypeMisuse {
+    #[error("count {count} is negative")]
+    NegativeCount { count: i64 },
+    #[error("{argument} {value} is not legal (legal: {legal})")]
+    Argument {
+        argument: &'static str,
+        value: i64,
+        legal: String,
+    },
+    #[error("lists that belong together have {first} and {second} entries")]
+    ListLengths { first: u64, second: u64 },
+    #[error("{what}: size or bounds leave 64 bits; make the type smaller, or use a count")]
+    Overflow { what: String },
+    #[error("{first} at the origin and {second} do not hold the same elements in the same order")]
+    Signatures { first: String, second: String },
+    #[error("accumulates need elements of one predefined type, which {ty} is not made of")]
+    MixedElements { ty: String },
+    #[error("{blocks} blocks of {block_len}, {stride} apart from {first} on: {reason}")]
+    Region {
+        first: u64,
+        blocks: u64,
+        block_len: u64,
+        stride: u64,
+        reason: String,
+    },
+    #[error(
+        "displacement {disp} × unit {unit}, from {lo} to {hi} bytes off that, is not inside rank \
+         {rank}'s window of {size} bytes"
+    )]
+    Outside {
+        rank: u32,
+        disp: u64,
+        unit: u64,
+        lo: i64,
+        hi: i64,
+        size: u64,
+    },
+}
+
+impl DatatypeMisuse {
+    pub(super) fn class(&self) -> ErrorClass {
+        match self {
+            Self::NegativeCount { .. } | Self::Overflow { .. } => ErrorClass::Count,
+            Self::Argument { .. } | Self::ListLengths { .. } | Self::Region { .. } => {
+                ErrorClass::Arg
+            }
+            Self::Signatures { .. } | Self::MixedElements { .. } => ErrorClass::Type,
+            Self::Outside { .. } => ErrorClass::RmaRange,
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Elements at equal distances: columns, blocks of matrices.
+
+use std::ops::Range;
+
+use super::Target;
+use super::target::same_length;
+use crate::access::Row;
+use crate::datatype::{Accumulate, Element, Op};
+use crate::error::{DatatypeMisuse, Error, Result};
+
+/// Blocks of elements at equal distances, in a slice or in a rank's part. Everything counts
+/// elements.
+///
+/// A range of elements is one, and so is a [`Block2d`]; operations take any of them on either side,
+/// if both have as many elements.
+///
+/// ```
+/// use transom::{Job, Strided, Window};
+///
+/// # fn main() -> transom::Result<()> {
+/// // A matrix of 10 × 10 on every rank, into whose third column a row goes.
+/// let job = Job::init()?;
+/// let mut window = Window::<f64>::allocate(job.world(), 100)?;
+/// let row: Vec<f64> = (0..10).map(f64::from).collect();
+/// let me = job.world().rank();
+/// let column = Strided { first: 2, blocks: 10, block_len: 1, stride: 10 };
+/// window.fence(|epoch| epoch.target(me)?.put_strided(column, &row, 0..10))??;
+/// assert_eq!(window.local()?[32], 3.0);
+/// window.free()
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strided {
+    /// The first element of the first block.
+    pub first: usize,
+    /// How many blocks.
+    pub blocks: usize,
+    /// Elements in each.
+    pub block_len: usize,
+    /// From the first element of a block to that of the next: no less than their length.
+    pub stride: usize,
+}
+
+/// A block of a matrix that is stored row by row.
+///
+/// ```
+/// use transom::{Block2d, Strided};
+///
+/// let halo = Block2d { width: 12, row: 1, column: 0, rows: 10, columns: 1 };
+/// let column = Strided { first: 12, blocks: 10, block_len: 1, stride: 12 };
+/// assert_eq!(Strided::from(halo), column);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block2d {
+    /// Columns of the whole matrix: elements from one row to the next.
+    pub width: usize,
+    /// The block's first row.
+    pub row: usize,
+    /// The block's first column.
+    pub column: usize,
+    /// How many rows it has.
+    pub rows: usize,
+    /// How many columns it has: with those before, no more than the width.
+    pub columns: usize,
+}
+
+impl From<Range<usize>> for Strided {
+    fn from(range: Range<usize>) -> Self {
+        let len = range.len();
+        Self {
+            first: range.start,
+            blocks: 1,
+            block_len: len,
+            stride: len,
+        }
+    }
+}
+
+impl From<Block2d> for Strided {
+    /// A block that is not inside its matrix becomes one that no operation takes.
+    fn from(block: Block2d) -> Self {
+        let inside = block
+            .column
+            .checked_add(block.columns)
+            .is_some_and(|end| end <= block.width);
+        let first = block
+            .row
+            .checked_mul(block.width)
+            .and_then(|start| start.checked_add(block.column));
+        Self {
+            first: first.filter(|_| inside).unwrap_or(usize::MAX),
+            blocks: block.rows,
+            block_len: block.columns,
+            stride: block.width,
+        }
+    }
+}
+
+impl Strided {
+    /// How many elements there are, if that is a number.
+    fn len(&self) -> Option<usize> {
+        self.blocks.checked_mul(self.block_len)
+    }
+
+    /// Its bytes, where an element has `size`; checks that blocks do not overlap, and that all end
+    /// before element number `limit`.
+    fn row(&self, operation: &'static str, size: usize, limit: usize) -> Result<Row> {
+        let Self {
+            first,
+            blocks,
+            block_len,
+            stride,
+        } = *self;
+        let refused = |reason: String| {
+            let misuse = DatatypeMisuse::Region {
+                first: first as u64,
+                blocks: blocks as u64,
+                block_len: block_len as u64,
+                stride: stride as u64,
+                reason,
+            };
+            Error::new(operation, misuse)
+        };
+        if blocks > 1 && stride < block_len {
+            return Err(refused("the blocks overlap".to_owned()));
+        }
+        let end = blocks
+            .saturating_sub(1)
+            .checked_mul(stride)
+            .and_then(|at| at.checked_add(first)?.checked_add(block_len))
+            .filter(|&end| end <= limit);
+        if end.is_none() {
+            return Err(refused(format!("not all are inside {limit} elements")));
+        }
+        let bytes = |elements: usize| (elements * size) as u64;
+        Ok(Row {
+            at: bytes(first),
+            len: bytes(block_len),
+            count: blocks as u64,
+            stride: if blocks > 1 { bytes(stride) } else { 0 },
+        })
+    }
+}
+
+/// The rows on both sides, of as many elements.
+fn rows<T>(
+    operation: &'static str,
+    near: Strided,
+    slice: &[T],
+    far: Strided,
+) -> Result<(Row, Row)> {
+    let size = size_of::<T>();
+    let near_row = near.row(operation, size, slice.len())?;
+    // The window's own check comes later; what no memory has is refused here.
+    let far_row = far.row(operation, size, isize::MAX as usize / size)?;
+    let count = |region: &Strided| region.len().unwrap_or(usize::MAX);
+    same_length(operation, count(&near), count(&far))?;
+    Ok((near_row, far_row))
+}
+
+impl<'op, T: Element, Mode> Target<'op, T, Mode> {
+    /// One-sided. Copies the elements `from` of `src` to the elements `to` of the target's part, one
+    /// by one in their order (MPI-4.1, section 12.3.1).
+    ///
+    /// # Errors
+    /// See [`Target`]; regions of different numbers of elements, blocks that overlap, or that are
+    /// not inside the slice.
+    pub fn put_strided(
+        &self,
+        to: impl Into<Strided>,
+        src: &'op [T],
+        from: impl Into<Strided>,
+    ) -> Result<()> {
+        // SAFETY: the source is borrowed until the epoch has closed, when the operation is
+        // complete; it is no window memory that this epoch writes to.
+        unsafe { self.put_region("put_strided", to.into(), src, from.into()) }
+    }
+
+    /// One-sided. Copies the elements `from` of the target's part to the elements `to` of `dst`, one
+    /// by one in their order (MPI-4.1, section 12.3.2).
+    ///
+    /// # Errors
+    /// As for [`Target::put_strided`].
+    pub fn get_strided(
+        &self,
+        from: impl Into<Strided>,
+        dst: &'op mut [T],
+        to: impl Into<Strided>,
+    ) -> Result<()> {
+        // SAFETY: as for `put_strided`, and uniquely.
+        unsafe { self.get_region("get_strided", from.into(), dst, to.into()) }
+    }
+
+    /// One-sided. As [`Target::put_strided`], and complete at the target when it returns.
+    ///
+    /// # Errors
+    /// As for [`Target::put_strided`].
+    pub fn put_strided_blocking(
+        &self,
+        to: impl Into<Strided>,
+        src: &[T],
+        from: impl Into<Strided>,
+    ) -> Result<()> {
+        const OPERATION: &str = "put_strided_blocking";
+        // SAFETY: the flush completes the operation while the source is borrowed; if it fails, the
+        // device has done with it too.
+        unsafe { self.put_region(OPERATION, to.into(), src, from.into())? };
+        self.raw.flush_target(OPERATION, self.rank, self.known())
+    }
+
+    /// One-sided. As [`Target::get_strided`], and complete when it returns.
+    ///
+    /// # Errors
+    /// As for [`Target::put_strided`].
+    pub fn get_strided_blocking(
+        &self,
+        from: impl Into<Strided>,
+        dst: &mut [T],
+        to: impl Into<Strided>,
+    ) -> Result<()> {
+        const OPERATION: &str = "get_strided_blocking";
+        // SAFETY: as for `put_strided_blocking`, and uniquely.
+        unsafe { self.get_region(OPERATION, from.into(), dst, to.into())? };
+        self.complete(OPERATION)
+    }
+
+    /// One-sided. Combines the elements `from` of `src` into the elements `to` of the target's part,
+    /// one by one in their order: `target = target op src`, atomically for each element (MPI-4.1,
+    /// section 12.3.4).
+    ///
+    /// # Errors
+    /// As for [`Target::put_strided`]; an operation that is not defined for the type.
+    pub fn accumulate_strided(
+        &self,
+        op: Op,
+        to: impl Into<Strided>,
+        src: &'op [T],
+        from: impl Into<Strided>,
+    ) -> Result<()>
+    where
+        T: Accumulate,
+    {
+        const OPERATION: &str = "accumulate_strided";
+        let (near, far) = rows(OPERATION, from.into(), src, to.into())?;
+        let origin = src.as_ptr().cast();
+        // SAFETY: as for `put_strided`; the row is inside the slice, and `Accumulate` says what the
+        // elements are.
+        unsafe {
+            self.raw
+                .accumulate_row(OPERATION, origin, near, self.rank, far, T::TYPE, op)
+        }
+    }
+
+    /// # Safety
+    /// `src` stays borrowed until the operation is complete, and is not what is written to.
+    unsafe fn put_region(
+        &self,
+        operation: &'static str,
+        to: Strided,
+        src: &[T],
+        from: Strided,
+    ) -> Result<()> {
+        let (near, far) = rows(operation, from, src, to)?;
+        let origin = src.as_ptr().cast();
+        // SAFETY: the caller's promise; the row is inside the slice.
+        unsafe { self.raw.put_row(operation, origin, near, self.rank, far) }
+    }
+
+    /// # Safety
+    /// `dst` stays borrowed until the operation is complete, and is not what is read.
+    unsafe fn get_region(
+        &self,
+        operation: &'static str,
+        from: Strided,
+        dst: &mut [T],
+        to: Strided,
+    ) -> Result<()> {
+        let (near, far) = rows(operation, to, dst, from)?;
+        let origin = dst.as_mut_ptr().cast();
+        // SAFETY: the caller's promise; the row is inside the slice.
+        unsafe { self.raw.get_row(operation, origin, near, self.rank, far) }
+    }
+}

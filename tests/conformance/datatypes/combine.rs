@@ -1,0 +1,335 @@
+//! Accumulate and get_accumulate between layouts, against the serial model.
+
+use transom::raw::{Assert, Committed, Datatype};
+use transom::{BasicType, Job, Op};
+
+use super::maps::{ELEMENTS, Map, maps};
+use super::transfer::Near;
+use crate::case::{Case, Outcome, cases, check, check_eq};
+use crate::exposed::{Exposed, Memory};
+use crate::model::{self, Numbers};
+use crate::ops::get;
+
+pub(crate) const CASES: &[Case] = cases!["datatypes":
+    every_operation_between_layouts @ [2],
+    elements_that_are_not_aligned @ [2],
+    a_transposed_matrix_is_added @ [2, 3],
+    sums_of_all_ranks_in_one_column @ [3],
+    accumulates_follow_one_another @ [2],
+    requests_of_accumulates @ [2],
+];
+
+const OPS: [Op; 8] = [
+    Op::Sum,
+    Op::Max,
+    Op::Bxor,
+    Op::Land,
+    Op::Prod,
+    Op::Minloc,
+    Op::Replace,
+    Op::NoOp,
+];
+
+fn at(base: usize, place: i64) -> usize {
+    (base as i64 + place) as usize
+}
+
+/// Rank 1 combines elements into both ranks' memory, one operation and set of layouts after the
+/// other; `first` is where the first element of the window stands.
+fn combines(job: &Job, memory: Memory, ty: BasicType, shift: usize) -> Outcome {
+    let maps = maps(ty)?;
+    let extent = ty.extent();
+    let before = 140 * extent + shift;
+    let len = 640 * extent + shift;
+    let window = Exposed::open(job, memory, len, 1)?;
+    let mut numbers = Numbers::new(ty as u64 + 11);
+    let mut models = [(); 2].map(|()| {
+        let mut bytes = vec![0x55; shift];
+        bytes.extend(numbers.elements(ty, 640));
+        bytes
+    });
+    window.write(0, &models[window.rank() as usize]);
+    job.world().barrier()?;
+    if window.rank() == 1 {
+        window.lock_all(Assert::NONE)?;
+        let pick = |number: usize| &maps[number % maps.len()];
+        for (round, op) in OPS.into_iter().enumerate() {
+            if !model::is_defined(op, ty) {
+                continue;
+            }
+            for target in [0, 1_usize] {
+                let seed = round * 5 + target;
+                let (near, out, far) = (pick(seed), pick(seed * 3 + 1), pick(seed * 7 + 4));
+                let mut held = models[target].clone();
+                let what = format!(
+                    "{op:?} on {ty:?} {memory:?}: {} {} {}",
+                    near.name, out.name, far.name
+                );
+                // Operands, the same in both operations.
+                let mut here = Near::new(near, extent, 0);
+                let values = numbers.elements(ty, ELEMENTS as usize);
+                for (value, &place) in values.chunks(extent).zip(&near.places) {
+                    here.bytes[at(here.at, place)..][..extent].copy_from_slice(value);
+                }
+                let mut back = Near::new(out, extent, 1);
+                let mut wanted = back.bytes.clone();
+                for (number, &place) in far.places.iter().enumerate() {
+                    let element = held[at(before, place)..][..extent].to_vec();
+                    let result = &mut wanted[at(back.at, out.places[number])..][..extent];
+                    model::apply(Op::Replace, ty, result, &element);
+                }
+                combine_model(op, ty, &mut held, before, far, &values);
+                let (from, to) = (here.place().cast_const(), back.place());
+                let disp = before as u64;
+                let rank = target as u32;
+                // SAFETY: the flush completes the operation before the buffers go.
+                unsafe {
+                    window.get_accumulate_layout(
+                        from,
+                        near.layout(),
+                        to,
+                        out.layout(),
+                        rank,
+                        disp,
+                        far.layout(),
+                        op,
+                    )?;
+                    window.flush(rank)?;
+                }
+                let first = back.at % extent;
+                check!(
+                    model::same(ty, first, &back.bytes, &wanted),
+                    "result of {what}"
+                );
+                // Once more, and nothing is fetched.
+                if op != Op::NoOp {
+                    combine_model(op, ty, &mut held, before, far, &values);
+                    // SAFETY: as above.
+                    unsafe {
+                        let far = far.layout();
+                        window.accumulate_layout(from, near.layout(), rank, disp, far, op)?;
+                    }
+                }
+                window.flush(rank)?;
+                let mut found = vec![0; len];
+                get(&window, &mut found, rank, 0)?;
+                window.flush(rank)?;
+                check!(model::same(ty, shift, &found, &held), "{what}");
+                models[target] = found;
+            }
+        }
+        window.unlock_all()?;
+    }
+    window.close()
+}
+
+fn combine_model(op: Op, ty: BasicType, held: &mut [u8], base: usize, far: &Map, values: &[u8]) {
+    let extent = ty.extent();
+    for (value, &place) in values.chunks(extent).zip(&far.places) {
+        model::apply(op, ty, &mut held[at(base, place)..][..extent], value);
+    }
+}
+
+fn every_operation_between_layouts(job: &Job) -> Outcome {
+    for ty in [
+        BasicType::I64,
+        BasicType::F64,
+        BasicType::U32,
+        BasicType::I16,
+        BasicType::Bool,
+        BasicType::ComplexF32,
+        BasicType::TwoInt,
+        BasicType::ShortInt,
+        BasicType::DoubleInt,
+        BasicType::LongDoubleInt,
+    ] {
+        combines(job, Memory::Allocate, ty, 0)?;
+    }
+    combines(job, Memory::Heap, BasicType::I64, 0)?;
+    combines(job, Memory::Heap, BasicType::F32, 0)
+}
+
+fn elements_that_are_not_aligned(job: &Job) -> Outcome {
+    for ty in [
+        BasicType::I64,
+        BasicType::U16,
+        BasicType::F64,
+        BasicType::DoubleInt,
+    ] {
+        combines(job, Memory::Allocate, ty, 3)?;
+    }
+    combines(job, Memory::Odd, BasicType::I32, 0)?;
+    // Aligned and not, in one operation: words at every offset of eight.
+    let window = Exposed::open(job, Memory::Allocate, 1000, 1)?;
+    let target = (window.rank() + 1) % window.ranks();
+    let places: Vec<i64> = (0..100).map(|i| i * 9).collect();
+    let words = Datatype::hindexed_block(1, &places, &BasicType::I64.into())?.commit();
+    let values: Vec<i64> = (1..=100).collect();
+    window.fence(Assert::NONE)?;
+    for _ in 0..3 {
+        let (from, near) = (
+            values.as_ptr().cast(),
+            Committed::of(BasicType::I64).times(100),
+        );
+        // SAFETY: the fence completes the operation.
+        unsafe { window.accumulate_layout(from, near, target, 0, words.times(1), Op::Sum)? };
+    }
+    window.fence(Assert::NONE)?;
+    for (place, value) in places.iter().zip(&values) {
+        check_eq!(window.read_u64(*place as usize), 3 * *value as u64);
+    }
+    window.close()
+}
+
+/// The classic: a matrix is added to its transpose on another rank.
+fn a_transposed_matrix_is_added(job: &Job) -> Outcome {
+    const N: usize = 100;
+    let column = Datatype::vector(N as i64, 1, N as i64, &BasicType::I32.into())?;
+    let transposed = Datatype::hvector(N as i64, 1, 4, &column)?.commit();
+    let window = Exposed::open(job, Memory::Allocate, 4 * N * N, 4)?;
+    let matrix: Vec<i32> = (0..(N * N) as i32).collect();
+    window.write(0, bytemuck::cast_slice(&matrix));
+    window.fence(Assert::NONE)?;
+    if window.rank() == 0 {
+        let (from, near) = (
+            matrix.as_ptr().cast(),
+            Committed::of(BasicType::I32).times((N * N) as u64),
+        );
+        // SAFETY: the fence completes the operation.
+        unsafe { window.accumulate_layout(from, near, 1, 0, transposed.times(1), Op::Sum)? };
+    }
+    window.fence(Assert::NONE)?;
+    if window.rank() == 1 {
+        let wanted: Vec<i32> = (0..N * N)
+            .map(|i| matrix[i] + matrix[i % N * N + i / N])
+            .collect();
+        check!(window.bytes() == bytemuck::cast_slice::<_, u8>(&wanted));
+    }
+    window.close()
+}
+
+fn sums_of_all_ranks_in_one_column(job: &Job) -> Outcome {
+    const ROWS: usize = 40;
+    const TIMES: u64 = 25;
+    for ty in [BasicType::I64, BasicType::F64] {
+        let window = Exposed::open(job, Memory::Allocate, 8 * ROWS * 5, 8)?;
+        let column = Datatype::vector(ROWS as i64, 1, 5, &ty.into())?.commit();
+        let ones = match ty {
+            BasicType::I64 => [1_i64.to_ne_bytes(); ROWS],
+            _ => [1_f64.to_ne_bytes(); ROWS],
+        };
+        window.lock_all(Assert::NONE)?;
+        for _ in 0..TIMES {
+            let (from, near) = (ones.as_ptr().cast(), Committed::of(ty).times(ROWS as u64));
+            // SAFETY: unlock_all completes the operation.
+            unsafe { window.accumulate_layout(from, near, 0, 3, column.times(1), Op::Sum)? };
+        }
+        window.unlock_all()?;
+        job.world().barrier()?;
+        if window.rank() == 0 {
+            let sum = TIMES * u64::from(window.ranks());
+            let wanted = match ty {
+                BasicType::I64 => sum,
+                _ => (sum as f64).to_bits(),
+            };
+            for row in 0..ROWS {
+                let found: Vec<_> = (0..5).map(|i| window.read_u64(8 * (row * 5 + i))).collect();
+                check_eq!(found, [0, 0, 0, wanted, 0], "{ty:?}, row {row}");
+            }
+        }
+        window.close()?;
+    }
+    Ok(())
+}
+
+/// The order of accumulates of one origin holds between layouts too.
+fn accumulates_follow_one_another(job: &Job) -> Outcome {
+    for ty in [BasicType::I64, BasicType::F64] {
+        let window = Exposed::open(job, Memory::Allocate, 8 * 200, 8)?;
+        let target = (window.rank() + 1) % window.ranks();
+        let column = Datatype::vector(50, 1, 4, &ty.into())?.commit();
+        let dense = Committed::of(ty).times(50);
+        let buffers: Vec<Vec<u64>> = (0..20).map(|round| vec![round + 1; 50]).collect();
+        let mut found = vec![vec![0_u64; 50]; 20];
+        window.lock_all(Assert::NONE)?;
+        for (buffer, found) in buffers.iter().zip(&mut found) {
+            let (from, to) = (buffer.as_ptr().cast(), found.as_mut_ptr().cast());
+            let far = column.times(1);
+            // SAFETY: unlock_all completes the operations before the buffers go.
+            unsafe {
+                window.accumulate_layout(from, dense, target, 1, far, Op::Replace)?;
+                window.get_accumulate_layout(from, dense, to, dense, target, 1, far, Op::NoOp)?;
+            }
+        }
+        window.unlock_all()?;
+        job.world().barrier()?;
+        for (buffer, found) in buffers.iter().zip(&found) {
+            check_eq!(found, buffer, "{ty:?}");
+        }
+        for row in 0..50 {
+            check_eq!(window.read_u64(8 * (row * 4 + 1)), 20);
+        }
+        window.close()?;
+    }
+    Ok(())
+}
+
+fn requests_of_accumulates(job: &Job) -> Outcome {
+    for ty in [BasicType::U64, BasicType::F64] {
+        let window = Exposed::open(job, Memory::Allocate, 8 * 90, 8)?;
+        let target = (window.rank() + 1) % window.ranks();
+        let spread = Datatype::resized(&ty.into(), 0, 24)?.commit();
+        let mut values = [0_u64; 30];
+        let dense = Committed::of(ty).times(30);
+        window.lock_all(Assert::NONE)?;
+        for round in 1..=5_u64 {
+            let value = match ty {
+                BasicType::U64 => round,
+                _ => (round as f64).to_bits(),
+            };
+            values.fill(value);
+            let (from, far) = (values.as_ptr().cast(), spread.times(30));
+            // SAFETY: the buffer is untouched until the request is complete.
+            unsafe {
+                window
+                    .raccumulate_layout(from, dense, target, 0, far, Op::Sum)?
+                    .wait()?;
+            }
+            values.fill(0);
+        }
+        let mut old = [7_u64; 61];
+        let (from, to) = (values.as_ptr().cast(), old.as_mut_ptr().cast());
+        let two = Datatype::resized(&ty.into(), 0, 16)?.commit();
+        // SAFETY: as above.
+        unsafe {
+            window
+                .rget_accumulate_layout(
+                    from,
+                    dense,
+                    to,
+                    two.times(30),
+                    target,
+                    0,
+                    spread.times(30),
+                    Op::Sum,
+                )?
+                .wait()?;
+        }
+        let wanted = match ty {
+            BasicType::U64 => 15,
+            _ => 15_f64.to_bits(),
+        };
+        for (index, &found) in old.iter().enumerate() {
+            let wanted = if index % 2 == 0 && index < 60 {
+                wanted
+            } else {
+                7
+            };
+            check_eq!(found, wanted, "{ty:?}, element {index}");
+        }
+        window.unlock_all()?;
+        job.world().barrier()?;
+        window.close()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,14 @@
+//! Operations with derived datatypes at origin, result and target.
+
+mod combine;
+mod maps;
+mod misuse;
+mod transfer;
+
+use crate::case::Case;
+
+pub(crate) use transfer::SPARSE;
+
+pub(crate) fn cases() -> Vec<Case> {
+    [transfer::CASES, combine::CASES, misuse::CASES].concat()
+}

@@ -1,0 +1,102 @@
+//! `examples/transpose`, the real program under the real launcher. It checks its own result; here,
+//! that the check finds what is wrong is checked too.
+
+use std::path::Path;
+use std::process::Command;
+
+// Examples have no test runs of their own.
+#[allow(dead_code, reason = "what only the program uses")]
+#[path = "../../examples/transpose/matrix.rs"]
+mod matrix;
+#[allow(dead_code, reason = "what only other tests use")]
+#[path = "../programs/mod.rs"]
+mod programs;
+
+use programs::{endings, printed, program, transom_run};
+
+/// The program on these ranks, for a matrix of this size.
+fn transpose(ranks: u32, rows: u32, columns: u32) -> Command {
+    let mut command = transom_run(ranks, &[]);
+    command
+        .arg(program("transpose"))
+        .args(["--rows", &rows.to_string()])
+        .args(["--columns", &columns.to_string()]);
+    command
+}
+
+fn check(command: &mut Command, values: u32) {
+    let said = printed(command);
+    let right = format!("rank 1: all {values} values are right");
+    assert!(said.starts_with(&right), "{command:?}: {said}");
+    assert_eq!(said.lines().count(), 1, "{command:?}: {said}");
+}
+
+#[test]
+fn the_classic_on_any_number_of_ranks() {
+    for ranks in [2, 3, 5, 8] {
+        let mut command = transom_run(ranks, &[]);
+        check(command.arg(program("transpose")), 10_000);
+    }
+}
+
+#[test]
+fn matrices_of_all_shapes() {
+    for (rows, columns) in [(1, 1), (1, 500), (500, 1), (2, 3), (37, 101), (700, 300)] {
+        check(&mut transpose(2, rows, columns), rows * columns);
+    }
+}
+
+#[test]
+fn every_way_of_the_soft_device() {
+    for device in [
+        "soft:map=off",
+        "soft:cma=off",
+        "soft:map=off,cma=off",
+        "soft:adversarial,seed=1,delay=20",
+        "soft:adversarial,seed=2,delay=20",
+    ] {
+        for (rows, columns) in [(12, 30), (1, 9)] {
+            let mut command = transpose(3, rows, columns);
+            check(command.env("TRANSOM_DEVICE", device), rows * columns);
+        }
+    }
+}
+
+#[test]
+fn the_types_are_shown() {
+    let said = printed(transpose(2, 3, 5).arg("--verbose"));
+    assert!(said.contains("at the origin: 15 × [i32]"), "{said}");
+    assert!(said.contains("hvector"), "{said}");
+}
+
+#[test]
+fn a_single_wrong_element_is_found() {
+    let (rows, columns) = (4, 3);
+    // Own number and that of the place across.
+    let right: Vec<i32> = (0..12).map(|i| i + (i % 4) * 3 + i / 4).collect();
+    // SAFETY: a vector of as many elements.
+    unsafe { matrix::check(rows, columns, right.as_ptr()) }.unwrap();
+    for wrong in 0..12 {
+        let mut found = right.clone();
+        found[wrong] += 1;
+        // SAFETY: a vector of as many elements.
+        let error = unsafe { matrix::check(rows, columns, found.as_ptr()) }.unwrap_err();
+        let place = format!("row {} and column {} ", wrong / 4, wrong % 4);
+        assert!(error.to_string().contains(&place), "{error}");
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_said_once() {
+    let alone = endings(1, &program("transpose"), &[]);
+    assert_eq!(alone.stdout, "ended 1\n");
+    assert!(alone.stderr.contains("2 are needed"), "{}", alone.stderr);
+    let large = ["--rows=100000", "--columns=100000"].map(Path::new);
+    let done = endings(3, &program("transpose"), &large);
+    assert_eq!(done.stdout, "ended 1\n".repeat(3));
+    assert!(done.stderr.contains("too many"), "{}", done.stderr);
+    assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
+    let done = endings(3, &program("transpose"), &[Path::new("--rows=0")]);
+    assert_eq!(done.stdout, "ended 2\n".repeat(3));
+    assert_eq!(done.stderr.matches("error:").count(), 1, "{}", done.stderr);
+}
