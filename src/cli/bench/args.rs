@@ -44,6 +44,10 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     burst: Option<u32>,
 
+    /// Origin buffers in registered memory, from and to which a device transfers without a copy
+    #[arg(long)]
+    registered: bool,
+
     /// Repeat each measurement until it took this many seconds, and report the median
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     #[arg(allow_negative_numbers = true)]
@@ -102,6 +106,8 @@ pub(super) struct Selected {
     pub(super) syncs: Vec<Sync>,
     /// Operations before each synchronisation.
     pub(super) burst: u32,
+    /// Whether origin buffers are in registered memory.
+    pub(super) registered: bool,
     /// Bytes of each rank's window and buffer.
     pub(super) span: usize,
 }
@@ -124,7 +130,8 @@ impl Args {
         let standard = self.op.is_empty()
             && self.sync.is_empty()
             && self.sizes.is_empty()
-            && self.burst.is_none();
+            && self.burst.is_none()
+            && !self.registered;
         Ok(Plan {
             ranks: self.ranks,
             device: self.device.clone(),
@@ -150,6 +157,7 @@ impl Args {
         Ok(Selected {
             syncs: non_empty(&self.sync, &[Sync::Flush]).to_vec(),
             burst: self.burst.unwrap_or(1),
+            registered: self.registered,
             span: longest.max(suite::SPAN),
             lines,
         })
