@@ -62,7 +62,8 @@ impl VerbsEndpoint {
     pub(super) fn new(adapter: &Arc<Adapter>, peer: Peer) -> Result<Self> {
         // One entry for each request: all of them report if the connection fails.
         let entries = send_limit(adapter) + 1;
-        let completions = CompletionQueue::new(&adapter.context, entries, None)?;
+        let completions = CompletionQueue::new(&adapter.context, entries, None)
+            .map_err(|error| adapter.settings.blame(error))?;
         let pair = queue_pair(adapter, &completions)?;
         pair.prepare(adapter.port.number)?;
         adapter.trouble.forget(pair.number());
@@ -281,6 +282,7 @@ pub(super) fn queue_pair(
     };
     let kind = ibverbs_sys::ibv_qp_type::IBV_QPT_RC;
     QueuePair::new(&adapter.domain, completions, kind, limits)
+        .map_err(|error| adapter.settings.blame(error))
 }
 
 impl Endpoint for VerbsEndpoint {
