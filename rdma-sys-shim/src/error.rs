@@ -298,6 +298,15 @@ impl Error {
         }
     }
 
+    /// The same failure of a call, with another remedy.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn with_remedy(mut self, better: &'static str) -> Self {
+        if let Self::System { remedy, .. } = &mut self {
+            *remedy = Some(better);
+        }
+        self
+    }
+
     /// True if memory, address space or another memory limit ran out.
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {

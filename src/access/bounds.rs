@@ -23,7 +23,7 @@ pub(crate) struct Place<'w> {
 impl Window {
     /// Checks `len` bytes at displacement `disp` of an entered target against its own size and
     /// unit.
-    #[cold]
+    #[inline(never)]
     pub(crate) fn place<'w>(
         &'w self,
         operation: &'static str,

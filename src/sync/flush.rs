@@ -169,7 +169,7 @@ impl Window {
     }
 
     /// Waits for what the device has not reported complete yet, on one target.
-    #[cold]
+    #[inline(never)]
     pub(crate) fn complete_posted(
         &self,
         operation: &'static str,
@@ -185,7 +185,7 @@ impl Window {
     }
 
     /// Waits for the origin buffers that the device has not given back yet, on one target.
-    #[cold]
+    #[inline(never)]
     fn release_posted(&self, operation: &'static str, rank: u32, target: &Target) -> Result<()> {
         let route = self.route_of(operation, rank)?;
         let endpoint = &*route.endpoint;
@@ -302,7 +302,7 @@ mod tests {
         }
 
         fn intact(&self) -> rdma_sys_shim::Result<()> {
-            unreachable!()
+            Err(rdma_sys_shim::Error::PeerGone { pid: 2 })
         }
 
         fn map(&self, _: &RemoteRegion) -> rdma_sys_shim::Result<Option<Mapping>> {
@@ -324,6 +324,17 @@ mod tests {
         let go_on = || begun.elapsed() < limit;
         let settled = settle(&slow, Ticket(1), Patience::new(1), go_on);
         (settled, slow.asked.into_inner())
+    }
+
+    #[test]
+    fn a_wait_ends_with_a_connection_that_never_answers() {
+        let silent = Slow {
+            asked: AtomicU32::new(0),
+            done_after: u32::MAX,
+            fails: false,
+        };
+        let error = Patience::new(1).complete(&silent, Ticket(1)).unwrap_err();
+        assert!(error.to_string().contains("process 2 is gone"), "{error}");
     }
 
     #[test]

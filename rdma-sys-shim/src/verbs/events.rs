@@ -13,7 +13,9 @@ use super::adapter::Adapter;
 use super::connect::Watch;
 
 /// How long an event may come after the end of the work that it explains.
-const HEAR: Duration = Duration::from_millis(20);
+const HEAR: Duration = Duration::from_millis(100);
+/// How often is looked whether another thread has taken it.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// What is wrong with this process's own port and queue pairs, as far as the device has said.
 #[derive(Default)]
@@ -139,24 +141,23 @@ fn take(adapter: &Adapter) -> bool {
     event.event_type != ffi::IBV_EVENT_DEVICE_FATAL
 }
 
-/// Takes the events that are there, and waits a moment for one about this queue pair: what ended its
-/// work may be told apart from that.
+/// Takes the events that are there, and waits a moment for one about this queue pair or the port, which
+/// may say why the work of the pair has ended.
 #[cold]
 pub(super) fn hear_of(adapter: &Adapter, pair: u32) {
     if !adapter.trouble.is_heard.load(Ordering::Relaxed) {
         return;
     }
     let end = Instant::now() + HEAR;
-    while adapter.trouble.of(pair).is_none() {
-        let left = end.saturating_duration_since(Instant::now());
+    while adapter.trouble.of(pair).is_none() && Instant::now() < end {
         let mut watched = libc::pollfd {
             fd: adapter.context.async_fd(),
             events: libc::POLLIN,
             revents: 0,
         };
         // SAFETY: one entry, which lives through the call.
-        let found = unsafe { libc::poll(&mut watched, 1, left.as_millis() as i32) };
-        if found <= 0 || !take(adapter) {
+        let found = unsafe { libc::poll(&mut watched, 1, LOOK.as_millis() as i32) };
+        if found > 0 && !take(adapter) {
             return;
         }
     }

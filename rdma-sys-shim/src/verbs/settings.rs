@@ -57,6 +57,14 @@ impl Settings {
         })
     }
 
+    /// Names what makes queues long, where that may be why the device refuses one.
+    pub(super) fn blame(&self, refusal: Error) -> Error {
+        match self.send_queue > SEND_QUEUE {
+            true => refusal.with_remedy("set TRANSOM_RDMA_SEND_QUEUE to less"),
+            false => refusal,
+        }
+    }
+
     pub(super) fn from_env() -> Result<Self> {
         Self::read(|name| std::env::var(name).ok())
     }

@@ -49,6 +49,10 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_hint)]
     hint: Vec<(String, String)>,
 
+    /// Origin buffers in registered memory, from and to which a device transfers without a copy
+    #[arg(long)]
+    registered: bool,
+
     /// Repeat each measurement until it took this many seconds, and report the median
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     #[arg(allow_negative_numbers = true)]
@@ -107,6 +111,8 @@ pub(super) struct Selected {
     pub(super) syncs: Vec<Sync>,
     /// Operations before each synchronisation.
     pub(super) burst: u32,
+    /// Whether origin buffers are in registered memory.
+    pub(super) registered: bool,
     /// Bytes of each rank's window and buffer.
     pub(super) span: usize,
 }
@@ -131,7 +137,8 @@ impl Args {
         let standard = self.op.is_empty()
             && self.sync.is_empty()
             && self.sizes.is_empty()
-            && self.burst.is_none();
+            && self.burst.is_none()
+            && !self.registered;
         Ok(Plan {
             ranks: self.ranks,
             device: self.device.clone(),
@@ -161,6 +168,7 @@ impl Args {
         Ok(Selected {
             syncs: non_empty(&self.sync, &[Sync::Flush]).to_vec(),
             burst: self.burst.unwrap_or(1),
+            registered: self.registered,
             span: longest.max(suite::SPAN),
             lines,
         })

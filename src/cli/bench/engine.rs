@@ -107,6 +107,10 @@ impl<'a> Bench<'a> {
         }
     }
 
+    pub(super) fn job(&self) -> &'a Job {
+        self.job
+    }
+
     pub(super) fn comm(&self) -> &'a Communicator {
         self.comm
     }

@@ -3,11 +3,16 @@
 use std::alloc::{self, Layout};
 use std::ptr::NonNull;
 
+use transom::{Buffer, Job};
+
 use super::error::{BenchError, Result};
 
 /// The origin's buffer: zeroed and, until a get writes to it, untouched. In the C program gcc makes
 /// one calloc of malloc and memset, so that its puts too read the kernel's page of zeros.
-pub(super) struct OriginBuffer(Vec<u8>);
+pub(super) enum OriginBuffer {
+    Heap(Vec<u8>),
+    Registered(Buffer<u8>),
+}
 
 impl OriginBuffer {
     pub(super) fn new(size: usize) -> Result<Self> {
@@ -19,11 +24,21 @@ impl OriginBuffer {
             return Err(BenchError::Buffer { size });
         }
         // SAFETY: allocated just now with this length and an alignment of 1, and zeroed.
-        Ok(Self(unsafe { Vec::from_raw_parts(bytes, size, size) }))
+        Ok(Self::Heap(unsafe {
+            Vec::from_raw_parts(bytes, size, size)
+        }))
     }
 
     pub(super) fn pointer(&mut self) -> *mut u8 {
-        self.0.as_mut_ptr()
+        match self {
+            Self::Heap(bytes) => bytes.as_mut_ptr(),
+            Self::Registered(bytes) => bytes.as_mut_ptr(),
+        }
+    }
+
+    /// In memory that the device knows.
+    pub(super) fn registered(job: &Job, size: usize) -> Result<Self> {
+        Ok(Self::Registered(job.alloc(size)?))
     }
 }
 

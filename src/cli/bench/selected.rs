@@ -21,10 +21,14 @@ pub(super) fn run(bench: &mut Bench<'_>, windows: Windows, selected: &Selected) 
         lines,
         syncs,
         burst,
+        registered,
         span,
     } = selected;
     bench.expect(windows.count() * syncs.len() * lines.len() * 2);
-    let mut buffer = OriginBuffer::new(*span)?;
+    let mut buffer = match registered {
+        true => OriginBuffer::registered(bench.job(), *span)?,
+        false => OriginBuffer::new(*span)?,
+    };
     let memory = CallerMemory::new(*span)?;
     let info = bench.info();
     on_each_window(

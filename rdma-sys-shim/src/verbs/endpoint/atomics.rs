@@ -26,7 +26,6 @@ impl VerbsEndpoint {
     ) -> Result<Ticket> {
         check_word(&self.peer, operation, at, width)?;
         let mut queue = self.open_queue()?;
-        self.make_room(&mut queue, 1)?;
         let (space, local) = self.take_space(&mut queue, 8)?;
         let request = Request {
             verb,
@@ -37,7 +36,7 @@ impl VerbsEndpoint {
             ..Request::whole(operation, at, local)
         };
         // SAFETY: the answer arrives in the ring, as in `through_ring`.
-        let ticket = unsafe { self.post(&mut queue, request)? };
+        let ticket = unsafe { self.post(&mut queue, &request)? };
         self.borrowing.fetch_max(ticket.0, Ordering::Relaxed);
         Ok(ticket)
     }
@@ -160,7 +159,6 @@ impl VerbsEndpoint {
     pub(super) fn store_word(&self, at: RemoteAddress, value: u64) -> Result<Ticket> {
         check_word(&self.peer, Operation::Store, at, Width::W8)?;
         let mut queue = self.open_queue()?;
-        self.make_room(&mut queue, 1)?;
         let value = value.to_ne_bytes();
         let (space, local) = if queue.inline() >= value.len() {
             let local = Local {
@@ -182,6 +180,6 @@ impl VerbsEndpoint {
             ..Request::whole(Operation::Store, at, local)
         };
         // SAFETY: what is inline is copied in the call, and the ring as in `through_ring`.
-        unsafe { self.post(&mut queue, request) }
+        unsafe { self.post(&mut queue, &request) }
     }
 }

@@ -93,8 +93,12 @@ impl Borrowed {
     /// Gives back what no request after `completed` uses.
     #[inline]
     pub(super) fn give_back(&mut self, completed: u64) {
-        self.lent.retain(|loan| loan.newest > completed);
-        self.held.retain(|held| held.newest > completed);
+        if !self.lent.is_empty() {
+            self.lent.retain(|loan| loan.newest > completed);
+        }
+        if !self.held.is_empty() {
+            self.held.retain(|held| held.newest > completed);
+        }
     }
 
     /// Gives back everything: nothing is under way any more.

@@ -55,9 +55,13 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// Whether something else, which the device announces apart, ended the connection.
+    /// Whether something else, which the device announces apart, may have ended the connection: an
+    /// error of this queue pair, or its port going down.
     pub(super) fn is_consequence(&self) -> bool {
-        self.status == status::IBV_WC_WR_FLUSH_ERR
+        matches!(
+            self.status,
+            status::IBV_WC_WR_FLUSH_ERR | status::IBV_WC_LOC_QP_OP_ERR
+        )
     }
 
     /// The failure as an error of an operation on `peer`. `trouble` is what is known to be wrong

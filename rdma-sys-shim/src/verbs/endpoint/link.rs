@@ -9,7 +9,7 @@ use crate::Result;
 use crate::verbs::objects::{CompletionQueue, ProtectionDomain, QueuePair};
 
 /// Entries that are taken from the completion queue at a time.
-const BATCH: usize = 16;
+pub(super) const BATCH: usize = 16;
 
 /// What the device says of a request that it has done with.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +28,11 @@ pub(super) trait Link {
     /// As for [`QueuePair::post_send`].
     unsafe fn post(&self, first: *mut ffi::ibv_send_wr) -> Result<()>;
 
-    /// Appends the reports that are there.
-    fn take_reports(&mut self, reports: &mut Vec<Report>) -> Result<()>;
+    /// Takes up to [`BATCH`] reports, and says how many; they replace those of the last time.
+    fn take_reports(&mut self) -> Result<usize>;
+
+    /// One of those that were taken last.
+    fn report(&self, index: usize) -> Report;
 
     /// Has all its work end soon, and reported.
     fn fail(&self) -> Result<()>;
@@ -66,16 +69,16 @@ impl Link for Line {
     }
 
     #[inline]
-    fn take_reports(&mut self, reports: &mut Vec<Report>) -> Result<()> {
-        loop {
-            let found = self.completions.poll(&mut self.entries)?;
-            reports.extend(self.entries[..found].iter().map(|entry| Report {
-                ticket: entry.wr_id(),
-                error: entry.error(),
-            }));
-            if found < BATCH {
-                return Ok(());
-            }
+    fn take_reports(&mut self) -> Result<usize> {
+        self.completions.poll(&mut self.entries)
+    }
+
+    #[inline]
+    fn report(&self, index: usize) -> Report {
+        let entry = &self.entries[index];
+        Report {
+            ticket: entry.wr_id(),
+            error: entry.error(),
         }
     }
 

@@ -16,6 +16,7 @@ mod link;
 mod queue;
 mod request;
 mod ring;
+mod signals;
 mod transfer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -55,6 +56,8 @@ pub(super) struct VerbsEndpoint {
     completed: AtomicU64,
     borrowing: AtomicU64,
     closed: AtomicBool,
+    /// The device was given time to announce why the connection has failed.
+    heard: AtomicBool,
 }
 
 impl VerbsEndpoint {
@@ -62,7 +65,8 @@ impl VerbsEndpoint {
     pub(super) fn new(adapter: &Arc<Adapter>, peer: Peer) -> Result<Self> {
         // One entry for each request: all of them report if the connection fails.
         let entries = send_limit(adapter) + 1;
-        let completions = CompletionQueue::new(&adapter.context, entries, None)?;
+        let completions = CompletionQueue::new(&adapter.context, entries, None)
+            .map_err(|error| adapter.settings.blame(error))?;
         let pair = queue_pair(adapter, &completions)?;
         pair.prepare(adapter.port.number)?;
         adapter.trouble.forget(pair.number());
@@ -76,6 +80,7 @@ impl VerbsEndpoint {
             completed: AtomicU64::new(0),
             borrowing: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            heard: AtomicBool::new(false),
         })
     }
 
@@ -151,7 +156,7 @@ impl VerbsEndpoint {
     #[cold]
     fn explain(&self, queue: &SendQueue, failure: &Failure) -> Error {
         let pair = queue.number();
-        if failure.is_consequence() {
+        if failure.is_consequence() && !self.heard.swap(true, Ordering::Relaxed) {
             events::hear_of(&self.adapter, pair);
         }
         failure.error(&self.peer, self.adapter.find_trouble(pair))
@@ -209,14 +214,29 @@ impl VerbsEndpoint {
         queue.watch(Instant::now(), self.adapter.settings.silence())
     }
 
+    #[inline]
     fn make_room(&self, queue: &mut SendQueue, requests: usize) -> Result<()> {
-        if queue.room() >= requests {
-            return Ok(());
+        match queue.room() >= requests {
+            true => Ok(()),
+            false => self.wait_for_room(queue, requests),
         }
+    }
+
+    #[cold]
+    fn wait_for_room(&self, queue: &mut SendQueue, requests: usize) -> Result<()> {
         self.until(queue, |queue| Ok((queue.room() >= requests).then_some(())))
     }
 
+    #[inline]
     fn take_space(&self, queue: &mut SendQueue, len: u32) -> Result<(Piece, Local)> {
+        match queue.space(len)? {
+            Some(space) => Ok(space),
+            None => self.wait_for_space(queue, len),
+        }
+    }
+
+    #[cold]
+    fn wait_for_space(&self, queue: &mut SendQueue, len: u32) -> Result<(Piece, Local)> {
         self.until(queue, |queue| queue.space(len))
     }
 
@@ -224,10 +244,11 @@ impl VerbsEndpoint {
     ///
     /// # Safety
     /// As for [`SendQueue::post`].
-    unsafe fn post(&self, queue: &mut SendQueue, request: Request) -> Result<Ticket> {
+    #[inline]
+    unsafe fn post(&self, queue: &mut SendQueue, request: &Request) -> Result<Ticket> {
         self.make_room(queue, 1)?;
         // SAFETY: the caller's promise.
-        unsafe { queue.post(&[request]) }.map(Ticket)
+        unsafe { queue.post_one(request) }.map(Ticket)
     }
 
     /// Waits for an operation; the device ends every wait by an answer or a failure.
@@ -271,6 +292,7 @@ pub(super) fn queue_pair(
     };
     let kind = ibverbs_sys::ibv_qp_type::IBV_QPT_RC;
     QueuePair::new(&adapter.domain, completions, kind, limits)
+        .map_err(|error| adapter.settings.blame(error))
 }
 
 impl Endpoint for VerbsEndpoint {

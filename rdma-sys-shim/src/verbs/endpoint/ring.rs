@@ -39,7 +39,7 @@ impl Ring {
 
     /// `len` bytes in one piece, if there is room.
     pub(super) fn take(&mut self, len: u32) -> Option<Piece> {
-        let len = len.checked_next_multiple_of(ALIGN)?;
+        let len = len.checked_add(ALIGN - 1)? & !(ALIGN - 1);
         let to_end = self.len - self.head;
         let skipped = if len <= to_end { 0 } else { to_end };
         let takes = skipped.checked_add(len)?;
@@ -47,7 +47,8 @@ impl Ring {
             return None;
         }
         let at = if skipped == 0 { self.head } else { 0 };
-        self.head = (at + len) % self.len;
+        let end = at + len;
+        self.head = if end == self.len { 0 } else { end };
         self.used += takes;
         Some(Piece { at, takes })
     }

@@ -10,6 +10,9 @@ use super::request::{Local, Request};
 use crate::memory::copy;
 use crate::{RemoteAddress, Result, Ticket};
 
+/// Data that is at most this long is copied sooner than it is looked for among the regions.
+const SHORT: usize = 256;
+
 impl VerbsEndpoint {
     /// A write or a read.
     ///
@@ -37,10 +40,12 @@ impl VerbsEndpoint {
                 inline: true,
             };
             // SAFETY: the caller's promise.
-            return unsafe { self.post(queue, Request::whole(operation, at, local)) };
+            return unsafe { self.post(queue, &Request::whole(operation, at, local)) };
         }
-        let regions = &self.adapter.regions;
-        let mut lkey = regions.find(base, len, written, |region| queue.hold(region));
+        let mut lkey = match len > SHORT {
+            true => self.find_region(queue, base, len, written),
+            false => None,
+        };
         if lkey.is_none() && len > self.adapter.settings.copied {
             // SAFETY: the caller's promise.
             lkey = unsafe { queue.lend(base, len, written) }
@@ -57,6 +62,18 @@ impl VerbsEndpoint {
         let posted = unsafe { self.in_place(queue, operation, base, len, at, lkey) };
         queue.note_use(lkey, base, len);
         posted
+    }
+
+    /// The key of a region that contains the buffer, if there is one.
+    fn find_region(
+        &self,
+        queue: &mut SendQueue,
+        base: *mut u8,
+        len: usize,
+        written: bool,
+    ) -> Option<u32> {
+        let regions = &self.adapter.regions;
+        regions.find(base, len, written, |region| queue.hold(region))
     }
 
     /// Lets the device use the caller's buffer itself.
@@ -83,7 +100,7 @@ impl VerbsEndpoint {
             };
             let place = offset(at, start);
             // SAFETY: a part of what the caller vouches for.
-            ticket = unsafe { self.post(queue, Request::whole(operation, place, local))? };
+            ticket = unsafe { self.post(queue, &Request::whole(operation, place, local))? };
             // At once: if a later part cannot be posted, this one is under way all the same.
             self.borrowing.fetch_max(ticket.0, Ordering::Relaxed);
         }
@@ -105,7 +122,6 @@ impl VerbsEndpoint {
         let mut ticket = Ticket::DONE;
         for start in (0..len).step_by(PIECE_BYTES) {
             let part = PIECE_BYTES.min(len - start);
-            self.make_room(queue, 1)?;
             let (space, local) = self.take_space(queue, part as u32)?;
             let here = base.wrapping_add(start);
             let mut request = Request::whole(operation, offset(at, start), local);
@@ -119,7 +135,7 @@ impl VerbsEndpoint {
             }
             // SAFETY: the ring lives as long as the queue, and this piece is not given to others
             // before the request is complete.
-            ticket = unsafe { self.post(queue, request)? };
+            ticket = unsafe { self.post(queue, &request)? };
             if operation == Operation::Read {
                 self.borrowing.fetch_max(ticket.0, Ordering::Relaxed);
             }

@@ -1,0 +1,186 @@
+//! Taking completions, and the end of a connection: what fails first, and that nothing is under way
+//! afterwards.
+
+use std::time::{Duration, Instant};
+
+use ibverbs_sys as ffi;
+use ibverbs_sys::ibv_wc_status as status;
+
+use super::SendQueue;
+use crate::memory::copy;
+use crate::verbs::endpoint::failure::{Failure, Operation};
+use crate::verbs::endpoint::link::{BATCH, Link, Report};
+use crate::verbs::endpoint::signals::EVERY;
+use crate::{RemoteAddress, Result};
+
+/// How long a failed connection may take to give back what it was asked to do.
+const STOP_LIMIT: Duration = Duration::from_secs(1);
+/// The least time after which a silent device is taken for dead, and what is added for data: at so
+/// many bytes a second even a lossy and emulated network moves it.
+const LEAST_PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const SLOWEST: u64 = 32 << 10;
+const LONGEST_TRANSFER: Duration = Duration::from_secs(600);
+
+impl<L: Link> SendQueue<L> {
+    /// Takes the completions that are there. When a failure is seen, returns only after the device
+    /// has done with every request.
+    pub(in crate::verbs::endpoint) fn poll(&mut self) -> Result<()> {
+        if let Err(error) = self.take_completions() {
+            self.break_off(status::IBV_WC_FATAL_ERR);
+            return Err(error);
+        }
+        if self.failure.is_some() && !self.pending.is_empty() {
+            self.stop();
+        }
+        Ok(())
+    }
+
+    fn take_completions(&mut self) -> Result<()> {
+        loop {
+            let Some(link) = &mut self.link else {
+                return Ok(());
+            };
+            let taken = link.take_reports()?;
+            if taken == 0 {
+                return Ok(());
+            }
+            for index in 0..taken {
+                self.take_report(index);
+            }
+            self.borrowed.give_back(self.completed);
+            if taken < BATCH {
+                return Ok(());
+            }
+        }
+    }
+
+    #[inline]
+    fn take_report(&mut self, index: usize) {
+        if let Some(link) = &self.link {
+            let Report { ticket, error } = link.report(index);
+            match error {
+                None => self.finish(ticket),
+                Some((status, vendor)) => self.fail(ticket, status, vendor),
+            }
+        }
+    }
+
+    /// Breaks off if the device has said nothing of the oldest request for longer than it can take:
+    /// a peer's silence, which it has to report, lasts no longer than `silence`. To be called now
+    /// and then while somebody waits.
+    pub(in crate::verbs::endpoint) fn watch(
+        &mut self,
+        now: Instant,
+        silence: Duration,
+    ) -> Result<()> {
+        if self.pending.is_empty() {
+            self.watched = None;
+            return Ok(());
+        }
+        self.ask()?;
+        match self.watched {
+            Some((completed, since)) if completed == self.completed => {
+                if now.saturating_duration_since(since) > self.patience(silence) {
+                    self.break_off(status::IBV_WC_FATAL_ERR);
+                }
+            }
+            _ => self.watched = Some((self.completed, now)),
+        }
+        Ok(())
+    }
+
+    /// How long the oldest request that reports may take. Devices may wait four times as long as they
+    /// were told to.
+    fn patience(&self, silence: Duration) -> Duration {
+        let unreported = self.pending.iter().take(EVERY as usize);
+        let bytes: u64 = unreported.map(|pending| u64::from(pending.len)).sum();
+        let transfer = Duration::from_secs(bytes / SLOWEST);
+        LEAST_PATIENCE + silence * 8 + transfer.min(LONGEST_TRANSFER)
+    }
+
+    /// Ends everything that is under way, and returns when the device has done with it.
+    fn stop(&mut self) {
+        if let Some(link) = &self.link
+            && let Err(error) = link.fail()
+        {
+            tracing::warn!(%error, "a failed connection");
+        }
+        let begun = Instant::now();
+        while !self.pending.is_empty() && begun.elapsed() < STOP_LIMIT {
+            if self.take_completions().is_err() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        if !self.pending.is_empty() {
+            self.destroy();
+        }
+    }
+
+    /// The device does not do what it has to: nothing that it says from here on counts.
+    pub(in crate::verbs::endpoint) fn break_off(&mut self, status: status::Type) {
+        if self.failure.is_none() {
+            self.note_failure(self.completed + 1, status, 0);
+        }
+        self.destroy();
+    }
+
+    /// Without its queue pair, the device touches nothing.
+    fn destroy(&mut self) {
+        self.link = None;
+        self.pending.clear();
+        self.completed = self.posted;
+        self.borrowed.clear();
+    }
+
+    /// All requests up to `ticket` have succeeded.
+    fn finish(&mut self, ticket: u64) {
+        while self.completed < ticket {
+            let Some(done) = self.pending.pop_front() else {
+                return;
+            };
+            self.completed += 1;
+            if done.space.takes == 0 {
+                continue;
+            }
+            let Some((ring, memory)) = &mut self.ring else {
+                continue;
+            };
+            if !done.copy_to.is_null() && self.failure.is_none() {
+                let arrived = memory.base().wrapping_add(done.space.at as usize);
+                // SAFETY: the piece of the ring that this request was given; the destination is
+                // the caller's until the request is reported complete.
+                unsafe { copy(done.copy_to, arrived, done.len as usize) };
+            }
+            ring.give(done.space);
+        }
+    }
+
+    fn fail(&mut self, ticket: u64, status: ffi::ibv_wc_status::Type, vendor: u32) {
+        // What was posted before it and not signalled did succeed.
+        self.finish(ticket.saturating_sub(1));
+        if self.failure.is_none() {
+            self.note_failure(ticket, status, vendor);
+        }
+        // Flushed requests leave the ring and the books, but nothing they brought is copied.
+        if let Some(flushed) = self.pending.pop_front() {
+            self.completed += 1;
+            if let (Some((ring, _)), true) = (&mut self.ring, flushed.space.takes > 0) {
+                ring.give(flushed.space);
+            }
+        }
+    }
+
+    /// The oldest request that is under way is the one that failed.
+    fn note_failure(&mut self, ticket: u64, status: status::Type, vendor: u32) {
+        let pending = self.pending.front();
+        self.failure = Some(Failure {
+            ticket,
+            operation: pending.map_or(Operation::Probe, |pending| pending.operation),
+            at: pending.map_or_else(RemoteAddress::default, |pending| pending.at),
+            len: pending.map_or(0, |pending| pending.len.into()),
+            status,
+            vendor,
+        });
+    }
+}
