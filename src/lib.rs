@@ -53,6 +53,8 @@ pub mod raw;
 mod sync;
 mod typed;
 mod wait;
+#[cfg(all(test, loom))]
+mod waiting_model;
 mod window;
 
 pub use comm::{Communicator, Comparison, Group};

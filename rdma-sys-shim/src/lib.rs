@@ -9,6 +9,7 @@ mod device;
 mod error;
 mod inventory;
 pub mod memory;
+mod primitive;
 pub mod rdma;
 mod signals;
 mod soft;

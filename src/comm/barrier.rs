@@ -1,14 +1,6 @@
 //! The dissemination barrier: in round r, tell the rank 2^r ahead and wait for the rank 2^r back.
-//!
-//! The flags are epoch numbers compared with ≥, so nothing is ever reset, and a neighbour that is
-//! one barrier ahead does no harm.
-//!
-//! Each flag also says for what its rank has come. A rank goes on to the next round only if the one
-//! behind came for the same, so whoever is through knows that all ranks did: by induction, after
-//! round r a rank agrees with the 2^(r+1) − 1 behind it. A rank that finds a disagreement still goes
-//! through the rounds that are left, and says so in its flags: then every rank fails, and none waits.
-//! It must not come to a later barrier, whose flags would take these back. So a neighbour that is one
-//! barrier ahead was through this one, and agreed.
+
+mod dissemination;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,6 +13,8 @@ use crate::job::Awaited;
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE, LocalWord};
 use crate::memory::remote::{Pending, RemoteWord};
+use crate::memory::word::SharedWord;
+use dissemination::{Disagreement, Rounds};
 
 /// Bytes of control block that a barrier of `rounds` rounds takes.
 pub(crate) const fn barrier_bytes(rounds: u32) -> u64 {
@@ -38,8 +32,6 @@ pub(crate) enum Purpose {
     /// It has found in an earlier round that others came for something else.
     Disagreement = 5,
 }
-
-const PURPOSE_BITS: u32 = 8;
 
 impl Purpose {
     fn name(self) -> &'static str {
@@ -73,7 +65,6 @@ struct Round {
     /// The ticket of the last signal.
     sent: AtomicU64,
     flag: LocalWord,
-    from: u32,
 }
 
 impl Barrier {
@@ -99,33 +90,28 @@ impl Barrier {
     ) -> Result<()> {
         let epoch = self.epoch.load(Ordering::Relaxed) + 1;
         self.epoch.store(epoch, Ordering::Relaxed);
-        let mut came = epoch << PURPOSE_BITS | purpose as u64;
-        let mut result = Ok(());
-        for number in 0..self.rounds.len() {
-            let absent = |error| team.blame(operation, team.ahead(1 << number), error);
-            let round = match self.rounds[number].get() {
-                Some(round) => round,
-                None => self.prepare(team, blocks, number).map_err(absent)?,
-            };
-            let sent = round.signal.store(came).map_err(absent)?;
-            round.sent.store(sent.0, Ordering::Relaxed);
-            let flag = round.flag.atomic();
-            let here = || flag.load(Ordering::Acquire);
-            if here() >> PURPOSE_BITS < epoch {
-                let arrived = || Ok(here() >> PURPOSE_BITS >= epoch);
-                team.context.patience().wait(arrived, || {
-                    let awaited = Awaited::Rank(team.world_rank(round.from));
-                    team.context.check(operation, awaited)?;
-                    check(round.from)
-                })?;
-            }
-            let theirs = here();
-            if theirs != came && theirs >> PURPOSE_BITS == epoch && result.is_ok() {
-                result = Err(disagreement(operation, purpose, round.from, theirs));
-                came = epoch << PURPOSE_BITS | Purpose::Disagreement as u64;
+        let passing = Passing {
+            barrier: self,
+            operation,
+            team,
+            blocks,
+            check,
+        };
+        match dissemination::pass(&passing, epoch, purpose)? {
+            None => Ok(()),
+            Some(Disagreement { round, flag }) => {
+                let rank = team.behind(1 << round);
+                Err(disagreement(operation, purpose, rank, flag))
             }
         }
-        result
+    }
+
+    #[inline]
+    fn round(&self, team: &Team, blocks: &Column<u64>, number: usize) -> Result<&Round> {
+        match self.rounds[number].get() {
+            Some(round) => Ok(round),
+            None => self.prepare(team, blocks, number),
+        }
     }
 
     /// The last signals, as far as they have not arrived yet.
@@ -146,9 +132,60 @@ impl Barrier {
             sent: AtomicU64::new(Ticket::DONE.0),
             signal: team.word(team.ahead(1 << number), blocks, at)?,
             flag: LocalWord::new(&self.block, at),
-            from: team.behind(1 << number),
         };
         Ok(self.rounds[number].get_or_init(|| round))
+    }
+}
+
+/// One call of [`Barrier::wait`].
+struct Passing<'a> {
+    barrier: &'a Barrier,
+    operation: &'static str,
+    team: &'a Team,
+    blocks: &'a Column<u64>,
+    check: &'a dyn Fn(u32) -> Result<()>,
+}
+
+impl Passing<'_> {
+    #[inline]
+    fn round(&self, number: usize) -> Result<&Round> {
+        self.barrier.round(self.team, self.blocks, number)
+    }
+}
+
+impl Rounds for Passing<'_> {
+    #[inline]
+    fn count(&self) -> usize {
+        self.barrier.rounds.len()
+    }
+
+    #[inline]
+    fn signal(&self, number: usize, flag: u64) -> Result<()> {
+        let sent = self.round(number).and_then(|round| {
+            let sent = round.signal.store(flag)?;
+            round.sent.store(sent.0, Ordering::Relaxed);
+            Ok(())
+        });
+        sent.map_err(|error| {
+            let ahead = self.team.ahead(1 << number);
+            self.team.blame(self.operation, ahead, error)
+        })
+    }
+
+    #[inline]
+    fn heard(&self, number: usize) -> Result<u64> {
+        Ok(self.round(number)?.flag.atomic().observe())
+    }
+
+    #[cold]
+    fn wait(&self, number: usize, arrived: &dyn Fn() -> Result<bool>) -> Result<()> {
+        let from = self.team.behind(1 << number);
+        let context = &self.team.context;
+        context.patience().wait(arrived, || {
+            let awaited = Awaited::Rank(self.team.world_rank(from));
+            context.check(self.operation, awaited)?;
+            (self.check)(from)
+        })
     }
 }
 

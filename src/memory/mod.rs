@@ -3,3 +3,4 @@
 pub(crate) mod columns;
 pub(crate) mod control;
 pub(crate) mod remote;
+pub(crate) mod word;

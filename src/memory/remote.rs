@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use rdma_sys_shim::memory::{copy, full_fence};
 use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion, Ticket, Update, Width};
 
+use super::word::SharedWord;
 use crate::error::{Error, Result};
 use crate::wait::Patience;
 
@@ -222,7 +223,7 @@ impl RemoteWord {
     pub(crate) fn store(&self, value: u64) -> Result<Ticket> {
         match self.atomic() {
             Some(word) => {
-                word.store(value, Ordering::Release);
+                word.publish(value);
                 Ok(Ticket::DONE)
             }
             None => self.store_by_device(value),
@@ -251,7 +252,7 @@ impl RemoteWord {
     #[inline]
     pub(crate) fn load(&self) -> Result<u64> {
         match self.atomic() {
-            Some(word) => Ok(word.load(Ordering::SeqCst)),
+            Some(word) => Ok(word.look()),
             None => self.read_by_device(),
         }
     }
@@ -271,7 +272,7 @@ impl RemoteWord {
     #[inline(always)]
     pub(crate) fn fetch_add(&self, add: u64) -> Result<u64> {
         match self.atomic() {
-            Some(word) => Ok(word.fetch_add(add, Ordering::SeqCst)),
+            Some(word) => Ok(word.add(add)),
             None => self.fetch_add_by_device(add),
         }
     }
@@ -299,9 +300,7 @@ impl RemoteWord {
     #[inline(always)]
     pub(crate) fn compare_swap(&self, expect: u64, new: u64) -> Result<u64> {
         match self.atomic() {
-            Some(word) => Ok(word
-                .compare_exchange(expect, new, Ordering::SeqCst, Ordering::SeqCst)
-                .unwrap_or_else(|old| old)),
+            Some(word) => Ok(word.replace_if(expect, new)),
             None => self.compare_swap_by_device(expect, new),
         }
     }

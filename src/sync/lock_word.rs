@@ -19,6 +19,31 @@
 use crate::error::Result;
 use crate::memory::remote::RemoteWord;
 
+/// The operations on the word.
+pub(crate) trait LockWord {
+    fn load(&self) -> Result<u64>;
+    /// These two return what it held before.
+    fn fetch_add(&self, add: u64) -> Result<u64>;
+    fn compare_swap(&self, expect: u64, new: u64) -> Result<u64>;
+}
+
+impl LockWord for RemoteWord {
+    #[inline(always)]
+    fn load(&self) -> Result<u64> {
+        self.load()
+    }
+
+    #[inline(always)]
+    fn fetch_add(&self, add: u64) -> Result<u64> {
+        self.fetch_add(add)
+    }
+
+    #[inline(always)]
+    fn compare_swap(&self, expect: u64, new: u64) -> Result<u64> {
+        self.compare_swap(expect, new)
+    }
+}
+
 pub(crate) const EXCLUSIVE: u64 = 1 << 63;
 pub(crate) const WAITING: u64 = 1 << 62;
 const RANK_SHIFT: u32 = 32;
@@ -39,12 +64,12 @@ pub(crate) type Attempt = std::result::Result<(), u64>;
 
 /// Tries to take the lock shared.
 #[inline(always)]
-pub(crate) fn try_shared(word: &RemoteWord) -> Result<Attempt> {
+pub(crate) fn try_shared(word: &impl LockWord) -> Result<Attempt> {
     try_shared_against(word, EXCLUSIVE | WAITING)
 }
 
 #[inline]
-fn try_shared_against(word: &RemoteWord, obstacles: u64) -> Result<Attempt> {
+fn try_shared_against(word: &impl LockWord, obstacles: u64) -> Result<Attempt> {
     let old = word.fetch_add(1)?;
     if old & obstacles == 0 {
         return Ok(Ok(()));
@@ -55,7 +80,7 @@ fn try_shared_against(word: &RemoteWord, obstacles: u64) -> Result<Attempt> {
 
 /// One more try of a reader that waits: looks first, so that waiting readers do not write.
 /// `overtake`: goes in before writers that only wait.
-pub(crate) fn retry_shared(word: &RemoteWord, overtake: bool) -> Result<Attempt> {
+pub(crate) fn retry_shared(word: &impl LockWord, overtake: bool) -> Result<Attempt> {
     let obstacles = if overtake {
         EXCLUSIVE
     } else {
@@ -70,14 +95,14 @@ pub(crate) fn retry_shared(word: &RemoteWord, overtake: bool) -> Result<Attempt>
 
 /// Tries to take a free lock exclusively.
 #[inline(always)]
-pub(crate) fn try_exclusive(word: &RemoteWord, rank: u32) -> Result<Attempt> {
+pub(crate) fn try_exclusive(word: &impl LockWord, rank: u32) -> Result<Attempt> {
     let old = word.compare_swap(0, exclusive(rank))?;
     Ok(if old == 0 { Ok(()) } else { Err(old) })
 }
 
 /// One more try of a writer that waits: takes the word if only a wait stands in it, and makes sure
 /// that the wait is seen.
-pub(crate) fn retry_exclusive(word: &RemoteWord, rank: u32) -> Result<Attempt> {
+pub(crate) fn retry_exclusive(word: &impl LockWord, rank: u32) -> Result<Attempt> {
     let seen = word.load()?;
     let wanted = match seen {
         0 | WAITING => exclusive(rank),
@@ -99,3 +124,6 @@ pub(crate) const SHARED_RELEASE: u64 = 1_u64.wrapping_neg();
 pub(crate) const fn exclusive_release(rank: u32) -> u64 {
     exclusive(rank).wrapping_neg()
 }
+
+#[cfg(all(test, loom))]
+mod loom_model;

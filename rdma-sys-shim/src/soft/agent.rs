@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::futex;
-use super::port::{Port, SLOT_BYTES, SLOTS, Slot};
-use super::request::{DONE, Operation, READY, SERVING, STATUS_OK, STATUS_REFUSED, wake_agent};
+use super::port::{Port, SLOT_BYTES};
+use super::request::Operation;
+use super::slots::{self, Slot, Slots};
 use super::table;
 use crate::memory::copy;
 use crate::signals::without_signals;
@@ -48,13 +48,13 @@ impl Agent {
         // Under the lock, so that an agent that is about to go sees the new user, or is seen gone.
         let mut thread = self.shared.thread();
         self.shared.users.fetch_add(1, Ordering::SeqCst);
-        if self.running() {
+        if self.shared.port.bell().is_running() {
             return Ok(());
         }
         if let Some(ended) = thread.take() {
             let _ = ended.join();
         }
-        self.shared.port.bell().running.store(1, Ordering::SeqCst);
+        self.shared.port.bell().set_running(true);
         let shared = self.shared.clone();
         let spawned = without_signals(|| {
             thread::Builder::new()
@@ -68,7 +68,7 @@ impl Agent {
                 Ok(())
             }
             Err(error) => {
-                self.shared.port.bell().running.store(0, Ordering::SeqCst);
+                self.shared.port.bell().set_running(false);
                 self.shared.users.fetch_sub(1, Ordering::SeqCst);
                 Err(Error::os("starting the agent thread", error))
             }
@@ -85,10 +85,6 @@ impl Agent {
         let thread = self.shared.thread();
         usize::from(thread.as_ref().is_some_and(|handle| !handle.is_finished()))
     }
-
-    fn running(&self) -> bool {
-        self.shared.port.bell().running.load(Ordering::SeqCst) != 0
-    }
 }
 
 impl Drop for Agent {
@@ -96,8 +92,8 @@ impl Drop for Agent {
         let thread = self.shared.thread().take();
         if let Some(thread) = thread {
             self.shared.users.store(0, Ordering::SeqCst);
-            self.shared.port.bell().running.store(0, Ordering::SeqCst);
-            wake_agent(&self.shared.port);
+            self.shared.port.bell().set_running(false);
+            slots::ring(self.shared.port.bell());
             let _ = thread.join();
         }
     }
@@ -110,12 +106,14 @@ impl Shared {
 }
 
 fn serve(shared: &Shared) {
-    let bell = shared.port.bell();
+    let port = &*shared.port;
+    let bell = port.bell();
+    let serve_one = |index: usize, slot: &Slot| carry_out(port, slot, port.slot_data(index));
     let mut last_needed = Instant::now();
     loop {
         let mut idle = true;
         for _ in 0..20 {
-            if serve_ready(&shared.port) {
+            if slots::serve_ready(port, serve_one) {
                 idle = false;
                 break;
             }
@@ -126,58 +124,15 @@ fn serve(shared: &Shared) {
         }
         if shared.users.load(Ordering::SeqCst) > 0 {
             last_needed = Instant::now();
-        } else if bell.running.load(Ordering::SeqCst) == 0 || last_needed.elapsed() >= LINGER {
+        } else if !bell.is_running() || last_needed.elapsed() >= LINGER {
             // Under the lock, as in `retain`.
             let _guard = shared.thread();
             if shared.users.load(Ordering::SeqCst) == 0 {
-                bell.running.store(0, Ordering::SeqCst);
-                serve_ready(&shared.port);
+                slots::leave(port, serve_one);
                 return;
             }
         }
-        bell.sleeping.store(1, Ordering::SeqCst);
-        let seen = bell.rung.load(Ordering::SeqCst);
-        if bell.ready.load(Ordering::SeqCst) == 0 {
-            futex::wait(&bell.rung, seen, LINGER);
-        }
-        bell.sleeping.store(0, Ordering::SeqCst);
-    }
-}
-
-/// Serves every slot that waits; false if none did.
-fn serve_ready(port: &Port) -> bool {
-    let mut ready = port.bell().ready.swap(0, Ordering::SeqCst);
-    let served = ready != 0;
-    while ready != 0 {
-        let index = ready.trailing_zeros() as usize;
-        ready &= ready - 1;
-        if index < SLOTS {
-            serve_slot(port, index);
-        }
-    }
-    served
-}
-
-fn serve_slot(port: &Port, index: usize) {
-    let slot = port.slot(index);
-    let ours = slot
-        .state
-        .compare_exchange(READY, SERVING, Ordering::SeqCst, Ordering::Relaxed)
-        .is_ok();
-    if !ours {
-        return;
-    }
-    let status = match carry_out(port, slot, port.slot_data(index)) {
-        Some(old) => {
-            slot.result.store(old, Ordering::Relaxed);
-            STATUS_OK
-        }
-        None => STATUS_REFUSED,
-    };
-    slot.status.store(status, Ordering::Relaxed);
-    slot.state.store(DONE, Ordering::SeqCst);
-    if slot.sleeping.load(Ordering::SeqCst) != 0 {
-        futex::wake(&slot.state);
+        bell.sleep(LINGER);
     }
 }
 

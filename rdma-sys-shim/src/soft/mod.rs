@@ -6,13 +6,13 @@ mod adversarial;
 mod agent;
 pub(crate) mod cross_memory;
 mod endpoint;
-mod futex;
 mod owned;
 mod port;
 pub mod probe;
 mod process;
 mod request;
 mod segment;
+mod slots;
 mod table;
 mod vma;
 

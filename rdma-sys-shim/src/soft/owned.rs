@@ -310,8 +310,8 @@ mod tests {
             outside(page + 16, 3 * page, &[piece(2, 4)]),
             [pages(1, 2), pages(4, 5)]
         );
-        assert_eq!(outside(page + 16, page, &[piece(1, 2), piece(2, 3)]), []);
-        assert_eq!(outside(page, page, &[piece(0, 9)]), []);
-        assert_eq!(outside(7, 0, &[]), []);
+        assert!(outside(page + 16, page, &[piece(1, 2), piece(2, 3)]).is_empty());
+        assert!(outside(page, page, &[piece(0, 9)]).is_empty());
+        assert!(outside(7, 0, &[]).is_empty());
     }
 }

@@ -11,14 +11,13 @@ use memmap2::{MmapOptions, MmapRaw};
 
 use super::process::ProcessId;
 use super::segment;
+use super::slots::{Bell, SLOTS, Slot, Slots};
 use crate::{Error, Result};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"TRANSOM\x01");
 
 /// Regions that a process can have registered at once.
 pub(crate) const REGIONS: usize = 1 << 16;
-/// Requests that an agent can have before it at once.
-pub(crate) const SLOTS: usize = 32;
 /// What one request to an agent carries at most.
 pub(crate) const SLOT_BYTES: usize = 64 << 10;
 
@@ -31,37 +30,6 @@ pub(crate) struct Header {
     pid: AtomicU32,
     /// 1 once the process has closed its device in good order.
     closed: AtomicU32,
-}
-
-/// How origins reach the agent thread.
-#[repr(C, align(64))]
-pub(crate) struct Bell {
-    /// 1 while an agent serves.
-    pub(crate) running: AtomicU32,
-    /// One bit for each slot that waits to be served.
-    pub(crate) ready: AtomicU32,
-    /// Changes with every request: what the agent sleeps on.
-    pub(crate) rung: AtomicU32,
-    /// 1 while the agent sleeps or is about to.
-    pub(crate) sleeping: AtomicU32,
-}
-
-/// One request to the agent. The fields belong to whoever `state` says.
-#[repr(C, align(128))]
-pub(crate) struct Slot {
-    pub(crate) state: AtomicU32,
-    pub(crate) operation: AtomicU32,
-    pub(crate) width: AtomicU32,
-    pub(crate) status: AtomicU32,
-    /// 1 while the origin sleeps on `state`.
-    pub(crate) sleeping: AtomicU32,
-    /// The origin's process.
-    pub(crate) owner: AtomicU32,
-    pub(crate) rkey: AtomicU64,
-    pub(crate) address: AtomicU64,
-    pub(crate) len: AtomicU64,
-    pub(crate) operands: [AtomicU64; 2],
-    pub(crate) result: AtomicU64,
 }
 
 /// A registered region, or a further piece of one. `generation` is a sequence lock: odd while the
@@ -88,7 +56,10 @@ const REGION_TABLE: usize = SLOT_DATA + SLOTS * SLOT_BYTES;
 const PORT_BYTES: usize = REGION_TABLE + REGIONS * size_of::<Entry>();
 
 const _: () = assert!(size_of::<Header>() <= BELL);
+// Loom's atomics are larger; its models have bells and slots elsewhere.
+#[cfg(not(loom))]
 const _: () = assert!(BELL + size_of::<Bell>() <= SLOT_TABLE);
+#[cfg(not(loom))]
 const _: () = assert!(SLOT_TABLE + SLOTS * size_of::<Slot>() <= SLOT_DATA);
 const _: () = assert!(SLOTS <= u32::BITS as usize);
 
@@ -183,15 +154,6 @@ impl Port {
         self.header().closed.load(Ordering::Acquire) != 0
     }
 
-    pub(crate) fn bell(&self) -> &Bell {
-        self.at(BELL)
-    }
-
-    pub(crate) fn slot(&self, index: usize) -> &Slot {
-        assert!(index < SLOTS);
-        self.at(SLOT_TABLE + index * size_of::<Slot>())
-    }
-
     /// The slot's `SLOT_BYTES` bytes of data, which belong to whoever the slot's state says.
     pub(crate) fn slot_data(&self, index: usize) -> *mut u8 {
         assert!(index < SLOTS);
@@ -210,6 +172,17 @@ impl Port {
         // SAFETY: the range lies in the page-aligned mapping, which lives as long as `self`; the
         // types used are made of atomics, for which any bits are valid and sharing is sound.
         unsafe { &*self.map.as_mut_ptr().wrapping_add(offset).cast::<T>() }
+    }
+}
+
+impl Slots for Port {
+    fn bell(&self) -> &Bell {
+        self.at(BELL)
+    }
+
+    fn slot(&self, index: usize) -> &Slot {
+        assert!(index < SLOTS);
+        self.at(SLOT_TABLE + index * size_of::<Slot>())
     }
 }
 

@@ -1,0 +1,258 @@
+//! The slot protocol: how requests get to the agent of a process, and answers back.
+//!
+//! A slot goes round FREE → CLAIMED (by an origin) → READY → SERVING (by the agent) → DONE → FREE. Its
+//! other fields and its data belong to whoever the state says.
+//!
+//! Nobody sleeps while there is something to do for him: who goes to sleep says so, and then looks
+//! once more; who has something for him leaves it there, and then looks whether he sleeps. A full
+//! fence between the two on both sides makes sure that one of them sees the other.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::primitive::{AtomicU32, AtomicU64, SPINS, fence, futex, spin_loop, yield_now};
+
+/// Requests that an agent can have before it at once.
+pub(crate) const SLOTS: usize = 32;
+
+const FREE: u32 = 0;
+const CLAIMED: u32 = 1;
+const READY: u32 = 2;
+const SERVING: u32 = 3;
+const DONE: u32 = 4;
+
+const STATUS_OK: u32 = 0;
+const STATUS_REFUSED: u32 = 1;
+
+/// How long an origin sleeps before it looks whether the agent's process runs.
+const NAP: Duration = Duration::from_millis(50);
+
+/// How origins reach the agent thread.
+#[repr(C, align(64))]
+pub(crate) struct Bell {
+    /// 1 while an agent serves.
+    running: AtomicU32,
+    /// One bit for each slot that waits to be served.
+    ready: AtomicU32,
+    /// Changes with every request: what the agent sleeps on.
+    rung: AtomicU32,
+    /// 1 while the agent sleeps or is about to.
+    sleeping: AtomicU32,
+}
+
+/// One request to the agent.
+#[repr(C, align(128))]
+pub(crate) struct Slot {
+    state: AtomicU32,
+    pub(super) operation: AtomicU32,
+    pub(super) width: AtomicU32,
+    status: AtomicU32,
+    /// 1 while the origin sleeps on `state`.
+    sleeping: AtomicU32,
+    /// The origin's process.
+    owner: AtomicU32,
+    pub(super) rkey: AtomicU64,
+    pub(super) address: AtomicU64,
+    pub(super) len: AtomicU64,
+    pub(super) operands: [AtomicU64; 2],
+    result: AtomicU64,
+}
+
+/// Where the bell and the slots of a process are.
+pub(crate) trait Slots {
+    fn bell(&self) -> &Bell;
+    fn slot(&self, index: usize) -> &Slot;
+}
+
+/// Why a request was not answered.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    /// There is no agent. The request was taken back, and nothing was done.
+    NoAgent,
+    /// The agent's process is gone.
+    Gone,
+}
+
+/// Takes a free slot for `owner`, looking at `first` first.
+pub(crate) fn claim(slots: &impl Slots, count: usize, first: usize, owner: u32) -> Option<usize> {
+    let mut all = (0..count).map(|i| (first + i) % count);
+    all.find(|&index| {
+        let slot = slots.slot(index);
+        let taken = slot
+            .state
+            .compare_exchange(FREE, CLAIMED, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok();
+        if taken {
+            slot.owner.store(owner, Ordering::Relaxed);
+        }
+        taken
+    })
+}
+
+/// A free slot has no owner: a new one that has claimed it, but not yet signed, must not be taken
+/// for the last one, which may be dead.
+pub(crate) fn give_back(slot: &Slot) {
+    slot.owner.store(0, Ordering::Relaxed);
+    slot.state.store(FREE, Ordering::Release);
+}
+
+/// An origin that died in the middle of a request leaves its slot claimed or done for ever.
+pub(crate) fn free_if_dead(slot: &Slot, is_dead: impl FnOnce(u32) -> bool) {
+    let state = slot.state.load(Ordering::Relaxed);
+    let owner = slot.owner.load(Ordering::Relaxed);
+    if matches!(state, CLAIMED | DONE) && owner != 0 && is_dead(owner) {
+        // One cleaner gets it; nobody else writes the owner of a slot that is taken.
+        let cleared = slot
+            .owner
+            .compare_exchange(owner, 0, Ordering::Relaxed, Ordering::Relaxed);
+        if cleared.is_ok() {
+            slot.state.store(FREE, Ordering::Release);
+        }
+    }
+}
+
+/// Hands a filled slot to the agent, and waits for its answer: the old value of an atomic, or `None`
+/// if the agent refused. The slot's data is the origin's again; it gives the slot back, unless there
+/// is no answer.
+pub(crate) fn exchange(
+    slots: &impl Slots,
+    index: usize,
+    agent_lives: impl Fn() -> bool,
+) -> Result<Option<u64>, Unanswered> {
+    let slot = slots.slot(index);
+    slot.state.store(READY, Ordering::Release);
+    slots.bell().ready.fetch_or(1 << index, Ordering::AcqRel);
+    ring(slots.bell());
+    wait_done(slots, index, agent_lives)?;
+    Ok(match slot.status.load(Ordering::Relaxed) {
+        STATUS_OK => Some(slot.result.load(Ordering::Relaxed)),
+        _ => None,
+    })
+}
+
+fn wait_done(
+    slots: &impl Slots,
+    index: usize,
+    agent_lives: impl Fn() -> bool,
+) -> Result<(), Unanswered> {
+    let (bell, slot) = (slots.bell(), slots.slot(index));
+    let done = || slot.state.load(Ordering::Acquire) == DONE;
+    for round in 0..2 * SPINS {
+        if done() {
+            return Ok(());
+        }
+        if round < SPINS {
+            spin_loop();
+        } else {
+            yield_now();
+        }
+    }
+    loop {
+        // An agent that leaves clears `running` first and then looks once more at every slot.
+        let retracted = bell.running.load(Ordering::Acquire) == 0
+            && slot
+                .state
+                .compare_exchange(READY, CLAIMED, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        if retracted {
+            bell.ready.fetch_and(!(1 << index), Ordering::AcqRel);
+            give_back(slot);
+            return Err(Unanswered::NoAgent);
+        }
+        slot.sleeping.store(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let seen = slot.state.load(Ordering::Relaxed);
+        if seen != DONE {
+            futex::wait(&slot.state, seen, NAP);
+        }
+        slot.sleeping.store(0, Ordering::Relaxed);
+        if done() {
+            return Ok(());
+        }
+        if !agent_lives() {
+            return Err(Unanswered::Gone);
+        }
+    }
+}
+
+/// Wakes the agent, if it sleeps.
+pub(crate) fn ring(bell: &Bell) {
+    // Who sees the bell rung sees the slot that is ready.
+    bell.rung.fetch_add(1, Ordering::Release);
+    fence(Ordering::SeqCst);
+    if bell.sleeping.load(Ordering::Relaxed) != 0 {
+        futex::wake(&bell.rung);
+    }
+}
+
+impl Bell {
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.load(Ordering::SeqCst) != 0
+    }
+
+    pub(crate) fn set_running(&self, running: bool) {
+        self.running.store(running.into(), Ordering::SeqCst);
+    }
+
+    /// The agent's sleep, until somebody rings or for `limit`.
+    pub(crate) fn sleep(&self, limit: Duration) {
+        self.sleeping.store(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let seen = self.rung.load(Ordering::Acquire);
+        if self.ready.load(Ordering::Relaxed) == 0 {
+            futex::wait(&self.rung, seen, limit);
+        }
+        self.sleeping.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Serves every slot that waits; false if none did. `carry_out` returns an old value, or `None` to
+/// refuse.
+pub(crate) fn serve_ready(
+    slots: &impl Slots,
+    mut carry_out: impl FnMut(usize, &Slot) -> Option<u64>,
+) -> bool {
+    let mut ready = slots.bell().ready.swap(0, Ordering::AcqRel);
+    let served = ready != 0;
+    while ready != 0 {
+        let index = ready.trailing_zeros() as usize;
+        ready &= ready - 1;
+        if index < SLOTS {
+            serve(slots.slot(index), |slot| carry_out(index, slot));
+        }
+    }
+    served
+}
+
+fn serve(slot: &Slot, carry_out: impl FnOnce(&Slot) -> Option<u64>) {
+    let ours = slot
+        .state
+        .compare_exchange(READY, SERVING, Ordering::Acquire, Ordering::Relaxed)
+        .is_ok();
+    if !ours {
+        return;
+    }
+    let status = match carry_out(slot) {
+        Some(old) => {
+            slot.result.store(old, Ordering::Relaxed);
+            STATUS_OK
+        }
+        None => STATUS_REFUSED,
+    };
+    slot.status.store(status, Ordering::Relaxed);
+    slot.state.store(DONE, Ordering::Release);
+    fence(Ordering::SeqCst);
+    if slot.sleeping.load(Ordering::Relaxed) != 0 {
+        futex::wake(&slot.state);
+    }
+}
+
+/// The agent's last act: requests that it does not see any more are taken back by their origins.
+pub(crate) fn leave(slots: &impl Slots, carry_out: impl FnMut(usize, &Slot) -> Option<u64>) {
+    slots.bell().running.store(0, Ordering::Relaxed);
+    fence(Ordering::SeqCst);
+    serve_ready(slots, carry_out);
+}
+
+#[cfg(all(test, loom))]
+mod loom_model;

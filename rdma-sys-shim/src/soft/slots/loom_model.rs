@@ -1,0 +1,167 @@
+//! Every interleaving of origins and an agent: what is asked is answered once, nobody touches a slot
+//! that is another's, and nobody sleeps for ever. A wake-up that is lost is a deadlock here, since
+//! sleep has no limit.
+
+use std::sync::Arc;
+
+use loom::cell::UnsafeCell;
+use loom::model::Builder;
+use loom::sync::atomic::{AtomicU32 as Counter, Ordering::Relaxed};
+use loom::thread;
+
+use super::*;
+
+/// The slots of one process, with one word of data each.
+struct Queue {
+    bell: Bell,
+    slots: Vec<Slot>,
+    data: Vec<UnsafeCell<u64>>,
+    served: Counter,
+}
+
+impl Slots for Queue {
+    fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    fn slot(&self, index: usize) -> &Slot {
+        &self.slots[index]
+    }
+}
+
+// SAFETY: the data of a slot belongs to whoever the slot's state says: that is what the models find
+// out, since loom's cell notices when two threads use it at once.
+unsafe impl Sync for Queue {}
+
+fn slot() -> Slot {
+    let word = || AtomicU64::new(0);
+    Slot {
+        state: AtomicU32::new(FREE),
+        operation: AtomicU32::new(0),
+        width: AtomicU32::new(0),
+        status: AtomicU32::new(0),
+        sleeping: AtomicU32::new(0),
+        owner: AtomicU32::new(0),
+        rkey: word(),
+        address: word(),
+        len: word(),
+        operands: [word(), word()],
+        result: word(),
+    }
+}
+
+impl Queue {
+    fn new(slots: usize) -> Arc<Self> {
+        Arc::new(Self {
+            bell: Bell {
+                running: AtomicU32::new(1),
+                ready: AtomicU32::new(0),
+                rung: AtomicU32::new(0),
+                sleeping: AtomicU32::new(0),
+            },
+            slots: (0..slots).map(|_| slot()).collect(),
+            data: (0..slots).map(|_| UnsafeCell::new(0)).collect(),
+            served: Counter::new(0),
+        })
+    }
+
+    /// An origin asks for twice its number, once. False: there was no agent.
+    fn ask(&self, number: u64) -> bool {
+        let count = self.slots.len();
+        let index = loop {
+            match claim(self, count, number as usize % count, number as u32 + 1) {
+                Some(index) => break index,
+                None => thread::yield_now(),
+            }
+        };
+        self.slot(index).len.store(number, Relaxed);
+        // SAFETY: the slot is claimed.
+        self.data[index].with_mut(|data| unsafe { *data = number });
+        match exchange(self, index, || true) {
+            Ok(answer) => {
+                assert_eq!(answer, Some(2 * number), "another's answer");
+                // SAFETY: the slot is answered.
+                self.data[index].with(|data| assert_eq!(unsafe { *data }, 3 * number));
+                give_back(self.slot(index));
+                true
+            }
+            Err(unanswered) => {
+                assert_eq!(unanswered, Unanswered::NoAgent);
+                false
+            }
+        }
+    }
+
+    fn carry_out(&self, index: usize, slot: &Slot) -> Option<u64> {
+        let number = slot.len.load(Relaxed);
+        // SAFETY: the slot is being served.
+        self.data[index].with_mut(|data| unsafe {
+            assert_eq!(*data, number, "data of another request");
+            *data = 3 * number;
+        });
+        self.served.fetch_add(1, Relaxed);
+        Some(2 * number)
+    }
+
+    /// The agent, until it has served so many.
+    fn serve(&self, requests: u32) {
+        while self.served.load(Relaxed) < requests {
+            if !serve_ready(self, |index, slot| self.carry_out(index, slot)) {
+                self.bell.sleep(NAP);
+            }
+        }
+    }
+}
+
+fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+#[test]
+fn one_origin_asks_twice() {
+    check(4, || {
+        let queue = Queue::new(1);
+        let origin = thread::spawn({
+            let queue = queue.clone();
+            move || assert!(queue.ask(1) && queue.ask(2))
+        });
+        queue.serve(2);
+        origin.join().expect("the origin");
+    });
+}
+
+#[test]
+fn two_origins_share_slots() {
+    check(2, || {
+        let queue = Queue::new(2);
+        let origins: Vec<_> = [1, 2]
+            .map(|number| {
+                let queue = queue.clone();
+                thread::spawn(move || assert!(queue.ask(number)))
+            })
+            .into();
+        queue.serve(2);
+        for origin in origins {
+            origin.join().expect("an origin");
+        }
+    });
+}
+
+/// Each request is answered, or taken back and not carried out.
+#[test]
+fn an_agent_that_leaves_serves_or_lets_go() {
+    check(3, || {
+        let queue = Queue::new(1);
+        let origin = thread::spawn({
+            let queue = queue.clone();
+            move || queue.ask(1)
+        });
+        serve_ready(&*queue, |index, slot| queue.carry_out(index, slot));
+        leave(&*queue, |index, slot| queue.carry_out(index, slot));
+        let answered = origin.join().expect("the origin");
+        assert_eq!(queue.served.load(Relaxed), answered.into());
+        assert_eq!(queue.slots[0].state.load(Relaxed), FREE);
+    });
+}

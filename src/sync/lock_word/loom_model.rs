@@ -1,0 +1,151 @@
+//! Every interleaving of readers and writers of one lock.
+
+use std::sync::Arc;
+
+use loom::cell::UnsafeCell;
+use loom::model::Builder;
+use loom::sync::atomic::AtomicU64;
+use loom::thread;
+
+use super::*;
+use crate::memory::word::SharedWord;
+use crate::waiting_model::Changes;
+
+/// The lock's word. What is noted is what others may wait for.
+struct Watched {
+    word: AtomicU64,
+    changes: Changes,
+}
+
+impl LockWord for Watched {
+    fn load(&self) -> Result<u64> {
+        Ok(self.word.look())
+    }
+
+    fn fetch_add(&self, add: u64) -> Result<u64> {
+        let old = self.word.add(add);
+        self.changes.note();
+        Ok(old)
+    }
+
+    fn compare_swap(&self, expect: u64, new: u64) -> Result<u64> {
+        let old = self.word.replace_if(expect, new);
+        if old == expect {
+            self.changes.note();
+        }
+        Ok(old)
+    }
+}
+
+/// A target: its lock, and memory that the lock protects.
+struct Target {
+    lock: Watched,
+    memory: UnsafeCell<[u32; 2]>,
+}
+
+// SAFETY: the memory is written under the exclusive lock and read under any: that is what the model
+// finds out, since loom's cell notices when it is not so.
+unsafe impl Sync for Target {}
+
+impl Target {
+    /// As `Window::lock` does: once in the hope that it is free, then over and over.
+    fn await_lock(
+        &self,
+        first: impl FnOnce(&Watched) -> Result<Attempt>,
+        again: impl Fn(&Watched) -> Result<Attempt>,
+    ) {
+        let taken = |attempt: Result<Attempt>| attempt.expect("nothing fails here").is_ok();
+        if !taken(first(&self.lock)) {
+            self.lock.changes.wait_until(|| taken(again(&self.lock)));
+        }
+    }
+
+    fn give_back(&self, add: u64) {
+        self.lock.fetch_add(add).expect("nothing fails here");
+    }
+
+    fn write(&self, rank: u32) {
+        self.await_lock(
+            |word| try_exclusive(word, rank),
+            |word| retry_exclusive(word, rank),
+        );
+        assert_eq!(holder(self.lock.word.look()), Some(rank));
+        // SAFETY: under the exclusive lock.
+        self.memory.with_mut(|memory| unsafe {
+            (*memory)[0] += 1;
+            (*memory)[1] += 1;
+        });
+        self.give_back(exclusive_release(rank));
+    }
+
+    fn read(&self, overtake: bool) {
+        self.await_lock(try_shared, |word| retry_shared(word, overtake));
+        // SAFETY: under the shared lock.
+        self.memory.with(|memory| unsafe {
+            assert_eq!((*memory)[0], (*memory)[1]);
+        });
+        self.give_back(SHARED_RELEASE);
+    }
+}
+
+fn check(preemptions: usize, threads: &'static [fn(&Target)], written: u32) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(move || {
+        let target = Arc::new(Target {
+            lock: Watched {
+                word: AtomicU64::new(0),
+                changes: Changes::new(),
+            },
+            memory: UnsafeCell::new([0; 2]),
+        });
+        let (mine, others) = threads.split_first().expect("a thread");
+        let others: Vec<_> = others
+            .iter()
+            .map(|body| {
+                let target = target.clone();
+                thread::spawn(move || body(&target))
+            })
+            .collect();
+        mine(&target);
+        for other in others {
+            other.join().expect("a rank");
+        }
+        assert_eq!(target.lock.word.look(), 0, "the lock is free again");
+        // SAFETY: all are done.
+        target
+            .memory
+            .with(|memory| unsafe { assert_eq!((*memory)[0], written) });
+    });
+}
+
+#[test]
+fn two_writers_exclude_each_other() {
+    check(3, &[|target| target.write(1), |target| target.write(2)], 2);
+}
+
+#[test]
+fn a_writer_excludes_two_readers() {
+    check(
+        2,
+        &[
+            |target| target.write(1),
+            |target| target.read(false),
+            |target| target.read(true),
+        ],
+        1,
+    );
+}
+
+#[test]
+fn two_writers_exclude_a_reader() {
+    check(
+        2,
+        &[
+            |target| target.write(1),
+            |target| target.write(2),
+            |target| target.read(false),
+        ],
+        2,
+    );
+}
