@@ -6,6 +6,9 @@
 
 mod device;
 mod error;
+#[doc(hidden)]
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod inventory;
 pub mod memory;
 mod primitive;

@@ -2,6 +2,8 @@
 
 mod context;
 mod fork;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod health;
 pub mod launcher;
 mod peer;
