@@ -47,6 +47,9 @@ mod access;
 mod comm;
 mod datatype;
 mod error;
+#[doc(hidden)]
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod job;
 mod memory;
 pub mod raw;

@@ -7,6 +7,9 @@
 mod batch;
 mod device;
 mod error;
+#[doc(hidden)]
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod inventory;
 pub mod memory;
 mod primitive;

@@ -3,6 +3,8 @@
 mod context;
 mod fabric;
 mod fork;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod health;
 pub mod launcher;
 mod peer;

@@ -5,6 +5,8 @@ mod create;
 mod dynamic;
 mod errors;
 mod free;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod hints;
 mod info;
 mod kind;

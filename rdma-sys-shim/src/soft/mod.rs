@@ -6,6 +6,8 @@ mod adversarial;
 mod agent;
 pub(crate) mod cross_memory;
 mod endpoint;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod owned;
 mod port;
 pub mod probe;

@@ -247,10 +247,10 @@ fn serve(slot: &Slot, carry_out: impl FnOnce(&Slot) -> Option<u64>) {
     }
 }
 
-/// The agent's last act: requests that it does not see any more are taken back by their origins.
+/// The agent's last act: requests that it does not see any more are taken back by their origins, who
+/// see `running` as it is now, since they have set their bit of `ready` after the last look at it.
 pub(crate) fn leave(slots: &impl Slots, carry_out: impl FnMut(usize, &Slot) -> Option<u64>) {
     slots.bell().running.store(0, Ordering::Relaxed);
-    fence(Ordering::SeqCst);
     serve_ready(slots, carry_out);
 }
 

@@ -5,6 +5,8 @@ mod connect;
 mod device;
 mod endpoint;
 mod events;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod limits;
 mod memory;
 mod objects;

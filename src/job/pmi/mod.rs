@@ -3,6 +3,8 @@
 mod client;
 mod environment;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod mapping;
 mod server;
 #[cfg(test)]

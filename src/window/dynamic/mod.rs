@@ -5,6 +5,8 @@
 //! nobody has to answer.
 
 mod cache;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod table;
 
 use std::collections::BTreeMap;

@@ -134,8 +134,17 @@ fn one_origin_asks_twice() {
 
 #[test]
 fn two_origins_share_slots() {
-    check(2, || {
-        let queue = Queue::new(2);
+    two_origins(2);
+}
+
+#[test]
+fn two_origins_take_turns_at_one_slot() {
+    two_origins(1);
+}
+
+fn two_origins(slots: usize) {
+    check(2, move || {
+        let queue = Queue::new(slots);
         let origins: Vec<_> = [1, 2]
             .map(|number| {
                 let queue = queue.clone();

@@ -14,6 +14,8 @@ mod bell;
 mod connector;
 mod datagram;
 mod failure;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod message;
 mod peer;
 mod protocol;

@@ -1,0 +1,92 @@
+//! What parses outside input, for fuzzers: each function takes any bytes, and panics if the parser
+//! breaks a promise. `fuzz/` calls them under cargo-fuzz; the test below does on every run.
+
+use crate::rdma::Selector;
+use crate::soft;
+
+/// A device as `--device` names it.
+pub fn device_name(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let _ = crate::is_automatic(text);
+    soft::fuzzing::options(text);
+    if let Ok(selector) = text.parse::<Selector>() {
+        let again = selector.to_string().parse();
+        assert_eq!(Ok(selector), again.map_err(|_| ()), "{text:?}");
+    }
+}
+
+/// What a peer's soft device publishes.
+pub fn soft_address(bytes: &[u8]) {
+    soft::fuzzing::address(bytes);
+}
+
+/// What a peer's verbs device publishes, and the datagrams by which queue pairs find each other.
+#[cfg(feature = "verbs")]
+pub fn connect_message(bytes: &[u8]) {
+    crate::verbs::fuzzing::message(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn all(bytes: &[u8]) {
+        device_name(bytes);
+        soft_address(bytes);
+        #[cfg(feature = "verbs")]
+        connect_message(bytes);
+    }
+
+    /// Valid input, to be damaged.
+    fn seeds() -> Vec<Vec<u8>> {
+        let mut seeds = vec![
+            b"soft:adopt=off,cma=off,map=on".to_vec(),
+            b"adopt=off,cma=off".to_vec(),
+            b"seed=7,delay=50,order=loose,fail=3,stop_after=9".to_vec(),
+            b"mlx5_0:1:3".to_vec(),
+            b"verbs::2".to_vec(),
+            soft::fuzzing::an_address(),
+        ];
+        #[cfg(feature = "verbs")]
+        seeds.extend(crate::verbs::fuzzing::seeds());
+        // A length of its own, or none.
+        seeds.push(Vec::new());
+        seeds
+    }
+
+    #[test]
+    fn valid_input_passes() {
+        seeds().iter().for_each(|seed| all(seed));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_pass(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            all(&bytes);
+        }
+
+        #[test]
+        fn damaged_input_passes(
+            seed in prop::sample::select(seeds()),
+            damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+            cut in any::<prop::sample::Index>(),
+            cuts in any::<bool>(),
+        ) {
+            let mut bytes = seed;
+            for (at, byte) in damage {
+                if !bytes.is_empty() {
+                    let at = at.index(bytes.len());
+                    bytes[at] = byte;
+                }
+            }
+            if cuts {
+                bytes.truncate(cut.index(bytes.len() + 1));
+            }
+            all(&bytes);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What parses outside input, for fuzzers: each function takes any bytes, and panics if the parser
+//! breaks a promise. `fuzz/` calls them under cargo-fuzz; the test below does on every run.
+
+use bytemuck::pod_collect_to_vec;
+
+use crate::Info;
+use crate::job::fuzzing;
+use crate::window::fuzzing as window;
+
+/// Lines of the launcher, as they come in.
+pub fn pmi_lines(bytes: &[u8]) {
+    fuzzing::pmi_lines(bytes);
+}
+
+/// The value of `PMI_process_mapping`.
+pub fn process_mapping(bytes: &[u8]) {
+    fuzzing::process_mapping(bytes);
+}
+
+/// What another rank publishes about itself.
+pub fn card(bytes: &[u8]) {
+    fuzzing::card(bytes);
+}
+
+/// Hints, one `key=value` in a line.
+pub fn info(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    let info = pairs.fold(Info::new(), |info, (key, value)| info.with(key, value));
+    window::info(&info);
+}
+
+/// A peer's table of attached regions.
+pub fn region_table(bytes: &[u8]) {
+    let whole = &bytes[..bytes.len() / 8 * 8];
+    window::region_table(&pod_collect_to_vec::<u8, u64>(whole));
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn all(bytes: &[u8]) {
+        pmi_lines(bytes);
+        process_mapping(bytes);
+        card(bytes);
+        info(bytes);
+        region_table(bytes);
+    }
+
+    /// Valid input, to be damaged.
+    fn seeds() -> Vec<Vec<u8>> {
+        let mut table = vec![0_u64; 512];
+        table[..8].copy_from_slice(&[2, 3, 4096, 64, 1, 8192, 64, 2]);
+        vec![
+            b"cmd=get_result rc=0 value=transom found=TRUE\ncmd=barrier_out\n".to_vec(),
+            b"cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n".to_vec(),
+            b"cmd=abort exitcode=7 message=a%20b\n".to_vec(),
+            b"(vector,(0,2,4),(2,1,3))".to_vec(),
+            fuzzing::a_card(),
+            b"accumulate_ordering=rar,raw\nno_locks=true\nsame_size=false".to_vec(),
+            b"mpi_minimum_memory_alignment=64\ntransom_notification_counters=9".to_vec(),
+            b"mpi_assert_memory_alloc_kinds=system,mpi:alloc_mem\naccumulate_ops=same_op".to_vec(),
+            bytemuck::cast_slice(&table).to_vec(),
+        ]
+    }
+
+    #[test]
+    fn valid_input_passes() {
+        seeds().iter().for_each(|seed| all(seed));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_pass(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+            all(&bytes);
+        }
+
+        #[test]
+        fn damaged_input_passes(
+            seed in prop::sample::select(seeds()),
+            damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+            cut in any::<prop::sample::Index>(),
+            cuts in any::<bool>(),
+        ) {
+            let mut bytes = seed;
+            for (at, byte) in damage {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            if cuts {
+                bytes.truncate(cut.index(bytes.len() + 1));
+            }
+            all(&bytes);
+        }
+    }
+}
