@@ -172,7 +172,7 @@ impl Job {
     }
 
     /// Local. Ends the job: every rank that waits for another gets an error, and the launcher is
-    /// told to end all ranks with this exit code (MPI-4.1, section 9.7, `MPI_Abort`).
+    /// told to end all ranks with this exit code (MPI-4.1, section 11.4.2, `MPI_Abort`).
     pub fn abort(&self, code: i32, message: &str) {
         self.context.abort_everywhere(AbortCause::Aborted);
         self.context.tell_launcher_abort(code, message);

@@ -23,7 +23,7 @@ impl Window {
     /// Local. What is guaranteed of every operation on this window, whichever rank is its target.
     /// Single operations may need less: memory of the caller's that could be adopted is as good as
     /// allocated memory. MPI leaves progress to the implementation (MPI-4.1, sections 2.9 and
-    /// 12.7.2).
+    /// 12.7.3).
     #[must_use]
     pub fn progress(&self) -> Progress {
         match self.team.fabric.device().capabilities().target_thread {
