@@ -65,6 +65,7 @@ mod tests {
             b"accumulate_ordering=rar,raw\nno_locks=true\nsame_size=false".to_vec(),
             b"mpi_minimum_memory_alignment=64\ntransom_notification_counters=9".to_vec(),
             b"mpi_assert_memory_alloc_kinds=system,mpi:alloc_mem\naccumulate_ops=same_op".to_vec(),
+            b"mpi_assert_memory_alloc_kinds=cuda:device".to_vec(),
             bytemuck::cast_slice(&table).to_vec(),
         ]
     }

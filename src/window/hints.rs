@@ -117,7 +117,10 @@ impl Hints {
             same_disp_unit: flag(info, SAME_DISP_UNIT, false)?,
             noncontiguous: flag(info, NONCONTIGUOUS, false)?,
             alignment: alignment(info)?,
-            kinds: kinds.unwrap_or_else(|| "system,mpi".to_owned()),
+            // A promise of kinds none of which is known says nothing.
+            kinds: kinds
+                .filter(|known| !known.is_empty())
+                .unwrap_or_else(|| "system,mpi".to_owned()),
             adopt: flag(info, ADOPT, true)?,
             eager_lock_all: flag(info, EAGER_LOCK_ALL, false)?,
             notification_counters: counters.unwrap_or(DEFAULT_COUNTERS),
@@ -334,6 +337,13 @@ mod tests {
                 "{key}={value}"
             );
         }
+    }
+
+    #[test]
+    fn kinds_that_are_unknown_leave_the_default_in_force() {
+        let hints = Hints::parse(&Info::new().with(KINDS, "cuda:device,rocm")).unwrap();
+        assert_eq!(hints, Hints::parse(&Info::new()).unwrap());
+        assert_eq!(Hints::parse(&hints.to_info()).unwrap(), hints);
     }
 
     #[test]
