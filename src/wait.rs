@@ -1,7 +1,7 @@
 //! Waiting for something that another rank will do, without hanging when it never will.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rdma_sys_shim::{Endpoint, Ticket};
@@ -146,6 +146,11 @@ impl Polls {
         }
         due
     }
+}
+
+/// Locks it, also if another thread has panicked meanwhile: what these protect is whole at any time.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -123,10 +123,7 @@ impl Window {
         work: &Work,
     ) -> Result<Ticket> {
         let len = work.check(operation)?;
-        let target = match self.open_target(rank) {
-            Some(target) => target,
-            None => self.enter(operation, rank)?,
-        };
+        let target = self.open_or_enter(operation, rank)?;
         let there = target.reach(disp, len as u64);
         if there.is_null() || len == 0 {
             let place = self.place(operation, rank, target, disp, len as u64)?;

@@ -113,9 +113,7 @@ impl Window {
         let target = &self.targets()[rank as usize];
         let pair = self.pair(operation, rank)?;
         let at = self.layout().notification(counter);
-        if target.posted() != Ticket::DONE && pair.is_mapped(at) {
-            self.complete_posted(operation, rank, target)?;
-        }
+        self.complete_before_flag(operation, rank, target, pair, at)?;
         match pair.raise(at) {
             Ok(ticket) => {
                 self.note_posted(target, ticket);

@@ -14,6 +14,23 @@ pub(super) enum Way {
     Get,
 }
 
+impl Way {
+    /// Copies between a target's memory and the origin's.
+    ///
+    /// # Safety
+    /// As for [`copy`], from one to the other.
+    #[inline(always)]
+    pub(super) unsafe fn copy(self, there: *mut u8, origin: *mut u8, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Self::Put => copy(there, origin, len),
+                Self::Get => copy(origin, there, len),
+            }
+        }
+    }
+}
+
 impl Window {
     /// One-sided. Copies `len` bytes from `origin` to displacement `disp` (in the target's units)
     /// of `target`'s memory. Complete at the next synchronisation: fence, flush or unlock (MPI-4.1,
@@ -147,12 +164,7 @@ impl Window {
         let there = target.reach(disp, len as u64);
         if !there.is_null() && !origin.is_null() {
             // SAFETY: as in `put` and `get`.
-            unsafe {
-                match way {
-                    Way::Put => copy(there, origin, len),
-                    Way::Get => copy(origin, there, len),
-                }
-            }
+            unsafe { way.copy(there, origin, len) };
             target.set_dirty();
             return Ok(Ticket::DONE);
         }
@@ -165,12 +177,7 @@ impl Window {
         }
         if !place.there.is_null() {
             // SAFETY: as in `put` and `get`; `place` keeps the region mapped.
-            unsafe {
-                match way {
-                    Way::Put => copy(place.there, origin, len),
-                    Way::Get => copy(origin, place.there, len),
-                }
-            }
+            unsafe { way.copy(place.there, origin, len) };
             target.set_dirty();
             return Ok(Ticket::DONE);
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rdma_sys_shim::{Device, Placement, Region};
 
@@ -14,7 +14,7 @@ use super::{Fabric, Peer, ThreadLevel, fork, is_forked, start};
 use crate::comm::world_block_bytes;
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::memory::control::{ControlBlock, LINE};
-use crate::wait::Patience;
+use crate::wait::{Patience, lock};
 
 /// Offset in every control region of the word that tells its rank to give up.
 pub(super) const ABORT: u64 = 0;
@@ -244,8 +244,4 @@ fn prepare(
 
 fn card_key(rank: u32) -> String {
     format!("transom-{rank}")
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
 //! A device together with what its peers write into and where they are found.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rdma_sys_shim::Device;
 
@@ -8,7 +8,7 @@ use super::peer::Card;
 use super::{Peer, PmiError};
 use crate::error::{Error, Result};
 use crate::memory::control::ControlRegion;
-use crate::wait::Patience;
+use crate::wait::{Patience, lock};
 
 /// One way to reach other ranks. All words of a communicator or window are reached by one fabric, so
 /// that atomics on them are atomic to each other.
@@ -90,10 +90,7 @@ impl Fabric {
         patience: Patience,
         ask: impl FnOnce() -> Result<Option<String>>,
     ) -> Result<&Peer> {
-        let _alone = self
-            .connecting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _alone = lock(&self.connecting);
         if let Some(peer) = self.known(rank) {
             return Ok(peer);
         }

@@ -12,6 +12,7 @@ use crate::memory::control::LocalWord;
 use crate::memory::remote::RemoteMemory;
 use crate::wait::Polls;
 use crate::window::Window;
+use crate::window::target::Target;
 
 /// The other ranks, as far as they are used; nothing is allocated before the first one is.
 #[derive(Default)]
@@ -136,7 +137,7 @@ impl Pair {
 
     /// Whether the word `at` bytes into the other's block is mapped.
     #[inline]
-    pub(crate) fn is_mapped(&self, at: u64) -> bool {
+    fn is_mapped(&self, at: u64) -> bool {
         self.control.atomic(self.block + at).is_some()
     }
 
@@ -197,6 +198,23 @@ impl Window {
                 sent: AtomicU64::new(Ticket::DONE.0),
             })
         }))
+    }
+
+    /// Waits for what this rank posted to a target, if a flag `at` bytes into its block would overtake
+    /// it: a mapped word is stored at once.
+    #[inline]
+    pub(crate) fn complete_before_flag(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        target: &Target,
+        pair: &Pair,
+        at: u64,
+    ) -> Result<()> {
+        match target.posted() != Ticket::DONE && pair.is_mapped(at) {
+            true => self.complete_posted(operation, rank, target),
+            false => Ok(()),
+        }
     }
 
     #[inline]

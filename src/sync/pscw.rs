@@ -11,8 +11,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
-use rdma_sys_shim::Ticket;
-
 use super::Assert;
 use super::pair::Pair;
 use crate::comm::Group;
@@ -41,10 +39,11 @@ impl Exposure {
 impl Window {
     /// One-sided. Opens an exposure epoch of this rank's part to the ranks of `group`, each of
     /// which may access it once, from its [`Window::start`] to its [`Window::complete`]. Waits for
-    /// nothing but connections to ranks that were not needed before (MPI-4.1, section 12.5.2). What this rank has stored in its part is seen by them.
+    /// nothing but connections to ranks that were not needed before (MPI-4.1, section 12.5.2). What
+    /// this rank has stored in its part is seen by them.
     ///
-    /// Any group of ranks of the window is legal: an empty one, and one that this rank is in, which then
-    /// has to access itself: a rank that waits for itself gets an error where calls do not overlap
+    /// Any group of ranks of the window is legal: an empty one, and one that this rank is in, which
+    /// then has to access itself: a rank that waits for itself gets an error where calls do not overlap
     /// ([`ThreadLevel::Serialized`](crate::ThreadLevel)), and else waits for another thread. The
     /// assertions change nothing: without [`Assert::NO_CHECK`] too, this is one store per origin.
     ///
@@ -77,10 +76,10 @@ impl Window {
     /// One-sided. Opens an access epoch of the ranks of `group`, each of which exposes its part by
     /// a [`Window::post`] to a group that this rank is in (MPI-4.1, section 12.5.2).
     ///
-    /// Does not wait for them, but may connect to them: the first operation on a target does, so that nobody waits for a
-    /// target before it is needed, and `complete` for those that were not used. With
-    /// [`Assert::NO_CHECK`] nothing waits: all targets have posted before, and said so by other
-    /// means.
+    /// Waits for nothing but connections to ranks that were not needed before. The first operation on
+    /// a target waits for its post, so that nobody waits for a target before it is needed, and
+    /// `complete` for those that were not used. With [`Assert::NO_CHECK`] nothing waits: all targets
+    /// have posted before, and said so by other means.
     ///
     /// # Errors
     /// An access epoch is open already, be it by `start`, fence, `lock_all` or a lock; a rank of
@@ -250,9 +249,7 @@ impl Window {
         }
         let pair = self.pair(operation, rank)?;
         let slot = self.layout().completion_slot(self.rank());
-        if target.posted() != Ticket::DONE && pair.is_mapped(slot) {
-            self.complete_posted(operation, rank, target)?;
-        }
+        self.complete_before_flag(operation, rank, target, pair, slot)?;
         let told = pair.complete(slot);
         told.map_err(|error| self.failed(operation, rank, error))
     }

@@ -6,10 +6,11 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::Window;
 use crate::error::{Error, Misuse, Result};
+use crate::wait::lock;
 
 /// What the callback of a [`Keyval`] returns.
 pub type CallbackResult = std::result::Result<(), Box<dyn StdError + Send + Sync>>;
@@ -170,8 +171,4 @@ impl Window {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -342,6 +342,15 @@ impl Window {
         }
     }
 
+    /// A target that operations may go to; see [`Window::enter`].
+    #[inline]
+    pub(crate) fn open_or_enter(&self, operation: &'static str, rank: u32) -> Result<&Target> {
+        match self.open_target(rank) {
+            Some(target) => Ok(target),
+            None => self.enter(operation, rank),
+        }
+    }
+
     /// Enters a target: checks that an epoch is open, finds the ways to its memory and, under
     /// `lock_all`, takes its lock.
     #[cold]

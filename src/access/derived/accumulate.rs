@@ -1,7 +1,5 @@
 //! Accumulate and get_accumulate with datatypes.
 
-use std::borrow::Cow;
-
 use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::ATOMICS_DRAIN;
 
@@ -161,22 +159,14 @@ impl Window {
         op: Op,
         buffers: &Buffers<'_>,
     ) -> Result<Ticket> {
-        let target = match self.open_target(rank) {
-            Some(target) => target,
-            None => self.enter(operation, rank)?,
-        };
+        let target = self.open_or_enter(operation, rank)?;
         let there = far.measure(operation)?;
         let element = far.element(operation)?;
         // The origin of an operation without operands is ignored.
         let origin = (op != Op::NoOp).then_some(buffers.origin);
-        let mut checked = [None, None];
-        if let Some((buffer, layout)) = origin {
-            checked[0] = Some((buffer, layout));
-        }
-        if let Some((buffer, layout)) = buffers.result {
-            checked[1] = Some((buffer.cast_const(), layout));
-        }
-        for (buffer, layout) in checked.into_iter().flatten() {
+        let result = buffers.result;
+        let written = result.map(|(buffer, layout)| (buffer.cast_const(), layout));
+        for (buffer, layout) in origin.into_iter().chain(written) {
             let here = layout.measure(operation)?;
             layout.check_match(operation, &far)?;
             layout.element(operation)?;
@@ -187,17 +177,13 @@ impl Window {
             return Ok(Ticket::DONE);
         };
         let dense = Piece::run(0, there.size / ty.size() as u64 * ty.extent() as u64);
-        let layout = |layout: Option<Layout<'_>>| match layout {
-            Some(layout) => layout.elements().map(Cow::into_owned),
-            None => None,
-        };
-        let operands_piece = layout(origin.map(|(_, layout)| layout));
-        let result_piece = layout(buffers.result.map(|(_, layout)| layout));
+        let operands_piece = origin.and_then(|(_, layout)| Some(layout.elements()?.into_owned()));
+        let result_piece = result.and_then(|(_, layout)| Some(layout.elements()?.into_owned()));
         let parts = Combined {
             ty,
             op,
             operands: origin.map(|(buffer, _)| buffer),
-            result: buffers.result.map(|(buffer, _)| buffer),
+            result: result.map(|(buffer, _)| buffer),
             layouts: [
                 operands_piece.as_ref().unwrap_or(&dense),
                 result_piece.as_ref().unwrap_or(&dense),

@@ -1,7 +1,7 @@
 //! Put and get with datatypes.
 
 use rdma_sys_shim::Ticket;
-use rdma_sys_shim::memory::{Rows, copy, copy_rows};
+use rdma_sys_shim::memory::{Rows, copy_rows};
 
 use super::super::bounds::Place;
 use super::super::put_get::Way;
@@ -142,10 +142,7 @@ impl Window {
         disp: u64,
         layouts: [Layout<'_>; 2],
     ) -> Result<Ticket> {
-        let target = match self.open_target(rank) {
-            Some(target) => target,
-            None => self.enter(operation, rank)?,
-        };
+        let target = self.open_or_enter(operation, rank)?;
         let [near, far] = layouts;
         let (here, there) = (near.measure(operation)?, far.measure(operation)?);
         near.check_match(operation, &far)?;
@@ -222,12 +219,7 @@ unsafe fn copy_layouts(way: Way, origin: *mut u8, there: *mut u8, layouts: [&Pie
     if let (Some(len), Some(_)) = (layouts[0].as_run(), layouts[1].as_run()) {
         let (here, there) = (place(origin, layouts[0].at), place(there, layouts[1].at));
         // SAFETY: the caller's promise.
-        unsafe {
-            match way {
-                Way::Put => copy(there, here, len as usize),
-                Way::Get => copy(here, there, len as usize),
-            }
-        }
+        unsafe { way.copy(there, here, len as usize) };
         return;
     }
     for strip in Together::new(layouts) {

@@ -84,10 +84,7 @@ impl Window {
         rank: u32,
         [near, far]: [Row; 2],
     ) -> Result<Ticket> {
-        let target = match self.open_target(rank) {
-            Some(target) => target,
-            None => self.enter(operation, rank)?,
-        };
+        let target = self.open_or_enter(operation, rank)?;
         let spot = self.spot(operation, rank, target, 0, far.span())?;
         let (Some(near), Some(far)) = (near.piece(), far.piece()) else {
             return Ok(Ticket::DONE);
@@ -111,10 +108,7 @@ impl Window {
         ty: BasicType,
         op: Op,
     ) -> Result<()> {
-        let target = match self.open_target(rank) {
-            Some(target) => target,
-            None => self.enter(operation, rank)?,
-        };
+        let target = self.open_or_enter(operation, rank)?;
         let spot = self.spot(operation, rank, target, 0, far.span())?;
         let (Some(near), Some(far)) = (near.piece(), far.piece()) else {
             return Ok(());

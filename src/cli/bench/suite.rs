@@ -1,7 +1,7 @@
 //! The standard suite: the lines of `rma_bench.c` under its names, and what only Transom has.
 
 use transom::Info;
-use transom::raw::Window;
+use transom::raw::{Assert, Window};
 
 use super::args::Windows;
 use super::engine::Bench;
@@ -63,15 +63,9 @@ pub(super) fn run(bench: &mut Bench<'_>, windows: Windows) -> Result<()> {
         &memory,
         info,
         |bench, name, window| {
-            bench.barrier()?;
-            if bench.is_origin() {
-                window.lock_all(transom::raw::Assert::NONE)?;
-            }
-            bandwidth::run_coarse(bench, name, window, buffer.pointer())?;
-            if bench.is_origin() {
-                window.unlock_all()?;
-            }
-            Ok(())
+            under_lock_all(bench, window, |bench| {
+                bandwidth::run_coarse(bench, name, window, buffer.pointer())
+            })
         },
     )
 }
@@ -111,18 +105,30 @@ fn every_line(
     window: &Window,
     buffer: *mut u8,
 ) -> Result<()> {
-    bench.barrier()?;
-    if bench.is_origin() {
-        window.lock_all(transom::raw::Assert::NONE)?;
-    }
-    latency::run(bench, name, window, buffer)?;
-    bandwidth::run(bench, name, window, buffer)?;
-    strided::run(bench, name, window, buffer)?;
-    if bench.is_origin() {
-        window.unlock_all()?;
-    }
+    under_lock_all(bench, window, |bench| {
+        latency::run(bench, name, window, buffer)?;
+        bandwidth::run(bench, name, window, buffer)?;
+        strided::run(bench, name, window, buffer)
+    })?;
     locks::run(bench, name, window, buffer)?;
     collective::run(bench, name, window, buffer)?;
     pairs::run(bench, name, window, buffer)?;
     busy::run(bench, name, window, buffer)
+}
+
+/// Runs `body` while the origin has an epoch of all ranks.
+fn under_lock_all<'a>(
+    bench: &mut Bench<'a>,
+    window: &Window,
+    body: impl FnOnce(&mut Bench<'a>) -> Result<()>,
+) -> Result<()> {
+    bench.barrier()?;
+    if bench.is_origin() {
+        window.lock_all(Assert::NONE)?;
+    }
+    body(bench)?;
+    if bench.is_origin() {
+        window.unlock_all()?;
+    }
+    Ok(())
 }

@@ -10,7 +10,7 @@ pub(crate) mod fuzzing;
 mod table;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use rdma_sys_shim::{Access, Adoption, Device, Region, RemoteRegion};
 
@@ -22,6 +22,7 @@ use crate::comm::Communicator;
 use crate::error::{Error, Misuse, Result};
 use crate::job::Awaited;
 use crate::memory::remote::RemoteMemory;
+use crate::wait::lock;
 use table::Table;
 
 /// This rank's side of a dynamic window.
@@ -169,7 +170,7 @@ impl Window {
 
 impl Regions {
     fn lock(&self) -> MutexGuard<'_, Attached> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
