@@ -35,7 +35,11 @@ impl fmt::Display for Failure {
 }
 
 /// Collective. An error of one rank becomes everyone's; of several, that of the lowest rank.
-pub(crate) fn agree<T>(comm: &Communicator, mine: Result<T, Failure>) -> Result<T, Failure> {
+pub(crate) fn agree<T, E: Into<Failure>>(
+    comm: &Communicator,
+    mine: Result<T, E>,
+) -> Result<T, Failure> {
+    let mine = mine.map_err(Into::into);
     let message = match &mine {
         Ok(_) => String::new(),
         Err(error) => error.to_string(),

@@ -53,7 +53,7 @@ fn run(comm: &Communicator, options: &Options) -> Result<(), Failure> {
         height,
         ranks,
     });
-    let grid = agree(comm, grid.map_err(Failure::from))?;
+    let grid = agree(comm, grid)?;
 
     let every = options.pictures_every();
     let album = first(is_first && every.is_some(), || {
@@ -65,7 +65,7 @@ fn run(comm: &Communicator, options: &Options) -> Result<(), Failure> {
             Some(album) => album.add(step, canvas.cells()?),
             None => Ok(()),
         };
-        agree(comm, added.map_err(Failure::from))
+        agree(comm, added)
     };
 
     let cells = picture.as_ref().map(|it| it.cells.clone());

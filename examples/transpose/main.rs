@@ -75,7 +75,7 @@ fn main() -> ExitCode {
 
 /// Collective.
 fn run(comm: &Communicator, options: &Options) -> Result<(), Failure> {
-    agree(comm, check(comm, options).map_err(Failure::from))?;
+    agree(comm, check(comm, options))?;
     let (rows, columns) = (options.rows as usize, options.columns as usize);
     let (rank, element) = (comm.rank(), size_of::<i32>());
 
@@ -115,7 +115,7 @@ fn run(comm: &Communicator, options: &Options) -> Result<(), Failure> {
         TARGET => unsafe { matrix::check(rows, columns, window.base().cast()) },
         _ => Ok(()),
     };
-    agree(comm, checked.map_err(|wrong| Error::from(wrong).into()))?;
+    agree(comm, checked.map_err(Error::from))?;
     if rank == TARGET {
         let bytes = size as f64;
         println!(

@@ -1,9 +1,7 @@
-//! What can go wrong, and how the ranks agree on it.
+//! What can go wrong.
 
 use std::io;
 use std::path::PathBuf;
-
-use transom::Communicator;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -31,21 +29,4 @@ pub(crate) enum Error {
     Output(io::Error),
     #[error(transparent)]
     Transom(#[from] transom::Error),
-    /// All ranks have this error, and it is the same.
-    #[error("rank {rank}: {message}")]
-    Agreed { rank: u32, message: String },
-}
-
-/// Collective. An error of one rank becomes everyone's; of several, that of the lowest rank.
-pub(crate) fn agree<T>(comm: &Communicator, mine: Result<T, Error>) -> Result<T, Error> {
-    let message = mine.as_ref().err().map(ToString::to_string);
-    let messages = comm.allgatherv(message.unwrap_or_default().as_bytes())?;
-    let failed = (0..).zip(messages).find(|(_, message)| !message.is_empty());
-    match failed {
-        Some((rank, message)) => Err(Error::Agreed {
-            rank,
-            message: String::from_utf8_lossy(&message).into_owned(),
-        }),
-        None => mine,
-    }
 }

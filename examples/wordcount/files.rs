@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use transom::Communicator;
 
-use crate::error::{Error, agree};
+use crate::common::{Failure, agree};
+use crate::error::Error;
 
 /// A file as rank 0 found it. What is appended to it later is not read.
 pub(crate) struct Input {
@@ -18,7 +19,7 @@ pub(crate) struct Input {
 
 /// Collective. Looks at the files on rank 0, which tells the others: so the ranks agree on what
 /// their shares are shares of, even if a file is being written.
-pub(crate) fn survey(comm: &Communicator, paths: &[PathBuf]) -> Result<Vec<Input>, Error> {
+pub(crate) fn survey(comm: &Communicator, paths: &[PathBuf]) -> Result<Vec<Input>, Failure> {
     let found = match comm.rank() {
         0 => look(paths).map(|inputs| encode(&inputs)),
         _ => Ok(Vec::new()),

@@ -9,6 +9,8 @@
 //! of all ranks. A rank finds, claims and increments slots on the others by itself (get,
 //! compare_and_swap, fetch_and_op); none serves requests. What a word is, is said in `words.rs`.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod error;
 mod files;
 mod hash;
@@ -26,9 +28,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use transom::{Communicator, Job};
+use transom::Communicator;
 
-use error::{Error, agree};
+use common::{Failure, Launchable, agree};
+use error::Error;
 use files::Input;
 use share::Reader;
 use table::{Access, Table};
@@ -58,40 +61,19 @@ struct Options {
     files: Vec<PathBuf>,
 }
 
-fn main() -> ExitCode {
-    let job = match Job::init() {
-        Ok(job) => job,
-        Err(error) => {
-            eprintln!("wordcount: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let world = job.world();
-    // What all ranks find, rank 0 says. The launcher ends a job with the first rank that fails, so
-    // the others let it finish.
-    let say_once = |say: &dyn Fn()| {
-        if world.rank() == 0 {
-            say();
-        }
-        let _ = world.barrier();
-    };
-    let options = match Options::try_parse() {
-        Ok(options) => options,
-        Err(error) => {
-            say_once(&|| drop(error.print()));
-            return ExitCode::from(error.exit_code() as u8);
-        }
-    };
-    match run(world, &options) {
-        Ok(()) => return ExitCode::SUCCESS,
-        Err(error @ Error::Agreed { .. }) => say_once(&|| eprintln!("wordcount: {error}")),
-        Err(error) => eprintln!("wordcount: rank {}: {error}", world.rank()),
+impl Launchable for Options {
+    /// It starts none: alone, it is a job of one.
+    fn ranks(&self) -> Option<u32> {
+        None
     }
-    ExitCode::FAILURE
+}
+
+fn main() -> ExitCode {
+    common::main("wordcount", run)
 }
 
 /// Collective.
-fn run(comm: &Communicator, options: &Options) -> Result<(), Error> {
+fn run(comm: &Communicator, options: &Options) -> Result<(), Failure> {
     let start = Instant::now();
     let inputs = files::survey(comm, &options.files)?;
     let bytes: u64 = inputs.iter().map(|input| input.len).sum();
@@ -121,7 +103,7 @@ fn run(comm: &Communicator, options: &Options) -> Result<(), Error> {
     match printed {
         // Whoever read it has had enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        printed => printed.map_err(Error::Output),
+        printed => Ok(printed.map_err(Error::Output)?),
     }
 }
 
