@@ -1,0 +1,56 @@
+//! The epochs that a window can be found in.
+
+use std::fmt;
+
+use crate::sync::LockKind;
+
+/// What a window was found in when a call needed something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EpochState {
+    /// No access epoch is open.
+    None,
+    /// A fence epoch is open.
+    Fence,
+    /// Locks of single targets are held.
+    Locks,
+    /// This target is locked already.
+    Locked(u32),
+    /// This target is not locked.
+    NotLocked(u32),
+    /// `lock_all` is in force.
+    LockAll,
+    /// An access epoch of `start` is open.
+    Started,
+    /// An access epoch of `start` is open, and this rank is not in its group.
+    NotStarted(u32),
+    /// An exposure epoch of `post` is open.
+    Exposed,
+    /// No exposure epoch of `post` is open.
+    NotExposed,
+    /// The lock at hand is one of this kind, of this rank.
+    LockOf(LockKind, u32),
+}
+
+impl fmt::Display for EpochState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("no epoch is open"),
+            Self::Fence => f.write_str("a fence epoch is open"),
+            Self::Locks => f.write_str("locks of single targets are held"),
+            Self::Locked(rank) => write!(f, "rank {rank} is locked already"),
+            Self::NotLocked(rank) => write!(f, "rank {rank} is not locked"),
+            Self::LockAll => f.write_str("lock_all is in force"),
+            Self::Started => f.write_str("an access epoch of start is open"),
+            Self::NotStarted(rank) => write!(f, "rank {rank} is not in the group of start"),
+            Self::Exposed => f.write_str("an exposure epoch of post is open"),
+            Self::NotExposed => f.write_str("no exposure epoch of post is open"),
+            Self::LockOf(LockKind::Shared, rank) => {
+                write!(f, "this is a shared lock of rank {rank}")
+            }
+            Self::LockOf(LockKind::Exclusive, rank) => {
+                write!(f, "this is an exclusive lock of rank {rank}")
+            }
+        }
+    }
+}

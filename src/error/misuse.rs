@@ -1,0 +1,200 @@
+//! The caller's fault.
+
+use super::{DatatypeMisuse, EpochState, ErrorClass};
+use crate::window::Flavor;
+
+/// A rule of the interface that the caller broke.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "each message names its fields")]
+pub enum Misuse {
+    #[error("rank {rank} is not one of these {size} ranks (legal: 0 to {})", .size.saturating_sub(1))]
+    RankOutOfRange { rank: u32, size: u32 },
+    #[error("rank {rank} comes twice; a group holds each rank once")]
+    RankTwice { rank: u32 },
+    #[error("a range of ranks from {first} to {last} needs a stride that is not 0")]
+    NoStride { first: u32, last: u32 },
+    #[error(
+        "the group's rank {rank} is rank {world_rank} of the world, which is not among the \
+         {ranks} ranks of the window"
+    )]
+    NotInWindow {
+        rank: u32,
+        world_rank: u32,
+        ranks: u32,
+    },
+    #[error("rank {rank} has no notification counter {counter}: it has {counters} (hint {hint})")]
+    NoCounter {
+        rank: u32,
+        counter: u32,
+        counters: u32,
+        hint: &'static str,
+    },
+    #[error(
+        "displacement {disp} × unit {unit} + {len} bytes ends past rank {rank}'s window of {size} bytes"
+    )]
+    PastEnd {
+        rank: u32,
+        disp: u64,
+        unit: u64,
+        len: u64,
+        size: u64,
+    },
+    #[error("{count} elements of {element} bytes overflow a 64-bit length")]
+    CountOverflow { count: u64, element: u64 },
+    #[error("{origin} elements at the origin, and {result} in the result")]
+    LengthsDiffer { origin: u64, result: u64 },
+    #[error("displacement unit {unit} is not legal (legal: 1 to 2147483647 bytes)")]
+    BadUnit { unit: u64 },
+    #[error("size {size} is not legal: {reason}")]
+    BadSize { size: u64, reason: &'static str },
+    /// The device was asked for something that it does not have, or cannot do with this memory.
+    #[error(transparent)]
+    Device(rdma_sys_shim::Error),
+    #[error("address {address:#x} was not handed out by alloc_mem, or was freed already")]
+    NotAllocated { address: usize },
+    #[error("{needs}, but {state}")]
+    Epoch {
+        needs: &'static str,
+        state: EpochState,
+    },
+    #[error("the window was created with the hint no_locks")]
+    NoLocks,
+    #[error("the window is poisoned: an earlier epoch ended in an error or a panic")]
+    Poisoned,
+    #[error("hint {key}={value:?} is malformed (legal: {legal})")]
+    BadHint {
+        key: &'static str,
+        value: String,
+        legal: &'static str,
+    },
+    #[error(
+        "hint {key} has to be the same on all ranks, but rank {rank} gave {other}, and rank 0 {first}"
+    )]
+    HintDiffers {
+        key: &'static str,
+        rank: u32,
+        first: String,
+        other: String,
+    },
+    #[error(
+        "hint {key}=true promises what is not so: rank {rank} has {other} bytes, and rank 0 {first}"
+    )]
+    BrokenPromise {
+        key: &'static str,
+        rank: u32,
+        first: u64,
+        other: u64,
+    },
+    #[error("it needs {needs}, but this one was made by {found}")]
+    Flavor { found: Flavor, needs: &'static str },
+    #[error(
+        "the {size} bytes at {base:#x} overlap with the {other_size} bytes at {other:#x}, which are \
+         attached already; detach those first"
+    )]
+    AttachOverlap {
+        base: usize,
+        size: usize,
+        other: usize,
+        other_size: usize,
+    },
+    #[error("nothing is attached at {base:#x}; detach takes the address that attach was given")]
+    NotDetachable { base: usize },
+    #[error(
+        "the {len} bytes at displacement {address:#x} are not all in one region that rank {rank} has \
+         attached"
+    )]
+    NotAttached { rank: u32, address: u64, len: u64 },
+    #[error(
+        "device {device} gives no way to load and store other ranks' memory; make the window on a \
+         communicator of split_shared"
+    )]
+    NoSharing { device: String },
+    #[error(
+        "of rank {rank}'s {size} bytes, device {device} has {mapped} mapped here; allocate_shared, \
+         or allocate on a device that maps memory, has all of them mapped"
+    )]
+    NotShared {
+        rank: u32,
+        device: String,
+        mapped: u64,
+        size: u64,
+    },
+    #[error("{what} failed: {source}")]
+    Callback {
+        what: &'static str,
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    #[error("the assertion {given} makes no sense here (legal: {legal})")]
+    BadAssert { given: String, legal: String },
+    #[error("this rank would wait for itself: {why}")]
+    WaitsForItself { why: &'static str },
+    #[error("{op} is not defined for {ty}")]
+    BadOperation { op: String, ty: String },
+    #[error("it is not defined for {ty} (legal: {legal})")]
+    BadType {
+        ty: &'static str,
+        legal: &'static str,
+    },
+    /// A rule of derived datatypes.
+    #[error(transparent)]
+    Datatype(DatatypeMisuse),
+    #[error("null buffer for {len} bytes")]
+    NullBuffer { len: usize },
+    #[error("rank {rank} disagrees: {ours} here, {theirs} there")]
+    Mismatch {
+        rank: u32,
+        ours: String,
+        theirs: String,
+    },
+    #[error("an earlier collective here failed, so that the ranks are out of step")]
+    OutOfStep,
+    #[error("this process has a job already; it can join only one, once")]
+    JobTaken,
+    #[error("the process was forked from a rank; only the rank itself may use the job")]
+    Forked,
+    #[error("environment variable {name}={value:?} is malformed (legal: {legal})")]
+    BadVariable {
+        name: &'static str,
+        value: String,
+        legal: &'static str,
+    },
+}
+
+impl Misuse {
+    pub(super) fn class(&self) -> ErrorClass {
+        match self {
+            Self::RankOutOfRange { .. } | Self::RankTwice { .. } => ErrorClass::Rank,
+            Self::NotInWindow { .. } => ErrorClass::Group,
+            Self::PastEnd { .. } | Self::NotAttached { .. } => ErrorClass::RmaRange,
+            Self::AttachOverlap { .. } | Self::NotDetachable { .. } => ErrorClass::RmaAttach,
+            Self::Flavor { .. } => ErrorClass::RmaFlavor,
+            Self::NoSharing { .. } | Self::NotShared { .. } => ErrorClass::RmaShared,
+            Self::HintDiffers { .. } => ErrorClass::Info,
+            Self::BrokenPromise { key, .. } if *key == "same_size" => ErrorClass::Size,
+            Self::BrokenPromise { .. } => ErrorClass::Disp,
+            Self::CountOverflow { .. } | Self::LengthsDiffer { .. } => ErrorClass::Count,
+            Self::OutOfStep => ErrorClass::Comm,
+            Self::BadUnit { .. } => ErrorClass::Disp,
+            Self::BadSize { .. } => ErrorClass::Size,
+            Self::Device(rdma_sys_shim::Error::BadMemory { .. }) | Self::NotAllocated { .. } => {
+                ErrorClass::Base
+            }
+            Self::Epoch { .. } | Self::Poisoned | Self::NoLocks => ErrorClass::RmaSync,
+            Self::WaitsForItself { .. } => ErrorClass::RmaSync,
+            Self::BadAssert { .. } => ErrorClass::Assert,
+            Self::BadHint { .. } => ErrorClass::InfoValue,
+            Self::BadOperation { .. } => ErrorClass::Op,
+            Self::BadType { .. } => ErrorClass::Type,
+            Self::Datatype(misuse) => misuse.class(),
+            Self::NullBuffer { .. } => ErrorClass::Buffer,
+            Self::Mismatch { .. }
+            | Self::BadVariable { .. }
+            | Self::NoStride { .. }
+            | Self::NoCounter { .. } => ErrorClass::Arg,
+            Self::Callback { .. } | Self::JobTaken | Self::Forked | Self::Device(_) => {
+                ErrorClass::Other
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! A peer's fault.
+
+use std::fmt;
+
+use super::ErrorClass;
+
+/// Another rank died, left or gave up.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PeerError {
+    /// The process is gone, without having said so.
+    #[error("rank {rank} died (process {pid})")]
+    Died {
+        /// Rank in the world communicator.
+        rank: u32,
+        /// Its process.
+        pid: u32,
+    },
+    /// The rank does not answer: it died, or the way to it is broken.
+    #[error("rank {rank} does not answer: {reason}")]
+    Silent {
+        /// Rank in the world communicator.
+        rank: u32,
+        /// What the device says about it.
+        reason: String,
+    },
+    /// The rank finished its part of the job while others still needed it.
+    #[error("rank {rank} has left the job")]
+    Left {
+        /// Rank in the world communicator.
+        rank: u32,
+    },
+    /// A rank gave up (an error, a panic or an abort) and told the others.
+    #[error("the job was aborted because rank {rank} {cause}")]
+    Aborted {
+        /// Rank in the world communicator of the rank that failed first.
+        rank: u32,
+        /// What it did.
+        cause: AbortCause,
+    },
+    /// What a rank wrote for others to read makes no sense: it was overwritten, or another version
+    /// of Transom runs there.
+    #[error(
+        "{what} of rank {rank} makes no sense: it was overwritten, or another version of transom \
+         runs there"
+    )]
+    Garbled {
+        /// The rank, as far as it can be told.
+        rank: u32,
+        /// What it is.
+        what: &'static str,
+    },
+    /// A collective operation failed on another rank.
+    #[error("rank {rank} failed: {message}")]
+    Failed {
+        /// Rank in the communicator of the collective.
+        rank: u32,
+        /// That rank's own error, in words.
+        message: String,
+        /// That rank's own error class.
+        class: ErrorClass,
+    },
+}
+
+impl PeerError {
+    /// Local. The rank at fault.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        match self {
+            Self::Died { rank, .. }
+            | Self::Left { rank }
+            | Self::Silent { rank, .. }
+            | Self::Aborted { rank, .. }
+            | Self::Garbled { rank, .. }
+            | Self::Failed { rank, .. } => *rank,
+        }
+    }
+
+    /// What to tell the others.
+    pub(crate) fn cause(&self) -> AbortCause {
+        match self {
+            Self::Died { .. } => AbortCause::Died,
+            Self::Left { .. } => AbortCause::Left,
+            Self::Silent { .. } => AbortCause::Silent,
+            Self::Aborted { cause, .. } => *cause,
+            Self::Failed { .. } | Self::Garbled { .. } => AbortCause::Aborted,
+        }
+    }
+}
+
+/// Why a rank made the others stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum AbortCause {
+    /// It panicked.
+    Panicked = 1,
+    /// It was found dead.
+    Died = 2,
+    /// It called abort.
+    Aborted = 3,
+    /// It left the job while others still needed it.
+    Left = 4,
+    /// It could not begin or end an epoch of a window.
+    EpochFailed = 5,
+    /// It did not answer any more.
+    Silent = 6,
+}
+
+impl AbortCause {
+    pub(crate) fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::Panicked,
+            2 => Self::Died,
+            4 => Self::Left,
+            5 => Self::EpochFailed,
+            6 => Self::Silent,
+            _ => Self::Aborted,
+        }
+    }
+}
+
+impl fmt::Display for AbortCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Panicked => "panicked",
+            Self::Died => "died",
+            Self::Aborted => "called abort",
+            Self::Left => "left the job early",
+            Self::EpochFailed => "could not begin or end an epoch",
+            Self::Silent => "did not answer any more",
+        })
+    }
+}

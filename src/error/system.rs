@@ -1,0 +1,59 @@
+//! The operating system's or the device's fault.
+
+use super::ErrorClass;
+use crate::job::PmiError;
+
+/// The operating system or the device refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SystemError {
+    /// The device layer reported a failure.
+    #[error(transparent)]
+    Device(#[from] rdma_sys_shim::Error),
+    /// The launcher's key-value service failed, or its environment is broken.
+    #[error(transparent)]
+    Pmi(#[from] PmiError),
+    /// Another rank cannot be reached over this rank's device.
+    #[error("rank {rank}, with device {theirs}, cannot be reached over {ours}: {source}")]
+    Connect {
+        /// Rank in the world communicator.
+        rank: u32,
+        /// This rank's device.
+        ours: String,
+        /// The other rank's device.
+        theirs: String,
+        /// What stands in the way.
+        source: rdma_sys_shim::Error,
+    },
+    /// The region from which windows and communicators take their control blocks is full.
+    #[error(
+        "the control region of {capacity} bytes has no room for {wanted} more; free windows or \
+         communicators, or raise TRANSOM_CONTROL_BYTES"
+    )]
+    ControlFull {
+        /// Bytes asked for.
+        wanted: usize,
+        /// Bytes in all.
+        capacity: usize,
+    },
+    /// A call to the operating system failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried, with its operands.
+        what: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+}
+
+impl SystemError {
+    pub(super) fn class(&self) -> ErrorClass {
+        match self {
+            Self::ControlFull { .. } => ErrorClass::NoMem,
+            Self::Device(error) if error.is_out_of_memory() => ErrorClass::NoMem,
+            Self::Device(error) if error.is_remote_access() => ErrorClass::RmaRange,
+            Self::Device(rdma_sys_shim::Error::BadMemory { .. }) => ErrorClass::Base,
+            _ => ErrorClass::Other,
+        }
+    }
+}
