@@ -8,8 +8,8 @@ use transom::{ErrorClass, Info, Job, LockKind};
 
 use crate::case::{Case, Failure, Outcome, cases, check, check_eq};
 use crate::exposed::{Exposed, Memory};
-use crate::misuse::refused;
 use crate::ops::put;
+use crate::refused::refused;
 
 pub(crate) const CASES: &[Case] = cases!["attributes":
     predefined_ones @ [1, 2],

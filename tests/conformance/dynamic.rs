@@ -7,8 +7,8 @@ use transom::{ErrorClass, Info, Job, LockKind, Op, Result};
 
 use crate::case::{Case, Failure, Outcome, cases, check, check_eq};
 use crate::exposed::patterned;
-use crate::misuse::refused;
 use crate::ops::{accumulate, compare_and_swap, fetch_and_op, get, put};
+use crate::refused::refused;
 
 pub(crate) const CASES: &[Case] = cases!["dynamic":
     every_operation_in_every_epoch @ [1, 2, 3],

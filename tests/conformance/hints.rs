@@ -4,8 +4,8 @@ use transom::raw::{Assert, Window};
 use transom::{ErrorClass, Info, Job, LockKind};
 
 use crate::case::{Case, Outcome, cases, check, check_eq};
-use crate::misuse::refused;
 use crate::ops::put;
+use crate::refused::refused;
 
 pub(crate) const CASES: &[Case] = cases!["hints":
     defaults_are_in_force @ [1, 2],

@@ -9,8 +9,8 @@ use transom::{ErrorClass, Info, Job, LockKind};
 
 use crate::case::{Case, Failure, Outcome, cases, check, check_eq};
 use crate::exposed::{Exposed, MEMORIES, Memory};
-use crate::misuse::refused;
 use crate::ops::{get, put};
+use crate::refused::refused;
 
 pub(crate) const CASES: &[Case] = cases!["lifetime":
     thousands_of_windows_leak_nothing @ [2, 3],

@@ -15,6 +15,7 @@ mod create;
 mod datatypes;
 mod devices;
 mod dynamic;
+mod epoch_misuse;
 mod exposed;
 #[path = "../faults/mod.rs"]
 mod faults;
@@ -35,8 +36,10 @@ mod passive;
 mod pscw;
 mod pscw_misuse;
 mod put_get;
+mod refused;
 mod shared;
 mod threads;
+mod window_misuse;
 
 use libtest_mimic::{Arguments, Trial};
 
@@ -81,6 +84,8 @@ fn cases(device: &str) -> Vec<Case> {
         communicators::CASES,
         collectives::CASES,
         misuse::CASES,
+        epoch_misuse::CASES,
+        window_misuse::CASES,
         dynamic::CASES,
         shared::CASES,
         attributes::CASES,

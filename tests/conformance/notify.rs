@@ -8,9 +8,9 @@ use transom::{ErrorClass, Info, Job, LockKind, Result};
 use crate::case::{Case, Failure, Outcome, cases, check, check_eq};
 use crate::exposed::{Exposed, MEMORIES, Memory, patterned};
 use crate::is_soft;
-use crate::misuse::{refused, works};
 use crate::ops::put;
 use crate::pscw::of;
+use crate::refused::{refused, works};
 
 pub(crate) const CASES: &[Case] = cases!["notify":
     data_is_there_when_the_counter_says_so @ [1, 2, 3],

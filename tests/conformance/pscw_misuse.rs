@@ -6,9 +6,9 @@ use transom::{ErrorClass, Group, Job, LockKind};
 
 use crate::case::{Case, Outcome, cases, check_eq};
 use crate::exposed::{Exposed, Memory};
-use crate::misuse::{each_operation, refused, works};
 use crate::ops::{get, put};
 use crate::pscw::of;
+use crate::refused::{each_operation, refused, works};
 
 pub(crate) const CASES: &[Case] = cases!["pscw_misuse":
     ends_without_beginnings @ [1, 2],

@@ -7,8 +7,8 @@ use transom::{Communicator, ErrorClass, Info, Job, LockKind, Op};
 
 use crate::case::{Case, Outcome, cases, check, check_eq};
 use crate::exposed::{Exposed, Memory, patterned};
-use crate::misuse::refused;
 use crate::ops::{accumulate, fetch_and_op, get, put};
+use crate::refused::refused;
 
 /// Everywhere, since ranks of one host can always share memory.
 pub(crate) const CASES: &[Case] = cases!["shared":

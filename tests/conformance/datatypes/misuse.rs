@@ -6,7 +6,7 @@ use transom::{BasicType, ErrorClass, Job, LockKind, Op, Result};
 use super::transfer::{get_layout, put_layout};
 use crate::case::{Case, Outcome, cases, check_eq};
 use crate::exposed::{Exposed, MEMORIES, Memory};
-use crate::misuse::refused;
+use crate::refused::refused;
 
 pub(crate) const CASES: &[Case] = cases!["datatypes":
     constructors_with_bad_arguments @ [1],

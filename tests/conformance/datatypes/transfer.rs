@@ -6,7 +6,7 @@ use transom::{BasicType, ErrorClass, Job, LockKind, Op, Result};
 use super::maps::{ELEMENTS, Map, maps};
 use crate::case::{Case, Outcome, cases, check, check_eq};
 use crate::exposed::{ALIGNED, Exposed, MEMORIES, Memory, patterned};
-use crate::misuse::refused;
+use crate::refused::refused;
 
 pub(crate) const CASES: &[Case] = cases!["datatypes":
     every_layout_put_and_got @ [2],
