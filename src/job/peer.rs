@@ -32,11 +32,9 @@ impl Card {
         for number in [address, len, rkey] {
             text.push_str(&format!("{number:016x}"));
         }
-        let name = self.device.as_bytes();
-        let name = &name[..name.len().min(LONGEST_NAME)];
-        let name_len = name.len() as u8;
-        push_hex(&mut text, &[name_len]);
-        push_hex(&mut text, name);
+        let name = beginning(&self.device, LONGEST_NAME);
+        push_hex(&mut text, &[name.len() as u8]);
+        push_hex(&mut text, name.as_bytes());
         push_hex(&mut text, &self.address);
         text
     }
@@ -52,7 +50,7 @@ impl Card {
         let (&len, rest) = bytes.split_first()?;
         let (name, address) = rest.split_at_checked(len.into())?;
         Some(Self {
-            device: String::from_utf8_lossy(name).into_owned(),
+            device: str::from_utf8(name).ok()?.to_owned(),
             address: address.to_owned(),
             control,
         })
@@ -62,10 +60,10 @@ impl Card {
 /// What a rank publishes in place of its card if it could not start.
 pub(crate) fn refusal(error: &Error) -> String {
     let words = error.to_string();
-    let words = &words.as_bytes()[..words.len().min(LONGEST_REASON)];
+    let words = beginning(&words, LONGEST_REASON);
     let mut text = REFUSAL.to_string();
     push_hex(&mut text, &[error.class() as u8]);
-    push_hex(&mut text, words);
+    push_hex(&mut text, words.as_bytes());
     text
 }
 
@@ -78,6 +76,13 @@ fn refused(rank: u32, text: &str) -> Option<PeerError> {
         message: String::from_utf8_lossy(words).into_owned(),
         class: ErrorClass::from_code(class),
     })
+}
+
+/// As many whole characters as `most` bytes hold.
+fn beginning(text: &str, most: usize) -> &str {
+    let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
+    let len = ends.take_while(|&end| end <= most).last().unwrap_or(0);
+    &text[..len]
 }
 
 fn push_hex(text: &mut String, bytes: &[u8]) {
@@ -166,6 +171,29 @@ mod tests {
         }
         assert!(Card::decode(&text.replace('f', "é")).is_none());
         assert!(refused(1, &text).is_none());
+    }
+
+    #[test]
+    fn a_long_name_is_cut_between_characters() {
+        let card = |device: &str| Card {
+            device: device.to_owned(),
+            address: Vec::new(),
+            control: RemoteRegion {
+                address: 0,
+                len: 0,
+                rkey: 0,
+            },
+        };
+        let long = format!("a{}", "é".repeat(LONGEST_NAME));
+        let back = Card::decode(&card(&long).encode()).unwrap();
+        assert_eq!(
+            back.device,
+            format!("a{}", "é".repeat(LONGEST_NAME / 2 - 1))
+        );
+        assert_eq!(Card::decode(&back.encode()).unwrap().device, back.device);
+        // A name that is no text.
+        let text = card("é").encode();
+        assert!(Card::decode(&text.replace("c3a9", "c3c3")).is_none());
     }
 
     #[test]
