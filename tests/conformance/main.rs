@@ -33,6 +33,7 @@ mod ops;
 mod origins;
 mod passive;
 mod pscw;
+mod pscw_elsewhere;
 mod pscw_misuse;
 mod put_get;
 mod shared;
@@ -75,6 +76,7 @@ fn cases(device: &str) -> Vec<Case> {
         passive::CASES,
         pscw::CASES,
         pscw_misuse::CASES,
+        pscw_elsewhere::CASES,
         notify::CASES,
         threads::CASES,
         lifetime::CASES,
