@@ -14,7 +14,7 @@ use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE, LocalWord};
 use crate::memory::remote::{Pending, RemoteWord};
 use crate::memory::word::SharedWord;
-use dissemination::{Disagreement, Rounds};
+use dissemination::{Disagreement, Rounds, epoch_of, flag};
 
 /// Bytes of control block that a barrier of `rounds` rounds takes.
 pub(crate) const fn barrier_bytes(rounds: u32) -> u64 {
@@ -34,7 +34,7 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Barrier => "barrier",
             Self::Fence => "fence",
@@ -104,6 +104,18 @@ impl Barrier {
                 Err(disagreement(operation, purpose, rank, flag))
             }
         }
+    }
+
+    /// What a rank that is in its last barrier tells others about it.
+    pub(crate) fn call(&self, purpose: Purpose) -> u64 {
+        flag(self.epoch.load(Ordering::Relaxed), purpose)
+    }
+
+    /// What for a rank that told `call` waits for this one: it is in a barrier to which this rank has
+    /// not come.
+    pub(crate) fn awaits_this_rank(&self, call: u64) -> Option<Purpose> {
+        let ahead = epoch_of(call) > self.epoch.load(Ordering::Relaxed);
+        ahead.then(|| Purpose::of_flag(call)).flatten()
     }
 
     #[inline]

@@ -19,8 +19,13 @@ pub enum DatatypeMisuse {
     ListLengths { first: u64, second: u64 },
     #[error("{what}: size or bounds leave 64 bits; make the type smaller, or use a count")]
     Overflow { what: String },
-    #[error("{first} at the origin and {second} do not hold the same elements in the same order")]
-    Signatures { first: String, second: String },
+    #[error(
+        "{data} does not fit into {room}, which has to hold the same elements in the same order, and \
+         may hold others behind them"
+    )]
+    Signatures { data: String, room: String },
+    #[error("accumulates need one predefined type on all sides, but {first} and {second} differ")]
+    ElementsDiffer { first: String, second: String },
     #[error("accumulates need elements of one predefined type, which {ty} is not made of")]
     MixedElements { ty: String },
     #[error("{blocks} blocks of {block_len}, {stride} apart from {first} on: {reason}")]
@@ -52,7 +57,9 @@ impl DatatypeMisuse {
             Self::Argument { .. } | Self::ListLengths { .. } | Self::Region { .. } => {
                 ErrorClass::Arg
             }
-            Self::Signatures { .. } | Self::MixedElements { .. } => ErrorClass::Type,
+            Self::Signatures { .. } | Self::MixedElements { .. } | Self::ElementsDiffer { .. } => {
+                ErrorClass::Type
+            }
             Self::Outside { .. } => ErrorClass::RmaRange,
         }
     }

@@ -28,6 +28,15 @@ pub enum EpochState {
     Exposed,
     /// No exposure epoch of `post` is open.
     NotExposed,
+    /// A rank is in a collective call of the window, and waits there for another one.
+    InCollective {
+        /// The rank that is in the call.
+        rank: u32,
+        /// The call.
+        call: &'static str,
+        /// A rank that has not come to it.
+        awaited: u32,
+    },
     /// The lock at hand is one of this kind, of this rank.
     LockOf(LockKind, u32),
 }
@@ -45,6 +54,14 @@ impl fmt::Display for EpochState {
             Self::NotStarted(rank) => write!(f, "rank {rank} is not in the group of start"),
             Self::Exposed => f.write_str("an exposure epoch of post is open"),
             Self::NotExposed => f.write_str("no exposure epoch of post is open"),
+            Self::InCollective {
+                rank,
+                call,
+                awaited,
+            } => write!(
+                f,
+                "rank {rank} is in {call}, where it waits for rank {awaited}"
+            ),
             Self::LockOf(LockKind::Shared, rank) => {
                 write!(f, "this is a shared lock of rank {rank}")
             }

@@ -110,16 +110,6 @@ pub enum Misuse {
          communicator of split_shared"
     )]
     NoSharing { device: String },
-    #[error(
-        "of rank {rank}'s {size} bytes, device {device} has {mapped} mapped here; allocate_shared, \
-         or allocate on a device that maps memory, has all of them mapped"
-    )]
-    NotShared {
-        rank: u32,
-        device: String,
-        mapped: u64,
-        size: u64,
-    },
     #[error("{what} failed: {source}")]
     Callback {
         what: &'static str,
@@ -169,7 +159,7 @@ impl Misuse {
             Self::PastEnd { .. } | Self::NotAttached { .. } => ErrorClass::RmaRange,
             Self::AttachOverlap { .. } | Self::NotDetachable { .. } => ErrorClass::RmaAttach,
             Self::Flavor { .. } => ErrorClass::RmaFlavor,
-            Self::NoSharing { .. } | Self::NotShared { .. } => ErrorClass::RmaShared,
+            Self::NoSharing { .. } => ErrorClass::RmaShared,
             Self::HintDiffers { .. } => ErrorClass::Info,
             Self::BrokenPromise { key, .. } if *key == "same_size" => ErrorClass::Size,
             Self::BrokenPromise { .. } => ErrorClass::Disp,

@@ -178,10 +178,13 @@ impl Window {
     ) -> Result<()> {
         let route = self.route_of(operation, rank)?;
         let endpoint = &*route.endpoint;
+        let posted = target.posted();
         self.context()
             .patience()
-            .complete(endpoint, target.posted())
-            .map_err(|error| self.failed(operation, rank, error))
+            .complete(endpoint, posted)
+            .map_err(|error| self.failed(operation, rank, error))?;
+        target.forget_posted(posted);
+        Ok(())
     }
 
     /// Waits for the origin buffers that the device has not given back yet, on one target.

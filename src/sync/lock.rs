@@ -92,7 +92,8 @@ impl Window {
         if !held.is_held() {
             return Err(self.cannot_unlock(target));
         }
-        if state.posted() != Ticket::DONE {
+        let posted = state.posted();
+        if posted != Ticket::DONE {
             self.complete_before_release(OPERATION, target, state)?;
         }
         let route = self.route_of(OPERATION, target)?;
@@ -102,6 +103,9 @@ impl Window {
         state.set_left();
         self.count_lock(1_u32.wrapping_neg());
         let released = self.release(OPERATION, target, held, route);
+        if posted != Ticket::DONE && released.is_ok() {
+            state.forget_posted(posted);
+        }
         state.set_held(Held::No);
         released
     }

@@ -101,7 +101,12 @@ impl Window {
             Ok(())
         };
         // The last: its memory may be the origin buffer of operations on the others.
+        let target = &self.targets()[self.rank() as usize];
+        let posted = target.posted();
         let own = self.leave(operation, self.rank());
+        if own.is_ok() {
+            target.forget_posted(posted);
+        }
         completed.and(others).and(own)
     }
 
@@ -137,13 +142,15 @@ impl Window {
             target.change_held(Held::Shared, Held::No, false);
             // SAFETY: `entered` keeps the word until every operation is waited for below.
             match unsafe { route.lock.begin_fetch_add(lock_word::SHARED_RELEASE, old) } {
-                Ok(ticket) => posted.push((*rank, *route, ticket)),
+                Ok(ticket) => posted.push((*rank, *route, target.posted(), ticket)),
                 Err(error) => result = result.and(Err(self.stranded(operation, *rank, error))),
             }
         }
-        for (rank, route, ticket) in posted {
-            let completed = route.lock.complete(ticket);
-            result = result.and(completed.map_err(|error| self.stranded(operation, rank, error)));
+        for (rank, route, before, ticket) in posted {
+            match route.lock.complete(ticket) {
+                Ok(()) => self.targets()[rank as usize].forget_posted(before),
+                Err(error) => result = result.and(Err(self.stranded(operation, rank, error))),
+            }
         }
         result
     }

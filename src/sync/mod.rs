@@ -2,6 +2,7 @@
 //! notifications.
 
 mod assert;
+mod elsewhere;
 mod fence;
 mod flush;
 mod lock;

@@ -149,6 +149,16 @@ impl Pair {
         Ok(sent)
     }
 
+    /// Takes back what [`Pair::count_start`] counted, for an epoch that the other never opened.
+    #[cold]
+    pub(super) fn uncount_start(&self) {
+        self.started.store(self.started() - 1, Ordering::Relaxed);
+    }
+
+    fn last_sent(&self) -> Ticket {
+        Ticket(self.sent.load(Ordering::Relaxed))
+    }
+
     #[inline]
     fn note_sent(&self, ticket: Ticket) {
         if ticket != Ticket::DONE {
@@ -301,16 +311,24 @@ impl Window {
         }
     }
 
+    /// Whether what this rank told others about epochs has arrived.
+    pub(super) fn flags_have_arrived(&self) -> bool {
+        self.pairs().all_known().all(|(_, pair)| {
+            let sent = pair.last_sent();
+            let endpoint = pair.control.endpoint();
+            sent == Ticket::DONE || endpoint.completed(sent).unwrap_or(false)
+        })
+    }
+
     /// Waits until what this rank told others about epochs has arrived, before their blocks and its
     /// own are used for something else.
     pub(crate) fn settle_flags(&self, operation: &'static str) -> Result<()> {
         let mut result = Ok(());
         for (rank, pair) in self.pairs().all_known() {
-            let ticket = Ticket(pair.sent.load(Ordering::Relaxed));
             let arrived = self
                 .context()
                 .patience()
-                .complete(&**pair.control.endpoint(), ticket);
+                .complete(&**pair.control.endpoint(), pair.last_sent());
             result = result.and(arrived.map_err(|error| self.failed(operation, rank, error)));
         }
         // An epoch that was started without a check may be over before its post has arrived here.

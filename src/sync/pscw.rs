@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use super::Assert;
 use super::pair::Pair;
 use crate::comm::Group;
-use crate::error::{EpochState, Error, Misuse, Result};
+use crate::error::{EpochState, Error, ErrorKind, Misuse, Result};
 use crate::job::{Awaited, is_forked};
 use crate::wait::Polls;
 use crate::window::target::Held;
@@ -118,8 +118,9 @@ impl Window {
     /// put is at its targets when their [`Window::wait`] returns (MPI-4.1, section 12.5.2).
     ///
     /// # Errors
-    /// No epoch of `start` is open; an operation failed; a target died. The epoch is closed after
-    /// these too.
+    /// No epoch of `start` is open: nothing has changed. An operation failed; a target died; a target
+    /// that has not posted is in a fence or `free`, where it waits for this rank: the epoch is closed
+    /// after these too, at all targets that have posted.
     pub fn complete(&self) -> Result<()> {
         const OPERATION: &str = "complete";
         if !self.mode().is_started() {
@@ -131,8 +132,11 @@ impl Window {
         }
         let mut result = Ok(());
         for rank in targets.iter() {
-            // After a failure the job ends: nobody needs the flags that are left.
-            result = result.and_then(|()| self.complete_on(OPERATION, rank));
+            // Where the job ends, nobody needs the flags that are left; where a target does not post,
+            // the others do.
+            if !result.as_ref().is_err_and(ends_job) {
+                result = result.and(self.complete_on(OPERATION, rank));
+            }
         }
         if self.device_used() {
             for rank in targets.iter() {
@@ -154,8 +158,8 @@ impl Window {
     /// 12.5.2).
     ///
     /// # Errors
-    /// No epoch of `post` is open; an origin died or left. Then the epoch stays open: others may
-    /// still access this rank's part.
+    /// No epoch of `post` is open; an origin died or left, or is in a fence or `free`, where it waits
+    /// for this rank. Then the epoch stays open: others may still access this rank's part.
     pub fn wait(&self) -> Result<()> {
         const OPERATION: &str = "wait";
         if !self.exposure().is_open() {
@@ -237,15 +241,18 @@ impl Window {
         let posted = || Ok(pair.posts() >= started);
         let world_rank = self.team().world_rank(rank);
         self.context().patience().wait(posted, || {
-            self.context().check(operation, Awaited::Rank(world_rank))
+            self.context().check(operation, Awaited::Rank(world_rank))?;
+            self.check_elsewhere(operation, rank, "start needs its targets to post")
         })
     }
 
     /// Tells a target that this rank's epoch is over, behind its operations there.
     fn complete_on(&self, operation: &'static str, rank: u32) -> Result<()> {
         let target = &self.targets()[rank as usize];
-        if !target.is_entered(self.serial()) && self.mode() == Mode::Started {
-            self.await_post(operation, rank)?;
+        let must_wait = !target.is_entered(self.serial()) && self.mode() == Mode::Started;
+        if must_wait && let Err(error) = self.await_post(operation, rank) {
+            self.pair(operation, rank)?.uncount_start();
+            return Err(error);
         }
         let pair = self.pair(operation, rank)?;
         let slot = self.layout().completion_slot(self.rank());
@@ -288,7 +295,14 @@ impl Window {
             ranks: &member,
             excused: &excused,
         };
-        team.context.check(operation, awaited)
+        team.context.check(operation, awaited)?;
+        match origins.get(self.exposure().completed.load(Ordering::Relaxed)) {
+            // The next one's turn comes when this one has completed.
+            Some(next) if next != self.rank() => {
+                self.check_elsewhere(operation, next, "post needs its origins to complete")
+            }
+            _ => Ok(()),
+        }
     }
 
     #[inline]
@@ -324,4 +338,9 @@ impl Window {
         let state = self.state(None);
         Error::new(operation, Misuse::Epoch { needs, state })
     }
+}
+
+/// Whether a rank that meets this goes no further together with the others.
+fn ends_job(error: &Error) -> bool {
+    !matches!(error.kind(), ErrorKind::Misuse(_))
 }

@@ -1,5 +1,6 @@
 //! Freeing windows.
 
+use std::cell::Cell;
 use std::mem;
 use std::sync::atomic::Ordering;
 
@@ -76,12 +77,21 @@ impl Window {
             return Err(Error::new(operation, Misuse::OutOfStep));
         }
         let blocks = &self.columns.block;
-        self.barrier
-            .wait(operation, purpose, &self.team, blocks, &|_| Ok(()))
-            .map_err(|error| {
-                self.out_of_step.store(true, Ordering::Relaxed);
-                self.give_up(error)
-            })
+        let published = Cell::new(false);
+        let in_long_wait = |_| {
+            if !published.get() {
+                published.set(self.publish_call(purpose));
+            }
+            Ok(())
+        };
+        let passed = (self.barrier).wait(operation, purpose, &self.team, blocks, &in_long_wait);
+        if published.get() {
+            self.withdraw_call();
+        }
+        passed.map_err(|error| {
+            self.out_of_step.store(true, Ordering::Relaxed);
+            self.give_up(error)
+        })
     }
 }
 

@@ -4,6 +4,8 @@ use crate::comm::{barrier_bytes, rounds};
 use crate::memory::control::LINE;
 
 pub(crate) const LOCK_AT: u64 = 0;
+/// In which collective call a rank waits; seldom written, so that it needs no line of its own.
+pub(crate) const CALL_AT: u64 = 8;
 pub(crate) const ACCUMULATE_LOCK_AT: u64 = LINE;
 pub(crate) const BARRIER_AT: u64 = 2 * LINE;
 
@@ -59,7 +61,7 @@ mod tests {
         for ranks in [1, 2, 3, 7, 8, 9, 1000] {
             let layout = Layout::new(ranks);
             let flags = (0..rounds(ranks)).map(|round| BARRIER_AT + u64::from(round) * LINE);
-            let mut places: Vec<u64> = [LOCK_AT, ACCUMULATE_LOCK_AT]
+            let mut places: Vec<u64> = [LOCK_AT, CALL_AT, ACCUMULATE_LOCK_AT]
                 .into_iter()
                 .chain(flags)
                 .chain((0..ranks).map(|rank| layout.post_slot(rank)))

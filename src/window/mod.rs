@@ -42,7 +42,7 @@ use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LocalWord};
 use crate::sync::{Exposure, Pairs};
 use hints::Hints;
-use layout::Layout;
+use layout::{CALL_AT, Layout};
 use target::{Held, Target};
 
 /// Memory of every rank of a communicator that the others put into, get from and accumulate on
@@ -184,6 +184,21 @@ impl Window {
     #[inline]
     pub(crate) fn read_own(&self, at: u64) -> u64 {
         self.block.word(at).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn barrier(&self) -> &Barrier {
+        &self.barrier
+    }
+
+    /// Where this rank says in which collective call it waits.
+    pub(crate) fn call_word(&self) -> LocalWord {
+        self.own_word(CALL_AT)
+    }
+
+    /// What another rank says there.
+    pub(crate) fn call_of(&self, rank: u32) -> Result<u64> {
+        self.team.word(rank, &self.columns.block, CALL_AT)?.load()
     }
 
     /// Keeps this rank's block, once the window is gone, until each word holds the value beside it.

@@ -46,10 +46,10 @@ impl Segment {
 /// A rank's memory in this process's address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedPart {
-    /// First byte. Null if there is none, but where parts follow each other: then the end of the rank
-    /// before.
+    /// First byte. Null if there is none here, but where parts follow each other: then the end of the
+    /// rank before.
     pub base: *mut u8,
-    /// Length in bytes.
+    /// Length in bytes; 0 if it is not mapped here, whatever [`Window::size_of`] says.
     pub size: u64,
     /// That rank's displacement unit in bytes.
     pub disp_unit: u32,
@@ -135,13 +135,13 @@ impl Window {
     /// as rank stands for the first one whose memory is not empty, as `MPI_PROC_NULL` does (MPI-4.1,
     /// section 12.2.3, `MPI_Win_shared_query`). Connects to the rank if that has not happened.
     ///
-    /// Works on shared windows, and on others where the device has mapped the memory: allocated
-    /// windows on the soft device, and created ones whose memory was adopted.
+    /// Finds the memory of all ranks of a shared window, and of others where the device has mapped
+    /// all of that rank's: allocated windows on the soft device, and created ones whose memory was
+    /// adopted. Elsewhere the answer is a size of 0 and no base. A rank's own memory is always found.
     ///
     /// # Errors
-    /// `rank` is not a rank of the window; its memory is not mapped here, or only a part
-    /// ([`RmaShared`](crate::ErrorClass::RmaShared)); the window is dynamic
-    /// ([`RmaFlavor`](crate::ErrorClass::RmaFlavor)).
+    /// `rank` is not a rank of the window; the window is dynamic
+    /// ([`RmaFlavor`](crate::ErrorClass::RmaFlavor)); the rank cannot be reached.
     pub fn shared_query(&self, rank: Option<u32>) -> Result<SharedPart> {
         const OPERATION: &str = "shared_query";
         if self.flavor == Flavor::Dynamic {
@@ -166,16 +166,10 @@ impl Window {
         } else if part.size > 0 {
             self.route_of(OPERATION, rank)?;
             let reach = self.targets[rank as usize].mapped();
-            if reach.len < part.size {
-                let misuse = Misuse::NotShared {
-                    rank,
-                    device: self.team.fabric.device().name().to_owned(),
-                    mapped: reach.len,
-                    size: part.size,
-                };
-                return Err(Error::new(OPERATION, misuse));
+            match reach.len < part.size {
+                true => part.size = 0,
+                false => part.base = reach.base,
             }
-            part.base = reach.base;
         }
         Ok(part)
     }

@@ -60,7 +60,7 @@ pub(crate) struct Target {
     span: AtomicU64,
     /// Set once; owned by the window.
     route: AtomicPtr<Route>,
-    /// The last operation that was posted to the device, or 0.
+    /// The last operation that was posted to the device and is not known to be complete, or 0.
     posted: AtomicU64,
     unit: AtomicU32,
     held: AtomicU8,
@@ -254,6 +254,13 @@ impl Target {
         Ticket(self.posted.load(Ordering::Relaxed))
     }
 
+    /// The operation that `posted` named is complete, and so are all before it. Another thread may have
+    /// posted one since.
+    pub(crate) fn forget_posted(&self, completed: Ticket) {
+        let (order, done) = (Ordering::Relaxed, Ticket::DONE.0);
+        let _ = (self.posted).compare_exchange(completed.0, done, order, order);
+    }
+
     /// True for the one thread that may enter the target now; it calls `end_entering`.
     pub(crate) fn begin_entering(&self) -> bool {
         self.entering
@@ -263,5 +270,27 @@ impl Target {
 
     pub(crate) fn end_entering(&self) {
         self.entering.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_complete_is_forgotten_and_nothing_later() {
+        let target = Target::zeroed();
+        assert_eq!(target.posted(), Ticket::DONE);
+        target.set_posted(Ticket(3));
+        let first = target.posted();
+        target.set_posted(Ticket(5));
+        target.set_posted(Ticket(4));
+        target.forget_posted(first);
+        assert_eq!(target.posted(), Ticket(5));
+        target.forget_posted(Ticket(5));
+        assert_eq!(target.posted(), Ticket::DONE);
+        target.forget_posted(Ticket::DONE);
+        target.set_posted(Ticket(6));
+        assert_eq!(target.posted(), Ticket(6));
     }
 }

@@ -34,6 +34,7 @@ mod ops;
 mod origins;
 mod passive;
 mod pscw;
+mod pscw_elsewhere;
 mod pscw_misuse;
 mod put_get;
 mod refused;
@@ -78,6 +79,7 @@ fn cases(device: &str) -> Vec<Case> {
         passive::CASES,
         pscw::CASES,
         pscw_misuse::CASES,
+        pscw_elsewhere::CASES,
         notify::CASES,
         threads::CASES,
         lifetime::CASES,

@@ -6,7 +6,7 @@ use transom::raw::{Assert, Flavor, MemoryModel, SharedPart, Window};
 use transom::{Communicator, ErrorClass, Info, Job, LockKind, Op};
 
 use crate::case::{Case, Outcome, cases, check, check_eq};
-use crate::exposed::{Exposed, Memory, patterned};
+use crate::exposed::{Exposed, MEMORIES, Memory, patterned};
 use crate::ops::{accumulate, fetch_and_op, get, put};
 use crate::refused::refused;
 
@@ -19,6 +19,7 @@ pub(crate) const CASES: &[Case] = cases!["shared":
     parts_without_bytes @ [1, 3],
     stores_and_operations_meet @ [2, 3],
     on_a_part_of_the_world @ [5],
+    ranks_whose_memory_is_found_or_not @ [2, 3],
     one_rank_fails @ [3],
     queries_that_make_no_sense @ [1, 2],
 ];
@@ -299,6 +300,32 @@ fn allocated_memory_is_found_here(job: &Job) -> Outcome {
     Ok(())
 }
 
+/// On every kind of memory and device there is an answer: all of a rank's bytes, or none.
+fn ranks_whose_memory_is_found_or_not(job: &Job) -> Outcome {
+    for memory in MEMORIES {
+        for world in [job.world(), &sharing(job)?] {
+            let len = 4096 * (1 + world.rank() as usize);
+            let window = Exposed::over(job, world, memory, len, 2, &Info::new())?;
+            window.write(0, &patterned(window.rank(), len, 0));
+            world.barrier()?;
+            for rank in 0..window.ranks() {
+                let part = window.shared_query(Some(rank))?;
+                check_eq!(part.disp_unit, 2);
+                if part.size == 0 {
+                    check!(part.base.is_null() && rank != window.rank(), "{memory:?}");
+                } else {
+                    let all = 4096 * (1 + rank as usize);
+                    check_eq!(bytes(&part), patterned(rank, all, 0), "{memory:?}");
+                }
+            }
+            check_eq!(window.shared_query(None)?, window.shared_query(Some(0))?);
+            world.barrier()?;
+            window.close()?;
+        }
+    }
+    Ok(())
+}
+
 fn queries_that_make_no_sense(job: &Job) -> Outcome {
     let world = job.world();
     let window = Window::allocate(world, 64, 4, &Info::new())?;
@@ -326,8 +353,14 @@ fn nothing_is_shared(job: &Job) -> Outcome {
         )?;
     }
     let window = Exposed::open(job, Memory::Heap, 64, 1)?;
-    let there = window.shared_query(Some(1 - world.rank()));
-    refused(there, ErrorClass::RmaShared, &["64 bytes", name])?;
+    let there = window.shared_query(Some(1 - world.rank()))?;
+    check_eq!((there.base.is_null(), there.size), (true, 0));
+    check_eq!(window.size_of(1 - world.rank())?, 64);
+    let own = window.shared_query(Some(world.rank()))?;
+    check_eq!((own.base, own.size), (window.base(), 64));
+    // The first rank with memory is rank 0, which is not mapped at the other.
+    let first = window.shared_query(None)?;
+    check_eq!(first, window.shared_query(Some(0))?);
     window.fence(Assert::NONE)?;
     put(&window, &[9; 64], 1 - world.rank(), 0)?;
     window.fence(Assert::NO_SUCCEED)?;

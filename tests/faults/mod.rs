@@ -1,6 +1,7 @@
 //! Ranks that die, leave, stop or disagree while others need them: the survivors find out by
 //! themselves, name the culprit, and end in time.
 
+mod crossed;
 mod death;
 mod disagree;
 mod fatal;
@@ -18,6 +19,7 @@ use crate::{is_soft, launch};
 pub(crate) fn play(role: &str) {
     let (topic, rest) = role.split_once('/').unwrap_or((role, ""));
     match topic {
+        "crossed" => crossed::play(rest),
         "death" => death::play(rest),
         "disagree" => disagree::play(rest),
         "leave" => leave::play(rest),
@@ -32,6 +34,7 @@ pub(crate) fn play(role: &str) {
 pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
     let mut trials = death::trials(device);
     trials.extend(disagree::trials(device));
+    trials.extend(crossed::trials(device));
     trials.extend(leave::trials(device));
     trials.extend(fatal::trials(device));
     // A rank stops another, which has to be on its host.

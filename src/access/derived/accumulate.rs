@@ -23,7 +23,8 @@ struct Buffers<'t> {
 impl Window {
     /// One-sided. As [`Window::accumulate`], from the elements of one layout at `origin` to those of
     /// another at displacement `disp` of `target`'s memory. Both hold elements of one predefined
-    /// type only (MPI-4.1, section 12.3.4).
+    /// type only; the target's may be more, of which the last then stay as they are (MPI-4.1, section
+    /// 12.3.4).
     ///
     /// # Errors
     /// As for [`Window::put_layout`]; elements of several types (class Type); an operation that is
@@ -82,8 +83,10 @@ impl Window {
     }
 
     /// One-sided. As [`Window::get_accumulate`], with a layout for each of `origin`, `result` and
-    /// the target, all of as many elements of one predefined type. For [`Op::NoOp`], `origin` and
-    /// its layout do not matter (MPI-4.1, section 12.3.4).
+    /// the target, all of one predefined type. All of the target's elements are fetched, for which the
+    /// result needs room; the first ones are combined with those at `origin`, as many as there are,
+    /// and the others stay as they are. For [`Op::NoOp`], `origin` and its layout do not matter
+    /// (MPI-4.1, section 12.3.4).
     ///
     /// # Errors
     /// As for [`Window::accumulate_layout`].
@@ -163,35 +166,56 @@ impl Window {
         let there = far.measure(operation)?;
         let element = far.element(operation)?;
         // The origin of an operation without operands is ignored.
-        let origin = (op != Op::NoOp).then_some(buffers.origin);
-        let result = buffers.result;
-        let written = result.map(|(buffer, layout)| (buffer.cast_const(), layout));
-        for (buffer, layout) in origin.into_iter().chain(written) {
-            let here = layout.measure(operation)?;
-            layout.check_match(operation, &far)?;
-            layout.element(operation)?;
-            check_buffer(operation, buffer, here.span, here.size)?;
+        let origin = Some(buffers.origin).filter(|_| op != Op::NoOp);
+        let mut operands_size = 0;
+        if let Some((buffer, near)) = origin {
+            operands_size = check_side(operation, buffer, &near, &far)?;
+            near.check_fits(operation, &far)?;
+        }
+        if let Some((buffer, out)) = buffers.result {
+            check_side(operation, buffer, &out, &far)?;
+            far.check_fits(operation, &out)?;
         }
         let spot = self.spot(operation, rank, target, disp, there.span)?;
         let (Some(ty), Some(piece)) = (element, far.elements()) else {
             return Ok(Ticket::DONE);
         };
-        let dense = Piece::run(0, there.size / ty.size() as u64 * ty.extent() as u64);
-        let operands_piece = origin.and_then(|(_, layout)| Some(layout.elements()?.into_owned()));
-        let result_piece = result.and_then(|(_, layout)| Some(layout.elements()?.into_owned()));
-        let parts = Combined {
-            ty,
-            op,
-            operands: origin.map(|(buffer, _)| buffer),
-            result: result.map(|(buffer, _)| buffer),
-            layouts: [
-                operands_piece.as_ref().unwrap_or(&dense),
-                result_piece.as_ref().unwrap_or(&dense),
-                &piece,
-            ],
+        Work::check_defined(operation, op, ty)?;
+        let elements = |size: u64| size / ty.size() as u64 * ty.extent() as u64;
+        let (all, combined) = (elements(there.size), elements(operands_size));
+        let no_memory = Piece::cut(all, combined);
+        let near = origin.and_then(|(_, layout)| layout.elements());
+        let out = buffers.result.and_then(|(_, layout)| layout.elements());
+        let results = out.as_deref().unwrap_or(&no_memory);
+        let result = buffers.result.map(|(buffer, _)| buffer);
+        let combine = |parts: &Combined<'_>| {
+            // SAFETY: the caller's promise.
+            unsafe { self.combine_pieces(operation, rank, target, &spot, parts) }
         };
-        // SAFETY: the caller's promise.
-        unsafe { self.combine_pieces(operation, rank, target, spot, &parts) }
+        let mut ticket = Ticket::DONE;
+        if let Some(near) = near {
+            ticket = combine(&Combined {
+                ty,
+                op,
+                operands: Some(buffers.origin.0),
+                result,
+                layouts: [&near, results, &piece],
+                skip: 0,
+            })?;
+        }
+        // The result is of all elements of the target, also of those that no operand changes.
+        if result.is_some() && combined < all {
+            let fetched = combine(&Combined {
+                ty,
+                op: Op::NoOp,
+                operands: None,
+                result,
+                layouts: [&no_memory, results, &piece],
+                skip: combined,
+            })?;
+            ticket = ticket.max(fetched);
+        }
+        Ok(ticket)
     }
 
     /// Carries out work whose layouts were checked, of which the target's was found at `spot`.
@@ -203,10 +227,9 @@ impl Window {
         operation: &'static str,
         rank: u32,
         target: &Target,
-        spot: Spot<'_>,
+        spot: &Spot<'_>,
         parts: &Combined<'_>,
     ) -> Result<Ticket> {
-        Work::check_defined(operation, parts.op, parts.ty)?;
         if parts.is_nothing() {
             return Ok(Ticket::DONE);
         }
@@ -214,11 +237,11 @@ impl Window {
         unsafe {
             match spot {
                 Spot::Mapped(base, _keep) => {
-                    self.combine_in_place(operation, rank, target, base, parts)?;
+                    self.combine_in_place(operation, rank, target, *base, parts)?;
                     Ok(Ticket::DONE)
                 }
                 Spot::Device(place) => {
-                    self.combine_by_device(operation, rank, target, &place, parts)
+                    self.combine_by_device(operation, rank, target, place, parts)
                 }
             }
         }
@@ -265,4 +288,17 @@ impl Window {
         target.set_dirty();
         Ok(())
     }
+}
+
+/// Checks a buffer of this rank and what lies in it, if anything does; returns how many bytes of data.
+fn check_side(
+    operation: &'static str,
+    buffer: *const u8,
+    layout: &Layout<'_>,
+    far: &Layout<'_>,
+) -> Result<u64> {
+    let here = layout.measure(operation)?;
+    layout.check_element(operation, far)?;
+    check_buffer(operation, buffer, here.span, here.size)?;
+    Ok(here.size)
 }

@@ -3,7 +3,8 @@
 use super::super::work::Work;
 use crate::datatype::{AtomicWidths, BasicType, Op, Piece, Together};
 
-/// Elements of one predefined type in three layouts of as many: operands, results, target.
+/// Elements of one predefined type in three layouts, up to the end of the shortest: operands,
+/// results, target.
 pub(super) struct Combined<'a> {
     pub(super) ty: BasicType,
     pub(super) op: Op,
@@ -11,8 +12,10 @@ pub(super) struct Combined<'a> {
     pub(super) operands: Option<*const u8>,
     /// Where the old elements go.
     pub(super) result: Option<*mut u8>,
-    /// Those that have no memory are walked all the same, as one run.
+    /// Those that have no memory are walked all the same.
     pub(super) layouts: [&'a Piece; 3],
+    /// So many bytes from the start on have nothing done to them: a number of whole strips.
+    pub(super) skip: u64,
 }
 
 /// Elements, one after the other in each of the three.
@@ -41,7 +44,12 @@ impl Block {
 
 impl Combined<'_> {
     pub(super) fn blocks(&self) -> impl Iterator<Item = Block> {
-        Together::new(self.layouts).flat_map(|strip| {
+        let (skip, mut walked) = (self.skip, 0);
+        let strips = Together::new(self.layouts).filter(move |strip| {
+            walked += strip.bytes();
+            walked > skip
+        });
+        strips.flat_map(|strip| {
             let len = strip.len as usize;
             strip.blocks().map(move |[operands, result, target]| Block {
                 operands,

@@ -16,8 +16,9 @@ use crate::window::target::Target;
 
 impl Window {
     /// One-sided. As [`Window::put`], from the bytes of one layout at `origin` to those of another
-    /// at displacement `disp` of `target`'s memory. Both hold the same sequence of predefined types
-    /// (MPI-4.1, section 12.3.1).
+    /// at displacement `disp` of `target`'s memory. As a message that is sent from one to the other:
+    /// both hold the same sequence of predefined types, but the target's may go on where the data
+    /// ends; what is there stays as it is (MPI-4.1, section 12.3.1).
     ///
     /// ```
     /// use transom::raw::{Assert, Datatype, Window};
@@ -40,8 +41,8 @@ impl Window {
     /// ```
     ///
     /// # Errors
-    /// As for [`Window::put`], the range being from the layout's first byte to its last; layouts of
-    /// different elements (class Type); sizes past 64 bits (class Count).
+    /// As for [`Window::put`], the range being from the layout's first byte to its last; data of other
+    /// elements, or of more, than there is room for (class Type); sizes past 64 bits (class Count).
     ///
     /// # Safety
     /// The bytes of the layout at `origin` are readable, and do not change, until the operation is
@@ -61,7 +62,8 @@ impl Window {
     }
 
     /// One-sided. As [`Window::get`], from the bytes of one layout at displacement `disp` of
-    /// `target`'s memory to those of another at `origin` (MPI-4.1, section 12.3.2).
+    /// `target`'s memory to those of another at `origin`, which may go on where the data ends
+    /// (MPI-4.1, section 12.3.2).
     ///
     /// # Errors
     /// As for [`Window::put_layout`].
@@ -145,7 +147,10 @@ impl Window {
         let target = self.open_or_enter(operation, rank)?;
         let [near, far] = layouts;
         let (here, there) = (near.measure(operation)?, far.measure(operation)?);
-        near.check_match(operation, &far)?;
+        match way {
+            Way::Put => near.check_fits(operation, &far)?,
+            Way::Get => far.check_fits(operation, &near)?,
+        }
         let spot = self.spot(operation, rank, target, disp, there.span)?;
         let (Some(near), Some(far)) = (near.bytes(), far.bytes()) else {
             return Ok(Ticket::DONE);
@@ -156,7 +161,8 @@ impl Window {
         unsafe { self.transfer_pieces(operation, way, origin, rank, target, spot, pieces) }
     }
 
-    /// Moves bytes between pieces as long as each other, of which the target's was found at `spot`.
+    /// Moves bytes between pieces up to the end of the shorter one, of which the target's was found
+    /// at `spot`.
     ///
     /// # Safety
     /// As for [`Window::put_layout`] or [`Window::get_layout`]; a put only reads `origin`.
@@ -216,10 +222,10 @@ impl Window {
 /// The layouts are inside memory that is valid for copying from one to the other.
 unsafe fn copy_layouts(way: Way, origin: *mut u8, there: *mut u8, layouts: [&Piece; 2]) {
     let place = |base: *mut u8, at: i64| base.wrapping_offset(at as isize);
-    if let (Some(len), Some(_)) = (layouts[0].as_run(), layouts[1].as_run()) {
+    if let (Some(near), Some(far)) = (layouts[0].as_run(), layouts[1].as_run()) {
         let (here, there) = (place(origin, layouts[0].at), place(there, layouts[1].at));
         // SAFETY: the caller's promise.
-        unsafe { way.copy(there, here, len as usize) };
+        unsafe { way.copy(there, here, near.min(far) as usize) };
         return;
     }
     for strip in Together::new(layouts) {

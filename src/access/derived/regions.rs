@@ -3,6 +3,7 @@
 use rdma_sys_shim::Ticket;
 
 use super::super::put_get::Way;
+use super::super::work::Work;
 use super::combined::Combined;
 use crate::datatype::{BasicType, Op, Piece, Span};
 use crate::error::Result;
@@ -113,6 +114,7 @@ impl Window {
         let (Some(near), Some(far)) = (near.piece(), far.piece()) else {
             return Ok(());
         };
+        Work::check_defined(operation, op, ty)?;
         let parts = Combined {
             ty,
             op,
@@ -120,8 +122,9 @@ impl Window {
             result: None,
             // There is no result; the target's elements are as many.
             layouts: [&near, &far, &far],
+            skip: 0,
         };
         // SAFETY: the caller's promise.
-        unsafe { self.combine_pieces(operation, rank, target, spot, &parts) }.map(drop)
+        unsafe { self.combine_pieces(operation, rank, target, &spot, &parts) }.map(drop)
     }
 }

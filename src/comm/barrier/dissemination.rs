@@ -48,12 +48,12 @@ pub(super) fn pass(
     let mut found = None;
     for round in 0..rounds.count() {
         rounds.signal(round, came)?;
-        let arrived = || Ok(rounds.heard(round)? >> PURPOSE_BITS >= epoch);
+        let arrived = || Ok(epoch_of(rounds.heard(round)?) >= epoch);
         if !arrived()? {
             rounds.wait(round, &arrived)?;
         }
         let theirs = rounds.heard(round)?;
-        if theirs != came && theirs >> PURPOSE_BITS == epoch && found.is_none() {
+        if theirs != came && epoch_of(theirs) == epoch && found.is_none() {
             found = Some(Disagreement {
                 round,
                 flag: theirs,
@@ -64,8 +64,12 @@ pub(super) fn pass(
     Ok(found)
 }
 
-fn flag(epoch: u64, purpose: Purpose) -> u64 {
+pub(super) fn flag(epoch: u64, purpose: Purpose) -> u64 {
     epoch << PURPOSE_BITS | purpose as u64
+}
+
+pub(super) fn epoch_of(flag: u64) -> u64 {
+    flag >> PURPOSE_BITS
 }
 
 #[cfg(all(test, loom))]

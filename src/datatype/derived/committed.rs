@@ -120,10 +120,13 @@ impl Committed {
         self.flat.outline.signature.repeated(count)
     }
 
-    /// Whether both have the same sequence of predefined types in them.
-    pub(crate) fn matches(&self, count: u64, other: &Self, other_count: u64) -> bool {
-        Arc::ptr_eq(&self.flat, &other.flat) && count == other_count
-            || self.signature(count) == other.signature(other_count)
+    /// Whether the sequence of predefined types in `room`, or what that begins with, is this one's.
+    pub(crate) fn fits(&self, count: u64, room: &Self, room_count: u64) -> bool {
+        if Arc::ptr_eq(&self.flat, &room.flat) && count <= room_count {
+            return true;
+        }
+        let data = self.signature(count);
+        Signature::of_first(data.len, &room.ty, room_count) == Some(data)
     }
 }
 

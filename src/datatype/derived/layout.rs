@@ -70,18 +70,36 @@ impl<'t> Layout<'t> {
         }
     }
 
-    /// Checks that two layouts that were measured hold the same sequence of predefined types.
-    pub(crate) fn check_match(&self, operation: &'static str, other: &Layout<'_>) -> Result<()> {
-        if self.ty.matches(self.count, other.ty, other.count) {
+    /// Checks that the data of this layout fits into `room` without being cut off, as that of a send
+    /// into the buffer of a receive: the predefined types in `room`, or the first ones, are the same
+    /// sequence. Both were measured.
+    pub(crate) fn check_fits(&self, operation: &'static str, room: &Layout<'_>) -> Result<()> {
+        if self.ty.fits(self.count, room.ty, room.count) {
             return Ok(());
         }
         Err(Error::new(
             operation,
             DatatypeMisuse::Signatures {
-                first: self.to_string(),
-                second: other.to_string(),
+                data: self.to_string(),
+                room: room.to_string(),
             },
         ))
+    }
+}
+
+impl Layout<'_> {
+    /// Checks that all elements are of one predefined type, and those of `other` of the same.
+    pub(crate) fn check_element(&self, operation: &'static str, other: &Layout<'_>) -> Result<()> {
+        match (self.element(operation)?, other.element(operation)?) {
+            (Some(one), Some(another)) if one != another => Err(Error::new(
+                operation,
+                DatatypeMisuse::ElementsDiffer {
+                    first: self.to_string(),
+                    second: other.to_string(),
+                },
+            )),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -73,6 +73,16 @@ impl Piece {
         Some(Self::nest(at, 1, 0, Arc::new(Parts(parts))))
     }
 
+    /// `len` bytes that need no memory, of which no strip of a walk has both the one before `cut` and
+    /// the one behind.
+    pub(crate) fn cut(len: u64, cut: u64) -> Self {
+        if cut == 0 || cut >= len {
+            return Self::run(0, len);
+        }
+        let rest = Self::run(cut as i64 + 1, len - cut);
+        Self::nest(0, 1, 0, Arc::new(Parts(vec![Self::run(0, cut), rest])))
+    }
+
     pub(crate) fn shifted(&self, by: i64) -> Self {
         Self {
             at: self.at + by,

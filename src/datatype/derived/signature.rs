@@ -1,6 +1,7 @@
 //! Type signatures: the sequence of predefined types in a layout, without displacements.
 
 use super::super::BasicType;
+use super::tree::{Datatype, Parts};
 
 /// A prime, so that the numbers below it are a field.
 const MODULUS: u64 = (1 << 61) - 1;
@@ -28,20 +29,44 @@ impl Signature {
 
     /// Pairs are two members, so that they match a struct of the two.
     pub(super) fn of(ty: BasicType) -> Self {
-        use BasicType::{
-            DoubleInt, F32, F64, FloatInt, I16, I32, I64, LongDouble, LongDoubleInt, LongInt,
-            ShortInt, TwoInt,
+        match value_of_pair(ty) {
+            None => Self::single(ty),
+            Some(value) => Self::single(value).then(Self::single(BasicType::I32)),
+        }
+    }
+
+    /// Of the first `len` members of `count` elements of a type; `None` if there are fewer. Goes once
+    /// down the tree, past all that is in as a whole.
+    pub(super) fn of_first(len: u64, ty: &Datatype, count: u64) -> Option<Self> {
+        let mut prefix = Prefix {
+            all: Self::EMPTY,
+            left: len,
         };
-        let value = match ty {
-            FloatInt => F32,
-            DoubleInt => F64,
-            LongInt => I64,
-            TwoInt => I32,
-            ShortInt => I16,
-            LongDoubleInt => LongDouble,
-            other => return Self::single(other),
-        };
-        Self::single(value).then(Self::single(I32))
+        let mut cut = prefix.take(count, ty);
+        while let Some(element) = cut {
+            cut = match &element.0.parts {
+                Parts::Basic(pair) => {
+                    let value = value_of_pair(*pair).unwrap_or(*pair);
+                    prefix.take_one(Self::single(value));
+                    None
+                }
+                Parts::Same(of) => prefix.take(1, of),
+                Parts::Strided {
+                    count,
+                    block_len,
+                    of,
+                    ..
+                } => prefix.take(count.saturating_mul(*block_len), of),
+                Parts::Blocks { blocks, of } => {
+                    let lens = blocks.iter().map(|block| block.len);
+                    prefix.take(lens.fold(0, u64::saturating_add), of)
+                }
+                Parts::Members(members) => members
+                    .iter()
+                    .find_map(|(block, of)| prefix.take(block.len, of)),
+            };
+        }
+        (prefix.left == 0).then_some(prefix.all)
     }
 
     fn single(ty: BasicType) -> Self {
@@ -75,6 +100,42 @@ impl Signature {
             }
         }
         all
+    }
+}
+
+/// The beginning of a sequence.
+struct Prefix {
+    all: Signature,
+    /// Members that are still to come.
+    left: u64,
+}
+
+impl Prefix {
+    fn take_one(&mut self, next: Signature) {
+        self.all = self.all.then(next);
+        self.left -= next.len;
+    }
+
+    /// Takes elements of a type as far as they are in as a whole. Returns the type if the next one is
+    /// in as a part.
+    fn take<'t>(&mut self, count: u64, ty: &'t Datatype) -> Option<&'t Datatype> {
+        let one = ty.0.outline.signature;
+        let whole = self.left.checked_div(one.len)?.min(count);
+        self.take_one(one.repeated(whole));
+        (self.left > 0 && whole < count).then_some(ty)
+    }
+}
+
+/// The type of the value in a pair of a value and an index.
+fn value_of_pair(ty: BasicType) -> Option<BasicType> {
+    match ty {
+        BasicType::FloatInt => Some(BasicType::F32),
+        BasicType::DoubleInt => Some(BasicType::F64),
+        BasicType::LongInt => Some(BasicType::I64),
+        BasicType::TwoInt => Some(BasicType::I32),
+        BasicType::ShortInt => Some(BasicType::I16),
+        BasicType::LongDoubleInt => Some(BasicType::LongDouble),
+        _ => None,
     }
 }
 

@@ -3,8 +3,8 @@
 use super::cursor::{Cursor, Row};
 use super::piece::{Blocks, Piece};
 
-/// Walks layouts of the same number of bytes in the order of their type maps, in strips as long as
-/// they all allow.
+/// Walks layouts in the order of their type maps, in strips as long as they all allow, up to the end
+/// of the shortest.
 pub(crate) struct Together<'a, const N: usize>([Side<'a>; N]);
 
 /// `count` blocks of `len` bytes in each of the layouts, every one with a stride of its own.
@@ -17,6 +17,11 @@ pub(crate) struct Strip<const N: usize> {
 }
 
 impl<const N: usize> Strip<N> {
+    /// How many bytes there are in each layout.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.len * self.count
+    }
+
     /// Where each block is, in every layout.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = [i64; N]> + use<N> {
         let Self { at, stride, .. } = *self;

@@ -96,16 +96,6 @@ fn layouts_of_other_elements(job: &Job) -> Outcome {
         window.fence(Assert::NONE)?;
         for (near, far, words) in [
             (
-                f64s.times(9),
-                column.times(1),
-                ["9 × [f64]", "vector of 10 × f64"],
-            ),
-            (
-                f64s.times(11),
-                column.times(1),
-                ["11 × [f64]", "vector of 10 × f64"],
-            ),
-            (
                 i64s.times(10),
                 column.times(1),
                 ["10 × [i64]", "vector of 10 × f64"],
@@ -115,11 +105,25 @@ fn layouts_of_other_elements(job: &Job) -> Outcome {
                 mixed.times(1),
                 ["10 × f64", "struct of 10 elements"],
             ),
-            (f64s.times(1), f64s.times(0), ["1 × [f64]", "0 × [f64]"]),
         ] {
             for result in each(&window, near, target, 1, far).into_iter().take(2) {
                 refused(result, ErrorClass::Type, &words)?;
             }
+        }
+        // More than there is room for.
+        for (near, far, words) in [
+            (
+                f64s.times(11),
+                column.times(1),
+                ["11 × [f64]", "vector of 10 × f64"],
+            ),
+            (f64s.times(1), f64s.times(0), ["1 × [f64]", "0 × [f64]"]),
+        ] {
+            let [put, _, sum] = each(&window, near, target, 1, far);
+            refused(put, ErrorClass::Type, &words)?;
+            refused(sum, ErrorClass::Type, &words)?;
+            let [_, get, _] = each(&window, far, target, 1, near);
+            refused(get, ErrorClass::Type, &words)?;
         }
         // As many bytes of the same types in another order are something else, too.
         let turned = Datatype::structure(&[5, 5], &[40, 0], &members)?.commit();

@@ -1,0 +1,56 @@
+//! Waits that cannot end: for a rank that is in a collective call of the same window, where it waits
+//! for this one.
+//!
+//! A rank that has waited long in such a call says so in a word of its block: for what, and in which of
+//! the window's barriers. Whoever waits long for that rank reads the word. If the barrier is one that
+//! the reader has not come to, the other cannot have left it, and will not before the reader comes:
+//! so this is no guess, whenever the word was read. A rank opens or closes no epoch in there, and the
+//! word is written only when the flags of earlier epochs have arrived; the reader looks for those once
+//! more before it gives up.
+
+use std::sync::atomic::Ordering;
+
+use crate::comm::Purpose;
+use crate::error::{EpochState, Error, Misuse, Result};
+use crate::window::Window;
+
+impl Window {
+    /// Says that this rank waits in a collective call. False if that has to be tried again.
+    #[cold]
+    pub(crate) fn publish_call(&self, purpose: Purpose) -> bool {
+        let arrived = self.flags_have_arrived();
+        if arrived {
+            let call = self.barrier().call(purpose);
+            self.call_word().atomic().store(call, Ordering::Release);
+        }
+        arrived
+    }
+
+    #[cold]
+    pub(crate) fn withdraw_call(&self) {
+        self.call_word().atomic().store(0, Ordering::Release);
+    }
+
+    /// Fails if `rank`, which this rank waits for, waits for this one itself.
+    #[cold]
+    pub(super) fn check_elsewhere(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        needs: &'static str,
+    ) -> Result<()> {
+        // Whether a rank can be reached is for others to judge.
+        let call = self.call_of(rank).unwrap_or(0);
+        match self.barrier().awaits_this_rank(call) {
+            None => Ok(()),
+            Some(purpose) => {
+                let state = EpochState::InCollective {
+                    rank,
+                    call: purpose.name(),
+                    awaited: self.rank(),
+                };
+                Err(Error::new(operation, Misuse::Epoch { needs, state }))
+            }
+        }
+    }
+}
