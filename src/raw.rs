@@ -1,7 +1,7 @@
 //! The untyped interface: windows of bytes, with MPI's semantics and every rule checked at run
 //! time. It is `unsafe` where memory is handed over.
 
-pub use crate::access::Request;
+pub use crate::access::{PROC_NULL, Request};
 pub use crate::datatype::{Committed, Datatype, Layout, Order};
 pub use crate::sync::Assert;
 pub use crate::window::{

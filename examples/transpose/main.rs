@@ -83,7 +83,7 @@ fn run(comm: &Communicator, options: &Options) -> Result<(), Failure> {
         TARGET => element * rows * columns,
         _ => 0,
     };
-    let window = Window::allocate(comm, size, element as u32, &Info::new())?;
+    let window = Window::allocate(comm, size, element as u64, &Info::new())?;
     if rank == TARGET {
         // SAFETY: the window's own memory, which no rank accesses before the fence.
         unsafe { Matrix::new(columns, rows).write(window.base().cast()) };

@@ -3,6 +3,7 @@
 use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::ATOMICS_DRAIN;
 
+use super::PROC_NULL;
 use super::elementwise;
 use super::request::{Request, Until};
 use super::work::Work;
@@ -17,7 +18,8 @@ impl Window {
     /// for each element, in the order in which this rank calls (MPI-4.1, section 12.3.4).
     ///
     /// # Errors
-    /// As for [`Window::put`]; an operation that is not defined for the type.
+    /// As for [`Window::put`]; an operation that is not defined for the type, or [`Op::NoOp`], which
+    /// is one for calls that fetch.
     ///
     /// # Safety
     /// `origin` is readable for `count` elements (of any alignment), and does not change, until the
@@ -96,6 +98,7 @@ impl Window {
         disp: u64,
         op: Op,
     ) -> Result<Ticket> {
+        Work::check_changes(operation, op)?;
         let work = Work {
             ty,
             op,
@@ -123,13 +126,16 @@ impl Window {
         work: &Work,
     ) -> Result<Ticket> {
         let len = work.check(operation)?;
+        if rank == PROC_NULL {
+            return Ok(Ticket::DONE);
+        }
         let target = self.open_or_enter(operation, rank)?;
+        if len == 0 {
+            return Ok(Ticket::DONE);
+        }
         let there = target.reach(disp, len as u64);
-        if there.is_null() || len == 0 {
+        if there.is_null() {
             let place = self.place(operation, rank, target, disp, len as u64)?;
-            if len == 0 || work.is_nothing() {
-                return Ok(Ticket::DONE);
-            }
             work.check_buffers(operation, len)?;
             // SAFETY: the buffers are the caller's promise; `place` keeps what it found mapped.
             unsafe {
@@ -146,9 +152,6 @@ impl Window {
                 self.note_posted(target, ticket);
                 return Ok(ticket);
             }
-        }
-        if work.is_nothing() {
-            return Ok(Ticket::DONE);
         }
         work.check_buffers(operation, len)?;
         // SAFETY: the buffers are the caller's promise; `there` is mapped for the elements.

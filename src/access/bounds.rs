@@ -44,7 +44,7 @@ impl Window {
                 _found: Some(found),
             });
         }
-        let unit = u64::from(target.unit());
+        let unit = target.unit();
         let end = disp
             .checked_mul(unit)
             .and_then(|offset| Some((offset, offset.checked_add(len)?)));
@@ -104,7 +104,7 @@ impl Window {
                 _found: Some(found),
             });
         }
-        let unit = u64::from(target.unit());
+        let unit = target.unit();
         let is_dynamic = route.attached.is_some();
         let inside = |offset: &u64| {
             let first = offset.checked_add_signed(span.lo);

@@ -2,6 +2,7 @@
 
 use rdma_sys_shim::Ticket;
 
+use super::PROC_NULL;
 use super::bounds::null_buffer;
 use super::elementwise;
 use super::get_accumulate::fetching;
@@ -129,6 +130,9 @@ impl Window {
                 legal: "integers, bool, byte",
             };
             return Err(Error::new(OPERATION, misuse));
+        }
+        if rank == PROC_NULL {
+            return Ok(());
         }
         if origin.is_null() || compare.is_null() || result.is_null() {
             self.enter(OPERATION, rank)?;

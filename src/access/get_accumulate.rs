@@ -2,6 +2,7 @@
 
 use rdma_sys_shim::Ticket;
 
+use super::PROC_NULL;
 use super::bounds::null_buffer;
 use super::request::{Request, Until};
 use super::work::Work;
@@ -80,7 +81,7 @@ impl Window {
         work: &Work,
     ) -> Result<Ticket> {
         // Without a place for the old elements it would be another operation.
-        if work.result.is_null() && work.count > 0 {
+        if work.result.is_null() && work.count > 0 && rank != PROC_NULL {
             let len = work.check(operation)?;
             self.enter(operation, rank)?;
             return Err(null_buffer(operation, len));

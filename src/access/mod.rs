@@ -16,3 +16,9 @@ mod work;
 
 pub(crate) use derived::Row;
 pub use request::Request;
+
+/// A target that is no rank, as a neighbour behind an edge of a grid: every communication call of
+/// [`raw::Window`](crate::raw::Window) accepts it, needs no epoch for it, and transfers nothing; its
+/// request is complete at once (MPI-4.1, section 12.3, `MPI_PROC_NULL`).
+// Not u32::MAX, which is what a rank less one becomes where it wraps.
+pub const PROC_NULL: u32 = 1 << 31;

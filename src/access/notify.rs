@@ -6,6 +6,7 @@ use std::cell::Cell;
 use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::copy;
 
+use super::PROC_NULL;
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::job::Awaited;
 use crate::window::{NOTIFICATION_COUNTERS, Window};
@@ -45,6 +46,9 @@ impl Window {
                 open.set_dirty();
                 return self.notify(OPERATION, target, counter);
             }
+        }
+        if target == PROC_NULL {
+            return Ok(());
         }
         self.team().check_rank(OPERATION, target)?;
         self.check_counter(OPERATION, target, counter)?;

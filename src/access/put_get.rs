@@ -3,6 +3,7 @@
 use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::copy;
 
+use super::PROC_NULL;
 use super::bounds::null_buffer;
 use super::request::{Request, Until};
 use crate::error::Result;
@@ -160,7 +161,13 @@ impl Window {
         rank: u32,
         disp: u64,
     ) -> Result<Ticket> {
+        if rank == PROC_NULL {
+            return Ok(Ticket::DONE);
+        }
         let target = self.enter(operation, rank)?;
+        if len == 0 {
+            return Ok(Ticket::DONE);
+        }
         let there = target.reach(disp, len as u64);
         if !there.is_null() && !origin.is_null() {
             // SAFETY: as in `put` and `get`.
@@ -169,9 +176,6 @@ impl Window {
             return Ok(Ticket::DONE);
         }
         let place = self.place(operation, rank, target, disp, len as u64)?;
-        if len == 0 {
-            return Ok(Ticket::DONE);
-        }
         if origin.is_null() {
             return Err(null_buffer(operation, len));
         }

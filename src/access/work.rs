@@ -40,17 +40,20 @@ impl Work {
         }
     }
 
+    /// Checks that the operation makes sense where nothing is fetched.
+    pub(super) fn check_changes(operation: &'static str, op: Op) -> Result<()> {
+        match op {
+            Op::NoOp => Err(Error::new(operation, Misuse::FetchesNothing)),
+            _ => Ok(()),
+        }
+    }
+
     /// Checks that there are buffers for `len` bytes.
     pub(super) fn check_buffers(&self, operation: &'static str, len: usize) -> Result<()> {
         if self.operands.is_null() && self.op != Op::NoOp {
             return Err(null_buffer(operation, len));
         }
         Ok(())
-    }
-
-    /// Whether nothing is fetched and nothing changes.
-    pub(super) fn is_nothing(&self) -> bool {
-        self.op == Op::NoOp && self.result.is_null()
     }
 
     /// Whether what the target has does not matter.

@@ -13,7 +13,7 @@ pub enum BasicType {
     I16,
     /// `MPI_UINT16_T`, `MPI_UNSIGNED_SHORT`
     U16,
-    /// `MPI_INT32_T`, `MPI_INT`
+    /// `MPI_INT32_T`, `MPI_INT`; stands for `MPI_WCHAR` too, which is text and has no operations
     I32,
     /// `MPI_UINT32_T`, `MPI_UNSIGNED`
     U32,
@@ -32,9 +32,11 @@ pub enum BasicType {
     ComplexF32,
     /// `MPI_C_DOUBLE_COMPLEX`
     ComplexF64,
+    /// `MPI_C_LONG_DOUBLE_COMPLEX`: moved, as [`BasicType::LongDouble`] is
+    ComplexLongDouble,
     /// `MPI_C_BOOL`: one byte; every value but 0 is true
     Bool,
-    /// `MPI_BYTE`
+    /// `MPI_BYTE`; stands for `MPI_CHAR` too, which is text and has no operations
     Byte,
     /// `MPI_FLOAT_INT`
     FloatInt,
@@ -66,7 +68,7 @@ pub(crate) enum Kind {
 
 impl BasicType {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::I8,
         Self::U8,
         Self::I16,
@@ -80,6 +82,7 @@ impl BasicType {
         Self::LongDouble,
         Self::ComplexF32,
         Self::ComplexF64,
+        Self::ComplexLongDouble,
         Self::Bool,
         Self::Byte,
         Self::FloatInt,
@@ -104,6 +107,7 @@ impl BasicType {
             Self::DoubleInt | Self::LongInt => 12,
             Self::LongDouble | Self::ComplexF64 => 16,
             Self::LongDoubleInt => 20,
+            Self::ComplexLongDouble => 32,
         }
     }
 
@@ -136,7 +140,8 @@ impl BasicType {
             8 => &[(0, 8)],
             12 => &[(0, 12)],
             16 => &[(0, 16)],
-            _ => &[(0, 20)],
+            20 => &[(0, 20)],
+            _ => &[(0, 32)],
         }
     }
 
@@ -163,7 +168,7 @@ impl BasicType {
             Self::Byte => Kind::Byte,
             Self::FloatInt | Self::DoubleInt | Self::LongInt => Kind::Pair,
             Self::TwoInt | Self::ShortInt => Kind::Pair,
-            Self::LongDouble | Self::LongDoubleInt => Kind::Opaque,
+            Self::LongDouble | Self::ComplexLongDouble | Self::LongDoubleInt => Kind::Opaque,
         }
     }
 
@@ -182,6 +187,7 @@ impl BasicType {
             Self::LongDouble => "long double",
             Self::ComplexF32 => "complex f32",
             Self::ComplexF64 => "complex f64",
+            Self::ComplexLongDouble => "complex long double",
             Self::Bool => "bool",
             Self::Byte => "byte",
             Self::FloatInt => "float and int",
@@ -225,6 +231,7 @@ mod tests {
         layout::<LongDouble>(BasicType::LongDouble, &[(0, 16)]);
         layout::<[f32; 2]>(BasicType::ComplexF32, &[(0, 8)]);
         layout::<[f64; 2]>(BasicType::ComplexF64, &[(0, 16)]);
+        layout::<[LongDouble; 2]>(BasicType::ComplexLongDouble, &[(0, 32)]);
         layout::<bool>(BasicType::Bool, &[(0, 1)]);
     }
 

@@ -60,7 +60,8 @@ unsafe fn combine_by(ty: BasicType, op: Op, held: *mut u8, operands: *const u8, 
             BasicType::LongInt => each_pair::<i64>(op, held, operands, count),
             BasicType::TwoInt => each_pair::<i32>(op, held, operands, count),
             BasicType::ShortInt => each_pair::<i16>(op, held, operands, count),
-            BasicType::LongDouble | BasicType::LongDoubleInt => {}
+            BasicType::LongDouble | BasicType::ComplexLongDouble => {}
+            BasicType::LongDoubleInt => {}
         }
     }
 }

@@ -44,7 +44,7 @@ pub enum Misuse {
     CountOverflow { count: u64, element: u64 },
     #[error("{origin} elements at the origin, and {result} in the result")]
     LengthsDiffer { origin: u64, result: u64 },
-    #[error("displacement unit {unit} is not legal (legal: 1 to 2147483647 bytes)")]
+    #[error("displacement unit {unit} is not legal (legal: 1 to 9223372036854775807 bytes)")]
     BadUnit { unit: u64 },
     #[error("size {size} is not legal: {reason}")]
     BadSize { size: u64, reason: &'static str },
@@ -121,6 +121,10 @@ pub enum Misuse {
     WaitsForItself { why: &'static str },
     #[error("{op} is not defined for {ty}")]
     BadOperation { op: String, ty: String },
+    #[error(
+        "NoOp changes nothing, and this call fetches nothing; get_accumulate and fetch_and_op do"
+    )]
+    FetchesNothing,
     #[error("it is not defined for {ty} (legal: {legal})")]
     BadType {
         ty: &'static str,
@@ -174,7 +178,7 @@ impl Misuse {
             Self::WaitsForItself { .. } => ErrorClass::RmaSync,
             Self::BadAssert { .. } => ErrorClass::Assert,
             Self::BadHint { .. } => ErrorClass::InfoValue,
-            Self::BadOperation { .. } => ErrorClass::Op,
+            Self::BadOperation { .. } | Self::FetchesNothing => ErrorClass::Op,
             Self::BadType { .. } => ErrorClass::Type,
             Self::Datatype(misuse) => misuse.class(),
             Self::NullBuffer { .. } => ErrorClass::Buffer,

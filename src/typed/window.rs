@@ -35,14 +35,14 @@ pub struct Window<'c, T: Element> {
 }
 
 impl<'c, T: Element> Window<'c, T> {
-    const ELEMENT: u32 = {
+    const ELEMENT: u64 = {
         let size = size_of::<T>();
         assert!(size > 0, "the elements of a window have at least one byte");
         assert!(
             size <= i32::MAX as usize,
             "the elements of a window have less than 2^31 bytes"
         );
-        size as u32
+        size as u64
     };
 
     /// Collective. A window of `len` elements on this rank, all bytes zero. Lengths may differ by
@@ -105,7 +105,7 @@ impl<'c, T: Element> Window<'c, T> {
             return Ok(window);
         };
         // Then every rank finds one that differs from it, and comes here.
-        let elements = |size: u32| format!("elements of {size} bytes");
+        let elements = |size: u64| format!("elements of {size} bytes");
         let misuse = Misuse::Mismatch {
             rank,
             ours: elements(ours),
@@ -131,6 +131,13 @@ impl<'c, T: Element> Window<'c, T> {
     #[must_use]
     pub fn ranks(&self) -> u32 {
         self.raw.ranks()
+    }
+
+    /// Local. What has to run at a target for operations on it to complete: see
+    /// [`Progress`](raw::Progress) (MPI-4.1, section 12.7.3).
+    #[must_use]
+    pub fn progress(&self) -> raw::Progress {
+        self.raw.progress()
     }
 
     /// Local. How many elements this rank's part has.

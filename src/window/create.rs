@@ -30,13 +30,13 @@ struct Entry {
     granularity: u64,
     /// How many notification counters this rank has.
     notifications: u64,
-    unit: u32,
+    unit: u64,
     /// Those that have to be equal, and [`NO_LOCKS`].
-    hints: u32,
+    hints: u64,
 }
 
 /// The hint that counts only if all ranks give it, beside those that have to be equal.
-const NO_LOCKS: u32 = 1 << 31;
+const NO_LOCKS: u64 = 1 << 32;
 
 /// The call that makes a window, and its arguments.
 #[derive(Clone, Copy)]
@@ -44,7 +44,7 @@ pub(super) struct Created {
     pub(super) operation: &'static str,
     pub(super) flavor: Flavor,
     pub(super) size: usize,
-    pub(super) disp_unit: u32,
+    pub(super) disp_unit: u64,
 }
 
 /// Memory as peers reach it, and as this rank does.
@@ -79,9 +79,9 @@ impl Window {
     /// of 0 is legal (MPI-4.1, section 12.2.2, `MPI_Win_allocate`).
     ///
     /// # Errors
-    /// On every rank if one rank fails: a unit that is not 1 to 2^31 − 1, a malformed hint, hints
+    /// On every rank if one rank fails: a unit that is not 1 to 2^63 − 1, a malformed hint, hints
     /// that differ and must not, out of memory, a rank that died or left.
-    pub fn allocate(comm: &Communicator, size: usize, disp_unit: u32, info: &Info) -> Result<Self> {
+    pub fn allocate(comm: &Communicator, size: usize, disp_unit: u64, info: &Info) -> Result<Self> {
         let created = Created {
             operation: "allocate",
             flavor: Flavor::Allocate,
@@ -99,11 +99,14 @@ impl Window {
     /// differ by rank, where [`Info`] does not say otherwise; a size of 0 is legal (MPI-4.1, section
     /// 12.2.1, `MPI_Win_create`).
     ///
-    /// Over memory that is readable only, puts and accumulates fail at their origin.
+    /// Over memory that is readable only, puts and accumulates fail at their origin, at the latest
+    /// when they are completed. Accumulates on elements that lie in several windows are atomic to
+    /// each other only through one of these (MPI-4.1, section 12.2.1), integers as single atomics
+    /// apart.
     ///
     /// # Errors
     /// On every rank if one rank fails: memory that is not mapped, a unit that is not 1 to
-    /// 2^31 − 1, a malformed hint, hints that differ and must not, out of memory, a rank that died
+    /// 2^63 − 1, a malformed hint, hints that differ and must not, out of memory, a rank that died
     /// or left.
     ///
     /// # Safety
@@ -117,7 +120,7 @@ impl Window {
         comm: &Communicator,
         base: *mut u8,
         size: usize,
-        disp_unit: u32,
+        disp_unit: u64,
         info: &Info,
     ) -> Result<Self> {
         let created = Created {
@@ -245,8 +248,8 @@ impl Created {
             };
             return Err(Error::new(self.operation, misuse));
         }
-        if self.disp_unit == 0 || self.disp_unit > i32::MAX as u32 {
-            let unit = self.disp_unit.into();
+        if self.disp_unit == 0 || self.disp_unit > i64::MAX as u64 {
+            let unit = self.disp_unit;
             return Err(Error::new(self.operation, Misuse::BadUnit { unit }));
         }
         Ok(())
@@ -285,7 +288,7 @@ fn check_agreement(operation: &'static str, hints: &Hints, entries: &[Entry]) ->
             return broken(SAME_SIZE, first.size, entry.size);
         }
         if hints.same_disp_unit && entry.unit != first.unit {
-            return broken(SAME_DISP_UNIT, first.unit.into(), entry.unit.into());
+            return broken(SAME_DISP_UNIT, first.unit, entry.unit);
         }
     }
     Ok(())

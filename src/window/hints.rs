@@ -15,6 +15,8 @@ pub(super) const SAME_DISP_UNIT: &str = "same_disp_unit";
 pub(super) const NONCONTIGUOUS: &str = "alloc_shared_noncontig";
 pub(super) const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
 const KINDS: &str = "mpi_assert_memory_alloc_kinds";
+/// Reported, and no hint.
+const KINDS_IN_USE: &str = "mpi_memory_alloc_kinds";
 const ADOPT: &str = "transom_adopt";
 const EAGER_LOCK_ALL: &str = "transom_eager_lock_all";
 pub(crate) const NOTIFICATION_COUNTERS: &str = "transom_notification_counters";
@@ -28,7 +30,7 @@ const PAGE: usize = 4096;
 /// Which accumulates of one origin on one element keep the order in which they were called: bits
 /// for read after read, read after write, write after read, write after write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AccumulateOrdering(u32);
+pub(crate) struct AccumulateOrdering(u64);
 
 impl AccumulateOrdering {
     const NAMES: [&str; 4] = ["rar", "raw", "war", "waw"];
@@ -77,14 +79,14 @@ pub(crate) struct Hints {
 /// The hints that all ranks have to give alike, as they are exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Common {
-    pub(crate) flags: u32,
+    pub(crate) flags: u64,
     pub(crate) granularity: u64,
 }
 
-const SAME_OP_BIT: u32 = 1 << 4;
-const SAME_SIZE_BIT: u32 = 1 << 5;
-const SAME_UNIT_BIT: u32 = 1 << 6;
-const NONCONTIGUOUS_BIT: u32 = 1 << 7;
+const SAME_OP_BIT: u64 = 1 << 4;
+const SAME_SIZE_BIT: u64 = 1 << 5;
+const SAME_UNIT_BIT: u64 = 1 << 6;
+const NONCONTIGUOUS_BIT: u64 = 1 << 7;
 
 impl Hints {
     pub(crate) fn parse(info: &Info) -> Result<Self> {
@@ -144,6 +146,7 @@ impl Hints {
             .with(NONCONTIGUOUS, self.noncontiguous.to_string())
             .with(ALIGNMENT, self.alignment.to_string())
             .with(KINDS, self.kinds.clone())
+            .with(KINDS_IN_USE, self.kinds.clone())
             .with(ADOPT, self.adopt.to_string())
             .with(EAGER_LOCK_ALL, self.eager_lock_all.to_string())
             .with(
@@ -153,7 +156,7 @@ impl Hints {
     }
 
     pub(crate) fn common(&self) -> Common {
-        let bit = |set: bool, bit: u32| if set { bit } else { 0 };
+        let bit = |set: bool, bit: u64| if set { bit } else { 0 };
         Common {
             flags: self.ordering.0
                 | bit(self.same_op, SAME_OP_BIT)
@@ -218,7 +221,7 @@ impl Common {
     }
 
     fn difference(self, other: Self) -> (&'static str, String, String) {
-        let flag = |bit: u32, name: fn(bool) -> String| {
+        let flag = |bit: u64, name: fn(bool) -> String| {
             let value = |common: Self| name(common.flags & bit != 0);
             (value(self), value(other))
         };

@@ -60,7 +60,7 @@ impl Window {
     /// Local. This rank's displacement unit in bytes (MPI-4.1, section 12.2.6,
     /// `MPI_WIN_DISP_UNIT`).
     #[must_use]
-    pub fn disp_unit(&self) -> u32 {
+    pub fn disp_unit(&self) -> u64 {
         self.columns.unit.get(self.team.rank)
     }
 
@@ -112,7 +112,7 @@ impl Window {
     ///
     /// # Errors
     /// `rank` is not a rank of the window.
-    pub fn disp_unit_of(&self, rank: u32) -> Result<u32> {
+    pub fn disp_unit_of(&self, rank: u32) -> Result<u64> {
         self.team.check_rank("disp_unit_of", rank)?;
         Ok(self.columns.unit.get(rank))
     }

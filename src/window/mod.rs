@@ -115,7 +115,7 @@ enum Memory {
 struct Columns {
     base: Column<u64>,
     size: Column<u64>,
-    unit: Column<u32>,
+    unit: Column<u64>,
     rkey: Column<u64>,
     block: Arc<Column<u64>>,
     notifications: Column<u32>,
@@ -337,15 +337,18 @@ impl Window {
         target.is_entered(self.serial()).then_some(target)
     }
 
+    fn is_started_on(&self, rank: u32) -> bool {
+        let target = self.targets.get(rank as usize);
+        target.is_some_and(|target| target.held() == Held::Started)
+    }
+
     /// What is open now, for an error message about `rank`.
     pub(crate) fn state(&self, rank: Option<u32>) -> EpochState {
         match self.mode() {
             Mode::Fence | Mode::FenceUnused => EpochState::Fence,
             Mode::LockAll | Mode::LockAllUnchecked => EpochState::LockAll,
             Mode::Started | Mode::StartedUnchecked => match rank {
-                Some(rank) if self.targets[rank as usize].held() != Held::Started => {
-                    EpochState::NotStarted(rank)
-                }
+                Some(rank) if !self.is_started_on(rank) => EpochState::NotStarted(rank),
                 _ => EpochState::Started,
             },
             Mode::Idle if self.locks() > 0 => match rank {

@@ -52,7 +52,7 @@ pub struct SharedPart {
     /// Length in bytes; 0 if it is not mapped here, whatever [`Window::size_of`] says.
     pub size: u64,
     /// That rank's displacement unit in bytes.
-    pub disp_unit: u32,
+    pub disp_unit: u64,
 }
 
 impl Window {
@@ -78,7 +78,7 @@ impl Window {
     pub fn allocate_shared(
         comm: &Communicator,
         size: usize,
-        disp_unit: u32,
+        disp_unit: u64,
         info: &Info,
     ) -> Result<Self> {
         let created = Created {
@@ -95,15 +95,12 @@ impl Window {
             .map_err(during);
         let mine = prepared.as_ref().map(|hints| {
             let Common { flags, granularity } = hints.common();
-            [size as u64, flags.into(), granularity]
+            [size as u64, flags, granularity]
         });
         let agreed = comm.agree(created.operation, mine);
         let hints = prepared?;
         let all = agreed?;
-        let common = |[_, flags, granularity]: [u64; 3]| Common {
-            flags: flags as u32,
-            granularity,
-        };
+        let common = |[_, flags, granularity]: [u64; 3]| Common { flags, granularity };
         for (rank, &other) in (0..).zip(&all) {
             common(all[0]).check_same(created.operation, rank, common(other))?;
         }

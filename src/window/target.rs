@@ -2,7 +2,7 @@
 
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
 use bytemuck::Zeroable;
 use rdma_sys_shim::{Endpoint, Mapping, RemoteRegion, Ticket};
@@ -62,13 +62,13 @@ pub(crate) struct Target {
     route: AtomicPtr<Route>,
     /// The last operation that was posted to the device and is not known to be complete, or 0.
     posted: AtomicU64,
-    unit: AtomicU32,
+    unit: AtomicU64,
     held: AtomicU8,
     /// 1 if something was stored since the last flush.
     dirty: AtomicU8,
     /// 1 while a thread enters this target.
     entering: AtomicU8,
-    _room: [u8; 9],
+    _room: [u8; 5],
 }
 
 const _: () = assert!(size_of::<Target>() == 64, "indexing by a shift");
@@ -132,7 +132,7 @@ impl Target {
     /// why not.
     #[inline]
     pub(crate) fn reach(&self, disp: u64, len: u64) -> *mut u8 {
-        let unit = u64::from(self.unit.load(Ordering::Relaxed));
+        let unit = self.unit.load(Ordering::Relaxed);
         let span = self.span.load(Ordering::Relaxed);
         let Some(offset) = disp.checked_mul(unit) else {
             return ptr::null_mut();
@@ -150,7 +150,7 @@ impl Target {
     /// Where displacement `disp` is mapped, if all of `span` round it is.
     #[inline]
     pub(crate) fn reach_span(&self, disp: u64, span: Span) -> Option<*mut u8> {
-        let unit = u64::from(self.unit.load(Ordering::Relaxed));
+        let unit = self.unit.load(Ordering::Relaxed);
         let first = disp.checked_mul(unit)?.checked_add_signed(span.lo)?;
         let mapped = self.span.load(Ordering::Relaxed);
         let relative = first.wrapping_sub(self.start.load(Ordering::Relaxed));
@@ -173,7 +173,7 @@ impl Target {
     }
 
     #[inline]
-    pub(crate) fn unit(&self) -> u32 {
+    pub(crate) fn unit(&self) -> u64 {
         self.unit.load(Ordering::Relaxed)
     }
 
@@ -185,7 +185,7 @@ impl Target {
 
     /// Publishes the ways to this target. The window takes them back with `take_route`.
     /// `reach` stays mapped as long as the route is kept.
-    pub(crate) fn set_route(&self, route: Route, reach: Reach, unit: u32) -> &Route {
+    pub(crate) fn set_route(&self, route: Route, reach: Reach, unit: u64) -> &Route {
         self.base.store(reach.base, Ordering::Relaxed);
         self.start.store(reach.start, Ordering::Relaxed);
         self.span.store(reach.len, Ordering::Relaxed);

@@ -8,6 +8,7 @@ use transom::{Accumulate, ErrorClass, Job, LockKind, Op};
 use crate::case::{Case, Outcome, cases, check, check_eq};
 use crate::exposed::{Exposed, MEMORIES, Memory};
 use crate::ops::{accumulate, compare_and_swap, fetch_and_op, get};
+use crate::refused::refused;
 
 pub(crate) const CASES: &[Case] = cases!["atomics":
     every_type_and_operation @ [1, 2, 3],
@@ -64,7 +65,8 @@ fn every_type_and_operation(job: &Job) -> Outcome {
         check_eq!(fetch_and_op(window, n(99), target, at, Op::NoOp)?, n(8));
         check_eq!(fetch_and_op(window, n(20), target, at, Op::Replace)?, n(8));
         accumulate(window, &[n(7)], target, at, Op::Sum)?;
-        accumulate(window, &[n(50)], target, at, Op::NoOp)?;
+        let nothing = accumulate(window, &[n(50)], target, at, Op::NoOp);
+        refused(nothing, ErrorClass::Op, &["accumulate", "NoOp"])?;
         check_eq!(element::<T>(window, target, at)?, n(27));
         let swapped = compare_and_swap(window, n(27), n(4), target, at);
         if integer {

@@ -183,8 +183,8 @@ fn with_sizes_and_units_that_differ(job: &Job) -> Outcome {
             let disp = u64::from(rank) * 2 + 1;
             put(&window, &[rank as u8 + 1], target, disp)?;
             // The target's unit counts, not ours, and its last byte can be reached.
-            let last = (size(target) as u64 - 1) / u64::from(unit(target));
-            let rest = size(target) as u64 - last * u64::from(unit(target));
+            let last = (size(target) as u64 - 1) / unit(target);
+            let rest = size(target) as u64 - last * unit(target);
             let mut bytes = [0; 17];
             let past = get(&window, &mut bytes[..rest as usize + 1], target, last);
             check!(past.is_err(), "rank {target}: one byte too much");

@@ -58,7 +58,7 @@ impl<'j> Exposed<'j> {
         job: &'j Job,
         memory: Memory,
         size: usize,
-        unit: u32,
+        unit: u64,
     ) -> Result<Self, Failure> {
         Self::over(job, job.world(), memory, size, unit, &Info::new())
     }
@@ -68,7 +68,7 @@ impl<'j> Exposed<'j> {
         comm: &Communicator,
         memory: Memory,
         size: usize,
-        unit: u32,
+        unit: u64,
         info: &Info,
     ) -> Result<Self, Failure> {
         let mut heap = None;

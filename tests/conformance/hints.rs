@@ -18,12 +18,13 @@ pub(crate) const CASES: &[Case] = cases!["hints":
     later_ones @ [2],
 ];
 
-const DEFAULTS: [(&str, &str); 11] = [
+const DEFAULTS: [(&str, &str); 12] = [
     ("accumulate_ops", "same_op_no_op"),
     ("accumulate_ordering", "rar,raw,war,waw"),
     ("alloc_shared_noncontig", "false"),
     ("mpi_accumulate_granularity", "0"),
     ("mpi_assert_memory_alloc_kinds", "system,mpi"),
+    ("mpi_memory_alloc_kinds", "system,mpi"),
     ("no_locks", "false"),
     ("same_disp_unit", "false"),
     ("same_size", "false"),
@@ -32,7 +33,7 @@ const DEFAULTS: [(&str, &str); 11] = [
     ("transom_notification_counters", "8"),
 ];
 
-fn allocate(job: &Job, size: usize, unit: u32, info: &Info) -> transom::Result<Window> {
+fn allocate(job: &Job, size: usize, unit: u64, info: &Info) -> transom::Result<Window> {
     Window::allocate(job.world(), size, unit, info)
 }
 
@@ -185,14 +186,14 @@ fn promises_that_are_broken(job: &Job) -> Outcome {
         &["same_size", "rank 1", "128 bytes", "64"],
     )?;
     let hints = Info::new().with("same_disp_unit", "true");
-    let units = allocate(job, 64, mine(4, 8) as u32, &hints);
+    let units = allocate(job, 64, mine(4, 8) as u64, &hints);
     refused(
         units,
         ErrorClass::Disp,
         &["same_disp_unit", "rank 1", "4 bytes"],
     )?;
     // Nothing is left behind that a later window stumbles over.
-    let window = allocate(job, mine(128, 64), mine(4, 8) as u32, &Info::new())?;
+    let window = allocate(job, mine(128, 64), mine(4, 8) as u64, &Info::new())?;
     window.fence(Assert::NONE)?;
     window.fence(Assert::NO_SUCCEED)?;
     window.free()?;

@@ -117,7 +117,7 @@ fn a_failed_creation_leaks_nothing(job: &Job) -> Outcome {
     let some = |rounds: u32| -> Outcome {
         for round in 0..rounds {
             // One rank's arguments are bad, in turn.
-            let unit = u32::from(round % 2 != world.rank());
+            let unit = u64::from(round % 2 != world.rank());
             check!(Window::allocate(world, 100, unit, &Info::new()).is_err());
             let memory = Box::leak(Box::new([0_u8; 64]));
             // SAFETY: leaked.

@@ -33,6 +33,7 @@ mod operations;
 mod ops;
 mod origins;
 mod passive;
+mod proc_null;
 mod pscw;
 mod pscw_elsewhere;
 mod pscw_misuse;
@@ -86,6 +87,7 @@ fn cases(device: &str) -> Vec<Case> {
         communicators::CASES,
         collectives::CASES,
         misuse::CASES,
+        proc_null::CASES,
         epoch_misuse::CASES,
         window_misuse::CASES,
         dynamic::CASES,

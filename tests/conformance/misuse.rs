@@ -55,7 +55,7 @@ fn displacements_past_the_end(job: &Job) -> Outcome {
             let window = Exposed::open(job, memory, size, unit)?;
             window.write(0, &[3; 240]);
             job.world().barrier()?;
-            let end = size as u64 / u64::from(unit);
+            let end = size as u64 / unit;
             window.lock_all(Assert::NONE)?;
             for target in 0..2 {
                 for disp in [end, end + 1, 1 << 40] {
@@ -84,10 +84,12 @@ fn displacements_past_the_end(job: &Job) -> Outcome {
                 refused(bulk, ErrorClass::RmaRange, &["244 bytes"])?;
                 let floats = accumulate(&window, &[1_f64; 31], target, 0, Op::Sum);
                 refused(floats, ErrorClass::RmaRange, &["248 bytes"])?;
-                // No bytes at the end are legal, beyond it not.
-                put(&window, &[], target, end)?;
-                let beyond = put(&window, &[], target, end + 1);
-                refused(beyond, ErrorClass::RmaRange, &["0 bytes"])?;
+                // No bytes are nowhere.
+                for disp in [end, end + 1, u64::MAX] {
+                    put(&window, &[], target, disp)?;
+                    get(&window, &mut [], target, disp)?;
+                    accumulate::<i64>(&window, &[], target, disp, Op::Sum)?;
+                }
             }
             window.unlock_all()?;
             job.world().barrier()?;

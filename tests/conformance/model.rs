@@ -47,6 +47,7 @@ fn members(ty: BasicType) -> &'static [(usize, Member)] {
         BasicType::F32 => &[(0, M::F32)],
         BasicType::F64 => &[(0, M::F64)],
         BasicType::LongDouble => &[(0, M::Opaque(16))],
+        BasicType::ComplexLongDouble => &[(0, M::Opaque(32))],
         BasicType::ComplexF32 => &[(0, M::F32), (4, M::F32)],
         BasicType::ComplexF64 => &[(0, M::F64), (8, M::F64)],
         BasicType::FloatInt => &[(0, M::F32), (4, M::I32)],
@@ -120,7 +121,10 @@ fn store(member: Member, bytes: &mut [u8], value: Value) {
         (M::F32, Value::Float(value)) => bytes.copy_from_slice(&(value as f32).to_ne_bytes()),
         (M::F64, Value::Float(value)) => bytes.copy_from_slice(&value.to_ne_bytes()),
         // The low bytes: integers wrap.
-        (_, Value::Integer(value)) => bytes.copy_from_slice(&value.to_ne_bytes()[..bytes.len()]),
+        (_, Value::Integer(value)) => {
+            let low = bytes.iter_mut().zip(value.to_ne_bytes());
+            low.for_each(|(byte, value)| *byte = value);
+        }
         _ => unreachable!("floats stay floats"),
     }
 }

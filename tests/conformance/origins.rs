@@ -71,7 +71,7 @@ fn of_every_kind_of_memory(job: &Job) -> Outcome {
 fn freed_after_flush_local(job: &Job) -> Outcome {
     for len in [8, 100, 5000, 100_000] {
         let slots = 20;
-        let window = Exposed::open(job, Memory::Allocate, len * slots, len as u32)?;
+        let window = Exposed::open(job, Memory::Allocate, len * slots, len as u64)?;
         let (me, target) = (window.rank(), other(&window));
         window.lock_all(Assert::NONE)?;
         for slot in 0..slots {

@@ -152,7 +152,7 @@ fn to_every_rank_in_turn(job: &Job) -> Outcome {
     let (me, ranks) = (world.rank(), world.size());
     for memory in MEMORIES {
         let part = 333;
-        let window = Exposed::open(job, memory, part * ranks as usize, part as u32)?;
+        let window = Exposed::open(job, memory, part * ranks as usize, part as u64)?;
         window.fence(Assert::NONE)?;
         let bytes: Vec<_> = (0..ranks)
             .map(|target| patterned(me, part, target as usize))

@@ -21,8 +21,8 @@ pub(crate) const CASES: &[Case] = cases!["window_misuse":
 
 fn units_that_are_none(job: &Job) -> Outcome {
     let mut bytes = [0_u8; 8];
-    for unit in [0, 1 << 31, u32::MAX] {
-        let words: &[&str] = &[&format!("unit {unit} "), "1 to 2147483647"];
+    for unit in [0, 1 << 63, u64::MAX] {
+        let words: &[&str] = &[&format!("unit {unit} "), "1 to 9223372036854775807"];
         let allocated = Window::allocate(job.world(), 8, unit, &Info::new());
         refused(allocated, ErrorClass::Disp, words)?;
         // SAFETY: refused.
@@ -30,7 +30,7 @@ fn units_that_are_none(job: &Job) -> Outcome {
             unsafe { Window::create(job.world(), bytes.as_mut_ptr(), 8, unit, &Info::new()) };
         refused(created, ErrorClass::Disp, words)?;
     }
-    let window = Exposed::open(job, Memory::Allocate, 8, i32::MAX as u32)?;
+    let window = Exposed::open(job, Memory::Allocate, 8, i64::MAX as u64)?;
     works(job, &window)?;
     window.close()
 }
@@ -192,13 +192,13 @@ fn one_rank_fails_in_create(job: &Job) -> Outcome {
 
 fn several_ranks_fail_in_allocate(job: &Job) -> Outcome {
     let world = job.world();
-    let unit = [8, 0, u32::MAX][world.rank() as usize];
+    let unit = [8, 0, u64::MAX][world.rank() as usize];
     let allocated = Window::allocate(world, 8, unit, &Info::new());
     // To those that are not at fault, the lowest is named.
     let words: &[&str] = match world.rank() {
         0 => &["rank 1 failed", "unit 0"],
         1 => &["unit 0"],
-        _ => &["unit 4294967295"],
+        _ => &["unit 18446744073709551615"],
     };
     refused(allocated, ErrorClass::Disp, words)?;
     let window = Exposed::open(job, Memory::Allocate, 8, 1)?;

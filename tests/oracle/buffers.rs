@@ -144,7 +144,7 @@ impl<'j> Exposed<'j> {
                     .window
                     .disp_unit_of(target)
                     .expect("a rank of the window");
-                at as u64 / u64::from(unit)
+                at as u64 / unit
             }
         }
     }

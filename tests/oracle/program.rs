@@ -31,7 +31,7 @@ pub(crate) struct WindowSpec {
 pub(crate) struct Part {
     pub(crate) memory: Memory,
     pub(crate) size: usize,
-    pub(crate) unit: u32,
+    pub(crate) unit: u64,
     pub(crate) hints: Vec<(&'static str, &'static str)>,
     /// Where one region of a dynamic window ends and the next begins: no access crosses these.
     pub(crate) cuts: Vec<usize>,

@@ -345,8 +345,7 @@ impl Writer {
         };
         let mut access = self.new_access(kind, target, at, ty, count);
         if access.is_accumulate() && kind != CompareAndSwap {
-            let defined = |op: &Op| elements::is_defined(*op, ty);
-            let ops: Vec<_> = Op::ALL.into_iter().filter(defined).collect();
+            let ops = operations(kind, ty);
             access.op = random.pick(&ops);
         }
         access.operands = match random.one_in(2) {
@@ -400,8 +399,7 @@ impl Writer {
         };
         let mut access = self.new_access(kind, target, at, ty, count);
         if kind != CompareAndSwap {
-            let defined = |op: &Op| elements::is_defined(*op, ty);
-            let ops: Vec<_> = Op::ALL.into_iter().filter(defined).collect();
+            let ops = operations(kind, ty);
             access.op = match mix {
                 _ if kind != Accumulate && random.one_in(5) => Op::NoOp,
                 Mix::One { op, .. } | Mix::Many { op } => op,
@@ -478,4 +476,10 @@ impl Script<'_> {
     fn finish_requests(&mut self) {
         self.calls.extend(self.requests.drain(..).map(Call::Wait));
     }
+}
+
+fn operations(kind: Kind, ty: BasicType) -> Vec<Op> {
+    let fits =
+        |&op: &Op| elements::is_defined(op, ty) && (kind != Kind::Accumulate || op != Op::NoOp);
+    Op::ALL.into_iter().filter(fits).collect()
 }

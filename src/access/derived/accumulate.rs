@@ -3,6 +3,7 @@
 use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::ATOMICS_DRAIN;
 
+use super::super::PROC_NULL;
 use super::super::elementwise;
 use super::super::request::{Request, Until};
 use super::super::work::Work;
@@ -162,6 +163,12 @@ impl Window {
         op: Op,
         buffers: &Buffers<'_>,
     ) -> Result<Ticket> {
+        if buffers.result.is_none() {
+            Work::check_changes(operation, op)?;
+        }
+        if rank == PROC_NULL {
+            return Ok(Ticket::DONE);
+        }
         let target = self.open_or_enter(operation, rank)?;
         let there = far.measure(operation)?;
         let element = far.element(operation)?;
@@ -176,11 +183,11 @@ impl Window {
             check_side(operation, buffer, &out, &far)?;
             far.check_fits(operation, &out)?;
         }
-        let spot = self.spot(operation, rank, target, disp, there.span)?;
         let (Some(ty), Some(piece)) = (element, far.elements()) else {
             return Ok(Ticket::DONE);
         };
         Work::check_defined(operation, op, ty)?;
+        let spot = self.spot(operation, rank, target, disp, there.span)?;
         let elements = |size: u64| size / ty.size() as u64 * ty.extent() as u64;
         let (all, combined) = (elements(there.size), elements(operands_size));
         let no_memory = Piece::cut(all, combined);

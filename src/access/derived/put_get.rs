@@ -3,6 +3,7 @@
 use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::{Rows, copy_rows};
 
+use super::super::PROC_NULL;
 use super::super::bounds::Place;
 use super::super::put_get::Way;
 use super::super::request::{Request, Until};
@@ -144,6 +145,9 @@ impl Window {
         disp: u64,
         layouts: [Layout<'_>; 2],
     ) -> Result<Ticket> {
+        if rank == PROC_NULL {
+            return Ok(Ticket::DONE);
+        }
         let target = self.open_or_enter(operation, rank)?;
         let [near, far] = layouts;
         let (here, there) = (near.measure(operation)?, far.measure(operation)?);
@@ -151,10 +155,10 @@ impl Window {
             Way::Put => near.check_fits(operation, &far)?,
             Way::Get => far.check_fits(operation, &near)?,
         }
-        let spot = self.spot(operation, rank, target, disp, there.span)?;
         let (Some(near), Some(far)) = (near.bytes(), far.bytes()) else {
             return Ok(Ticket::DONE);
         };
+        let spot = self.spot(operation, rank, target, disp, there.span)?;
         check_buffer(operation, origin, here.span, here.size)?;
         let pieces = [&*near, &*far];
         // SAFETY: the caller's promise.

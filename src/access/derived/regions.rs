@@ -109,6 +109,7 @@ impl Window {
         ty: BasicType,
         op: Op,
     ) -> Result<()> {
+        Work::check_changes(operation, op)?;
         let target = self.open_or_enter(operation, rank)?;
         let spot = self.spot(operation, rank, target, 0, far.span())?;
         let (Some(near), Some(far)) = (near.piece(), far.piece()) else {

@@ -66,7 +66,8 @@ pub(in crate::cli) struct Args {
     #[arg(long)]
     quick: bool,
 
-    /// Also print iterations, repetitions and the range of their results
+    /// Also print iterations, repetitions, the range of their results, and what an RDMA device holds
+    /// for each rank: registered bytes, queue pairs, queue entries
     #[arg(long, short)]
     verbose: bool,
 }

@@ -101,7 +101,8 @@ fn naive(ty: BasicType, op: Op, held: &mut [u8], operands: &[u8]) {
         BasicType::LongInt => pair!(i64, |_| false),
         BasicType::TwoInt => pair!(i32, |_| false),
         BasicType::ShortInt => pair!(i16, |_| false),
-        BasicType::LongDouble | BasicType::LongDoubleInt => {}
+        BasicType::LongDouble | BasicType::ComplexLongDouble => {}
+        BasicType::LongDoubleInt => {}
     }
 }
 

@@ -139,6 +139,7 @@ const fn alignment(ty: BasicType) -> u8 {
         BasicType::FloatInt | BasicType::TwoInt | BasicType::ShortInt => 4,
         BasicType::I64 | BasicType::U64 | BasicType::F64 | BasicType::ComplexF64 => 8,
         BasicType::DoubleInt | BasicType::LongInt => 8,
-        BasicType::LongDouble | BasicType::LongDoubleInt => 16,
+        BasicType::LongDouble | BasicType::ComplexLongDouble => 16,
+        BasicType::LongDoubleInt => 16,
     }
 }

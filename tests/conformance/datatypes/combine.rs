@@ -142,6 +142,7 @@ fn every_operation_between_layouts(job: &Job) -> Outcome {
         BasicType::ShortInt,
         BasicType::DoubleInt,
         BasicType::LongDoubleInt,
+        BasicType::ComplexLongDouble,
     ] {
         combines(job, Memory::Allocate, ty, 0)?;
     }

@@ -106,7 +106,7 @@ fn bytes_at(window: &Window, target: u32, len: usize) -> Result<Vec<u8>> {
 fn moves(job: &Job, memory: Memory, ty: BasicType, step: usize) -> Outcome {
     let maps = maps(ty)?;
     let (extent, size) = (ty.extent(), ty.extent());
-    let unit = extent as u32;
+    let unit = extent as u64;
     // Everything fits in there, both ways from the middle.
     let (before, len) = (140 * extent, 640 * extent);
     let window = Exposed::open(job, memory, len, unit)?;

@@ -30,7 +30,9 @@ fn members(ty: BasicType) -> Vec<(BasicType, i64)> {
 
 fn align(ty: BasicType) -> i64 {
     match ty {
-        BasicType::ComplexF32 | BasicType::ComplexF64 => ty.size() as i64 / 2,
+        BasicType::ComplexF32 | BasicType::ComplexF64 | BasicType::ComplexLongDouble => {
+            ty.size() as i64 / 2
+        }
         other => other.size() as i64,
     }
 }
