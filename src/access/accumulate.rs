@@ -126,7 +126,13 @@ impl Window {
         let target = self.open_or_enter(operation, rank)?;
         let there = target.reach(disp, len as u64);
         if there.is_null() || len == 0 {
-            let place = self.place(operation, rank, target, disp, len as u64)?;
+            let place = match self.place(operation, rank, target, disp, len as u64) {
+                Ok(place) => place,
+                // SAFETY: the caller's promise.
+                Err(error) => unsafe {
+                    return self.combine_run_apart(operation, rank, disp, len, work, error);
+                },
+            };
             if len == 0 || work.is_nothing() {
                 return Ok(Ticket::DONE);
             }

@@ -151,7 +151,7 @@ impl Window {
     /// # Safety
     /// As for [`Window::put`] or [`Window::get`]; a put only reads `origin`.
     #[inline(never)]
-    unsafe fn transfer(
+    pub(super) unsafe fn transfer(
         &self,
         operation: &'static str,
         way: Way,
@@ -168,7 +168,13 @@ impl Window {
             target.set_dirty();
             return Ok(Ticket::DONE);
         }
-        let place = self.place(operation, rank, target, disp, len as u64)?;
+        let place = match self.place(operation, rank, target, disp, len as u64) {
+            Ok(place) => place,
+            // SAFETY: the caller's promise.
+            Err(error) => unsafe {
+                return self.transfer_run_apart(operation, way, origin, len, rank, disp, error);
+            },
+        };
         if len == 0 {
             return Ok(Ticket::DONE);
         }

@@ -31,7 +31,7 @@ pub use kind::{Flavor, MemoryModel};
 pub use progress::Progress;
 pub use shared::SharedPart;
 
-pub(crate) use dynamic::Found;
+pub(crate) use dynamic::{Found, RegionCache};
 pub(crate) use hints::NOTIFICATION_COUNTERS;
 
 use crate::comm::{Barrier, Team};

@@ -15,6 +15,7 @@ mod create;
 mod datatypes;
 mod devices;
 mod dynamic;
+mod dynamic_apart;
 mod exposed;
 #[path = "../faults/mod.rs"]
 mod faults;
@@ -84,6 +85,7 @@ fn cases(device: &str) -> Vec<Case> {
         collectives::CASES,
         misuse::CASES,
         dynamic::CASES,
+        dynamic_apart::CASES,
         shared::CASES,
         attributes::CASES,
         hints::CASES,

@@ -3,6 +3,7 @@
 use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::ATOMICS_DRAIN;
 
+use super::super::apart::Grain;
 use super::super::elementwise;
 use super::super::request::{Request, Until};
 use super::super::work::Work;
@@ -176,8 +177,10 @@ impl Window {
             check_side(operation, buffer, &out, &far)?;
             far.check_fits(operation, &out)?;
         }
-        let spot = self.spot(operation, rank, target, disp, there.span)?;
-        let (Some(ty), Some(piece)) = (element, far.elements()) else {
+        let (piece, grain) = (far.elements(), element.map_or(Grain::BYTE, Grain::of));
+        let (span, held) = (there.span, piece.as_deref());
+        let spot = self.spot(operation, rank, target, disp, span, held, grain)?;
+        let (Some(ty), Some(piece)) = (element, piece) else {
             return Ok(Ticket::DONE);
         };
         Work::check_defined(operation, op, ty)?;
@@ -243,6 +246,7 @@ impl Window {
                 Spot::Device(place) => {
                     self.combine_by_device(operation, rank, target, place, parts)
                 }
+                Spot::Apart(disp) => self.combine_apart(operation, rank, *disp, parts),
             }
         }
     }

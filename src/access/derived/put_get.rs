@@ -3,6 +3,7 @@
 use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::{Rows, copy_rows};
 
+use super::super::apart::Grain;
 use super::super::bounds::Place;
 use super::super::put_get::Way;
 use super::super::request::{Request, Until};
@@ -151,8 +152,10 @@ impl Window {
             Way::Put => near.check_fits(operation, &far)?,
             Way::Get => far.check_fits(operation, &near)?,
         }
-        let spot = self.spot(operation, rank, target, disp, there.span)?;
-        let (Some(near), Some(far)) = (near.bytes(), far.bytes()) else {
+        let far = far.bytes();
+        let (span, piece) = (there.span, far.as_deref());
+        let spot = self.spot(operation, rank, target, disp, span, piece, Grain::BYTE)?;
+        let (Some(near), Some(far)) = (near.bytes(), far) else {
             return Ok(Ticket::DONE);
         };
         check_buffer(operation, origin, here.span, here.size)?;
@@ -185,6 +188,10 @@ impl Window {
                 return Ok(Ticket::DONE);
             }
             Spot::Device(place) => place,
+            // SAFETY: the caller's promise.
+            Spot::Apart(disp) => unsafe {
+                return self.transfer_apart(operation, way, origin, rank, disp, pieces);
+            },
         };
         // SAFETY: the caller's promise.
         let posted = unsafe { self.post_layouts(way, origin, &place, pieces) };
