@@ -207,7 +207,8 @@ impl Window {
         seen: u64,
     ) -> Result<()> {
         let stranded = |error: Error| self.stranded(operation, rank, error);
-        let holds_another = self.locks() > 0 || self.mode().is_lock_all();
+        let holds_own = self.targets()[self.rank() as usize].held().is_held();
+        let holds_another = self.locks() > 0 || self.any_entered() || holds_own;
         let begun = Instant::now();
         let seen = Cell::new(seen);
         let take = || {

@@ -11,6 +11,7 @@ use super::attributes::Attributes;
 use super::errors::Handler;
 use super::hints::{Common, Hints, SAME_DISP_UNIT, SAME_SIZE};
 use super::layout::{BARRIER_AT, Layout};
+use super::shared::HandedOut;
 use super::{Columns, Flavor, Info, Memory, Mode, Window};
 use crate::comm::{Barrier, Communicator};
 use crate::datatype::AtomicWidths;
@@ -216,6 +217,7 @@ impl Window {
                 own.hints.granularity,
             ),
             eager_lock_all: AtomicBool::new(own.hints.eager_lock_all),
+            handed_out: HandedOut::default(),
             hints: own.hints,
             attributes: Attributes::default(),
             error_handler: Handler::default(),

@@ -71,6 +71,7 @@ pub struct Window {
     flavor: Flavor,
     hints: Hints,
     eager_lock_all: AtomicBool,
+    handed_out: shared::HandedOut,
     attributes: attributes::Attributes,
     error_handler: errors::Handler,
     columns: Columns,
