@@ -98,7 +98,7 @@ impl Window {
     pub fn unlock_all(&self) -> Result<()> {
         const OPERATION: &str = "unlock_all";
         let mode = self.mode();
-        if !mode.is_lock_all() {
+        if !mode.is_lock_all() || is_forked() {
             return Err(self.cannot_unlock_all());
         }
         if self.device_used() || self.any_entered() || mode == Mode::LockAllUnchecked {
@@ -211,6 +211,9 @@ impl Window {
 
     #[cold]
     fn cannot_unlock_all(&self) -> Error {
+        if is_forked() {
+            return Error::new("unlock_all", Misuse::Forked);
+        }
         Error::new(
             "unlock_all",
             Misuse::Epoch {

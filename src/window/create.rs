@@ -12,6 +12,7 @@ use super::errors::Handler;
 use super::hints::{Common, Hints, SAME_DISP_UNIT, SAME_SIZE};
 use super::layout::{BARRIER_AT, Layout};
 use super::shared::HandedOut;
+use super::targets::Targets;
 use super::{Columns, Flavor, Info, Memory, Mode, Window};
 use crate::comm::{Barrier, Communicator};
 use crate::datatype::AtomicWidths;
@@ -203,7 +204,7 @@ impl Window {
         Ok(Self {
             barrier: Barrier::new(&team, &block, BARRIER_AT),
             out_of_step: AtomicBool::new(false),
-            targets: bytemuck::zeroed_slice_box(team.size() as usize),
+            targets: Targets::new(team.size()),
             base: match own.exposed.memory {
                 // Between its neighbours' also where it has no bytes.
                 Memory::Segment(_) => own.exposed.base,

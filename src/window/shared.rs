@@ -13,6 +13,7 @@ use super::target::Reach;
 use super::{Flavor, Info, Memory, Mode, Window};
 use crate::comm::Communicator;
 use crate::error::{Error, Misuse, Result};
+use crate::job::not_forked;
 use crate::wait::lock;
 
 /// The memory of all ranks, one part behind the other: rank 0 has allocated it, the others have
@@ -159,6 +160,7 @@ impl Window {
     /// not be locked.
     pub fn shared_query(&self, rank: Option<u32>) -> Result<SharedPart> {
         const OPERATION: &str = "shared_query";
+        not_forked(OPERATION)?;
         if self.flavor == Flavor::Dynamic {
             let misuse = Misuse::Flavor {
                 found: self.flavor,

@@ -21,6 +21,7 @@ mod exposed;
 mod faults;
 mod fence;
 mod flush;
+mod forked;
 mod hammer;
 mod hints;
 mod launch;
@@ -84,6 +85,7 @@ fn cases(device: &str) -> Vec<Case> {
         communicators::CASES,
         collectives::CASES,
         misuse::CASES,
+        forked::CASES,
         dynamic::CASES,
         dynamic_apart::CASES,
         shared::CASES,

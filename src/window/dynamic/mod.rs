@@ -20,7 +20,7 @@ use super::create::{Created, Exposed};
 use super::{Flavor, Info, Memory, Window};
 use crate::comm::Communicator;
 use crate::error::{Error, Misuse, Result};
-use crate::job::Awaited;
+use crate::job::{Awaited, not_forked};
 use crate::memory::remote::RemoteMemory;
 use crate::wait::lock;
 use table::Table;
@@ -125,6 +125,7 @@ impl Window {
     }
 
     fn attached(&self, operation: &'static str) -> Result<MutexGuard<'_, Attached>> {
+        not_forked(operation)?;
         match &self.memory {
             Some(Memory::Dynamic(regions)) => Ok(regions.lock()),
             _ => Err(Error::new(

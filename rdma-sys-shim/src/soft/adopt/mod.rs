@@ -93,6 +93,14 @@ pub(super) fn check_userfaultfd() -> Result<(), Refusal> {
     uffd::Uffd::open().map(drop)
 }
 
+/// Sees to it that forked children get their own copies of adopted memory before they run handlers
+/// (`pthread_atfork`) that are registered after this call: what such a handler writes is then the
+/// child's alone. Where that fails, no memory is adopted.
+pub fn watch_forks() {
+    // The first adoption meets the same failure, and reports it.
+    let _ = fork::install();
+}
+
 /// Part of adopted memory: `len` bytes at `addr` are backed by `fd` at `offset`. All three are
 /// multiples of the page size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
