@@ -26,7 +26,7 @@ pub use device::{
 };
 pub use error::{Absence, Error, Result};
 pub use inventory::{DeviceInfo, Placement, State, is_automatic, list, open};
-pub use soft::probe;
+pub use soft::{probe, watch_forks};
 
 /// Whether this build has the verbs provider.
 #[must_use]

@@ -135,7 +135,13 @@ impl Window {
         }
         let there = target.reach(disp, len as u64);
         if there.is_null() {
-            let place = self.place(operation, rank, target, disp, len as u64)?;
+            let place = match self.place(operation, rank, target, disp, len as u64) {
+                Ok(place) => place,
+                // SAFETY: the caller's promise.
+                Err(error) => unsafe {
+                    return self.combine_run_apart(operation, rank, disp, len, work, error);
+                },
+            };
             work.check_buffers(operation, len)?;
             // SAFETY: the buffers are the caller's promise; `place` keeps what it found mapped.
             unsafe {

@@ -8,7 +8,7 @@ use rdma_sys_shim::memory::copy;
 
 use super::PROC_NULL;
 use crate::error::{Error, Misuse, PeerError, Result};
-use crate::job::Awaited;
+use crate::job::{Awaited, not_forked};
 use crate::window::{NOTIFICATION_COUNTERS, Window};
 
 impl Window {
@@ -129,6 +129,7 @@ impl Window {
 
     #[inline]
     fn check_counter(&self, operation: &'static str, rank: u32, counter: u32) -> Result<()> {
+        not_forked(operation)?;
         let counters = self.counters_of(rank);
         if counter < counters {
             return Ok(());

@@ -152,7 +152,7 @@ impl Window {
     /// # Safety
     /// As for [`Window::put`] or [`Window::get`]; a put only reads `origin`.
     #[inline(never)]
-    unsafe fn transfer(
+    pub(super) unsafe fn transfer(
         &self,
         operation: &'static str,
         way: Way,
@@ -175,7 +175,13 @@ impl Window {
             target.set_dirty();
             return Ok(Ticket::DONE);
         }
-        let place = self.place(operation, rank, target, disp, len as u64)?;
+        let place = match self.place(operation, rank, target, disp, len as u64) {
+            Ok(place) => place,
+            // SAFETY: the caller's promise.
+            Err(error) => unsafe {
+                return self.transfer_run_apart(operation, way, origin, len, rank, disp, error);
+            },
+        };
         if origin.is_null() {
             return Err(null_buffer(operation, len));
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rdma_sys_shim::{Endpoint, Ticket};
 
 use crate::error::{Error, Misuse, Result};
-use crate::job::Context;
+use crate::job::{Context, not_forked};
 use crate::window::{Mode, Window};
 
 /// An operation that may still be under way (MPI-4.1, section 12.3.5).
@@ -36,6 +36,7 @@ pub(crate) enum Until {
 
 impl Posted {
     fn is_over(&self) -> Result<bool> {
+        not_forked("request")?;
         let over = match self.until {
             Until::Released => self.endpoint.released(self.ticket),
             Until::Completed => self.endpoint.completed(self.ticket),
@@ -44,6 +45,7 @@ impl Posted {
     }
 
     fn wait(&self) -> Result<()> {
+        not_forked("request")?;
         let patience = self.context.patience();
         let over = match self.until {
             Until::Released => patience.release(&*self.endpoint, self.ticket),
@@ -105,6 +107,7 @@ impl Request {
 impl Window {
     /// Requests exist in passive-target epochs only.
     pub(super) fn needs_passive(&self, operation: &'static str, rank: u32) -> Result<()> {
+        not_forked(operation)?;
         let mode = self.mode();
         if mode.is_started() || matches!(mode, Mode::Fence | Mode::FenceUnused) {
             let misuse = Misuse::Epoch {

@@ -101,8 +101,8 @@ pub enum Misuse {
     #[error("nothing is attached at {base:#x}; detach takes the address that attach was given")]
     NotDetachable { base: usize },
     #[error(
-        "the {len} bytes at displacement {address:#x} are not all in one region that rank {rank} has \
-         attached"
+        "the {len} bytes at displacement {address:#x} are not all attached by rank {rank}, or an element \
+         of them is in two regions"
     )]
     NotAttached { rank: u32, address: u64, len: u64 },
     #[error(

@@ -10,7 +10,7 @@ use rdma_sys_shim::{Device, Placement, Region};
 
 use super::peer::refusal;
 use super::pmi::Client;
-use super::{Fabric, Peer, ThreadLevel, fork, is_forked, start};
+use super::{Fabric, Peer, ThreadLevel, fork, is_forked, not_forked, start};
 use crate::comm::world_block_bytes;
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::memory::control::{ControlBlock, LINE};
@@ -165,9 +165,7 @@ impl Context {
 
     #[cold]
     fn connect<'f>(&self, fabric: &'f Fabric, rank: u32) -> Result<&'f Peer> {
-        if is_forked() {
-            return Err(Error::new("connect", Misuse::Forked));
-        }
+        not_forked("connect")?;
         let joins_all = std::ptr::eq(fabric, &*self.fabric);
         let ask = || {
             if !joins_all {
@@ -203,7 +201,8 @@ impl Context {
     }
 
     pub(crate) fn tell_launcher_abort(&self, code: i32, message: &str) {
-        if let Some(client) = &*lock(&self.launcher)
+        if !is_forked()
+            && let Some(client) = &*lock(&self.launcher)
             && let Err(error) = client.abort(code, message)
         {
             tracing::warn!(%error, "the launcher did not take the abort");

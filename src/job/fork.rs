@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::error::{Error, Misuse, Result};
+
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 /// From now on, children of this process know that they are.
@@ -9,6 +11,8 @@ pub(super) fn watch() {
     extern "C" fn in_child() {
         FORKED.store(true, Ordering::Relaxed);
     }
+    // What the handlers write may lie on pages that are adopted by then.
+    rdma_sys_shim::watch_forks();
     // SAFETY: the handler only stores to an atomic.
     let rc = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     if rc != 0 {
@@ -22,4 +26,13 @@ pub(super) fn watch() {
 #[inline]
 pub(crate) fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
+}
+
+/// Fails in a forked child.
+#[inline]
+pub(crate) fn not_forked(operation: &'static str) -> Result<()> {
+    match is_forked() {
+        false => Ok(()),
+        true => Err(Error::new(operation, Misuse::Forked)),
+    }
 }

@@ -7,6 +7,7 @@ use rdma_sys_shim::{Absence, Liveness, Ticket};
 
 use super::context::{Context, STATE_LEFT};
 use super::fabric::Fabric;
+use super::fork::is_forked;
 use super::peer::Peer;
 use crate::comm::rounds;
 use crate::error::{AbortCause, Error, ErrorKind, PeerError, Result};
@@ -236,6 +237,10 @@ impl Context {
     }
 
     fn spread(&self, culprit: u32, cause: AbortCause) {
+        // The word is its parent's, too, and so is the job.
+        if is_forked() {
+            return;
+        }
         let ours = (u64::from(culprit) + 1) << 8 | cause as u64;
         // Peers may swap through a device, to which the processor's swap is not atomic: then two
         // causes may each think that they were the first. One stays, and both are true.
@@ -252,7 +257,7 @@ impl Context {
     /// or fail together, and then its neighbours in the barrier. These pass it on, so that in the
     /// end every rank knows, however many are dead. `everyone`: the rest too, as time allows.
     fn tell(&self, word: u64, everyone: bool) {
-        if self.told.swap(true, Ordering::Relaxed) {
+        if is_forked() || self.told.swap(true, Ordering::Relaxed) {
             return;
         }
         let (me, size) = (self.rank(), self.size());

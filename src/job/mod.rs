@@ -20,7 +20,7 @@ pub use pmi::PmiError;
 
 pub(crate) use context::Context;
 pub(crate) use fabric::Fabric;
-pub(crate) use fork::is_forked;
+pub(crate) use fork::{is_forked, not_forked};
 pub(crate) use health::Awaited;
 pub(crate) use peer::{Peer, refusal};
 use pmi::Client;
@@ -172,7 +172,8 @@ impl Job {
     }
 
     /// Local. Ends the job: every rank that waits for another gets an error, and the launcher is
-    /// told to end all ranks with this exit code (MPI-4.1, section 11.4.2, `MPI_Abort`).
+    /// told to end all ranks with this exit code (MPI-4.1, section 11.4.2, `MPI_Abort`). Does nothing
+    /// in a process that was forked from the rank.
     pub fn abort(&self, code: i32, message: &str) {
         self.context.abort_everywhere(AbortCause::Aborted);
         self.context.tell_launcher_abort(code, message);

@@ -3,6 +3,7 @@
 use super::Assert;
 use crate::comm::Purpose;
 use crate::error::{Error, Misuse, Result};
+use crate::job::is_forked;
 use crate::window::{Mode, Window};
 
 impl Window {
@@ -24,7 +25,7 @@ impl Window {
         let succeed = !assert.contains(Assert::NO_SUCCEED);
         let mode = self.mode();
         let closed = matches!(mode, Mode::Idle | Mode::FenceUnused | Mode::Fence);
-        if !closed || self.locks() > 0 || self.exposure().is_open() {
+        if !closed || self.locks() > 0 || self.exposure().is_open() || is_forked() {
             return Err(self.cannot_fence());
         }
         if precede {
@@ -45,6 +46,9 @@ impl Window {
 
     #[cold]
     fn cannot_fence(&self) -> Error {
+        if is_forked() {
+            return Error::new("fence", Misuse::Forked);
+        }
         let needs = "fence needs a window without locks and without epochs of start or post";
         let state = self.state(None);
         Error::new("fence", Misuse::Epoch { needs, state })

@@ -6,6 +6,7 @@ use rdma_sys_shim::memory::full_fence;
 use rdma_sys_shim::{Endpoint, Ticket};
 
 use crate::error::{Error, Misuse, Result};
+use crate::job::{is_forked, not_forked};
 use crate::wait::Patience;
 use crate::window::Window;
 use crate::window::target::Target;
@@ -120,7 +121,11 @@ impl Window {
     #[inline]
     fn passive_target(&self, operation: &'static str, rank: u32) -> Result<&Target> {
         match self.targets().get(rank as usize) {
-            Some(target) if target.held().is_held() || self.mode().is_lock_all() => Ok(target),
+            Some(target)
+                if (target.held().is_held() || self.mode().is_lock_all()) && !is_forked() =>
+            {
+                Ok(target)
+            }
             _ => Err(self.not_passive(operation, rank)),
         }
     }
@@ -129,6 +134,9 @@ impl Window {
     fn not_passive(&self, operation: &'static str, rank: u32) -> Error {
         if let Err(error) = self.team().check_rank(operation, rank) {
             return error;
+        }
+        if is_forked() {
+            return Error::new(operation, Misuse::Forked);
         }
         Error::new(
             operation,
@@ -140,6 +148,7 @@ impl Window {
     }
 
     fn needs_any_lock(&self, operation: &'static str) -> Result<()> {
+        not_forked(operation)?;
         if self.mode().is_lock_all() || self.locks() > 0 {
             return Ok(());
         }

@@ -9,7 +9,7 @@ use rdma_sys_shim::memory::{ATOMICS_DRAIN, full_fence};
 
 use super::{Assert, lock_word};
 use crate::error::{EpochState, Error, Misuse, Result};
-use crate::job::{Awaited, is_forked};
+use crate::job::{Awaited, is_forked, not_forked};
 use crate::memory::remote::RemoteWord;
 use crate::window::target::{Held, Route, Target};
 use crate::window::{Mode, Window};
@@ -84,7 +84,7 @@ impl Window {
         const OPERATION: &str = "unlock";
         let (Some(state), false) = (
             self.targets().get(target as usize),
-            self.mode().is_lock_all(),
+            self.mode().is_lock_all() || is_forked(),
         ) else {
             return Err(self.cannot_unlock(target));
         };
@@ -131,6 +131,7 @@ impl Window {
     /// Ends every passive-target epoch that is open on this window. No lock goes back before all
     /// operations are complete: one target's memory may be the origin buffer of another's.
     pub(crate) fn unlock_everything(&self, operation: &'static str) -> Result<()> {
+        not_forked(operation)?;
         self.complete_all(operation)?;
         if self.mode().is_lock_all() {
             return self.unlock_all();
@@ -207,7 +208,8 @@ impl Window {
         seen: u64,
     ) -> Result<()> {
         let stranded = |error: Error| self.stranded(operation, rank, error);
-        let holds_another = self.locks() > 0 || self.mode().is_lock_all();
+        let holds_own = self.targets()[self.rank() as usize].held().is_held();
+        let holds_another = self.locks() > 0 || self.any_entered() || holds_own;
         let begun = Instant::now();
         let seen = Cell::new(seen);
         let take = || {
@@ -250,9 +252,7 @@ impl Window {
     #[cold]
     fn prepare_to_lock(&self, target: u32) -> Result<()> {
         self.team().check_rank("lock", target)?;
-        if is_forked() {
-            return Err(Error::new("lock", Misuse::Forked));
-        }
+        not_forked("lock")?;
         if self.no_locks() {
             return Err(Error::new("lock", Misuse::NoLocks));
         }
@@ -285,6 +285,9 @@ impl Window {
     fn cannot_unlock(&self, target: u32) -> Error {
         if let Err(error) = self.team().check_rank("unlock", target) {
             return error;
+        }
+        if is_forked() {
+            return Error::new("unlock", Misuse::Forked);
         }
         let state = match self.state(Some(target)) {
             EpochState::None => EpochState::NotLocked(target),

@@ -1,4 +1,4 @@
-//! Lock_all: a shared lock of every target, taken where it is needed.
+//! Lock_all: a shared lock of every target, taken when it is needed.
 
 use rdma_sys_shim::memory::full_fence;
 
@@ -6,17 +6,20 @@ use super::{Assert, lock_word};
 use crate::error::{Error, Misuse, Result};
 use crate::job::is_forked;
 use crate::window::target::{Held, Route};
-use crate::window::{Mode, Window};
+use crate::window::{Flavor, Mode, Window};
 
 impl Window {
     /// One-sided. Begins a passive-target epoch of all targets with a shared lock (MPI-4.1, section
     /// 12.5.3).
     ///
-    /// This rank's own lock is taken at once (its loads and stores issue no operation that could
-    /// take it), and the others' at the first operation there: targets that are never touched cost
-    /// nothing. Locks are so taken in the order of first use; if ranks hold exclusive locks of some
-    /// targets while they begin such an epoch, they can wait in a circle. The hint
-    /// `transom_eager_lock_all` takes all of them here, in the order of ranks.
+    /// Loads and stores issue no operation that could take a lock: so the locks of all parts that
+    /// this rank may access by them are taken at once, in the order of ranks. These are its own, those
+    /// that [`Window::shared_query`] has found, and in a window of [`Window::allocate_shared`] all.
+    /// The others' are taken at the first operation there: targets that are never touched cost
+    /// nothing. These locks are so taken in the order of first use; if ranks hold exclusive locks of
+    /// some targets while they begin such an epoch, they can wait in a circle. The hint
+    /// `transom_eager_lock_all` takes all of them here, in the order of ranks. With
+    /// [`Assert::NO_CHECK`] no lock is taken: the program sees to it that nobody conflicts.
     ///
     /// # Errors
     /// A lock is held, an epoch of fence, `start` or `post` or another `lock_all` is in force; the
@@ -36,26 +39,50 @@ impl Window {
             self.set_mode(Mode::LockAllUnchecked);
             return Ok(());
         }
-        let me = self.rank();
-        let route = self.route_of(OPERATION, me)?;
-        self.take_shared(OPERATION, me, route)?;
-        let own = &self.targets()[me as usize];
-        own.change_held(Held::No, Held::Shared, false);
-        own.set_entered(self.serial());
-        self.set_mode(Mode::LockAll);
-        if self.eager_lock_all() {
-            self.lock_all_now(OPERATION)?;
+        if self.eager_lock_all() || self.flavor() == Flavor::Shared {
+            return self.lock_in_order(OPERATION, 0..self.ranks());
         }
+        if self.has_handed_out() {
+            return self.lock_in_order(OPERATION, self.handed_out_and_own());
+        }
+        self.lock_own(OPERATION)?;
+        self.set_mode(Mode::LockAll);
         Ok(())
     }
 
-    /// Takes the locks that operations would take; on failure, none is held.
+    #[inline]
+    fn lock_own(&self, operation: &'static str) -> Result<()> {
+        let me = self.rank();
+        let route = self.route_of(operation, me)?;
+        self.take_shared(operation, me, route)?;
+        let own = &self.targets()[me as usize];
+        own.change_held(Held::No, Held::Shared, false);
+        own.set_entered(self.serial());
+        Ok(())
+    }
+
+    /// Begins the epoch with the locks of some ranks, this one among them. If all do so in the same
+    /// order, none waits in a circle. On failure, no lock is held.
     #[cold]
-    fn lock_all_now(&self, operation: &'static str) -> Result<()> {
-        for rank in 0..self.ranks() {
-            if let Err(error) = self.enter(operation, rank) {
+    fn lock_in_order(
+        &self,
+        operation: &'static str,
+        ranks: impl IntoIterator<Item = u32>,
+    ) -> Result<()> {
+        self.set_mode(Mode::LockAll);
+        for rank in ranks {
+            let locked = match rank == self.rank() {
+                true => self.lock_own(operation),
+                false => self.enter(operation, rank).map(drop),
+            };
+            if let Err(error) = locked {
                 // The first failure says more than what releasing after it may find.
-                let _ = self.unlock_all();
+                let _ = self.leave_entered(operation);
+                if self.targets()[self.rank() as usize].held().is_held() {
+                    let _ = self.leave(operation, self.rank());
+                }
+                self.next_serial();
+                self.set_mode(Mode::Idle);
                 return Err(error);
             }
         }
@@ -71,7 +98,7 @@ impl Window {
     pub fn unlock_all(&self) -> Result<()> {
         const OPERATION: &str = "unlock_all";
         let mode = self.mode();
-        if !mode.is_lock_all() {
+        if !mode.is_lock_all() || is_forked() {
             return Err(self.cannot_unlock_all());
         }
         if self.device_used() || self.any_entered() || mode == Mode::LockAllUnchecked {
@@ -184,6 +211,9 @@ impl Window {
 
     #[cold]
     fn cannot_unlock_all(&self) -> Error {
+        if is_forked() {
+            return Error::new("unlock_all", Misuse::Forked);
+        }
         Error::new(
             "unlock_all",
             Misuse::Epoch {

@@ -15,7 +15,7 @@ use super::Assert;
 use super::pair::Pair;
 use crate::comm::Group;
 use crate::error::{EpochState, Error, ErrorKind, Misuse, Result};
-use crate::job::{Awaited, is_forked};
+use crate::job::{Awaited, not_forked};
 use crate::wait::Polls;
 use crate::window::target::Held;
 use crate::window::{Mode, Window};
@@ -52,6 +52,7 @@ impl Window {
     /// locked its own part; a rank of `group` is not in the window; a rank died.
     pub fn post(&self, group: &Group, assert: Assert) -> Result<()> {
         const OPERATION: &str = "post";
+        not_forked(OPERATION)?;
         assert.check(OPERATION, Assert::OF_POST)?;
         let exposure = self.exposure();
         let (mode, me) = (self.mode(), self.rank());
@@ -59,7 +60,6 @@ impl Window {
         if conflict || exposure.is_open() || self.targets()[me as usize].held().is_held() {
             return Err(self.cannot_post());
         }
-        self.not_forked(OPERATION)?;
         let origins = self.origins();
         self.call_roll(OPERATION, group, origins)?;
         self.end_unused_fence();
@@ -86,11 +86,11 @@ impl Window {
     /// `group` is not in the window; a rank died.
     pub fn start(&self, group: &Group, assert: Assert) -> Result<()> {
         const OPERATION: &str = "start";
+        not_forked(OPERATION)?;
         assert.check(OPERATION, Assert::OF_START)?;
         if !matches!(self.mode(), Mode::Idle | Mode::FenceUnused) || self.locks() > 0 {
             return Err(self.wrong_epoch(OPERATION, "start needs a window without access epoch"));
         }
-        self.not_forked(OPERATION)?;
         let targets = self.started_targets();
         self.call_roll(OPERATION, group, targets)?;
         self.next_serial();
@@ -123,6 +123,7 @@ impl Window {
     /// after these too, at all targets that have posted.
     pub fn complete(&self) -> Result<()> {
         const OPERATION: &str = "complete";
+        not_forked(OPERATION)?;
         if !self.mode().is_started() {
             return Err(self.wrong_epoch(OPERATION, "complete needs start"));
         }
@@ -162,6 +163,7 @@ impl Window {
     /// for this rank. Then the epoch stays open: others may still access this rank's part.
     pub fn wait(&self) -> Result<()> {
         const OPERATION: &str = "wait";
+        not_forked(OPERATION)?;
         if !self.exposure().is_open() {
             return Err(self.not_exposed(OPERATION));
         }
@@ -184,6 +186,7 @@ impl Window {
     /// As for [`Window::wait`]; the death of an origin is noticed when this is called repeatedly.
     pub fn test(&self) -> Result<bool> {
         const OPERATION: &str = "test";
+        not_forked(OPERATION)?;
         if !self.exposure().is_open() {
             return Err(self.not_exposed(OPERATION));
         }
@@ -302,14 +305,6 @@ impl Window {
                 self.check_elsewhere(operation, next, "post needs its origins to complete")
             }
             _ => Ok(()),
-        }
-    }
-
-    #[inline]
-    fn not_forked(&self, operation: &'static str) -> Result<()> {
-        match is_forked() {
-            false => Ok(()),
-            true => Err(Error::new(operation, Misuse::Forked)),
         }
     }
 

@@ -10,6 +10,7 @@ use super::epoch::{self, Active, Epoch, Exchange, Mode, Passive};
 use crate::comm::{Communicator, Group, Purpose};
 use crate::datatype::Element;
 use crate::error::{Error, Misuse, Result};
+use crate::job::not_forked;
 use crate::raw::{self, Assert};
 use crate::window::Info;
 
@@ -278,6 +279,7 @@ impl<'c, T: Element> Window<'c, T> {
     /// leaked, since other ranks may still access it.
     pub fn free(self) -> Result<()> {
         self.usable("free")?;
+        not_forked("free")?;
         // Not left out for the hint `no_locks` either: an epoch of a rank that disagrees must not
         // find the memory gone.
         self.raw.settle_flags("free")?;

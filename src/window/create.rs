@@ -11,6 +11,8 @@ use super::attributes::Attributes;
 use super::errors::Handler;
 use super::hints::{Common, Hints, SAME_DISP_UNIT, SAME_SIZE};
 use super::layout::{BARRIER_AT, Layout};
+use super::shared::HandedOut;
+use super::targets::Targets;
 use super::{Columns, Flavor, Info, Memory, Mode, Window};
 use crate::comm::{Barrier, Communicator};
 use crate::datatype::AtomicWidths;
@@ -205,7 +207,7 @@ impl Window {
         Ok(Self {
             barrier: Barrier::new(&team, &block, BARRIER_AT),
             out_of_step: AtomicBool::new(false),
-            targets: bytemuck::zeroed_slice_box(team.size() as usize),
+            targets: Targets::new(team.size()),
             base: match own.exposed.memory {
                 // Between its neighbours' also where it has no bytes.
                 Memory::Segment(_) => own.exposed.base,
@@ -219,6 +221,7 @@ impl Window {
                 own.hints.granularity,
             ),
             eager_lock_all: AtomicBool::new(own.hints.eager_lock_all),
+            handed_out: HandedOut::default(),
             hints: own.hints,
             attributes: Attributes::default(),
             error_handler: Handler::default(),

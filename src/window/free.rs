@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use super::{Mode, Window};
 use crate::comm::Purpose;
 use crate::error::{Error, Misuse, Result};
+use crate::job::not_forked;
 
 impl Window {
     /// Collective. Frees the window, and its memory if the library allocated it; what is attached is
@@ -49,6 +50,7 @@ impl Window {
     }
 
     fn has_no_epoch(&self) -> Result<()> {
+        not_forked("free")?;
         let idle = matches!(self.mode(), Mode::Idle | Mode::FenceUnused);
         if !idle || self.locks() > 0 || self.exposure().is_open() {
             let misuse = Misuse::Epoch {
@@ -63,7 +65,7 @@ impl Window {
     /// Gives everything back. All ranks have come to free the window, or promised that they will
     /// not use it any more.
     pub(crate) fn give_back(mut self) {
-        for target in &mut self.targets {
+        for target in &mut *self.targets {
             drop(target.take_route());
         }
         drop(self.memory.take());
@@ -73,6 +75,7 @@ impl Window {
     /// is no other time: it would take back the flags with which the others learn of it.
     #[inline]
     pub(crate) fn synchronise(&self, operation: &'static str, purpose: Purpose) -> Result<()> {
+        not_forked(operation)?;
         if self.out_of_step.load(Ordering::Relaxed) {
             return Err(Error::new(operation, Misuse::OutOfStep));
         }

@@ -15,6 +15,7 @@ mod progress;
 mod route;
 mod shared;
 pub(crate) mod target;
+mod targets;
 
 use std::fmt;
 use std::mem;
@@ -31,19 +32,20 @@ pub use kind::{Flavor, MemoryModel};
 pub use progress::Progress;
 pub use shared::SharedPart;
 
-pub(crate) use dynamic::Found;
+pub(crate) use dynamic::{Found, RegionCache};
 pub(crate) use hints::NOTIFICATION_COUNTERS;
 
 use crate::comm::{Barrier, Team};
 use crate::datatype::AtomicWidths;
 use crate::error::{EpochState, Error, Misuse, Result};
-use crate::job::{Context, is_forked};
+use crate::job::{Context, not_forked};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LocalWord};
 use crate::sync::{Exposure, Pairs};
 use hints::Hints;
 use layout::{CALL_AT, Layout};
 use target::{Held, Target};
+use targets::Targets;
 
 /// Memory of every rank of a communicator that the others put into, get from and accumulate on
 /// (MPI-4.1, chapter 12): the untyped, byte-addressed form, with every rule checked at run time.
@@ -55,6 +57,10 @@ use target::{Held, Target};
 /// `lock_all`/`unlock_all` must not overlap with any other call on the same window. `start` and
 /// `complete` must not overlap with each other, nor with operations; the same holds for `post`,
 /// `wait` and `test` among themselves. One thread may expose the window while another accesses it.
+///
+/// # Forks
+/// A forked child is no rank: all calls but those that only look something up fail there, and change
+/// nothing for the job. Children of `_Fork` and of a raw `clone` are not recognised.
 ///
 /// # Alignment
 /// Atomics on an integer that is not aligned to its size (a window over memory at an odd address,
@@ -71,6 +77,7 @@ pub struct Window {
     flavor: Flavor,
     hints: Hints,
     eager_lock_all: AtomicBool,
+    handed_out: shared::HandedOut,
     attributes: attributes::Attributes,
     error_handler: errors::Handler,
     columns: Columns,
@@ -78,7 +85,7 @@ pub struct Window {
     barrier: Barrier,
     /// Whether a barrier failed: then the ranks are not at one point any more.
     out_of_step: AtomicBool,
-    targets: Box<[Target]>,
+    targets: Targets,
     /// Number of the current access epoch; a target whose number equals it was entered.
     serial: AtomicU64,
     mode: AtomicU8,
@@ -374,9 +381,7 @@ impl Window {
     #[cold]
     pub(crate) fn enter(&self, operation: &'static str, rank: u32) -> Result<&Target> {
         self.team.check_rank(operation, rank)?;
-        if is_forked() {
-            return Err(Error::new(operation, Misuse::Forked));
-        }
+        not_forked(operation)?;
         let target = &self.targets[rank as usize];
         let mode = self.mode();
         if target.is_entered(self.serial()) {

@@ -1,15 +1,20 @@
 //! Shared windows: memory of all ranks in the address space of each.
 
+use std::collections::BTreeSet;
 use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rdma_sys_shim::{Mapping, Region, RemoteRegion};
 
 use super::create::{Created, Exposed};
 use super::hints::{Common, Hints};
 use super::target::Reach;
-use super::{Flavor, Info, Memory, Window};
+use super::{Flavor, Info, Memory, Mode, Window};
 use crate::comm::Communicator;
 use crate::error::{Error, Misuse, Result};
+use crate::job::not_forked;
+use crate::wait::lock;
 
 /// The memory of all ranks, one part behind the other: rank 0 has allocated it, the others have
 /// mapped it.
@@ -41,6 +46,13 @@ impl Segment {
             len: exposed.len,
         }
     }
+}
+
+/// The ranks whose memory this one has a pointer to, in windows where not all have it of all.
+#[derive(Default)]
+pub(super) struct HandedOut {
+    any: AtomicBool,
+    ranks: Mutex<BTreeSet<u32>>,
 }
 
 /// A rank's memory in this process's address space.
@@ -136,11 +148,16 @@ impl Window {
     /// all of that rank's: allocated windows on the soft device, and created ones whose memory was
     /// adopted. Elsewhere the answer is a size of 0 and no base. A rank's own memory is always found.
     ///
+    /// From then on, [`Window::lock_all`] takes the lock of a part that was found at once, since loads
+    /// and stores take none. Where it is in force without that lock, this call waits for it.
+    ///
     /// # Errors
     /// `rank` is not a rank of the window; the window is dynamic
-    /// ([`RmaFlavor`](crate::ErrorClass::RmaFlavor)); the rank cannot be reached.
+    /// ([`RmaFlavor`](crate::ErrorClass::RmaFlavor)); the rank cannot be reached, or under `lock_all`
+    /// not be locked.
     pub fn shared_query(&self, rank: Option<u32>) -> Result<SharedPart> {
         const OPERATION: &str = "shared_query";
+        not_forked(OPERATION)?;
         if self.flavor == Flavor::Dynamic {
             let misuse = Misuse::Flavor {
                 found: self.flavor,
@@ -165,10 +182,39 @@ impl Window {
             let reach = self.targets[rank as usize].mapped();
             match reach.len < part.size {
                 true => part.size = 0,
-                false => part.base = reach.base,
+                false => {
+                    self.hand_out(OPERATION, rank)?;
+                    part.base = reach.base;
+                }
             }
         }
         Ok(part)
+    }
+
+    /// Notes that this rank may load from and store to the memory of `rank`.
+    fn hand_out(&self, operation: &'static str, rank: u32) -> Result<()> {
+        if self.flavor != Flavor::Shared {
+            lock(&self.handed_out.ranks).insert(rank);
+            self.handed_out.any.store(true, Ordering::Relaxed);
+            if self.mode() == Mode::LockAll {
+                self.enter(operation, rank)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this rank may load from and store to memory of another, in windows not of
+    /// `allocate_shared`.
+    #[inline]
+    pub(crate) fn has_handed_out(&self) -> bool {
+        self.handed_out.any.load(Ordering::Relaxed)
+    }
+
+    /// Whose memory that is, and this rank, in their order.
+    pub(crate) fn handed_out_and_own(&self) -> BTreeSet<u32> {
+        let mut ranks = lock(&self.handed_out.ranks).clone();
+        ranks.insert(self.rank());
+        ranks
     }
 }
 

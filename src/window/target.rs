@@ -128,6 +128,13 @@ impl Target {
         self.serial.store(0, Ordering::Relaxed);
     }
 
+    /// As [`Target::set_left`], and untouched pages stay so.
+    pub(super) fn leave_in_child(&self) {
+        if self.serial.load(Ordering::Relaxed) != 0 {
+            self.set_left();
+        }
+    }
+
     /// Where `len` bytes at displacement `disp` are mapped, or null: then the slow path finds out
     /// why not.
     #[inline]

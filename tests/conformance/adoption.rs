@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use transom::raw::{Assert, Window};
+use transom::raw::{Assert, Window, get_address};
 use transom::{Info, Job, LockKind, Op};
 
 use crate::case::{Case, Failure, Outcome, cases, check, check_eq};
@@ -17,6 +17,7 @@ pub(crate) const CASES: &[Case] = cases!["adoption":
     threads_write_to_the_window_and_beside_it @ [2],
     a_forked_child_has_its_own_copy @ [1, 2],
     over_mapped_files_and_shared_memory @ [2, 3],
+    more_regions_than_are_moved @ [2, 3],
 ];
 
 /// Words that start 16 bytes into a page, as those of a large malloc do.
@@ -233,5 +234,49 @@ fn over_mapped_files_and_shared_memory(job: &Job) -> Outcome {
         [&[9][..], &[5; 100], &[9]].concat(),
         "the file has it"
     );
+    Ok(())
+}
+
+/// Some are moved and mapped, the others are not; all of them are reached, and come and go.
+fn more_regions_than_are_moved(job: &Job) -> Outcome {
+    const REGIONS: usize = 200;
+    let world = job.world();
+    let words = Words::new(2 * REGIONS);
+    let window = Window::create_dynamic(world, &Info::new())?;
+    let place = |number: usize| words.base.wrapping_add(8192 * number + 64);
+    // SAFETY: the memory outlives the window, and is used as atomics.
+    let attach = |number: usize| unsafe { window.attach(place(number), 4032) };
+    (0..REGIONS).try_for_each(attach)?;
+    let all = world.allgather(&[get_address(words.base)])?;
+    let rounds = u64::from(world.size());
+    for round in 1..=2_u64 {
+        window.lock_all(Assert::NONE)?;
+        for (target, &there) in (0..).zip(&all) {
+            for number in 0..REGIONS as u64 {
+                let disp = there + 8192 * number + 64;
+                fetch_and_op(&window, number, target, disp, Op::Sum)?;
+                put(&window, &round.to_ne_bytes(), target, disp + 8)?;
+                window.flush(target)?;
+                let mut found = [0; 8];
+                get(&window, &mut found, target, disp + 8)?;
+                window.flush(target)?;
+                check_eq!(u64::from_ne_bytes(found), round);
+            }
+        }
+        window.unlock_all()?;
+        world.barrier()?;
+        for number in 0..REGIONS {
+            let word = &words.all()[1024 * number + 8];
+            let wanted = round * rounds * number as u64;
+            check_eq!(word.load(Ordering::SeqCst), wanted, "region {number}");
+        }
+        // What was moved makes room for what was not.
+        for number in (0..REGIONS).rev() {
+            window.detach(place(number))?;
+        }
+        (0..REGIONS).rev().try_for_each(attach)?;
+        world.barrier()?;
+    }
+    window.free()?;
     Ok(())
 }

@@ -26,7 +26,7 @@ pub(crate) const CASES: &[Case] = cases!["dynamic":
 ];
 
 /// Zeroes that live for ever, aligned to a page.
-fn memory(len: usize) -> *mut u8 {
+pub(crate) fn memory(len: usize) -> *mut u8 {
     let layout = std::alloc::Layout::from_size_align(len, 4096).expect("layout");
     // SAFETY: the layout is not empty.
     let base = unsafe { std::alloc::alloc_zeroed(layout) };
@@ -34,12 +34,12 @@ fn memory(len: usize) -> *mut u8 {
     base
 }
 
-fn attach(window: &Window, base: *mut u8, size: usize) -> Result<()> {
+pub(crate) fn attach(window: &Window, base: *mut u8, size: usize) -> Result<()> {
     // SAFETY: what the cases attach is never freed, or is detached before; nobody else uses it.
     unsafe { window.attach(base, size) }
 }
 
-fn read(base: *const u8, len: usize) -> Vec<u8> {
+pub(crate) fn read(base: *const u8, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     // SAFETY: inside what `memory` returned; nobody writes there now.
     unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(base, len) };
@@ -51,7 +51,7 @@ fn word(base: *mut u8) -> &'static AtomicU64 {
     unsafe { AtomicU64::from_ptr(base.cast()) }
 }
 
-fn addresses(job: &Job, base: *const u8) -> Result<Vec<u64>> {
+pub(crate) fn addresses(job: &Job, base: *const u8) -> Result<Vec<u64>> {
     job.world().allgather(&[get_address(base)])
 }
 
@@ -151,7 +151,7 @@ fn parts_of_one_page(job: &Job) -> Outcome {
     for (at, len) in parts {
         put(&window, &vec![at as u8 + 1; len], ahead, there + at as u64)?;
     }
-    for (at, len) in [(8, 9), (32, 1), (99, 2), (127, 2), (3999, 1), (4095, 2)] {
+    for (at, len) in [(8, 25), (32, 1), (99, 2), (127, 2), (3999, 1), (4095, 2)] {
         let outside = put(&window, &vec![0xff; len], ahead, there + at);
         refused(
             outside,

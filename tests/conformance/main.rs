@@ -15,12 +15,15 @@ mod create;
 mod datatypes;
 mod devices;
 mod dynamic;
+
+mod dynamic_apart;
 mod epoch_misuse;
 mod exposed;
 #[path = "../faults/mod.rs"]
 mod faults;
 mod fence;
 mod flush;
+mod forked;
 mod hammer;
 mod hints;
 mod launch;
@@ -90,7 +93,9 @@ fn cases(device: &str) -> Vec<Case> {
         proc_null::CASES,
         epoch_misuse::CASES,
         window_misuse::CASES,
+        forked::CASES,
         dynamic::CASES,
+        dynamic_apart::CASES,
         shared::CASES,
         attributes::CASES,
         hints::CASES,

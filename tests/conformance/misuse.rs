@@ -19,7 +19,6 @@ pub(crate) const CASES: &[Case] = cases!["misuse":
     null_buffers @ [2],
     freeing_twice @ [1],
     a_job_is_joined_once @ [1],
-    a_forked_child_is_no_rank @ [2],
 ];
 
 fn ranks_that_are_none(job: &Job) -> Outcome {
@@ -217,29 +216,5 @@ fn a_job_is_joined_once(job: &Job) -> Outcome {
     let again: std::result::Result<Job, Error> = Job::init();
     refused(again, ErrorClass::Other, &["one", "already"])?;
     check_eq!(job.world().allgather(&[1_u8])?, [1]);
-    Ok(())
-}
-
-fn a_forked_child_is_no_rank(job: &Job) -> Outcome {
-    // Before the first contact with the other rank.
-    // SAFETY: this process has one thread, or the agent besides, which holds no lock that the
-    // child takes; the child only makes one call and exits.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let result = job.alone().and_then(|_| job.world().barrier());
-        let told = matches!(&result, Err(error) if error.to_string().contains("forked"));
-        // SAFETY: ends the child at once, without the rank's destructors.
-        unsafe { libc::_exit(if told { 0 } else { 1 }) };
-    }
-    let mut status = 0;
-    // SAFETY: waits for our own child.
-    check!(unsafe { libc::waitpid(child, &raw mut status, 0) } == child);
-    check_eq!(
-        status,
-        0,
-        "the child of rank {} was let in",
-        job.world().rank()
-    );
-    job.world().barrier()?;
     Ok(())
 }

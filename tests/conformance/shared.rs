@@ -1,6 +1,7 @@
 //! Shared windows, and where other windows' memory is in this process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use transom::raw::{Assert, Flavor, MemoryModel, SharedPart, Window};
 use transom::{Communicator, ErrorClass, Info, Job, LockKind, Op};
@@ -22,12 +23,17 @@ pub(crate) const CASES: &[Case] = cases!["shared":
     ranks_whose_memory_is_found_or_not @ [2, 3],
     one_rank_fails @ [3],
     queries_that_make_no_sense @ [1, 2],
+    lock_all_protects_loads_and_stores @ [2, 3],
+    lock_all_and_single_locks_do_not_wait_in_a_circle @ [4],
+    unchecked_lock_all_waits_for_nobody @ [2],
 ];
 
 /// Where the device maps other ranks' memory.
 pub(crate) const MAPPED: &[Case] = cases!["shared":
     allocated_memory_is_found_here @ [1, 3],
     the_world_is_shared @ [2],
+    lock_all_protects_what_was_found @ [2, 3],
+    a_part_found_under_lock_all_is_locked @ [3],
 ];
 
 /// Where the device maps nothing.
@@ -367,4 +373,169 @@ fn nothing_is_shared(job: &Job) -> Outcome {
     check_eq!(window.bytes(), [9; 64]);
     window.close()?;
     Ok(())
+}
+
+/// Rank 0's word 0 is changed under its exclusive lock, and read under `lock_all`: by plain loads and
+/// stores, in each order of who comes first. `part` finds it.
+fn excluded(world: &Communicator, window: &Window, part: impl Fn() -> SharedPart) -> Outcome {
+    const WHILE: Duration = Duration::from_millis(60);
+    let last = world.size() - 1;
+    for round in 0..4 {
+        let found = part();
+        let word = word(&found, 0);
+        let reader_first = round % 2 == 0;
+        let before = word.load(Ordering::SeqCst);
+        world.barrier()?;
+        if world.rank() == last {
+            if !reader_first {
+                world.barrier()?;
+            }
+            window.lock_all(Assert::NONE)?;
+            let first = word.load(Ordering::SeqCst);
+            if reader_first {
+                world.barrier()?;
+                std::thread::sleep(WHILE);
+            }
+            let later = word.load(Ordering::SeqCst);
+            window.unlock_all()?;
+            let wanted = if reader_first { before } else { before + 2 };
+            check_eq!((first, later), (wanted, wanted), "round {round}");
+        } else {
+            if reader_first {
+                world.barrier()?;
+            }
+            if world.rank() == 0 {
+                window.lock(LockKind::Exclusive, 0, Assert::NONE)?;
+            }
+            if !reader_first {
+                world.barrier()?;
+            }
+            if world.rank() == 0 {
+                word.fetch_add(1, Ordering::SeqCst);
+                std::thread::sleep(WHILE);
+                word.fetch_add(1, Ordering::SeqCst);
+                window.unlock(0)?;
+            }
+        }
+        world.barrier()?;
+    }
+    Ok(())
+}
+
+fn lock_all_protects_loads_and_stores(job: &Job) -> Outcome {
+    let world = &sharing(job)?;
+    for info in [Info::new(), noncontiguous()] {
+        let window = Window::allocate_shared(world, 64, 8, &info)?;
+        // A part needs not be found to be reached: it follows the one before.
+        let first = window.shared_query(Some(0))?;
+        excluded(world, &window, || first)?;
+        window.free()?;
+    }
+    Ok(())
+}
+
+/// Writers of single parts and readers of all, in changing order.
+fn lock_all_and_single_locks_do_not_wait_in_a_circle(job: &Job) -> Outcome {
+    let world = &sharing(job)?;
+    let (me, ranks) = (world.rank(), world.size());
+    let window = Window::allocate_shared(world, 64, 8, &Info::new())?;
+    let parts: Vec<_> = (0..ranks)
+        .map(|rank| window.shared_query(Some(rank)))
+        .collect::<Result<_, _>>()?;
+    for round in 0..100 {
+        if (round + me) % 2 == 0 {
+            let target = (round / 2 + me) % ranks;
+            window.lock(LockKind::Exclusive, target, Assert::NONE)?;
+            let (one, two) = (
+                word(&parts[target as usize], 0),
+                word(&parts[target as usize], 8),
+            );
+            let value = one.load(Ordering::Relaxed) + 1;
+            one.store(value, Ordering::Relaxed);
+            std::thread::yield_now();
+            two.store(value, Ordering::Relaxed);
+            window.unlock(target)?;
+        } else {
+            window.lock_all(Assert::NONE)?;
+            for part in &parts {
+                let [one, two] = [0, 8].map(|at| word(part, at).load(Ordering::Relaxed));
+                check_eq!(one, two, "round {round}");
+            }
+            window.unlock_all()?;
+        }
+    }
+    world.barrier()?;
+    let written: u64 = parts
+        .iter()
+        .map(|part| word(part, 0).load(Ordering::Relaxed))
+        .sum();
+    check_eq!(written, 50 * u64::from(ranks));
+    world.barrier()?;
+    window.free()?;
+    Ok(())
+}
+
+fn unchecked_lock_all_waits_for_nobody(job: &Job) -> Outcome {
+    let world = &sharing(job)?;
+    let window = Window::allocate_shared(world, 64, 8, &Info::new())?;
+    if world.rank() == 0 {
+        window.lock(LockKind::Exclusive, 0, Assert::NONE)?;
+    }
+    world.barrier()?;
+    if world.rank() == 1 {
+        window.lock_all(Assert::NO_CHECK)?;
+        word(&window.shared_query(Some(0))?, 0).store(7, Ordering::SeqCst);
+        window.unlock_all()?;
+    }
+    world.barrier()?;
+    if world.rank() == 0 {
+        check_eq!(
+            word(&window.shared_query(None)?, 0).load(Ordering::SeqCst),
+            7
+        );
+        window.unlock(0)?;
+    }
+    window.free()?;
+    Ok(())
+}
+
+fn lock_all_protects_what_was_found(job: &Job) -> Outcome {
+    let world = job.world();
+    for memory in [Memory::Allocate, Memory::AllocMem] {
+        let window = Exposed::open(job, memory, 64, 8)?;
+        let found = window.shared_query(Some(0))?;
+        excluded(world, &window, || found)?;
+        window.close()?;
+    }
+    Ok(())
+}
+
+/// Before that, `lock_all` did not wait for who had locked the part.
+fn a_part_found_under_lock_all_is_locked(job: &Job) -> Outcome {
+    let world = job.world();
+    let window = Exposed::open(job, Memory::Allocate, 64, 8)?;
+    if world.rank() == 0 {
+        window.lock(LockKind::Exclusive, 0, Assert::NONE)?;
+    }
+    world.barrier()?;
+    if world.rank() > 0 {
+        window.lock_all(Assert::NONE)?;
+    }
+    world.barrier()?;
+    if world.rank() == 0 {
+        std::thread::sleep(Duration::from_millis(60));
+        word(&window.shared_query(Some(0))?, 0).store(3, Ordering::SeqCst);
+        window.unlock(0)?;
+    } else {
+        for _ in 0..2 {
+            let part = window.shared_query(Some(0))?;
+            check_eq!(word(&part, 0).load(Ordering::SeqCst), 3);
+        }
+        window.unlock_all()?;
+        // It was given back: else this would wait for ever.
+        window.lock(LockKind::Exclusive, 0, Assert::NONE)?;
+        window.unlock(0)?;
+    }
+    world.barrier()?;
+    window.close()
 }

@@ -20,6 +20,8 @@ mod vma;
 
 use std::sync::Arc;
 
+pub use adopt::watch_forks;
+
 use address::Address;
 use adversarial::AdversarialDevice;
 use agent::Agent;

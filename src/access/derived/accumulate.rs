@@ -4,6 +4,7 @@ use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::ATOMICS_DRAIN;
 
 use super::super::PROC_NULL;
+use super::super::apart::Grain;
 use super::super::elementwise;
 use super::super::request::{Request, Until};
 use super::super::work::Work;
@@ -187,7 +188,8 @@ impl Window {
             return Ok(Ticket::DONE);
         };
         Work::check_defined(operation, op, ty)?;
-        let spot = self.spot(operation, rank, target, disp, there.span)?;
+        let (span, grain) = (there.span, Grain::of(ty));
+        let spot = self.spot(operation, rank, target, disp, span, Some(&piece), grain)?;
         let elements = |size: u64| size / ty.size() as u64 * ty.extent() as u64;
         let (all, combined) = (elements(there.size), elements(operands_size));
         let no_memory = Piece::cut(all, combined);
@@ -250,6 +252,7 @@ impl Window {
                 Spot::Device(place) => {
                     self.combine_by_device(operation, rank, target, place, parts)
                 }
+                Spot::Apart(disp) => self.combine_apart(operation, rank, *disp, parts),
             }
         }
     }

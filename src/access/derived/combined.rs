@@ -5,33 +5,33 @@ use crate::datatype::{AtomicWidths, BasicType, Op, Piece, Together};
 
 /// Elements of one predefined type in three layouts, up to the end of the shortest: operands,
 /// results, target.
-pub(super) struct Combined<'a> {
-    pub(super) ty: BasicType,
-    pub(super) op: Op,
+pub(in crate::access) struct Combined<'a> {
+    pub(in crate::access) ty: BasicType,
+    pub(in crate::access) op: Op,
     /// `None` for [`Op::NoOp`].
-    pub(super) operands: Option<*const u8>,
+    pub(in crate::access) operands: Option<*const u8>,
     /// Where the old elements go.
-    pub(super) result: Option<*mut u8>,
+    pub(in crate::access) result: Option<*mut u8>,
     /// Those that have no memory are walked all the same.
-    pub(super) layouts: [&'a Piece; 3],
+    pub(in crate::access) layouts: [&'a Piece; 3],
     /// So many bytes from the start on have nothing done to them: a number of whole strips.
-    pub(super) skip: u64,
+    pub(in crate::access) skip: u64,
 }
 
 /// Elements, one after the other in each of the three.
 #[derive(Clone, Copy)]
-pub(super) struct Block {
+pub(in crate::access) struct Block {
     operands: i64,
     result: i64,
     /// From where the target's layout is placed.
-    pub(super) target: i64,
+    pub(in crate::access) target: i64,
     /// Bytes, padding included.
-    pub(super) len: usize,
+    pub(in crate::access) len: usize,
 }
 
 impl Block {
     /// The part from byte `start` on.
-    pub(super) fn part(&self, start: usize, len: usize) -> Self {
+    pub(in crate::access) fn part(&self, start: usize, len: usize) -> Self {
         let ahead = |at: i64| at + start as i64;
         Self {
             operands: ahead(self.operands),
@@ -43,7 +43,7 @@ impl Block {
 }
 
 impl Combined<'_> {
-    pub(super) fn blocks(&self) -> impl Iterator<Item = Block> {
+    pub(in crate::access) fn blocks(&self) -> impl Iterator<Item = Block> {
         let (skip, mut walked) = (self.skip, 0);
         let strips = Together::new(self.layouts).filter(move |strip| {
             walked += strip.bytes();
@@ -62,7 +62,7 @@ impl Combined<'_> {
 
     /// The blocks whose elements single atomics update, or the others. `base` is where the target's
     /// layout is placed.
-    pub(super) fn blocks_of(
+    pub(in crate::access) fn blocks_of(
         &self,
         widths: AtomicWidths,
         base: u64,
@@ -75,24 +75,29 @@ impl Combined<'_> {
         })
     }
 
-    pub(super) fn operands_at(&self, block: &Block) -> *const u8 {
+    pub(in crate::access) fn operands_at(&self, block: &Block) -> *const u8 {
         let at = |base: *const u8| base.wrapping_offset(block.operands as isize);
         self.operands.map_or(std::ptr::null(), at)
     }
 
-    pub(super) fn result_at(&self, block: &Block) -> *mut u8 {
+    pub(in crate::access) fn result_at(&self, block: &Block) -> *mut u8 {
         let at = |base: *mut u8| base.wrapping_offset(block.result as isize);
         self.result.map_or(std::ptr::null_mut(), at)
     }
 
     /// The work on one block.
-    pub(super) fn work(&self, block: &Block) -> Work {
+    pub(in crate::access) fn work(&self, block: &Block) -> Work {
         let (operands, result) = (self.operands_at(block), self.result_at(block));
         self.work_on(operands, result, block.len)
     }
 
     /// The work on `len` bytes of elements in these buffers.
-    pub(super) fn work_on(&self, operands: *const u8, result: *mut u8, len: usize) -> Work {
+    pub(in crate::access) fn work_on(
+        &self,
+        operands: *const u8,
+        result: *mut u8,
+        len: usize,
+    ) -> Work {
         Work {
             ty: self.ty,
             op: self.op,
@@ -104,12 +109,12 @@ impl Combined<'_> {
     }
 
     /// Whether nothing is fetched and nothing changes.
-    pub(super) fn is_nothing(&self) -> bool {
+    pub(in crate::access) fn is_nothing(&self) -> bool {
         self.op == Op::NoOp && self.result.is_none()
     }
 
     /// Whether what the target has does not matter.
-    pub(super) fn overwrites(&self) -> bool {
+    pub(in crate::access) fn overwrites(&self) -> bool {
         self.op == Op::Replace && self.result.is_none()
     }
 }

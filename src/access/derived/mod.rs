@@ -12,6 +12,7 @@ mod put_get;
 mod regions;
 mod spot;
 
+pub(super) use combined::Combined;
 pub(crate) use regions::Row;
 
 use super::bounds::null_buffer;

@@ -4,6 +4,7 @@ use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::{Rows, copy_rows};
 
 use super::super::PROC_NULL;
+use super::super::apart::Grain;
 use super::super::bounds::Place;
 use super::super::put_get::Way;
 use super::super::request::{Request, Until};
@@ -158,7 +159,8 @@ impl Window {
         let (Some(near), Some(far)) = (near.bytes(), far.bytes()) else {
             return Ok(Ticket::DONE);
         };
-        let spot = self.spot(operation, rank, target, disp, there.span)?;
+        let (span, piece) = (there.span, Some(&*far));
+        let spot = self.spot(operation, rank, target, disp, span, piece, Grain::BYTE)?;
         check_buffer(operation, origin, here.span, here.size)?;
         let pieces = [&*near, &*far];
         // SAFETY: the caller's promise.
@@ -189,6 +191,10 @@ impl Window {
                 return Ok(Ticket::DONE);
             }
             Spot::Device(place) => place,
+            // SAFETY: the caller's promise.
+            Spot::Apart(disp) => unsafe {
+                return self.transfer_apart(operation, way, origin, rank, disp, pieces);
+            },
         };
         // SAFETY: the caller's promise.
         let posted = unsafe { self.post_layouts(way, origin, &place, pieces) };

@@ -2,6 +2,7 @@
 
 use rdma_sys_shim::Ticket;
 
+use super::super::apart::Grain;
 use super::super::put_get::Way;
 use super::super::work::Work;
 use super::combined::Combined;
@@ -86,8 +87,17 @@ impl Window {
         [near, far]: [Row; 2],
     ) -> Result<Ticket> {
         let target = self.open_or_enter(operation, rank)?;
-        let spot = self.spot(operation, rank, target, 0, far.span())?;
-        let (Some(near), Some(far)) = (near.piece(), far.piece()) else {
+        let (span, piece) = (far.span(), far.piece());
+        let spot = self.spot(
+            operation,
+            rank,
+            target,
+            0,
+            span,
+            piece.as_ref(),
+            Grain::BYTE,
+        )?;
+        let (Some(near), Some(far)) = (near.piece(), piece) else {
             return Ok(Ticket::DONE);
         };
         // SAFETY: the caller's promise.
@@ -111,8 +121,9 @@ impl Window {
     ) -> Result<()> {
         Work::check_changes(operation, op)?;
         let target = self.open_or_enter(operation, rank)?;
-        let spot = self.spot(operation, rank, target, 0, far.span())?;
-        let (Some(near), Some(far)) = (near.piece(), far.piece()) else {
+        let (span, piece, grain) = (far.span(), far.piece(), Grain::of(ty));
+        let spot = self.spot(operation, rank, target, 0, span, piece.as_ref(), grain)?;
+        let (Some(near), Some(far)) = (near.piece(), piece) else {
             return Ok(());
         };
         Work::check_defined(operation, op, ty)?;

@@ -1,7 +1,8 @@
 //! Where a target's layout is placed.
 
+use super::super::apart::Grain;
 use super::super::bounds::Place;
-use crate::datatype::Span;
+use crate::datatype::{Piece, Span};
 use crate::error::Result;
 use crate::window::Window;
 use crate::window::target::Target;
@@ -11,12 +12,15 @@ pub(super) enum Spot<'w> {
     Mapped(*mut u8, Option<Place<'w>>),
     /// It has to be reached through the device.
     Device(Place<'w>),
+    /// It is placed at this address, and has data in several regions.
+    Apart(u64),
 }
 
 impl Window {
     /// Checks the bytes `span` round displacement `disp` of an entered target, and finds the way
-    /// to them.
+    /// to them. `far` is the layout in there, which may be in several regions, but none of its grains.
     #[inline]
+    #[expect(clippy::too_many_arguments, reason = "what the checks need")]
     pub(super) fn spot<'w>(
         &'w self,
         operation: &'static str,
@@ -24,12 +28,21 @@ impl Window {
         target: &'w Target,
         disp: u64,
         span: Span,
+        far: Option<&Piece>,
+        grain: Grain,
     ) -> Result<Spot<'w>> {
         // Mapped until the window is freed.
         if let Some(base) = target.reach_span(disp, span) {
             return Ok(Spot::Mapped(base, None));
         }
-        let place = self.place_span(operation, rank, target, disp, span)?;
+        let place = match (self.place_span(operation, rank, target, disp, span), far) {
+            (Ok(place), _) => place,
+            (Err(error), Some(far)) => {
+                self.check_apart(operation, rank, disp, far, grain, error)?;
+                return Ok(Spot::Apart(disp));
+            }
+            (Err(error), None) => return Err(error),
+        };
         Ok(match place.there.is_null() {
             true => Spot::Device(place),
             false => Spot::Mapped(place.there, Some(place)),

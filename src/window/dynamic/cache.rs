@@ -88,6 +88,13 @@ impl RegionCache {
         }))
     }
 
+    /// Where the region ends that holds `address`, as far as it is known here.
+    pub(crate) fn end_of(&self, address: u64) -> Option<u64> {
+        let known = self.known();
+        let RemoteRegion { address, len, .. } = known.holding(address, 1)?.remote;
+        Some(address + len)
+    }
+
     fn known(&self) -> RwLockReadGuard<'_, Known> {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -20,7 +20,7 @@ use super::create::{Created, Exposed};
 use super::{Flavor, Info, Memory, Window};
 use crate::comm::Communicator;
 use crate::error::{Error, Misuse, Result};
-use crate::job::Awaited;
+use crate::job::{Awaited, not_forked};
 use crate::memory::remote::RemoteMemory;
 use crate::wait::lock;
 use table::Table;
@@ -87,7 +87,9 @@ impl Window {
     /// also a part of a page that other regions have parts of (MPI-4.1, section 12.2.4,
     /// `MPI_Win_attach`). They must be told the address, after this call.
     ///
-    /// A size of 0 is legal. An access has to lie in one region: two that touch stay two.
+    /// A size of 0 is legal. An access may lie in several regions, be it that they touch or that a
+    /// layout has data in each; that costs as much as an operation for each of its parts. A single
+    /// element of an accumulate has to lie in one region.
     ///
     /// # Errors
     /// The window is not dynamic ([`RmaFlavor`](crate::ErrorClass::RmaFlavor)); a part of the memory
@@ -123,6 +125,7 @@ impl Window {
     }
 
     fn attached(&self, operation: &'static str) -> Result<MutexGuard<'_, Attached>> {
+        not_forked(operation)?;
         match &self.memory {
             Some(Memory::Dynamic(regions)) => Ok(regions.lock()),
             _ => Err(Error::new(

@@ -40,6 +40,8 @@ pub(crate) enum Declined {
     EdgeMayBeWrittenByKernel,
     #[error("the process has several threads and no userfaultfd can hold their writes ({0})")]
     NoUserfaultfd(Refusal),
+    #[error("{moved} other pieces of memory are adopted, and this one is too small for one more")]
+    TooMany { moved: usize },
     #[error("the limit of file sizes (`ulimit -f`) is below the size of the memory")]
     FileSizeLimit,
     #[error("the kernel refused ({0})")]

@@ -6,7 +6,7 @@
 //!
 //! What this cannot do: other threads of the parent run on while the child copies, so what they
 //! write in these milliseconds may be in the copy; handlers of `fork` that were registered
-//! before the first adoption, and glibc itself, run in the child before it has its copies (the
+//! before these (`watch_forks`, or the first adoption), and glibc itself, run in the child before it has its copies (the
 //! pages that glibc may write then are never adopted as edges, but for the lock of a `FILE`);
 //! `_Fork` and a raw `clone` run no handlers, and leave adopted pages shared. `vfork` and
 //! `posix_spawn` run none either and need none: their child borrows the parent's memory. A signal

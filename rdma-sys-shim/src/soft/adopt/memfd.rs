@@ -2,6 +2,8 @@
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::declined::Declined;
 use super::sys::{self, Refusal};
 
@@ -10,6 +12,24 @@ use super::sys::{self, Refusal};
 pub(super) struct Memfd {
     fd: OwnedFd,
     id: FileId,
+}
+
+/// How many this process has.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+pub(super) fn count() -> usize {
+    COUNT.load(Ordering::Relaxed)
+}
+
+/// A forked child has none of its parent's.
+pub(super) fn forget_all() {
+    COUNT.store(0, Ordering::Relaxed);
+}
+
+impl Drop for Memfd {
+    fn drop(&mut self) {
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// How `/proc/self/maps` names a file.
@@ -62,6 +82,7 @@ impl Memfd {
             minor: libc::minor(stat.st_dev),
             inode: stat.st_ino,
         };
+        COUNT.fetch_add(1, Ordering::Relaxed);
         Ok(Self { fd, id })
     }
 

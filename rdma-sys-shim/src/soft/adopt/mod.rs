@@ -59,11 +59,12 @@
 //! that use cross-memory attach write at any time, so pages of a region that is not adopted are
 //! not adopted for another; see [`adopt`] for what the caller has to serialise.
 //!
-//! *Fork*: see `fork`.
+//! *Fork*: see `fork`. *How much* is adopted: see `limit`.
 
 mod declined;
 mod direct;
 mod fork;
+mod limit;
 mod maps;
 mod memfd;
 mod moves;
@@ -90,6 +91,14 @@ use way::Way;
 /// Whether the memory of a process with several threads can be adopted here.
 pub(super) fn check_userfaultfd() -> Result<(), Refusal> {
     uffd::Uffd::open().map(drop)
+}
+
+/// Sees to it that forked children get their own copies of adopted memory before they run handlers
+/// (`pthread_atfork`) that are registered after this call: what such a handler writes is then the
+/// child's alone. Where that fails, no memory is adopted.
+pub fn watch_forks() {
+    // The first adoption meets the same failure, and reports it.
+    let _ = fork::install();
 }
 
 /// Part of adopted memory: `len` bytes at `addr` are backed by `fd` at `offset`. All three are
@@ -144,6 +153,13 @@ pub(crate) unsafe fn adopt(
     survey::pages_in_use(request.pages(), in_use, &mut pages_in_use);
 
     let mut table = table::lock();
+    let pages = request.pages();
+    if !table.covers(&pages) {
+        limit::allows(len)?;
+    } else if !table.has_orphans(&pages) {
+        // Who has shares keeps the pages as they are: there is nothing to look at.
+        return Ok(Adopted::take(request, &pages, &mut table));
+    }
     let way = Way::find(own_threads)?;
     let mappings = survey::mappings(&request.pages())?;
     moves::forget_lost_orphans(&mut table, &request.pages(), &mappings);
@@ -170,7 +186,7 @@ pub(crate) fn hold(base: *mut u8, len: usize) -> Option<Adopted> {
     let request = Request::new(base.addr(), len)?;
     let pages = request.pages();
     let mut table = table::lock();
-    if table.within(&pages).any(|(_, extent)| extent.is_orphan())
+    if table.has_orphans(&pages)
         && let Ok(mappings) = survey::mappings(&pages)
     {
         moves::forget_lost_orphans(&mut table, &pages, &mappings);

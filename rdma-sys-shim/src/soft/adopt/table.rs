@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::memfd::Memfd;
+use super::memfd::{self, Memfd};
 use super::stretch::{Attributes, Stretch};
 
 static TABLE: Mutex<Table> = Mutex::new(Table::new());
@@ -91,6 +91,17 @@ impl Table {
             .filter(|(part, _)| !part.is_empty())
     }
 
+    /// Whether all of `range` is adopted.
+    pub(super) fn covers(&self, range: &Range<usize>) -> bool {
+        let adopted: usize = self.within(range).map(|(part, _)| part.len()).sum();
+        adopted == range.len()
+    }
+
+    /// Whether some of `range` is adopted and has no share.
+    pub(super) fn has_orphans(&self, range: &Range<usize>) -> bool {
+        self.within(range).any(|(_, extent)| extent.is_orphan())
+    }
+
     /// The place of an adopted range that lies within one extent.
     pub(super) fn stretch(&self, range: &Range<usize>) -> Option<Stretch> {
         let (&start, extent) = self.extents.range(..=range.start).next_back()?;
@@ -169,6 +180,7 @@ impl Table {
     /// Starts anew in a forked child, without allocating or freeing: the old extents leak.
     pub(super) fn start_anew(&mut self) {
         std::mem::forget(std::mem::take(&mut self.extents));
+        memfd::forget_all();
         self.generation += 1;
     }
 
@@ -218,6 +230,18 @@ mod tests {
         assert_eq!(table.drop_shares(&all), [0x10..0x20, 0x70..0x80]);
         assert_eq!(table.drop_shares(&middle), [0x20..0x50, 0x60..0x70]);
         assert!(table.iter().all(|(_, extent)| extent.is_orphan()));
+    }
+
+    #[test]
+    fn gaps_and_orphans_are_found() {
+        let mut table = table([0x10..0x50, 0x50..0x60, 0x70..0x80]);
+        assert!(table.covers(&(0x10..0x60)) && table.covers(&(0x48..0x58)));
+        assert!(!table.covers(&(0x8..0x18)) && !table.covers(&(0x10..0x80)));
+        assert!(!table.covers(&(0x78..0x88)) && !table.covers(&(0x60..0x70)));
+        let first = table.take_shares(&(0x10..0x58));
+        assert!(!table.has_orphans(&(0x10..0x58)) && table.has_orphans(&(0x10..0x59)));
+        table.drop_shares(&first);
+        assert!(table.has_orphans(&(0x20..0x30)));
     }
 
     #[test]

@@ -325,3 +325,43 @@ fn out_of_descriptors() {
         check(memory.at(0), 4 * page, 1);
     });
 }
+
+/// With many adopted, small ones are left as they are, until some have been given back.
+#[test]
+fn more_than_pays() {
+    let page = page_size();
+    in_child(|| {
+        let memory = Memory::anonymous(300 * page);
+        let large = Memory::anonymous(1 << 20);
+        let mut shares = Vec::new();
+        let declined = loop {
+            match adopt_all(memory.at(2 * shares.len() * page), page) {
+                Ok(share) => shares.push(share),
+                Err(why) => break why,
+            }
+        };
+        let moved = shares.len();
+        assert_eq!(declined, Declined::TooMany { moved });
+        assert!((32..=128).contains(&moved), "{moved}");
+        // Pages that are adopted take no more; large ones are worth it.
+        let first = adopt_all(memory.at(16), 32).unwrap();
+        assert_eq!(first.pieces().len(), 1);
+        let large = adopt_all(large.at(0), 1 << 20).unwrap();
+        assert_eq!(reason(memory.at(250 * page), 8), declined_after(&declined));
+        drop(large);
+        drop(shares.pop());
+        shares.push(adopt_all(memory.at(250 * page), 8).unwrap());
+        // A page that is half adopted needs one more.
+        drop(first);
+        let both = memory.at(0);
+        assert_eq!(reason(both, 2 * page), declined);
+    });
+}
+
+/// With one piece more than there were.
+fn declined_after(declined: &Declined) -> Declined {
+    match *declined {
+        Declined::TooMany { moved } => Declined::TooMany { moved: moved + 1 },
+        other => other,
+    }
+}

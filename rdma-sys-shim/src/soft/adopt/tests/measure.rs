@@ -45,3 +45,41 @@ fn adopt_and_give_back() {
     in_child(|| measure("one thread"));
     measure("several threads");
 }
+
+/// Pages with others between them, so that none joins its neighbour, until no more are adopted.
+fn measure_many(threads: &str) {
+    const MOST: usize = 800;
+    let page = page_size();
+    let memory = Memory::anonymous(2 * MOST * page);
+    let mut shares = Vec::new();
+    let (mut times, mut declined) = (Vec::new(), Vec::new());
+    for number in 0..MOST {
+        let start = Instant::now();
+        let share = adopt_all(memory.at(2 * number * page), page);
+        match share {
+            Ok(share) => {
+                times.push(start.elapsed());
+                shares.push(share);
+            }
+            Err(_) => declined.push(start.elapsed()),
+        }
+    }
+    let first = median(times[..8.min(times.len())].to_vec());
+    let last = median(times[times.len().saturating_sub(8)..].to_vec());
+    let line = format!(
+        "{threads}, {} pages: {first:.1} us each at first, {last:.1} us at last; then {} are declined, \
+         {:.1} us each\n",
+        times.len(),
+        declined.len(),
+        median(declined)
+    );
+    // SAFETY: the bytes are there. libtest captures what a child prints.
+    unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn adopt_many() {
+    in_child(|| measure_many("one thread"));
+    measure_many("several threads");
+}

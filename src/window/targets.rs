@@ -1,0 +1,141 @@
+//! The table of a window's targets, of which a forked child finds none entered.
+//!
+//! An operation on an entered target asks nothing else, for the sake of its speed. So it is the table
+//! that tells a child that it is no rank: before its `fork` returns, all targets are left there, and
+//! the next operation takes the slow path. `vfork` and a raw `clone` run no handlers.
+
+use std::cell::UnsafeCell;
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, Once};
+
+use super::target::Target;
+use crate::wait::lock;
+
+/// The targets of a window, one per rank.
+pub(super) struct Targets(NonNull<[Target]>);
+
+// SAFETY: owns the targets as a box does, and they are Send.
+unsafe impl Send for Targets {}
+// SAFETY: as above, and Sync.
+unsafe impl Sync for Targets {}
+
+impl Targets {
+    /// None was ever used.
+    pub(super) fn new(ranks: u32) -> Self {
+        watch();
+        let table = Box::into_raw(bytemuck::zeroed_slice_box(ranks as usize));
+        // SAFETY: of a box.
+        let table = unsafe { NonNull::new_unchecked(table) };
+        lock(&TABLES).0.insert(table.addr().get(), table);
+        Self(table)
+    }
+}
+
+impl Deref for Targets {
+    type Target = [Target];
+
+    #[inline]
+    fn deref(&self) -> &[Target] {
+        // SAFETY: made from a box in `new`, which `drop` takes back.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl DerefMut for Targets {
+    fn deref_mut(&mut self) -> &mut [Target] {
+        // SAFETY: as above. Nobody else refers to it but `in_child`, which no thread that is in here
+        // can run.
+        unsafe { self.0.as_mut() }
+    }
+}
+
+impl Drop for Targets {
+    fn drop(&mut self) {
+        lock(&TABLES).0.remove(&self.0.addr().get());
+        // SAFETY: made from a box in `new`; nobody knows of it any more.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+/// All tables of this process, by address.
+struct Tables(BTreeMap<usize, NonNull<[Target]>>);
+
+// SAFETY: the tables are Send and Sync.
+unsafe impl Send for Tables {}
+
+static TABLES: Mutex<Tables> = Mutex::new(Tables(BTreeMap::new()));
+
+/// The lock of the tables while a thread forks: a table that is half taken out is no child's.
+struct Forking(UnsafeCell<Option<MutexGuard<'static, Tables>>>);
+
+// SAFETY: only a thread that forks touches it, and only while it holds the lock.
+unsafe impl Sync for Forking {}
+
+static FORKING: Forking = Forking(UnsafeCell::new(None));
+
+/// From now on, forked children find no target entered.
+fn watch() {
+    static WATCHING: Once = Once::new();
+    WATCHING.call_once(|| {
+        // A table may lie on pages that are adopted by then.
+        rdma_sys_shim::watch_forks();
+        // SAFETY: the handlers stay valid, as this code is never unloaded.
+        let rc = unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
+        if rc != 0 {
+            tracing::warn!(
+                rc,
+                "pthread_atfork failed: a forked child may use windows by mistake"
+            );
+        }
+    });
+}
+
+extern "C" fn prepare() {
+    let tables = lock(&TABLES);
+    // SAFETY: this thread forks and holds the lock.
+    unsafe { *FORKING.0.get() = Some(tables) };
+}
+
+extern "C" fn in_parent() {
+    // SAFETY: this thread forked and holds the lock.
+    drop(unsafe { (*FORKING.0.get()).take() });
+}
+
+/// Must not allocate.
+extern "C" fn in_child() {
+    // SAFETY: as above, and the child has no other thread.
+    let tables = unsafe { (*FORKING.0.get()).take() };
+    for table in tables.iter().flat_map(|tables| tables.0.values()) {
+        // SAFETY: a table is taken out under the lock before it goes.
+        for target in unsafe { table.as_ref() } {
+            target.leave_in_child();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forked_child_finds_no_target_entered() {
+        let targets = Targets::new(5);
+        targets[1].set_entered(7);
+        targets[4].set_entered(1);
+        drop(Targets::new(3));
+        // SAFETY: the child calls nothing but atomics and _exit.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let left = !targets[1].is_entered(7) && !targets[4].is_entered(1);
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(if left { 0 } else { 1 }) };
+        }
+        let mut status = -1;
+        // SAFETY: waits for our own child.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
+        assert!(targets[1].is_entered(7) && targets[4].is_entered(1));
+    }
+}
