@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::Target;
 use super::target::same_length;
+use super::{Passive, Request, Target};
 use crate::access::Row;
 use crate::datatype::{Accumulate, Element, Op};
 use crate::error::{DatatypeMisuse, Error, Result};
@@ -142,15 +142,10 @@ impl Strided {
     }
 }
 
-/// The rows on both sides, of as many elements.
-fn rows<T>(
-    operation: &'static str,
-    near: Strided,
-    slice: &[T],
-    far: Strided,
-) -> Result<(Row, Row)> {
+/// The rows on both sides, of as many elements; this rank has `len` of them.
+fn rows<T>(operation: &'static str, near: Strided, len: usize, far: Strided) -> Result<(Row, Row)> {
     let size = size_of::<T>();
-    let near_row = near.row(operation, size, slice.len())?;
+    let near_row = near.row(operation, size, len)?;
     // The window's own check comes later; what no memory has is refused here.
     let far_row = far.row(operation, size, isize::MAX as usize / size)?;
     let count = |region: &Strided| region.len().unwrap_or(usize::MAX);
@@ -241,7 +236,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         T: Accumulate,
     {
         const OPERATION: &str = "accumulate_strided";
-        let (near, far) = rows(OPERATION, from.into(), src, to.into())?;
+        let (near, far) = rows::<T>(OPERATION, from.into(), src.len(), to.into())?;
         let origin = src.as_ptr().cast();
         // SAFETY: as for `put_strided`; the row is inside the slice, and `Accumulate` says what the
         // elements are.
@@ -260,7 +255,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         src: &[T],
         from: Strided,
     ) -> Result<()> {
-        let (near, far) = rows(operation, from, src, to)?;
+        let (near, far) = rows::<T>(operation, from, src.len(), to)?;
         let origin = src.as_ptr().cast();
         // SAFETY: the caller's promise; the row is inside the slice.
         unsafe { self.raw.put_row(operation, origin, near, self.rank, far) }
@@ -275,9 +270,106 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         dst: &mut [T],
         to: Strided,
     ) -> Result<()> {
-        let (near, far) = rows(operation, to, dst, from)?;
+        let (near, far) = rows::<T>(operation, to, dst.len(), from)?;
         let origin = dst.as_mut_ptr().cast();
         // SAFETY: the caller's promise; the row is inside the slice.
         unsafe { self.raw.get_row(operation, origin, near, self.rank, far) }
+    }
+}
+
+impl<'op, T: Element> Target<'op, T, Passive> {
+    /// One-sided. As [`Target::put_strided`], with a request: once it is complete, the buffer may be
+    /// used again; the data may arrive later (MPI-4.1, section 12.3.5).
+    ///
+    /// # Errors
+    /// As for [`Target::put_strided`].
+    pub fn rput_strided(
+        &self,
+        to: impl Into<Strided>,
+        src: &'op mut [T],
+        from: impl Into<Strided>,
+    ) -> Result<Request<'op, &'op mut [T]>> {
+        // SAFETY: the buffer is borrowed until the epoch has closed.
+        unsafe { self.put_region_from("rput_strided", to.into(), src, from.into()) }
+    }
+
+    /// One-sided. As [`Target::get_strided`], with a request: once it is complete, the data is there
+    /// (MPI-4.1, section 12.3.5).
+    ///
+    /// # Errors
+    /// As for [`Target::put_strided`].
+    pub fn rget_strided(
+        &self,
+        from: impl Into<Strided>,
+        dst: &'op mut [T],
+        to: impl Into<Strided>,
+    ) -> Result<Request<'op, &'op mut [T]>> {
+        // SAFETY: the buffer is borrowed until the epoch has closed.
+        unsafe { self.get_region_into("rget_strided", from.into(), dst, to.into()) }
+    }
+
+    /// One-sided. As [`Target::rput_strided`], with a buffer that the request owns until it is
+    /// complete. It is lost if the operation fails.
+    ///
+    /// # Errors
+    /// As for [`Target::put_strided`].
+    pub fn rput_strided_owned(
+        &self,
+        to: impl Into<Strided>,
+        src: Vec<T>,
+        from: impl Into<Strided>,
+    ) -> Result<Request<'op, Vec<T>>> {
+        // SAFETY: nobody but the request can free the buffer, and it waits before it does.
+        unsafe { self.put_region_from("rput_strided_owned", to.into(), src, from.into()) }
+    }
+
+    /// One-sided. As [`Target::rget_strided`], with a buffer that the request owns until it is
+    /// complete. It is lost if the operation fails.
+    ///
+    /// # Errors
+    /// As for [`Target::put_strided`].
+    pub fn rget_strided_owned(
+        &self,
+        from: impl Into<Strided>,
+        dst: Vec<T>,
+        to: impl Into<Strided>,
+    ) -> Result<Request<'op, Vec<T>>> {
+        // SAFETY: nobody but the request can free the buffer, and it waits before it does.
+        unsafe { self.get_region_into("rget_strided_owned", from.into(), dst, to.into()) }
+    }
+
+    /// # Safety
+    /// The memory behind `src` stays untouched until the request or the epoch has completed the
+    /// operation, even if the request is forgotten.
+    unsafe fn put_region_from<B: AsMut<[T]>>(
+        &self,
+        operation: &'static str,
+        to: Strided,
+        src: B,
+        from: Strided,
+    ) -> Result<Request<'op, B>> {
+        Request::start(src, |origin: *mut T, len| {
+            let (near, far) = rows::<T>(operation, from, len / size_of::<T>(), to)?;
+            // SAFETY: the caller's promise, of the buffer that the request now holds, and that the
+            // row is inside.
+            unsafe { (self.raw).rput_row(operation, origin.cast(), near, self.rank, far) }
+        })
+    }
+
+    /// # Safety
+    /// As for `put_region_from`.
+    unsafe fn get_region_into<B: AsMut<[T]>>(
+        &self,
+        operation: &'static str,
+        from: Strided,
+        dst: B,
+        to: Strided,
+    ) -> Result<Request<'op, B>> {
+        Request::start(dst, |origin: *mut T, len| {
+            let (near, far) = rows::<T>(operation, to, len / size_of::<T>(), from)?;
+            // SAFETY: the caller's promise, of the buffer that the request now holds, and that the
+            // row is inside.
+            unsafe { (self.raw).rget_row(operation, origin.cast(), near, self.rank, far) }
+        })
     }
 }

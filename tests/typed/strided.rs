@@ -9,6 +9,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         halos_of_a_ring_of_grids: 3,
         rows_become_columns_and_sums: 2,
         regions_in_a_passive_epoch: 2,
+        requests_of_regions: 2,
         regions_that_are_refused: 2,
         elements_of_any_size_are_moved: 2,
     ]
@@ -128,6 +129,64 @@ fn regions_in_a_passive_epoch(job: &Job) -> Result<()> {
     for (at, &found) in window.local()?.iter().enumerate() {
         let wanted = if at % 3 == 1 { at as u16 / 3 + 7 } else { 0 };
         assert_eq!(found, wanted);
+    }
+    window.free()
+}
+
+fn requests_of_regions(job: &Job) -> Result<()> {
+    const SIDE: usize = 30;
+    let world = job.world();
+    let other = 1 - world.rank();
+    let mut window = Window::<u32>::allocate(world, SIDE * SIDE)?;
+    let column = |first: usize| Strided {
+        first,
+        blocks: SIDE,
+        block_len: 1,
+        stride: SIDE,
+    };
+    let corner = Block2d {
+        width: SIDE,
+        row: 20,
+        column: 25,
+        rows: 4,
+        columns: 5,
+    };
+    let mut values: Vec<u32> = (1..=SIDE as u32).collect();
+    let mut matrix = vec![0; SIDE * SIDE];
+    window.passive(|epoch| -> Result<()> {
+        let lock = epoch.lock(other, LockKind::Shared)?;
+        // Borrowed to the end of the epoch, and given back with the request.
+        let back = lock.rput_strided(column(3), &mut values, 0..SIDE)?.wait()?;
+        back.fill(9);
+        lock.flush()?;
+        let mut request = lock.rget_strided(column(3), &mut matrix, column(7))?;
+        let found = loop {
+            match request.test()? {
+                Ok(found) => break found,
+                Err(again) => request = again,
+            }
+        };
+        for row in 0..SIDE {
+            assert_eq!(found[row * SIDE + 7], row as u32 + 1);
+            assert_eq!(found[row * SIDE + 6], 0);
+        }
+        // Owned: the same buffer goes there and back.
+        let owned: Vec<u32> = (100..120).collect();
+        let mut owned = lock.rput_strided_owned(corner, owned, 0..20)?.wait()?;
+        lock.flush()?;
+        owned.fill(0);
+        let owned = lock.rget_strided_owned(corner, owned, 0..20)?.wait()?;
+        assert!(owned.iter().copied().eq(100..120));
+        drop(lock.rget_strided_owned(corner, owned, 0..20)?);
+        let short = lock.rget_strided_owned(corner, vec![0; 19], 0..19);
+        assert_eq!(short.unwrap_err().class(), ErrorClass::Count);
+        let beyond = lock.rput_strided_owned(column(0), vec![0; 5], 0..SIDE);
+        assert_eq!(beyond.unwrap_err().class(), ErrorClass::Arg);
+        lock.unlock()
+    })??;
+    assert!(values.iter().all(|&value| value == 9));
+    for row in 0..SIDE {
+        assert_eq!(window.local()?[row * SIDE + 3], row as u32 + 1);
     }
     window.free()
 }

@@ -4,6 +4,7 @@ use rdma_sys_shim::Ticket;
 
 use super::super::apart::Grain;
 use super::super::put_get::Way;
+use super::super::request::{Request, Until};
 use super::super::work::Work;
 use super::combined::Combined;
 use crate::datatype::{BasicType, Op, Piece, Span};
@@ -74,6 +75,41 @@ impl Window {
     ) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.transfer_rows(operation, Way::Get, origin, rank, [near, far]) }.map(drop)
+    }
+
+    /// As [`Window::put_row`], with a request; needs a passive-target epoch.
+    ///
+    /// # Safety
+    /// As for [`Window::rput_layout`].
+    pub(crate) unsafe fn rput_row(
+        &self,
+        operation: &'static str,
+        origin: *const u8,
+        near: Row,
+        rank: u32,
+        far: Row,
+    ) -> Result<Request> {
+        let (origin, rows) = (origin.cast_mut(), [near, far]);
+        // SAFETY: the caller's promise.
+        let ticket = unsafe { self.transfer_rows(operation, Way::Put, origin, rank, rows)? };
+        self.request(rank, ticket, Until::Released)
+    }
+
+    /// As [`Window::rput_row`], the other way.
+    ///
+    /// # Safety
+    /// As for [`Window::rget_layout`].
+    pub(crate) unsafe fn rget_row(
+        &self,
+        operation: &'static str,
+        origin: *mut u8,
+        near: Row,
+        rank: u32,
+        far: Row,
+    ) -> Result<Request> {
+        // SAFETY: the caller's promise.
+        let ticket = unsafe { self.transfer_rows(operation, Way::Get, origin, rank, [near, far])? };
+        self.request(rank, ticket, Until::Completed)
     }
 
     /// # Safety
