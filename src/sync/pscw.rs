@@ -79,7 +79,9 @@ impl Window {
     /// Waits for nothing but connections to ranks that were not needed before. The first operation on
     /// a target waits for its post, so that nobody waits for a target before it is needed, and
     /// `complete` for those that were not used. With [`Assert::NO_CHECK`] nothing waits: all targets
-    /// have posted before, and said so by other means.
+    /// have posted before, and said so by other means. Loads and stores through a pointer of
+    /// [`Window::shared_query`] are no operations, and so do not wait either: MPI lets start return
+    /// before the post, so that a program has to hear of that first, as by a get.
     ///
     /// # Errors
     /// An access epoch is open already, be it by `start`, fence, `lock_all` or a lock; a rank of
