@@ -4,7 +4,7 @@ use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::ATOMICS_DRAIN;
 
 use super::PROC_NULL;
-use super::elementwise;
+use super::elementwise::{self, Fetching};
 use super::request::{Request, Until};
 use super::work::Work;
 use crate::datatype::{BasicType, Op};
@@ -40,7 +40,7 @@ impl Window {
                 // mapping of the target's memory.
                 unsafe {
                     let operand = word.width.load(origin);
-                    elementwise::fetch_op(word.at, word.width, op, operand);
+                    elementwise::fetch_op(word.at, word.width, Fetching::Add, operand);
                 }
                 word.note_update();
                 return Ok(());

@@ -69,18 +69,38 @@ macro_rules! on_word {
     };
 }
 
-/// `op` on the word at `at`; returns what it held before. `op` is sum, replace or no_op.
+/// An operation that is one instruction and tells what the word held before.
+#[derive(Clone, Copy)]
+pub(super) enum Fetching {
+    Add,
+    Swap,
+    Load,
+}
+
+impl Fetching {
+    #[inline(always)]
+    pub(super) fn of(op: Op) -> Option<Self> {
+        match op {
+            Op::Sum => Some(Self::Add),
+            Op::Replace => Some(Self::Swap),
+            Op::NoOp => Some(Self::Load),
+            _ => None,
+        }
+    }
+}
+
+/// `op` on the word at `at`; returns what it held before.
 ///
 /// # Safety
 /// `at` is mapped, aligned for the width and shared as an atomic by all who access it now.
 #[inline]
-pub(super) unsafe fn fetch_op(at: *mut u8, width: Width, op: Op, operand: u64) -> u64 {
+pub(super) unsafe fn fetch_op(at: *mut u8, width: Width, op: Fetching, operand: u64) -> u64 {
     on_word!(at, width, |word: Int| {
         let operand = operand as Int;
         match op {
-            Op::Sum => word.fetch_add(operand, Ordering::SeqCst),
-            Op::Replace => word.swap(operand, Ordering::SeqCst),
-            _ => word.load(Ordering::SeqCst),
+            Fetching::Add => word.fetch_add(operand, Ordering::SeqCst),
+            Fetching::Swap => word.swap(operand, Ordering::SeqCst),
+            Fetching::Load => word.load(Ordering::SeqCst),
         }
     })
 }
@@ -114,9 +134,9 @@ unsafe fn store(at: *mut u8, width: Width, value: u64) {
 /// # Safety
 /// As for [`fetch_op`].
 unsafe fn combine(at: *mut u8, width: Width, ty: BasicType, op: Op, operand: u64) -> u64 {
-    if matches!(op, Op::Sum | Op::Replace | Op::NoOp) {
+    if let Some(fetching) = Fetching::of(op) {
         // SAFETY: the caller's promise.
-        return unsafe { fetch_op(at, width, op, operand) };
+        return unsafe { fetch_op(at, width, fetching, operand) };
     }
     if matches!(op, Op::Band | Op::Bor | Op::Bxor) {
         return on_word!(at, width, |word: Int| {
@@ -129,7 +149,7 @@ unsafe fn combine(at: *mut u8, width: Width, ty: BasicType, op: Op, operand: u64
         });
     }
     // SAFETY: the caller's promise.
-    let mut held = unsafe { fetch_op(at, width, Op::NoOp, 0) };
+    let mut held = unsafe { fetch_op(at, width, Fetching::Load, 0) };
     loop {
         let new = combine_word(ty, op, held, operand);
         // SAFETY: the caller's promise.
@@ -161,7 +181,7 @@ pub(super) unsafe fn combine_words(there: *mut u8, width: Width, work: &Work) {
         Op::Sum if work.result.is_null() => {
             // SAFETY: the caller's promise.
             words.for_each(|(_, at, operand)| unsafe {
-                fetch_op(at, width, Op::Sum, operand);
+                fetch_op(at, width, Fetching::Add, operand);
             });
         }
         Op::Replace if work.overwrites() => {

@@ -4,7 +4,7 @@ use rdma_sys_shim::Ticket;
 
 use super::PROC_NULL;
 use super::bounds::null_buffer;
-use super::elementwise;
+use super::elementwise::{self, Fetching};
 use super::get_accumulate::fetching;
 use super::work::Work;
 use crate::datatype::{BasicType, Op};
@@ -32,7 +32,7 @@ impl Window {
         disp: u64,
         op: Op,
     ) -> Result<()> {
-        if matches!(op, Op::Sum | Op::Replace | Op::NoOp)
+        if let Some(fetching) = Fetching::of(op)
             && (!origin.is_null() || op == Op::NoOp)
             && !result.is_null()
             && let Some(word) = self.mapped_integer(ty, target, disp)
@@ -44,7 +44,7 @@ impl Window {
                     Op::NoOp => 0,
                     _ => word.width.load(origin),
                 };
-                let old = elementwise::fetch_op(word.at, word.width, op, operand);
+                let old = elementwise::fetch_op(word.at, word.width, fetching, operand);
                 word.width.store(result, old);
             }
             word.note_update();
