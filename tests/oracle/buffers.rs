@@ -1,10 +1,12 @@
 //! Memory with guard bytes around it: buffers of operations, and parts of windows.
 
-use std::alloc::{Layout, alloc, dealloc};
+use std::alloc::{self, alloc, dealloc};
+use std::ops::Range;
 
-use transom::raw::{Window, get_address};
+use transom::raw::{Flavor, SharedPart, Window, get_address};
 use transom::{ErrorClass, Info, Job};
 
+use crate::access::Layout;
 use crate::model;
 use crate::program::{Memory, Program};
 
@@ -40,6 +42,17 @@ impl Buffer {
         &self.bytes[self.start..self.start + self.len]
     }
 
+    /// Where a layout is placed so that its first byte of data is the buffer's first byte.
+    pub(crate) fn placed(&mut self, layout: &Layout) -> *mut u8 {
+        let to_first = layout.data.start as isize;
+        self.pointer().wrapping_offset(-to_first)
+    }
+
+    /// Overwrites one byte.
+    pub(crate) fn spoil(&mut self, at: usize) {
+        self.bytes[self.start + at] ^= 0xff;
+    }
+
     /// Makes sure that whoever still reads it is found out.
     pub(crate) fn scribble(&mut self) {
         self.bytes[self.start..self.start + self.len].fill(0x5a);
@@ -59,7 +72,7 @@ pub(crate) struct Exposed<'j> {
     memory: Memory,
     pub(crate) base: *mut u8,
     pub(crate) size: usize,
-    heap: Option<(*mut u8, Layout)>,
+    heap: Option<(*mut u8, alloc::Layout)>,
     /// The regions of a dynamic window: first byte and length.
     regions: Vec<(usize, usize)>,
     /// By rank, the displacement of the first byte.
@@ -132,7 +145,62 @@ impl<'j> Exposed<'j> {
             exposed.attach()?;
             exposed.starts = world.allgather(&[get_address(base)])?;
         }
+        if exposed.window.flavor() == Flavor::Shared {
+            let noncontiguous = part.hints.contains(&("alloc_shared_noncontig", "true"));
+            exposed.check_parts(noncontiguous)?;
+        }
         Ok(exposed)
+    }
+
+    /// In a shared window all parts are in this process, and follow each other if nothing was said.
+    fn check_parts(&self, noncontiguous: bool) -> transom::Result<()> {
+        let mut end = None;
+        for rank in 0..self.window.ranks() {
+            let part = self.window.shared_query(Some(rank))?;
+            if !noncontiguous {
+                assert!(
+                    end.is_none_or(|end| end == part.base),
+                    "rank {rank}: {part:?}"
+                );
+                end = Some(part.base.wrapping_add(part.size as usize));
+            }
+        }
+        let own = self.window.shared_query(Some(self.window.rank()))?;
+        assert_eq!(own.base, self.window.base(), "this rank's own part");
+        let first = self.sizes.iter().position(|&size| size > 0);
+        let first = self.window.shared_query(first.map(|rank| rank as u32))?;
+        assert_eq!(
+            self.window.shared_query(None)?,
+            first,
+            "the first that is not empty"
+        );
+        Ok(())
+    }
+
+    /// A rank's memory, if the processor reaches it here.
+    pub(crate) fn reach(&self, rank: u32) -> transom::Result<Option<Reached>> {
+        let size = self.sizes[rank as usize];
+        if rank == self.window.rank() {
+            return Ok(Some(self.own()));
+        }
+        match self.window.shared_query(Some(rank)) {
+            Ok(part) => {
+                let SharedPart {
+                    base, disp_unit, ..
+                } = part;
+                assert_eq!(part.size as usize, size, "size of rank {rank}");
+                assert_eq!(
+                    disp_unit,
+                    self.window.disp_unit_of(rank)?,
+                    "unit of rank {rank}"
+                );
+                Ok(Some(Reached { base, size }))
+            }
+            Err(error) => match (error.class(), self.window.flavor()) {
+                (ErrorClass::RmaShared, flavor) if flavor != Flavor::Shared => Ok(None),
+                _ => Err(error),
+            },
+        }
     }
 
     /// The displacement of byte `at` of a target.
@@ -157,6 +225,17 @@ impl<'j> Exposed<'j> {
         self.disp(target, last) + 1
     }
 
+    /// Of a target.
+    pub(crate) fn unit(&self, target: u32) -> u32 {
+        let unit = self.window.disp_unit_of(target);
+        unit.expect("a rank of the window")
+    }
+
+    /// This rank's last byte.
+    pub(crate) fn last(&self) -> *mut u8 {
+        self.base.wrapping_add(self.size).wrapping_sub(1)
+    }
+
     fn attach(&self) -> transom::Result<()> {
         for &(at, len) in &self.regions {
             // SAFETY: a part of the heap memory, which is given back after the window.
@@ -176,19 +255,16 @@ impl<'j> Exposed<'j> {
 
     /// This rank's memory, while no operation changes it.
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        (0..self.size).map(|at| self.load(at)).collect()
+        self.own().load(0..self.size)
     }
 
-    pub(crate) fn load(&self, at: usize) -> u8 {
-        assert!(at < self.size);
-        // SAFETY: inside the memory; no rank writes this byte now.
-        unsafe { self.base.add(at).read_volatile() }
+    fn own(&self) -> Reached {
+        let (base, size) = (self.base, self.size);
+        Reached { base, size }
     }
 
-    pub(crate) fn store(&self, at: usize, byte: u8) {
-        assert!(at < self.size);
-        // SAFETY: inside the memory; no rank accesses this byte now.
-        unsafe { self.base.add(at).write_volatile(byte) }
+    pub(crate) fn store(&self, at: usize, bytes: &[u8]) {
+        self.own().store(at, bytes);
     }
 
     pub(crate) fn is_guarded(&self) -> bool {
@@ -220,9 +296,36 @@ impl<'j> Exposed<'j> {
     }
 }
 
+/// A rank's memory in this process's address space, while its window is there.
+pub(crate) struct Reached {
+    base: *mut u8,
+    size: usize,
+}
+
+impl Reached {
+    pub(crate) fn load(&self, bytes: Range<usize>) -> Vec<u8> {
+        assert!(bytes.end <= self.size);
+        // SAFETY: inside the memory; no rank writes these bytes now.
+        let load = |at| unsafe { self.base.add(at).read_volatile() };
+        bytes.map(load).collect()
+    }
+
+    pub(crate) fn store(&self, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= self.size);
+        for (at, byte) in (at..).zip(bytes) {
+            // SAFETY: inside the memory; no rank accesses this byte now.
+            unsafe { self.base.add(at).write_volatile(*byte) };
+        }
+    }
+}
+
 /// Heap memory with guards around it.
-fn take_heap(heap: &mut Option<(*mut u8, Layout)>, size: usize, into_page: usize) -> *mut u8 {
-    let layout = Layout::from_size_align(size + 4 * PAGE, PAGE).expect("layout");
+fn take_heap(
+    heap: &mut Option<(*mut u8, alloc::Layout)>,
+    size: usize,
+    into_page: usize,
+) -> *mut u8 {
+    let layout = alloc::Layout::from_size_align(size + 4 * PAGE, PAGE).expect("layout");
     // SAFETY: the layout is not empty, and the block is as long as what is written.
     let block = unsafe {
         let block = alloc(layout);
