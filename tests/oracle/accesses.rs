@@ -282,7 +282,8 @@ impl Writer {
                     ty,
                     at,
                     far: Layout::new(shape, 1, false),
-                    near: elements.layout(random, LONGEST, true)?,
+                    // Not from the same bytes twice: what is between numbers is no number.
+                    near: elements.layout(random, LONGEST, false)?,
                     back: elements.layout(random, LONGEST, false)?,
                     derived: true,
                 }

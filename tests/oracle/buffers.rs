@@ -1,6 +1,7 @@
 //! Memory with guard bytes around it: buffers of operations, and parts of windows.
 
 use std::alloc::{self, alloc, dealloc};
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 
 use transom::raw::{Flavor, SharedPart, Window, get_address};
@@ -14,9 +15,10 @@ const GUARD: usize = 40;
 const GUARD_BYTE: u8 = 0xc3;
 const PAGE: usize = 4096;
 
-/// A buffer of any alignment.
+/// A buffer of any alignment. It is never freed unless it is released: after a failure, operations
+/// may still work on it.
 pub(crate) struct Buffer {
-    bytes: Box<[u8]>,
+    bytes: ManuallyDrop<Box<[u8]>>,
     start: usize,
     len: usize,
 }
@@ -27,10 +29,15 @@ impl Buffer {
         let mut bytes = vec![GUARD_BYTE; start + content.len() + GUARD];
         bytes[start..start + content.len()].copy_from_slice(content);
         Self {
-            bytes: bytes.into(),
+            bytes: ManuallyDrop::new(bytes.into()),
             start,
             len: content.len(),
         }
+    }
+
+    /// To be called when no operation uses it.
+    pub(crate) fn release(self) {
+        drop(ManuallyDrop::into_inner(self.bytes));
     }
 
     pub(crate) fn pointer(&mut self) -> *mut u8 {
@@ -307,7 +314,10 @@ impl Reached {
         assert!(bytes.end <= self.size);
         // SAFETY: inside the memory; no rank writes these bytes now.
         let load = |at| unsafe { self.base.add(at).read_volatile() };
-        bytes.map(load).collect()
+        // The last one first: what is late came last.
+        let mut loaded: Vec<u8> = bytes.rev().map(load).collect();
+        loaded.reverse();
+        loaded
     }
 
     pub(crate) fn store(&self, at: usize, bytes: &[u8]) {

@@ -1,5 +1,6 @@
 //! An operation that was posted, and its buffers.
 
+use std::mem;
 use std::thread;
 use std::time::Duration;
 
@@ -42,7 +43,8 @@ impl<'a> Flight<'a> {
 
     /// What a load found.
     pub(crate) fn set_loaded(&mut self, bytes: &[u8]) {
-        self.result = Buffer::new(bytes, self.access.id as usize);
+        let loaded = Buffer::new(bytes, self.access.id as usize);
+        mem::replace(&mut self.result, loaded).release();
     }
 
     pub(crate) fn post(
@@ -232,6 +234,9 @@ impl<'a> Flight<'a> {
                 "the result of {} changed after its completion",
                 self.access
             ));
+        }
+        for buffer in [self.origin, self.compare, self.result] {
+            buffer.release();
         }
         Ok(self.access.fetches().then_some(fetched))
     }

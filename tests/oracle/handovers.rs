@@ -124,9 +124,11 @@ fn handover(
     let mut puts = Vec::new();
     let mut at = start;
     while at < end && puts.len() < 4 {
-        let next = (at + random.from(1, end - at))
-            .next_multiple_of(unit)
-            .min(end);
+        let len = match random.one_in(3) {
+            true => end - at,
+            false => random.from(1, end - at),
+        };
+        let next = (at + len).next_multiple_of(unit).min(end);
         puts.push(put(random, writer, target, at..next));
         at = next;
     }

@@ -15,6 +15,7 @@ mod access;
 mod accesses;
 mod areas;
 mod buffers;
+mod coverage;
 #[path = "../conformance/devices.rs"]
 mod devices;
 #[path = "../conformance/model.rs"]
@@ -166,6 +167,10 @@ fn main() {
     let faults = Sabotage::ALL.into_iter().filter(|_| is_default);
     let faults = faults
         .map(|(how, says)| Trial::test(format!("notices/{how:?}"), move || notices(how, says)));
-    let trials = trials.chain(faults).collect();
+    let everything = Trial::test("generates/everything", || match coverage::missing() {
+        missing if missing.is_empty() => Ok(()),
+        missing => Err(format!("never generated: {missing:#?}").into()),
+    });
+    let trials = trials.chain(faults).chain([everything]).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
