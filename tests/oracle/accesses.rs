@@ -211,9 +211,11 @@ impl Writer {
         let (at, ty) = (found.at, found.ty);
         let mut access = self.access_to(kind, target, found);
         if access.is_accumulate() && kind != CompareAndSwap {
-            let defined = |op: &Op| elements::is_defined(*op, ty);
-            let ops: Vec<_> = Op::ALL.into_iter().filter(defined).collect();
-            access.op = random.pick(&ops);
+            // Devices have atomics for these.
+            let common = [Op::Sum, Op::Replace, Op::NoOp];
+            let ops: &[Op] = if random.one_in(3) { &common } else { &Op::ALL };
+            let defined = ops.iter().filter(|op| elements::is_defined(**op, ty));
+            access.op = random.pick(&defined.copied().collect::<Vec<_>>());
         }
         let numbers = random.one_in(2);
         access.operands = buffer(random, &access.near, numbers);

@@ -3,6 +3,7 @@
 use std::alloc::{self, alloc, dealloc};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
+use std::sync::Mutex;
 
 use transom::raw::{Flavor, SharedPart, Window, get_address};
 use transom::{ErrorClass, Info, Job};
@@ -72,6 +73,18 @@ impl Buffer {
     }
 }
 
+/// Regions that touch each other, and share a page with other things.
+const SPARES: usize = 3;
+const SPARE: usize = 50;
+
+/// Memory of a dynamic window that is attached now and then, and not used.
+#[derive(Default)]
+struct Spare {
+    memory: Option<Buffer>,
+    attached: [bool; SPARES],
+    next: usize,
+}
+
 /// A window and this rank's memory under it.
 pub(crate) struct Exposed<'j> {
     job: &'j Job,
@@ -82,6 +95,7 @@ pub(crate) struct Exposed<'j> {
     heap: Option<(*mut u8, alloc::Layout)>,
     /// The regions of a dynamic window: first byte and length.
     regions: Vec<(usize, usize)>,
+    spare: Mutex<Spare>,
     /// By rank, the displacement of the first byte.
     starts: Vec<u64>,
     /// By rank.
@@ -145,6 +159,7 @@ impl<'j> Exposed<'j> {
             size,
             heap,
             regions: regions.filter(|_| is_dynamic).collect(),
+            spare: Mutex::default(),
             starts: Vec::new(),
             sizes: parts.iter().map(|part| part.size).collect(),
         };
@@ -251,6 +266,24 @@ impl<'j> Exposed<'j> {
         Ok(())
     }
 
+    /// Attaches or detaches the next of the spare regions.
+    pub(crate) fn churn(&self) -> transom::Result<()> {
+        let mut spare = self.spare.lock().expect("no thread panicked with it");
+        let number = spare.next % SPARES;
+        spare.next += 1;
+        let bytes = spare
+            .memory
+            .get_or_insert_with(|| Buffer::new(&[0; SPARES * SPARE], 3));
+        let region = bytes.pointer().wrapping_add(number * SPARE);
+        match spare.attached[number] {
+            true => self.window.detach(region)?,
+            // SAFETY: a part of memory that is given back after the window; nobody uses it.
+            false => unsafe { self.window.attach(region, SPARE)? },
+        }
+        spare.attached[number] ^= true;
+        Ok(())
+    }
+
     /// Gives a dynamic window's regions other places in its table.
     pub(crate) fn reattach(&mut self) -> transom::Result<()> {
         for &(at, _) in &self.regions {
@@ -287,6 +320,8 @@ impl<'j> Exposed<'j> {
     /// Collective.
     pub(crate) fn close(self) -> transom::Result<()> {
         self.window.free()?;
+        let spare = self.spare.into_inner().expect("no thread panicked with it");
+        spare.memory.into_iter().for_each(Buffer::release);
         match (self.memory, self.heap) {
             (Memory::AllocMem, _) => {
                 let base = std::ptr::NonNull::new(self.base).expect("memory of alloc_mem");

@@ -159,6 +159,7 @@ impl Runner<'_> {
                 Call::FlushLocal(target) => window.flush_local(*target),
                 Call::FlushLocalAll => window.flush_local_all(),
                 Call::Sync => window.sync(),
+                Call::Churn => exposed.churn(),
                 Call::Await(awaited) => {
                     self.wait_for_notifications(window, awaited)?;
                     Ok(())

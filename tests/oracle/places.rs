@@ -11,7 +11,7 @@ use crate::random::Random;
 use crate::shapes::Shape;
 
 /// The longest buffer of an origin or a result with a layout.
-pub(crate) const LONGEST: usize = 8000;
+pub(crate) const LONGEST: usize = 30_000;
 
 /// Where the elements of an access are.
 pub(crate) struct Found {
@@ -34,7 +34,7 @@ pub(crate) fn dense(
     let ty = match kind {
         Put | Get | Store | Load => BasicType::Byte,
         CompareAndSwap => random.pick(&BasicType::ALL[..8]),
-        _ => random.pick(&BasicType::ALL),
+        _ => accumulated(random),
     };
     let align = if random.one_in(3) { 1 } else { ty.extent() };
     let aligned = |at: usize| at.next_multiple_of(unit).next_multiple_of(align);
@@ -71,11 +71,20 @@ pub(crate) fn dense(
     })
 }
 
+/// A type of accumulates: often one that a single atomic of every device updates.
+fn accumulated(random: &mut Random) -> BasicType {
+    match random.one_in(4) {
+        true => random.pick(&[BasicType::I64, BasicType::U64]),
+        false => random.pick(&BasicType::ALL),
+    }
+}
+
 /// What an operation with datatypes moves: of several types, where it is no accumulate.
 fn unit(random: &mut Random, kind: Kind) -> Vec<BasicType> {
     let types = match kind {
         Kind::Put | Kind::Get if random.one_in(2) => random.from(2, 4),
-        _ => 1,
+        Kind::Put | Kind::Get => 1,
+        _ => return vec![accumulated(random)],
     };
     (0..types).map(|_| random.pick(&BasicType::ALL)).collect()
 }
@@ -92,6 +101,8 @@ pub(crate) fn derived(
     let most = area.len() / bytes;
     let times = match random.below(12) {
         0 => 0,
+        // More than a batch of the device has.
+        1 if random.one_in(3) => most.min(2500),
         1 => random.from(0, most.min(400)),
         2..5 => random.from(1.min(most), most.min(60)),
         _ => random.from(1.min(most), (most / 2).clamp(1, 12).min(most)),

@@ -160,6 +160,8 @@ pub(crate) enum Call {
     FlushLocal(u32),
     FlushLocalAll,
     Sync,
+    /// Attaches a region that nobody uses, or detaches it: others move in the table.
+    Churn,
     /// Waits until a counter of this rank was raised.
     Await(Await),
     /// Completes the request of this access.

@@ -8,7 +8,7 @@ use transom::{BasicType, LockKind, Op};
 
 use crate::access::{Access, Kind};
 use crate::faults;
-use crate::program::{Area, Call, Epoch, Role, Sync, WindowSpec};
+use crate::program::{Area, Call, Epoch, Memory, Role, Sync, WindowSpec};
 use crate::random::Random;
 
 pub(crate) struct Writer {
@@ -199,6 +199,10 @@ impl Writer {
                     script.open.iter().any(|(target, _)| *target == rank)
                 });
                 script.calls.extend(wrong.map(Call::Wrong));
+            }
+            let memory = script.spec.parts[script.rank as usize].memory;
+            if memory == Memory::Dynamic && random.one_in(6) {
+                script.calls.push(Call::Churn);
             }
             if !script.open.is_empty() {
                 let (target, alone) = random.pick(&script.open);
