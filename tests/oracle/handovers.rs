@@ -194,11 +194,12 @@ fn put(random: &mut Random, writer: &mut Writer, target: u32, bytes: Range<usize
         times: random.from(1, bytes.len()),
         splits: true,
     };
-    if random.one_in(3) && bytes.len() < 500
+    if random.one_in(3)
+        && bytes.len() < 500
         && let Some(far) = elements.layout(random, bytes.len(), false)
-        // Placed where the unit allows: at its first byte.
-        && far.data.start == 0
         && let Some(near) = elements.layout(random, usize::MAX, true)
+        // Placed as the displacement unit has it.
+        && far.data.start == 0
     {
         (put.far, put.near, put.derived) = (far, near, true);
     }
