@@ -54,6 +54,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use generate::CLASSES;
 use play::{Done, Task};
+use random::Random;
+use reduce::Kept;
 use sabotage::Sabotage;
 
 const SECONDS: &str = "TRANSOM_ORACLE_SECONDS";
@@ -149,6 +151,25 @@ fn notices(how: Sabotage, says: &[&str]) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Whether programs of which much was left out are still valid, as `shrink` has it.
+fn reduced() -> Result<(), Failed> {
+    for seed in 0..2 * CLASSES {
+        let mut random = Random::new(seed);
+        let often = random.from(2, 6);
+        let program = generate::program(seed);
+        let numbers = program.accesses().map(|access| access.id);
+        let kept = Kept {
+            without_accesses: numbers.filter(|_| random.one_in(often)).collect(),
+            ..Kept::default()
+        };
+        let again = play::describe(seed, &kept);
+        if let Err(failure) = play::run(&Task::Replay { seed, kept }, "soft") {
+            return Err(format!("{again}\n{}", failure.output).into());
+        }
+    }
+    Ok(())
+}
+
 fn main() {
     if let Some(task) = std::env::var_os(launch::CASE) {
         play::rank(&task.to_string_lossy());
@@ -171,6 +192,8 @@ fn main() {
         missing if missing.is_empty() => Ok(()),
         missing => Err(format!("never generated: {missing:#?}").into()),
     });
-    let trials = trials.chain(faults).chain([everything]).collect();
+    let smaller = Trial::test("reduces/programs", reduced);
+    let own = [everything, smaller].into_iter().filter(|_| is_default);
+    let trials = trials.chain(faults).chain(own).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
