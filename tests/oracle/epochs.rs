@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use transom::raw::{Assert, Request, Window};
 
 use crate::access::{Access, Kind};
-use crate::buffers::Exposed;
 use crate::execute::{Fetched, Result, Runner, named};
+use crate::exposed::Exposed;
 use crate::flight::Flight;
 use crate::program::{Await, Call, Epoch, Sync, Wrong};
 use crate::sabotage::{self, Sabotage};

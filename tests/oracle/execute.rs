@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use transom::raw::Assert;
 use transom::{Job, LockKind};
 
-use crate::buffers::Exposed;
+use crate::exposed::Exposed;
 use crate::model::Seen;
 use crate::program::{Epoch, Program, Round};
 use crate::sabotage::Sabotage;

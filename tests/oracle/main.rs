@@ -23,6 +23,7 @@ mod devices;
 mod elements;
 mod epochs;
 mod execute;
+mod exposed;
 mod faults;
 mod flight;
 mod generate;

@@ -3,7 +3,8 @@
 use transom::raw::{Assert, Window};
 use transom::{BasicType, ErrorClass, Op};
 
-use crate::buffers::{Buffer, Exposed};
+use crate::buffers::Buffer;
+use crate::exposed::Exposed;
 use crate::program::{Fault, Wrong};
 use crate::shapes::Shape;
 
