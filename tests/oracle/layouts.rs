@@ -104,7 +104,7 @@ fn shape(random: &mut Random, units: usize, unit: &Shape, depth: usize) -> Shape
             _ => Shape::Contiguous(units as i64, unit.clone().boxed()),
         };
     }
-    let choice = random.below(11);
+    let choice = random.below(12);
     // These keep the number of units, or share it out themselves.
     match choice {
         0 => return Shape::Dup(shape(random, units, unit, depth - 1).boxed()),
@@ -130,6 +130,11 @@ fn shape(random: &mut Random, units: usize, unit: &Shape, depth: usize) -> Shape
             }
             return structure(random, parts, true);
         }
+        3 => {
+            if let Some(shape) = nearly_a_row(random, units, unit) {
+                return shape;
+            }
+        }
         _ => {}
     }
     let inner = divisor(random, units);
@@ -145,7 +150,7 @@ fn shape(random: &mut Random, units: usize, unit: &Shape, depth: usize) -> Shape
         false => random.below(3) as i64,
     };
     match choice {
-        3 | 4 => {
+        4 | 5 => {
             let distance = len * unit_of + slack(random);
             let back = random.one_in(4);
             Shape::Vector {
@@ -157,7 +162,7 @@ fn shape(random: &mut Random, units: usize, unit: &Shape, depth: usize) -> Shape
             }
         }
         // Columns side by side: transposed.
-        5 | 6 => Shape::Vector {
+        6 | 7 => Shape::Vector {
             count: len,
             len: 1,
             stride: extent,
@@ -171,7 +176,7 @@ fn shape(random: &mut Random, units: usize, unit: &Shape, depth: usize) -> Shape
             }
             .boxed(),
         },
-        7 => {
+        8 => {
             let lens = shares(random, total);
             let ends = steps(random, &lens, unit_of, slack);
             Shape::Indexed {
@@ -180,13 +185,13 @@ fn shape(random: &mut Random, units: usize, unit: &Shape, depth: usize) -> Shape
                 of: of.boxed(),
             }
         }
-        8 => Shape::IndexedBlock {
+        9 => Shape::IndexedBlock {
             len,
             at: steps(random, &vec![len; count as usize], unit_of, slack),
             bytes,
             of: of.boxed(),
         },
-        9 => {
+        10 => {
             let dimension = |random: &mut Random, part: i64| {
                 let size = part + random.below(3) as i64;
                 [size, part, random.below((size - part) as usize + 1) as i64]
@@ -200,6 +205,39 @@ fn shape(random: &mut Random, units: usize, unit: &Shape, depth: usize) -> Shape
         }
         _ => Shape::Contiguous(total, of.boxed()),
     }
+}
+
+/// Lists of blocks at equal distances, of which the last one may be a little different.
+fn nearly_a_row(random: &mut Random, units: usize, unit: &Shape) -> Option<Shape> {
+    let blocks = divisor(random, units);
+    let rows = (units / blocks) as i64 - 1;
+    if blocks < 2 || rows < 1 {
+        return None;
+    }
+    let extent = TypeMap::of(unit).extent();
+    let mut list = || {
+        let places = (0..blocks as i64).scan(0, |gap, block| {
+            let at = block * extent + *gap;
+            *gap += random.below(3) as i64;
+            Some(at)
+        });
+        Shape::IndexedBlock {
+            len: 1,
+            at: places.collect(),
+            bytes: true,
+            of: unit.clone().boxed(),
+        }
+    };
+    let (first, last) = (list(), list());
+    let stride = blocks as i64 * (extent + 3);
+    let row = Shape::Vector {
+        count: rows,
+        len: 1,
+        stride,
+        bytes: true,
+        of: first.boxed(),
+    };
+    Some(Shape::Struct(vec![(1, 0, row), (1, rows * stride, last)]))
 }
 
 /// Displacements of blocks that do not meet, in any order, from below the place on or behind it.
