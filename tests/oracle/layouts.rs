@@ -209,16 +209,17 @@ fn shape(random: &mut Random, units: usize, unit: &Shape, depth: usize) -> Shape
 
 /// Lists of blocks at equal distances, of which the last one may be a little different.
 fn nearly_a_row(random: &mut Random, units: usize, unit: &Shape) -> Option<Shape> {
-    let blocks = divisor(random, units);
+    // Fewer would be a vector.
+    let blocks = random.from(3, 4);
     let rows = (units / blocks) as i64 - 1;
-    if blocks < 2 || rows < 1 {
+    if rows < 2 {
         return None;
     }
     let extent = TypeMap::of(unit).extent();
     let mut list = || {
         let places = (0..blocks as i64).scan(0, |gap, block| {
             let at = block * extent + *gap;
-            *gap += random.below(3) as i64;
+            *gap += random.from(1, 2) as i64;
             Some(at)
         });
         Shape::IndexedBlock {
@@ -237,7 +238,14 @@ fn nearly_a_row(random: &mut Random, units: usize, unit: &Shape) -> Option<Shape
         bytes: true,
         of: first.boxed(),
     };
-    Some(Shape::Struct(vec![(1, 0, row), (1, rows * stride, last)]))
+    let rest = (units % blocks) as i64;
+    let end = (rows + 1) * stride;
+    let members = vec![
+        (1, 0, row),
+        (1, rows * stride, last),
+        (rest, end, unit.clone()),
+    ];
+    Some(Shape::Struct(members))
 }
 
 /// Displacements of blocks that do not meet, in any order, from below the place on or behind it.
