@@ -135,7 +135,7 @@ fn notices(how: Sabotage, says: &[&str]) -> Result<(), Failed> {
         let task = Task::Sabotage {
             how,
             first: 1_000 * CLASSES + class,
-            millis: LONGEST_JOB.as_millis() as u64,
+            millis: (LONGEST_JOB * launch::slowness()).as_millis() as u64,
         };
         match play::run(&task, "soft") {
             Err(failure) if says.iter().any(|says| failure.output.contains(says)) => {}
