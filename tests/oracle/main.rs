@@ -185,7 +185,8 @@ fn main() {
         })
     });
     // The executor's faults do not depend on the device.
-    let is_default = std::env::var_os("TRANSOM_TEST_DEVICES").is_none();
+    let is_default =
+        std::env::var_os("TRANSOM_TEST_DEVICES").is_none() && launch::is_our_launcher();
     let faults = Sabotage::ALL.into_iter().filter(|_| is_default);
     let faults = faults
         .map(|(how, says)| Trial::test(format!("notices/{how:?}"), move || notices(how, says)));
