@@ -243,8 +243,10 @@ impl Runner<'_> {
             flight.complete();
             return Ok(flight);
         }
-        let shift = u64::from(self.sabotage == Some(Sabotage::Shifted) && access.derived);
-        let disp = exposed.disp(access.target, access.at) + shift;
+        let mut disp = exposed.disp(access.target, access.at);
+        if self.sabotage == Some(Sabotage::Shifted) && access.derived {
+            disp += u64::from(exposed.has_room_behind(access));
+        }
         let posted = flight.post(&exposed.window, disp, self.sabotage);
         named(&access.to_string(), posted)?;
         self.spoil_gaps(exposed, &mut flight);

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use transom::raw::{Flavor, SharedPart, Window, get_address};
 use transom::{ErrorClass, Info, Job};
 
+use crate::access::Access;
 use crate::buffers::{Buffer, GUARD_BYTE};
 use crate::model;
 use crate::program::{Memory, Program};
@@ -191,6 +192,12 @@ impl<'j> Exposed<'j> {
     pub(crate) fn unit(&self, target: u32) -> u32 {
         let unit = self.window.disp_unit_of(target);
         unit.expect("a rank of the window")
+    }
+
+    /// Whether an access could as well be one displacement unit further on.
+    pub(crate) fn has_room_behind(&self, access: &Access) -> bool {
+        let end = access.bytes().end + self.unit(access.target) as usize;
+        self.window.flavor() != Flavor::Dynamic && end <= self.sizes[access.target as usize]
     }
 
     /// This rank's last byte.

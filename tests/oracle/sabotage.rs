@@ -9,7 +9,7 @@ pub(crate) enum Sabotage {
     TargetGap,
     /// A get with a datatype writes in a gap of its result's layout.
     ResultGap,
-    /// An operation with datatypes places its elements a byte too far.
+    /// An operation with datatypes places its elements one displacement unit too far.
     Shifted,
     /// A counter is raised before the data is there.
     EarlyNotification,
@@ -26,10 +26,7 @@ impl Sabotage {
     pub(crate) const ALL: [(Self, &[&str]); 8] = [
         (Self::TargetGap, &["allowed from byte", "no order explains"]),
         (Self::ResultGap, &["in a gap of the result"]),
-        (
-            Self::Shifted,
-            &["allowed from byte", "no order explains", "class RmaRange"],
-        ),
+        (Self::Shifted, &["allowed from byte", "no order explains"]),
         (Self::EarlyNotification, &["Load of"]),
         (Self::LostNotification, &["counter"]),
         (Self::SecondNotification, &["the counters of notifications"]),
