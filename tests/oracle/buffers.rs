@@ -1,20 +1,16 @@
-//! Memory with guard bytes around it: buffers of operations, and parts of windows.
+//! Buffers of operations, with guard bytes around them.
 
-use std::alloc::{Layout, alloc, dealloc};
+use std::mem::ManuallyDrop;
 
-use transom::raw::{Window, get_address};
-use transom::{ErrorClass, Info, Job};
-
-use crate::model;
-use crate::program::{Memory, Program};
+use crate::access::Layout;
 
 const GUARD: usize = 40;
-const GUARD_BYTE: u8 = 0xc3;
-const PAGE: usize = 4096;
+pub(crate) const GUARD_BYTE: u8 = 0xc3;
 
-/// A buffer of any alignment.
+/// A buffer of any alignment. It is never freed unless it is released: after a failure, operations
+/// may still work on it.
 pub(crate) struct Buffer {
-    bytes: Box<[u8]>,
+    bytes: ManuallyDrop<Box<[u8]>>,
     start: usize,
     len: usize,
 }
@@ -25,10 +21,15 @@ impl Buffer {
         let mut bytes = vec![GUARD_BYTE; start + content.len() + GUARD];
         bytes[start..start + content.len()].copy_from_slice(content);
         Self {
-            bytes: bytes.into(),
+            bytes: ManuallyDrop::new(bytes.into()),
             start,
             len: content.len(),
         }
+    }
+
+    /// To be called when no operation uses it.
+    pub(crate) fn release(self) {
+        drop(ManuallyDrop::into_inner(self.bytes));
     }
 
     pub(crate) fn pointer(&mut self) -> *mut u8 {
@@ -38,6 +39,17 @@ impl Buffer {
     /// To be called when no operation uses it.
     pub(crate) fn content(&self) -> &[u8] {
         &self.bytes[self.start..self.start + self.len]
+    }
+
+    /// Where a layout is placed so that its first byte of data is the buffer's first byte.
+    pub(crate) fn placed(&mut self, layout: &Layout) -> *mut u8 {
+        let to_first = layout.data.start as isize;
+        self.pointer().wrapping_offset(-to_first)
+    }
+
+    /// Overwrites one byte.
+    pub(crate) fn spoil(&mut self, at: usize) {
+        self.bytes[self.start + at] ^= 0xff;
     }
 
     /// Makes sure that whoever still reads it is found out.
@@ -50,186 +62,4 @@ impl Buffer {
         let mut guards = before.iter().chain(&rest[self.len..]);
         guards.all(|byte| *byte == GUARD_BYTE)
     }
-}
-
-/// A window and this rank's memory under it.
-pub(crate) struct Exposed<'j> {
-    job: &'j Job,
-    pub(crate) window: Window,
-    memory: Memory,
-    pub(crate) base: *mut u8,
-    pub(crate) size: usize,
-    heap: Option<(*mut u8, Layout)>,
-    /// The regions of a dynamic window: first byte and length.
-    regions: Vec<(usize, usize)>,
-    /// By rank, the displacement of the first byte.
-    starts: Vec<u64>,
-    /// By rank.
-    sizes: Vec<usize>,
-}
-
-// SAFETY: threads call the window's methods, which several may, and touch bytes of its memory that
-// belong to them alone.
-unsafe impl Sync for Exposed<'_> {}
-
-impl<'j> Exposed<'j> {
-    /// Collective.
-    pub(crate) fn open(job: &'j Job, program: &Program, number: usize) -> transom::Result<Self> {
-        let (world, rank) = (job.world(), job.world().rank());
-        let parts = &program.windows[number].parts;
-        let part = &parts[rank as usize];
-        let info = part
-            .hints
-            .iter()
-            .fold(Info::new(), |info, (key, value)| info.with(*key, *value));
-        let (size, unit) = (part.size, part.unit);
-        let mut heap = None;
-        let mut base = std::ptr::null_mut();
-        match part.memory {
-            Memory::Allocate | Memory::Shared => {}
-            Memory::AllocMem => base = job.alloc_mem(size, &info)?.as_ptr(),
-            Memory::Heap { into_page } => base = take_heap(&mut heap, size, into_page),
-            Memory::Dynamic => base = take_heap(&mut heap, size, rank as usize * 24),
-        }
-        let content = model::initial(program, number, rank);
-        if !base.is_null() {
-            // SAFETY: the memory has `size` bytes, and nobody else knows of it.
-            unsafe { base.copy_from_nonoverlapping(content.as_ptr(), size) };
-        }
-        let window = match part.memory {
-            Memory::Allocate => Window::allocate(world, size, unit, &info)?,
-            Memory::Shared => match Window::allocate_shared(world, size, unit, &info) {
-                // The same on all ranks: the device maps nothing.
-                Err(error) if error.class() == ErrorClass::RmaShared => {
-                    Window::allocate(world, size, unit, &info)?
-                }
-                made => made?,
-            },
-            Memory::Dynamic => Window::create_dynamic(world, &info)?,
-            // SAFETY: the memory is given back in `close`, after the window.
-            _ => unsafe { Window::create(world, base, size, unit, &info)? },
-        };
-        let is_dynamic = part.memory == Memory::Dynamic;
-        if base.is_null() {
-            base = window.base();
-        }
-        let mut edges = vec![0];
-        edges.extend(&part.cuts);
-        edges.push(size);
-        let regions = edges.windows(2).map(|edge| (edge[0], edge[1] - edge[0]));
-        let mut exposed = Self {
-            job,
-            window,
-            memory: part.memory,
-            base,
-            size,
-            heap,
-            regions: regions.filter(|_| is_dynamic).collect(),
-            starts: Vec::new(),
-            sizes: parts.iter().map(|part| part.size).collect(),
-        };
-        if is_dynamic {
-            exposed.attach()?;
-            exposed.starts = world.allgather(&[get_address(base)])?;
-        }
-        Ok(exposed)
-    }
-
-    /// The displacement of byte `at` of a target.
-    pub(crate) fn disp(&self, target: u32, at: usize) -> u64 {
-        match self.starts.get(target as usize) {
-            Some(start) => start + at as u64,
-            None => {
-                let unit = self
-                    .window
-                    .disp_unit_of(target)
-                    .expect("a rank of the window");
-                at as u64 / unit
-            }
-        }
-    }
-
-    /// The smallest displacement at which `len` bytes do not fit any more.
-    pub(crate) fn past(&self, target: u32, len: usize) -> u64 {
-        let Some(last) = self.sizes[target as usize].checked_sub(len) else {
-            return self.disp(target, 0);
-        };
-        self.disp(target, last) + 1
-    }
-
-    fn attach(&self) -> transom::Result<()> {
-        for &(at, len) in &self.regions {
-            // SAFETY: a part of the heap memory, which is given back after the window.
-            unsafe { self.window.attach(self.base.wrapping_add(at), len)? };
-        }
-        Ok(())
-    }
-
-    /// Gives a dynamic window's regions other places in its table.
-    pub(crate) fn reattach(&mut self) -> transom::Result<()> {
-        for &(at, _) in &self.regions {
-            self.window.detach(self.base.wrapping_add(at))?;
-        }
-        self.regions.rotate_left(1);
-        self.attach()
-    }
-
-    /// This rank's memory, while no operation changes it.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        (0..self.size).map(|at| self.load(at)).collect()
-    }
-
-    pub(crate) fn load(&self, at: usize) -> u8 {
-        assert!(at < self.size);
-        // SAFETY: inside the memory; no rank writes this byte now.
-        unsafe { self.base.add(at).read_volatile() }
-    }
-
-    pub(crate) fn store(&self, at: usize, byte: u8) {
-        assert!(at < self.size);
-        // SAFETY: inside the memory; no rank accesses this byte now.
-        unsafe { self.base.add(at).write_volatile(byte) }
-    }
-
-    pub(crate) fn is_guarded(&self) -> bool {
-        let Some((block, layout)) = self.heap else {
-            return true;
-        };
-        let inside = self.base.addr() - block.addr()..self.base.addr() - block.addr() + self.size;
-        let mut outside = (0..layout.size()).filter(|at| !inside.contains(at));
-        // SAFETY: inside the block; nobody may write there.
-        outside.all(|at| unsafe { block.add(at).read_volatile() } == GUARD_BYTE)
-    }
-
-    /// Collective.
-    pub(crate) fn close(self) -> transom::Result<()> {
-        self.window.free()?;
-        match (self.memory, self.heap) {
-            (Memory::AllocMem, _) => {
-                let base = std::ptr::NonNull::new(self.base).expect("memory of alloc_mem");
-                // SAFETY: it came from alloc_mem, and the only window over it is gone.
-                unsafe { self.job.free_mem(base) }
-            }
-            (_, Some((block, layout))) => {
-                // SAFETY: allocated in `open` with this layout; the window over it is gone.
-                unsafe { dealloc(block, layout) };
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Heap memory with guards around it.
-fn take_heap(heap: &mut Option<(*mut u8, Layout)>, size: usize, into_page: usize) -> *mut u8 {
-    let layout = Layout::from_size_align(size + 4 * PAGE, PAGE).expect("layout");
-    // SAFETY: the layout is not empty, and the block is as long as what is written.
-    let block = unsafe {
-        let block = alloc(layout);
-        assert!(!block.is_null(), "out of memory");
-        block.write_bytes(GUARD_BYTE, layout.size());
-        block
-    };
-    *heap = Some((block, layout));
-    block.wrapping_add(PAGE + into_page)
 }

@@ -2,8 +2,9 @@
 
 use transom::{BasicType, ErrorClass, LockKind, Op};
 
+use crate::access::Kind;
 use crate::elements;
-use crate::program::{Fault, Sync, WindowSpec, Wrong};
+use crate::program::{Fault, Memory, Sync, WindowSpec, Wrong};
 use crate::random::Random;
 use crate::scripts::Writer;
 use crate::wrong::MOVED;
@@ -48,12 +49,13 @@ pub(crate) fn within(
     let alone = writer.threads == 1;
     let held = alone && locks && (0..writer.ranks).any(&is_open);
     let beside_locks = lock_all && alone || held;
-    let (fault, class, is_wrong) = match random.below(22) {
+    let (fault, class, is_wrong) = match random.below(28) {
         0 => (Fault::NoRank(which), ErrorClass::Rank, !passive || open),
         1 | 2 => (Fault::PastEnd(which), ErrorClass::RmaRange, open),
         3 | 4 => {
             let fault = Fault::NoOperation(op, ty);
-            (fault, ErrorClass::Op, fits && !elements::is_defined(op, ty))
+            let is_wrong = fits && !Kind::Accumulate.takes(op, ty);
+            (fault, ErrorClass::Op, is_wrong)
         }
         5 => (
             Fault::NoSwap(ty),
@@ -100,6 +102,33 @@ pub(crate) fn within(
             let own = alone && locks && is_open(rank);
             let is_wrong = alone && (lock_all || exposure) || own;
             (Fault::Post, ErrorClass::RmaSync, is_wrong)
+        }
+        21 => (Fault::Signatures, ErrorClass::Type, fits),
+        22 => (Fault::Mixed, ErrorClass::Type, fits),
+        23 => {
+            let below = random.one_in(2);
+            let fault = Fault::LayoutOutside { below };
+            (fault, ErrorClass::RmaRange, open && size > 0)
+        }
+        24 => {
+            let counters = spec.parts[target as usize].counters;
+            let beyond = counters + random.below(3) as u32;
+            (Fault::NotifyCounter(beyond), ErrorClass::Arg, open)
+        }
+        25 => {
+            let counters = spec.parts[rank as usize].counters;
+            (Fault::AwaitCounter(counters), ErrorClass::Arg, true)
+        }
+        26 => {
+            let fault = random.pick(&[Fault::AttachAgain, Fault::Detach, Fault::Query]);
+            let is_dynamic = spec.parts[0].memory == Memory::Dynamic;
+            let is_there = spec.parts[rank as usize].size > 0;
+            match (fault, is_dynamic) {
+                (Fault::AttachAgain, true) => (fault, ErrorClass::RmaAttach, is_there),
+                (Fault::Detach, true) => (fault, ErrorClass::RmaAttach, true),
+                (Fault::Query, false) => (fault, ErrorClass::Rank, true),
+                _ => (fault, ErrorClass::RmaFlavor, true),
+            }
         }
         _ => {
             let fault = random.pick(&[Fault::Complete, Fault::Wait, Fault::Test]);

@@ -5,8 +5,9 @@ use std::fmt;
 
 use transom::Op;
 
+use crate::access::Kind;
 use crate::model::{Piece, differs};
-use crate::program::{Area, Kind, Role, span};
+use crate::program::{Area, Role};
 
 /// What happened in one contested area, by the bytes that are atomic together.
 #[derive(Default)]
@@ -17,7 +18,7 @@ pub(crate) struct Contest<'a> {
 impl<'a> Contest<'a> {
     /// `when`: the thread, and which of its locks of targets it holds.
     pub(crate) fn note(&mut self, area: &Area, when: (usize, usize), piece: Piece<'a>) {
-        let Role::Cells { ty, .. } = area.role else {
+        let Role::Cells { .. } = area.role else {
             let key = (area.bytes.start, area.bytes.end);
             self.histories
                 .entry(key)
@@ -27,12 +28,13 @@ impl<'a> Contest<'a> {
         };
         // Atomic for each element, but not for all of a call.
         for element in piece.elements.clone() {
-            let start = piece.access.at + element * ty.extent();
+            let start = piece.access.place(element);
+            let len = piece.access.far.element(element).len();
             let one = Piece {
                 elements: element..element + 1,
                 ..piece.clone()
             };
-            let key = (start, start + span(ty, 1));
+            let key = (start, start + len);
             self.histories
                 .entry(key)
                 .or_default()

@@ -11,25 +11,41 @@
 //! | `TRANSOM_ORACLE_PROGRAM` | the program to replay, as a failure prints it |
 //! | `TRANSOM_TEST_DEVICES` and others | as for the conformance suite |
 
+mod access;
+mod accesses;
+mod areas;
 mod buffers;
+mod coverage;
 #[path = "../conformance/devices.rs"]
 mod devices;
 #[path = "../conformance/model.rs"]
 #[allow(dead_code, reason = "the conformance suite uses the rest")]
 mod elements;
+mod epochs;
 mod execute;
+mod exposed;
 mod faults;
+mod flight;
 mod generate;
+mod handovers;
 mod history;
 #[path = "../conformance/launch.rs"]
 #[allow(dead_code, reason = "the conformance suite uses the rest")]
 mod launch;
+mod layouts;
 mod model;
+mod places;
 mod play;
 mod program;
 mod random;
+mod reduce;
+mod sabotage;
 mod scripts;
+mod shapes;
 mod shrink;
+mod typemap;
+mod values;
+mod windows;
 mod wrong;
 
 use std::hash::{BuildHasher as _, RandomState};
@@ -39,13 +55,16 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use generate::CLASSES;
 use play::{Done, Task};
+use random::Random;
+use reduce::Kept;
+use sabotage::Sabotage;
 
 const SECONDS: &str = "TRANSOM_ORACLE_SECONDS";
 const PROGRAM: &str = "TRANSOM_ORACLE_PROGRAM";
 
 /// For how long each device is tried in an ordinary test run; the adversarial one, which has the most
 /// to show and takes its time, three times as long.
-const BUDGET: Duration = Duration::from_secs(5);
+const BUDGET: Duration = Duration::from_secs(4);
 /// For how long one job goes on when there is more time than that.
 const LONGEST_JOB: Duration = Duration::from_secs(10);
 
@@ -109,6 +128,49 @@ fn replay(program: &str, device: &str) -> Result<(), Failed> {
     }
 }
 
+/// Whether the oracle finds a fault that all ranks play, and for the right reason.
+fn notices(how: Sabotage, says: &[&str]) -> Result<(), Failed> {
+    // Two ranks, of several threads and of one.
+    for class in [0, CLASSES / 2] {
+        let task = Task::Sabotage {
+            how,
+            first: 1_000 * CLASSES + class,
+            millis: (LONGEST_JOB * launch::slowness()).as_millis() as u64,
+        };
+        match play::run(&task, "soft") {
+            Err(failure) if says.iter().any(|says| failure.output.contains(says)) => {}
+            Err(failure) => {
+                let output = failure.output;
+                return Err(format!("found otherwise than by {says:?}:\n{output}").into());
+            }
+            Ok(done) => {
+                let programs = done.programs;
+                return Err(format!("{programs} programs passed").into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether programs of which much was left out are still valid, as `shrink` has it.
+fn reduced() -> Result<(), Failed> {
+    for seed in 0..2 * CLASSES {
+        let mut random = Random::new(seed);
+        let often = random.from(2, 6);
+        let program = generate::program(seed);
+        let numbers = program.accesses().map(|access| access.id);
+        let kept = Kept {
+            without_accesses: numbers.filter(|_| random.one_in(often)).collect(),
+            ..Kept::default()
+        };
+        let again = play::describe(seed, &kept);
+        if let Err(failure) = play::run(&Task::Replay { seed, kept }, "soft") {
+            return Err(format!("{again}\n{}", failure.output).into());
+        }
+    }
+    Ok(())
+}
+
 fn main() {
     if let Some(task) = std::env::var_os(launch::CASE) {
         play::rank(&task.to_string_lossy());
@@ -122,5 +184,18 @@ fn main() {
             }
         })
     });
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
+    // The executor's faults do not depend on the device.
+    let is_default =
+        std::env::var_os("TRANSOM_TEST_DEVICES").is_none() && launch::is_our_launcher();
+    let faults = Sabotage::ALL.into_iter().filter(|_| is_default);
+    let faults = faults
+        .map(|(how, says)| Trial::test(format!("notices/{how:?}"), move || notices(how, says)));
+    let everything = Trial::test("generates/everything", || match coverage::missing() {
+        missing if missing.is_empty() => Ok(()),
+        missing => Err(format!("never generated: {missing:#?}").into()),
+    });
+    let smaller = Trial::test("reduces/programs", reduced);
+    let own = [everything, smaller].into_iter().filter(|_| is_default);
+    let trials = trials.chain(faults).chain(own).collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }

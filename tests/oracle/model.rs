@@ -13,9 +13,10 @@ use std::ops::Range;
 
 use transom::{BasicType, Op};
 
+use crate::access::{Access, Kind, is_padding};
 use crate::elements;
 use crate::history::Contest;
-use crate::program::{Access, Call, Epoch, Kind, Memory, Part, Program, Round, span};
+use crate::program::{Call, Epoch, Memory, Part, Program, Role, Round};
 
 /// What a rank's memory must hold: `None` where the standard does not say.
 pub(crate) type Bytes = Vec<Option<u8>>;
@@ -23,6 +24,8 @@ pub(crate) type Bytes = Vec<Option<u8>>;
 pub(crate) struct Model {
     /// By window and rank.
     windows: Vec<Vec<Bytes>>,
+    /// Of notifications, likewise.
+    counters: Vec<Vec<Vec<u64>>>,
     /// How many contested areas were decided, and for how many the search was given up.
     pub(crate) decided: u64,
     pub(crate) undecided: u64,
@@ -32,6 +35,7 @@ pub(crate) struct Model {
 pub(crate) struct Seen {
     /// By window and rank.
     pub(crate) windows: Vec<Vec<Vec<u8>>>,
+    pub(crate) counters: Vec<Vec<Vec<u64>>>,
     /// What accesses fetched, by number.
     pub(crate) fetched: BTreeMap<u32, Vec<u8>>,
 }
@@ -53,7 +57,13 @@ impl Model {
             bytes.into_iter().map(Some).collect()
         };
         let ranks = |window| (0..program.ranks).map(|rank| part(window, rank)).collect();
+        let counters = |part: &Part| vec![0; part.counters as usize];
+        let counters = program.windows.iter().map(|window| {
+            let parts = window.parts.iter();
+            parts.map(counters).collect()
+        });
         Self {
+            counters: counters.collect(),
             windows: (0..program.windows.len()).map(ranks).collect(),
             decided: 0,
             undecided: 0,
@@ -84,12 +94,21 @@ impl Model {
                 *part = found.iter().copied().map(Some).collect();
             }
         }
+        if self.counters != seen.counters {
+            return Err(format!(
+                "the counters of notifications, by window and rank, are\n  {:?}, not\n  {:?}",
+                seen.counters, self.counters
+            ));
+        }
         Ok(())
     }
 
     fn judge_epoch(&mut self, epoch: &Epoch, seen: &Seen) -> Result<(), String> {
         let mut contests = BTreeMap::<(u32, usize), Contest<'_>>::new();
+        // What notifications put in order happens in the order of its numbers.
+        let mut handed_over = BTreeMap::<u32, Piece<'_>>::new();
         let windows = &mut self.windows[epoch.window];
+        let counters = &mut self.counters[epoch.window];
         for (thread, script) in epoch.scripts.iter().flatten().enumerate() {
             let mut section = 0;
             for call in script {
@@ -101,7 +120,11 @@ impl Model {
                     Call::Access(access) => access,
                     _ => continue,
                 };
+                if let Some(counter) = access.notifies {
+                    counters[access.target as usize][counter as usize] += 1;
+                }
                 let fetched = seen.fetched.get(&access.id).map(Vec::as_slice);
+                check_gaps(access, fetched.unwrap_or_default())?;
                 let areas = &epoch.areas[access.target as usize];
                 let area = areas.iter().position(|area| covers(&area.bytes, access));
                 match area {
@@ -113,15 +136,15 @@ impl Model {
                             Piece::whole(access, fetched),
                         );
                     }
-                    _ => {
-                        let memory = &mut windows[access.target as usize];
-                        let piece = Piece::whole(access, fetched);
-                        piece
-                            .apply(memory, 0)
-                            .map_err(|mismatch| piece.complaint(&mismatch))?;
+                    Some(index) if matches!(areas[index].role, Role::Mailbox { .. }) => {
+                        handed_over.insert(access.id, Piece::whole(access, fetched));
                     }
+                    _ => Piece::whole(access, fetched).apply_all(windows)?,
                 }
             }
+        }
+        for piece in handed_over.values() {
+            piece.apply_all(windows)?;
         }
         for ((target, index), contest) in contests {
             let area = &epoch.areas[target as usize][index];
@@ -156,6 +179,29 @@ fn covers(area: &Range<usize>, access: &Access) -> bool {
     area.start <= bytes.start && bytes.end <= area.end && !bytes.is_empty()
 }
 
+/// Between the elements of a result nothing may have been written.
+fn check_gaps(access: &Access, fetched: &[u8]) -> Result<(), String> {
+    if !access.fetches() {
+        return Ok(());
+    }
+    let blank = |index| Some(Access::blank(access.id, index));
+    let mut expected: Bytes = (0..access.back.len()).map(blank).collect();
+    for (index, &(_, ty)) in access.back.places.iter().enumerate() {
+        let place = &mut expected[access.back.element(index)];
+        let data = (0..).zip(place).filter(|(at, _)| !is_padding(ty, *at));
+        data.for_each(|(_, byte)| *byte = None);
+    }
+    match differs(&expected, fetched) {
+        None => Ok(()),
+        Some(at) => {
+            let what = around(&expected, fetched, at);
+            Err(format!(
+                "byte {at}, in a gap of the result of {access}: {what}"
+            ))
+        }
+    }
+}
+
 /// An element that was fetched and that no order explains.
 pub(crate) struct Mismatch {
     element: usize,
@@ -172,7 +218,7 @@ pub(crate) struct Piece<'a> {
 
 impl<'a> Piece<'a> {
     fn whole(access: &'a Access, fetched: Option<&'a [u8]>) -> Self {
-        let elements = 0..access.count;
+        let elements = 0..access.count();
         Self {
             access,
             elements,
@@ -180,47 +226,47 @@ impl<'a> Piece<'a> {
         }
     }
 
-    fn complaint(&self, mismatch: &Mismatch) -> String {
-        let Mismatch { element, expected } = mismatch;
-        let here = element * self.access.ty.extent();
-        let found = self
-            .fetched
-            .map_or(&[][..], |all| &all[here..here + expected.len()]);
-        let at = differs(expected, found).unwrap_or_default();
-        let what = around(expected, found, at);
-        format!("element {element} fetched by {}: {what}", self.access)
+    /// What was fetched of an element.
+    fn found(&self, element: usize) -> &'a [u8] {
+        let place = self.access.back.element(element);
+        self.fetched.and_then(|all| all.get(place)).unwrap_or(&[])
+    }
+
+    /// Carries it out where nobody else works.
+    fn apply_all(&self, windows: &mut [Bytes]) -> Result<(), String> {
+        let memory = &mut windows[self.access.target as usize];
+        self.apply(memory, 0)
+            .map_err(|Mismatch { element, expected }| {
+                let found = self.found(element);
+                let at = differs(&expected, found).unwrap_or_default();
+                let what = around(&expected, found, at);
+                format!("element {element} fetched by {}: {what}", self.access)
+            })
     }
 
     /// Carries it out on memory that begins at byte `start` of its target's, and compares what it
     /// fetched.
     pub(crate) fn apply(&self, memory: &mut [Option<u8>], start: usize) -> Result<(), Mismatch> {
-        let Access { ty, op, .. } = *self.access;
-        let extent = ty.extent();
+        let Access { op, kind, .. } = *self.access;
         for element in self.elements.clone() {
-            let (there, here) = (self.access.at + element * extent, element * extent);
-            let held = &mut memory[there - start..][..span(ty, 1)];
+            let (_, ty) = self.access.far.places[element];
+            let place = self.access.far.element(element);
+            let held = &mut memory[self.access.place(element) - start..][..place.len()];
             if self.access.fetches() {
-                let mut expected: Bytes = (here..here + extent)
-                    .map(|index| Some(Access::blank(self.access.id, index)))
-                    .collect();
-                for (at, byte) in held.iter().enumerate() {
-                    if !is_padding(ty, at) {
-                        expected[at] = *byte;
-                    }
-                }
-                let found = self
-                    .fetched
-                    .map_or(&[][..], |all| &all[here..here + extent]);
-                if differs(&expected, found).is_some() {
+                let mut expected = held.to_vec();
+                let padding = (0..)
+                    .zip(&mut expected)
+                    .filter(|(at, _)| is_padding(ty, *at));
+                padding.for_each(|(_, byte)| *byte = None);
+                if differs(&expected, self.found(element)).is_some() {
                     return Err(Mismatch { element, expected });
                 }
             }
-            let own = |bytes: &'a [u8]| &bytes[here..here + span(ty, 1)];
-            match self.access.kind {
+            let own = |bytes: &'a [u8]| &bytes[self.access.near.element(element)];
+            match kind {
                 Kind::Get | Kind::Load => {}
                 Kind::CompareAndSwap => {
-                    let compare = own(&self.access.compare);
-                    let equal = differs(held, compare).is_none();
+                    let equal = differs(held, own(&self.access.compare)).is_none();
                     if held.contains(&None) {
                         held.fill(None);
                     } else if equal {
@@ -270,13 +316,6 @@ fn has_nan(ty: BasicType, element: &[u8]) -> bool {
         BasicType::ComplexF32 => single(0) || single(4),
         BasicType::ComplexF64 => double(0) || double(8),
         _ => false,
-    }
-}
-
-fn is_padding(ty: BasicType, at: usize) -> bool {
-    match ty {
-        BasicType::ShortInt => (2..4).contains(&at),
-        _ => at >= span(ty, 1),
     }
 }
 

@@ -10,7 +10,8 @@ use crate::execute::Runner;
 use crate::generate::{self, CLASSES};
 use crate::launch::{self, Others};
 use crate::model::Model;
-use crate::program::Kept;
+use crate::reduce::Kept;
+use crate::sabotage::Sabotage;
 
 /// What a job does. It travels in an environment variable.
 #[derive(Clone)]
@@ -23,6 +24,12 @@ pub(crate) enum Task {
     Replay {
         seed: u64,
         kept: Kept,
+    },
+    /// As `Explore`, by ranks that do something wrong.
+    Sabotage {
+        how: Sabotage,
+        first: u64,
+        millis: u64,
     },
 }
 
@@ -44,6 +51,7 @@ impl fmt::Display for Task {
         match self {
             Self::Explore { first, millis } => write!(f, "explore {first} {millis}"),
             Self::Replay { seed, kept } => write!(f, "replay {}", describe(*seed, kept)),
+            Self::Sabotage { how, first, millis } => write!(f, "sabotage {how:?} {first} {millis}"),
         }
     }
 }
@@ -116,7 +124,7 @@ impl Done {
 /// Runs a job to its end.
 pub(crate) fn run(task: &Task, device: &str) -> Result<Done, Failure> {
     let first = match task {
-        Task::Explore { first, .. } => *first,
+        Task::Explore { first, .. } | Task::Sabotage { first, .. } => *first,
         Task::Replay { seed, .. } => *seed,
     };
     let ranks = generate::ranks_of(first);
@@ -154,7 +162,7 @@ pub(crate) fn run(task: &Task, device: &str) -> Result<Done, Failure> {
 pub(crate) fn rank(task: &str) {
     let task = understand(task).unwrap_or_else(|| panic!("task {task:?}"));
     let (first, deadline) = match &task {
-        Task::Explore { first, millis } => (
+        Task::Explore { first, millis } | Task::Sabotage { first, millis, .. } => (
             *first,
             Some(Instant::now() + Duration::from_millis(*millis)),
         ),
@@ -176,9 +184,13 @@ pub(crate) fn rank(task: &str) {
     loop {
         let kept = match &task {
             Task::Replay { kept, .. } => kept.clone(),
-            Task::Explore { .. } => Kept::default(),
+            Task::Explore { .. } | Task::Sabotage { .. } => Kept::default(),
         };
-        match play(&job, seed, &kept, deadline) {
+        let sabotage = match &task {
+            Task::Sabotage { how, .. } => Some(*how),
+            _ => None,
+        };
+        match play(&job, seed, &kept, sabotage, deadline) {
             Ok(Some(one)) => done.add(&one),
             Ok(None) => break,
             Err(what) => {
@@ -206,6 +218,11 @@ fn understand(task: &str) -> Option<Task> {
             first: first.parse().ok()?,
             millis: millis.parse().ok()?,
         },
+        ["sabotage", how, first, millis] => Task::Sabotage {
+            how: Sabotage::named(how)?,
+            first: first.parse().ok()?,
+            millis: millis.parse().ok()?,
+        },
         ["replay", program] => {
             let (seed, kept) = parse(program)?;
             Task::Replay { seed, kept }
@@ -219,6 +236,7 @@ fn play(
     job: &Job,
     seed: u64,
     kept: &Kept,
+    sabotage: Option<Sabotage>,
     deadline: Option<Instant>,
 ) -> Result<Option<Done>, String> {
     let world = job.world();
@@ -237,7 +255,7 @@ fn play(
     if is_judge {
         println!("{AT} {seed} 0");
     }
-    let mut runner = Runner::new(job, &program)?;
+    let mut runner = Runner::new(job, &program, sabotage)?;
     let mut model = Model::new(&program);
     for (number, round) in program.rounds.iter().enumerate() {
         if is_judge {

@@ -2,12 +2,13 @@
 //!
 //! Ranks meet after each round and show their memory and what they fetched; the model judges both.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
 use transom::raw::Assert;
 use transom::{BasicType, ErrorClass, LockKind, Op};
+
+use crate::access::Access;
 
 /// All of it follows from the seed.
 pub(crate) struct Program {
@@ -24,6 +25,8 @@ pub(crate) struct WindowSpec {
     pub(crate) locks: bool,
     /// Whether accumulates of one origin on one element keep their order.
     pub(crate) ordered: bool,
+    /// Whether accumulates that meet on an element are all of one operation.
+    pub(crate) same_op: bool,
 }
 
 /// What one rank gives to a window.
@@ -33,6 +36,8 @@ pub(crate) struct Part {
     pub(crate) size: usize,
     pub(crate) unit: u64,
     pub(crate) hints: Vec<(&'static str, &'static str)>,
+    /// Of notifications.
+    pub(crate) counters: u32,
     /// Where one region of a dynamic window ends and the next begins: no access crosses these.
     pub(crate) cuts: Vec<usize>,
 }
@@ -99,13 +104,26 @@ pub(crate) enum Sync {
 #[derive(Clone, Debug)]
 pub(crate) struct Area {
     pub(crate) bytes: Range<usize>,
+    /// Only some of the bytes: others work in the gaps.
+    pub(crate) lane: Option<Lane>,
     pub(crate) role: Role,
+}
+
+/// The first `width` of every `stride` bytes, from byte `first` of an area on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Lane {
+    pub(crate) first: usize,
+    pub(crate) width: usize,
+    pub(crate) stride: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Role {
     /// One thread of one rank works here alone.
     Owner { rank: u32, thread: usize },
+    /// One thread of one rank puts here, and one of the target's loads, in the order that
+    /// notifications give them.
+    Mailbox { sender: (u32, usize), reader: usize },
     /// Everybody reads.
     Read,
     /// Everybody accumulates on these elements, at once.
@@ -134,13 +152,18 @@ impl Role {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Call {
-    Access(Access),
+    Access(Box<Access>),
     Lock(LockKind, u32, Assert),
     Unlock(u32),
     Flush(u32),
     FlushAll,
     FlushLocal(u32),
     FlushLocalAll,
+    Sync,
+    /// Attaches a region that nobody uses, or detaches it: others move in the table.
+    Churn,
+    /// Waits until a counter of this rank was raised.
+    Await(Await),
     /// Completes the request of this access.
     Wait(u32),
     /// Lets others run for so many microseconds.
@@ -148,72 +171,12 @@ pub(crate) enum Call {
     Wrong(Wrong),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Put,
-    Get,
-    Accumulate,
-    GetAccumulate,
-    FetchAndOp,
-    CompareAndSwap,
-    /// A local store, which is no call.
-    Store,
-    Load,
-}
-
-/// An access to `count` elements at byte `at` of a target's memory.
 #[derive(Clone, Debug)]
-pub(crate) struct Access {
-    /// Its number in the program.
-    pub(crate) id: u32,
-    pub(crate) kind: Kind,
-    pub(crate) request: bool,
-    pub(crate) target: u32,
-    pub(crate) at: usize,
-    pub(crate) ty: BasicType,
-    pub(crate) count: usize,
-    pub(crate) op: Op,
-    pub(crate) operands: Vec<u8>,
-    pub(crate) compare: Vec<u8>,
-}
-
-impl Access {
-    pub(crate) fn fetches(&self) -> bool {
-        !matches!(self.kind, Kind::Put | Kind::Accumulate | Kind::Store)
-    }
-
-    pub(crate) fn is_accumulate(&self) -> bool {
-        use Kind::{Accumulate, CompareAndSwap, FetchAndOp, GetAccumulate};
-        matches!(
-            self.kind,
-            Accumulate | GetAccumulate | FetchAndOp | CompareAndSwap
-        )
-    }
-
-    /// Bytes that its buffers have, padding of the last element included.
-    pub(crate) fn len(&self) -> usize {
-        self.count * self.ty.extent()
-    }
-
-    /// Bytes of the target's memory.
-    pub(crate) fn bytes(&self) -> Range<usize> {
-        self.at..self.at + span(self.ty, self.count)
-    }
-
-    /// What a result's buffer holds beforehand.
-    pub(crate) fn blank(id: u32, index: usize) -> u8 {
-        (id as usize * 31 + index * 7 + 5) as u8
-    }
-}
-
-/// Bytes from the first of `count` elements to the end of the last, whose padding is not touched.
-pub(crate) fn span(ty: BasicType, count: usize) -> usize {
-    let trailing: usize = match ty {
-        BasicType::DoubleInt | BasicType::LongInt => 4,
-        BasicType::LongDoubleInt => 12,
-        _ => 0,
-    };
-    (count * ty.extent()).saturating_sub(trailing)
+pub(crate) struct Await {
+    pub(crate) counter: u32,
+    /// The access that raises it last before.
+    pub(crate) last: u32,
+    pub(crate) at_least: u64,
 }
 
 /// A call that breaks a rule, and the class of the error that it must end in.
@@ -235,6 +198,22 @@ pub(crate) enum Fault {
     NoSwap(BasicType),
     NullBuffer(u8),
     TooMany,
+    /// Layouts of different elements, at the origin and at the target.
+    Signatures,
+    /// An accumulate of elements of several types.
+    Mixed,
+    /// A layout whose last byte, or whose first, is not inside the target's memory.
+    LayoutOutside {
+        below: bool,
+    },
+    /// A counter that the rank does not have.
+    NotifyCounter(u32),
+    AwaitCounter(u32),
+    /// A region that is attached already.
+    AttachAgain,
+    Detach,
+    /// The memory of a rank that is none.
+    Query,
     /// Where no epoch of the target is open.
     Closed(u8),
     Request,
@@ -251,81 +230,6 @@ pub(crate) enum Fault {
     Post,
     Wait,
     Test,
-}
-
-/// What is left of a program while a failure is narrowed down.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Kept {
-    /// Rounds from the first on; `None`: all.
-    pub(crate) rounds: Option<usize>,
-    pub(crate) without_epochs: BTreeSet<usize>,
-    pub(crate) without_accesses: BTreeSet<u32>,
-}
-
-impl Program {
-    /// Leaves out what is not kept. What remains is a valid program still: only accesses and whole
-    /// epochs go.
-    pub(crate) fn reduce(&mut self, kept: &Kept) {
-        self.rounds.truncate(kept.rounds.unwrap_or(usize::MAX));
-        for round in &mut self.rounds {
-            round
-                .epochs
-                .retain(|epoch| !kept.without_epochs.contains(&epoch.number));
-            let scripts = round.epochs.iter_mut().flat_map(|epoch| &mut epoch.scripts);
-            for script in scripts.flatten() {
-                script.retain(|call| match call {
-                    Call::Access(Access { id, .. }) | Call::Wait(id) => {
-                        !kept.without_accesses.contains(id)
-                    }
-                    _ => true,
-                });
-            }
-        }
-    }
-
-    /// Every access.
-    pub(crate) fn accesses(&self) -> impl Iterator<Item = &Access> {
-        let epochs = self.rounds.iter().flat_map(|round| &round.epochs);
-        let calls = epochs.flat_map(|epoch| epoch.scripts.iter().flatten().flatten());
-        calls.filter_map(|call| match call {
-            Call::Access(access) => Some(access),
-            _ => None,
-        })
-    }
-}
-
-impl fmt::Display for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            id,
-            kind,
-            target,
-            at,
-            ty,
-            count,
-            op,
-            ..
-        } = self;
-        let request = if self.request { " with a request" } else { "" };
-        write!(f, "{id}: {kind:?}{request}")?;
-        if self.is_accumulate() && *kind != Kind::CompareAndSwap {
-            write!(f, " {op:?}")?;
-        }
-        let bytes = self.bytes();
-        write!(
-            f,
-            " of {count} {ty:?} at {at}..{} of rank {target}",
-            bytes.end
-        )?;
-        let shown = |bytes: &[u8]| format!("{:02x?}", &bytes[..bytes.len().min(24)]);
-        if !self.fetches() || self.is_accumulate() && *op != Op::NoOp {
-            write!(f, ", operands {}", shown(&self.operands))?;
-        }
-        match kind {
-            Kind::CompareAndSwap => write!(f, ", compare {}", shown(&self.compare)),
-            _ => Ok(()),
-        }
-    }
 }
 
 /// What a reader of a failure wants to know.

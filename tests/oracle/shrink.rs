@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::generate;
 use crate::play::{self, Failure, Task, describe};
-use crate::program::Kept;
+use crate::reduce::Kept;
 
 /// For how long a failure is narrowed down.
 const LIMIT: Duration = Duration::from_secs(40);

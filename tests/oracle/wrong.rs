@@ -3,8 +3,10 @@
 use transom::raw::{Assert, Window};
 use transom::{BasicType, ErrorClass, Op};
 
-use crate::buffers::{Buffer, Exposed};
+use crate::buffers::Buffer;
+use crate::exposed::Exposed;
 use crate::program::{Fault, Wrong};
+use crate::shapes::Shape;
 
 /// Bytes that a wrong operation would move.
 pub(crate) const MOVED: usize = 32;
@@ -55,6 +57,20 @@ pub(crate) fn attempt(exposed: &Exposed<'_>, wrong: &Wrong) -> std::result::Resu
             window.accumulate(origin, usize::MAX, int, target, first, Op::Sum)
         },
         // SAFETY: as above.
+        Fault::Signatures | Fault::Mixed | Fault::LayoutOutside { .. } => {
+            // SAFETY: as above.
+            unsafe { layouts(exposed, fault, target, origin) }
+        }
+        // SAFETY: as above.
+        Fault::NotifyCounter(counter) => unsafe {
+            window.put_notify(origin, 0, target, first, counter)
+        },
+        Fault::AwaitCounter(counter) => window.wait_notify(counter, 0),
+        // SAFETY: the memory of this window, or memory that is gone only if this succeeds.
+        Fault::AttachAgain => unsafe { window.attach(exposed.last(), 1) },
+        Fault::Detach => window.detach(buffer.content().as_ptr()),
+        Fault::Query => window.shared_query(Some(nobody)).map(drop),
+        // SAFETY: as above.
         Fault::Request => unsafe { window.rput(origin, MOVED, target, first).map(drop) },
         Fault::Fence => window.fence(Assert::NONE),
         Fault::Lock(kind) => window.lock(kind, target, Assert::NONE),
@@ -71,4 +87,51 @@ pub(crate) fn attempt(exposed: &Exposed<'_>, wrong: &Wrong) -> std::result::Resu
         Fault::Test => window.test().map(drop),
     };
     outcome.map_err(|error| error.class())
+}
+
+/// Operations with layouts that do not fit.
+///
+/// # Safety
+/// `origin` is valid for [`MOVED`] bytes.
+unsafe fn layouts(
+    exposed: &Exposed<'_>,
+    fault: Fault,
+    target: u32,
+    origin: *mut u8,
+) -> transom::Result<()> {
+    let (window, first) = (&exposed.window, exposed.disp(target, 0));
+    let (int, float) = (Shape::Basic(BasicType::I32), Shape::Basic(BasicType::F32));
+    let ints = int.commit()?;
+    match fault {
+        Fault::Signatures => {
+            let floats = float.commit()?;
+            let (near, far) = (ints.times(4), floats.times(4));
+            // SAFETY: the caller's promise.
+            unsafe { window.put_layout(origin, near, target, first, far) }
+        }
+        Fault::Mixed => {
+            let mixed = Shape::Struct(vec![(1, 0, int), (1, 4, float)]).commit()?;
+            let both = mixed.times(1);
+            // SAFETY: the caller's promise.
+            unsafe { window.accumulate_layout(origin, both, target, first, both, Op::Replace) }
+        }
+        Fault::LayoutOutside { below } => {
+            // From the first or last byte of the target's memory on, one of two is inside.
+            let blocks = if below { vec![0, -1] } else { vec![0, 1] };
+            let (at, unit) = match below {
+                true => (first, 1),
+                false => (exposed.past(target, 1) - 1, exposed.unit(target) as i64),
+            };
+            let pair = Shape::IndexedBlock {
+                len: 1,
+                at: blocks.iter().map(|block| block * unit).collect(),
+                bytes: true,
+                of: Shape::Basic(BasicType::Byte).boxed(),
+            };
+            let (bytes, pair) = (Shape::Basic(BasicType::Byte).commit()?, pair.commit()?);
+            // SAFETY: the caller's promise.
+            unsafe { window.get_layout(origin, bytes.times(2), target, at, pair.times(1)) }
+        }
+        _ => unreachable!("{fault:?} has no layouts"),
+    }
 }
