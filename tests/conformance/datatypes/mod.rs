@@ -3,6 +3,7 @@
 mod combine;
 mod maps;
 mod misuse;
+mod registered;
 mod transfer;
 
 use crate::case::Case;
@@ -10,5 +11,11 @@ use crate::case::Case;
 pub(crate) use transfer::SPARSE;
 
 pub(crate) fn cases() -> Vec<Case> {
-    [transfer::CASES, combine::CASES, misuse::CASES].concat()
+    [
+        transfer::CASES,
+        registered::CASES,
+        combine::CASES,
+        misuse::CASES,
+    ]
+    .concat()
 }
