@@ -71,7 +71,7 @@ pub(in crate::cli) struct Args {
     verbose: bool,
 }
 
-/// Of the matrix whose columns are put to.
+/// Columns of the matrix that strided puts go to.
 pub(super) const COLUMNS: usize = 1024;
 
 /// Which windows the operations work on.
@@ -171,11 +171,8 @@ impl Args {
                 lines.push((operation, size));
             }
         }
-        let reach = |&(operation, size): &(Operation, usize)| match operation {
-            Operation::PutStrided => size.saturating_mul(COLUMNS),
-            _ => size,
-        };
-        let longest = lines.iter().map(reach).max().unwrap_or(0);
+        let reaches = lines.iter().map(|&(operation, size)| operation.reach(size));
+        let longest = reaches.max().unwrap_or(0);
         Ok(Selected {
             syncs: non_empty(&self.sync, &[Sync::Flush]).to_vec(),
             burst: self.burst.unwrap_or(1),
@@ -201,6 +198,14 @@ impl Operation {
             Self::AccumulateF64 => "acc_f64_",
             Self::FetchAndOp => "fetch_add",
             Self::CompareAndSwap => "cas",
+        }
+    }
+
+    /// How much of the target's memory `size` bytes are spread over.
+    pub(super) fn reach(self, size: usize) -> usize {
+        match self {
+            Self::PutStrided => size.saturating_mul(COLUMNS),
+            _ => size,
         }
     }
 

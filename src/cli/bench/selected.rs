@@ -108,7 +108,7 @@ fn measure(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8, chosen: Chos
     let name = format!("{what}_{}", sync.label());
     let line = Line {
         name: &name,
-        iterations: (iterations_for(size, sync.iterations()) / burst).max(2),
+        iterations: (iterations_for(operation.reach(size), sync.iterations()) / burst).max(2),
         scale: Scale::NanosecondsEach(f64::from(burst)),
     };
     let word = match size {
