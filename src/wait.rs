@@ -17,6 +17,9 @@ const EAGER_SPINS: u32 = 200;
 const YIELDS: u32 = 200;
 const FIRST_SLEEP: Duration = Duration::from_micros(20);
 const LONGEST_SLEEP: Duration = Duration::from_millis(1);
+/// At leisure, a sleep may take one part in so many of the wait so far, up to a limit.
+const LEISURE: u32 = 32;
+const LONGEST_LEISURE: Duration = Duration::from_millis(10);
 /// How often a sleeper looks at whether the awaited ranks live.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
@@ -24,6 +27,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     spins: u32,
+    at_leisure: bool,
 }
 
 impl Patience {
@@ -31,6 +35,24 @@ impl Patience {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             spins: if ranks_here <= processors { SPINS } else { 50 },
+            at_leisure: false,
+        }
+    }
+
+    /// For what all ranks come to: one that has waited long rises seldom, so as to leave the processors
+    /// to those that work. Not for what one rank after the other waits for, where each would be late.
+    pub(crate) fn at_leisure(self) -> Self {
+        Self {
+            at_leisure: true,
+            ..self
+        }
+    }
+
+    /// The longest sleep after a wait of so long.
+    fn longest_sleep(self, waited: Duration) -> Duration {
+        match self.at_leisure {
+            true => (waited / LEISURE).clamp(LONGEST_SLEEP, LONGEST_LEISURE),
+            false => LONGEST_SLEEP,
         }
     }
 
@@ -69,12 +91,14 @@ impl Patience {
             std::thread::yield_now();
         }
         let mut sleep = FIRST_SLEEP;
-        let mut checked = Instant::now();
+        let begun = Instant::now();
+        let mut checked = begun;
         loop {
             if done()? {
                 return Ok(());
             }
-            if checked.elapsed() >= CHECK_EVERY {
+            let now = Instant::now();
+            if now - checked >= CHECK_EVERY {
                 let verdict = check();
                 // What was awaited may have happened just before the other rank went.
                 if done()? {
@@ -84,7 +108,7 @@ impl Patience {
                 checked = Instant::now();
             }
             std::thread::sleep(sleep);
-            sleep = (sleep * 2).min(LONGEST_SLEEP);
+            sleep = (sleep * 2).min(self.longest_sleep(now - begun));
         }
     }
 
@@ -181,6 +205,19 @@ mod tests {
                 },
             )
             .unwrap();
+    }
+
+    #[test]
+    fn only_long_waits_at_leisure_sleep_long() {
+        let hurried = Patience::new(1);
+        let longest = |millis| {
+            let waited = Duration::from_millis(millis);
+            let leisurely = hurried.at_leisure().longest_sleep(waited);
+            [hurried.longest_sleep(waited), leisurely].map(|sleep| sleep.as_micros())
+        };
+        assert_eq!(longest(0), [1000, 1000]);
+        assert_eq!(longest(64), [1000, 2000]);
+        assert_eq!(longest(3_600_000), [1000, 10_000]);
     }
 
     #[test]

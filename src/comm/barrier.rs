@@ -193,7 +193,7 @@ impl Rounds for Passing<'_> {
     fn wait(&self, number: usize, arrived: &dyn Fn() -> Result<bool>) -> Result<()> {
         let from = self.team.behind(1 << number);
         let context = &self.team.context;
-        context.patience().wait(arrived, || {
+        context.patience().at_leisure().wait(arrived, || {
             let awaited = Awaited::Rank(self.team.world_rank(from));
             context.check(self.operation, awaited)?;
             (self.check)(from)

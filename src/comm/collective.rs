@@ -215,7 +215,8 @@ impl Engine {
                     last = step()?;
                     Ok(last != Step::Stuck)
                 };
-                team.context.patience().wait(moves, &check)?;
+                let patience = team.context.patience().at_leisure();
+                patience.wait(moves, &check)?;
             }
             if last == Step::Done {
                 return Ok(());

@@ -1,5 +1,8 @@
 //! An open port as a device: its memory, and its connections by peer.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -72,6 +72,9 @@ pub(in crate::cli) struct Args {
     verbose: bool,
 }
 
+/// Columns of the matrix that strided puts go to.
+pub(super) const COLUMNS: usize = 1024;
+
 /// Which windows the operations work on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Windows {
@@ -85,8 +88,12 @@ pub(super) enum Windows {
 pub(super) enum Operation {
     Put,
     Get,
+    /// Of elements of 8 bytes, to a column of a matrix that has 1,024 columns
+    PutStrided,
     /// Sum of 64-bit integers
     Accumulate,
+    /// Sum of doubles
+    AccumulateF64,
     /// Sum of one integer of 4 or 8 bytes
     FetchAndOp,
     /// One integer of 4 or 8 bytes
@@ -165,7 +172,8 @@ impl Args {
                 lines.push((operation, size));
             }
         }
-        let longest = lines.iter().map(|&(_, size)| size).max().unwrap_or(0);
+        let reaches = lines.iter().map(|&(operation, size)| operation.reach(size));
+        let longest = reaches.max().unwrap_or(0);
         Ok(Selected {
             syncs: non_empty(&self.sync, &[Sync::Flush]).to_vec(),
             burst: self.burst.unwrap_or(1),
@@ -186,15 +194,28 @@ impl Operation {
         match self {
             Self::Put => "put",
             Self::Get => "get",
+            Self::PutStrided => "put_strided",
             Self::Accumulate => "acc_i64_",
+            Self::AccumulateF64 => "acc_f64_",
             Self::FetchAndOp => "fetch_add",
             Self::CompareAndSwap => "cas",
         }
     }
 
+    /// How much of the target's memory `size` bytes are spread over.
+    pub(super) fn reach(self, size: usize) -> usize {
+        match self {
+            Self::PutStrided => size.saturating_mul(COLUMNS),
+            _ => size,
+        }
+    }
+
     fn usual_sizes(self) -> &'static [usize] {
         match self {
-            Self::Put | Self::Get | Self::Accumulate => &[8, 4 << 10, 64 << 10, 1 << 20],
+            Self::Put | Self::Get | Self::Accumulate | Self::AccumulateF64 => {
+                &[8, 4 << 10, 64 << 10, 1 << 20]
+            }
+            Self::PutStrided => &[8 << 10],
             Self::FetchAndOp | Self::CompareAndSwap => &[8],
         }
     }
@@ -202,8 +223,10 @@ impl Operation {
     fn check(self, size: usize) -> Result<()> {
         let legal = match self {
             Self::Put | Self::Get => return Ok(()),
-            Self::Accumulate if size.is_multiple_of(8) => return Ok(()),
-            Self::Accumulate => "multiples of 8",
+            Self::PutStrided | Self::Accumulate | Self::AccumulateF64 if size.is_multiple_of(8) => {
+                return Ok(());
+            }
+            Self::PutStrided | Self::Accumulate | Self::AccumulateF64 => "multiples of 8",
             Self::FetchAndOp | Self::CompareAndSwap if matches!(size, 4 | 8) => return Ok(()),
             Self::FetchAndOp | Self::CompareAndSwap => "4 and 8",
         };

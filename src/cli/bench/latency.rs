@@ -103,8 +103,8 @@ fn accumulate(
 #[inline(never)]
 fn fetch_add(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
     let one = 1_i64.to_ne_bytes();
-    let mut result = [0; 8];
-    let (from, to) = black_box((one.as_ptr(), result.as_mut_ptr()));
+    let mut result = 0_u64;
+    let (from, to) = black_box((one.as_ptr(), (&raw mut result).cast()));
     let (ty, target, at) = black_box((BasicType::I64, TARGET, 0));
     bench.origin(flushed("fetch_add_flush"), move || {
         // SAFETY: both are elements, outlive the flush and are not touched before it.
@@ -117,9 +117,9 @@ fn fetch_add(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
 #[inline(never)]
 fn compare_and_swap(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
     let (new, expect) = (1_i64.to_ne_bytes(), 0_i64.to_ne_bytes());
-    let mut result = [0; 8];
+    let mut result = 0_u64;
     let (from, compare) = black_box((new.as_ptr(), expect.as_ptr()));
-    let (to, ty, target, at) = black_box((result.as_mut_ptr(), BasicType::I64, TARGET, 0));
+    let (to, ty, target, at) = black_box(((&raw mut result).cast(), BasicType::I64, TARGET, 0));
     bench.origin(flushed("cas_flush"), move || {
         // SAFETY: all three are elements, outlive the flush and are not touched before it.
         unsafe { window.compare_and_swap(from, compare, to, ty, target, at)? };

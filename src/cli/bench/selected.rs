@@ -6,10 +6,10 @@
 
 use std::hint::black_box;
 
-use transom::raw::{Assert, Window};
+use transom::raw::{Assert, Committed, Datatype, Window};
 use transom::{BasicType, LockKind, Op};
 
-use super::args::{Operation, Selected, Sync, Windows};
+use super::args::{COLUMNS, Operation, Selected, Sync, Windows};
 use super::bandwidth::iterations_for;
 use super::engine::{Bench, Line, Measured, Scale, TARGET};
 use super::error::Result;
@@ -108,7 +108,7 @@ fn measure(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8, chosen: Chos
     let name = format!("{what}_{}", sync.label());
     let line = Line {
         name: &name,
-        iterations: (iterations_for(size, sync.iterations()) / burst).max(2),
+        iterations: (iterations_for(operation.reach(size), sync.iterations()) / burst).max(2),
         scale: Scale::NanosecondsEach(f64::from(burst)),
     };
     let word = match size {
@@ -116,15 +116,25 @@ fn measure(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8, chosen: Chos
         _ => BasicType::I64,
     };
     let (one, zero) = (1_i64.to_ne_bytes(), [0_u8; 8]);
-    let mut result = [0_u8; 8];
+    let mut result = 0_u64;
     let (buffer, len, target, at) = black_box((buffer, size, TARGET, 0));
-    let (one, zero, result) = black_box((one.as_ptr(), zero.as_ptr(), result.as_mut_ptr()));
+    let result = (&raw mut result).cast();
+    let (one, zero, result) = black_box((one.as_ptr(), zero.as_ptr(), result));
     let word = black_box(word);
     // The buffer has `size` bytes and the others are words; all of them outlive the
     // synchronisation that follows each operation, and nobody touches them before it.
     let put = || {
         // SAFETY: as said above.
         unsafe { window.put(buffer, len, target, at) }
+    };
+    let elements = (len / 8) as u64;
+    let dense = Committed::of(BasicType::F64).times(elements);
+    let column =
+        Datatype::vector(elements as i64, 1, COLUMNS as i64, &BasicType::F64.into())?.commit();
+    let (dense, column) = black_box((dense, column.times(1)));
+    let put_strided = || {
+        // SAFETY: as said above.
+        unsafe { window.put_layout(buffer, dense, target, at, column) }
     };
     let get = || {
         // SAFETY: as said above.
@@ -133,6 +143,10 @@ fn measure(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8, chosen: Chos
     let accumulate = || {
         // SAFETY: as said above.
         unsafe { window.accumulate(buffer, len / 8, BasicType::I64, target, at, Op::Sum) }
+    };
+    let accumulate_f64 = || {
+        // SAFETY: as said above.
+        unsafe { window.accumulate(buffer, len / 8, BasicType::F64, target, at, Op::Sum) }
     };
     let fetch_and_op = || {
         // SAFETY: as said above.
@@ -146,6 +160,12 @@ fn measure(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8, chosen: Chos
         Operation::Put => synchronised(bench, window, line, sync, repeat(burst, put)),
         Operation::Get => synchronised(bench, window, line, sync, repeat(burst, get)),
         Operation::Accumulate => synchronised(bench, window, line, sync, repeat(burst, accumulate)),
+        Operation::PutStrided => {
+            synchronised(bench, window, line, sync, repeat(burst, put_strided))
+        }
+        Operation::AccumulateF64 => {
+            synchronised(bench, window, line, sync, repeat(burst, accumulate_f64))
+        }
         Operation::FetchAndOp => {
             synchronised(bench, window, line, sync, repeat(burst, fetch_and_op))
         }

@@ -5,13 +5,14 @@ use std::hint::black_box;
 use transom::BasicType;
 use transom::raw::{Committed, Datatype, Window};
 
+use super::args::COLUMNS;
 use super::engine::{Bench, Line, Scale, TARGET};
 use super::error::Result;
 
 pub(super) const LINES: usize = 1;
 
-/// A column of a matrix of so many rows and columns.
-const SIDE: i64 = 1024;
+/// Rows and columns of the matrix.
+const SIDE: i64 = COLUMNS as i64;
 
 #[inline(never)]
 pub(super) fn run(

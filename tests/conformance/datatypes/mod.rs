@@ -3,6 +3,7 @@
 mod combine;
 mod maps;
 mod misuse;
+mod registered;
 mod room;
 mod transfer;
 
@@ -11,5 +12,12 @@ use crate::case::Case;
 pub(crate) use transfer::SPARSE;
 
 pub(crate) fn cases() -> Vec<Case> {
-    [transfer::CASES, combine::CASES, room::CASES, misuse::CASES].concat()
+    [
+        transfer::CASES,
+        registered::CASES,
+        combine::CASES,
+        room::CASES,
+        misuse::CASES,
+    ]
+    .concat()
 }

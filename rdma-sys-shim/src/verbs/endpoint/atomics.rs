@@ -16,6 +16,7 @@ impl VerbsEndpoint {
     ///
     /// # Safety
     /// `old` is null, or as in [`Endpoint::fetch_add`].
+    #[inline]
     pub(super) unsafe fn atomic(
         &self,
         operation: Operation,

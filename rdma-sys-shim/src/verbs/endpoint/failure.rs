@@ -52,6 +52,8 @@ pub(super) struct Failure {
     pub(super) len: u64,
     pub(super) status: status::Type,
     pub(super) vendor: u32,
+    /// How many requests behind it were given back for its sake.
+    pub(super) flushed: u64,
 }
 
 impl Failure {
@@ -150,6 +152,7 @@ mod tests {
             len: 9,
             status,
             vendor: 0,
+            flushed: 0,
         };
         failure.error(&peer, trouble).to_string()
     }

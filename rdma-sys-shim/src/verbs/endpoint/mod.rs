@@ -129,15 +129,32 @@ impl VerbsEndpoint {
         true
     }
 
+    /// How many requests went down with the one that failed first.
+    #[cfg(test)]
+    pub(super) fn flushed(&self) -> u64 {
+        self.queue().failure().map_or(0, |failure| failure.flushed)
+    }
+
+    /// Has the device end everything that is under way.
+    #[cfg(test)]
+    pub(super) fn stop(&self) -> Result<()> {
+        match self.queue().pair() {
+            Some(pair) => pair.fail(),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn has_failed(&self) -> bool {
         self.queue().failure().is_some()
     }
 
+    #[inline]
     fn queue(&self) -> MutexGuard<'_, SendQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The queue, if requests may still be posted.
+    #[inline]
     fn open_queue(&self) -> Result<MutexGuard<'_, SendQueue>> {
         let queue = self.queue();
         match self.refusal(&queue) {
@@ -146,6 +163,7 @@ impl VerbsEndpoint {
         }
     }
 
+    #[inline]
     fn refusal(&self, queue: &SendQueue) -> Option<Error> {
         if self.closed.load(Ordering::Acquire) {
             return Some(self.has_left());
@@ -170,6 +188,7 @@ impl VerbsEndpoint {
     }
 
     /// Takes completions, and fails if one of them does.
+    #[inline]
     fn poll(&self, queue: &mut SendQueue) -> Result<()> {
         let polled = queue.poll();
         if self.adapter.trouble.is_fatal() && !queue.is_idle() {

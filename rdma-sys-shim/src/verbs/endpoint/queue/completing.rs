@@ -24,17 +24,20 @@ const LONGEST_TRANSFER: Duration = Duration::from_secs(600);
 impl<L: Link> SendQueue<L> {
     /// Takes the completions that are there. When a failure is seen, returns only after the device
     /// has done with every request.
+    #[inline]
     pub(in crate::verbs::endpoint) fn poll(&mut self) -> Result<()> {
+        let was_sound = self.failure.is_none();
         if let Err(error) = self.take_completions() {
             self.break_off(status::IBV_WC_FATAL_ERR);
             return Err(error);
         }
-        if self.failure.is_some() && !self.pending.is_empty() {
+        if self.failure.is_some() && (was_sound || !self.pending.is_empty()) {
             self.stop();
         }
         Ok(())
     }
 
+    #[inline]
     fn take_completions(&mut self) -> Result<()> {
         loop {
             let Some(link) = &mut self.link else {
@@ -99,6 +102,7 @@ impl<L: Link> SendQueue<L> {
     }
 
     /// Ends everything that is under way, and returns when the device has done with it.
+    #[cold]
     fn stop(&mut self) {
         if let Some(link) = &self.link
             && let Err(error) = link.fail()
@@ -115,6 +119,17 @@ impl<L: Link> SendQueue<L> {
         if !self.pending.is_empty() {
             self.destroy();
         }
+        self.log_failure();
+    }
+
+    fn log_failure(&self) {
+        if let Some(failure) = &self.failure {
+            tracing::warn!(
+                queue_pair = self.number,
+                ?failure,
+                "a connection has failed"
+            );
+        }
     }
 
     /// The device does not do what it has to: nothing that it says from here on counts.
@@ -123,11 +138,17 @@ impl<L: Link> SendQueue<L> {
             self.note_failure(self.completed + 1, status, 0);
         }
         self.destroy();
+        self.log_failure();
     }
 
     /// Without its queue pair, the device touches nothing.
     fn destroy(&mut self) {
         self.link = None;
+        if let Some(failure) = &mut self.failure {
+            // One of them, or one before, is the failure itself.
+            let answered = self.completed.max(failure.ticket);
+            failure.flushed += self.posted.saturating_sub(answered);
+        }
         self.pending.clear();
         self.completed = self.posted;
         self.borrowed.clear();
@@ -156,11 +177,13 @@ impl<L: Link> SendQueue<L> {
         }
     }
 
+    #[cold]
     fn fail(&mut self, ticket: u64, status: ffi::ibv_wc_status::Type, vendor: u32) {
         // What was posted before it and not signalled did succeed.
         self.finish(ticket.saturating_sub(1));
-        if self.failure.is_none() {
-            self.note_failure(ticket, status, vendor);
+        match &mut self.failure {
+            Some(failure) => failure.flushed += 1,
+            None => self.note_failure(ticket, status, vendor),
         }
         // Flushed requests leave the ring and the books, but nothing they brought is copied.
         if let Some(flushed) = self.pending.pop_front() {
@@ -181,6 +204,7 @@ impl<L: Link> SendQueue<L> {
             len: pending.map_or(0, |pending| pending.len.into()),
             status,
             vendor,
+            flushed: 0,
         });
     }
 }

@@ -191,6 +191,7 @@ fn the_first_failure_is_kept_and_ends_the_rest() {
     assert_eq!((ticket, len, failure.vendor), (2, 2, 9));
     assert_eq!(failure.status, status::IBV_WC_REM_ACCESS_ERR);
     assert_eq!(queue.succeeded(), 1, "what came before it did succeed");
+    assert_eq!(failure.flushed, 2, "and what came behind it is counted");
     assert!(queue.is_idle());
     let seen = bench.seen.borrow();
     assert!(seen.failed && !seen.destroyed);
@@ -205,6 +206,7 @@ fn a_device_that_keeps_requests_loses_its_queue_pair() {
     bench.report(2, Some((status::IBV_WC_RETRY_EXC_ERR, 0)));
     assert!(bench.queue.is_idle());
     assert!(bench.seen.borrow().destroyed);
+    assert_eq!(bench.queue.failure().unwrap().flushed, 2);
     assert_eq!(bench.queue.succeeded(), 1);
 }
 

@@ -1,0 +1,142 @@
+//! Connections that fail with much under way, over an RDMA device: run these with `--ignored` where
+//! there is one, such as in the machine of `ci/soft-roce`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::VerbsDevice;
+use crate::rdma::{self, Selector};
+use crate::verbs::endpoint::VerbsEndpoint;
+use crate::{Batch, Device, Endpoint, Error, LocalPiece, Region, RemoteRun, Result, Ticket, Width};
+
+const WORDS: usize = 16;
+const LONG: usize = 1 << 20;
+
+/// An origin, with its connection to a target that shows some memory.
+struct Two {
+    origin: VerbsDevice,
+    target: VerbsDevice,
+    there: Region,
+    endpoint: Arc<VerbsEndpoint>,
+}
+
+impl Two {
+    fn new() -> Self {
+        let open = || {
+            let devices = rdma::read(Path::new(rdma::CLASS));
+            let choice = rdma::choose(&devices, &Selector::default(), None).unwrap();
+            VerbsDevice::open(choice).unwrap()
+        };
+        let (origin, target) = (open(), open());
+        let there = target.allocate(LONG, 4096).unwrap();
+        let endpoint = origin.connect_to(&target.own).unwrap();
+        Self {
+            origin,
+            target,
+            there,
+            endpoint,
+        }
+    }
+
+    fn word(&self, index: usize) -> u64 {
+        // SAFETY: a word of the region; nothing is under way any more.
+        unsafe { self.there.base().cast::<u64>().add(index).read_volatile() }
+    }
+
+    /// Writes 1, 2, ... to neighbouring words with one bell, but the one at `astray` to behind the
+    /// region.
+    fn write_words(&self, astray: usize) -> Ticket {
+        let values: [u64; WORDS] = std::array::from_fn(|index| index as u64 + 1);
+        let pieces = values.each_ref().map(|value| LocalPiece {
+            base: std::ptr::from_ref(value).cast_mut().cast(),
+            len: 8,
+        });
+        let runs: [_; WORDS] = std::array::from_fn(|index| RemoteRun {
+            at: self.there.remote().at(match index == astray {
+                true => 64 * LONG as u64,
+                false => 8 * index as u64,
+            }),
+            pieces: 1,
+        });
+        let batch = Batch {
+            runs: &runs,
+            pieces: &pieces,
+        };
+        // SAFETY: a write only reads, and what is so short is taken in the call.
+        unsafe { self.endpoint.write_batch(&batch) }.unwrap()
+    }
+
+    /// All that comes later fails, at once and for the same reason.
+    fn stays_failed(&self, reason: &str) {
+        let at = self.there.remote().at(0);
+        let mut old = 0;
+        // SAFETY: nothing is posted.
+        let error = unsafe { self.endpoint.fetch_add(at, Width::W8, 1, &raw mut old) };
+        assert_eq!(error.unwrap_err().to_string(), reason);
+        assert!(self.endpoint.has_failed() && self.endpoint.is_drained());
+        // The processes are well, and so are other connections.
+        let to_self = self.origin.connect_to(&self.origin.own).unwrap();
+        let own = self.origin.allocate(8, 8).unwrap();
+        let stored = to_self.store(own.remote().at(0), 5).unwrap();
+        to_self.wait(stored).unwrap();
+        self.origin.close();
+        self.target.close();
+    }
+}
+
+fn failure(result: Result<()>) -> (Error, String) {
+    let error = result.expect_err("the connection has failed");
+    let text = error.to_string();
+    (error, text)
+}
+
+#[test]
+#[ignore = "needs an RDMA device"]
+fn a_refused_write_is_the_cause_and_those_behind_it_are_counted() {
+    const ASTRAY: usize = 5;
+    let two = Two::new();
+    let before = two.endpoint.posted();
+    let last = two.write_words(ASTRAY);
+    assert_eq!(last.0, before + WORDS as u64);
+    let (error, text) = failure(two.endpoint.wait(last));
+    let Error::RemoteAccess { need, address, .. } = error else {
+        panic!("{text}");
+    };
+    let astray = two.there.remote().at(64 * LONG as u64).address;
+    assert_eq!((need, address), ("write", astray), "{text}");
+    assert_eq!(two.endpoint.flushed(), (WORDS - ASTRAY - 1) as u64);
+    assert!(
+        two.endpoint
+            .completed(Ticket(before + ASTRAY as u64))
+            .unwrap()
+    );
+    for index in 0..WORDS {
+        let wanted = if index < ASTRAY { index as u64 + 1 } else { 0 };
+        assert_eq!(two.word(index), wanted, "word {index}");
+    }
+    two.stays_failed(&text);
+}
+
+#[test]
+#[ignore = "needs an RDMA device"]
+fn a_queue_pair_in_error_ends_what_is_under_way() {
+    const READS: u64 = 32;
+    let two = Two::new();
+    // One that is in error answers nothing: what is posted now stays under way.
+    let back = two.target.connect_to(&two.origin.own).unwrap();
+    back.stop().unwrap();
+    let here = two.origin.allocate(LONG, 4096).unwrap();
+    let before = two.endpoint.posted();
+    for _ in 0..READS {
+        let from = two.there.remote().at(0);
+        // SAFETY: memory that outlives the connection.
+        unsafe { two.endpoint.read(here.base(), LONG, from) }.unwrap();
+    }
+    assert!(!two.endpoint.completed(Ticket(before + 1)).unwrap());
+    two.endpoint.stop().unwrap();
+    let (error, text) = failure(two.endpoint.wait(Ticket(before + READS)));
+    assert!(matches!(error, Error::Completion { .. }), "{text}");
+    assert!(text.contains("read") && text.contains("flushed"), "{text}");
+    assert_eq!(two.endpoint.flushed(), READS - 1);
+    two.stays_failed(&text);
+}
