@@ -81,7 +81,6 @@ impl Window {
     /// `target` is not locked by this rank or not a rank; an operation failed; the target died.
     #[inline]
     pub fn unlock(&self, target: u32) -> Result<()> {
-        const OPERATION: &str = "unlock";
         let (Some(state), false) = (
             self.targets().get(target as usize),
             self.mode().is_lock_all() || is_forked(),
@@ -92,21 +91,38 @@ impl Window {
         if !held.is_held() {
             return Err(self.cannot_unlock(target));
         }
-        let posted = state.posted();
-        if posted != Ticket::DONE {
-            self.complete_before_release(OPERATION, target, state)?;
+        match state.posted() {
+            Ticket::DONE => self.end_lock(target, state, held),
+            posted => self.end_lock_behind(target, state, held, posted),
         }
-        let route = self.route_of(OPERATION, target)?;
-        if !state.change_held(held, Held::Changing, self.context().concurrent()) {
-            return Err(self.cannot_unlock(target));
+    }
+
+    /// Where operations went through the device.
+    #[inline(never)]
+    fn end_lock_behind(
+        &self,
+        rank: u32,
+        target: &Target,
+        held: Held,
+        posted: Ticket,
+    ) -> Result<()> {
+        self.complete_before_release("unlock", rank, target)?;
+        self.end_lock(rank, target, held)?;
+        target.forget_posted(posted);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn end_lock(&self, rank: u32, target: &Target, held: Held) -> Result<()> {
+        const OPERATION: &str = "unlock";
+        let route = self.route_of(OPERATION, rank)?;
+        if !target.change_held(held, Held::Changing, self.context().concurrent()) {
+            return Err(self.cannot_unlock(rank));
         }
-        state.set_left();
+        target.set_left();
         self.count_lock(1_u32.wrapping_neg());
-        let released = self.release(OPERATION, target, held, route);
-        if posted != Ticket::DONE && released.is_ok() {
-            state.forget_posted(posted);
-        }
-        state.set_held(Held::No);
+        let released = self.release(OPERATION, rank, held, route);
+        target.set_held(Held::No);
         released
     }
 

@@ -50,7 +50,7 @@ impl Window {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn lock_own(&self, operation: &'static str) -> Result<()> {
         let me = self.rank();
         let route = self.route_of(operation, me)?;
