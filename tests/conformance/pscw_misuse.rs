@@ -199,6 +199,10 @@ fn targets_that_are_not_in_the_group(job: &Job) -> Outcome {
         }
     }
     refused(put(&window, &[0], ranks, 0), ErrorClass::Rank, &["put"])?;
+    let byte = 0;
+    // SAFETY: refused.
+    let request = unsafe { window.rput(&raw const byte, 1, ranks, 0) };
+    refused(request, SYNC, &["rput", "lock"])?;
     refused(
         put(&window, &[0], ahead, 64),
         ErrorClass::RmaRange,
