@@ -9,7 +9,7 @@ use super::call::{Announcement, Call, Kind, mismatch};
 use super::pipe::{PIPE_BYTES, Pipe};
 use super::team::Team;
 use crate::error::{Error, Misuse, Result};
-use crate::job::{Awaited, is_forked};
+use crate::job::{Awaited, not_forked};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE};
 
@@ -96,9 +96,7 @@ impl Engine {
         if self.failed {
             return Err(Error::new(kind.name(), Misuse::OutOfStep));
         }
-        if is_forked() {
-            return Err(Error::new(kind.name(), Misuse::Forked));
-        }
+        not_forked(kind.name())?;
         self.calls = self.calls.wrapping_add(1);
         let call = Call::new(self.calls, kind, root);
         let pipes = self.ahead.iter().chain(&self.back);

@@ -20,7 +20,7 @@ pub(crate) use team::{Team, rounds};
 
 use crate::datatype::{Element, Op, Reduce};
 use crate::error::{Error, ErrorClass, Misuse, PeerError, Result};
-use crate::job::{Context, is_forked};
+use crate::job::{Context, not_forked};
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
 use call::Kind;
@@ -79,9 +79,7 @@ impl Communicator {
 
     pub(crate) fn alone(context: &Arc<Context>) -> Result<Self> {
         // Control memory may be shared with the rank, which would give the same block away again.
-        if is_forked() {
-            return Err(Error::new("alone", Misuse::Forked));
-        }
+        not_forked("alone")?;
         let team = Team {
             group: Group::of([context.rank()]),
             rank: 0,

@@ -294,15 +294,7 @@ impl Writer {
                     FetchAndOp | CompareAndSwap => 1,
                     _ => random.from(1, there - first),
                 };
-                let all = Layout::dense(ty, count);
-                Found {
-                    ty,
-                    at,
-                    far: all.clone(),
-                    near: all.clone(),
-                    back: all,
-                    derived: false,
-                }
+                Found::dense(ty, at, count)
             }
         };
         let mut access = self.access_to(kind, target, found);

@@ -23,6 +23,21 @@ pub(crate) struct Found {
     pub(crate) derived: bool,
 }
 
+impl Found {
+    /// One after the other, on all sides.
+    pub(crate) fn dense(ty: BasicType, at: usize, count: usize) -> Self {
+        let all = Layout::dense(ty, count);
+        Self {
+            ty,
+            at,
+            far: all.clone(),
+            near: all.clone(),
+            back: all,
+            derived: false,
+        }
+    }
+}
+
 /// Elements of one type, one after the other.
 pub(crate) fn dense(
     random: &mut Random,
@@ -60,15 +75,7 @@ pub(crate) fn dense(
         _ if random.one_in(3) => random.from(0, most),
         _ => random.from(0, most.min(9)),
     };
-    let all = Layout::dense(ty, count);
-    Some(Found {
-        ty,
-        at,
-        far: all.clone(),
-        near: all.clone(),
-        back: all,
-        derived: false,
-    })
+    Some(Found::dense(ty, at, count))
 }
 
 /// A type of accumulates: often one that a single atomic of every device updates.
