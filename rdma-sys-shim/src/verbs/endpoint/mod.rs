@@ -18,6 +18,7 @@ mod request;
 mod ring;
 mod signals;
 mod transfer;
+mod unposted;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -385,11 +386,12 @@ impl Endpoint for VerbsEndpoint {
             return Ok(true);
         }
         let mut queue = self.queue();
+        let posted = queue.post_waiting(ticket.0);
         let polled = self.poll(&mut queue);
         if ticket.0 <= queue.succeeded() {
             return Ok(true);
         }
-        polled?;
+        posted.and(polled)?;
         queue.ask_about(ticket.0)?;
         Ok(false)
     }

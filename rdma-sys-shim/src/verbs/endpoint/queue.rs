@@ -20,6 +20,8 @@ use super::link::{Line, Link};
 use super::request::{Local, Request, Verb};
 use super::ring::{Piece, Ring};
 use super::signals::Signals;
+pub(super) use super::unposted::CHAIN;
+use super::unposted::Unposted;
 use crate::verbs::memory::{Lent, Pinned};
 use crate::verbs::objects::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair};
 use crate::{Error, RemoteAddress, Result};
@@ -30,8 +32,11 @@ const SMALL_RING: u32 = 8 << 10;
 const LARGE_RING: u32 = 256 << 10;
 /// The longest request through the ring.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
-/// The most requests that one bell is rung for.
-pub(super) const CHAIN: usize = 16;
+/// With so many requests under way, as far as is known, short ones wait for others before the bell
+/// is rung: the device has work, and the bell is the dearest part of posting.
+const STREAM: usize = 8;
+/// What is longer does not wait.
+const SHORT: u32 = 16 << 10;
 
 pub(super) struct SendQueue<L = Line> {
     // Declared, and so dropped, before the memory that its requests use. `None` once it had to be
@@ -40,8 +45,10 @@ pub(super) struct SendQueue<L = Line> {
     number: u32,
     limit: usize,
     inline: usize,
-    /// What is posted and not known to be complete, oldest first.
+    /// What is not known to be complete, oldest first, and of these the newest that the device has
+    /// not been told of.
     pending: VecDeque<Pending>,
+    unposted: Unposted,
     /// Ticket of the newest request, and of the newest that the device has done with.
     posted: u64,
     completed: u64,
@@ -68,7 +75,7 @@ struct Pending {
 }
 
 // SAFETY: the pointers lead to buffers that callers leave to the queue until their requests are
-// complete, whichever thread finds that out.
+// complete, whichever thread finds that out, and within the queue's own chain.
 unsafe impl<L: Send> Send for SendQueue<L> {}
 
 impl SendQueue {
@@ -151,6 +158,7 @@ impl<L: Link> SendQueue<L> {
             limit,
             inline,
             pending: VecDeque::new(),
+            unposted: Unposted::new(),
             posted: 0,
             completed: 0,
             signals: Signals::new(limit),
@@ -230,82 +238,94 @@ impl<L: Link> SendQueue<L> {
     /// Posts requests with one bell; there is room for them. Returns the ticket of the last.
     ///
     /// # Safety
-    /// The memory that each request names may be used by the device until it is complete.
+    /// The memory that each request names may be used by the device until it is complete; what it
+    /// carries inline is readable now.
     pub(super) unsafe fn post(&mut self, requests: &[Request]) -> Result<u64> {
-        if let [request] = requests {
-            // SAFETY: the caller's promise.
-            return unsafe { self.post_one(request) };
+        for request in requests {
+            if self.unposted.len() == CHAIN {
+                self.ring_bell()?;
+            }
+            // SAFETY: the caller's promise; the bell is rung below.
+            unsafe { self.write_down(request)? };
         }
-        for chain in requests.chunks(CHAIN) {
-            // SAFETY: the caller's promise.
-            unsafe { self.post_chain(chain)? };
-        }
+        self.ring_bell()?;
         Ok(self.posted)
     }
 
-    /// Posts a request by itself; there is room for it.
+    /// Posts a request, or has it wait for the next; there is room for it. Whatever asks about
+    /// completion ends the wait.
     ///
     /// # Safety
     /// As for [`SendQueue::post`].
     #[inline]
     pub(super) unsafe fn post_one(&mut self, request: &Request) -> Result<u64> {
         debug_assert!(self.room() > 0);
-        let mut element = request.element();
-        let mut signals = self.signals;
-        let report = signals.reports(request, self.posted + 1, self.pending.is_empty());
-        let mut work = request.work(&raw mut element, self.posted + 1, report);
-        // SAFETY: a chain of one; its element is on this stack, and is not needed once posted; the
-        // memory is the caller's promise.
-        unsafe { self.ring_bell(&raw mut work)? };
-        self.note_posted(request);
-        self.signals = signals;
+        let plain = matches!(request.verb, Verb::Write | Verb::Read)
+            && !request.signal
+            && !request.fence
+            && request.local.len <= SHORT;
+        let waits = plain && self.pending.len() >= STREAM && self.unposted.has_patience(request);
+        // SAFETY: the caller's promise; if the bell is not rung, the chain carries what is inline.
+        unsafe { self.write_down(request)? };
+        if !waits {
+            self.ring_bell()?;
+        } else if request.local.inline {
+            // SAFETY: the caller's promise, and the patience was asked for above.
+            unsafe { self.unposted.carry(request) };
+        }
         Ok(self.posted)
     }
 
+    /// Gives a request its ticket, and a place in the chain.
+    ///
     /// # Safety
-    /// As for [`SendQueue::post`].
-    unsafe fn post_chain(&mut self, requests: &[Request]) -> Result<()> {
-        debug_assert!(requests.len() <= CHAIN && requests.len() <= self.room());
-        let mut elements = [ffi::ibv_sge::default(); CHAIN];
-        let element = elements.as_mut_ptr();
-        let mut chain = [ffi::ibv_send_wr::default(); CHAIN];
-        let mut signals = self.signals;
-        for (index, request) in requests.iter().enumerate() {
-            let ticket = self.posted + 1 + index as u64;
-            let idle = self.pending.is_empty() && index == 0;
-            let report = signals.reports(request, ticket, idle);
-            elements[index] = request.element();
-            chain[index] = request.work(element.wrapping_add(index), ticket, report);
+    /// As for [`SendQueue::post`], but that what it carries inline is readable until the bell is
+    /// rung.
+    #[inline]
+    unsafe fn write_down(&mut self, request: &Request) -> Result<()> {
+        if self.link.is_none() {
+            return Err(destroyed());
         }
-        let first = chain.as_mut_ptr();
-        for index in 1..requests.len() {
-            // SAFETY: a request of the chain, which has as many.
-            unsafe { (*first.add(index - 1)).next = first.add(index) };
-        }
-        // SAFETY: the chain ends at the last request, whose link is null; its elements are on this
-        // stack, and are not needed once posted; the memory is the caller's promise.
-        unsafe { self.ring_bell(first)? };
-        for request in requests {
-            self.note_posted(request);
-        }
-        self.signals = signals;
+        let ticket = self.posted + 1;
+        let report = self
+            .signals
+            .reports(request, ticket, self.pending.is_empty());
+        self.unposted.add(request, ticket, report);
+        self.note_posted(request);
         Ok(())
     }
 
-    /// # Safety
-    /// As for [`QueuePair::post_send`].
+    /// Posts what is written down.
     #[inline]
-    unsafe fn ring_bell(&mut self, first: *mut ffi::ibv_send_wr) -> Result<()> {
+    fn ring_bell(&mut self) -> Result<()> {
+        if self.unposted.len() == 0 {
+            return Ok(());
+        }
+        let first = self.unposted.take();
         let Some(link) = &self.link else {
             return Err(destroyed());
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: a chain of requests, for each of which whoever wrote it down has promised what
+        // the device needs.
         if let Err(error) = unsafe { link.post(first) } {
             // How much of it the device has taken is not known. None of it is to go on.
             self.break_off(status::IBV_WC_LOC_QP_OP_ERR);
             return Err(error);
         }
         Ok(())
+    }
+
+    /// Posts what waits, because somebody asks about `ticket`.
+    #[inline]
+    pub(super) fn post_waiting(&mut self, ticket: u64) -> Result<()> {
+        if self.unposted.len() == 0 {
+            return Ok(());
+        }
+        if self.signals.newest() < ticket {
+            self.unposted.signal_newest();
+            self.signals.note(self.posted);
+        }
+        self.ring_bell()
     }
 
     #[inline]
@@ -327,7 +347,8 @@ impl<L: Link> SendQueue<L> {
 
     /// Posts a write of nothing if no signalled request answers for `ticket`, and there is room.
     pub(super) fn ask_about(&mut self, ticket: u64) -> Result<()> {
-        if self.signals.newest() >= ticket || self.room() == 0 {
+        self.post_waiting(ticket)?;
+        if self.signals.newest() >= ticket || self.room() == 0 || self.failure.is_some() {
             return Ok(());
         }
         // SAFETY: it names no memory.

@@ -107,13 +107,11 @@ impl Request {
         }
     }
 
-    /// As verbs want it, with `element` for its data, and linked to nothing.
-    pub(super) fn work(
-        &self,
-        element: *mut ffi::ibv_sge,
-        ticket: u64,
-        report: bool,
-    ) -> ffi::ibv_send_wr {
+    /// Writes it into `work` as verbs want it, but for what leads to other memory: its link, and
+    /// the list of its data, which is null if `local` is all of it. What verbs do not read for such
+    /// a request is left as it is.
+    #[inline]
+    pub(super) fn write_to(&self, work: &mut ffi::ibv_send_wr, ticket: u64, report: bool) {
         use ffi::ibv_send_flags as Flags;
         let RemoteAddress { address, rkey } = self.at;
         // Above the key of verbs stand the rights that it lacks (`memory::Key`).
@@ -128,16 +126,11 @@ impl Request {
                 flags |= flag;
             }
         }
-        let (sg_list, num_sge) = match self.elements {
-            Elements::ONE => (element, i32::from(self.local.len > 0)),
+        work.wr_id = ticket;
+        work.send_flags = flags.0;
+        (work.sg_list, work.num_sge) = match self.elements {
+            Elements::ONE => (ptr::null_mut(), i32::from(self.local.len > 0)),
             Elements { list, count } => (list, count),
-        };
-        let mut work = ffi::ibv_send_wr {
-            wr_id: ticket,
-            sg_list,
-            num_sge,
-            send_flags: flags.0,
-            ..ffi::ibv_send_wr::default()
         };
         let atomic = |compare_add, swap| ffi::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 {
             remote_addr: address,
@@ -167,6 +160,5 @@ impl Request {
                 work.wr.atomic = atomic(expect, new);
             }
         }
-        work
     }
 }

@@ -41,8 +41,14 @@ impl Signals {
         let report =
             request.signal || idle || ticket - self.newest >= self.every || self.bytes >= BYTES;
         if report {
-            (self.newest, self.bytes) = (ticket, 0);
+            self.note(ticket);
         }
         report
+    }
+
+    /// Notes that the newest request is signalled.
+    #[inline]
+    pub(super) fn note(&mut self, ticket: u64) {
+        (self.newest, self.bytes) = (ticket, 0);
     }
 }

@@ -104,6 +104,7 @@ impl<L: Link> SendQueue<L> {
     /// Ends everything that is under way, and returns when the device has done with it.
     #[cold]
     fn stop(&mut self) {
+        self.forget_unposted();
         if let Some(link) = &self.link
             && let Err(error) = link.fail()
         {
@@ -120,6 +121,18 @@ impl<L: Link> SendQueue<L> {
             self.destroy();
         }
         self.log_failure();
+    }
+
+    /// What the device was not told of has gone down too.
+    fn forget_unposted(&mut self) {
+        let unposted = self.unposted.len();
+        self.unposted.clear();
+        self.pending
+            .truncate(self.pending.len().saturating_sub(unposted));
+        self.posted -= unposted as u64;
+        if let Some(failure) = &mut self.failure {
+            failure.flushed += unposted as u64;
+        }
     }
 
     fn log_failure(&self) {
@@ -144,6 +157,7 @@ impl<L: Link> SendQueue<L> {
     /// Without its queue pair, the device touches nothing.
     fn destroy(&mut self) {
         self.link = None;
+        self.unposted.clear();
         if let Some(failure) = &mut self.failure {
             // One of them, or one before, is the failure itself.
             let answered = self.completed.max(failure.ticket);

@@ -13,6 +13,10 @@ use crate::verbs::endpoint::link::{BATCH, Report};
 struct Seen {
     /// Tickets, and whether they are to be reported.
     posted: Vec<(u64, bool)>,
+    /// How many requests each bell was rung for.
+    bells: Vec<usize>,
+    /// The first bytes that inline requests carried.
+    carried: Vec<u8>,
     reports: Vec<Report>,
     taken: Vec<Report>,
     refuses: bool,
@@ -31,12 +35,23 @@ impl Link for Fake {
             return Err(destroyed());
         }
         let mut next = first;
+        let before = seen.posted.len();
         // SAFETY: null, or a request of the chain, by the queue's promise.
         while let Some(work) = unsafe { next.as_ref() } {
             let signalled = work.send_flags & ffi::ibv_send_flags::IBV_SEND_SIGNALED.0 != 0;
             seen.posted.push((work.wr_id, signalled));
+            if work.send_flags & ffi::ibv_send_flags::IBV_SEND_INLINE.0 != 0 {
+                // SAFETY: an inline request's data is readable when it is posted.
+                let byte = unsafe {
+                    let element = &*work.sg_list;
+                    *std::ptr::with_exposed_provenance(element.addr as usize)
+                };
+                seen.carried.push(byte);
+            }
             next = work.next;
         }
+        let rung_for = seen.posted.len() - before;
+        seen.bells.push(rung_for);
         Ok(())
     }
 
@@ -90,13 +105,16 @@ impl Bench {
     }
 
     fn write(&mut self, len: u32) -> Result<u64> {
-        let local = Local {
-            len,
-            ..Local::NOTHING
-        };
-        let request = Request::whole(Operation::Write, RemoteAddress::default(), local);
+        self.post(write(len))
+    }
+
+    fn post(&mut self, request: Request) -> Result<u64> {
         // SAFETY: no device uses the memory.
-        unsafe { self.queue.post(&[request]) }
+        unsafe { self.queue.post_one(&request) }
+    }
+
+    fn bells(&self) -> Vec<usize> {
+        self.seen.borrow().bells.clone()
     }
 
     fn signalled(&self) -> Vec<u64> {
@@ -110,6 +128,14 @@ impl Bench {
         self.seen.borrow_mut().reports.push(report);
         self.queue.poll().unwrap();
     }
+}
+
+fn write(len: u32) -> Request {
+    let local = Local {
+        len,
+        ..Local::NOTHING
+    };
+    Request::whole(Operation::Write, RemoteAddress::default(), local)
 }
 
 #[test]
@@ -150,12 +176,101 @@ fn a_full_queue_of_any_length_has_a_report_to_come() {
             while bench.queue.room() > 0 {
                 bench.write(8).unwrap();
             }
+            bench.queue.ask().unwrap();
             let due = bench.signalled().into_iter().find(|&at| at > reported);
             reported = due.unwrap_or_else(|| panic!("a queue of {limit} waits for ever"));
             bench.report(reported, None);
             assert_eq!(bench.queue.succeeded(), reported);
         }
     }
+}
+
+#[test]
+fn in_a_stream_four_short_requests_share_a_bell() {
+    let mut bench = Bench::new(256);
+    for _ in 0..19 {
+        bench.write(8).unwrap();
+    }
+    assert_eq!(bench.bells(), [1, 1, 1, 1, 1, 1, 1, 1, 4, 4]);
+    bench.queue.ask_about(19).unwrap();
+    assert_eq!(bench.bells()[10..], [3]);
+    assert_eq!(
+        bench.signalled(),
+        [1, 17, 19],
+        "the last one reports, and nothing is added"
+    );
+    bench.report(19, None);
+    bench.write(8).unwrap();
+    assert_eq!(bench.bells()[11..], [1], "the stream has ended");
+}
+
+#[test]
+fn what_is_long_or_waited_for_takes_along_what_waits() {
+    let last = [
+        write(64 << 10),
+        Request {
+            fence: true,
+            ..write(8)
+        },
+        Request {
+            signal: true,
+            ..write(8)
+        },
+        Request {
+            verb: Verb::FetchAdd { add: 1 },
+            ..write(8)
+        },
+    ];
+    for request in last {
+        let mut bench = Bench::new(256);
+        for _ in 0..10 {
+            bench.write(8).unwrap();
+        }
+        bench.post(request).unwrap();
+        assert_eq!(bench.bells()[8..], [3]);
+        let tickets: Vec<u64> = bench.seen.borrow().posted.iter().map(|p| p.0).collect();
+        assert_eq!(tickets, (1..=11).collect::<Vec<u64>>());
+    }
+}
+
+#[test]
+fn what_waits_carries_its_data() {
+    let mut bench = Bench::new(256);
+    let mut value = [0_u8; 8];
+    for byte in 0..12 {
+        value.fill(byte);
+        let local = Local {
+            base: (&raw mut value).cast(),
+            len: 8,
+            lkey: 0,
+            inline: true,
+        };
+        local.base.expose_provenance();
+        let request = Request::whole(Operation::Write, RemoteAddress::default(), local);
+        bench.post(request).unwrap();
+    }
+    assert_eq!(bench.bells()[8..], [4]);
+    assert_eq!(bench.seen.borrow().carried, (0..12).collect::<Vec<u8>>());
+}
+
+#[test]
+fn what_waits_goes_down_with_its_connection() {
+    let mut bench = Bench::new(256);
+    bench.seen.borrow_mut().flushes = true;
+    for _ in 0..10 {
+        bench.write(8).unwrap();
+    }
+    bench.report(2, Some((status::IBV_WC_REM_ACCESS_ERR, 0)));
+    assert!(bench.queue.is_idle());
+    assert_eq!(
+        bench.bells(),
+        [1; 8],
+        "the device is not told of them any more"
+    );
+    let failure = bench.queue.failure().unwrap();
+    assert_eq!((failure.ticket, failure.flushed), (2, 8));
+    bench.queue.ask().unwrap();
+    assert_eq!(bench.bells(), [1; 8]);
 }
 
 #[test]

@@ -1,0 +1,102 @@
+//! Requests that are written down, for all of which one bell is rung.
+
+use ibverbs_sys as ffi;
+
+use super::INLINE;
+use super::request::{Elements, Request};
+
+/// The most requests that one bell is rung for.
+pub(super) const CHAIN: usize = 16;
+/// And the most that single requests wait to be.
+pub(super) const PATIENT: usize = 4;
+
+pub(super) struct Unposted {
+    works: Box<[ffi::ibv_send_wr; CHAIN]>,
+    elements: Box<[ffi::ibv_sge; CHAIN]>,
+    /// What waiting requests carry: their callers may change the original meanwhile.
+    carried: Box<[[u8; INLINE as usize]; PATIENT]>,
+    len: usize,
+}
+
+impl Unposted {
+    pub(super) fn new() -> Self {
+        Self {
+            works: Box::new([ffi::ibv_send_wr::default(); CHAIN]),
+            elements: Box::new([ffi::ibv_sge::default(); CHAIN]),
+            carried: Box::new([[0; INLINE as usize]; PATIENT]),
+            len: 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether one more request may wait here for others, rather than be posted at once.
+    #[inline]
+    pub(super) fn has_patience(&self, request: &Request) -> bool {
+        let carries = request.local.inline && request.local.len > INLINE;
+        self.len + 1 < PATIENT && request.elements == Elements::ONE && !carries
+    }
+
+    /// Writes a request down; there is room for it.
+    #[inline]
+    pub(super) fn add(&mut self, request: &Request, ticket: u64, report: bool) {
+        self.elements[self.len] = request.element();
+        request.write_to(&mut self.works[self.len], ticket, report);
+        self.len += 1;
+    }
+
+    /// Takes over what the newest request carries, so that it can wait.
+    ///
+    /// # Safety
+    /// The request names readable memory, and [`Unposted::has_patience`] was true of it.
+    #[inline]
+    pub(super) unsafe fn carry(&mut self, request: &Request) {
+        let (index, len) = (self.len - 1, request.local.len as usize);
+        let room = &mut self.carried[index][..len];
+        // SAFETY: `len` readable bytes by the caller's promise, and as many of our own, which the
+        // caller cannot know of.
+        unsafe {
+            request
+                .local
+                .base
+                .copy_to_nonoverlapping(room.as_mut_ptr(), len)
+        };
+        self.elements[index].addr = room.as_ptr().expose_provenance() as u64;
+    }
+
+    /// Has the newest request report.
+    pub(super) fn signal_newest(&mut self) {
+        if let Some(newest) = self.len.checked_sub(1) {
+            self.works[newest].send_flags |= ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
+        }
+    }
+
+    /// Takes all, linked to one another: valid until another request is added.
+    #[inline]
+    pub(super) fn take(&mut self) -> *mut ffi::ibv_send_wr {
+        let element = self.elements.as_mut_ptr();
+        let first = self.works.as_mut_ptr();
+        for index in 0..self.len {
+            let next = first.wrapping_add(index + 1);
+            // SAFETY: the first `len` requests of the array.
+            let work = unsafe { &mut *first.wrapping_add(index) };
+            if work.sg_list.is_null() {
+                work.sg_list = element.wrapping_add(index);
+            }
+            work.next = match index + 1 == self.len {
+                true => std::ptr::null_mut(),
+                false => next,
+            };
+        }
+        self.len = 0;
+        first
+    }
+
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        self.len = 0;
+    }
+}
