@@ -260,7 +260,8 @@ impl<L: Link> SendQueue<L> {
     #[inline]
     pub(super) unsafe fn post_one(&mut self, request: &Request) -> Result<u64> {
         debug_assert!(self.room() > 0);
-        let plain = matches!(request.verb, Verb::Write | Verb::Read)
+        // Peers wait for what is stored; nobody has to ask about it.
+        let plain = matches!(request.operation, Operation::Write | Operation::Read)
             && !request.signal
             && !request.fence
             && request.local.len <= SHORT;

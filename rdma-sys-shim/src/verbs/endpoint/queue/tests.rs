@@ -209,6 +209,10 @@ fn what_is_long_or_waited_for_takes_along_what_waits() {
     let last = [
         write(64 << 10),
         Request {
+            operation: Operation::Store,
+            ..write(8)
+        },
+        Request {
             fence: true,
             ..write(8)
         },
@@ -217,6 +221,7 @@ fn what_is_long_or_waited_for_takes_along_what_waits() {
             ..write(8)
         },
         Request {
+            operation: Operation::FetchAdd,
             verb: Verb::FetchAdd { add: 1 },
             ..write(8)
         },
