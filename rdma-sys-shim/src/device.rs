@@ -294,6 +294,10 @@ pub trait Device: Send + Sync {
 /// after every operation that was posted before it, and a read or an atomic sees every write before
 /// it. A write may overtake an earlier read or atomic.
 ///
+/// A write or a read may wait in this process until [`completed`] is asked about it or about a later
+/// operation, or an atomic or a store follows: these go at once, with everything before them.
+///
+/// [`completed`]: Endpoint::completed
 /// [`store`]: Endpoint::store
 ///
 /// A buffer of this process belongs to an operation until it is complete or has failed: a call
@@ -404,7 +408,7 @@ pub trait Endpoint: Send + Sync {
 
     /// Whether the buffers that the operation with this ticket and every earlier one read from or
     /// wrote to are the caller's again: sooner than `completed` where the device has taken a copy
-    /// of what is to be written. Makes progress; does not wait.
+    /// of what is to be written. Does not wait; makes progress if it says no.
     ///
     /// # Errors
     /// As for [`Endpoint::completed`].

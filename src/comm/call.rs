@@ -143,7 +143,7 @@ impl Announcement {
         let ours = self.call;
         let theirs = team
             .word(rank, blocks, CALL_AT)
-            .and_then(|word| word.load())
+            .and_then(|word| word.load_whole())
             .map_err(|error| team.blame(operation, rank, error))?;
         let theirs = Call(theirs);
         // A rank that is a call ahead will never do what is awaited of it in this one.

@@ -3,4 +3,6 @@
 pub(crate) mod columns;
 pub(crate) mod control;
 pub(crate) mod remote;
+#[cfg(test)]
+pub(crate) mod scripted;
 pub(crate) mod word;

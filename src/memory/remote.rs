@@ -249,11 +249,26 @@ impl RemoteWord {
             .filter(|pending| !pending.is_settled())
     }
 
+    /// Through the device, a word that its owner stores meanwhile may come torn.
     #[inline]
     pub(crate) fn load(&self) -> Result<u64> {
         match self.atomic() {
             Some(word) => Ok(word.look()),
             None => self.read_by_device(),
+        }
+    }
+
+    /// Loads a word that is seldom stored: as it stood at some time, for it was the same twice.
+    pub(crate) fn load_whole(&self) -> Result<u64> {
+        let mut seen = self.load()?;
+        if self.atomic().is_some() {
+            return Ok(seen);
+        }
+        loop {
+            match self.load()? {
+                again if again == seen => return Ok(seen),
+                other => seen = other,
+            }
         }
     }
 
@@ -339,5 +354,28 @@ impl RemoteWord {
     pub(crate) fn complete(&self, ticket: Ticket) -> Result<()> {
         let memory = &self.memory;
         memory.patience.complete(&*memory.endpoint, ticket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::scripted::Scripted;
+    use crate::wait::lock;
+
+    #[test]
+    fn a_word_that_is_torn_by_a_store_is_read_again() {
+        let (old, torn, new) = (0x0257_0006, 0x0258_0006, 0x0258_0007);
+        let endpoint = Arc::new(Scripted::default());
+        lock(&endpoint.words).extend([torn, new, new, old]);
+        let region = RemoteRegion {
+            address: 4096,
+            len: 64,
+            rkey: 1,
+        };
+        let memory = RemoteMemory::new(endpoint.clone(), region, Patience::new(1)).unwrap();
+        let word = Arc::new(memory).word(8);
+        assert_eq!(word.load_whole().unwrap(), new);
+        assert_eq!(*lock(&endpoint.words), [old], "and no more often than that");
     }
 }

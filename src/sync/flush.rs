@@ -247,90 +247,14 @@ fn settle(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    use rdma_sys_shim::{Liveness, Mapping, RemoteAddress, RemoteRegion, Update, Width};
-
     use super::*;
-
-    /// An endpoint whose operations complete or fail when they have been asked about so often.
-    struct Slow {
-        asked: AtomicU32,
-        done_after: u32,
-        fails: bool,
-    }
-
-    type Posted = rdma_sys_shim::Result<Ticket>;
-
-    impl Endpoint for Slow {
-        fn completed(&self, _: Ticket) -> rdma_sys_shim::Result<bool> {
-            let done = self.asked.fetch_add(1, Ordering::Relaxed) >= self.done_after;
-            match done && self.fails {
-                true => Err(rdma_sys_shim::Error::PeerGone { pid: 1 }),
-                false => Ok(done),
-            }
-        }
-
-        unsafe fn write(&self, _: *const u8, _: usize, _: RemoteAddress) -> Posted {
-            unreachable!()
-        }
-
-        unsafe fn read(&self, _: *mut u8, _: usize, _: RemoteAddress) -> Posted {
-            unreachable!()
-        }
-
-        unsafe fn fetch_add(&self, _: RemoteAddress, _: Width, _: u64, _: *mut u64) -> Posted {
-            unreachable!()
-        }
-
-        unsafe fn compare_swap(
-            &self,
-            _: RemoteAddress,
-            _: Width,
-            _: u64,
-            _: u64,
-            _: *mut u64,
-        ) -> Posted {
-            unreachable!()
-        }
-
-        unsafe fn update_each(
-            &self,
-            _: RemoteAddress,
-            _: Width,
-            _: Update,
-            _: *const u8,
-            _: usize,
-        ) -> Posted {
-            unreachable!()
-        }
-
-        fn store(&self, _: RemoteAddress, _: u64) -> Posted {
-            unreachable!()
-        }
-
-        fn released(&self, _: Ticket) -> rdma_sys_shim::Result<bool> {
-            unreachable!()
-        }
-
-        fn intact(&self) -> rdma_sys_shim::Result<()> {
-            Err(rdma_sys_shim::Error::PeerGone { pid: 2 })
-        }
-
-        fn map(&self, _: &RemoteRegion) -> rdma_sys_shim::Result<Option<Mapping>> {
-            unreachable!()
-        }
-
-        fn liveness(&self) -> Liveness {
-            unreachable!()
-        }
-    }
+    use crate::memory::scripted::Scripted;
 
     fn settles(done_after: u32, fails: bool, limit: Duration) -> (bool, u32) {
-        let slow = Slow {
-            asked: AtomicU32::new(0),
+        let slow = Scripted {
             done_after,
             fails,
+            ..Scripted::default()
         };
         let begun = Instant::now();
         let go_on = || begun.elapsed() < limit;
@@ -340,10 +264,9 @@ mod tests {
 
     #[test]
     fn a_wait_ends_with_a_connection_that_never_answers() {
-        let silent = Slow {
-            asked: AtomicU32::new(0),
+        let silent = Scripted {
             done_after: u32::MAX,
-            fails: false,
+            ..Scripted::default()
         };
         let error = Patience::new(1).complete(&silent, Ticket(1)).unwrap_err();
         assert!(error.to_string().contains("process 2 is gone"), "{error}");

@@ -205,7 +205,8 @@ impl Window {
 
     /// What another rank says there.
     pub(crate) fn call_of(&self, rank: u32) -> Result<u64> {
-        self.team.word(rank, &self.columns.block, CALL_AT)?.load()
+        let word = self.team.word(rank, &self.columns.block, CALL_AT)?;
+        word.load_whole()
     }
 
     /// Keeps this rank's block, once the window is gone, until each word holds the value beside it.

@@ -1,7 +1,9 @@
 //! Post, start, complete, wait and test.
 
+use std::os::unix::process::parent_id;
 use std::thread::{self, sleep};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use std::{env, fs};
 
 use transom::raw::{Assert, Window};
 use transom::{ErrorClass, Group, Info, Job, LockKind, Op};
@@ -24,6 +26,7 @@ pub(crate) const CASES: &[Case] = cases!["pscw":
     unchecked_epochs_are_counted @ [2, 3],
     test_becomes_true @ [2],
     buffers_are_free_after_complete @ [2],
+    the_origin_may_compute_after_complete @ [2],
     alternates_with_fence_and_locks @ [3],
     locks_of_others_while_exposed @ [2],
     windows_of_part_of_the_world @ [5],
@@ -350,6 +353,36 @@ fn buffers_are_free_after_complete(job: &Job) -> Outcome {
             put_from(&window, &buffer, 0, 0)?;
             window.complete()?;
             buffer.fill(0xee);
+        }
+    }
+    window.close()
+}
+
+/// The target learns of the end of the epoch though the origin, which has put much, calls nothing
+/// afterwards until it sees a file that the target makes.
+fn the_origin_may_compute_after_complete(job: &Job) -> Outcome {
+    let mark = env::temp_dir().join(format!("transom-pscw-{}", parent_id()));
+    let window = Exposed::open(job, Memory::Allocate, 400, 1)?;
+    let other = of(&window, &[1 - window.rank()])?;
+    for len in [8, 400] {
+        if window.rank() == 0 {
+            window.post(&other, Assert::NONE)?;
+            window.wait()?;
+            check!(window.read(0, len) == patterned(1, len, len), "{len} bytes");
+            check!(fs::write(&mark, "").is_ok());
+        } else {
+            let data = patterned(1, len, len);
+            window.start(&other, Assert::NONE)?;
+            for _ in 0..23 {
+                put(&window, &data, 0, 0)?;
+            }
+            window.complete()?;
+            let begun = Instant::now();
+            while !mark.exists() {
+                check!(begun.elapsed() < Duration::from_secs(30), "{len} bytes");
+                sleep(Duration::from_millis(1));
+            }
+            check!(fs::remove_file(&mark).is_ok());
         }
     }
     window.close()

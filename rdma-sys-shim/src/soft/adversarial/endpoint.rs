@@ -29,10 +29,16 @@ pub(crate) struct AdversarialEndpoint {
     pub(crate) engine: Arc<Engine>,
     pub(crate) progress: Arc<Progress>,
     /// Operations are numbered and sent in one order.
-    pub(crate) random: Mutex<Random>,
+    pub(crate) choices: Mutex<Choices>,
     pub(crate) options: Options,
     /// Counts the operations of all endpoints.
     pub(crate) count: Arc<AtomicU64>,
+}
+
+pub(crate) struct Choices {
+    /// What becomes of an operation, and whether it waits to be asked about.
+    pub(crate) fate: Random,
+    pub(crate) patience: Random,
 }
 
 impl AdversarialEndpoint {
@@ -44,30 +50,45 @@ impl AdversarialEndpoint {
                 reason: "the device was opened before this process was forked".to_owned(),
             });
         }
-        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut choices = self.choices.lock().unwrap_or_else(PoisonError::into_inner);
+        let Choices { fate, patience } = &mut *choices;
         self.progress.intact()?;
         while self.progress.pending() >= DEPTH {
+            self.ask();
             std::thread::sleep(Duration::from_micros(50));
             self.progress.intact()?;
         }
-        let work = work(&mut random);
+        let work = work(fate);
         let released = match &work {
             Work::Write { from, .. } => matches!(from, Source::Copied(_)),
             Work::UpdateEach { values, .. } => matches!(values, Source::Copied(_)),
             Work::Store { .. } => true,
             _ => false,
         };
-        let fault = self.fault(&mut random);
-        let early = random.one_in(2);
+        let fault = self.fault(fate);
+        let early = fate.one_in(2);
+        let may_wait = matches!(work, Work::Write { .. } | Work::Read { .. });
+        let waits = may_wait && patience.one_in(2);
         let ticket = self.progress.posted.fetch_add(1, Ordering::AcqRel) + 1;
         let operation = Operation {
             work,
             fault,
             early,
+            waits,
             released,
         };
         self.engine.send(Message::Post(self.number, operation));
+        if waits {
+            self.progress.note_waiting();
+        }
         Ok(Ticket(ticket))
+    }
+
+    /// Somebody waits for what was posted.
+    fn ask(&self) {
+        if self.progress.take_waiting() {
+            self.engine.send(Message::Ask(Some(self.number)));
+        }
     }
 
     fn fault(&self, random: &mut Random) -> Option<Fault> {
@@ -222,11 +243,19 @@ impl Endpoint for AdversarialEndpoint {
     }
 
     fn released(&self, ticket: Ticket) -> Result<bool> {
-        self.progress.released(ticket.0)
+        let released = self.progress.released(ticket.0)?;
+        if !released {
+            self.ask();
+        }
+        Ok(released)
     }
 
     fn completed(&self, ticket: Ticket) -> Result<bool> {
-        self.progress.completed(ticket.0)
+        let completed = self.progress.completed(ticket.0)?;
+        if !completed {
+            self.ask();
+        }
+        Ok(completed)
     }
 
     fn intact(&self) -> Result<()> {

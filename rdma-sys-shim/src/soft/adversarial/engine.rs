@@ -22,6 +22,8 @@ const NAP: Duration = Duration::from_micros(20);
 pub(crate) enum Message {
     Open(u64, Box<Lane>),
     Post(u64, Operation),
+    /// Somebody waits for the operations of this lane, or of all.
+    Ask(Option<u64>),
     /// Flush the lane, drop the sender, and touch nothing of the lane's any more.
     Close(u64, Sender<()>),
 }
@@ -182,6 +184,12 @@ fn take_in(lanes: &mut BTreeMap<u64, Box<Lane>>, now: Instant, message: Message)
                 lane.post(now, operation);
             }
         }
+        Message::Ask(Some(number)) => {
+            if let Some(lane) = lanes.get_mut(&number) {
+                lane.take_on(now);
+            }
+        }
+        Message::Ask(None) => lanes.values_mut().for_each(|lane| lane.take_on(now)),
         Message::Close(number, sender) => {
             drop(lanes.remove(&number));
             drop(sender);

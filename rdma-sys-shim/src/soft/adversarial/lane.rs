@@ -1,7 +1,7 @@
 //! One endpoint as the engine sees it: its schedule, its operations, and what their poster is told.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -19,6 +19,8 @@ pub(crate) struct Progress {
     pub(crate) posted: AtomicU64,
     completed: AtomicU64,
     released: AtomicU64,
+    /// Operations may wait to be asked about; the poster's.
+    waiting: AtomicBool,
     /// Why nothing after `completed` ever will be.
     failure: OnceLock<Error>,
 }
@@ -46,6 +48,16 @@ impl Progress {
             .map_or(Ok(()), |cause| Err(cause.clone()))
     }
 
+    /// An operation that was sent to the engine waits.
+    pub(crate) fn note_waiting(&self) {
+        self.waiting.store(true, Ordering::Release);
+    }
+
+    /// Whether operations wait, of which the engine is told now that they are asked about.
+    pub(crate) fn take_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) && self.waiting.swap(false, Ordering::AcqRel)
+    }
+
     /// How many operations are under way.
     pub(crate) fn pending(&self) -> u64 {
         let completed = self.completed.load(Ordering::Acquire);
@@ -63,6 +75,8 @@ pub(crate) struct Lane {
     way: Arc<SoftEndpoint>,
     progress: Arc<Progress>,
     schedule: Schedule,
+    /// What is taken on when it is asked about, or when something follows that does not wait.
+    waiting: Vec<Operation>,
     /// What is not reported yet, oldest first.
     operations: VecDeque<Operation>,
     /// The ticket of the oldest.
@@ -83,6 +97,7 @@ impl Lane {
             way,
             progress,
             schedule,
+            waiting: Vec::new(),
             operations: VecDeque::new(),
             oldest: 1,
             cause: None,
@@ -91,10 +106,21 @@ impl Lane {
     }
 
     pub(crate) fn post(&mut self, now: Instant, operation: Operation) {
-        if self.schedule.post(now, operation.shape()) {
-            self.operations.push_back(operation);
-            self.publish_released();
+        let waits = operation.waits;
+        self.waiting.push(operation);
+        if !waits {
+            self.take_on(now);
         }
+    }
+
+    /// Takes on what waits.
+    pub(crate) fn take_on(&mut self, now: Instant) {
+        for operation in self.waiting.drain(..) {
+            if self.schedule.post(now, operation.shape()) {
+                self.operations.push_back(operation);
+            }
+        }
+        self.publish_released();
     }
 
     /// Takes the next step. `Next::Do` says that there was one.

@@ -1,7 +1,7 @@
 //! Soft's second personality, for tests: it does what an RC queue pair may do, not what is usual.
 //!
 //! Operations are queued, and a thread of the origin carries them out later: split, delayed and in
-//! every order that [`Endpoint`] allows. Sources are read late, results are written later, and
+//! every order that [`Endpoint`] allows; some only when they are asked about. Sources are read late, results are written later, and
 //! reports come after both. Failures are injected on request. Choices follow from a seed.
 
 mod endpoint;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use endpoint::AdversarialEndpoint;
+use endpoint::{AdversarialEndpoint, Choices};
 use engine::{Engine, Message};
 use lane::{Lane, Progress};
 pub(crate) use options::Options;
@@ -108,7 +108,10 @@ impl Device for AdversarialDevice {
             way,
             engine: self.engine.clone(),
             progress,
-            random: Mutex::new(Random::new(!seed, number)),
+            choices: Mutex::new(Choices {
+                fate: Random::new(!seed, number),
+                patience: Random::new(!seed, !number),
+            }),
             options: options.clone(),
             count: self.operations.clone(),
         }))
@@ -138,6 +141,7 @@ impl Device for AdversarialDevice {
             let all = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
             all.iter().filter_map(Weak::upgrade).collect()
         };
+        self.engine.send(Message::Ask(None));
         let begun = Instant::now();
         let busy = |one: &Arc<Progress>| one.pending() > 0 && one.intact().is_ok();
         while all.iter().any(busy) && begun.elapsed() < DRAIN {

@@ -76,6 +76,8 @@ pub(crate) struct Operation {
     pub(crate) fault: Option<Fault>,
     /// The fault strikes before the operation takes effect, not after.
     pub(crate) early: bool,
+    /// It is not begun before it is asked about, or something follows that does not wait.
+    pub(crate) waits: bool,
     /// Its buffers are the caller's again.
     pub(crate) released: bool,
 }

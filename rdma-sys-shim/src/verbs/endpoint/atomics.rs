@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use super::VerbsEndpoint;
 use super::check::{check_word, offset};
 use super::failure::Operation;
-use super::queue::CHAIN;
 use super::request::{Local, Request, Verb};
 use super::ring::Piece;
+use super::unposted::CHAIN;
 use crate::memory::copy;
 use crate::{Endpoint, RemoteAddress, Result, Ticket, Update, Width};
 

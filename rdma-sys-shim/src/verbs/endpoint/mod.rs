@@ -391,7 +391,7 @@ impl Endpoint for VerbsEndpoint {
         if ticket.0 <= queue.succeeded() {
             return Ok(true);
         }
-        posted.and(polled)?;
+        polled.and(posted)?;
         queue.ask_about(ticket.0)?;
         Ok(false)
     }

@@ -20,8 +20,7 @@ use super::link::{Line, Link};
 use super::request::{Local, Request, Verb};
 use super::ring::{Piece, Ring};
 use super::signals::Signals;
-pub(super) use super::unposted::CHAIN;
-use super::unposted::Unposted;
+use super::unposted::{CHAIN, Unposted};
 use crate::verbs::memory::{Lent, Pinned};
 use crate::verbs::objects::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair};
 use crate::{Error, RemoteAddress, Result};
@@ -32,9 +31,9 @@ const SMALL_RING: u32 = 8 << 10;
 const LARGE_RING: u32 = 256 << 10;
 /// The longest request through the ring.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
-/// With so many requests under way, as far as is known, short ones wait for others before the bell
-/// is rung: the device has work, and the bell is the dearest part of posting.
-const STREAM: usize = 8;
+/// While the device works on so many requests, short ones wait for others before the bell is rung,
+/// which is the dearest part of posting.
+const STREAM: usize = 4;
 /// What is longer does not wait.
 const SHORT: u32 = 16 << 10;
 
@@ -64,7 +63,7 @@ pub(super) struct SendQueue<L = Line> {
     failure: Option<Failure>,
 }
 
-/// A request that is posted.
+/// A request that is written down, whether the bell was rung for it or not.
 struct Pending {
     operation: Operation,
     at: RemoteAddress,
@@ -239,7 +238,7 @@ impl<L: Link> SendQueue<L> {
     ///
     /// # Safety
     /// The memory that each request names may be used by the device until it is complete; what it
-    /// carries inline is readable now.
+    /// carries inline, and the list of its data if it has one, are readable now.
     pub(super) unsafe fn post(&mut self, requests: &[Request]) -> Result<u64> {
         for request in requests {
             if self.unposted.len() == CHAIN {
@@ -265,23 +264,34 @@ impl<L: Link> SendQueue<L> {
             && !request.signal
             && !request.fence
             && request.local.len <= SHORT;
-        let waits = plain && self.pending.len() >= STREAM && self.unposted.has_patience(request);
-        // SAFETY: the caller's promise; if the bell is not rung, the chain carries what is inline.
+        let waits = plain && self.unposted.can_keep(request) && self.streams()?;
+        // SAFETY: the caller's promise; if the bell is not rung, there is no list, and the chain
+        // carries what is inline.
         unsafe { self.write_down(request)? };
         if !waits {
             self.ring_bell()?;
         } else if request.local.inline {
-            // SAFETY: the caller's promise, and the patience was asked for above.
+            // SAFETY: the caller's promise.
             unsafe { self.unposted.carry(request) };
         }
         Ok(self.posted)
     }
 
+    /// Whether the device has work for the time that a request waits. One look is for all that share
+    /// the bell.
+    #[inline]
+    fn streams(&mut self) -> Result<bool> {
+        if self.unposted.len() == 0 && self.pending.len() >= STREAM {
+            self.poll()?;
+        }
+        Ok(self.pending.len() >= STREAM)
+    }
+
     /// Gives a request its ticket, and a place in the chain.
     ///
     /// # Safety
-    /// As for [`SendQueue::post`], but that what it carries inline is readable until the bell is
-    /// rung.
+    /// As for [`SendQueue::post`], but that what it carries inline, and the list of its data if it has
+    /// one, stay readable until the bell is rung.
     #[inline]
     unsafe fn write_down(&mut self, request: &Request) -> Result<()> {
         if self.link.is_none() {
@@ -309,6 +319,8 @@ impl<L: Link> SendQueue<L> {
         // SAFETY: a chain of requests, for each of which whoever wrote it down has promised what
         // the device needs.
         if let Err(error) = unsafe { link.post(first) } {
+            // It may refuse them because of what it has reported already.
+            let _ = self.take_completions();
             // How much of it the device has taken is not known. None of it is to go on.
             self.break_off(status::IBV_WC_LOC_QP_OP_ERR);
             return Err(error);

@@ -37,7 +37,7 @@ impl Local {
     };
 }
 
-/// A list of pieces of memory that is valid while the request is posted.
+/// A list of pieces of memory that is valid until the bell is rung for the request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Elements {
     pub(super) list: *mut ffi::ibv_sge,

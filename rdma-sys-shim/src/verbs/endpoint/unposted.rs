@@ -7,14 +7,14 @@ use super::request::{Elements, Request};
 
 /// The most requests that one bell is rung for.
 pub(super) const CHAIN: usize = 16;
-/// And the most that single requests wait to be.
-pub(super) const PATIENT: usize = 4;
+/// So many single requests of a stream share one: all but the last wait.
+const SHARE: usize = 4;
 
 pub(super) struct Unposted {
     works: Box<[ffi::ibv_send_wr; CHAIN]>,
     elements: Box<[ffi::ibv_sge; CHAIN]>,
     /// What waiting requests carry: their callers may change the original meanwhile.
-    carried: Box<[[u8; INLINE as usize]; PATIENT]>,
+    carried: Box<[[u8; INLINE as usize]; SHARE - 1]>,
     len: usize,
 }
 
@@ -23,7 +23,7 @@ impl Unposted {
         Self {
             works: Box::new([ffi::ibv_send_wr::default(); CHAIN]),
             elements: Box::new([ffi::ibv_sge::default(); CHAIN]),
-            carried: Box::new([[0; INLINE as usize]; PATIENT]),
+            carried: Box::new([[0; INLINE as usize]; SHARE - 1]),
             len: 0,
         }
     }
@@ -33,11 +33,11 @@ impl Unposted {
         self.len
     }
 
-    /// Whether one more request may wait here for others, rather than be posted at once.
+    /// Whether one more request can wait here for others, after the call that brings it.
     #[inline]
-    pub(super) fn has_patience(&self, request: &Request) -> bool {
-        let carries = request.local.inline && request.local.len > INLINE;
-        self.len + 1 < PATIENT && request.elements == Elements::ONE && !carries
+    pub(super) fn can_keep(&self, request: &Request) -> bool {
+        let too_long = request.local.inline && request.local.len > INLINE;
+        self.len + 1 < SHARE && request.elements == Elements::ONE && !too_long
     }
 
     /// Writes a request down; there is room for it.
@@ -51,7 +51,7 @@ impl Unposted {
     /// Takes over what the newest request carries, so that it can wait.
     ///
     /// # Safety
-    /// The request names readable memory, and [`Unposted::has_patience`] was true of it.
+    /// The request names readable memory.
     #[inline]
     pub(super) unsafe fn carry(&mut self, request: &Request) {
         let (index, len) = (self.len - 1, request.local.len as usize);

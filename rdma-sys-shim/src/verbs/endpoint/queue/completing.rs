@@ -38,7 +38,7 @@ impl<L: Link> SendQueue<L> {
     }
 
     #[inline]
-    fn take_completions(&mut self) -> Result<()> {
+    pub(super) fn take_completions(&mut self) -> Result<()> {
         loop {
             let Some(link) = &mut self.link else {
                 return Ok(());
@@ -120,6 +120,7 @@ impl<L: Link> SendQueue<L> {
         if !self.pending.is_empty() {
             self.destroy();
         }
+        self.borrowed.clear();
         self.log_failure();
     }
 

@@ -1,0 +1,93 @@
+//! A stand-in for a connection, for tests of what asks one.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rdma_sys_shim::{
+    Endpoint, Liveness, Mapping, RemoteAddress, RemoteRegion, Ticket, Update, Width,
+};
+
+use crate::wait::lock;
+
+/// An endpoint of which a test says how it answers.
+#[derive(Default)]
+pub(crate) struct Scripted {
+    /// How often it was asked whether an operation is complete, and after how many times one is, or
+    /// fails.
+    pub(crate) asked: AtomicU32,
+    pub(crate) done_after: u32,
+    pub(crate) fails: bool,
+    /// The words that are read, one after the other.
+    pub(crate) words: Mutex<VecDeque<u64>>,
+}
+
+type Posted = rdma_sys_shim::Result<Ticket>;
+
+impl Endpoint for Scripted {
+    fn completed(&self, _: Ticket) -> rdma_sys_shim::Result<bool> {
+        let done = self.asked.fetch_add(1, Ordering::Relaxed) >= self.done_after;
+        match done && self.fails {
+            true => Err(rdma_sys_shim::Error::PeerGone { pid: 1 }),
+            false => Ok(done),
+        }
+    }
+
+    unsafe fn write(&self, _: *const u8, _: usize, _: RemoteAddress) -> Posted {
+        unreachable!()
+    }
+
+    unsafe fn read(&self, to: *mut u8, len: usize, _: RemoteAddress) -> Posted {
+        assert_eq!(len, 8);
+        let word = lock(&self.words).pop_front().expect("a word to read");
+        // SAFETY: eight bytes, by the caller's promise.
+        unsafe { to.cast::<u64>().write_unaligned(word) };
+        Ok(Ticket(1))
+    }
+
+    unsafe fn fetch_add(&self, _: RemoteAddress, _: Width, _: u64, _: *mut u64) -> Posted {
+        unreachable!()
+    }
+
+    unsafe fn compare_swap(
+        &self,
+        _: RemoteAddress,
+        _: Width,
+        _: u64,
+        _: u64,
+        _: *mut u64,
+    ) -> Posted {
+        unreachable!()
+    }
+
+    unsafe fn update_each(
+        &self,
+        _: RemoteAddress,
+        _: Width,
+        _: Update,
+        _: *const u8,
+        _: usize,
+    ) -> Posted {
+        unreachable!()
+    }
+
+    fn store(&self, _: RemoteAddress, _: u64) -> Posted {
+        unreachable!()
+    }
+
+    fn released(&self, _: Ticket) -> rdma_sys_shim::Result<bool> {
+        unreachable!()
+    }
+
+    fn intact(&self) -> rdma_sys_shim::Result<()> {
+        Err(rdma_sys_shim::Error::PeerGone { pid: 2 })
+    }
+
+    fn map(&self, _: &RemoteRegion) -> rdma_sys_shim::Result<Option<Mapping>> {
+        Ok(None)
+    }
+
+    fn liveness(&self) -> Liveness {
+        unreachable!()
+    }
+}
