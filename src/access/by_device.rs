@@ -21,6 +21,7 @@ impl Window {
     ///
     /// # Safety
     /// The buffers of `work` are valid until the operation is complete.
+    #[inline]
     pub(super) unsafe fn combine_words_by_device(
         &self,
         place: &Place<'_>,
@@ -61,6 +62,7 @@ impl Words<'_> {
     ///
     /// # Safety
     /// The buffers of the work are valid until the operation is complete.
+    #[inline]
     pub(super) unsafe fn carry_out(&self) -> Result<Ticket> {
         let fetched = !self.work.result.is_null();
         // SAFETY: the caller's promise.
@@ -75,6 +77,7 @@ impl Words<'_> {
         }
     }
 
+    #[inline(always)]
     fn place(&self, index: usize) -> RemoteAddress {
         match self.places {
             Places::Row(at) => {
@@ -90,6 +93,7 @@ impl Words<'_> {
 
     /// # Safety
     /// The operands are valid, and `index` is one of them.
+    #[inline(always)]
     unsafe fn operand(&self, index: usize) -> u64 {
         match self.work.op {
             Op::NoOp => 0,
@@ -112,6 +116,7 @@ impl Words<'_> {
     ///
     /// # Safety
     /// As for [`Words::carry_out`].
+    #[inline]
     unsafe fn fetch(&self) -> Result<Ticket> {
         let wide = self.work.result.cast::<u64>();
         let mut last = Ticket::DONE;
@@ -151,6 +156,7 @@ impl Words<'_> {
     /// # Safety
     /// As for [`Words::carry_out`]; `old` is writable, and nobody else touches it,
     /// until the operation is complete.
+    #[inline(always)]
     unsafe fn post(&self, index: usize, old: *mut u64) -> Result<Ticket> {
         let (endpoint, at, width) = (self.endpoint, self.place(index), self.width);
         // SAFETY: the caller's promise.

@@ -16,7 +16,7 @@ impl VerbsEndpoint {
     ///
     /// # Safety
     /// `old` is null, or as in [`Endpoint::fetch_add`].
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn atomic(
         &self,
         operation: Operation,

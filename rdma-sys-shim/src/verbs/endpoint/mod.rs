@@ -155,7 +155,7 @@ impl VerbsEndpoint {
     }
 
     /// The queue, if requests may still be posted.
-    #[inline]
+    #[inline(always)]
     fn open_queue(&self) -> Result<MutexGuard<'_, SendQueue>> {
         let queue = self.queue();
         match self.refusal(&queue) {
@@ -189,7 +189,7 @@ impl VerbsEndpoint {
     }
 
     /// Takes completions, and fails if one of them does.
-    #[inline]
+    #[inline(always)]
     fn poll(&self, queue: &mut SendQueue) -> Result<()> {
         let polled = queue.poll();
         if self.adapter.trouble.is_fatal() && !queue.is_idle() {
@@ -264,7 +264,7 @@ impl VerbsEndpoint {
     ///
     /// # Safety
     /// As for [`SendQueue::post`].
-    #[inline]
+    #[inline(always)]
     unsafe fn post(&self, queue: &mut SendQueue, request: &Request) -> Result<Ticket> {
         self.make_room(queue, 1)?;
         // SAFETY: the caller's promise.

@@ -256,7 +256,7 @@ impl<L: Link> SendQueue<L> {
     ///
     /// # Safety
     /// As for [`SendQueue::post`].
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn post_one(&mut self, request: &Request) -> Result<u64> {
         debug_assert!(self.room() > 0);
         // Peers wait for what is stored; nobody has to ask about it.
@@ -292,7 +292,7 @@ impl<L: Link> SendQueue<L> {
     /// # Safety
     /// As for [`SendQueue::post`], but that what it carries inline, and the list of its data if it has
     /// one, stay readable until the bell is rung.
-    #[inline]
+    #[inline(always)]
     unsafe fn write_down(&mut self, request: &Request) -> Result<()> {
         if self.link.is_none() {
             return Err(destroyed());
@@ -307,7 +307,7 @@ impl<L: Link> SendQueue<L> {
     }
 
     /// Posts what is written down.
-    #[inline]
+    #[inline(always)]
     fn ring_bell(&mut self) -> Result<()> {
         if self.unposted.len() == 0 {
             return Ok(());

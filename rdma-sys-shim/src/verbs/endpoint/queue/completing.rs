@@ -170,6 +170,7 @@ impl<L: Link> SendQueue<L> {
     }
 
     /// All requests up to `ticket` have succeeded.
+    #[inline(always)]
     fn finish(&mut self, ticket: u64) {
         while self.completed < ticket {
             let Some(done) = self.pending.pop_front() else {
