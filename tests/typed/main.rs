@@ -1,5 +1,8 @@
 //! The typed windows, on real ranks. This binary is also the program of the ranks: a test starts
 //! it under `transom run`, with the name of the scenario that they are to play.
+//!
+//! `TRANSOM_TEST_DEVICES`, a list separated by `;` or blanks, replaces the devices, and
+//! `TRANSOM_TEST_TIME` multiplies the time limit.
 
 mod active;
 mod exchange;
@@ -29,6 +32,25 @@ const DEVICES: [(&str, &str); 4] = [
     ("agent", "soft:map=off,cma=off"),
     ("late", "soft:adversarial"),
 ];
+
+/// The devices, each with a word for the ways to memory.
+fn devices() -> Vec<(&'static str, &'static str)> {
+    let Ok(list) = env::var("TRANSOM_TEST_DEVICES") else {
+        return DEVICES.to_vec();
+    };
+    let named = list.leak().split([';', ' ', '\t', '\n']);
+    let devices: Vec<_> = named.filter(|name| !name.is_empty()).collect();
+    assert!(!devices.is_empty(), "no device is named");
+    devices.into_iter().map(|name| (name, name)).collect()
+}
+
+/// How long a job may take.
+fn limit() -> Duration {
+    let factor = env::var("TRANSOM_TEST_TIME").ok();
+    factor.map_or(LIMIT, |factor| {
+        LIMIT.mul_f64(factor.parse().expect("a number"))
+    })
+}
 
 /// What the ranks of a job do, in one process each.
 #[derive(Clone, Copy)]
@@ -85,13 +107,14 @@ fn finish(child: Child) -> std::result::Result<(Option<i32>, String), Failed> {
     let pid = child.id().cast_signed();
     let (sender, receiver) = mpsc::channel();
     let waiter = thread::spawn(move || sender.send(child.wait_with_output()));
-    let in_time = receiver.recv_timeout(LIMIT);
+    let limit = limit();
+    let in_time = receiver.recv_timeout(limit);
     let output = match in_time {
         Ok(output) => output?,
         Err(_) => {
             // SAFETY: kill takes two integers; the waiter has not reaped our child yet.
             unsafe { libc::kill(pid, libc::SIGKILL) };
-            return Err(format!("not done within {LIMIT:?}").into());
+            return Err(format!("not done within {limit:?}").into());
         }
     };
     let _ = waiter.join();
@@ -115,7 +138,7 @@ fn main() {
         return (scenario.unwrap().play)(&job).unwrap();
     }
     let trials = scenarios.iter().flat_map(|&scenario| {
-        DEVICES.map(|(ways, device)| {
+        devices().into_iter().map(move |(ways, device)| {
             let name = format!("{}::{ways}", scenario.name);
             Trial::test(name, move || scenario.run(device))
         })
