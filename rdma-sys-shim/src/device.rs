@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::Result;
 use crate::batch::{Batch, BatchError};
+use crate::fork::OfProcess;
 
 /// Rights that a region grants to its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -445,7 +446,7 @@ pub struct Region {
     pub(crate) remote: RemoteRegion,
     pub(crate) base: *mut u8,
     /// Deregisters when dropped.
-    pub(crate) _owner: Box<dyn Send + Sync>,
+    pub(crate) _owner: OfProcess<Box<dyn Send + Sync>>,
 }
 
 // SAFETY: the pointer is an address to hand out; every access through it is unsafe code of the

@@ -7,6 +7,7 @@
 mod batch;
 mod device;
 mod error;
+mod fork;
 #[doc(hidden)]
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;

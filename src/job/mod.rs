@@ -137,6 +137,7 @@ impl Job {
     /// # Errors
     /// Out of memory, or a malformed hint.
     pub fn alloc_mem(&self, size: usize, info: &Info) -> Result<NonNull<u8>> {
+        not_forked("alloc_mem")?;
         self.context.alloc_mem(size, info.alignment())
     }
 
@@ -157,6 +158,7 @@ impl Job {
     /// # Errors
     /// `len` elements are more than 2^63 − 1 bytes; out of memory, or of memory that may be locked.
     pub fn alloc<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
+        not_forked("alloc")?;
         Buffer::new(&**self.context.device(), len)
     }
 
@@ -168,6 +170,7 @@ impl Job {
     /// # Safety
     /// No window over the memory is alive, and nothing refers to it any more.
     pub unsafe fn free_mem(&self, base: NonNull<u8>) -> Result<()> {
+        not_forked("free_mem")?;
         self.context.free_mem(base)
     }
 
@@ -191,8 +194,9 @@ impl fmt::Debug for Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // A forked child drops a copy; the job is its parent's.
+        // A forked child drops a copy; the job, with its threads and connections, is its parent's.
         if is_forked() {
+            std::mem::forget(self.context.clone());
             return;
         }
         if std::thread::panicking() {

@@ -17,6 +17,7 @@ use super::{Columns, Flavor, Info, Memory, Mode, Window};
 use crate::comm::{Barrier, Communicator};
 use crate::datatype::AtomicWidths;
 use crate::error::{Error, Misuse, Result};
+use crate::job::not_forked;
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
 use crate::sync::{Exposure, Pairs};
@@ -150,6 +151,7 @@ impl Window {
         expose: impl FnOnce(&Hints, &dyn Device) -> Result<Exposed>,
     ) -> Result<Self> {
         let operation = created.operation;
+        not_forked(operation)?;
         let team = comm.team().clone();
         let layout = Layout::new(team.size());
         let prepare = || -> Result<Prepared> {

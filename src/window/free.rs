@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::{Mode, Window};
 use crate::comm::Purpose;
 use crate::error::{Error, Misuse, Result};
-use crate::job::not_forked;
+use crate::job::{is_forked, not_forked};
 
 impl Window {
     /// Collective. Frees the window, and its memory if the library allocated it; what is attached is
@@ -103,12 +103,14 @@ impl Drop for Window {
         let Some(memory) = self.memory.take() else {
             return;
         };
-        tracing::warn!(
-            base = ?self.base,
-            size = self.size(),
-            "a window was dropped without being freed: its memory is leaked, since other ranks \
-             may still access it"
-        );
+        if !is_forked() {
+            tracing::warn!(
+                base = ?self.base,
+                size = self.size(),
+                "a window was dropped without being freed: its memory is leaked, since other ranks \
+                 may still access it"
+            );
+        }
         mem::forget(memory);
         // The words in the control block stay taken for the same reason.
         mem::forget(self.block.clone());

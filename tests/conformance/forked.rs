@@ -18,6 +18,7 @@ pub(crate) const CASES: &[Case] = cases!["forked":
     windows_are_not_freed @ [2],
     requests_are_their_parents @ [2],
     a_child_ends_no_job @ [2],
+    a_child_drops_what_it_inherited @ [2],
 ];
 
 type Call = (&'static str, Result<()>);
@@ -136,10 +137,52 @@ fn a_forked_child_is_no_rank(job: &Job) -> Outcome {
                 "allocate",
                 Window::allocate(job.world(), 8, 1, &Info::new()).map(drop),
             ),
+            ("alloc_mem", job.alloc_mem(8, &Info::new()).map(drop)),
+            ("alloc", job.alloc::<u64>(8).map(drop)),
         ]
     })?;
-    job.world().barrier()?;
+    words_are_exchanged(job)
+}
+
+/// The job of the parents is as it was.
+fn words_are_exchanged(job: &Job) -> Outcome {
+    for memory in MEMORIES {
+        let window = Exposed::open(job, memory, 8, 1)?;
+        window.fence(Assert::NONE)?;
+        put(&window, &[7; 8], 1 - window.rank(), 0)?;
+        window.fence(Assert::NO_SUCCEED)?;
+        check_eq!(window.read(0, 8), [7; 8], "{memory:?}");
+        window.close()?;
+    }
     Ok(())
+}
+
+fn a_child_drops_what_it_inherited(job: &Job) -> Outcome {
+    let window = Window::allocate(job.world(), 64, 8, &Info::new())?;
+    let other = 1 - window.rank();
+    window.fence(Assert::NONE)?;
+    put(&window, &[3; 8], other, 0)?;
+    window.fence(Assert::NO_SUCCEED)?;
+    let mut inherited = Some((window, job.alloc::<u8>(100)?, job.world().dup()?));
+    let status = status_of_child(|| {
+        drop(inherited.take());
+        // SAFETY: the child ends without using the original.
+        drop(unsafe { std::ptr::read(job) });
+        0
+    })?;
+    check_eq!(status, 0);
+    let Some((window, buffer, world)) = inherited else {
+        unreachable!("taken in the child only");
+    };
+    world.barrier()?;
+    window.fence(Assert::NONE)?;
+    put(&window, &buffer[..8], other, 0)?;
+    window.fence(Assert::NO_SUCCEED)?;
+    // SAFETY: nobody writes there now.
+    check_eq!(unsafe { window.base().read_volatile() }, 0);
+    window.free()?;
+    drop(buffer);
+    words_are_exchanged(job)
 }
 
 struct Epoch {

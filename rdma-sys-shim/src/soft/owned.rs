@@ -11,6 +11,7 @@ use super::adopt::{self, Adopted};
 use super::segment::{self, AddressRange, page_size, whole_pages};
 use super::table::MappablePiece;
 use super::vma::{self, Rights};
+use crate::fork::OfProcess;
 use crate::{Access, Adoption, Error, Region, Result};
 
 /// What this process must know of its own registrations to judge the next one.
@@ -128,12 +129,12 @@ pub(crate) fn allocate(own: &Arc<Own>, len: usize, align: usize) -> Result<Regio
     Ok(Region {
         remote,
         base,
-        _owner: Box::new(Segment {
+        _owner: OfProcess::new(Box::new(Segment {
             own: own.clone(),
             rkey: remote.rkey,
             range,
             _file: file,
-        }),
+        })),
     })
 }
 
@@ -219,12 +220,12 @@ pub(crate) unsafe fn register(
     Ok(Region {
         remote,
         base,
-        _owner: Box::new(CallerOwned {
+        _owner: OfProcess::new(Box::new(CallerOwned {
             own: own.clone(),
             rkey: remote.rkey,
             unmappable,
             adopted,
-        }),
+        })),
     })
 }
 

@@ -8,6 +8,7 @@ use ibverbs_sys::ibv_access_flags as Flags;
 use memmap2::{MmapMut, MmapOptions};
 
 use super::objects::{MemoryRegion, ProtectionDomain};
+use crate::fork::OfProcess;
 use crate::soft::cross_memory::{Direction, Stopped, transfer};
 use crate::{Access, Error, Region, RemoteRegion, Result};
 
@@ -355,7 +356,7 @@ unsafe fn show(
     Ok(Region {
         remote,
         base,
-        _owner: owner,
+        _owner: OfProcess::new(owner),
     })
 }
 
