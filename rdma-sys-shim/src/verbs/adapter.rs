@@ -58,11 +58,4 @@ impl Adapter {
             byte(limits.max_qp_rd_atom),
         )
     }
-
-    /// The longest single request in bytes. A multiple of the page size, so that parts of a long
-    /// transfer start as well aligned as the whole.
-    pub(super) fn longest_request(&self) -> usize {
-        let most = self.port.max_message.min(1 << 30);
-        (most - most % 4096).max(4096) as usize
-    }
 }

@@ -13,6 +13,7 @@ use super::endpoint::VerbsEndpoint;
 use super::objects::{CompletionQueue, Establish, QueuePair, Route};
 use super::peer::Peer;
 use super::settings::Settings;
+use super::terms::Terms;
 use super::{events, memory, self_test};
 use crate::rdma::{Choice, GidType, LinkLayer};
 use crate::{
@@ -212,10 +213,11 @@ impl Queues for PeerQueues {
             return Ok(());
         };
         let adapter = &self.adapter;
-        let (reads_out, reads_in) = adapter.max_reads();
+        let ours = self.numbers(&endpoint);
+        let terms = Terms::between(&ours, adapter.max_reads().0, theirs);
         // Across subnets of InfiniBand, and always on Ethernet, packets are routed by GID.
         let other_subnet = peer.port.gid[..8] != adapter.gid[..8];
-        endpoint.establish(&Establish {
+        let with = Establish {
             route: Route {
                 port: adapter.port.number,
                 gid_index: adapter.gid_index,
@@ -226,12 +228,13 @@ impl Queues for PeerQueues {
             number: theirs.qpn,
             their_psn: theirs.psn,
             our_psn: endpoint.psn(),
-            mtu: adapter.port.mtu.min(theirs.mtu),
-            reads_out: reads_out.min(theirs.responder_resources),
-            reads_in,
+            mtu: terms.mtu,
+            reads_out: terms.reads_out,
+            reads_in: ours.responder_resources,
             timeout: adapter.settings.timeout,
             retries: adapter.settings.retries,
-        })
+        };
+        endpoint.establish(&with, terms.longest)
     }
 
     fn peer_closed(&mut self, peer: PeerId) {
