@@ -2,32 +2,44 @@
 
 use std::sync::Arc;
 
+use super::connect::{Fabric, OwnPort, PortAddress};
 use super::events::{self, Trouble};
 use super::memory::Regions;
 use super::objects::{Context, Port, ProtectionDomain};
 use super::settings::Settings;
 use crate::Result;
+use crate::rdma::Choice;
 
 pub(super) struct Adapter {
     pub(super) context: Arc<Context>,
     pub(super) domain: Arc<ProtectionDomain>,
     pub(super) port: Port,
-    pub(super) gid_index: u8,
-    pub(super) gid: [u8; 16],
+    pub(super) own: OwnPort,
     pub(super) regions: Arc<Regions>,
     pub(super) settings: Settings,
     pub(super) trouble: Trouble,
 }
 
 impl Adapter {
-    pub(super) fn open(name: &str, port: u8, gid_index: u8, settings: Settings) -> Result<Self> {
-        let context = Context::open(name)?;
+    pub(super) fn open(choice: &Choice, settings: Settings) -> Result<Self> {
+        let context = Context::open(&choice.device)?;
         let settings = settings.within(context.attributes())?;
+        let port = context.port(choice.port)?;
+        // On InfiniBand the first GID is there always, shown or not.
+        let gid_index = choice.gid_index().unwrap_or(0);
+        let own = OwnPort {
+            number: port.number,
+            fabric: Fabric::of(choice),
+            gid_index,
+            address: PortAddress {
+                gid: context.gid(port.number, gid_index)?,
+                lid: port.lid,
+            },
+        };
         Ok(Self {
             domain: ProtectionDomain::new(&context)?,
-            port: context.port(port)?,
-            gid_index,
-            gid: context.gid(port, gid_index)?,
+            port,
+            own,
             regions: Arc::default(),
             settings,
             trouble: Trouble::default(),

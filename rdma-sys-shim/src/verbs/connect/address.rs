@@ -2,9 +2,9 @@
 //! it, and what they have to say to be heard.
 
 use std::fmt;
-use std::net::Ipv6Addr;
 
 use super::DEVICE;
+use super::port::{Fabric, PortAddress};
 use super::wire::{Fields, put_text, seal, unseal};
 use crate::{Error, Result};
 
@@ -35,56 +35,6 @@ pub(crate) struct Secret(pub(crate) [u8; 16]);
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
-    }
-}
-
-/// What joins ports to one another. Ports of different kinds do not understand each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fabric {
-    InfiniBand,
-    /// Ethernet frames of their own type.
-    RoceV1,
-    /// UDP over IPv4 where the GID is IPv4-mapped, else over IPv6.
-    RoceV2,
-}
-
-impl Fabric {
-    const ALL: [Self; 3] = [Self::InfiniBand, Self::RoceV1, Self::RoceV2];
-
-    pub(crate) fn is_roce(self) -> bool {
-        self != Self::InfiniBand
-    }
-
-    /// Whether packets carry GIDs: always on Ethernet, and between subnets of InfiniBand.
-    pub(crate) fn routes_by_gid(self, from: &PortAddress, to: &PortAddress) -> bool {
-        self.is_roce() || from.gid[..8] != to.gid[..8]
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::InfiniBand => "InfiniBand",
-            Self::RoceV1 => "RoCE v1",
-            Self::RoceV2 => "RoCE v2",
-        }
-    }
-}
-
-/// A port as packets find it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct PortAddress {
-    pub(crate) gid: [u8; 16],
-    /// Zero on Ethernet.
-    pub(crate) lid: u16,
-}
-
-impl PortAddress {
-    /// The GID as the Internet address that it is on Ethernet.
-    pub(crate) fn gid(&self) -> Ipv6Addr {
-        Ipv6Addr::from(self.gid)
-    }
-
-    fn is_ipv4(&self) -> bool {
-        self.gid().to_ipv4_mapped().is_some()
     }
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::DEVICE;
-use super::address::{Address, PortAddress};
+use super::address::Address;
+use super::port::PortAddress;
 use crate::Error;
 
 /// Why a peer cannot be reached. Kept and told to everyone who asks, hence the words in place of

@@ -156,7 +156,7 @@ impl Numbers {
 
 #[cfg(test)]
 mod tests {
-    use super::super::address::{Fabric, PortAddress};
+    use super::super::port::{Fabric, PortAddress};
     use super::*;
 
     fn bodies() -> Vec<Body> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Endpoints, PeerQueues, VerbsDevice};
 use crate::rdma::{self, Selector};
-use crate::verbs::connect::{Fabric, Numbers, Queues};
+use crate::verbs::connect::{Numbers, Queues};
 use crate::verbs::endpoint::VerbsEndpoint;
 use crate::{Batch, Device, Endpoint, Error, LocalPiece, Region, RemoteRun, Result, Ticket, Width};
 
@@ -151,7 +151,6 @@ fn no_request_is_longer_than_what_the_peer_takes() {
     let mut queues = PeerQueues {
         adapter: device.adapter.clone(),
         endpoints: Endpoints::default(),
-        fabric: Fabric::RoceV2,
     };
     let numbers = queues.create(&device.own).unwrap();
     let weaker = Numbers {

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::super::address::{Address, Fabric, PeerId, PortAddress};
+use super::super::address::{Address, PeerId};
 use super::super::failure::Failure;
 use super::super::message::Numbers;
+use super::super::port::{Fabric, PortAddress};
 use super::super::protocol::Protocol;
 use super::super::{Queues, Timing};
 use crate::{Error, Result};

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::address::{Address, Fabric, PortAddress, Secret};
+use super::super::address::{Address, Secret};
 use super::super::message::{Body, Message, Numbers};
+use super::super::port::{Fabric, PortAddress};
 use super::network::{Network, Weather};
 
 const NUMBERS: Numbers = Numbers {
