@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::connect::{Fabric, OwnPort, PortAddress};
+use super::connect::{Fabric, Families, OwnGid, OwnPort};
 use super::events::{self, Trouble};
 use super::memory::Regions;
 use super::objects::{Context, Port, ProtectionDomain};
 use super::settings::Settings;
 use crate::Result;
-use crate::rdma::Choice;
+use crate::rdma::{Choice, Gid};
 
 pub(super) struct Adapter {
     pub(super) context: Arc<Context>,
@@ -25,16 +25,28 @@ impl Adapter {
         let context = Context::open(&choice.device)?;
         let settings = settings.within(context.attributes())?;
         let port = context.port(choice.port)?;
+        let read = |index| -> Result<_> {
+            let gid = context.gid(port.number, index)?;
+            Ok(OwnGid {
+                index,
+                gid: Gid::new(gid),
+            })
+        };
         // On InfiniBand the first GID is there always, shown or not.
-        let gid_index = choice.gid_index().unwrap_or(0);
+        let first = read(choice.gid_index().unwrap_or(0))?;
+        // It may have gone since it was chosen. The first one will do for most peers.
+        let second = choice.second_gid.as_ref();
+        let second = second.and_then(|entry| read(entry.index).ok());
+        let second = second.filter(|second| !second.gid.is_zero());
+        let mut gids = Families::NONE;
+        for own in second.into_iter().chain([first]) {
+            gids.insert(own.gid, own);
+        }
         let own = OwnPort {
             number: port.number,
             fabric: Fabric::of(choice),
-            gid_index,
-            address: PortAddress {
-                gid: context.gid(port.number, gid_index)?,
-                lid: port.lid,
-            },
+            gids,
+            lid: port.lid,
         };
         Ok(Self {
             domain: ProtectionDomain::new(&context)?,

@@ -64,7 +64,7 @@ impl VerbsDevice {
             target_thread: TargetThread::Never,
             pins_memory: true,
         };
-        let own = Address::fresh(adapter.own.address, adapter.own.fabric, &choice.device)?;
+        let own = Address::fresh(adapter.own.address(), adapter.own.fabric, &choice.device)?;
         let adapter = Arc::new(adapter);
         let endpoints = Endpoints::default();
         let queues = PeerQueues {
@@ -204,7 +204,7 @@ impl Queues for PeerQueues {
         let ours = self.numbers(&endpoint);
         let terms = Terms::between(&ours, adapter.max_reads().0, theirs);
         let with = Establish {
-            route: adapter.own.route_to(&peer.port),
+            route: peer.route_from(&adapter.own)?,
             number: theirs.qpn,
             their_psn: theirs.psn,
             our_psn: endpoint.psn(),

@@ -4,13 +4,14 @@
 use std::fmt;
 
 use super::DEVICE;
-use super::port::{Fabric, PortAddress};
+use super::port::{Fabric, OwnPort, PortAddress};
 use super::wire::{Fields, put_text, seal, unseal};
+use crate::verbs::objects::Route;
 use crate::{Error, Result};
 
 /// No address of the soft provider begins like this.
 const MAGIC: [u8; 3] = *b"tVA";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const NAME_BYTES: u8 = 63;
 
 /// Queue keys with this bit set are the kernel's own.
@@ -87,8 +88,7 @@ impl Address {
         bytes.push(VERSION);
         bytes.extend(self.instance.0.to_le_bytes());
         bytes.extend(self.secret.0);
-        bytes.extend(self.port.gid);
-        bytes.extend(self.port.lid.to_le_bytes());
+        self.port.put(bytes);
         bytes.push(self.fabric as u8);
         bytes.extend(self.qpn.to_le_bytes());
         bytes.extend(self.qkey.to_le_bytes());
@@ -130,10 +130,7 @@ impl Address {
         Some(Self {
             instance: PeerId(fields.u64()?),
             secret: Secret(fields.array()?),
-            port: PortAddress {
-                gid: fields.array()?,
-                lid: fields.u16()?,
-            },
+            port: PortAddress::take(fields)?,
             fabric: *Fabric::ALL.get(usize::from(fields.u8()?))?,
             qpn: fields.u32()?,
             qkey: fields.u32()?,
@@ -156,15 +153,20 @@ impl Address {
                 self.fabric.name(),
             ));
         }
-        if self.fabric.is_roce() && self.port.is_ipv4() != peer.port.is_ipv4() {
-            return Some(format!(
-                "its GID is {} and ours {}, of which one is an IPv4 address and the other is not; \
-                 choose GIDs of one family with TRANSOM_DEVICE=NAME:PORT:GID",
-                peer.port.gid(),
-                self.port.gid(),
-            ));
-        }
-        None
+        self.port.obstacle_to(&peer.port)
+    }
+
+    /// The way from this process's port to the one of whoever published this.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn route_from(&self, own: &OwnPort) -> Result<Route> {
+        own.route_to(&self.port)
+            .map_err(|reason| Error::Unreachable {
+                device: DEVICE,
+                pid: self.pid,
+                reason,
+            })
     }
 }
 
@@ -192,11 +194,13 @@ fn host_name() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rdma::Gid;
 
-    const IPV4: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1];
+    const IPV4: Gid = Gid::new([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1]);
+    const IPV6: Gid = Gid::new([0xfd; 16]);
 
     fn address() -> Address {
-        let port = PortAddress { gid: IPV4, lid: 0 };
+        let port = PortAddress::new([IPV4, IPV6], 0);
         Address {
             qpn: 17,
             ..Address::fresh(port, Fabric::RoceV2, "rxe0").unwrap()
@@ -241,12 +245,14 @@ mod tests {
 
     #[test]
     fn what_keeps_two_ports_apart_is_named() {
-        let ours = address();
+        let mut ours = address();
         let mut other = address();
         assert_eq!(ours.obstacle_to(&other), None);
-        other.port.gid[10] = 0;
+        other.port = PortAddress::new([IPV6], 0);
+        assert_eq!(ours.obstacle_to(&other), None, "both have IPv6");
+        ours.port = PortAddress::new([IPV4], 0);
         let obstacle = ours.obstacle_to(&other).unwrap();
-        assert!(obstacle.contains("::ffff:10.0.0.1"), "{obstacle}");
+        assert!(obstacle.contains("ours ::ffff:10.0.0.1"), "{obstacle}");
         other.fabric = Fabric::InfiniBand;
         let obstacle = ours.obstacle_to(&other).unwrap();
         assert!(obstacle.contains("InfiniBand there"), "{obstacle}");

@@ -166,7 +166,7 @@ impl Datagrams {
     /// Sends a message, if there is room. It may be lost.
     pub(crate) fn send(&mut self, to: &Address, message: &[u8]) -> Result<()> {
         debug_assert!(message.len() <= MESSAGE_BYTES);
-        let handle = self.way(to.port)?;
+        let handle = self.way(to)?;
         let Some(slot) = self.free.pop() else {
             return Ok(());
         };
@@ -266,15 +266,15 @@ impl Datagrams {
         }
     }
 
-    /// The way to a port. Processes on one port share it.
-    fn way(&mut self, to: PortAddress) -> Result<*mut ffi::ibv_ah> {
-        if let Some(handle) = self.ways.get(&to) {
+    /// The way to a process. Those on one port share it.
+    fn way(&mut self, to: &Address) -> Result<*mut ffi::ibv_ah> {
+        if let Some(handle) = self.ways.get(&to.port) {
             return Ok(handle.0.as_ptr());
         }
-        let route = self.own.route_to(&to);
+        let route = to.route_from(&self.own)?;
         let handle = AddressHandle::new(&self.domain, &route)?;
         let raw = handle.0.as_ptr();
-        self.ways.insert(to, handle);
+        self.ways.insert(to.port, handle);
         Ok(raw)
     }
 }

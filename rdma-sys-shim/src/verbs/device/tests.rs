@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Endpoints, PeerQueues, VerbsDevice};
-use crate::rdma::{self, Selector};
+use crate::rdma::{self, Choice, Selector};
 use crate::verbs::connect::{Numbers, Queues};
 use crate::verbs::endpoint::VerbsEndpoint;
 use crate::{Batch, Device, Endpoint, Error, LocalPiece, Region, RemoteRun, Result, Ticket, Width};
@@ -21,10 +21,13 @@ struct Two {
     endpoint: Arc<VerbsEndpoint>,
 }
 
-fn open() -> VerbsDevice {
+fn choice() -> Choice {
     let devices = rdma::read(Path::new(rdma::CLASS));
-    let choice = rdma::choose(&devices, &Selector::default(), None).unwrap();
-    VerbsDevice::open(choice).unwrap()
+    rdma::choose(&devices, &Selector::default()).unwrap()
+}
+
+fn open() -> VerbsDevice {
+    VerbsDevice::open(choice()).unwrap()
 }
 
 impl Two {
@@ -175,4 +178,33 @@ fn no_request_is_longer_than_what_the_peer_takes() {
     // SAFETY: inside the region; nothing is under way any more.
     let last = unsafe { there.base().add(short.len() - 1).read_volatile() };
     assert_eq!(last, 7);
+}
+
+#[test]
+#[ignore = "needs an RDMA device over Ethernet, with an IPv4 address and an IPv6 one"]
+fn ports_meet_over_the_family_that_both_have() {
+    let both = choice();
+    let second_gid = both.second_gid.clone().expect("a GID of another family");
+    let with = |gid| Choice {
+        gid,
+        second_gid: None,
+        ..both.clone()
+    };
+    let [first, second] = [both.gid.clone(), Some(second_gid)].map(with);
+    let [both, first, second] = [both, first, second].map(|it| VerbsDevice::open(it).unwrap());
+    for (origin, target) in [(&second, &both), (&both, &first)] {
+        let there = target.allocate(8, 8).unwrap();
+        // Which side begins, or both, makes no difference to the way.
+        let endpoint = origin.connect_to(&target.own).unwrap();
+        target.connect_to(&origin.own).unwrap();
+        let stored = endpoint.store(there.remote().at(0), 7).unwrap();
+        endpoint.wait(stored).unwrap();
+        // SAFETY: a word of the region; nothing is under way any more.
+        assert_eq!(unsafe { there.base().cast::<u64>().read_volatile() }, 7);
+    }
+    let text = first.connect_to(&second.own).err().unwrap().to_string();
+    assert!(text.contains("an address of one family"), "{text}");
+    for device in [both, first, second] {
+        device.close();
+    }
 }

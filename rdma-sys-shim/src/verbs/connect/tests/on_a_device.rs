@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ibverbs_sys as ffi;
 
-use super::super::{Address, Connector, Numbers, OwnPort, PeerId, Queues, Timing, random};
+use super::super::{Address, Connector, Numbers, PeerId, Queues, Timing, random};
 use crate::Result;
 use crate::rdma::{self, Selector};
 use crate::verbs::adapter::Adapter;
@@ -86,7 +86,7 @@ impl Queues for Ends {
         let ends = self.ends.lock().unwrap();
         let end = &ends[&peer.instance];
         end.pair.establish(&Establish {
-            route: adapter.own.route_to(&peer.port),
+            route: peer.route_from(&adapter.own)?,
             number: theirs.qpn,
             their_psn: theirs.psn,
             our_psn: end.psn,
@@ -113,10 +113,9 @@ struct Process {
 
 impl Process {
     fn start(adapter: &Arc<Adapter>, timeout: Duration) -> Self {
-        let OwnPort {
-            address, fabric, ..
-        } = adapter.own;
-        let own = Address::fresh(address, fabric, adapter.context.name()).unwrap();
+        let port = adapter.own;
+        let name = adapter.context.name();
+        let own = Address::fresh(port.address(), port.fabric, name).unwrap();
         let ends = Ends {
             adapter: adapter.clone(),
             ends: Arc::default(),
@@ -190,7 +189,7 @@ impl Process {
 
 fn device() -> Arc<Adapter> {
     let devices = rdma::read(Path::new(rdma::CLASS));
-    let choice = rdma::choose(&devices, &Selector::default(), None).unwrap();
+    let choice = rdma::choose(&devices, &Selector::default()).unwrap();
     let settings = Settings::from_env().unwrap();
     Arc::new(Adapter::open(&choice, settings).unwrap())
 }
