@@ -62,7 +62,7 @@ fn list_with(rdma: Vec<RdmaDevice>, has_verbs: bool) -> Vec<DeviceInfo> {
 }
 
 fn describe(device: RdmaDevice, has_verbs: bool) -> DeviceInfo {
-    let choice = rdma::choose(std::slice::from_ref(&device), &Selector::default(), None);
+    let choice = rdma::choose(std::slice::from_ref(&device), &Selector::default());
     let limits = choice.as_ref().ok().and_then(limits);
     let missing = (!has_verbs).then(|| NO_PROVIDER.to_owned());
     let obstacle = choice.as_ref().err().map(ToString::to_string);
@@ -138,7 +138,7 @@ pub fn open(spec: &str, launcher: Option<u32>, placement: Placement) -> Result<A
 
 fn open_rdma(spec: &str, devices: &[RdmaDevice]) -> Result<Arc<dyn Device>> {
     let selector = rdma::selector(spec, devices)?;
-    let choice = rdma::choose(devices, &selector, None)?;
+    let choice = rdma::choose(devices, &selector)?;
     open_chosen(choice)
 }
 

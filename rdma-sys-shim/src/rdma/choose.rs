@@ -1,12 +1,13 @@
 //! The rule by which device, port and GID are chosen.
 //!
-//! A port has to be ACTIVE. On Ethernet it is addressed by a RoCE v2 GID: of the peer's address
-//! family first, IPv4-mapped before global IPv6 before link-local, never by a fixed index. On
-//! InfiniBand it is addressed by LID, and by the GID at index 0 where a global header is needed.
+//! A port has to be ACTIVE. On Ethernet it is addressed by a RoCE v2 GID, IPv4-mapped before global
+//! IPv6 before link-local, never by a fixed index; and by the best one of the other address family
+//! where that is the peer's only one. On InfiniBand it is addressed by LID, and by the GID at
+//! index 0 where a global header is needed.
 //! Real hardware comes before devices that the kernel emulates.
 
 use super::{
-    Family, GidEntry, GidType, LinkLayer, Port, PortState, RdmaDevice, SelectError, Selector,
+    Family, Gid, GidEntry, GidType, LinkLayer, Port, PortState, RdmaDevice, SelectError, Selector,
 };
 use crate::Error;
 
@@ -23,6 +24,8 @@ pub struct Choice {
     pub lid: u16,
     /// The GID; on InfiniBand `None` is legal, and global headers are then impossible.
     pub gid: Option<GidEntry>,
+    /// The best GID of the other address family, for peers that have none of the first one's.
+    pub second_gid: Option<GidEntry>,
 }
 
 impl Choice {
@@ -33,21 +36,13 @@ impl Choice {
     }
 }
 
-/// Chooses among `devices` by the rule, as far as `selector` does not say otherwise. `family` is
-/// the address family in which peers are reached, if that is known.
+/// Chooses among `devices` by the rule, as far as `selector` does not say otherwise. A GID that it
+/// names is the only one.
 ///
 /// # Errors
 /// No device has this name, the port or GID does not exist or cannot be used, or nothing can.
-pub fn choose(
-    devices: &[RdmaDevice],
-    selector: &Selector,
-    family: Option<Family>,
-) -> crate::Result<Choice> {
-    let search = Search {
-        devices,
-        selector,
-        family,
-    };
+pub fn choose(devices: &[RdmaDevice], selector: &Selector) -> crate::Result<Choice> {
+    let search = Search { devices, selector };
     let chosen = match &selector.name {
         Some(name) => match devices.iter().find(|device| device.name == *name) {
             Some(device) => search.device(device),
@@ -83,7 +78,6 @@ fn unknown(name: &str, devices: &[RdmaDevice]) -> Error {
 struct Search<'a> {
     devices: &'a [RdmaDevice],
     selector: &'a Selector,
-    family: Option<Family>,
 }
 
 impl Search<'_> {
@@ -131,6 +125,7 @@ impl Search<'_> {
                 active: self.active(),
             });
         }
+        let mut second_gid = None;
         let gid = match port.link_layer {
             LinkLayer::Other => {
                 return Err(unsupported(
@@ -139,7 +134,15 @@ impl Search<'_> {
             }
             _ if self.selector.gid_index.is_some() => self.named_gid(device, port)?,
             LinkLayer::InfiniBand => port.gids.iter().find(|entry| entry.index == 0).cloned(),
-            LinkLayer::Ethernet => Some(self.roce_gid(device, port)?),
+            LinkLayer::Ethernet => {
+                let best = best_gid(port, |_| true).ok_or_else(|| SelectError::NoRoceV2 {
+                    device: device.name.clone(),
+                    port: Box::new(port.clone()),
+                })?;
+                let family = Family::from(best.gid);
+                second_gid = best_gid(port, |other| other != family);
+                Some(best)
+            }
         };
         Ok(Choice {
             device: device.name.clone(),
@@ -147,6 +150,7 @@ impl Search<'_> {
             link_layer: port.link_layer,
             lid: port.lid,
             gid,
+            second_gid,
         })
     }
 
@@ -171,27 +175,6 @@ impl Search<'_> {
             });
         }
         Ok(Some(entry.clone()))
-    }
-
-    fn roce_gid(&self, device: &RdmaDevice, port: &Port) -> Result<GidEntry, SelectError> {
-        roce_v2(port)
-            .min_by_key(|entry| (self.rank(entry), entry.index))
-            .cloned()
-            .ok_or_else(|| SelectError::NoRoceV2 {
-                device: device.name.clone(),
-                port: Box::new(port.clone()),
-            })
-    }
-
-    /// How good a GID is; less is better.
-    fn rank(&self, entry: &GidEntry) -> u8 {
-        let (mapped, local) = (entry.gid.is_ipv4_mapped(), entry.gid.is_link_local());
-        match self.family {
-            Some(Family::Ipv6) if mapped => 3,
-            _ if mapped => 0,
-            _ if local => 2,
-            _ => 1,
-        }
     }
 
     fn active(&self) -> Vec<String> {
@@ -223,6 +206,19 @@ fn first(
         1 => failures.pop().map(Err),
         _ => Some(Err(SelectError::NoneUsable(failures))),
     }
+}
+
+/// The best GID of RoCE v2 among those of the families that are wanted.
+fn best_gid(port: &Port, wanted: impl Fn(Family) -> bool) -> Option<GidEntry> {
+    let rank = |gid: Gid| match (Family::from(gid), gid.is_link_local()) {
+        (Family::Ipv4, _) => 0,
+        (Family::Ipv6, false) => 1,
+        (Family::Ipv6, true) => 2,
+    };
+    roce_v2(port)
+        .filter(|entry| wanted(entry.gid.into()))
+        .min_by_key(|entry| (rank(entry.gid), entry.index))
+        .cloned()
 }
 
 fn roce_v2(port: &Port) -> impl Iterator<Item = &GidEntry> {

@@ -2,32 +2,56 @@
 
 use std::sync::Arc;
 
+use super::connect::{Fabric, Families, OwnGid, OwnPort};
 use super::events::{self, Trouble};
 use super::memory::Regions;
 use super::objects::{Context, Port, ProtectionDomain};
 use super::settings::Settings;
 use crate::Result;
+use crate::rdma::{Choice, Gid};
 
 pub(super) struct Adapter {
     pub(super) context: Arc<Context>,
     pub(super) domain: Arc<ProtectionDomain>,
     pub(super) port: Port,
-    pub(super) gid_index: u8,
-    pub(super) gid: [u8; 16],
+    pub(super) own: OwnPort,
     pub(super) regions: Arc<Regions>,
     pub(super) settings: Settings,
     pub(super) trouble: Trouble,
 }
 
 impl Adapter {
-    pub(super) fn open(name: &str, port: u8, gid_index: u8, settings: Settings) -> Result<Self> {
-        let context = Context::open(name)?;
+    pub(super) fn open(choice: &Choice, settings: Settings) -> Result<Self> {
+        let context = Context::open(&choice.device)?;
         let settings = settings.within(context.attributes())?;
+        let port = context.port(choice.port)?;
+        let read = |index| -> Result<_> {
+            let gid = context.gid(port.number, index)?;
+            Ok(OwnGid {
+                index,
+                gid: Gid::new(gid),
+            })
+        };
+        // On InfiniBand the first GID is there always, shown or not.
+        let first = read(choice.gid_index().unwrap_or(0))?;
+        // It may have gone since it was chosen. The first one will do for most peers.
+        let second = choice.second_gid.as_ref();
+        let second = second.and_then(|entry| read(entry.index).ok());
+        let second = second.filter(|second| !second.gid.is_zero());
+        let mut gids = Families::NONE;
+        for own in second.into_iter().chain([first]) {
+            gids.insert(own.gid, own);
+        }
+        let own = OwnPort {
+            number: port.number,
+            fabric: Fabric::of(choice),
+            gids,
+            lid: port.lid,
+        };
         Ok(Self {
             domain: ProtectionDomain::new(&context)?,
-            port: context.port(port)?,
-            gid_index,
-            gid: context.gid(port, gid_index)?,
+            port,
+            own,
             regions: Arc::default(),
             settings,
             trouble: Trouble::default(),
@@ -57,12 +81,5 @@ impl Adapter {
             byte(limits.max_qp_init_rd_atom),
             byte(limits.max_qp_rd_atom),
         )
-    }
-
-    /// The longest single request in bytes. A multiple of the page size, so that parts of a long
-    /// transfer start as well aligned as the whole.
-    pub(super) fn longest_request(&self) -> usize {
-        let most = self.port.max_message.min(1 << 30);
-        (most - most % 4096).max(4096) as usize
     }
 }

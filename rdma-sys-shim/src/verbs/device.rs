@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::adapter::Adapter;
-use super::connect::{Address, Connector, Fabric, Numbers, PeerId, PortAddress, Queues, Timing};
+use super::connect::{Address, Connector, Numbers, PeerId, Queues, Timing};
 use super::endpoint::VerbsEndpoint;
-use super::objects::{CompletionQueue, Establish, QueuePair, Route};
+use super::objects::{CompletionQueue, Establish, QueuePair};
 use super::peer::Peer;
 use super::settings::Settings;
+use super::terms::Terms;
 use super::{events, memory, self_test};
-use crate::rdma::{Choice, GidType, LinkLayer};
+use crate::rdma::Choice;
 use crate::{
     Access, Adoption, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result,
     TargetThread, Usage,
@@ -49,8 +50,7 @@ impl VerbsDevice {
     /// Opens a device's port.
     pub(crate) fn open(choice: Choice) -> Result<Self> {
         let settings = Settings::from_env()?;
-        let gid_index = choice.gid_index().unwrap_or(0);
-        let adapter = Adapter::open(&choice.device, choice.port, gid_index, settings)?;
+        let adapter = Adapter::open(&choice, settings)?;
         let limits = adapter.context.attributes();
         if limits.atomic_cap == ibverbs_sys::IBV_ATOMIC_NONE {
             return Err(Error::NoAtomics {
@@ -64,22 +64,12 @@ impl VerbsDevice {
             target_thread: TargetThread::Never,
             pins_memory: true,
         };
-        let fabric = match (choice.link_layer, &choice.gid) {
-            (LinkLayer::InfiniBand, _) => Fabric::InfiniBand,
-            (_, Some(entry)) if entry.kind == GidType::IbOrRoceV1 => Fabric::RoceV1,
-            _ => Fabric::RoceV2,
-        };
-        let port = PortAddress {
-            gid: adapter.gid,
-            lid: adapter.port.lid,
-        };
-        let own = Address::fresh(port, fabric, &choice.device)?;
+        let own = Address::fresh(adapter.own.address(), adapter.own.fabric, &choice.device)?;
         let adapter = Arc::new(adapter);
         let endpoints = Endpoints::default();
         let queues = PeerQueues {
             adapter: adapter.clone(),
             endpoints: endpoints.clone(),
-            fabric,
         };
         let events = events::watch(&adapter);
         let timing = Timing::from_environment()?;
@@ -179,7 +169,6 @@ impl Device for VerbsDevice {
 struct PeerQueues {
     adapter: Arc<Adapter>,
     endpoints: Endpoints,
-    fabric: Fabric,
 }
 
 impl PeerQueues {
@@ -212,26 +201,20 @@ impl Queues for PeerQueues {
             return Ok(());
         };
         let adapter = &self.adapter;
-        let (reads_out, reads_in) = adapter.max_reads();
-        // Across subnets of InfiniBand, and always on Ethernet, packets are routed by GID.
-        let other_subnet = peer.port.gid[..8] != adapter.gid[..8];
-        endpoint.establish(&Establish {
-            route: Route {
-                port: adapter.port.number,
-                gid_index: adapter.gid_index,
-                gid: peer.port.gid,
-                global: self.fabric.is_roce() || other_subnet,
-                lid: peer.port.lid,
-            },
+        let ours = self.numbers(&endpoint);
+        let terms = Terms::between(&ours, adapter.max_reads().0, theirs);
+        let with = Establish {
+            route: peer.route_from(&adapter.own)?,
             number: theirs.qpn,
             their_psn: theirs.psn,
             our_psn: endpoint.psn(),
-            mtu: adapter.port.mtu.min(theirs.mtu),
-            reads_out: reads_out.min(theirs.responder_resources),
-            reads_in,
+            mtu: terms.mtu,
+            reads_out: terms.reads_out,
+            reads_in: ours.responder_resources,
             timeout: adapter.settings.timeout,
             retries: adapter.settings.retries,
-        })
+        };
+        endpoint.establish(&with, terms.longest)
     }
 
     fn peer_closed(&mut self, peer: PeerId) {

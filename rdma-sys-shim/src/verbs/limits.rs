@@ -10,8 +10,7 @@ use crate::rdma::{AtomicScope, Choice, VerbsLimits};
 /// Asks a device for its limits. What it carries inline, it says by what it grants to a queue pair.
 pub(crate) fn limits(choice: &Choice) -> Result<VerbsLimits> {
     let settings = Settings::from_env()?;
-    let gid_index = choice.gid_index().unwrap_or(0);
-    let adapter = Adapter::open(&choice.device, choice.port, gid_index, settings)?;
+    let adapter = Adapter::open(choice, settings)?;
     let completions = CompletionQueue::new(&adapter.context, 1, None)?;
     let pair = endpoint::queue_pair(&adapter, &completions)?;
     let attributes = adapter.context.attributes();

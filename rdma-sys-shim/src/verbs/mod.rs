@@ -13,6 +13,7 @@ mod objects;
 mod peer;
 mod self_test;
 mod settings;
+mod terms;
 
 pub(crate) use device::VerbsDevice;
 pub(crate) use limits::limits;

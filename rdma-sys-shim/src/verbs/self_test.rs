@@ -2,12 +2,15 @@
 
 use super::device::VerbsDevice;
 use super::endpoint::VerbsEndpoint;
-use crate::{Device, Endpoint, Error, Result, Ticket, Width};
+use crate::{Device, Endpoint, Error, Region, RemoteAddress, Result, Ticket, Width};
 
-/// A number whose bytes are all different, so that a wrong order of bytes shows.
+/// Numbers whose bytes are all different, and their sum's too, so that a wrong order of bytes shows.
 const START: u64 = 0x0102_0304_0506_0708;
 const ADD: u64 = 0x1112_1314_1516_1718;
 const NEW: u64 = 0x2122_2324_2526_2728;
+
+/// The three answers and the word that they leave.
+const WANTED: [u64; 4] = [START, START + ADD, NEW, NEW];
 
 /// Fetch_add and compare_swap through the device, to itself: some devices have answered in the
 /// other byte order.
@@ -16,27 +19,208 @@ const NEW: u64 = 0x2122_2324_2526_2728;
 /// An answer or a word is not what it has to be.
 pub(super) fn atomics(device: &VerbsDevice, to_self: &VerbsEndpoint) -> Result<()> {
     let region = device.allocate(8, 8)?;
-    let at = region.remote().at(0);
-    let word = region.base().cast::<u64>();
-    let done = |ticket: Ticket| to_self.wait(ticket);
-    let mut answers = [0; 3];
-    // SAFETY: the region is ours and lives to the end of this function; every operation is complete
-    // before the next step, and so before `answers` goes.
-    let end = unsafe {
-        word.write_volatile(START);
-        done(to_self.fetch_add(at, Width::W8, ADD, &raw mut answers[0])?)?;
-        let sum = START + ADD;
-        done(to_self.compare_swap(at, Width::W8, sum, NEW, &raw mut answers[1])?)?;
-        done(to_self.compare_swap(at, Width::W8, sum, START, &raw mut answers[2])?)?;
-        word.read_volatile()
-    };
-    let wanted = [START, START + ADD, NEW];
-    if answers == wanted && end == NEW {
-        return Ok(());
+    judge(device.name(), try_out(&mut Own { to_self, region })?)
+}
+
+/// A word in memory, with a device's atomics on it.
+trait Word {
+    fn fetch_add(&mut self, add: u64) -> Result<u64>;
+    fn compare_swap(&mut self, expect: u64, new: u64) -> Result<u64>;
+    /// The word as the processor sees it.
+    fn store(&mut self, value: u64);
+    fn load(&self) -> u64;
+}
+
+/// An add, a swap that has to happen, and one that must not.
+fn try_out(word: &mut impl Word) -> Result<[u64; 4]> {
+    word.store(START);
+    let before = word.fetch_add(ADD)?;
+    let sum = word.compare_swap(START + ADD, NEW)?;
+    let new = word.compare_swap(START + ADD, START)?;
+    Ok([before, sum, new, word.load()])
+}
+
+fn judge(device: &str, found: [u64; 4]) -> Result<()> {
+    match found == WANTED {
+        true => Ok(()),
+        false => Err(Error::BrokenAtomics {
+            device: device.to_owned(),
+            found,
+            wanted: WANTED,
+        }),
     }
-    Err(Error::BrokenAtomics {
-        device: device.name().to_owned(),
-        found: [answers[0], answers[1], answers[2], end],
-        wanted: [wanted[0], wanted[1], wanted[2], NEW],
-    })
+}
+
+/// A word of this process, to which the connection to itself leads.
+struct Own<'a> {
+    to_self: &'a VerbsEndpoint,
+    region: Region,
+}
+
+impl Own<'_> {
+    fn at(&self) -> RemoteAddress {
+        self.region.remote().at(0)
+    }
+
+    fn answer(&self, post: impl FnOnce(*mut u64) -> Result<Ticket>) -> Result<u64> {
+        let mut old = 0;
+        self.to_self.wait(post(&raw mut old)?)?;
+        Ok(old)
+    }
+}
+
+impl Word for Own<'_> {
+    fn fetch_add(&mut self, add: u64) -> Result<u64> {
+        let at = self.at();
+        // SAFETY: `answer` waits for the operation before the place for its answer goes.
+        self.answer(|old| unsafe { self.to_self.fetch_add(at, Width::W8, add, old) })
+    }
+
+    fn compare_swap(&mut self, expect: u64, new: u64) -> Result<u64> {
+        let at = self.at();
+        // SAFETY: as above.
+        self.answer(|old| unsafe { self.to_self.compare_swap(at, Width::W8, expect, new, old) })
+    }
+
+    fn store(&mut self, value: u64) {
+        // SAFETY: the region's only word, which nobody else knows of.
+        unsafe { self.region.base().cast::<u64>().write_volatile(value) }
+    }
+
+    fn load(&self) -> u64 {
+        // SAFETY: as above; every operation on it is complete.
+        unsafe { self.region.base().cast::<u64>().read_volatile() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A device that does something to the numbers on their way.
+    struct Model {
+        word: u64,
+        operand: fn(u64) -> u64,
+        answer: fn(u64) -> u64,
+        /// Whether it swaps when the word is as expected, and when it is not.
+        swaps: [bool; 2],
+        /// Whether memory ever sees what it does.
+        writes: bool,
+    }
+
+    const RIGHT: Model = Model {
+        word: 0,
+        operand: |number| number,
+        answer: |number| number,
+        swaps: [true, false],
+        writes: true,
+    };
+
+    impl Model {
+        fn replace(&mut self, new: u64) -> u64 {
+            let old = self.word;
+            if self.writes {
+                self.word = new;
+            }
+            (self.answer)(old)
+        }
+    }
+
+    impl Word for Model {
+        fn fetch_add(&mut self, add: u64) -> Result<u64> {
+            let add = (self.operand)(add);
+            Ok(self.replace(self.word.wrapping_add(add)))
+        }
+
+        fn compare_swap(&mut self, expect: u64, new: u64) -> Result<u64> {
+            let (expect, new) = ((self.operand)(expect), (self.operand)(new));
+            let [equal, other] = self.swaps;
+            let swap = if self.word == expect { equal } else { other };
+            Ok(self.replace(if swap { new } else { self.word }))
+        }
+
+        fn store(&mut self, value: u64) {
+            self.word = value;
+        }
+
+        fn load(&self) -> u64 {
+            self.word
+        }
+    }
+
+    fn verdict(mut model: Model) -> Result<()> {
+        judge("mlx5_7", try_out(&mut model)?)
+    }
+
+    #[test]
+    fn a_device_that_does_as_it_is_told_passes() {
+        verdict(RIGHT).unwrap();
+    }
+
+    #[test]
+    fn answers_in_the_other_byte_order_are_found_and_shown() {
+        let answers = Model {
+            answer: u64::swap_bytes,
+            ..RIGHT
+        };
+        let text = verdict(answers).unwrap_err().to_string();
+        for part in ["mlx5_7", "0x807060504030201", "0x102030405060708"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn whatever_else_is_wrong_is_found() {
+        let faults = [
+            // Operands in the other byte order, and both.
+            Model {
+                operand: u64::swap_bytes,
+                ..RIGHT
+            },
+            Model {
+                operand: u64::swap_bytes,
+                answer: u64::swap_bytes,
+                ..RIGHT
+            },
+            // The new value is the answer.
+            Model {
+                answer: |old| old + ADD,
+                ..RIGHT
+            },
+            Model {
+                answer: |_| 0,
+                ..RIGHT
+            },
+            // It never swaps, or always, or the wrong way round.
+            Model {
+                swaps: [false, false],
+                ..RIGHT
+            },
+            Model {
+                swaps: [true, true],
+                ..RIGHT
+            },
+            Model {
+                swaps: [false, true],
+                ..RIGHT
+            },
+            // It answers from the word, and leaves it as it was.
+            Model {
+                writes: false,
+                ..RIGHT
+            },
+        ];
+        for (index, fault) in faults.into_iter().enumerate() {
+            let found = verdict(fault);
+            let broken = matches!(found, Err(Error::BrokenAtomics { .. }));
+            assert!(broken, "fault {index}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn right_answers_do_not_excuse_a_word_that_stayed() {
+        let [before, sum, new, _] = WANTED;
+        judge("rxe0", [before, sum, new, START]).unwrap_err();
+        judge("rxe0", [before, sum, new, NEW.swap_bytes()]).unwrap_err();
+    }
 }

@@ -130,16 +130,30 @@ mod tests {
     fn settings_have_defaults_and_limits() {
         let defaults = Settings::read(|_| None).unwrap();
         assert_eq!((defaults.timeout, defaults.retries), (TIMEOUT, RETRIES));
-        let set = |value: &'static str| {
-            Settings::read(move |name| (name == "TRANSOM_RDMA_RETRIES").then(|| value.to_owned()))
-        };
-        assert_eq!(set("0").unwrap().retries, 0);
-        for bad in ["7", "-1", "many", ""] {
-            let text = set(bad).unwrap_err().to_string();
-            assert!(
-                text.contains("TRANSOM_RDMA_RETRIES") && text.contains("0 to 6"),
-                "{text}"
-            );
+        assert_eq!(
+            (defaults.copied, defaults.send_queue),
+            (COPIED as usize, SEND_QUEUE)
+        );
+        type Setting = fn(Settings) -> i64;
+        let limits: [(_, Setting, [_; 2]); 4] = [
+            ("TIMEOUT", |kept| kept.timeout.into(), [1, 22]),
+            ("RETRIES", |kept| kept.retries.into(), [0, 6]),
+            ("COPY", |kept| kept.copied as i64, [0, 1 << 30]),
+            ("SEND_QUEUE", |kept| kept.send_queue.into(), [64, 1 << 15]),
+        ];
+        for (name, field, [least, most]) in limits {
+            let name = format!("TRANSOM_RDMA_{name}");
+            let set = |value: &str| Settings::read(|asked| (asked == name).then(|| value.into()));
+            for value in [least, most] {
+                let kept = set(&format!(" {value} ")).unwrap();
+                assert_eq!(field(kept), value, "{name}");
+            }
+            let beside = [least - 1, most + 1].map(|value: i64| value.to_string());
+            for bad in beside.iter().map(String::as_str).chain(["many", "1.5", ""]) {
+                let text = set(bad).unwrap_err().to_string();
+                let [set, legal] = [format!("{name}={bad}"), format!("{least} to {most}")];
+                assert!(text.contains(&set) && text.contains(&legal), "{text}");
+            }
         }
     }
 }

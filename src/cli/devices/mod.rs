@@ -69,7 +69,7 @@ fn named(spec: &str, devices: &[DeviceInfo]) -> Named {
     let devices = devices.iter().filter_map(|device| device.rdma.clone());
     let devices: Vec<RdmaDevice> = devices.collect();
     let choice =
-        rdma::selector(spec, &devices).and_then(|selector| rdma::choose(&devices, &selector, None));
+        rdma::selector(spec, &devices).and_then(|selector| rdma::choose(&devices, &selector));
     choice.map_or_else(Named::Nothing, Named::Rdma)
 }
 

@@ -14,7 +14,7 @@ fn rdma_device(class: &Path, name: &str, files: &[(&str, &str)]) -> DeviceInfo {
         fs::write(path, content).unwrap();
     }
     let devices = rdma::read(class);
-    let choice = rdma::choose(&devices, &name.parse().unwrap(), None);
+    let choice = rdma::choose(&devices, &name.parse().unwrap());
     let mut info = rdma_sys_shim::list().remove(0);
     info.name = name.to_owned();
     info.provider = "verbs";

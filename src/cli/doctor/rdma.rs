@@ -39,7 +39,7 @@ pub(super) fn check(
             return findings;
         }
     };
-    let chosen = rdma::choose(devices, &selector, None);
+    let chosen = rdma::choose(devices, &selector);
     if let Err(error) = &chosen
         && is_about_no_port(error)
     {
@@ -71,7 +71,7 @@ pub(super) fn check(
             let picked = chosen
                 .as_ref()
                 .is_ok_and(|choice| choice.device == device.name && choice.port == number);
-            let found = rdma::choose(devices, &here, None);
+            let found = rdma::choose(devices, &here);
             if let Some(found_port) = device.port(number) {
                 findings.extend(port(machine, device, found_port, found, level, picked));
             }

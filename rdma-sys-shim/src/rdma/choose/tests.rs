@@ -54,53 +54,57 @@ fn infiniband(lid: u16) -> Port {
 }
 
 fn pick(devices: &[RdmaDevice], spec: &str) -> Choice {
-    choose(devices, &spec.parse().unwrap(), None).unwrap()
+    choose(devices, &spec.parse().unwrap()).unwrap()
 }
 
 fn refusal(devices: &[RdmaDevice], spec: &str) -> String {
-    choose(devices, &spec.parse().unwrap(), None)
+    choose(devices, &spec.parse().unwrap())
         .unwrap_err()
         .to_string()
 }
 
-/// The index chosen of these GIDs for peers of `family`.
-fn gid(gids: &[(u8, &str, GidType)], family: Option<Family>) -> u8 {
-    let devices = [device("rxe0", vec![roce(gids)])];
-    let choice = choose(&devices, &Selector::default(), family).unwrap();
-    choice.gid_index().unwrap()
+/// The indexes chosen of these GIDs: the first one, and that of the other family.
+fn gids(gids: &[(u8, &str, GidType)]) -> (u8, Option<u8>) {
+    let choice = pick(&[device("rxe0", vec![roce(gids)])], "");
+    let second = choice.second_gid.as_ref().map(|entry| entry.index);
+    (choice.gid_index().unwrap(), second)
 }
 
 #[test]
 fn ipv4_mapped_comes_before_global_before_link_local() {
-    assert_eq!(
-        gid(&[(0, LOCAL, V2), (1, GLOBAL, V2), (2, MAPPED, V2)], None),
-        2
-    );
-    assert_eq!(gid(&[(0, LOCAL, V2), (1, GLOBAL, V2)], None), 1);
-    assert_eq!(gid(&[(0, LOCAL, V2)], None), 0);
-    assert_eq!(
-        gid(&[(4, MAPPED, V2), (2, MAPPED, V2)], None),
-        2,
-        "the lower of equals"
-    );
+    let all = [(0, LOCAL, V2), (1, GLOBAL, V2), (2, MAPPED, V2)];
+    assert_eq!(gids(&all).0, 2);
+    assert_eq!(gids(&all[..2]).0, 1);
+    assert_eq!(gids(&all[..1]).0, 0);
+    let equals = [(4, MAPPED, V2), (2, MAPPED, V2)];
+    assert_eq!(gids(&equals).0, 2, "the lower of equals");
 }
 
 #[test]
-fn the_peers_family_comes_first() {
-    let gids = [(0, LOCAL, V2), (1, MAPPED, V2), (2, GLOBAL, V2)];
-    assert_eq!(gid(&gids, Some(Family::Ipv4)), 1);
-    assert_eq!(gid(&gids, Some(Family::Ipv6)), 2);
-    assert_eq!(gid(&gids[..2], Some(Family::Ipv6)), 0);
-    assert_eq!(gid(&[(0, MAPPED, V2)], Some(Family::Ipv6)), 0);
-    assert_eq!(gid(&[(0, GLOBAL, V2)], Some(Family::Ipv4)), 0);
+fn the_best_of_the_other_family_is_kept_for_peers_without_the_first() {
+    let all = [(0, LOCAL, V2), (1, MAPPED, V2), (2, GLOBAL, V2)];
+    assert_eq!(gids(&all), (1, Some(2)));
+    assert_eq!(gids(&all[..2]), (1, Some(0)));
+    assert_eq!(gids(&[(0, LOCAL, V2), (1, GLOBAL, V2)]), (1, None));
+    assert_eq!(gids(&[(0, MAPPED, V2), (1, MAPPED, V2)]), (0, None));
+    let old = [(0, MAPPED, V2), (1, GLOBAL, V1), (2, LOCAL, V2)];
+    assert_eq!(gids(&old), (0, Some(2)), "not of RoCE v1");
+}
+
+#[test]
+fn a_gid_that_is_named_is_the_only_one() {
+    let all = [(0, LOCAL, V2), (1, MAPPED, V2), (2, GLOBAL, V2)];
+    let devices = [device("rxe0", vec![roce(&all)])];
+    for index in 0..3 {
+        let choice = pick(&devices, &format!("rxe0:1:{index}"));
+        assert_eq!((choice.gid_index(), choice.second_gid), (Some(index), None));
+    }
 }
 
 #[test]
 fn roce_v1_is_never_chosen_by_the_rule() {
-    assert_eq!(
-        gid(&[(0, MAPPED, V1), (1, LOCAL, V1), (2, LOCAL, V2)], None),
-        2
-    );
+    let v2_is_last = [(0, MAPPED, V1), (1, LOCAL, V1), (2, LOCAL, V2)];
+    assert_eq!(gids(&v2_is_last), (2, None));
     let devices = [device(
         "mlx5_0",
         vec![roce(&[(0, MAPPED, V1), (1, LOCAL, V1)])],
@@ -117,6 +121,7 @@ fn infiniband_goes_by_lid_with_the_first_gid_for_global_headers() {
     let choice = pick(&devices, "mlx5_0");
     assert_eq!((choice.lid, choice.gid_index()), (7, Some(0)));
     assert_eq!(choice.link_layer, LinkLayer::InfiniBand);
+    assert_eq!(choice.second_gid, None);
     assert_eq!(pick(&devices, "mlx5_0:1:1").gid_index(), Some(1));
 }
 

@@ -2,15 +2,16 @@
 //! it, and what they have to say to be heard.
 
 use std::fmt;
-use std::net::Ipv6Addr;
 
 use super::DEVICE;
+use super::port::{Fabric, OwnPort, PortAddress};
 use super::wire::{Fields, put_text, seal, unseal};
+use crate::verbs::objects::Route;
 use crate::{Error, Result};
 
 /// No address of the soft provider begins like this.
 const MAGIC: [u8; 3] = *b"tVA";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const NAME_BYTES: u8 = 63;
 
 /// Queue keys with this bit set are the kernel's own.
@@ -35,56 +36,6 @@ pub(crate) struct Secret(pub(crate) [u8; 16]);
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
-    }
-}
-
-/// What joins ports to one another. Ports of different kinds do not understand each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fabric {
-    InfiniBand,
-    /// Ethernet frames of their own type.
-    RoceV1,
-    /// UDP over IPv4 where the GID is IPv4-mapped, else over IPv6.
-    RoceV2,
-}
-
-impl Fabric {
-    const ALL: [Self; 3] = [Self::InfiniBand, Self::RoceV1, Self::RoceV2];
-
-    pub(crate) fn is_roce(self) -> bool {
-        self != Self::InfiniBand
-    }
-
-    /// Whether packets carry GIDs: always on Ethernet, and between subnets of InfiniBand.
-    pub(crate) fn routes_by_gid(self, from: &PortAddress, to: &PortAddress) -> bool {
-        self.is_roce() || from.gid[..8] != to.gid[..8]
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::InfiniBand => "InfiniBand",
-            Self::RoceV1 => "RoCE v1",
-            Self::RoceV2 => "RoCE v2",
-        }
-    }
-}
-
-/// A port as packets find it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct PortAddress {
-    pub(crate) gid: [u8; 16],
-    /// Zero on Ethernet.
-    pub(crate) lid: u16,
-}
-
-impl PortAddress {
-    /// The GID as the Internet address that it is on Ethernet.
-    pub(crate) fn gid(&self) -> Ipv6Addr {
-        Ipv6Addr::from(self.gid)
-    }
-
-    fn is_ipv4(&self) -> bool {
-        self.gid().to_ipv4_mapped().is_some()
     }
 }
 
@@ -137,8 +88,7 @@ impl Address {
         bytes.push(VERSION);
         bytes.extend(self.instance.0.to_le_bytes());
         bytes.extend(self.secret.0);
-        bytes.extend(self.port.gid);
-        bytes.extend(self.port.lid.to_le_bytes());
+        self.port.put(bytes);
         bytes.push(self.fabric as u8);
         bytes.extend(self.qpn.to_le_bytes());
         bytes.extend(self.qkey.to_le_bytes());
@@ -180,10 +130,7 @@ impl Address {
         Some(Self {
             instance: PeerId(fields.u64()?),
             secret: Secret(fields.array()?),
-            port: PortAddress {
-                gid: fields.array()?,
-                lid: fields.u16()?,
-            },
+            port: PortAddress::take(fields)?,
             fabric: *Fabric::ALL.get(usize::from(fields.u8()?))?,
             qpn: fields.u32()?,
             qkey: fields.u32()?,
@@ -206,15 +153,20 @@ impl Address {
                 self.fabric.name(),
             ));
         }
-        if self.fabric.is_roce() && self.port.is_ipv4() != peer.port.is_ipv4() {
-            return Some(format!(
-                "its GID is {} and ours {}, of which one is an IPv4 address and the other is not; \
-                 choose GIDs of one family with TRANSOM_DEVICE=NAME:PORT:GID",
-                peer.port.gid(),
-                self.port.gid(),
-            ));
-        }
-        None
+        self.port.obstacle_to(&peer.port)
+    }
+
+    /// The way from this process's port to the one of whoever published this.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn route_from(&self, own: &OwnPort) -> Result<Route> {
+        own.route_to(&self.port)
+            .map_err(|reason| Error::Unreachable {
+                device: DEVICE,
+                pid: self.pid,
+                reason,
+            })
     }
 }
 
@@ -242,11 +194,13 @@ fn host_name() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rdma::Gid;
 
-    const IPV4: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1];
+    const IPV4: Gid = Gid::new([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1]);
+    const IPV6: Gid = Gid::new([0xfd; 16]);
 
     fn address() -> Address {
-        let port = PortAddress { gid: IPV4, lid: 0 };
+        let port = PortAddress::new([IPV4, IPV6], 0);
         Address {
             qpn: 17,
             ..Address::fresh(port, Fabric::RoceV2, "rxe0").unwrap()
@@ -291,12 +245,14 @@ mod tests {
 
     #[test]
     fn what_keeps_two_ports_apart_is_named() {
-        let ours = address();
+        let mut ours = address();
         let mut other = address();
         assert_eq!(ours.obstacle_to(&other), None);
-        other.port.gid[10] = 0;
+        other.port = PortAddress::new([IPV6], 0);
+        assert_eq!(ours.obstacle_to(&other), None, "both have IPv6");
+        ours.port = PortAddress::new([IPV4], 0);
         let obstacle = ours.obstacle_to(&other).unwrap();
-        assert!(obstacle.contains("::ffff:10.0.0.1"), "{obstacle}");
+        assert!(obstacle.contains("ours ::ffff:10.0.0.1"), "{obstacle}");
         other.fabric = Fabric::InfiniBand;
         let obstacle = ours.obstacle_to(&other).unwrap();
         assert!(obstacle.contains("InfiniBand there"), "{obstacle}");

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use ibverbs_sys as ffi;
 use memmap2::{MmapMut, MmapRaw};
 
-use super::address::{Address, Fabric, PortAddress};
+use super::address::Address;
 use super::message::MESSAGE_BYTES;
+use super::port::{OwnPort, PortAddress};
 use crate::verbs::adapter::Adapter;
 use crate::verbs::objects::{
     CompletionChannel, CompletionQueue, MemoryRegion, ProtectionDomain, QueueLimits, QueuePair,
@@ -49,10 +50,7 @@ pub(crate) struct Datagrams {
     life: u32,
     /// A completion failed, and with it the queue pair.
     broken: bool,
-    port: u8,
-    gid_index: u8,
-    own: PortAddress,
-    fabric: Fabric,
+    own: OwnPort,
     qkey: u32,
 }
 
@@ -108,10 +106,7 @@ impl Datagrams {
             free: Vec::new(),
             life: 0,
             broken: false,
-            port: adapter.port.number,
-            gid_index: adapter.gid_index,
-            own: own.port,
-            fabric: own.fabric,
+            own: adapter.own,
             qkey: own.qkey,
         };
         datagrams.start()?;
@@ -121,7 +116,7 @@ impl Datagrams {
     /// From nothing, or from the state RESET.
     fn start(&mut self) -> Result<()> {
         self.life = self.life.wrapping_add(1);
-        self.pair.start_datagrams(self.port, self.qkey)?;
+        self.pair.start_datagrams(self.own.number, self.qkey)?;
         for slot in 0..RECEIVES {
             self.post_receive(slot)?;
         }
@@ -171,7 +166,7 @@ impl Datagrams {
     /// Sends a message, if there is room. It may be lost.
     pub(crate) fn send(&mut self, to: &Address, message: &[u8]) -> Result<()> {
         debug_assert!(message.len() <= MESSAGE_BYTES);
-        let handle = self.way(to.port)?;
+        let handle = self.way(to)?;
         let Some(slot) = self.free.pop() else {
             return Ok(());
         };
@@ -271,21 +266,15 @@ impl Datagrams {
         }
     }
 
-    /// The way to a port. Processes on one port share it.
-    fn way(&mut self, to: PortAddress) -> Result<*mut ffi::ibv_ah> {
-        if let Some(handle) = self.ways.get(&to) {
+    /// The way to a process. Those on one port share it.
+    fn way(&mut self, to: &Address) -> Result<*mut ffi::ibv_ah> {
+        if let Some(handle) = self.ways.get(&to.port) {
             return Ok(handle.0.as_ptr());
         }
-        let route = Route {
-            port: self.port,
-            gid_index: self.gid_index,
-            gid: to.gid,
-            global: self.fabric.routes_by_gid(&self.own, &to),
-            lid: to.lid,
-        };
+        let route = to.route_from(&self.own)?;
         let handle = AddressHandle::new(&self.domain, &route)?;
         let raw = handle.0.as_ptr();
-        self.ways.insert(to, handle);
+        self.ways.insert(to.port, handle);
         Ok(raw)
     }
 }

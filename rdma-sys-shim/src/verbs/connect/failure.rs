@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::DEVICE;
-use super::address::{Address, PortAddress};
+use super::address::Address;
 use crate::Error;
+use crate::rdma::Gid;
 
 /// Why a peer cannot be reached. Kept and told to everyone who asks, hence the words in place of
 /// the device's own error.
@@ -23,14 +24,15 @@ pub(crate) enum Failure {
         "no answer within {} s to {sent} connection requests to queue pair {qpn:#x} of {} at {}{}; \
          does the process still run, is its port up, and does the network carry datagrams (RoCE \
          v2: UDP port 4791) both ways? TRANSOM_CONNECT_TIMEOUT=SECONDS lets it take longer",
-        .limit.as_secs_f64(), .device, Place(.port), Trouble(.trouble)
+        .limit.as_secs_f64(), .device, Place(.gid, *.lid), Trouble(.trouble)
     )]
     Silence {
         limit: Duration,
         sent: u32,
         qpn: u32,
         device: String,
-        port: PortAddress,
+        gid: Option<Gid>,
+        lid: u16,
         /// Why the last request could not be sent, if it could not.
         trouble: Option<String>,
     },
@@ -60,15 +62,14 @@ impl Failure {
     }
 }
 
-struct Place<'a>(&'a PortAddress);
+struct Place<'a>(&'a Option<Gid>, u16);
 
 impl std::fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "GID {}", self.0.gid())?;
-        match self.0.lid {
-            0 => Ok(()),
-            lid => write!(f, ", LID {lid}"),
-        }
+        let gid = self.0.map(|gid| format!("GID {gid}"));
+        let lid = (self.1 != 0).then(|| format!("LID {}", self.1));
+        let places: Vec<_> = gid.into_iter().chain(lid).collect();
+        f.write_str(&places.join(", "))
     }
 }
 

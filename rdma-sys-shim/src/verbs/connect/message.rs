@@ -156,8 +156,9 @@ impl Numbers {
 
 #[cfg(test)]
 mod tests {
-    use super::super::address::{Fabric, PortAddress};
+    use super::super::port::{Fabric, PortAddress};
     use super::*;
+    use crate::rdma::Gid;
 
     fn bodies() -> Vec<Body> {
         let numbers = Numbers {
@@ -185,10 +186,8 @@ mod tests {
 
     #[test]
     fn messages_survive_the_journey_within_the_limit() {
-        let port = PortAddress {
-            gid: [7; 16],
-            lid: 3,
-        };
+        let ipv4 = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1];
+        let port = PortAddress::new([ipv4, [7; 16]].map(Gid::new), 3);
         let mut from = Address::fresh(port, Fabric::InfiniBand, &"d".repeat(63)).unwrap();
         from.host = "h".repeat(63);
         for body in bodies() {

@@ -18,6 +18,7 @@ mod failure;
 pub(crate) mod fuzzing;
 mod message;
 mod peer;
+mod port;
 mod protocol;
 mod retry;
 mod service;
@@ -28,9 +29,10 @@ mod wire;
 
 use std::sync::Arc;
 
-pub(crate) use address::{Address, Fabric, PeerId, PortAddress, random};
+pub(crate) use address::{Address, PeerId, random};
 pub(crate) use connector::Connector;
 pub(crate) use message::Numbers;
+pub(crate) use port::{Fabric, Families, OwnGid, OwnPort};
 pub(crate) use service::Watch;
 pub(crate) use timing::Timing;
 

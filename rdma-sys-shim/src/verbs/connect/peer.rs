@@ -87,14 +87,16 @@ impl Peer {
         }
     }
 
-    pub(super) fn silence(&self) -> Failure {
+    /// That it did not answer `own`.
+    pub(super) fn silence(&self, own: &Address) -> Failure {
         let retry = self.request.as_ref();
         Failure::Silence {
             limit: retry.map_or(Duration::ZERO, |retry| retry.limit),
             sent: retry.map_or(0, |retry| retry.sent),
             qpn: self.address.qpn,
             device: self.address.device.clone(),
-            port: self.address.port,
+            gid: self.address.port.gid_for(&own.port),
+            lid: self.address.port.lid,
             trouble: self.trouble.clone(),
         }
     }

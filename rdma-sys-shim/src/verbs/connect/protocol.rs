@@ -332,7 +332,7 @@ impl<Q: Queues> Protocol<Q> {
             self.timers.insert((retry.at(), id));
         }
         let address = peer.address.clone();
-        let silence = peer.silence();
+        let silence = peer.silence(&self.own);
         match request {
             Due::Nothing => {}
             Due::SayAgain => {

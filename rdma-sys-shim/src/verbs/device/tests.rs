@@ -4,8 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::VerbsDevice;
-use crate::rdma::{self, Selector};
+use super::{Endpoints, PeerQueues, VerbsDevice};
+use crate::rdma::{self, Choice, Selector};
+use crate::verbs::connect::{Numbers, Queues};
 use crate::verbs::endpoint::VerbsEndpoint;
 use crate::{Batch, Device, Endpoint, Error, LocalPiece, Region, RemoteRun, Result, Ticket, Width};
 
@@ -20,13 +21,17 @@ struct Two {
     endpoint: Arc<VerbsEndpoint>,
 }
 
+fn choice() -> Choice {
+    let devices = rdma::read(Path::new(rdma::CLASS));
+    rdma::choose(&devices, &Selector::default()).unwrap()
+}
+
+fn open() -> VerbsDevice {
+    VerbsDevice::open(choice()).unwrap()
+}
+
 impl Two {
     fn new() -> Self {
-        let open = || {
-            let devices = rdma::read(Path::new(rdma::CLASS));
-            let choice = rdma::choose(&devices, &Selector::default(), None).unwrap();
-            VerbsDevice::open(choice).unwrap()
-        };
         let (origin, target) = (open(), open());
         let there = target.allocate(LONG, 4096).unwrap();
         let endpoint = origin.connect_to(&target.own).unwrap();
@@ -139,4 +144,67 @@ fn a_queue_pair_in_error_ends_what_is_under_way() {
     assert!(text.contains("read") && text.contains("flushed"), "{text}");
     assert_eq!(two.endpoint.flushed(), READS - 1);
     two.stays_failed(&text);
+}
+
+#[test]
+#[ignore = "needs an RDMA device"]
+fn no_request_is_longer_than_what_the_peer_takes() {
+    const LONGEST: usize = 3 * 4096;
+    let device = open();
+    let mut queues = PeerQueues {
+        adapter: device.adapter.clone(),
+        endpoints: Endpoints::default(),
+    };
+    let numbers = queues.create(&device.own).unwrap();
+    let weaker = Numbers {
+        max_message: LONGEST as u32 + 5,
+        ..numbers
+    };
+    queues.bring_up(&device.own, &weaker).unwrap();
+    let endpoint = queues.endpoints.get(device.own.instance).unwrap();
+    let [here, there] = [0; 2].map(|_| device.allocate(LONG, 4096).unwrap());
+    // In registered memory, and copied on its way.
+    let short = vec![7_u8; 16 << 10];
+    for (base, len) in [
+        (here.base().cast_const(), LONG),
+        (short.as_ptr(), short.len()),
+    ] {
+        let before = endpoint.posted();
+        // SAFETY: memory that outlives the operation.
+        let last = unsafe { endpoint.write(base, len, there.remote().at(0)) }.unwrap();
+        assert_eq!(last.0 - before, len.div_ceil(LONGEST) as u64);
+        endpoint.wait(last).unwrap();
+    }
+    // SAFETY: inside the region; nothing is under way any more.
+    let last = unsafe { there.base().add(short.len() - 1).read_volatile() };
+    assert_eq!(last, 7);
+}
+
+#[test]
+#[ignore = "needs an RDMA device over Ethernet, with an IPv4 address and an IPv6 one"]
+fn ports_meet_over_the_family_that_both_have() {
+    let both = choice();
+    let second_gid = both.second_gid.clone().expect("a GID of another family");
+    let with = |gid| Choice {
+        gid,
+        second_gid: None,
+        ..both.clone()
+    };
+    let [first, second] = [both.gid.clone(), Some(second_gid)].map(with);
+    let [both, first, second] = [both, first, second].map(|it| VerbsDevice::open(it).unwrap());
+    for (origin, target) in [(&second, &both), (&both, &first)] {
+        let there = target.allocate(8, 8).unwrap();
+        // Which side begins, or both, makes no difference to the way.
+        let endpoint = origin.connect_to(&target.own).unwrap();
+        target.connect_to(&origin.own).unwrap();
+        let stored = endpoint.store(there.remote().at(0), 7).unwrap();
+        endpoint.wait(stored).unwrap();
+        // SAFETY: a word of the region; nothing is under way any more.
+        assert_eq!(unsafe { there.base().cast::<u64>().read_volatile() }, 7);
+    }
+    let text = first.connect_to(&second.own).err().unwrap().to_string();
+    assert!(text.contains("an address of one family"), "{text}");
+    for device in [both, first, second] {
+        device.close();
+    }
 }

@@ -130,7 +130,7 @@ impl<'e> Chain<'e> {
         }
         let pair = self.queue()?.pair();
         let most = pair.map_or(1, |pair| pair.elements() as usize);
-        let longest = self.endpoint.adapter.longest_request();
+        let longest = self.endpoint.longest();
         let (count, len) = fitting(pieces, most.min(ELEMENTS), longest);
         let pieces = &pieces[..count];
         if count < 2 {

@@ -20,7 +20,7 @@ mod signals;
 mod transfer;
 mod unposted;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -51,6 +51,8 @@ pub(super) struct VerbsEndpoint {
     adapter: Arc<Adapter>,
     peer: Peer,
     psn: u32,
+    /// The longest request in bytes that both ends take, once they have settled on it.
+    longest: AtomicUsize,
     queue: Mutex<SendQueue>,
     /// The ticket up to which everything is complete, and the newest that uses a buffer of the
     /// caller.
@@ -77,6 +79,7 @@ impl VerbsEndpoint {
             peer,
             // Drawn, so that packets of an earlier connection are not taken for this one's.
             psn: u32::from_le_bytes(random()?) & 0xff_ffff,
+            longest: AtomicUsize::new(1),
             queue: Mutex::new(queue),
             completed: AtomicU64::new(0),
             borrowing: AtomicU64::new(0),
@@ -100,11 +103,17 @@ impl VerbsEndpoint {
         self.psn
     }
 
-    pub(super) fn establish(&self, with: &Establish) -> Result<()> {
+    /// Connects it; requests are at most `longest` bytes long then.
+    pub(super) fn establish(&self, with: &Establish, longest: usize) -> Result<()> {
+        self.longest.store(longest, Ordering::Relaxed);
         match self.queue().pair() {
             Some(pair) => pair.establish(with),
             None => Ok(()),
         }
+    }
+
+    fn longest(&self) -> usize {
+        self.longest.load(Ordering::Relaxed)
     }
 
     /// The peer has said that it leaves.

@@ -89,7 +89,7 @@ impl VerbsEndpoint {
         at: RemoteAddress,
         lkey: u32,
     ) -> Result<Ticket> {
-        let longest = self.adapter.longest_request();
+        let longest = self.longest();
         let mut ticket = Ticket::DONE;
         for start in (0..len).step_by(longest) {
             let local = Local {
@@ -120,8 +120,9 @@ impl VerbsEndpoint {
         at: RemoteAddress,
     ) -> Result<Ticket> {
         let mut ticket = Ticket::DONE;
-        for start in (0..len).step_by(PIECE_BYTES) {
-            let part = PIECE_BYTES.min(len - start);
+        let longest = PIECE_BYTES.min(self.longest());
+        for start in (0..len).step_by(longest) {
+            let part = longest.min(len - start);
             let (space, local) = self.take_space(queue, part as u32)?;
             let here = base.wrapping_add(start);
             let mut request = Request::whole(operation, offset(at, start), local);

@@ -4,14 +4,17 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::super::address::{Address, Fabric, PeerId, PortAddress};
+use super::super::address::{Address, PeerId};
 use super::super::failure::Failure;
 use super::super::message::Numbers;
+use super::super::port::{Fabric, PortAddress};
 use super::super::protocol::Protocol;
 use super::super::{Queues, Timing};
+use crate::rdma::Gid;
 use crate::{Error, Result};
 
-const GID: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1];
+pub(super) const IPV4: Gid = Gid::new([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1]);
+pub(super) const IPV6: Gid = Gid::new([0xfd; 16]);
 
 /// A queue pair as the device would see it.
 #[derive(Clone, Debug)]
@@ -147,7 +150,12 @@ impl Network {
     }
 
     pub(super) fn add_at(&mut self, qpn: u32) -> usize {
-        let port = PortAddress { gid: GID, lid: 0 };
+        self.add_with(qpn, &[IPV4])
+    }
+
+    /// Starts a process whose port has these GIDs.
+    pub(super) fn add_with(&mut self, qpn: u32, gids: &[Gid]) -> usize {
+        let port = PortAddress::new(gids.iter().copied(), 0);
         let address = Arc::new(Address {
             qpn,
             ..Address::fresh(port, Fabric::RoceV2, "rxe0").unwrap()

@@ -10,15 +10,11 @@ use std::time::{Duration, Instant};
 
 use ibverbs_sys as ffi;
 
-use super::super::{
-    Address, Connector, Fabric, Numbers, PeerId, PortAddress, Queues, Timing, random,
-};
+use super::super::{Address, Connector, Numbers, PeerId, Queues, Timing, random};
 use crate::Result;
-use crate::rdma::{self, GidType, LinkLayer, Selector};
+use crate::rdma::{self, Selector};
 use crate::verbs::adapter::Adapter;
-use crate::verbs::objects::{
-    CompletionQueue, Establish, MemoryRegion, QueueLimits, QueuePair, Route,
-};
+use crate::verbs::objects::{CompletionQueue, Establish, MemoryRegion, QueueLimits, QueuePair};
 use crate::verbs::settings::Settings;
 
 const LIMIT: Duration = Duration::from_secs(2);
@@ -36,7 +32,6 @@ struct End {
 #[derive(Clone)]
 struct Ends {
     adapter: Arc<Adapter>,
-    fabric: Fabric,
     ends: Arc<Mutex<HashMap<PeerId, End>>>,
     /// Time spent making and connecting queue pairs.
     spent: Arc<Mutex<[Duration; 2]>>,
@@ -90,18 +85,8 @@ impl Queues for Ends {
         let adapter = &self.adapter;
         let ends = self.ends.lock().unwrap();
         let end = &ends[&peer.instance];
-        let own = PortAddress {
-            gid: adapter.gid,
-            lid: adapter.port.lid,
-        };
         end.pair.establish(&Establish {
-            route: Route {
-                port: adapter.port.number,
-                gid_index: adapter.gid_index,
-                gid: peer.port.gid,
-                global: self.fabric.routes_by_gid(&own, &peer.port),
-                lid: peer.port.lid,
-            },
+            route: peer.route_from(&adapter.own)?,
             number: theirs.qpn,
             their_psn: theirs.psn,
             our_psn: end.psn,
@@ -127,15 +112,12 @@ struct Process {
 }
 
 impl Process {
-    fn start(adapter: &Arc<Adapter>, fabric: Fabric, timeout: Duration) -> Self {
-        let port = PortAddress {
-            gid: adapter.gid,
-            lid: adapter.port.lid,
-        };
-        let own = Address::fresh(port, fabric, adapter.context.name()).unwrap();
+    fn start(adapter: &Arc<Adapter>, timeout: Duration) -> Self {
+        let port = adapter.own;
+        let name = adapter.context.name();
+        let own = Address::fresh(port.address(), port.fabric, name).unwrap();
         let ends = Ends {
             adapter: adapter.clone(),
-            fabric,
             ends: Arc::default(),
             spent: Arc::default(),
         };
@@ -205,23 +187,16 @@ impl Process {
     }
 }
 
-fn device() -> (Arc<Adapter>, Fabric) {
+fn device() -> Arc<Adapter> {
     let devices = rdma::read(Path::new(rdma::CLASS));
-    let choice = rdma::choose(&devices, &Selector::default(), None).unwrap();
-    let fabric = match (choice.link_layer, &choice.gid) {
-        (LinkLayer::InfiniBand, _) => Fabric::InfiniBand,
-        (_, Some(entry)) if entry.kind == GidType::IbOrRoceV1 => Fabric::RoceV1,
-        _ => Fabric::RoceV2,
-    };
-    let index = choice.gid_index().unwrap_or(0);
+    let choice = rdma::choose(&devices, &Selector::default()).unwrap();
     let settings = Settings::from_env().unwrap();
-    let adapter = Adapter::open(&choice.device, choice.port, index, settings).unwrap();
-    (Arc::new(adapter), fabric)
+    Arc::new(Adapter::open(&choice, settings).unwrap())
 }
 
 fn processes(count: usize, timeout: Duration) -> Vec<Process> {
-    let (adapter, fabric) = device();
-    let start = || Process::start(&adapter, fabric, timeout);
+    let adapter = device();
+    let start = || Process::start(&adapter, timeout);
     std::iter::repeat_with(start).take(count).collect()
 }
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::address::{Address, Fabric, PortAddress, Secret};
+use super::super::address::{Address, Secret};
 use super::super::message::{Body, Message, Numbers};
-use super::network::{Network, Weather};
+use super::super::port::{Fabric, PortAddress};
+use super::network::{IPV4, IPV6, Network, Weather};
 
 const NUMBERS: Numbers = Numbers {
     qpn: 77,
@@ -182,10 +183,7 @@ fn a_peer_whose_queue_pair_changes_is_refused() {
 #[test]
 fn ports_of_two_kinds_are_told_apart_without_a_datagram() {
     let mut network = Network::of(1, Weather::FINE);
-    let port = PortAddress {
-        gid: [0xfe; 16],
-        lid: 4,
-    };
+    let port = PortAddress::new([IPV6], 4);
     let peer = Arc::new(Address::fresh(port, Fabric::InfiniBand, "mlx5_0").unwrap());
     let now = network.now;
     let protocol = &mut network.processes[0].protocol;
@@ -197,4 +195,43 @@ fn ports_of_two_kinds_are_told_apart_without_a_datagram() {
         "{text}"
     );
     assert!(protocol.poll_transmit().is_none());
+}
+
+#[test]
+fn ports_without_a_common_family_are_told_apart_without_a_datagram() {
+    let mut network = Network::of(0, Weather::FINE);
+    let [old, new, both] = [(1, &[IPV4][..]), (2, &[IPV6]), (3, &[IPV4, IPV6])]
+        .map(|(number, gids)| network.add_with(number, gids));
+    network.connect(old, new);
+    network.connect(new, old);
+    assert_eq!(network.sent, 0);
+    let text = error(&network, old, new);
+    let gids = format!("its GID is {IPV6} and ours {IPV4}");
+    for part in [&gids, "an address of one family", "TRANSOM_DEVICE"] {
+        assert!(text.contains(part), "{text}");
+    }
+    for other in [old, new] {
+        network.connect(both, other);
+        network.run(Duration::from_secs(1));
+        assert_eq!(network.outcome(both, other), Some(Ok(())));
+    }
+}
+
+#[test]
+fn silence_is_told_with_the_gid_that_was_tried() {
+    let mut network = Network::of(0, Weather::FINE);
+    let both = network.add_with(1, &[IPV4, IPV6]);
+    let new = network.add_with(2, &[IPV6]);
+    for (number, from, gids, tried) in [
+        (3, both, &[IPV4, IPV6][..], IPV4),
+        (4, both, &[IPV6], IPV6),
+        (5, new, &[IPV4, IPV6], IPV6),
+    ] {
+        let dead = network.add_with(number, gids);
+        network.dead.push(dead);
+        network.connect(from, dead);
+        network.run(Duration::from_secs(60));
+        let text = error(&network, from, dead);
+        assert!(text.contains(&format!("at GID {tried};")), "{text}");
+    }
 }

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use ffi::ibv_send_flags as Flags;
+
 use super::completing::SLOWEST;
 use super::*;
 use crate::verbs::endpoint::link::{BATCH, Report};
@@ -11,8 +13,8 @@ use crate::verbs::endpoint::link::{BATCH, Report};
 /// What the device was asked, and what it will say.
 #[derive(Default)]
 struct Seen {
-    /// Tickets, and whether they are to be reported.
-    posted: Vec<(u64, bool)>,
+    /// Tickets, and the flags of their requests.
+    posted: Vec<(u64, u32)>,
     /// How many requests each bell was rung for.
     bells: Vec<usize>,
     /// The first bytes that inline requests carried.
@@ -38,9 +40,8 @@ impl Link for Fake {
         let before = seen.posted.len();
         // SAFETY: null, or a request of the chain, by the queue's promise.
         while let Some(work) = unsafe { next.as_ref() } {
-            let signalled = work.send_flags & ffi::ibv_send_flags::IBV_SEND_SIGNALED.0 != 0;
-            seen.posted.push((work.wr_id, signalled));
-            if work.send_flags & ffi::ibv_send_flags::IBV_SEND_INLINE.0 != 0 {
+            seen.posted.push((work.wr_id, work.send_flags));
+            if work.send_flags & Flags::IBV_SEND_INLINE.0 != 0 {
                 // SAFETY: an inline request's data is readable when it is posted.
                 let byte = unsafe {
                     let element = &*work.sg_list;
@@ -118,9 +119,19 @@ impl Bench {
     }
 
     fn signalled(&self) -> Vec<u64> {
+        self.flagged(Flags::IBV_SEND_SIGNALED)
+    }
+
+    /// Tickets of the requests that carry this flag.
+    fn flagged(&self, flag: Flags) -> Vec<u64> {
         let seen = self.seen.borrow();
-        let reported = seen.posted.iter().filter(|(_, signalled)| *signalled);
-        reported.map(|&(ticket, _)| ticket).collect()
+        let flagged = seen.posted.iter().filter(|(_, flags)| flags & flag.0 != 0);
+        flagged.map(|&(ticket, _)| ticket).collect()
+    }
+
+    /// Whether a read, and whether a read or an atomic, may still be under way.
+    fn under_way(&self) -> (bool, bool) {
+        (self.queue.reads_pending(), self.queue.answers_pending())
     }
 
     fn report(&mut self, ticket: u64, error: Option<(status::Type, u32)>) {
@@ -136,6 +147,23 @@ fn write(len: u32) -> Request {
         ..Local::NOTHING
     };
     Request::whole(Operation::Write, RemoteAddress::default(), local)
+}
+
+fn read() -> Request {
+    let nothing = Local::NOTHING;
+    Request::whole(Operation::Read, RemoteAddress::default(), nothing)
+}
+
+fn fetch_add() -> Request {
+    Request {
+        verb: Verb::FetchAdd { add: 1 },
+        signal: true,
+        ..Request::whole(
+            Operation::FetchAdd,
+            RemoteAddress::default(),
+            Local::NOTHING,
+        )
+    }
 }
 
 fn inline(value: &mut [u8; 8]) -> Request {
@@ -255,11 +283,7 @@ fn what_is_long_or_waited_for_takes_along_what_waits() {
             signal: true,
             ..write(8)
         },
-        Request {
-            operation: Operation::FetchAdd,
-            verb: Verb::FetchAdd { add: 1 },
-            ..write(8)
-        },
+        fetch_add(),
     ];
     for request in last {
         let mut bench = Bench::new(256);
@@ -271,6 +295,60 @@ fn what_is_long_or_waited_for_takes_along_what_waits() {
         let tickets: Vec<u64> = bench.seen.borrow().posted.iter().map(|p| p.0).collect();
         assert_eq!(tickets, (1..=11).collect::<Vec<u64>>());
     }
+}
+
+#[test]
+fn requests_with_a_fence_carry_the_flag_and_others_do_not() {
+    let mut bench = Bench::new(256);
+    let fenced = |request| Request {
+        fence: true,
+        ..request
+    };
+    // Enough for some of the unfenced ones to wait for their bell.
+    for _ in 0..2 {
+        for request in [write(8), read(), fetch_add()] {
+            bench.post(request).unwrap();
+            bench.post(fenced(request)).unwrap();
+        }
+    }
+    // SAFETY: no device uses the memory.
+    unsafe { bench.queue.post(&[fenced(write(8)), write(8), write(8)]) }.unwrap();
+    bench.write(8).unwrap();
+    bench.queue.ask().unwrap();
+    assert_eq!(bench.seen.borrow().posted.len(), 16);
+    let fenced = bench.flagged(Flags::IBV_SEND_FENCE);
+    assert_eq!(fenced, [2, 4, 6, 8, 10, 12, 13]);
+}
+
+/// It decides whether an atomic or a store needs a fence.
+#[test]
+fn reads_and_atomics_are_under_way_until_they_are_complete() {
+    let mut bench = Bench::new(256);
+    bench.write(8).unwrap();
+    assert_eq!(bench.under_way(), (false, false));
+    bench.post(fetch_add()).unwrap();
+    assert_eq!(bench.under_way(), (false, true), "an atomic is no read");
+    bench.post(read()).unwrap();
+    bench.write(8).unwrap();
+    assert_eq!(bench.under_way(), (true, true));
+    bench.report(2, None);
+    assert_eq!(bench.under_way(), (true, true), "the read is behind it");
+    bench.report(4, None);
+    assert_eq!(bench.under_way(), (false, false));
+    bench.post(read()).unwrap();
+    bench.post(fetch_add()).unwrap();
+    bench.report(5, None);
+    assert_eq!(bench.under_way(), (false, true));
+    bench.report(6, None);
+    assert_eq!(bench.under_way(), (false, false));
+    // Also one that waits for its bell is ahead of what comes next.
+    for _ in 0..4 {
+        bench.write(64 << 10).unwrap();
+    }
+    let bells = bench.bells();
+    bench.post(read()).unwrap();
+    assert_eq!(bench.bells(), bells, "it waits");
+    assert_eq!(bench.under_way(), (true, true));
 }
 
 #[test]

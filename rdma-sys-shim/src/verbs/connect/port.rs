@@ -1,0 +1,300 @@
+//! Ports, and the way from one to another.
+
+use super::wire::Fields;
+use crate::rdma::{Choice, Family, Gid, GidType, LinkLayer};
+use crate::verbs::objects::Route;
+
+/// What joins ports to one another. Ports of different kinds do not understand each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fabric {
+    InfiniBand,
+    /// Ethernet frames of their own type.
+    RoceV1,
+    /// UDP over IPv4 where the GID is IPv4-mapped, else over IPv6.
+    RoceV2,
+}
+
+impl Fabric {
+    pub(super) const ALL: [Self; 3] = [Self::InfiniBand, Self::RoceV1, Self::RoceV2];
+
+    pub(crate) fn of(choice: &Choice) -> Self {
+        match (choice.link_layer, &choice.gid) {
+            (LinkLayer::InfiniBand, _) => Self::InfiniBand,
+            (_, Some(entry)) if entry.kind == GidType::IbOrRoceV1 => Self::RoceV1,
+            _ => Self::RoceV2,
+        }
+    }
+
+    /// Whether packets carry GIDs: always on Ethernet, and between subnets of InfiniBand.
+    fn routes_by_gid(self, from: Gid, to: Gid) -> bool {
+        self != Self::InfiniBand || from.bytes()[..8] != to.bytes()[..8]
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::InfiniBand => "InfiniBand",
+            Self::RoceV1 => "RoCE v1",
+            Self::RoceV2 => "RoCE v2",
+        }
+    }
+}
+
+/// One thing for each address family in which a port has a GID. InfiniBand's count as IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Families<T> {
+    ipv4: Option<T>,
+    ipv6: Option<T>,
+}
+
+impl<T: Copy> Families<T> {
+    pub(crate) const NONE: Self = Self {
+        ipv4: None,
+        ipv6: None,
+    };
+
+    /// Sets the one for the family of `gid`, and returns what was there.
+    pub(crate) fn insert(&mut self, gid: Gid, one: T) -> Option<T> {
+        match Family::from(gid) {
+            Family::Ipv4 => self.ipv4.replace(one),
+            Family::Ipv6 => self.ipv6.replace(one),
+        }
+    }
+
+    /// What both have for the first family that both have, IPv4 before IPv6, so that the two ends
+    /// of a pair find the same.
+    fn common<U: Copy>(&self, other: &Families<U>) -> Option<(T, U)> {
+        let ipv4 = self.ipv4.zip(other.ipv4);
+        ipv4.or_else(|| self.ipv6.zip(other.ipv6))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = T> {
+        [self.ipv4, self.ipv6].into_iter().flatten()
+    }
+}
+
+/// A port as packets find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PortAddress {
+    /// The best of each family.
+    gids: Families<Gid>,
+    /// Zero on Ethernet.
+    pub(super) lid: u16,
+}
+
+impl PortAddress {
+    /// GIDs of different families.
+    pub(crate) fn new(gids: impl IntoIterator<Item = Gid>, lid: u16) -> Self {
+        let mut families = Families::NONE;
+        for gid in gids {
+            families.insert(gid, gid);
+        }
+        Self {
+            gids: families,
+            lid,
+        }
+    }
+
+    /// The GID by which packets from `other` find it, if any.
+    pub(super) fn gid_for(&self, other: &Self) -> Option<Gid> {
+        self.gids.common(&other.gids).map(|(gid, _)| gid)
+    }
+
+    /// Why no packets go between this process's port and the one of `peer`, if none do.
+    pub(super) fn obstacle_to(&self, peer: &Self) -> Option<String> {
+        self.gid_for(peer).is_none().then(|| self.apart_from(peer))
+    }
+
+    fn apart_from(&self, peer: &Self) -> String {
+        format!(
+            "its GID is {} and ours {}, of which one is an IPv4 address and the other is not; give \
+             both ports an address of one family, and where TRANSOM_DEVICE=NAME:PORT:GID names a \
+             GID, name one of that family or leave it out",
+            peer.list(),
+            self.list(),
+        )
+    }
+
+    fn list(&self) -> String {
+        let gids: Vec<_> = self.gids.iter().map(|gid| gid.to_string()).collect();
+        gids.join(" or ")
+    }
+
+    pub(super) fn put(&self, bytes: &mut Vec<u8>) {
+        bytes.push(self.gids.iter().count() as u8);
+        for gid in self.gids.iter() {
+            bytes.extend(gid.bytes());
+        }
+        bytes.extend(self.lid.to_le_bytes());
+    }
+
+    /// `None` where it is cut off, has no GID, or two of one family.
+    pub(super) fn take(fields: &mut Fields<'_>) -> Option<Self> {
+        let mut gids = Families::NONE;
+        let count = fields.u8()?;
+        for _ in 0..count {
+            let gid = Gid::new(fields.array()?);
+            if gids.insert(gid, gid).is_some() {
+                return None;
+            }
+        }
+        let lid = fields.u16()?;
+        (count > 0).then_some(Self { gids, lid })
+    }
+}
+
+/// A GID of this process's port, and its place in the port's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OwnGid {
+    pub(crate) index: u8,
+    pub(crate) gid: Gid,
+}
+
+/// This process's port, as its packets leave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OwnPort {
+    pub(crate) number: u8,
+    pub(crate) fabric: Fabric,
+    pub(crate) gids: Families<OwnGid>,
+    pub(crate) lid: u16,
+}
+
+impl OwnPort {
+    /// What peers are told of it.
+    pub(crate) fn address(&self) -> PortAddress {
+        PortAddress::new(self.gids.iter().map(|own| own.gid), self.lid)
+    }
+
+    /// The way to a peer's port, for datagrams and connections alike.
+    ///
+    /// # Errors
+    /// In words: the two have no GIDs of one family.
+    pub(super) fn route_to(&self, peer: &PortAddress) -> Result<Route, String> {
+        let common = self.gids.common(&peer.gids);
+        let (own, gid) = common.ok_or_else(|| self.address().apart_from(peer))?;
+        Ok(Route {
+            port: self.number,
+            gid_index: own.index,
+            gid: gid.bytes(),
+            global: self.fabric.routes_by_gid(own.gid, gid),
+            lid: peer.lid,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv6Addr;
+
+    use super::*;
+
+    const MAPPED: &str = "::ffff:10.0.0.1";
+    const GLOBAL: &str = "2001:db8::1";
+
+    fn gid(text: &str) -> Gid {
+        Gid::new(text.parse::<Ipv6Addr>().unwrap().octets())
+    }
+
+    fn address(gids: &[&str], lid: u16) -> PortAddress {
+        PortAddress::new(gids.iter().copied().map(gid), lid)
+    }
+
+    /// A port with these GIDs in its table from index 3 on.
+    fn own(fabric: Fabric, gids: &[&str]) -> OwnPort {
+        let mut families = Families::NONE;
+        for (index, gid) in (3..).zip(gids.iter().copied().map(gid)) {
+            families.insert(gid, OwnGid { index, gid });
+        }
+        OwnPort {
+            number: 2,
+            fabric,
+            gids: families,
+            lid: 4,
+        }
+    }
+
+    fn bytes(port: &PortAddress) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        port.put(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn two_ports_meet_in_the_first_family_that_both_have() {
+        let both = [MAPPED, GLOBAL];
+        for (ours, theirs, by) in [
+            (&both[..], &both[..], Some((3, MAPPED))),
+            (&both[..], &both[..1], Some((3, MAPPED))),
+            (&both[..], &both[1..], Some((4, GLOBAL))),
+            (&both[1..], &both[..], Some((3, GLOBAL))),
+            (&both[..1], &both[..], Some((3, MAPPED))),
+            (&both[..1], &both[1..], None),
+            (&both[1..], &both[..1], None),
+        ] {
+            let [here, there] = [ours, theirs].map(|gids| own(Fabric::RoceV2, gids));
+            let [out, back] =
+                [(here, there), (there, here)].map(|(from, to)| from.route_to(&to.address()));
+            let apart = here.address().obstacle_to(&there.address());
+            let Some((index, to)) = by else {
+                let text = apart.unwrap();
+                assert_eq!(out, Err(text.clone()));
+                assert!(back.is_err());
+                let words = format!("its GID is {} and ours {}", theirs[0], ours[0]);
+                assert!(text.starts_with(&words), "{text}");
+                continue;
+            };
+            let (out, back) = (out.unwrap(), back.unwrap());
+            assert_eq!((apart, out.gid_index), (None, index));
+            assert_eq!((out.gid, back.gid), (gid(to).bytes(), gid(to).bytes()));
+            assert_eq!(there.address().gid_for(&here.address()), Some(gid(to)));
+        }
+    }
+
+    #[test]
+    fn ports_survive_the_journey_and_damaged_ones_are_refused() {
+        for gids in [&[MAPPED][..], &[GLOBAL], &[MAPPED, GLOBAL]] {
+            let port = address(gids, 9);
+            let bytes = bytes(&port);
+            assert_eq!(bytes.len(), 1 + 16 * gids.len() + 2);
+            let mut fields = Fields(&bytes);
+            assert_eq!(PortAddress::take(&mut fields), Some(port));
+            assert!(fields.0.is_empty());
+            for cut in 0..bytes.len() {
+                assert_eq!(PortAddress::take(&mut Fields(&bytes[..cut])), None);
+            }
+        }
+        let with = |count: u8, gids: &[&str]| {
+            let gids = gids.iter().flat_map(|text| gid(text).bytes());
+            let bytes: Vec<u8> = [count].into_iter().chain(gids).chain([0; 64]).collect();
+            PortAddress::take(&mut Fields(&bytes))
+        };
+        assert_eq!(with(1, &[MAPPED]), Some(address(&[MAPPED], 0)));
+        assert_eq!(with(0, &[]), None, "no GID");
+        assert_eq!(with(2, &[GLOBAL, "fe80::1"]), None, "two of one family");
+        assert_eq!(
+            with(3, &[MAPPED, GLOBAL]),
+            None,
+            "more than there are families"
+        );
+        assert_eq!(with(255, &[MAPPED, GLOBAL]), None);
+    }
+
+    #[test]
+    fn packets_carry_gids_between_subnets_and_on_ethernet() {
+        let (near, far) = (address(&["fe80::2"], 5), address(&["fe80:0:0:1::2"], 6));
+        for (fabric, peer, global) in [
+            (Fabric::InfiniBand, near, false),
+            (Fabric::InfiniBand, far, true),
+            (Fabric::RoceV1, near, true),
+            (Fabric::RoceV2, near, true),
+            (Fabric::RoceV2, far, true),
+        ] {
+            let route = own(fabric, &["fe80::1"]).route_to(&peer).unwrap();
+            assert_eq!(route.global, global, "{fabric:?}");
+            assert_eq!((route.port, route.gid_index), (2, 3));
+            assert_eq!(route.lid, peer.lid);
+            let attributes = route.attributes();
+            let wanted = (global.into(), peer.lid);
+            assert_eq!((attributes.is_global, attributes.dlid), wanted);
+        }
+    }
+}
