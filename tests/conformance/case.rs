@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::panic::Location;
 use std::process::exit;
+use std::time::Duration;
 
 use transom::{Job, ThreadLevel};
 
@@ -105,28 +106,43 @@ impl Case {
 
     /// Runs the case in jobs over `device`.
     pub(crate) fn launch(&self, device: &str) -> Result<(), libtest_mimic::Failed> {
-        for ranks in self.sizes() {
-            let Launched { status, output, .. } =
-                launch::job(ranks, device, Others::End, self.name);
-            if !status.is_some_and(|status| status.success()) {
-                let ended = match status {
-                    Some(status) => status.to_string(),
-                    None => "killed at its time limit".to_owned(),
-                };
-                return Err(format!("{ranks} ranks over {device}: {ended}\n{output}").into());
-            }
-        }
-        Ok(())
+        (self.sizes().into_iter()).try_for_each(|ranks| launch_together(&[*self], ranks, device))
     }
 }
 
-/// Runs a case as one rank of a job.
-pub(crate) fn play(cases: &[Case], name: &str) {
-    let case = cases.iter().find(|case| case.name == name);
-    let case = case.unwrap_or_else(|| panic!("no case {name:?}"));
+/// What each further case in one job may take on top.
+const FURTHER: Duration = Duration::from_secs(5);
+
+/// Runs cases in one job over `device`, one after the other.
+pub(crate) fn launch_together(
+    cases: &[Case],
+    ranks: u32,
+    device: &str,
+) -> Result<(), libtest_mimic::Failed> {
+    let names: Vec<&str> = cases.iter().map(|case| case.name).collect();
+    let limit = launch::LIMIT + FURTHER * (cases.len() as u32 - 1);
+    let Launched { status, output, .. } =
+        launch::job_within(limit, ranks, device, Others::End, &names.join(" "));
+    if status.is_some_and(|status| status.success()) {
+        return Ok(());
+    }
+    let ended = match status {
+        Some(status) => status.to_string(),
+        None => "killed at its time limit".to_owned(),
+    };
+    Err(format!("{ranks} ranks over {device}: {ended}\n{output}").into())
+}
+
+/// Runs cases, whose names are separated by blanks, as one rank of a job.
+pub(crate) fn play(cases: &[Case], names: &str) {
+    let find = |name| {
+        let case = cases.iter().find(|case| case.name == name);
+        case.unwrap_or_else(|| panic!("no case {name:?}"))
+    };
+    let cases: Vec<&Case> = names.split_whitespace().map(find).collect();
     // Both levels are run: they lock differently inside.
     let odd = std::env::var("PMI_SIZE").is_ok_and(|size| size.ends_with(['1', '3', '5']));
-    let level = if odd && !name.starts_with("threads/") {
+    let level = if odd && !names.contains("threads/") {
         ThreadLevel::Serialized
     } else {
         ThreadLevel::Multiple
@@ -139,13 +155,18 @@ pub(crate) fn play(cases: &[Case], name: &str) {
         }
     };
     let rank = job.world().rank();
-    let mut outcome = (case.run)(&job);
-    if outcome.is_ok() {
-        outcome = job.world().barrier().map_err(Failure::from);
-    }
-    if let Err(Failure { place, message }) = outcome {
-        eprintln!("rank {rank} failed at {place}: {message}");
-        // Not through the job's drop: the launcher ends the others, and reports this rank.
-        exit(1);
+    for (number, case) in (1..).zip(&cases) {
+        if rank == 0 && cases.len() > 1 {
+            eprintln!("{number}: {}", case.name);
+        }
+        let mut outcome = (case.run)(&job);
+        if outcome.is_ok() {
+            outcome = job.world().barrier().map_err(Failure::from);
+        }
+        if let Err(Failure { place, message }) = outcome {
+            eprintln!("{}: rank {rank} failed at {place}: {message}", case.name);
+            // Not through the job's drop: the launcher ends the others, and reports this rank.
+            exit(1);
+        }
     }
 }

@@ -19,7 +19,7 @@ const LAUNCHER: &str = "TRANSOM_TEST_LAUNCHER";
 const TIME: &str = "TRANSOM_TEST_TIME";
 
 /// Far beyond what any case takes, even on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// What becomes of the other ranks when one fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -88,6 +88,17 @@ pub(crate) struct Launched {
 
 /// Runs a case in a job to its end, which leaves no process behind.
 pub(crate) fn job(ranks: u32, device: &str, others: Others, case: &str) -> Launched {
+    job_within(LIMIT, ranks, device, others, case)
+}
+
+/// The same, with another time limit.
+pub(crate) fn job_within(
+    limit: Duration,
+    ranks: u32,
+    device: &str,
+    others: Others,
+    case: &str,
+) -> Launched {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let mark = format!("{}-{number}", std::process::id());
@@ -106,7 +117,7 @@ pub(crate) fn job(ranks: u32, device: &str, others: Others, case: &str) -> Launc
         collect(child.stdout.take().expect("piped")),
         collect(child.stderr.take().expect("piped")),
     ];
-    let status = wait(&mut child, begun + LIMIT * slowness());
+    let status = wait(&mut child, begun + limit * slowness());
     let took = begun.elapsed();
     if status.is_none() {
         kill(&mark);

@@ -44,6 +44,7 @@ mod put_get;
 mod refused;
 mod shared;
 mod threads;
+mod together;
 mod window_misuse;
 
 use libtest_mimic::{Arguments, Trial};
@@ -134,6 +135,10 @@ fn main() {
     let args = Arguments::from_args();
     let mut trials = Vec::new();
     for device in devices::devices() {
+        if let Some(together) = together::trials(device, &cases(device)) {
+            trials.extend(together);
+            continue;
+        }
         for case in cases(device) {
             let name = format!("{device}/{}", case.name);
             trials.push(Trial::test(name, move || case.launch(device)));

@@ -129,9 +129,14 @@ impl SelectError {
             Self::Malformed { .. } => {
                 "the form is NAME[:PORT[:GID]], as in rxe0 or rxe0:1:3".to_owned()
             }
-            Self::NoDevice => "`rdma link add rxe0 type rxe netdev NETDEV` makes one of a network \
-                               device, by soft-RoCE"
-                .to_owned(),
+            Self::NoDevice => {
+                let made = "`rdma link add rxe0 type rxe netdev NETDEV` makes one of a network \
+                            device, by soft-RoCE";
+                match crate::has_verbs() {
+                    true => made.to_owned(),
+                    false => format!("{made}; to use it, build with `--features verbs`"),
+                }
+            }
             Self::NoPort { port: None, .. } | Self::Unsupported { .. } | Self::NoneUsable(_) => {
                 return None;
             }
