@@ -13,8 +13,12 @@ use crate::launch;
 const TOGETHER: &str = "TRANSOM_TEST_TOGETHER";
 const ALL: &str = "all";
 
-/// These cases need a file that both ranks see.
-const ONE_HOST: [&str; 1] = ["pscw/the_origin_may_compute_after_complete"];
+/// Of ranks that share memory, or see the same files.
+const ONE_HOST: [&str; 3] = [
+    "shared/",
+    "forked/shared_windows",
+    "pscw/the_origin_may_compute_after_complete",
+];
 
 /// A trial for each number of ranks, or none if cases are to be run apart.
 pub(crate) fn trials(device: &'static str, cases: &[Case]) -> Option<Vec<Trial>> {
@@ -23,8 +27,8 @@ pub(crate) fn trials(device: &'static str, cases: &[Case]) -> Option<Vec<Trial>>
     let mut by_size: BTreeMap<u32, Vec<Case>> = BTreeMap::new();
     let fit = |case: &&Case| {
         let begins = |word: &&str| *word == ALL || case.name.starts_with(word);
-        let has_files = launch::is_our_launcher() || !ONE_HOST.contains(&case.name);
-        has_files && words.iter().any(begins)
+        let apart = !ONE_HOST.iter().any(|name| case.name.starts_with(name));
+        (apart || launch::is_our_launcher()) && words.iter().any(begins)
     };
     for case in cases.iter().filter(fit) {
         for ranks in case.sizes() {
