@@ -129,19 +129,41 @@ fn measure(plan: &Plan, job: &Job) -> Result<()> {
         None => suite::run(&mut bench, plan.windows)?,
         Some(selected) => selected::run(&mut bench, plan.windows, selected)?,
     }
-    if let (true, Some(usage)) = (plan.verbose, job.device_usage()) {
-        bench.note(&format_args!(
-            "rank {}: {} bytes registered, {} connections, {} queue pairs, {} completion queue \
-             entries, {} work requests posted",
-            world.rank(),
-            usage.registered_bytes,
-            usage.connections,
-            usage.queue_pairs,
-            usage.completion_entries,
-            usage.requests,
-        ))?;
+    if plan.verbose {
+        note_usage(&bench, job)?;
     }
     bench.finish()
+}
+
+/// What a rank takes from a device.
+const USAGE: [&str; 5] = [
+    "bytes registered",
+    "connections",
+    "queue pairs",
+    "completion queue entries",
+    "work requests posted",
+];
+
+/// Says what each rank has taken from a device on which that is scarce.
+fn note_usage(bench: &Bench<'_>, job: &Job) -> Result<()> {
+    let Some(usage) = job.device_usage() else {
+        return Ok(());
+    };
+    let mine = [
+        usage.registered_bytes,
+        usage.connections.into(),
+        usage.queue_pairs.into(),
+        usage.completion_entries.into(),
+        usage.requests,
+    ];
+    let line = |(rank, of_rank): (usize, &[u64])| {
+        let figures = of_rank.iter().zip(USAGE);
+        let figures: Vec<_> = figures.map(|(n, what)| format!("{n} {what}")).collect();
+        format!("rank {rank}: {}", figures.join(", "))
+    };
+    let all = job.world().gather(&mine, 0)?;
+    let lines = all.chunks_exact(mine.len()).enumerate().map(line);
+    bench.note(&format_args!("{}", lines.collect::<Vec<_>>().join("\n")))
 }
 
 fn enough(ranks: u32) -> Result<()> {

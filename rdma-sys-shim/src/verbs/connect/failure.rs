@@ -21,7 +21,8 @@ pub(crate) enum Failure {
     #[error("it has closed the device")]
     Left,
     #[error(
-        "no answer within {} s to {sent} connection requests to queue pair {qpn:#x} of {} at {}{}; \
+        "no answer within {} s to {sent} connection requests from {from} here to queue pair \
+         {qpn:#x} of {} at {}{}; \
          does the process still run, is its port up, and does the network carry datagrams (RoCE \
          v2: UDP port 4791) both ways? TRANSOM_CONNECT_TIMEOUT=SECONDS lets it take longer",
         .limit.as_secs_f64(), .device, Place(.gid, *.lid), Trouble(.trouble)
@@ -29,6 +30,8 @@ pub(crate) enum Failure {
     Silence {
         limit: Duration,
         sent: u32,
+        /// This side's device.
+        from: String,
         qpn: u32,
         device: String,
         gid: Option<Gid>,

@@ -93,6 +93,7 @@ impl Peer {
         Failure::Silence {
             limit: retry.map_or(Duration::ZERO, |retry| retry.limit),
             sent: retry.map_or(0, |retry| retry.sent),
+            from: own.device.clone(),
             qpn: self.address.qpn,
             device: self.address.device.clone(),
             gid: self.address.port.gid_for(&own.port),
