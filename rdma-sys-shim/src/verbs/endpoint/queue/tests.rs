@@ -1,5 +1,7 @@
 //! The books of a send queue, kept over a device that says what a test tells it to say.
 
+mod bells;
+
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -166,17 +168,6 @@ fn fetch_add() -> Request {
     }
 }
 
-fn inline(value: &mut [u8; 8]) -> Request {
-    let local = Local {
-        base: value.as_mut_ptr(),
-        len: 8,
-        lkey: 0,
-        inline: true,
-    };
-    local.base.expose_provenance();
-    Request::whole(Operation::Write, RemoteAddress::default(), local)
-}
-
 #[test]
 fn the_first_every_sixteenth_and_many_bytes_are_signalled() {
     let mut bench = Bench::new(256);
@@ -226,74 +217,6 @@ fn a_full_queue_of_any_length_has_a_report_to_come() {
             bench.report(reported, None);
             assert_eq!(bench.queue.succeeded(), reported);
         }
-    }
-}
-
-#[test]
-fn in_a_stream_four_short_requests_share_a_bell() {
-    let mut bench = Bench::new(256);
-    for _ in 0..19 {
-        bench.write(8).unwrap();
-    }
-    assert_eq!(bench.bells(), [1, 1, 1, 1, 4, 4, 4]);
-    bench.queue.ask_about(19).unwrap();
-    assert_eq!(bench.bells()[7..], [3]);
-    assert_eq!(
-        bench.signalled(),
-        [1, 17, 19],
-        "the last one reports, and nothing is added"
-    );
-    bench.report(19, None);
-    bench.write(8).unwrap();
-    assert_eq!(bench.bells()[8..], [1], "the stream has ended");
-}
-
-#[test]
-fn nothing_waits_for_a_device_that_is_idle() {
-    let mut bench = Bench::new(256);
-    for _ in 0..4 {
-        bench.write(8).unwrap();
-    }
-    let done = Report {
-        ticket: 4,
-        error: None,
-    };
-    bench.seen.borrow_mut().reports.push(done);
-    for _ in 0..4 {
-        bench.write(8).unwrap();
-    }
-    assert_eq!(bench.bells(), [1; 8]);
-    bench.write(8).unwrap();
-    assert_eq!(bench.bells(), [1; 8]);
-}
-
-#[test]
-fn what_is_long_or_waited_for_takes_along_what_waits() {
-    let last = [
-        write(64 << 10),
-        Request {
-            operation: Operation::Store,
-            ..write(8)
-        },
-        Request {
-            fence: true,
-            ..write(8)
-        },
-        Request {
-            signal: true,
-            ..write(8)
-        },
-        fetch_add(),
-    ];
-    for request in last {
-        let mut bench = Bench::new(256);
-        for _ in 0..10 {
-            bench.write(8).unwrap();
-        }
-        bench.post(request).unwrap();
-        assert_eq!(bench.bells()[5..], [3]);
-        let tickets: Vec<u64> = bench.seen.borrow().posted.iter().map(|p| p.0).collect();
-        assert_eq!(tickets, (1..=11).collect::<Vec<u64>>());
     }
 }
 
@@ -349,70 +272,6 @@ fn reads_and_atomics_are_under_way_until_they_are_complete() {
     bench.post(read()).unwrap();
     assert_eq!(bench.bells(), bells, "it waits");
     assert_eq!(bench.under_way(), (true, true));
-}
-
-#[test]
-fn what_waits_carries_its_data() {
-    let mut bench = Bench::new(256);
-    let mut value = [0_u8; 8];
-    for byte in 0..11 {
-        value.fill(byte);
-        bench.post(inline(&mut value)).unwrap();
-    }
-    let mut values: Vec<[u8; 8]> = (11..30).map(|byte| [byte; 8]).collect();
-    let chain: Vec<Request> = values.iter_mut().map(inline).collect();
-    // SAFETY: no device uses the memory.
-    unsafe { bench.queue.post(&chain) }.unwrap();
-    assert_eq!(bench.bells()[4..], [4, 16, 6], "three waited");
-    assert_eq!(bench.seen.borrow().carried, (0..30).collect::<Vec<u8>>());
-}
-
-#[test]
-fn what_waits_goes_down_with_its_connection() {
-    let mut bench = Bench::new(256);
-    bench.seen.borrow_mut().flushes = true;
-    for _ in 0..10 {
-        bench.write(8).unwrap();
-    }
-    bench.report(2, Some((status::IBV_WC_REM_ACCESS_ERR, 0)));
-    assert!(bench.queue.is_idle());
-    let bells = [1, 1, 1, 1, 4];
-    assert_eq!(bench.bells(), bells, "the device is not told of the rest");
-    let failure = bench.queue.failure().unwrap();
-    assert_eq!((failure.ticket, failure.flushed), (2, 8));
-    bench.queue.ask().unwrap();
-    assert_eq!(bench.bells(), bells);
-}
-
-#[test]
-fn a_bell_that_is_refused_takes_down_what_waited() {
-    let mut bench = Bench::new(256);
-    for _ in 0..10 {
-        bench.write(8).unwrap();
-    }
-    bench.seen.borrow_mut().refuses = true;
-    bench.queue.ask().unwrap_err();
-    assert!(bench.queue.is_idle() && bench.seen.borrow().destroyed);
-    let failure = bench.queue.failure().unwrap();
-    assert_eq!((failure.ticket, failure.flushed), (1, 9));
-}
-
-#[test]
-fn a_refusal_does_not_hide_what_was_reported_before() {
-    let mut bench = Bench::new(256);
-    for _ in 0..10 {
-        bench.write(8).unwrap();
-    }
-    let report = Report {
-        ticket: 2,
-        error: Some((status::IBV_WC_REM_ACCESS_ERR, 0)),
-    };
-    bench.seen.borrow_mut().reports.push(report);
-    bench.seen.borrow_mut().refuses = true;
-    bench.queue.ask().unwrap_err();
-    let failure = bench.queue.failure().unwrap();
-    assert_eq!(failure.status, status::IBV_WC_REM_ACCESS_ERR);
-    assert_eq!((failure.ticket, failure.flushed), (2, 8));
 }
 
 #[test]
