@@ -307,6 +307,15 @@ impl Error {
         self
     }
 
+    /// The system's number of the failure, if a call failed.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn os_code(&self) -> Option<i32> {
+        match self {
+            Self::System { source, .. } => source.raw_os_error(),
+            _ => None,
+        }
+    }
+
     /// True if memory, address space or another memory limit ran out.
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {

@@ -202,7 +202,8 @@ impl QueuePair {
             | Mask::IBV_QP_RQ_PSN
             | Mask::IBV_QP_MAX_DEST_RD_ATOMIC
             | Mask::IBV_QP_MIN_RNR_TIMER;
-        self.modify("connecting a queue pair", &mut attributes, mask)?;
+        self.modify("connecting a queue pair", &mut attributes, mask)
+            .map_err(no_way)?;
         let mut attributes = ffi::ibv_qp_attr {
             qp_state: ffi::ibv_qp_state::IBV_QPS_RTS,
             timeout: with.timeout,
@@ -306,6 +307,17 @@ impl QueuePair {
             post.map_or(libc::ENOSYS, |post| post(queue_pair, first, &mut bad))
         };
         check(|| "posting receive requests".to_owned(), code)
+    }
+}
+
+/// Names what to look at where the port has no way to the peer's GID.
+fn no_way(error: Error) -> Error {
+    match error.os_code() {
+        Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENODEV) => error.with_remedy(
+            "is the address of the port's GID still there, and is there a route to the peer? `transom \
+             doctor` looks at the GID that is chosen",
+        ),
+        _ => error,
     }
 }
 
