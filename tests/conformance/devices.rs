@@ -1,18 +1,13 @@
 //! The devices that tests run over.
 
-const DEVICES: &str = "TRANSOM_TEST_DEVICES";
+use crate::environment;
 
 /// What the cases run over.
 pub(crate) fn devices() -> Vec<&'static str> {
-    if let Ok(list) = std::env::var(DEVICES) {
-        let list: &'static str = list.leak();
-        let devices: Vec<_> = list
-            .split([';', ' ', '\t', '\n'])
-            .filter(|device| !device.is_empty())
-            .collect();
-        assert!(!devices.is_empty(), "{DEVICES} names no device");
-        return devices;
-    }
+    environment::devices().unwrap_or_else(all)
+}
+
+fn all() -> Vec<&'static str> {
     vec![
         "soft",
         "soft:adopt=off",

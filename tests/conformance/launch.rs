@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+pub(crate) use crate::environment::slowness;
+
 /// The variable that makes a rank of this binary, and names its case.
 pub(crate) const CASE: &str = "TRANSOM_CONFORMANCE_CASE";
 const MARK: &str = "TRANSOM_CONFORMANCE_MARK";
 /// Names another launcher, with its options, such as `mpiexec.hydra -hosts n0,n1`: ranks may then
 /// run on several hosts.
 const LAUNCHER: &str = "TRANSOM_TEST_LAUNCHER";
-/// By how much to multiply all time limits, on slow machines.
-const TIME: &str = "TRANSOM_TEST_TIME";
 
 /// Far beyond what any case takes, even on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -33,16 +33,6 @@ pub(crate) enum Others {
 /// Whether all ranks run on this host, started by `transom run`.
 pub(crate) fn is_our_launcher() -> bool {
     std::env::var_os(LAUNCHER).is_none()
-}
-
-/// How much longer than on an ordinary machine things may take.
-pub(crate) fn slowness() -> u32 {
-    match std::env::var(TIME) {
-        Ok(text) => text.parse().unwrap_or_else(|_| {
-            panic!("{TIME}={text:?} is no whole number");
-        }),
-        Err(_) => 1,
-    }
 }
 
 fn command(ranks: u32, device: &str, others: Others) -> Command {

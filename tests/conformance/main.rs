@@ -2,7 +2,7 @@
 //! `transom run` starts, over every device. The test binary is also the program of the ranks.
 //!
 //! `TRANSOM_TEST_DEVICES`, a list separated by `;` or blanks, replaces the devices. For the other
-//! variables see `launch`.
+//! variables see `environment` and `launch`.
 
 mod adoption;
 mod atomics;
@@ -17,6 +17,7 @@ mod devices;
 mod dynamic;
 
 mod dynamic_apart;
+mod environment;
 mod epoch_misuse;
 mod exposed;
 #[path = "../faults/mod.rs"]

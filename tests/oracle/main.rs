@@ -21,6 +21,8 @@ mod devices;
 #[path = "../conformance/model.rs"]
 #[allow(dead_code, reason = "the conformance suite uses the rest")]
 mod elements;
+#[path = "../conformance/environment.rs"]
+mod environment;
 mod epochs;
 mod execute;
 mod exposed;

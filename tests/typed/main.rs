@@ -5,6 +5,8 @@
 //! `TRANSOM_TEST_TIME` multiplies the time limit.
 
 mod active;
+#[path = "../conformance/environment.rs"]
+mod environment;
 mod exchange;
 mod failures;
 mod passive;
@@ -35,21 +37,10 @@ const DEVICES: [(&str, &str); 4] = [
 
 /// The devices, each with a word for the ways to memory.
 fn devices() -> Vec<(&'static str, &'static str)> {
-    let Ok(list) = env::var("TRANSOM_TEST_DEVICES") else {
-        return DEVICES.to_vec();
-    };
-    let named = list.leak().split([';', ' ', '\t', '\n']);
-    let devices: Vec<_> = named.filter(|name| !name.is_empty()).collect();
-    assert!(!devices.is_empty(), "no device is named");
-    devices.into_iter().map(|name| (name, name)).collect()
-}
-
-/// How long a job may take.
-fn limit() -> Duration {
-    let factor = env::var("TRANSOM_TEST_TIME").ok();
-    factor.map_or(LIMIT, |factor| {
-        LIMIT.mul_f64(factor.parse().expect("a number"))
-    })
+    match environment::devices() {
+        Some(named) => named.into_iter().map(|name| (name, name)).collect(),
+        None => DEVICES.to_vec(),
+    }
 }
 
 /// What the ranks of a job do, in one process each.
@@ -107,7 +98,7 @@ fn finish(child: Child) -> std::result::Result<(Option<i32>, String), Failed> {
     let pid = child.id().cast_signed();
     let (sender, receiver) = mpsc::channel();
     let waiter = thread::spawn(move || sender.send(child.wait_with_output()));
-    let limit = limit();
+    let limit = LIMIT * environment::slowness();
     let in_time = receiver.recv_timeout(limit);
     let output = match in_time {
         Ok(output) => output?,

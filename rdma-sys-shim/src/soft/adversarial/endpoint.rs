@@ -84,6 +84,14 @@ impl AdversarialEndpoint {
         Ok(Ticket(ticket))
     }
 
+    /// Whether it is done; if not, somebody waits for it.
+    fn or_ask(&self, done: Result<bool>) -> Result<bool> {
+        if matches!(done, Ok(false)) {
+            self.ask();
+        }
+        done
+    }
+
     /// Somebody waits for what was posted.
     fn ask(&self) {
         if self.progress.take_waiting() {
@@ -243,19 +251,11 @@ impl Endpoint for AdversarialEndpoint {
     }
 
     fn released(&self, ticket: Ticket) -> Result<bool> {
-        let released = self.progress.released(ticket.0)?;
-        if !released {
-            self.ask();
-        }
-        Ok(released)
+        self.or_ask(self.progress.released(ticket.0))
     }
 
     fn completed(&self, ticket: Ticket) -> Result<bool> {
-        let completed = self.progress.completed(ticket.0)?;
-        if !completed {
-            self.ask();
-        }
-        Ok(completed)
+        self.or_ask(self.progress.completed(ticket.0))
     }
 
     fn intact(&self) -> Result<()> {

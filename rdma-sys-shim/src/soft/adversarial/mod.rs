@@ -1,8 +1,9 @@
 //! Soft's second personality, for tests: it does what an RC queue pair may do, not what is usual.
 //!
 //! Operations are queued, and a thread of the origin carries them out later: split, delayed and in
-//! every order that [`Endpoint`] allows; some only when they are asked about. Sources are read late, results are written later, and
-//! reports come after both. Failures are injected on request. Choices follow from a seed.
+//! every order that [`Endpoint`] allows; some only when they are asked about. Sources are read late,
+//! results are written later, and reports come after both. Failures are injected on request. Choices
+//! follow from a seed.
 
 mod endpoint;
 mod engine;

@@ -22,9 +22,8 @@ pub(crate) enum Failure {
     Left,
     #[error(
         "no answer within {} s to {sent} connection requests from {from} here to queue pair \
-         {qpn:#x} of {} at {}{}; \
-         does the process still run, is its port up, and does the network carry datagrams (RoCE \
-         v2: UDP port 4791) both ways? TRANSOM_CONNECT_TIMEOUT=SECONDS lets it take longer",
+         {qpn:#x} of {} at {}{}; does the process still run, is its port up, and does the network \
+         carry datagrams (RoCE v2: UDP port 4791) both ways? TRANSOM_CONNECT_TIMEOUT=SECONDS lets it take longer",
         .limit.as_secs_f64(), .device, Place(.gid, *.lid), Trouble(.trouble)
     )]
     Silence {
