@@ -23,7 +23,7 @@ const LONGEST_LEISURE: Duration = Duration::from_millis(10);
 /// How often a sleeper looks at whether the awaited ranks live.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
-/// How much to spin: not at all where ranks outnumber processors.
+/// How much to spin: hardly where ranks outnumber processors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     spins: u32,
@@ -31,10 +31,10 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    pub(crate) fn new(ranks_here: usize) -> Self {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    /// `crowded`: ranks take turns on this one's processors.
+    pub(crate) fn new(crowded: bool) -> Self {
         Self {
-            spins: if ranks_here <= processors { SPINS } else { 50 },
+            spins: if crowded { 50 } else { SPINS },
             at_leisure: false,
         }
     }
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_wait_ends_when_the_check_fails() {
-        let patience = Patience::new(usize::MAX);
+        let patience = Patience::new(true);
         let begun = Instant::now();
         let error = patience
             .wait(|| Ok(false), || Err(Error::new("test", Misuse::Poisoned)))
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn what_happened_before_the_check_failed_counts() {
         let failed = std::cell::Cell::new(false);
-        Patience::new(1)
+        Patience::new(false)
             .wait(
                 || Ok(failed.get()),
                 || {
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn only_long_waits_at_leisure_sleep_long() {
-        let hurried = Patience::new(1);
+        let hurried = Patience::new(false);
         let longest = |millis| {
             let waited = Duration::from_millis(millis);
             let leisurely = hurried.at_leisure().longest_sleep(waited);

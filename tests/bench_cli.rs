@@ -319,6 +319,41 @@ fn a_job_of_the_wrong_size_is_refused_by_one_rank() {
 }
 
 #[test]
+fn ranks_that_bench_starts_have_a_core_each_if_there_are_as_many() {
+    let first_line = |args: &[&str]| {
+        let fast = ["bench", "--quick", "--op", "put", "--sizes", "8"];
+        let text = succeed(&[&fast[..], args].concat());
+        text.lines().next().unwrap().to_owned()
+    };
+    let free = first_line(&["--bind-to", "none"]);
+    assert!(free.starts_with("2 ranks, device soft, "), "{free}");
+    let bound = output(&["run", "-n", "2", "--bind-to", "core", "true"]);
+    let expected = match bound.status.success() {
+        true => "rank 0 on processor ",
+        false => free.split(", ").nth(2).unwrap(),
+    };
+    let auto = first_line(&[]);
+    assert!(auto.contains(expected), "{auto}: {expected:?}");
+}
+
+#[test]
+fn ranks_of_another_launcher_are_not_bound_by_bench() {
+    let bench = [
+        env!("CARGO_BIN_EXE_transom"),
+        "bench",
+        "--quick",
+        "--bind-to",
+        "core",
+    ];
+    let output = output(&[&["run", "-n", "2"], &bench[..]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8(output.stderr).unwrap();
+    let ours = error.lines().filter(|line| line.starts_with("transom: "));
+    assert_eq!(ours.count(), 1, "{error}");
+    assert!(error.contains("another launcher"), "{error}");
+}
+
+#[test]
 fn an_interrupt_ends_all_ranks() {
     let mut command = transom(&["bench", "--min-time", "30"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -23,6 +23,27 @@ fn device_variable() -> Option<String> {
     (!matches!(spec.as_str(), "" | "auto")).then_some(spec)
 }
 
+/// How the ranks that a command starts are bound to processors.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum BindTo {
+    /// Ranks run where this command may run
+    None,
+    /// A core for each rank, with all its threads
+    Core,
+    /// A core for each rank where there are as many, else as none
+    Auto,
+}
+
+impl From<BindTo> for transom::launcher::BindTo {
+    fn from(asked: BindTo) -> Self {
+        match asked {
+            BindTo::None => Self::None,
+            BindTo::Core => Self::Core,
+            BindTo::Auto => Self::Auto,
+        }
+    }
+}
+
 /// One-sided communication over RDMA.
 #[derive(Parser)]
 #[command(name = "transom", version)]

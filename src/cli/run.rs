@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use transom::launcher::{Launch, MAX_RANKS};
 
+use super::BindTo;
+
 /// Start the ranks of a job on this machine
 ///
 /// Lines of output are passed on whole. Rank 0 gets standard input. When a rank fails, the others
@@ -20,6 +22,10 @@ pub(super) struct Args {
     /// Which device the ranks use: soft, verbs, or NAME[:PORT[:GID]], as in rxe0:1 (TRANSOM_DEVICE)
     #[arg(long, value_name = "D")]
     device: Option<String>,
+
+    /// Whether each rank is bound to a core of its own
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = BindTo::None)]
+    bind_to: BindTo,
 
     /// Begin each line of output with [RANK]
     #[arg(long)]
@@ -41,6 +47,7 @@ pub(super) fn run(args: Args) -> ExitCode {
     let outcome = Launch::new(args.ranks, program)
         .args(command)
         .device(args.device)
+        .bind_to(args.bind_to.into())
         .label(args.label)
         .keep_going(args.keep_going)
         .name("transom run")

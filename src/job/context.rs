@@ -10,7 +10,7 @@ use rdma_sys_shim::{Device, Placement, Region};
 
 use super::peer::refusal;
 use super::pmi::Client;
-use super::{Fabric, Peer, ThreadLevel, fork, is_forked, not_forked, start};
+use super::{Fabric, Peer, ThreadLevel, fork, is_forked, not_forked, processors, start};
 use crate::comm::world_block_bytes;
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::memory::control::{ControlBlock, LINE};
@@ -57,7 +57,9 @@ impl Context {
             Some(client) => client.process_mapping()?,
             None => None,
         };
-        let ranks_here = nodes.map(|nodes| nodes.neighbours(rank, size).count());
+        let ranks_here = nodes
+            .as_ref()
+            .map(|nodes| nodes.neighbours(rank, size).count());
         let ready = named.and_then(|named| prepare(named, client.as_ref(), ranks_here));
         if let Some(client) = &client {
             // Also where this rank cannot start: the others wait in the barrier, some launchers let
@@ -67,17 +69,27 @@ impl Context {
                 Err(error) => refusal(error),
             };
             let told = client.put(&card_key(rank), &card);
+            let told = told.and_then(|()| processors::publish(client));
             let told = told.and_then(|()| client.barrier());
             if ready.is_ok() {
                 told?;
             }
         }
         let fabric = ready?;
+        let crowded = match (&client, nodes) {
+            (None, _) => false,
+            (Some(client), Some(nodes)) => {
+                let neighbours = || nodes.neighbours(rank, size);
+                processors::are_crowded(client, neighbours)?
+            }
+            // They may all be here, or not.
+            (Some(client), None) => processors::are_crowded(client, || 0..size)?,
+        };
         Ok(Arc::new(Self {
             rank,
             size,
             level,
-            patience: Patience::new(ranks_here.unwrap_or(size as usize)),
+            patience: Patience::new(crowded),
             signs: fabric.control().reserved(0, WORLD),
             fabric: Arc::new(fabric),
             host: Mutex::default(),

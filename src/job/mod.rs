@@ -9,6 +9,7 @@ mod health;
 pub mod launcher;
 mod peer;
 mod pmi;
+mod processors;
 mod start;
 
 use std::fmt;

@@ -373,7 +373,7 @@ mod tests {
             len: 64,
             rkey: 1,
         };
-        let memory = RemoteMemory::new(endpoint.clone(), region, Patience::new(1)).unwrap();
+        let memory = RemoteMemory::new(endpoint.clone(), region, Patience::new(false)).unwrap();
         let word = Arc::new(memory).word(8);
         assert_eq!(word.load_whole().unwrap(), new);
         assert_eq!(*lock(&endpoint.words), [old], "and no more often than that");

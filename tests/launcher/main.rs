@@ -1,6 +1,7 @@
 //! `transom run`, with real processes. The test binary is also the program of the ranks, where a
 //! shell will not do (`rank.rs`).
 
+mod binding;
 mod endings;
 mod input;
 mod joining;
@@ -17,7 +18,8 @@ fn main() {
     }
     expect_default_signals();
     let args = Arguments::from_args();
-    let tests: [Vec<Trial>; 5] = [
+    let tests: [Vec<Trial>; 6] = [
+        binding::tests(),
         endings::tests(),
         input::tests(),
         joining::tests(),

@@ -8,6 +8,7 @@ use transom::launcher::MAX_RANKS;
 
 use super::error::{BenchError, Result};
 use super::suite;
+use crate::cli::BindTo;
 
 /// Measure one-sided operations between the ranks of a job on this machine
 ///
@@ -23,6 +24,14 @@ pub(in crate::cli) struct Args {
     /// Which device the ranks use: soft, verbs, or NAME[:PORT[:GID]], as in rxe0:1 (TRANSOM_DEVICE)
     #[arg(long, value_name = "D")]
     device: Option<String>,
+
+    /// How the ranks that this command starts are bound to processors [default: auto]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    bind_to: Option<BindTo>,
+
+    /// This process is a rank that this command has started
+    #[arg(long, hide = true)]
+    started: bool,
 
     /// Windows over memory that the library allocates, over the caller's memory, or both in turn
     #[arg(long, value_enum, default_value_t = Windows::Both)]
@@ -129,6 +138,9 @@ pub(super) struct Selected {
 pub(super) struct Plan {
     pub(super) ranks: Option<u32>,
     pub(super) device: Option<String>,
+    pub(super) bind_to: Option<BindTo>,
+    /// Whether this process is a rank of `launch`'s.
+    pub(super) started: bool,
     pub(super) windows: Windows,
     /// Of all windows.
     pub(super) info: Info,
@@ -150,6 +162,8 @@ impl Args {
         Ok(Plan {
             ranks: self.ranks,
             device: self.device.clone(),
+            bind_to: self.bind_to,
+            started: self.started,
             windows: self.window,
             info: self
                 .hint

@@ -22,6 +22,11 @@ pub(super) enum BenchError {
          {asked}"
     )]
     JobSize { asked: u32, found: u32 },
+    #[error(
+        "--bind-to is for ranks that bench starts itself; these were started by another launcher, \
+         which can bind them (as `transom run --bind-to` does)"
+    )]
+    BindTo,
     #[error("{} cannot work on {size} bytes (legal: {legal})", name(*.operation))]
     Size {
         operation: Operation,
@@ -64,7 +69,7 @@ impl BenchError {
     pub(super) fn is_usage(&self) -> bool {
         matches!(
             self,
-            Self::TooFewRanks { .. } | Self::JobSize { .. } | Self::Size { .. }
+            Self::TooFewRanks { .. } | Self::JobSize { .. } | Self::BindTo | Self::Size { .. }
         )
     }
 

@@ -28,7 +28,7 @@ use rdma_sys_shim::Placement;
 use transom::launcher::{Launch, is_launched};
 use transom::{ErrorKind, Job, PeerError, ThreadLevel};
 
-use super::DEVICE;
+use super::{BindTo, DEVICE};
 pub(super) use args::Args;
 use args::Plan;
 use engine::Bench;
@@ -60,8 +60,11 @@ fn launch(plan: &Plan) -> Result<ExitCode> {
     let _held = plan.json.as_ref().map(JsonFile::probe).transpose()?;
     let program = env::current_exe().map_err(BenchError::Executable)?;
     let outcome = Launch::new(ranks, program)
-        .args(env::args_os().skip(1))
+        .args(env::args_os().skip(1).take(1))
+        .arg("--started")
+        .args(env::args_os().skip(2))
         .device(plan.device.clone())
+        .bind_to(plan.bind_to.unwrap_or(BindTo::Auto).into())
         // Else rank 0 would find no terminal to draw its bar on.
         .direct_output(output::has_terminal())
         .name("transom bench")
@@ -115,6 +118,9 @@ fn measure(plan: &Plan, job: &Job) -> Result<()> {
     if let Some(asked) = plan.ranks.filter(|&asked| asked != world.size()) {
         let found = world.size();
         return Err(BenchError::JobSize { asked, found });
+    }
+    if plan.bind_to.is_some() && !plan.started {
+        return Err(BenchError::BindTo);
     }
     enough(world.size())?;
     let output = match world.rank() {

@@ -28,6 +28,17 @@ pub enum LaunchError {
         /// What raises the limit.
         remedy: &'static str,
     },
+    /// There are too few cores to bind each rank to one.
+    #[error(
+        "{ranks} ranks cannot be bound to a core each: the cores that this process may run on are \
+         {cores}; start fewer, or do not bind them"
+    )]
+    Cores {
+        /// The number asked for.
+        ranks: u32,
+        /// How many cores there are.
+        cores: usize,
+    },
     /// The program cannot be run.
     #[error("cannot run {program:?}: {reason}")]
     Program {
@@ -72,7 +83,7 @@ impl LaunchError {
         match self {
             Self::Program { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
             Self::Program { .. } => 126,
-            Self::Ranks { .. } | Self::Limit { .. } => 2,
+            Self::Ranks { .. } | Self::Limit { .. } | Self::Cores { .. } => 2,
             _ => 1,
         }
     }

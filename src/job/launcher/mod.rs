@@ -27,6 +27,7 @@
 //! # Ok::<(), transom::launcher::LaunchError>(())
 //! ```
 
+mod binding;
 mod error;
 mod limits;
 mod link;
@@ -43,6 +44,7 @@ mod warden;
 use std::ffi::OsString;
 use std::time::Duration;
 
+pub use binding::BindTo;
 pub use error::LaunchError;
 pub use outcome::{Cause, Failure, Outcome};
 
@@ -65,6 +67,7 @@ pub struct Launch {
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     device: Option<String>,
+    bind_to: BindTo,
     label: bool,
     keep_going: bool,
     direct_output: bool,
@@ -82,6 +85,7 @@ impl Launch {
             args: Vec::new(),
             env: Vec::new(),
             device: None,
+            bind_to: BindTo::None,
             label: false,
             keep_going: false,
             direct_output: false,
@@ -115,6 +119,13 @@ impl Launch {
     #[must_use]
     pub fn device(mut self, device: Option<String>) -> Self {
         self.device = device;
+        self
+    }
+
+    /// Whether each rank is bound to a core ([`BindTo::None`] unless told).
+    #[must_use]
+    pub fn bind_to(mut self, bind_to: BindTo) -> Self {
+        self.bind_to = bind_to;
         self
     }
 

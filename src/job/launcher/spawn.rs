@@ -10,6 +10,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use super::binding::Binding;
 use super::limits::set_open_files;
 use super::signals;
 use super::sys::check;
@@ -20,6 +21,7 @@ pub(super) struct Template<'a> {
     pub(super) launch: &'a Launch,
     pub(super) group: libc::pid_t,
     pub(super) job: &'a str,
+    pub(super) binding: &'a Binding,
     pub(super) open_files: libc::rlimit,
     pub(super) signal_mask: libc::sigset_t,
     /// A descriptor that the launcher holds in place, so that the socket has the same, low number
@@ -65,6 +67,7 @@ impl Template<'_> {
 
         let (socket, slot) = (pmi.as_raw_fd(), self.slot);
         let (open_files, signal_mask) = (self.open_files, self.signal_mask);
+        let core = self.binding.of(rank).cloned();
         let launcher = std::process::id().cast_signed();
         let prepare = move || {
             // SAFETY: prctl and dup2 take integers here. The slot is a descriptor of the
@@ -77,6 +80,9 @@ impl Template<'_> {
             // SAFETY: getppid takes nothing.
             if unsafe { libc::getppid() } != launcher {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
+            if let Some(core) = &core {
+                core.bind()?;
             }
             set_open_files(&open_files)?;
             signals::restore(&signal_mask)

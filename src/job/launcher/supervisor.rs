@@ -8,6 +8,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use super::binding::Binding;
 use super::limits::OpenFiles;
 use super::link::Link;
 use super::output::Output;
@@ -30,8 +31,9 @@ const LAST_WORDS: u32 = 64;
 
 pub(super) fn run(launch: &Launch) -> Result<Outcome, LaunchError> {
     let open_files = OpenFiles::raise(launch.ranks)?;
+    let binding = Binding::plan(launch.bind_to, launch.ranks)?;
     let mut job = Supervisor::new(launch)?;
-    job.start(open_files.original())?;
+    job.start(&binding, open_files.original())?;
     while job.running > 0 {
         job.turn(job.deadline())?;
     }
@@ -118,13 +120,14 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    fn start(&mut self, open_files: libc::rlimit) -> Result<(), LaunchError> {
+    fn start(&mut self, binding: &Binding, open_files: libc::rlimit) -> Result<(), LaunchError> {
         let slot = File::open("/dev/null").map_err(LaunchError::system("opening /dev/null"))?;
         let job = self.name.clone();
         let template = Template {
             launch: self.launch,
             group: self.warden.group(),
             job: &job,
+            binding,
             open_files,
             signal_mask: self.signals.mask_before(),
             slot: slot.as_raw_fd(),

@@ -8,7 +8,7 @@ pub(crate) mod fuzzing;
 mod mapping;
 mod server;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod wire;
 
 pub(crate) use client::Client;

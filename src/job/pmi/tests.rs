@@ -9,7 +9,7 @@ use super::{Action, Client, PmiError, Server};
 
 /// Runs `rank` on a thread per rank, and a server between them; returns what the ranks returned
 /// and what the server was left to decide.
-fn job<T: Send>(size: u32, rank: impl Fn(Client) -> T + Sync) -> (Vec<T>, Vec<Action>) {
+pub(crate) fn job<T: Send>(size: u32, rank: impl Fn(Client) -> T + Sync) -> (Vec<T>, Vec<Action>) {
     let (mut ours, theirs): (Vec<_>, Vec<_>) =
         (0..size).map(|_| UnixStream::pair().unwrap()).unzip();
     thread::scope(|scope| {

@@ -230,7 +230,7 @@ mod tests {
         for number in 0..ENTRIES {
             table.push(&*device, region(number, 0)).unwrap();
         }
-        let patience = Patience::new(1);
+        let patience = Patience::new(false);
         let memory = RemoteMemory::new(endpoint, table.remote(), patience).unwrap();
         let cache = RegionCache::new(memory, 0, patience);
         let over = AtomicBool::new(false);
