@@ -23,7 +23,7 @@ const LONGEST_LEISURE: Duration = Duration::from_millis(10);
 /// How often a sleeper looks at whether the awaited ranks live.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
-/// How much to spin: hardly where ranks outnumber processors.
+/// How much to spin: hardly where ranks take turns on the processors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     spins: u32,
@@ -31,7 +31,7 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// `crowded`: ranks take turns on this one's processors.
+    /// `crowded`: ranks of this host take turns on the processors.
     pub(crate) fn new(crowded: bool) -> Self {
         Self {
             spins: if crowded { 50 } else { SPINS },

@@ -23,7 +23,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "D")]
     device: Option<String>,
 
-    /// Whether each rank is bound to a core of its own
+    /// How the ranks are bound to processors. Jobs that run side by side would be bound to the same ones
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = BindTo::None)]
     bind_to: BindTo,
 

@@ -10,7 +10,7 @@ use rdma_sys_shim::{Device, Placement, Region};
 
 use super::peer::refusal;
 use super::pmi::Client;
-use super::{Fabric, Peer, ThreadLevel, fork, is_forked, not_forked, processors, start};
+use super::{Fabric, Peer, ThreadLevel, crowding, fork, is_forked, not_forked, start};
 use crate::comm::world_block_bytes;
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::memory::control::{ControlBlock, LINE};
@@ -57,10 +57,12 @@ impl Context {
             Some(client) => client.process_mapping()?,
             None => None,
         };
-        let ranks_here = nodes
-            .as_ref()
-            .map(|nodes| nodes.neighbours(rank, size).count());
+        let neighbours = nodes.map(|nodes| nodes.neighbours(rank, size).collect::<Vec<_>>());
+        let ranks_here = neighbours.as_ref().map(Vec::len);
+        // Those of whom nothing is said may be here.
+        let neighbours = neighbours.unwrap_or_else(|| (0..size).collect());
         let ready = named.and_then(|named| prepare(named, client.as_ref(), ranks_here));
+        let mut crowded = false;
         if let Some(client) = &client {
             // Also where this rank cannot start: the others wait in the barrier, some launchers let
             // them wait for ever, and they want to know why.
@@ -69,22 +71,14 @@ impl Context {
                 Err(error) => refusal(error),
             };
             let told = client.put(&card_key(rank), &card);
-            let told = told.and_then(|()| processors::publish(client));
+            crowding::publish(client);
             let told = told.and_then(|()| client.barrier());
+            let settled = told.and_then(|()| crowding::settle(client, &neighbours));
             if ready.is_ok() {
-                told?;
+                crowded = settled?;
             }
         }
         let fabric = ready?;
-        let crowded = match (&client, nodes) {
-            (None, _) => false,
-            (Some(client), Some(nodes)) => {
-                let neighbours = || nodes.neighbours(rank, size);
-                processors::are_crowded(client, neighbours)?
-            }
-            // They may all be here, or not.
-            (Some(client), None) => processors::are_crowded(client, || 0..size)?,
-        };
         Ok(Arc::new(Self {
             rank,
             size,

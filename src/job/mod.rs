@@ -1,6 +1,7 @@
 //! Who am I: rank, size, and the way to the other ranks.
 
 mod context;
+mod crowding;
 mod fabric;
 mod fork;
 #[cfg(any(test, fuzzing))]

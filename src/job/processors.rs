@@ -1,16 +1,16 @@
-//! Processors: where this process may run, and whether it takes turns there with other ranks.
+//! Processors: where a process may run, and binding it there.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::io;
 
-use super::pmi::{Client, PmiError};
+use libc::c_ulong;
 
 /// More than any kernel numbers; a longer list is not one of processors.
 const HIGHEST: u32 = 1 << 16;
-/// What a launcher takes for a value in any case. A longer list is not published.
-const LONGEST: usize = 200;
+/// Processors in a word of a mask.
+const BITS: u32 = c_ulong::BITS;
 
 /// Processors by the kernel's numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,15 +18,21 @@ pub(super) struct Processors(BTreeSet<u32>);
 
 impl Processors {
     /// Those that the calling thread may run on, and what it starts.
-    pub(super) fn allowed() -> Option<Self> {
-        let status = fs::read_to_string("/proc/thread-self/status").ok()?;
-        let mut lines = status.lines();
-        Self::parse(lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?)
-    }
-
-    /// Those that the machine runs.
-    fn online() -> Option<Self> {
-        Self::parse(&fs::read_to_string("/sys/devices/system/cpu/online").ok()?)
+    pub(super) fn allowed() -> io::Result<Self> {
+        let mut mask = Mask(vec![0; 16]);
+        loop {
+            match mask.read() {
+                Ok(()) => return Ok(Self(mask.processors().collect())),
+                // It has fewer bits than the kernel's.
+                Err(error)
+                    if error.raw_os_error() == Some(libc::EINVAL)
+                        && (mask.0.len() as u32) < HIGHEST / BITS =>
+                {
+                    mask.0.resize(mask.0.len() * 2, 0);
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Those that share the core of one of them, itself included; where the machine does not say, a
@@ -40,7 +46,7 @@ impl Processors {
     }
 
     /// The kernel's way to write them: `0-3,8`.
-    fn parse(list: &str) -> Option<Self> {
+    pub(super) fn parse(list: &str) -> Option<Self> {
         let mut found = BTreeSet::new();
         for part in list.trim().split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -69,7 +75,7 @@ impl Processors {
         Self(&self.0 & &other.0)
     }
 
-    fn meets(&self, other: &Self) -> bool {
+    pub(super) fn meets(&self, other: &Self) -> bool {
         !self.0.is_disjoint(&other.0)
     }
 }
@@ -99,16 +105,15 @@ impl FromIterator<u32> for Processors {
     }
 }
 
-/// Processors in the form in which a process can be bound to them without allocating.
+/// Processors as the kernel takes them: a bit for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mask(Vec<libc::c_ulong>);
+pub(super) struct Mask(Vec<c_ulong>);
 
 impl From<&Processors> for Mask {
     fn from(processors: &Processors) -> Self {
-        let bits = libc::c_ulong::BITS;
         let mut words = Vec::new();
         for processor in processors.iter() {
-            let (word, bit) = ((processor / bits) as usize, processor % bits);
+            let (word, bit) = ((processor / BITS) as usize, processor % BITS);
             words.resize(words.len().max(word + 1), 0);
             words[word] |= 1 << bit;
         }
@@ -117,72 +122,34 @@ impl From<&Processors> for Mask {
 }
 
 impl Mask {
+    fn processors(&self) -> impl Iterator<Item = u32> {
+        let words = (0..).step_by(BITS as usize).zip(&self.0);
+        words.flat_map(|(first, word)| {
+            (0..BITS).filter_map(move |bit| (word >> bit & 1 == 1).then_some(first + bit))
+        })
+    }
+
+    /// Takes the bits of the calling thread.
+    fn read(&mut self) -> io::Result<()> {
+        let (words, bytes) = (self.0.as_mut_ptr(), size_of_val(&self.0[..]));
+        // SAFETY: the call writes at most as many bytes as it is told, which are those of live words
+        // that nobody else has. A cpu_set_t is such words too, and their number is what it is told.
+        match unsafe { libc::sched_getaffinity(0, bytes, words.cast()) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     /// Has the calling thread, and what it starts, run there only. Async-signal-safe.
     pub(super) fn bind(&self) -> io::Result<()> {
         let (words, bytes) = (self.0.as_ptr(), size_of_val(&self.0[..]));
-        // SAFETY: the kernel reads as many bytes as it is told, which are those of live words. A
-        // cpu_set_t is such words too, but of a number that does not matter to the kernel.
+        // SAFETY: the call reads as many bytes as it is told, which are those of live words. A
+        // cpu_set_t is such words too, and their number is what it is told.
         match unsafe { libc::sched_setaffinity(0, bytes, words.cast()) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     }
-}
-
-/// Tells the others where this rank may run. They can ask after the next barrier.
-pub(super) fn publish(client: &Client) -> Result<(), PmiError> {
-    let list = Processors::allowed().map_or(String::new(), |mine| mine.to_string());
-    let known = !list.is_empty() && list.len() <= LONGEST;
-    client.put(&key(client.rank()), if known { &list } else { UNKNOWN })
-}
-
-const UNKNOWN: &str = "unknown";
-
-fn key(rank: u32) -> String {
-    format!("transom-processors-{rank}")
-}
-
-/// Whether ranks take turns on the processors of this one, so that it had better not spin.
-/// `neighbours` are the ranks of this host.
-///
-/// That they are more than those processors does not say so: a launcher that binds every rank to a
-/// core leaves each with one. Then the neighbours are asked where they run.
-pub(super) fn are_crowded<I: Iterator<Item = u32>>(
-    client: &Client,
-    neighbours: impl Fn() -> I,
-) -> Result<bool, PmiError> {
-    // Which also counts what a container may use of the processors' time.
-    let available = std::thread::available_parallelism().map_or(1, usize::from);
-    if neighbours().count() <= available {
-        return Ok(false);
-    }
-    let is_bound = |mine: &Processors| {
-        mine.len() <= available && Processors::online().is_some_and(|all| all != *mine)
-    };
-    let Some(mine) = Processors::allowed().filter(is_bound) else {
-        return Ok(true);
-    };
-    let others = neighbours().filter(|&rank| rank != client.rank());
-    let lists = others.map(|rank| Ok(Processors::parse(&client.get(&key(rank))?)));
-    outnumbered(&mine, lists)
-}
-
-/// Whether this rank and those of the others that may run on one of its processors are more than these.
-/// Asks no further than it has to. Those of which nothing is known may run everywhere.
-fn outnumbered<E>(
-    mine: &Processors,
-    others: impl Iterator<Item = Result<Option<Processors>, E>>,
-) -> Result<bool, E> {
-    let mut sharing = 1;
-    for other in others {
-        if other?.is_none_or(|other| mine.meets(&other)) {
-            sharing += 1;
-        }
-        if sharing > mine.len() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 #[cfg(test)]
@@ -200,18 +167,39 @@ mod tests {
         }
         assert_eq!(set("3,1-2,2\n").to_string(), "1-3");
         assert_eq!(set("0-3,8").len(), 5);
-        for wrong in ["", "-", "3-1", "1,", "a", "0-65536", "-1", UNKNOWN] {
+        for wrong in ["", "-", "3-1", "1,", "a", "0-65536", "-1"] {
             assert_eq!(Processors::parse(wrong), None, "{wrong:?}");
         }
     }
 
     #[test]
-    fn this_process_may_run_somewhere() {
+    fn this_process_may_run_where_the_kernel_says() {
         let allowed = Processors::allowed().unwrap();
-        let online = Processors::online().unwrap();
-        assert_eq!(allowed.and(&online), allowed);
+        assert_ne!(allowed.len(), 0);
         let first = allowed.first().unwrap();
-        assert!(Processors::core_of(first).meets(&allowed));
+        assert!(Processors::core_of(first).0.contains(&first));
+        // What nobody has is a core of its own.
+        assert_eq!(Processors::core_of(u32::MAX), Processors([u32::MAX].into()));
+    }
+
+    #[test]
+    fn a_bound_thread_runs_there_and_nowhere_else() {
+        let last: Processors = Processors::allowed()
+            .unwrap()
+            .iter()
+            .last()
+            .into_iter()
+            .collect();
+        let bound = std::thread::spawn({
+            let mask = Mask::from(&last);
+            move || {
+                mask.bind().unwrap();
+                Processors::allowed().unwrap()
+            }
+        });
+        assert_eq!(bound.join().unwrap(), last);
+        let error = Mask(Vec::new()).bind().unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
     }
 
     #[test]
@@ -221,67 +209,9 @@ mod tests {
             ("1,63", vec![1 << 63 | 2]),
             ("64,130", vec![0, 1, 4]),
         ] {
-            assert_eq!(Mask::from(&set(list)), Mask(words));
+            let mask = Mask::from(&set(list));
+            assert_eq!(mask, Mask(words));
+            assert_eq!(Processors(mask.processors().collect()), set(list));
         }
-    }
-
-    /// Whether each of some ranks of this host, bound like this, finds itself crowded.
-    fn bound(masks: &[Option<Processors>]) -> Vec<bool> {
-        let size = u32::try_from(masks.len()).unwrap();
-        let (found, _) = crate::job::pmi::tests::job(size, |client| {
-            if let Some(mask) = &masks[client.rank() as usize] {
-                Mask::from(mask).bind().unwrap();
-                assert_eq!(Processors::allowed().as_ref(), Some(mask));
-            }
-            publish(&client).unwrap();
-            client.barrier().unwrap();
-            let crowded = are_crowded(&client, || 0..size).unwrap();
-            client.finalize().unwrap();
-            crowded
-        });
-        found
-    }
-
-    #[test]
-    fn ranks_find_out_whether_they_share_processors() {
-        let all = Processors::allowed().unwrap();
-        let each: Vec<_> = all
-            .iter()
-            .map(|one| Some([one].into_iter().collect()))
-            .collect();
-        let many = all.len() + 1;
-        assert_eq!(bound(&vec![None; many]), vec![true; many]);
-        assert_eq!(bound(&[None]), [false]);
-        // With but one processor there is no difference between bound and not.
-        if all.len() > 1 {
-            assert_eq!(bound(&each), vec![false; each.len()]);
-            assert_eq!(bound(&vec![each[0].clone(); 2]), [true, true]);
-        }
-    }
-
-    /// Whether the first of these ranks is outnumbered, and how many others were asked.
-    fn crowded(ranks: &[&str]) -> (bool, usize) {
-        let mut asked = 0;
-        let others = ranks[1..].iter().map(|list| {
-            asked += 1;
-            Ok::<_, ()>(Processors::parse(list))
-        });
-        let verdict = outnumbered(&set(ranks[0]), others).unwrap();
-        (verdict, asked)
-    }
-
-    #[test]
-    fn ranks_on_processors_of_their_own_are_not_crowded() {
-        assert_eq!(crowded(&["0", "1", "2", "3"]), (false, 3));
-        assert_eq!(crowded(&["0-1", "0-1", "2-3", "2-3"]), (false, 3));
-        assert_eq!(crowded(&["0,4", "1,5", "0,4"]), (false, 2));
-    }
-
-    #[test]
-    fn ranks_that_share_processors_are_crowded_and_ask_no_further() {
-        assert_eq!(crowded(&["0", "0", "0", "0"]), (true, 1));
-        assert_eq!(crowded(&["0", "1", "0-1", "2"]), (true, 2));
-        assert_eq!(crowded(&["0-1", "0-1", "1-2", "3"]), (true, 2));
-        assert_eq!(crowded(&["0", UNKNOWN, "1"]), (true, 1));
     }
 }

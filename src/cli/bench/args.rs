@@ -25,7 +25,8 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "D")]
     device: Option<String>,
 
-    /// How the ranks that this command starts are bound to processors [default: auto]
+    /// How the ranks that this command starts are bound to processors [default: auto]. Benchmarks that run
+    /// side by side would be bound to the same ones: say none
     #[arg(long, value_enum, value_name = "WHAT")]
     bind_to: Option<BindTo>,
 

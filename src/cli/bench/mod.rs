@@ -60,8 +60,7 @@ fn launch(plan: &Plan) -> Result<ExitCode> {
     let _held = plan.json.as_ref().map(JsonFile::probe).transpose()?;
     let program = env::current_exe().map_err(BenchError::Executable)?;
     let outcome = Launch::new(ranks, program)
-        .args(env::args_os().skip(1).take(1))
-        .arg("--started")
+        .args(["bench", "--started"])
         .args(env::args_os().skip(2))
         .device(plan.device.clone())
         .bind_to(plan.bind_to.unwrap_or(BindTo::Auto).into())

@@ -1,13 +1,13 @@
 //! What rank 0 shows: a table, a progress bar, lines of JSON.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use transom::Job;
+use transom::launcher::processors;
 
 use super::args::Plan;
 use super::engine::Measured;
@@ -60,10 +60,10 @@ impl Output {
             },
         };
         output.show(format_args!(
-            "{} ranks, device {}, {}{}",
+            "{} ranks, device {}, rank 0 on processors {}{}",
             output.ranks,
             output.device,
-            processors(),
+            processors().as_deref().unwrap_or("unknown"),
             if plan.quick {
                 ", a hundredth of the iterations: not for comparison"
             } else {
@@ -151,23 +151,6 @@ fn bar() -> ProgressBar {
 }
 
 /// The device as it was asked for, options and all.
-/// How many processors there are, or where a rank that is bound to some of them runs.
-fn processors() -> String {
-    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let mut lines = status.lines();
-    let allowed = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    let online = fs::read_to_string("/sys/devices/system/cpu/online").ok();
-    match (allowed.map(str::trim), online.as_deref().map(str::trim)) {
-        (Some(allowed), Some(online)) if allowed != online => {
-            format!("rank 0 on processor {allowed} of {online}")
-        }
-        _ => {
-            let count = thread::available_parallelism().map_or(1, usize::from);
-            format!("{count} processors")
-        }
-    }
-}
-
 fn device_spec(job: &Job) -> String {
     let spec = std::env::var(super::DEVICE).unwrap_or_default();
     match spec.split_once(':') {

@@ -1,5 +1,7 @@
 //! Which processors each rank runs on.
 
+use std::thread;
+
 use super::LaunchError;
 use crate::job::processors::{Mask, Processors};
 
@@ -14,32 +16,54 @@ pub enum BindTo {
     /// Each rank, with all its threads, has a core of its own, which is an error where there are not
     /// enough of them.
     Core,
-    /// As `Core` where there are as many cores as ranks, else as `None`.
+    /// As `Core` where there are as many cores as ranks and their time is not limited, else as `None`.
     Auto,
 }
 
 /// The cores for the ranks of a job, one each, or none at all.
-pub(super) struct Binding(Vec<Mask>);
+pub(super) struct Binding {
+    cores: Vec<Mask>,
+    must: bool,
+}
 
 impl Binding {
     pub(super) fn plan(bind_to: BindTo, ranks: u32) -> Result<Self, LaunchError> {
-        if bind_to == BindTo::None {
-            return Ok(Self(Vec::new()));
-        }
-        let allowed = Processors::allowed().unwrap_or_default();
-        let cores = cores(&allowed, Processors::core_of);
-        match (bind_to, cores.len()) {
-            (_, enough) if enough >= ranks as usize => {
-                Ok(Self(cores.iter().map(Mask::from).collect()))
+        let none = Self {
+            cores: Vec::new(),
+            must: false,
+        };
+        let must = match bind_to {
+            BindTo::None => return Ok(none),
+            BindTo::Core => true,
+            BindTo::Auto => false,
+        };
+        let allowed = match Processors::allowed() {
+            Ok(allowed) => allowed,
+            Err(_) if !must => return Ok(none),
+            Err(error) => {
+                return Err(LaunchError::system("reading where this process may run")(
+                    error,
+                ));
             }
-            (BindTo::Auto, _) => Ok(Self(Vec::new())),
-            (_, cores) => Err(LaunchError::Cores { ranks, cores }),
+        };
+        let cores = cores(&allowed, Processors::core_of);
+        // A container may be allowed less time than its processors have.
+        let available = thread::available_parallelism().map_or(1, usize::from);
+        match cores.len() {
+            enough if enough >= ranks as usize && (must || available >= ranks as usize) => {
+                Ok(Self {
+                    cores: cores.iter().map(Mask::from).collect(),
+                    must,
+                })
+            }
+            cores if must => Err(LaunchError::Cores { ranks, cores }),
+            _ => Ok(none),
         }
     }
 
-    /// Where `rank` runs, if it is bound.
-    pub(super) fn of(&self, rank: u32) -> Option<&Mask> {
-        self.0.get(rank as usize)
+    /// The core of `rank`, if it has one, and whether it is an error if the system refuses it.
+    pub(super) fn of(&self, rank: u32) -> Option<(&Mask, bool)> {
+        Some((self.cores.get(rank as usize)?, self.must))
     }
 }
 

@@ -30,8 +30,8 @@ pub enum LaunchError {
     },
     /// There are too few cores to bind each rank to one.
     #[error(
-        "{ranks} ranks cannot be bound to a core each: the cores that this process may run on are \
-         {cores}; start fewer, or do not bind them"
+        "cannot bind {ranks} ranks to a core each: this process may run on {cores} of the machine's \
+         cores; start fewer ranks, or do not bind them"
     )]
     Cores {
         /// The number asked for.

@@ -59,6 +59,13 @@ pub fn is_launched() -> bool {
     super::pmi::is_launched()
 }
 
+/// Local. The processors that the calling thread may run on, as the kernel writes them: `0-3,8`. `None`
+/// if the system does not say.
+pub fn processors() -> Option<String> {
+    let allowed = super::processors::Processors::allowed();
+    allowed.ok().map(|allowed| allowed.to_string())
+}
+
 /// A job to be started.
 #[derive(Clone, Debug)]
 pub struct Launch {

@@ -67,7 +67,10 @@ impl Template<'_> {
 
         let (socket, slot) = (pmi.as_raw_fd(), self.slot);
         let (open_files, signal_mask) = (self.open_files, self.signal_mask);
-        let core = self.binding.of(rank).cloned();
+        let core = self
+            .binding
+            .of(rank)
+            .map(|(core, must)| (core.clone(), must));
         let launcher = std::process::id().cast_signed();
         let prepare = move || {
             // SAFETY: prctl and dup2 take integers here. The slot is a descriptor of the
@@ -81,8 +84,9 @@ impl Template<'_> {
             if unsafe { libc::getppid() } != launcher {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
-            if let Some(core) = &core {
-                core.bind()?;
+            if let Some((core, must)) = &core {
+                core.bind()
+                    .or_else(|error| if *must { Err(error) } else { Ok(()) })?;
             }
             set_open_files(&open_files)?;
             signals::restore(&signal_mask)

@@ -1,0 +1,159 @@
+//! Whether the ranks of a host take turns on its processors, so that they had better not spin.
+//!
+//! That they are more than the processors that one of them sees does not say so: a launcher that binds
+//! every rank to a core leaves each with one. So all tell where they may run, and the first of each host
+//! says what that comes to. If each asked for itself, the launcher had to answer for every pair.
+
+use super::pmi::{Client, PmiError};
+use super::processors::Processors;
+
+/// Of a rank that does not know where it may run, or cannot say it in what the launcher takes.
+const UNKNOWN: &str = "unknown";
+
+/// Tells the others where this rank may run. They can ask after the next barrier. Where that fails, this
+/// rank counts as one that may run everywhere.
+pub(super) fn publish(client: &Client) {
+    let key = processors_key(client.rank());
+    let listed = match Processors::allowed() {
+        Ok(mine) => client.put(&key, &mine.to_string()),
+        Err(_) => client.put(&key, UNKNOWN),
+    };
+    if let Err(error) = listed.or_else(|_| client.put(&key, UNKNOWN)) {
+        tracing::warn!(%error, "the launcher did not take where this rank may run");
+    }
+}
+
+/// Collective, with a barrier. Whether the ranks of this host, `neighbours`, take turns.
+pub(super) fn settle(client: &Client, neighbours: &[u32]) -> Result<bool, PmiError> {
+    let first = neighbours.first().copied().unwrap_or(client.rank());
+    if client.rank() == first {
+        let lists = neighbours.iter().map(|&rank| {
+            let list = client.get(&processors_key(rank)).ok()?;
+            Processors::parse(&list)
+        });
+        let crowded = lacks_time(neighbours.len()) || are_crowded(&lists.collect::<Vec<_>>());
+        let told = client.put(&verdict_key(first), if crowded { "1" } else { "0" });
+        if let Err(error) = told {
+            tracing::warn!(%error, "the launcher did not take whether ranks take turns");
+        }
+    }
+    client.barrier()?;
+    match client.get(&verdict_key(first)) {
+        Ok(verdict) => Ok(verdict != "0"),
+        // It costs less to give a processor away in vain than to keep it from a rank.
+        Err(PmiError::NoKey { .. }) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a container may use less of its processors' time than so many ranks need. One that is bound
+/// cannot know.
+fn lacks_time(ranks: usize) -> bool {
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    Processors::allowed().is_ok_and(|mine| available < mine.len() && available < ranks)
+}
+
+/// Whether any rank is one of more that may run on its processors than these are. One of which nothing
+/// is known may run everywhere.
+fn are_crowded(ranks: &[Option<Processors>]) -> bool {
+    let meets = |mine: &Processors, other: &Option<Processors>| {
+        other.as_ref().is_none_or(|other| mine.meets(other))
+    };
+    let mut known = ranks.iter().flatten().peekable();
+    known.peek().is_none()
+        || known.any(|mine| ranks.iter().filter(|&other| meets(mine, other)).count() > mine.len())
+}
+
+fn processors_key(rank: u32) -> String {
+    format!("transom-processors-{rank}")
+}
+
+fn verdict_key(first: u32) -> String {
+    format!("transom-crowded-{first}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::pmi::tests::job;
+    use crate::job::processors::Mask;
+
+    fn crowded(ranks: &[&str]) -> bool {
+        let lists: Vec<_> = ranks.iter().map(|list| Processors::parse(list)).collect();
+        are_crowded(&lists)
+    }
+
+    #[test]
+    fn ranks_on_processors_of_their_own_are_not_crowded() {
+        assert!(!crowded(&["0", "1", "2", "3"]));
+        assert!(!crowded(&["0-1", "0-1", "2-3", "2-3"]));
+        assert!(!crowded(&["0,4", "1,5", "0,4"]));
+        assert!(!crowded(&["0-3", "0-3", "0-3", UNKNOWN]));
+    }
+
+    #[test]
+    fn ranks_that_outnumber_their_processors_are_crowded() {
+        assert!(crowded(&["0-1", "0-1", "0-1"]));
+        assert!(crowded(&["1", "2", "0", "0"]));
+        assert!(crowded(&["0", "1", "0-1"]));
+        assert!(crowded(&["0-1", "1-2", "1", "3"]));
+        assert!(crowded(&["0", UNKNOWN]));
+        assert!(crowded(&[UNKNOWN]));
+    }
+
+    /// What ranks of this host find that are bound like this.
+    fn bound(masks: &[Option<Processors>]) -> Vec<bool> {
+        let size = u32::try_from(masks.len()).unwrap();
+        let neighbours: Vec<_> = (0..size).collect();
+        let (found, _) = job(size, |client| {
+            if let Some(mask) = &masks[client.rank() as usize] {
+                Mask::from(mask).bind().unwrap();
+            }
+            publish(&client);
+            client.barrier().unwrap();
+            let crowded = settle(&client, &neighbours).unwrap();
+            client.finalize().unwrap();
+            crowded
+        });
+        found
+    }
+
+    #[test]
+    fn ranks_find_out_whether_they_share_processors() {
+        let all = Processors::allowed().unwrap();
+        let each: Vec<_> = (all.iter())
+            .map(|one| Some([one].into_iter().collect()))
+            .collect();
+        let many = all.len() + 1;
+        assert_eq!(bound(&vec![None; many]), vec![true; many]);
+        assert_eq!(bound(&vec![each[0].clone(); 2]), [true, true]);
+        assert_eq!(bound(&each), vec![false; each.len()]);
+    }
+
+    #[test]
+    fn where_nothing_was_published_ranks_count_as_crowded() {
+        let (found, _) = job(2, |client| {
+            client.barrier().unwrap();
+            let crowded = settle(&client, &[0, 1]).unwrap();
+            client.finalize().unwrap();
+            crowded
+        });
+        assert_eq!(found, [true, true]);
+    }
+
+    #[test]
+    fn each_host_has_its_verdict() {
+        let all = Processors::allowed().unwrap();
+        let one: Processors = all.first().into_iter().collect();
+        let (found, _) = job(3, |client| {
+            Mask::from(&one).bind().unwrap();
+            publish(&client);
+            client.barrier().unwrap();
+            let neighbours: &[u32] = if client.rank() == 1 { &[1] } else { &[0, 2] };
+            let crowded = settle(&client, neighbours).unwrap();
+            client.finalize().unwrap();
+            crowded
+        });
+        assert_eq!(found, [true, false, true]);
+    }
+}
