@@ -109,7 +109,10 @@ fn a_refused_write_is_the_cause_and_those_behind_it_are_counted() {
     };
     let astray = two.there.remote().at(64 * LONG as u64).address;
     assert_eq!((need, address), ("write", astray), "{text}");
-    assert_eq!(two.endpoint.flushed(), (WORDS - ASTRAY - 1) as u64);
+    // Where the device is slow, one more has been posted, which was to report on the others.
+    let posted = two.endpoint.posted() - before;
+    assert_eq!(two.endpoint.flushed(), posted - ASTRAY as u64 - 1);
+    assert!(posted <= WORDS as u64 + 1);
     assert!(
         two.endpoint
             .completed(Ticket(before + ASTRAY as u64))
