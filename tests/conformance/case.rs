@@ -90,7 +90,19 @@ pub(crate) use cases;
 /// in the smallest: an emulated machine is slow.
 const MOST_RANKS: &str = "TRANSOM_TEST_RANKS";
 
+/// Cases of ranks that share memory, or see the same files.
+const ONE_HOST: [&str; 3] = [
+    "shared/",
+    "forked/shared_windows",
+    "pscw/the_origin_may_compute_after_complete",
+];
+
 impl Case {
+    /// Whether the ranks have to be on one host, as those of another launcher may not be.
+    pub(crate) fn needs_one_host(&self) -> bool {
+        ONE_HOST.iter().any(|name| self.name.starts_with(name))
+    }
+
     /// The sizes of the jobs that it is run in here.
     pub(crate) fn sizes(&self) -> Vec<u32> {
         let Ok(most) = std::env::var(MOST_RANKS) else {

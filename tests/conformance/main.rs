@@ -136,11 +136,13 @@ fn main() {
     let args = Arguments::from_args();
     let mut trials = Vec::new();
     for device in devices::devices() {
-        if let Some(together) = together::trials(device, &cases(device)) {
+        let mut cases = cases(device);
+        cases.retain(|case| launch::is_our_launcher() || !case.needs_one_host());
+        if let Some(together) = together::trials(device, &cases) {
             trials.extend(together);
             continue;
         }
-        for case in cases(device) {
+        for case in cases {
             let name = format!("{device}/{}", case.name);
             trials.push(Trial::test(name, move || case.launch(device)));
         }

@@ -6,19 +6,11 @@ use std::collections::BTreeMap;
 use libtest_mimic::Trial;
 
 use crate::case::{Case, launch_together};
-use crate::launch;
 
 /// With this variable, cases of as many ranks share a job: those whose names begin with one of its words,
 /// or all.
 const TOGETHER: &str = "TRANSOM_TEST_TOGETHER";
 const ALL: &str = "all";
-
-/// Of ranks that share memory, or see the same files.
-const ONE_HOST: [&str; 3] = [
-    "shared/",
-    "forked/shared_windows",
-    "pscw/the_origin_may_compute_after_complete",
-];
 
 /// A trial for each number of ranks, or none if cases are to be run apart.
 pub(crate) fn trials(device: &'static str, cases: &[Case]) -> Option<Vec<Trial>> {
@@ -27,8 +19,7 @@ pub(crate) fn trials(device: &'static str, cases: &[Case]) -> Option<Vec<Trial>>
     let mut by_size: BTreeMap<u32, Vec<Case>> = BTreeMap::new();
     let fit = |case: &&Case| {
         let begins = |word: &&str| *word == ALL || case.name.starts_with(word);
-        let apart = !ONE_HOST.iter().any(|name| case.name.starts_with(name));
-        (apart || launch::is_our_launcher()) && words.iter().any(begins)
+        words.iter().any(begins)
     };
     for case in cases.iter().filter(fit) {
         for ranks in case.sizes() {
