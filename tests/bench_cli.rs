@@ -309,18 +309,28 @@ fn bad_arguments_get_one_line_that_says_what_is_legal() {
     }
 }
 
-#[test]
-fn a_job_of_the_wrong_size_is_refused_by_one_rank() {
-    let bench = [env!("CARGO_BIN_EXE_transom"), "bench", "--quick", "-n", "2"];
-    let output = output(&[&["run", "-n", "3"], &bench[..]].concat());
+/// `bench` with these options, in a job of so many ranks that another launcher started: one rank says all
+/// of `parts`.
+fn refused_by_one_rank(ranks: &str, options: &[&str], parts: &[&str]) {
+    let bench = [env!("CARGO_BIN_EXE_transom"), "bench", "--quick"];
+    let output = output(&[&["run", "-n", ranks], &bench[..], options].concat());
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8(output.stderr).unwrap();
     let ours = error.lines().filter(|line| line.starts_with("transom: "));
     assert_eq!(ours.count(), 1, "{error}");
-    assert!(
-        error.contains("-n 2") && error.contains("3 ranks"),
-        "{error}"
-    );
+    for part in parts {
+        assert!(error.contains(part), "{part:?} is not in {error:?}");
+    }
+}
+
+#[test]
+fn a_job_of_the_wrong_size_is_refused_by_one_rank() {
+    refused_by_one_rank("3", &["-n", "2"], &["-n 2", "3 ranks"]);
+}
+
+#[test]
+fn ranks_of_another_launcher_are_not_bound_by_bench() {
+    refused_by_one_rank("2", &["--bind-to", "core"], &["another launcher"]);
 }
 
 #[test]
@@ -369,23 +379,6 @@ fn without_a_word_bench_binds_as_auto_does() {
         text.lines().next().unwrap().to_owned()
     };
     assert_eq!(first_line(&[]), first_line(&["--bind-to", "auto"]));
-}
-
-#[test]
-fn ranks_of_another_launcher_are_not_bound_by_bench() {
-    let bench = [
-        env!("CARGO_BIN_EXE_transom"),
-        "bench",
-        "--quick",
-        "--bind-to",
-        "core",
-    ];
-    let output = output(&[&["run", "-n", "2"], &bench[..]].concat());
-    assert_eq!(output.status.code(), Some(2));
-    let error = String::from_utf8(output.stderr).unwrap();
-    let ours = error.lines().filter(|line| line.starts_with("transom: "));
-    assert_eq!(ours.count(), 1, "{error}");
-    assert!(error.contains("another launcher"), "{error}");
 }
 
 #[test]

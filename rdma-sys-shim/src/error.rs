@@ -308,7 +308,6 @@ impl Error {
     }
 
     /// The system's number of the failure, if a call failed.
-    #[cfg(feature = "verbs")]
     pub(crate) fn os_code(&self) -> Option<i32> {
         match self {
             Self::System { source, .. } => source.raw_os_error(),
@@ -319,11 +318,7 @@ impl Error {
     /// True if memory, address space or another memory limit ran out.
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {
-        match self {
-            Self::System { source, .. } => source.raw_os_error() == Some(libc::ENOMEM),
-            Self::LockedMemory { .. } => true,
-            _ => false,
-        }
+        matches!(self, Self::LockedMemory { .. }) || self.os_code() == Some(libc::ENOMEM)
     }
 
     /// The process that is missing, and how, if that is why the operation failed.

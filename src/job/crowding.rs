@@ -7,18 +7,13 @@
 use super::pmi::{Client, PmiError};
 use super::processors::Processors;
 
-/// Of a rank that does not know where it may run, or cannot say it in what the launcher takes.
-const UNKNOWN: &str = "unknown";
-
-/// Tells the others where this rank may run. They can ask after the next barrier. Where that fails, this
-/// rank counts as one that may run everywhere.
+/// Tells the others where this rank may run. They can ask after the next barrier. Where it says nothing,
+/// this rank counts as one that may run everywhere.
 pub(super) fn publish(client: &Client) {
-    let key = processors_key(client.rank());
-    let listed = match Processors::allowed() {
-        Ok(mine) => client.put(&key, &mine.to_string()),
-        Err(_) => client.put(&key, UNKNOWN),
+    let Ok(mine) = Processors::allowed() else {
+        return;
     };
-    if let Err(error) = listed.or_else(|_| client.put(&key, UNKNOWN)) {
+    if let Err(error) = client.put(&processors_key(client.rank()), &mine.to_string()) {
         tracing::warn!(%error, "the launcher did not take where this rank may run");
     }
 }
@@ -59,9 +54,11 @@ fn are_crowded(ranks: &[Option<Processors>]) -> bool {
     let meets = |mine: &Processors, other: &Option<Processors>| {
         other.as_ref().is_none_or(|other| mine.meets(other))
     };
-    let mut known = ranks.iter().flatten().peekable();
-    known.peek().is_none()
-        || known.any(|mine| ranks.iter().filter(|&other| meets(mine, other)).count() > mine.len())
+    let outnumbered = |mine: &Processors| {
+        let sharing = ranks.iter().filter(|&other| meets(mine, other));
+        sharing.count() > mine.len()
+    };
+    ranks.iter().all(Option::is_none) || ranks.iter().flatten().any(outnumbered)
 }
 
 fn processors_key(rank: u32) -> String {
@@ -77,6 +74,8 @@ mod tests {
     use super::*;
     use crate::job::pmi::tests::job;
     use crate::job::processors::Mask;
+
+    const UNKNOWN: &str = "";
 
     fn crowded(ranks: &[&str]) -> bool {
         let lists: Vec<_> = ranks.iter().map(|list| Processors::parse(list)).collect();

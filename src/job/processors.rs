@@ -7,6 +7,8 @@ use std::io;
 
 use libc::c_ulong;
 
+use super::launcher::sys::check;
+
 /// More than any kernel numbers; a longer list is not one of processors.
 const HIGHEST: u32 = 1 << 16;
 /// Processors in a word of a mask.
@@ -134,10 +136,8 @@ impl Mask {
         let (words, bytes) = (self.0.as_mut_ptr(), size_of_val(&self.0[..]));
         // SAFETY: the call writes at most as many bytes as it is told, which are those of live words
         // that nobody else has. A cpu_set_t is such words too, and their number is what it is told.
-        match unsafe { libc::sched_getaffinity(0, bytes, words.cast()) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        check(unsafe { libc::sched_getaffinity(0, bytes, words.cast()) })?;
+        Ok(())
     }
 
     /// Has the calling thread, and what it starts, run there only. Async-signal-safe.
@@ -145,10 +145,8 @@ impl Mask {
         let (words, bytes) = (self.0.as_ptr(), size_of_val(&self.0[..]));
         // SAFETY: the call reads as many bytes as it is told, which are those of live words. A
         // cpu_set_t is such words too, and their number is what it is told.
-        match unsafe { libc::sched_setaffinity(0, bytes, words.cast()) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        check(unsafe { libc::sched_setaffinity(0, bytes, words.cast()) })?;
+        Ok(())
     }
 }
 

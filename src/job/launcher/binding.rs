@@ -21,63 +21,39 @@ pub enum BindTo {
 }
 
 /// The cores for the ranks of a job, one each, or none at all.
-pub(super) struct Binding {
-    cores: Vec<Mask>,
-    must: bool,
+pub(super) fn plan(bind_to: BindTo, ranks: u32) -> Result<Vec<Mask>, LaunchError> {
+    match bind_to {
+        BindTo::None => Ok(Vec::new()),
+        BindTo::Core => core_each(ranks),
+        // A container may be allowed less time than its processors have.
+        BindTo::Auto if thread::available_parallelism().map_or(1, usize::from) < ranks as usize => {
+            Ok(Vec::new())
+        }
+        BindTo::Auto => Ok(core_each(ranks).unwrap_or_default()),
+    }
 }
 
-impl Binding {
-    pub(super) fn plan(bind_to: BindTo, ranks: u32) -> Result<Self, LaunchError> {
-        let none = Self {
-            cores: Vec::new(),
-            must: false,
-        };
-        let must = match bind_to {
-            BindTo::None => return Ok(none),
-            BindTo::Core => true,
-            BindTo::Auto => false,
-        };
-        let allowed = match Processors::allowed() {
-            Ok(allowed) => allowed,
-            Err(_) if !must => return Ok(none),
-            Err(error) => {
-                return Err(LaunchError::system("reading where this process may run")(
-                    error,
-                ));
-            }
-        };
-        let cores = cores(&allowed, Processors::core_of);
-        // A container may be allowed less time than its processors have.
-        let available = thread::available_parallelism().map_or(1, usize::from);
-        match cores.len() {
-            enough if enough >= ranks as usize && (must || available >= ranks as usize) => {
-                Ok(Self {
-                    cores: cores.iter().map(Mask::from).collect(),
-                    must,
-                })
-            }
-            cores if must => Err(LaunchError::Cores { ranks, cores }),
-            _ => Ok(none),
-        }
-    }
-
-    /// The core of `rank`, if it has one, and whether it is an error if the system refuses it.
-    pub(super) fn of(&self, rank: u32) -> Option<(&Mask, bool)> {
-        Some((self.cores.get(rank as usize)?, self.must))
+fn core_each(ranks: u32) -> Result<Vec<Mask>, LaunchError> {
+    let allowed =
+        Processors::allowed().map_err(LaunchError::system("reading where this process may run"))?;
+    let cores = cores(&allowed, Processors::core_of).take(ranks as usize);
+    let masks: Vec<_> = cores.map(|core| Mask::from(&core)).collect();
+    match masks.len() {
+        enough if enough == ranks as usize => Ok(masks),
+        cores => Err(LaunchError::Cores { ranks, cores }),
     }
 }
 
 /// The cores that `allowed` is made up of, without what is not allowed of them, in the order of their
 /// first processors.
-fn cores(allowed: &Processors, core_of: impl Fn(u32) -> Processors) -> Vec<Processors> {
-    let mut cores: Vec<Processors> = Vec::new();
-    for processor in allowed.iter() {
+fn cores(
+    allowed: &Processors,
+    core_of: impl Fn(u32) -> Processors,
+) -> impl Iterator<Item = Processors> {
+    allowed.iter().filter_map(move |processor| {
         let core = core_of(processor).and(allowed);
-        if core.first() == Some(processor) {
-            cores.push(core);
-        }
-    }
-    cores
+        (core.first() == Some(processor)).then_some(core)
+    })
 }
 
 #[cfg(test)]
@@ -97,23 +73,23 @@ mod tests {
     fn a_core_has_all_its_allowed_threads() {
         let all = set(&[0, 1, 2, 3, 4, 5, 6, 7]);
         let expected = [set(&[0, 4]), set(&[1, 5]), set(&[2, 6]), set(&[3, 7])];
-        assert_eq!(cores(&all, paired), expected);
+        assert!(cores(&all, paired).eq(expected));
         let some = set(&[1, 4, 5, 7]);
-        assert_eq!(cores(&some, paired), [set(&[1, 5]), set(&[4]), set(&[7])]);
-        assert_eq!(cores(&set(&[]), paired), []);
+        assert!(cores(&some, paired).eq([set(&[1, 5]), set(&[4]), set(&[7])]));
+        assert_eq!(cores(&set(&[]), paired).count(), 0);
     }
 
     #[test]
     fn more_ranks_than_cores_are_refused_or_not_bound() {
         let many = super::super::MAX_RANKS;
-        let refused = Binding::plan(BindTo::Core, many).err().unwrap();
+        let refused = plan(BindTo::Core, many).err().unwrap();
         let LaunchError::Cores { ranks, cores } = refused else {
             panic!("{refused:?}")
         };
         assert_eq!(ranks, many);
         assert!(cores >= 1);
-        assert!(Binding::plan(BindTo::Auto, many).unwrap().of(0).is_none());
-        assert!(Binding::plan(BindTo::Auto, 1).unwrap().of(0).is_some());
-        assert!(Binding::plan(BindTo::None, 1).unwrap().of(0).is_none());
+        assert!(plan(BindTo::Auto, many).unwrap().is_empty());
+        assert_eq!(plan(BindTo::Auto, 1).unwrap().len(), 1);
+        assert!(plan(BindTo::None, 1).unwrap().is_empty());
     }
 }

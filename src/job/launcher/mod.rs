@@ -37,7 +37,7 @@ mod signals;
 mod sink;
 mod spawn;
 mod supervisor;
-mod sys;
+pub(super) mod sys;
 mod terminal;
 mod warden;
 

@@ -10,18 +10,19 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use super::binding::Binding;
 use super::limits::set_open_files;
 use super::signals;
 use super::sys::check;
-use super::{Launch, LaunchError};
+use super::{BindTo, Launch, LaunchError};
+use crate::job::processors::Mask;
 
 /// What all ranks of a job have in common.
 pub(super) struct Template<'a> {
     pub(super) launch: &'a Launch,
     pub(super) group: libc::pid_t,
     pub(super) job: &'a str,
-    pub(super) binding: &'a Binding,
+    /// Of each rank, or of none.
+    pub(super) cores: &'a [Mask],
     pub(super) open_files: libc::rlimit,
     pub(super) signal_mask: libc::sigset_t,
     /// A descriptor that the launcher holds in place, so that the socket has the same, low number
@@ -67,10 +68,8 @@ impl Template<'_> {
 
         let (socket, slot) = (pmi.as_raw_fd(), self.slot);
         let (open_files, signal_mask) = (self.open_files, self.signal_mask);
-        let core = self
-            .binding
-            .of(rank)
-            .map(|(core, must)| (core.clone(), must));
+        let core = self.cores.get(rank as usize).cloned();
+        let must_bind = launch.bind_to == BindTo::Core;
         let launcher = std::process::id().cast_signed();
         let prepare = move || {
             // SAFETY: prctl and dup2 take integers here. The slot is a descriptor of the
@@ -84,9 +83,9 @@ impl Template<'_> {
             if unsafe { libc::getppid() } != launcher {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
-            if let Some((core, must)) = &core {
-                core.bind()
-                    .or_else(|error| if *must { Err(error) } else { Ok(()) })?;
+            match core.as_ref().map_or(Ok(()), Mask::bind) {
+                Err(error) if must_bind => return Err(error),
+                _ => {}
             }
             set_open_files(&open_files)?;
             signals::restore(&signal_mask)

@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::binding::Binding;
+use super::binding;
 use super::limits::OpenFiles;
 use super::link::Link;
 use super::output::Output;
@@ -19,6 +19,7 @@ use super::terminal::Relay;
 use super::warden::Warden;
 use super::{Cause, Failure, Launch, LaunchError, Outcome};
 use crate::job::pmi::{Action, Server};
+use crate::job::processors::Mask;
 
 /// How long children of ranks may go on writing when the last rank has ended by itself.
 const LINGER: Duration = Duration::from_millis(200);
@@ -31,9 +32,9 @@ const LAST_WORDS: u32 = 64;
 
 pub(super) fn run(launch: &Launch) -> Result<Outcome, LaunchError> {
     let open_files = OpenFiles::raise(launch.ranks)?;
-    let binding = Binding::plan(launch.bind_to, launch.ranks)?;
+    let cores = binding::plan(launch.bind_to, launch.ranks)?;
     let mut job = Supervisor::new(launch)?;
-    job.start(&binding, open_files.original())?;
+    job.start(&cores, open_files.original())?;
     while job.running > 0 {
         job.turn(job.deadline())?;
     }
@@ -120,14 +121,14 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    fn start(&mut self, binding: &Binding, open_files: libc::rlimit) -> Result<(), LaunchError> {
+    fn start(&mut self, cores: &[Mask], open_files: libc::rlimit) -> Result<(), LaunchError> {
         let slot = File::open("/dev/null").map_err(LaunchError::system("opening /dev/null"))?;
         let job = self.name.clone();
         let template = Template {
             launch: self.launch,
             group: self.warden.group(),
             job: &job,
-            binding,
+            cores,
             open_files,
             signal_mask: self.signals.mask_before(),
             slot: slot.as_raw_fd(),

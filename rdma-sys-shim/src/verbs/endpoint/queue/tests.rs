@@ -107,6 +107,15 @@ impl Bench {
         }
     }
 
+    /// A long queue to which so many words were written.
+    fn after(writes: usize) -> Self {
+        let mut bench = Self::new(256);
+        for _ in 0..writes {
+            bench.write(8).unwrap();
+        }
+        bench
+    }
+
     fn write(&mut self, len: u32) -> Result<u64> {
         self.post(write(len))
     }
@@ -136,9 +145,13 @@ impl Bench {
         (self.queue.reads_pending(), self.queue.answers_pending())
     }
 
-    fn report(&mut self, ticket: u64, error: Option<(status::Type, u32)>) {
+    fn will_report(&self, ticket: u64, error: Option<(status::Type, u32)>) {
         let report = Report { ticket, error };
         self.seen.borrow_mut().reports.push(report);
+    }
+
+    fn report(&mut self, ticket: u64, error: Option<(status::Type, u32)>) {
+        self.will_report(ticket, error);
         self.queue.poll().unwrap();
     }
 }
@@ -170,10 +183,7 @@ fn fetch_add() -> Request {
 
 #[test]
 fn the_first_every_sixteenth_and_many_bytes_are_signalled() {
-    let mut bench = Bench::new(256);
-    for _ in 0..40 {
-        bench.write(8).unwrap();
-    }
+    let mut bench = Bench::after(40);
     assert_eq!(bench.signalled(), [1, 17, 33]);
     bench.write(64 << 10).unwrap();
     assert_eq!(bench.signalled(), [1, 17, 33, 41]);

@@ -15,10 +15,7 @@ fn inline(value: &mut [u8; 8]) -> Request {
 
 #[test]
 fn in_a_stream_four_short_requests_share_a_bell() {
-    let mut bench = Bench::new(256);
-    for _ in 0..19 {
-        bench.write(8).unwrap();
-    }
+    let mut bench = Bench::after(19);
     assert_eq!(bench.bells(), [1, 1, 1, 1, 4, 4, 4]);
     bench.queue.ask_about(19).unwrap();
     assert_eq!(bench.bells()[7..], [3]);
@@ -34,15 +31,8 @@ fn in_a_stream_four_short_requests_share_a_bell() {
 
 #[test]
 fn nothing_waits_for_a_device_that_is_idle() {
-    let mut bench = Bench::new(256);
-    for _ in 0..4 {
-        bench.write(8).unwrap();
-    }
-    let done = Report {
-        ticket: 4,
-        error: None,
-    };
-    bench.seen.borrow_mut().reports.push(done);
+    let mut bench = Bench::after(4);
+    bench.will_report(4, None);
     for _ in 0..4 {
         bench.write(8).unwrap();
     }
@@ -70,10 +60,7 @@ fn what_is_long_or_waited_for_takes_along_what_waits() {
         fetch_add(),
     ];
     for request in last {
-        let mut bench = Bench::new(256);
-        for _ in 0..10 {
-            bench.write(8).unwrap();
-        }
+        let mut bench = Bench::after(10);
         bench.post(request).unwrap();
         assert_eq!(bench.bells()[5..], [3]);
         let tickets: Vec<u64> = bench.seen.borrow().posted.iter().map(|p| p.0).collect();
@@ -99,11 +86,8 @@ fn what_waits_carries_its_data() {
 
 #[test]
 fn what_waits_goes_down_with_its_connection() {
-    let mut bench = Bench::new(256);
+    let mut bench = Bench::after(10);
     bench.seen.borrow_mut().flushes = true;
-    for _ in 0..10 {
-        bench.write(8).unwrap();
-    }
     bench.report(2, Some((status::IBV_WC_REM_ACCESS_ERR, 0)));
     assert!(bench.queue.is_idle());
     let bells = [1, 1, 1, 1, 4];
@@ -116,10 +100,7 @@ fn what_waits_goes_down_with_its_connection() {
 
 #[test]
 fn a_bell_that_is_refused_takes_down_what_waited() {
-    let mut bench = Bench::new(256);
-    for _ in 0..10 {
-        bench.write(8).unwrap();
-    }
+    let mut bench = Bench::after(10);
     bench.seen.borrow_mut().refuses = true;
     bench.queue.ask().unwrap_err();
     assert!(bench.queue.is_idle() && bench.seen.borrow().destroyed);
@@ -129,15 +110,8 @@ fn a_bell_that_is_refused_takes_down_what_waited() {
 
 #[test]
 fn a_refusal_does_not_hide_what_was_reported_before() {
-    let mut bench = Bench::new(256);
-    for _ in 0..10 {
-        bench.write(8).unwrap();
-    }
-    let report = Report {
-        ticket: 2,
-        error: Some((status::IBV_WC_REM_ACCESS_ERR, 0)),
-    };
-    bench.seen.borrow_mut().reports.push(report);
+    let mut bench = Bench::after(10);
+    bench.will_report(2, Some((status::IBV_WC_REM_ACCESS_ERR, 0)));
     bench.seen.borrow_mut().refuses = true;
     bench.queue.ask().unwrap_err();
     let failure = bench.queue.failure().unwrap();
