@@ -119,8 +119,8 @@ fn more_ranks_than_processors_measure_the_same_lines() {
 }
 
 #[test]
-fn without_adoption_the_suite_runs_too() {
-    let device = "soft:adopt=off";
+fn without_cross_memory_attach_the_suite_runs_too() {
+    let device = "soft:cma=off";
     let text = succeed(&["bench", "--quick", "--device", device, "--json", "-"]);
     let records = parse(&text);
     check_standard(&records, 2);

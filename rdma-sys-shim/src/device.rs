@@ -26,6 +26,12 @@ impl Access {
         Self(self.0 | other.0)
     }
 
+    /// These rights less those of `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// True if every right of `need` is granted.
     #[must_use]
     pub const fn allows(self, need: Self) -> bool {
@@ -190,16 +196,6 @@ impl Ticket {
     pub const DONE: Self = Self(0);
 }
 
-/// How caller-owned memory is made reachable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Adoption {
-    /// Where it is safe, its pages are moved into memory that peers can map.
-    #[default]
-    Allowed,
-    /// Its pages stay as they are.
-    Refused,
-}
-
 /// Whether the process behind an endpoint runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
@@ -261,24 +257,16 @@ pub trait Device: Send + Sync {
     /// Out of memory or of file descriptors.
     fn allocate(&self, len: usize, align: usize) -> Result<Region>;
 
-    /// Registers memory that the caller owns.
+    /// Registers memory that the caller owns. Whether the device has atomics there depends on the
+    /// memory ([`Endpoint::has_atomics`]).
     ///
     /// # Errors
     /// The memory is not mapped or lacks the rights.
     ///
     /// # Safety
     /// Until the region is dropped, the memory stays mapped, and peers may access it within
-    /// `access` at any time: the caller has no Rust reference to it that forbids that. While
-    /// this call and the region's drop run, no system call of another thread reads or writes
-    /// this memory, and no thread changes its mapping; while the region lives, nobody pins it
-    /// elsewhere (adoption moves pages; see the `adopt` module of the soft provider).
-    unsafe fn register(
-        &self,
-        base: *mut u8,
-        len: usize,
-        access: Access,
-        adoption: Adoption,
-    ) -> Result<Region>;
+    /// `access` at any time: the caller has no Rust reference to it that forbids that.
+    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region>;
 
     /// Says to all connected peers that this process leaves in good order, once what it posted
     /// has arrived; waits no longer than the device takes to find that a peer is gone. Endpoints
@@ -430,7 +418,15 @@ pub trait Endpoint: Send + Sync {
     /// As for [`Endpoint::completed`], whichever operation it was.
     fn intact(&self) -> Result<()>;
 
-    /// Maps the peer's memory here, if that is possible.
+    /// Whether the device carries out atomics on this memory of the peer's: the same answer to all
+    /// its peers, itself included.
+    fn has_atomics(&self, region: &RemoteRegion) -> bool {
+        let _ = region;
+        true
+    }
+
+    /// Maps the peer's memory here, if that is possible: all of it, for loads and stores, and for the
+    /// processor's atomics where the device has atomics there.
     ///
     /// # Errors
     /// It ought to be possible, and the system refused.
@@ -481,10 +477,9 @@ impl Region {
     }
 }
 
-/// A peer's memory, or the greatest part of it that can be, mapped into this process until drop.
+/// A region of a peer's memory, mapped into this process until drop.
 pub struct Mapping {
     pub(crate) base: *mut u8,
-    pub(crate) start: u64,
     pub(crate) len: u64,
     /// Unmaps when dropped.
     pub(crate) _owner: Option<Box<dyn Send + Sync>>,
@@ -496,16 +491,10 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Where byte [`Mapping::start`] of the region is mapped.
+    /// Where the region's first byte is mapped.
     #[must_use]
     pub fn base(&self) -> *mut u8 {
         self.base
-    }
-
-    /// Offset in the region of the first mapped byte.
-    #[must_use]
-    pub fn start(&self) -> u64 {
-        self.start
     }
 
     /// How many bytes are mapped.

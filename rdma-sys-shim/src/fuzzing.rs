@@ -44,8 +44,8 @@ mod tests {
     /// Valid input, to be damaged.
     fn seeds() -> Vec<Vec<u8>> {
         let mut seeds = vec![
-            b"soft:adopt=off,cma=off,map=on".to_vec(),
-            b"adopt=off,cma=off".to_vec(),
+            b"soft:cma=off,map=on".to_vec(),
+            b"map=off,cma=off".to_vec(),
             b"seed=7,delay=50,order=loose,fail=3,stop_after=9".to_vec(),
             b"mlx5_0:1:3".to_vec(),
             b"verbs::2".to_vec(),

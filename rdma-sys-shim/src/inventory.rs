@@ -52,7 +52,7 @@ fn list_with(rdma: Vec<RdmaDevice>, has_verbs: bool) -> Vec<DeviceInfo> {
         name: soft::DEVICE.to_owned(),
         provider: "soft",
         state: State::Ready,
-        capabilities: Some(soft::capabilities(true)),
+        capabilities: Some(soft::capabilities(true, true)),
         rdma: None,
         choice: None,
         limits: None,
@@ -120,7 +120,7 @@ pub fn is_automatic(spec: &str) -> bool {
 }
 
 /// Opens the device that `spec` names: a name, or a name and its options, as in
-/// `soft:adopt=off,cma=off`. Empty or `auto`: soft if all ranks share a host, else a verbs device;
+/// `soft:cma=off,map=off`. Empty or `auto`: soft if all ranks share a host, else a verbs device;
 /// only then `placement` matters.
 ///
 /// `launcher` is the process from which all ranks of this job on this host descend, if known.
@@ -234,7 +234,7 @@ mod tests {
             "no device \"mlx5_7\" (known: soft, mlx5_0, mlx5_1)"
         );
         assert_eq!(
-            message("mlx5_7:adopt=off"),
+            message("mlx5_7:map=off"),
             "no device \"mlx5_7\" (known: soft, mlx5_0, mlx5_1)"
         );
         assert!(message("mlx5_1:x").contains("port \"x\" is not a number"));
@@ -254,8 +254,8 @@ mod tests {
                 .to_string()
         };
         assert!(message("sotf").contains("known: soft"));
-        assert!(message("soft:adopt").contains("adopt=on|off"));
-        assert!(message("soft:adopt=maybe").contains("adopt=maybe"));
+        assert!(message("soft:cma").contains("cma=on|off"));
+        assert!(message("soft:cma=maybe").contains("cma=maybe"));
         assert!(message("soft:speed=on").contains("speed=on"));
         assert!(open("auto", None, Placement::OneHost).is_ok());
         assert!(open("soft:map=off,cma=off", None, Placement::SeveralHosts).is_ok());
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn ranks_on_several_hosts_need_another_device_than_soft() {
-        assert!(is_automatic("") && is_automatic("auto") && is_automatic("auto:adopt=off"));
+        assert!(is_automatic("") && is_automatic("auto") && is_automatic("auto:map=off"));
         assert!(!is_automatic("soft") && !is_automatic("rxe0:1:1"));
         let class = tempfile::tempdir().unwrap();
         let devices = || list_with(rdma::read(class.path()), crate::has_verbs());

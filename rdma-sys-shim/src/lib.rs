@@ -22,12 +22,12 @@ mod verbs;
 
 pub use batch::{Batch, BatchError, LocalPiece, RemoteRun};
 pub use device::{
-    Access, Adoption, AtomicDomain, Capabilities, Device, Endpoint, Liveness, Mapping, Region,
-    RemoteAddress, RemoteRegion, TargetThread, Ticket, Update, Usage, Width,
+    Access, AtomicDomain, Capabilities, Device, Endpoint, Liveness, Mapping, Region, RemoteAddress,
+    RemoteRegion, TargetThread, Ticket, Update, Usage, Width,
 };
 pub use error::{Absence, Error, Result};
 pub use inventory::{DeviceInfo, Placement, State, is_automatic, list, open};
-pub use soft::{probe, watch_forks};
+pub use soft::probe;
 
 /// Whether this build has the verbs provider.
 #[must_use]

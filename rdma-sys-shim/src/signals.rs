@@ -1,7 +1,7 @@
 //! Threads of this crate's own, which run none of the program's signal handlers.
 
 /// Runs `body` with all signals blocked, which a thread started in it inherits: the program's
-/// handlers expect the program's threads, and adoption a thread that runs no handler.
+/// handlers expect the program's threads.
 pub(crate) fn without_signals<R>(body: impl FnOnce() -> R) -> R {
     // SAFETY: sigfillset initialises the set; the mask of the calling thread alone changes, and is
     // put back.

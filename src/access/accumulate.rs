@@ -7,7 +7,7 @@ use super::PROC_NULL;
 use super::elementwise::{self, Fetching};
 use super::request::{Request, Until};
 use super::work::Work;
-use crate::datatype::{BasicType, Op};
+use crate::datatype::{AtomicWidths, BasicType, Op};
 use crate::error::Result;
 use crate::window::Window;
 use crate::window::target::Target;
@@ -146,10 +146,11 @@ impl Window {
             // SAFETY: the buffers are the caller's promise; `place` keeps what it found mapped.
             unsafe {
                 if !place.there.is_null() {
-                    self.combine_mapped(operation, rank, target, place.there, work)?;
+                    let there = (place.there, place.widths);
+                    self.combine_mapped(operation, rank, target, there, work)?;
                     return Ok(Ticket::DONE);
                 }
-                let Some(width) = self.atomic_widths().word(work.ty, place.at.address) else {
+                let Some(width) = place.widths.word(work.ty, place.at.address) else {
                     self.lock_and_combine_by_device(operation, rank, &place, len, work)?;
                     return Ok(Ticket::DONE);
                 };
@@ -160,11 +161,14 @@ impl Window {
             }
         }
         work.check_buffers(operation, len)?;
+        let there = (there, target.widths());
         // SAFETY: the buffers are the caller's promise; `there` is mapped for the elements.
         unsafe { self.combine_mapped(operation, rank, target, there, work)? };
         Ok(Ticket::DONE)
     }
 
+    /// `there`: where the elements are, and which of them single atomics update.
+    ///
     /// # Safety
     /// As for [`Window::carry_out`]; `there` is mapped for the elements.
     unsafe fn combine_mapped(
@@ -172,12 +176,12 @@ impl Window {
         operation: &'static str,
         rank: u32,
         target: &Target,
-        there: *mut u8,
+        (there, widths): (*mut u8, AtomicWidths),
         work: &Work,
     ) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe {
-            match self.atomic_widths().word(work.ty, there.addr() as u64) {
+            match widths.word(work.ty, there.addr() as u64) {
                 Some(width) => {
                     elementwise::combine_words(there, width, work);
                     if work.overwrites() || !ATOMICS_DRAIN {

@@ -4,7 +4,7 @@ use std::ptr;
 
 use rdma_sys_shim::RemoteAddress;
 
-use crate::datatype::Span;
+use crate::datatype::{AtomicWidths, Span};
 use crate::error::{DatatypeMisuse, Error, Misuse, Result};
 use crate::window::target::{Route, Target};
 use crate::window::{Found, Window};
@@ -16,6 +16,8 @@ pub(crate) struct Place<'w> {
     /// Where it is mapped while this is kept, or null: then it has to be reached through the
     /// device. Only memory that is attached is found here; other mapped memory was before.
     pub(crate) there: *mut u8,
+    /// Which elements single atomics update there.
+    pub(crate) widths: AtomicWidths,
     /// Keeps a region that is attached mapped.
     _found: Option<Found<'w>>,
 }
@@ -41,6 +43,7 @@ impl Window {
                 route,
                 at: found.at,
                 there: found.there,
+                widths: self.atomic_widths().where_atomic(found.has_atomics),
                 _found: Some(found),
             });
         }
@@ -53,6 +56,7 @@ impl Window {
                 route,
                 at: route.region.at(offset),
                 there: ptr::null_mut(),
+                widths: target.widths(),
                 _found: None,
             }),
             _ => Err(Error::new(
@@ -101,6 +105,7 @@ impl Window {
                 route,
                 at,
                 there,
+                widths: self.atomic_widths().where_atomic(found.has_atomics),
                 _found: Some(found),
             });
         }
@@ -116,6 +121,7 @@ impl Window {
                 route,
                 at: route.region.at(offset),
                 there: ptr::null_mut(),
+                widths: target.widths(),
                 _found: None,
             }),
             None => Err(Error::new(

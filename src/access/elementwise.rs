@@ -1,8 +1,8 @@
 //! Accumulates of which every element is one atomic of the processor: aligned integers in mapped
 //! memory.
 //!
-//! The path depends on the element's type and alignment only, never on the operation, the count or
-//! where the target is: a single fetch_and_op and a bulk accumulate on one word are atomic to each
+//! The path depends on the element's type, its alignment and whose memory it is in, never on the
+//! operation, the count or where the origin is: a single fetch_and_op and a bulk accumulate on one word are atomic to each
 //! other because both use the atomics of the window's one domain. That is the processor's, here or
 //! in the target's agent, or the device's, which then carries out this rank's operations on its own
 //! memory too: such a device maps nothing. See `by_device` for memory that is not mapped.
@@ -39,8 +39,8 @@ impl Window {
     /// mapped, of four or eight bytes, and updated by single atomics: the fast path.
     #[inline(always)]
     pub(super) fn mapped_integer(&self, ty: BasicType, rank: u32, disp: u64) -> Option<Word<'_>> {
-        let width = self.atomic_widths().fast_word(ty)?;
         let target = self.open_target(rank)?;
+        let width = target.widths().fast_word(ty)?;
         let at = target.reach(disp, width.bytes() as u64);
         if at.is_null() || at.addr() & (width.bytes() - 1) != 0 {
             return None;

@@ -5,10 +5,11 @@ use rdma_sys_shim::{Capabilities, Width};
 use super::BasicType;
 use super::basic::Kind;
 
-/// The sizes of elements that single atomics update in a window: a set of the bits 1, 2, 4 and 8.
+/// The sizes of elements that single atomics update in some memory: a set of the bits 1, 2, 4 and 8.
 ///
-/// It follows from what the device can do and from a hint, which are the same on all ranks, and
-/// does not depend on whether memory is mapped: all ranks take one path to one word.
+/// It follows from what the device can do, from a hint, which are the same on all ranks, and from
+/// whether the device has atomics in that memory. It does not depend on whether an origin has the
+/// memory mapped: all ranks, its own included, take one path to one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AtomicWidths(u8);
 
@@ -20,6 +21,20 @@ impl AtomicWidths {
         let sizes = [1, 2, 4, 8_u8].into_iter();
         let kept = sizes.filter(|&size| size >= smallest && u64::from(size) >= granularity);
         Self(kept.sum())
+    }
+
+    /// These where the device has atomics in the memory, or none.
+    #[must_use]
+    pub(crate) fn where_atomic(self, has_atomics: bool) -> Self {
+        if has_atomics { self } else { Self(0) }
+    }
+
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) const fn from_bits(bits: u8) -> Self {
+        Self(bits & 15)
     }
 
     /// The word of an element, if it is one that single atomics update: it has such a type and is

@@ -11,8 +11,6 @@ pub(super) fn watch() {
     extern "C" fn in_child() {
         FORKED.store(true, Ordering::Relaxed);
     }
-    // What the handlers write may lie on pages that are adopted by then.
-    rdma_sys_shim::watch_forks();
     // SAFETY: the handler only stores to an atomic.
     let rc = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     if rc != 0 {

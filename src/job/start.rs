@@ -28,9 +28,9 @@ pub(super) fn choose_device(placement: Placement) -> Result<Arc<dyn Device>> {
     open(&std::env::var(DEVICE).unwrap_or_default(), placement)
 }
 
-/// For ranks of one host, beside another device: memory that this one has pinned must stay where it is.
+/// For ranks of one host, beside another device.
 pub(super) fn open_beside() -> Result<Arc<dyn Device>> {
-    open("soft:adopt=off", Placement::OneHost)
+    open("soft", Placement::OneHost)
 }
 
 fn open(spec: &str, placement: Placement) -> Result<Arc<dyn Device>> {

@@ -45,9 +45,8 @@ impl RemoteMemory {
         let Some(mapping) = &self.mapping else {
             return ptr::null_mut();
         };
-        let relative = offset.wrapping_sub(mapping.start());
-        if len <= mapping.len() && relative <= mapping.len() - len {
-            mapping.base().wrapping_add(relative as usize)
+        if len <= mapping.len() && offset <= mapping.len() - len {
+            mapping.base().wrapping_add(offset as usize)
         } else {
             ptr::null_mut()
         }

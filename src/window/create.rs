@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use bytemuck::{Pod, Zeroable};
-use rdma_sys_shim::{Access, Adoption, Device, Region, RemoteRegion};
+use rdma_sys_shim::{Access, Device, Region, RemoteRegion};
 
 use super::attributes::Attributes;
 use super::errors::Handler;
@@ -113,12 +113,8 @@ impl Window {
     /// or left.
     ///
     /// # Safety
-    /// Until the window is freed, the memory stays mapped and is not pinned elsewhere (io_uring's
-    /// fixed buffers, registrations of other libraries), and every access to it expects what the
-    /// peers do: no Rust reference forbids it. While this call and `free` run, no system call of
-    /// another thread reads or writes the memory. On the soft device both calls may move private
-    /// memory's pages at their addresses (the hint `transom_adopt` turns that off); children made
-    /// by `_Fork` or a raw `clone` share such pages instead of having copies.
+    /// Until the window is freed, the memory stays mapped, and every access to it expects what the
+    /// peers do: no Rust reference forbids it.
     pub unsafe fn create(
         comm: &Communicator,
         base: *mut u8,
@@ -132,13 +128,13 @@ impl Window {
             size,
             disp_unit,
         };
-        Self::build(comm, created, info, |hints, device| {
+        Self::build(comm, created, info, |_, device| {
             if base.is_null() && size > 0 {
                 return Err(Error::new("create", Misuse::NullBuffer { len: size }));
             }
             // SAFETY: the caller of `create` makes the promises that `register` asks for, until
             // the window is freed; a window that is dropped instead never drops the region.
-            let region = unsafe { device.register(base, size, Access::ALL, hints.adoption())? };
+            let region = unsafe { device.register(base, size, Access::ALL)? };
             Ok(region.into())
         })
     }
@@ -258,15 +254,6 @@ impl Created {
             return Err(Error::new(self.operation, Misuse::BadUnit { unit }));
         }
         Ok(())
-    }
-}
-
-impl Hints {
-    pub(super) fn adoption(&self) -> Adoption {
-        match self.adopt {
-            true => Adoption::Allowed,
-            false => Adoption::Refused,
-        }
     }
 }
 

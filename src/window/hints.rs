@@ -17,7 +17,6 @@ pub(super) const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
 const KINDS: &str = "mpi_assert_memory_alloc_kinds";
 /// Reported, and no hint.
 const KINDS_IN_USE: &str = "mpi_memory_alloc_kinds";
-const ADOPT: &str = "transom_adopt";
 const EAGER_LOCK_ALL: &str = "transom_eager_lock_all";
 pub(crate) const NOTIFICATION_COUNTERS: &str = "transom_notification_counters";
 
@@ -71,7 +70,6 @@ pub(crate) struct Hints {
     pub(crate) noncontiguous: bool,
     pub(crate) alignment: usize,
     pub(crate) kinds: String,
-    pub(crate) adopt: bool,
     pub(crate) eager_lock_all: bool,
     pub(crate) notification_counters: u32,
 }
@@ -123,7 +121,6 @@ impl Hints {
             kinds: kinds
                 .filter(|known| !known.is_empty())
                 .unwrap_or_else(|| "system,mpi".to_owned()),
-            adopt: flag(info, ADOPT, true)?,
             eager_lock_all: flag(info, EAGER_LOCK_ALL, false)?,
             notification_counters: counters.unwrap_or(DEFAULT_COUNTERS),
         })
@@ -147,7 +144,6 @@ impl Hints {
             .with(ALIGNMENT, self.alignment.to_string())
             .with(KINDS, self.kinds.clone())
             .with(KINDS_IN_USE, self.kinds.clone())
-            .with(ADOPT, self.adopt.to_string())
             .with(EAGER_LOCK_ALL, self.eager_lock_all.to_string())
             .with(
                 NOTIFICATION_COUNTERS,
@@ -314,7 +310,7 @@ mod tests {
         let info = Info::new().with("striping_unit", "nonsense");
         let hints = Hints::parse(&info).unwrap();
         assert_eq!(hints, Hints::parse(&Info::new()).unwrap());
-        assert!(!hints.no_locks && hints.adopt && hints.alignment == 1);
+        assert!(!hints.no_locks && hints.alignment == 1);
         assert_eq!(info.aligned_for(64).alignment().unwrap(), 64);
         let asked = info.with(ALIGNMENT, "8192");
         assert_eq!(asked.aligned_for(64).alignment().unwrap(), 8192);
@@ -356,7 +352,7 @@ mod tests {
             (ALIGNMENT, "24"),
             (ALIGNMENT, "-8"),
             (ALIGNMENT, "0"),
-            (ADOPT, ""),
+            (EAGER_LOCK_ALL, ""),
             (ORDERING, "rar,rwr"),
             (ORDERING, ""),
             (ORDERING, "none,rar"),
@@ -399,7 +395,7 @@ mod tests {
             }
         }
         // What ranks may say each for itself.
-        for (key, value) in [(NO_LOCKS, "true"), (ADOPT, "false"), (ALIGNMENT, "64")] {
+        for (key, value) in [(NO_LOCKS, "true"), (ALIGNMENT, "64")] {
             let other = of(Info::new().with(key, value));
             assert!(first.check_same("test", 3, other).is_ok(), "{key}");
         }

@@ -20,7 +20,6 @@ use crate::error::Result;
 /// | `alloc_shared_noncontig` * | `false`, `true` | `allocate_shared` gives each rank a segment of its own, which begins at a page |
 /// | `mpi_minimum_memory_alignment` | bytes, a power of two up to 2^40 | allocated memory is aligned so, and to a page in any case; of shared memory that is contiguous, the first byte of all |
 /// | `mpi_assert_memory_alloc_kinds` | `system,mpi`, or a list of kinds | recorded only, as far as the kinds are known: the device finds out about each buffer by itself. [`Window::info`](crate::raw::Window::info) repeats it as `mpi_memory_alloc_kinds` |
-/// | `transom_adopt` | `true`, `false` | `false`: `create` and `attach` leave the pages of the memory where they are |
 /// | `transom_eager_lock_all` | `false`, `true` | `true`: `lock_all` locks every rank at once, in the order of ranks |
 /// | `transom_notification_counters` | `8`, or 0 to 1048576 | how many notification counters this rank has, of 64 bytes each |
 ///

@@ -251,7 +251,7 @@ impl Window {
         self.eager_lock_all.load(Ordering::Relaxed)
     }
 
-    /// Which elements single atomics update, on every rank.
+    /// Which elements single atomics update in memory where the device has atomics.
     #[inline]
     pub(crate) fn atomic_widths(&self) -> AtomicWidths {
         self.atomic_widths

@@ -47,7 +47,9 @@ impl Window {
             let error = self.context().blame(self.team.world_rank(rank), error);
             error.during(operation)
         })?;
-        Ok(target.set_route(route, reach, unit))
+        let atomic = route.endpoint.has_atomics(&route.region);
+        let widths = self.atomic_widths.where_atomic(atomic);
+        Ok(target.set_route(route, reach, unit, widths))
     }
 
     /// A rank's memory as its device knows it.

@@ -42,7 +42,6 @@ impl Segment {
         let offset = exposed.address - self.address;
         Reach {
             base: self.base.wrapping_add(offset as usize),
-            start: 0,
             len: exposed.len,
         }
     }
@@ -145,8 +144,8 @@ impl Window {
     /// section 12.2.3, `MPI_Win_shared_query`). Connects to the rank if that has not happened.
     ///
     /// Finds the memory of all ranks of a shared window, and of others where the device has mapped
-    /// all of that rank's: allocated windows on the soft device, and created ones whose memory was
-    /// adopted. Elsewhere the answer is a size of 0 and no base. A rank's own memory is always found.
+    /// all of that rank's: allocated windows on the soft device, and created ones over
+    /// memory of `alloc_mem`. Elsewhere the answer is a size of 0 and no base. A rank's own memory is always found.
     ///
     /// From then on, [`Window::lock_all`] takes the lock of a part that was found at once, since loads
     /// and stores take none. Where it is in force without that lock, this call waits for it.

@@ -8,7 +8,7 @@ use bytemuck::Zeroable;
 use rdma_sys_shim::{Endpoint, Mapping, RemoteRegion, Ticket};
 
 use super::dynamic::RegionCache;
-use crate::datatype::Span;
+use crate::datatype::{AtomicWidths, Span};
 use crate::memory::remote::RemoteWord;
 
 /// How a target is locked by this rank; the value 0 is "not at all".
@@ -53,9 +53,8 @@ impl Held {
 pub(crate) struct Target {
     /// The window's serial number of the epoch in which this target was entered.
     serial: AtomicU64,
-    /// Where byte `start` of the target's memory is mapped.
+    /// Where the target's memory is mapped.
     base: AtomicPtr<u8>,
-    start: AtomicU64,
     /// How many bytes are mapped.
     span: AtomicU64,
     /// Set once; owned by the window.
@@ -68,7 +67,9 @@ pub(crate) struct Target {
     dirty: AtomicU8,
     /// 1 while a thread enters this target.
     entering: AtomicU8,
-    _room: [u8; 5],
+    /// The [`AtomicWidths`] of the target's memory, once its route is known.
+    widths: AtomicU8,
+    _room: [u8; 12],
 }
 
 const _: () = assert!(size_of::<Target>() == 64, "indexing by a shift");
@@ -85,19 +86,16 @@ pub(crate) struct Route {
     pub(crate) attached: Option<RegionCache>,
 }
 
-/// The part of a target's memory that is mapped into this process.
+/// A target's memory where it is mapped into this process.
 #[derive(Clone, Copy)]
 pub(crate) struct Reach {
     pub(crate) base: *mut u8,
-    /// Offset in the target's memory of the first mapped byte.
-    pub(crate) start: u64,
     pub(crate) len: u64,
 }
 
 impl Reach {
     pub(crate) const NOTHING: Self = Self {
         base: ptr::null_mut(),
-        start: 0,
         len: 0,
     };
 }
@@ -106,7 +104,6 @@ impl From<&Mapping> for Reach {
     fn from(mapping: &Mapping) -> Self {
         Self {
             base: mapping.base(),
-            start: mapping.start(),
             len: mapping.len(),
         }
     }
@@ -144,11 +141,9 @@ impl Target {
         let Some(offset) = disp.checked_mul(unit) else {
             return ptr::null_mut();
         };
-        let relative = offset.wrapping_sub(self.start.load(Ordering::Relaxed));
-        if len <= span && relative <= span - len {
-            self.base
-                .load(Ordering::Relaxed)
-                .wrapping_add(relative as usize)
+        if len <= span && offset <= span - len {
+            let base = self.base.load(Ordering::Relaxed);
+            base.wrapping_add(offset as usize)
         } else {
             ptr::null_mut()
         }
@@ -160,13 +155,12 @@ impl Target {
         let unit = self.unit.load(Ordering::Relaxed);
         let first = disp.checked_mul(unit)?.checked_add_signed(span.lo)?;
         let mapped = self.span.load(Ordering::Relaxed);
-        let relative = first.wrapping_sub(self.start.load(Ordering::Relaxed));
         let len = (span.hi - span.lo) as u64;
-        if len > mapped || relative > mapped - len {
+        if len > mapped || first > mapped - len {
             return None;
         }
         let base = self.base.load(Ordering::Relaxed);
-        let first = base.wrapping_add(relative as usize);
+        let first = base.wrapping_add(first as usize);
         Some(first.wrapping_offset(-(span.lo as isize)))
     }
 
@@ -174,9 +168,14 @@ impl Target {
     pub(crate) fn mapped(&self) -> Reach {
         Reach {
             base: self.base.load(Ordering::Relaxed),
-            start: self.start.load(Ordering::Relaxed),
             len: self.span.load(Ordering::Relaxed),
         }
+    }
+
+    /// Which elements single atomics update; none before the route is known.
+    #[inline]
+    pub(crate) fn widths(&self) -> AtomicWidths {
+        AtomicWidths::from_bits(self.widths.load(Ordering::Relaxed))
     }
 
     #[inline]
@@ -192,11 +191,17 @@ impl Target {
 
     /// Publishes the ways to this target. The window takes them back with `take_route`.
     /// `reach` stays mapped as long as the route is kept.
-    pub(crate) fn set_route(&self, route: Route, reach: Reach, unit: u64) -> &Route {
+    pub(crate) fn set_route(
+        &self,
+        route: Route,
+        reach: Reach,
+        unit: u64,
+        widths: AtomicWidths,
+    ) -> &Route {
         self.base.store(reach.base, Ordering::Relaxed);
-        self.start.store(reach.start, Ordering::Relaxed);
         self.span.store(reach.len, Ordering::Relaxed);
         self.unit.store(unit, Ordering::Relaxed);
+        self.widths.store(widths.bits(), Ordering::Relaxed);
         let route = Box::into_raw(Box::new(route));
         self.route.store(route, Ordering::Release);
         // SAFETY: just made from a box.

@@ -79,8 +79,6 @@ static FORKING: Forking = Forking(UnsafeCell::new(None));
 fn watch() {
     static WATCHING: Once = Once::new();
     WATCHING.call_once(|| {
-        // A table may lie on pages that are adopted by then.
-        rdma_sys_shim::watch_forks();
         // SAFETY: the handlers stay valid, as this code is never unloaded.
         let rc = unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
         if rc != 0 {

@@ -10,9 +10,8 @@ pub(crate) fn devices() -> Vec<&'static str> {
 fn all() -> Vec<&'static str> {
     vec![
         "soft",
-        "soft:adopt=off",
         // Every transfer to caller-owned memory goes through the target's agent.
-        "soft:cma=off,adopt=off",
+        "soft:cma=off",
         // Every access is an operation of the device, as over a network card.
         "soft:map=off",
         "soft:map=off,cma=off",

@@ -18,7 +18,7 @@ pub(crate) const CASES: &[Case] = cases!["hints":
     later_ones @ [2],
 ];
 
-const DEFAULTS: [(&str, &str); 12] = [
+const DEFAULTS: [(&str, &str); 11] = [
     ("accumulate_ops", "same_op_no_op"),
     ("accumulate_ordering", "rar,raw,war,waw"),
     ("alloc_shared_noncontig", "false"),
@@ -28,7 +28,6 @@ const DEFAULTS: [(&str, &str); 12] = [
     ("no_locks", "false"),
     ("same_disp_unit", "false"),
     ("same_size", "false"),
-    ("transom_adopt", "true"),
     ("transom_eager_lock_all", "false"),
     ("transom_notification_counters", "8"),
 ];
@@ -66,7 +65,6 @@ fn what_was_given_is_in_force(job: &Job) -> Outcome {
         ("mpi_minimum_memory_alignment", "65536", "65536"),
         ("no_locks", "true", "true"),
         ("same_size", "true", "true"),
-        ("transom_adopt", "false", "false"),
         ("transom_eager_lock_all", "true", "true"),
     ];
     let hints = given
@@ -90,16 +88,15 @@ fn what_some_ranks_gave(job: &Job) -> Outcome {
         1 => Info::new(),
         _ => Info::new()
             .with("no_locks", "true")
-            .with("transom_adopt", "false"),
+            .with("transom_notification_counters", "3"),
     };
     let window = allocate(job, 64, 1, &hints)?;
     check_eq!(window.info().get("no_locks"), Some("false"));
-    let adopts = if job.world().rank() == 1 {
-        "true"
-    } else {
-        "false"
-    };
-    check_eq!(window.info().get("transom_adopt"), Some(adopts));
+    let counters = if job.world().rank() == 1 { "8" } else { "3" };
+    check_eq!(
+        window.info().get("transom_notification_counters"),
+        Some(counters)
+    );
     window.lock(LockKind::Shared, 0, Assert::NONE)?;
     window.unlock(0)?;
     window.free()?;
@@ -117,7 +114,6 @@ fn malformed_ones_fail_everywhere(job: &Job) -> Outcome {
         ("same_size", "", "true, false"),
         ("same_disp_unit", "8", "true, false"),
         ("alloc_shared_noncontig", "1", "true, false"),
-        ("transom_adopt", "no", "true, false"),
         ("transom_eager_lock_all", "no", "true, false"),
     ] {
         let bad = Info::new().with(key, value);

@@ -4,9 +4,9 @@
 //! `TRANSOM_TEST_DEVICES`, a list separated by `;` or blanks, replaces the devices. For the other
 //! variables see `environment` and `launch`.
 
-mod adoption;
 mod atomics;
 mod attributes;
+mod borrowed;
 mod case;
 mod collectives;
 mod communicators;
@@ -119,7 +119,7 @@ fn cases(device: &str) -> Vec<Case> {
         cases.extend(shared::NOTHING_MAPPED);
     }
     if has_processor_atomics(device) {
-        cases.extend(adoption::CASES);
+        cases.extend(borrowed::CASES);
     }
     cases
 }

@@ -320,7 +320,8 @@ fn the_target_need_not_call_in(job: &Job) -> Outcome {
         let device = std::env::var("TRANSOM_DEVICE").unwrap_or_default();
         if is_soft(&device) {
             let mapped = !device.contains("map=off") && !device.contains("adversarial");
-            let wanted = match memory == Memory::Allocate && mapped {
+            let by_origins = memory == Memory::Allocate || !device.contains("cma=off");
+            let wanted = match mapped && by_origins {
                 true => Progress::Always,
                 false => Progress::TargetThread,
             };

@@ -128,15 +128,11 @@ fn malformed_hints(job: &Job) -> Outcome {
             refused(job.alloc_mem(8, &info), class, words)?;
         }
     }
-    let info = Info::new().with("transom_adopt", "never");
+    let info = Info::new().with("no_locks", "never");
     let mut word = [0_u8; 8];
     // SAFETY: refused.
     let created = unsafe { Window::create(world, word.as_mut_ptr(), 8, 1, &info) };
-    refused(
-        created,
-        class,
-        &["transom_adopt", "\"never\"", "true, false"],
-    )?;
+    refused(created, class, &["no_locks", "\"never\"", "true, false"])?;
     let window = Exposed::open(job, Memory::Allocate, 8, 1)?;
     works(job, &window)?;
     window.close()

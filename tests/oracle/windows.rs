@@ -39,9 +39,6 @@ pub(crate) fn window(random: &mut Random, ranks: u32) -> WindowSpec {
             hints.push(("same_disp_unit", "true"));
         }
         if random.one_in(4) {
-            hints.push(("transom_adopt", random.pick(&["true", "false"])));
-        }
-        if random.one_in(4) {
             hints.push(("transom_eager_lock_all", "true"));
         }
         if random.one_in(4) {

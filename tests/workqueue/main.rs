@@ -110,7 +110,6 @@ fn shares_of_equal_rows_are_unequal_work() {
 #[test]
 fn every_way_of_the_soft_device() {
     for device in [
-        "soft:adopt=off",
         "soft:map=off",
         "soft:cma=off",
         "soft:map=off,cma=off",

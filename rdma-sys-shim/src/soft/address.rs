@@ -37,12 +37,8 @@ impl Address {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let Options {
-            adopt,
-            cross_memory,
-            map,
-        } = self.options;
-        let options = u8::from(adopt) | u8::from(cross_memory) << 1 | u8::from(map) << 2;
+        let Options { cross_memory, map } = self.options;
+        let options = u8::from(cross_memory) | u8::from(map) << 1;
         let mut bytes = vec![VERSION, options];
         bytes.extend(self.id.pid.to_le_bytes());
         bytes.extend(self.fd.to_le_bytes());
@@ -75,9 +71,8 @@ impl Address {
             nonce_address: u64::from_le_bytes(fields.array()?),
             fd,
             options: Options {
-                adopt: options & 1 != 0,
-                cross_memory: options & 2 != 0,
-                map: options & 4 != 0,
+                cross_memory: options & 1 != 0,
+                map: options & 2 != 0,
             },
             pid_namespace: u64::from_le_bytes(fields.array()?),
             boot: fields.array()?,

@@ -79,12 +79,6 @@ impl Agent {
     pub(crate) fn release(&self) {
         self.shared.users.fetch_sub(1, Ordering::SeqCst);
     }
-
-    /// How many threads of this process are agents.
-    pub(crate) fn threads(&self) -> usize {
-        let thread = self.shared.thread();
-        usize::from(thread.as_ref().is_some_and(|handle| !handle.is_finished()))
-    }
 }
 
 impl Drop for Agent {

@@ -116,16 +116,50 @@ fn advanced(mut list: &mut [libc::iovec], mut done: usize) -> &mut [libc::iovec]
     list
 }
 
-/// Under Yama's restricted mode, lets descendants of `ancestor` attach to this process: the
-/// ranks of one job descend from one launcher.
-pub(crate) fn allow_descendants_of(ancestor: u32) {
-    let restricted = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope")
-        .is_ok_and(|scope| scope.trim() == "1");
-    if restricted {
-        // SAFETY: PR_SET_PTRACER takes a process number and touches no memory.
-        let rc = unsafe { libc::prctl(libc::PR_SET_PTRACER, ancestor as libc::c_ulong, 0, 0, 0) };
-        if rc != 0 {
-            tracing::debug!(ancestor, "PR_SET_PTRACER was refused");
-        }
+/// Whether the kernel is likely to let the ranks of one job, descendants of `launcher`, attach to
+/// each other. Under Yama's restricted mode this process lets them.
+pub(crate) fn is_likely(launcher: Option<u32>) -> bool {
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+    let by_yama = match scope.as_deref().map(str::trim) {
+        Err(_) | Ok("0") => true,
+        Ok("1") => launcher.is_some_and(allow_descendants_of) || may_trace_all(),
+        Ok("2") => may_trace_all(),
+        Ok(_) => false,
+    };
+    by_yama && is_served() && (is_dumpable() || may_trace_all())
+}
+
+fn allow_descendants_of(ancestor: u32) -> bool {
+    // SAFETY: PR_SET_PTRACER takes a process number and touches no memory.
+    let rc = unsafe { libc::prctl(libc::PR_SET_PTRACER, ancestor as libc::c_ulong, 0, 0, 0) };
+    if rc != 0 {
+        tracing::debug!(ancestor, "PR_SET_PTRACER was refused");
     }
+    rc == 0
+}
+
+/// Whether no filter of system calls refuses the calls themselves: on this process they always work.
+fn is_served() -> bool {
+    let (mut word, mut seen) = (1_u64, 0_u64);
+    let (there, here) = ((&raw mut word).addr() as u64, (&raw mut seen).cast());
+    let own = std::process::id();
+    // SAFETY: both words are locals.
+    unsafe {
+        transfer(own, Direction::Read, here, there, size_of::<u64>()).is_ok()
+            && transfer(own, Direction::Write, here, there, size_of::<u64>()).is_ok()
+    }
+}
+
+fn is_dumpable() -> bool {
+    // SAFETY: PR_GET_DUMPABLE takes no further arguments and touches no memory.
+    unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) == 1 }
+}
+
+/// Whether this process may attach to any other.
+fn may_trace_all() -> bool {
+    const CAP_SYS_PTRACE: u32 = 19;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    bits.is_some_and(|bits| bits >> CAP_SYS_PTRACE & 1 != 0)
 }

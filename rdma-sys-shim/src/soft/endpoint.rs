@@ -3,8 +3,6 @@
 
 mod batch;
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -88,6 +86,11 @@ impl SoftEndpoint {
 
     pub(crate) fn pid(&self) -> u32 {
         self.peer.pid
+    }
+
+    /// Whether the peer's memory is reached without its agent.
+    pub(crate) fn attaches(&self) -> bool {
+        self.path != Path::Agent
     }
 
     fn check(&self, at: RemoteAddress, len: u64, need: Access, operation: Operation) -> Result<()> {
@@ -177,7 +180,11 @@ impl SoftEndpoint {
         if let Some(old) = unsafe { request.ask(&self.port, self.peer, send, receive)? } {
             return Ok(old);
         }
-        let refused = || request.refused(self.peer, "no agent serves this process");
+        let refused = || {
+            let reason = "the kernel refuses cross-memory attach, which the peer did not expect; \
+                          start all ranks with TRANSOM_DEVICE=soft:cma=off";
+            request.refused(self.peer, reason)
+        };
         let (mapping, there) = self.place(at.rkey, &request)?.ok_or_else(refused)?;
         let data = if send.is_null() {
             receive
@@ -204,10 +211,7 @@ impl SoftEndpoint {
         let Some(mapping) = self.map(&region)? else {
             return Ok(None);
         };
-        let at = request
-            .address
-            .wrapping_sub(region.address)
-            .wrapping_sub(mapping.start());
+        let at = request.address.wrapping_sub(region.address);
         let inside = at <= mapping.len() && request.len as u64 <= mapping.len() - at;
         let there = mapping.base().wrapping_add(at as usize);
         Ok(inside.then_some((mapping, there)))
@@ -425,56 +429,44 @@ impl Endpoint for SoftEndpoint {
         Ok(())
     }
 
+    fn has_atomics(&self, region: &RemoteRegion) -> bool {
+        // What is gone is found out by the operation.
+        table::look_up(&self.port, region.rkey)
+            .is_none_or(|found| found.len == 0 || found.access.allows(Access::ATOMIC))
+    }
+
     fn map(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
         if !self.options.map || region.len == 0 {
             return Ok(None);
         }
-        // A mapping serves loads, stores and atomics unchecked, so it takes all rights.
+        // A mapping serves loads and stores unchecked, so it takes the rights to both.
+        let needs = Access::READ.and(Access::WRITE);
         let granted = table::look_up(&self.port, region.rkey).map(|found| found.access);
-        if granted.is_some_and(|access| !access.allows(Access::ALL)) {
+        if granted.is_some_and(|access| !access.allows(needs)) {
             return Ok(None);
         }
         if self.path == Path::Direct {
             self.check(region.at(0), region.len, Access::READ, Operation::Read)?;
             return Ok(Some(Mapping {
                 base: region.address as usize as *mut u8,
-                start: 0,
                 len: region.len,
                 _owner: None,
             }));
         }
-        let pieces = table::pieces(&self.port, region.rkey);
-        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else {
+        let Some(piece) = table::piece(&self.port, region.rkey) else {
             return Ok(None);
         };
-        let mut files = BTreeMap::new();
-        for piece in &pieces {
-            if let Entry::Vacant(place) = files.entry(piece.fd) {
-                place.insert(self.open_file(piece.fd)?);
-            }
-        }
+        let file = self.open_file(piece.fd)?;
         // A descriptor number that was closed and used again would name another file: what was
         // opened counts only if the region is still the same.
         self.check(region.at(0), region.len, Access::READ, Operation::Read)?;
-        let total = (last.address + last.len - first.address) as usize;
-        let range = match pieces.as_slice() {
-            [only] => AddressRange::of_file(&files[&only.fd], only.offset, total)?,
-            several => {
-                let range = AddressRange::reserve(total, segment::page_size())?;
-                for piece in several {
-                    let at = (piece.address - first.address) as usize;
-                    range.place(at, &files[&piece.fd], piece.offset, piece.len as usize)?;
-                }
-                range
-            }
-        };
+        let range = AddressRange::of_file(&file, piece.offset, piece.len as usize)?;
         range.mark_foreign();
-        let start = first.address.max(region.address);
-        let end = (last.address + last.len).min(region.address + region.len);
+        // The piece holds all of the region.
+        let skip = region.address.wrapping_sub(piece.address);
         Ok(Some(Mapping {
-            base: range.base().wrapping_add((start - first.address) as usize),
-            start: start - region.address,
-            len: end.saturating_sub(start),
+            base: range.base().wrapping_add(skip as usize),
+            len: region.len,
             _owner: Some(Box::new(range)),
         }))
     }

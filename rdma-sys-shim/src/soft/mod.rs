@@ -1,7 +1,6 @@
 //! The soft provider: the verbs on one host, in user space, over shared memory.
 
 mod address;
-mod adopt;
 mod adversarial;
 mod agent;
 pub(crate) mod cross_memory;
@@ -19,21 +18,19 @@ mod table;
 mod vma;
 
 use std::sync::Arc;
-
-pub use adopt::watch_forks;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use address::Address;
 use adversarial::AdversarialDevice;
 use agent::Agent;
 use endpoint::SoftEndpoint;
-use owned::Registrations;
+use owned::Segments;
 use port::Port;
 use process::ProcessId;
 use table::Table;
 
 use crate::{
-    Access, Adoption, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result,
-    TargetThread,
+    Access, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, TargetThread,
 };
 
 /// The name that `--device` takes.
@@ -42,21 +39,18 @@ pub(crate) const DEVICE: &str = "soft";
 /// What can be turned off, so that what stands in for it can be tested anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// Move the pages of caller-owned memory to where peers can map them.
-    pub(crate) adopt: bool,
     /// Use the kernel's cross-memory attach; else the agent does every transfer.
     pub(crate) cross_memory: bool,
     /// Let peers map memory at all; else every access is an operation of the device, as on a NIC.
     pub(crate) map: bool,
 }
 
-const KNOWN_OPTIONS: &str = "adopt=on|off, cma=on|off, map=on|off; adversarial";
+const KNOWN_OPTIONS: &str = "cma=on|off, map=on|off; adversarial";
 
 impl Options {
-    /// Parses `adopt=off,cma=off,map=off`.
+    /// Parses `cma=off,map=off`.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let mut options = Self {
-            adopt: true,
             cross_memory: true,
             map: true,
         };
@@ -73,7 +67,6 @@ impl Options {
                 _ => return Err(bad()),
             };
             match key {
-                "adopt" => options.adopt = value,
                 "cma" => options.cross_memory = value,
                 "map" => options.map = value,
                 _ => return Err(bad()),
@@ -102,8 +95,17 @@ pub(crate) struct Own {
     port: Arc<Port>,
     table: Table,
     agent: Agent,
-    registrations: Registrations,
+    segments: Segments,
     options: Options,
+    /// Whether peers are expected to reach memory that they cannot map without the agent.
+    attach: AtomicBool,
+}
+
+impl Own {
+    /// Whether peers may have to ask the agent for memory that they cannot map.
+    fn needs_agent(&self) -> bool {
+        !self.options.map || !self.attach.load(Ordering::Relaxed)
+    }
 }
 
 pub(crate) struct SoftDevice {
@@ -115,9 +117,7 @@ impl SoftDevice {
     /// `launcher`: the process from which all ranks of this job on this host descend.
     pub(crate) fn open(options: Options, launcher: Option<u32>) -> Result<Self> {
         let id = ProcessId::own().map_err(|error| Error::os("reading /proc/self/stat", error))?;
-        if let Some(launcher) = launcher {
-            cross_memory::allow_descendants_of(launcher);
-        }
+        let attach = options.cross_memory && cross_memory::is_likely(launcher);
         let nonce = random()?;
         let port = Arc::new(Port::create(id, nonce)?);
         Ok(Self {
@@ -126,11 +126,12 @@ impl SoftDevice {
                 nonce,
                 table: Table::new(port.clone()),
                 agent: Agent::new(port.clone()),
-                registrations: Registrations::default(),
+                segments: Segments::default(),
                 port,
                 options,
+                attach: AtomicBool::new(attach),
             }),
-            capabilities: capabilities(options.map),
+            capabilities: capabilities(options.map, attach),
         })
     }
 
@@ -143,25 +144,31 @@ impl SoftDevice {
         }
         ours.must_share_host_with(&address)?;
         let port = Port::open(DEVICE, address.id, address.fd, address.nonce)?;
-        Ok(SoftEndpoint::to_peer(
+        let endpoint = SoftEndpoint::to_peer(
             address.id,
             port,
             own.options,
             address.nonce,
             address.nonce_address,
-        ))
+        );
+        if !endpoint.attaches() {
+            // What keeps this process from its peer keeps the peer from this one.
+            own.attach.store(false, Ordering::Relaxed);
+        }
+        Ok(endpoint)
     }
 }
 
-/// `map`: peers may map memory.
-pub(crate) fn capabilities(map: bool) -> Capabilities {
+/// `map`: peers may map memory; `attach`: they reach what they cannot map by cross-memory attach.
+pub(crate) fn capabilities(map: bool, attach: bool) -> Capabilities {
     Capabilities {
         atomic_domain: AtomicDomain::Cpu,
         narrow_atomics: true,
         max_message: u64::MAX,
-        target_thread: match map {
-            true => TargetThread::ForRegistered,
-            false => TargetThread::ForAll,
+        target_thread: match (map, attach) {
+            (true, true) => TargetThread::Never,
+            (true, false) => TargetThread::ForRegistered,
+            (false, _) => TargetThread::ForAll,
         },
         pins_memory: false,
     }
@@ -189,15 +196,9 @@ impl Device for SoftDevice {
         owned::allocate(&self.own, len, align)
     }
 
-    unsafe fn register(
-        &self,
-        base: *mut u8,
-        len: usize,
-        access: Access,
-        adoption: Adoption,
-    ) -> Result<Region> {
+    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region> {
         // SAFETY: the caller's promise.
-        unsafe { owned::register(&self.own, base, len, access, adoption) }
+        unsafe { owned::register(&self.own, base, len, access) }
     }
 
     /// Every operation is complete when its call returns.

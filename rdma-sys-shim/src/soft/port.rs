@@ -32,7 +32,7 @@ pub(crate) struct Header {
     closed: AtomicU32,
 }
 
-/// A registered region, or a further piece of one. `generation` is a sequence lock: odd while the
+/// A registered region. `generation` is a sequence lock: odd while the
 /// entry is live, and part of the rkey.
 #[repr(C, align(64))]
 pub(crate) struct Entry {
@@ -41,12 +41,10 @@ pub(crate) struct Entry {
     pub(crate) address: AtomicU64,
     pub(crate) len: AtomicU64,
     pub(crate) piece_address: AtomicU64,
-    /// 0: no part of the region can be mapped.
+    /// 0: the region cannot be mapped.
     pub(crate) piece_len: AtomicU64,
     pub(crate) piece_offset: AtomicU64,
     pub(crate) piece_fd: AtomicU32,
-    /// Index of the entry with the next piece, or 0.
-    pub(crate) next: AtomicU32,
 }
 
 const BELL: usize = 64;

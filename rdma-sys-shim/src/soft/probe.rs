@@ -3,18 +3,8 @@
 use std::io::{self, PipeReader, PipeWriter, Read as _};
 use std::os::fd::AsRawFd as _;
 
-use super::adopt;
 use super::cross_memory::{self, Direction, Stopped};
 use crate::{Error, Result};
-
-/// Whether the memory of programs with several threads can be moved to where peers map it.
-///
-/// # Errors
-/// The kernel refuses userfaultfd, or lacks what is needed of it.
-pub fn userfaultfd() -> Result<()> {
-    adopt::check_userfaultfd()
-        .map_err(|refusal| Error::os(refusal.call, io::Error::from_raw_os_error(refusal.errno)))
-}
 
 const BEFORE: u64 = 1;
 const AFTER: u64 = 2;

@@ -2,13 +2,13 @@
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::port::{Entry, Port, REGIONS};
 use crate::{Access, Error, RemoteRegion, Result};
 
-/// Part of a region that peers can map.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Part of a memory file, and where it is in its owner's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MappablePiece {
     pub(crate) address: u64,
     pub(crate) len: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Table {
 
 struct FreeList {
     recycled: Vec<u32>,
-    /// Entries from here on were never used. Entry 0 is none: a link to it means the end.
+    /// Entries from here on were never used. Entry 0 is none, so that no rkey is 0.
     fresh: u32,
 }
 
@@ -47,86 +47,60 @@ impl Table {
         }
     }
 
-    /// Publishes a region with the pieces of it that can be mapped: neighbours, in order.
+    /// Publishes a region, with the piece of a memory file that holds it if peers can map it.
     pub(crate) fn insert(
         &self,
         address: u64,
         len: u64,
         access: Access,
-        pieces: &[MappablePiece],
+        piece: Option<MappablePiece>,
     ) -> Result<RemoteRegion> {
-        let indices = self.take(pieces.len().max(1))?;
-        let mut next = 0;
-        for (position, &index) in indices.iter().enumerate().rev() {
-            let entry = self.port.entry(index as usize);
-            // Readers that still hold the old generation must not take the new fields for it.
-            fence(Ordering::Release);
-            entry.address.store(address, Ordering::Relaxed);
-            entry.len.store(len, Ordering::Relaxed);
-            entry.access.store(access.bits().into(), Ordering::Relaxed);
-            let piece = pieces.get(position);
-            entry
-                .piece_address
-                .store(piece.map_or(0, |p| p.address), Ordering::Relaxed);
-            entry
-                .piece_len
-                .store(piece.map_or(0, |p| p.len), Ordering::Relaxed);
-            entry
-                .piece_offset
-                .store(piece.map_or(0, |p| p.offset), Ordering::Relaxed);
-            entry
-                .piece_fd
-                .store(piece.map_or(0, |p| p.fd as u32), Ordering::Relaxed);
-            entry.next.store(next, Ordering::Relaxed);
-            entry.generation.fetch_add(1, Ordering::Release);
-            next = index;
-        }
-        let generation = self
-            .port
-            .entry(next as usize)
-            .generation
-            .load(Ordering::Relaxed);
+        let index = self.take()?;
+        let entry = self.port.entry(index as usize);
+        // Readers that still hold the old generation must not take the new fields for it.
+        fence(Ordering::Release);
+        entry.address.store(address, Ordering::Relaxed);
+        entry.len.store(len, Ordering::Relaxed);
+        entry.access.store(access.bits().into(), Ordering::Relaxed);
+        let piece = piece.unwrap_or_default();
+        entry.piece_address.store(piece.address, Ordering::Relaxed);
+        entry.piece_len.store(piece.len, Ordering::Relaxed);
+        entry.piece_offset.store(piece.offset, Ordering::Relaxed);
+        entry.piece_fd.store(piece.fd as u32, Ordering::Relaxed);
+        let generation = entry.generation.fetch_add(1, Ordering::Release) + 1;
         Ok(RemoteRegion {
             address,
             len,
-            rkey: u64::from(generation) << 32 | u64::from(next),
+            rkey: u64::from(generation) << 32 | u64::from(index),
         })
     }
 
     /// Withdraws a region that `insert` returned; later accesses with its rkey fail.
     pub(crate) fn remove(&self, rkey: u64) {
-        let mut removed = Vec::new();
-        let mut index = rkey as u32;
-        while index != 0 {
-            let entry = self.port.entry(index as usize);
-            let next = entry.next.load(Ordering::Relaxed);
-            entry.generation.fetch_add(1, Ordering::Release);
-            removed.push(index);
-            index = next;
-        }
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        free.recycled.extend(removed);
+        let index = rkey as u32;
+        let entry = self.port.entry(index as usize);
+        entry.generation.fetch_add(1, Ordering::Release);
+        self.free().recycled.push(index);
     }
 
-    fn take(&self, count: usize) -> Result<Vec<u32>> {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut taken = Vec::with_capacity(count);
-        while taken.len() < count {
-            if let Some(index) = free.recycled.pop() {
-                taken.push(index);
-            } else if (free.fresh as usize) < REGIONS {
-                taken.push(free.fresh);
-                free.fresh += 1;
-            } else {
-                free.recycled.append(&mut taken);
-                return Err(Error::System {
-                    call: format!("registering more than {} regions", REGIONS - 1),
-                    source: std::io::Error::from_raw_os_error(libc::ENOMEM).into(),
-                    remedy: Some("free windows or registered memory"),
-                });
-            }
+    fn take(&self) -> Result<u32> {
+        let mut free = self.free();
+        if let Some(index) = free.recycled.pop() {
+            return Ok(index);
         }
-        Ok(taken)
+        if free.fresh as usize >= REGIONS {
+            return Err(Error::System {
+                call: format!("registering more than {} regions", REGIONS - 1),
+                source: std::io::Error::from_raw_os_error(libc::ENOMEM).into(),
+                remedy: Some("free windows or registered memory"),
+            });
+        }
+        free.fresh += 1;
+        Ok(free.fresh - 1)
+    }
+
+    fn free(&self) -> MutexGuard<'_, FreeList> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -139,31 +113,15 @@ pub(crate) fn look_up(port: &Port, rkey: u64) -> Option<Registered> {
     })
 }
 
-/// The pieces of the region that can be mapped; none if the rkey is not valid.
-pub(crate) fn pieces(port: &Port, rkey: u64) -> Vec<MappablePiece> {
-    let mut found = Vec::new();
-    let mut index = rkey as u32;
-    while index != 0 && found.len() < REGIONS {
-        let Some(entry) = in_table(index).map(|index| port.entry(index)) else {
-            return Vec::new();
-        };
-        let piece = MappablePiece {
-            address: entry.piece_address.load(Ordering::Relaxed),
-            len: entry.piece_len.load(Ordering::Relaxed),
-            fd: entry.piece_fd.load(Ordering::Relaxed) as RawFd,
-            offset: entry.piece_offset.load(Ordering::Relaxed),
-        };
-        if piece.len > 0 {
-            found.push(piece);
-        }
-        index = entry.next.load(Ordering::Relaxed);
-    }
-    // A region's entries are withdrawn first entry first: if that is still live, all were.
-    fence(Ordering::Acquire);
-    if look_up(port, rkey).is_none() {
-        return Vec::new();
-    }
-    found
+/// The piece of a memory file that holds the region; `None` if the rkey is not valid.
+pub(crate) fn piece(port: &Port, rkey: u64) -> Option<MappablePiece> {
+    let piece = read(port, rkey, |entry| MappablePiece {
+        address: entry.piece_address.load(Ordering::Relaxed),
+        len: entry.piece_len.load(Ordering::Relaxed),
+        fd: entry.piece_fd.load(Ordering::Relaxed) as RawFd,
+        offset: entry.piece_offset.load(Ordering::Relaxed),
+    })?;
+    (piece.len > 0).then_some(piece)
 }
 
 /// Checks one access against the table of `port`, which is that of process `pid`.
@@ -226,11 +184,11 @@ mod tests {
     #[test]
     fn an_rkey_dies_with_its_region_even_when_the_entry_is_used_again() {
         let (port, table) = table();
-        let first = table.insert(4096, 100, Access::ALL, &[]).unwrap();
+        let first = table.insert(4096, 100, Access::ALL, None).unwrap();
         assert_eq!(look_up(&port, first.rkey).unwrap().len, 100);
         table.remove(first.rkey);
         assert!(look_up(&port, first.rkey).is_none());
-        let second = table.insert(8192, 200, Access::READ, &[]).unwrap();
+        let second = table.insert(8192, 200, Access::READ, None).unwrap();
         assert_eq!(first.rkey as u32, second.rkey as u32, "the entry is reused");
         assert!(look_up(&port, first.rkey).is_none());
         assert_eq!(look_up(&port, second.rkey).unwrap().address, 8192);
@@ -239,7 +197,7 @@ mod tests {
     #[test]
     fn bounds_rights_and_forged_keys_are_refused() {
         let (port, table) = table();
-        let region = table.insert(4096, 100, Access::READ, &[]).unwrap();
+        let region = table.insert(4096, 100, Access::READ, None).unwrap();
         let check = |rkey, address, len, need| check(&port, 7, rkey, address, len, need, "test");
         assert!(check(region.rkey, 4096, 100, Access::READ).is_ok());
         assert!(check(region.rkey, 4196, 0, Access::READ).is_ok());
@@ -264,22 +222,19 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_chained_in_order() {
+    fn a_piece_is_there_as_long_as_its_region() {
         let (port, table) = table();
-        let given: Vec<_> = (0..3)
-            .map(|i| MappablePiece {
-                address: 4096 * (i + 1),
-                len: 4096,
-                fd: 10 + i as RawFd,
-                offset: 4096 * i,
-            })
-            .collect();
-        let region = table.insert(4096, 3 * 4096, Access::ALL, &given).unwrap();
-        assert_eq!(pieces(&port, region.rkey), given);
+        let given = MappablePiece {
+            address: 4096,
+            len: 8192,
+            fd: 10,
+            offset: 4096,
+        };
+        let region = table.insert(5000, 100, Access::ALL, Some(given)).unwrap();
+        assert_eq!(piece(&port, region.rkey), Some(given));
         table.remove(region.rkey);
-        assert_eq!(pieces(&port, region.rkey), []);
-        let taken = table.take(3).unwrap();
-        assert_eq!(taken.len(), 3, "all three entries came back");
-        assert!(taken.iter().all(|&index| index <= 3));
+        assert_eq!(piece(&port, region.rkey), None);
+        let without = table.insert(5000, 100, Access::ALL, None).unwrap();
+        assert_eq!(piece(&port, without.rkey), None);
     }
 }

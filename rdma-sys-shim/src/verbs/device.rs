@@ -17,8 +17,8 @@ use super::terms::Terms;
 use super::{events, memory, self_test};
 use crate::rdma::Choice;
 use crate::{
-    Access, Adoption, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result,
-    TargetThread, Usage,
+    Access, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, TargetThread,
+    Usage,
 };
 
 pub(crate) struct VerbsDevice {
@@ -130,13 +130,7 @@ impl Device for VerbsDevice {
         memory::allocate(&self.adapter.domain, &self.adapter.regions, len, align)
     }
 
-    unsafe fn register(
-        &self,
-        base: *mut u8,
-        len: usize,
-        access: Access,
-        _adoption: Adoption,
-    ) -> Result<Region> {
+    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region> {
         let Adapter {
             domain, regions, ..
         } = &*self.adapter;

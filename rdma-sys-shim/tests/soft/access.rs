@@ -2,11 +2,11 @@
 
 use std::ptr::null_mut;
 
-use rdma_sys_shim::{Access, Adoption, Error, RemoteAddress, Update, Width};
+use rdma_sys_shim::{Access, Error, RemoteAddress, Update, Width};
 
 use crate::support::{
-    aligned, alone, compare_swap, each_region, everywhere, fetch_add, memory, peers, read,
-    update_each, write,
+    aligned, alone, compare_swap, each_region, each_region_with_atomics, everywhere, fetch_add,
+    memory, peers, read, update_each, write,
 };
 
 /// `pages` of private anonymous memory.
@@ -22,7 +22,7 @@ fn fresh(pages: usize) -> *mut u8 {
 #[test]
 fn misaligned_atomics() {
     everywhere(|peers| {
-        each_region(peers, 64, |region| {
+        each_region_with_atomics(peers, 64, |region| {
             let (way, start) = (&*peers.way, aligned(region));
             for (width, shifts) in [(Width::W8, 1..8), (Width::W4, 1..4), (Width::W2, 1..2)] {
                 for shift in shifts {
@@ -58,7 +58,7 @@ fn places_outside_and_forged_keys() {
                 remote.at(start + (1 << 40)),
                 remote.at(start.wrapping_sub(8)),
                 remote.at(start.wrapping_sub(1 << 40)),
-                key(remote.rkey ^ 1),
+                key(remote.rkey ^ 64),
                 key(remote.rkey.wrapping_add(1 << 32)),
                 key(remote.rkey.wrapping_sub(1 << 32)),
                 key(remote.rkey.wrapping_add(2 << 32)),
@@ -98,10 +98,11 @@ fn rights_that_were_not_granted() {
             Access::READ.and(Access::ATOMIC),
         ] {
             // SAFETY: the array outlives the region.
-            let region = unsafe { peers.target.register(base, 32, access, Adoption::Refused) };
+            let region = unsafe { peers.target.register(base, 32, access) };
             let region = region.unwrap();
             let (way, at) = (&*peers.way, region.remote().at(8));
-            let allows = |need| access.allows(need);
+            let has_atomics = way.has_atomics(&region.remote());
+            let allows = |need| access.allows(need) && (need != Access::ATOMIC || has_atomics);
             assert_eq!(read(way, 8, at).is_ok(), allows(Access::READ));
             assert_eq!(write(way, &[0; 8], at).is_ok(), allows(Access::WRITE));
             let atomic = allows(Access::ATOMIC);
@@ -150,9 +151,8 @@ fn read_only_memory() {
     static TEXT: &[u8; 32] = b"a text that no peer can change!!";
     everywhere(|peers| {
         let base = TEXT.as_ptr().cast_mut();
-        let (all, allowed) = (Access::ALL, Adoption::Allowed);
         // SAFETY: a static; the device finds out that it is read-only.
-        let region = unsafe { peers.target.register(base, 32, all, allowed) }.unwrap();
+        let region = unsafe { peers.target.register(base, 32, Access::ALL) }.unwrap();
         let (way, remote) = (&*peers.way, region.remote());
         assert_eq!(read(way, 32, remote.at(0)).unwrap(), TEXT);
         let word = remote.at(aligned(&region));
@@ -171,7 +171,6 @@ fn memory_that_is_not_mapped() {
         let page = fresh(3);
         // SAFETY: the second page of our own mapping. Only one page fits into the hole.
         unsafe { libc::munmap(page.add(4096).cast(), 4096) };
-        let (all, allowed) = (Access::ALL, Adoption::Allowed);
         for (base, len) in [
             (page, 4097),
             (page.wrapping_add(4096), 1),
@@ -181,7 +180,7 @@ fn memory_that_is_not_mapped() {
             (usize::MAX as *mut u8, 2),
         ] {
             // SAFETY: refused.
-            let refused = unsafe { peers.target.register(base, len, all, allowed) };
+            let refused = unsafe { peers.target.register(base, len, Access::ALL) };
             let Err(error) = refused else {
                 panic!("{base:?} {len} was registered");
             };
@@ -190,7 +189,7 @@ fn memory_that_is_not_mapped() {
             assert!(error.to_string().contains(&address), "{error}");
         }
         // SAFETY: mapped; unmapped after the region.
-        let region = unsafe { peers.target.register(page, 4096, all, allowed) }.unwrap();
+        let region = unsafe { peers.target.register(page, 4096, Access::ALL) }.unwrap();
         write(&*peers.way, &[1], region.remote().at(4095)).unwrap();
         drop(region);
         // SAFETY: our own mappings, in no region.
@@ -206,11 +205,10 @@ fn memory_that_is_not_mapped() {
 #[test]
 fn memory_that_was_taken_away_under_its_region() {
     let _alone = alone();
-    let peers = peers("soft:adopt=off", false);
+    let peers = peers("soft", false);
     let page = fresh(1);
-    let (all, refused) = (Access::ALL, Adoption::Refused);
     // SAFETY: what is taken away is only reached by cross-memory attach, which the kernel checks.
-    let region = unsafe { peers.target.register(page, 4096, all, refused) }.unwrap();
+    let region = unsafe { peers.target.register(page, 4096, Access::ALL) }.unwrap();
     // SAFETY: our own mapping, to which there is no reference.
     let rc = unsafe { libc::mprotect(page.cast(), 4096, libc::PROT_NONE) };
     assert_eq!(rc, 0);

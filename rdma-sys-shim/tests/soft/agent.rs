@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use rdma_sys_shim::{Access, Adoption, Region, Width};
+use rdma_sys_shim::{Access, Region};
 
-use crate::support::{Peers, alone, fetch_add, peers};
+use crate::support::{Peers, alone, peers, read, write};
 
 /// Threads of this process that are agents.
 fn agents() -> usize {
@@ -31,24 +31,22 @@ fn words() -> *mut u8 {
 
 /// Registers what `words` made.
 fn register(peers: &Peers, words: *mut u8) -> Region {
-    let (all, allowed) = (Access::ALL, Adoption::Allowed);
     // SAFETY: 64 bytes that are never freed, and that only peers access.
-    unsafe { peers.target.register(words, 64, all, allowed) }.unwrap()
+    unsafe { peers.target.register(words, 64, Access::ALL) }.unwrap()
 }
 
 #[test]
 fn it_comes_and_goes() {
     let _alone = alone();
     until("the agents of other tests go", || agents() == 0);
-    let peers = peers("soft:adopt=off", false);
+    let peers = peers("soft:cma=off", false);
     let words = words();
     // Allocated memory can be mapped, and needs none.
     let allocated = peers.target.allocate(64, 1).unwrap();
     assert_eq!(agents(), 0);
     let region = register(&peers, words);
     until("an agent", || agents() == 1);
-    let word = region.remote().at(0);
-    assert_eq!(fetch_add(&*peers.way, word, Width::W8, 1).unwrap(), 0);
+    write(&*peers.way, &[1; 8], region.remote().at(0)).unwrap();
     drop(region);
     // It lingers, so that the next region finds it.
     let region = register(&peers, words);
@@ -59,9 +57,8 @@ fn it_comes_and_goes() {
     assert!(lingered < Duration::from_secs(5), "{lingered:?}");
     // And comes back.
     let region = register(&peers, words);
-    let word = region.remote().at(0);
-    assert_eq!(fetch_add(&*peers.way, word, Width::W8, 1).unwrap(), 1);
-    assert_eq!(agents(), 1);
+    let found = read(&*peers.way, 8, region.remote().at(0)).unwrap();
+    assert_eq!((found, agents()), (vec![1; 8], 1));
     drop((region, allocated));
     until("the agent goes again", || agents() == 0);
 }
@@ -70,20 +67,33 @@ fn it_comes_and_goes() {
 #[test]
 fn no_region_finds_it_gone() {
     let _alone = alone();
-    let peers = peers("soft:adopt=off", false);
+    let peers = peers("soft:cma=off", false);
     let words = words();
     let begun = Instant::now();
     let mut rounds = 0;
     while begun.elapsed() < Duration::from_secs(4) {
         let region = register(&peers, words);
-        fetch_add(&*peers.way, region.remote().at(0), Width::W8, 1).unwrap();
-        drop(region);
         rounds += 1;
+        let bytes = u64::to_ne_bytes(rounds);
+        write(&*peers.way, &bytes, region.remote().at(0)).unwrap();
+        drop(region);
         // Around the half second after which it goes, a little later each time.
         std::thread::sleep(Duration::from_micros(498_000 + 300 * rounds));
     }
     // SAFETY: no region is left.
     assert_eq!(unsafe { words.cast::<u64>().read() }, rounds);
+}
+
+/// Where peers read and write each other's memory through the kernel, nobody needs one.
+#[test]
+fn none_is_there_where_the_kernel_lets_peers_attach() {
+    let _alone = alone();
+    until("the agents of other tests go", || agents() == 0);
+    let peers = peers("soft", false);
+    let region = register(&peers, words());
+    write(&*peers.way, &[7; 8], region.remote().at(0)).unwrap();
+    assert_eq!(read(&*peers.way, 8, region.remote().at(0)).unwrap(), [7; 8]);
+    assert_eq!(agents(), 0);
 }
 
 #[test]

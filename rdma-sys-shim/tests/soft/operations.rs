@@ -3,8 +3,8 @@
 use rdma_sys_shim::{Batch, Liveness, LocalPiece, RemoteRun, Update, Width};
 
 use crate::support::{
-    aligned, alone, compare_swap, each_region, everywhere, fetch_add, finish, memory, peers, read,
-    update_each, write,
+    aligned, alone, compare_swap, each_region, each_region_with_atomics, everywhere, fetch_add,
+    finish, memory, peers, read, update_each, write,
 };
 
 #[test]
@@ -28,7 +28,7 @@ fn writes_and_reads_of_every_length() {
 #[test]
 fn atomics_of_every_width() {
     everywhere(|peers| {
-        each_region(peers, 64, |region| {
+        each_region_with_atomics(peers, 64, |region| {
             let (way, start) = (&*peers.way, aligned(region));
             let word = region.remote().at(start);
             assert_eq!(fetch_add(way, word, Width::W8, u64::MAX).unwrap(), 0);
@@ -63,7 +63,7 @@ fn atomics_of_every_width() {
 #[test]
 fn bulk_updates_are_elementwise() {
     everywhere(|peers| {
-        each_region(peers, 200_016, |region| {
+        each_region_with_atomics(peers, 200_016, |region| {
             let (way, start) = (&*peers.way, aligned(region));
             let at = region.remote().at(start + 8);
             for count in [0, 1, 5, 8192, 24_000] {
@@ -99,7 +99,7 @@ fn bulk_updates_are_elementwise() {
 #[test]
 fn words_that_all_threads_add_to_lose_nothing() {
     everywhere(|peers| {
-        each_region(peers, 64, |region| {
+        each_region_with_atomics(peers, 64, |region| {
             let word = region.remote().at(aligned(region));
             std::thread::scope(|scope| {
                 for thread in 0..4 {
@@ -130,7 +130,7 @@ fn a_mapping_is_the_memory_itself() {
             let Some(mapping) = peers.way.map(&region.remote()).unwrap() else {
                 continue;
             };
-            assert_eq!((mapping.start(), mapping.len()), (0, len as u64));
+            assert_eq!(mapping.len(), len as u64);
             // SAFETY: both are mapped for `len` bytes, and one thread accesses them.
             unsafe {
                 mapping.base().add(len - 1).write(77);
@@ -142,6 +142,27 @@ fn a_mapping_is_the_memory_itself() {
         let empty = peers.target.allocate(0, 1).unwrap();
         assert!(empty.is_empty());
         assert!(peers.way.map(&empty.remote()).unwrap().is_none());
+    });
+}
+
+/// Where peers cannot map memory, they have no atomics on it either, and nor has its process.
+#[test]
+fn atomics_are_there_where_memory_can_be_mapped() {
+    everywhere(|peers| {
+        let mut seen = Vec::new();
+        each_region(peers, 64, |region| {
+            let remote = region.remote();
+            let has = peers.way.has_atomics(&remote);
+            let word = remote.at(aligned(region));
+            assert_eq!(fetch_add(&*peers.way, word, Width::W8, 1).is_ok(), has);
+            seen.push((has, peers.way.map(&remote).unwrap().is_some()));
+        });
+        let [allocated, part, owned] = seen[..] else {
+            panic!("{seen:?}");
+        };
+        assert!(allocated == part && allocated.0, "{seen:?}");
+        let maps = allocated.1;
+        assert_eq!(owned.0, !maps, "as on a NIC where nothing is mapped");
     });
 }
 

@@ -3,16 +3,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rdma_sys_shim::{
-    Access, Adoption, Device, Endpoint, Region, RemoteAddress, Result, Ticket, Update, Width,
+    Access, Device, Endpoint, Region, RemoteAddress, Result, Ticket, Update, Width,
 };
 
-const OPTIONS: [&str; 6] = [
+const OPTIONS: [&str; 4] = [
     "soft",
-    "soft:adopt=off",
-    "soft:cma=off,adopt=off",
+    "soft:cma=off",
     "soft:map=off",
     "soft:map=off,cma=off",
-    "soft:adopt=off,cma=off,map=off",
 ];
 
 /// One test at a time: descriptors and threads of this process are counted.
@@ -53,16 +51,31 @@ pub(crate) fn everywhere(test: impl Fn(&Peers)) {
     }
 }
 
-/// Allocated memory, and memory of the caller's at an odd address.
-pub(crate) fn each_region(peers: &Peers, len: usize, test: impl Fn(&Region)) {
+/// As [`each_region`], but for memory on which the device has no atomics.
+pub(crate) fn each_region_with_atomics(peers: &Peers, len: usize, test: impl Fn(&Region)) {
+    each_region(peers, len, |region| {
+        if peers.way.has_atomics(&region.remote()) {
+            test(region);
+        }
+    });
+}
+
+/// Allocated memory, a part of some that is registered again, and memory of the caller's, both of
+/// these at an odd address.
+pub(crate) fn each_region(peers: &Peers, len: usize, mut test: impl FnMut(&Region)) {
     let allocated = peers.target.allocate(len, 1).unwrap();
     assert_eq!(allocated.len(), len);
     test(&allocated);
+    let whole = peers.target.allocate(len + 1, 1).unwrap();
+    let base = whole.base().wrapping_add(1);
+    // SAFETY: inside of what the device allocated, which outlives the region.
+    let part = unsafe { peers.target.register(base, len, Access::ALL) }.unwrap();
+    test(&part);
+    drop(part);
     let mut heap = vec![0_u8; len + 1];
     let base = heap.as_mut_ptr().wrapping_add(1);
-    let (rights, adoption) = (Access::ALL, Adoption::Allowed);
     // SAFETY: the heap block outlives the region, and is not touched through `heap` meanwhile.
-    let owned = unsafe { peers.target.register(base, len, rights, adoption) }.unwrap();
+    let owned = unsafe { peers.target.register(base, len, Access::ALL) }.unwrap();
     test(&owned);
     drop(owned);
 }

@@ -11,7 +11,7 @@ use super::super::work::Work;
 use super::check_buffer;
 use super::combined::Combined;
 use super::spot::Spot;
-use crate::datatype::{Layout, Op, Piece};
+use crate::datatype::{AtomicWidths, Layout, Op, Piece};
 use crate::error::Result;
 use crate::window::Window;
 use crate::window::target::Target;
@@ -245,8 +245,9 @@ impl Window {
         // SAFETY: the buffers are the caller's promise; what is mapped is the target's layout.
         unsafe {
             match spot {
-                Spot::Mapped(base, _keep) => {
-                    self.combine_in_place(operation, rank, target, *base, parts)?;
+                Spot::Mapped(base, place) => {
+                    let widths = place.as_ref().map_or(target.widths(), |place| place.widths);
+                    self.combine_in_place(operation, rank, target, (*base, widths), parts)?;
                     Ok(Ticket::DONE)
                 }
                 Spot::Device(place) => {
@@ -264,10 +265,10 @@ impl Window {
         operation: &'static str,
         rank: u32,
         target: &Target,
-        there: *mut u8,
+        (there, widths): (*mut u8, AtomicWidths),
         parts: &Combined<'_>,
     ) -> Result<()> {
-        let (widths, base) = (self.atomic_widths(), there.addr() as u64);
+        let base = there.addr() as u64;
         let at = |offset: i64| there.wrapping_offset(offset as isize);
         if widths.word(parts.ty, 0).is_some() {
             let mut all = true;

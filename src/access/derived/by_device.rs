@@ -38,7 +38,7 @@ impl Window {
             at: place.at,
             parts,
         };
-        let widths = self.atomic_widths();
+        let widths = place.widths;
         let mut ticket = Ticket::DONE;
         let words = |words| parts.blocks_of(widths, far.at.address, words);
         if let Some(width) = widths.word(parts.ty, 0) {

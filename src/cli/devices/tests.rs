@@ -93,7 +93,7 @@ fn the_device_that_the_environment_names_is_marked_with_what_it_names_there() {
         let first = |line: &str| line.split(' ').next().unwrap().to_owned();
         marked.map(first).collect()
     };
-    assert_eq!(marked("soft:adopt=off"), ["soft"]);
+    assert_eq!(marked("soft:cma=off"), ["soft"]);
     assert_eq!(marked("rxe0"), ["rxe0"]);
     assert_eq!(marked("verbs"), ["mlx5_0"]);
     let text = text(Some("rxe0:1:0"));

@@ -78,7 +78,6 @@ pub(super) struct Probes {
     /// Whether this build has the verbs provider.
     pub(super) verbs: bool,
     pub(super) attach: rdma_sys_shim::Result<()>,
-    pub(super) userfaultfd: rdma_sys_shim::Result<()>,
     pub(super) clock_resolution: Duration,
     pub(super) processors: u64,
     /// Bytes of `/dev/shm`, where there is one.
@@ -90,7 +89,6 @@ impl Probes {
         Self {
             verbs: rdma_sys_shim::has_verbs(),
             attach: probe::cross_memory_attach(),
-            userfaultfd: probe::userfaultfd(),
             clock_resolution: clock_resolution(),
             processors: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
             shm: capacity(Path::new("/dev/shm")),

@@ -51,7 +51,7 @@ fn examine(machine: &Machine, probes: &Probes, wanted: &Wanted) -> Vec<Finding> 
     let mut findings = rdma::check(machine, probes, &devices, wanted, need);
     findings.push(memlock::check(machine, need));
     if wanted.may_use_soft() {
-        findings.extend(soft::check(machine, probes));
+        findings.push(soft::check(machine, probes));
     }
     findings.extend(container::check(machine, probes));
     findings.extend(host::check(machine, probes));

@@ -3,11 +3,7 @@
 use super::finding::Finding;
 use super::machine::{Machine, Probes};
 
-pub(super) fn check(machine: &Machine, probes: &Probes) -> [Finding; 2] {
-    [attach(machine, probes), userfaultfd(machine, probes)]
-}
-
-fn attach(machine: &Machine, probes: &Probes) -> Finding {
+pub(super) fn check(machine: &Machine, probes: &Probes) -> Finding {
     const CHECK: &str = "cross-memory attach";
     let scope = machine.text("/proc/sys/kernel/yama/ptrace_scope");
     let yama = match scope.as_deref() {
@@ -29,23 +25,6 @@ fn attach(machine: &Machine, probes: &Probes) -> Finding {
         _ => filter_remedy(machine, "process_vm_readv and process_vm_writev"),
     };
     Finding::warning(CHECK, found, remedy)
-}
-
-fn userfaultfd(machine: &Machine, probes: &Probes) -> Finding {
-    const CHECK: &str = "userfaultfd";
-    match &probes.userfaultfd {
-        Ok(()) => Finding::ok(
-            CHECK,
-            "a program's own memory can be moved to where other ranks map it",
-        ),
-        Err(error) => Finding::warning(
-            CHECK,
-            format!(
-                "{error}; windows over the own memory of programs with several threads are slower"
-            ),
-            filter_remedy(machine, "userfaultfd (Linux 5.19 or later)"),
-        ),
-    }
 }
 
 /// What lets a system call through that is there and refused.

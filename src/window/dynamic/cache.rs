@@ -29,8 +29,13 @@ struct Known {
 
 struct KnownRegion {
     remote: RemoteRegion,
-    /// Found at the first access.
-    mapping: OnceLock<Option<Mapping>>,
+    way: OnceLock<Way>,
+}
+
+/// What is found of a region at the first access.
+struct Way {
+    mapping: Option<Mapping>,
+    has_atomics: bool,
 }
 
 /// A place in a region of the target; as long as it is kept, the region stays mapped.
@@ -38,6 +43,7 @@ pub(crate) struct Found<'a> {
     pub(crate) at: RemoteAddress,
     /// Where it is mapped, or null.
     pub(crate) there: *mut u8,
+    pub(crate) has_atomics: bool,
     _known: RwLockReadGuard<'a, Known>,
 }
 
@@ -77,13 +83,15 @@ impl RegionCache {
             return Ok(None);
         };
         let offset = address - region.remote.address;
-        let there = match region.mapping(&**self.table.endpoint())? {
+        let way = region.way(&**self.table.endpoint())?;
+        let there = match &way.mapping {
             Some(mapping) => within(mapping, offset, len),
             None => ptr::null_mut(),
         };
         Ok(Some(Found {
             at: region.remote.at(offset),
             there,
+            has_atomics: way.has_atomics,
             _known: known,
         }))
     }
@@ -123,7 +131,7 @@ impl RegionCache {
                 let kept = old.next_if(|old| old.remote == remote);
                 kept.unwrap_or_else(|| KnownRegion {
                     remote,
-                    mapping: OnceLock::new(),
+                    way: OnceLock::new(),
                 })
             })
             .collect();
@@ -181,21 +189,23 @@ impl Known {
 }
 
 impl KnownRegion {
-    fn mapping(&self, endpoint: &dyn Endpoint) -> Result<Option<&Mapping>> {
-        if self.mapping.get().is_none() {
-            let mapping = endpoint.map(&self.remote)?;
-            // Another thread may have been first: then its mapping is kept.
-            let _ = self.mapping.set(mapping);
+    fn way(&self, endpoint: &dyn Endpoint) -> Result<&Way> {
+        if let Some(way) = self.way.get() {
+            return Ok(way);
         }
-        Ok(self.mapping.get().and_then(Option::as_ref))
+        let found = Way {
+            mapping: endpoint.map(&self.remote)?,
+            has_atomics: endpoint.has_atomics(&self.remote),
+        };
+        // Another thread may have been first: then what it found is kept.
+        Ok(self.way.get_or_init(|| found))
     }
 }
 
 /// Where `len` bytes at `offset` of a mapped region are, or null if not all of them are mapped.
 fn within(mapping: &Mapping, offset: u64, len: u64) -> *mut u8 {
-    let relative = offset.wrapping_sub(mapping.start());
-    if len <= mapping.len() && relative <= mapping.len() - len {
-        mapping.base().wrapping_add(relative as usize)
+    if len <= mapping.len() && offset <= mapping.len() - len {
+        mapping.base().wrapping_add(offset as usize)
     } else {
         ptr::null_mut()
     }

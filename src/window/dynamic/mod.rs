@@ -12,7 +12,7 @@ mod table;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-use rdma_sys_shim::{Access, Adoption, Device, Region, RemoteRegion};
+use rdma_sys_shim::{Access, Device, Region, RemoteRegion};
 
 pub(crate) use cache::{Found, RegionCache};
 
@@ -97,18 +97,13 @@ impl Window {
     /// memory.
     ///
     /// # Safety
-    /// Until it is detached or the window freed, what [`Window::create`] asks of its memory holds;
-    /// what it asks of calls of `create` and `free` holds for this call and `detach`.
+    /// Until it is detached or the window freed, what [`Window::create`] asks of its memory holds.
     pub unsafe fn attach(&self, base: *mut u8, size: usize) -> Result<()> {
         const OPERATION: &str = "attach";
-        let adoption = self.hints.adoption();
         let device = self.team.fabric.device();
         // SAFETY: the caller's promise.
-        unsafe {
-            self.attached(OPERATION)?
-                .attach(&**device, base, size, adoption)
-        }
-        .map_err(|error| error.during(OPERATION))
+        unsafe { self.attached(OPERATION)?.attach(&**device, base, size) }
+            .map_err(|error| error.during(OPERATION))
     }
 
     /// Local. Takes the region that was attached at `base` from the other ranks, all of whose
@@ -180,13 +175,7 @@ impl Regions {
 impl Attached {
     /// # Safety
     /// As for [`Window::attach`].
-    unsafe fn attach(
-        &mut self,
-        device: &dyn Device,
-        base: *mut u8,
-        size: usize,
-        adoption: Adoption,
-    ) -> Result<()> {
+    unsafe fn attach(&mut self, device: &dyn Device, base: *mut u8, size: usize) -> Result<()> {
         let start = base.addr();
         if size == 0 {
             self.empty.push(start);
@@ -219,7 +208,7 @@ impl Attached {
         }
         // SAFETY: the caller's promise, until the region is dropped by `detach` or `free`; a window
         // that is dropped instead never drops its regions.
-        let region = unsafe { device.register(base, size, Access::ALL, adoption)? };
+        let region = unsafe { device.register(base, size, Access::ALL)? };
         self.table.push(device, region.remote())?;
         let slot = self.slots.len();
         self.slots.push(start);

@@ -26,7 +26,7 @@ use schedule::Schedule;
 
 use super::SoftDevice;
 use super::process::ProcessId;
-use crate::{Access, Adoption, AtomicDomain, Capabilities, Device, Endpoint, Region, Result};
+use crate::{Access, AtomicDomain, Capabilities, Device, Endpoint, Region, Result};
 
 /// The name that `--device` takes.
 pub(crate) const DEVICE: &str = "soft:adversarial";
@@ -50,7 +50,6 @@ impl AdversarialDevice {
     /// the same one.
     pub(crate) fn open(options: Options, launcher: Option<u32>) -> Result<Self> {
         let inner = super::Options {
-            adopt: false,
             cross_memory: options.cross_memory,
             map: false,
         };
@@ -122,15 +121,9 @@ impl Device for AdversarialDevice {
         self.soft.allocate(len, align)
     }
 
-    unsafe fn register(
-        &self,
-        base: *mut u8,
-        len: usize,
-        access: Access,
-        adoption: Adoption,
-    ) -> Result<Region> {
+    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region> {
         // SAFETY: the caller's promise.
-        unsafe { self.soft.register(base, len, access, adoption) }
+        unsafe { self.soft.register(base, len, access) }
     }
 
     /// A queue whose peer is gone fails; one whose peer is stopped is left behind.

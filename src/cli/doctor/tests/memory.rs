@@ -104,21 +104,6 @@ fn forbidden_attaching_is_a_warning_with_the_remedy_for_its_cause() {
 }
 
 #[test]
-fn missing_userfaultfd_is_a_warning() {
-    let mut fake = Fake::good();
-    fake.probes.userfaultfd = Err(refused("userfaultfd", libc::ENOSYS));
-    let line = fake.examine("").sole(Level::Warning, "userfaultfd");
-    assert!(
-        line.contains("userfaultfd failed: Function not implemented"),
-        "{line}"
-    );
-    assert!(
-        line.contains("-> the kernel has to allow userfaultfd (Linux 5.19"),
-        "{line}"
-    );
-}
-
-#[test]
 fn a_control_group_that_is_too_small_is_a_warning_wherever_its_limit_stands() {
     const CHECK: &str = "memory of the control group";
     let fake = Fake::good();

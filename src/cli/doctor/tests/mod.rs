@@ -40,7 +40,6 @@ impl Fake {
             probes: Probes {
                 verbs: true,
                 attach: Ok(()),
-                userfaultfd: Ok(()),
                 clock_resolution: Duration::from_nanos(1),
                 processors: 2,
                 shm: Some(64 << 20),
@@ -161,7 +160,7 @@ fn a_good_machine_is_well_whatever_is_asked_for() {
         "",
         "auto",
         "soft",
-        "soft:adopt=off",
+        "soft:cma=off",
         "verbs",
         "rxe0",
         "rxe0:1",

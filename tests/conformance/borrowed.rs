@@ -1,5 +1,5 @@
-//! Windows over memory that is in use while it becomes a window and stops being one: by other
-//! threads, by forked children, by a file.
+//! Windows over memory that the program lends, and uses all the while: by other threads, by forked
+//! children, by a file.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd;
@@ -13,11 +13,11 @@ use transom::{Info, Job, LockKind, Op};
 use crate::case::{Case, Failure, Outcome, cases, check, check_eq};
 use crate::ops::{fetch_and_op, get, put};
 
-pub(crate) const CASES: &[Case] = cases!["adoption":
+pub(crate) const CASES: &[Case] = cases!["borrowed":
     threads_write_to_the_window_and_beside_it @ [2],
     a_forked_child_has_its_own_copy @ [1, 2],
     over_mapped_files_and_shared_memory @ [2, 3],
-    more_regions_than_are_moved @ [2, 3],
+    many_attached_regions @ [2, 3],
 ];
 
 /// Words that start 16 bytes into a page, as those of a large malloc do.
@@ -53,22 +53,26 @@ impl Drop for Words {
     }
 }
 
-/// A thread adds to every word, in the window or on its edge pages, through many lives of the
-/// window; each life, every rank adds to words of the other's. Nothing is lost.
+/// A thread adds to words in the window and on its edge pages, through many lives of the window;
+/// each life, every rank adds to other words of the other's. Nothing is lost.
 fn threads_write_to_the_window_and_beside_it(job: &Job) -> Outcome {
     const ROUNDS: u64 = 40;
     let world = job.world();
     let words = Words::new(6);
     let all = words.all();
     let (first, last) = (2, all.len() - 2);
+    let of_peers = [0, 511, 1500, last - first - 1];
+    let for_peers = |index: usize| of_peers.contains(&index.wrapping_sub(first));
     let stop = AtomicBool::new(false);
     let mut passes = 0;
     thread::scope(|scope| -> Outcome {
         let writer = scope.spawn(|| {
             let mut passes = 0;
             while !stop.load(Ordering::Relaxed) {
-                for word in all {
-                    word.fetch_add(1, Ordering::Relaxed);
+                for (index, word) in all.iter().enumerate() {
+                    if !for_peers(index) {
+                        word.fetch_add(1, Ordering::Relaxed);
+                    }
                 }
                 passes += 1;
             }
@@ -82,8 +86,8 @@ fn threads_write_to_the_window_and_beside_it(job: &Job) -> Outcome {
                 let window = unsafe { Window::create(world, base, size, 8, &Info::new())? };
                 window.lock_all(Assert::NONE)?;
                 let other = (world.rank() + 1) % world.size();
-                for word in [0, 511, 1500, (last - first - 1) as u64] {
-                    fetch_and_op(&window, 1_u64 << 40, other, word, Op::Sum)?;
+                for word in of_peers {
+                    fetch_and_op(&window, 1_u64 << 40, other, word as u64, Op::Sum)?;
                 }
                 window.unlock_all()?;
                 window.free()?;
@@ -97,8 +101,10 @@ fn threads_write_to_the_window_and_beside_it(job: &Job) -> Outcome {
     })?;
     check!(passes > 0, "the writer ran");
     for (index, word) in all.iter().enumerate() {
-        let from_peers = [0, 511, 1500, last - first - 1].contains(&index.wrapping_sub(first));
-        let expected = passes + if from_peers { ROUNDS << 40 } else { 0 };
+        let expected = match for_peers(index) {
+            true => ROUNDS << 40,
+            false => passes,
+        };
         check_eq!(word.load(Ordering::Relaxed), expected, "word {index}");
     }
     Ok(())
@@ -237,8 +243,8 @@ fn over_mapped_files_and_shared_memory(job: &Job) -> Outcome {
     Ok(())
 }
 
-/// Some are moved and mapped, the others are not; all of them are reached, and come and go.
-fn more_regions_than_are_moved(job: &Job) -> Outcome {
+/// All of them are reached, and come and go.
+fn many_attached_regions(job: &Job) -> Outcome {
     const REGIONS: usize = 200;
     let world = job.world();
     let words = Words::new(2 * REGIONS);
@@ -270,7 +276,6 @@ fn more_regions_than_are_moved(job: &Job) -> Outcome {
             let wanted = round * rounds * number as u64;
             check_eq!(word.load(Ordering::SeqCst), wanted, "region {number}");
         }
-        // What was moved makes room for what was not.
         for number in (0..REGIONS).rev() {
             window.detach(place(number))?;
         }
