@@ -5,9 +5,11 @@
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use rdma_sys_shim::memory::{add_f32, add_f64, add_i32, add_i64};
 
+use super::accumulate_lock::{self, Attempt};
 use super::bounds::Place;
 use super::transfer::Transfer;
 use super::work::{Work, copy_elements};
@@ -20,6 +22,9 @@ use crate::window::target::Target;
 
 /// Bytes that are combined at a time in mapped memory, where they need a private copy for it.
 const CHUNK: usize = 2 << 10;
+
+/// After so long, who waits for an accumulate lock is the next to have it.
+const LONG: Duration = Duration::from_millis(1);
 
 impl Window {
     /// Carries out `work` on the elements at `there` in an entered target's mapped memory.
@@ -85,7 +90,8 @@ impl Window {
         let (false, Some(word)) = (there.is_null(), word) else {
             return false;
         };
-        let mine = self.accumulate_lock_value();
+        let me = self.context().rank();
+        let mine = accumulate_lock::held_by(me);
         let taken = word.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed);
         if taken.is_err() {
             return false;
@@ -93,19 +99,12 @@ impl Window {
         // SAFETY: `operand` is the caller's promise; `reach` found the element inside the mapping
         // of the target's memory, and under the lock no other accumulate of this kind changes it.
         unsafe { add_f64(there, operand, 1) };
-        word.store(0, Ordering::Release);
+        accumulate_lock::release(word, me);
         target.set_dirty();
         true
     }
 
-    /// What the accumulate lock's word holds while this rank has it.
-    #[inline]
-    fn accumulate_lock_value(&self) -> u64 {
-        u64::from(self.context().rank()) + 1
-    }
-
-    /// The lock word holds this rank's number plus one while it is taken. It is held for the time
-    /// of one accumulate, so there is no queue.
+    /// It is held for the time of one accumulate.
     pub(super) fn with_accumulate_lock(
         &self,
         operation: &'static str,
@@ -113,19 +112,18 @@ impl Window {
         word: &RemoteWord,
         body: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let mine = self.accumulate_lock_value();
+        let me = self.context().rank();
         let stranded = |error: Error| self.stranded(operation, rank, error);
-        let found = word.compare_swap(0, mine).map_err(stranded)?;
-        if found != 0 {
-            self.await_accumulate_lock(operation, rank, word, mine, found)?;
+        if accumulate_lock::try_take(word, me).map_err(stranded)? != Attempt::Taken {
+            self.await_accumulate_lock(operation, rank, word)?;
         }
         let result = body();
         let released = match word.atomic() {
             Some(word) => {
-                word.store(0, Ordering::Release);
+                accumulate_lock::release(word, me);
                 Ok(())
             }
-            None => word.fetch_add(mine.wrapping_neg()).map(drop),
+            None => word.fetch_add(accumulate_lock::release_by(me)).map(drop),
         };
         result.and(released.map_err(stranded))
     }
@@ -136,26 +134,35 @@ impl Window {
         operation: &'static str,
         rank: u32,
         word: &RemoteWord,
-        mine: u64,
-        found: u64,
     ) -> Result<()> {
-        let stranded = |error: Error| self.stranded(operation, rank, error);
-        let holder = Cell::new(found);
-        let take = || {
-            if word.load().map_err(stranded)? != 0 {
-                return Ok(false);
+        let me = self.context().rank();
+        let begun = Instant::now();
+        let awaited = Cell::new(me);
+        let mut is_next = false;
+        loop {
+            let mut taken = false;
+            let changed = || {
+                let attempt = accumulate_lock::retry(word, me, begun.elapsed() >= LONG);
+                let attempt = attempt.map_err(|error| self.stranded(operation, rank, error))?;
+                if let Attempt::Next(seen) | Attempt::Busy(seen) = attempt
+                    && let Some(rank) = accumulate_lock::awaited(seen)
+                {
+                    awaited.set(rank);
+                }
+                taken = attempt == Attempt::Taken;
+                Ok(taken || matches!(attempt, Attempt::Next(_)) != is_next)
+            };
+            let check = || {
+                self.context()
+                    .check(operation, Awaited::Rank(awaited.get()))
+            };
+            self.context().patience().wait(changed, check)?;
+            if taken {
+                return Ok(());
             }
-            let found = word.compare_swap(0, mine).map_err(stranded)?;
-            if found != 0 {
-                holder.set(found);
-            }
-            Ok(found == 0)
-        };
-        let check = || {
-            let holder = (holder.get() as u32).wrapping_sub(1);
-            self.context().check(operation, Awaited::Rank(holder))
-        };
-        self.context().patience().wait(take, check)
+            // Who is next waits for one accumulate only, and so with new patience.
+            is_next = !is_next;
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! One-sided operations.
 
 mod accumulate;
+mod accumulate_lock;
 mod apart;
 mod bounds;
 mod by_device;

@@ -1,5 +1,7 @@
 //! All ranks on one word, the target included: sums are exact.
 
+use std::time::{Duration, Instant};
+
 use transom::raw::Assert;
 use transom::{Accumulate, Job, LockKind, Op};
 
@@ -15,6 +17,7 @@ pub(crate) const CASES: &[Case] = cases!["contention":
     a_ticket_is_given_once @ [3],
     swaps_lose_nothing @ [3],
     the_targets_own_stores_survive_beside_narrow_atomics @ [2],
+    no_origin_starves_another @ [3, 5],
 ];
 
 const ROUNDS: usize = 120;
@@ -207,6 +210,45 @@ fn the_targets_own_stores_survive_beside_narrow_atomics(job: &Job) -> Outcome {
         }
         window.unlock_all()?;
         job.world().barrier()?;
+        window.close()?;
+    }
+    Ok(())
+}
+
+/// All but rank 0 accumulate for a while on its memory, each operation under the lock for a good part
+/// of a millisecond: all of them come to something.
+fn no_origin_starves_another(job: &Job) -> Outcome {
+    const DOUBLES: usize = 64 << 10;
+    let enough = Duration::from_millis(700);
+    let ones: &'static [f64] = vec![1.0; DOUBLES].leak();
+    for memory in [Memory::Allocate, Memory::Heap] {
+        let window = Exposed::open(job, memory, 8 * DOUBLES, 8)?;
+        let mut rounds = 0_u32;
+        window.lock_all(Assert::NONE)?;
+        let begun = Instant::now();
+        while window.rank() > 0 && (rounds == 0 || begun.elapsed() < enough) {
+            // SAFETY: the operands are kept for ever.
+            unsafe {
+                let from = ones.as_ptr().cast();
+                window.accumulate(from, DOUBLES, f64::TYPE, 0, 0, Op::Sum)?;
+            }
+            rounds += 1;
+        }
+        window.unlock_all()?;
+        let all = job.world().allgather(&[rounds])?;
+        let (least, most) = (all[1..].iter().min(), all[1..].iter().max());
+        check!(
+            100 * least.unwrap_or(&0) >= *most.unwrap_or(&0),
+            "{memory:?}: {all:?}"
+        );
+        if window.rank() == 0 {
+            let found: Vec<f64> = bytemuck::pod_collect_to_vec(&window.read(0, 8 * DOUBLES));
+            let sum = f64::from(all.iter().sum::<u32>());
+            check!(
+                found.iter().all(|&element| element == sum),
+                "{memory:?}: {sum}"
+            );
+        }
         window.close()?;
     }
     Ok(())

@@ -1,0 +1,134 @@
+//! Every interleaving of ranks that combine under the accumulate lock.
+
+use std::sync::Arc;
+
+use loom::cell::UnsafeCell;
+use loom::model::Builder;
+use loom::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, Release},
+};
+use loom::thread;
+
+use super::*;
+use crate::waiting_model::Changes;
+
+/// The lock's word. What is noted is what others may wait for.
+struct Watched {
+    word: AtomicU64,
+    changes: Changes,
+    is_mapped: bool,
+}
+
+impl LockWord for Watched {
+    fn load(&self) -> Result<u64> {
+        Ok(self.word.look())
+    }
+
+    fn compare_swap(&self, expect: u64, new: u64) -> Result<u64> {
+        let found = self.word.replace_if(expect, new);
+        if found == expect {
+            self.changes.note();
+        }
+        Ok(found)
+    }
+
+    fn fetch_add(&self, add: u64) -> Result<u64> {
+        let found = self.word.add(add);
+        self.changes.note();
+        Ok(found)
+    }
+
+    fn is_mapped(&self) -> bool {
+        self.is_mapped
+    }
+}
+
+impl StoredWord for AtomicU64 {
+    fn glance(&self) -> u64 {
+        self.load(Relaxed)
+    }
+
+    /// A store, as a swap: loom takes a store for one that may come before another's swap, also where
+    /// that has swapped what came before the store.
+    fn clear(&self) {
+        self.swap(0, Release);
+    }
+}
+
+/// A target: its lock, and an element that is combined under it.
+struct Target {
+    lock: Watched,
+    element: UnsafeCell<u32>,
+}
+
+// SAFETY: the element is touched under the lock only: that is what the model finds out, since loom's
+// cell notices when it is not so.
+unsafe impl Sync for Target {}
+
+impl Target {
+    fn combine(&self, rank: u32, long: bool) {
+        let attempt = |attempt: Result<Attempt>| attempt.expect("nothing fails here");
+        if attempt(try_take(&self.lock, rank)) != Attempt::Taken {
+            let taken = || attempt(retry(&self.lock, rank, long)) == Attempt::Taken;
+            self.lock.changes.wait_until(taken);
+        }
+
+        // SAFETY: under the lock.
+        self.element.with_mut(|element| unsafe { *element += 1 });
+        if self.lock.is_mapped {
+            release(&self.lock.word, rank);
+            self.lock.changes.note();
+        } else {
+            self.lock
+                .fetch_add(release_by(rank))
+                .expect("nothing fails here");
+        }
+    }
+}
+
+/// Each of the `ranks` combines once; `true` for those that have waited long at their second try.
+fn check(preemptions: usize, is_mapped: bool, ranks: &'static [bool]) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(move || {
+        let target = Arc::new(Target {
+            lock: Watched {
+                word: AtomicU64::new(0),
+                changes: Changes::new(),
+                is_mapped,
+            },
+            element: UnsafeCell::new(0),
+        });
+        let others: Vec<_> = (1..)
+            .zip(&ranks[1..])
+            .map(|(rank, &long)| {
+                let target = target.clone();
+                thread::spawn(move || target.combine(rank, long))
+            })
+            .collect();
+        target.combine(0, ranks[0]);
+        for other in others {
+            other.join().expect("a rank");
+        }
+        assert_eq!(target.lock.word.look(), 0, "the lock is free again");
+        // SAFETY: all are done.
+        let combined = target.element.with(|element| unsafe { *element });
+        assert_eq!(combined as usize, ranks.len());
+    });
+}
+
+#[test]
+fn two_ranks_take_turns_also_where_one_has_waited_long() {
+    check(3, true, &[false, true]);
+}
+
+#[test]
+fn one_of_three_is_next() {
+    check(2, true, &[false, true, true]);
+}
+
+#[test]
+fn through_the_device_one_of_three_is_next() {
+    check(2, false, &[false, true, true]);
+}
