@@ -1,5 +1,7 @@
 //! The operating system's or the device's fault.
 
+use std::io::ErrorKind;
+
 use super::ErrorClass;
 use crate::job::PmiError;
 
@@ -50,6 +52,7 @@ impl SystemError {
     pub(super) fn class(&self) -> ErrorClass {
         match self {
             Self::ControlFull { .. } => ErrorClass::NoMem,
+            Self::Io { source, .. } if source.kind() == ErrorKind::OutOfMemory => ErrorClass::NoMem,
             Self::Device(error) if error.is_out_of_memory() => ErrorClass::NoMem,
             Self::Device(error) if error.is_remote_access() => ErrorClass::RmaRange,
             Self::Device(rdma_sys_shim::Error::BadMemory { .. }) => ErrorClass::Base,

@@ -30,8 +30,12 @@
 //! ranks race on are unspecified elements, and nothing worse. Copies to and from window memory are
 //! none that the compiler sees.
 //!
-//! **Lifetime of the memory.** A window owns its memory, allocated or given as a vector. Only
-//! [`Window::free`] frees it, after all ranks have come there; a window that is dropped leaks it.
+//! **Lifetime of the memory.** A window's memory is the library's own, also where a vector was copied
+//! there. Only [`Window::free`] and [`Window::into_vec`] free it, after all ranks have come there; a window
+//! that is dropped leaks it.
+//!
+//! **Forks.** A child shares the memory of windows with its parent, and with the ranks that write there, so
+//! every call that leads to it fails there.
 
 mod buffer;
 mod epoch;

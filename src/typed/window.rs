@@ -1,7 +1,9 @@
 //! Windows of elements.
 
+use std::collections::TryReserveError;
 use std::fmt;
-use std::mem::ManuallyDrop;
+use std::io;
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::epoch::{self, Active, Epoch, Exchange, Mode, Passive};
 use crate::comm::{Communicator, Group, Purpose};
 use crate::datatype::Element;
-use crate::error::{Error, Misuse, Result};
+use crate::error::{Error, Misuse, Result, SystemError};
 use crate::job::not_forked;
 use crate::raw::{self, Assert};
 use crate::window::Info;
@@ -25,14 +27,16 @@ use crate::window::Info;
 /// the other ranks, whose epochs then fail too, and every later call on the window is an error.
 /// An error that the body of an epoch returns is a value like any other.
 ///
+/// A forked child is no rank: all calls but those that only look something up fail there. What was
+/// borrowed from [`Window::local`] before is the parent's memory, not a copy of it.
+///
 /// Dropping a window without freeing it leaks its memory and says so in the log, since other ranks
 /// may still access it.
 pub struct Window<'c, T: Element> {
     raw: raw::Window,
-    /// What `create` was given; freed after the raw window, or not at all.
-    memory: ManuallyDrop<Vec<T>>,
     poisoned: AtomicBool,
     comm: &'c Communicator,
+    elements: PhantomData<T>,
 }
 
 impl<'c, T: Element> Window<'c, T> {
@@ -65,15 +69,30 @@ impl<'c, T: Element> Window<'c, T> {
         let bytes = len.saturating_mul(size_of::<T>());
         let info = info.aligned_for(align_of::<T>());
         let raw = raw::Window::allocate(comm, bytes, Self::ELEMENT, &info)?;
-        Self::over(comm, raw, Vec::new())
+        Self::over(comm, raw)
     }
 
-    /// Collective. A window over the elements of `memory` on this rank; [`Window::free`] frees
-    /// them. Lengths may differ by rank; 0 is legal (MPI-4.1, section 12.2.1).
+    /// Collective. A window of the elements of `memory` on this rank. They are copied to where peers
+    /// reach them as fast as those of [`Window::allocate`], and `memory` is freed once all ranks have
+    /// come so far: until then there is room for both. [`Window::into_vec`] gives them back. Lengths may
+    /// differ by rank; 0 is legal (MPI-4.1, section 12.2.1; a window over memory that stays where it is
+    /// is [`raw::Window::create`]).
+    ///
+    /// ```
+    /// # fn main() -> transom::Result<()> {
+    /// # let job = transom::Job::init()?;
+    /// # let world = job.world();
+    /// let mut window = transom::Window::create(world, vec![2_u64, 3, 5])?;
+    /// let value = [7];
+    /// window.fence(|epoch| epoch.target(world.rank())?.put(2, &value))??;
+    /// assert_eq!(window.into_vec()?, [2, 3, 7]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// On every rank if one rank fails: out of memory, elements of another size on another rank, a
-    /// rank that died or left.
+    /// rank that died or left. Then `memory` is gone, but for [`Window::try_create`].
     pub fn create(comm: &'c Communicator, memory: Vec<T>) -> Result<Self> {
         Self::create_with(comm, memory, &Info::new())
     }
@@ -82,22 +101,34 @@ impl<'c, T: Element> Window<'c, T> {
     ///
     /// # Errors
     /// As for [`Window::create`]; a malformed hint.
-    pub fn create_with(comm: &'c Communicator, mut memory: Vec<T>, info: &Info) -> Result<Self> {
-        let base = memory.as_mut_ptr().cast();
-        let bytes = size_of_val(memory.as_slice());
-        // SAFETY: the vector is this window's own: mapped until `free` drops it, after the raw
-        // window, or for ever; not pinned, since nobody else knows of it; referred to only where
-        // the argument of this module says that peers stay away.
-        let raw = unsafe { raw::Window::create(comm, base, bytes, Self::ELEMENT, info)? };
-        Self::over(comm, raw, memory)
+    pub fn create_with(comm: &'c Communicator, memory: Vec<T>, info: &Info) -> Result<Self> {
+        Self::try_create(comm, memory, info).map_err(|(_gone, error)| error)
     }
 
-    fn over(comm: &'c Communicator, raw: raw::Window, memory: Vec<T>) -> Result<Self> {
+    /// Collective. As [`Window::create_with`], and gives the vector back if that fails.
+    ///
+    /// # Errors
+    /// As for [`Window::create_with`].
+    pub fn try_create(
+        comm: &'c Communicator,
+        memory: Vec<T>,
+        info: &Info,
+    ) -> std::result::Result<Self, (Vec<T>, Error)> {
+        let bytes = bytemuck::cast_slice(&memory);
+        let info = info.aligned_for(align_of::<T>());
+        let created = raw::Window::create_copied(comm, bytes, Self::ELEMENT, &info);
+        match created.and_then(|raw| Self::over(comm, raw)) {
+            Ok(window) => Ok(window),
+            Err(error) => Err((memory, error)),
+        }
+    }
+
+    fn over(comm: &'c Communicator, raw: raw::Window) -> Result<Self> {
         let window = Self {
             raw,
-            memory: ManuallyDrop::new(memory),
             poisoned: AtomicBool::new(false),
             comm,
+            elements: PhantomData,
         };
         let ours = window.raw.disp_unit();
         let theirs = |rank| window.raw.disp_unit_of(rank).unwrap_or(ours);
@@ -164,14 +195,11 @@ impl<'c, T: Element> Window<'c, T> {
     /// Local. This rank's own part, between epochs.
     ///
     /// # Errors
-    /// The window is poisoned: other ranks may still write there.
+    /// The window is poisoned: other ranks may still write there. The process was forked from the
+    /// rank.
     pub fn local(&self) -> Result<&[T]> {
         self.usable("local")?;
-        let (base, len) = own_part(&self.raw);
-        // SAFETY: our registered memory, aligned and of this length, any bytes being a `T`. Nobody
-        // writes there between epochs, as this module argues, and as long as the window is borrowed
-        // no epoch opens.
-        Ok(unsafe { slice::from_raw_parts(base.as_ptr(), len) })
+        Ok(self.elements())
     }
 
     /// Local. This rank's own part, between epochs.
@@ -181,7 +209,7 @@ impl<'c, T: Element> Window<'c, T> {
     pub fn local_mut(&mut self) -> Result<&mut [T]> {
         self.usable("local_mut")?;
         let (base, len) = own_part(&self.raw);
-        // SAFETY: as in `local`; nobody reads there either, and the window is borrowed uniquely.
+        // SAFETY: as in `elements`; nobody reads there either, and the window is borrowed uniquely.
         Ok(unsafe { slice::from_raw_parts_mut(base.as_ptr(), len) })
     }
 
@@ -278,23 +306,64 @@ impl<'c, T: Element> Window<'c, T> {
     /// The window is poisoned, a rank died, left, or is in an epoch instead; then the memory is
     /// leaked, since other ranks may still access it.
     pub fn free(self) -> Result<()> {
-        self.usable("free")?;
-        not_forked("free")?;
-        // Not left out for the hint `no_locks` either: an epoch of a rank that disagrees must not
-        // find the memory gone.
-        self.raw.settle_flags("free")?;
-        self.raw.synchronise("free", Purpose::Free)?;
+        self.come_to_free()?;
         self.raw.give_back();
-        drop(ManuallyDrop::into_inner(self.memory));
         Ok(())
     }
 
+    /// Collective. As [`Window::free`], and returns this rank's elements, as they are now: of a window
+    /// that was created from a vector, or allocated. The vector is a new one.
+    ///
+    /// # Errors
+    /// As for [`Window::free`]. No memory for the vector: then the window is freed all the same, on all
+    /// ranks, and this rank's elements are gone. A copy of [`Window::local`] made before loses nothing.
+    pub fn into_vec(self) -> Result<Vec<T>> {
+        let mut elements = Vec::new();
+        // Before the others are waited for, and told of no failure: the window is freed either way.
+        let room = elements.try_reserve_exact(self.len());
+        self.come_to_free()?;
+        if room.is_ok() {
+            elements.extend_from_slice(self.elements());
+        }
+        let bytes = self.raw.size();
+        self.raw.give_back();
+        match room {
+            Ok(()) => Ok(elements),
+            Err(error) => Err(no_room(bytes, &error)),
+        }
+    }
+
+    fn come_to_free(&self) -> Result<()> {
+        self.usable("free")?;
+        // Not left out for the hint `no_locks` either: an epoch of a rank that disagrees must not
+        // find the memory gone.
+        self.raw.settle_flags("free")?;
+        self.raw.synchronise("free", Purpose::Free)
+    }
+
+    fn elements(&self) -> &[T] {
+        let (base, len) = own_part(&self.raw);
+        // SAFETY: our registered memory, aligned and of this length, any bytes being a `T`. The callers
+        // see to it that the window is usable: then nobody writes there between epochs, as this module
+        // argues, and as long as the window is borrowed no epoch opens.
+        unsafe { slice::from_raw_parts(base.as_ptr(), len) }
+    }
+
     fn usable(&self, operation: &'static str) -> Result<()> {
+        not_forked(operation)?;
         match self.poisoned.load(Ordering::Relaxed) {
             false => Ok(()),
             true => Err(Error::new(operation, Misuse::Poisoned)),
         }
     }
+}
+
+fn no_room(bytes: u64, error: &TryReserveError) -> Error {
+    let failed = SystemError::Io {
+        what: format!("no {bytes} bytes for the elements of a window ({error})"),
+        source: io::ErrorKind::OutOfMemory.into(),
+    };
+    Error::new("into_vec", failed)
 }
 
 /// Between epochs, threads may share a window and hand it on.

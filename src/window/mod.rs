@@ -1,6 +1,7 @@
 //! Windows: memory of every rank of a communicator, exposed to all of them.
 
 mod attributes;
+mod copied;
 mod create;
 mod dynamic;
 mod errors;

@@ -5,10 +5,12 @@
 //! `TRANSOM_TEST_TIME` multiplies the time limit.
 
 mod active;
+mod created;
 #[path = "../conformance/environment.rs"]
 mod environment;
 mod exchange;
 mod failures;
+mod forked;
 mod passive;
 mod strided;
 
@@ -117,9 +119,11 @@ fn finish(child: Child) -> std::result::Result<(Option<i32>, String), Failed> {
 fn main() {
     let scenarios = [
         active::scenarios(),
+        created::scenarios(),
         exchange::scenarios(),
         passive::scenarios(),
         failures::scenarios(),
+        forked::scenarios(),
         strided::scenarios(),
     ]
     .concat();
