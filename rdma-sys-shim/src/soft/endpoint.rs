@@ -456,6 +456,15 @@ impl Endpoint for SoftEndpoint {
         let Some(piece) = table::piece(&self.port, region.rkey) else {
             return Ok(None);
         };
+        if let Some(base) = self.port.in_room(piece.fd, piece.offset, piece.len) {
+            self.check(region.at(0), region.len, Access::READ, Operation::Read)?;
+            let skip = region.address.wrapping_sub(piece.address);
+            return Ok(Some(Mapping {
+                base: base.wrapping_add(skip as usize),
+                len: region.len,
+                _owner: Some(Box::new(self.port.clone())),
+            }));
+        }
         let file = self.open_file(piece.fd)?;
         // A descriptor number that was closed and used again would name another file: what was
         // opened counts only if the region is still the same.

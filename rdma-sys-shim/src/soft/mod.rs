@@ -91,7 +91,8 @@ pub(crate) fn open(options: &str, launcher: Option<u32>) -> Result<Arc<dyn Devic
 /// What this process shows to its peers.
 pub(crate) struct Own {
     id: ProcessId,
-    nonce: u64,
+    /// What peers are told.
+    address: Address,
     port: Arc<Port>,
     table: Table,
     agent: Agent,
@@ -123,7 +124,7 @@ impl SoftDevice {
         Ok(Self {
             own: Arc::new(Own {
                 id,
-                nonce,
+                address: Address::of(id, nonce, &port, options),
                 table: Table::new(port.clone()),
                 agent: Agent::new(port.clone()),
                 segments: Segments::default(),
@@ -138,11 +139,10 @@ impl SoftDevice {
     fn endpoint(&self, address: &[u8]) -> Result<SoftEndpoint> {
         let own = &self.own;
         let address = Address::decode(address)?;
-        let ours = Address::of(own.id, own.nonce, &own.port, own.options);
-        if address == ours {
+        if address == own.address {
             return Ok(SoftEndpoint::to_self(own.id, own.port.clone(), own.options));
         }
-        ours.must_share_host_with(&address)?;
+        own.address.must_share_host_with(&address)?;
         let port = Port::open(DEVICE, address.id, address.fd, address.nonce)?;
         let endpoint = SoftEndpoint::to_peer(
             address.id,
@@ -184,8 +184,7 @@ impl Device for SoftDevice {
     }
 
     fn address(&self) -> Vec<u8> {
-        let own = &self.own;
-        Address::of(own.id, own.nonce, &own.port, own.options).encode()
+        self.own.address.encode()
     }
 
     fn connect(&self, address: &[u8]) -> Result<Arc<dyn Endpoint>> {

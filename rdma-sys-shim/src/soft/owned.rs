@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Own;
+use super::port::Loan;
 use super::segment::{self, AddressRange, page_size, whole_pages};
 use super::table::MappablePiece;
 use super::vma::{self, Rights};
@@ -20,6 +21,8 @@ pub(crate) struct Segments(Mutex<BTreeMap<usize, SegmentFile>>);
 struct SegmentFile {
     len: usize,
     fd: RawFd,
+    /// Where it begins in the file.
+    offset: u64,
 }
 
 impl Segments {
@@ -40,17 +43,58 @@ impl Segments {
             address: (base + start) as u64,
             len: (segment.len - start) as u64,
             fd: segment.fd,
-            offset: start as u64,
+            offset: segment.offset + start as u64,
         })
     }
 }
 
-/// Memory that the device allocated: a memory file, mapped here and mappable by peers.
+/// Memory that the device allocated: mapped here and mappable by peers.
 struct Segment {
     own: Arc<Own>,
     rkey: u64,
-    range: AddressRange,
-    _file: File,
+    home: Home,
+}
+
+/// Whose memory file it is in.
+enum Home {
+    Own { range: AddressRange, file: File },
+    Port(Loan),
+}
+
+impl Home {
+    /// `mapped` bytes, in whole pages.
+    fn new(own: &Own, mapped: usize, align: usize) -> Result<Self> {
+        if own.options.map
+            && align <= page_size()
+            && let Some(loan) = own.port.lend(mapped)
+        {
+            return Ok(Self::Port(loan));
+        }
+        let file = segment::memory_file(c"transom-segment", mapped)?;
+        let range = if align <= page_size() {
+            AddressRange::of_file(&file, 0, mapped)?
+        } else {
+            let range = AddressRange::reserve(mapped, align)?;
+            range.place(0, &file, 0, mapped)?;
+            range
+        };
+        Ok(Self::Own { range, file })
+    }
+
+    fn base(&self) -> *mut u8 {
+        match self {
+            Self::Own { range, .. } => range.base(),
+            Self::Port(loan) => loan.base(),
+        }
+    }
+
+    fn segment(&self, len: usize) -> SegmentFile {
+        let (fd, offset) = match self {
+            Self::Own { file, .. } => (file.as_raw_fd(), 0),
+            Self::Port(loan) => (loan.fd(), Loan::OFFSET),
+        };
+        SegmentFile { len, fd, offset }
+    }
 }
 
 impl Drop for Segment {
@@ -59,13 +103,12 @@ impl Drop for Segment {
         if !self.own.options.map {
             self.own.agent.release();
         }
-        let base = self.range.base().addr();
+        let base = self.home.base().addr();
         self.own.segments.live().remove(&base);
     }
 }
 
 pub(crate) fn allocate(own: &Arc<Own>, len: usize, align: usize) -> Result<Region> {
-    let page = page_size();
     let too_large = || {
         Error::os(
             format!("allocating {len} bytes aligned to {align}"),
@@ -76,20 +119,13 @@ pub(crate) fn allocate(own: &Arc<Own>, len: usize, align: usize) -> Result<Regio
     let mapped = whole_pages(len.max(1))
         .filter(|&mapped| mapped <= isize::MAX as usize)
         .ok_or_else(too_large)?;
-    let file = segment::memory_file(c"transom-segment", mapped)?;
-    let range = if align <= page {
-        AddressRange::of_file(&file, 0, mapped)?
-    } else {
-        let range = AddressRange::reserve(mapped, align)?;
-        range.place(0, &file, 0, mapped)?;
-        range
-    };
-    let base = range.base();
+    let home = Home::new(own, mapped, align)?;
+    let (base, segment) = (home.base(), home.segment(mapped));
     let piece = MappablePiece {
         address: base.addr() as u64,
         len: mapped as u64,
-        fd: file.as_raw_fd(),
-        offset: 0,
+        fd: segment.fd,
+        offset: segment.offset,
     };
     if !own.options.map {
         own.agent.retain()?;
@@ -103,19 +139,14 @@ pub(crate) fn allocate(own: &Arc<Own>, len: usize, align: usize) -> Result<Regio
                 own.agent.release();
             }
         })?;
-    let found = SegmentFile {
-        len: mapped,
-        fd: file.as_raw_fd(),
-    };
-    own.segments.live().insert(base.addr(), found);
+    own.segments.live().insert(base.addr(), segment);
     Ok(Region {
         remote,
         base,
         _owner: OfProcess::new(Box::new(Segment {
             own: own.clone(),
             rkey: remote.rkey,
-            range,
-            _file: file,
+            home,
         })),
     })
 }

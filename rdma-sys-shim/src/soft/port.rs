@@ -1,16 +1,16 @@
 //! The memory file through which a process is known to its peers: who it is, its table of
-//! regions, and the slots through which its agent is asked.
+//! regions, the slots through which its agent is asked, and room for one allocation: peers that
+//! have met have mapped that too.
 //!
 //! The file is sparse: what is not used costs no memory.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-use memmap2::{MmapOptions, MmapRaw};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::process::ProcessId;
-use super::segment;
+use super::segment::{self, AddressRange};
 use super::slots::{Bell, SLOTS, Slot, Slots};
 use crate::{Error, Result};
 
@@ -51,7 +51,12 @@ const BELL: usize = 64;
 const SLOT_TABLE: usize = 4096;
 const SLOT_DATA: usize = SLOT_TABLE + 2 * 4096;
 const REGION_TABLE: usize = SLOT_DATA + SLOTS * SLOT_BYTES;
-const PORT_BYTES: usize = REGION_TABLE + REGIONS * size_of::<Entry>();
+const TABLES_END: usize = REGION_TABLE + REGIONS * size_of::<Entry>();
+/// Begins a page, however large pages are.
+const ROOM: usize = TABLES_END.next_multiple_of(64 << 10);
+/// What the control region of all but the largest jobs takes.
+const ROOM_BYTES: usize = 16 << 20;
+const PORT_BYTES: usize = ROOM + ROOM_BYTES;
 
 const _: () = assert!(size_of::<Header>() <= BELL);
 // Loom's atomics are larger; its models have bells and slots elsewhere.
@@ -63,9 +68,30 @@ const _: () = assert!(SLOTS <= u32::BITS as usize);
 
 /// Our own port, or a peer's.
 pub(crate) struct Port {
-    map: MmapRaw,
-    /// Open while the port is our own: peers reach it through this descriptor.
-    file: Option<File>,
+    map: AddressRange,
+    /// The owner's descriptor, through which peers reach the port.
+    fd: RawFd,
+    /// Whether [`Port::lend`] has lent the room already.
+    lent: AtomicBool,
+    /// Open while the port is our own.
+    _file: Option<File>,
+}
+
+/// The room of this process's own port, lent once: peers have it mapped for as long as they like, and
+/// read there what was written last, also when its user is gone.
+pub(crate) struct Loan(Arc<Port>);
+
+impl Loan {
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.0.map.base().wrapping_add(ROOM)
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.0.fd
+    }
+
+    /// Where the room begins in the port's file.
+    pub(crate) const OFFSET: u64 = ROOM as u64;
 }
 
 impl Port {
@@ -73,8 +99,10 @@ impl Port {
     pub(crate) fn create(id: ProcessId, nonce: u64) -> Result<Self> {
         let file = segment::memory_file(c"transom-port", PORT_BYTES)?;
         let port = Self {
-            map: map(&file)?,
-            file: Some(file),
+            map: AddressRange::of_file(&file, 0, PORT_BYTES)?,
+            fd: file.as_raw_fd(),
+            lent: AtomicBool::new(false),
+            _file: Some(file),
         };
         let header = port.header();
         header.pid.store(id.pid, Ordering::Relaxed);
@@ -111,9 +139,12 @@ impl Port {
             )));
         }
         let port = Self {
-            map: map(&file)?,
-            file: None,
+            map: AddressRange::of_file(&file, 0, PORT_BYTES)?,
+            fd,
+            lent: AtomicBool::new(true),
+            _file: None,
         };
+        port.map.mark_foreign();
         let header = port.header();
         let ours = header.magic.load(Ordering::Acquire) == MAGIC
             && header.nonce.load(Ordering::Relaxed) == nonce
@@ -131,7 +162,20 @@ impl Port {
 
     /// The descriptor through which peers reach this port.
     pub(crate) fn fd(&self) -> RawFd {
-        self.file.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+        self.fd
+    }
+
+    /// Room for `len` zeroed bytes at the start of a page, for the first that asks.
+    pub(crate) fn lend(self: &Arc<Self>, len: usize) -> Option<Loan> {
+        let lent = len > ROOM_BYTES || self.lent.swap(true, Ordering::Relaxed);
+        (!lent).then(|| Loan(self.clone()))
+    }
+
+    /// Where `len` bytes at `offset` of the owner's file `fd` are mapped here, if in the port's room.
+    pub(crate) fn in_room(&self, fd: RawFd, offset: u64, len: u64) -> Option<*mut u8> {
+        let end = offset.checked_add(len)?;
+        let inside = fd == self.fd && offset >= ROOM as u64 && end <= PORT_BYTES as u64;
+        inside.then(|| self.map.base().wrapping_add(offset as usize))
     }
 
     /// Where the nonce stands in the owner's address space: a word to try cross-memory attach on.
@@ -155,9 +199,7 @@ impl Port {
     /// The slot's `SLOT_BYTES` bytes of data, which belong to whoever the slot's state says.
     pub(crate) fn slot_data(&self, index: usize) -> *mut u8 {
         assert!(index < SLOTS);
-        self.map
-            .as_mut_ptr()
-            .wrapping_add(SLOT_DATA + index * SLOT_BYTES)
+        self.map.base().wrapping_add(SLOT_DATA + index * SLOT_BYTES)
     }
 
     pub(crate) fn entry(&self, index: usize) -> &Entry {
@@ -166,10 +208,10 @@ impl Port {
     }
 
     fn at<T>(&self, offset: usize) -> &T {
-        assert!(offset + size_of::<T>() <= PORT_BYTES && offset.is_multiple_of(align_of::<T>()));
+        assert!(offset + size_of::<T>() <= TABLES_END && offset.is_multiple_of(align_of::<T>()));
         // SAFETY: the range lies in the page-aligned mapping, which lives as long as `self`; the
         // types used are made of atomics, for which any bits are valid and sharing is sound.
-        unsafe { &*self.map.as_mut_ptr().wrapping_add(offset).cast::<T>() }
+        unsafe { &*self.map.base().wrapping_add(offset).cast::<T>() }
     }
 }
 
@@ -182,11 +224,4 @@ impl Slots for Port {
         assert!(index < SLOTS);
         self.at(SLOT_TABLE + index * size_of::<Slot>())
     }
-}
-
-fn map(file: &File) -> Result<MmapRaw> {
-    MmapOptions::new()
-        .len(PORT_BYTES)
-        .map_raw(file)
-        .map_err(|error| Error::os(format!("mmap of a port of {PORT_BYTES} bytes"), error))
 }

@@ -246,3 +246,45 @@ fn peers_with_other_options_and_addresses_that_are_none() {
         assert!(matches!(refused, Err(Error::BadAddress { .. })));
     }
 }
+
+/// How many mappings this process has.
+fn mappings() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().count()
+}
+
+/// What a process allocates first is mapped with its port; anything else is a mapping of its own.
+#[test]
+fn the_first_allocation_is_mapped_by_whoever_has_met() {
+    let _alone = alone();
+    let peers = peers("soft", false);
+    let first = peers.target.allocate(16 << 20, 64).unwrap();
+    let second = peers.target.allocate(8, 8).unwrap();
+    let before = mappings();
+    let one = peers.way.map(&first.remote()).unwrap().unwrap();
+    assert_eq!(mappings(), before);
+    let two = peers.way.map(&second.remote()).unwrap().unwrap();
+    assert!(mappings() > before);
+    for (region, mapping) in [(&first, &one), (&second, &two)] {
+        assert_eq!(memory(region), vec![0; region.len()]);
+        let last = region.len() - 1;
+        // SAFETY: the last byte of a region and of its mapping, which nobody else uses.
+        unsafe {
+            mapping.base().add(last).write(7);
+            assert_eq!(region.base().add(last).read(), 7);
+        }
+    }
+    let bad = peers.way.map(&rdma_sys_shim::RemoteRegion {
+        len: first.remote().len + 1,
+        ..first.remote()
+    });
+    assert!(bad.is_err_and(|error| error.is_remote_access()));
+    // Gone, it is nobody's: neither mapped again, nor lent again to where the first still looks.
+    let remote = first.remote();
+    drop(first);
+    assert!(!matches!(peers.way.map(&remote), Ok(Some(_))));
+    let third = peers.target.allocate(16 << 20, 64).unwrap();
+    // SAFETY: as above; the mapping outlives its region.
+    unsafe { one.base().write(9) };
+    assert_eq!(memory(&third)[0], 0);
+}
