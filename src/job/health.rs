@@ -53,6 +53,7 @@ impl Context {
         let error = self.name_absent(rank, error);
         if !matches!(error.kind(), ErrorKind::Misuse(_))
             && let Some(first) = self.aborted()
+            && !is_reason(&error, &first)
         {
             return Error::new(error.operation(), first);
         }
@@ -69,6 +70,14 @@ impl Context {
             | PeerError::Garbled { rank, .. }),
         ) = error.kind()
         {
+            // Telling takes seconds, and those who were told may end the job meanwhile, who know of no
+            // reason.
+            if matches!(cause, PeerError::Silent { .. })
+                && self.abort_word().load(Ordering::Relaxed) == 0
+                && !is_forked()
+            {
+                eprintln!("transom: rank {}: {cause}", self.rank());
+            }
             self.spread(*rank, cause.cause());
         }
     }
@@ -116,7 +125,9 @@ impl Context {
         };
         verdict.and_then(|()| self.check_sent()).map_err(|error| {
             // Who is missing may have left because of another rank, and told so before it went.
-            if let Some(first) = self.aborted() {
+            if let Some(first) = self.aborted()
+                && !is_reason(&error, &first)
+            {
                 return Error::new(operation, first);
             }
             self.tell_of(&error);
@@ -296,6 +307,17 @@ fn tell_together<'p>(peers: impl Iterator<Item = &'p Peer>, word: u64) {
     }
 }
 
+/// Whether the job was aborted for the silence that this error gives the reason of: this rank may have
+/// told so itself.
+fn is_reason(error: &Error, first: &PeerError) -> bool {
+    match error.kind() {
+        ErrorKind::Peer(ours @ PeerError::Silent { rank, .. }) => {
+            (*rank, ours.cause()) == (first.rank(), first.cause())
+        }
+        _ => false,
+    }
+}
+
 fn culprit(word: u64) -> u32 {
     ((word >> 8) as u32).wrapping_sub(1)
 }
@@ -303,4 +325,23 @@ fn culprit(word: u64) -> u32 {
 /// The rank `distance` further on, around the circle.
 fn around(rank: u32, distance: u32, size: u32) -> u32 {
     ((u64::from(rank) + u64::from(distance)) % u64::from(size)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_that_told_of_a_silent_one_still_knows_why() {
+        let silent = |rank| {
+            let reason = "no answer within 10 s".to_owned();
+            Error::new("put", PeerError::Silent { rank, reason })
+        };
+        let aborted = |rank, cause| PeerError::Aborted { rank, cause };
+        assert!(is_reason(&silent(3), &aborted(3, AbortCause::Silent)));
+        assert!(!is_reason(&silent(3), &aborted(2, AbortCause::Silent)));
+        assert!(!is_reason(&silent(3), &aborted(3, AbortCause::Died)));
+        let told = Error::new("put", aborted(3, AbortCause::Silent));
+        assert!(!is_reason(&told, &aborted(3, AbortCause::Silent)));
+    }
 }

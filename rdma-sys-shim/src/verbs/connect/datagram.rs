@@ -20,13 +20,13 @@ use crate::verbs::objects::{
 };
 use crate::{Error, Result};
 
-/// Messages that may arrive before the thread looks; what comes beyond is lost, and said again.
+/// Messages that may arrive before the thread looks, which may be making a queue pair; what comes
+/// beyond is lost, and said again.
 const RECEIVES: u32 = 128;
 const SENDS: u32 = 32;
 
-/// Completions that are taken at once. A few: each may take as long as it takes to make a queue
-/// pair, and nothing is answered meanwhile.
-const POLLED: usize = 4;
+/// Completions that are taken at once.
+const POLLED: usize = 16;
 
 /// The device puts a packet's global header, or a gap, before its content.
 const HEADER_BYTES: usize = 40;

@@ -21,14 +21,16 @@ pub(crate) enum Failure {
     #[error("it has closed the device")]
     Left,
     #[error(
-        "no answer within {} s to {sent} connection requests from {from} here to queue pair \
+        "no answer within {} s{} to {sent} connection requests from {from} here to queue pair \
          {qpn:#x} of {} at {}{}; does the process still run, is its port up, and does the network \
          carry datagrams (RoCE v2: UDP port 4791) both ways? TRANSOM_CONNECT_TIMEOUT=SECONDS lets it take longer",
-        .limit.as_secs_f64(), .device, Place(.gid, *.lid), Trouble(.trouble)
+        .limit.as_secs_f64(), After(*.put_off), .device, Place(.gid, *.lid), Trouble(.trouble)
     )]
     Silence {
         limit: Duration,
         sent: u32,
+        /// It has said that it was busy.
+        put_off: bool,
         /// This side's device.
         from: String,
         qpn: u32,
@@ -61,6 +63,17 @@ impl Failure {
                 reason: format!("on host {}: {failure}", peer.host),
             },
         }
+    }
+}
+
+struct After(bool);
+
+impl std::fmt::Display for After {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self.0 {
+            true => " after it last said that it was busy with those of others",
+            false => "",
+        })
     }
 }
 

@@ -48,6 +48,8 @@ pub(crate) enum Body {
         /// The receiver's queue pair.
         heard: u32,
     },
+    /// The sender has others to connect to first, and will answer then.
+    Busy,
     /// There will be no connection.
     Refusal { words: String },
     /// The sender leaves in good order; to be answered by a farewell.
@@ -84,6 +86,7 @@ impl Message {
             }
             Body::Goodbye => bytes.push(4),
             Body::Farewell { leaving } => bytes.extend([5, u8::from(*leaving)]),
+            Body::Busy => bytes.push(6),
         }
         seal(&mut bytes);
         debug_assert!(bytes.len() <= MESSAGE_BYTES);
@@ -119,6 +122,7 @@ impl Message {
             5 => Body::Farewell {
                 leaving: fields.u8()? != 0,
             },
+            6 => Body::Busy,
             _ => return None,
         };
         fields.0.is_empty().then_some(Self { to, from, body })
@@ -181,6 +185,7 @@ mod tests {
             Body::refusal(&"ü".repeat(300)),
             Body::Goodbye,
             Body::Farewell { leaving: true },
+            Body::Busy,
         ]
     }
 

@@ -22,6 +22,9 @@ pub(super) struct Peer {
     pub(super) left: bool,
     /// It is not to be waited for.
     pub(super) abandoned: bool,
+    /// What it asked with, while it waits for its turn: its numbers, and the queue pair that listens to
+    /// ours, if one does.
+    pub(super) asked: Option<(Numbers, Option<u32>)>,
     pub(super) request: Option<Retry>,
     pub(super) goodbye: Option<Retry>,
     /// Why the last datagram could not be sent.
@@ -41,6 +44,7 @@ impl Peer {
             broken: None,
             left: false,
             abandoned: false,
+            asked: None,
             request: None,
             goodbye: None,
             trouble: None,
@@ -93,6 +97,7 @@ impl Peer {
         Failure::Silence {
             limit: retry.map_or(Duration::ZERO, |retry| retry.limit),
             sent: retry.map_or(0, |retry| retry.sent),
+            put_off: retry.is_some_and(|retry| retry.put_off),
             from: own.device.clone(),
             qpn: self.address.qpn,
             device: self.address.device.clone(),

@@ -8,6 +8,10 @@
 //! never change, so that saying them again does no harm, and requests that cross meet in the same
 //! state as one that was answered.
 //!
+//! Making a queue pair takes a while, and many may ask at once: they are served in the order in which
+//! they came, one with each [`Protocol::work`], and those who have to wait for others are told that they
+//! were heard. To such, silence is counted from that word on.
+//!
 //! A goodbye is repeated until a farewell answers it, or the peer says goodbye itself. Who has said
 //! it accepts no new connections.
 
@@ -19,7 +23,7 @@ use super::address::{Address, PeerId};
 use super::failure::Failure;
 use super::message::{Body, Message, Numbers};
 use super::peer::Peer;
-use super::retry::{Due, Retry};
+use super::retry::{Due, Jitter, Retry};
 use super::{Queues, Timing};
 
 /// A datagram to be sent to the queue pair that `to` names.
@@ -47,6 +51,8 @@ pub(crate) struct Counters {
     /// Of those received, how many did not know this process's instance and secret.
     pub(crate) strangers: u64,
     pub(crate) refused: u64,
+    /// How often somebody was told to wait.
+    pub(crate) put_off: u64,
 }
 
 pub(crate) struct Protocol<Q> {
@@ -56,6 +62,9 @@ pub(crate) struct Protocol<Q> {
     peers: HashMap<PeerId, Peer>,
     /// When to look at a peer; entries whose time was moved do no harm.
     timers: BTreeSet<(Instant, PeerId)>,
+    /// Those who have asked and wait for their turn.
+    backlog: VecDeque<PeerId>,
+    jitter: Jitter,
     transmits: VecDeque<Transmit>,
     outcomes: VecDeque<Outcome>,
     /// How long goodbyes are repeated, once they are said.
@@ -66,11 +75,13 @@ pub(crate) struct Protocol<Q> {
 impl<Q: Queues> Protocol<Q> {
     pub(crate) fn new(own: Arc<Address>, timing: Timing, queues: Q) -> Self {
         Self {
+            jitter: Jitter::new(own.instance.0),
             own,
             timing,
             queues,
             peers: HashMap::new(),
             timers: BTreeSet::new(),
+            backlog: VecDeque::new(),
             transmits: VecDeque::new(),
             outcomes: VecDeque::new(),
             leaving: None,
@@ -107,7 +118,7 @@ impl<Q: Queues> Protocol<Q> {
             peer.heard = result.is_ok();
             return self.end(id, result.map(|_| ()));
         }
-        let retry = Retry::start(now, self.timing.timeout, &self.timing);
+        let retry = Retry::start(now, self.timing.timeout, &self.timing, &mut self.jitter);
         self.timers.insert((retry.at(), id));
         peer.request = Some(retry);
         self.send_request(id);
@@ -141,6 +152,7 @@ impl<Q: Queues> Protocol<Q> {
         match message.body {
             Body::Request { numbers, heard } => self.requested(now, from, numbers, heard),
             Body::Reply { numbers, heard } => self.replied(now, from.instance, numbers, heard),
+            Body::Busy => self.put_off(now, from.instance),
             Body::Refusal { words } => self.refused(from.instance, words),
             Body::Goodbye => self.goodbye_from(from),
             Body::Farewell { leaving } => self.farewell_from(from.instance, leaving),
@@ -151,13 +163,47 @@ impl<Q: Queues> Protocol<Q> {
         if let Some(obstacle) = self.own.obstacle_to(&from) {
             return self.refuse(Arc::new(from), &obstacle);
         }
-        let known = self.peers.get(&from.instance);
-        let known = known.is_some_and(|peer| peer.theirs.is_some() || peer.request.is_some());
-        if self.leaving.is_some() && !known {
-            return self.refuse(Arc::new(from), &Failure::Left.to_string());
-        }
+        let id = from.instance;
         let peer = Peer::of(&mut self.peers, &Arc::new(from));
-        let (id, address) = (peer.address.instance, peer.address.clone());
+        if peer.theirs.is_some() {
+            // There is nothing to make.
+            return self.answer(now, id, theirs, heard);
+        }
+        let waits = peer.asked.replace((theirs, heard)).is_some();
+        if waits || !self.backlog.is_empty() {
+            self.counters.put_off += 1;
+            let address = peer.address.clone();
+            self.send(address, Body::Busy);
+        }
+        if !waits {
+            self.backlog.push_back(id);
+        }
+    }
+
+    /// Serves the next of those who have asked; false if there is none.
+    pub(crate) fn work(&mut self, now: Instant) -> bool {
+        let Some(id) = self.backlog.pop_front() else {
+            return false;
+        };
+        let peer = self.peers.get_mut(&id);
+        if let Some(peer) = peer
+            && let Some((theirs, heard)) = peer.asked.take()
+            && !peer.left
+        {
+            self.answer(now, id, theirs, heard);
+        }
+        true
+    }
+
+    fn answer(&mut self, now: Instant, id: PeerId, theirs: Numbers, heard: Option<u32>) {
+        let Some(peer) = self.peers.get(&id) else {
+            return;
+        };
+        let address = peer.address.clone();
+        let known = peer.theirs.is_some() || peer.request.is_some();
+        if self.leaving.is_some() && !known {
+            return self.refuse(address, &Failure::Left.to_string());
+        }
         match self.listen(now, id, &theirs) {
             Ok(ours) => {
                 if heard == Some(ours.qpn) {
@@ -182,6 +228,13 @@ impl<Q: Queues> Protocol<Q> {
         match self.listen(now, id, &theirs) {
             Ok(_) => self.heard(id),
             Err(failure) => self.fail(id, failure),
+        }
+    }
+
+    fn put_off(&mut self, now: Instant, id: PeerId) {
+        let peer = self.peers.get_mut(&id);
+        if let Some(request) = peer.and_then(|peer| peer.request.as_mut()) {
+            request.put_off(now, &self.timing, &mut self.jitter);
         }
     }
 
@@ -266,7 +319,7 @@ impl<Q: Queues> Protocol<Q> {
         }
         // Who leaves as well may be gone before it can answer.
         if !peer.left {
-            let retry = Retry::start(now, limit, &self.timing);
+            let retry = Retry::start(now, limit, &self.timing, &mut self.jitter);
             self.timers.insert((retry.at(), id));
             peer.goodbye = Some(retry);
         }
@@ -320,8 +373,9 @@ impl<Q: Queues> Protocol<Q> {
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
         };
-        let due = |retry: &mut Option<Retry>| {
-            let due = retry.as_mut().map(|retry| retry.due(now, &self.timing));
+        let mut due = |retry: &mut Option<Retry>| {
+            let retry = retry.as_mut();
+            let due = retry.map(|retry| retry.due(now, &self.timing, &mut self.jitter));
             due.unwrap_or(Due::Nothing)
         };
         let (request, goodbye) = (due(&mut peer.request), due(&mut peer.goodbye));

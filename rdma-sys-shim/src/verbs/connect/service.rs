@@ -56,11 +56,13 @@ impl<Q: Queues> Service<Q> {
         while let ControlFlow::Continue(more) = self.obey() {
             // First what has arrived, which may be what would be asked for again.
             let heard = self.listen();
+            // One at a time, so that those who come meanwhile are told to wait.
+            let worked = self.protocol.work(Instant::now());
             self.protocol.tick(Instant::now());
             self.restart();
             self.transmit();
             self.publish();
-            if !more && !heard && !self.hears_before_sleep() {
+            if !more && !heard && !worked && !self.hears_before_sleep() {
                 self.sleep();
             }
         }

@@ -11,9 +11,12 @@ const VARIABLE: &str = "TRANSOM_CONNECT_TIMEOUT";
 pub(crate) struct Timing {
     /// How long a peer may take to answer.
     pub(crate) timeout: Duration,
-    /// When a message is repeated first; the time doubles up to `longest_pause`.
+    /// When a message is repeated first; the time doubles up to `longest_pause`. Each is drawn from
+    /// around that, so that those who began together do not go on together.
     pub(crate) first_pause: Duration,
     pub(crate) longest_pause: Duration,
+    /// The same to a peer that has said that it is busy.
+    pub(crate) busy_pause: Duration,
 }
 
 impl Default for Timing {
@@ -22,6 +25,7 @@ impl Default for Timing {
             timeout: Duration::from_secs(10),
             first_pause: Duration::from_millis(5),
             longest_pause: Duration::from_millis(200),
+            busy_pause: Duration::from_secs(1),
         }
     }
 }

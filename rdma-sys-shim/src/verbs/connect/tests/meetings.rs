@@ -106,6 +106,41 @@ fn two_hundred_and_fifty_six_peers_at_once_through_loss() {
     assert!(network.sent < 256 * 4, "{} datagrams", network.sent);
 }
 
+/// In all that takes more than twice as long as a peer may be silent.
+#[test]
+fn sixty_four_at_once_are_served_by_one_that_is_slow() {
+    all_are_served(64, Duration::from_millis(400));
+}
+
+/// Four times as many as there is room for.
+#[test]
+fn five_hundred_at_once_are_served_by_one_that_is_slow() {
+    all_are_served(512, Duration::from_millis(40));
+}
+
+fn all_are_served(askers: u32, takes: Duration) {
+    let weather = Weather {
+        lost_percent: 5,
+        doubled_percent: 1,
+        delay_us: (200, 4_000),
+        seed: 11,
+    };
+    let mut network = Network::of(askers + 1, weather);
+    network.processes[0].takes = takes;
+    let askers = askers as usize;
+    for asker in 1..=askers {
+        network.connect(asker, 0);
+    }
+    network.run(Duration::from_secs(60));
+    for asker in 1..=askers {
+        assert_eq!(network.outcome(asker, 0), Some(Ok(())), "{asker}");
+    }
+    let counters = network.processes[0].protocol.counters();
+    assert!(counters.put_off > askers as u64, "{counters:?}");
+    // One that waits asks about once in a second: for half the time, on average.
+    assert!(counters.received < askers as u64 * 25, "{counters:?}");
+}
+
 #[test]
 fn everyone_connects_to_everyone() {
     let weather = Weather {

@@ -1,6 +1,6 @@
 //! Processes, the queue pairs that they would have, and a network that does what it likes.
 
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -107,10 +107,26 @@ pub(super) struct Process {
     pub(super) protocol: Protocol<Handle>,
     pub(super) device: Arc<Mutex<Device>>,
     pub(super) outcomes: BTreeMap<PeerId, std::result::Result<(), Failure>>,
+    /// How long its thread takes to serve one that asks, when it has done so, and what has arrived
+    /// until then.
+    pub(super) takes: Duration,
+    busy_until: Option<Instant>,
+    inbox: VecDeque<Vec<u8>>,
 }
+
+/// What arrives beyond is lost.
+const RECEIVES: usize = 128;
 
 /// A datagram under way: when it arrives, in which order it was sent, for which process.
 type Flight = std::cmp::Reverse<(Instant, u64, usize, Vec<u8>)>;
+
+impl Process {
+    fn put(&mut self, bytes: Vec<u8>) {
+        if self.inbox.len() < RECEIVES {
+            self.inbox.push_back(bytes);
+        }
+    }
+}
 
 pub(super) struct Network {
     pub(super) now: Instant,
@@ -171,6 +187,9 @@ impl Network {
             protocol,
             device,
             outcomes: BTreeMap::new(),
+            takes: Duration::ZERO,
+            busy_until: None,
+            inbox: VecDeque::new(),
         });
         self.processes.len() - 1
     }
@@ -220,9 +239,10 @@ impl Network {
             let flight = self.flights.peek().map(|flight| flight.0.0);
             let living = (0..self.processes.len()).filter(|process| !self.dead.contains(process));
             let tick = living
-                .filter_map(|process| {
-                    let at = self.processes[process].protocol.next_tick()?;
-                    Some((at, process))
+                .filter_map(|index| {
+                    let process = &self.processes[index];
+                    let due = process.protocol.next_tick();
+                    Some((process.busy_until.or(due)?, index))
                 })
                 .min();
             let tick_at = tick.map(|(at, _)| at);
@@ -237,14 +257,31 @@ impl Network {
             if flight == Some(next) {
                 let std::cmp::Reverse((_, _, to, bytes)) = self.flights.pop().unwrap();
                 if !self.dead.contains(&to) {
-                    self.processes[to].protocol.receive(self.now, &bytes);
-                    self.carry(to);
+                    self.processes[to].put(bytes);
+                    self.attend(to);
                 }
             } else if let Some((_, process)) = tick {
+                self.attend(process);
                 self.processes[process].protocol.tick(self.now);
                 self.carry(process);
             }
         }
+    }
+
+    /// Has a process take what has arrived, and serve one that asks, or all if that takes no time.
+    fn attend(&mut self, process: usize) {
+        let (now, this) = (self.now, &mut self.processes[process]);
+        while this.busy_until.is_none_or(|end| now >= end) {
+            while let Some(bytes) = this.inbox.pop_front() {
+                this.protocol.receive(now, &bytes);
+            }
+            let works = this.protocol.work(now);
+            this.busy_until = (works && !this.takes.is_zero()).then(|| now + this.takes);
+            if !works {
+                break;
+            }
+        }
+        self.carry(process);
     }
 
     /// Takes what a process has to say, and what became of its attempts.

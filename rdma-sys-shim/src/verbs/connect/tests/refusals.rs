@@ -74,12 +74,27 @@ fn a_dead_peer_is_an_error_in_time_that_says_what_was_tried() {
     let pid = format!("process {}", std::process::id());
     assert!(error.contains(&pid), "{error}");
     let requests = network.processes[0].protocol.counters().sent;
-    assert!((50..60).contains(&requests), "{requests} requests");
+    assert!((45..65).contains(&requests), "{requests} requests");
     // Nobody stays behind in a state that cannot be left.
     network.dead.clear();
     network.connect(0, 1);
     network.run(Duration::from_secs(1));
     assert_eq!(network.outcome(0, 1), Some(Ok(())));
+}
+
+#[test]
+fn a_peer_that_dies_while_others_wait_for_it_is_an_error_that_says_so() {
+    let mut network = Network::of(4, Weather::FINE);
+    network.processes[0].takes = Duration::from_secs(5);
+    for asker in 1..4 {
+        network.connect(asker, 0);
+    }
+    network.run(Duration::from_secs(8));
+    assert_eq!(network.outcome(3, 0), None, "it is busy");
+    network.dead.push(0);
+    network.run(Duration::from_secs(60));
+    let text = error(&network, 3, 0);
+    assert!(text.contains("busy with those of others"), "{text}");
 }
 
 #[test]
