@@ -41,8 +41,12 @@ pub enum Error {
         /// The device's name.
         device: String,
     },
-    /// The device has no atomics, which locks and accumulates need.
-    #[error("RDMA device {device} has no atomics of eight bytes, which windows need")]
+    /// The device has no atomics, which locks, accumulates and whatever tells of data need.
+    #[error(
+        "RDMA device {device} has no atomics of eight bytes, which all windows need: for locks and \
+         accumulates, and to tell of data that may arrive in any order (`transom devices` shows what \
+         else there is, and TRANSOM_DEVICE=NAME takes it)"
+    )]
     NoAtomics {
         /// The device's name.
         device: String,

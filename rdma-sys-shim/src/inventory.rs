@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::rdma::{self, Choice, RdmaDevice, Selector, VerbsLimits};
+use crate::rdma::{self, AtomicScope, Choice, RdmaDevice, Selector, VerbsLimits};
 use crate::soft;
 use crate::{AtomicDomain, Capabilities, Device, Error, Result, TargetThread};
 
@@ -64,9 +64,25 @@ fn list_with(rdma: Vec<RdmaDevice>, has_verbs: bool) -> Vec<DeviceInfo> {
 fn describe(device: RdmaDevice, has_verbs: bool) -> DeviceInfo {
     let choice = rdma::choose(std::slice::from_ref(&device), &Selector::default());
     let limits = choice.as_ref().ok().and_then(limits);
+    describe_with(device, choice, limits, has_verbs)
+}
+
+fn describe_with(
+    device: RdmaDevice,
+    choice: Result<Choice>,
+    limits: Option<VerbsLimits>,
+    has_verbs: bool,
+) -> DeviceInfo {
     let missing = (!has_verbs).then(|| NO_PROVIDER.to_owned());
     let obstacle = choice.as_ref().err().map(ToString::to_string);
-    let reasons: Vec<_> = missing.into_iter().chain(obstacle).collect();
+    let without_atomics = (limits.as_ref())
+        .filter(|limits| limits.atomic_scope == AtomicScope::None)
+        .map(|_| {
+            let device = device.name.clone();
+            Error::NoAtomics { device }.to_string()
+        });
+    let reasons = [missing, obstacle, without_atomics].into_iter().flatten();
+    let reasons: Vec<_> = reasons.collect();
     DeviceInfo {
         name: device.name.clone(),
         provider: VERBS,
@@ -223,6 +239,31 @@ mod tests {
         };
         assert!(reason(1).starts_with("this build has no verbs provider; mlx5_0 port 1 is DOWN"));
         assert_eq!(reason(2), NO_PROVIDER);
+    }
+
+    #[test]
+    fn a_device_without_atomics_is_said_to_be_of_no_use() {
+        let with = |atomic_scope| {
+            let device = devices().pop().unwrap();
+            let choice = rdma::choose(std::slice::from_ref(&device), &Selector::default());
+            let limits = VerbsLimits {
+                atomic_scope,
+                max_inline: 0,
+                max_message: 1 << 30,
+                max_qp: 1,
+                max_cqe: 1,
+                max_mr: 1,
+                max_qp_rd_atom: 1,
+                active_mtu: 4096,
+            };
+            describe_with(device, choice, Some(limits), true)
+        };
+        assert_eq!(with(AtomicScope::Device).state, State::Ready);
+        let State::Unusable(reason) = with(AtomicScope::None).state else {
+            panic!("it is taken for usable");
+        };
+        assert!(reason.contains("mlx5_1 has no atomics"), "{reason}");
+        assert!(reason.contains("TRANSOM_DEVICE"), "{reason}");
     }
 
     #[cfg(not(feature = "verbs"))]

@@ -47,6 +47,7 @@ impl Adapter {
             fabric: Fabric::of(choice),
             gids,
             lid: port.lid,
+            needs_gid: port.needs_gid,
         };
         Ok(Self {
             domain: ProtectionDomain::new(&context)?,

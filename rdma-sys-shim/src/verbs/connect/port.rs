@@ -79,7 +79,12 @@ pub(crate) struct PortAddress {
     gids: Families<Gid>,
     /// Zero on Ethernet.
     pub(super) lid: u16,
+    /// Packets to it have to carry its GID.
+    needs_gid: bool,
 }
+
+/// In the number of GIDs: packets have to carry one.
+const NEEDS_GID: u8 = 0x80;
 
 impl PortAddress {
     /// GIDs of different families.
@@ -91,6 +96,7 @@ impl PortAddress {
         Self {
             gids: families,
             lid,
+            needs_gid: false,
         }
     }
 
@@ -120,7 +126,8 @@ impl PortAddress {
     }
 
     pub(super) fn put(&self, bytes: &mut Vec<u8>) {
-        bytes.push(self.gids.iter().count() as u8);
+        let flag = if self.needs_gid { NEEDS_GID } else { 0 };
+        bytes.push(self.gids.iter().count() as u8 | flag);
         for gid in self.gids.iter() {
             bytes.extend(gid.bytes());
         }
@@ -130,7 +137,8 @@ impl PortAddress {
     /// `None` where it is cut off, has no GID, or two of one family.
     pub(super) fn take(fields: &mut Fields<'_>) -> Option<Self> {
         let mut gids = Families::NONE;
-        let count = fields.u8()?;
+        let first = fields.u8()?;
+        let (count, needs_gid) = (first & !NEEDS_GID, first & NEEDS_GID != 0);
         for _ in 0..count {
             let gid = Gid::new(fields.array()?);
             if gids.insert(gid, gid).is_some() {
@@ -138,7 +146,11 @@ impl PortAddress {
             }
         }
         let lid = fields.u16()?;
-        (count > 0).then_some(Self { gids, lid })
+        (count > 0).then_some(Self {
+            gids,
+            lid,
+            needs_gid,
+        })
     }
 }
 
@@ -156,12 +168,16 @@ pub(crate) struct OwnPort {
     pub(crate) fabric: Fabric,
     pub(crate) gids: Families<OwnGid>,
     pub(crate) lid: u16,
+    pub(crate) needs_gid: bool,
 }
 
 impl OwnPort {
     /// What peers are told of it.
     pub(crate) fn address(&self) -> PortAddress {
-        PortAddress::new(self.gids.iter().map(|own| own.gid), self.lid)
+        PortAddress {
+            needs_gid: self.needs_gid,
+            ..PortAddress::new(self.gids.iter().map(|own| own.gid), self.lid)
+        }
     }
 
     /// The way to a peer's port, for datagrams and connections alike.
@@ -175,7 +191,7 @@ impl OwnPort {
             port: self.number,
             gid_index: own.index,
             gid: gid.bytes(),
-            global: self.fabric.routes_by_gid(own.gid, gid),
+            global: self.needs_gid || peer.needs_gid || self.fabric.routes_by_gid(own.gid, gid),
             lid: peer.lid,
         })
     }
@@ -209,6 +225,7 @@ mod tests {
             fabric,
             gids: families,
             lid: 4,
+            needs_gid: false,
         }
     }
 
@@ -258,6 +275,12 @@ mod tests {
             let mut fields = Fields(&bytes);
             assert_eq!(PortAddress::take(&mut fields), Some(port));
             assert!(fields.0.is_empty());
+            let strict = PortAddress {
+                needs_gid: true,
+                ..port
+            };
+            let marked = self::bytes(&strict);
+            assert_eq!(PortAddress::take(&mut Fields(&marked)), Some(strict));
             for cut in 0..bytes.len() {
                 assert_eq!(PortAddress::take(&mut Fields(&bytes[..cut])), None);
             }
@@ -276,6 +299,28 @@ mod tests {
             "more than there are families"
         );
         assert_eq!(with(255, &[MAPPED, GLOBAL]), None);
+    }
+
+    #[test]
+    fn packets_carry_gids_where_either_port_needs_that() {
+        let plain = own(Fabric::InfiniBand, &["fe80::1"]);
+        let strict = OwnPort {
+            needs_gid: true,
+            ..plain
+        };
+        for (from, to, global) in [
+            (plain, plain, 0),
+            (plain, strict, 1),
+            (strict, plain, 1),
+            (strict, strict, 1),
+        ] {
+            let route = from.route_to(&to.address()).unwrap();
+            let attributes = route.attributes();
+            assert_eq!(
+                (attributes.is_global, attributes.grh.sgid_index),
+                (global, 3 * global)
+            );
+        }
     }
 
     #[test]

@@ -31,7 +31,12 @@ pub(crate) struct Port {
     /// As verbs number it: 1 for 256 bytes to 5 for 4096.
     pub(crate) mtu: u8,
     pub(crate) max_message: u32,
+    /// Packets from here and to here need the global header, as where virtual functions share a LID.
+    pub(crate) needs_gid: bool,
 }
+
+/// `IBV_QPF_GRH_REQUIRED`.
+const GRH_REQUIRED: u8 = 1;
 
 impl Context {
     /// Opens the device of this name.
@@ -105,6 +110,7 @@ impl Context {
             lid: port.lid,
             mtu: port.active_mtu as u8,
             max_message: port.max_msg_sz,
+            needs_gid: port.flags & GRH_REQUIRED != 0,
         })
     }
 
