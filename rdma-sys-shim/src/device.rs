@@ -279,9 +279,10 @@ pub trait Device: Send + Sync {
 /// Operations are posted; each returns a [`Ticket`], and is complete at the target when
 /// [`Endpoint::completed`] says so. Every operation is checked at the target's table of regions.
 ///
-/// Writes take effect in the order in which they were posted. An atomic or a [`store`] takes effect
-/// after every operation that was posted before it, and a read or an atomic sees every write before
-/// it. A write may overtake an earlier read or atomic.
+/// An atomic or a [`store`] takes effect after every operation that was posted before it, and a read
+/// sees every write and store before it. Nothing else is kept in order: a write may overtake whatever
+/// was posted before it, other writes too, and of two that are under way to one place either may be the
+/// last. So data is told of by an atomic or a store behind it, never by a write.
 ///
 /// A write or a read may wait in this process until [`completed`] is asked about it or about a later
 /// operation, or an atomic or a store follows: these go at once, with everything before them.
@@ -312,8 +313,8 @@ pub trait Endpoint: Send + Sync {
     /// completes.
     unsafe fn read(&self, to: *mut u8, len: usize, from: RemoteAddress) -> Result<Ticket>;
 
-    /// Writes lists of memory, as [`Endpoint::write`] does: in order, and more cheaply than one by
-    /// one where the device can.
+    /// Writes lists of memory, as [`Endpoint::write`] does, and more cheaply than one by one where the
+    /// device can.
     ///
     /// # Errors
     /// As for [`Endpoint::write`]; a part may have been posted.
@@ -388,12 +389,13 @@ pub trait Endpoint: Send + Sync {
         count: usize,
     ) -> Result<Ticket>;
 
-    /// Stores `value` in the aligned word at `at`, which only this process writes to: whoever reads
-    /// it finds the old value or the new.
+    /// Stores `new` in the aligned word at `at`, which only this process writes to, by stores of one
+    /// endpoint: whoever reads it finds the old value or the new. `old` is what it stored there last, or
+    /// what stood there before: a device may have to add the difference.
     ///
     /// # Errors
     /// Remote access error (a misaligned word included), or the peer is gone.
-    fn store(&self, at: RemoteAddress, value: u64) -> Result<Ticket>;
+    fn store(&self, at: RemoteAddress, old: u64, new: u64) -> Result<Ticket>;
 
     /// Whether the buffers that the operation with this ticket and every earlier one read from or
     /// wrote to are the caller's again: sooner than `completed` where the device has taken a copy

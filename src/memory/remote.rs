@@ -80,27 +80,28 @@ impl RemoteMemory {
         Some(unsafe { AtomicU64::from_ptr(here) })
     }
 
-    /// Stores in the word at `offset`, as [`RemoteWord::store`] does.
+    /// Stores in the word at `offset`, as [`RemoteWord::store`] does; `old` is what this rank stored
+    /// there last, or 0.
     #[inline]
-    pub(crate) fn store(&self, offset: u64, value: u64) -> Result<Ticket> {
+    pub(crate) fn store(&self, offset: u64, old: u64, new: u64) -> Result<Ticket> {
         match self.atomic(offset) {
             Some(word) => {
-                word.store(value, Ordering::Release);
+                word.store(new, Ordering::Release);
                 Ok(Ticket::DONE)
             }
-            None => Ok(self.endpoint.store(self.region.at(offset), value)?),
+            None => Ok(self.endpoint.store(self.region.at(offset), old, new)?),
         }
     }
 
     /// As [`RemoteMemory::store`], after everything that this rank did to the same peer before: what
     /// went through the device must be complete if the word is mapped.
     #[inline]
-    pub(crate) fn store_behind(&self, offset: u64, value: u64) -> Result<Ticket> {
+    pub(crate) fn store_behind(&self, offset: u64, old: u64, new: u64) -> Result<Ticket> {
         if self.atomic(offset).is_none() {
             // What was stored through a mapping must not come after.
             full_fence();
         }
-        self.store(offset, value)
+        self.store(offset, old, new)
     }
 
     /// Adds one to the word at `offset`, after everything that this rank did to the same peer
@@ -168,6 +169,7 @@ impl RemoteMemory {
             mapped: mapped.cast(),
             address: self.region.at(offset),
             memory: self.clone(),
+            stored: AtomicU64::new(0),
         }
     }
 }
@@ -191,6 +193,8 @@ pub(crate) struct RemoteWord {
     mapped: *mut u64,
     address: RemoteAddress,
     memory: Arc<RemoteMemory>,
+    /// What was stored last through the device.
+    stored: AtomicU64,
 }
 
 // SAFETY: the pointer leads into the mapping that `memory` keeps, and is only used for atomics.
@@ -216,8 +220,9 @@ impl RemoteWord {
         error.refused_address() == Some(self.address.address)
     }
 
-    /// Stores after everything that this rank wrote to the same peer before; for words that no
-    /// other rank writes. The ticket is complete when the word has arrived.
+    /// Stores after everything that this rank wrote to the same peer before; for words that nobody
+    /// else writes, nor this rank in another way, and that began as 0. The ticket is complete when the
+    /// word has arrived.
     #[inline]
     pub(crate) fn store(&self, value: u64) -> Result<Ticket> {
         match self.atomic() {
@@ -233,7 +238,10 @@ impl RemoteWord {
     /// next operation that is.
     #[cold]
     fn store_by_device(&self, value: u64) -> Result<Ticket> {
-        Ok(self.memory.endpoint.store(self.address, value)?)
+        let old = self.stored.load(Ordering::Relaxed);
+        let ticket = self.memory.endpoint.store(self.address, old, value)?;
+        self.stored.store(value, Ordering::Relaxed);
+        Ok(ticket)
     }
 
     /// The store with this ticket, if it has not arrived yet.

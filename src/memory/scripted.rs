@@ -71,7 +71,7 @@ impl Endpoint for Scripted {
         unreachable!()
     }
 
-    fn store(&self, _: RemoteAddress, _: u64) -> Posted {
+    fn store(&self, _: RemoteAddress, _: u64, _: u64) -> Posted {
         unreachable!()
     }
 

@@ -41,8 +41,10 @@ pub(crate) struct Pair {
     completed: LocalWord,
     /// How many exposure epochs this rank has opened to the other.
     posted: AtomicU64,
-    /// How many access epochs this rank has started on the other.
+    /// How many access epochs this rank has started on the other, and how many of them the other was
+    /// last told to be complete.
     started: AtomicU64,
+    told: AtomicU64,
     /// The last flag that the device may still be working on, or 0.
     sent: AtomicU64,
 }
@@ -105,9 +107,10 @@ impl Pair {
     /// Tells the other rank, `at` bytes into its block, that one more exposure epoch is open to it.
     #[inline]
     pub(super) fn post(&self, at: u64) -> Result<()> {
-        let posted = self.posted() + 1;
+        let before = self.posted();
+        let posted = before + 1;
         self.posted.store(posted, Ordering::Relaxed);
-        let sent = self.control.store(self.block + at, posted)?;
+        let sent = self.control.store(self.block + at, before, posted)?;
         self.note_sent(sent);
         Ok(())
     }
@@ -130,7 +133,9 @@ impl Pair {
     /// if the word is mapped.
     #[inline]
     pub(super) fn complete(&self, at: u64) -> Result<()> {
-        let sent = self.control.store_behind(self.block + at, self.started())?;
+        let (before, started) = (self.told.load(Ordering::Relaxed), self.started());
+        self.told.store(started, Ordering::Relaxed);
+        let sent = (self.control).store_behind(self.block + at, before, started)?;
         self.note_sent(sent);
         Ok(())
     }
@@ -205,6 +210,7 @@ impl Window {
                 completed: self.own_word(self.layout().completion_slot(rank)),
                 posted: AtomicU64::new(0),
                 started: AtomicU64::new(0),
+                told: AtomicU64::new(0),
                 sent: AtomicU64::new(Ticket::DONE.0),
             })
         }))

@@ -411,8 +411,8 @@ impl Endpoint for SoftEndpoint {
         Ok(Ticket::DONE)
     }
 
-    fn store(&self, at: RemoteAddress, value: u64) -> Result<Ticket> {
-        let value = value.to_ne_bytes();
+    fn store(&self, at: RemoteAddress, _old: u64, new: u64) -> Result<Ticket> {
+        let value = new.to_ne_bytes();
         // SAFETY: a local that outlives the operation, which is complete on return.
         unsafe { self.update_each(at, Width::W8, Update::Store, value.as_ptr(), 1) }
     }

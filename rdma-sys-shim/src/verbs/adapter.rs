@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use super::connect::{Fabric, Families, OwnGid, OwnPort};
+use super::endpoint::Local;
 use super::events::{self, Trouble};
-use super::memory::Regions;
+use super::memory::{Pinned, Regions};
 use super::objects::{Context, Port, ProtectionDomain};
 use super::settings::Settings;
 use crate::Result;
 use crate::rdma::{Choice, Gid};
+
+/// The length of an atomic's answer.
+const WORD: u32 = 8;
 
 pub(super) struct Adapter {
     pub(super) context: Arc<Context>,
@@ -18,6 +22,8 @@ pub(super) struct Adapter {
     pub(super) regions: Arc<Regions>,
     pub(super) settings: Settings,
     pub(super) trouble: Trouble,
+    /// Where the answers to atomics arrive that nobody reads.
+    nowhere: Pinned,
 }
 
 impl Adapter {
@@ -49,8 +55,11 @@ impl Adapter {
             lid: port.lid,
             needs_gid: port.needs_gid,
         };
+        let domain = ProtectionDomain::new(&context)?;
+        let access = ibverbs_sys::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE;
         Ok(Self {
-            domain: ProtectionDomain::new(&context)?,
+            nowhere: Pinned::new(&domain, WORD as usize, access)?,
+            domain,
             port,
             own,
             regions: Arc::default(),
@@ -58,6 +67,16 @@ impl Adapter {
             trouble: Trouble::default(),
             context,
         })
+    }
+
+    /// Where an atomic's answer goes that nobody reads.
+    pub(super) fn nowhere(&self) -> Local {
+        Local {
+            base: self.nowhere.base(),
+            len: WORD,
+            lkey: self.nowhere.lkey(),
+            inline: false,
+        }
     }
 
     /// What is wrong with this process's own queue pair or port, if anything: as the device announced

@@ -72,7 +72,7 @@ fn atomics_have_eight_bytes() {
             let values: Vec<u8> = (0..4_u64).flat_map(u64::to_ne_bytes).collect();
             update_each(way, word, Width::W8, Update::Store, &values).unwrap();
             update_each(way, word, Width::W8, Update::Add, &values).unwrap();
-            finish(way, way.store(word, 77)).unwrap();
+            finish(way, way.store(word, 0, 77)).unwrap();
             let wanted: Vec<u8> = [77_u64, 2, 4, 6]
                 .iter()
                 .flat_map(|v| v.to_ne_bytes())
@@ -111,33 +111,35 @@ fn words_that_all_threads_add_to_lose_nothing() {
     });
 }
 
-/// Posts without waiting: `write` n writes value n all over the range, and a store says n.
+/// Posts without waiting: write n fills place n, and a store says n.
 #[test]
-fn what_sees_a_later_write_sees_the_earlier_ones() {
+fn who_sees_a_store_sees_what_was_written_before() {
+    const LEN: usize = 100;
     everywhere(|peers| {
-        let region = peers.target.allocate(4096, 8).unwrap();
+        let region = peers.target.allocate(16 << 10, 8).unwrap();
         let flag = region.remote().at(0);
         let rounds = 100_u64;
-        let sources: Vec<Vec<u8>> = (1..=rounds).map(|n| vec![n as u8; 1000]).collect();
+        let place = |n: u64| 8 + (n as usize - 1) * LEN;
+        let sources: Vec<Vec<u8>> = (1..=rounds).map(|n| vec![n as u8; LEN]).collect();
         let mut last = Ticket::DONE;
         for (source, n) in sources.iter().zip(1..) {
+            let to = region.remote().at(place(n) as u64);
             // SAFETY: the sources outlive the operations, the last of which is waited for.
-            unsafe {
-                peers
-                    .way
-                    .write(source.as_ptr(), 1000, region.remote().at(8))
-            }
-            .unwrap();
-            last = peers.way.store(flag, n).unwrap();
+            unsafe { peers.way.write(source.as_ptr(), LEN, to) }.unwrap();
+            last = peers.way.store(flag, n - 1, n).unwrap();
             // SAFETY: device memory of this process, read as its owner would.
             let seen = unsafe { std::sync::atomic::AtomicU64::from_ptr(region.base().cast()) }
                 .load(std::sync::atomic::Ordering::Acquire);
             let data = memory(&region);
-            // Write n may be under way, and later ones too; nothing older may be there.
-            assert!(data[8..1008].iter().all(|&byte| u64::from(byte) >= seen));
+            for n in 1..=seen {
+                assert_eq!(data[place(n)..][..LEN], [n as u8; LEN], "{n} of {seen}");
+            }
         }
         finish(&*peers.way, Ok(last)).unwrap();
-        assert_eq!(memory(&region)[8..1008], [rounds as u8; 1000]);
+        assert_eq!(
+            memory(&region)[8..][..LEN * sources.len()],
+            sources.concat()
+        );
     });
 }
 
@@ -152,6 +154,34 @@ fn sightings(test: impl Fn(&Peers) -> bool) -> usize {
             ))
         })
         .count()
+}
+
+#[test]
+fn a_write_overtakes_a_write_for_some_seed_and_not_for_all() {
+    let seen = sightings(|peers| {
+        let region = peers.target.allocate(8, 8).unwrap();
+        let at = region.remote().at(0);
+        let values = [1_u64, 2];
+        let post = |value: &u64| {
+            // SAFETY: the values outlive the operations, the last of which is waited for.
+            unsafe { peers.way.write((&raw const *value).cast(), 8, at) }.unwrap()
+        };
+        let [_, last] = values.each_ref().map(post);
+        finish(&*peers.way, Ok(last)).unwrap();
+        memory(&region) == values[0].to_ne_bytes()
+    });
+    assert!((1..200).contains(&seen), "{seen} of 200");
+}
+
+#[test]
+fn a_store_of_which_the_old_value_is_wrong_is_refused() {
+    let _alone = alone();
+    let peers = peers("soft:adversarial,seed=1", false);
+    let region = peers.target.allocate(8, 8).unwrap();
+    let at = region.remote().at(0);
+    finish(&*peers.way, peers.way.store(at, 0, 5)).unwrap();
+    let refused = failure(&*peers.way, peers.way.store(at, 4, 6).unwrap());
+    assert!(matches!(refused, Error::RemoteAccess { .. }), "{refused}");
 }
 
 #[test]
@@ -295,7 +325,10 @@ fn closing_waits_for_what_was_posted() {
         let peers = peers(&format!("soft:adversarial,seed={seed}"), true);
         let region = peers.target.allocate(800, 8).unwrap();
         for n in 0..100 {
-            peers.way.store(region.remote().at(8 * n), n + 1).unwrap();
+            peers
+                .way
+                .store(region.remote().at(8 * n), 0, n + 1)
+                .unwrap();
         }
         peers.target.close();
         let wanted: Vec<u8> = (1..=100_u64).flat_map(u64::to_ne_bytes).collect();
@@ -313,7 +346,7 @@ fn a_forked_child_is_told_that_the_engine_is_not_there() {
     let status = unsafe {
         let child = libc::fork();
         if child == 0 {
-            let refused = matches!(peers.way.store(at, 1), Err(Error::Unreachable { .. }));
+            let refused = matches!(peers.way.store(at, 0, 1), Err(Error::Unreachable { .. }));
             libc::_exit(if refused { 0 } else { 1 });
         }
         let mut status = -1;
@@ -321,7 +354,7 @@ fn a_forked_child_is_told_that_the_engine_is_not_there() {
         status
     };
     assert_eq!(status, 0);
-    finish(&*peers.way, peers.way.store(at, 2)).unwrap();
+    finish(&*peers.way, peers.way.store(at, 0, 2)).unwrap();
 }
 
 const ROLE: &str = "TRANSOM_TEST_STOPS";

@@ -246,8 +246,8 @@ impl Endpoint for AdversarialEndpoint {
         })
     }
 
-    fn store(&self, at: RemoteAddress, value: u64) -> Result<Ticket> {
-        self.post(|_| Work::Store { at, value })
+    fn store(&self, at: RemoteAddress, old: u64, new: u64) -> Result<Ticket> {
+        self.post(|_| Work::Store { at, old, new })
     }
 
     fn released(&self, ticket: Ticket) -> Result<bool> {

@@ -6,7 +6,7 @@ use super::options::Fault;
 use super::schedule::{Kind, Shape};
 use crate::memory::copy;
 use crate::soft::endpoint::SoftEndpoint;
-use crate::{Endpoint, RemoteAddress, Result, Update, Width};
+use crate::{Endpoint, Error, RemoteAddress, Result, Update, Width};
 
 /// What is to be written.
 pub(crate) enum Source {
@@ -60,7 +60,8 @@ pub(crate) enum Work {
     },
     Store {
         at: RemoteAddress,
-        value: u64,
+        old: u64,
+        new: u64,
     },
 }
 
@@ -160,8 +161,21 @@ impl Operation {
                 // SAFETY: part of the values, which are lent or ours.
                 unsafe { way.update_each(ahead(*at), *width, *update, part, count) }?;
             }
-            Work::Store { at, value } => {
-                way.store(*at, *value)?;
+            Work::Store { at, old, new } => {
+                let mut found = 0;
+                // SAFETY: a local; the soft endpoint completes before it returns.
+                unsafe { way.compare_swap(*at, Width::W8, *old, *new, &raw mut found) }?;
+                if found != *old {
+                    return Err(Error::RemoteAccess {
+                        need: "store",
+                        address: at.address,
+                        len: 8,
+                        pid: way.pid(),
+                        host: None,
+                        rkey: at.rkey,
+                        reason: "the word does not hold what this process is said to have stored",
+                    });
+                }
             }
         }
         Ok(())

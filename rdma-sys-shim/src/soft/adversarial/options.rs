@@ -8,9 +8,9 @@ use crate::{Error, Result};
 /// What is kept in order beyond what [`crate::Endpoint`] promises in so many words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// What an RC queue pair keeps: a read does not overtake an atomic, nor a write a store.
+    /// What an RC queue pair keeps: a read does not overtake an atomic.
     Rc,
-    /// Nothing: they do.
+    /// Nothing: it does.
     Loose,
 }
 

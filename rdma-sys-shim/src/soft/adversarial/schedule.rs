@@ -27,12 +27,9 @@ impl Kind {
         let loose = order == Order::Loose;
         match (self, earlier) {
             (Self::Atomic | Self::Store, _) => false,
-            (_, Self::Write) => false,
-            (Self::Read, Self::Store) => false,
-            (Self::Write, Self::Store) => loose,
+            (Self::Read, Self::Write | Self::Store) => false,
             (Self::Read, Self::Atomic) => loose,
-            (Self::Write, Self::Read | Self::Atomic) => true,
-            (Self::Read, Self::Read) => true,
+            (Self::Write, _) | (Self::Read, Self::Read) => true,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Connections that fail with much under way, over an RDMA device: run these with `--ignored` where
+//! Stores, and connections that fail with much under way, over an RDMA device: run these with `--ignored` where
 //! there is one, such as in the machine of `ci/soft-roce`.
 
 use std::path::Path;
@@ -82,7 +82,7 @@ impl Two {
         // The processes are well, and so are other connections.
         let to_self = self.origin.connect_to(&self.origin.own).unwrap();
         let own = self.origin.allocate(8, 8).unwrap();
-        let stored = to_self.store(own.remote().at(0), 5).unwrap();
+        let stored = to_self.store(own.remote().at(0), 0, 5).unwrap();
         to_self.wait(stored).unwrap();
         self.origin.close();
         self.target.close();
@@ -93,6 +93,32 @@ fn failure(result: Result<()>) -> (Error, String) {
     let error = result.expect_err("the connection has failed");
     let text = error.to_string();
     (error, text)
+}
+
+/// Writes where nothing is under way, and atomics behind data and other stores.
+#[test]
+#[ignore = "needs an RDMA device"]
+fn stores_of_either_kind_count_up_behind_what_was_written() {
+    let two = Two::new();
+    let rounds = 500_u64;
+    for n in 1..=rounds {
+        if !n.is_multiple_of(3) {
+            let to = two.there.remote().at(8 * n);
+            // SAFETY: eight bytes are taken in the call.
+            unsafe { two.endpoint.write((&raw const n).cast(), 8, to) }.unwrap();
+        }
+        let stored = two.endpoint.store(two.there.remote().at(0), n - 1, n);
+        if n.is_multiple_of(5) {
+            two.endpoint.wait(stored.unwrap()).unwrap();
+            assert_eq!(two.word(0), n);
+        }
+        let seen = two.word(0) as usize;
+        let arrived = |n: &usize| n.is_multiple_of(3) || two.word(*n) == *n as u64;
+        assert!((1..=seen).all(|n| arrived(&n)), "{seen} of {n}");
+    }
+    assert_eq!(two.word(0), rounds);
+    two.origin.close();
+    two.target.close();
 }
 
 #[test]
@@ -200,7 +226,7 @@ fn ports_meet_over_the_family_that_both_have() {
         // Which side begins, or both, makes no difference to the way.
         let endpoint = origin.connect_to(&target.own).unwrap();
         target.connect_to(&origin.own).unwrap();
-        let stored = endpoint.store(there.remote().at(0), 7).unwrap();
+        let stored = endpoint.store(there.remote().at(0), 0, 7).unwrap();
         endpoint.wait(stored).unwrap();
         // SAFETY: a word of the region; nothing is under way any more.
         assert_eq!(unsafe { there.base().cast::<u64>().read_volatile() }, 7);

@@ -6,9 +6,7 @@ use super::VerbsEndpoint;
 use super::check::{check_word, offset};
 use super::failure::Operation;
 use super::request::{Local, Request, Verb};
-use super::ring::Piece;
 use super::unposted::CHAIN;
-use crate::memory::copy;
 use crate::{Endpoint, RemoteAddress, Result, Ticket, Update, Width};
 
 impl VerbsEndpoint {
@@ -54,25 +52,22 @@ impl VerbsEndpoint {
     ) -> Result<Ticket> {
         let mut queue = self.open_queue()?;
         let mut ticket = Ticket::DONE;
-        let longest = queue.chain();
+        let (longest, nowhere) = (queue.chain(), self.adapter.nowhere());
         for start in (0..count).step_by(longest) {
             let chain = longest.min(count - start);
             let mut requests = [Request::whole(Operation::FetchAdd, at, Local::NOTHING); CHAIN];
             for (index, request) in requests[..chain].iter_mut().enumerate() {
                 let word = (start + index) * 8;
-                let (space, local) = self.take_space(&mut queue, 8)?;
                 // SAFETY: one of the `count` words that the caller vouches for.
                 let add = unsafe { values.add(word).cast::<u64>().read_unaligned() };
                 *request = Request {
                     verb: Verb::FetchAdd { add },
-                    space,
                     fence: index == 0 && queue.reads_pending(),
-                    ..Request::whole(Operation::FetchAdd, offset(at, word), local)
+                    ..Request::whole(Operation::FetchAdd, offset(at, word), nowhere)
                 };
             }
-            // Last: to wait for space may take a request.
             self.make_room(&mut queue, chain)?;
-            // SAFETY: the answers arrive in the ring.
+            // SAFETY: answers that nobody reads may all arrive in the one place.
             ticket = Ticket(unsafe { queue.post(&requests[..chain])? });
         }
         Ok(ticket)
@@ -157,30 +152,14 @@ impl VerbsEndpoint {
     }
 
     /// Stores a word that only this process writes to.
-    pub(super) fn store_word(&self, at: RemoteAddress, value: u64) -> Result<Ticket> {
+    pub(super) fn store_word(&self, at: RemoteAddress, old: u64, new: u64) -> Result<Ticket> {
         check_word(&self.peer, Operation::Store, at, Width::W8)?;
         let mut queue = self.open_queue()?;
-        let value = value.to_ne_bytes();
-        let (space, local) = if queue.inline() >= value.len() {
-            let local = Local {
-                base: value.as_ptr().cast_mut(),
-                len: 8,
-                lkey: 0,
-                inline: true,
-            };
-            (Piece::default(), local)
-        } else {
-            let (space, local) = self.take_space(&mut queue, 8)?;
-            // SAFETY: `take_space` gave eight bytes of the ring.
-            unsafe { copy(local.base, value.as_ptr(), 8) };
-            (space, local)
-        };
-        let request = Request {
-            space,
-            fence: queue.answers_pending(),
-            ..Request::whole(Operation::Store, at, local)
-        };
-        // SAFETY: what is inline is copied in the call, and the ring as in `through_ring`.
-        unsafe { self.post(&mut queue, &request) }
+        if !queue.is_idle() {
+            self.poll(&mut queue)?;
+        }
+        self.make_room(&mut queue, 1)?;
+        // SAFETY: answers that nobody reads may all arrive in the one place.
+        unsafe { queue.post_store(at, old, new, self.adapter.nowhere()) }.map(Ticket)
     }
 }

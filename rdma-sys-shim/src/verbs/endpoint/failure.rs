@@ -24,7 +24,8 @@ impl Operation {
     /// What it needs of the region that it goes to.
     pub(super) fn right(self) -> Access {
         match self {
-            Self::Write | Self::Store | Self::Probe => Access::WRITE,
+            Self::Write | Self::Probe => Access::WRITE,
+            Self::Store => Access::WRITE.and(Access::ATOMIC),
             Self::Read => Access::READ,
             Self::FetchAdd | Self::CompareSwap => Access::ATOMIC,
         }

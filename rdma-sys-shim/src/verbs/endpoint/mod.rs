@@ -27,7 +27,8 @@ use std::time::Instant;
 use batch::ELEMENTS;
 use failure::{Failure, Operation};
 use queue::SendQueue;
-use request::{Local, Request, Verb};
+pub(super) use request::Local;
+use request::{Request, Verb};
 use ring::Piece;
 
 use super::adapter::Adapter;
@@ -381,8 +382,8 @@ impl Endpoint for VerbsEndpoint {
         unsafe { self.update(at, width, update, values, count) }
     }
 
-    fn store(&self, at: RemoteAddress, value: u64) -> Result<Ticket> {
-        self.store_word(at, value)
+    fn store(&self, at: RemoteAddress, old: u64, new: u64) -> Result<Ticket> {
+        self.store_word(at, old, new)
     }
 
     fn released(&self, ticket: Ticket) -> Result<bool> {

@@ -52,9 +52,8 @@ pub(super) struct SendQueue<L = Line> {
     posted: u64,
     completed: u64,
     signals: Signals,
-    /// The newest read and the newest atomic.
+    /// The newest read.
     last_read: u64,
-    last_atomic: u64,
     ring: Option<(Ring, Pinned)>,
     /// The origin buffers that requests use in place.
     borrowed: Borrowed,
@@ -162,7 +161,6 @@ impl<L: Link> SendQueue<L> {
             completed: 0,
             signals: Signals::new(limit),
             last_read: 0,
-            last_atomic: 0,
             ring: None,
             borrowed: Borrowed::default(),
             watched: None,
@@ -205,13 +203,9 @@ impl<L: Link> SendQueue<L> {
         self.failure.as_ref()
     }
 
-    /// Whether a read, or a read or an atomic, may still be under way.
+    /// Whether a read may still be under way, which an atomic would overtake without a fence.
     pub(super) fn reads_pending(&self) -> bool {
         self.last_read > self.completed
-    }
-
-    pub(super) fn answers_pending(&self) -> bool {
-        self.last_read.max(self.last_atomic) > self.completed
     }
 
     /// How many requests fit now.
@@ -275,6 +269,41 @@ impl<L: Link> SendQueue<L> {
             unsafe { self.unposted.carry(request) };
         }
         Ok(self.posted)
+    }
+
+    /// Stores `new` in a word that holds `old`, after everything that was posted before; there is room.
+    /// A write may overtake other writes, an atomic does not: while anything is under way, one adds the
+    /// difference, and its answer goes to `answer`.
+    ///
+    /// # Safety
+    /// `answer` may be written by the device until the request is complete, and is never read.
+    pub(super) unsafe fn post_store(
+        &mut self,
+        at: RemoteAddress,
+        old: u64,
+        new: u64,
+        answer: Local,
+    ) -> Result<u64> {
+        let value = new.to_ne_bytes();
+        let request = if self.is_idle() && self.inline >= value.len() {
+            let local = Local {
+                base: value.as_ptr().cast_mut(),
+                len: value.len() as u32,
+                lkey: 0,
+                inline: true,
+            };
+            Request::whole(Operation::Store, at, local)
+        } else {
+            Request {
+                verb: Verb::FetchAdd {
+                    add: new.wrapping_sub(old),
+                },
+                fence: self.reads_pending(),
+                ..Request::whole(Operation::Store, at, answer)
+            }
+        };
+        // SAFETY: what is inline is copied in the call; the answer is the caller's promise.
+        unsafe { self.post_one(&request) }
     }
 
     /// Whether the device has work for the time that a request waits. One look is for all that share
@@ -344,10 +373,8 @@ impl<L: Link> SendQueue<L> {
     #[inline]
     fn note_posted(&mut self, request: &Request) {
         self.posted += 1;
-        match request.verb {
-            Verb::Write => {}
-            Verb::Read => self.last_read = self.posted,
-            _ => self.last_atomic = self.posted,
+        if matches!(request.verb, Verb::Read) {
+            self.last_read = self.posted;
         }
         self.pending.push_back(Pending {
             operation: request.operation,

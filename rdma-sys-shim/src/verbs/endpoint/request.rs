@@ -20,16 +20,16 @@ pub(super) enum Verb {
 
 /// Where a request finds or leaves its data in this process.
 #[derive(Clone, Copy)]
-pub(super) struct Local {
-    pub(super) base: *mut u8,
-    pub(super) len: u32,
-    pub(super) lkey: u32,
+pub(in crate::verbs) struct Local {
+    pub(in crate::verbs) base: *mut u8,
+    pub(in crate::verbs) len: u32,
+    pub(in crate::verbs) lkey: u32,
     /// The request carries the data itself.
-    pub(super) inline: bool,
+    pub(in crate::verbs) inline: bool,
 }
 
 impl Local {
-    pub(super) const NOTHING: Self = Self {
+    pub(in crate::verbs) const NOTHING: Self = Self {
         base: ptr::null_mut(),
         len: 0,
         lkey: 0,

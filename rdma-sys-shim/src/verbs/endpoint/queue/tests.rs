@@ -17,6 +17,8 @@ use crate::verbs::endpoint::link::{BATCH, Report};
 struct Seen {
     /// Tickets, and the flags of their requests.
     posted: Vec<(u64, u32)>,
+    /// What adds to words, by its ticket.
+    adds: Vec<(u64, u64)>,
     /// How many requests each bell was rung for.
     bells: Vec<usize>,
     /// The first bytes that inline requests carried.
@@ -43,6 +45,11 @@ impl Link for Fake {
         // SAFETY: null, or a request of the chain, by the queue's promise.
         while let Some(work) = unsafe { next.as_ref() } {
             seen.posted.push((work.wr_id, work.send_flags));
+            if work.opcode == ffi::ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD {
+                // SAFETY: the part of the union that such a request fills in.
+                let add = unsafe { work.wr.atomic.compare_add };
+                seen.adds.push((work.wr_id, add));
+            }
             if work.send_flags & Flags::IBV_SEND_INLINE.0 != 0 {
                 // SAFETY: an inline request's data is readable when it is posted.
                 let byte = unsafe {
@@ -140,9 +147,15 @@ impl Bench {
         flagged.map(|&(ticket, _)| ticket).collect()
     }
 
-    /// Whether a read, and whether a read or an atomic, may still be under way.
-    fn under_way(&self) -> (bool, bool) {
-        (self.queue.reads_pending(), self.queue.answers_pending())
+    fn store(&mut self, old: u64, new: u64) -> u64 {
+        let at = RemoteAddress::default();
+        // SAFETY: no device uses the memory.
+        unsafe { self.queue.post_store(at, old, new, Local::NOTHING) }.unwrap()
+    }
+
+    /// What was added to words, and by which request.
+    fn adds(&self) -> Vec<(u64, u64)> {
+        self.seen.borrow().adds.clone()
     }
 
     fn will_report(&self, ticket: u64, error: Option<(status::Type, u32)>) {
@@ -253,27 +266,20 @@ fn requests_with_a_fence_carry_the_flag_and_others_do_not() {
     assert_eq!(fenced, [2, 4, 6, 8, 10, 12, 13]);
 }
 
-/// It decides whether an atomic or a store needs a fence.
+/// It decides whether an atomic needs a fence.
 #[test]
-fn reads_and_atomics_are_under_way_until_they_are_complete() {
+fn reads_are_under_way_until_they_are_complete() {
     let mut bench = Bench::new(256);
     bench.write(8).unwrap();
-    assert_eq!(bench.under_way(), (false, false));
     bench.post(fetch_add()).unwrap();
-    assert_eq!(bench.under_way(), (false, true), "an atomic is no read");
+    assert!(!bench.queue.reads_pending(), "an atomic is no read");
     bench.post(read()).unwrap();
     bench.write(8).unwrap();
-    assert_eq!(bench.under_way(), (true, true));
+    assert!(bench.queue.reads_pending());
     bench.report(2, None);
-    assert_eq!(bench.under_way(), (true, true), "the read is behind it");
+    assert!(bench.queue.reads_pending(), "the read is behind it");
     bench.report(4, None);
-    assert_eq!(bench.under_way(), (false, false));
-    bench.post(read()).unwrap();
-    bench.post(fetch_add()).unwrap();
-    bench.report(5, None);
-    assert_eq!(bench.under_way(), (false, true));
-    bench.report(6, None);
-    assert_eq!(bench.under_way(), (false, false));
+    assert!(!bench.queue.reads_pending());
     // Also one that waits for its bell is ahead of what comes next.
     for _ in 0..4 {
         bench.write(64 << 10).unwrap();
@@ -281,7 +287,40 @@ fn reads_and_atomics_are_under_way_until_they_are_complete() {
     let bells = bench.bells();
     bench.post(read()).unwrap();
     assert_eq!(bench.bells(), bells, "it waits");
-    assert_eq!(bench.under_way(), (true, true));
+    assert!(bench.queue.reads_pending());
+}
+
+/// Writes may overtake writes, so that only with nothing under way is a store a write.
+#[test]
+fn a_store_behind_anything_is_an_atomic() {
+    let mut bench = Bench::new(256);
+    bench.queue.inline = 8;
+    bench.store(0, 7);
+    assert_eq!(bench.adds(), []);
+    assert_eq!(bench.seen.borrow().carried, 7_u64.to_ne_bytes()[..1]);
+    bench.store(7, 9);
+    assert_eq!(bench.adds(), [(2, 2)], "the first store is under way");
+    bench.report(1, None);
+    bench.store(9, 4);
+    assert_eq!(bench.adds()[1..], [(3, 5_u64.wrapping_neg())]);
+    assert_eq!(bench.flagged(Flags::IBV_SEND_FENCE), []);
+    bench.post(read()).unwrap();
+    bench.store(4, 5);
+    assert_eq!(bench.adds()[2..], [(5, 1)]);
+    assert_eq!(bench.flagged(Flags::IBV_SEND_FENCE), [5]);
+    assert_eq!(bench.bells(), [1; 5], "somebody waits for each of them");
+    bench.report(5, None);
+    bench.store(5, 6);
+    assert_eq!(bench.adds().len(), 3, "nothing is under way");
+    assert_eq!(bench.signalled().last(), Some(&6), "so that this is known");
+}
+
+/// Also where requests cannot carry data themselves.
+#[test]
+fn a_store_without_inline_data_is_an_atomic() {
+    let mut bench = Bench::new(256);
+    bench.store(0, 7);
+    assert_eq!(bench.adds(), [(1, 7)]);
 }
 
 #[test]
