@@ -41,6 +41,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         Body::refusal("out of memory"),
         Body::Goodbye,
         Body::Farewell { leaving: true },
+        Body::Busy,
     ];
     let unsealed = |mut bytes: Vec<u8>| {
         bytes.truncate(bytes.len() - 4);

@@ -42,7 +42,10 @@ impl Retry {
         }
     }
 
+    /// Where many processes share a processor, this may be asked seconds late. Such time does not count:
+    /// who could not speak cannot say that there was no answer.
     pub(crate) fn due(&mut self, now: Instant, timing: &Timing, jitter: &mut Jitter) -> Due {
+        self.deadline += now.saturating_duration_since(self.at());
         if now >= self.deadline {
             return Due::GiveUp;
         }
@@ -87,5 +90,54 @@ impl Jitter {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         time * (768 + (self.0 >> 40) as u32 % 512) / 1024
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_which_nobody_looked_does_not_count() {
+        let (timing, mut jitter) = (Timing::default(), Jitter::new(7));
+        let (begun, limit) = (Instant::now(), Duration::from_secs(10));
+        let mut retry = Retry::start(begun, limit, &timing, &mut jitter);
+        let mut said = 1;
+        let end = loop {
+            // Three seconds late for the first three times, and punctual from then on.
+            let now = retry.at() + Duration::from_secs(if said < 4 { 3 } else { 0 });
+            match retry.due(now, &timing, &mut jitter) {
+                Due::SayAgain => said += 1,
+                Due::GiveUp => break now,
+                Due::Nothing => panic!("something was due"),
+            }
+        };
+        assert_eq!(end, begun + limit + Duration::from_secs(9));
+        assert!(said > 40, "{said} times");
+        assert_eq!(retry.sent, said);
+    }
+
+    #[test]
+    fn pauses_double_up_to_the_longest_and_differ() {
+        let (timing, now) = (Timing::default(), Instant::now());
+        let pauses = |seed| {
+            let mut jitter = Jitter::new(seed);
+            let mut retry = Retry::start(now, timing.timeout, &timing, &mut jitter);
+            let mut at = now;
+            let next = |_| {
+                let pause = retry.at() - at;
+                at = retry.at();
+                retry.due(at, &timing, &mut jitter);
+                pause
+            };
+            (0..20).map(next).collect::<Vec<_>>()
+        };
+        let found = pauses(1);
+        assert_ne!(found, pauses(2));
+        for (pause, number) in found.iter().zip(0..) {
+            let usual = (timing.first_pause * 2_u32.pow(number)).min(timing.longest_pause);
+            let range = usual * 3 / 4..=usual * 5 / 4;
+            assert!(range.contains(pause), "{number}: {pause:?}");
+        }
     }
 }
