@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rdma_sys_shim::{Endpoint, Ticket};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Attempts before the processor is given away, where every rank has a processor of its own.
 const SPINS: u32 = 2_000;
@@ -23,11 +23,67 @@ const LONGEST_LEISURE: Duration = Duration::from_millis(10);
 /// How often a sleeper looks at whether the awaited ranks live.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
+/// Why a wait seems to have no end. What was awaited may have happened just before the awaited rank
+/// went. So only a wait that has looked again makes an error of it, in this module, and only then do
+/// others hear of it.
+pub(crate) struct Doubt<'a> {
+    error: Error,
+    /// Who takes note of it once it is certain.
+    witness: Option<&'a dyn Witness>,
+}
+
+/// What a check says that is asked in a long wait. The check itself changes nothing for anybody.
+pub(crate) type Verdict<'a> = std::result::Result<(), Doubt<'a>>;
+
+/// Takes note of waits that cannot end.
+pub(crate) trait Witness {
+    /// Tells those who have to know; returns the error to report.
+    fn confirm(&self, error: Error) -> Error;
+}
+
+impl<'a> Doubt<'a> {
+    pub(crate) fn new(error: Error, witness: &'a dyn Witness) -> Self {
+        Self {
+            error,
+            witness: Some(witness),
+        }
+    }
+
+    fn confirm(self) -> Error {
+        match self.witness {
+            Some(witness) => witness.confirm(self.error),
+            None => self.error,
+        }
+    }
+}
+
+/// What concerns this rank alone.
+impl From<Error> for Doubt<'_> {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            witness: None,
+        }
+    }
+}
+
+/// Whether what is awaited has happened, asked after the check.
+fn look_again(verdict: Verdict<'_>, done: &mut dyn FnMut() -> Result<bool>) -> Result<bool> {
+    match done()? {
+        true => Ok(true),
+        false => verdict.map(|()| false).map_err(Doubt::confirm),
+    }
+}
+
 /// How much to spin: hardly where ranks take turns on the processors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     spins: u32,
     at_leisure: bool,
+    check_every: Duration,
+    /// Pauses before each check, in which the awaited rank may do its part and go.
+    #[cfg(test)]
+    hesitates: bool,
 }
 
 impl Patience {
@@ -36,6 +92,19 @@ impl Patience {
         Self {
             spins: if crowded { 50 } else { SPINS },
             at_leisure: false,
+            check_every: CHECK_EVERY,
+            #[cfg(test)]
+            hesitates: false,
+        }
+    }
+
+    /// Checks before every sleep, with what it saw a while ago.
+    #[cfg(test)]
+    pub(crate) fn suspicious() -> Self {
+        Self {
+            check_every: Duration::ZERO,
+            hesitates: true,
+            ..Self::new(true)
         }
     }
 
@@ -59,10 +128,10 @@ impl Patience {
     /// Tries until `done` says true or fails: spins, then yields, then sleeps in growing steps and
     /// lets `check` say now and then whether the wait can still end.
     #[inline]
-    pub(crate) fn wait(
+    pub(crate) fn wait<'a>(
         self,
         mut done: impl FnMut() -> Result<bool>,
-        check: impl FnMut() -> Result<()>,
+        check: impl FnMut() -> Verdict<'a>,
     ) -> Result<()> {
         for _ in 0..EAGER_SPINS.min(self.spins) {
             if done()? {
@@ -73,10 +142,10 @@ impl Patience {
     }
 
     #[cold]
-    fn wait_long(
+    fn wait_long<'a>(
         self,
         done: &mut dyn FnMut() -> Result<bool>,
-        mut check: impl FnMut() -> Result<()>,
+        mut check: impl FnMut() -> Verdict<'a>,
     ) -> Result<()> {
         for _ in EAGER_SPINS..self.spins {
             if done()? {
@@ -98,13 +167,14 @@ impl Patience {
                 return Ok(());
             }
             let now = Instant::now();
-            if now - checked >= CHECK_EVERY {
-                let verdict = check();
-                // What was awaited may have happened just before the other rank went.
-                if done()? {
+            if now - checked >= self.check_every {
+                #[cfg(test)]
+                if self.hesitates {
+                    std::thread::sleep(LONGEST_SLEEP);
+                }
+                if look_again(check(), done)? {
                     return Ok(());
                 }
-                verdict?;
                 checked = Instant::now();
             }
             std::thread::sleep(sleep);
@@ -140,7 +210,7 @@ impl Patience {
                 return Ok(());
             }
         }
-        self.wait(done, || Ok(endpoint.intact()?))
+        self.wait(done, || Ok(endpoint.intact().map_err(Error::from)?))
     }
 }
 
@@ -156,8 +226,23 @@ pub(crate) struct Polls {
 const LOOK_AT_CLOCK: u32 = 16;
 
 impl Polls {
+    /// Asks once instead of waiting; now and then `check` says whether the answer can still be yes.
+    pub(crate) fn poll<'a>(
+        &self,
+        mut done: impl FnMut() -> Result<bool>,
+        check: impl FnOnce() -> Verdict<'a>,
+    ) -> Result<bool> {
+        if done()? {
+            return Ok(true);
+        }
+        match self.is_check_due() {
+            true => look_again(check(), &mut done),
+            false => Ok(false),
+        }
+    }
+
     /// Counts one poll that found nothing. True now and then: then the caller ought to check.
-    pub(crate) fn is_check_due(&self) -> bool {
+    fn is_check_due(&self) -> bool {
         static START: OnceLock<Instant> = OnceLock::new();
         let polls = self.fruitless.fetch_add(1, Ordering::Relaxed);
         if polls % LOOK_AT_CLOCK != LOOK_AT_CLOCK - 1 {
@@ -179,32 +264,61 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
-    use crate::error::{Error, Misuse};
+    use crate::error::Misuse;
+
+    /// Counts what it is told.
+    #[derive(Default)]
+    struct Told(Cell<u32>);
+
+    impl Witness for Told {
+        fn confirm(&self, error: Error) -> Error {
+            self.0.set(self.0.get() + 1);
+            error
+        }
+    }
+
+    fn doubt(told: &Told) -> Doubt<'_> {
+        Doubt::new(Error::new("test", Misuse::Poisoned), told)
+    }
 
     #[test]
     fn a_wait_ends_when_the_check_fails() {
+        let told = Told::default();
         let patience = Patience::new(true);
         let begun = Instant::now();
         let error = patience
-            .wait(|| Ok(false), || Err(Error::new("test", Misuse::Poisoned)))
+            .wait(|| Ok(false), || Err(doubt(&told)))
             .unwrap_err();
         assert_eq!(error.operation(), "test");
+        assert_eq!(told.0.get(), 1);
         assert!(begun.elapsed() < Duration::from_secs(5));
     }
 
     #[test]
     fn what_happened_before_the_check_failed_counts() {
-        let failed = std::cell::Cell::new(false);
-        Patience::new(false)
-            .wait(
-                || Ok(failed.get()),
-                || {
-                    failed.set(true);
-                    Err(Error::new("test", Misuse::Poisoned))
-                },
-            )
-            .unwrap();
+        let (told, failed) = (Told::default(), Cell::new(false));
+        let check = || {
+            failed.set(true);
+            Err(doubt(&told))
+        };
+        let waited = Patience::new(false).wait(|| Ok(failed.get()), check);
+        waited.unwrap();
+        failed.set(false);
+        let polls = Polls::default();
+        while !polls.poll(|| Ok(failed.get()), check).unwrap() {}
+        assert_eq!(told.0.get(), 0, "and nobody hears of the doubt");
+    }
+
+    #[test]
+    fn a_poll_fails_when_the_check_does() {
+        let (told, polls) = (Told::default(), Polls::default());
+        let poll = || polls.poll(|| Ok(false), || Err(doubt(&told)));
+        let failed = std::iter::repeat_with(poll).find_map(|answer| answer.err());
+        assert_eq!(failed.unwrap().operation(), "test");
+        assert_eq!(told.0.get(), 1);
     }
 
     #[test]
@@ -231,3 +345,6 @@ mod tests {
         assert!((1..=6).contains(&due), "{due}");
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_model;

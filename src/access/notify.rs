@@ -9,6 +9,7 @@ use rdma_sys_shim::memory::copy;
 use super::PROC_NULL;
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::job::{Awaited, not_forked};
+use crate::wait::Verdict;
 use crate::window::{NOTIFICATION_COUNTERS, Window};
 
 impl Window {
@@ -93,17 +94,10 @@ impl Window {
     pub fn test_notify(&self, counter: u32, at_least: u64) -> Result<bool> {
         const OPERATION: &str = "test_notify";
         self.check_counter(OPERATION, self.rank(), counter)?;
-        if self.raised(counter) >= at_least {
-            return Ok(true);
-        }
-        if !self.pairs().polls.is_check_due() {
-            return Ok(false);
-        }
-        let verdict = self.check_notifiers(OPERATION);
-        match self.raised(counter) >= at_least {
-            true => Ok(true),
-            false => verdict.map(|()| false),
-        }
+        self.pairs().polls.poll(
+            || Ok(self.raised(counter) >= at_least),
+            || self.check_notifiers(OPERATION),
+        )
     }
 
     #[inline]
@@ -148,7 +142,7 @@ impl Window {
     /// Whether the ranks that may notify this one are still there. With `no_locks`, a rank may free the
     /// window and leave when it has notified; but some other one must be there.
     #[cold]
-    fn check_notifiers(&self, operation: &'static str) -> Result<()> {
+    fn check_notifiers(&self, operation: &'static str) -> Verdict<'_> {
         let team = self.team();
         let context = &team.context;
         let member = |index| team.group.world_rank(index);
@@ -168,7 +162,7 @@ impl Window {
         let mut others = (0..team.size()).filter(|&rank| rank != team.rank);
         let all_left = others.all(|rank| context.has_left(team.world_rank(rank)));
         match all_left {
-            true => Err(Error::new(operation, PeerError::Left { rank })),
+            true => Err(Error::new(operation, PeerError::Left { rank }).into()),
             false => Ok(()),
         }
     }

@@ -14,6 +14,7 @@ use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE, LocalWord};
 use crate::memory::remote::{Pending, RemoteWord};
 use crate::memory::word::SharedWord;
+use crate::wait::Verdict;
 use dissemination::{Disagreement, Rounds, epoch_of, flag};
 
 /// Bytes of control block that a barrier of `rounds` rounds takes.
@@ -80,13 +81,13 @@ impl Barrier {
     /// Collective. Threads of one rank must not overlap in it. In a long wait, `check` is asked
     /// about the rank that is waited for.
     #[inline]
-    pub(crate) fn wait(
+    pub(crate) fn wait<'v>(
         &self,
         operation: &'static str,
         purpose: Purpose,
         team: &Team,
         blocks: &Column<u64>,
-        check: &dyn Fn(u32) -> Result<()>,
+        check: &dyn Fn(u32) -> Verdict<'v>,
     ) -> Result<()> {
         let epoch = self.epoch.load(Ordering::Relaxed) + 1;
         self.epoch.store(epoch, Ordering::Relaxed);
@@ -150,22 +151,22 @@ impl Barrier {
 }
 
 /// One call of [`Barrier::wait`].
-struct Passing<'a> {
+struct Passing<'a, 'v> {
     barrier: &'a Barrier,
     operation: &'static str,
     team: &'a Team,
     blocks: &'a Column<u64>,
-    check: &'a dyn Fn(u32) -> Result<()>,
+    check: &'a dyn Fn(u32) -> Verdict<'v>,
 }
 
-impl Passing<'_> {
+impl Passing<'_, '_> {
     #[inline]
     fn round(&self, number: usize) -> Result<&Round> {
         self.barrier.round(self.team, self.blocks, number)
     }
 }
 
-impl Rounds for Passing<'_> {
+impl Rounds for Passing<'_, '_> {
     #[inline]
     fn count(&self) -> usize {
         self.barrier.rounds.len()

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::team::Team;
-use crate::error::{Error, Misuse, Result};
+use crate::error::{Error, Misuse};
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
 use crate::memory::remote::Pending;
+use crate::wait::Verdict;
 
 /// Where in a communicator's block the call that this rank is in is published.
 const CALL_AT: u64 = 0;
@@ -133,23 +134,23 @@ impl Announcement {
     }
 
     /// Fails if `rank` is in another collective than this rank; to be asked in a long wait.
-    pub(super) fn check_same(
+    pub(super) fn check_same<'t>(
         &self,
-        team: &Team,
+        team: &'t Team,
         blocks: &Column<u64>,
         rank: u32,
         operation: &'static str,
-    ) -> Result<()> {
+    ) -> Verdict<'t> {
         let ours = self.call;
         let theirs = team
             .word(rank, blocks, CALL_AT)
             .and_then(|word| word.load_whole())
-            .map_err(|error| team.blame(operation, rank, error))?;
+            .map_err(|error| team.doubt(operation, rank, error))?;
         let theirs = Call(theirs);
         // A rank that is a call ahead will never do what is awaited of it in this one.
         let ahead = theirs.number().wrapping_sub(ours.number()).cast_signed();
         if ahead > 0 || ahead == 0 && theirs != ours {
-            return Err(mismatch(operation, rank, ours, theirs));
+            return Err(mismatch(operation, rank, ours, theirs).into());
         }
         Ok(())
     }

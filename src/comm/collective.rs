@@ -12,6 +12,7 @@ use crate::error::{Error, Misuse, Result};
 use crate::job::{Awaited, not_forked};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE};
+use crate::wait::Verdict;
 
 /// Where the barrier's flags start, behind the word of the current call.
 pub(crate) const BARRIER_AT: u64 = LINE;
@@ -230,7 +231,7 @@ impl Engine {
     }
 
     /// Fails if `rank` is in another collective than this rank; to be asked in a long wait.
-    pub(crate) fn check_same_call(&self, rank: u32, operation: &'static str) -> Result<()> {
+    pub(crate) fn check_same_call(&self, rank: u32, operation: &'static str) -> Verdict<'_> {
         self.announcement.publish_if_settled();
         let announcement = &self.announcement;
         announcement.check_same(&self.team, &self.blocks, rank, operation)

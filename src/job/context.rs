@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex};
 
 use rdma_sys_shim::{Device, Placement, Region};
@@ -14,6 +14,7 @@ use super::{Fabric, Peer, ThreadLevel, crowding, fork, is_forked, not_forked, st
 use crate::comm::world_block_bytes;
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::memory::control::{ControlBlock, LINE};
+use crate::memory::word::SharedWord;
 use crate::wait::{Patience, lock};
 
 /// Offset in every control region of the word that tells its rank to give up.
@@ -197,7 +198,7 @@ impl Context {
         }
         for fabric in fabrics {
             let signs = fabric.control().reserved(0, WORLD);
-            signs.word(STATE).store(STATE_LEFT, Ordering::Release);
+            signs.word(STATE).publish(STATE_LEFT);
         }
         if let Some(client) = lock(&self.launcher).take()
             && let Err(error) = client.finalize()
@@ -250,3 +251,6 @@ fn prepare(
 fn card_key(rank: u32) -> String {
     format!("transom-{rank}")
 }
+
+#[cfg(test)]
+mod in_process;

@@ -11,6 +11,7 @@ use super::fork::is_forked;
 use super::peer::Peer;
 use crate::comm::rounds;
 use crate::error::{AbortCause, Error, ErrorKind, PeerError, Result};
+use crate::wait::{Doubt, Verdict, Witness};
 
 /// For how long a wait that depends on any of many ranks looks at them at a time: each may cost a
 /// round trip, and the first time a connection.
@@ -35,7 +36,7 @@ pub(crate) enum Awaited<'a> {
 impl Context {
     /// Turns the device's "process is gone", or its refusal because the rank has withdrawn all its
     /// memory, into an error that names the rank.
-    pub(super) fn name_absent(&self, rank: u32, error: Error) -> Error {
+    pub(crate) fn name_absent(&self, rank: u32, error: Error) -> Error {
         let cause = match error.absence() {
             Some((pid, how)) => self.cause_of_absence(rank, pid, how, &error),
             None if error.is_remote_access() && self.has_withdrawn(rank) => {
@@ -51,14 +52,10 @@ impl Context {
     #[cold]
     pub(crate) fn blame(&self, rank: u32, error: Error) -> Error {
         let error = self.name_absent(rank, error);
-        if !matches!(error.kind(), ErrorKind::Misuse(_))
-            && let Some(first) = self.aborted()
-            && !is_reason(&error, &first)
-        {
-            return Error::new(error.operation(), first);
+        match error.kind() {
+            ErrorKind::Misuse(_) => error,
+            _ => self.confirm(error),
         }
-        self.tell_of(&error);
-        error
     }
 
     /// Tells the others if the error is about a rank that is missing.
@@ -112,27 +109,19 @@ impl Context {
         }
     }
 
-    /// Whether a wait for `awaited` can still end: fails with an error that names `operation` and the
-    /// rank at fault if the job was aborted or an awaited rank is gone.
+    /// Whether a wait for `awaited` can still end: doubts it, with an error that names `operation` and
+    /// the rank at fault, if the job was aborted or an awaited rank is gone.
     #[cold]
-    pub(crate) fn check(&self, operation: &'static str, awaited: Awaited<'_>) -> Result<()> {
-        if let Some(error) = self.aborted() {
-            return Err(Error::new(operation, error));
-        }
-        let verdict = match awaited {
-            Awaited::Rank(rank) => self.check_rank(rank),
-            Awaited::AnyOf { ranks, excused } => self.check_some(ranks, excused),
+    pub(crate) fn check(&self, operation: &'static str, awaited: Awaited<'_>) -> Verdict<'_> {
+        let verdict = match self.aborted() {
+            Some(first) => Err(Error::new(operation, first)),
+            None => match awaited {
+                Awaited::Rank(rank) => self.check_rank(rank),
+                Awaited::AnyOf { ranks, excused } => self.check_some(ranks, excused),
+            },
         };
-        verdict.and_then(|()| self.check_sent()).map_err(|error| {
-            // Who is missing may have left because of another rank, and told so before it went.
-            if let Some(first) = self.aborted()
-                && !is_reason(&error, &first)
-            {
-                return Error::new(operation, first);
-            }
-            self.tell_of(&error);
-            error.during(operation)
-        })
+        let verdict = verdict.and_then(|()| self.check_sent());
+        verdict.map_err(|error| Doubt::new(error.during(operation), self))
     }
 
     /// Flags are sent without waiting for their arrival: if one was lost, the ranks may be waiting
@@ -140,12 +129,12 @@ impl Context {
     fn check_sent(&self) -> Result<()> {
         let known = (0..self.size()).filter_map(|rank| Some((rank, self.known(rank)?)));
         for (rank, peer) in known {
-            match peer.endpoint().intact() {
+            if let Err(error) = peer.endpoint().intact() {
+                let error = self.name_absent(rank, error.into());
                 // Whoever has left is missed by those only who await it.
-                Err(error) if !matches!(error.absence(), Some((_, Absence::Closed))) => {
-                    return Err(self.name_absent(rank, error.into()));
+                if !has_left(&error) {
+                    return Err(error);
                 }
-                _ => {}
             }
         }
         Ok(())
@@ -171,8 +160,7 @@ impl Context {
             };
             first.get_or_insert(rank);
             if let Err(error) = self.check_rank(rank) {
-                let left = matches!(error.kind(), ErrorKind::Peer(PeerError::Left { .. }));
-                if !excused(rank, left) {
+                if !excused(rank, has_left(&error)) {
                     return Err(error);
                 }
             }
@@ -221,18 +209,13 @@ impl Context {
     /// Whether the rank is gone in good order.
     #[cold]
     pub(crate) fn has_left(&self, rank: u32) -> bool {
-        let verdict = self.check_rank(rank);
-        verdict.is_err_and(|error| matches!(error.kind(), ErrorKind::Peer(PeerError::Left { .. })))
+        self.check_rank(rank).is_err_and(|error| has_left(&error))
     }
 
-    /// Why the job was aborted, if it was. Whoever finds out passes it on.
+    /// Why the job was aborted, if it was.
     fn aborted(&self) -> Option<PeerError> {
         let word = self.abort_word().load(Ordering::Relaxed);
-        if word == 0 {
-            return None;
-        }
-        self.tell(word, false);
-        Some(PeerError::Aborted {
+        (word != 0).then(|| PeerError::Aborted {
             rank: culprit(word),
             cause: AbortCause::from_code(word as u8),
         })
@@ -289,6 +272,28 @@ impl Context {
             }
         }
     }
+}
+
+impl Witness for Context {
+    /// Tells the others if this is about a rank that is missing. That one may have gone because of
+    /// another, and told so before: then that is the error. Whoever finds it passes it on.
+    #[cold]
+    fn confirm(&self, error: Error) -> Error {
+        match self.aborted() {
+            Some(first) if !is_reason(&error, &first) => {
+                self.tell(self.abort_word().load(Ordering::Relaxed), false);
+                Error::new(error.operation(), first)
+            }
+            _ => {
+                self.tell_of(&error);
+                error
+            }
+        }
+    }
+}
+
+fn has_left(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Peer(PeerError::Left { .. }))
 }
 
 /// The first cause stays: a later one is mostly its consequence.

@@ -240,7 +240,7 @@ fn settle(
     let settled = || Ok(endpoint.completed(ticket).unwrap_or(true));
     let check = || match go_on() {
         true => Ok(()),
-        false => Err(Error::new("quiesce", Misuse::Poisoned)),
+        false => Err(Error::new("quiesce", Misuse::Poisoned).into()),
     };
     patience.wait(settled, check).is_ok()
 }

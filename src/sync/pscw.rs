@@ -16,7 +16,7 @@ use super::pair::Pair;
 use crate::comm::Group;
 use crate::error::{EpochState, Error, ErrorKind, Misuse, Result};
 use crate::job::{Awaited, not_forked};
-use crate::wait::Polls;
+use crate::wait::{Polls, Verdict};
 use crate::window::target::Held;
 use crate::window::{Mode, Window};
 
@@ -192,17 +192,14 @@ impl Window {
         if !self.exposure().is_open() {
             return Err(self.not_exposed(OPERATION));
         }
-        if !self.is_closed_by_all() {
-            if !self.exposure().polls.is_check_due() {
-                return Ok(false);
-            }
-            let verdict = self.check_origins(OPERATION);
-            if !self.is_closed_by_all() {
-                return verdict.map(|()| false);
-            }
+        let closed = self.exposure().polls.poll(
+            || Ok(self.is_closed_by_all()),
+            || self.check_origins(OPERATION),
+        )?;
+        if closed {
+            self.exposure().open.store(false, Ordering::Relaxed);
         }
-        self.exposure().open.store(false, Ordering::Relaxed);
-        Ok(true)
+        Ok(closed)
     }
 
     /// Fails if this rank itself has not posted to itself, and no other thread can do that.
@@ -247,7 +244,7 @@ impl Window {
         let world_rank = self.team().world_rank(rank);
         self.context().patience().wait(posted, || {
             self.context().check(operation, Awaited::Rank(world_rank))?;
-            self.check_elsewhere(operation, rank, "start needs its targets to post")
+            Ok(self.check_elsewhere(operation, rank, "start needs its targets to post")?)
         })
     }
 
@@ -288,7 +285,7 @@ impl Window {
 
     /// Whether the origins that are waited for are still there. Whoever has completed may go.
     #[cold]
-    fn check_origins(&self, operation: &'static str) -> Result<()> {
+    fn check_origins(&self, operation: &'static str) -> Verdict<'_> {
         let team = self.team();
         let origins = self.origins();
         let member = |index| Some(team.world_rank(origins.get(index)?));
@@ -304,7 +301,7 @@ impl Window {
         match origins.get(self.exposure().completed.load(Ordering::Relaxed)) {
             // The next one's turn comes when this one has completed.
             Some(next) if next != self.rank() => {
-                self.check_elsewhere(operation, next, "post needs its origins to complete")
+                Ok(self.check_elsewhere(operation, next, "post needs its origins to complete")?)
             }
             _ => Ok(()),
         }

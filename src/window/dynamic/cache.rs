@@ -8,7 +8,7 @@ use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion};
 use super::table::{Copied, TABLE_BYTES, VERSION_AT, entries};
 use crate::error::{Error, PeerError, Result};
 use crate::memory::remote::{RemoteMemory, RemoteWord};
-use crate::wait::Patience;
+use crate::wait::{Patience, Verdict};
 
 /// A target's regions as they were when this rank last read the table. Every access compares the
 /// version: a load where the table is mapped, else one small read.
@@ -66,11 +66,11 @@ impl RegionCache {
 
     /// The region that holds `len` bytes at `address`, if one does. `check` is asked in a long wait
     /// for a table that changes.
-    pub(crate) fn find(
+    pub(crate) fn find<'c>(
         &self,
         address: u64,
         len: u64,
-        check: &dyn Fn() -> Result<()>,
+        check: &dyn Fn() -> Verdict<'c>,
     ) -> Result<Option<Found<'_>>> {
         let version = self.version.load()?;
         let mut known = self.known();
@@ -110,7 +110,7 @@ impl RegionCache {
     /// Reads the table until a whole reading was not disturbed. Regions that are still there keep
     /// their mappings: an rkey is not given twice while its region lives.
     #[cold]
-    fn refresh(&self, check: &dyn Fn() -> Result<()>) -> Result<()> {
+    fn refresh<'c>(&self, check: &dyn Fn() -> Verdict<'c>) -> Result<()> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let mut fresh = None;
         let read = || {

@@ -1,0 +1,89 @@
+//! Ranks that are threads of one process, for tests of what takes many jobs to meet.
+
+use std::sync::atomic::Ordering;
+use std::thread::{self, sleep};
+use std::time::Duration;
+
+use super::*;
+use crate::comm::Communicator;
+use crate::raw::Window;
+use crate::window::Info;
+
+/// The ranks of a job over `device`, all of this process.
+fn ranks(device: &str, count: u32, patience: Patience) -> Vec<Arc<Context>> {
+    let fabric = |rank| {
+        let device = rdma_sys_shim::open(device, None, Placement::OneHost).unwrap();
+        Fabric::new(device, WORLD + world_block_bytes(count), rank, count).unwrap()
+    };
+    let fabrics: Vec<Fabric> = (0..count).map(fabric).collect();
+    for fabric in &fabrics {
+        for (rank, other) in (0..).zip(&fabrics) {
+            fabric.introduce(rank, other.own_card().to_owned());
+        }
+    }
+    let context = |(rank, fabric): (u32, Fabric)| {
+        Arc::new(Context {
+            rank,
+            size: count,
+            level: ThreadLevel::Multiple,
+            patience,
+            signs: fabric.control().reserved(0, WORLD),
+            fabric: Arc::new(fabric),
+            host: Mutex::default(),
+            turn: AtomicU32::new(rank + 1),
+            told: AtomicBool::new(false),
+            launcher: Mutex::default(),
+            allocations: Mutex::default(),
+        })
+    };
+    (0..).zip(fabrics).map(context).collect()
+}
+
+/// Makes a window, frees it at some time and leaves; says what others were told.
+fn come_and_go(context: &Arc<Context>, pause: Duration) -> Result<u64> {
+    let world = Communicator::world(context);
+    let window = Window::allocate(&world, 64, 8, &Info::new())?;
+    sleep(pause);
+    window.free()?;
+    drop(world);
+    context.leave();
+    Ok(context.signs.word(ABORT).load(Ordering::Acquire))
+}
+
+/// Whoever waits for the last one in `free` finds, whenever it looks, that others have left.
+fn nobody_is_missed(device: &str, jobs: u64) {
+    const RANKS: u32 = 4;
+    for job in 0..jobs {
+        let all = ranks(device, RANKS, Patience::suspicious());
+        let ended: Vec<_> = thread::scope(|scope| {
+            let mut pauses = (0..).map(|i: u64| (job * 7919 + i * 104_729) % 251);
+            let threads: Vec<_> = all
+                .iter()
+                .map(|context| {
+                    let pause = Duration::from_micros(pauses.next().unwrap());
+                    scope.spawn(move || come_and_go(context, pause))
+                })
+                .collect();
+            threads.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        for (rank, ended) in ended.into_iter().enumerate() {
+            assert_eq!(ended.unwrap(), 0, "{device}, job {job}: rank {rank}");
+        }
+        let told: Vec<u64> = all
+            .iter()
+            .map(|context| context.signs.word(ABORT).load(Ordering::Acquire))
+            .collect();
+        assert_eq!(told, [0; RANKS as usize], "{device}, job {job}");
+    }
+}
+
+#[test]
+fn ranks_that_leave_after_free_are_not_missed() {
+    nobody_is_missed("soft", 1000);
+}
+
+#[test]
+fn nor_where_nothing_is_mapped() {
+    nobody_is_missed("soft:map=off", 200);
+    nobody_is_missed("soft:adversarial", 200);
+}
