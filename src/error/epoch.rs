@@ -12,6 +12,8 @@ pub enum EpochState {
     None,
     /// A fence epoch is open.
     Fence,
+    /// A fence epoch is open, in which this rank has called an operation.
+    FenceUsed,
     /// Locks of single targets are held.
     Locks,
     /// This target is locked already.
@@ -46,6 +48,7 @@ impl fmt::Display for EpochState {
         match self {
             Self::None => f.write_str("no epoch is open"),
             Self::Fence => f.write_str("a fence epoch is open"),
+            Self::FenceUsed => f.write_str("this one has"),
             Self::Locks => f.write_str("locks of single targets are held"),
             Self::Locked(rank) => write!(f, "rank {rank} is locked already"),
             Self::NotLocked(rank) => write!(f, "rank {rank} is not locked"),

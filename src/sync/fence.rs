@@ -2,7 +2,7 @@
 
 use super::Assert;
 use crate::comm::Purpose;
-use crate::error::{Error, Misuse, Result};
+use crate::error::{EpochState, Error, Misuse, Result};
 use crate::job::is_forked;
 use crate::window::{Mode, Window};
 
@@ -13,11 +13,14 @@ impl Window {
     /// [`Assert::NO_PRECEDE`] skips only the waiting for this rank's own operations;
     /// [`Assert::NO_SUCCEED`] leaves no epoch open; both together (on all ranks) skip the barrier
     /// too. The others change nothing here: an access by RDMA cannot be put off until its target
-    /// has entered the epoch, so the barrier stays.
+    /// has entered the epoch, so the barrier stays. What this rank sees by itself is checked: that it
+    /// called no operation before `NO_PRECEDE`, and calls none after `NO_SUCCEED`. That all ranks
+    /// promise the same two is not, nor what the others promise.
     ///
     /// # Errors
     /// A lock is held, an epoch of `start` or `post` is open, a rank died or left, or has come to
-    /// `free`; an operation failed; the assertion [`Assert::NO_CHECK`].
+    /// `free`; an operation failed; the assertion [`Assert::NO_CHECK`], or [`Assert::NO_PRECEDE`] after an
+    /// operation of this rank (a refused one, too) since the last fence: then the epoch goes on.
     #[inline]
     pub fn fence(&self, assert: Assert) -> Result<()> {
         assert.check("fence", Assert::OF_FENCE)?;
@@ -27,6 +30,9 @@ impl Window {
         let closed = matches!(mode, Mode::Idle | Mode::FenceUnused | Mode::Fence);
         if !closed || self.locks() > 0 || self.exposure().is_open() || is_forked() {
             return Err(self.cannot_fence());
+        }
+        if !precede && mode == Mode::Fence {
+            return Err(something_precedes());
         }
         if precede {
             self.complete_all("fence")
@@ -49,8 +55,15 @@ impl Window {
         if is_forked() {
             return Error::new("fence", Misuse::Forked);
         }
-        let needs = "fence needs a window without locks and without epochs of start or post";
+        let needs = "it needs a window without locks and without epochs of start or post";
         let state = self.state(None);
         Error::new("fence", Misuse::Epoch { needs, state })
     }
+}
+
+#[cold]
+fn something_precedes() -> Error {
+    let needs = "NO_PRECEDE needs a rank that has called no operation since the last fence";
+    let state = EpochState::FenceUsed;
+    Error::new("fence", Misuse::Epoch { needs, state })
 }

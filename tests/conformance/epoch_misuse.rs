@@ -2,11 +2,11 @@
 //! on as if nothing had been tried.
 
 use transom::raw::{Assert, Window};
-use transom::{ErrorClass, Info, Job, LockKind};
+use transom::{ErrorClass, Info, Job, LockKind, Op};
 
 use crate::case::{Case, Outcome, cases, check_eq};
 use crate::exposed::{Exposed, MEMORIES, Memory};
-use crate::ops::{get, put};
+use crate::ops::{accumulate, get, put};
 use crate::refused::{each_operation, refused, works};
 
 pub(crate) const CASES: &[Case] = cases!["epoch_misuse":
@@ -16,6 +16,7 @@ pub(crate) const CASES: &[Case] = cases!["epoch_misuse":
     nested_locks_of_one_target @ [2],
     locks_inside_a_fence_epoch @ [2],
     fence_with_locks @ [2],
+    no_precede_after_an_operation @ [1, 2],
     lock_all_that_is_nested @ [2],
     flush_without_a_lock @ [2],
     free_with_a_lock @ [1],
@@ -188,6 +189,46 @@ fn fence_with_locks(job: &Job) -> Outcome {
     window.unlock_all()?;
     works(job, &window)?;
     window.close()
+}
+
+fn no_precede_after_an_operation(job: &Job) -> Outcome {
+    for memory in MEMORIES {
+        let window = Exposed::open(job, memory, 64, 1)?;
+        let other = window.ranks() - 1;
+        // What was called in it, and whether anything went to the device.
+        let mut calls: Vec<Box<dyn Fn() -> transom::Result<()>>> = Vec::new();
+        calls.push(Box::new(|| put(&window, &[1], other, 0)));
+        calls.push(Box::new(|| get(&window, &mut [0; 8], other, 8)));
+        calls.push(Box::new(|| get(&window, &mut [0; 8], 0, 8)));
+        calls.push(Box::new(|| {
+            accumulate(&window, &[1.5_f64; 4], other, 16, Op::Sum)
+        }));
+        for call in calls {
+            window.fence(Assert::NO_PRECEDE)?;
+            call()?;
+            for assert in [Assert::NO_PRECEDE, Assert::NO_PRECEDE | Assert::NO_SUCCEED] {
+                refused(
+                    window.fence(assert),
+                    ErrorClass::RmaSync,
+                    &["fence", "NO_PRECEDE", "no operation since the last fence"],
+                )?;
+            }
+            // The epoch goes on.
+            put(&window, &[2], other, 60)?;
+            window.fence(Assert::NONE)?;
+            window.fence(Assert::NO_PRECEDE)?;
+            window.fence(Assert::NO_PRECEDE | Assert::NO_SUCCEED)?;
+        }
+        window.lock_all(Assert::NONE)?;
+        put(&window, &[3], other, 0)?;
+        window.unlock_all()?;
+        // That was no fence's epoch.
+        window.fence(Assert::NO_PRECEDE)?;
+        window.fence(Assert::NO_PRECEDE | Assert::NO_SUCCEED)?;
+        works(job, &window)?;
+        window.close()?;
+    }
+    Ok(())
 }
 
 fn lock_all_that_is_nested(job: &Job) -> Outcome {
