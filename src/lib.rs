@@ -70,8 +70,8 @@ pub use job::{Job, PmiError, ThreadLevel, launcher};
 pub use rdma_sys_shim::Usage;
 pub use sync::LockKind;
 pub use typed::{
-    Active, Block2d, Buffer, Epoch, Exchange, Lock, LockAll, LockedTarget, Passive, Request,
-    Strided, Target, Window,
+    Active, Block2d, Buffer, Epoch, Exchange, Lock, LockAll, LockedTarget, Passive, Region,
+    Request, Strided, Target, Window,
 };
 pub use window::Info;
 

@@ -61,7 +61,10 @@ impl Launchable for Options {
 
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error("one rank accumulates on another, so that 2 are needed: transom run -n 2, or -n 2")]
+    #[error(
+        "one rank accumulates on another, so that 2 ranks are needed: start it with -n 2, or by \
+         `transom run -n 2`"
+    )]
     OneRank,
     #[error("{rows} x {columns} elements are too many (legal: up to {MOST})")]
     TooMany { rows: u32, columns: u32 },

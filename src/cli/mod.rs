@@ -88,7 +88,11 @@ fn explain(error: &clap::Error) -> ExitCode {
         .lines()
         .map(str::trim)
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
-        .filter(|line| !line.is_empty());
+        .filter(|line| !line.is_empty())
+        .map(|line| match line.strip_prefix("tip: ") {
+            Some(tip) => format!("({tip})"),
+            None => line.to_owned(),
+        });
     let line = parts.collect::<Vec<_>>().join(" ");
     fail(&line.strip_prefix("error: ").unwrap_or(&line), USAGE)
 }

@@ -28,13 +28,26 @@ pub enum DatatypeMisuse {
     ElementsDiffer { first: String, second: String },
     #[error("accumulates need elements of one predefined type, which {ty} is not made of")]
     MixedElements { ty: String },
-    #[error("{blocks} blocks of {block_len}, {stride} apart from {first} on: {reason}")]
+    #[error(
+        "blocks: {blocks}, of {block_len} elements each, {stride} apart, from element {first} on: {reason}"
+    )]
     Region {
         first: u64,
         blocks: u64,
         block_len: u64,
         stride: u64,
         reason: String,
+    },
+    #[error(
+        "rows {row}..{} and columns {column}..{} of a matrix: none with {width} columns has all of \
+         these", .row.saturating_add(*.rows), .column.saturating_add(*.columns)
+    )]
+    Block {
+        width: u64,
+        row: u64,
+        column: u64,
+        rows: u64,
+        columns: u64,
     },
     #[error(
         "displacement {disp} × unit {unit}, from {lo} to {hi} bytes off that, is not inside rank \
@@ -54,9 +67,10 @@ impl DatatypeMisuse {
     pub(super) fn class(&self) -> ErrorClass {
         match self {
             Self::NegativeCount { .. } | Self::Overflow { .. } => ErrorClass::Count,
-            Self::Argument { .. } | Self::ListLengths { .. } | Self::Region { .. } => {
-                ErrorClass::Arg
-            }
+            Self::Argument { .. }
+            | Self::ListLengths { .. }
+            | Self::Region { .. }
+            | Self::Block { .. } => ErrorClass::Arg,
             Self::Signatures { .. } | Self::MixedElements { .. } | Self::ElementsDiffer { .. } => {
                 ErrorClass::Type
             }

@@ -42,8 +42,12 @@ pub enum Misuse {
     },
     #[error("{count} elements of {element} bytes overflow a 64-bit length")]
     CountOverflow { count: u64, element: u64 },
-    #[error("{origin} elements at the origin, and {result} in the result")]
-    LengthsDiffer { origin: u64, result: u64 },
+    #[error("{origin} elements at the origin, and {other} {side}")]
+    LengthsDiffer {
+        origin: u64,
+        other: u64,
+        side: &'static str,
+    },
     #[error("displacement unit {unit} is not legal (legal: 1 to 9223372036854775807 bytes)")]
     BadUnit { unit: u64 },
     #[error("size {size} is not legal: {reason}")]
@@ -69,7 +73,7 @@ pub enum Misuse {
         legal: &'static str,
     },
     #[error(
-        "hint {key} has to be the same on all ranks, but rank {rank} gave {other}, and rank 0 {first}"
+        "hint {key} has to be the same on all ranks, but rank {rank} gave {other}, and rank 0 gave {first}"
     )]
     HintDiffers {
         key: &'static str,
@@ -78,7 +82,7 @@ pub enum Misuse {
         other: String,
     },
     #[error(
-        "hint {key}=true promises what is not so: rank {rank} has {other} bytes, and rank 0 {first}"
+        "hint {key}=true promises what is not so: rank {rank} has {other} bytes, and rank 0 has {first}"
     )]
     BrokenPromise {
         key: &'static str,

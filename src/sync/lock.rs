@@ -274,7 +274,7 @@ impl Window {
         }
         if target == self.rank() && self.exposure().is_open() {
             let misuse = Misuse::Epoch {
-                needs: "lock of a rank's own part needs it not to be exposed",
+                needs: "a rank's own part must not be exposed",
                 state: EpochState::Exposed,
             };
             return Err(Error::new("lock", misuse));
@@ -289,7 +289,7 @@ impl Window {
             _ => Err(Error::new(
                 "lock",
                 Misuse::Epoch {
-                    needs: "lock needs a window without an epoch of fence or start and without \
+                    needs: "it needs a window without an epoch of fence or start and without \
                             lock_all",
                     state: self.state(None),
                 },
@@ -312,7 +312,7 @@ impl Window {
         Error::new(
             "unlock",
             Misuse::Epoch {
-                needs: "unlock needs a target that lock has locked",
+                needs: "it needs a target that lock has locked",
                 state,
             },
         )
@@ -324,7 +324,7 @@ fn already_locked(target: u32) -> Error {
     Error::new(
         "lock",
         Misuse::Epoch {
-            needs: "lock needs a target that this rank has not locked",
+            needs: "it needs a target that this rank has not locked",
             state: EpochState::Locked(target),
         },
     )

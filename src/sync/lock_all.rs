@@ -202,7 +202,7 @@ impl Window {
         Error::new(
             "lock_all",
             Misuse::Epoch {
-                needs: "lock_all needs a window without locks and without an epoch of fence, start \
+                needs: "it needs a window without locks and without an epoch of fence, start \
                         or post",
                 state: self.state(None),
             },
@@ -217,7 +217,7 @@ impl Window {
         Error::new(
             "unlock_all",
             Misuse::Epoch {
-                needs: "unlock_all needs lock_all",
+                needs: "it needs lock_all",
                 state: self.state(None),
             },
         )

@@ -91,7 +91,7 @@ impl Window {
         not_forked(OPERATION)?;
         assert.check(OPERATION, Assert::OF_START)?;
         if !matches!(self.mode(), Mode::Idle | Mode::FenceUnused) || self.locks() > 0 {
-            return Err(self.wrong_epoch(OPERATION, "start needs a window without access epoch"));
+            return Err(self.wrong_epoch(OPERATION, "it needs a window without access epoch"));
         }
         let targets = self.started_targets();
         self.call_roll(OPERATION, group, targets)?;
@@ -127,7 +127,7 @@ impl Window {
         const OPERATION: &str = "complete";
         not_forked(OPERATION)?;
         if !self.mode().is_started() {
-            return Err(self.wrong_epoch(OPERATION, "complete needs start"));
+            return Err(self.wrong_epoch(OPERATION, "it needs start"));
         }
         let targets = self.started_targets();
         if self.mode() == Mode::Started && targets.iter().any(|rank| rank == self.rank()) {
@@ -310,7 +310,7 @@ impl Window {
     #[cold]
     fn cannot_post(&self) -> Error {
         let me = self.rank();
-        let needs = "post needs a window without exposure epoch, whose own part is not locked";
+        let needs = "it needs a window without exposure epoch, whose own part is not locked";
         let state = if self.exposure().is_open() {
             EpochState::Exposed
         } else if self.targets()[me as usize].held().is_held() && !self.mode().is_lock_all() {

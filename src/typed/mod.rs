@@ -49,6 +49,6 @@ pub use buffer::Buffer;
 pub use epoch::{Active, Epoch, Exchange, Passive};
 pub use lock::{Lock, LockAll, LockedTarget};
 pub use request::Request;
-pub use strided::{Block2d, Strided};
+pub use strided::{Block2d, Region, Strided};
 pub use target::Target;
 pub use window::Window;

@@ -79,20 +79,76 @@ impl From<Range<usize>> for Strided {
 impl From<Block2d> for Strided {
     /// A block that is not inside its matrix becomes one that no operation takes.
     fn from(block: Block2d) -> Self {
-        let inside = block
-            .column
-            .checked_add(block.columns)
-            .is_some_and(|end| end <= block.width);
-        let first = block
-            .row
-            .checked_mul(block.width)
-            .and_then(|start| start.checked_add(block.column));
         Self {
-            first: first.filter(|_| inside).unwrap_or(usize::MAX),
+            first: block.first().unwrap_or(usize::MAX),
             blocks: block.rows,
             block_len: block.columns,
             stride: block.width,
         }
+    }
+}
+
+impl Block2d {
+    /// The first element, if the block is inside its matrix.
+    fn first(&self) -> Option<usize> {
+        let end = self.column.checked_add(self.columns)?;
+        let start = self.row.checked_mul(self.width)?;
+        (end <= self.width)
+            .then(|| start.checked_add(self.column))
+            .flatten()
+    }
+}
+
+/// The elements that an operation takes on one side: a range, [`Strided`] or [`Block2d`].
+#[derive(Clone, Copy, Debug)]
+pub struct Region {
+    strided: Strided,
+    /// What it was made of, if that is not inside its matrix.
+    outside: Option<Block2d>,
+}
+
+impl From<Strided> for Region {
+    fn from(strided: Strided) -> Self {
+        Self {
+            strided,
+            outside: None,
+        }
+    }
+}
+
+impl From<Range<usize>> for Region {
+    fn from(range: Range<usize>) -> Self {
+        Strided::from(range).into()
+    }
+}
+
+impl From<Block2d> for Region {
+    fn from(block: Block2d) -> Self {
+        Self {
+            strided: block.into(),
+            outside: block.first().is_none().then_some(block),
+        }
+    }
+}
+
+impl Region {
+    fn len(&self) -> Option<usize> {
+        self.strided.len()
+    }
+
+    /// See [`Strided::row`].
+    fn row(&self, operation: &'static str, size: usize, limit: usize) -> Result<Row> {
+        let Some(block) = self.outside else {
+            return self.strided.row(operation, size, limit);
+        };
+        let misuse = DatatypeMisuse::Block {
+            width: block.width as u64,
+            row: block.row as u64,
+            column: block.column as u64,
+            rows: block.rows as u64,
+            columns: block.columns as u64,
+        };
+        Err(Error::new(operation, misuse))
     }
 }
 
@@ -130,7 +186,10 @@ impl Strided {
             .and_then(|at| at.checked_add(first)?.checked_add(block_len))
             .filter(|&end| end <= limit);
         if end.is_none() {
-            return Err(refused(format!("not all are inside {limit} elements")));
+            return Err(refused(match limit == isize::MAX as usize / size {
+                true => "no memory has all of them".to_owned(),
+                false => format!("not all are inside a slice of {limit} elements"),
+            }));
         }
         let bytes = |elements: usize| (elements * size) as u64;
         Ok(Row {
@@ -143,13 +202,13 @@ impl Strided {
 }
 
 /// The rows on both sides, of as many elements; this rank has `len` of them.
-fn rows<T>(operation: &'static str, near: Strided, len: usize, far: Strided) -> Result<(Row, Row)> {
+fn rows<T>(operation: &'static str, near: Region, len: usize, far: Region) -> Result<(Row, Row)> {
     let size = size_of::<T>();
     let near_row = near.row(operation, size, len)?;
     // The window's own check comes later; what no memory has is refused here.
     let far_row = far.row(operation, size, isize::MAX as usize / size)?;
-    let count = |region: &Strided| region.len().unwrap_or(usize::MAX);
-    same_length(operation, count(&near), count(&far))?;
+    let count = |region: &Region| region.len().unwrap_or(usize::MAX);
+    same_length(operation, count(&near), count(&far), "at the target")?;
     Ok((near_row, far_row))
 }
 
@@ -162,9 +221,9 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     /// not inside the slice.
     pub fn put_strided(
         &self,
-        to: impl Into<Strided>,
+        to: impl Into<Region>,
         src: &'op [T],
-        from: impl Into<Strided>,
+        from: impl Into<Region>,
     ) -> Result<()> {
         // SAFETY: the source is borrowed until the epoch has closed, when the operation is
         // complete; it is no window memory that this epoch writes to.
@@ -178,9 +237,9 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     /// As for [`Target::put_strided`].
     pub fn get_strided(
         &self,
-        from: impl Into<Strided>,
+        from: impl Into<Region>,
         dst: &'op mut [T],
-        to: impl Into<Strided>,
+        to: impl Into<Region>,
     ) -> Result<()> {
         // SAFETY: as for `put_strided`, and uniquely.
         unsafe { self.get_region("get_strided", from.into(), dst, to.into()) }
@@ -192,9 +251,9 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     /// As for [`Target::put_strided`].
     pub fn put_strided_blocking(
         &self,
-        to: impl Into<Strided>,
+        to: impl Into<Region>,
         src: &[T],
-        from: impl Into<Strided>,
+        from: impl Into<Region>,
     ) -> Result<()> {
         const OPERATION: &str = "put_strided_blocking";
         // SAFETY: the flush completes the operation while the source is borrowed; if it fails, the
@@ -209,9 +268,9 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     /// As for [`Target::put_strided`].
     pub fn get_strided_blocking(
         &self,
-        from: impl Into<Strided>,
+        from: impl Into<Region>,
         dst: &mut [T],
-        to: impl Into<Strided>,
+        to: impl Into<Region>,
     ) -> Result<()> {
         const OPERATION: &str = "get_strided_blocking";
         // SAFETY: as for `put_strided_blocking`, and uniquely.
@@ -228,9 +287,9 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     pub fn accumulate_strided(
         &self,
         op: Op,
-        to: impl Into<Strided>,
+        to: impl Into<Region>,
         src: &'op [T],
-        from: impl Into<Strided>,
+        from: impl Into<Region>,
     ) -> Result<()>
     where
         T: Accumulate,
@@ -251,9 +310,9 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     unsafe fn put_region(
         &self,
         operation: &'static str,
-        to: Strided,
+        to: Region,
         src: &[T],
-        from: Strided,
+        from: Region,
     ) -> Result<()> {
         let (near, far) = rows::<T>(operation, from, src.len(), to)?;
         let origin = src.as_ptr().cast();
@@ -266,9 +325,9 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     unsafe fn get_region(
         &self,
         operation: &'static str,
-        from: Strided,
+        from: Region,
         dst: &mut [T],
-        to: Strided,
+        to: Region,
     ) -> Result<()> {
         let (near, far) = rows::<T>(operation, to, dst.len(), from)?;
         let origin = dst.as_mut_ptr().cast();
@@ -285,9 +344,9 @@ impl<'op, T: Element> Target<'op, T, Passive> {
     /// As for [`Target::put_strided`].
     pub fn rput_strided(
         &self,
-        to: impl Into<Strided>,
+        to: impl Into<Region>,
         src: &'op mut [T],
-        from: impl Into<Strided>,
+        from: impl Into<Region>,
     ) -> Result<Request<'op, &'op mut [T]>> {
         // SAFETY: the buffer is borrowed until the epoch has closed.
         unsafe { self.put_region_from("rput_strided", to.into(), src, from.into()) }
@@ -300,9 +359,9 @@ impl<'op, T: Element> Target<'op, T, Passive> {
     /// As for [`Target::put_strided`].
     pub fn rget_strided(
         &self,
-        from: impl Into<Strided>,
+        from: impl Into<Region>,
         dst: &'op mut [T],
-        to: impl Into<Strided>,
+        to: impl Into<Region>,
     ) -> Result<Request<'op, &'op mut [T]>> {
         // SAFETY: the buffer is borrowed until the epoch has closed.
         unsafe { self.get_region_into("rget_strided", from.into(), dst, to.into()) }
@@ -315,9 +374,9 @@ impl<'op, T: Element> Target<'op, T, Passive> {
     /// As for [`Target::put_strided`].
     pub fn rput_strided_owned(
         &self,
-        to: impl Into<Strided>,
+        to: impl Into<Region>,
         src: Vec<T>,
-        from: impl Into<Strided>,
+        from: impl Into<Region>,
     ) -> Result<Request<'op, Vec<T>>> {
         // SAFETY: nobody but the request can free the buffer, and it waits before it does.
         unsafe { self.put_region_from("rput_strided_owned", to.into(), src, from.into()) }
@@ -330,9 +389,9 @@ impl<'op, T: Element> Target<'op, T, Passive> {
     /// As for [`Target::put_strided`].
     pub fn rget_strided_owned(
         &self,
-        from: impl Into<Strided>,
+        from: impl Into<Region>,
         dst: Vec<T>,
-        to: impl Into<Strided>,
+        to: impl Into<Region>,
     ) -> Result<Request<'op, Vec<T>>> {
         // SAFETY: nobody but the request can free the buffer, and it waits before it does.
         unsafe { self.get_region_into("rget_strided_owned", from.into(), dst, to.into()) }
@@ -344,9 +403,9 @@ impl<'op, T: Element> Target<'op, T, Passive> {
     unsafe fn put_region_from<B: AsMut<[T]>>(
         &self,
         operation: &'static str,
-        to: Strided,
+        to: Region,
         src: B,
-        from: Strided,
+        from: Region,
     ) -> Result<Request<'op, B>> {
         Request::start(src, |origin: *mut T, len| {
             let (near, far) = rows::<T>(operation, from, len / size_of::<T>(), to)?;
@@ -361,9 +420,9 @@ impl<'op, T: Element> Target<'op, T, Passive> {
     unsafe fn get_region_into<B: AsMut<[T]>>(
         &self,
         operation: &'static str,
-        from: Strided,
+        from: Region,
         dst: B,
-        to: Strided,
+        to: Region,
     ) -> Result<Request<'op, B>> {
         Request::start(dst, |origin: *mut T, len| {
             let (near, far) = rows::<T>(operation, to, len / size_of::<T>(), from)?;

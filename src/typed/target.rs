@@ -139,7 +139,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     where
         T: Accumulate,
     {
-        same_length("get_accumulate", src.len(), dst.len())?;
+        same_length("get_accumulate", src.len(), dst.len(), "in the result")?;
         let (origin, result) = (src.as_ptr().cast(), dst.as_mut_ptr().cast());
         let (count, at) = (src.len(), at as u64);
         // SAFETY: as for `put` and `get`; `Accumulate` says what the elements are.
@@ -320,7 +320,7 @@ impl<'op, T: Element> Target<'op, T, Passive> {
     where
         T: Accumulate,
     {
-        same_length("rget_accumulate", src.len(), dst.len())?;
+        same_length("rget_accumulate", src.len(), dst.len(), "in the result")?;
         let (origin, count, at) = (src.as_ptr().cast(), src.len(), at as u64);
         Request::start(dst, |result: *mut T, _| {
             let result = result.cast();
@@ -362,13 +362,20 @@ impl<'op, T: Element> Target<'op, T, Passive> {
     }
 }
 
-pub(super) fn same_length(operation: &'static str, origin: usize, result: usize) -> Result<()> {
-    if origin == result {
+/// `side` says where the others are.
+pub(super) fn same_length(
+    operation: &'static str,
+    origin: usize,
+    other: usize,
+    side: &'static str,
+) -> Result<()> {
+    if origin == other {
         return Ok(());
     }
     let misuse = Misuse::LengthsDiffer {
         origin: origin as u64,
-        result: result as u64,
+        other: other as u64,
+        side,
     };
     Err(Error::new(operation, misuse))
 }

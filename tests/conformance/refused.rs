@@ -15,6 +15,11 @@ pub(crate) fn refused<T>(result: Result<T>, class: ErrorClass, words: &[&str]) -
         )));
     };
     let message = error.to_string();
+    // What begins with the operation must not go on with it: "lock: lock needs …".
+    let doubled = format!("{0}: {0} ", error.operation());
+    if message.starts_with(&doubled) {
+        return Err(Failure::new(format_args!("{message}; it says so twice")));
+    }
     if error.class() != class || !words.iter().all(|word| message.contains(word)) {
         return Err(Failure::new(format_args!(
             "{error:?}; wanted {class:?} {words:?}"

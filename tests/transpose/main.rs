@@ -90,7 +90,8 @@ fn a_single_wrong_element_is_found() {
 fn what_cannot_be_done_is_said_once() {
     let alone = endings(1, &program("transpose"), &[]);
     assert_eq!(alone.stdout, "ended 1\n");
-    assert!(alone.stderr.contains("2 are needed"), "{}", alone.stderr);
+    let remedy = "2 ranks are needed: start it with -n 2, or by `transom run -n 2`";
+    assert!(alone.stderr.contains(remedy), "{}", alone.stderr);
     let large = ["--rows=100000", "--columns=100000"].map(Path::new);
     let done = endings(3, &program("transpose"), &large);
     assert_eq!(done.stdout, "ended 1\n".repeat(3));

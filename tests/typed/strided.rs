@@ -238,6 +238,35 @@ fn regions_that_are_refused(job: &Job) -> Result<()> {
             class(strided(usize::MAX, 1, 1, 1), dense(1)),
             ErrorClass::Arg
         );
+        let says = |result: Result<()>, sentence: &str| {
+            let error = result.unwrap_err();
+            assert_eq!(error.kind().to_string(), sentence);
+        };
+        let matrix = Block2d {
+            width: 6,
+            row: 3,
+            column: 4,
+            rows: 2,
+            columns: 4,
+        };
+        let sentence =
+            "rows 3..5 and columns 4..8 of a matrix: none with 6 columns has all of these";
+        says(target.put_strided(matrix, &src, 0..8), sentence);
+        says(target.put_strided(0..8, &src, matrix), sentence);
+        says(
+            target.put_strided(0..8, &src, 0..7),
+            "7 elements at the origin, and 8 at the target",
+        );
+        says(
+            target.put_strided(0..10, &src, strided(12, 5, 2, 10)),
+            "blocks: 5, of 2 elements each, 10 apart, from element 12 on: not all are inside a \
+             slice of 50 elements",
+        );
+        says(
+            target.put_strided(huge, &src, 0..10),
+            "blocks: 9223372036854775807, of 1 elements each, 9223372036854775807 apart, from \
+             element 1 on: no memory has all of them",
+        );
         // Nothing, anywhere inside, and the last that fits.
         target.put_strided(strided(100, 0, 5, 9), &src, 7..7)?;
         target.put_strided(strided(9, 10, 1, 10), &src, strided(1, 10, 1, 5))
