@@ -1,6 +1,5 @@
-//! The collectives, on bytes: ceil(log2(p)) steps each.
+//! The collectives, on bytes, once they have begun: ceil(log2(p)) steps each.
 
-use super::call::Kind;
 use super::collective::{Engine, Way};
 use crate::error::Result;
 
@@ -13,17 +12,16 @@ impl Engine {
 
     /// Binomial tree: in round k, each of the 2^k ranks that have the bytes sends them 2^k ahead.
     pub(crate) fn bcast(&mut self, bytes: &mut [u8], root: u32) -> Result<()> {
-        let call = self.begin(Kind::Bcast, root)?;
         let (size, relative) = (self.team().size(), self.relative(root));
         let mut first = 0;
         if relative > 0 {
             let round = relative.ilog2();
-            self.exchange(call, Way::Ahead, round, None, Some(bytes))?;
+            self.exchange(Way::Ahead, round, None, Some(bytes))?;
             first = round + 1;
         }
         for round in first..self.team().rounds() {
             if u64::from(relative) + (1 << round) < u64::from(size) {
-                self.exchange(call, Way::Ahead, round, Some(bytes), None)?;
+                self.exchange(Way::Ahead, round, Some(bytes), None)?;
             }
         }
         Ok(())
@@ -33,14 +31,13 @@ impl Engine {
     /// they have gathered 2^k back. `lens` are the lengths by rank; at the root, returns all bytes
     /// in the order of ranks.
     pub(crate) fn gather(&mut self, mine: &[u8], lens: &[usize], root: u32) -> Result<Vec<u8>> {
-        let call = self.begin(Kind::Gather, root)?;
         let (size, relative) = (self.team().size() as usize, self.relative(root) as usize);
         let len_of = |relative: usize| lens[(relative + root as usize) % size];
         let mut held = mine.to_vec();
         for round in 0..self.team().rounds() {
             let distance = 1 << round;
             if relative & distance != 0 {
-                self.exchange(call, Way::Back, round, Some(&held), None)?;
+                self.exchange(Way::Back, round, Some(&held), None)?;
                 return Ok(Vec::new());
             }
             let from = relative + distance;
@@ -48,7 +45,7 @@ impl Engine {
                 let to = (from + distance).min(size);
                 let start = held.len();
                 held.resize(start + (from..to).map(len_of).sum::<usize>(), 0);
-                self.exchange(call, Way::Back, round, None, Some(&mut held[start..]))?;
+                self.exchange(Way::Back, round, None, Some(&mut held[start..]))?;
             }
         }
         // Held in the order of places in the tree: turn the circle until rank 0 comes first.
@@ -61,7 +58,6 @@ impl Engine {
     /// ranks behind; it passes on as many as are still missing. Returns all parts in the order of
     /// ranks.
     pub(crate) fn allgather(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<u8>> {
-        let call = self.begin(Kind::Allgather, 0)?;
         let (size, rank) = (self.team().size() as usize, self.team().rank as usize);
         let back = |distance: usize| (rank + size - distance) % size;
         let total: usize = lens.iter().sum();
@@ -77,7 +73,7 @@ impl Engine {
             let start = held.len();
             held.resize(start + incoming, 0);
             let (old, new) = held.split_at_mut(start);
-            self.exchange(call, Way::Ahead, round, Some(&old[..outgoing]), Some(new))?;
+            self.exchange(Way::Ahead, round, Some(&old[..outgoing]), Some(new))?;
         }
         let mut ordered = vec![0; total];
         let mut starts = Vec::with_capacity(size);
@@ -104,15 +100,14 @@ impl Engine {
         root: u32,
         mut combine: impl FnMut(&mut [u8], &[u8]),
     ) -> Result<()> {
-        let call = self.begin(Kind::Reduce, root)?;
         let (size, relative) = (self.team().size(), self.relative(root));
         let mut incoming = vec![0; bytes.len()];
         for round in 0..self.team().rounds() {
             if relative & (1 << round) != 0 {
-                return self.exchange(call, Way::Back, round, Some(bytes), None);
+                return self.exchange(Way::Back, round, Some(bytes), None);
             }
             if u64::from(relative) + (1 << round) < u64::from(size) {
-                self.exchange(call, Way::Back, round, None, Some(&mut incoming))?;
+                self.exchange(Way::Back, round, None, Some(&mut incoming))?;
                 combine(bytes, &incoming);
             }
         }

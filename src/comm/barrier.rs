@@ -2,54 +2,96 @@
 
 mod dissemination;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use rdma_sys_shim::Ticket;
-
+use super::call::mismatch;
 use super::team::Team;
-use crate::error::{Error, Misuse, Result};
+use crate::error::{Error, Result};
 use crate::job::Awaited;
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE, LocalWord};
-use crate::memory::remote::{Pending, RemoteWord};
+use crate::memory::remote::RemoteWord;
 use crate::memory::word::SharedWord;
 use crate::wait::Verdict;
-use dissemination::{Disagreement, Rounds, epoch_of, flag};
+use dissemination::{DISPUTED, Rounds, epoch_of, flag, is_ahead};
 
 /// Bytes of control block that a barrier of `rounds` rounds takes.
 pub(crate) const fn barrier_bytes(rounds: u32) -> u64 {
     rounds as u64 * LINE
 }
 
-/// For what a rank comes to a barrier. The numbers travel in the flags.
+/// For what a rank comes to a barrier.
+pub(crate) trait Matter {
+    /// What tells it from others, in 31 bits.
+    fn code(&self) -> u32;
+
+    /// A rank that came for something else, as an error, and how to name it to others in 31 bits:
+    /// after the rank `behind` has told `matter`, its own code or such a name.
+    fn name_odd(&self, operation: &'static str, behind: u32, matter: u32) -> (Error, u32);
+}
+
+/// The rank that a dispute names.
+pub(super) const RANK_BITS: u32 = 24;
+
+/// The rank that `matter` is about, told by the rank `behind`.
+pub(super) fn named_rank(behind: u32, matter: u32) -> u32 {
+    match matter & DISPUTED {
+        0 => behind,
+        _ => matter & ((1 << RANK_BITS) - 1),
+    }
+}
+
+/// For what a rank comes to a window's barrier. The numbers travel in the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Purpose {
-    Barrier = 1,
-    Fence = 2,
-    Passive = 3,
-    Free = 4,
-    /// It has found in an earlier round that others came for something else.
-    Disagreement = 5,
+    Fence = 1,
+    Passive = 2,
+    Free = 3,
 }
+
+/// In a dispute, where the purpose of the named rank stands, and that of the one that names it.
+const NAMED_SHIFT: u32 = RANK_BITS;
+const OWN_SHIFT: u32 = RANK_BITS + 3;
+const PURPOSE_MASK: u32 = 7;
 
 impl Purpose {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Barrier => "barrier",
             Self::Fence => "fence",
             Self::Passive => "passive",
             Self::Free => "free",
-            Self::Disagreement => "a call that others did not make",
         }
     }
 
-    fn of_flag(flag: u64) -> Option<Self> {
-        use Purpose::{Barrier, Disagreement, Fence, Free, Passive};
-        [Barrier, Fence, Passive, Free, Disagreement]
+    fn of_code(code: u32) -> Option<Self> {
+        use Purpose::{Fence, Free, Passive};
+        [Fence, Passive, Free]
             .into_iter()
-            .find(|purpose| *purpose as u8 == flag as u8)
+            .find(|purpose| *purpose as u32 == code)
+    }
+}
+
+impl Matter for Purpose {
+    #[inline]
+    fn code(&self) -> u32 {
+        *self as u32
+    }
+
+    #[cold]
+    fn name_odd(&self, operation: &'static str, behind: u32, matter: u32) -> (Error, u32) {
+        let purpose = |shift: u32| matter >> shift & PURPOSE_MASK;
+        let (rank, theirs) = match matter & DISPUTED {
+            0 => (behind, matter),
+            _ if purpose(NAMED_SHIFT) != self.code() => {
+                (named_rank(behind, matter), purpose(NAMED_SHIFT))
+            }
+            _ => (behind, purpose(OWN_SHIFT)),
+        };
+        let named = rank | (theirs & PURPOSE_MASK) << NAMED_SHIFT | self.code() << OWN_SHIFT;
+        let theirs = Self::of_code(theirs).map_or("something unknown", Self::name);
+        (mismatch(operation, rank, self.name(), theirs), named)
     }
 }
 
@@ -58,13 +100,11 @@ pub(crate) struct Barrier {
     at: u64,
     block: Arc<ControlBlock>,
     rounds: Box<[OnceLock<Round>]>,
-    epoch: AtomicU64,
+    epoch: AtomicU32,
 }
 
 struct Round {
     signal: RemoteWord,
-    /// The ticket of the last signal.
-    sent: AtomicU64,
     flag: LocalWord,
 }
 
@@ -74,49 +114,50 @@ impl Barrier {
             at,
             block: block.clone(),
             rounds: (0..team.rounds()).map(|_| OnceLock::new()).collect(),
-            epoch: AtomicU64::new(0),
+            epoch: AtomicU32::new(0),
         }
     }
 
-    /// Collective. Threads of one rank must not overlap in it. In a long wait, `check` is asked
-    /// about the rank that is waited for.
+    /// Collective. Threads of one rank must not overlap in it. Fails on every rank if they do not all
+    /// come for the same. In a long wait, `check` is asked about the rank that is waited for.
     #[inline]
     pub(crate) fn wait<'v>(
         &self,
         operation: &'static str,
-        purpose: Purpose,
+        matter: &dyn Matter,
         team: &Team,
         blocks: &Column<u64>,
         check: &dyn Fn(u32) -> Verdict<'v>,
     ) -> Result<()> {
-        let epoch = self.epoch.load(Ordering::Relaxed) + 1;
+        let epoch = self.epoch.load(Ordering::Relaxed).wrapping_add(1);
         self.epoch.store(epoch, Ordering::Relaxed);
         let passing = Passing {
             barrier: self,
             operation,
             team,
             blocks,
+            matter,
             check,
         };
-        match dissemination::pass(&passing, epoch, purpose)? {
+        match dissemination::pass(&passing, epoch, matter.code())? {
             None => Ok(()),
-            Some(Disagreement { round, flag }) => {
-                let rank = team.behind(1 << round);
-                Err(disagreement(operation, purpose, rank, flag))
-            }
+            Some(odd) => Err(odd),
         }
     }
 
     /// What a rank that is in its last barrier tells others about it.
     pub(crate) fn call(&self, purpose: Purpose) -> u64 {
-        flag(self.epoch.load(Ordering::Relaxed), purpose)
+        flag(self.epoch.load(Ordering::Relaxed), purpose.code())
     }
 
     /// What for a rank that told `call` waits for this one: it is in a barrier to which this rank has
     /// not come.
     pub(crate) fn awaits_this_rank(&self, call: u64) -> Option<Purpose> {
-        let ahead = epoch_of(call) > self.epoch.load(Ordering::Relaxed);
-        ahead.then(|| Purpose::of_flag(call)).flatten()
+        let ahead = is_ahead(epoch_of(call), self.epoch.load(Ordering::Relaxed));
+        // A rank that is in none tells 0.
+        (ahead && call != 0)
+            .then(|| Purpose::of_code(call as u32))
+            .flatten()
     }
 
     #[inline]
@@ -127,22 +168,10 @@ impl Barrier {
         }
     }
 
-    /// The last signals, as far as they have not arrived yet.
-    pub(super) fn pending(&self) -> impl Iterator<Item = Pending> + '_ {
-        self.rounds
-            .iter()
-            .filter_map(OnceLock::get)
-            .filter_map(|round| {
-                let sent = Ticket(round.sent.load(Ordering::Relaxed));
-                round.signal.pending(sent)
-            })
-    }
-
     #[cold]
     fn prepare(&self, team: &Team, blocks: &Column<u64>, number: usize) -> Result<&Round> {
         let at = self.at + number as u64 * LINE;
         let round = Round {
-            sent: AtomicU64::new(Ticket::DONE.0),
             signal: team.word(team.ahead(1 << number), blocks, at)?,
             flag: LocalWord::new(&self.block, at),
         };
@@ -156,6 +185,7 @@ struct Passing<'a, 'v> {
     operation: &'static str,
     team: &'a Team,
     blocks: &'a Column<u64>,
+    matter: &'a dyn Matter,
     check: &'a dyn Fn(u32) -> Verdict<'v>,
 }
 
@@ -167,6 +197,8 @@ impl Passing<'_, '_> {
 }
 
 impl Rounds for Passing<'_, '_> {
+    type Odd = Error;
+
     #[inline]
     fn count(&self) -> usize {
         self.barrier.rounds.len()
@@ -174,12 +206,10 @@ impl Rounds for Passing<'_, '_> {
 
     #[inline]
     fn signal(&self, number: usize, flag: u64) -> Result<()> {
-        let sent = self.round(number).and_then(|round| {
-            let sent = round.signal.store(flag)?;
-            round.sent.store(sent.0, Ordering::Relaxed);
-            Ok(())
-        });
-        sent.map_err(|error| {
+        let sent = self
+            .round(number)
+            .and_then(|round| round.signal.store(flag));
+        sent.map(drop).map_err(|error| {
             let ahead = self.team.ahead(1 << number);
             self.team.blame(self.operation, ahead, error)
         })
@@ -200,15 +230,10 @@ impl Rounds for Passing<'_, '_> {
             (self.check)(from)
         })
     }
-}
 
-#[cold]
-fn disagreement(operation: &'static str, ours: Purpose, rank: u32, flag: u64) -> Error {
-    let theirs = Purpose::of_flag(flag).map_or("something unknown", Purpose::name);
-    let misuse = Misuse::Mismatch {
-        rank,
-        ours: ours.name().to_owned(),
-        theirs: theirs.to_owned(),
-    };
-    Error::new(operation, misuse)
+    #[cold]
+    fn name_odd(&self, number: usize, matter: u32) -> (Error, u32) {
+        let behind = self.team.behind(1 << number);
+        self.matter.name_odd(self.operation, behind, matter)
+    }
 }

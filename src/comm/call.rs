@@ -1,158 +1,215 @@
-//! Which collective a rank is in, and whether others are in the same.
+//! Which collective a rank makes, with what: what all ranks have to make alike, and where each says it.
 
-use std::cell::RefCell;
+use std::any::type_name;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytemuck::{Pod, Zeroable};
+
+use super::barrier::{Matter, named_rank};
 use super::team::Team;
-use crate::error::{Error, Misuse};
+use crate::datatype::Op;
+use crate::error::{Error, ErrorClass, Misuse, PeerError, Result};
 use crate::memory::columns::Column;
-use crate::memory::control::ControlBlock;
-use crate::memory::remote::Pending;
-use crate::wait::Verdict;
+use crate::memory::control::{ControlBlock, LINE};
 
-/// Where in a communicator's block the call that this rank is in is published.
-const CALL_AT: u64 = 0;
-
-/// The kinds of collective. The numbers travel in messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Kind {
-    Barrier = 1,
-    Bcast = 2,
-    Gather = 3,
-    Allgather = 4,
-    Reduce = 5,
-    /// Published by a rank whose call failed, so that nobody waits for its part.
-    Failed = 6,
+/// One collective call as all ranks must make it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Call {
+    name: [u8; 16],
+    /// The type of the elements, where they are combined.
+    ty: [u8; 16],
+    elements: u64,
+    /// The size of one; 0 if lengths may differ, or there are none.
+    element: u32,
+    root: u32,
+    number: u32,
+    /// Which operation, counted from 1; 0 if none.
+    op: u8,
+    /// The class of the error, if this rank's own arguments are wrong.
+    refused: u8,
+    _room: [u8; 2],
 }
 
-impl Kind {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Barrier => "barrier",
-            Self::Bcast => "bcast",
-            Self::Gather => "gather",
-            Self::Allgather => "allgather",
-            Self::Reduce => "reduce",
-            Self::Failed => "a failed call",
+const NO_ROOT: u32 = u32::MAX;
+const WORDS: usize = size_of::<Call>() / 8;
+
+impl Call {
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: beginning(name),
+            root: NO_ROOT,
+            ..Self::zeroed()
         }
     }
 
-    fn from_code(code: u8) -> Option<Self> {
-        use Kind::{Allgather, Barrier, Bcast, Failed, Gather, Reduce};
-        [Barrier, Bcast, Gather, Allgather, Reduce, Failed]
-            .into_iter()
-            .find(|kind| *kind as u8 == code)
-    }
-}
-
-/// One collective call as all ranks must make it: its number, kind and root, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Call(pub(super) u64);
-
-const ROOT_BITS: u32 = 24;
-
-impl Call {
-    pub(super) fn new(number: u32, kind: Kind, root: u32) -> Self {
-        let root = u64::from(root) & ((1 << ROOT_BITS) - 1);
-        Self(u64::from(number) << 32 | (kind as u64) << ROOT_BITS | root)
+    pub(super) fn rooted(self, root: u32) -> Self {
+        // A rank that does not exist is refused, whichever it is.
+        let root = root.min(NO_ROOT - 1);
+        Self { root, ..self }
     }
 
-    fn number(self) -> u32 {
-        (self.0 >> 32) as u32
+    pub(super) fn of<T>(self, data: &[T]) -> Self {
+        Self {
+            elements: data.len() as u64,
+            element: size_of::<T>() as u32,
+            ..self
+        }
     }
 
-    pub(super) fn kind(self) -> Option<Kind> {
-        Kind::from_code((self.0 >> ROOT_BITS) as u8)
+    pub(super) fn combining<T>(self, op: Op) -> Self {
+        let ty = type_name::<T>().rsplit("::").next().unwrap_or_default();
+        let op = Op::ALL.iter().position(|&one| one == op);
+        Self {
+            ty: beginning(ty),
+            op: op.map_or(0, |op| op as u8 + 1),
+            ..self
+        }
+    }
+
+    /// Tells it from others, as good as surely.
+    pub(super) fn digest(&self) -> u64 {
+        let words: &[u64; WORDS] = bytemuck::cast_ref(self);
+        let mix = |sum: u64, word: &u64| {
+            let mixed = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            mixed ^ mixed >> 32
+        };
+        words.iter().fold(0, mix)
     }
 }
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let root = self.0 & ((1 << ROOT_BITS) - 1);
-        match self.kind() {
-            Some(kind @ (Kind::Barrier | Kind::Allgather | Kind::Failed)) => {
-                f.write_str(kind.name())?;
+        f.write_str(&text(&self.name))?;
+        if self.element > 0 {
+            let plural = |count: u64| if count == 1 { "" } else { "s" };
+            let (count, size) = (self.elements, self.element);
+            write!(f, " of {count} element{} of ", plural(count))?;
+            match self.ty[0] {
+                0 => write!(f, "{size} byte{}", plural(size.into()))?,
+                _ => f.write_str(&text(&self.ty))?,
             }
-            Some(kind) => write!(f, "{} with root {root}", kind.name())?,
-            None => f.write_str("an unknown call")?,
         }
-        write!(f, " (collective number {})", self.number())
+        if let Some(op) = usize::from(self.op)
+            .checked_sub(1)
+            .map(|at| Op::ALL.get(at))
+        {
+            match op {
+                Some(op) => write!(f, " by {op:?}")?,
+                None => f.write_str(" by an unknown operation")?,
+            }
+        }
+        if self.root != NO_ROOT {
+            write!(f, " with root {}", self.root)?;
+        }
+        write!(f, " (collective number {})", self.number)
     }
 }
 
-/// The call that this rank is in, and what others can read about it.
-///
-/// A rank that reads that another is a call ahead concludes that nothing from the call before is
-/// still under way. So a call is published only once all that was sent in those before has arrived.
-pub(super) struct Announcement {
-    block: Arc<ControlBlock>,
+/// Of a longer text, whole characters that fit.
+fn beginning<const N: usize>(words: &str) -> [u8; N] {
+    let mut len = words.len().min(N);
+    while !words.is_char_boundary(len) {
+        len -= 1;
+    }
+    let mut bytes = [0; N];
+    bytes[..len].copy_from_slice(&words.as_bytes()[..len]);
+    bytes
+}
+
+fn text(bytes: &[u8]) -> String {
+    let words = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(words).into_owned()
+}
+
+/// What a rank shows of its call: where its own arguments are wrong, also its error in words.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Shown {
     call: Call,
-    /// What has to arrive first; `None` once published.
-    behind: RefCell<Option<Vec<Pending>>>,
+    words: [u8; WORDS_SHOWN],
 }
 
-impl Announcement {
-    pub(super) fn new(block: &Arc<ControlBlock>) -> Self {
-        Self {
-            block: block.clone(),
-            call: Call(0),
-            behind: RefCell::new(None),
+const WORDS_SHOWN: usize = 256;
+/// Bytes of it at the start of a communicator's block. After a call that others look at, which is one
+/// that failed on all ranks, there is no other.
+pub(super) const CALL_BYTES: u64 = (size_of::<Shown>() as u64).next_multiple_of(LINE);
+
+/// A call that this rank has begun.
+pub(super) struct Begun<'a> {
+    pub(super) call: Call,
+    pub(super) team: &'a Team,
+    pub(super) blocks: &'a Column<u64>,
+}
+
+impl<'a> Begun<'a> {
+    /// Shows the call, as this communicator's number `number`. `fit` says whether this rank's own
+    /// arguments are right.
+    pub(super) fn new(
+        mut call: Call,
+        number: u32,
+        fit: &Result<()>,
+        block: &Arc<ControlBlock>,
+        team: &'a Team,
+        blocks: &'a Column<u64>,
+    ) -> Self {
+        call.number = number;
+        call.refused = fit
+            .as_ref()
+            .map_or_else(|error| error.class() as u8, |()| 0);
+        let show = |at: u64, words: &[u64]| {
+            for (at, &word) in (at..).step_by(8).zip(words) {
+                block.word(at).store(word, Ordering::Relaxed);
+            }
+        };
+        show(0, bytemuck::cast_ref::<_, [u64; WORDS]>(&call));
+        if let Err(error) = fit {
+            let words: [u8; WORDS_SHOWN] = beginning(&error.to_string());
+            let words: [u64; WORDS_SHOWN / 8] = bytemuck::cast(words);
+            show(size_of::<Call>() as u64, &words);
         }
+        Self { call, team, blocks }
     }
 
-    /// This rank is in `call` now, and `behind` was sent before.
-    pub(super) fn begin(&mut self, call: Call, behind: impl Iterator<Item = Pending>) {
-        self.call = call;
-        self.behind.replace(Some(behind.collect()));
-        self.publish_if_settled();
+    /// What another rank shows of the same call.
+    fn shown_by(&self, rank: u32) -> Result<Shown> {
+        let mut shown = Shown::zeroed();
+        let control = self.team.peer(rank)?.control();
+        control.read(self.blocks.get(rank), bytemuck::bytes_of_mut(&mut shown))?;
+        Ok(shown)
     }
 
-    /// Tells others that this rank's call failed, whatever is still under way.
-    pub(super) fn fail(&mut self) {
-        self.call = Call::new(self.call.number(), Kind::Failed, 0);
-        self.behind.replace(None);
-        self.publish();
-    }
-
-    /// To be asked in a long wait.
-    pub(super) fn publish_if_settled(&self) {
-        let mut behind = self.behind.borrow_mut();
-        let Some(pending) = &mut *behind else { return };
-        pending.retain(|pending| !pending.is_settled());
-        if pending.is_empty() {
-            *behind = None;
-            self.publish();
+    fn disagrees(&self, operation: &'static str, rank: u32, shown: &Shown) -> Error {
+        if shown.call.refused == 0 {
+            return mismatch(operation, rank, self.call, shown.call);
         }
+        let failed = PeerError::Failed {
+            rank,
+            message: text(&shown.words),
+            class: ErrorClass::from_code(shown.call.refused),
+        };
+        Error::new(operation, failed)
+    }
+}
+
+impl Matter for Begun<'_> {
+    fn code(&self) -> u32 {
+        (self.call.digest() >> 33) as u32
     }
 
-    fn publish(&self) {
-        let word = self.block.word(CALL_AT);
-        word.store(self.call.0, Ordering::Release);
-    }
-
-    /// Fails if `rank` is in another collective than this rank; to be asked in a long wait.
-    pub(super) fn check_same<'t>(
-        &self,
-        team: &'t Team,
-        blocks: &Column<u64>,
-        rank: u32,
-        operation: &'static str,
-    ) -> Verdict<'t> {
-        let ours = self.call;
-        let theirs = team
-            .word(rank, blocks, CALL_AT)
-            .and_then(|word| word.load_whole())
-            .map_err(|error| team.doubt(operation, rank, error))?;
-        let theirs = Call(theirs);
-        // A rank that is a call ahead will never do what is awaited of it in this one.
-        let ahead = theirs.number().wrapping_sub(ours.number()).cast_signed();
-        if ahead > 0 || ahead == 0 && theirs != ours {
-            return Err(mismatch(operation, rank, ours, theirs).into());
-        }
-        Ok(())
+    #[cold]
+    fn name_odd(&self, operation: &'static str, behind: u32, matter: u32) -> (Error, u32) {
+        let named = named_rank(behind, matter);
+        let odd = [named, behind].into_iter().find_map(|rank| {
+            let shown = self.shown_by(rank).ok()?;
+            (shown.call != self.call).then(|| (self.disagrees(operation, rank, &shown), rank))
+        });
+        odd.unwrap_or_else(|| {
+            // It cannot be reached any more.
+            (mismatch(operation, named, self.call, "another call"), named)
+        })
     }
 }
 
@@ -170,4 +227,51 @@ pub(super) fn mismatch(
             theirs: theirs.to_string(),
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_differ_in_anything_are_told_apart() {
+        let call = Call::new("reduce")
+            .of(&[0_u32; 3])
+            .combining::<u32>(Op::Sum);
+        let others = [
+            Call::new("allreduce")
+                .of(&[0_u32; 3])
+                .combining::<u32>(Op::Sum),
+            call.of(&[0_u32; 4]),
+            call.combining::<u32>(Op::Max),
+            call.combining::<i32>(Op::Sum),
+            call.rooted(0),
+            call.rooted(1),
+            Call { number: 1, ..call },
+            Call { refused: 1, ..call },
+        ];
+        for (at, one) in others.iter().enumerate() {
+            let before = others[..at].iter().chain([&call]);
+            for other in before {
+                assert_ne!(one.digest() >> 33, other.digest() >> 33, "{one}, {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_says_what_is_asked() {
+        let call = Call::new("reduce")
+            .of(&[0_u32; 3])
+            .combining::<u32>(Op::Sum)
+            .rooted(2);
+        let words = "reduce of 3 elements of u32 by Sum with root 2 (collective number 0)";
+        assert_eq!(call.to_string(), words);
+        let call = Call::new("gather").of(&[[0_u8; 12]]);
+        assert_eq!(
+            call.to_string(),
+            "gather of 1 element of 12 bytes (collective number 0)"
+        );
+        let call = Call::new("a_name_that_is_far_too_long");
+        assert_eq!(call.to_string(), "a_name_that_is_f (collective number 0)");
+    }
 }

@@ -1,21 +1,20 @@
-//! What all collectives share: the pipes, and the check that all ranks are in the same call.
+//! What all collectives share: the pipes, and the agreement that all ranks make the same call.
 
 use std::cell::Cell;
 use std::mem;
 use std::sync::Arc;
 
 use super::barrier::{Barrier, barrier_bytes};
-use super::call::{Announcement, Call, Kind, mismatch};
+use super::call::{Begun, CALL_BYTES, Call};
 use super::pipe::{PIPE_BYTES, Pipe};
 use super::team::Team;
-use crate::error::{Error, Misuse, Result};
+use crate::error::{AbortCause, Error, ErrorKind, Misuse, PeerError, Result};
 use crate::job::{Awaited, not_forked};
 use crate::memory::columns::Column;
-use crate::memory::control::{ControlBlock, LINE};
-use crate::wait::Verdict;
+use crate::memory::control::ControlBlock;
 
-/// Where the barrier's flags start, behind the word of the current call.
-pub(crate) const BARRIER_AT: u64 = LINE;
+/// Where the barrier's flags start, behind the call.
+pub(crate) const BARRIER_AT: u64 = CALL_BYTES;
 
 /// Bytes of control block that a communicator takes.
 pub(crate) fn block_bytes(rounds: u32) -> u64 {
@@ -37,11 +36,14 @@ pub(crate) struct Engine {
     ahead: Vec<Pipe>,
     back: Vec<Pipe>,
     barrier: Arc<Barrier>,
-    announcement: Announcement,
     calls: u32,
-    /// Whether a call failed here: then the ranks are out of step, and what peers still write to
-    /// the block is not known.
+    /// The current call, and what tells it from others.
+    operation: &'static str,
+    digest: u64,
+    /// Whether a call failed here: then no later one is made, since the ranks are out of step.
     failed: bool,
+    /// Whether one failed halfway: then what peers still write to the block is not known.
+    adrift: bool,
 }
 
 const HEADER: usize = 16;
@@ -82,9 +84,11 @@ impl Engine {
             ahead: pipes(Way::Ahead),
             back: pipes(Way::Back),
             barrier: barrier.clone(),
-            announcement: Announcement::new(block),
             calls: 0,
+            operation: "collective",
+            digest: 0,
             failed: false,
+            adrift: false,
         }
     }
 
@@ -92,56 +96,83 @@ impl Engine {
         &self.team
     }
 
-    /// Begins a collective: every rank of the team has to begin the same one.
-    pub(crate) fn begin(&mut self, kind: Kind, root: u32) -> Result<Call> {
+    /// Begins a collective, which every rank of the team has to begin alike: fails on all of them, and
+    /// before anything is sent, if one does not, or if it says of its own arguments that they do not
+    /// fit. After that, none makes another call. Where all are refused alike, all go on.
+    pub(crate) fn begin(
+        &mut self,
+        operation: &'static str,
+        call: Call,
+        fit: Result<()>,
+    ) -> Result<()> {
+        not_forked(operation)?;
         if self.failed {
-            return Err(Error::new(kind.name(), Misuse::OutOfStep));
+            return Err(Error::new(operation, Misuse::OutOfStep));
         }
-        not_forked(kind.name())?;
         self.calls = self.calls.wrapping_add(1);
-        let call = Call::new(self.calls, kind, root);
-        let pipes = self.ahead.iter().chain(&self.back);
-        let behind = pipes.flat_map(Pipe::pending).chain(self.barrier.pending());
-        self.announcement.begin(call, behind);
-        Ok(call)
+        let (team, blocks) = (&self.team, &*self.blocks);
+        let begun = Begun::new(call, self.calls, &fit, &self.block, team, blocks);
+        self.operation = operation;
+        self.digest = begun.call.digest();
+        let agreed = (self.barrier).wait(operation, &begun, team, blocks, &|_| Ok(()));
+        if let Err(error) = agreed {
+            let known = match error.kind() {
+                ErrorKind::Misuse(_) => true,
+                _ => error.is_known_everywhere(),
+            };
+            self.failed = true;
+            if !known {
+                return Err(self.give_up(error));
+            }
+            fit?;
+            return Err(error);
+        }
+        fit
     }
 
     /// One step: sends to the rank 2^round off in this direction, and receives from the one at
     /// that distance on the other side. `None`: nothing goes that way.
     pub(crate) fn exchange(
         &mut self,
-        call: Call,
         way: Way,
         round: u32,
         send: Option<&[u8]>,
         receive: Option<&mut [u8]>,
     ) -> Result<()> {
-        let result = self.try_exchange(call, way, round, send, receive);
-        if result.is_err() {
-            self.note_failure();
+        let result = self.try_exchange(way, round, send, receive);
+        result.map_err(|error| self.give_up(error))
+    }
+
+    /// This rank does not do what others wait for. Where they do not know of it, they see only that it
+    /// lives: so it tells them that the job ends.
+    #[cold]
+    fn give_up(&mut self, error: Error) -> Error {
+        self.failed = true;
+        self.adrift = true;
+        let garbled = matches!(error.kind(), ErrorKind::Peer(PeerError::Garbled { .. }));
+        if garbled || matches!(error.kind(), ErrorKind::System(_)) {
+            (self.team.context).abort_everywhere(AbortCause::CollectiveFailed);
         }
-        result
+        error
     }
 
     fn try_exchange(
         &mut self,
-        call: Call,
         way: Way,
         round: u32,
         send: Option<&[u8]>,
         mut receive: Option<&mut [u8]>,
     ) -> Result<()> {
-        let operation = call.kind().map_or("collective", Kind::name);
+        let (operation, digest) = (self.operation, self.digest);
         let pipe = match way {
             Way::Ahead => &mut self.ahead[round as usize],
             Way::Back => &mut self.back[round as usize],
         };
         let (team, blocks) = (&self.team, &*self.blocks);
-        let announcement = &self.announcement;
         let (to, from) = (pipe.to, pipe.from);
         // Whom this step still waits for: a rank that has done its part may be elsewhere by now.
         let awaited = Cell::new([None; 2]);
-        let message = send.map(|bytes| (header(call, bytes.len()), bytes));
+        let message = send.map(|bytes| (header(digest, bytes.len()), bytes));
         let mut sent = 0;
         let mut header_in = [0; HEADER];
         let mut received = 0;
@@ -173,8 +204,11 @@ impl Engine {
                         0 => break,
                         some => received += some,
                     }
-                    if received == HEADER {
-                        check_header(&header_in, call, bytes.len(), from, operation)?;
+                    // All have agreed on what they send.
+                    if received == HEADER && header_in != header(digest, bytes.len()) {
+                        let what = "a message in a pipe";
+                        let rank = team.world_rank(from);
+                        return Err(Error::new(operation, PeerError::Garbled { rank, what }));
                     }
                 }
                 waiting[1] = (received < HEADER + bytes.len()).then_some(from);
@@ -189,22 +223,11 @@ impl Engine {
                 _ => Step::Stuck,
             })
         };
-        // What a mismatch is judged by may have changed with the last bytes: it has to be found
-        // twice, with a step between.
-        let suspects = Cell::new([None; 2]);
         let check = || {
-            announcement.publish_if_settled();
-            let now = awaited.get();
-            let before = suspects.replace(now);
-            for (rank, before) in now.into_iter().zip(before) {
-                let Some(rank) = rank else { continue };
-                let world = Awaited::Rank(team.world_rank(rank));
-                team.context.check(operation, world)?;
-                if before == Some(rank) {
-                    announcement.check_same(team, blocks, rank, operation)?;
-                }
-            }
-            Ok(())
+            let awaited = awaited.get().into_iter().flatten();
+            awaited
+                .map(|rank| Awaited::Rank(team.world_rank(rank)))
+                .try_for_each(|rank| team.context.check(operation, rank))
         };
         // Patience starts anew whenever bytes move: it is for waits in which nothing does.
         loop {
@@ -222,27 +245,13 @@ impl Engine {
             }
         }
     }
-
-    /// Notes that the current call failed here, and lets others that wait for this rank know.
-    #[cold]
-    pub(crate) fn note_failure(&mut self) {
-        self.failed = true;
-        self.announcement.fail();
-    }
-
-    /// Fails if `rank` is in another collective than this rank; to be asked in a long wait.
-    pub(crate) fn check_same_call(&self, rank: u32, operation: &'static str) -> Verdict<'_> {
-        self.announcement.publish_if_settled();
-        let announcement = &self.announcement;
-        announcement.check_same(&self.team, &self.blocks, rank, operation)
-    }
 }
 
 impl Drop for Engine {
     /// A rank may be through with its last call, and drop the communicator, before its receivers
     /// have read all of it. They still write how far they are into this rank's block.
     fn drop(&mut self) {
-        if self.failed {
+        if self.adrift {
             mem::forget(self.block.clone());
             return;
         }
@@ -251,32 +260,9 @@ impl Drop for Engine {
     }
 }
 
-fn header(call: Call, len: usize) -> [u8; HEADER] {
+fn header(digest: u64, len: usize) -> [u8; HEADER] {
     let mut header = [0; HEADER];
-    header[..8].copy_from_slice(&call.0.to_ne_bytes());
+    header[..8].copy_from_slice(&digest.to_ne_bytes());
     header[8..].copy_from_slice(&(len as u64).to_ne_bytes());
     header
-}
-
-fn check_header(
-    header: &[u8; HEADER],
-    ours: Call,
-    our_len: usize,
-    from: u32,
-    operation: &'static str,
-) -> Result<()> {
-    let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| header[at + i]));
-    let (theirs, their_len) = (Call(word(0)), word(8));
-    if theirs != ours {
-        return Err(mismatch(operation, from, ours, theirs));
-    }
-    if their_len != our_len as u64 {
-        return Err(mismatch(
-            operation,
-            from,
-            format_args!("{our_len} bytes"),
-            format_args!("{their_len} bytes"),
-        ));
-    }
-    Ok(())
 }

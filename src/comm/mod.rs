@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorClass, Misuse, PeerError, Result};
 use crate::job::{Context, not_forked};
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
-use call::Kind;
+use call::Call;
 use collective::{BARRIER_AT, Engine, block_bytes};
 
 /// Bytes that the world communicator takes of every rank's control region.
@@ -44,8 +44,6 @@ pub struct Communicator {
 
 struct Inner {
     team: Team,
-    blocks: Arc<Column<u64>>,
-    barrier: Arc<Barrier>,
     engine: Mutex<Engine>,
 }
 
@@ -57,8 +55,6 @@ impl Communicator {
         Self {
             inner: Arc::new(Inner {
                 engine: Mutex::new(Engine::new(&team, &block, &blocks, &barrier)),
-                barrier,
-                blocks,
                 team,
             }),
         }
@@ -98,11 +94,17 @@ impl Communicator {
         &self.inner.team
     }
 
-    fn engine(&self) -> MutexGuard<'_, Engine> {
-        self.inner
-            .engine
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    /// Collective. Begins a call that every rank makes alike, `fit` with right arguments.
+    fn begin(
+        &self,
+        operation: &'static str,
+        call: Call,
+        fit: Result<()>,
+    ) -> Result<MutexGuard<'_, Engine>> {
+        let engine = self.inner.engine.lock();
+        let mut engine = engine.unwrap_or_else(PoisonError::into_inner);
+        engine.begin(operation, call, fit)?;
+        Ok(engine)
     }
 
     /// Local. This process's rank.
@@ -135,9 +137,10 @@ impl Communicator {
             .map_or_else(|error| error.class() as u8, |_| 0);
         let value = mine.as_ref().map_or_else(|_| T::zeroed(), |value| *value);
         let bytes = [&[failed], bytemuck::bytes_of(&value)].concat();
+        let lens = vec![bytes.len(); self.size() as usize];
         let all = self
-            .allgather(&bytes)
-            .map_err(|error| error.during(operation))?;
+            .begin(operation, Call::new(operation), Ok(()))?
+            .allgather(&bytes, &lens)?;
         let entries = all.chunks_exact(bytes.len());
         if let Some((rank, class)) = (0..)
             .zip(entries.clone())
@@ -169,8 +172,9 @@ impl Communicator {
             }
             text[..len].copy_from_slice(&words.as_bytes()[..len]);
         }
-        match self.bcast(&mut text, rank) {
-            Err(error) => error.during(operation),
+        let told = self.begin(operation, Call::new(operation).rooted(rank), Ok(()));
+        match told.and_then(|mut engine| engine.bcast(&mut text, rank)) {
+            Err(error) => error,
             Ok(()) => {
                 let words = text.split(|&byte| byte == 0).next().unwrap_or_default();
                 let message = String::from_utf8_lossy(words).into_owned();
@@ -186,21 +190,16 @@ impl Communicator {
 
     /// Collective. Returns when every rank has called it (MPI-4.1, section 6.3).
     ///
+    /// As all collectives, it fails on every rank, and before anything is sent, if a rank makes another
+    /// call on this communicator or passes other arguments. Then the ranks are out of step, and the
+    /// communicator refuses all later calls; its windows, and other communicators, go on.
+    ///
     /// # Errors
-    /// A rank died or left, the job was aborted, or another rank is in another collective.
+    /// A rank died or left, the job was aborted, or a rank makes another call.
     pub fn barrier(&self) -> Result<()> {
-        let mut engine = self.engine();
-        engine.begin(Kind::Barrier, 0)?;
-        let inner = &self.inner;
-        let name = Kind::Barrier.name();
-        let check = |rank| engine.check_same_call(rank, name);
-        let result = inner
-            .barrier
-            .wait(name, Purpose::Barrier, &inner.team, &inner.blocks, &check);
-        if result.is_err() {
-            engine.note_failure();
-        }
-        result
+        const OPERATION: &str = "barrier";
+        self.begin(OPERATION, Call::new(OPERATION), Ok(()))
+            .map(drop)
     }
 
     /// Collective. Copies `root`'s `data` to every rank's; as long everywhere (MPI-4.1, section
@@ -209,8 +208,11 @@ impl Communicator {
     /// # Errors
     /// `root` is not a rank, lengths or roots differ, a rank died or left.
     pub fn bcast<T: Element>(&self, data: &mut [T], root: u32) -> Result<()> {
-        self.team().check_rank("bcast", root)?;
-        self.engine().bcast(bytes_mut(data), root)
+        const OPERATION: &str = "bcast";
+        let call = Call::new(OPERATION).of(data).rooted(root);
+        let fit = self.team().check_rank(OPERATION, root);
+        let mut engine = self.begin(OPERATION, call, fit)?;
+        engine.bcast(bytes_mut(data), root)
     }
 
     /// Collective. Gathers every rank's `data`, as long everywhere, at `root`, which gets all of it
@@ -220,10 +222,12 @@ impl Communicator {
     /// `root` is not a rank, lengths or roots differ, a rank died or left.
     #[must_use = "the result is returned; `data` is not changed"]
     pub fn gather<T: Element>(&self, data: &[T], root: u32) -> Result<Vec<T>> {
-        self.team().check_rank("gather", root)?;
+        const OPERATION: &str = "gather";
+        let call = Call::new(OPERATION).of(data).rooted(root);
+        let fit = self.team().check_rank(OPERATION, root);
+        let mut engine = self.begin(OPERATION, call, fit)?;
         let lens = vec![size_of_val(data); self.size() as usize];
-        let bytes = self.engine().gather(bytes(data), &lens, root)?;
-        Ok(to_elements(&bytes))
+        Ok(to_elements(&engine.gather(bytes(data), &lens, root)?))
     }
 
     /// Collective. As [`Communicator::gather`], where lengths may differ: at `root`, one vector
@@ -233,12 +237,11 @@ impl Communicator {
     /// `root` is not a rank, roots differ, a rank died or left.
     #[must_use = "the result is returned; `data` is not changed"]
     pub fn gatherv<T: Element>(&self, data: &[T], root: u32) -> Result<Vec<Vec<T>>> {
-        self.team().check_rank("gatherv", root)?;
-        let lens = self.lens("gatherv", data)?;
-        let bytes = self
-            .engine()
-            .gather(bytes(data), &lens, root)
-            .map_err(|error| error.during("gatherv"))?;
+        const OPERATION: &str = "gatherv";
+        let fit = self.team().check_rank(OPERATION, root);
+        let mut engine = self.begin(OPERATION, Call::new(OPERATION).rooted(root), fit)?;
+        let lens = self.lens(&mut engine, data)?;
+        let bytes = engine.gather(bytes(data), &lens, root)?;
         if self.rank() != root {
             return Ok(Vec::new());
         }
@@ -252,9 +255,15 @@ impl Communicator {
     /// Lengths differ, a rank died or left.
     #[must_use = "the result is returned; `data` is not changed"]
     pub fn allgather<T: Element>(&self, data: &[T]) -> Result<Vec<T>> {
+        self.allgather_as("allgather", data)
+    }
+
+    /// Collective. The same, as part of a call of another name.
+    fn allgather_as<T: Element>(&self, operation: &'static str, data: &[T]) -> Result<Vec<T>> {
+        let call = Call::new(operation).of(data);
+        let mut engine = self.begin(operation, call, Ok(()))?;
         let lens = vec![size_of_val(data); self.size() as usize];
-        let all = self.engine().allgather(bytes(data), &lens)?;
-        Ok(to_elements(&all))
+        Ok(to_elements(&engine.allgather(bytes(data), &lens)?))
     }
 
     /// Collective. As [`Communicator::allgather`], where lengths may differ: one vector for each
@@ -264,12 +273,18 @@ impl Communicator {
     /// A rank died or left.
     #[must_use = "the result is returned; `data` is not changed"]
     pub fn allgatherv<T: Element>(&self, data: &[T]) -> Result<Vec<Vec<T>>> {
-        let lens = self.lens("allgatherv", data)?;
-        let bytes = self
-            .engine()
-            .allgather(bytes(data), &lens)
-            .map_err(|error| error.during("allgatherv"))?;
-        Ok(cut(&bytes, &lens))
+        self.allgatherv_as("allgatherv", data)
+    }
+
+    /// Collective. The same, as part of a call of another name.
+    fn allgatherv_as<T: Element>(
+        &self,
+        operation: &'static str,
+        data: &[T],
+    ) -> Result<Vec<Vec<T>>> {
+        let mut engine = self.begin(operation, Call::new(operation), Ok(()))?;
+        let lens = self.lens(&mut engine, data)?;
+        Ok(cut(&engine.allgather(bytes(data), &lens)?, &lens))
     }
 
     /// Collective. Combines the ranks' `data`, as long everywhere, element by element; `root` gets
@@ -277,12 +292,19 @@ impl Communicator {
     /// and the root (MPI-4.1, section 6.9).
     ///
     /// # Errors
-    /// The operation is not defined for the type, `root` is not a rank, lengths or roots differ, a
-    /// rank died or left.
+    /// The operation is not defined for the type, `root` is not a rank; lengths, types, operations or
+    /// roots differ; a rank died or left.
     #[must_use = "the result is returned; `data` is not changed"]
     pub fn reduce<T: Reduce>(&self, data: &[T], op: Op, root: u32) -> Result<Vec<T>> {
-        self.team().check_rank("reduce", root)?;
-        let result = self.reduce_all(data, op, root)?;
+        const OPERATION: &str = "reduce";
+        let call = Call::new(OPERATION)
+            .of(data)
+            .combining::<T>(op)
+            .rooted(root);
+        let fit = self.team().check_rank(OPERATION, root);
+        let fit = fit.and_then(|()| is_defined::<T>(OPERATION, op));
+        let mut engine = self.begin(OPERATION, call, fit)?;
+        let result = reduce_to(&mut engine, data, op, root)?;
         Ok(if self.rank() == root {
             result
         } else {
@@ -294,46 +316,56 @@ impl Communicator {
     /// bit. It is returned; `data` is not changed (MPI-4.1, section 6.9.6).
     ///
     /// # Errors
-    /// The operation is not defined for the type, lengths differ, a rank died or left.
+    /// The operation is not defined for the type; lengths, types or operations differ; a rank died or
+    /// left.
     #[must_use = "the result is returned; `data` is not changed"]
     pub fn allreduce<T: Reduce>(&self, data: &[T], op: Op) -> Result<Vec<T>> {
-        let during = |error: Error| error.during("allreduce");
-        let mut result = self.reduce_all(data, op, 0).map_err(during)?;
-        self.bcast(&mut result, 0).map_err(during)?;
+        const OPERATION: &str = "allreduce";
+        let call = Call::new(OPERATION).of(data).combining::<T>(op);
+        let mut engine = self.begin(OPERATION, call, is_defined::<T>(OPERATION, op))?;
+        let mut result = reduce_to(&mut engine, data, op, 0)?;
+        engine.bcast(bytes_mut(&mut result), 0)?;
         Ok(result)
     }
 
-    fn reduce_all<T: Reduce>(&self, data: &[T], op: Op, root: u32) -> Result<Vec<T>> {
-        if T::combine(op, T::zeroed(), T::zeroed()).is_none() {
-            let misuse = Misuse::BadOperation {
-                op: format!("{op:?}"),
-                ty: type_name::<T>().to_owned(),
-            };
-            return Err(Error::new("reduce", misuse));
+    /// How many bytes each rank has.
+    fn lens<T: Element>(&self, engine: &mut Engine, data: &[T]) -> Result<Vec<usize>> {
+        let mine = size_of_val(data) as u64;
+        let lens = engine.allgather(&mine.to_ne_bytes(), &vec![8; self.size() as usize])?;
+        let lens: Vec<u64> = bytemuck::pod_collect_to_vec(&lens);
+        Ok(lens.into_iter().map(|len| len as usize).collect())
+    }
+}
+
+/// Fails unless elements of the type can be combined so.
+fn is_defined<T: Reduce>(operation: &'static str, op: Op) -> Result<()> {
+    if T::combine(op, T::zeroed(), T::zeroed()).is_some() {
+        return Ok(());
+    }
+    let misuse = Misuse::BadOperation {
+        op: format!("{op:?}"),
+        ty: type_name::<T>().to_owned(),
+    };
+    Err(Error::new(operation, misuse))
+}
+
+/// At the root, what all have, combined.
+fn reduce_to<T: Reduce>(engine: &mut Engine, data: &[T], op: Op, root: u32) -> Result<Vec<T>> {
+    let mut result = data.to_vec();
+    let size = size_of::<T>().max(1);
+    engine.reduce(bytes_mut(&mut result), root, |held, came| {
+        let pairs = held.chunks_exact_mut(size).zip(came.chunks_exact(size));
+        for (held, came) in pairs {
+            let (a, b) = (
+                bytemuck::pod_read_unaligned::<T>(held),
+                bytemuck::pod_read_unaligned::<T>(came),
+            );
+            if let Some(value) = T::combine(op, a, b) {
+                held.copy_from_slice(bytemuck::bytes_of(&value));
+            }
         }
-        let mut result = data.to_vec();
-        let size = size_of::<T>().max(1);
-        self.engine()
-            .reduce(bytes_mut(&mut result), root, |held, came| {
-                let pairs = held.chunks_exact_mut(size).zip(came.chunks_exact(size));
-                for (held, came) in pairs {
-                    let (a, b) = (
-                        bytemuck::pod_read_unaligned::<T>(held),
-                        bytemuck::pod_read_unaligned::<T>(came),
-                    );
-                    if let Some(value) = T::combine(op, a, b) {
-                        held.copy_from_slice(bytemuck::bytes_of(&value));
-                    }
-                }
-            })?;
-        Ok(result)
-    }
-
-    fn lens<T: Element>(&self, operation: &'static str, data: &[T]) -> Result<Vec<usize>> {
-        self.allgather(&[size_of_val(data) as u64])
-            .map(|lens| lens.into_iter().map(|len| len as usize).collect())
-            .map_err(|error| error.during(operation))
-    }
+    })?;
+    Ok(result)
 }
 
 impl fmt::Debug for Communicator {

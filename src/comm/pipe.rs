@@ -4,13 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rdma_sys_shim::Ticket;
-
 use super::team::Team;
 use crate::error::{Error, PeerError, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE};
-use crate::memory::remote::{Pending, RemoteMemory, RemoteWord};
+use crate::memory::remote::{RemoteMemory, RemoteWord};
 
 const RING: u64 = 8 << 10;
 /// The receiver says how far it has read at every multiple of this: the sender is not out of room
@@ -35,20 +33,14 @@ pub(crate) struct Pipe {
     /// What the sender to us was last told of `received`.
     acknowledged: u64,
     outlet: Option<Outlet>,
-    inlet: Option<Inlet>,
+    /// Where the sender to us reads how far we have read.
+    inlet: Option<RemoteWord>,
 }
 
 struct Outlet {
     memory: Arc<RemoteMemory>,
     ring: u64,
     written: RemoteWord,
-    last: Ticket,
-}
-
-/// Where the sender to us reads how far we have read.
-struct Inlet {
-    read: RemoteWord,
-    last: Ticket,
 }
 
 impl Pipe {
@@ -93,7 +85,6 @@ impl Pipe {
                     written: memory.word(at + WRITTEN_AT),
                     ring: at + RINGS_AT,
                     memory,
-                    last: Ticket::DONE,
                 })
             }
         };
@@ -101,7 +92,7 @@ impl Pipe {
             .memory
             .write(outlet.ring + start, &bytes[..len as usize])?;
         self.sent += len;
-        outlet.last = outlet.written.store(self.sent)?;
+        outlet.written.store(self.sent)?;
         Ok(len as usize)
     }
 
@@ -144,27 +135,17 @@ impl Pipe {
     }
 
     fn acknowledge(&mut self, team: &Team, blocks: &Column<u64>) -> Result<()> {
-        let inlet = match &mut self.inlet {
+        let inlet = match &self.inlet {
             Some(inlet) => inlet,
-            none => none.insert(Inlet {
-                read: team.word(self.from, blocks, self.at + READ_AT)?,
-                last: Ticket::DONE,
-            }),
+            None => {
+                let word = team.word(self.from, blocks, self.at + READ_AT)?;
+                self.inlet.insert(word)
+            }
         };
         let read = self.received - self.received % STEP;
         self.acknowledged = read;
-        inlet.last = inlet.read.store(read)?;
+        inlet.store(read)?;
         Ok(())
-    }
-
-    /// What was sent, and the last acknowledgement, as far as they have not arrived yet.
-    pub(super) fn pending(&self) -> impl Iterator<Item = Pending> + '_ {
-        let sent = self
-            .outlet
-            .as_ref()
-            .and_then(|to| to.written.pending(to.last));
-        let read = self.inlet.as_ref().and_then(|to| to.read.pending(to.last));
-        sent.into_iter().chain(read)
     }
 }
 

@@ -33,9 +33,7 @@ impl Communicator {
             i64::from(color.unwrap_or(0)),
             i64::from(key),
         ];
-        let all = self
-            .allgather(&mine)
-            .map_err(|error| error.during("split"))?;
+        let all = self.allgather_as("split", &mine)?;
         let mut members: Vec<u32> = (0..self.size())
             .filter(|&rank| all[rank as usize * 3..][..2] == mine[..2])
             .collect();
@@ -74,7 +72,7 @@ impl Communicator {
             key,
             card,
         };
-        let all = self.allgatherv(&mine.encode()).map_err(during)?;
+        let all = self.allgatherv_as(OPERATION, &mine.encode())?;
         let (mut members, mut cards) = (Vec::new(), Vec::new());
         for (rank, bytes) in (0..).zip(&all) {
             let Some(other) = Introduction::decode(bytes) else {

@@ -7,7 +7,6 @@ use crate::error::{Error, Misuse, Result};
 use crate::job::{Context, Fabric, Peer};
 use crate::memory::columns::Column;
 use crate::memory::remote::RemoteWord;
-use crate::wait::Doubt;
 
 /// A group and this process's place in it.
 #[derive(Clone)]
@@ -56,13 +55,6 @@ impl Team {
     pub(crate) fn blame(&self, operation: &'static str, rank: u32, error: Error) -> Error {
         let error = self.context.blame(self.world_rank(rank), error);
         error.during(operation)
-    }
-
-    /// The same in a check, which a long wait asks.
-    #[cold]
-    pub(crate) fn doubt(&self, operation: &'static str, rank: u32, error: Error) -> Doubt<'_> {
-        let error = self.context.name_absent(self.world_rank(rank), error);
-        Doubt::new(error.during(operation), &*self.context)
     }
 
     pub(crate) fn check_rank(&self, operation: &'static str, rank: u32) -> Result<()> {

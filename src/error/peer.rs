@@ -104,6 +104,8 @@ pub enum AbortCause {
     EpochFailed = 5,
     /// It did not answer any more.
     Silent = 6,
+    /// It could not take its part in a collective call.
+    CollectiveFailed = 7,
 }
 
 impl AbortCause {
@@ -114,6 +116,7 @@ impl AbortCause {
             4 => Self::Left,
             5 => Self::EpochFailed,
             6 => Self::Silent,
+            7 => Self::CollectiveFailed,
             _ => Self::Aborted,
         }
     }
@@ -128,6 +131,7 @@ impl fmt::Display for AbortCause {
             Self::Left => "left the job early",
             Self::EpochFailed => "could not begin or end an epoch",
             Self::Silent => "did not answer any more",
+            Self::CollectiveFailed => "could not take its part in a collective call",
         })
     }
 }

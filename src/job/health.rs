@@ -36,7 +36,7 @@ pub(crate) enum Awaited<'a> {
 impl Context {
     /// Turns the device's "process is gone", or its refusal because the rank has withdrawn all its
     /// memory, into an error that names the rank.
-    pub(crate) fn name_absent(&self, rank: u32, error: Error) -> Error {
+    pub(super) fn name_absent(&self, rank: u32, error: Error) -> Error {
         let cause = match error.absence() {
             Some((pid, how)) => self.cause_of_absence(rank, pid, how, &error),
             None if error.is_remote_access() && self.has_withdrawn(rank) => {
@@ -159,10 +159,10 @@ impl Context {
                 return Ok(());
             };
             first.get_or_insert(rank);
-            if let Err(error) = self.check_rank(rank) {
-                if !excused(rank, has_left(&error)) {
-                    return Err(error);
-                }
+            if let Err(error) = self.check_rank(rank)
+                && !excused(rank, has_left(&error))
+            {
+                return Err(error);
             }
             if begun.elapsed() >= LOOK {
                 return Ok(());

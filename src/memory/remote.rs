@@ -174,19 +174,6 @@ impl RemoteMemory {
     }
 }
 
-/// A store that was not waited for.
-pub(crate) struct Pending {
-    endpoint: Arc<dyn Endpoint>,
-    ticket: Ticket,
-}
-
-impl Pending {
-    /// Whether it has arrived, or never will.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.endpoint.completed(self.ticket).unwrap_or(true)
-    }
-}
-
 /// A word of a peer's memory.
 pub(crate) struct RemoteWord {
     /// Null where the word has to be reached through the device.
@@ -242,18 +229,6 @@ impl RemoteWord {
         let ticket = self.memory.endpoint.store(self.address, old, value)?;
         self.stored.store(value, Ordering::Relaxed);
         Ok(ticket)
-    }
-
-    /// The store with this ticket, if it has not arrived yet.
-    pub(crate) fn pending(&self, ticket: Ticket) -> Option<Pending> {
-        let endpoint = &self.memory.endpoint;
-        let pending = |endpoint: &Arc<dyn Endpoint>| Pending {
-            endpoint: endpoint.clone(),
-            ticket,
-        };
-        (ticket != Ticket::DONE)
-            .then(|| pending(endpoint))
-            .filter(|pending| !pending.is_settled())
     }
 
     /// Through the device, a word that its owner stores meanwhile may come torn.

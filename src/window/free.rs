@@ -54,7 +54,7 @@ impl Window {
         let idle = matches!(self.mode(), Mode::Idle | Mode::FenceUnused);
         if !idle || self.locks() > 0 || self.exposure().is_open() {
             let misuse = Misuse::Epoch {
-                needs: "free needs a window without an open epoch",
+                needs: "it needs a window without an open epoch",
                 state: self.state(None),
             };
             return Err(Error::new("free", misuse));
@@ -87,7 +87,7 @@ impl Window {
             }
             Ok(())
         };
-        let passed = (self.barrier).wait(operation, purpose, &self.team, blocks, &in_long_wait);
+        let passed = (self.barrier).wait(operation, &purpose, &self.team, blocks, &in_long_wait);
         if published.get() {
             self.withdraw_call();
         }

@@ -206,14 +206,16 @@ fn a_disagreement_reaches_whoever_waits(job: &Job) -> Outcome {
     let window = Window::allocate(world, 64, 1, &Info::new())?;
     if world.rank() == 0 {
         std::thread::sleep(std::time::Duration::from_millis(50));
-        refused(window.fence(Assert::NONE), ErrorClass::Arg, &["disagrees"])?;
+        let words = ["fence", "disagrees: fence here, free there"];
+        refused(window.fence(Assert::NONE), ErrorClass::Arg, &words)?;
         let again = window.fence(Assert::NONE);
         refused(again, ErrorClass::Comm, &["fence", "out of step"])?;
     } else {
         let Err((_leaked, error)) = window.try_free() else {
             return Err(Failure::new("freed what rank 0 still uses"));
         };
-        check_eq!(error.class(), ErrorClass::Arg, "{error}");
+        let words = "rank 0 disagrees: free here, fence there";
+        refused(Err::<(), _>(error), ErrorClass::Arg, &["free", words])?;
     }
     world.barrier()?;
     Ok(())

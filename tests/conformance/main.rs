@@ -14,6 +14,7 @@ mod contention;
 mod create;
 mod datatypes;
 mod devices;
+mod disagree;
 mod dynamic;
 
 mod dynamic_apart;
@@ -91,6 +92,7 @@ fn cases(device: &str) -> Vec<Case> {
         lifetime::CASES,
         communicators::CASES,
         collectives::CASES,
+        disagree::CASES,
         misuse::CASES,
         proc_null::CASES,
         epoch_misuse::CASES,

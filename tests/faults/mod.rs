@@ -1,9 +1,8 @@
-//! Ranks that die, leave, stop or disagree while others need them: the survivors find out by
+//! Ranks that die, leave or stop while others need them: the survivors find out by
 //! themselves, name the culprit, and end in time.
 
 mod crossed;
 mod death;
-mod disagree;
 mod fatal;
 mod injected;
 mod leave;
@@ -21,7 +20,6 @@ pub(crate) fn play(role: &str) {
     match topic {
         "crossed" => crossed::play(rest),
         "death" => death::play(rest),
-        "disagree" => disagree::play(rest),
         "leave" => leave::play(rest),
         "locked" => locked::play(rest),
         "fatal" => fatal::play(),
@@ -33,7 +31,6 @@ pub(crate) fn play(role: &str) {
 
 pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
     let mut trials = death::trials(device);
-    trials.extend(disagree::trials(device));
     trials.extend(crossed::trials(device));
     trials.extend(leave::trials(device));
     trials.extend(fatal::trials(device));

@@ -7,6 +7,7 @@ use loom::model::Builder;
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
 
+use super::super::{Matter, Purpose};
 use super::*;
 use crate::memory::word::SharedWord;
 use crate::waiting_model::Changes;
@@ -26,11 +27,22 @@ unsafe impl Sync for Ranks {}
 struct Rank<'a> {
     ranks: &'a Ranks,
     me: usize,
+    purpose: Purpose,
 }
 
 impl Rounds for Rank<'_> {
+    /// Which rank.
+    type Odd = u32;
+
     fn count(&self) -> usize {
         self.ranks.flags[0].len()
+    }
+
+    fn name_odd(&self, round: usize, matter: u32) -> (u32, u32) {
+        let ranks = self.ranks.flags.len();
+        let behind = (self.me + ranks - (1 << round)) % ranks;
+        let (_, told) = self.purpose.name_odd("test", behind as u32, matter);
+        (told & 0xff, told)
     }
 
     fn signal(&self, round: usize, flag: u64) -> Result<()> {
@@ -62,8 +74,13 @@ impl Ranks {
         })
     }
 
-    fn barrier(&self, me: usize, epoch: u64, purpose: Purpose) -> Option<Disagreement> {
-        pass(&Rank { ranks: self, me }, epoch, purpose).expect("nothing fails here")
+    fn barrier(&self, me: usize, epoch: u32, purpose: Purpose) -> Option<u32> {
+        let rank = Rank {
+            ranks: self,
+            me,
+            purpose,
+        };
+        pass(&rank, epoch, purpose.code()).expect("nothing fails here")
     }
 
     /// Writes, meets the others, and reads what they wrote.
@@ -80,7 +97,7 @@ impl Ranks {
     /// And meets them again before it writes.
     fn meet_twice(&self, me: usize) {
         self.meet(me);
-        assert_eq!(self.barrier(me, 2, Purpose::Barrier), None);
+        assert_eq!(self.barrier(me, 2, Purpose::Passive), None);
         // SAFETY: all have read it.
         self.data[me].with_mut(|data| unsafe { *data = 8 });
     }
@@ -125,6 +142,8 @@ fn all_find_that_one_came_for_something_else() {
             1 => Purpose::Free,
             _ => Purpose::Fence,
         };
-        assert!(ranks.barrier(me, 1, purpose).is_some());
+        let odd = ranks.barrier(me, 1, purpose).expect("it is found");
+        // Those that agree name the one that does not, and it names one of them.
+        assert_eq!(odd == 1, me != 1);
     });
 }
