@@ -266,3 +266,48 @@ fn header(digest: u64, len: usize) -> [u8; HEADER] {
     header[8..].copy_from_slice(&(len as u64).to_ne_bytes());
     header
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+    use std::thread;
+
+    use super::*;
+    use crate::comm::Communicator;
+    use crate::job::ranks_in_process;
+    use crate::memory::control::LINE;
+    use crate::wait::Patience;
+
+    #[test]
+    fn a_rank_that_cannot_go_on_does_not_leave_the_others_waiting() {
+        let ranks = ranks_in_process("soft", 3, Patience::suspicious());
+        // In how much of what rank 0 sends its receiver has read, which nobody else writes so early.
+        let at = BARRIER_AT + barrier_bytes(2) + LINE;
+        let block = ranks[0].world_block();
+        block.word(at).store(u64::MAX, Ordering::Relaxed);
+        let errors = thread::scope(|scope| {
+            let call = |context| {
+                let world = Communicator::world(context);
+                let error = world.allgather(&[1_u8]).unwrap_err();
+                let again = world.barrier().unwrap_err();
+                assert!(again.to_string().contains("out of step"), "{again}");
+                error.to_string()
+            };
+            let threads = ranks
+                .iter()
+                .map(|context| scope.spawn(move || call(context)));
+            let threads: Vec<_> = threads.collect();
+            threads
+                .into_iter()
+                .map(|one| one.join().unwrap())
+                .collect::<Vec<_>>()
+        });
+        assert!(
+            errors[0].contains("a count of bytes in a pipe"),
+            "{errors:?}"
+        );
+        let told = "allgather: the job was aborted because rank 0 read from another what makes no \
+                    sense";
+        assert_eq!(errors[1..], [told, told]);
+    }
+}

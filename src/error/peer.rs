@@ -106,6 +106,8 @@ pub enum AbortCause {
     Silent = 6,
     /// It could not take its part in a collective call.
     CollectiveFailed = 7,
+    /// What another rank wrote for it to read made no sense.
+    FoundGarbled = 8,
 }
 
 impl AbortCause {
@@ -117,6 +119,7 @@ impl AbortCause {
             5 => Self::EpochFailed,
             6 => Self::Silent,
             7 => Self::CollectiveFailed,
+            8 => Self::FoundGarbled,
             _ => Self::Aborted,
         }
     }
@@ -131,6 +134,7 @@ impl fmt::Display for AbortCause {
             Self::Left => "left the job early",
             Self::EpochFailed => "could not begin or end an epoch",
             Self::Silent => "did not answer any more",
+            Self::FoundGarbled => "read from another what makes no sense",
             Self::CollectiveFailed => "could not take its part in a collective call",
         })
     }

@@ -253,4 +253,4 @@ fn card_key(rank: u32) -> String {
 }
 
 #[cfg(test)]
-mod in_process;
+pub(super) mod in_process;

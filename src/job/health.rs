@@ -63,8 +63,7 @@ impl Context {
         if let ErrorKind::Peer(
             cause @ (PeerError::Died { rank, .. }
             | PeerError::Left { rank }
-            | PeerError::Silent { rank, .. }
-            | PeerError::Garbled { rank, .. }),
+            | PeerError::Silent { rank, .. }),
         ) = error.kind()
         {
             // Telling takes seconds, and those who were told may end the job meanwhile, who know of no
@@ -76,6 +75,10 @@ impl Context {
                 eprintln!("transom: rank {}: {cause}", self.rank());
             }
             self.spread(*rank, cause.cause());
+        }
+        // Whose memory makes no sense lives, and has to hear of it.
+        if let ErrorKind::Peer(PeerError::Garbled { .. }) = error.kind() {
+            self.abort_everywhere(AbortCause::FoundGarbled);
         }
     }
 

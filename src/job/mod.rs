@@ -21,6 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use pmi::PmiError;
 
 pub(crate) use context::Context;
+#[cfg(test)]
+pub(crate) use context::in_process::ranks as ranks_in_process;
 pub(crate) use fabric::Fabric;
 pub(crate) use fork::{is_forked, not_forked};
 pub(crate) use health::Awaited;

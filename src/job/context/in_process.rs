@@ -10,7 +10,7 @@ use crate::raw::Window;
 use crate::window::Info;
 
 /// The ranks of a job over `device`, all of this process.
-fn ranks(device: &str, count: u32, patience: Patience) -> Vec<Arc<Context>> {
+pub(crate) fn ranks(device: &str, count: u32, patience: Patience) -> Vec<Arc<Context>> {
     let fabric = |rank| {
         let device = rdma_sys_shim::open(device, None, Placement::OneHost).unwrap();
         Fabric::new(device, WORLD + world_block_bytes(count), rank, count).unwrap()
