@@ -1,7 +1,6 @@
 //! Accumulate, and the way of all its kin past the fast paths.
 
 use rdma_sys_shim::Ticket;
-use rdma_sys_shim::memory::ATOMICS_DRAIN;
 
 use super::PROC_NULL;
 use super::elementwise::{self, Fetching};
@@ -42,7 +41,6 @@ impl Window {
                     let operand = word.width.load(origin);
                     elementwise::fetch_op(word.at, word.width, Fetching::Add, operand);
                 }
-                word.note_update();
                 return Ok(());
             }
             // SAFETY: the caller's promise.
@@ -184,7 +182,7 @@ impl Window {
             match widths.word(work.ty, there.addr() as u64) {
                 Some(width) => {
                     elementwise::combine_words(there, width, work);
-                    if work.overwrites() || !ATOMICS_DRAIN {
+                    if work.overwrites() {
                         target.set_dirty();
                     }
                     Ok(())

@@ -10,42 +10,29 @@
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use rdma_sys_shim::Width;
-use rdma_sys_shim::memory::ATOMICS_DRAIN;
 
 use super::work::Work;
 use crate::datatype::{BasicType, Op, combine_word};
 use crate::window::Window;
-use crate::window::target::Target;
 
 /// A mapped element that single atomics apply to.
-pub(super) struct Word<'w> {
-    pub(super) target: &'w Target,
+pub(super) struct Word {
     pub(super) at: *mut u8,
     pub(super) width: Width,
-}
-
-impl Word<'_> {
-    /// Notes that the word was updated by an atomic, where that leaves something for a flush to do.
-    #[inline]
-    pub(super) fn note_update(&self) {
-        if !ATOMICS_DRAIN {
-            self.target.set_dirty();
-        }
-    }
 }
 
 impl Window {
     /// The integer at displacement `disp` of a target, if the target was entered and the element is
     /// mapped, of four or eight bytes, and updated by single atomics: the fast path.
     #[inline(always)]
-    pub(super) fn mapped_integer(&self, ty: BasicType, rank: u32, disp: u64) -> Option<Word<'_>> {
+    pub(super) fn mapped_integer(&self, ty: BasicType, rank: u32, disp: u64) -> Option<Word> {
         let target = self.open_target(rank)?;
         let width = target.widths().fast_word(ty)?;
         let at = target.reach(disp, width.bytes() as u64);
         if at.is_null() || at.addr() & (width.bytes() - 1) != 0 {
             return None;
         }
-        Some(Word { target, at, width })
+        Some(Word { at, width })
     }
 }
 

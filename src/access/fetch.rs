@@ -47,7 +47,6 @@ impl Window {
                 let old = elementwise::fetch_op(word.at, word.width, fetching, operand);
                 word.width.store(result, old);
             }
-            word.note_update();
             return Ok(());
         }
         // SAFETY: the caller's promise.
@@ -87,7 +86,6 @@ impl Window {
                 let old = elementwise::compare_swap(word.at, word.width, expect, new);
                 word.width.store(result, old);
             }
-            word.note_update();
             return Ok(());
         }
         // SAFETY: the caller's promise.

@@ -7,6 +7,7 @@ use rdma_sys_shim::{Endpoint, Ticket};
 
 use crate::error::{Error, Misuse, Result};
 use crate::job::{Context, not_forked};
+use crate::sync::behind_gets;
 use crate::window::{Mode, Window};
 
 /// An operation that may still be under way (MPI-4.1, section 12.3.5).
@@ -82,6 +83,7 @@ impl Request {
             }
             self.posted = None;
         }
+        behind_gets();
         Ok(true)
     }
 
@@ -100,6 +102,7 @@ impl Request {
             posted.wait()?;
             self.posted = None;
         }
+        behind_gets();
         Ok(())
     }
 }

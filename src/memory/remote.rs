@@ -139,8 +139,7 @@ impl RemoteMemory {
         }
         // SAFETY: `mapped` found the range inside the mapping, which lives as long as `self`.
         unsafe { copy(to.as_mut_ptr(), here, to.len()) };
-        // What is read after this is no older.
-        fence(Ordering::Acquire);
+        behind_read();
         Ok(())
     }
 
@@ -153,7 +152,9 @@ impl RemoteMemory {
     fn read_at(&self, at: RemoteAddress, to: &mut [u8]) -> Result<()> {
         // SAFETY: a unique slice that outlives the operation, which is waited for.
         let ticket = unsafe { self.endpoint.read(to.as_mut_ptr(), to.len(), at)? };
-        self.patience.complete(&*self.endpoint, ticket)
+        self.patience.complete(&*self.endpoint, ticket)?;
+        behind_read();
+        Ok(())
     }
 
     /// The aligned eight-byte word at `offset`, for as long as this memory is kept.
@@ -174,6 +175,12 @@ impl RemoteMemory {
     }
 }
 
+/// What is read from here on is no older than what was read before, which may have been loads of this
+/// very thread, through the device, too.
+fn behind_read() {
+    fence(Ordering::Acquire);
+}
+
 /// A word of a peer's memory.
 pub(crate) struct RemoteWord {
     /// Null where the word has to be reached through the device.
@@ -190,6 +197,17 @@ unsafe impl Send for RemoteWord {}
 unsafe impl Sync for RemoteWord {}
 
 impl RemoteWord {
+    /// The same word, for whoever looks at it elsewhere: not to be stored to, which takes what this one
+    /// knows of earlier stores.
+    pub(crate) fn to_look_at(&self) -> Self {
+        Self {
+            mapped: self.mapped,
+            address: self.address,
+            memory: self.memory.clone(),
+            stored: AtomicU64::new(0),
+        }
+    }
+
     /// The word itself, where it is mapped.
     #[inline(always)]
     pub(crate) fn atomic(&self) -> Option<&AtomicU64> {
@@ -263,6 +281,7 @@ impl RemoteWord {
         // SAFETY: a local that outlives the operation, which is waited for.
         let ticket = unsafe { self.memory.endpoint.read(to, 8, self.address)? };
         self.complete(ticket)?;
+        behind_read();
         Ok(value)
     }
 

@@ -1,7 +1,7 @@
 //! Atomic words that ranks share: what protocols do with them, and in which memory orders. The loom
 //! models of those protocols do the same with loom's.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 pub(crate) trait SharedWord {
     /// Stores, behind all that this thread stored before.
@@ -18,6 +18,21 @@ pub(crate) trait SharedWord {
 
     /// Returns what it held before: it holds `new` now if that is `expect`.
     fn replace_if(&self, expect: u64, new: u64) -> u64;
+
+    /// Makes it `value` at least; orders nothing.
+    fn raise(&self, value: u64);
+
+    /// Makes it 0 if it is `expect`, behind all that this thread knows.
+    fn clear_if(&self, expect: u64);
+}
+
+/// A mark that threads of one process set and take away; it orders nothing.
+pub(crate) trait SharedMark {
+    fn set(&self);
+
+    fn clear(&self);
+
+    fn is_set(&self) -> bool;
 }
 
 macro_rules! shared_word {
@@ -48,6 +63,37 @@ macro_rules! shared_word {
                 self.compare_exchange(expect, new, Ordering::SeqCst, Ordering::SeqCst)
                     .unwrap_or_else(|old| old)
             }
+
+            #[inline(always)]
+            fn raise(&self, value: u64) {
+                self.fetch_max(value, Ordering::Relaxed);
+            }
+
+            #[inline(always)]
+            fn clear_if(&self, expect: u64) {
+                let _ = self.compare_exchange(expect, 0, Ordering::Release, Ordering::Relaxed);
+            }
+        }
+    };
+}
+
+macro_rules! shared_mark {
+    ($atomic:ty) => {
+        impl SharedMark for $atomic {
+            #[inline(always)]
+            fn set(&self) {
+                self.store(1, Ordering::Relaxed);
+            }
+
+            #[inline(always)]
+            fn clear(&self) {
+                self.store(0, Ordering::Relaxed);
+            }
+
+            #[inline(always)]
+            fn is_set(&self) -> bool {
+                self.load(Ordering::Relaxed) != 0
+            }
         }
     };
 }
@@ -55,3 +101,6 @@ macro_rules! shared_word {
 shared_word!(std::sync::atomic::AtomicU64);
 #[cfg(all(test, loom))]
 shared_word!(loom::sync::atomic::AtomicU64);
+shared_mark!(AtomicU8);
+#[cfg(all(test, loom))]
+shared_mark!(loom::sync::atomic::AtomicU8);

@@ -1,5 +1,6 @@
 //! Flush: operations are complete at their targets, while the epoch goes on.
 
+use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 use rdma_sys_shim::memory::full_fence;
@@ -52,10 +53,11 @@ impl Window {
     pub fn flush_local_all(&self) -> Result<()> {
         const OPERATION: &str = "flush_local_all";
         self.needs_any_lock(OPERATION)?;
-        match self.device_used() {
-            true => self.each_posted(|rank, target| self.release_posted(OPERATION, rank, target)),
-            false => Ok(()),
+        if self.device_used() {
+            self.each_posted(|rank, target| self.release_posted(OPERATION, rank, target))?;
         }
+        behind_gets();
+        Ok(())
     }
 
     /// Local. Makes this rank's own loads and stores and its peers' operations on its memory see
@@ -80,10 +82,7 @@ impl Window {
         self.complete_target(operation, rank, target)?;
         // A store of ours may still sit in the processor's store buffer, where a later load of
         // ours would overtake it.
-        if target.is_dirty() {
-            target.set_clean();
-            full_fence();
-        }
+        target.stored().flush(full_fence);
         Ok(())
     }
 
@@ -99,6 +98,7 @@ impl Window {
         if target.posted() != Ticket::DONE {
             self.complete_posted(operation, rank, target)?;
         }
+        behind_gets();
         Ok(())
     }
 
@@ -114,6 +114,7 @@ impl Window {
         if target.posted() != Ticket::DONE {
             self.release_posted(operation, rank, target)?;
         }
+        behind_gets();
         Ok(())
     }
 
@@ -186,14 +187,10 @@ impl Window {
         target: &Target,
     ) -> Result<()> {
         let route = self.route_of(operation, rank)?;
-        let endpoint = &*route.endpoint;
-        let posted = target.posted();
-        self.context()
-            .patience()
-            .complete(endpoint, posted)
-            .map_err(|error| self.failed(operation, rank, error))?;
-        target.forget_posted(posted);
-        Ok(())
+        let (endpoint, patience) = (&*route.endpoint, self.context().patience());
+        target
+            .complete_posted(|posted| patience.complete(endpoint, posted))
+            .map_err(|error| self.failed(operation, rank, error))
     }
 
     /// Waits for the origin buffers that the device has not given back yet, on one target.
@@ -228,6 +225,13 @@ impl Window {
         }
         result
     }
+}
+
+/// What is loaded from here on is no older than what was got before: that is complete, though it was but
+/// loaded, which another load might overtake.
+#[inline(always)]
+pub(crate) fn behind_gets() {
+    fence(Ordering::Acquire);
 }
 
 /// Waits until an operation has completed or failed. False if `go_on` says no before.

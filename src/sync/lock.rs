@@ -2,21 +2,17 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{Ordering, fence};
-use std::time::{Duration, Instant};
 
 use rdma_sys_shim::Ticket;
-use rdma_sys_shim::memory::{ATOMICS_DRAIN, full_fence};
+use rdma_sys_shim::memory::{TOTAL_STORE_ORDER, full_fence};
 
+use super::precedence::Precedence;
 use super::{Assert, lock_word};
 use crate::error::{EpochState, Error, Misuse, Result};
 use crate::job::{Awaited, is_forked, not_forked};
 use crate::memory::remote::RemoteWord;
 use crate::window::target::{Held, Route, Target};
 use crate::window::{Mode, Window};
-
-/// How long a reader that holds another lock lets waiting writers go first: longer than most epochs
-/// take, so that writers are not starved, and short for a circle that has to be broken.
-const OVERTAKE_AFTER: Duration = Duration::from_millis(20);
 
 /// Whether others may hold the lock at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +26,8 @@ pub enum LockKind {
 impl Window {
     /// One-sided. Begins a passive-target epoch of `target`: waits for its lock, without the
     /// target's help. A waiting exclusive lock keeps new shared ones back (MPI-4.1, section
-    /// 12.5.3).
+    /// 12.5.3): for 20 ms, where this rank holds a lock, of any window, that others wait for, and for a
+    /// second elsewhere. So it need not be a program's care in which order it takes shared locks.
     ///
     /// # Errors
     /// `target` is locked by this rank already or not a rank; an epoch of fence or `start`, or
@@ -115,7 +112,7 @@ impl Window {
     #[inline(always)]
     fn end_lock(&self, rank: u32, target: &Target, held: Held) -> Result<()> {
         const OPERATION: &str = "unlock";
-        let route = self.route_of(OPERATION, rank)?;
+        let route = self.route_to(OPERATION, rank, target)?;
         if !target.change_held(held, Held::Changing, self.context().concurrent()) {
             return Err(self.cannot_unlock(rank));
         }
@@ -172,7 +169,7 @@ impl Window {
         held: Held,
         route: &Route,
     ) -> Result<()> {
-        if !ATOMICS_DRAIN {
+        if !TOTAL_STORE_ORDER {
             full_fence();
         }
         let add = match held {
@@ -224,17 +221,12 @@ impl Window {
         seen: u64,
     ) -> Result<()> {
         let stranded = |error: Error| self.stranded(operation, rank, error);
-        let holds_own = self.targets()[self.rank() as usize].held().is_held();
-        let holds_another = self.locks() > 0 || self.any_entered() || holds_own;
-        let begun = Instant::now();
+        let precedence = Precedence::new();
         let seen = Cell::new(seen);
         let take = || {
             let tried = match wanted {
                 Held::Exclusive => lock_word::retry_exclusive(word, self.world_rank()),
-                _ => {
-                    let overtake = holds_another && begun.elapsed() >= OVERTAKE_AFTER;
-                    lock_word::retry_shared(word, overtake)
-                }
+                _ => lock_word::retry_shared(word, || precedence.overtakes()),
             };
             match tried.map_err(stranded)? {
                 Ok(()) => Ok(true),

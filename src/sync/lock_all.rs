@@ -1,5 +1,7 @@
 //! Lock_all: a shared lock of every target, taken when it is needed.
 
+use std::sync::atomic::{Ordering, fence};
+
 use rdma_sys_shim::memory::full_fence;
 
 use super::{Assert, lock_word};
@@ -36,6 +38,8 @@ impl Window {
         }
         self.next_serial();
         if assert.contains(Assert::NO_CHECK) {
+            // What others did before this rank was told that it need not check is seen.
+            fence(Ordering::Acquire);
             self.set_mode(Mode::LockAllUnchecked);
             return Ok(());
         }
@@ -186,7 +190,7 @@ impl Window {
     fn leave(&self, operation: &'static str, rank: u32) -> Result<()> {
         let target = &self.targets()[rank as usize];
         target.change_held(Held::Shared, Held::No, false);
-        target.set_clean();
+        target.stored().forget();
         let route = self.route_of(operation, rank)?;
         self.release(operation, rank, Held::Shared, route)
     }

@@ -12,9 +12,8 @@
 //! is set, so they cannot starve a writer; whoever gets the exclusive lock clears W, and writers
 //! that still wait set it again.
 //!
-//! That alone could end in a circle: reader A holds target 1 and waits for target 2 behind the
-//! writer that waits there for reader B to go, who waits for target 1 behind another writer. So a
-//! reader that holds another lock of the window goes in before waiting writers after a while.
+//! That alone could end in a circle, so that readers may go in before waiting writers after a while;
+//! `precedence` says which, and when.
 
 use crate::error::Result;
 use crate::memory::remote::RemoteWord;
@@ -79,17 +78,17 @@ fn try_shared_against(word: &impl LockWord, obstacles: u64) -> Result<Attempt> {
 }
 
 /// One more try of a reader that waits: looks first, so that waiting readers do not write.
-/// `overtake`: goes in before writers that only wait.
-pub(crate) fn retry_shared(word: &impl LockWord, overtake: bool) -> Result<Attempt> {
-    let obstacles = if overtake {
-        EXCLUSIVE
-    } else {
-        EXCLUSIVE | WAITING
-    };
+/// `overtakes`: whether it goes in before writers that only wait; asked where these stand in the way.
+pub(crate) fn retry_shared(
+    word: &impl LockWord,
+    overtakes: impl FnOnce() -> bool,
+) -> Result<Attempt> {
     let seen = word.load()?;
-    if seen & obstacles != 0 {
-        return Ok(Err(seen));
-    }
+    let obstacles = match seen & (EXCLUSIVE | WAITING) {
+        0 => EXCLUSIVE | WAITING,
+        WAITING if overtakes() => EXCLUSIVE,
+        _ => return Ok(Err(seen)),
+    };
     try_shared_against(word, obstacles)
 }
 

@@ -9,9 +9,11 @@ mod lock;
 mod lock_all;
 mod lock_word;
 mod pair;
+mod precedence;
 mod pscw;
 
 pub use assert::Assert;
+pub(crate) use flush::behind_gets;
 pub use lock::LockKind;
 pub(crate) use pair::Pairs;
 pub(crate) use pscw::Exposure;

@@ -12,6 +12,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 use super::Assert;
+use super::flush::behind_gets;
 use super::pair::Pair;
 use crate::comm::Group;
 use crate::error::{EpochState, Error, ErrorKind, Misuse, Result};
@@ -151,6 +152,7 @@ impl Window {
         for rank in targets.iter() {
             self.targets()[rank as usize].set_held(Held::No);
         }
+        behind_gets();
         self.next_serial();
         self.set_mode(Mode::Idle);
         result.map_err(|error| self.give_up(error))

@@ -206,7 +206,7 @@ impl<'op, T: Element> Epoch<'op, '_, T, Active> {
 
 impl<'op, T: Element> Epoch<'op, '_, T, Passive> {
     /// One-sided. Waits for a lock of `rank`'s part, without that rank's help. A rank that waits
-    /// for an exclusive lock keeps new shared ones back (MPI-4.1, section 12.5.3).
+    /// for an exclusive lock keeps new shared ones back, for a second at most (MPI-4.1, section 12.5.3).
     ///
     /// # Errors
     /// `rank` is not a rank of the window or is locked already (perhaps by a lock that was

@@ -65,6 +65,7 @@ impl Window {
     /// Gives everything back. All ranks have come to free the window, or promised that they will
     /// not use it any more.
     pub(crate) fn give_back(mut self) {
+        self.targets.withdraw();
         for target in &mut *self.targets {
             drop(target.take_route());
         }

@@ -17,6 +17,7 @@ mod route;
 mod shared;
 pub(crate) mod target;
 mod targets;
+mod unflushed;
 
 use std::fmt;
 use std::mem;
@@ -35,6 +36,7 @@ pub use shared::SharedPart;
 
 pub(crate) use dynamic::{Found, RegionCache};
 pub(crate) use hints::NOTIFICATION_COUNTERS;
+pub(crate) use targets::held_locks;
 
 use crate::comm::{Barrier, Team};
 use crate::datatype::AtomicWidths;
@@ -321,12 +323,14 @@ impl Window {
         self.entered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes an operation that the device may still be working on.
+    /// Notes an operation that the device may still be working on. One that it has done already may
+    /// have been stores of this very thread.
     pub(crate) fn note_posted(&self, target: &Target, ticket: Ticket) {
-        if ticket != Ticket::DONE {
-            target.set_posted(ticket);
-            self.device_used.store(true, Ordering::Relaxed);
+        if ticket == Ticket::DONE {
+            return target.set_dirty();
         }
+        target.set_posted(ticket);
+        self.device_used.store(true, Ordering::Relaxed);
     }
 
     #[inline]

@@ -11,7 +11,17 @@ impl Window {
     /// The ways to a target, found now if they were not before.
     #[inline]
     pub(crate) fn route_of(&self, operation: &'static str, rank: u32) -> Result<&Route> {
-        let target = &self.targets[rank as usize];
+        self.route_to(operation, rank, &self.targets[rank as usize])
+    }
+
+    /// As [`Window::route_of`], for a target that was looked up.
+    #[inline]
+    pub(crate) fn route_to<'a>(
+        &'a self,
+        operation: &'static str,
+        rank: u32,
+        target: &'a Target,
+    ) -> Result<&'a Route> {
         match target.route() {
             Some(route) => Ok(route),
             None => self.while_entering(target, || self.route(operation, rank, target)),

@@ -8,7 +8,9 @@ use bytemuck::Zeroable;
 use rdma_sys_shim::{Endpoint, Mapping, RemoteRegion, Ticket};
 
 use super::dynamic::RegionCache;
+use super::unflushed::{Posted, Stored};
 use crate::datatype::{AtomicWidths, Span};
+use crate::error::Result;
 use crate::memory::remote::RemoteWord;
 
 /// How a target is locked by this rank; the value 0 is "not at all".
@@ -59,12 +61,10 @@ pub(crate) struct Target {
     span: AtomicU64,
     /// Set once; owned by the window.
     route: AtomicPtr<Route>,
-    /// The last operation that was posted to the device and is not known to be complete, or 0.
-    posted: AtomicU64,
+    posted: Posted<AtomicU64>,
     unit: AtomicU64,
     held: AtomicU8,
-    /// 1 if something was stored since the last flush.
-    dirty: AtomicU8,
+    stored: Stored<AtomicU8>,
     /// 1 while a thread enters this target.
     entering: AtomicU8,
     /// The [`AtomicWidths`] of the target's memory, once its route is known.
@@ -242,35 +242,36 @@ impl Target {
         self.held.store(held as u8, Ordering::Release);
     }
 
+    /// Notes that something was stored, be it by another process on its behalf.
     #[inline]
     pub(crate) fn set_dirty(&self) {
-        self.dirty.store(1, Ordering::Relaxed);
+        self.stored.note();
     }
 
+    /// What was stored so far.
     #[inline]
-    pub(crate) fn is_dirty(&self) -> bool {
-        self.dirty.load(Ordering::Relaxed) != 0
-    }
-
-    #[inline]
-    pub(crate) fn set_clean(&self) {
-        self.dirty.store(0, Ordering::Relaxed);
+    pub(crate) fn stored(&self) -> &Stored<AtomicU8> {
+        &self.stored
     }
 
     pub(crate) fn set_posted(&self, ticket: Ticket) {
-        self.posted.fetch_max(ticket.0, Ordering::Relaxed);
+        self.posted.note(ticket);
     }
 
+    /// The last operation that was posted to the device and is not known to be complete.
     #[inline]
     pub(crate) fn posted(&self) -> Ticket {
-        Ticket(self.posted.load(Ordering::Relaxed))
+        self.posted.last()
     }
 
-    /// The operation that `posted` named is complete, and so are all before it. Another thread may have
-    /// posted one since.
+    /// As [`Posted::complete`].
+    pub(crate) fn complete_posted(&self, wait: impl FnOnce(Ticket) -> Result<()>) -> Result<()> {
+        self.posted.complete(wait)
+    }
+
+    /// As [`Posted::forget`].
     pub(crate) fn forget_posted(&self, completed: Ticket) {
-        let (order, done) = (Ordering::Relaxed, Ticket::DONE.0);
-        let _ = (self.posted).compare_exchange(completed.0, done, order, order);
+        self.posted.forget(completed);
     }
 
     /// True for the one thread that may enter the target now; it calls `end_entering`.
@@ -282,27 +283,5 @@ impl Target {
 
     pub(crate) fn end_entering(&self) {
         self.entering.store(0, Ordering::Release);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_complete_is_forgotten_and_nothing_later() {
-        let target = Target::zeroed();
-        assert_eq!(target.posted(), Ticket::DONE);
-        target.set_posted(Ticket(3));
-        let first = target.posted();
-        target.set_posted(Ticket(5));
-        target.set_posted(Ticket(4));
-        target.forget_posted(first);
-        assert_eq!(target.posted(), Ticket(5));
-        target.forget_posted(Ticket(5));
-        assert_eq!(target.posted(), Ticket::DONE);
-        target.forget_posted(Ticket::DONE);
-        target.set_posted(Ticket(6));
-        assert_eq!(target.posted(), Ticket(6));
     }
 }

@@ -10,7 +10,8 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, Once};
 
-use super::target::Target;
+use super::target::{Held, Target};
+use crate::memory::remote::RemoteWord;
 use crate::wait::lock;
 
 /// The targets of a window, one per rank.
@@ -31,6 +32,11 @@ impl Targets {
         lock(&TABLES).0.insert(table.addr().get(), table);
         Self(table)
     }
+
+    /// From now on, nothing that concerns all windows finds these targets: they are about to go.
+    pub(super) fn withdraw(&self) {
+        lock(&TABLES).0.remove(&self.0.addr().get());
+    }
 }
 
 impl Deref for Targets {
@@ -45,15 +51,15 @@ impl Deref for Targets {
 
 impl DerefMut for Targets {
     fn deref_mut(&mut self) -> &mut [Target] {
-        // SAFETY: as above. Nobody else refers to it but `in_child`, which no thread that is in here
-        // can run.
+        // SAFETY: as above. Nobody else refers to it: `in_child` and `held_locks` do not find what was
+        // withdrawn.
         unsafe { self.0.as_mut() }
     }
 }
 
 impl Drop for Targets {
     fn drop(&mut self) {
-        lock(&TABLES).0.remove(&self.0.addr().get());
+        self.withdraw();
         // SAFETY: made from a box in `new`; nobody knows of it any more.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
@@ -66,6 +72,21 @@ struct Tables(BTreeMap<usize, NonNull<[Target]>>);
 unsafe impl Send for Tables {}
 
 static TABLES: Mutex<Tables> = Mutex::new(Tables(BTreeMap::new()));
+
+/// The locks that this process holds, of all its windows, and in which way: what is only assumed to be
+/// locked is none.
+pub(crate) fn held_locks() -> Vec<(Held, RemoteWord)> {
+    let tables = lock(&TABLES);
+    let tables = tables.0.values();
+    // SAFETY: a table is taken out under the lock before it, or a route in it, goes.
+    let targets = tables.flat_map(|table| unsafe { table.as_ref() });
+    targets
+        .filter_map(|target| match target.held() {
+            held @ (Held::Shared | Held::Exclusive) => Some((held, target.route()?.lock.to_look_at())),
+            _ => None,
+        })
+        .collect()
+}
 
 /// The lock of the tables while a thread forks: a table that is half taken out is no child's.
 struct Forking(UnsafeCell<Option<MutexGuard<'static, Tables>>>);

@@ -8,6 +8,7 @@ mod atomics;
 mod attributes;
 mod borrowed;
 mod case;
+mod circles;
 mod collectives;
 mod communicators;
 mod contention;
@@ -82,6 +83,7 @@ fn cases(device: &str) -> Vec<Case> {
         origins::CASES,
         fence::CASES,
         lock::CASES,
+        circles::CASES,
         flush::CASES,
         passive::CASES,
         pscw::CASES,

@@ -1,8 +1,13 @@
 //! Passive epochs: locks, and requests.
 
 use std::mem;
+use std::thread;
+use std::time::Duration;
 
-use transom::{Complex, ErrorClass, Info, Job, LockKind, Op, Result, ValueIndex, Window};
+use transom::{
+    Communicator, Complex, Epoch, ErrorClass, Info, Job, LockKind, Op, Passive, Result, ValueIndex,
+    Window,
+};
 
 use crate::{Scenario, scenarios};
 
@@ -18,6 +23,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         forgotten_locks_end_with_the_epoch: 3,
         no_locks_means_none: 2,
         kinds_of_epoch_alternate: 2,
+        nested_epochs_do_not_wait_in_a_circle: 4,
     ]
 }
 
@@ -273,4 +279,54 @@ fn kinds_of_epoch_alternate(job: &Job) -> Result<()> {
         assert_eq!(window.local()?[1], round);
     }
     window.free()
+}
+
+/// Ranks 0 and 1 hold a lock of a window each and ask for the other's, in which rank 2 or 3 waits for them.
+fn nested_epochs_do_not_wait_in_a_circle(job: &Job) -> Result<()> {
+    let world = job.world();
+    let mut first = Window::<u64>::allocate(world, 1)?;
+    let mut second = Window::<u64>::create(world, vec![0])?;
+    first.passive(|outer| {
+        second.passive(|inner| match world.rank() % 2 {
+            0 => cross(world, outer, inner),
+            _ => cross(world, inner, outer),
+        })
+    })???;
+    if world.rank() == 3 {
+        assert_eq!([first.local()?, second.local()?], [[2], [2]]);
+    }
+    first.free()?;
+    second.free()
+}
+
+fn cross<'a, 'b>(
+    world: &Communicator,
+    held: &'a Epoch<'a, '_, u64, Passive>,
+    asked: &'b Epoch<'b, '_, u64, Passive>,
+) -> Result<()> {
+    let writers_wait = || -> Result<()> {
+        world.barrier()?;
+        thread::sleep(Duration::from_millis(50));
+        Ok(())
+    };
+    for eager in [true, false] {
+        if world.rank() > 1 {
+            world.barrier()?;
+            let lock = held.lock(3, LockKind::Exclusive)?;
+            lock.fetch_add(0, 1)?;
+            lock.unlock()?;
+        } else if eager {
+            let lock = held.lock(3, LockKind::Shared)?;
+            writers_wait()?;
+            drop(asked.lock(3, LockKind::Shared)?);
+            lock.unlock()?;
+        } else {
+            let (held, asked) = (held.lock_all()?, asked.lock_all()?);
+            held.target(3)?.fetch_add(0, 0)?;
+            writers_wait()?;
+            asked.target(3)?.fetch_add(0, 0)?;
+        }
+        world.barrier()?;
+    }
+    Ok(())
 }

@@ -35,9 +35,9 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     unsafe { arch::copy(to, from, len) }
 }
 
-/// Whether a sequentially consistent atomic instruction orders this thread's earlier stores before
-/// its later loads, as [`full_fence`] does.
-pub const ATOMICS_DRAIN: bool = cfg!(target_arch = "x86_64");
+/// Whether nothing on this processor overtakes but a load an earlier store, and not that across a
+/// sequentially consistent atomic instruction: total store order, with atomics that are full fences.
+pub const TOTAL_STORE_ORDER: bool = cfg!(target_arch = "x86_64");
 
 /// Completes this thread's earlier stores before its later loads (the one order that x86 does not give), as a
 /// flush needs; it is a compiler barrier too.

@@ -98,9 +98,10 @@ pub(crate) fn give_back(slot: &Slot) {
 
 /// An origin that died in the middle of a request leaves its slot claimed or done for ever.
 pub(crate) fn free_if_dead(slot: &Slot, is_dead: impl FnOnce(u32) -> bool) {
-    let state = slot.state.load(Ordering::Relaxed);
+    let is_stuck = || matches!(slot.state.load(Ordering::Acquire), CLAIMED | DONE);
     let owner = slot.owner.load(Ordering::Relaxed);
-    if matches!(state, CLAIMED | DONE) && owner != 0 && is_dead(owner) {
+    // Looked at once more when it is dead: it may have handed the slot to the agent just before.
+    if is_stuck() && owner != 0 && is_dead(owner) && is_stuck() {
         // One cleaner gets it; nobody else writes the owner of a slot that is taken.
         let cleared = slot
             .owner

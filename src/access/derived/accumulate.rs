@@ -1,7 +1,6 @@
 //! Accumulate and get_accumulate with datatypes.
 
 use rdma_sys_shim::Ticket;
-use rdma_sys_shim::memory::ATOMICS_DRAIN;
 
 use super::super::PROC_NULL;
 use super::super::apart::Grain;
@@ -281,7 +280,7 @@ impl Window {
                     None => all = false,
                 }
             }
-            if parts.overwrites() || !ATOMICS_DRAIN {
+            if parts.overwrites() {
                 target.set_dirty();
             }
             if all {

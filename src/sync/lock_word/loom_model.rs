@@ -80,7 +80,7 @@ impl Target {
     }
 
     fn read(&self, overtake: bool) {
-        self.await_lock(try_shared, |word| retry_shared(word, overtake));
+        self.await_lock(try_shared, |word| retry_shared(word, || overtake));
         // SAFETY: under the shared lock.
         self.memory.with(|memory| unsafe {
             assert_eq!((*memory)[0], (*memory)[1]);

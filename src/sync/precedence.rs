@@ -1,0 +1,64 @@
+//! How long a reader that waits for a lock lets waiting writers go first.
+//!
+//! For ever would be wrong: A holds one lock and waits for another, behind the writer that waits there for
+//! B to let go, who waits for A's lock, behind another writer. The two locks may be of different windows,
+//! and held by any thread. In such a circle of locks, each reader holds one that somebody waits for. So a
+//! reader whose process does goes in before waiting writers soon. What else a holder may wait for, a message
+//! or a barrier, no lock shows: so any reader goes in at last.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use super::lock_word::WAITING;
+use crate::window::held_locks;
+use crate::window::target::Held;
+
+/// Longer than most epochs take, so that writers are not starved, and short for a circle that has to be
+/// broken.
+const SOON: Duration = Duration::from_millis(20);
+/// Longer than nearly all epochs take.
+const AT_LAST: Duration = Duration::from_secs(1);
+
+/// One reader's wait.
+pub(super) struct Precedence {
+    begun: Instant,
+    /// When to look next at what this process holds.
+    look_at: Cell<Instant>,
+    /// Once it does, it does to the end: the sign of the writer that waits comes and goes.
+    overtakes: Cell<bool>,
+}
+
+impl Precedence {
+    pub(super) fn new() -> Self {
+        let begun = Instant::now();
+        Self {
+            begun,
+            look_at: Cell::new(begun + SOON),
+            overtakes: Cell::new(false),
+        }
+    }
+
+    /// Whether the reader goes in before writers that only wait.
+    pub(super) fn overtakes(&self) -> bool {
+        if self.overtakes.get() {
+            return true;
+        }
+        let now = Instant::now();
+        if now < self.look_at.get() {
+            return false;
+        }
+        self.overtakes
+            .set(now - self.begun >= AT_LAST || is_waited_for());
+        self.look_at.set(Instant::now() + SOON);
+        self.overtakes.get()
+    }
+}
+
+/// Whether somebody waits, or may wait, for a lock that this process holds.
+fn is_waited_for() -> bool {
+    held_locks().into_iter().any(|(held, word)| match held {
+        Held::Shared => word.load().is_ok_and(|word| word & WAITING != 0),
+        // Who waits to share it does not show.
+        _ => true,
+    })
+}

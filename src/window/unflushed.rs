@@ -1,0 +1,111 @@
+//! What a flush of a target has to see to: operations that the device may still be working on, and
+//! stores that a later load may overtake. Any thread of a rank notes here what it has done, and any may
+//! flush: what one thread has completed is complete for all.
+
+use bytemuck::Zeroable;
+use rdma_sys_shim::Ticket;
+use rdma_sys_shim::memory::TOTAL_STORE_ORDER;
+
+use crate::error::Result;
+use crate::memory::word::{SharedMark, SharedWord};
+
+/// The last operation that was posted and is not known to be complete; 0 for none.
+///
+/// A thread that finds none may owe that to another's flush. So whoever forgets an operation does so behind
+/// its completion, and whoever finds none sees what was completed, fetched bytes among it.
+#[derive(Zeroable)]
+#[repr(transparent)]
+pub(crate) struct Posted<W>(W);
+
+impl<W: SharedWord> Posted<W> {
+    pub(crate) fn note(&self, ticket: Ticket) {
+        self.0.raise(ticket.0);
+    }
+
+    #[inline]
+    pub(crate) fn last(&self) -> Ticket {
+        Ticket(self.0.observe())
+    }
+
+    /// The operation that `last` named is complete, and so are all before it. Another thread may have
+    /// posted one since.
+    pub(crate) fn forget(&self, completed: Ticket) {
+        self.0.clear_if(completed.0);
+    }
+
+    /// Has `wait` wait for the last operation, if there is one.
+    pub(crate) fn complete(&self, wait: impl FnOnce(Ticket) -> Result<()>) -> Result<()> {
+        let last = self.last();
+        if last != Ticket::DONE {
+            wait(last)?;
+            self.forget(last);
+        }
+        Ok(())
+    }
+}
+
+/// Whether something was stored since the last flush, which a later load of this rank could overtake.
+///
+/// That is worth a mark where loads overtake stores and nothing else does (`IN_ORDER`). A thread's own
+/// mark is gone from there only if it has left the processor's store buffer, and everything before it; so
+/// it does not matter which thread took it away. Elsewhere a mark tells nothing of what it marks, and loads
+/// overtake loads, too: what another rank put before a flag might be missing behind the get of that flag.
+/// So every flush is a full fence there.
+#[derive(Zeroable)]
+#[repr(transparent)]
+pub(crate) struct Stored<M, const IN_ORDER: bool = TOTAL_STORE_ORDER>(M);
+
+impl<M: SharedMark, const IN_ORDER: bool> Stored<M, IN_ORDER> {
+    #[inline(always)]
+    pub(crate) fn note(&self) {
+        if IN_ORDER {
+            self.0.set();
+        }
+    }
+
+    /// All that was stored so far is ahead of this thread's later loads, by other means.
+    #[inline(always)]
+    pub(crate) fn forget(&self) {
+        if IN_ORDER {
+            self.0.clear();
+        }
+    }
+
+    /// Puts all that was stored and loaded so far ahead of this thread's later loads.
+    #[inline(always)]
+    pub(crate) fn flush(&self, full_fence: impl FnOnce()) {
+        if !IN_ORDER {
+            full_fence();
+        } else if self.0.is_set() {
+            self.0.clear();
+            full_fence();
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_model;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+
+    #[test]
+    fn what_is_complete_is_forgotten_and_nothing_later() {
+        let posted = Posted::<AtomicU64>::zeroed();
+        assert_eq!(posted.last(), Ticket::DONE);
+        posted.note(Ticket(3));
+        let first = posted.last();
+        posted.note(Ticket(5));
+        posted.note(Ticket(4));
+        posted.forget(first);
+        assert_eq!(posted.last(), Ticket(5));
+        posted.forget(Ticket(5));
+        assert_eq!(posted.last(), Ticket::DONE);
+        posted.forget(Ticket::DONE);
+        posted.note(Ticket(6));
+        assert_eq!(posted.last(), Ticket(6));
+    }
+}
