@@ -56,12 +56,13 @@ impl Fetch {
 fn what_another_thread_has_completed_is_there() {
     check(|| {
         let fetch = Arc::new(Fetch {
-            posted: Posted(AtomicU64::new(0)),
+            // Noted by its thread, but not in the model: loom misses the race of a word that this thread
+            // has changed itself.
+            posted: Posted(AtomicU64::new(FETCH.0)),
             completed: AtomicU64::new(0),
             result: UnsafeCell::new(0),
             changes: Changes::new(),
         });
-        fetch.posted.note(FETCH);
         let [device, other] = [Fetch::device, Fetch::flush].map(|body| {
             let fetch = fetch.clone();
             thread::spawn(move || body(&fetch))
