@@ -289,6 +289,9 @@ impl Error {
             Some(libc::ENFILE) => {
                 Some("the system's limit of open files is reached; raise fs.file-max")
             }
+            Some(libc::EFBIG) => {
+                Some("it is beyond the limit of file sizes; raise it with `ulimit -f`")
+            }
             Some(libc::ENOMEM) => Some(
                 "out of memory, address space (`ulimit -v`), mappings (vm.max_map_count) or \
                  lockable memory (`ulimit -l`)",
@@ -303,7 +306,6 @@ impl Error {
     }
 
     /// The same failure of a call, with another remedy.
-    #[cfg(feature = "verbs")]
     pub(crate) fn with_remedy(mut self, better: &'static str) -> Self {
         if let Self::System { remedy, .. } = &mut self {
             *remedy = Some(better);
@@ -322,7 +324,8 @@ impl Error {
     /// True if memory, address space or another memory limit ran out.
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {
-        matches!(self, Self::LockedMemory { .. }) || self.os_code() == Some(libc::ENOMEM)
+        let codes = [Some(libc::ENOMEM), Some(libc::EFBIG)];
+        matches!(self, Self::LockedMemory { .. }) || codes.contains(&self.os_code())
     }
 
     /// The process that is missing, and how, if that is why the operation failed.

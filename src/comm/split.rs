@@ -62,16 +62,17 @@ impl Communicator {
         const OPERATION: &str = "split_shared";
         let during = |error: Error| error.during(OPERATION);
         let team = self.team();
-        let fabric = team.context.host_fabric();
+        let me = team.world_rank(team.rank);
+        let (host, fabric) = match host_identity(me) {
+            Ok(host) => (host, team.context.host_fabric()),
+            // The others hear of it below.
+            Err(error) => (format!("{me:x}"), Err(error)),
+        };
         let card = match &fabric {
             Ok(fabric) => fabric.own_card().to_owned(),
             Err(error) => refusal(error),
         };
-        let mine = Introduction {
-            host: host_identity(team.world_rank(team.rank)),
-            key,
-            card,
-        };
+        let mine = Introduction { host, key, card };
         let all = self.allgatherv_as(OPERATION, &mine.encode())?;
         let (mut members, mut cards) = (Vec::new(), Vec::new());
         for (rank, bytes) in (0..).zip(&all) {

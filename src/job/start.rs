@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rdma_sys_shim::{Device, Placement};
 
 use super::pmi::Client;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, SystemError};
 
 const DEVICE: &str = "TRANSOM_DEVICE";
 /// Under which rank 0 publishes whether all ranks share a host.
@@ -54,10 +54,10 @@ pub(super) fn placement(client: &Client, ranks_here: Option<usize>) -> Result<Pl
 /// Collective. Rank 0 compares, so that the launcher is not asked size × size questions.
 fn share_host(client: &Client) -> Result<bool> {
     let key = |rank: u32| format!("transom-host-{rank}");
-    client.put(&key(client.rank()), &host_identity(client.rank()))?;
+    client.put(&key(client.rank()), &host_identity(client.rank())?)?;
     client.barrier()?;
     if client.rank() == 0 {
-        let ours = host_identity(0);
+        let ours = host_identity(0)?;
         let mut shared = true;
         for rank in 1..client.size() {
             shared &= client.get(&key(rank))? == ours;
@@ -71,16 +71,26 @@ fn share_host(client: &Client) -> Result<bool> {
 /// Names the running kernel and this process's view of processes, in hexadecimal digits: containers of
 /// one kernel see each other's processes only if they share that. Where it cannot be read, no two ranks
 /// seem to share a host: a wrong "yes" would end in an error at the first contact.
-pub(crate) fn host_identity(rank: u32) -> String {
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+///
+/// # Errors
+/// It may be readable, but no descriptor was free to read it with.
+pub(crate) fn host_identity(rank: u32) -> Result<String> {
+    const PATH: &str = "/proc/sys/kernel/random/boot_id";
+    let kernel = match std::fs::read_to_string(PATH) {
+        Err(source) if matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+            let what = format!("reading {PATH} (close files, or raise `ulimit -n`)");
+            return Err(SystemError::Io { what, source }.into());
+        }
+        kernel => kernel,
+    };
     let processes = std::fs::metadata("/proc/self/ns/pid");
-    match (kernel, processes) {
+    Ok(match (kernel, processes) {
         (Ok(kernel), Ok(processes)) if kernel.len() > 8 => {
             let digits: String = kernel.chars().filter(char::is_ascii_hexdigit).collect();
             format!("{digits}{:x}", processes.ino())
         }
         _ => format!("{rank:x}"),
-    }
+    })
 }
 
 /// Under Yama, peers may attach if they descend from this process.

@@ -6,6 +6,7 @@ mod death;
 mod fatal;
 mod injected;
 mod leave;
+mod limits;
 mod locked;
 mod memory;
 mod stop;
@@ -21,6 +22,7 @@ pub(crate) fn play(role: &str) {
         "crossed" => crossed::play(rest),
         "death" => death::play(rest),
         "leave" => leave::play(rest),
+        "limits" => limits::play(rest),
         "locked" => locked::play(rest),
         "fatal" => fatal::play(),
         "memory" => memory::play(),
@@ -43,6 +45,7 @@ pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
     }
     if is_soft(device) {
         trials.extend(memory::trials(device));
+        trials.extend(limits::trials(device));
     } else {
         trials.extend(locked::trials(device));
     }

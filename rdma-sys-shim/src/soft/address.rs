@@ -3,6 +3,7 @@
 use std::os::fd::RawFd;
 use std::os::unix::fs::MetadataExt;
 
+use super::limits::is_shortage;
 use super::port::Port;
 use super::process::ProcessId;
 use super::{DEVICE, Options};
@@ -24,15 +25,21 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    pub(crate) fn of(id: ProcessId, nonce: u64, port: &Port, options: Options) -> Self {
+    pub(crate) fn of(
+        id: ProcessId,
+        nonce: u64,
+        port: &Port,
+        options: Options,
+        host: &Host,
+    ) -> Self {
         Self {
             id,
             nonce,
             nonce_address: port.nonce_address(),
             fd: port.fd(),
             options,
-            boot: boot_id(),
-            pid_namespace: std::fs::metadata("/proc/self/ns/pid").map_or(0, |data| data.ino()),
+            boot: host.boot,
+            pid_namespace: host.pid_namespace,
         }
     }
 
@@ -116,19 +123,39 @@ impl Fields<'_> {
     }
 }
 
-/// Changes with every boot, and differs between hosts; zero where the system hides it.
-fn boot_id() -> [u8; 16] {
-    let mut id = [0; 16];
-    if let Ok(text) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
-        let digits: Vec<u8> = text
-            .bytes()
-            .filter_map(|byte| (byte as char).to_digit(16).map(|digit| digit as u8))
-            .collect();
-        for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = pair[0] << 4 | pair[1];
-        }
+/// Where a process runs. Found once: later there may be no descriptor to read it with.
+pub(crate) struct Host {
+    boot: [u8; 16],
+    pid_namespace: u64,
+}
+
+impl Host {
+    pub(crate) fn this() -> Result<Self> {
+        Ok(Self {
+            boot: boot_id()?,
+            pid_namespace: std::fs::metadata("/proc/self/ns/pid").map_or(0, |data| data.ino()),
+        })
     }
-    id
+}
+
+/// Changes with every boot, and differs between hosts; zero where the system hides it.
+fn boot_id() -> Result<[u8; 16]> {
+    const PATH: &str = "/proc/sys/kernel/random/boot_id";
+    let mut id = [0; 16];
+    let text = match std::fs::read_to_string(PATH) {
+        Err(error) if is_shortage(&error) => {
+            return Err(Error::os(format!("reading {PATH}"), error));
+        }
+        text => text.unwrap_or_default(),
+    };
+    let digits: Vec<u8> = text
+        .bytes()
+        .filter_map(|byte| (byte as char).to_digit(16).map(|digit| digit as u8))
+        .collect();
+    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = pair[0] << 4 | pair[1];
+    }
+    Ok(id)
 }
 
 #[cfg(test)]
@@ -138,7 +165,8 @@ mod tests {
     fn address() -> Address {
         let id = ProcessId::own().unwrap();
         let port = Port::create(id, 7).unwrap();
-        Address::of(id, 7, &port, Options::parse("map=off").unwrap())
+        let host = Host::this().unwrap();
+        Address::of(id, 7, &port, Options::parse("map=off").unwrap(), &host)
     }
 
     #[test]

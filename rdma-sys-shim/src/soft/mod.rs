@@ -7,6 +7,7 @@ pub(crate) mod cross_memory;
 mod endpoint;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod limits;
 mod owned;
 mod port;
 pub mod probe;
@@ -20,7 +21,7 @@ mod vma;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use address::Address;
+use address::{Address, Host};
 use adversarial::AdversarialDevice;
 use agent::Agent;
 use endpoint::SoftEndpoint;
@@ -117,14 +118,15 @@ pub(crate) struct SoftDevice {
 impl SoftDevice {
     /// `launcher`: the process from which all ranks of this job on this host descend.
     pub(crate) fn open(options: Options, launcher: Option<u32>) -> Result<Self> {
-        let id = ProcessId::own().map_err(|error| Error::os("reading /proc/self/stat", error))?;
+        let id = ProcessId::own()?;
+        let host = Host::this()?;
         let attach = options.cross_memory && cross_memory::is_likely(launcher);
         let nonce = random()?;
         let port = Arc::new(Port::create(id, nonce)?);
         Ok(Self {
             own: Arc::new(Own {
                 id,
-                address: Address::of(id, nonce, &port, options),
+                address: Address::of(id, nonce, &port, options, &host),
                 table: Table::new(port.clone()),
                 agent: Agent::new(port.clone()),
                 segments: Segments::default(),

@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use super::limits::is_shortage;
 use super::process::ProcessId;
 use super::segment::{self, AddressRange};
 use super::slots::{Bell, SLOTS, Slot, Slots};
@@ -120,6 +121,9 @@ impl Port {
             reason,
         };
         let file = segment::open_peer_file(id.pid, fd).map_err(|error| {
+            if is_shortage(&error) {
+                return Error::os(format!("opening /proc/{}/fd/{fd}", id.pid), error);
+            }
             // Its process may still be on its way out, with the device closed.
             let closed = error.kind() == std::io::ErrorKind::NotFound;
             if !closed && id.runs() {

@@ -3,6 +3,10 @@
 use std::fs;
 use std::io;
 
+use crate::{Error, Result};
+
+const OWN_PROC: &str = "mount the namespace's own: `unshare --pid --fork --mount-proc`";
+
 /// A process, told apart from a later one that was given the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessId {
@@ -12,9 +16,19 @@ pub(crate) struct ProcessId {
 }
 
 impl ProcessId {
-    pub(crate) fn own() -> io::Result<Self> {
+    /// This process, which peers have to find in /proc by the number that it knows itself by.
+    pub(crate) fn own() -> Result<Self> {
         let pid = std::process::id();
-        let (_, start_time) = stat(pid)?;
+        let failed = |what: &str, error| Error::os(format!("reading /proc/{what}"), error);
+        let shown = fs::read_link("/proc/self").map_err(|error| failed("self", error))?;
+        if shown.as_os_str() != pid.to_string().as_str() {
+            let error = io::Error::other(format!(
+                "/proc is of another PID namespace: it shows this process, {pid}, as {}",
+                shown.display()
+            ));
+            return Err(failed("self", error).with_remedy(OWN_PROC));
+        }
+        let (_, start_time) = stat(pid).map_err(|error| failed("self/stat", error))?;
         Ok(Self { pid, start_time })
     }
 
@@ -30,9 +44,18 @@ impl ProcessId {
             Ok((state, start_time)) => {
                 start_time == self.start_time && !matches!(state, b'Z' | b'X' | b'x')
             }
-            Err(error) => error.kind() != io::ErrorKind::NotFound,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            // As where no descriptor is free. A process that nobody has waited for counts as running then.
+            Err(_) => !is_unknown(self.pid),
         }
     }
+}
+
+/// Whether the kernel knows no process of this number.
+fn is_unknown(pid: u32) -> bool {
+    // SAFETY: signal 0 only looks.
+    let looked = unsafe { libc::kill(pid.cast_signed(), 0) };
+    looked == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
 fn stat(pid: u32) -> io::Result<(u8, u64)> {

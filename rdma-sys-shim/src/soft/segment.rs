@@ -7,7 +7,11 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::ptr;
 
+use super::limits;
 use crate::{Error, Result};
+
+const FORBIDDEN: &str = "a filter of system calls forbids it: have it allow memfd_create; for a \
+                         container, a `--security-opt seccomp=` profile does";
 
 pub(crate) fn page_size() -> usize {
     use std::sync::OnceLock;
@@ -25,13 +29,19 @@ pub(crate) fn whole_pages(len: usize) -> Option<usize> {
 
 /// A new anonymous memory file of `len` bytes, all zero and none of them allocated yet.
 pub(crate) fn memory_file(name: &CStr, len: usize) -> Result<File> {
+    limits::check_file_size(len)?;
     // SAFETY: the name is a C string; the call returns a new descriptor or -1.
     let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
-        return Err(Error::last_os("memfd_create"));
+        let error = Error::last_os("memfd_create");
+        return Err(match error.os_code() {
+            Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => error.with_remedy(FORBIDDEN),
+            _ => error,
+        });
     }
     // SAFETY: the descriptor is new and nobody else owns it.
     let file = unsafe { File::from_raw_fd(fd) };
+    limits::check_descriptor(fd)?;
     file.set_len(len as u64)
         .map_err(|error| Error::os(format!("ftruncate of a memory file to {len} bytes"), error))?;
     Ok(file)

@@ -1,13 +1,14 @@
-//! The rest of the machine: descriptors, clock, processors.
+//! The rest of the machine: descriptors, sizes of files, clock, processors.
 
 use std::time::Duration;
 
-use super::finding::{Finding, Level};
+use super::finding::{Finding, Level, bytes};
 use super::machine::{Machine, Probes};
 
-pub(super) fn check(machine: &Machine, probes: &Probes) -> [Finding; 3] {
+pub(super) fn check(machine: &Machine, probes: &Probes) -> [Finding; 4] {
     [
         open_files(machine, probes),
+        file_sizes(machine),
         clock(machine, probes),
         processors(probes),
     ]
@@ -54,6 +55,33 @@ fn open_files(machine: &Machine, probes: &Probes) -> Finding {
 const RAISE_FILES: &str = "raise it: \"* - nofile 65536\" in /etc/security/limits.conf and log in \
                            again; LimitNOFILE in a systemd unit; `--ulimit nofile=65536` for a \
                            container";
+
+/// What a rank keeps in memory files before its first window.
+const RANK_FILE: u64 = 16 << 20;
+
+/// Memory that others map is a file to the kernel, which kills a process that exceeds its limit.
+fn file_sizes(machine: &Machine) -> Finding {
+    const CHECK: &str = "file sizes";
+    const REMEDY: &str = "`ulimit -f unlimited`, or a higher hard limit: fsize in \
+                          /etc/security/limits.conf, LimitFSIZE in a systemd unit";
+    let Some((Some(limit), _)) = machine.limit("Max file size") else {
+        return Finding::ok(CHECK, "not limited");
+    };
+    let found = format!("limited to {}", bytes(limit));
+    let (level, what) = match limit < RANK_FILE {
+        true => (
+            Level::Failure,
+            "a rank of the device soft needs more to start",
+        ),
+        false => (Level::Warning, "the device soft has no larger windows"),
+    };
+    Finding::bad(
+        level,
+        CHECK,
+        format!("{found}: {what}"),
+        Some(REMEDY.to_owned()),
+    )
+}
 
 /// Clock sources that take a device access, or tick slowly.
 const SLOW: [&str; 5] = ["hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"];

@@ -1,4 +1,4 @@
-//! Descriptors, clock and processors.
+//! Descriptors, sizes of files, clock and processors.
 
 use super::*;
 
@@ -20,6 +20,27 @@ fn few_open_files_are_a_warning_and_hardly_any_a_failure() {
         line.contains("with a rank on each processor needs 72"),
         "{line}"
     );
+}
+
+#[test]
+fn a_limit_of_file_sizes_is_a_warning_and_a_low_one_a_failure() {
+    let fake = Fake::good();
+    let limited = |to: u64| {
+        fake.put(
+            "/proc/self/limits",
+            &format!(
+                "Max file size             {to:<20} unlimited            bytes\n\
+                 Max open files            1024                 524288               files\n\
+                 Max locked memory         unlimited            unlimited            bytes"
+            ),
+        );
+        fake.examine("")
+    };
+    let line = limited(1 << 30).sole(Level::Warning, "file sizes");
+    assert!(line.contains("limited to 1 GiB"), "{line}");
+    assert!(line.contains("-> `ulimit -f unlimited`"), "{line}");
+    let line = limited(1000 << 10).sole(Level::Failure, "file sizes");
+    assert!(line.contains("needs more to start"), "{line}");
 }
 
 #[test]

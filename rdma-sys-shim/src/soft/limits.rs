@@ -1,0 +1,56 @@
+//! This process's limits on memory files.
+
+use std::io;
+
+use crate::{Error, Result};
+
+/// So many descriptors are left to the program and to what opens a file for a moment, connecting to a
+/// peer among it. Of a low limit, a quarter.
+const LEFT: u64 = 16;
+
+/// Whether a memory file may be `len` bytes long. The kernel does not merely refuse to make one longer
+/// than the limit, but kills the process, unless it handles or ignores SIGXFSZ.
+pub(super) fn check_file_size(len: usize) -> Result<()> {
+    if len as u64 <= limit(libc::RLIMIT_FSIZE) {
+        return Ok(());
+    }
+    let call = format!("ftruncate of a memory file to {len} bytes");
+    Err(Error::os(call, io::Error::from_raw_os_error(libc::EFBIG)))
+}
+
+/// Whether a descriptor that is to stay open, the lowest that was free, is one of those that are left to
+/// the program.
+pub(super) fn check_descriptor(fd: libc::c_int) -> Result<()> {
+    let limit = limit(libc::RLIMIT_NOFILE);
+    let left = LEFT.min(limit / 4);
+    match u64::try_from(fd).unwrap_or(0) < limit - left {
+        true => Ok(()),
+        false => Err(Error::os(
+            format!(
+                "keeping one more file open, so that {left} of {limit} are left to the program,"
+            ),
+            io::Error::from_raw_os_error(libc::EMFILE),
+        )),
+    }
+}
+
+/// Whether a file may be there that could not be opened.
+pub(super) fn is_shortage(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    [libc::EMFILE, libc::ENFILE, libc::ENOMEM]
+        .map(Some)
+        .contains(&code)
+}
+
+fn limit(resource: libc::__rlimit_resource_t) -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the pointer is to a live structure, which is only written.
+    match unsafe { libc::getrlimit(resource, &raw mut limit) } {
+        0 => limit.rlim_cur,
+        // The kernel will say what is wrong.
+        _ => libc::RLIM_INFINITY,
+    }
+}
