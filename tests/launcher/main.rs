@@ -3,6 +3,7 @@
 
 mod binding;
 mod endings;
+mod forbidden;
 mod input;
 mod joining;
 mod output;
@@ -18,9 +19,10 @@ fn main() {
     }
     expect_default_signals();
     let args = Arguments::from_args();
-    let tests: [Vec<Trial>; 6] = [
+    let tests: [Vec<Trial>; 7] = [
         binding::tests(),
         endings::tests(),
+        forbidden::tests(),
         input::tests(),
         joining::tests(),
         output::tests(),

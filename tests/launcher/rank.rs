@@ -27,6 +27,7 @@ pub(crate) fn play(role: &str) {
         "abort" => abort(),
         "leave" => leave(),
         "leave-before-joining" => leave_before_joining(),
+        "init" => init(),
         "child" => child(),
         "grandchild" => report(),
         other => panic!("no role {other:?}"),
@@ -130,6 +131,13 @@ fn leave() {
 fn leave_before_joining() {
     if own_rank() != 1 {
         join().barrier().unwrap();
+    }
+}
+
+/// Says why it cannot start, if it cannot.
+fn init() {
+    if let Err(error) = transom::Job::init() {
+        println!("{error}");
     }
 }
 

@@ -65,6 +65,20 @@ pub enum LaunchError {
         /// The system's answer.
         source: io::Error,
     },
+    /// A call to the operating system is forbidden, or this kernel has no such call.
+    #[error(
+        "{what}: {call} failed: {source}; a filter of system calls forbids it, or the kernel is older \
+         than Linux 5.3: have the filter allow {call} (of a container, by a profile that \
+         `--security-opt seccomp=` names)"
+    )]
+    Forbidden {
+        /// What was tried.
+        what: &'static str,
+        /// The call.
+        call: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// A call to the operating system failed.
     #[error("{what}: {source}")]
     System {
@@ -86,6 +100,21 @@ impl LaunchError {
             Self::Ranks { .. } | Self::Limit { .. } | Self::Cores { .. } => 2,
             _ => 1,
         }
+    }
+
+    /// The same, by one call, which is named where it is not allowed.
+    pub(super) fn call(what: &'static str, call: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| match Self::is_forbidden(&source) {
+            true => Self::Forbidden { what, call, source },
+            false => Self::System { what, source },
+        }
+    }
+
+    pub(super) fn is_forbidden(source: &io::Error) -> bool {
+        let code = source.raw_os_error();
+        [libc::EPERM, libc::EACCES, libc::ENOSYS]
+            .map(Some)
+            .contains(&code)
     }
 
     pub(super) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {

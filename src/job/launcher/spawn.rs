@@ -31,12 +31,12 @@ pub(super) struct Template<'a> {
 }
 
 impl Template<'_> {
-    /// Starts `rank` with its end of the PMI connection. `input` is its standard input: a relay,
+    /// Starts `rank` with the second end of a PMI connection. `input` is its standard input: a relay,
     /// or for rank 0 the launcher's own.
     pub(super) fn spawn(
         &self,
         rank: u32,
-        pmi: &UnixStream,
+        [ours, theirs]: [&UnixStream; 2],
         input: Option<PipeReader>,
     ) -> Result<Child, LaunchError> {
         let launch = self.launch;
@@ -66,7 +66,7 @@ impl Template<'_> {
             command.env("TRANSOM_DEVICE", device);
         }
 
-        let (socket, slot) = (pmi.as_raw_fd(), self.slot);
+        let (socket, slot) = (theirs.as_raw_fd(), self.slot);
         let (open_files, signal_mask) = (self.open_files, self.signal_mask);
         let core = self.cores.get(rank as usize).cloned();
         let must_bind = launch.bind_to == BindTo::Core;
@@ -75,7 +75,8 @@ impl Template<'_> {
             // SAFETY: prctl and dup2 take integers here. The slot is a descriptor of the
             // launcher's that nothing in this child uses.
             unsafe {
-                check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+                let armed = check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL));
+                armed.inspect_err(|_| Step::Arm.confess(socket))?;
                 check(libc::dup2(socket, slot))?;
             }
             // A launcher that died before the signal was armed has sent none.
@@ -84,16 +85,61 @@ impl Template<'_> {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
             match core.as_ref().map_or(Ok(()), Mask::bind) {
-                Err(error) if must_bind => return Err(error),
+                Err(error) if must_bind => {
+                    Step::Bind.confess(socket);
+                    return Err(error);
+                }
                 _ => {}
             }
-            set_open_files(&open_files)?;
+            set_open_files(&open_files).inspect_err(|_| Step::Limit.confess(socket))?;
             signals::restore(&signal_mask)
         };
         // SAFETY: the closure runs in the forked child and makes async-signal-safe system calls
         // only; an error made from an error number allocates nothing.
         unsafe { command.pre_exec(prepare) };
-        (command.spawn()).map_err(|error| explain(&launch.program, rank, error))
+        command.spawn().map_err(|source| match Step::heard(ours) {
+            Some(step) if LaunchError::is_forbidden(&source) => {
+                LaunchError::call("starting a rank", step.call())(source)
+            }
+            Some(_) => LaunchError::Spawn { rank, source },
+            None => explain(&launch.program, rank, source),
+        })
+    }
+}
+
+/// What is done in a new process before it becomes the program. Of a failure there, the launcher hears
+/// nothing but its number: so the process says first what has failed, on its end of the connection.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Step {
+    Arm = 1,
+    Bind,
+    Limit,
+}
+
+impl Step {
+    /// Async-signal-safe.
+    fn confess(self, socket: RawFd) {
+        let byte = self as u8;
+        // SAFETY: the pointer is to one live byte.
+        unsafe { libc::write(socket, (&raw const byte).cast(), 1) };
+    }
+
+    fn heard(ours: &UnixStream) -> Option<Self> {
+        let mut byte = 0_u8;
+        let place = (&raw mut byte).cast();
+        // SAFETY: the pointer is to one live byte.
+        let got = unsafe { libc::recv(ours.as_raw_fd(), place, 1, libc::MSG_DONTWAIT) };
+        let steps = [Self::Arm, Self::Bind, Self::Limit];
+        (got == 1).then(|| steps.into_iter().find(|&step| step as u8 == byte))?
+    }
+
+    fn call(self) -> &'static str {
+        match self {
+            Self::Arm => "prctl(PR_SET_PDEATHSIG)",
+            Self::Bind => "sched_setaffinity",
+            Self::Limit => "prlimit64",
+        }
     }
 }
 

@@ -95,7 +95,8 @@ const PMI: u64 = 1 << 32;
 
 impl<'a> Supervisor<'a> {
     fn new(launch: &'a Launch) -> Result<Self, LaunchError> {
-        let signals = Signals::take().map_err(LaunchError::system("taking the signals"))?;
+        let signals =
+            Signals::take().map_err(LaunchError::call("taking the signals", "signalfd4"))?;
         let warden = Warden::start().map_err(LaunchError::system("starting the warden"))?;
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -108,7 +109,10 @@ impl<'a> Supervisor<'a> {
             ranks: Vec::new(),
             warden,
             signals,
-            events: Epoll::new().map_err(LaunchError::system("creating the event queue"))?,
+            events: Epoll::new().map_err(LaunchError::call(
+                "creating the event queue",
+                "epoll_create1",
+            ))?,
             output: Output::new(launch.label).map_err(LaunchError::system("opening the output"))?,
             input: None,
             server: Server::new(launch.ranks, &name),
@@ -137,11 +141,12 @@ impl<'a> Supervisor<'a> {
         let (relay, mut pipe) = relay.unzip();
         self.input = relay;
         for rank in 0..self.launch.ranks {
+            let pair = UnixStream::pair();
             let (pmi, theirs) =
-                UnixStream::pair().map_err(LaunchError::system("creating a PMI socket"))?;
-            let child = template.spawn(rank, &theirs, pipe.take())?;
+                pair.map_err(LaunchError::call("creating a PMI socket", "socketpair"))?;
+            let child = template.spawn(rank, [&pmi, &theirs], pipe.take())?;
             self.admit(child, pmi)
-                .map_err(LaunchError::system("watching a rank"))?;
+                .map_err(LaunchError::call("watching a rank", "pidfd_open"))?;
             // Starting many ranks takes a while.
             self.obey_signals()?;
             if self.phase != Phase::Running {

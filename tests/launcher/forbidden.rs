@@ -1,0 +1,107 @@
+//! System calls that a filter forbids, as those of containers do: each is named.
+
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use libtest_mimic::Trial;
+
+use crate::support::{role, run, script, trials};
+
+pub(crate) fn tests() -> Vec<Trial> {
+    let mut tests = trials!["forbidden":
+        what_the_launcher_needs_is_named,
+        what_a_rank_needs_is_named,
+    ];
+    let tried = Command::new("unshare").args(UNSHARE).arg("true").output();
+    let may_unshare = tried.is_ok_and(|tried| tried.status.success());
+    let unshared = trials!["forbidden": a_namespace_without_its_own_proc_is_named];
+    tests.extend((unshared.into_iter()).map(|test| test.with_ignored_flag(!may_unshare)));
+    tests
+}
+
+/// A PID namespace of its own, for an ordinary user, too.
+const UNSHARE: [&str; 4] = ["--user", "--map-root-user", "--pid", "--fork"];
+
+/// Has the kernel refuse one system call to this command and its children.
+fn forbid(command: &mut Command, call: libc::c_long) -> &mut Command {
+    let step = |code: u32, jump: u8, operand: u32| libc::sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf: jump,
+        k: operand,
+    };
+    let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    let filter = [
+        // The number of the call comes first in what a filter looks at.
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, call as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, refuse),
+        step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let install = move || {
+        let mut steps = filter;
+        let program = libc::sock_fprog {
+            len: steps.len() as u16,
+            filter: steps.as_mut_ptr(),
+        };
+        // SAFETY: the program is there until the call returns.
+        let refused = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+                || libc::prctl(
+                    libc::PR_SET_SECCOMP,
+                    libc::SECCOMP_MODE_FILTER,
+                    &raw const program,
+                ) != 0
+        };
+        match refused {
+            true => Err(io::Error::last_os_error()),
+            false => Ok(()),
+        }
+    };
+    // SAFETY: the closure makes two system calls, and allocates nothing.
+    unsafe { command.pre_exec(install) }
+}
+
+fn what_the_launcher_needs_is_named() {
+    for (call, name) in [
+        (libc::SYS_pidfd_open, "pidfd_open"),
+        (libc::SYS_prctl, "prctl(PR_SET_PDEATHSIG)"),
+        (libc::SYS_signalfd4, "signalfd4"),
+        (libc::SYS_epoll_create1, "epoll_create1"),
+        (libc::SYS_socketpair, "socketpair"),
+    ] {
+        let mut command = script(2, &[], "true");
+        let done = run(forbid(&mut command, call)).expect(1);
+        assert_eq!(done.stderr.lines().count(), 1, "{name}: {}", done.stderr);
+        done.says(&format!("{name} failed: Operation not permitted"))
+            .says(&format!("have the filter allow {name}"))
+            .says("--security-opt seccomp=");
+    }
+}
+
+fn what_a_rank_needs_is_named() {
+    let mut command = role(2, &["--keep-going", "--device", "soft"], "init");
+    let done = run(forbid(&mut command, libc::SYS_memfd_create)).expect(1);
+    let lines: Vec<_> = done.text().lines().collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for line in lines {
+        assert!(line.contains("memfd_create failed"), "{line}");
+        assert!(line.contains("have it allow memfd_create"), "{line}");
+    }
+}
+
+fn a_namespace_without_its_own_proc_is_named() {
+    let inner = role(2, &["--keep-going", "--device", "soft"], "init");
+    let mut command = Command::new("unshare");
+    command
+        .args(UNSHARE)
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .env(crate::rank::ROLE, "init")
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    let done = run(&mut command).expect(1);
+    let found = done.text().matches("--mount-proc").count();
+    assert_eq!(found, 2, "{}{}", done.text(), done.stderr);
+}
