@@ -75,6 +75,11 @@ fn look_again(verdict: Verdict<'_>, done: &mut dyn FnMut() -> Result<bool>) -> R
     }
 }
 
+/// What a check says beside which nothing is awaited that could have happened.
+pub(crate) fn unawaited(verdict: Verdict<'_>) -> Result<()> {
+    verdict.map_err(Doubt::confirm)
+}
+
 /// How much to spin: hardly where ranks take turns on the processors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
@@ -220,6 +225,17 @@ pub(crate) struct Polls {
     fruitless: AtomicU32,
     /// Milliseconds of the process's clock.
     checked: AtomicU64,
+}
+
+/// Of the process's clock, to some milliseconds: cheap enough to be asked often. 0 is long ago.
+pub(crate) fn milliseconds() -> u32 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer is to a live structure; this clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
+    ((now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000) as u32).max(1)
 }
 
 /// Of so many fruitless polls, one looks at the clock.

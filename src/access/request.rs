@@ -42,7 +42,11 @@ impl Posted {
             Until::Released => self.endpoint.released(self.ticket),
             Until::Completed => self.endpoint.completed(self.ticket),
         };
-        over.map_err(|error| self.failed(error.into()))
+        let over = over.map_err(|error| self.failed(error.into()))?;
+        if over {
+            self.context.heed("request")?;
+        }
+        Ok(over)
     }
 
     fn wait(&self) -> Result<()> {
@@ -52,7 +56,8 @@ impl Posted {
             Until::Released => patience.release(&*self.endpoint, self.ticket),
             Until::Completed => patience.complete(&*self.endpoint, self.ticket),
         };
-        over.map_err(|error| self.failed(error))
+        over.map_err(|error| self.failed(error))?;
+        self.context.heed("request")
     }
 
     #[cold]
@@ -125,6 +130,8 @@ impl Window {
     /// The request of an operation that was posted with this ticket.
     pub(super) fn request(&self, rank: u32, ticket: Ticket, until: Until) -> Result<Request> {
         if ticket == Ticket::DONE {
+            // Nothing of it will be waited for.
+            self.context().heed("request")?;
             return Ok(Request::done());
         }
         Ok(Request::posted(Posted {

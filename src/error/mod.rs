@@ -114,7 +114,10 @@ impl Error {
         let named = matches!(
             self.0.kind,
             ErrorKind::Peer(
-                PeerError::Died { .. } | PeerError::Left { .. } | PeerError::Silent { .. }
+                PeerError::Died { .. }
+                    | PeerError::Gone { .. }
+                    | PeerError::Left { .. }
+                    | PeerError::Silent { .. }
             )
         );
         named || self.absence().is_some() || self.is_remote_access()

@@ -16,6 +16,14 @@ pub enum PeerError {
         /// Its process.
         pid: u32,
     },
+    /// The process was gone when this rank first needed it, and the launcher does not say why.
+    #[error("rank {rank} is gone (process {pid}): it died, or it left the job early")]
+    Gone {
+        /// Rank in the world communicator.
+        rank: u32,
+        /// Its process.
+        pid: u32,
+    },
     /// The rank does not answer: it died, or the way to it is broken.
     #[error("rank {rank} does not answer: {reason}")]
     Silent {
@@ -68,6 +76,7 @@ impl PeerError {
     pub fn rank(&self) -> u32 {
         match self {
             Self::Died { rank, .. }
+            | Self::Gone { rank, .. }
             | Self::Left { rank }
             | Self::Silent { rank, .. }
             | Self::Aborted { rank, .. }
@@ -80,6 +89,7 @@ impl PeerError {
     pub(crate) fn cause(&self) -> AbortCause {
         match self {
             Self::Died { .. } => AbortCause::Died,
+            Self::Gone { .. } => AbortCause::Gone,
             Self::Left { .. } => AbortCause::Left,
             Self::Silent { .. } => AbortCause::Silent,
             Self::Aborted { cause, .. } => *cause,
@@ -108,6 +118,8 @@ pub enum AbortCause {
     CollectiveFailed = 7,
     /// What another rank wrote for it to read made no sense.
     FoundGarbled = 8,
+    /// It was not there any more when it was first needed.
+    Gone = 9,
 }
 
 impl AbortCause {
@@ -120,6 +132,7 @@ impl AbortCause {
             6 => Self::Silent,
             7 => Self::CollectiveFailed,
             8 => Self::FoundGarbled,
+            9 => Self::Gone,
             _ => Self::Aborted,
         }
     }
@@ -136,6 +149,7 @@ impl fmt::Display for AbortCause {
             Self::Silent => "did not answer any more",
             Self::FoundGarbled => "read from another what makes no sense",
             Self::CollectiveFailed => "could not take its part in a collective call",
+            Self::Gone => "was gone",
         })
     }
 }

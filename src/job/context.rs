@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex};
 
 use rdma_sys_shim::{Device, Placement, Region};
 
+use super::alarm::Alarm;
 use super::peer::refusal;
 use super::pmi::Client;
-use super::{Fabric, Peer, ThreadLevel, crowding, fork, is_forked, not_forked, start};
+use super::{Fabric, Peer, ThreadLevel, crowding, fork, is_forked, not_forked, notice, start};
 use crate::comm::world_block_bytes;
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::memory::control::{ControlBlock, LINE};
@@ -34,10 +35,11 @@ pub(crate) struct Context {
     fabric: Arc<Fabric>,
     /// Where `fabric` does not map memory: the one between the ranks of this host, once it is needed.
     host: Mutex<Option<Arc<Fabric>>>,
-    /// Words of this rank, written by its peers and itself.
-    pub(super) signs: ControlBlock,
+    pub(super) alarm: Alarm,
     /// At which rank to look next, where a wait depends on any of many.
     pub(super) turn: AtomicU32,
+    /// When this rank last looked at one that it does not wait for, in milliseconds.
+    pub(super) looked: AtomicU32,
     /// Whether the others were told that the job ends.
     pub(super) told: AtomicBool,
     /// None without a launcher, and once it was told that this rank left.
@@ -80,15 +82,17 @@ impl Context {
             }
         }
         let fabric = ready?;
+        let notice = client.as_ref().and_then(notice::find);
         Ok(Arc::new(Self {
             rank,
             size,
             level,
             patience: Patience::new(crowded),
-            signs: fabric.control().reserved(0, WORLD),
+            alarm: Alarm::new(fabric.control().reserved(0, WORLD), notice),
             fabric: Arc::new(fabric),
             host: Mutex::default(),
             turn: AtomicU32::new(rank + 1),
+            looked: AtomicU32::new(0),
             told: AtomicBool::new(false),
             launcher: Mutex::new(client),
             allocations: Mutex::default(),
@@ -187,6 +191,12 @@ impl Context {
         fabric
             .connect(rank, self.patience, ask)
             .map_err(|error| self.name_absent(rank, error))
+    }
+
+    /// Whether a rank took leave of the launcher before it went; `None` if that one does not say.
+    pub(super) fn launcher_knows_left(&self, rank: u32) -> Option<bool> {
+        let launcher = lock(&self.launcher);
+        notice::has_left(launcher.as_ref()?, rank)
     }
 
     pub(super) fn leave(&self) {

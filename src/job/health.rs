@@ -1,6 +1,6 @@
 //! Whether the other ranks are still there, and what is told to them when one is not.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rdma_sys_shim::{Absence, Liveness, Ticket};
@@ -8,6 +8,7 @@ use rdma_sys_shim::{Absence, Liveness, Ticket};
 use super::context::{Context, STATE_LEFT};
 use super::fabric::Fabric;
 use super::fork::is_forked;
+use super::notice::{culprit, encode};
 use super::peer::Peer;
 use crate::comm::rounds;
 use crate::error::{AbortCause, Error, ErrorKind, PeerError, Result};
@@ -18,6 +19,8 @@ use crate::wait::{Doubt, Verdict, Witness};
 const LOOK: Duration = Duration::from_millis(2);
 /// For how long a rank that gives up connects to others to tell them.
 const TELL: Duration = Duration::from_secs(2);
+/// How many milliseconds apart a rank looks at others that it does not wait for.
+const APART: u32 = 5;
 
 /// Whom a wait depends on.
 #[derive(Clone, Copy)]
@@ -62,15 +65,14 @@ impl Context {
     fn tell_of(&self, error: &Error) {
         if let ErrorKind::Peer(
             cause @ (PeerError::Died { rank, .. }
+            | PeerError::Gone { rank, .. }
             | PeerError::Left { rank }
             | PeerError::Silent { rank, .. }),
         ) = error.kind()
         {
             // Telling takes seconds, and those who were told may end the job meanwhile, who know of no
             // reason.
-            if matches!(cause, PeerError::Silent { .. })
-                && self.abort_word().load(Ordering::Relaxed) == 0
-                && !is_forked()
+            if matches!(cause, PeerError::Silent { .. }) && !self.alarm.is_raised() && !is_forked()
             {
                 eprintln!("transom: rank {}: {cause}", self.rank());
             }
@@ -104,7 +106,11 @@ impl Context {
         match how {
             Absence::Closed => PeerError::Left { rank },
             Absence::Gone if said_so() => PeerError::Left { rank },
-            Absence::Gone => PeerError::Died { rank, pid },
+            Absence::Gone => match self.launcher_knows_left(rank) {
+                Some(true) => PeerError::Left { rank },
+                None if self.known(rank).is_none() => PeerError::Gone { rank, pid },
+                _ => PeerError::Died { rank, pid },
+            },
             Absence::Silent => PeerError::Silent {
                 rank,
                 reason: error.kind().to_string(),
@@ -217,15 +223,40 @@ impl Context {
 
     /// Why the job was aborted, if it was.
     fn aborted(&self) -> Option<PeerError> {
-        let word = self.abort_word().load(Ordering::Relaxed);
+        let word = self.alarm.word();
         (word != 0).then(|| PeerError::Aborted {
             rank: culprit(word),
             cause: AbortCause::from_code(word as u8),
         })
     }
 
-    fn abort_word(&self) -> &AtomicU64 {
-        self.signs.word(super::context::ABORT)
+    /// Fails if the job was aborted: for calls that wait for nothing, or only for living ranks.
+    #[inline]
+    pub(crate) fn heed(&self, operation: &'static str) -> Result<()> {
+        match self.alarm.is_raised() {
+            true => Err(self.heeded(operation)),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether it is time to look at a rank that nobody waits for: each look costs some microseconds,
+    /// or a round trip.
+    pub(crate) fn may_look(&self, now: u32) -> bool {
+        let before = self.looked.load(Ordering::Relaxed);
+        let may = now.wrapping_sub(before) >= APART;
+        if may {
+            self.looked.store(now, Ordering::Relaxed);
+        }
+        may
+    }
+
+    #[cold]
+    fn heeded(&self, operation: &'static str) -> Error {
+        let cause = self.aborted().unwrap_or(PeerError::Aborted {
+            rank: self.rank(),
+            cause: AbortCause::Aborted,
+        });
+        self.confirm(Error::new(operation, cause))
     }
 
     /// Tells every rank that can be reached that this one gave up.
@@ -238,12 +269,11 @@ impl Context {
         if is_forked() {
             return;
         }
-        let ours = (u64::from(culprit) + 1) << 8 | cause as u64;
+        let ours = encode(culprit, cause);
         // Peers may swap through a device, to which the processor's swap is not atomic: then two
         // causes may each think that they were the first. One stays, and both are true.
         let found =
-            self.abort_word()
-                .compare_exchange(0, ours, Ordering::Relaxed, Ordering::Relaxed);
+            (self.alarm.abort()).compare_exchange(0, ours, Ordering::Relaxed, Ordering::Relaxed);
         match found {
             Ok(_) => self.tell(ours, true),
             Err(first) => self.tell(first, false),
@@ -284,7 +314,7 @@ impl Witness for Context {
     fn confirm(&self, error: Error) -> Error {
         match self.aborted() {
             Some(first) if !is_reason(&error, &first) => {
-                self.tell(self.abort_word().load(Ordering::Relaxed), false);
+                self.tell(self.alarm.word(), false);
                 Error::new(error.operation(), first)
             }
             _ => {
@@ -324,10 +354,6 @@ fn is_reason(error: &Error, first: &PeerError) -> bool {
         }
         _ => false,
     }
-}
-
-fn culprit(word: u64) -> u32 {
-    ((word >> 8) as u32).wrapping_sub(1)
 }
 
 /// The rank `distance` further on, around the circle.

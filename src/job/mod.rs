@@ -1,5 +1,6 @@
 //! Who am I: rank, size, and the way to the other ranks.
 
+mod alarm;
 mod context;
 mod crowding;
 mod fabric;
@@ -8,6 +9,7 @@ mod fork;
 pub(crate) mod fuzzing;
 mod health;
 pub mod launcher;
+mod notice;
 mod peer;
 mod pmi;
 mod processors;

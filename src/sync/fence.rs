@@ -34,6 +34,7 @@ impl Window {
         if !precede && mode == Mode::Fence {
             return Err(something_precedes());
         }
+        self.context().heed("fence")?;
         if precede {
             self.complete_all("fence")
                 .map_err(|error| self.give_up(error))?;

@@ -17,11 +17,13 @@ impl Window {
     /// (MPI-4.1, section 12.5.4). Needs a lock of `target` or `lock_all`.
     ///
     /// # Errors
-    /// `target` is not locked or not a rank; an operation failed; the target died.
+    /// `target` is not locked or not a rank; an operation failed; the target died, or the job was
+    /// aborted because another rank did.
     #[inline]
     pub fn flush(&self, target: u32) -> Result<()> {
         let open = self.passive_target("flush", target)?;
-        self.flush_target("flush", target, open)
+        self.flush_target("flush", target, open)?;
+        self.heed_target("flush", target, open)
     }
 
     /// One-sided. Returns when the origin buffers of all of this rank's operations on `target` may
@@ -32,7 +34,8 @@ impl Window {
     #[inline]
     pub fn flush_local(&self, target: u32) -> Result<()> {
         let open = self.passive_target("flush_local", target)?;
-        self.flush_target_locally("flush_local", target, open)
+        self.flush_target_locally("flush_local", target, open)?;
+        self.heed_target("flush_local", target, open)
     }
 
     /// One-sided. As [`Window::flush`], for all targets. Needs a lock.
@@ -43,7 +46,7 @@ impl Window {
         self.needs_any_lock("flush_all")?;
         self.complete_all("flush_all")?;
         full_fence();
-        Ok(())
+        self.context().heed("flush_all")
     }
 
     /// One-sided. As [`Window::flush_local`], for all targets. Needs a lock.
@@ -57,18 +60,18 @@ impl Window {
             self.each_posted(|rank, target| self.release_posted(OPERATION, rank, target))?;
         }
         behind_gets();
-        Ok(())
+        self.context().heed(OPERATION)
     }
 
     /// Local. Makes this rank's own loads and stores and its peers' operations on its memory see
     /// each other (MPI-4.1, section 12.5.4, `MPI_Win_sync`). Needs a lock.
     ///
     /// # Errors
-    /// Nothing is locked.
+    /// Nothing is locked; the job was aborted.
     pub fn sync(&self) -> Result<()> {
         self.needs_any_lock("sync")?;
         full_fence();
-        Ok(())
+        self.context().heed("sync")
     }
 
     /// Completes this rank's operations on a target, in an epoch of any kind.

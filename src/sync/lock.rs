@@ -42,6 +42,7 @@ impl Window {
         if !ready || target >= self.ranks() {
             self.prepare_to_lock(target)?;
         }
+        self.context().heed(OPERATION)?;
         let route = self.route_of(OPERATION, target)?;
         let state = &self.targets()[target as usize];
         let held = match kind {
@@ -75,7 +76,8 @@ impl Window {
     /// `target` are complete there when it returns (MPI-4.1, section 12.5.3).
     ///
     /// # Errors
-    /// `target` is not locked by this rank or not a rank; an operation failed; the target died.
+    /// `target` is not locked by this rank or not a rank; an operation failed; the target died, or the
+    /// job was aborted because another rank did: then the epoch is over all the same.
     #[inline]
     pub fn unlock(&self, target: u32) -> Result<()> {
         let (Some(state), false) = (
@@ -89,9 +91,10 @@ impl Window {
             return Err(self.cannot_unlock(target));
         }
         match state.posted() {
-            Ticket::DONE => self.end_lock(target, state, held),
-            posted => self.end_lock_behind(target, state, held, posted),
+            Ticket::DONE => self.end_lock(target, state, held)?,
+            posted => self.end_lock_behind(target, state, held, posted)?,
         }
+        self.heed_target("unlock", target, state)
     }
 
     /// Where operations went through the device.

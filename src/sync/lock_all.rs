@@ -36,6 +36,7 @@ impl Window {
         if !idle || !closed || self.no_locks() || is_forked() {
             return Err(self.cannot_lock_all());
         }
+        self.context().heed(OPERATION)?;
         self.next_serial();
         if assert.contains(Assert::NO_CHECK) {
             // What others did before this rank was told that it need not check is seen.
@@ -97,7 +98,8 @@ impl Window {
     /// complete at their targets when it returns (MPI-4.1, section 12.5.3).
     ///
     /// # Errors
-    /// `lock_all` is not in force; an operation failed; a target died.
+    /// `lock_all` is not in force; an operation failed; a target died, or the job was aborted because
+    /// another rank did: then the epoch is over all the same.
     #[inline]
     pub fn unlock_all(&self) -> Result<()> {
         const OPERATION: &str = "unlock_all";
@@ -106,11 +108,13 @@ impl Window {
             return Err(self.cannot_unlock_all());
         }
         if self.device_used() || self.any_entered() || mode == Mode::LockAllUnchecked {
-            return self.unlock_others_first(OPERATION, mode);
+            self.unlock_others_first(OPERATION, mode)?;
+        } else {
+            self.next_serial();
+            self.set_mode(Mode::Idle);
+            self.leave(OPERATION, self.rank())?;
         }
-        self.next_serial();
-        self.set_mode(Mode::Idle);
-        self.leave(OPERATION, self.rank())
+        self.context().heed(OPERATION)
     }
 
     /// Ends the epoch where there is more to do than to give back this rank's own lock.

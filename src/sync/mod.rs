@@ -8,6 +8,7 @@ mod flush;
 mod lock;
 mod lock_all;
 mod lock_word;
+mod look;
 mod pair;
 mod precedence;
 mod pscw;

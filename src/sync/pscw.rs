@@ -61,6 +61,7 @@ impl Window {
         if conflict || exposure.is_open() || self.targets()[me as usize].held().is_held() {
             return Err(self.cannot_post());
         }
+        self.context().heed(OPERATION)?;
         let origins = self.origins();
         self.call_roll(OPERATION, group, origins)?;
         self.end_unused_fence();
@@ -94,6 +95,7 @@ impl Window {
         if !matches!(self.mode(), Mode::Idle | Mode::FenceUnused) || self.locks() > 0 {
             return Err(self.wrong_epoch(OPERATION, "it needs a window without access epoch"));
         }
+        self.context().heed(OPERATION)?;
         let targets = self.started_targets();
         self.call_roll(OPERATION, group, targets)?;
         self.next_serial();

@@ -419,6 +419,7 @@ impl Window {
                 self.await_post(operation, rank)?;
             }
             if mode == Mode::LockAll {
+                self.heed_target(operation, rank, target)?;
                 self.take_shared(operation, rank, route)?;
                 target.change_held(Held::No, Held::Shared, false);
                 self.entered().push(rank);

@@ -2,7 +2,7 @@
 
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use bytemuck::Zeroable;
 use rdma_sys_shim::{Endpoint, Mapping, RemoteRegion, Ticket};
@@ -69,7 +69,11 @@ pub(crate) struct Target {
     entering: AtomicU8,
     /// The [`AtomicWidths`] of the target's memory, once its route is known.
     widths: AtomicU8,
-    _room: [u8; 12],
+    /// When it was last looked at whether the target lives, in milliseconds; 0: not yet.
+    looked: AtomicU32,
+    /// So many calls until it is time to look again.
+    count: AtomicU8,
+    _room: [u8; 7],
 }
 
 const _: () = assert!(size_of::<Target>() == 64, "indexing by a shift");
@@ -272,6 +276,33 @@ impl Target {
     /// As [`Posted::forget`].
     pub(crate) fn forget_posted(&self, completed: Ticket) {
         self.posted.forget(completed);
+    }
+
+    /// True now and then: of calls that nothing else would tell of the target's death.
+    #[inline]
+    pub(crate) fn count_down(&self) -> bool {
+        let left = self.count.load(Ordering::Relaxed);
+        self.count.store(left.wrapping_sub(1), Ordering::Relaxed);
+        left == 0
+    }
+
+    pub(crate) fn set_count(&self, calls: u8) {
+        self.count.store(calls, Ordering::Relaxed);
+    }
+
+    /// How long ago it was looked at; at first, the time begins now.
+    pub(crate) fn since_look(&self, now: u32) -> u32 {
+        match self.looked.load(Ordering::Relaxed) {
+            0 => {
+                self.set_looked(now);
+                0
+            }
+            before => now.wrapping_sub(before),
+        }
+    }
+
+    pub(crate) fn set_looked(&self, now: u32) {
+        self.looked.store(now, Ordering::Relaxed);
     }
 
     /// True for the one thread that may enter the target now; it calls `end_entering`.

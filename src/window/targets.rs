@@ -82,7 +82,9 @@ pub(crate) fn held_locks() -> Vec<(Held, RemoteWord)> {
     let targets = tables.flat_map(|table| unsafe { table.as_ref() });
     targets
         .filter_map(|target| match target.held() {
-            held @ (Held::Shared | Held::Exclusive) => Some((held, target.route()?.lock.to_look_at())),
+            held @ (Held::Shared | Held::Exclusive) => {
+                Some((held, target.route()?.lock.to_look_at()))
+            }
             _ => None,
         })
         .collect()

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
 use transom::raw::{Assert, Window};
-use transom::{Info, Job, LockKind, Result};
+use transom::{Error, Info, Job, LockKind, Result};
 
 use crate::launch::{self, Launched, Others};
 use crate::ops::{get, put};
 
-const RANKS: u32 = 3;
-const CULPRIT: u32 = 1;
+pub(super) const RANKS: u32 = 3;
+pub(super) const CULPRIT: u32 = 1;
 
 /// How the culprit ends.
 const ENDS: [&str; 4] = ["killed", "panics", "exits", "leaves"];
@@ -44,7 +44,7 @@ pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
         for end in ENDS {
             let name = format!("{device}/faults/{end}/{wait}");
             trials.push(Trial::test(name, move || {
-                survivors_find_out(device, end, wait)
+                survivors_find_out(device, &format!("faults/death/{end}/{wait}"))
             }));
         }
     }
@@ -59,9 +59,8 @@ pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
 }
 
 /// Each survivor prints one line: how long it waited, and the class and words of its error.
-fn survivors_find_out(device: &str, end: &str, wait: &str) -> std::result::Result<(), Failed> {
-    let role = format!("faults/death/{end}/{wait}");
-    let Launched { status, output, .. } = launch::job(RANKS, device, Others::GoOn, &role);
+pub(super) fn survivors_find_out(device: &str, role: &str) -> std::result::Result<(), Failed> {
+    let Launched { status, output, .. } = launch::job(RANKS, device, Others::GoOn, role);
     let fail = |what: &str| Err(format!("{what}\n{output}").into());
     if status.is_none() {
         return fail("killed at its time limit");
@@ -76,6 +75,9 @@ fn survivors_find_out(device: &str, end: &str, wait: &str) -> std::result::Resul
     for line in survivors {
         if !line.contains("ProcAborted") || !line.contains(&format!("rank {CULPRIT} ")) {
             return fail("a survivor's error is not about the culprit");
+        }
+        if role.contains("/leaves/") && line.contains(&format!("rank {CULPRIT} died")) {
+            return fail("who has left is said to have died");
         }
         let millis = line
             .split_once(" after ")
@@ -119,6 +121,10 @@ pub(crate) fn play(role: &str) {
         Ok(()) => job.world().barrier().err(),
         Err(error) => Some(error),
     };
+    report(rank, begun, error);
+}
+
+pub(super) fn report(rank: u32, begun: Instant, error: Option<Error>) {
     let waited = begun.elapsed().as_millis();
     match error {
         // One write, so that lines do not mix.
@@ -127,7 +133,7 @@ pub(crate) fn play(role: &str) {
     }
 }
 
-fn die(end: &str, job: Job) {
+pub(super) fn die(end: &str, job: Job) {
     std::thread::sleep(Duration::from_millis(100));
     match end {
         // SAFETY: both calls take integers.

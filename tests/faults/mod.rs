@@ -10,6 +10,7 @@ mod limits;
 mod locked;
 mod memory;
 mod stop;
+mod unawaited;
 
 use libtest_mimic::Trial;
 
@@ -27,12 +28,14 @@ pub(crate) fn play(role: &str) {
         "fatal" => fatal::play(),
         "memory" => memory::play(),
         "stop" => stop::play(),
+        "unawaited" => unawaited::play(rest),
         _ => panic!("no role {role:?}"),
     }
 }
 
 pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
     let mut trials = death::trials(device);
+    trials.extend(unawaited::trials(device));
     trials.extend(crossed::trials(device));
     trials.extend(leave::trials(device));
     trials.extend(fatal::trials(device));

@@ -17,9 +17,12 @@ mod segment;
 mod slots;
 mod table;
 mod vma;
+mod word;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use word::SharedWord;
 
 use address::{Address, Host};
 use adversarial::AdversarialDevice;

@@ -1,6 +1,5 @@
 //! Ranks that are threads of one process, for tests of what takes many jobs to meet.
 
-use std::sync::atomic::Ordering;
 use std::thread::{self, sleep};
 use std::time::Duration;
 
@@ -27,10 +26,11 @@ pub(crate) fn ranks(device: &str, count: u32, patience: Patience) -> Vec<Arc<Con
             size: count,
             level: ThreadLevel::Multiple,
             patience,
-            signs: fabric.control().reserved(0, WORLD),
+            alarm: Alarm::new(fabric.control().reserved(0, WORLD), None),
             fabric: Arc::new(fabric),
             host: Mutex::default(),
             turn: AtomicU32::new(rank + 1),
+            looked: AtomicU32::new(0),
             told: AtomicBool::new(false),
             launcher: Mutex::default(),
             allocations: Mutex::default(),
@@ -47,7 +47,7 @@ fn come_and_go(context: &Arc<Context>, pause: Duration) -> Result<u64> {
     window.free()?;
     drop(world);
     context.leave();
-    Ok(context.signs.word(ABORT).load(Ordering::Acquire))
+    Ok(context.alarm.word())
 }
 
 /// Whoever waits for the last one in `free` finds, whenever it looks, that others have left.
@@ -69,10 +69,7 @@ fn nobody_is_missed(device: &str, jobs: u64) {
         for (rank, ended) in ended.into_iter().enumerate() {
             assert_eq!(ended.unwrap(), 0, "{device}, job {job}: rank {rank}");
         }
-        let told: Vec<u64> = all
-            .iter()
-            .map(|context| context.signs.word(ABORT).load(Ordering::Acquire))
-            .collect();
+        let told: Vec<u64> = all.iter().map(|context| context.alarm.word()).collect();
         assert_eq!(told, [0; RANKS as usize], "{device}, job {job}");
     }
 }

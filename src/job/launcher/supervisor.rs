@@ -18,6 +18,8 @@ use super::sys::{self, Epoll, interest, pidfd_open};
 use super::terminal::Relay;
 use super::warden::Warden;
 use super::{Cause, Failure, Launch, LaunchError, Outcome};
+use crate::error::AbortCause;
+use crate::job::notice::{Notice, OUR_SPACE};
 use crate::job::pmi::{Action, Server};
 use crate::job::processors::Mask;
 
@@ -53,6 +55,7 @@ struct Supervisor<'a> {
     input: Option<Relay>,
     name: String,
     server: Server,
+    notice: Notice,
     running: u32,
     phase: Phase,
     failure: Option<Failure>,
@@ -101,7 +104,8 @@ impl<'a> Supervisor<'a> {
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        let name = format!("transom-{}-{:x}", std::process::id(), since.as_nanos());
+        let name = format!("{OUR_SPACE}{}-{:x}", std::process::id(), since.as_nanos());
+        let mut server = Server::new(launch.ranks, &name);
         // What the caller has written comes before what the ranks write. A failure shows later.
         let _ = io::stdout().flush();
         Ok(Self {
@@ -115,7 +119,8 @@ impl<'a> Supervisor<'a> {
             ))?,
             output: Output::new(launch.label).map_err(LaunchError::system("opening the output"))?,
             input: None,
-            server: Server::new(launch.ranks, &name),
+            notice: Notice::publish(&mut server),
+            server,
             name,
             running: 0,
             phase: Phase::Running,
@@ -363,14 +368,13 @@ impl<'a> Supervisor<'a> {
         self.ranks[number as usize].link.hang_up(&self.events);
 
         let needed = self.server.is_needed(number);
-        let stuck = self.server.leave(number);
         match (status.code(), status.signal()) {
             (Some(0), _) if needed => self.fail(number, Cause::Left),
             (Some(0), _) => {}
             (Some(code), _) => self.fail(number, Cause::Exited(code as u8)),
             (None, signal) => self.fail(number, Cause::Killed(signal.unwrap_or(0))),
         }
-        if let Some(action) = stuck {
+        if let Some(action) = self.server.leave(number) {
             self.act(action);
         }
         Ok(())
@@ -386,9 +390,17 @@ impl<'a> Supervisor<'a> {
         let failure = Failure { rank, pid, cause };
         self.output.catch_up(rank);
         self.say(format_args!("{failure}"));
+        let cause = match failure.cause {
+            Cause::Exited(_) | Cause::Killed(_) => AbortCause::Died,
+            Cause::Aborted { .. } => AbortCause::Aborted,
+            Cause::Left => AbortCause::Left,
+        };
         self.failure.get_or_insert(failure);
         if !self.launch.keep_going {
             self.end(libc::SIGTERM);
+        }
+        if self.server.is_needed(rank) {
+            self.notice.tell(rank, cause);
         }
     }
 

@@ -114,6 +114,11 @@ impl Client {
         self.size
     }
 
+    /// The launcher's name for the job's keys and values.
+    pub(crate) fn space(&self) -> &str {
+        &self.limits.space
+    }
+
     /// Publishes a value, visible to all ranks after the next barrier.
     pub(crate) fn put(&self, key: &str, value: &str) -> Result<(), PmiError> {
         self.check_key(key)?;

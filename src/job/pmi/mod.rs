@@ -14,4 +14,4 @@ mod wire;
 pub(crate) use client::Client;
 pub(crate) use environment::is_launched;
 pub use error::PmiError;
-pub(crate) use server::{Action, Server};
+pub(crate) use server::{Action, Server, left_key};

@@ -73,6 +73,11 @@ impl Server {
         }
     }
 
+    /// Lets the ranks get this value from the start.
+    pub(crate) fn publish(&mut self, key: &str, value: String) {
+        self.visible.insert(key.to_owned(), value);
+    }
+
     /// Takes bytes from the socket of `rank`, in the pieces in which they arrive.
     pub(crate) fn receive(&mut self, rank: u32, bytes: &[u8]) -> Vec<Action> {
         let lines = self.ranks[rank as usize].input.push(bytes);
@@ -139,6 +144,7 @@ impl Server {
             "barrier_in" => return self.enter_barrier(rank),
             "finalize" => {
                 self.ranks[rank as usize].state = State::Outside;
+                self.publish(&left_key(rank), "1".to_owned());
                 Builder::new("finalize_ack").with("rc", 0).finish()
             }
             "abort" => {
@@ -159,6 +165,7 @@ impl Server {
             return refuse(rank, "response_to_init", "only_PMI_1.1_is_served");
         }
         self.ranks[rank as usize].state = State::Joined;
+        self.visible.remove(&left_key(rank));
         let line = Builder::new("response_to_init")
             .with("pmi_version", 1)
             .with("pmi_subversion", 1)
@@ -240,6 +247,11 @@ impl Server {
             line,
         })
     }
+}
+
+/// The key that is there from when `rank` takes leave until it joins again.
+pub(crate) fn left_key(rank: u32) -> String {
+    format!("transom-left-{rank}")
 }
 
 fn refuse(rank: u32, reply: &str, reason: &str) -> Action {

@@ -1,0 +1,64 @@
+//! Whether the job ends, as a rank sees that waits for nothing: two loads.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rdma_sys_shim::SharedWord;
+
+use super::context::ABORT;
+use crate::memory::control::ControlBlock;
+
+/// The two words that say it. Both are zero until then, and stay in this processor's cache.
+pub(super) struct Alarm {
+    /// This rank's abort word, which its peers write.
+    abort: NonNull<AtomicU64>,
+    /// The launcher's, or again this rank's where it has none.
+    notice: NonNull<AtomicU64>,
+    _signs: ControlBlock,
+    _launcher: Option<SharedWord>,
+}
+
+// SAFETY: the pointers are to atomics that many processes share, in memory that the other fields keep.
+unsafe impl Send for Alarm {}
+// SAFETY: as above.
+unsafe impl Sync for Alarm {}
+
+impl Alarm {
+    pub(super) fn new(signs: ControlBlock, launcher: Option<SharedWord>) -> Self {
+        let abort = NonNull::from(signs.word(ABORT));
+        let notice = launcher.as_ref().map(|word| NonNull::from(word.word()));
+        Self {
+            abort,
+            notice: notice.unwrap_or(abort),
+            _signs: signs,
+            _launcher: launcher,
+        }
+    }
+
+    /// Why the job ends; 0: it does not.
+    #[inline]
+    pub(super) fn word(&self) -> u64 {
+        match self.abort().load(Ordering::Relaxed) {
+            0 => self.notice().load(Ordering::Relaxed),
+            word => word,
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_raised(&self) -> bool {
+        self.abort().load(Ordering::Relaxed) | self.notice().load(Ordering::Relaxed) != 0
+    }
+
+    /// This rank's abort word.
+    #[inline]
+    pub(super) fn abort(&self) -> &AtomicU64 {
+        // SAFETY: the block is alive with `self`, and with it the region that the word is in.
+        unsafe { self.abort.as_ref() }
+    }
+
+    #[inline]
+    fn notice(&self) -> &AtomicU64 {
+        // SAFETY: as above, or the launcher's word, which is alive with `self`.
+        unsafe { self.notice.as_ref() }
+    }
+}

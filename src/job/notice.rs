@@ -1,0 +1,70 @@
+//! What `transom run` tells of ranks that are gone: a word says at once that one has died, which nobody
+//! else would learn where nobody waits for it, and a key that one has left in good order.
+
+use std::sync::atomic::Ordering;
+
+use rdma_sys_shim::SharedWord;
+
+use super::pmi::{Client, Server, left_key};
+use crate::error::AbortCause;
+
+/// Where the ranks find it among the launcher's keys: its process and descriptor.
+const KEY: &str = "transom-notice";
+/// Begins the names of our launcher's key-value spaces. Another is not asked for what it does not know.
+pub(super) const OUR_SPACE: &str = "transom-";
+
+/// The launcher's end.
+pub(super) struct Notice(Option<SharedWord>);
+
+impl Notice {
+    /// Without it, ranks find out by themselves, later.
+    pub(super) fn publish(server: &mut Server) -> Self {
+        match SharedWord::create() {
+            Ok(word) => {
+                let place = format!("{}/{}", std::process::id(), word.fd());
+                server.publish(KEY, place);
+                Self(Some(word))
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the ranks will not be told of deaths");
+                Self(None)
+            }
+        }
+    }
+
+    /// Tells all ranks. The first cause stays.
+    pub(super) fn tell(&self, rank: u32, cause: AbortCause) {
+        if let Self(Some(word)) = self {
+            let order = Ordering::Relaxed;
+            let _ = (word.word()).compare_exchange(0, encode(rank, cause), order, order);
+        }
+    }
+}
+
+/// A rank's end, under a launcher that has one.
+pub(super) fn find(client: &Client) -> Option<SharedWord> {
+    if !client.space().starts_with(OUR_SPACE) {
+        return None;
+    }
+    let place = client.get(KEY).ok()?;
+    let (pid, fd) = place.split_once('/')?;
+    let opened = SharedWord::open(pid.parse().ok()?, fd.parse().ok()?);
+    let told = |error: &_| tracing::debug!(%error, "the launcher's notice is out of reach");
+    opened.inspect_err(told).ok()
+}
+
+/// Whether a rank has taken leave of a launcher that keeps account of it.
+pub(super) fn has_left(client: &Client, rank: u32) -> Option<bool> {
+    let ours = client.space().starts_with(OUR_SPACE);
+    ours.then(|| client.get(&left_key(rank)).is_ok())
+}
+
+/// What an abort word holds: never 0.
+pub(super) fn encode(culprit: u32, cause: AbortCause) -> u64 {
+    (u64::from(culprit) + 1) << 8 | cause as u64
+}
+
+/// Which rank is at fault.
+pub(super) fn culprit(word: u64) -> u32 {
+    ((word >> 8) as u32).wrapping_sub(1)
+}

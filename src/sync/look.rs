@@ -1,0 +1,51 @@
+//! Looking at a target that this rank does not wait for. Where its memory is mapped, no operation shows
+//! that it died; and no launcher but `transom run` tells.
+
+use crate::error::Result;
+use crate::job::Awaited;
+use crate::wait::{milliseconds, unawaited};
+use crate::window::Window;
+use crate::window::target::Target;
+
+/// How often to look at a target, in milliseconds.
+const OFTEN: u32 = 50;
+/// Of so many calls in quick succession, one looks at the clock.
+const CALLS: u8 = 64;
+
+impl Window {
+    /// Fails if the job was aborted; now and then looks whether the target lives. For calls that have
+    /// accessed it.
+    #[inline]
+    pub(crate) fn heed_target(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        target: &Target,
+    ) -> Result<()> {
+        if target.count_down() {
+            self.look_at(operation, rank, target)?;
+        }
+        self.context().heed(operation)
+    }
+
+    #[cold]
+    fn look_at(&self, operation: &'static str, rank: u32, target: &Target) -> Result<()> {
+        let now = milliseconds();
+        let passed = target.since_look(now);
+        // Where calls are rare, each can afford the clock.
+        target.set_count(if passed < 2 * OFTEN { CALLS - 1 } else { 0 });
+        let context = self.context();
+        if passed < OFTEN || !context.may_look(now) {
+            return Ok(());
+        }
+        target.set_looked(now);
+        let world_rank = self.team().world_rank(rank);
+        let only = |index| (index == 0).then_some(world_rank);
+        let awaited = Awaited::AnyOf {
+            ranks: &only,
+            // Nothing is missing of whoever left.
+            excused: &|_, left| left,
+        };
+        unawaited(context.check(operation, awaited))
+    }
+}
