@@ -199,6 +199,12 @@ impl Context {
         notice::has_left(launcher.as_ref()?, rank)
     }
 
+    /// Whether the launcher died. Where another thread talks to it, that one finds out.
+    pub(super) fn launcher_is_gone(&self) -> bool {
+        let launcher = self.launcher.try_lock().ok();
+        launcher.is_some_and(|client| client.as_ref().is_some_and(Client::is_gone))
+    }
+
     pub(super) fn leave(&self) {
         // Whoever reads that this rank has left concludes that nothing of it is still under way.
         let host = self.host();

@@ -10,6 +10,7 @@ use super::fabric::Fabric;
 use super::fork::is_forked;
 use super::notice::{culprit, encode};
 use super::peer::Peer;
+use super::pmi::PmiError;
 use crate::comm::rounds;
 use crate::error::{AbortCause, Error, ErrorKind, PeerError, Result};
 use crate::wait::{Doubt, Verdict, Witness};
@@ -130,7 +131,16 @@ impl Context {
             },
         };
         let verdict = verdict.and_then(|()| self.check_sent());
+        let verdict = verdict.and_then(|()| self.check_launcher(operation));
         verdict.map_err(|error| Doubt::new(error.during(operation), self))
+    }
+
+    /// A launcher that was killed leaves its ranks behind, those of this host alone.
+    fn check_launcher(&self, operation: &'static str) -> Result<()> {
+        match self.launcher_is_gone() {
+            true => Err(PmiError::Closed { request: operation }.into()),
+            false => Ok(()),
+        }
     }
 
     /// Flags are sent without waiting for their arrival: if one was lost, the ranks may be waiting

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use libtest_mimic::Trial;
 
 use crate::rank::ROLE;
-use crate::support::{Done, role, run, transom_run, trials};
+use crate::support::{Done, Job, read_lines, role, run, transom_run, trials, until};
 
 // The client is private to the crate, so the test compiles it in.
 #[allow(
@@ -35,7 +35,12 @@ pub(crate) fn tests() -> Vec<Trial> {
         without_a_launcher_a_process_is_alone,
         ranks_are_told_their_launcher_and_device,
     ];
-    let under_hydra = trials!["joining": hydra_is_spoken, hydra_obeys_an_abort];
+    let under_hydra = trials!["joining":
+        hydra_is_spoken,
+        hydra_obeys_an_abort,
+        under_hydra_a_rank_that_never_joins_is_missed,
+        under_hydra_ranks_do_not_wait_without_their_launcher,
+    ];
     let missing = std::env::var_os(HYDRA).is_none();
     // Shown as ignored; `--include-ignored` without the variable makes them fail, and say why.
     tests.extend(
@@ -189,6 +194,10 @@ fn ranks_are_told_their_launcher_and_device() {
 }
 
 fn hydra(ranks: u32, role: &str) -> Done {
+    run(&mut hydra_command(ranks, role))
+}
+
+fn hydra_command(ranks: u32, role: &str) -> Command {
     let launcher =
         std::env::var_os(HYDRA).unwrap_or_else(|| panic!("{HYDRA} does not name Hydra's mpiexec"));
     let mut command = Command::new(launcher);
@@ -199,7 +208,7 @@ fn hydra(ranks: u32, role: &str) -> Done {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    run(&mut command)
+    command
 }
 
 fn hydra_is_spoken() {
@@ -210,4 +219,25 @@ fn hydra_is_spoken() {
 
 fn hydra_obeys_an_abort() {
     hydra(3, "abort").expect(9);
+}
+
+fn under_hydra_a_rank_that_never_joins_is_missed() {
+    let done = hydra(3, "leave-before-joining");
+    assert!(!done.status.success());
+    done.says("a rank on this node ended before it joined the job");
+}
+
+fn under_hydra_ranks_do_not_wait_without_their_launcher() {
+    let mut job = Job::start(&mut hydra_command(3, "wait"));
+    let mut stdout = job.child.stdout.take().unwrap();
+    read_lines(&mut stdout, 3);
+    let is_proxy = |pid: &u32| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        name.is_ok_and(|name| name.trim_end() == "hydra_pmi_proxy")
+    };
+    let proxy = job.processes().into_iter().find(is_proxy).expect("a proxy");
+    // SAFETY: kill takes two integers; the process bears the mark of this job.
+    unsafe { libc::kill(proxy.cast_signed(), libc::SIGKILL) };
+    until("no rank waits", || job.processes().is_empty());
+    job.wait();
 }

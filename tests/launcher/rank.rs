@@ -28,6 +28,7 @@ pub(crate) fn play(role: &str) {
         "leave" => leave(),
         "leave-before-joining" => leave_before_joining(),
         "init" => init(),
+        "wait" => wait(),
         "child" => child(),
         "grandchild" => report(),
         other => panic!("no role {other:?}"),
@@ -130,7 +131,10 @@ fn leave() {
 
 fn leave_before_joining() {
     if own_rank() != 1 {
-        join().barrier().unwrap();
+        if let Err(error) = join().barrier() {
+            eprintln!("{error}");
+            exit(1);
+        }
     }
 }
 
@@ -139,6 +143,17 @@ fn init() {
     if let Err(error) = transom::Job::init() {
         println!("{error}");
     }
+}
+
+/// Waits for what no rank will do.
+fn wait() {
+    let job = transom::Job::init().unwrap();
+    let size = 4096;
+    let window = transom::raw::Window::allocate(job.world(), size, 1, &transom::Info::new());
+    let window = window.unwrap();
+    println!("waits");
+    let error = window.wait_notify(0, 1).unwrap_err();
+    eprintln!("{error}");
 }
 
 /// A rank whose child, though it inherits the variables, must not speak for it.

@@ -8,7 +8,12 @@ use std::time::{Duration, Instant};
 use super::PmiError;
 use super::environment::{detect, not_a_socket, reply_timeout};
 use super::mapping::NodeMap;
+use super::siblings::Siblings;
 use super::wire::{Builder, Line, LineBuffer, MAX_REQUEST, Message, escape, is_plain};
+
+const BARRIER: &str = "barrier";
+/// How often a rank that waits there counts the others.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
 
 /// The connection to the launcher.
 ///
@@ -21,6 +26,8 @@ pub(crate) struct Client {
     limits: Limits,
     /// How long a reply is waited for. `None`: for ever.
     timeout: Option<Duration>,
+    /// Those that a launcher may wait for in vain.
+    siblings: Option<Siblings>,
     /// Held from a request to its reply.
     replies: Mutex<Replies>,
 }
@@ -46,7 +53,9 @@ impl Client {
         };
         let timeout = reply_timeout(variable)?;
         let socket = adopt(launcher.fd)?;
-        Self::connect(socket, launcher.rank, launcher.size, timeout).map(Some)
+        let mut client = Self::connect(socket, launcher.rank, launcher.size, timeout)?;
+        client.siblings = Siblings::of_this(variable);
+        Ok(Some(client))
     }
 
     /// Shakes hands over a connected socket.
@@ -66,6 +75,7 @@ impl Client {
                 value: MAX_REQUEST,
             },
             timeout,
+            siblings: None,
             replies: Mutex::default(),
         };
         // Exactly 1.1: Slurm refuses 1.2.
@@ -119,6 +129,18 @@ impl Client {
         &self.limits.space
     }
 
+    /// Whether the launcher has hung up. Does not wait.
+    pub(crate) fn is_gone(&self) -> bool {
+        let mut poll = libc::pollfd {
+            fd: self.socket.as_raw_fd(),
+            events: 0,
+            revents: 0,
+        };
+        // SAFETY: the pointer is to one pollfd.
+        let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
+        ready > 0 && poll.revents & libc::POLLHUP != 0
+    }
+
     /// Publishes a value, visible to all ranks after the next barrier.
     pub(crate) fn put(&self, key: &str, value: &str) -> Result<(), PmiError> {
         self.check_key(key)?;
@@ -159,7 +181,7 @@ impl Client {
     /// Waits until every rank of the job has entered, or for the timeout: Slurm tells nobody that a
     /// rank has ended before.
     pub(crate) fn barrier(&self) -> Result<(), PmiError> {
-        self.ask("barrier", Builder::new("barrier_in"), "barrier_out")?;
+        self.ask(BARRIER, Builder::new("barrier_in"), "barrier_out")?;
         Ok(())
     }
 
@@ -280,7 +302,19 @@ impl Client {
                 },
                 None => None,
             };
-            if !self.await_event(libc::POLLIN, left) {
+            // Of the requests, only this one waits for other ranks.
+            let siblings = self.siblings.as_ref().filter(|_| request == BARRIER);
+            let until = match siblings {
+                Some(_) => Some(left.unwrap_or(COUNT_EVERY).min(COUNT_EVERY)),
+                None => left,
+            };
+            if !self.await_event(libc::POLLIN, until) {
+                // One that is released may end before another has looked here.
+                if siblings.is_some_and(Siblings::are_fewer)
+                    && !self.await_event(libc::POLLIN, Some(Duration::ZERO))
+                {
+                    return Err(PmiError::Missing { request });
+                }
                 continue;
             }
             let mut bytes = [0_u8; 4096];

@@ -44,6 +44,15 @@ pub enum PmiError {
         /// How long it was waited for.
         timeout: Duration,
     },
+    /// Hydra waits for a rank that will not come.
+    #[error(
+        "{request}: a rank on this node ended before it joined the job, with exit code 0, which the \
+         launcher takes for success"
+    )]
+    Missing {
+        /// The request that was under way.
+        request: &'static str,
+    },
     /// The launcher understood a request and said no.
     #[error("the launcher refused {request}: {reason}")]
     Refused {

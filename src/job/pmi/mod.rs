@@ -7,6 +7,7 @@ mod error;
 pub(crate) mod fuzzing;
 mod mapping;
 mod server;
+mod siblings;
 #[cfg(test)]
 pub(super) mod tests;
 mod wire;
