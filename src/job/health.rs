@@ -240,10 +240,15 @@ impl Context {
         })
     }
 
+    #[inline]
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.alarm.is_raised()
+    }
+
     /// Fails if the job was aborted: for calls that wait for nothing, or only for living ranks.
     #[inline]
     pub(crate) fn heed(&self, operation: &'static str) -> Result<()> {
-        match self.alarm.is_raised() {
+        match self.is_aborted() {
             true => Err(self.heeded(operation)),
             false => Ok(()),
         }

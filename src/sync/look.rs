@@ -22,19 +22,21 @@ impl Window {
         rank: u32,
         target: &Target,
     ) -> Result<()> {
-        if target.count_down() {
-            self.look_at(operation, rank, target)?;
+        // One branch for both, so that callers stay small enough to be inlined.
+        match target.count_down() | self.context().is_aborted() {
+            true => self.look_at(operation, rank, target),
+            false => Ok(()),
         }
-        self.context().heed(operation)
     }
 
     #[cold]
     fn look_at(&self, operation: &'static str, rank: u32, target: &Target) -> Result<()> {
+        let context = self.context();
+        context.heed(operation)?;
         let now = milliseconds();
         let passed = target.since_look(now);
         // Where calls are rare, each can afford the clock.
         target.set_count(if passed < 2 * OFTEN { CALLS - 1 } else { 0 });
-        let context = self.context();
         if passed < OFTEN || !context.may_look(now) {
             return Ok(());
         }
