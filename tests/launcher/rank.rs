@@ -130,11 +130,11 @@ fn leave() {
 }
 
 fn leave_before_joining() {
-    if own_rank() != 1 {
-        if let Err(error) = join().barrier() {
-            eprintln!("{error}");
-            exit(1);
-        }
+    if own_rank() != 1
+        && let Err(error) = join().barrier()
+    {
+        eprintln!("{error}");
+        exit(1);
     }
 }
 
