@@ -42,7 +42,6 @@ impl Window {
         if !ready || target >= self.ranks() {
             self.prepare_to_lock(target)?;
         }
-        self.context().heed(OPERATION)?;
         let route = self.route_of(OPERATION, target)?;
         let state = &self.targets()[target as usize];
         let held = match kind {

@@ -36,7 +36,6 @@ impl Window {
         if !idle || !closed || self.no_locks() || is_forked() {
             return Err(self.cannot_lock_all());
         }
-        self.context().heed(OPERATION)?;
         self.next_serial();
         if assert.contains(Assert::NO_CHECK) {
             // What others did before this rank was told that it need not check is seen.
@@ -107,6 +106,7 @@ impl Window {
         if !mode.is_lock_all() || is_forked() {
             return Err(self.cannot_unlock_all());
         }
+        let aborted = self.context().is_aborted();
         if self.device_used() || self.any_entered() || mode == Mode::LockAllUnchecked {
             self.unlock_others_first(OPERATION, mode)?;
         } else {
@@ -114,7 +114,10 @@ impl Window {
             self.set_mode(Mode::Idle);
             self.leave(OPERATION, self.rank())?;
         }
-        self.context().heed(OPERATION)
+        match aborted {
+            true => self.context().heed(OPERATION),
+            false => Ok(()),
+        }
     }
 
     /// Ends the epoch where there is more to do than to give back this rank's own lock.

@@ -13,8 +13,8 @@ const OFTEN: u32 = 50;
 const CALLS: u8 = 64;
 
 impl Window {
-    /// Fails if the job was aborted; now and then looks whether the target lives. For calls that have
-    /// accessed it.
+    /// Now and then looks whether the job was aborted and whether the target lives. For calls that have
+    /// accessed it: of quick ones few look at more than the count.
     #[inline]
     pub(crate) fn heed_target(
         &self,
@@ -22,8 +22,7 @@ impl Window {
         rank: u32,
         target: &Target,
     ) -> Result<()> {
-        // One branch for both, so that callers stay small enough to be inlined.
-        match target.count_down() | self.context().is_aborted() {
+        match target.count_down() {
             true => self.look_at(operation, rank, target),
             false => Ok(()),
         }
