@@ -20,14 +20,14 @@ pub(crate) const CASES: &[Case] = cases!["borrowed":
     many_attached_regions @ [2, 3],
 ];
 
-/// Words that start 16 bytes into a page, as those of a large malloc do.
-struct Words {
+/// Whole pages of words.
+pub(crate) struct Words {
     base: *mut u8,
     len: usize,
 }
 
 impl Words {
-    fn new(pages: usize) -> Self {
+    pub(crate) fn new(pages: usize) -> Self {
         let len = pages * 4096;
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -40,7 +40,16 @@ impl Words {
         }
     }
 
-    fn all(&self) -> &[AtomicU64] {
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// In bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn all(&self) -> &[AtomicU64] {
         // SAFETY: mapped, aligned, zero at first, and used as atomics by everybody.
         unsafe { std::slice::from_raw_parts(self.base.cast(), self.len / 8) }
     }

@@ -7,6 +7,7 @@
 mod atomics;
 mod attributes;
 mod borrowed;
+mod borrowed_io;
 mod case;
 mod circles;
 mod collectives;
@@ -29,6 +30,7 @@ mod flush;
 mod forked;
 mod hammer;
 mod hints;
+mod io_uring;
 mod launch;
 mod lifetime;
 mod lock;
@@ -124,6 +126,7 @@ fn cases(device: &str) -> Vec<Case> {
     }
     if has_processor_atomics(device) {
         cases.extend(borrowed::CASES);
+        cases.extend(borrowed_io::CASES);
     }
     cases
 }
