@@ -358,7 +358,9 @@ mod tests {
         while begun.elapsed() < 6 * CHECK_EVERY {
             due += u32::from(polls.is_check_due());
         }
-        assert!((1..=6).contains(&due), "{due}");
+        // The last turn may have been long.
+        let most = begun.elapsed().as_millis() / CHECK_EVERY.as_millis() + 1;
+        assert!((1..=most).contains(&u128::from(due)), "{due}");
     }
 }
 
