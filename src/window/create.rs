@@ -104,8 +104,11 @@ impl Window {
     ///
     /// Over memory that is readable only, puts and accumulates fail at their origin, at the latest
     /// when they are completed. Accumulates on elements that lie in several windows are atomic to
-    /// each other only through one of these (MPI-4.1, section 12.2.1), integers as single atomics
-    /// apart.
+    /// each other only through one of these (MPI-4.1, section 12.2.1).
+    ///
+    /// On the soft device the memory stays where it is: others reach memory of `alloc_mem` as that of
+    /// [`Window::allocate`], and all other memory through system calls, with accumulates under a lock
+    /// of the window. Atomics of this rank's own processor are not atomic to these.
     ///
     /// # Errors
     /// On every rank if one rank fails: memory that is not mapped, a unit that is not 1 to

@@ -12,18 +12,16 @@ pub enum Progress {
     /// Nothing: every operation is carried out by its origin's processor or by devices, also while
     /// the target's process is stopped.
     Always,
-    /// For some operations (atomics always, transfers where the system refuses them to the origin) a
-    /// thread that the library keeps in the target's process. They complete while the program's
-    /// threads compute, but may be late where these leave it no processor, and wait while the
-    /// process is stopped.
+    /// For some operations, on memory to which the system refuses origins the way, a thread that the
+    /// library keeps in the target's process. They complete while the program's threads compute, but
+    /// may be late where these leave it no processor, and wait while the process is stopped.
     TargetThread,
 }
 
 impl Window {
     /// Local. What is guaranteed of every operation on this window, whichever rank is its target.
-    /// Single operations may need less: memory of the caller's that could be adopted is as good as
-    /// allocated memory. MPI leaves progress to the implementation (MPI-4.1, sections 2.9 and
-    /// 12.7.3).
+    /// Single operations may need less: memory of `alloc_mem` is as good as what a window allocated.
+    /// MPI leaves progress to the implementation (MPI-4.1, sections 2.9 and 12.7.3).
     #[must_use]
     pub fn progress(&self) -> Progress {
         match self.team.fabric.device().capabilities().target_thread {
