@@ -420,8 +420,8 @@ pub trait Endpoint: Send + Sync {
     /// As for [`Endpoint::completed`], whichever operation it was.
     fn intact(&self) -> Result<()>;
 
-    /// Whether the device carries out atomics on this memory of the peer's: the same answer to all
-    /// its peers, itself included.
+    /// Whether the device carries out atomics on this memory of the peer's, which has registered it
+    /// itself: the same answer to all its peers, itself included.
     fn has_atomics(&self, region: &RemoteRegion) -> bool {
         let _ = region;
         true

@@ -102,8 +102,9 @@ pub(super) fn try_take(word: &impl LockWord, rank: u32) -> Result<Attempt> {
 }
 
 /// One more try of a rank that waits: looks first, so that those who wait do not write. `long`: it
-/// enters itself as the next, if nobody is.
-pub(super) fn retry(word: &impl LockWord, rank: u32, long: bool) -> Result<Attempt> {
+/// enters itself as the next, if nobody is. `is_next`: it was, at the last try; an entry of the rank is
+/// else one of its other threads.
+pub(super) fn retry(word: &impl LockWord, rank: u32, long: bool, is_next: bool) -> Result<Attempt> {
     let (mine, entry) = (held_by(rank), entry(rank));
     let seen = word.load()?;
     let next = seen >> NEXT_SHIFT << NEXT_SHIFT;
@@ -115,10 +116,10 @@ pub(super) fn retry(word: &impl LockWord, rank: u32, long: bool) -> Result<Attem
             Attempt::Busy(found)
         })
     };
-    if seen == entry {
+    if is_next && seen == entry {
         return swap(mine, Attempt::Taken);
     }
-    if next == entry {
+    if is_next && next == entry {
         return Ok(Attempt::Next(seen));
     }
     if next != 0 {
@@ -213,21 +214,24 @@ mod tests {
             true => release(&word.word, rank),
             false => drop(word.fetch_add(release_by(rank)).unwrap()),
         };
-        assert_eq!(try_take(&word, 4).unwrap(), Attempt::Taken);
-        assert_eq!(retry(&word, 7, false).unwrap(), Attempt::Busy(5));
-        assert_eq!(retry(&word, 7, true).unwrap(), Attempt::Next(5));
+        let retry = |rank, long, is_next| retry(&word, rank, long, is_next).unwrap();
         let (next, both) = (entry(7), entry(7) | 5);
-        assert_eq!(retry(&word, 7, false).unwrap(), Attempt::Next(both));
-        assert_eq!(retry(&word, 9, true).unwrap(), Attempt::Busy(both));
+        assert_eq!(try_take(&word, 4).unwrap(), Attempt::Taken);
+        assert_eq!(retry(7, false, false), Attempt::Busy(5));
+        assert_eq!(retry(7, true, false), Attempt::Next(5));
+        assert_eq!(retry(7, false, true), Attempt::Next(both));
+        assert_eq!(retry(9, true, false), Attempt::Busy(both));
         assert_eq!(awaited(both), Some(4));
         release(4);
         assert_eq!(try_take(&word, 4).unwrap(), Attempt::Busy(next));
-        assert_eq!(retry(&word, 4, true).unwrap(), Attempt::Busy(next));
+        assert_eq!(retry(4, true, false), Attempt::Busy(next));
+        // Another thread of the same rank.
+        assert_eq!(retry(7, true, false), Attempt::Busy(next));
         assert_eq!(awaited(next), Some(7));
-        assert_eq!(retry(&word, 7, true).unwrap(), Attempt::Taken);
-        assert_eq!(retry(&word, 9, true).unwrap(), Attempt::Next(8));
+        assert_eq!(retry(7, true, true), Attempt::Taken);
+        assert_eq!(retry(9, true, false), Attempt::Next(8));
         release(7);
-        assert_eq!(retry(&word, 9, false).unwrap(), Attempt::Taken);
+        assert_eq!(retry(9, false, true), Attempt::Taken);
         release(9);
         assert_eq!(word.word.look(), 0);
         assert_eq!(awaited(0), None, "what was just released");

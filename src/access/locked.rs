@@ -137,24 +137,33 @@ impl Window {
     ) -> Result<()> {
         let me = self.context().rank();
         let begun = Instant::now();
-        let awaited = Cell::new(me);
+        let team = self.team();
+        let any = |index| team.group.world_rank(index);
+        // The last word that stood in the way.
+        let obstacle = Cell::new(0);
         let mut is_next = false;
         loop {
             let mut taken = false;
             let changed = || {
-                let attempt = accumulate_lock::retry(word, me, begun.elapsed() >= LONG);
+                let long = begun.elapsed() >= LONG;
+                let attempt = accumulate_lock::retry(word, me, long, is_next);
                 let attempt = attempt.map_err(|error| self.stranded(operation, rank, error))?;
-                if let Attempt::Next(seen) | Attempt::Busy(seen) = attempt
-                    && let Some(rank) = accumulate_lock::awaited(seen)
-                {
-                    awaited.set(rank);
+                if let Attempt::Next(seen) | Attempt::Busy(seen) = attempt {
+                    obstacle.set(seen);
                 }
                 taken = attempt == Attempt::Taken;
                 Ok(taken || matches!(attempt, Attempt::Next(_)) != is_next)
             };
             let check = || {
-                self.context()
-                    .check(operation, Awaited::Rank(awaited.get()))
+                let awaited = match accumulate_lock::awaited(obstacle.get()) {
+                    Some(rank) if rank != me => Awaited::Rank(rank),
+                    // Somebody who died while it withdrew its entry is named by nothing.
+                    _ => Awaited::AnyOf {
+                        ranks: &any,
+                        excused: &|_, _| false,
+                    },
+                };
+                self.context().check(operation, awaited)
             };
             self.context().patience().wait(changed, check)?;
             if taken {

@@ -150,7 +150,7 @@ impl Engine {
         self.failed = true;
         self.adrift = true;
         let garbled = matches!(error.kind(), ErrorKind::Peer(PeerError::Garbled { .. }));
-        if garbled || matches!(error.kind(), ErrorKind::System(_)) {
+        if garbled || error.is_of_this_rank() {
             (self.team.context).abort_everywhere(AbortCause::CollectiveFailed);
         }
         error

@@ -73,6 +73,15 @@ impl Error {
         self
     }
 
+    /// Whether the system keeps this rank, and maybe no other, from going on. A launcher that is gone
+    /// concerns all, who find out by themselves.
+    pub(crate) fn is_of_this_rank(&self) -> bool {
+        match self.kind() {
+            ErrorKind::System(SystemError::Pmi(_)) => false,
+            kind => matches!(kind, ErrorKind::System(_)),
+        }
+    }
+
     /// Local. The call that failed.
     #[must_use]
     pub fn operation(&self) -> &'static str {

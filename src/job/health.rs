@@ -135,6 +135,16 @@ impl Context {
         verdict.map_err(|error| Doubt::new(error.during(operation), self))
     }
 
+    /// Doubts a rank of which nothing is awaited, and so nothing is missing if it left; one that this
+    /// rank has not met in the world is not looked for.
+    pub(crate) fn check_unawaited(&self, operation: &'static str, rank: u32) -> Verdict<'_> {
+        let verdict = match self.known(rank).map(|_| self.check_rank(rank)) {
+            Some(Err(error)) if !has_left(&error) => Err(error),
+            _ => self.check_launcher(operation),
+        };
+        verdict.map_err(|error| Doubt::new(error.during(operation), self))
+    }
+
     /// A launcher that was killed leaves its ranks behind, those of this host alone.
     fn check_launcher(&self, operation: &'static str) -> Result<()> {
         match self.launcher_is_gone() {
@@ -283,6 +293,11 @@ impl Context {
         // The word is its parent's, too, and so is the job.
         if is_forked() {
             return;
+        }
+        // The launcher may have told of another cause before.
+        match self.alarm.word() {
+            0 => {}
+            first => return self.tell(first, false),
         }
         let ours = encode(culprit, cause);
         // Peers may swap through a device, to which the processor's swap is not atomic: then two

@@ -2,7 +2,6 @@
 //! that it died; and no launcher but `transom run` tells.
 
 use crate::error::Result;
-use crate::job::Awaited;
 use crate::wait::{milliseconds, unawaited};
 use crate::window::Window;
 use crate::window::target::Target;
@@ -31,6 +30,8 @@ impl Window {
     #[cold]
     fn look_at(&self, operation: &'static str, rank: u32, target: &Target) -> Result<()> {
         let context = self.context();
+        // An error stays one.
+        target.set_count(0);
         context.heed(operation)?;
         let now = milliseconds();
         let passed = target.since_look(now);
@@ -40,13 +41,6 @@ impl Window {
             return Ok(());
         }
         target.set_looked(now);
-        let world_rank = self.team().world_rank(rank);
-        let only = |index| (index == 0).then_some(world_rank);
-        let awaited = Awaited::AnyOf {
-            ranks: &only,
-            // Nothing is missing of whoever left.
-            excused: &|_, left| left,
-        };
-        unawaited(context.check(operation, awaited))
+        unawaited(context.check_unawaited(operation, self.team().world_rank(rank)))
     }
 }

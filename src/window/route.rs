@@ -57,7 +57,9 @@ impl Window {
             let error = self.context().blame(self.team.world_rank(rank), error);
             error.during(operation)
         })?;
-        let atomic = route.endpoint.has_atomics(&route.region);
+        // A segment is one of rank 0's for all, which its device has allocated.
+        let segment = matches!(self.memory, Some(Memory::Segment(_)));
+        let atomic = segment || route.endpoint.has_atomics(&route.region);
         let widths = self.atomic_widths.where_atomic(atomic);
         Ok(target.set_route(route, reach, unit, widths))
     }
@@ -110,7 +112,7 @@ impl Window {
     /// that the job ends.
     #[cold]
     pub(crate) fn give_up(&self, error: Error) -> Error {
-        if matches!(error.kind(), ErrorKind::System(_)) {
+        if error.is_of_this_rank() {
             self.context().abort_everywhere(AbortCause::EpochFailed);
         }
         error

@@ -26,6 +26,7 @@ pub(crate) const CASES: &[Case] = cases!["shared":
     lock_all_protects_loads_and_stores @ [2, 3],
     lock_all_and_single_locks_do_not_wait_in_a_circle @ [4],
     unchecked_lock_all_waits_for_nobody @ [2],
+    atomics_beside_windows_of_other_memory @ [2, 3],
 ];
 
 /// Where the device maps other ranks' memory.
@@ -538,4 +539,32 @@ fn a_part_found_under_lock_all_is_locked(job: &Job) -> Outcome {
     }
     world.barrier()?;
     window.close()
+}
+
+/// Which way accumulates take does not depend on what else a rank has registered.
+fn atomics_beside_windows_of_other_memory(job: &Job) -> Outcome {
+    const ROUNDS: u64 = 20_000;
+    let host = job.world().split_shared(0)?;
+    let window = Window::allocate_shared(&host, 64, 8, &Info::new())?;
+    let (me, last) = (host.rank(), host.size() - 1);
+    window.lock_all(Assert::NONE)?;
+    // One rank knows the way before the other memory is there, the others find it later.
+    if me == last {
+        fetch_and_op(&window, 0_u64, last, 0, Op::Sum)?;
+    }
+    let mut heap = vec![0_u64; 8];
+    // SAFETY: freed before the vector.
+    let other = unsafe { Window::create(&host, heap.as_mut_ptr().cast(), 64, 8, &Info::new())? };
+    for _ in 0..ROUNDS {
+        fetch_and_op(&window, 1_u64, last, 0, Op::Sum)?;
+    }
+    window.unlock_all()?;
+    host.barrier()?;
+    if me == last {
+        let sum = word(&window.shared_query(Some(last))?, 0).load(Ordering::SeqCst);
+        check_eq!(sum, ROUNDS * u64::from(host.size()));
+    }
+    other.free()?;
+    window.free()?;
+    Ok(())
 }

@@ -1,5 +1,6 @@
 //! Every interleaving of ranks that combine under the accumulate lock.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
@@ -70,8 +71,12 @@ impl Target {
     fn combine(&self, rank: u32, long: bool) {
         let attempt = |attempt: Result<Attempt>| attempt.expect("nothing fails here");
         if attempt(try_take(&self.lock, rank)) != Attempt::Taken {
-            let taken = || attempt(retry(&self.lock, rank, long)) == Attempt::Taken;
-            self.lock.changes.wait_until(taken);
+            let is_next = Cell::new(false);
+            self.lock.changes.wait_until(|| {
+                let attempt = attempt(retry(&self.lock, rank, long, is_next.get()));
+                is_next.set(matches!(attempt, Attempt::Next(_)));
+                attempt == Attempt::Taken
+            });
         }
 
         // SAFETY: under the lock.
