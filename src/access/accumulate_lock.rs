@@ -116,11 +116,17 @@ pub(super) fn retry(word: &impl LockWord, rank: u32, long: bool, is_next: bool) 
             Attempt::Busy(found)
         })
     };
-    if is_next && seen == entry {
-        return swap(mine, Attempt::Taken);
-    }
-    if is_next && next == entry {
-        return Ok(Attempt::Next(seen));
+    if is_next {
+        // What was added stays until it is taken, whatever others add meanwhile.
+        let stays = !word.is_mapped();
+        let attempt = match seen == entry {
+            true => swap(mine, Attempt::Taken)?,
+            false => Attempt::Busy(seen),
+        };
+        match attempt {
+            Attempt::Busy(seen) if stays || next == entry => return Ok(Attempt::Next(seen)),
+            attempt => return Ok(attempt),
+        }
     }
     if next != 0 {
         return Ok(Attempt::Busy(seen));
@@ -244,6 +250,18 @@ mod tests {
             assert_ne!(both >> (2 * NEXT_SHIFT), 1, "{first} {second}");
             assert_eq!(awaited(both), None);
         }
+    }
+
+    #[test]
+    fn who_is_next_through_the_device_stays_so_beside_others_entries() {
+        let word = Word {
+            word: AtomicU64::new(entry(7) + entry(3)),
+            is_mapped: false,
+        };
+        let both = word.word.look();
+        assert_eq!(retry(&word, 7, true, true).unwrap(), Attempt::Next(both));
+        word.fetch_add(entry(3).wrapping_neg()).unwrap();
+        assert_eq!(retry(&word, 7, true, true).unwrap(), Attempt::Taken);
     }
 
     #[test]
