@@ -119,13 +119,14 @@ pub(super) fn retry(word: &impl LockWord, rank: u32, long: bool, is_next: bool) 
     if is_next {
         // What was added stays until it is taken, whatever others add meanwhile.
         let stays = !word.is_mapped();
-        let attempt = match seen == entry {
-            true => swap(mine, Attempt::Taken)?,
-            false => Attempt::Busy(seen),
-        };
-        match attempt {
-            Attempt::Busy(seen) if stays || next == entry => return Ok(Attempt::Next(seen)),
-            attempt => return Ok(attempt),
+        if seen == entry {
+            return Ok(match swap(mine, Attempt::Taken)? {
+                Attempt::Busy(found) if stays => Attempt::Next(found),
+                attempt => attempt,
+            });
+        }
+        if stays || next == entry {
+            return Ok(Attempt::Next(seen));
         }
     }
     if next != 0 {
