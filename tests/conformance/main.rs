@@ -114,6 +114,7 @@ fn cases(device: &str) -> Vec<Case> {
         cases.extend(create::REFUSED_AT_ONCE);
     }
     if is_soft(device) {
+        cases.extend(disagree::PAIRS);
         cases.extend(create::SPARSE);
         cases.extend(datatypes::SPARSE);
     }
