@@ -157,10 +157,11 @@ impl Window {
             let check = || {
                 let awaited = match accumulate_lock::awaited(obstacle.get()) {
                     Some(rank) if rank != me => Awaited::Rank(rank),
-                    // Somebody who died while it withdrew its entry is named by nothing.
+                    // Somebody who died while it withdrew its entry is named by nothing. Who left holds
+                    // nothing.
                     _ => Awaited::AnyOf {
                         ranks: &any,
-                        excused: &|_, _| false,
+                        excused: &|_, left| left,
                     },
                 };
                 self.context().check(operation, awaited)
