@@ -29,6 +29,8 @@ pub(super) struct Trouble {
 #[derive(Default)]
 struct Said {
     port: Option<Arc<str>>,
+    /// Since when the port is down.
+    down: Option<Instant>,
     /// By the queue pair's number.
     pairs: HashMap<u32, Arc<str>>,
 }
@@ -51,6 +53,11 @@ impl Trouble {
         self.fatal.load(Ordering::Acquire)
     }
 
+    /// Since when the port has been down, if it is.
+    pub(super) fn down_since(&self) -> Option<Instant> {
+        self.said().down
+    }
+
     fn said(&self) -> MutexGuard<'_, Said> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,7 +73,9 @@ impl Trouble {
                 let port = unsafe { event.element.port_num };
                 let down = event.event_type == ffi::IBV_EVENT_PORT_ERR;
                 if port == i32::from(ours) {
-                    self.said().port = down.then(|| port_is_down(ours, device).into());
+                    let mut said = self.said();
+                    said.port = down.then(|| port_is_down(ours, device).into());
+                    said.down = down.then(Instant::now);
                 }
                 tracing::warn!(device, port, event = %words, "RDMA port");
             }
@@ -186,18 +195,21 @@ mod tests {
         let words = |pair| trouble.of(pair).unwrap_or_default().to_string();
         assert!(words(7).contains("may not use"), "{}", words(7));
         assert_eq!(words(8), "");
-        trouble.note(
-            "rxe0",
-            1,
-            &ffi::ibv_async_event {
-                element: ffi::ibv_async_event__bindgen_ty_1 { port_num: 1 },
-                event_type: ffi::IBV_EVENT_PORT_ERR,
-            },
-        );
+        let of_port = |event_type| ffi::ibv_async_event {
+            element: ffi::ibv_async_event__bindgen_ty_1 { port_num: 1 },
+            event_type,
+        };
+        assert!(trouble.down_since().is_none());
+        trouble.note("rxe0", 1, &of_port(ffi::IBV_EVENT_PORT_ERR));
         assert!(words(7).contains("may not use"), "{}", words(7));
         assert_eq!(words(8), "port 1 of rxe0 is down here");
+        assert!(trouble.down_since().is_some());
+        trouble.note("rxe0", 2, &of_port(ffi::IBV_EVENT_PORT_ACTIVE));
+        assert!(trouble.down_since().is_some(), "another port");
         trouble.forget(7);
         assert_eq!(words(7), words(8));
+        trouble.note("rxe0", 1, &of_port(ffi::IBV_EVENT_PORT_ACTIVE));
+        assert_eq!((words(8), trouble.down_since()), (String::new(), None));
         assert!(!trouble.is_fatal());
     }
 }

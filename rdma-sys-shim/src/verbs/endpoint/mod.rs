@@ -241,7 +241,8 @@ impl VerbsEndpoint {
     /// Breaks the connection off if the device has stopped to work.
     #[cold]
     fn watch(&self, queue: &mut SendQueue) -> Result<()> {
-        queue.watch(Instant::now(), self.adapter.settings.silence())
+        let down_since = self.adapter.trouble.down_since();
+        queue.watch(Instant::now(), self.adapter.settings.silence(), down_since)
     }
 
     #[inline]

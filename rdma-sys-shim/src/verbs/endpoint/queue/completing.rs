@@ -69,12 +69,13 @@ impl<L: Link> SendQueue<L> {
     }
 
     /// Breaks off if the device has said nothing of the oldest request for longer than it can take:
-    /// a peer's silence, which it has to report, lasts no longer than `silence`. To be called now
-    /// and then while somebody waits.
+    /// a peer's silence, which it has to report, lasts no longer than `silence`; nothing takes longer
+    /// where the port is down, which `down_since` says. To be called now and then while somebody waits.
     pub(in crate::verbs::endpoint) fn watch(
         &mut self,
         now: Instant,
         silence: Duration,
+        down_since: Option<Instant>,
     ) -> Result<()> {
         if self.pending.is_empty() {
             self.watched = None;
@@ -85,6 +86,11 @@ impl<L: Link> SendQueue<L> {
             Some((completed, since)) if completed == self.completed => {
                 if now.saturating_duration_since(since) > self.patience(silence) {
                     self.break_off(status::IBV_WC_FATAL_ERR);
+                } else if let Some(down) = down_since
+                    && now.saturating_duration_since(since.max(down)) > silence
+                {
+                    // soft-RoCE of Linux 6.1 never reports some of what a port that goes down stops.
+                    self.break_off(status::IBV_WC_LOC_QP_OP_ERR);
                 }
             }
             _ => self.watched = Some((self.completed, now)),

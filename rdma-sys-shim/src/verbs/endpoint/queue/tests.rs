@@ -399,20 +399,51 @@ fn a_device_that_says_nothing_is_taken_for_dead() {
     let after = |seconds| start + Duration::from_secs(seconds);
     bench.write(8).unwrap();
     bench.write(3 * SLOWEST as u32).unwrap();
-    bench.queue.watch(start, silence).unwrap();
-    bench.queue.watch(after(20), silence).unwrap();
+    bench.queue.watch(start, silence, None).unwrap();
+    bench.queue.watch(after(20), silence, None).unwrap();
     bench.report(1, None);
     // The second write is the oldest now, which nothing reported so far would tell of.
     for seconds in [25, 25 + 10 + 16 + 3] {
-        bench.queue.watch(after(seconds), silence).unwrap();
+        bench.queue.watch(after(seconds), silence, None).unwrap();
         assert!(bench.queue.failure().is_none(), "after {seconds} s");
     }
     assert_eq!(bench.signalled(), [1, 2]);
-    bench.queue.watch(after(55), silence).unwrap();
+    bench.queue.watch(after(55), silence, None).unwrap();
     let failure = bench.queue.failure().unwrap();
     assert_eq!(
         (failure.ticket, failure.status),
         (2, status::IBV_WC_FATAL_ERR)
+    );
+    assert!(bench.seen.borrow().destroyed && bench.queue.is_idle());
+}
+
+#[test]
+fn a_device_whose_port_is_down_is_waited_for_no_longer_than_a_silent_peer() {
+    let mut bench = Bench::new(8);
+    let (silence, start) = (Duration::from_secs(4), Instant::now());
+    let after = |seconds| start + Duration::from_secs(seconds);
+    bench.write(8).unwrap();
+    let down = |seconds| Some(after(seconds));
+    for (seconds, down_since) in [(0, None), (9, down(8)), (10, None), (19, down(15))] {
+        let watched = bench.queue.watch(after(seconds), silence, down_since);
+        watched.unwrap();
+        assert!(bench.queue.failure().is_none(), "after {seconds} s");
+    }
+    // What it reports meanwhile begins the time anew.
+    bench.report(1, None);
+    bench.queue.poll().unwrap();
+    bench.write(8).unwrap();
+    for seconds in [20, 24] {
+        let watched = bench.queue.watch(after(seconds), silence, down(15));
+        watched.unwrap();
+        assert!(bench.queue.failure().is_none(), "after {seconds} s");
+    }
+    let watched = bench.queue.watch(after(25), silence, down(15));
+    watched.unwrap();
+    let failure = bench.queue.failure().unwrap();
+    assert_eq!(
+        (failure.ticket, failure.status),
+        (2, status::IBV_WC_LOC_QP_OP_ERR)
     );
     assert!(bench.seen.borrow().destroyed && bench.queue.is_idle());
 }
@@ -423,7 +454,7 @@ fn an_idle_device_may_be_silent() {
     let start = Instant::now();
     for hours in 0..3 {
         let now = start + Duration::from_secs(3600 * hours);
-        bench.queue.watch(now, Duration::ZERO).unwrap();
+        bench.queue.watch(now, Duration::ZERO, None).unwrap();
     }
     assert!(bench.queue.failure().is_none() && bench.signalled().is_empty());
 }
