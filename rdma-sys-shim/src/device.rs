@@ -229,6 +229,9 @@ pub struct Usage {
     pub requests: u64,
 }
 
+/// What allocated memory is aligned to at the least, in bytes: a cache line.
+pub const ALIGNMENT: usize = 64;
+
 /// An open device.
 pub trait Device: Send + Sync {
     /// The name that `--device` takes.
@@ -251,7 +254,8 @@ pub trait Device: Send + Sync {
     /// The address is malformed, the process is gone or out of reach.
     fn connect(&self, address: &[u8]) -> Result<Arc<dyn Endpoint>>;
 
-    /// Allocates zeroed, registered memory, page-aligned or more. `len` 0 is legal.
+    /// Allocates zeroed, registered memory, aligned to [`ALIGNMENT`] or more. `len` 0 is legal. Once the
+    /// region is dropped, other regions may have the memory: no peer uses a mapping of it any more.
     ///
     /// # Errors
     /// Out of memory or of file descriptors.

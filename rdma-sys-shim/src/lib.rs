@@ -22,8 +22,8 @@ mod verbs;
 
 pub use batch::{Batch, BatchError, LocalPiece, RemoteRun};
 pub use device::{
-    Access, AtomicDomain, Capabilities, Device, Endpoint, Liveness, Mapping, Region, RemoteAddress,
-    RemoteRegion, TargetThread, Ticket, Update, Usage, Width,
+    ALIGNMENT, Access, AtomicDomain, Capabilities, Device, Endpoint, Liveness, Mapping, Region,
+    RemoteAddress, RemoteRegion, TargetThread, Ticket, Update, Usage, Width,
 };
 pub use error::{Absence, Error, Result};
 pub use inventory::{DeviceInfo, Placement, State, is_automatic, list, open};

@@ -138,7 +138,8 @@ impl Job {
 
     /// Local. Allocates `size` zeroed bytes that a window created over them serves as fast as one
     /// that allocates its own, and that operations transfer from and to without a copy (MPI-4.1,
-    /// section 9.2, `MPI_Alloc_mem`). Page-aligned, or more with the hint `mpi_minimum_memory_alignment`. Freed with [`Job::free_mem`] or with the job.
+    /// section 9.2, `MPI_Alloc_mem`). Aligned to 64, or more with the hint `mpi_minimum_memory_alignment`.
+    /// Freed with [`Job::free_mem`] or with the job.
     ///
     /// # Errors
     /// Out of memory, or a malformed hint.

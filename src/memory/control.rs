@@ -116,7 +116,7 @@ impl ControlRegion {
     fn word(&self, at: u64) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.region.len() as u64);
         let place = self.region.base().wrapping_add(at as usize);
-        // SAFETY: inside the region, aligned (regions start at a page), alive as long as `self`;
+        // SAFETY: inside the region, aligned (regions start at a cache line), alive as long as `self`;
         // peers use it as an atomic word too.
         unsafe { AtomicU64::from_ptr(place.cast()) }
     }

@@ -77,7 +77,7 @@ struct Prepared {
 
 impl Window {
     /// Collective. A window over memory that the library allocates: `size` zeroed bytes on this
-    /// rank, page-aligned or as the hint `mpi_minimum_memory_alignment` says. Sizes, displacement
+    /// rank, aligned to 64 or as the hint `mpi_minimum_memory_alignment` says. Sizes, displacement
     /// units (in bytes) and hints may differ by rank, where [`Info`] does not say otherwise; a size
     /// of 0 is legal (MPI-4.1, section 12.2.2, `MPI_Win_allocate`).
     ///

@@ -23,9 +23,6 @@ pub(crate) const NOTIFICATION_COUNTERS: &str = "transom_notification_counters";
 const DEFAULT_COUNTERS: u32 = 8;
 const MOST_COUNTERS: u32 = 1 << 20;
 
-/// What allocated memory is aligned to in any case, on every machine.
-const PAGE: usize = 4096;
-
 /// Which accumulates of one origin on one element keep the order in which they were called: bits
 /// for read after read, read after write, write after read, write after write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,9 +175,13 @@ impl Window {
             // Where the library allocates nothing, it aligns nothing; nor parts that follow each other.
             Flavor::Create | Flavor::Dynamic => info.without(ALIGNMENT),
             Flavor::Shared if !self.hints.noncontiguous => info.without(ALIGNMENT),
-            Flavor::Allocate | Flavor::Shared => {
-                info.with(ALIGNMENT, self.hints.alignment.max(PAGE).to_string())
-            }
+            Flavor::Allocate | Flavor::Shared => info.with(
+                ALIGNMENT,
+                self.hints
+                    .alignment
+                    .max(rdma_sys_shim::ALIGNMENT)
+                    .to_string(),
+            ),
         }
     }
 

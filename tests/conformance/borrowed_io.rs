@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 use std::io::Write as _;
 use std::os::fd::AsRawFd;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -63,11 +63,11 @@ fn direct_reads_into_memory_that_comes_and_goes(job: &Job) -> Outcome {
     let file = numbered_file(PAGES)?;
     let words = Words::new(PAGES + 1);
     let base = words.base().addr();
-    let stop = AtomicBool::new(false);
-    let (mut reads, mut wrong) = (0_u64, 0_u64);
+    let (reads, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let mut wrong = None;
     thread::scope(|scope| -> Outcome {
         let reader = scope.spawn(|| {
-            let (mut reads, mut wrong) = (0_u64, 0_u64);
+            let mut wrong = 0_u64;
             while !stop.load(Ordering::Relaxed) {
                 for page in 0..PAGES {
                     let to = ptr::with_exposed_provenance_mut::<u8>(base + page * PAGE);
@@ -79,22 +79,22 @@ fn direct_reads_into_memory_that_comes_and_goes(job: &Job) -> Outcome {
                         let page_now = std::slice::from_raw_parts(to, PAGE);
                         got == PAGE as isize && page_now.iter().all(|&byte| byte == page as u8 + 1)
                     };
-                    reads += 1;
+                    reads.fetch_add(1, Ordering::Relaxed);
                     wrong += u64::from(!right);
                 }
             }
-            (reads, wrong)
+            wrong
         });
         words.base().expose_provenance();
+        while reads.load(Ordering::Relaxed) == 0 && !reader.is_finished() {
+            thread::yield_now();
+        }
         let outcome = (0..60).try_for_each(|round| one_life(job, &words, round));
         stop.store(true, Ordering::Relaxed);
-        if let Ok(counts) = reader.join() {
-            (reads, wrong) = counts;
-        }
+        wrong = reader.join().ok();
         outcome
     })?;
-    check!(reads > 0, "the reader ran");
-    check_eq!(wrong, 0, "of {reads} reads");
+    check_eq!(wrong, Some(0), "of {reads:?} reads");
     Ok(())
 }
 

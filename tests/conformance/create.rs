@@ -213,14 +213,11 @@ fn aligned_as_the_hint_says(job: &Job) -> Outcome {
         for size in [1, 5000] {
             let window = Window::allocate(world, size, 1, &info)?;
             check!(
-                window.base().addr().is_multiple_of(align.max(4096)),
+                window.base().addr().is_multiple_of(align.max(64)),
                 "{align}"
             );
             let memory = job.alloc_mem(size, &info)?;
-            check!(
-                memory.addr().get().is_multiple_of(align.max(4096)),
-                "{align}"
-            );
+            check!(memory.addr().get().is_multiple_of(align.max(64)), "{align}");
             window.fence(Assert::NONE)?;
             put(&window, &[9], 1 - world.rank(), size as u64 - 1)?;
             window.fence(Assert::NO_SUCCEED)?;

@@ -43,7 +43,7 @@ fn defaults_are_in_force(job: &Job) -> Outcome {
     for (key, value) in DEFAULTS {
         check_eq!(found.get(key), Some(value), "{key}");
     }
-    check_eq!(found.get("mpi_minimum_memory_alignment"), Some("4096"));
+    check_eq!(found.get("mpi_minimum_memory_alignment"), Some("64"));
     check_eq!(found.iter().count(), DEFAULTS.len() + 1);
     window.free()?;
     let window = Window::create_dynamic(job.world(), &info)?;

@@ -16,6 +16,8 @@ const TINY: u64 = 1000 << 10;
 const SMALL: u64 = 32 << 20;
 const LONG: usize = 64 << 20;
 const FILES: u64 = 64;
+/// Of windows that have a descriptor each: beyond what finds room with many others.
+const APART: usize = 100_000;
 
 pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
     let cases: [(_, u32, &[&str]); 3] = [
@@ -92,18 +94,22 @@ fn descriptors() {
     set(libc::RLIMIT_NOFILE, FILES);
     let world = job.world();
     let me = world.rank();
-    let mut windows = Vec::new();
+    let allocate = |size| Window::allocate(world, size, 1, &Info::new());
+    let small = (0..3 * FILES).map(|_| allocate(8).expect("a small window"));
+    let mut windows: Vec<_> = small.collect();
+    let mut large = 0;
     let refused = loop {
-        match Window::allocate(world, 8, 1, &Info::new()) {
+        match allocate(APART) {
             Ok(window) => windows.push(window),
             Err(error) => break error,
         }
+        large += 1;
     };
     println!("refused: {refused:?}");
-    assert!(windows.len() > FILES as usize / 2, "{}", windows.len());
+    assert!(large > FILES as usize / 2, "{large}");
     // What is left is the program's, and is enough to reach those that were not needed before.
     let few: Vec<File> = (0..8).map(|_| null().expect("a descriptor")).collect();
-    let window = &windows[0];
+    let window = windows.last().expect("a window");
     window.lock_all(Assert::NONE).expect("a lock of all");
     put(window, &[1], (me + 1) % RANKS, 0).expect("a put");
     window.unlock_all().expect("the end of it");

@@ -13,6 +13,7 @@ mod port;
 pub mod probe;
 mod process;
 mod request;
+mod room;
 mod segment;
 mod slots;
 mod table;

@@ -62,14 +62,24 @@ enum Home {
 }
 
 impl Home {
-    /// `mapped` bytes, in whole pages.
-    fn new(own: &Own, mapped: usize, align: usize) -> Result<Self> {
-        if own.options.map
-            && align <= page_size()
-            && let Some(loan) = own.port.lend(mapped)
+    /// For `len` bytes.
+    fn new(own: &Own, len: usize, align: usize) -> Result<Self> {
+        let too_large = || {
+            Error::os(
+                format!("allocating {len} bytes aligned to {align}"),
+                std::io::Error::from_raw_os_error(libc::ENOMEM),
+            )
+        };
+        let align = align.checked_next_power_of_two().ok_or_else(too_large)?;
+        let len = len.max(1);
+        if align <= page_size()
+            && let Some(loan) = own.port.lend(len.max(align))
         {
             return Ok(Self::Port(loan));
         }
+        let mapped = whole_pages(len)
+            .filter(|&mapped| mapped <= isize::MAX as usize)
+            .ok_or_else(too_large)?;
         let file = segment::memory_file(c"transom-segment", mapped)?;
         let range = if align <= page_size() {
             AddressRange::of_file(&file, 0, mapped)?
@@ -88,12 +98,19 @@ impl Home {
         }
     }
 
-    fn segment(&self, len: usize) -> SegmentFile {
-        let (fd, offset) = match self {
-            Self::Own { file, .. } => (file.as_raw_fd(), 0),
-            Self::Port(loan) => (loan.fd(), Loan::OFFSET),
-        };
-        SegmentFile { len, fd, offset }
+    fn segment(&self) -> SegmentFile {
+        match self {
+            Self::Own { range, file } => SegmentFile {
+                len: range.len(),
+                fd: file.as_raw_fd(),
+                offset: 0,
+            },
+            Self::Port(loan) => SegmentFile {
+                len: loan.len(),
+                fd: loan.fd(),
+                offset: loan.offset(),
+            },
+        }
     }
 }
 
@@ -109,21 +126,11 @@ impl Drop for Segment {
 }
 
 pub(crate) fn allocate(own: &Arc<Own>, len: usize, align: usize) -> Result<Region> {
-    let too_large = || {
-        Error::os(
-            format!("allocating {len} bytes aligned to {align}"),
-            std::io::Error::from_raw_os_error(libc::ENOMEM),
-        )
-    };
-    let align = align.checked_next_power_of_two().ok_or_else(too_large)?;
-    let mapped = whole_pages(len.max(1))
-        .filter(|&mapped| mapped <= isize::MAX as usize)
-        .ok_or_else(too_large)?;
-    let home = Home::new(own, mapped, align)?;
-    let (base, segment) = (home.base(), home.segment(mapped));
+    let home = Home::new(own, len, align)?;
+    let (base, segment) = (home.base(), home.segment());
     let piece = MappablePiece {
         address: base.addr() as u64,
-        len: mapped as u64,
+        len: segment.len as u64,
         fd: segment.fd,
         offset: segment.offset,
     };

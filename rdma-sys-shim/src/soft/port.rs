@@ -1,16 +1,17 @@
 //! The memory file through which a process is known to its peers: who it is, its table of
-//! regions, the slots through which its agent is asked, and room for one allocation: peers that
+//! regions, the slots through which its agent is asked, and room for what it allocates: peers that
 //! have met have mapped that too.
 //!
 //! The file is sparse: what is not used costs no memory.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::limits::is_shortage;
 use super::process::ProcessId;
+use super::room::{Piece, Room};
 use super::segment::{self, AddressRange};
 use super::slots::{Bell, SLOTS, Slot, Slots};
 use crate::{Error, Result};
@@ -55,9 +56,13 @@ const REGION_TABLE: usize = SLOT_DATA + SLOTS * SLOT_BYTES;
 const TABLES_END: usize = REGION_TABLE + REGIONS * size_of::<Entry>();
 /// Begins a page, however large pages are.
 const ROOM: usize = TABLES_END.next_multiple_of(64 << 10);
-/// What the control region of all but the largest jobs takes.
-const ROOM_BYTES: usize = 16 << 20;
-const PORT_BYTES: usize = ROOM + ROOM_BYTES;
+/// Of the room, what goes to the first that asks for much: the control region of all but the largest
+/// jobs takes no more.
+const FIRST_BYTES: usize = 16 << 20;
+/// The rest is for small pieces.
+const PIECES: usize = ROOM + FIRST_BYTES;
+const PIECES_BYTES: usize = 48 << 20;
+const PORT_BYTES: usize = PIECES + PIECES_BYTES;
 
 const _: () = assert!(size_of::<Header>() <= BELL);
 // Loom's atomics are larger; its models have bells and slots elsewhere.
@@ -72,27 +77,77 @@ pub(crate) struct Port {
     map: AddressRange,
     /// The owner's descriptor, through which peers reach the port.
     fd: RawFd,
-    /// Whether [`Port::lend`] has lent the room already.
-    lent: AtomicBool,
+    /// What is free in our own.
+    vacancy: Mutex<Vacancy>,
     /// Open while the port is our own.
     _file: Option<File>,
 }
 
-/// The room of this process's own port, lent once: peers have it mapped for as long as they like, and
-/// read there what was written last, also when its user is gone.
-pub(crate) struct Loan(Arc<Port>);
+struct Vacancy {
+    /// Nobody has the first part yet.
+    first: bool,
+    /// Zeroed, as all that was never lent is.
+    pieces: Room,
+}
+
+impl Vacancy {
+    fn all() -> Self {
+        Self {
+            first: true,
+            pieces: Room::new(PIECES_BYTES),
+        }
+    }
+
+    fn none() -> Self {
+        Self {
+            first: false,
+            pieces: Room::new(0),
+        }
+    }
+}
+
+/// Zeroed memory in the room of this process's own port. Peers have it mapped for as long as they
+/// like.
+pub(crate) struct Loan {
+    port: Arc<Port>,
+    /// `None`: the first part, which is lent once. Peers read there what was written last, also when
+    /// its user is gone.
+    piece: Option<Piece>,
+    len: usize,
+}
 
 impl Loan {
     pub(crate) fn base(&self) -> *mut u8 {
-        self.0.map.base().wrapping_add(ROOM)
+        self.port.map.base().wrapping_add(self.at())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     pub(crate) fn fd(&self) -> RawFd {
-        self.0.fd
+        self.port.fd
     }
 
-    /// Where the room begins in the port's file.
-    pub(crate) const OFFSET: u64 = ROOM as u64;
+    /// Where it begins in the port's file.
+    pub(crate) fn offset(&self) -> u64 {
+        self.at() as u64
+    }
+
+    fn at(&self) -> usize {
+        self.piece.map_or(ROOM, |piece| PIECES + piece.at)
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        if let Some(piece) = self.piece {
+            // SAFETY: the piece is this loan's, inside the mapping, and whoever used it has stopped: peers
+            // too, as those who drop a region promise.
+            unsafe { self.base().write_bytes(0, self.len) };
+            self.port.vacancy().pieces.give(piece);
+        }
+    }
 }
 
 impl Port {
@@ -102,7 +157,7 @@ impl Port {
         let port = Self {
             map: AddressRange::of_file(&file, 0, PORT_BYTES)?,
             fd: file.as_raw_fd(),
-            lent: AtomicBool::new(false),
+            vacancy: Mutex::new(Vacancy::all()),
             _file: Some(file),
         };
         let header = port.header();
@@ -145,7 +200,7 @@ impl Port {
         let port = Self {
             map: AddressRange::of_file(&file, 0, PORT_BYTES)?,
             fd,
-            lent: AtomicBool::new(true),
+            vacancy: Mutex::new(Vacancy::none()),
             _file: None,
         };
         port.map.mark_foreign();
@@ -169,10 +224,27 @@ impl Port {
         self.fd
     }
 
-    /// Room for `len` zeroed bytes at the start of a page, for the first that asks.
+    /// `len` zeroed bytes, if there is room: from the start of a page on where they are as many, and from
+    /// that of a cache line on at the least.
     pub(crate) fn lend(self: &Arc<Self>, len: usize) -> Option<Loan> {
-        let lent = len > ROOM_BYTES || self.lent.swap(true, Ordering::Relaxed);
-        (!lent).then(|| Loan(self.clone()))
+        let mut vacancy = self.vacancy();
+        let piece = vacancy.pieces.take(len);
+        if piece.is_none() {
+            // Small pieces for which there is no more room would take it from the control region.
+            let fits = len > Room::MOST && len <= FIRST_BYTES;
+            if !(fits && std::mem::take(&mut vacancy.first)) {
+                return None;
+            }
+        }
+        Some(Loan {
+            port: self.clone(),
+            piece,
+            len,
+        })
+    }
+
+    fn vacancy(&self) -> MutexGuard<'_, Vacancy> {
+        self.vacancy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where `len` bytes at `offset` of the owner's file `fd` are mapped here, if in the port's room.

@@ -119,6 +119,10 @@ impl AddressRange {
         self.base
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Keeps a mapping of somebody else's memory out of core dumps and forked children.
     pub(crate) fn mark_foreign(&self) {
         // SAFETY: advice on a range that this process owns; failure leaves it as it was.

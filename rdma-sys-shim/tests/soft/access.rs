@@ -253,13 +253,73 @@ fn mappings() -> usize {
     maps.lines().count()
 }
 
-/// What a process allocates first is mapped with its port; anything else is a mapping of its own.
+/// How many descriptors this process has.
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Small pieces need neither descriptors nor mappings, and are zeroed when they are used again.
+#[test]
+fn small_pieces_are_mapped_by_whoever_has_met() {
+    let _alone = alone();
+    let peers = peers("soft", false);
+    let before = (mappings(), descriptors());
+    let lens = [0, 1, 64, 129, 4096, 5000, 64 << 10];
+    for round in 0..3 {
+        let regions = lens.map(|len| peers.target.allocate(len, 8).unwrap());
+        for region in &regions {
+            assert_eq!(memory(region), vec![0; region.len()], "round {round}");
+            let page_at = region.base().addr() % 4096;
+            assert!(page_at.is_multiple_of(region.len().next_power_of_two().clamp(64, 4096)));
+            let Some(mapping) = peers.way.map(&region.remote()).unwrap() else {
+                assert!(region.is_empty());
+                continue;
+            };
+            for at in [0, region.len() - 1] {
+                // SAFETY: a byte of a region and of its mapping, which nobody else uses.
+                unsafe {
+                    mapping.base().add(at).write(7);
+                    assert_eq!(region.base().add(at).read(), 7);
+                }
+            }
+        }
+        assert_eq!((mappings(), descriptors()), before);
+    }
+}
+
+/// Where the port has no more room, pieces are what large allocations are.
+#[test]
+fn more_small_pieces_than_there_is_room_for() {
+    let _alone = alone();
+    let peers = peers("soft", false);
+    let before = descriptors();
+    let regions: Vec<_> = (0..800)
+        .map(|_| peers.target.allocate(64 << 10, 64).unwrap())
+        .collect();
+    assert!((10..100).contains(&(descriptors() - before)));
+    for (number, region) in regions.iter().enumerate() {
+        let byte = number as u8;
+        let at = region.remote().at(0);
+        write(&*peers.way, &[byte; 64 << 10], at).unwrap();
+    }
+    for (number, region) in regions.iter().enumerate() {
+        let byte = number as u8;
+        assert_eq!(memory(region), [byte; 64 << 10]);
+    }
+    drop(regions);
+    assert_eq!(descriptors(), before);
+    let again = peers.target.allocate(64 << 10, 64).unwrap();
+    assert_eq!(memory(&again), [0; 64 << 10]);
+}
+
+/// What a process allocates first is mapped with its port; anything else that is large is a mapping of
+/// its own.
 #[test]
 fn the_first_allocation_is_mapped_by_whoever_has_met() {
     let _alone = alone();
     let peers = peers("soft", false);
     let first = peers.target.allocate(16 << 20, 64).unwrap();
-    let second = peers.target.allocate(8, 8).unwrap();
+    let second = peers.target.allocate(1 << 20, 8).unwrap();
     let before = mappings();
     let one = peers.way.map(&first.remote()).unwrap().unwrap();
     assert_eq!(mappings(), before);

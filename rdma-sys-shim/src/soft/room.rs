@@ -1,0 +1,134 @@
+//! Which parts of the port's room are lent: small pieces, of sizes that are powers of two, each beside
+//! its buddy.
+
+use std::collections::BTreeSet;
+
+/// Two cache lines: processors fetch them in pairs, and ranks write to neighbouring pieces.
+const LEAST: usize = 128;
+const ORDERS: usize = (Room::MOST / LEAST).ilog2() as usize + 1;
+
+/// Part of the room, from `at` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) at: usize,
+    order: usize,
+}
+
+#[cfg(test)]
+impl Piece {
+    pub(super) fn len(self) -> usize {
+        LEAST << self.order
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Room {
+    /// By order.
+    free: [BTreeSet<usize>; ORDERS],
+    /// What was never lent: a multiple of the largest size.
+    fresh: usize,
+    end: usize,
+}
+
+impl Room {
+    /// What making a mapping costs is little beside the time to fill more than this.
+    pub(super) const MOST: usize = 64 << 10;
+
+    /// Over `bytes`, whole pieces of the largest size.
+    pub(super) fn new(bytes: usize) -> Self {
+        Self {
+            free: Default::default(),
+            fresh: 0,
+            end: bytes - bytes % Self::MOST,
+        }
+    }
+
+    /// At least `len` bytes, from a multiple of their size on, if these are few and there is room.
+    pub(super) fn take(&mut self, len: usize) -> Option<Piece> {
+        if len > Self::MOST {
+            return None;
+        }
+        let size = len.next_power_of_two().max(LEAST);
+        let order = (size / LEAST).ilog2() as usize;
+        let found = (order..ORDERS).find(|&larger| !self.free[larger].is_empty());
+        let (mut larger, at) = match found {
+            Some(larger) => (larger, self.free[larger].pop_first()?),
+            None => (ORDERS - 1, self.take_fresh()?),
+        };
+        while larger > order {
+            larger -= 1;
+            self.free[larger].insert(at + (LEAST << larger));
+        }
+        Some(Piece { at, order })
+    }
+
+    fn take_fresh(&mut self) -> Option<usize> {
+        let at = self.fresh;
+        let end = at + Self::MOST;
+        (end <= self.end).then(|| {
+            self.fresh = end;
+            at
+        })
+    }
+
+    pub(super) fn give(&mut self, piece: Piece) {
+        let Piece { mut at, mut order } = piece;
+        while order + 1 < ORDERS && self.free[order].remove(&(at ^ (LEAST << order))) {
+            at &= !(LEAST << order);
+            order += 1;
+        }
+        self.free[order].insert(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: usize = Room::MOST;
+
+    fn free_bytes(room: &Room) -> usize {
+        let by_order = room.free.iter().enumerate();
+        by_order
+            .map(|(order, free)| free.len() * (LEAST << order))
+            .sum()
+    }
+
+    #[test]
+    fn pieces_are_aligned_to_their_size_and_apart() {
+        let mut room = Room::new(4 * MOST);
+        let lens = [1, 5000, LEAST, LEAST + 1, 4096, MOST, 1, 300];
+        let mut pieces: Vec<Piece> = lens.map(|len| room.take(len).unwrap()).to_vec();
+        for (piece, len) in pieces.iter().zip(lens) {
+            assert!(piece.len() >= len && piece.at.is_multiple_of(piece.len()));
+            assert!(len <= LEAST || piece.len() < 2 * len);
+        }
+        pieces.sort_by_key(|piece| piece.at);
+        for pair in pieces.windows(2) {
+            assert!(pair[0].at + pair[0].len() <= pair[1].at, "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_given_back_joins_and_serves_other_sizes() {
+        let mut room = Room::new(2 * MOST + 5);
+        let small: Vec<Piece> = std::iter::from_fn(|| room.take(LEAST)).collect();
+        assert_eq!(small.len(), 2 * MOST / LEAST);
+        assert_eq!(room.take(1), None);
+        // In an order in which buddies do not follow each other.
+        for step in 0..7 {
+            let mine = small.iter().skip(step).step_by(7);
+            mine.for_each(|&piece| room.give(piece));
+        }
+        assert_eq!(free_bytes(&room), 2 * MOST);
+        let large = [MOST; 2].map(|len| room.take(len).unwrap());
+        assert_eq!(large.map(|piece| piece.at), [0, MOST]);
+        assert_eq!(room.take(1), None);
+    }
+
+    #[test]
+    fn what_is_large_has_no_place() {
+        assert_eq!(Room::new(4 * MOST).take(MOST + 1), None);
+        assert_eq!(Room::new(MOST - 1).take(1), None);
+    }
+}
