@@ -49,6 +49,13 @@ const STANDARD: [(&str, &str); 35] = [
     ("acc_i64_64K_coarse_bw", "GB/s"),
     ("acc_i64_1024K_coarse_bw", "GB/s"),
 ];
+/// What transfers of memory of the caller's are held against.
+const BY_KERNEL: [(&str, &str); 4] = [
+    ("put8_by_kernel", "ns"),
+    ("put64K_bw_by_kernel", "GB/s"),
+    ("get8_by_kernel", "ns"),
+    ("get64K_bw_by_kernel", "GB/s"),
+];
 const BUSY: [&str; 2] = ["busy_target_get", "busy_target_acc"];
 
 /// The command with these arguments; if they say nothing of binding, without it: the tests run side by
@@ -89,9 +96,10 @@ fn parse(text: &str) -> BTreeMap<String, Value> {
 
 #[track_caller]
 fn check_standard(records: &BTreeMap<String, Value>, ranks: u32) {
+    let busy = BUSY.map(|name| (name, "us"));
     for window in ["allocate", "create"] {
-        let busy = BUSY.map(|name| (name, "us"));
-        for (name, unit) in STANDARD.into_iter().chain(busy) {
+        let alone = BY_KERNEL.into_iter().filter(|_| window == "create");
+        for (name, unit) in STANDARD.into_iter().chain(busy).chain(alone) {
             let name = format!("{window}.{name}");
             let record = records.get(&name).unwrap_or_else(|| panic!("no {name}"));
             assert_eq!(record["unit"], unit, "{name}");
@@ -101,7 +109,8 @@ fn check_standard(records: &BTreeMap<String, Value>, ranks: u32) {
             assert!(record["device"].as_str().unwrap().starts_with("soft"));
         }
     }
-    assert_eq!(records.len(), 2 * (STANDARD.len() + BUSY.len()));
+    let each = STANDARD.len() + BUSY.len();
+    assert_eq!(records.len(), 2 * each + BY_KERNEL.len());
 }
 
 #[test]

@@ -43,6 +43,8 @@ pub(super) enum BenchError {
         needed: u128,
         available: u64,
     },
+    #[error("a transfer through the kernel failed: {0}")]
+    Attach(io::Error),
     #[error("a buffer of {size} bytes: out of memory")]
     Buffer { size: usize },
     #[error("cannot write {path:?}: {source}")]

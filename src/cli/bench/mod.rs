@@ -6,6 +6,7 @@
 //! line says that every rank takes part.
 
 mod args;
+mod attach;
 mod bandwidth;
 mod busy;
 mod collective;

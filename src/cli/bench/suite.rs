@@ -7,7 +7,7 @@ use super::args::Windows;
 use super::engine::Bench;
 use super::error::Result;
 use super::memory::{CallerMemory, OriginBuffer};
-use super::{bandwidth, busy, collective, creation, latency, locks, pairs, strided};
+use super::{attach, bandwidth, busy, collective, creation, latency, locks, pairs, strided};
 
 /// Bytes of each rank's window and buffer.
 pub(super) const SPAN: usize = 16 << 20;
@@ -37,7 +37,8 @@ impl Windows {
 }
 
 pub(super) fn run(bench: &mut Bench<'_>, windows: Windows) -> Result<()> {
-    bench.expect(windows.count() * LINES);
+    let attached = usize::from(windows.create()) * attach::LINES;
+    bench.expect(windows.count() * LINES + attached);
     let mut buffer = OriginBuffer::new(SPAN)?;
     let memory = CallerMemory::new(SPAN)?;
     if windows.allocate() {
@@ -45,6 +46,7 @@ pub(super) fn run(bench: &mut Bench<'_>, windows: Windows) -> Result<()> {
     }
     if windows.create() {
         creation::create(bench, &memory)?;
+        attach::run(bench, &memory, buffer.pointer())?;
     }
     let info = bench.info();
     on_each_window(

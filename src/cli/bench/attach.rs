@@ -1,0 +1,117 @@
+//! The system calls that puts to memory of the caller's and gets from it come down to, alone: what the
+//! lines of such windows are to be held against.
+
+use std::hint::black_box;
+use std::io;
+
+use super::engine::{Bench, Line, Scale, TARGET};
+use super::error::Result;
+use super::memory::CallerMemory;
+
+pub(super) const LINES: usize = 4;
+
+/// The target's memory.
+#[derive(Clone, Copy)]
+struct There {
+    pid: libc::pid_t,
+    at: usize,
+}
+
+/// One of the two calls.
+type Call = unsafe extern "C" fn(
+    libc::pid_t,
+    *const libc::iovec,
+    libc::c_ulong,
+    *const libc::iovec,
+    libc::c_ulong,
+    libc::c_ulong,
+) -> libc::ssize_t;
+
+/// Measures nothing where ranks do not reach each other by these calls.
+pub(super) fn run(bench: &mut Bench<'_>, memory: &CallerMemory, buffer: *mut u8) -> Result<()> {
+    let comm = bench.comm();
+    if bench.job().device_name() != "soft" {
+        return Ok(());
+    }
+    let own = [
+        u64::from(std::process::id()),
+        memory.pointer().addr() as u64,
+    ];
+    let places = comm.allgather(&own)?;
+    let target = 2 * TARGET as usize;
+    let there = There {
+        pid: places[target] as libc::pid_t,
+        at: places[target + 1] as usize,
+    };
+    // SAFETY: the buffer is longer than a word.
+    let works = unsafe { moves(libc::process_vm_readv, there, buffer, 8).is_ok() };
+    if comm.allgather(&[u8::from(works)])?.contains(&0) {
+        return Ok(());
+    }
+    bench.group("create", "the system calls alone")?;
+    let calls: [(&str, Call); 2] = [
+        ("put", libc::process_vm_writev),
+        ("get", libc::process_vm_readv),
+    ];
+    for (name, call) in calls {
+        for (suffix, len, iterations, scale) in [
+            ("8_by_kernel", 8, 20_000, Scale::Nanoseconds),
+            (
+                "64K_bw_by_kernel",
+                64 << 10,
+                500,
+                Scale::Gigabytes((64 << 10) as f64),
+            ),
+        ] {
+            let line = Line {
+                name: &format!("{name}{suffix}"),
+                iterations,
+                scale,
+            };
+            measure(bench, line, call, there, buffer, len)?;
+        }
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn measure(
+    bench: &mut Bench<'_>,
+    line: Line<'_>,
+    call: Call,
+    there: There,
+    buffer: *mut u8,
+    len: usize,
+) -> Result<()> {
+    let (call, there, buffer, len) = black_box((call, there, buffer, len));
+    let mut failed = None;
+    bench.origin(line, || {
+        // SAFETY: the buffer is that long, and only this thread touches it.
+        if let Err(error) = unsafe { moves(call, there, buffer, len) } {
+            failed = Some(error);
+        }
+        Ok(())
+    })?;
+    match failed {
+        Some(source) => Err(super::error::BenchError::Attach(source)),
+        None => Ok(()),
+    }
+}
+
+/// # Safety
+/// `buffer` is readable and writable for `len` bytes.
+unsafe fn moves(call: Call, there: There, buffer: *mut u8, len: usize) -> io::Result<()> {
+    let part = |base: *mut u8| libc::iovec {
+        iov_base: base.cast(),
+        iov_len: len,
+    };
+    let (near, far) = (
+        part(buffer),
+        part(std::ptr::without_provenance_mut(there.at)),
+    );
+    // SAFETY: the near part is the caller's promise; the kernel checks the far one.
+    match unsafe { call(there.pid, &raw const near, 1, &raw const far, 1, 0) } {
+        moved if moved == len as isize => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
