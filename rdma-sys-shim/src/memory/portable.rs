@@ -51,6 +51,11 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
 #[cfg_attr(test, allow(dead_code, reason = "for processors without their own"))]
 pub(super) fn prefetch_for_write(_at: *const u8) {}
 
+#[cfg_attr(test, allow(dead_code, reason = "for processors without their own"))]
+pub(super) fn gains_by_prefetch() -> bool {
+    false
+}
+
 /// [`copy`] of a length that the compiler knows.
 ///
 /// # Safety

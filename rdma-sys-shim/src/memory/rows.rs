@@ -72,7 +72,7 @@ unsafe fn fixed<const LEN: usize>(to: *mut u8, from: *const u8, rows: Rows) {
         ..
     } = rows;
     let (mut to, mut from) = (to, from);
-    let far_apart = to_stride.unsigned_abs() >= LINE;
+    let far_apart = to_stride.unsigned_abs() >= LINE && arch::gains_by_prefetch();
     let ahead = to_stride.wrapping_mul(AHEAD);
     for _ in 0..count {
         if far_apart {

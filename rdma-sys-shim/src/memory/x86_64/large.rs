@@ -7,7 +7,6 @@
 //! parts, and the copies of about that length that follow use the fastest.
 
 use std::arch::asm;
-use std::arch::x86_64::__cpuid;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -106,10 +105,10 @@ fn l2_size() -> usize {
 static MACHINE: LazyLock<Machine> = LazyLock::new(|| {
     let methods = methods();
     // A guess, until the first trial ends: streaming lost on the Intel processor that was measured.
-    #[allow(unused_unsafe, reason = "__cpuid is unsafe in older Rust")]
-    // SAFETY: every x86-64 processor has the instruction and its leaf 0.
-    let intel = unsafe { __cpuid(0) }.ebx == u32::from_le_bytes(*b"Genu");
-    let guess = if intel { 0 } else { methods.len() - 1 };
+    let guess = match &super::vendor() {
+        b"GenuineIntel" => 0,
+        _ => methods.len() - 1,
+    };
     let class = Class {
         copies: 0,
         in_use: guess,
