@@ -1,9 +1,10 @@
 //! Whether the job ends, as a rank sees that waits for nothing: two loads.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rdma_sys_shim::SharedWord;
+use rdma_sys_shim::NoticeBoard;
 
 use super::context::ABORT;
 use crate::memory::control::ControlBlock;
@@ -15,7 +16,7 @@ pub(super) struct Alarm {
     /// The launcher's, or again this rank's where it has none.
     notice: NonNull<AtomicU64>,
     _signs: ControlBlock,
-    _launcher: Option<SharedWord>,
+    _launcher: Option<Arc<NoticeBoard>>,
 }
 
 // SAFETY: the pointers are to atomics that many processes share, in memory that the other fields keep.
@@ -24,9 +25,9 @@ unsafe impl Send for Alarm {}
 unsafe impl Sync for Alarm {}
 
 impl Alarm {
-    pub(super) fn new(signs: ControlBlock, launcher: Option<SharedWord>) -> Self {
+    pub(super) fn new(signs: ControlBlock, launcher: Option<Arc<NoticeBoard>>) -> Self {
         let abort = NonNull::from(signs.word(ABORT));
-        let notice = launcher.as_ref().map(|word| NonNull::from(word.word()));
+        let notice = launcher.as_ref().map(|board| NonNull::from(board.word()));
         Self {
             abort,
             notice: notice.unwrap_or(abort),

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex};
 
-use rdma_sys_shim::{Device, Placement, Region};
+use rdma_sys_shim::{Device, NoticeBoard, Placement, Region};
 
 use super::alarm::Alarm;
 use super::peer::refusal;
@@ -42,6 +42,8 @@ pub(crate) struct Context {
     pub(super) looked: AtomicU32,
     /// Whether the others were told that the job ends.
     pub(super) told: AtomicBool,
+    /// Our launcher's, on which ranks leave their cards.
+    board: Option<Arc<NoticeBoard>>,
     /// None without a launcher, and once it was told that this rank left.
     launcher: Mutex<Option<Client>>,
     allocations: Mutex<BTreeMap<usize, Region>>,
@@ -66,6 +68,7 @@ impl Context {
         let neighbours = neighbours.unwrap_or_else(|| (0..size).collect());
         let ready = named.and_then(|named| prepare(named, client.as_ref(), ranks_here));
         let mut crowded = false;
+        let board = client.as_ref().and_then(notice::find).map(Arc::new);
         if let Some(client) = &client {
             // Also where this rank cannot start: the others wait in the barrier, some launchers let
             // them wait for ever, and they want to know why.
@@ -73,7 +76,13 @@ impl Context {
                 Ok(fabric) => fabric.own_card().to_owned(),
                 Err(error) => refusal(error),
             };
-            let told = client.put(&card_key(rank), &card);
+            let noted = board
+                .as_ref()
+                .is_some_and(|board| board.write(rank as usize, card.as_bytes()));
+            let told = match noted {
+                true => Ok(()),
+                false => client.put(&card_key(rank), &card),
+            };
             crowding::publish(client);
             let told = told.and_then(|()| client.barrier());
             let settled = told.and_then(|()| crowding::settle(client, &neighbours));
@@ -82,18 +91,18 @@ impl Context {
             }
         }
         let fabric = ready?;
-        let notice = client.as_ref().and_then(notice::find);
         Ok(Arc::new(Self {
             rank,
             size,
             level,
             patience: Patience::new(crowded),
-            alarm: Alarm::new(fabric.control().reserved(0, WORLD), notice),
+            alarm: Alarm::new(fabric.control().reserved(0, WORLD), board.clone()),
             fabric: Arc::new(fabric),
             host: Mutex::default(),
             turn: AtomicU32::new(rank + 1),
             looked: AtomicU32::new(0),
             told: AtomicBool::new(false),
+            board,
             launcher: Mutex::new(client),
             allocations: Mutex::default(),
         }))
@@ -183,9 +192,16 @@ impl Context {
                 return Ok(None);
             }
             let launcher = lock(&self.launcher);
-            match &*launcher {
-                Some(client) => Ok(Some(client.get(&card_key(rank))?)),
-                None => Err(Error::new("connect", PeerError::Left { rank: self.rank })),
+            let Some(client) = &*launcher else {
+                return Err(Error::new("connect", PeerError::Left { rank: self.rank }));
+            };
+            let note = self
+                .board
+                .as_ref()
+                .and_then(|board| board.read(rank as usize));
+            match note.and_then(|note| String::from_utf8(note).ok()) {
+                Some(card) => Ok(Some(card)),
+                None => Ok(Some(client.get(&card_key(rank))?)),
             }
         };
         fabric

@@ -1,9 +1,10 @@
-//! What `transom run` tells of ranks that are gone: a word says at once that one has died, which nobody
-//! else would learn where nobody waits for it, and a key that one has left in good order.
+//! What ranks learn under `transom run` without asking: a word says at once that one has died, which
+//! nobody else would learn where nobody waits for it, and notes hold their cards, for which the launcher
+//! would have to answer every pair. A key says that a rank has left in good order.
 
 use std::sync::atomic::Ordering;
 
-use rdma_sys_shim::SharedWord;
+use rdma_sys_shim::NoticeBoard;
 
 use super::pmi::{Client, Server, left_key};
 use crate::error::AbortCause;
@@ -14,16 +15,16 @@ const KEY: &str = "transom-notice";
 pub(super) const OUR_SPACE: &str = "transom-";
 
 /// The launcher's end.
-pub(super) struct Notice(Option<SharedWord>);
+pub(super) struct Notice(Option<NoticeBoard>);
 
 impl Notice {
     /// Without it, ranks find out by themselves, later.
-    pub(super) fn publish(server: &mut Server) -> Self {
-        match SharedWord::create() {
-            Ok(word) => {
-                let place = format!("{}/{}", std::process::id(), word.fd());
+    pub(super) fn publish(server: &mut Server, ranks: u32) -> Self {
+        match NoticeBoard::create(ranks as usize) {
+            Ok(board) => {
+                let place = format!("{}/{}", std::process::id(), board.fd());
                 server.publish(KEY, place);
-                Self(Some(word))
+                Self(Some(board))
             }
             Err(error) => {
                 tracing::debug!(%error, "the ranks will not be told of deaths");
@@ -34,21 +35,21 @@ impl Notice {
 
     /// Tells all ranks. The first cause stays.
     pub(super) fn tell(&self, rank: u32, cause: AbortCause) {
-        if let Self(Some(word)) = self {
+        if let Self(Some(board)) = self {
             let order = Ordering::Relaxed;
-            let _ = (word.word()).compare_exchange(0, encode(rank, cause), order, order);
+            let _ = (board.word()).compare_exchange(0, encode(rank, cause), order, order);
         }
     }
 }
 
 /// A rank's end, under a launcher that has one.
-pub(super) fn find(client: &Client) -> Option<SharedWord> {
+pub(super) fn find(client: &Client) -> Option<NoticeBoard> {
     if !client.space().starts_with(OUR_SPACE) {
         return None;
     }
     let place = client.get(KEY).ok()?;
     let (pid, fd) = place.split_once('/')?;
-    let opened = SharedWord::open(pid.parse().ok()?, fd.parse().ok()?);
+    let opened = NoticeBoard::open(pid.parse().ok()?, fd.parse().ok()?, client.size() as usize);
     let told = |error: &_| tracing::debug!(%error, "the launcher's notice is out of reach");
     opened.inspect_err(told).ok()
 }

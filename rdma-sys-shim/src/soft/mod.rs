@@ -8,6 +8,7 @@ mod endpoint;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod limits;
+mod notice_board;
 mod owned;
 mod port;
 pub mod probe;
@@ -18,12 +19,11 @@ mod segment;
 mod slots;
 mod table;
 mod vma;
-mod word;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use word::SharedWord;
+pub use notice_board::NoticeBoard;
 
 use address::{Address, Host};
 use adversarial::AdversarialDevice;

@@ -32,6 +32,7 @@ pub(crate) fn ranks(device: &str, count: u32, patience: Patience) -> Vec<Arc<Con
             turn: AtomicU32::new(rank + 1),
             looked: AtomicU32::new(0),
             told: AtomicBool::new(false),
+            board: None,
             launcher: Mutex::default(),
             allocations: Mutex::default(),
         })

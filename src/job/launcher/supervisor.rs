@@ -119,7 +119,7 @@ impl<'a> Supervisor<'a> {
             ))?,
             output: Output::new(launch.label).map_err(LaunchError::system("opening the output"))?,
             input: None,
-            notice: Notice::publish(&mut server),
+            notice: Notice::publish(&mut server, launch.ranks),
             server,
             name,
             running: 0,

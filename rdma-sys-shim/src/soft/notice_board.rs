@@ -1,0 +1,180 @@
+//! Memory of one process that others of this host map: for what is to be known at once, and without a
+//! connection.
+
+use std::ffi::CStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::slice;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::segment::{self, AddressRange, page_size, whole_pages};
+use crate::{Error, Result};
+
+const NAME: &CStr = c"transom-notices";
+const WORD: usize = size_of::<u64>();
+/// Of a note, with the word that holds its length.
+const SLOT: usize = 512;
+
+/// A word that is zero at first, and a note of each rank.
+pub struct NoticeBoard {
+    map: AddressRange,
+    notes: usize,
+    /// Open while the board is our own: others reach it through this descriptor.
+    file: Option<File>,
+}
+
+impl NoticeBoard {
+    /// The longest note in bytes.
+    pub const LONGEST: usize = SLOT - WORD;
+
+    /// A board of this process, with room for so many notes.
+    ///
+    /// # Errors
+    /// Out of memory or of file descriptors.
+    pub fn create(notes: usize) -> Result<Self> {
+        let len = bytes(notes)?;
+        let file = segment::memory_file(NAME, len)?;
+        Ok(Self {
+            map: AddressRange::of_file(&file, 0, len)?,
+            notes,
+            file: Some(file),
+        })
+    }
+
+    /// The board for so many notes that process `pid` has created, whose [`NoticeBoard::fd`] is `fd` there.
+    ///
+    /// # Errors
+    /// There is none, or the system does not let this process reach it.
+    pub fn open(pid: u32, fd: RawFd, notes: usize) -> Result<Self> {
+        let failed = |error| Error::os(format!("opening /proc/{pid}/fd/{fd}"), error);
+        let file = segment::open_peer_file(pid, fd).map_err(failed)?;
+        // Where /proc is of another PID namespace, the number is another process's.
+        let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let path = fs::read_link(opened).map_err(failed)?;
+        let expected = format!("/memfd:{} ", NAME.to_string_lossy());
+        let len = bytes(notes)?;
+        let found = file.metadata().map_err(failed)?.len();
+        // Beyond the end of its file, a mapping ends the process that touches it.
+        if !path.to_string_lossy().starts_with(&expected) || found != len as u64 {
+            return Err(failed(io::ErrorKind::InvalidData.into()));
+        }
+        Ok(Self {
+            map: AddressRange::of_file(&file, 0, len)?,
+            notes,
+            file: None,
+        })
+    }
+
+    /// What others open it by; −1 if it is another process's.
+    #[must_use]
+    pub fn fd(&self) -> RawFd {
+        self.file.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
+    /// The word, which stays where it is for as long as `self` lives.
+    #[must_use]
+    pub fn word(&self) -> &AtomicU64 {
+        &self.words(0, WORD)[0]
+    }
+
+    /// Leaves a note, once. False if it is too long, or there is no place for it.
+    #[must_use]
+    pub fn write(&self, number: usize, note: &[u8]) -> bool {
+        if number >= self.notes || note.len() > Self::LONGEST {
+            return false;
+        }
+        let (len, words) = self.slot(number);
+        for (word, bytes) in words.iter().zip(note.chunks(WORD)) {
+            let mut padded = [0; WORD];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            word.store(u64::from_ne_bytes(padded), Ordering::Relaxed);
+        }
+        len.store(note.len() as u64, Ordering::Release);
+        true
+    }
+
+    /// The note, if it was left.
+    #[must_use]
+    pub fn read(&self, number: usize) -> Option<Vec<u8>> {
+        if number >= self.notes {
+            return None;
+        }
+        let (len, words) = self.slot(number);
+        let len = usize::try_from(len.load(Ordering::Acquire)).ok()?;
+        if len == 0 || len > Self::LONGEST {
+            return None;
+        }
+        let used = words.iter().take(len.div_ceil(WORD));
+        let mut note: Vec<u8> = used
+            .flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes())
+            .collect();
+        note.truncate(len);
+        Some(note)
+    }
+
+    /// The length of a note, and its bytes.
+    fn slot(&self, number: usize) -> (&AtomicU64, &[AtomicU64]) {
+        let words = self.words(page_size() + number * SLOT, SLOT);
+        (&words[0], &words[1..])
+    }
+
+    fn words(&self, at: usize, len: usize) -> &[AtomicU64] {
+        assert!(
+            at.is_multiple_of(WORD) && at.checked_add(len).is_some_and(|end| end <= self.map.len())
+        );
+        let first = self.map.base().wrapping_add(at).cast_const().cast();
+        // SAFETY: words of the mapping, which begins a page and lives as long as `self`; everybody who maps
+        // it uses them as atomics.
+        unsafe { slice::from_raw_parts(first, len / WORD) }
+    }
+}
+
+/// What a board for so many notes takes: the word is alone in its page.
+fn bytes(notes: usize) -> Result<usize> {
+    let len = notes
+        .checked_mul(SLOT)
+        .and_then(|len| whole_pages(len)?.checked_add(page_size()));
+    len.ok_or_else(|| {
+        let error = io::Error::from_raw_os_error(libc::ENOMEM);
+        Error::os(format!("a board of {notes} notes"), error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_on_the_board_is_seen_by_those_who_open_it() {
+        let board = NoticeBoard::create(9).unwrap();
+        let (pid, fd) = (std::process::id(), board.fd());
+        let seen = NoticeBoard::open(pid, fd, 9).unwrap();
+        assert_eq!(seen.word().load(Ordering::Relaxed), 0);
+        board.word().store(7, Ordering::Relaxed);
+        assert_eq!(seen.word().load(Ordering::Relaxed), 7);
+        let long = [b'x'; NoticeBoard::LONGEST];
+        for (number, note) in [(0, &b"of the first"[..]), (8, &long), (3, b"12345678")] {
+            assert_eq!(seen.read(number), None);
+            assert!(board.write(number, note));
+            assert_eq!(seen.read(number).unwrap(), note);
+        }
+        assert!(!board.write(9, b"beyond") && !board.write(1, &[0; SLOT]));
+        assert_eq!((board.read(9), board.read(1)), (None, None));
+        drop(board);
+        assert_eq!(seen.word().load(Ordering::Relaxed), 7);
+        assert_eq!(seen.read(3).unwrap(), b"12345678");
+    }
+
+    #[test]
+    fn nothing_else_is_taken_for_a_board() {
+        let pid = std::process::id();
+        let other = |name, pages: usize| {
+            let file = segment::memory_file(name, pages * page_size()).unwrap();
+            NoticeBoard::open(pid, file.as_raw_fd(), 1).is_err()
+        };
+        assert!(other(c"other", 2) && other(NAME, 1) && other(NAME, 3) && !other(NAME, 2));
+        assert!(NoticeBoard::open(pid, RawFd::MAX, 1).is_err());
+        assert!(NoticeBoard::create(usize::MAX).is_err());
+    }
+}
