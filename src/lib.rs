@@ -54,6 +54,7 @@ mod job;
 mod memory;
 pub mod raw;
 mod sync;
+mod terms;
 mod typed;
 mod wait;
 #[cfg(all(test, loom))]
@@ -68,7 +69,7 @@ pub use error::{
 };
 pub use job::{Job, PmiError, ThreadLevel, launcher};
 pub use rdma_sys_shim::Usage;
-pub use sync::LockKind;
+pub use terms::LockKind;
 pub use typed::{
     Active, Block2d, Buffer, Epoch, Exchange, Lock, LockAll, LockedTarget, Passive, Region,
     Request, Strided, Target, Window,

@@ -4,7 +4,8 @@
 pub use crate::access::{PROC_NULL, Request};
 pub use crate::datatype::{Committed, Datatype, Layout, Order};
 pub use crate::sync::Assert;
+pub use crate::terms::Flavor;
 pub use crate::window::{
-    CallbackResult, ErrorFunction, ErrorHandler, Flavor, Keyval, MemoryModel, Progress, SharedPart,
-    Window, get_address,
+    CallbackResult, ErrorFunction, ErrorHandler, Keyval, MemoryModel, Progress, SharedPart, Window,
+    get_address,
 };

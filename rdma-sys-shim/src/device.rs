@@ -1,10 +1,12 @@
 //! The interface that every provider implements and that the window layer is built on.
 
+pub(crate) mod batch;
+
 use std::sync::Arc;
 
 use crate::Result;
-use crate::batch::{Batch, BatchError};
 use crate::fork::OfProcess;
+use batch::{Batch, BatchError};
 
 /// Rights that a region grants to its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

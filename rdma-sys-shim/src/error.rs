@@ -3,6 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::rdma::SelectError;
+
+/// The name of the soft device.
+pub(crate) const SOFT: &str = "soft";
+
 /// The result of every fallible call of the device layer.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -216,7 +221,7 @@ pub enum Error {
     },
     /// No RDMA device, port or GID can be chosen.
     #[error(transparent)]
-    Select(#[from] crate::rdma::SelectError),
+    Select(SelectError),
     /// A device for tests was told to fail.
     #[error("injected failure: {what} ({device}, seed {seed})")]
     Injected {
@@ -269,6 +274,19 @@ impl std::fmt::Display for Because<'_> {
         match self.0 {
             Some(why) => write!(f, ": {why}"),
             None => Ok(()),
+        }
+    }
+}
+
+impl From<SelectError> for Error {
+    /// A name may also be that of a device that is none of RDMA.
+    fn from(error: SelectError) -> Self {
+        match error {
+            SelectError::Unknown { name, known } => Self::UnknownDevice {
+                name,
+                known: [vec![SOFT.to_owned()], known].concat().join(", "),
+            },
+            error => Self::Select(error),
         }
     }
 }

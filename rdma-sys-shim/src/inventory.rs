@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::rdma::{self, AtomicScope, Choice, RdmaDevice, Selector, VerbsLimits};
+use crate::rdma::{self, AtomicScope, Choice, RdmaDevice, SelectError, Selector, VerbsLimits};
 use crate::soft;
 use crate::{AtomicDomain, Capabilities, Device, Error, Result, TargetThread};
 
@@ -69,7 +69,7 @@ fn describe(device: RdmaDevice, has_verbs: bool) -> DeviceInfo {
 
 fn describe_with(
     device: RdmaDevice,
-    choice: Result<Choice>,
+    choice: std::result::Result<Choice, SelectError>,
     limits: Option<VerbsLimits>,
     has_verbs: bool,
 ) -> DeviceInfo {

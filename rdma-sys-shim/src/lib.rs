@@ -4,7 +4,7 @@
 //! [`list`] says which devices there are, [`open`] opens one. [`rdma`] reads what the kernel shows of
 //! RDMA devices and chooses among them; it needs no verbs library.
 
-mod batch;
+mod cross_memory;
 mod device;
 mod error;
 mod fork;
@@ -20,7 +20,7 @@ mod soft;
 #[cfg(feature = "verbs")]
 mod verbs;
 
-pub use batch::{Batch, BatchError, LocalPiece, RemoteRun};
+pub use device::batch::{Batch, BatchError, LocalPiece, RemoteRun};
 pub use device::{
     ALIGNMENT, Access, AtomicDomain, Capabilities, Device, Endpoint, Liveness, Mapping, Region,
     RemoteAddress, RemoteRegion, TargetThread, Ticket, Update, Usage, Width,

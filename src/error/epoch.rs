@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::sync::LockKind;
+use crate::terms::LockKind;
 
 /// What a window was found in when a call needed something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

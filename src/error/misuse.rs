@@ -1,7 +1,7 @@
 //! The caller's fault.
 
 use super::{DatatypeMisuse, EpochState, ErrorClass};
-use crate::window::Flavor;
+use crate::terms::Flavor;
 
 /// A rule of the interface that the caller broke.
 #[derive(Debug, thiserror::Error)]

@@ -11,17 +11,9 @@ use super::{Assert, lock_word};
 use crate::error::{EpochState, Error, Misuse, Result};
 use crate::job::{Awaited, is_forked, not_forked};
 use crate::memory::remote::RemoteWord;
+use crate::terms::LockKind;
 use crate::window::target::{Held, Route, Target};
 use crate::window::{Mode, Window};
-
-/// Whether others may hold the lock at the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockKind {
-    /// Others may hold it shared.
-    Shared,
-    /// Nobody else may hold it.
-    Exclusive,
-}
 
 impl Window {
     /// One-sided. Begins a passive-target epoch of `target`: waits for its lock, without the

@@ -7,8 +7,9 @@ use rdma_sys_shim::memory::full_fence;
 use super::{Assert, lock_word};
 use crate::error::{Error, Misuse, Result};
 use crate::job::is_forked;
+use crate::terms::Flavor;
 use crate::window::target::{Held, Route};
-use crate::window::{Flavor, Mode, Window};
+use crate::window::{Mode, Window};
 
 impl Window {
     /// One-sided. Begins a passive-target epoch of all targets with a shared lock (MPI-4.1, section

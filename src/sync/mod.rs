@@ -15,6 +15,5 @@ mod pscw;
 
 pub use assert::Assert;
 pub(crate) use flush::behind_gets;
-pub use lock::LockKind;
 pub(crate) use pair::Pairs;
 pub(crate) use pscw::Exposure;

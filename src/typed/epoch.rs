@@ -14,7 +14,7 @@ use crate::datatype::Element;
 use crate::error::{AbortCause, Error, Result};
 use crate::job::is_forked;
 use crate::raw::{self, Assert};
-use crate::sync::LockKind;
+use crate::terms::LockKind;
 
 /// For how long a device may be silent about operations of an epoch that failed.
 const QUIESCE_LIMIT: Duration = Duration::from_secs(30);

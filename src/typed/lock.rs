@@ -11,7 +11,7 @@ use super::{Passive, Target};
 use crate::datatype::Element;
 use crate::error::{EpochState, Error, Misuse, Result};
 use crate::raw::Assert;
-use crate::sync::LockKind;
+use crate::terms::LockKind;
 
 /// A lock of one rank's part, and the way to operate on it: a `Lock` dereferences to its
 /// [`Target`].

@@ -1,9 +1,10 @@
 //! Windows of `create` over a copy of what the caller had.
 
 use super::create::Created;
-use super::{Flavor, Info, Window};
+use super::{Info, Window};
 use crate::comm::Communicator;
 use crate::error::Result;
+use crate::terms::Flavor;
 
 impl Window {
     /// Collective. As [`Window::allocate`], with a copy of `bytes` in the memory.

@@ -13,7 +13,7 @@ use super::hints::{Common, Hints, SAME_DISP_UNIT, SAME_SIZE};
 use super::layout::{BARRIER_AT, Layout};
 use super::shared::HandedOut;
 use super::targets::Targets;
-use super::{Columns, Flavor, Info, Memory, Mode, Window};
+use super::{Columns, Info, Memory, Mode, Window};
 use crate::comm::{Barrier, Communicator};
 use crate::datatype::AtomicWidths;
 use crate::error::{Error, Misuse, Result};
@@ -21,6 +21,7 @@ use crate::job::not_forked;
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
 use crate::sync::{Exposure, Pairs};
+use crate::terms::Flavor;
 
 /// What each rank tells the others.
 #[derive(Clone, Copy, Pod, Zeroable)]

@@ -3,8 +3,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Flavor, Info, Window};
+use super::{Info, Window};
 use crate::error::{Error, Misuse, Result};
+use crate::terms::Flavor;
 
 const NO_LOCKS: &str = "no_locks";
 const ORDERING: &str = "accumulate_ordering";

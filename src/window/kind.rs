@@ -1,34 +1,9 @@
 //! What a window says of itself (MPI-4.1, section 12.2.6).
 
-use std::fmt;
-
 use super::Window;
 use crate::comm::Group;
 use crate::error::Result;
-
-/// Which call made a window (MPI-4.1, section 12.2.6, `MPI_WIN_CREATE_FLAVOR`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flavor {
-    /// [`Window::create`](crate::raw::Window::create)
-    Create,
-    /// [`Window::allocate`](crate::raw::Window::allocate)
-    Allocate,
-    /// [`Window::create_dynamic`](crate::raw::Window::create_dynamic)
-    Dynamic,
-    /// [`Window::allocate_shared`](crate::raw::Window::allocate_shared)
-    Shared,
-}
-
-impl fmt::Display for Flavor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Create => "create",
-            Self::Allocate => "allocate",
-            Self::Dynamic => "create_dynamic",
-            Self::Shared => "allocate_shared",
-        })
-    }
-}
+use crate::terms::Flavor;
 
 /// How a rank's own loads and stores go together with its peers' accesses (MPI-4.1, section 12.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,7 +30,7 @@ pub use attributes::{CallbackResult, Keyval};
 pub use dynamic::get_address;
 pub use errors::{ErrorFunction, ErrorHandler};
 pub use info::Info;
-pub use kind::{Flavor, MemoryModel};
+pub use kind::MemoryModel;
 pub use progress::Progress;
 pub use shared::SharedPart;
 
@@ -45,6 +45,7 @@ use crate::job::{Context, not_forked};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LocalWord};
 use crate::sync::{Exposure, Pairs};
+use crate::terms::Flavor;
 use hints::Hints;
 use layout::{CALL_AT, Layout};
 use target::{Held, Target};

@@ -2,7 +2,8 @@
 
 use rdma_sys_shim::TargetThread;
 
-use super::{Flavor, Window};
+use super::Window;
+use crate::terms::Flavor;
 
 /// What has to run at the target for operations on a window to complete there. No operation needs
 /// the target's program to call in, ever: it may compute, sleep, or wait for something else.

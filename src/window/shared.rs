@@ -10,10 +10,11 @@ use rdma_sys_shim::{Mapping, Region, RemoteRegion};
 use super::create::{Created, Exposed};
 use super::hints::{Common, Hints};
 use super::target::Reach;
-use super::{Flavor, Info, Memory, Mode, Window};
+use super::{Info, Memory, Mode, Window};
 use crate::comm::Communicator;
 use crate::error::{Error, Misuse, Result};
 use crate::job::not_forked;
+use crate::terms::Flavor;
 use crate::wait::lock;
 
 /// The memory of all ranks, one part behind the other: rank 0 has allocated it, the others have

@@ -9,7 +9,6 @@
 use super::{
     Family, Gid, GidEntry, GidType, LinkLayer, Port, PortState, RdmaDevice, SelectError, Selector,
 };
-use crate::Error;
 
 /// What was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,37 +40,34 @@ impl Choice {
 ///
 /// # Errors
 /// No device has this name, the port or GID does not exist or cannot be used, or nothing can.
-pub fn choose(devices: &[RdmaDevice], selector: &Selector) -> crate::Result<Choice> {
+pub fn choose(devices: &[RdmaDevice], selector: &Selector) -> Result<Choice, SelectError> {
     let search = Search { devices, selector };
-    let chosen = match &selector.name {
+    match &selector.name {
         Some(name) => match devices.iter().find(|device| device.name == *name) {
             Some(device) => search.device(device),
-            None => return Err(unknown(name, devices)),
+            None => Err(unknown(name, devices)),
         },
         None => search.any(),
-    };
-    Ok(chosen?)
+    }
 }
 
 /// Parses `spec`; a name that is none of `devices` is said to be unknown, whatever follows it.
 ///
 /// # Errors
 /// No device has this name, or the text is malformed.
-pub fn selector(spec: &str, devices: &[RdmaDevice]) -> crate::Result<Selector> {
+pub fn selector(spec: &str, devices: &[RdmaDevice]) -> Result<Selector, SelectError> {
     let (name, rest) = spec.split_once(':').unwrap_or((spec, ""));
     let named = name.parse::<Selector>()?.name;
     match named.filter(|name| devices.iter().all(|device| device.name != *name)) {
         Some(name) if !rest.is_empty() => Err(unknown(&name, devices)),
-        _ => Ok(spec.parse()?),
+        _ => spec.parse(),
     }
 }
 
-fn unknown(name: &str, devices: &[RdmaDevice]) -> Error {
-    let mut known = vec![crate::soft::DEVICE];
-    known.extend(devices.iter().map(|device| device.name.as_str()));
-    Error::UnknownDevice {
+fn unknown(name: &str, devices: &[RdmaDevice]) -> SelectError {
+    SelectError::Unknown {
         name: name.to_owned(),
-        known: known.join(", "),
+        known: devices.iter().map(|device| device.name.clone()).collect(),
     }
 }
 

@@ -16,6 +16,13 @@ pub enum SelectError {
         /// What is wrong with it.
         reason: String,
     },
+    /// No RDMA device has this name.
+    Unknown {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
     /// The machine has no RDMA device at all.
     NoDevice,
     /// The device has no port of this number.
@@ -84,6 +91,7 @@ impl SelectError {
     pub fn found(&self) -> String {
         match self {
             Self::Malformed { spec, reason } => format!("device {spec:?}: {reason}"),
+            Self::Unknown { name, .. } => format!("no device {name:?}"),
             Self::NoDevice => "there is no RDMA device".to_owned(),
             Self::NoPort { device, port, .. } => match port {
                 Some(port) => format!("{device} has no port {port}"),
@@ -129,6 +137,8 @@ impl SelectError {
             Self::Malformed { .. } => {
                 "the form is NAME[:PORT[:GID]], as in rxe0 or rxe0:1:3".to_owned()
             }
+            Self::Unknown { known, .. } if known.is_empty() => return None,
+            Self::Unknown { known, .. } => format!("known: {}", known.join(", ")),
             Self::NoDevice => {
                 let made = "`rdma link add rxe0 type rxe netdev NETDEV` makes one of a network \
                             device, by soft-RoCE";

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use super::Options;
 use super::agent;
-use super::cross_memory::{self, Direction, Stopped};
 use super::port::{Port, SLOT_BYTES};
 use super::process::ProcessId;
 use super::request::{Operation, Request};
 use super::segment::{self, AddressRange};
 use super::table;
-use crate::batch::{Batch, BatchError};
+use crate::cross_memory::{self, Direction, Stopped};
+use crate::device::batch::{Batch, BatchError};
 use crate::memory::copy;
 use crate::{
     Access, Endpoint, Error, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket,

@@ -3,7 +3,6 @@
 mod address;
 mod adversarial;
 mod agent;
-pub(crate) mod cross_memory;
 mod endpoint;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
@@ -34,12 +33,13 @@ use port::Port;
 use process::ProcessId;
 use table::Table;
 
+use crate::cross_memory;
 use crate::{
     Access, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, TargetThread,
 };
 
 /// The name that `--device` takes.
-pub(crate) const DEVICE: &str = "soft";
+pub(crate) use crate::error::SOFT as DEVICE;
 
 /// What can be turned off, so that what stands in for it can be tested anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::io::{self, PipeReader, PipeWriter, Read as _};
 use std::os::fd::AsRawFd as _;
 
-use super::cross_memory::{self, Direction, Stopped};
+use crate::cross_memory::{self, Direction, Stopped};
 use crate::{Error, Result};
 
 const BEFORE: u64 = 1;

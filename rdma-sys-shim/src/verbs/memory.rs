@@ -8,8 +8,8 @@ use ibverbs_sys::ibv_access_flags as Flags;
 use memmap2::{MmapMut, MmapOptions};
 
 use super::objects::{MemoryRegion, ProtectionDomain};
+use crate::cross_memory::{Direction, Stopped, transfer};
 use crate::fork::OfProcess;
-use crate::soft::cross_memory::{Direction, Stopped, transfer};
 use crate::{Access, Error, Region, RemoteRegion, Result};
 
 /// Registered bytes of this process.

@@ -70,7 +70,7 @@ fn named(spec: &str, devices: &[DeviceInfo]) -> Named {
     let devices: Vec<RdmaDevice> = devices.collect();
     let choice =
         rdma::selector(spec, &devices).and_then(|selector| rdma::choose(&devices, &selector));
-    choice.map_or_else(Named::Nothing, Named::Rdma)
+    choice.map_or_else(|error| Named::Nothing(error.into()), Named::Rdma)
 }
 
 fn json(rows: &[Row]) -> String {

@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
 
+use rdma_sys_shim::Error;
 use rdma_sys_shim::rdma::{
     self, Choice, GidEntry, LinkLayer, Port, PortState, RdmaDevice, SelectError, Selector,
 };
@@ -32,14 +33,14 @@ pub(super) fn check(
         Wanted::Rdma(spec) => spec,
         _ => "",
     };
-    let selector = match rdma::selector(spec, devices) {
+    let selector = match rdma::selector(spec, devices).map_err(Error::from) {
         Ok(selector) => selector,
         Err(error) => {
             findings.push(refusal("device", &error, need.missing()));
             return findings;
         }
     };
-    let chosen = rdma::choose(devices, &selector);
+    let chosen = rdma::choose(devices, &selector).map_err(Error::from);
     if let Err(error) = &chosen
         && is_about_no_port(error)
     {
@@ -71,7 +72,7 @@ pub(super) fn check(
             let picked = chosen
                 .as_ref()
                 .is_ok_and(|choice| choice.device == device.name && choice.port == number);
-            let found = rdma::choose(devices, &here);
+            let found = rdma::choose(devices, &here).map_err(Error::from);
             if let Some(found_port) = device.port(number) {
                 findings.extend(port(machine, device, found_port, found, level, picked));
             }
@@ -261,9 +262,9 @@ fn has_ipv6(machine: &Machine, entry: &GidEntry, netdev: &str) -> bool {
 }
 
 /// True if no line about a port would tell this.
-fn is_about_no_port(error: &rdma_sys_shim::Error) -> bool {
+fn is_about_no_port(error: &Error) -> bool {
     match error {
-        rdma_sys_shim::Error::Select(error) => matches!(
+        Error::Select(error) => matches!(
             error,
             SelectError::Malformed { .. } | SelectError::NoDevice | SelectError::NoPort { .. }
         ),
@@ -271,11 +272,9 @@ fn is_about_no_port(error: &rdma_sys_shim::Error) -> bool {
     }
 }
 
-fn refusal(check: &str, error: &rdma_sys_shim::Error, level: Level) -> Finding {
+fn refusal(check: &str, error: &Error, level: Level) -> Finding {
     match error {
-        rdma_sys_shim::Error::Select(error) => {
-            Finding::bad(level, check, error.found(), error.remedy())
-        }
+        Error::Select(error) => Finding::bad(level, check, error.found(), error.remedy()),
         error => Finding::bad(level, check, error.to_string(), None),
     }
 }

@@ -17,11 +17,12 @@ use rdma_sys_shim::{Access, Device, Region, RemoteRegion};
 pub(crate) use cache::{Found, RegionCache};
 
 use super::create::{Created, Exposed};
-use super::{Flavor, Info, Memory, Window};
+use super::{Info, Memory, Window};
 use crate::comm::Communicator;
 use crate::error::{Error, Misuse, Result};
 use crate::job::{Awaited, not_forked};
 use crate::memory::remote::RemoteMemory;
+use crate::terms::Flavor;
 use crate::wait::lock;
 use table::Table;
 

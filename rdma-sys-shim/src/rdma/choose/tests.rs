@@ -163,8 +163,13 @@ fn the_first_usable_port_is_taken_unless_one_is_named() {
 #[test]
 fn an_unknown_name_is_refused_with_those_that_exist() {
     let devices = [device("rxe0", Vec::new()), device("rxe1", Vec::new())];
+    let refused = choose(&devices, &"mlx5_0".parse().unwrap()).unwrap_err();
     assert_eq!(
-        refusal(&devices, "mlx5_0"),
+        refused.to_string(),
+        "no device \"mlx5_0\" (known: rxe0, rxe1)"
+    );
+    assert_eq!(
+        crate::Error::from(refused).to_string(),
         "no device \"mlx5_0\" (known: soft, rxe0, rxe1)"
     );
     assert!(refusal(&[], "").starts_with("there is no RDMA device"));

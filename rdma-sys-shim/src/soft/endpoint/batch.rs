@@ -1,8 +1,8 @@
 //! Batches through cross-memory attach: the kernel takes lists of parts of both processes.
 
 use super::{Operation, Path, SoftEndpoint};
-use crate::batch::{Batch, BatchError};
-use crate::soft::cross_memory::{self, Direction, MOST_PARTS, part};
+use crate::cross_memory::{self, Direction, MOST_PARTS, part};
+use crate::device::batch::{Batch, BatchError};
 use crate::{Access, RemoteAddress, Result, Ticket};
 
 impl SoftEndpoint {

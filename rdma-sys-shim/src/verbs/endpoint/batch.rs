@@ -15,7 +15,7 @@ use super::queue::SendQueue;
 use super::request::{Elements, Local, Request};
 use super::ring::Piece;
 use super::unposted::CHAIN;
-use crate::batch::{Batch, BatchError, LocalPiece};
+use crate::device::batch::{Batch, BatchError, LocalPiece};
 use crate::memory::copy;
 use crate::{RemoteAddress, Result, Ticket};
 

@@ -36,7 +36,7 @@ use super::connect::random;
 use super::events;
 use super::objects::{CompletionQueue, Establish, QueueLimits, QueuePair};
 use super::peer::Peer;
-use crate::batch::{Batch, BatchError};
+use crate::device::batch::{Batch, BatchError};
 use crate::{
     Endpoint, Error, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket, Update, Width,
 };

@@ -1,0 +1,36 @@
+//! Words of the standard that calls take and errors say.
+
+use std::fmt;
+
+/// Whether others may hold the lock at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockKind {
+    /// Others may hold it shared.
+    Shared,
+    /// Nobody else may hold it.
+    Exclusive,
+}
+
+/// Which call made a window (MPI-4.1, section 12.2.6, `MPI_WIN_CREATE_FLAVOR`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavor {
+    /// [`Window::create`](crate::raw::Window::create)
+    Create,
+    /// [`Window::allocate`](crate::raw::Window::allocate)
+    Allocate,
+    /// [`Window::create_dynamic`](crate::raw::Window::create_dynamic)
+    Dynamic,
+    /// [`Window::allocate_shared`](crate::raw::Window::allocate_shared)
+    Shared,
+}
+
+impl fmt::Display for Flavor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Create => "create",
+            Self::Allocate => "allocate",
+            Self::Dynamic => "create_dynamic",
+            Self::Shared => "allocate_shared",
+        })
+    }
+}
