@@ -36,10 +36,14 @@ impl Window {
         body: impl FnOnce() -> Result<R>,
     ) -> Result<R> {
         let patience = self.context().patience();
-        patience.wait(|| Ok(target.begin_entering()), || Ok(()))?;
-        let result = body();
-        target.end_entering();
-        result
+        let mut inside = None;
+        let begin = || {
+            inside = target.begin_entering();
+            Ok(inside.is_some())
+        };
+        // No check: who is inside is a thread of this rank, whose own waits have theirs.
+        patience.wait(begin, || Ok(()))?;
+        body()
     }
 
     pub(super) fn route<'a>(

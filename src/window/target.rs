@@ -305,14 +305,39 @@ impl Target {
         self.looked.store(now, Ordering::Relaxed);
     }
 
-    /// True for the one thread that may enter the target now; it calls `end_entering`.
-    pub(crate) fn begin_entering(&self) -> bool {
-        self.entering
-            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+    /// For one thread at a time.
+    pub(super) fn begin_entering(&self) -> Option<Entering<'_>> {
+        let order = Ordering::Acquire;
+        let begun = (self.entering).compare_exchange(0, 1, order, Ordering::Relaxed);
+        begun.ok().map(|_| Entering(self))
     }
+}
 
-    pub(crate) fn end_entering(&self) {
-        self.entering.store(0, Ordering::Release);
+/// Held by the thread that works on the state of a target. One that panics must not keep the others
+/// out.
+pub(super) struct Entering<'a>(&'a Target);
+
+impl Drop for Entering<'_> {
+    fn drop(&mut self) {
+        self.0.entering.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_panics_in_a_target_keeps_nobody_out() {
+        let target = Target::zeroed();
+        let inside = target.begin_entering().unwrap();
+        assert!(target.begin_entering().is_none());
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _inside = inside;
+            panic!("on purpose");
+        }));
+        assert!(panicked.is_err() && target.begin_entering().is_some());
     }
 }
