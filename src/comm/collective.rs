@@ -42,6 +42,8 @@ pub(crate) struct Engine {
     digest: u64,
     /// Whether a call failed here: then no later one is made, since the ranks are out of step.
     failed: bool,
+    /// Whether one failed halfway: then what peers still write to the block is not known.
+    adrift: bool,
 }
 
 const HEADER: usize = 16;
@@ -86,6 +88,7 @@ impl Engine {
             operation: "collective",
             digest: 0,
             failed: false,
+            adrift: false,
         }
     }
 
@@ -145,6 +148,7 @@ impl Engine {
     #[cold]
     fn give_up(&mut self, error: Error) -> Error {
         self.failed = true;
+        self.adrift = true;
         let garbled = matches!(error.kind(), ErrorKind::Peer(PeerError::Garbled { .. }));
         if garbled || error.is_of_this_rank() {
             (self.team.context).abort_everywhere(AbortCause::CollectiveFailed);
@@ -247,8 +251,7 @@ impl Drop for Engine {
     /// A rank may be through with its last call, and drop the communicator, before its receivers
     /// have read all of it. They still write how far they are into this rank's block.
     fn drop(&mut self) {
-        // Its words, and what this rank has called, may be read by others still.
-        if self.failed {
+        if self.adrift {
             mem::forget(self.block.clone());
             return;
         }
