@@ -7,16 +7,6 @@ use crate::Info;
 use crate::job::fuzzing;
 use crate::window::fuzzing as window;
 
-/// Lines of the launcher, as they come in.
-pub fn pmi_lines(bytes: &[u8]) {
-    fuzzing::pmi_lines(bytes);
-}
-
-/// The value of `PMI_process_mapping`.
-pub fn process_mapping(bytes: &[u8]) {
-    fuzzing::process_mapping(bytes);
-}
-
 /// What another rank publishes about itself.
 pub fn card(bytes: &[u8]) {
     fuzzing::card(bytes);
@@ -45,8 +35,6 @@ mod tests {
     use super::*;
 
     fn all(bytes: &[u8]) {
-        pmi_lines(bytes);
-        process_mapping(bytes);
         card(bytes);
         info(bytes);
         region_table(bytes);
@@ -57,10 +45,6 @@ mod tests {
         let mut table = vec![0_u64; 512];
         table[..8].copy_from_slice(&[2, 3, 4096, 64, 1, 8192, 64, 2]);
         vec![
-            b"cmd=get_result rc=0 value=transom found=TRUE\ncmd=barrier_out\n".to_vec(),
-            b"cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n".to_vec(),
-            b"cmd=abort exitcode=7 message=a%20b\n".to_vec(),
-            b"(vector,(0,2,4),(2,1,3))".to_vec(),
             fuzzing::a_card(),
             b"accumulate_ordering=rar,raw\nno_locks=true\nsame_size=false".to_vec(),
             b"mpi_minimum_memory_alignment=64\ntransom_notification_counters=9".to_vec(),

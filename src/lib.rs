@@ -67,9 +67,10 @@ pub use error::{
     AbortCause, DatatypeMisuse, EpochState, Error, ErrorClass, ErrorKind, Misuse, PeerError,
     Result, SystemError,
 };
-pub use job::{Job, PmiError, ThreadLevel, launcher};
+pub use job::{Job, ThreadLevel};
 pub use rdma_sys_shim::Usage;
 pub use terms::LockKind;
+pub use transom_launch::{launcher, pmi::PmiError};
 pub use typed::{
     Active, Block2d, Buffer, Epoch, Exchange, Lock, LockAll, LockedTarget, Passive, Region,
     Request, Strided, Target, Window,

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| transom::fuzzing::pmi_lines(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| transom_launch::fuzzing::pmi_lines(bytes));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| transom::fuzzing::process_mapping(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| transom_launch::fuzzing::process_mapping(bytes));

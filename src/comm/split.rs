@@ -3,10 +3,12 @@
 use std::mem;
 use std::sync::Arc;
 
+use transom_launch::pmi::PmiError;
+
 use super::collective::block_bytes;
 use super::{Communicator, Group, Team};
 use crate::error::{Error, Result};
-use crate::job::{Fabric, PmiError, host_identity, refusal};
+use crate::job::{Fabric, host_identity, refusal};
 use crate::memory::columns::Column;
 
 impl Communicator {

@@ -20,8 +20,7 @@ pub use peer::{AbortCause, PeerError};
 pub use system::SystemError;
 
 use rdma_sys_shim::Absence;
-
-use crate::job::PmiError;
+use transom_launch::pmi::PmiError;
 
 /// The result of every fallible call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

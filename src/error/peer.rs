@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use transom_launch::notice;
+
 use super::ErrorClass;
 
 /// Another rank died, left or gave up.
@@ -105,11 +107,11 @@ pub enum AbortCause {
     /// It panicked.
     Panicked = 1,
     /// It was found dead.
-    Died = 2,
+    Died = notice::DIED,
     /// It called abort.
-    Aborted = 3,
+    Aborted = notice::ABORTED,
     /// It left the job while others still needed it.
-    Left = 4,
+    Left = notice::LEFT,
     /// It could not begin or end an epoch of a window.
     EpochFailed = 5,
     /// It did not answer any more.
@@ -126,8 +128,8 @@ impl AbortCause {
     pub(crate) fn from_code(code: u8) -> Self {
         match code {
             1 => Self::Panicked,
-            2 => Self::Died,
-            4 => Self::Left,
+            notice::DIED => Self::Died,
+            notice::LEFT => Self::Left,
             5 => Self::EpochFailed,
             6 => Self::Silent,
             7 => Self::CollectiveFailed,

@@ -2,8 +2,9 @@
 
 use std::io::ErrorKind;
 
+use transom_launch::pmi::PmiError;
+
 use super::ErrorClass;
-use crate::job::PmiError;
 
 /// The operating system or the device refused.
 #[derive(Debug, thiserror::Error)]

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex};
 
 use rdma_sys_shim::{Device, NoticeBoard, Placement, Region};
+use transom_launch::pmi::Client;
+use transom_launch::{crowding, notice};
 
 use super::alarm::Alarm;
 use super::peer::refusal;
-use super::pmi::Client;
-use super::{Fabric, Peer, ThreadLevel, crowding, fork, is_forked, not_forked, notice, start};
+use super::{Fabric, Peer, ThreadLevel, fork, is_forked, not_forked, start};
 use crate::comm::world_block_bytes;
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::memory::control::{ControlBlock, LINE};

@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use rdma_sys_shim::Device;
+use transom_launch::pmi::PmiError;
 
+use super::Peer;
 use super::peer::Card;
-use super::{Peer, PmiError};
 use crate::error::{Error, Result};
 use crate::memory::control::ControlRegion;
 use crate::wait::{Patience, lock};

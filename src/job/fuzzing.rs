@@ -1,9 +1,6 @@
-//! The parsers of what launchers and other ranks send, for `crate::fuzzing`.
+//! The parser of what other ranks send, for `crate::fuzzing`.
 
 use super::peer::Card;
-use super::pmi::fuzzing;
-
-pub(crate) use fuzzing::{pmi_lines, process_mapping};
 
 pub(crate) fn card(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {

@@ -4,13 +4,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rdma_sys_shim::{Absence, Liveness, Ticket};
+use transom_launch::notice::{self, culprit, encode};
+use transom_launch::pmi::PmiError;
 
 use super::context::{Context, STATE_LEFT};
 use super::fabric::Fabric;
 use super::fork::is_forked;
-use super::notice::{culprit, encode};
 use super::peer::Peer;
-use super::pmi::PmiError;
 use crate::comm::rounds;
 use crate::error::{AbortCause, Error, ErrorKind, PeerError, Result};
 use crate::wait::{Doubt, Verdict, Witness};
@@ -246,7 +246,7 @@ impl Context {
         let word = self.alarm.word();
         (word != 0).then(|| PeerError::Aborted {
             rank: culprit(word),
-            cause: AbortCause::from_code(word as u8),
+            cause: AbortCause::from_code(notice::cause(word)),
         })
     }
 
@@ -299,7 +299,7 @@ impl Context {
             0 => {}
             first => return self.tell(first, false),
         }
-        let ours = encode(culprit, cause);
+        let ours = encode(culprit, cause as u8);
         // Peers may swap through a device, to which the processor's swap is not atomic: then two
         // causes may each think that they were the first. One stays, and both are true.
         let found =

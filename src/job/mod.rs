@@ -2,25 +2,18 @@
 
 mod alarm;
 mod context;
-mod crowding;
 mod fabric;
 mod fork;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod health;
-pub mod launcher;
-mod notice;
 mod peer;
-mod pmi;
-mod processors;
 mod start;
 
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-pub use pmi::PmiError;
 
 pub(crate) use context::Context;
 #[cfg(test)]
@@ -29,10 +22,10 @@ pub(crate) use fabric::Fabric;
 pub(crate) use fork::{is_forked, not_forked};
 pub(crate) use health::Awaited;
 pub(crate) use peer::{Peer, refusal};
-use pmi::Client;
 pub(crate) use start::host_identity;
 
 use rdma_sys_shim::Usage;
+use transom_launch::pmi::Client;
 
 use crate::comm::Communicator;
 use crate::datatype::Element;

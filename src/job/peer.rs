@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use rdma_sys_shim::{Device, Endpoint, RemoteRegion};
+use transom_launch::pmi::PmiError;
 
-use super::PmiError;
 use crate::error::{Error, ErrorClass, PeerError, Result, SystemError};
 use crate::memory::remote::{RemoteMemory, RemoteWord};
 use crate::wait::Patience;

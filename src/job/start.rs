@@ -4,8 +4,8 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use rdma_sys_shim::{Device, Placement};
+use transom_launch::pmi::Client;
 
-use super::pmi::Client;
 use crate::error::{Error, Result, SystemError};
 
 const DEVICE: &str = "TRANSOM_DEVICE";

@@ -1,4 +1,4 @@
-//! PMI over real sockets: this crate's client under `transom run` and under Hydra, and a foreign
+//! PMI over real sockets: our client under `transom run` and under Hydra, and a foreign
 //! client under `transom run`.
 
 use std::process::{Command, Stdio};
@@ -7,17 +7,6 @@ use libtest_mimic::Trial;
 
 use crate::rank::ROLE;
 use crate::support::{Done, Job, read_lines, role, run, transom_run, trials, until};
-
-// The client is private to the crate, so the test compiles it in.
-#[allow(
-    dead_code,
-    unfulfilled_lint_expectations,
-    unreachable_pub,
-    unused_imports,
-    reason = "made for the crate, not for this test"
-)]
-#[path = "../../src/job/pmi/mod.rs"]
-pub(crate) mod pmi;
 
 /// Names Hydra's `mpiexec`, where it is to be tested.
 const HYDRA: &str = "TRANSOM_TEST_HYDRA";

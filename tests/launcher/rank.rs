@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::{Command, exit};
 use std::time::Duration;
 
-use crate::joining::pmi::Client;
+use transom_launch::pmi::Client;
 
 /// The variable that makes a rank of this binary, and names its role.
 pub(crate) const ROLE: &str = "TRANSOM_TEST_ROLE";

@@ -3,7 +3,8 @@
 use super::mapping::NodeMap;
 use super::wire::{Line, LineBuffer, Message, escape, unescape};
 
-pub(crate) fn pmi_lines(bytes: &[u8]) {
+/// Lines of the launcher, as they come in.
+pub fn pmi_lines(bytes: &[u8]) {
     let lines = LineBuffer::default().push(bytes);
     // However the bytes arrive, they are the same lines.
     let mut slowly = LineBuffer::default();
@@ -21,7 +22,8 @@ pub(crate) fn pmi_lines(bytes: &[u8]) {
     }
 }
 
-pub(crate) fn process_mapping(bytes: &[u8]) {
+/// The value of `PMI_process_mapping`.
+pub fn process_mapping(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };

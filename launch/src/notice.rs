@@ -6,20 +6,26 @@ use std::sync::atomic::Ordering;
 
 use rdma_sys_shim::NoticeBoard;
 
-use super::pmi::{Client, Server, left_key};
-use crate::error::AbortCause;
+use crate::pmi::{Client, Server, left_key};
 
 /// Where the ranks find it among the launcher's keys: its process and descriptor.
 const KEY: &str = "transom-notice";
 /// Begins the names of our launcher's key-value spaces. Another is not asked for what it does not know.
-pub(super) const OUR_SPACE: &str = "transom-";
+pub(crate) const OUR_SPACE: &str = "transom-";
+
+/// The rank was found dead: a cause that an abort word holds. Ranks have more of them than the launcher.
+pub const DIED: u8 = 2;
+/// The rank called abort.
+pub const ABORTED: u8 = 3;
+/// The rank left the job while others still needed it.
+pub const LEFT: u8 = 4;
 
 /// The launcher's end.
-pub(super) struct Notice(Option<NoticeBoard>);
+pub(crate) struct Notice(Option<NoticeBoard>);
 
 impl Notice {
     /// Without it, ranks find out by themselves, later.
-    pub(super) fn publish(server: &mut Server, ranks: u32) -> Self {
+    pub(crate) fn publish(server: &mut Server, ranks: u32) -> Self {
         match NoticeBoard::create(ranks as usize) {
             Ok(board) => {
                 let place = format!("{}/{}", std::process::id(), board.fd());
@@ -34,7 +40,7 @@ impl Notice {
     }
 
     /// Tells all ranks. The first cause stays.
-    pub(super) fn tell(&self, rank: u32, cause: AbortCause) {
+    pub(crate) fn tell(&self, rank: u32, cause: u8) {
         if let Self(Some(board)) = self {
             let order = Ordering::Relaxed;
             let _ = (board.word()).compare_exchange(0, encode(rank, cause), order, order);
@@ -43,7 +49,8 @@ impl Notice {
 }
 
 /// A rank's end, under a launcher that has one.
-pub(super) fn find(client: &Client) -> Option<NoticeBoard> {
+#[must_use]
+pub fn find(client: &Client) -> Option<NoticeBoard> {
     if !client.space().starts_with(OUR_SPACE) {
         return None;
     }
@@ -55,17 +62,40 @@ pub(super) fn find(client: &Client) -> Option<NoticeBoard> {
 }
 
 /// Whether a rank has taken leave of a launcher that keeps account of it.
-pub(super) fn has_left(client: &Client, rank: u32) -> Option<bool> {
+#[must_use]
+pub fn has_left(client: &Client, rank: u32) -> Option<bool> {
     let ours = client.space().starts_with(OUR_SPACE);
     ours.then(|| client.get(&left_key(rank)).is_ok())
 }
 
 /// What an abort word holds: never 0.
-pub(super) fn encode(culprit: u32, cause: AbortCause) -> u64 {
-    (u64::from(culprit) + 1) << 8 | cause as u64
+#[must_use]
+pub fn encode(culprit: u32, cause: u8) -> u64 {
+    (u64::from(culprit) + 1) << 8 | u64::from(cause)
 }
 
 /// Which rank is at fault.
-pub(super) fn culprit(word: u64) -> u32 {
+#[must_use]
+pub fn culprit(word: u64) -> u32 {
     ((word >> 8) as u32).wrapping_sub(1)
+}
+
+/// What it is at fault for.
+#[must_use]
+pub fn cause(word: u64) -> u8 {
+    word as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_says_who_and_why_and_is_never_that_of_no_abort() {
+        for (rank, why) in [(0, 0), (0, DIED), (7, ABORTED), (u32::MAX - 1, LEFT)] {
+            let word = encode(rank, why);
+            assert_ne!(word, 0);
+            assert_eq!((culprit(word), cause(word)), (rank, why));
+        }
+    }
 }

@@ -4,12 +4,12 @@
 //! every rank to a core leaves each with one. So all tell where they may run, and the first of each host
 //! says what that comes to. If each asked for itself, the launcher had to answer for every pair.
 
-use super::pmi::{Client, PmiError};
-use super::processors::Processors;
+use crate::pmi::{Client, PmiError};
+use crate::processors::Processors;
 
 /// Tells the others where this rank may run. They can ask after the next barrier. Where it says nothing,
 /// this rank counts as one that may run everywhere.
-pub(super) fn publish(client: &Client) {
+pub fn publish(client: &Client) {
     let Ok(mine) = Processors::allowed() else {
         return;
     };
@@ -19,7 +19,10 @@ pub(super) fn publish(client: &Client) {
 }
 
 /// Collective, with a barrier. Whether the ranks of this host, `neighbours`, take turns.
-pub(super) fn settle(client: &Client, neighbours: &[u32]) -> Result<bool, PmiError> {
+///
+/// # Errors
+/// As for [`Client::barrier`].
+pub fn settle(client: &Client, neighbours: &[u32]) -> Result<bool, PmiError> {
     let first = neighbours.first().copied().unwrap_or(client.rank());
     if client.rank() == first {
         let lists = neighbours.iter().map(|&rank| {
@@ -72,8 +75,8 @@ fn verdict_key(first: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::pmi::tests::job;
-    use crate::job::processors::Mask;
+    use crate::pmi::tests::job;
+    use crate::processors::Mask;
 
     const UNKNOWN: &str = "";
 

@@ -2,7 +2,7 @@
 
 /// The node of every rank, as the launcher's list of blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NodeMap {
+pub struct NodeMap {
     blocks: Vec<Block>,
     /// Ranks in all blocks together; the list repeats after that many.
     period: u64,
@@ -51,7 +51,7 @@ impl NodeMap {
     }
 
     /// The ranks of a job of `size` that run on the node of `rank`, itself included, ascending.
-    pub(crate) fn neighbours(&self, rank: u32, size: u32) -> impl Iterator<Item = u32> {
+    pub fn neighbours(&self, rank: u32, size: u32) -> impl Iterator<Item = u32> {
         let node = self.node_of(rank);
         (0..size).filter(move |&other| self.node_of(other) == node)
     }

@@ -9,10 +9,11 @@ mod mapping;
 mod server;
 mod siblings;
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;
 mod wire;
 
-pub(crate) use client::Client;
+pub use client::Client;
 pub(crate) use environment::is_launched;
 pub use error::PmiError;
+pub use mapping::NodeMap;
 pub(crate) use server::{Action, Server, left_key};

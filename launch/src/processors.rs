@@ -7,7 +7,7 @@ use std::io;
 
 use libc::c_ulong;
 
-use super::launcher::sys::check;
+use crate::launcher::sys::check;
 
 /// More than any kernel numbers; a longer list is not one of processors.
 const HIGHEST: u32 = 1 << 16;
@@ -16,11 +16,11 @@ const BITS: u32 = c_ulong::BITS;
 
 /// Processors by the kernel's numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Processors(BTreeSet<u32>);
+pub(crate) struct Processors(BTreeSet<u32>);
 
 impl Processors {
     /// Those that the calling thread may run on, and what it starts.
-    pub(super) fn allowed() -> io::Result<Self> {
+    pub(crate) fn allowed() -> io::Result<Self> {
         let mut mask = Mask(vec![0; 16]);
         loop {
             match mask.read() {
@@ -39,7 +39,7 @@ impl Processors {
 
     /// Those that share the core of one of them, itself included; where the machine does not say, a
     /// processor is a core.
-    pub(super) fn core_of(processor: u32) -> Self {
+    pub(crate) fn core_of(processor: u32) -> Self {
         let file = format!("/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list");
         let listed = fs::read_to_string(file);
         (listed.ok().and_then(|list| Self::parse(&list)))
@@ -48,7 +48,7 @@ impl Processors {
     }
 
     /// The kernel's way to write them: `0-3,8`.
-    pub(super) fn parse(list: &str) -> Option<Self> {
+    pub(crate) fn parse(list: &str) -> Option<Self> {
         let mut found = BTreeSet::new();
         for part in list.trim().split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -61,23 +61,23 @@ impl Processors {
         Some(Self(found))
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
         self.0.iter().copied()
     }
 
-    pub(super) fn first(&self) -> Option<u32> {
+    pub(crate) fn first(&self) -> Option<u32> {
         self.0.first().copied()
     }
 
-    pub(super) fn and(&self, other: &Self) -> Self {
+    pub(crate) fn and(&self, other: &Self) -> Self {
         Self(&self.0 & &other.0)
     }
 
-    pub(super) fn meets(&self, other: &Self) -> bool {
+    pub(crate) fn meets(&self, other: &Self) -> bool {
         !self.0.is_disjoint(&other.0)
     }
 }
@@ -109,7 +109,7 @@ impl FromIterator<u32> for Processors {
 
 /// Processors as the kernel takes them: a bit for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mask(Vec<c_ulong>);
+pub(crate) struct Mask(Vec<c_ulong>);
 
 impl From<&Processors> for Mask {
     fn from(processors: &Processors) -> Self {
@@ -141,7 +141,7 @@ impl Mask {
     }
 
     /// Has the calling thread, and what it starts, run there only. Async-signal-safe.
-    pub(super) fn bind(&self) -> io::Result<()> {
+    pub(crate) fn bind(&self) -> io::Result<()> {
         let (words, bytes) = (self.0.as_ptr(), size_of_val(&self.0[..]));
         // SAFETY: the call reads as many bytes as it is told, which are those of live words. A
         // cpu_set_t is such words too, and their number is what it is told.

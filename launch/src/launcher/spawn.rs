@@ -14,7 +14,7 @@ use super::limits::set_open_files;
 use super::signals;
 use super::sys::check;
 use super::{BindTo, Launch, LaunchError};
-use crate::job::processors::Mask;
+use crate::processors::Mask;
 
 /// What all ranks of a job have in common.
 pub(super) struct Template<'a> {

@@ -3,7 +3,7 @@
 use std::thread;
 
 use super::LaunchError;
-use crate::job::processors::{Mask, Processors};
+use crate::processors::{Mask, Processors};
 
 /// Whether the ranks of a job are bound to processors, as other launchers' `--bind-to` says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

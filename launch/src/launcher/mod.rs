@@ -19,6 +19,7 @@
 //! if one was asked for, `TRANSOM_DEVICE`.
 //!
 //! ```no_run
+//! # use transom_launch as transom;
 //! use transom::launcher::Launch;
 //!
 //! let outcome = Launch::new(4, "./solver").arg("--quick").label(true).run()?;
@@ -37,7 +38,7 @@ mod signals;
 mod sink;
 mod spawn;
 mod supervisor;
-pub(super) mod sys;
+pub(crate) mod sys;
 mod terminal;
 mod warden;
 
@@ -52,17 +53,16 @@ pub use outcome::{Cause, Failure, Outcome};
 /// this a machine's process table is the wrong place for a job.
 pub const MAX_RANKS: u32 = 65_536;
 
-/// Local. Whether a launcher has started this process as a rank of a job, be it one that
-/// [`Job::init`](crate::Job::init) can join or one for which it fails. A program that starts its own
-/// ranks asks this first.
+/// Local. Whether a launcher has started this process as a rank of a job, be it one that `Job::init` can
+/// join or one for which it fails. A program that starts its own ranks asks this first.
 pub fn is_launched() -> bool {
-    super::pmi::is_launched()
+    crate::pmi::is_launched()
 }
 
 /// Local. The processors that the calling thread may run on, as the kernel writes them: `0-3,8`. `None`
 /// if the system does not say.
 pub fn processors() -> Option<String> {
-    let allowed = super::processors::Processors::allowed();
+    let allowed = crate::processors::Processors::allowed();
     allowed.ok().map(|allowed| allowed.to_string())
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// Turns the -1 of a C call into an error.
-pub(in crate::job) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     match result {
         -1 => Err(io::Error::last_os_error()),
         result => Ok(result),

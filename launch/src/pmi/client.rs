@@ -19,7 +19,7 @@ const COUNT_EVERY: Duration = Duration::from_secs(1);
 ///
 /// Requests block until the reply is there; threads take turns. Only [`Client::abort`] waits for
 /// nobody.
-pub(crate) struct Client {
+pub struct Client {
     socket: OwnedFd,
     rank: u32,
     size: u32,
@@ -46,7 +46,10 @@ struct Replies {
 
 impl Client {
     /// Joins the job that the environment names. `None` without a launcher: a job of one.
-    pub(crate) fn from_env() -> Result<Option<Self>, PmiError> {
+    ///
+    /// # Errors
+    /// The environment names a launcher that cannot be talked to, or that does not speak PMI-1.1.
+    pub fn from_env() -> Result<Option<Self>, PmiError> {
         let variable = |name: &str| std::env::var_os(name);
         let Some(launcher) = detect(variable)? else {
             return Ok(None);
@@ -116,11 +119,15 @@ impl Client {
         Ok(client)
     }
 
-    pub(crate) fn rank(&self) -> u32 {
+    /// Local. Which of the job's ranks this is.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    pub(crate) fn size(&self) -> u32 {
+    /// Local. How many ranks the job has.
+    #[must_use]
+    pub fn size(&self) -> u32 {
         self.size
     }
 
@@ -129,8 +136,9 @@ impl Client {
         &self.limits.space
     }
 
-    /// Whether the launcher has hung up. Does not wait.
-    pub(crate) fn is_gone(&self) -> bool {
+    /// Local. Whether the launcher has hung up.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
         let mut poll = libc::pollfd {
             fd: self.socket.as_raw_fd(),
             events: 0,
@@ -142,7 +150,11 @@ impl Client {
     }
 
     /// Publishes a value, visible to all ranks after the next barrier.
-    pub(crate) fn put(&self, key: &str, value: &str) -> Result<(), PmiError> {
+    ///
+    /// # Errors
+    /// The key or the value is empty, longer than the launcher takes, or has a character that would end
+    /// it; the launcher is gone, refuses, or does not answer in time.
+    pub fn put(&self, key: &str, value: &str) -> Result<(), PmiError> {
         self.check_key(key)?;
         check_plain("value", value)?;
         let request = Builder::new("put")
@@ -157,7 +169,10 @@ impl Client {
     }
 
     /// The value that some rank had put before the last barrier.
-    pub(crate) fn get(&self, key: &str) -> Result<String, PmiError> {
+    ///
+    /// # Errors
+    /// Nobody had ([`PmiError::NoKey`]); else as for [`Client::put`].
+    pub fn get(&self, key: &str) -> Result<String, PmiError> {
         self.check_key(key)?;
         let request = Builder::new("get")
             .with("kvsname", &self.limits.space)
@@ -178,15 +193,21 @@ impl Client {
         }
     }
 
-    /// Waits until every rank of the job has entered, or for the timeout: Slurm tells nobody that a
-    /// rank has ended before.
-    pub(crate) fn barrier(&self) -> Result<(), PmiError> {
+    /// Collective. Waits until every rank of the job has entered, or for the timeout: Slurm tells nobody
+    /// that a rank has ended before.
+    ///
+    /// # Errors
+    /// A rank has ended that had not entered; else as for [`Client::put`].
+    pub fn barrier(&self) -> Result<(), PmiError> {
         self.ask(BARRIER, Builder::new("barrier_in"), "barrier_out")?;
         Ok(())
     }
 
     /// Which ranks share a node, if the launcher says so.
-    pub(crate) fn process_mapping(&self) -> Result<Option<NodeMap>, PmiError> {
+    ///
+    /// # Errors
+    /// What it says is no mapping; else as for [`Client::put`].
+    pub fn process_mapping(&self) -> Result<Option<NodeMap>, PmiError> {
         match self.get("PMI_process_mapping") {
             Ok(text) => match NodeMap::parse(&text) {
                 Some(map) => Ok(Some(map)),
@@ -201,14 +222,20 @@ impl Client {
     }
 
     /// Leaves the job. Ending without it counts as a failure of this rank.
-    pub(crate) fn finalize(self) -> Result<(), PmiError> {
+    ///
+    /// # Errors
+    /// As for [`Client::put`].
+    pub fn finalize(self) -> Result<(), PmiError> {
         self.ask("finalize", Builder::new("finalize"), "finalize_ack")?;
         Ok(())
     }
 
     /// Asks the launcher to end the job. Returns at once, also while another thread is in a
     /// request; the caller then exits with `code`, or waits to be killed.
-    pub(crate) fn abort(&self, code: i32, message: &str) -> Result<(), PmiError> {
+    ///
+    /// # Errors
+    /// The launcher is gone.
+    pub fn abort(&self, code: i32, message: &str) -> Result<(), PmiError> {
         // A quarter of the line for the text, which may triple when it is escaped.
         let starts = message
             .char_indices()

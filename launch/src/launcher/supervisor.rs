@@ -18,10 +18,9 @@ use super::sys::{self, Epoll, interest, pidfd_open};
 use super::terminal::Relay;
 use super::warden::Warden;
 use super::{Cause, Failure, Launch, LaunchError, Outcome};
-use crate::error::AbortCause;
-use crate::job::notice::{Notice, OUR_SPACE};
-use crate::job::pmi::{Action, Server};
-use crate::job::processors::Mask;
+use crate::notice::{ABORTED, DIED, LEFT, Notice, OUR_SPACE};
+use crate::pmi::{Action, Server};
+use crate::processors::Mask;
 
 /// How long children of ranks may go on writing when the last rank has ended by itself.
 const LINGER: Duration = Duration::from_millis(200);
@@ -391,9 +390,9 @@ impl<'a> Supervisor<'a> {
         self.output.catch_up(rank);
         self.say(format_args!("{failure}"));
         let cause = match failure.cause {
-            Cause::Exited(_) | Cause::Killed(_) => AbortCause::Died,
-            Cause::Aborted { .. } => AbortCause::Aborted,
-            Cause::Left => AbortCause::Left,
+            Cause::Exited(_) | Cause::Killed(_) => DIED,
+            Cause::Aborted { .. } => ABORTED,
+            Cause::Left => LEFT,
         };
         self.failure.get_or_insert(failure);
         if !self.launch.keep_going {

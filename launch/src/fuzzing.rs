@@ -1,0 +1,56 @@
+//! What parses outside input, for fuzzers: each function takes any bytes, and panics if the parser
+//! breaks a promise. `fuzz/` calls them under cargo-fuzz; the test below does on every run.
+
+pub use crate::pmi::fuzzing::{pmi_lines, process_mapping};
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn all(bytes: &[u8]) {
+        pmi_lines(bytes);
+        process_mapping(bytes);
+    }
+
+    /// Valid input, to be damaged.
+    fn seeds() -> Vec<Vec<u8>> {
+        vec![
+            b"cmd=get_result rc=0 value=transom found=TRUE\ncmd=barrier_out\n".to_vec(),
+            b"cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n".to_vec(),
+            b"cmd=abort exitcode=7 message=a%20b\n".to_vec(),
+            b"(vector,(0,2,4),(2,1,3))".to_vec(),
+        ]
+    }
+
+    #[test]
+    fn valid_input_passes() {
+        seeds().iter().for_each(|seed| all(seed));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_pass(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+            all(&bytes);
+        }
+
+        #[test]
+        fn damaged_input_passes(
+            seed in prop::sample::select(seeds()),
+            damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+            cut in any::<prop::sample::Index>(),
+            cuts in any::<bool>(),
+        ) {
+            let mut bytes = seed;
+            for (at, byte) in damage {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            if cuts {
+                bytes.truncate(cut.index(bytes.len() + 1));
+            }
+            all(&bytes);
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! How the ranks of a Transom job are started, learn who they are, and find each other. What they then do
+//! with each other's memory is not known here.
+//!
+//! [`launcher`] starts a job on this machine, and [`pmi`] is how a rank speaks to that launcher or
+//! another. A rank that has joined learns by [`crowding`] whether it shares its processors, and by
+//! [`notice`] that another has died. Programs use this crate through `transom`, whose `launcher` is this
+//! one.
+
+pub mod crowding;
+#[doc(hidden)]
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
+pub mod launcher;
+pub mod notice;
+pub mod pmi;
+mod processors;
