@@ -14,3 +14,4 @@ pub mod launcher;
 pub mod notice;
 pub mod pmi;
 mod processors;
+mod sys;

@@ -7,7 +7,7 @@ use std::io;
 
 use libc::c_ulong;
 
-use crate::launcher::sys::check;
+use crate::sys::check;
 
 /// More than any kernel numbers; a longer list is not one of processors.
 const HIGHEST: u32 = 1 << 16;

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use super::sys::check;
 use super::{LaunchError, MAX_RANKS};
+use crate::sys::check;
 
 /// Two pipes, a socket and a pidfd.
 const FDS_PER_RANK: u64 = 4;

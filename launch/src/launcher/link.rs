@@ -4,7 +4,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 
-use super::sys::{Epoll, is_ready};
+use crate::sys::{Epoll, is_ready};
 
 /// Requests in, replies out. While replies wait to be sent, no request is taken, so that a rank
 /// that does not read cannot fill the launcher's memory.

@@ -38,7 +38,6 @@ mod signals;
 mod sink;
 mod spawn;
 mod supervisor;
-pub(crate) mod sys;
 mod terminal;
 mod warden;
 

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use super::LaunchError;
 use super::sink::Sink;
-use super::sys::{check, set_nonblocking};
+use crate::sys::{check, set_nonblocking};
 
 /// A line longer than this is passed on in pieces, so that memory stays bounded.
 const LONGEST_LINE: usize = 1 << 20;

@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 
-use super::sys::check;
+use crate::sys::check;
 
 const WATCHED: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGTSTP];
 

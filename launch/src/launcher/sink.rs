@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt as _;
 
-use super::sys::{Epoll, interest, is_ready};
+use crate::sys::{Epoll, interest, is_ready};
 
 /// Above so many waiting bytes, the ranks are no longer read, and wait in their turn.
 const FULL: usize = 1 << 20;

@@ -12,9 +12,9 @@ use std::process::{Child, Command, Stdio};
 
 use super::limits::set_open_files;
 use super::signals;
-use super::sys::check;
 use super::{BindTo, Launch, LaunchError};
 use crate::processors::Mask;
+use crate::sys::check;
 
 /// What all ranks of a job have in common.
 pub(super) struct Template<'a> {

@@ -14,13 +14,13 @@ use super::link::Link;
 use super::output::Output;
 use super::signals::{self, Signals};
 use super::spawn::Template;
-use super::sys::{self, Epoll, interest, pidfd_open};
 use super::terminal::Relay;
 use super::warden::Warden;
 use super::{Cause, Failure, Launch, LaunchError, Outcome};
 use crate::notice::{ABORTED, DIED, LEFT, Notice, OUR_SPACE};
 use crate::pmi::{Action, Server};
 use crate::processors::Mask;
+use crate::sys::{self, Epoll, interest, pidfd_open};
 
 /// How long children of ranks may go on writing when the last rank has ended by itself.
 const LINGER: Duration = Duration::from_millis(200);

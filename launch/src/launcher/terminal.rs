@@ -11,7 +11,7 @@ use std::io::{self, IsTerminal as _, PipeReader, Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use super::sys::{interest, is_ready, set_nonblocking};
+use crate::sys::{interest, is_ready, set_nonblocking};
 
 /// How often a launcher in the background looks whether it has come to the foreground.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);

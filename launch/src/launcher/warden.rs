@@ -13,7 +13,7 @@ use std::io::{self, PipeWriter};
 use std::os::fd::{AsRawFd, RawFd};
 
 use super::signals;
-use super::sys::check;
+use crate::sys::check;
 
 /// Owns the group: dropping it kills what is left there.
 pub(super) struct Warden {

@@ -13,7 +13,7 @@ pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 /// What `poll` is to watch.
-pub(super) fn interest(fd: RawFd, events: i16) -> libc::pollfd {
+pub(crate) fn interest(fd: RawFd, events: i16) -> libc::pollfd {
     libc::pollfd {
         fd,
         events,
@@ -22,7 +22,7 @@ pub(super) fn interest(fd: RawFd, events: i16) -> libc::pollfd {
 }
 
 /// Sleeps until one of `fds` is ready or the deadline has come. A signal ends it early.
-pub(super) fn poll(fds: &mut [libc::pollfd], deadline: Option<Instant>) -> io::Result<bool> {
+pub(crate) fn poll(fds: &mut [libc::pollfd], deadline: Option<Instant>) -> io::Result<bool> {
     let timeout = match deadline {
         None => -1,
         // Rounded up, so that the deadline has come when the time is over.
@@ -42,7 +42,7 @@ pub(super) fn poll(fds: &mut [libc::pollfd], deadline: Option<Instant>) -> io::R
 }
 
 /// Whether `fd` is ready now.
-pub(super) fn is_ready(fd: BorrowedFd<'_>, events: i16) -> bool {
+pub(crate) fn is_ready(fd: BorrowedFd<'_>, events: i16) -> bool {
     poll(
         &mut [interest(fd.as_raw_fd(), events)],
         Some(Instant::now()),
@@ -50,7 +50,7 @@ pub(super) fn is_ready(fd: BorrowedFd<'_>, events: i16) -> bool {
     .unwrap_or(false)
 }
 
-pub(super) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: fcntl takes no pointers with these commands.
     let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
     // SAFETY: as above.
@@ -59,7 +59,7 @@ pub(super) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// A descriptor that is readable once the process has ended.
-pub(super) fn pidfd_open(pid: libc::pid_t) -> io::Result<OwnedFd> {
+pub(crate) fn pidfd_open(pid: libc::pid_t) -> io::Result<OwnedFd> {
     // SAFETY: pidfd_open takes two integers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     let fd = check(fd.try_into().expect("a descriptor is an int"))?;
@@ -68,25 +68,25 @@ pub(super) fn pidfd_open(pid: libc::pid_t) -> io::Result<OwnedFd> {
 }
 
 /// A set of descriptors that are watched together, level-triggered.
-pub(super) struct Epoll(OwnedFd);
+pub(crate) struct Epoll(OwnedFd);
 
 impl Epoll {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: epoll_create1 takes an integer.
         let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
         // SAFETY: the kernel made this descriptor just now, and nobody else knows it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    pub(super) fn add(&self, fd: BorrowedFd<'_>, events: i32, token: u64) -> io::Result<()> {
+    pub(crate) fn add(&self, fd: BorrowedFd<'_>, events: i32, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, events, token)
     }
 
-    pub(super) fn modify(&self, fd: BorrowedFd<'_>, events: i32, token: u64) -> io::Result<()> {
+    pub(crate) fn modify(&self, fd: BorrowedFd<'_>, events: i32, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, events, token)
     }
 
-    pub(super) fn remove(&self, fd: BorrowedFd<'_>) {
+    pub(crate) fn remove(&self, fd: BorrowedFd<'_>) {
         // It is there; and where it is not, the aim is reached.
         let _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, 0);
     }
@@ -102,7 +102,7 @@ impl Epoll {
     }
 
     /// The tokens that are ready now, those first that became ready first; at most 64.
-    pub(super) fn ready(&self) -> io::Result<Vec<u64>> {
+    pub(crate) fn ready(&self) -> io::Result<Vec<u64>> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
         // SAFETY: the pointer and the length are those of a live array.
         let count =
