@@ -4,7 +4,7 @@
 use bytemuck::pod_collect_to_vec;
 
 use crate::Info;
-use crate::job::fuzzing;
+use crate::peers::fuzzing;
 use crate::window::fuzzing as window;
 
 /// What another rank publishes about itself.

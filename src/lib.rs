@@ -52,6 +52,7 @@ mod error;
 pub mod fuzzing;
 mod job;
 mod memory;
+mod peers;
 pub mod raw;
 mod sync;
 mod terms;
@@ -67,9 +68,9 @@ pub use error::{
     AbortCause, DatatypeMisuse, EpochState, Error, ErrorClass, ErrorKind, Misuse, PeerError,
     Result, SystemError,
 };
-pub use job::{Job, ThreadLevel};
+pub use job::Job;
 pub use rdma_sys_shim::Usage;
-pub use terms::LockKind;
+pub use terms::{LockKind, ThreadLevel};
 pub use transom_launch::{launcher, pmi::PmiError};
 pub use typed::{
     Active, Block2d, Buffer, Epoch, Exchange, Lock, LockAll, LockedTarget, Passive, Region,

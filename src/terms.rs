@@ -34,3 +34,15 @@ impl fmt::Display for Flavor {
         })
     }
 }
+
+/// Which threads of a rank call Transom (MPI-4.1, section 11.6). Windows can be shared by threads
+/// at every level; the level says whether calls may overlap in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ThreadLevel {
+    /// Calls of one rank never overlap: the caller sees to that. Saves a locked instruction here
+    /// and there. If they do overlap, nested or unmatched locks may go unnoticed.
+    Serialized,
+    /// Any thread may call at any time.
+    #[default]
+    Multiple,
+}

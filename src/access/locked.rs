@@ -15,8 +15,8 @@ use super::transfer::Transfer;
 use super::work::{Work, copy_elements};
 use crate::datatype::{BasicType, Op, combine};
 use crate::error::{Error, Result};
-use crate::job::Awaited;
 use crate::memory::remote::RemoteWord;
+use crate::peers::Awaited;
 use crate::window::Window;
 use crate::window::target::Target;
 

@@ -8,7 +8,7 @@ use rdma_sys_shim::memory::copy;
 
 use super::PROC_NULL;
 use crate::error::{Error, Misuse, PeerError, Result};
-use crate::job::{Awaited, not_forked};
+use crate::peers::{Awaited, not_forked};
 use crate::wait::Verdict;
 use crate::window::{NOTIFICATION_COUNTERS, Window};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rdma_sys_shim::{Endpoint, Ticket};
 
 use crate::error::{Error, Misuse, Result};
-use crate::job::{Context, not_forked};
+use crate::peers::{Context, not_forked};
 use crate::sync::behind_gets;
 use crate::window::{Mode, Window};
 

@@ -8,11 +8,11 @@ use std::sync::{Arc, OnceLock};
 use super::call::mismatch;
 use super::team::Team;
 use crate::error::{Error, Result};
-use crate::job::Awaited;
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE, LocalWord};
 use crate::memory::remote::RemoteWord;
 use crate::memory::word::SharedWord;
+use crate::peers::Awaited;
 use crate::wait::Verdict;
 use dissemination::{DISPUTED, Rounds, epoch_of, flag, is_ahead};
 

@@ -9,9 +9,9 @@ use super::call::{Begun, CALL_BYTES, Call};
 use super::pipe::{PIPE_BYTES, Pipe};
 use super::team::Team;
 use crate::error::{AbortCause, Error, ErrorKind, Misuse, PeerError, Result};
-use crate::job::{Awaited, not_forked};
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
+use crate::peers::{Awaited, not_forked};
 
 /// Where the barrier's flags start, behind the call.
 pub(crate) const BARRIER_AT: u64 = CALL_BYTES;
@@ -274,8 +274,8 @@ mod tests {
 
     use super::*;
     use crate::comm::Communicator;
-    use crate::job::ranks_in_process;
     use crate::memory::control::LINE;
+    use crate::peers::ranks_in_process;
     use crate::wait::Patience;
 
     #[test]

@@ -16,13 +16,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use group::{Comparison, Group};
 
 pub(crate) use barrier::{Barrier, Purpose, barrier_bytes};
-pub(crate) use team::{Team, rounds};
+pub(crate) use team::Team;
 
 use crate::datatype::{Element, Op, Reduce};
 use crate::error::{Error, ErrorClass, Misuse, PeerError, Result};
-use crate::job::{Context, not_forked};
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
+use crate::peers::{Context, not_forked, rounds};
 use call::Call;
 use collective::{BARRIER_AT, Engine, block_bytes};
 

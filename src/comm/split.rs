@@ -8,8 +8,8 @@ use transom_launch::pmi::PmiError;
 use super::collective::block_bytes;
 use super::{Communicator, Group, Team};
 use crate::error::{Error, Result};
-use crate::job::{Fabric, host_identity, refusal};
 use crate::memory::columns::Column;
+use crate::peers::{Fabric, host_identity, refusal};
 
 impl Communicator {
     /// Collective. A communicator of the same ranks with a context of its own (MPI-4.1, section

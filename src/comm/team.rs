@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::Group;
 use crate::error::{Error, Misuse, Result};
-use crate::job::{Context, Fabric, Peer};
 use crate::memory::columns::Column;
 use crate::memory::remote::RemoteWord;
+use crate::peers::{Context, Fabric, Peer, rounds};
 
 /// A group and this process's place in it.
 #[derive(Clone)]
@@ -69,21 +69,5 @@ impl Team {
     pub(crate) fn word(&self, rank: u32, blocks: &Column<u64>, at: u64) -> Result<RemoteWord> {
         let peer = self.peer(rank)?;
         Ok(peer.control().word(blocks.get(rank) + at))
-    }
-}
-
-/// ceil(log2(size)).
-pub(crate) fn rounds(size: u32) -> u32 {
-    size.max(1).next_power_of_two().trailing_zeros()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rounds_are_the_ceiling_of_the_logarithm() {
-        let of = |size| rounds(size);
-        assert_eq!([0, 1, 2, 3, 4, 5, 8, 9].map(of), [0, 0, 1, 2, 2, 3, 3, 4]);
     }
 }

@@ -3,7 +3,7 @@
 use super::Assert;
 use crate::comm::Purpose;
 use crate::error::{EpochState, Error, Misuse, Result};
-use crate::job::is_forked;
+use crate::peers::is_forked;
 use crate::window::{Mode, Window};
 
 impl Window {

@@ -7,7 +7,7 @@ use rdma_sys_shim::memory::full_fence;
 use rdma_sys_shim::{Endpoint, Ticket};
 
 use crate::error::{Error, Misuse, Result};
-use crate::job::{is_forked, not_forked};
+use crate::peers::{is_forked, not_forked};
 use crate::wait::Patience;
 use crate::window::Window;
 use crate::window::target::Target;

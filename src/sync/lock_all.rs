@@ -6,7 +6,7 @@ use rdma_sys_shim::memory::full_fence;
 
 use super::{Assert, lock_word};
 use crate::error::{Error, Misuse, Result};
-use crate::job::is_forked;
+use crate::peers::is_forked;
 use crate::terms::Flavor;
 use crate::window::target::{Held, Route};
 use crate::window::{Mode, Window};

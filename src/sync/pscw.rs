@@ -16,7 +16,7 @@ use super::flush::behind_gets;
 use super::pair::Pair;
 use crate::comm::Group;
 use crate::error::{EpochState, Error, ErrorKind, Misuse, Result};
-use crate::job::{Awaited, not_forked};
+use crate::peers::{Awaited, not_forked};
 use crate::wait::{Polls, Verdict};
 use crate::window::target::Held;
 use crate::window::{Mode, Window};

@@ -12,7 +12,7 @@ use super::{Lock, LockAll, Target};
 use crate::comm::Purpose;
 use crate::datatype::Element;
 use crate::error::{AbortCause, Error, Result};
-use crate::job::is_forked;
+use crate::peers::is_forked;
 use crate::raw::{self, Assert};
 use crate::terms::LockKind;
 

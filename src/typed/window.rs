@@ -12,7 +12,7 @@ use super::epoch::{self, Active, Epoch, Exchange, Mode, Passive};
 use crate::comm::{Communicator, Group, Purpose};
 use crate::datatype::Element;
 use crate::error::{Error, Misuse, Result, SystemError};
-use crate::job::not_forked;
+use crate::peers::not_forked;
 use crate::raw::{self, Assert};
 use crate::window::Info;
 

@@ -17,9 +17,9 @@ use super::{Columns, Info, Memory, Mode, Window};
 use crate::comm::{Barrier, Communicator};
 use crate::datatype::AtomicWidths;
 use crate::error::{Error, Misuse, Result};
-use crate::job::not_forked;
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
+use crate::peers::not_forked;
 use crate::sync::{Exposure, Pairs};
 use crate::terms::Flavor;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::{Mode, Window};
 use crate::comm::Purpose;
 use crate::error::{Error, Misuse, Result};
-use crate::job::{is_forked, not_forked};
+use crate::peers::{is_forked, not_forked};
 
 impl Window {
     /// Collective. Frees the window, and its memory if the library allocated it; what is attached is

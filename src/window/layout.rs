@@ -1,7 +1,8 @@
 //! Where in a window's control block its words stand: the same place on every rank.
 
-use crate::comm::{barrier_bytes, rounds};
+use crate::comm::barrier_bytes;
 use crate::memory::control::LINE;
+use crate::peers::rounds;
 
 pub(crate) const LOCK_AT: u64 = 0;
 /// In which collective call a rank waits; seldom written, so that it needs no line of its own.

@@ -13,7 +13,7 @@ use super::target::Reach;
 use super::{Info, Memory, Mode, Window};
 use crate::comm::Communicator;
 use crate::error::{Error, Misuse, Result};
-use crate::job::not_forked;
+use crate::peers::not_forked;
 use crate::terms::Flavor;
 use crate::wait::lock;
 

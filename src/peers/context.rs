@@ -12,11 +12,11 @@ use transom_launch::{crowding, notice};
 
 use super::alarm::Alarm;
 use super::peer::refusal;
-use super::{Fabric, Peer, ThreadLevel, fork, is_forked, not_forked, start};
-use crate::comm::world_block_bytes;
+use super::{Fabric, Peer, fork, is_forked, not_forked, start};
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::memory::control::{ControlBlock, LINE};
 use crate::memory::word::SharedWord;
+use crate::terms::ThreadLevel;
 use crate::wait::{Patience, lock};
 
 /// Offset in every control region of the word that tells its rank to give up.
@@ -31,6 +31,8 @@ pub(super) const STATE_LEFT: u64 = 1;
 pub(crate) struct Context {
     rank: u32,
     size: u32,
+    /// Bytes of the world communicator's block.
+    world_block: u64,
     level: ThreadLevel,
     patience: Patience,
     fabric: Arc<Fabric>,
@@ -52,10 +54,13 @@ pub(crate) struct Context {
 
 impl Context {
     /// `named`: the device that was asked for, if any.
-    pub(super) fn join(
+    ///
+    /// `world_block` says what the communicator of so many ranks takes of the control region.
+    pub(crate) fn join(
         level: ThreadLevel,
         client: Option<Client>,
         named: Result<Option<Arc<dyn Device>>>,
+        world_block: fn(u32) -> u64,
     ) -> Result<Arc<Self>> {
         fork::watch();
         let (rank, size) = client.as_ref().map_or((0, 1), |c| (c.rank(), c.size()));
@@ -67,7 +72,8 @@ impl Context {
         let ranks_here = neighbours.as_ref().map(Vec::len);
         // Those of whom nothing is said may be here.
         let neighbours = neighbours.unwrap_or_else(|| (0..size).collect());
-        let ready = named.and_then(|named| prepare(named, client.as_ref(), ranks_here));
+        let ready =
+            named.and_then(|named| prepare(named, client.as_ref(), ranks_here, world_block));
         let mut crowded = false;
         let board = client.as_ref().and_then(notice::find).map(Arc::new);
         if let Some(client) = &client {
@@ -95,6 +101,7 @@ impl Context {
         Ok(Arc::new(Self {
             rank,
             size,
+            world_block: world_block(size),
             level,
             patience: Patience::new(crowded),
             alarm: Alarm::new(fabric.control().reserved(0, WORLD), board.clone()),
@@ -149,7 +156,7 @@ impl Context {
 
     pub(crate) fn world_block(&self) -> ControlBlock {
         let control = self.fabric.control();
-        control.reserved(WORLD, world_block_bytes(self.size))
+        control.reserved(WORLD, self.world_block)
     }
 
     #[inline]
@@ -222,7 +229,7 @@ impl Context {
         launcher.is_some_and(|client| client.as_ref().is_some_and(Client::is_gone))
     }
 
-    pub(super) fn leave(&self) {
+    pub(crate) fn leave(&self) {
         // Whoever reads that this rank has left concludes that nothing of it is still under way.
         let host = self.host();
         let fabrics = [Some(&self.fabric), host.as_ref()].into_iter().flatten();
@@ -249,7 +256,7 @@ impl Context {
         }
     }
 
-    pub(super) fn alloc_mem(&self, size: usize, align: Result<usize>) -> Result<NonNull<u8>> {
+    pub(crate) fn alloc_mem(&self, size: usize, align: Result<usize>) -> Result<NonNull<u8>> {
         let region = align
             .and_then(|align| Ok(self.device().allocate(size, align)?))
             .map_err(|error| error.during("alloc_mem"))?;
@@ -258,7 +265,7 @@ impl Context {
         Ok(base)
     }
 
-    pub(super) fn free_mem(&self, base: NonNull<u8>) -> Result<()> {
+    pub(crate) fn free_mem(&self, base: NonNull<u8>) -> Result<()> {
         let address = base.as_ptr().addr();
         match lock(&self.allocations).remove(&address) {
             Some(_region) => Ok(()),
@@ -271,6 +278,7 @@ fn prepare(
     named: Option<Arc<dyn Device>>,
     client: Option<&Client>,
     ranks_here: Option<usize>,
+    world_block: fn(u32) -> u64,
 ) -> Result<Fabric> {
     let device = match (named, client) {
         (Some(device), _) => device,
@@ -278,7 +286,7 @@ fn prepare(
         (None, Some(client)) => start::choose_device(start::placement(client, ranks_here)?)?,
     };
     let (rank, size) = client.map_or((0, 1), |client| (client.rank(), client.size()));
-    Fabric::new(device, WORLD + world_block_bytes(size), rank, size)
+    Fabric::new(device, WORLD + world_block(size), rank, size)
 }
 
 fn card_key(rank: u32) -> String {

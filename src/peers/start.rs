@@ -14,7 +14,7 @@ const VERDICT: &str = "transom-placement";
 
 /// The device that the environment names, or `None` if the choice is ours. It is opened before the
 /// launcher counts this rank as joined, so that after a wrong name another can be tried.
-pub(super) fn named_device() -> Result<Option<Arc<dyn Device>>> {
+pub(crate) fn named_device() -> Result<Option<Arc<dyn Device>>> {
     let spec = std::env::var(DEVICE).unwrap_or_default();
     if rdma_sys_shim::is_automatic(&spec) {
         return Ok(None);

@@ -11,7 +11,6 @@ use super::context::{Context, STATE_LEFT};
 use super::fabric::Fabric;
 use super::fork::is_forked;
 use super::peer::Peer;
-use crate::comm::rounds;
 use crate::error::{AbortCause, Error, ErrorKind, PeerError, Result};
 use crate::wait::{Doubt, Verdict, Witness};
 
@@ -391,9 +390,20 @@ fn around(rank: u32, distance: u32, size: u32) -> u32 {
     ((u64::from(rank) + u64::from(distance)) % u64::from(size)) as u32
 }
 
+/// ceil(log2(size)): in so many steps, what one of so many ranks says can come to all.
+pub(crate) fn rounds(size: u32) -> u32 {
+    size.max(1).next_power_of_two().trailing_zeros()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rounds_are_the_ceiling_of_the_logarithm() {
+        let of = |size| rounds(size);
+        assert_eq!([0, 1, 2, 3, 4, 5, 8, 9].map(of), [0, 0, 1, 2, 2, 3, 3, 4]);
+    }
 
     #[test]
     fn a_rank_that_told_of_a_silent_one_still_knows_why() {

@@ -1,49 +1,20 @@
-//! Who am I: rank, size, and the way to the other ranks.
-
-mod alarm;
-mod context;
-mod fabric;
-mod fork;
-#[cfg(any(test, fuzzing))]
-pub(crate) mod fuzzing;
-mod health;
-mod peer;
-mod start;
+//! A rank's membership in its job: where a program begins.
 
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(crate) use context::Context;
-#[cfg(test)]
-pub(crate) use context::in_process::ranks as ranks_in_process;
-pub(crate) use fabric::Fabric;
-pub(crate) use fork::{is_forked, not_forked};
-pub(crate) use health::Awaited;
-pub(crate) use peer::{Peer, refusal};
-pub(crate) use start::host_identity;
-
 use rdma_sys_shim::Usage;
 use transom_launch::pmi::Client;
 
-use crate::comm::Communicator;
+use crate::comm::{Communicator, world_block_bytes};
 use crate::datatype::Element;
 use crate::error::{AbortCause, Error, Misuse, Result};
+use crate::peers::{Context, is_forked, named_device, not_forked};
+use crate::terms::ThreadLevel;
 use crate::typed::Buffer;
 use crate::window::Info;
-
-/// Which threads of a rank call Transom (MPI-4.1, section 11.6). Windows can be shared by threads
-/// at every level; the level says whether calls may overlap in time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ThreadLevel {
-    /// Calls of one rank never overlap: the caller sees to that. Saves a locked instruction here
-    /// and there. If they do overlap, nested or unmatched locks may go unnoticed.
-    Serialized,
-    /// Any thread may call at any time.
-    #[default]
-    Multiple,
-}
 
 /// This process's membership in a parallel job.
 ///
@@ -91,13 +62,13 @@ impl Job {
         if TAKEN.swap(true, Ordering::SeqCst) {
             return Err(Error::new("job start", Misuse::JobTaken));
         }
-        let named = start::named_device();
+        let named = named_device();
         let client = Client::from_env()?;
         if client.is_none() && named.is_err() {
             // Nobody waits for this process: it may try another device.
             TAKEN.store(false, Ordering::SeqCst);
         }
-        let context = Context::join(level, client, named)?;
+        let context = Context::join(level, client, named, world_block_bytes)?;
         let world = Communicator::world(&context);
         Ok(Self { context, world })
     }

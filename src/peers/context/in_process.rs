@@ -4,7 +4,7 @@ use std::thread::{self, sleep};
 use std::time::Duration;
 
 use super::*;
-use crate::comm::Communicator;
+use crate::comm::{Communicator, world_block_bytes};
 use crate::raw::Window;
 use crate::window::Info;
 
@@ -24,6 +24,7 @@ pub(crate) fn ranks(device: &str, count: u32, patience: Patience) -> Vec<Arc<Con
         Arc::new(Context {
             rank,
             size: count,
+            world_block: world_block_bytes(count),
             level: ThreadLevel::Multiple,
             patience,
             alarm: Alarm::new(fabric.control().reserved(0, WORLD), None),

@@ -1,0 +1,20 @@
+//! Who am I: rank, size, and the way to the other ranks.
+
+mod alarm;
+mod context;
+mod fabric;
+mod fork;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
+mod health;
+mod peer;
+mod start;
+
+pub(crate) use context::Context;
+#[cfg(test)]
+pub(crate) use context::in_process::ranks as ranks_in_process;
+pub(crate) use fabric::Fabric;
+pub(crate) use fork::{is_forked, not_forked};
+pub(crate) use health::{Awaited, rounds};
+pub(crate) use peer::{Peer, refusal};
+pub(crate) use start::{host_identity, named_device};
