@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use rdma_sys_shim::{Endpoint, Ticket};
 
-use crate::error::{Error, Misuse, Result};
+use crate::error::{Error, Result};
 use crate::peers::{Context, not_forked};
 use crate::sync::behind_gets;
-use crate::window::{Mode, Window};
+use crate::window::Window;
+use crate::window::target::Target;
 
 /// An operation that may still be under way (MPI-4.1, section 12.3.5).
 #[must_use = "the buffer belongs to the operation until `wait` or `test` says that it is complete"]
@@ -116,15 +117,13 @@ impl Window {
     /// Requests exist in passive-target epochs only.
     pub(super) fn needs_passive(&self, operation: &'static str, rank: u32) -> Result<()> {
         not_forked(operation)?;
-        let mode = self.mode();
-        if mode.is_started() || matches!(mode, Mode::Fence | Mode::FenceUnused) {
-            let misuse = Misuse::Epoch {
-                needs: "an operation with a request needs a lock of its target or lock_all",
-                state: self.state(Some(rank)),
-            };
-            return Err(Error::new(operation, misuse));
+        match self.epochs().takes_requests() {
+            true => Ok(()),
+            false => {
+                let target = self.targets().get(rank as usize).map(Target::epoch);
+                Err(self.epochs().refuse_request(operation, rank, target))
+            }
         }
-        Ok(())
     }
 
     /// The request of an operation that was posted with this ticket.

@@ -2,9 +2,9 @@
 
 use super::Assert;
 use crate::comm::Purpose;
-use crate::error::{EpochState, Error, Misuse, Result};
-use crate::peers::is_forked;
-use crate::window::{Mode, Window};
+use crate::error::Result;
+use crate::peers::not_forked;
+use crate::window::Window;
 
 impl Window {
     /// Collective. Ends the access epoch that the last fence began, in which every operation is
@@ -26,14 +26,8 @@ impl Window {
         assert.check("fence", Assert::OF_FENCE)?;
         let precede = !assert.contains(Assert::NO_PRECEDE);
         let succeed = !assert.contains(Assert::NO_SUCCEED);
-        let mode = self.mode();
-        let closed = matches!(mode, Mode::Idle | Mode::FenceUnused | Mode::Fence);
-        if !closed || self.locks() > 0 || self.exposure().is_open() || is_forked() {
-            return Err(self.cannot_fence());
-        }
-        if !precede && mode == Mode::Fence {
-            return Err(something_precedes());
-        }
+        not_forked("fence")?;
+        self.epochs().check_fence(precede)?;
         self.context().heed("fence")?;
         if precede {
             self.complete_all("fence")
@@ -42,29 +36,7 @@ impl Window {
         if precede || succeed {
             self.synchronise("fence", Purpose::Fence)?;
         }
-        self.next_serial();
-        self.set_mode(if succeed {
-            Mode::FenceUnused
-        } else {
-            Mode::Idle
-        });
+        self.epochs().fence(succeed);
         Ok(())
     }
-
-    #[cold]
-    fn cannot_fence(&self) -> Error {
-        if is_forked() {
-            return Error::new("fence", Misuse::Forked);
-        }
-        let needs = "it needs a window without locks and without epochs of start or post";
-        let state = self.state(None);
-        Error::new("fence", Misuse::Epoch { needs, state })
-    }
-}
-
-#[cold]
-fn something_precedes() -> Error {
-    let needs = "NO_PRECEDE needs a rank that has called no operation since the last fence";
-    let state = EpochState::FenceUsed;
-    Error::new("fence", Misuse::Epoch { needs, state })
 }

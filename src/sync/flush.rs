@@ -125,11 +125,7 @@ impl Window {
     #[inline]
     fn passive_target(&self, operation: &'static str, rank: u32) -> Result<&Target> {
         match self.targets().get(rank as usize) {
-            Some(target)
-                if (target.held().is_held() || self.mode().is_lock_all()) && !is_forked() =>
-            {
-                Ok(target)
-            }
+            Some(target) if self.epochs().is_passive(target.epoch()) && !is_forked() => Ok(target),
             _ => Err(self.not_passive(operation, rank)),
         }
     }
@@ -142,27 +138,13 @@ impl Window {
         if is_forked() {
             return Error::new(operation, Misuse::Forked);
         }
-        Error::new(
-            operation,
-            Misuse::Epoch {
-                needs: "it needs a lock of its target or lock_all",
-                state: self.state(Some(rank)),
-            },
-        )
+        let target = self.targets()[rank as usize].epoch();
+        self.epochs().refuse_flush(operation, rank, target)
     }
 
     fn needs_any_lock(&self, operation: &'static str) -> Result<()> {
         not_forked(operation)?;
-        if self.mode().is_lock_all() || self.locks() > 0 {
-            return Ok(());
-        }
-        Err(Error::new(
-            operation,
-            Misuse::Epoch {
-                needs: "it needs a lock or lock_all",
-                state: self.state(None),
-            },
-        ))
+        self.epochs().check_flush_all(operation)
     }
 
     /// Waits until the device has done with every origin buffer of this rank, be it by success or

@@ -8,12 +8,12 @@ use rdma_sys_shim::memory::{TOTAL_STORE_ORDER, full_fence};
 
 use super::precedence::Precedence;
 use super::{Assert, lock_word};
-use crate::error::{EpochState, Error, Misuse, Result};
+use crate::error::{Error, Misuse, Result};
 use crate::memory::remote::RemoteWord;
 use crate::peers::{Awaited, is_forked, not_forked};
 use crate::terms::LockKind;
-use crate::window::target::{Held, Route, Target};
-use crate::window::{Mode, Window};
+use crate::window::target::{Route, Target};
+use crate::window::{Held, Window};
 
 impl Window {
     /// One-sided. Begins a passive-target epoch of `target`: waits for its lock, without the
@@ -29,21 +29,19 @@ impl Window {
     pub fn lock(&self, kind: LockKind, target: u32, assert: Assert) -> Result<()> {
         const OPERATION: &str = "lock";
         assert.check(OPERATION, Assert::OF_LOCK)?;
-        let ready = self.mode() == Mode::Idle && !self.no_locks() && !is_forked();
-        let ready = ready && !self.exposure().is_open();
+        let ready = self.epochs().takes_locks() && !self.no_locks() && !is_forked();
         if !ready || target >= self.ranks() {
             self.prepare_to_lock(target)?;
         }
         let route = self.route_of(OPERATION, target)?;
-        let state = &self.targets()[target as usize];
+        let state = self.targets()[target as usize].epoch();
         let held = match kind {
             _ if assert.contains(Assert::NO_CHECK) => Held::Unchecked,
             LockKind::Shared => Held::Shared,
             LockKind::Exclusive => Held::Exclusive,
         };
-        if !state.change_held(Held::No, Held::Changing, self.context().concurrent()) {
-            return Err(already_locked(target));
-        }
+        let concurrent = self.context().concurrent();
+        (self.epochs()).begin_lock(OPERATION, target, state, concurrent)?;
         let taken = match held {
             Held::Shared => self.take_shared(OPERATION, target, route),
             Held::Exclusive => self.take_exclusive(OPERATION, target, route),
@@ -54,12 +52,10 @@ impl Window {
             }
         };
         if let Err(error) = taken {
-            state.set_held(Held::No);
+            self.epochs().give_up_lock(state);
             return Err(error);
         }
-        state.set_held(held);
-        self.count_lock(1);
-        state.set_entered(self.serial());
+        self.epochs().lock(state, held, concurrent);
         Ok(())
     }
 
@@ -71,16 +67,12 @@ impl Window {
     /// job was aborted because another rank did: then the epoch is over all the same.
     #[inline]
     pub fn unlock(&self, target: u32) -> Result<()> {
-        let (Some(state), false) = (
-            self.targets().get(target as usize),
-            self.mode().is_lock_all() || is_forked(),
-        ) else {
+        let (Some(state), false) = (self.targets().get(target as usize), is_forked()) else {
             return Err(self.cannot_unlock(target));
         };
-        let held = state.held();
-        if !held.is_held() {
+        let Some(held) = self.epochs().locked_by_lock(state.epoch()) else {
             return Err(self.cannot_unlock(target));
-        }
+        };
         match state.posted() {
             Ticket::DONE => self.end_lock(target, state, held)?,
             posted => self.end_lock_behind(target, state, held, posted)?,
@@ -107,13 +99,12 @@ impl Window {
     fn end_lock(&self, rank: u32, target: &Target, held: Held) -> Result<()> {
         const OPERATION: &str = "unlock";
         let route = self.route_to(OPERATION, rank, target)?;
-        if !target.change_held(held, Held::Changing, self.context().concurrent()) {
+        let (epochs, concurrent) = (self.epochs(), self.context().concurrent());
+        if !epochs.begin_unlock(target.epoch(), held, concurrent) {
             return Err(self.cannot_unlock(rank));
         }
-        target.set_left();
-        self.count_lock(1_u32.wrapping_neg());
         let released = self.release(OPERATION, rank, held, route);
-        target.set_held(Held::No);
+        epochs.unlock(target.epoch());
         released
     }
 
@@ -127,7 +118,7 @@ impl Window {
         rank: u32,
         target: &Target,
     ) -> Result<()> {
-        let by_device = matches!(target.held(), Held::Shared | Held::Exclusive)
+        let by_device = matches!(target.epoch().held(), Held::Shared | Held::Exclusive)
             && self.route_of(operation, rank)?.lock.atomic().is_none();
         match by_device {
             true => Ok(()),
@@ -140,13 +131,13 @@ impl Window {
     pub(crate) fn unlock_everything(&self, operation: &'static str) -> Result<()> {
         not_forked(operation)?;
         self.complete_all(operation)?;
-        if self.mode().is_lock_all() {
+        if self.epochs().mode().is_lock_all() {
             return self.unlock_all();
         }
         let mut result = Ok(());
-        if self.locks() > 0 {
+        if self.epochs().has_locks() {
             for (rank, target) in (0..).zip(self.targets()) {
-                if target.held().is_held() {
+                if target.epoch().held().is_held() {
                     result = result.and(self.unlock(rank));
                 }
             }
@@ -258,29 +249,7 @@ impl Window {
         if self.no_locks() {
             return Err(Error::new("lock", Misuse::NoLocks));
         }
-        if target == self.rank() && self.exposure().is_open() {
-            let misuse = Misuse::Epoch {
-                needs: "a rank's own part must not be exposed",
-                state: EpochState::Exposed,
-            };
-            return Err(Error::new("lock", misuse));
-        }
-        match self.mode() {
-            Mode::Idle => Ok(()),
-            // Without an operation since, the last fence has begun no epoch (section 12.5.1).
-            Mode::FenceUnused => {
-                self.set_mode(Mode::Idle);
-                Ok(())
-            }
-            _ => Err(Error::new(
-                "lock",
-                Misuse::Epoch {
-                    needs: "it needs a window without an epoch of fence or start and without \
-                            lock_all",
-                    state: self.state(None),
-                },
-            )),
-        }
+        self.epochs().prepare_lock("lock", target == self.rank())
     }
 
     #[cold]
@@ -291,27 +260,7 @@ impl Window {
         if is_forked() {
             return Error::new("unlock", Misuse::Forked);
         }
-        let state = match self.state(Some(target)) {
-            EpochState::None => EpochState::NotLocked(target),
-            state => state,
-        };
-        Error::new(
-            "unlock",
-            Misuse::Epoch {
-                needs: "it needs a target that lock has locked",
-                state,
-            },
-        )
+        let state = self.targets()[target as usize].epoch();
+        self.epochs().refuse_unlock("unlock", target, state)
     }
-}
-
-#[cold]
-fn already_locked(target: u32) -> Error {
-    Error::new(
-        "lock",
-        Misuse::Epoch {
-            needs: "it needs a target that this rank has not locked",
-            state: EpochState::Locked(target),
-        },
-    )
 }

@@ -8,8 +8,8 @@ use super::{Assert, lock_word};
 use crate::error::{Error, Misuse, Result};
 use crate::peers::is_forked;
 use crate::terms::Flavor;
-use crate::window::target::{Held, Route};
-use crate::window::{Mode, Window};
+use crate::window::target::Route;
+use crate::window::{Held, Mode, Window};
 
 impl Window {
     /// One-sided. Begins a passive-target epoch of all targets with a shared lock (MPI-4.1, section
@@ -32,16 +32,15 @@ impl Window {
     pub fn lock_all(&self, assert: Assert) -> Result<()> {
         const OPERATION: &str = "lock_all";
         assert.check(OPERATION, Assert::OF_LOCK)?;
-        let idle = matches!(self.mode(), Mode::Idle | Mode::FenceUnused);
-        let closed = self.locks() == 0 && !self.exposure().is_open();
-        if !idle || !closed || self.no_locks() || is_forked() {
+        let epochs = self.epochs();
+        if !epochs.may_lock_all() || self.no_locks() || is_forked() {
             return Err(self.cannot_lock_all());
         }
-        self.next_serial();
+        epochs.begin_lock_all();
         if assert.contains(Assert::NO_CHECK) {
             // What others did before this rank was told that it need not check is seen.
             fence(Ordering::Acquire);
-            self.set_mode(Mode::LockAllUnchecked);
+            epochs.lock_all(true);
             return Ok(());
         }
         if self.eager_lock_all() || self.flavor() == Flavor::Shared {
@@ -51,7 +50,7 @@ impl Window {
             return self.lock_in_order(OPERATION, self.handed_out_and_own());
         }
         self.lock_own(OPERATION)?;
-        self.set_mode(Mode::LockAll);
+        epochs.lock_all(false);
         Ok(())
     }
 
@@ -60,9 +59,7 @@ impl Window {
         let me = self.rank();
         let route = self.route_of(operation, me)?;
         self.take_shared(operation, me, route)?;
-        let own = &self.targets()[me as usize];
-        own.change_held(Held::No, Held::Shared, false);
-        own.set_entered(self.serial());
+        self.epochs().lock_own(self.targets()[me as usize].epoch());
         Ok(())
     }
 
@@ -74,7 +71,7 @@ impl Window {
         operation: &'static str,
         ranks: impl IntoIterator<Item = u32>,
     ) -> Result<()> {
-        self.set_mode(Mode::LockAll);
+        self.epochs().lock_all(false);
         for rank in ranks {
             let locked = match rank == self.rank() {
                 true => self.lock_own(operation),
@@ -83,11 +80,11 @@ impl Window {
             if let Err(error) = locked {
                 // The first failure says more than what releasing after it may find.
                 let _ = self.leave_entered(operation);
-                if self.targets()[self.rank() as usize].held().is_held() {
+                let own = self.targets()[self.rank() as usize].epoch();
+                if own.held().is_held() {
                     let _ = self.leave(operation, self.rank());
                 }
-                self.next_serial();
-                self.set_mode(Mode::Idle);
+                self.epochs().unlock_all();
                 return Err(error);
             }
         }
@@ -103,16 +100,15 @@ impl Window {
     #[inline]
     pub fn unlock_all(&self) -> Result<()> {
         const OPERATION: &str = "unlock_all";
-        let mode = self.mode();
+        let (epochs, mode) = (self.epochs(), self.epochs().mode());
         if !mode.is_lock_all() || is_forked() {
             return Err(self.cannot_unlock_all());
         }
         let aborted = self.context().is_aborted();
-        if self.device_used() || self.any_entered() || mode == Mode::LockAllUnchecked {
+        if self.device_used() || epochs.any_entered() || mode == Mode::LockAllUnchecked {
             self.unlock_others_first(OPERATION, mode)?;
         } else {
-            self.next_serial();
-            self.set_mode(Mode::Idle);
+            epochs.unlock_all();
             self.leave(OPERATION, self.rank())?;
         }
         match aborted {
@@ -128,13 +124,12 @@ impl Window {
         } else {
             Ok(())
         };
-        self.next_serial();
-        self.set_mode(Mode::Idle);
+        self.epochs().unlock_all();
         if mode == Mode::LockAllUnchecked {
             full_fence();
             return completed;
         }
-        let others = if self.any_entered() {
+        let others = if self.epochs().any_entered() {
             self.leave_entered(operation)
         } else {
             Ok(())
@@ -153,7 +148,7 @@ impl Window {
     fn leave_entered(&self, operation: &'static str) -> Result<()> {
         let mut result = Ok(());
         let mut by_device = Vec::new();
-        for rank in self.take_entered() {
+        for rank in self.epochs().take_entered() {
             match self.route_of(operation, rank) {
                 Ok(route) if route.lock.atomic().is_none() => by_device.push((rank, route, 0)),
                 _ => result = result.and(self.leave(operation, rank)),
@@ -178,7 +173,7 @@ impl Window {
         let mut posted = Vec::with_capacity(entered.len());
         for (rank, route, old) in &mut entered {
             let target = &self.targets()[*rank as usize];
-            target.change_held(Held::Shared, Held::No, false);
+            self.epochs().release(target.epoch());
             // SAFETY: `entered` keeps the word until every operation is waited for below.
             match unsafe { route.lock.begin_fetch_add(lock_word::SHARED_RELEASE, old) } {
                 Ok(ticket) => posted.push((*rank, *route, target.posted(), ticket)),
@@ -197,7 +192,7 @@ impl Window {
     #[inline(always)]
     fn leave(&self, operation: &'static str, rank: u32) -> Result<()> {
         let target = &self.targets()[rank as usize];
-        target.change_held(Held::Shared, Held::No, false);
+        self.epochs().release(target.epoch());
         target.stored().forget();
         let route = self.route_of(operation, rank)?;
         self.release(operation, rank, Held::Shared, route)
@@ -211,14 +206,7 @@ impl Window {
         if self.no_locks() {
             return Error::new("lock_all", Misuse::NoLocks);
         }
-        Error::new(
-            "lock_all",
-            Misuse::Epoch {
-                needs: "it needs a window without locks and without an epoch of fence, start \
-                        or post",
-                state: self.state(None),
-            },
-        )
+        self.epochs().refuse_lock_all("lock_all")
     }
 
     #[cold]
@@ -226,12 +214,6 @@ impl Window {
         if is_forked() {
             return Error::new("unlock_all", Misuse::Forked);
         }
-        Error::new(
-            "unlock_all",
-            Misuse::Epoch {
-                needs: "it needs lock_all",
-                state: self.state(None),
-            },
-        )
+        self.epochs().refuse_unlock_all("unlock_all")
     }
 }

@@ -16,4 +16,3 @@ mod pscw;
 pub use assert::Assert;
 pub(crate) use flush::behind_gets;
 pub(crate) use pair::Pairs;
-pub(crate) use pscw::Exposure;

@@ -18,6 +18,8 @@ use crate::window::target::Target;
 #[derive(Default)]
 pub(crate) struct Pairs {
     table: OnceLock<Table>,
+    /// Of `test`.
+    pub(super) tests: Polls,
     /// Of `test_notify`.
     pub(crate) polls: Polls,
 }

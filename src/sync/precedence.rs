@@ -10,8 +10,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use super::lock_word::WAITING;
-use crate::window::held_locks;
-use crate::window::target::Held;
+use crate::window::{Held, held_locks};
 
 /// Longer than most epochs take, so that writers are not starved, and short for a circle that has to be
 /// broken.

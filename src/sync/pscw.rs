@@ -9,33 +9,16 @@
 //!
 //! Counts have 64 bits and never wrap; assertions skip waits, never a count.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 
 use super::Assert;
 use super::flush::behind_gets;
 use super::pair::Pair;
 use crate::comm::Group;
-use crate::error::{EpochState, Error, ErrorKind, Misuse, Result};
+use crate::error::{Error, ErrorKind, Misuse, Result};
 use crate::peers::{Awaited, not_forked};
-use crate::wait::{Polls, Verdict};
-use crate::window::target::Held;
+use crate::wait::Verdict;
 use crate::window::{Mode, Window};
-
-/// This rank's part as others may access it.
-#[derive(Default)]
-pub(crate) struct Exposure {
-    open: AtomicBool,
-    /// So many of its origins, the first ones, are known to have completed.
-    completed: AtomicU32,
-    polls: Polls,
-}
-
-impl Exposure {
-    #[inline]
-    pub(crate) fn is_open(&self) -> bool {
-        self.open.load(Ordering::Relaxed)
-    }
-}
 
 impl Window {
     /// One-sided. Opens an exposure epoch of this rank's part to the ranks of `group`, each of
@@ -55,18 +38,12 @@ impl Window {
         const OPERATION: &str = "post";
         not_forked(OPERATION)?;
         assert.check(OPERATION, Assert::OF_POST)?;
-        let exposure = self.exposure();
-        let (mode, me) = (self.mode(), self.rank());
-        let conflict = mode == Mode::Fence || mode.is_lock_all();
-        if conflict || exposure.is_open() || self.targets()[me as usize].held().is_held() {
-            return Err(self.cannot_post());
-        }
+        let (epochs, me) = (self.epochs(), self.rank());
+        epochs.check_post(OPERATION, me, self.targets()[me as usize].epoch())?;
         self.context().heed(OPERATION)?;
         let origins = self.origins();
         self.call_roll(OPERATION, group, origins)?;
-        self.end_unused_fence();
-        exposure.completed.store(0, Ordering::Relaxed);
-        exposure.open.store(true, Ordering::Relaxed);
+        epochs.post();
         let slot = self.layout().post_slot(me);
         for rank in origins.iter() {
             let told = self.pair(OPERATION, rank).and_then(|pair| pair.post(slot));
@@ -92,29 +69,25 @@ impl Window {
         const OPERATION: &str = "start";
         not_forked(OPERATION)?;
         assert.check(OPERATION, Assert::OF_START)?;
-        if !matches!(self.mode(), Mode::Idle | Mode::FenceUnused) || self.locks() > 0 {
-            return Err(self.wrong_epoch(OPERATION, "it needs a window without access epoch"));
-        }
+        let epochs = self.epochs();
+        epochs.check_start(OPERATION)?;
         self.context().heed(OPERATION)?;
         let targets = self.started_targets();
         self.call_roll(OPERATION, group, targets)?;
-        self.next_serial();
+        epochs.begin_start();
         let unchecked = assert.contains(Assert::NO_CHECK);
         for rank in targets.iter() {
             let target = &self.targets()[rank as usize];
-            target.set_held(Held::Started);
+            epochs.start_on(target.epoch());
             let pair = self.pair(OPERATION, rank)?;
             let started = pair.count_start();
             let may_enter = unchecked || pair.posts() >= started;
             if may_enter && target.route().is_some() {
-                target.set_entered(self.serial());
+                epochs.enter(target.epoch());
             }
         }
         fence(Ordering::Acquire);
-        self.set_mode(match unchecked {
-            true => Mode::StartedUnchecked,
-            false => Mode::Started,
-        });
+        epochs.start(unchecked);
         Ok(())
     }
 
@@ -129,11 +102,10 @@ impl Window {
     pub fn complete(&self) -> Result<()> {
         const OPERATION: &str = "complete";
         not_forked(OPERATION)?;
-        if !self.mode().is_started() {
-            return Err(self.wrong_epoch(OPERATION, "it needs start"));
-        }
+        let epochs = self.epochs();
+        epochs.check_complete(OPERATION)?;
         let targets = self.started_targets();
-        if self.mode() == Mode::Started && targets.iter().any(|rank| rank == self.rank()) {
+        if epochs.mode() == Mode::Started && targets.iter().any(|rank| rank == self.rank()) {
             self.has_own_post(OPERATION)?;
         }
         let mut result = Ok(());
@@ -152,11 +124,10 @@ impl Window {
             }
         }
         for rank in targets.iter() {
-            self.targets()[rank as usize].set_held(Held::No);
+            epochs.complete_on(self.targets()[rank as usize].epoch());
         }
         behind_gets();
-        self.next_serial();
-        self.set_mode(Mode::Idle);
+        epochs.complete();
         result.map_err(|error| self.give_up(error))
     }
 
@@ -170,9 +141,7 @@ impl Window {
     pub fn wait(&self) -> Result<()> {
         const OPERATION: &str = "wait";
         not_forked(OPERATION)?;
-        if !self.exposure().is_open() {
-            return Err(self.not_exposed(OPERATION));
-        }
+        self.epochs().check_wait(OPERATION)?;
         if !self.is_closed_by_all() {
             self.awaits_others(OPERATION)?;
             self.context().patience().wait(
@@ -180,7 +149,7 @@ impl Window {
                 || self.check_origins(OPERATION),
             )?;
         }
-        self.exposure().open.store(false, Ordering::Relaxed);
+        self.epochs().wait();
         Ok(())
     }
 
@@ -193,15 +162,13 @@ impl Window {
     pub fn test(&self) -> Result<bool> {
         const OPERATION: &str = "test";
         not_forked(OPERATION)?;
-        if !self.exposure().is_open() {
-            return Err(self.not_exposed(OPERATION));
-        }
-        let closed = self.exposure().polls.poll(
+        self.epochs().check_wait(OPERATION)?;
+        let closed = self.pairs().tests.poll(
             || Ok(self.is_closed_by_all()),
             || self.check_origins(OPERATION),
         )?;
         if closed {
-            self.exposure().open.store(false, Ordering::Relaxed);
+            self.epochs().wait();
         }
         Ok(closed)
     }
@@ -225,7 +192,8 @@ impl Window {
             return Ok(());
         }
         let pair = self.pair(operation, self.rank())?;
-        let accesses = self.mode().is_started() && self.started_targets().iter().any(is_me);
+        let accesses =
+            self.epochs().mode().is_started() && self.started_targets().iter().any(is_me);
         // Else what it has completed may still be under way to itself.
         if pair.started() >= pair.posted() && !accesses {
             return Ok(());
@@ -255,7 +223,8 @@ impl Window {
     /// Tells a target that this rank's epoch is over, behind its operations there.
     fn complete_on(&self, operation: &'static str, rank: u32) -> Result<()> {
         let target = &self.targets()[rank as usize];
-        let must_wait = !target.is_entered(self.serial()) && self.mode() == Mode::Started;
+        let epochs = self.epochs();
+        let must_wait = !epochs.is_entered(target.epoch()) && epochs.mode() == Mode::Started;
         if must_wait && let Err(error) = self.await_post(operation, rank) {
             self.pair(operation, rank)?.uncount_start();
             return Err(error);
@@ -269,16 +238,16 @@ impl Window {
 
     #[inline]
     fn is_closed_by_all(&self) -> bool {
-        let completed = &self.exposure().completed;
-        let mut index = completed.load(Ordering::Relaxed);
+        let epochs = self.epochs();
+        let mut index = epochs.completed();
         while let Some(rank) = self.origins().get(index) {
             if !self.has_completed(rank) {
-                completed.store(index, Ordering::Relaxed);
+                epochs.set_completed(index);
                 return false;
             }
             index += 1;
         }
-        completed.store(index, Ordering::Relaxed);
+        epochs.set_completed(index);
         true
     }
 
@@ -302,39 +271,13 @@ impl Window {
             excused: &excused,
         };
         team.context.check(operation, awaited)?;
-        match origins.get(self.exposure().completed.load(Ordering::Relaxed)) {
+        match origins.get(self.epochs().completed()) {
             // The next one's turn comes when this one has completed.
             Some(next) if next != self.rank() => {
                 Ok(self.check_elsewhere(operation, next, "post needs its origins to complete")?)
             }
             _ => Ok(()),
         }
-    }
-
-    #[cold]
-    fn cannot_post(&self) -> Error {
-        let me = self.rank();
-        let needs = "it needs a window without exposure epoch, whose own part is not locked";
-        let state = if self.exposure().is_open() {
-            EpochState::Exposed
-        } else if self.targets()[me as usize].held().is_held() && !self.mode().is_lock_all() {
-            EpochState::Locked(me)
-        } else {
-            self.state(None)
-        };
-        Error::new("post", Misuse::Epoch { needs, state })
-    }
-
-    #[cold]
-    fn not_exposed(&self, operation: &'static str) -> Error {
-        let (needs, state) = ("it needs post", EpochState::NotExposed);
-        Error::new(operation, Misuse::Epoch { needs, state })
-    }
-
-    #[cold]
-    fn wrong_epoch(&self, operation: &'static str, needs: &'static str) -> Error {
-        let state = self.state(None);
-        Error::new(operation, Misuse::Epoch { needs, state })
     }
 }
 

@@ -1,8 +1,8 @@
 //! Creating windows: register, then exchange what peers need to know.
 
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bytemuck::{Pod, Zeroable};
 use rdma_sys_shim::{Access, Device, Region, RemoteRegion};
@@ -13,14 +13,14 @@ use super::hints::{Common, Hints, SAME_DISP_UNIT, SAME_SIZE};
 use super::layout::{BARRIER_AT, Layout};
 use super::shared::HandedOut;
 use super::targets::Targets;
-use super::{Columns, Info, Memory, Mode, Window};
+use super::{Columns, Epochs, Info, Memory, Window};
 use crate::comm::{Barrier, Communicator};
 use crate::datatype::AtomicWidths;
 use crate::error::{Error, Misuse, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
 use crate::peers::not_forked;
-use crate::sync::{Exposure, Pairs};
+use crate::sync::Pairs;
 use crate::terms::Flavor;
 
 /// What each rank tells the others.
@@ -229,15 +229,9 @@ impl Window {
             error_handler: Handler::default(),
             columns,
             team,
-            // Targets start at 0: none is entered.
-            serial: AtomicU64::new(1),
-            mode: AtomicU8::new(Mode::Idle as u8),
-            locks: AtomicU32::new(0),
-            entered: Mutex::default(),
-            any_entered: AtomicBool::new(false),
+            epochs: Epochs::new(),
             device_used: AtomicBool::new(false),
             layout,
-            exposure: Exposure::default(),
             pairs: Pairs::default(),
             block,
         })

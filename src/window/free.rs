@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::mem;
 use std::sync::atomic::Ordering;
 
-use super::{Mode, Window};
+use super::Window;
 use crate::comm::Purpose;
 use crate::error::{Error, Misuse, Result};
 use crate::peers::{is_forked, not_forked};
@@ -51,15 +51,7 @@ impl Window {
 
     fn has_no_epoch(&self) -> Result<()> {
         not_forked("free")?;
-        let idle = matches!(self.mode(), Mode::Idle | Mode::FenceUnused);
-        if !idle || self.locks() > 0 || self.exposure().is_open() {
-            let misuse = Misuse::Epoch {
-                needs: "it needs a window without an open epoch",
-                state: self.state(None),
-            };
-            return Err(Error::new("free", misuse));
-        }
-        Ok(())
+        self.epochs.check_free("free")
     }
 
     /// Gives everything back. All ranks have come to free the window, or promised that they will

@@ -4,6 +4,7 @@ mod attributes;
 mod copied;
 mod create;
 mod dynamic;
+mod epochs;
 mod errors;
 mod free;
 #[cfg(any(test, fuzzing))]
@@ -20,9 +21,8 @@ mod targets;
 mod unflushed;
 
 use std::fmt;
-use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rdma_sys_shim::{Region, Ticket};
 
@@ -35,20 +35,22 @@ pub use progress::Progress;
 pub use shared::SharedPart;
 
 pub(crate) use dynamic::{Found, RegionCache};
+pub(crate) use epochs::{Epochs, Held, Mode};
 pub(crate) use hints::NOTIFICATION_COUNTERS;
 pub(crate) use targets::held_locks;
 
 use crate::comm::{Barrier, Team};
 use crate::datatype::AtomicWidths;
-use crate::error::{EpochState, Error, Misuse, Result};
+use crate::error::Result;
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LocalWord};
 use crate::peers::{Context, not_forked};
-use crate::sync::{Exposure, Pairs};
+use crate::sync::Pairs;
 use crate::terms::Flavor;
+use epochs::Admission;
 use hints::Hints;
 use layout::{CALL_AT, Layout};
-use target::{Held, Target};
+use target::Target;
 use targets::Targets;
 
 /// Memory of every rank of a communicator that the others put into, get from and accumulate on
@@ -90,18 +92,10 @@ pub struct Window {
     /// Whether a barrier failed: then the ranks are not at one point any more.
     out_of_step: AtomicBool,
     targets: Targets,
-    /// Number of the current access epoch; a target whose number equals it was entered.
-    serial: AtomicU64,
-    mode: AtomicU8,
-    /// How many targets are locked one by one.
-    locks: AtomicU32,
-    /// Targets whose shared lock was taken under `lock_all`, this rank aside.
-    entered: Mutex<Vec<u32>>,
-    any_entered: AtomicBool,
+    epochs: Epochs,
     /// Whether the device ever took time over an operation: then synchronisation asks it.
     device_used: AtomicBool,
     layout: Layout,
-    exposure: Exposure,
     pairs: Pairs,
     atomic_widths: AtomicWidths,
 }
@@ -130,49 +124,6 @@ struct Columns {
     rkey: Column<u64>,
     block: Arc<Column<u64>>,
     notifications: Column<u32>,
-}
-
-/// Which access epoch is open, as far as the whole window is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Mode {
-    /// None; single targets may be locked.
-    Idle = 0,
-    /// A fence has opened an epoch, which becomes real with the first operation.
-    FenceUnused = 1,
-    Fence = 2,
-    LockAll = 3,
-    /// `lock_all` with the assertion that nobody conflicts.
-    LockAllUnchecked = 4,
-    /// `start` has opened an epoch of some targets.
-    Started = 5,
-    /// `start` with the assertion that they have all posted.
-    StartedUnchecked = 6,
-}
-
-impl Mode {
-    #[inline]
-    fn from_code(code: u8) -> Self {
-        match code {
-            1 => Self::FenceUnused,
-            2 => Self::Fence,
-            3 => Self::LockAll,
-            4 => Self::LockAllUnchecked,
-            5 => Self::Started,
-            6 => Self::StartedUnchecked,
-            _ => Self::Idle,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn is_lock_all(self) -> bool {
-        matches!(self, Self::LockAll | Self::LockAllUnchecked)
-    }
-
-    #[inline]
-    pub(crate) fn is_started(self) -> bool {
-        matches!(self, Self::Started | Self::StartedUnchecked)
-    }
 }
 
 impl Window {
@@ -230,8 +181,8 @@ impl Window {
     }
 
     #[inline]
-    pub(crate) fn exposure(&self) -> &Exposure {
-        &self.exposure
+    pub(crate) fn epochs(&self) -> &Epochs {
+        &self.epochs
     }
 
     #[inline]
@@ -261,69 +212,6 @@ impl Window {
         self.atomic_widths
     }
 
-    #[inline]
-    pub(crate) fn mode(&self) -> Mode {
-        Mode::from_code(self.mode.load(Ordering::Relaxed))
-    }
-
-    #[inline]
-    pub(crate) fn set_mode(&self, mode: Mode) {
-        self.mode.store(mode as u8, Ordering::Relaxed);
-    }
-
-    /// Without an operation since, the last fence has begun no epoch (section 12.5.1). Another
-    /// thread may open one meanwhile.
-    #[inline]
-    pub(crate) fn end_unused_fence(&self) {
-        let (unused, idle) = (Mode::FenceUnused as u8, Mode::Idle as u8);
-        if self.mode() == Mode::FenceUnused {
-            let order = Ordering::Relaxed;
-            let _ = self.mode.compare_exchange(unused, idle, order, order);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn serial(&self) -> u64 {
-        self.serial.load(Ordering::Relaxed)
-    }
-
-    /// Ends the epoch for all targets: none is entered any more.
-    #[inline]
-    pub(crate) fn next_serial(&self) {
-        self.serial.store(self.serial() + 1, Ordering::Relaxed);
-    }
-
-    #[inline]
-    pub(crate) fn locks(&self) -> u32 {
-        self.locks.load(Ordering::Relaxed)
-    }
-
-    /// Counts single locks up or down (by −1, wrapping).
-    #[inline]
-    pub(crate) fn count_lock(&self, change: u32) {
-        if self.context().concurrent() {
-            self.locks.fetch_add(change, Ordering::Relaxed);
-        } else {
-            let count = self.locks().wrapping_add(change);
-            self.locks.store(count, Ordering::Relaxed);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn any_entered(&self) -> bool {
-        self.any_entered.load(Ordering::Relaxed)
-    }
-
-    /// The targets to release when `lock_all` ends; forgets them.
-    pub(crate) fn take_entered(&self) -> Vec<u32> {
-        self.any_entered.store(false, Ordering::Relaxed);
-        mem::take(&mut *self.entered())
-    }
-
-    fn entered(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.entered.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes an operation that the device may still be working on. One that it has done already may
     /// have been stores of this very thread.
     pub(crate) fn note_posted(&self, target: &Target, ticket: Ticket) {
@@ -348,30 +236,7 @@ impl Window {
     #[inline]
     pub(crate) fn open_target(&self, rank: u32) -> Option<&Target> {
         let target = self.targets.get(rank as usize)?;
-        target.is_entered(self.serial()).then_some(target)
-    }
-
-    fn is_started_on(&self, rank: u32) -> bool {
-        let target = self.targets.get(rank as usize);
-        target.is_some_and(|target| target.held() == Held::Started)
-    }
-
-    /// What is open now, for an error message about `rank`.
-    pub(crate) fn state(&self, rank: Option<u32>) -> EpochState {
-        match self.mode() {
-            Mode::Fence | Mode::FenceUnused => EpochState::Fence,
-            Mode::LockAll | Mode::LockAllUnchecked => EpochState::LockAll,
-            Mode::Started | Mode::StartedUnchecked => match rank {
-                Some(rank) if !self.is_started_on(rank) => EpochState::NotStarted(rank),
-                _ => EpochState::Started,
-            },
-            Mode::Idle if self.locks() > 0 => match rank {
-                Some(rank) => EpochState::NotLocked(rank),
-                None => EpochState::Locks,
-            },
-            Mode::Idle if self.exposure.is_open() => EpochState::Exposed,
-            Mode::Idle => EpochState::None,
-        }
+        self.epochs.is_entered(target.epoch()).then_some(target)
     }
 
     /// A target that operations may go to; see [`Window::enter`].
@@ -390,43 +255,30 @@ impl Window {
         self.team.check_rank(operation, rank)?;
         not_forked(operation)?;
         let target = &self.targets[rank as usize];
-        let mode = self.mode();
-        if target.is_entered(self.serial()) {
+        let epochs = &self.epochs;
+        let admission = epochs.admit(operation, rank, target.epoch())?;
+        if admission == Admission::Entered {
             return Ok(target);
         }
-        if mode == Mode::Idle || mode.is_started() && target.held() != Held::Started {
-            return Err(Error::new(
-                operation,
-                Misuse::Epoch {
-                    needs: "an operation needs an access epoch of its target (fence, start, lock \
-                            or lock_all)",
-                    state: self.state(Some(rank)),
-                },
-            ));
-        }
-        if mode == Mode::FenceUnused {
-            self.set_mode(Mode::Fence);
-        }
-        if !matches!(mode, Mode::LockAll | Mode::Started) && target.route().is_some() {
-            target.set_entered(self.serial());
+        if admission == Admission::Open && target.route().is_some() {
+            epochs.enter(target.epoch());
             return Ok(target);
         }
         self.while_entering(target, || {
-            if target.is_entered(self.serial()) {
+            if epochs.is_entered(target.epoch()) {
                 return Ok(());
             }
             let route = self.route(operation, rank, target)?;
-            if mode == Mode::Started {
-                self.await_post(operation, rank)?;
-            }
-            if mode == Mode::LockAll {
+            if admission == Admission::AwaitsLock {
                 self.heed_target(operation, rank, target)?;
                 self.take_shared(operation, rank, route)?;
-                target.change_held(Held::No, Held::Shared, false);
-                self.entered().push(rank);
-                self.any_entered.store(true, Ordering::Relaxed);
+                epochs.enter_locked(rank, target.epoch());
+                return Ok(());
             }
-            target.set_entered(self.serial());
+            if admission == Admission::AwaitsPost {
+                self.await_post(operation, rank)?;
+            }
+            epochs.enter(target.epoch());
             Ok(())
         })?;
         Ok(target)

@@ -196,7 +196,7 @@ impl Window {
         if self.flavor != Flavor::Shared {
             lock(&self.handed_out.ranks).insert(rank);
             self.handed_out.any.store(true, Ordering::Relaxed);
-            if self.mode() == Mode::LockAll {
+            if self.epochs.mode() == Mode::LockAll {
                 self.enter(operation, rank)?;
             }
         }

@@ -8,53 +8,18 @@ use bytemuck::Zeroable;
 use rdma_sys_shim::{Endpoint, Mapping, RemoteRegion, Ticket};
 
 use super::dynamic::RegionCache;
+use super::epochs::TargetEpoch;
 use super::unflushed::{Posted, Stored};
 use crate::datatype::{AtomicWidths, Span};
 use crate::error::Result;
 use crate::memory::remote::RemoteWord;
-
-/// How a target is locked by this rank; the value 0 is "not at all".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Held {
-    No = 0,
-    Shared = 1,
-    Exclusive = 2,
-    /// With the assertion that nobody conflicts: no lock word was touched.
-    Unchecked = 3,
-    /// A thread is about to take or release the lock.
-    Changing = 4,
-    /// Not locked, but in the group of `start`.
-    Started = 5,
-}
-
-impl Held {
-    /// Whether operations may rely on it.
-    #[inline]
-    pub(crate) fn is_held(self) -> bool {
-        matches!(self, Self::Shared | Self::Exclusive | Self::Unchecked)
-    }
-
-    #[inline]
-    fn from_code(code: u8) -> Self {
-        match code {
-            1 => Self::Shared,
-            2 => Self::Exclusive,
-            3 => Self::Unchecked,
-            4 => Self::Changing,
-            5 => Self::Started,
-            _ => Self::No,
-        }
-    }
-}
 
 /// One rank of a window: all that put and get need, in one line of memory. All zero is the state
 /// "never used", so that the table of a large window costs nothing for ranks never touched.
 #[derive(Zeroable)]
 #[repr(C)]
 pub(crate) struct Target {
-    /// The window's serial number of the epoch in which this target was entered.
-    serial: AtomicU64,
+    epoch: TargetEpoch,
     /// Where the target's memory is mapped.
     base: AtomicPtr<u8>,
     /// How many bytes are mapped.
@@ -63,17 +28,15 @@ pub(crate) struct Target {
     route: AtomicPtr<Route>,
     posted: Posted<AtomicU64>,
     unit: AtomicU64,
-    held: AtomicU8,
     stored: Stored<AtomicU8>,
     /// 1 while a thread enters this target.
     entering: AtomicU8,
     /// The [`AtomicWidths`] of the target's memory, once its route is known.
     widths: AtomicU8,
-    /// When it was last looked at whether the target lives, in milliseconds; 0: not yet.
-    looked: AtomicU32,
     /// So many calls until it is time to look again.
     count: AtomicU8,
-    _room: [u8; 7],
+    /// When it was last looked at whether the target lives, in milliseconds; 0: not yet.
+    looked: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Target>() == 64, "indexing by a shift");
@@ -114,26 +77,10 @@ impl From<&Mapping> for Reach {
 }
 
 impl Target {
+    /// Whether it may be accessed, and how it is locked.
     #[inline]
-    pub(crate) fn is_entered(&self, serial: u64) -> bool {
-        self.serial.load(Ordering::Acquire) == serial
-    }
-
-    #[inline]
-    pub(crate) fn set_entered(&self, serial: u64) {
-        self.serial.store(serial, Ordering::Release);
-    }
-
-    #[inline]
-    pub(crate) fn set_left(&self) {
-        self.serial.store(0, Ordering::Relaxed);
-    }
-
-    /// As [`Target::set_left`], and untouched pages stay so.
-    pub(super) fn leave_in_child(&self) {
-        if self.serial.load(Ordering::Relaxed) != 0 {
-            self.set_left();
-        }
+    pub(crate) fn epoch(&self) -> &TargetEpoch {
+        &self.epoch
     }
 
     /// Where `len` bytes at displacement `disp` are mapped, or null: then the slow path finds out
@@ -216,34 +163,6 @@ impl Target {
         let route = std::mem::replace(self.route.get_mut(), ptr::null_mut());
         // SAFETY: `set_route` made it from a box; with `&mut self` nobody else refers to it.
         (!route.is_null()).then(|| unsafe { Box::from_raw(route) })
-    }
-
-    #[inline]
-    pub(crate) fn held(&self) -> Held {
-        Held::from_code(self.held.load(Ordering::Relaxed))
-    }
-
-    /// Changes how the target is held, if it is held as `from` says. `concurrent`: other threads
-    /// may try the same.
-    #[inline]
-    pub(crate) fn change_held(&self, from: Held, to: Held, concurrent: bool) -> bool {
-        if concurrent {
-            return self
-                .held
-                .compare_exchange(from as u8, to as u8, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok();
-        }
-        let as_expected = self.held.load(Ordering::Relaxed) == from as u8;
-        if as_expected {
-            self.held.store(to as u8, Ordering::Relaxed);
-        }
-        as_expected
-    }
-
-    /// For whoever has made it [`Held::Changing`].
-    #[inline]
-    pub(crate) fn set_held(&self, held: Held) {
-        self.held.store(held as u8, Ordering::Release);
     }
 
     /// Notes that something was stored, be it by another process on its behalf.

@@ -10,7 +10,8 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, Once};
 
-use super::target::{Held, Target};
+use super::epochs::Held;
+use super::target::Target;
 use crate::memory::remote::RemoteWord;
 use crate::wait::lock;
 
@@ -81,7 +82,7 @@ pub(crate) fn held_locks() -> Vec<(Held, RemoteWord)> {
     // SAFETY: a table is taken out under the lock before it, or a route in it, goes.
     let targets = tables.flat_map(|table| unsafe { table.as_ref() });
     targets
-        .filter_map(|target| match target.held() {
+        .filter_map(|target| match target.epoch().held() {
             held @ (Held::Shared | Held::Exclusive) => {
                 Some((held, target.route()?.lock.to_look_at()))
             }
@@ -131,25 +132,28 @@ extern "C" fn in_child() {
     for table in tables.iter().flat_map(|tables| tables.0.values()) {
         // SAFETY: a table is taken out under the lock before it goes.
         for target in unsafe { table.as_ref() } {
-            target.leave_in_child();
+            target.epoch().leave_in_child();
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::epochs::Epochs;
     use super::*;
 
     #[test]
     fn a_forked_child_finds_no_target_entered() {
         let targets = Targets::new(5);
-        targets[1].set_entered(7);
-        targets[4].set_entered(1);
+        let epochs = Epochs::new();
+        let is_entered = |rank: usize| epochs.is_entered(targets[rank].epoch());
+        epochs.enter(targets[1].epoch());
+        epochs.enter(targets[4].epoch());
         drop(Targets::new(3));
         // SAFETY: the child calls nothing but atomics and _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let left = !targets[1].is_entered(7) && !targets[4].is_entered(1);
+            let left = !is_entered(1) && !is_entered(4);
             // SAFETY: ends the child.
             unsafe { libc::_exit(if left { 0 } else { 1 }) };
         }
@@ -157,6 +161,6 @@ mod tests {
         // SAFETY: waits for our own child.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert_eq!(status, 0);
-        assert!(targets[1].is_entered(7) && targets[4].is_entered(1));
+        assert!(is_entered(1) && is_entered(4));
     }
 }

@@ -1,0 +1,145 @@
+//! Active target: fence; start and complete; post and wait.
+
+use std::sync::atomic::Ordering;
+
+use super::{Epochs, Held, Mode, TargetEpoch, refusal};
+use crate::error::Result;
+
+/// Fence (section 12.5.1).
+impl Epochs {
+    /// From no access epoch but one of fence, and no exposure epoch of post. Without `precede`, the
+    /// program asserts that this rank has called no operation since the last one.
+    #[inline]
+    pub(crate) fn check_fence(&self, precede: bool) -> Result<()> {
+        let mode = self.mode();
+        let closed = matches!(mode, Mode::Idle | Mode::FenceUnused | Mode::Fence);
+        if !closed || self.locks() > 0 || self.is_exposed() {
+            return Err(self.refuse_fence());
+        }
+        match !precede && mode == Mode::Fence {
+            true => Err(refusal::something_precedes()),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends one epoch and, with `succeed`, opens the next.
+    #[inline]
+    pub(crate) fn fence(&self, succeed: bool) {
+        self.next_serial();
+        self.set_mode(match succeed {
+            true => Mode::FenceUnused,
+            false => Mode::Idle,
+        });
+    }
+
+    /// Without an operation since, the last fence has begun no epoch. Another thread may open one
+    /// meanwhile.
+    #[inline]
+    fn end_unused_fence(&self) {
+        let (unused, idle) = (Mode::FenceUnused as u8, Mode::Idle as u8);
+        if self.mode() == Mode::FenceUnused {
+            let order = Ordering::Relaxed;
+            let _ = self.mode.compare_exchange(unused, idle, order, order);
+        }
+    }
+}
+
+/// Start and complete, the access epoch of a group (section 12.5.2).
+impl Epochs {
+    /// From no access epoch.
+    pub(crate) fn check_start(&self, operation: &'static str) -> Result<()> {
+        match self.mode().is_none() && self.locks() == 0 {
+            true => Ok(()),
+            false => Err(self.refuse(operation, "it needs a window without access epoch")),
+        }
+    }
+
+    /// No target is entered any more; [`Epochs::start_on`] follows for each of the group.
+    pub(crate) fn begin_start(&self) {
+        self.next_serial();
+    }
+
+    pub(crate) fn start_on(&self, target: &TargetEpoch) {
+        target.set_held(Held::Started);
+    }
+
+    /// The targets of the group may be entered, each behind its post or, `unchecked`, at once.
+    pub(crate) fn start(&self, unchecked: bool) {
+        self.set_mode(match unchecked {
+            true => Mode::StartedUnchecked,
+            false => Mode::Started,
+        });
+    }
+
+    /// From an epoch of start.
+    pub(crate) fn check_complete(&self, operation: &'static str) -> Result<()> {
+        match self.mode().is_started() {
+            true => Ok(()),
+            false => Err(self.refuse(operation, "it needs start")),
+        }
+    }
+
+    /// For each target of the group; then [`Epochs::complete`].
+    pub(crate) fn complete_on(&self, target: &TargetEpoch) {
+        target.set_held(Held::No);
+    }
+
+    pub(crate) fn complete(&self) {
+        self.next_serial();
+        self.set_mode(Mode::Idle);
+    }
+}
+
+/// Post and wait, the exposure epoch of this rank's part (section 12.5.2).
+impl Epochs {
+    #[inline]
+    pub(crate) fn is_exposed(&self) -> bool {
+        self.exposed.load(Ordering::Relaxed)
+    }
+
+    /// From no exposure epoch, be it one of post or one that fence or `lock_all` brings with it; and this
+    /// rank's part, `own`, is not locked by itself.
+    pub(crate) fn check_post(
+        &self,
+        operation: &'static str,
+        me: u32,
+        own: &TargetEpoch,
+    ) -> Result<()> {
+        let mode = self.mode();
+        let conflict = mode == Mode::Fence || mode.is_lock_all();
+        match conflict || self.is_exposed() || own.held().is_held() {
+            true => Err(self.refuse_post(operation, me, own)),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn post(&self) {
+        self.end_unused_fence();
+        self.completed.store(0, Ordering::Relaxed);
+        self.exposed.store(true, Ordering::Relaxed);
+    }
+
+    /// From an exposure epoch of post: for wait and test.
+    pub(crate) fn check_wait(&self, operation: &'static str) -> Result<()> {
+        match self.is_exposed() {
+            true => Ok(()),
+            false => Err(refusal::not_exposed(operation)),
+        }
+    }
+
+    /// Every origin has completed.
+    pub(crate) fn wait(&self) {
+        self.exposed.store(false, Ordering::Relaxed);
+    }
+
+    /// How many origins, the first ones, are known to have completed.
+    #[inline]
+    pub(crate) fn completed(&self) -> u32 {
+        self.completed.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set_completed(&self, origins: u32) {
+        self.completed.store(origins, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,222 @@
+//! The epochs of a window at one rank: all of their state, and every call that changes it (MPI-4.1,
+//! chapter 12.5).
+//!
+//! The calls that wait for others come in two parts here: one says whether the call is legal, before
+//! anything is waited for, and one changes the state, afterwards. What several threads may change at once
+//! ([`Window`](super::Window) says which calls may overlap) is changed by read-modify-writes.
+
+mod active;
+mod passive;
+mod refusal;
+mod target;
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub(crate) use target::{Held, TargetEpoch};
+
+use crate::error::Result;
+
+/// Which epochs of a window are open at this rank, and which targets are entered.
+///
+/// An operation on a target that was entered in the current epoch goes ahead without another look: one
+/// comparison of [`Epochs::is_entered`] stands for all the rules.
+pub(crate) struct Epochs {
+    /// Number of the current access epoch; a target whose number equals it was entered.
+    serial: AtomicU64,
+    mode: AtomicU8,
+    /// How many targets are locked one by one.
+    locks: AtomicU32,
+    /// Targets whose shared lock was taken under `lock_all`, this rank aside.
+    entered: Mutex<Vec<u32>>,
+    any_entered: AtomicBool,
+    /// Whether this rank's part is exposed by `post`.
+    exposed: AtomicBool,
+    /// So many of its origins, the first ones, are known to have completed.
+    completed: AtomicU32,
+}
+
+/// Which access epoch is open, as far as the whole window is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Mode {
+    /// None; single targets may be locked.
+    Idle = 0,
+    /// A fence has opened an epoch, which becomes real with the first operation.
+    FenceUnused = 1,
+    Fence = 2,
+    LockAll = 3,
+    /// `lock_all` with the assertion that nobody conflicts.
+    LockAllUnchecked = 4,
+    /// `start` has opened an epoch of some targets.
+    Started = 5,
+    /// `start` with the assertion that they have all posted.
+    StartedUnchecked = 6,
+}
+
+impl Mode {
+    #[inline]
+    fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::FenceUnused,
+            2 => Self::Fence,
+            3 => Self::LockAll,
+            4 => Self::LockAllUnchecked,
+            5 => Self::Started,
+            6 => Self::StartedUnchecked,
+            _ => Self::Idle,
+        }
+    }
+
+    /// Whether all calls but fence itself take it for no epoch.
+    #[inline]
+    fn is_none(self) -> bool {
+        matches!(self, Self::Idle | Self::FenceUnused)
+    }
+
+    #[inline]
+    pub(crate) fn is_lock_all(self) -> bool {
+        matches!(self, Self::LockAll | Self::LockAllUnchecked)
+    }
+
+    #[inline]
+    pub(crate) fn is_started(self) -> bool {
+        matches!(self, Self::Started | Self::StartedUnchecked)
+    }
+}
+
+/// What has to happen before an operation goes to a target for the first time in an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// Nothing: another thread has entered the target.
+    Entered,
+    /// The ways to the target are found; then [`Epochs::enter`].
+    Open,
+    /// The target's post is waited for, too; then [`Epochs::enter`].
+    AwaitsPost,
+    /// The target's lock is taken, too; then [`Epochs::enter_locked`].
+    AwaitsLock,
+}
+
+impl Epochs {
+    /// No epoch is open.
+    pub(super) fn new() -> Self {
+        Self {
+            // Targets begin at 0: none is entered.
+            serial: AtomicU64::new(1),
+            mode: AtomicU8::new(Mode::Idle as u8),
+            locks: AtomicU32::new(0),
+            entered: Mutex::default(),
+            any_entered: AtomicBool::new(false),
+            exposed: AtomicBool::new(false),
+            completed: AtomicU32::new(0),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn mode(&self) -> Mode {
+        Mode::from_code(self.mode.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn set_mode(&self, mode: Mode) {
+        self.mode.store(mode as u8, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn serial(&self) -> u64 {
+        self.serial.load(Ordering::Relaxed)
+    }
+
+    /// Ends the epoch for all targets: none is entered any more.
+    #[inline]
+    fn next_serial(&self) {
+        self.serial.store(self.serial() + 1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn locks(&self) -> u32 {
+        self.locks.load(Ordering::Relaxed)
+    }
+
+    /// Counts single locks up or down (by −1, wrapping).
+    #[inline]
+    fn count_lock(&self, change: u32, concurrent: bool) {
+        if concurrent {
+            self.locks.fetch_add(change, Ordering::Relaxed);
+        } else {
+            let count = self.locks().wrapping_add(change);
+            self.locks.store(count, Ordering::Relaxed);
+        }
+    }
+
+    fn entered(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.entered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Operations (sections 12.3 and 12.5).
+impl Epochs {
+    /// Whether the target was entered in the current epoch: then operations may go ahead.
+    #[inline]
+    pub(crate) fn is_entered(&self, target: &TargetEpoch) -> bool {
+        target.is_entered(self.serial())
+    }
+
+    /// Whether, and how, an operation may go to a target. One in an epoch of fence makes that real.
+    pub(crate) fn admit(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        target: &TargetEpoch,
+    ) -> Result<Admission> {
+        let mode = self.mode();
+        if self.is_entered(target) {
+            return Ok(Admission::Entered);
+        }
+        if mode == Mode::Idle || mode.is_started() && target.held() != Held::Started {
+            return Err(self.refuse_operation(operation, rank, target));
+        }
+        if mode == Mode::FenceUnused {
+            self.set_mode(Mode::Fence);
+        }
+        Ok(match mode {
+            Mode::LockAll => Admission::AwaitsLock,
+            Mode::Started => Admission::AwaitsPost,
+            _ => Admission::Open,
+        })
+    }
+
+    /// From now on, operations of this epoch go ahead on the target.
+    #[inline]
+    pub(crate) fn enter(&self, target: &TargetEpoch) {
+        target.set_entered(self.serial());
+    }
+
+    /// As [`Epochs::enter`], under `lock_all`, with the lock that was taken for it.
+    pub(crate) fn enter_locked(&self, rank: u32, target: &TargetEpoch) {
+        target.change_held(Held::No, Held::Shared, false);
+        self.entered().push(rank);
+        self.any_entered.store(true, Ordering::Relaxed);
+        self.enter(target);
+    }
+
+    /// Operations with a request are for passive-target epochs only (section 12.3.5). What else an
+    /// operation needs is not asked here.
+    #[inline]
+    pub(crate) fn takes_requests(&self) -> bool {
+        let mode = self.mode();
+        !mode.is_started() && !matches!(mode, Mode::Fence | Mode::FenceUnused)
+    }
+}
+
+/// Free (section 12.2.5).
+impl Epochs {
+    /// From no epoch.
+    pub(crate) fn check_free(&self, operation: &'static str) -> Result<()> {
+        match self.mode().is_none() && self.locks() == 0 && !self.is_exposed() {
+            true => Ok(()),
+            false => Err(self.refuse(operation, "it needs a window without an open epoch")),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Passive target: lock and unlock, lock_all and unlock_all, flush.
+
+use std::mem;
+use std::sync::atomic::Ordering;
+
+use super::{Epochs, Held, Mode, TargetEpoch, refusal};
+use crate::error::Result;
+
+/// Lock and unlock of one target (section 12.5.3).
+impl Epochs {
+    /// Whether any target that is not locked may be: from no other access epoch, and where nothing
+    /// is exposed. Elsewhere [`Epochs::prepare_lock`] tells.
+    #[inline]
+    pub(crate) fn takes_locks(&self) -> bool {
+        self.mode() == Mode::Idle && !self.is_exposed()
+    }
+
+    /// From no other access epoch, and `own` parts where they are not exposed. A fence that was not
+    /// used has begun none.
+    #[cold]
+    pub(crate) fn prepare_lock(&self, operation: &'static str, own: bool) -> Result<()> {
+        if own && self.is_exposed() {
+            return Err(refusal::own_part_is_exposed(operation));
+        }
+        match self.mode() {
+            Mode::Idle => Ok(()),
+            Mode::FenceUnused => {
+                self.set_mode(Mode::Idle);
+                Ok(())
+            }
+            _ => Err(self.refuse_lock(operation)),
+        }
+    }
+
+    /// Keeps other threads from the lock of a target; then [`Epochs::lock`] or
+    /// [`Epochs::give_up_lock`].
+    #[inline]
+    pub(crate) fn begin_lock(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        target: &TargetEpoch,
+        concurrent: bool,
+    ) -> Result<()> {
+        match target.change_held(Held::No, Held::Changing, concurrent) {
+            true => Ok(()),
+            false => Err(refusal::already_locked(operation, rank)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn give_up_lock(&self, target: &TargetEpoch) {
+        target.set_held(Held::No);
+    }
+
+    /// The lock is there.
+    #[inline]
+    pub(crate) fn lock(&self, target: &TargetEpoch, held: Held, concurrent: bool) {
+        target.set_held(held);
+        self.count_lock(1, concurrent);
+        self.enter(target);
+    }
+
+    /// How the target is locked, if lock has locked it.
+    #[inline]
+    pub(crate) fn locked_by_lock(&self, target: &TargetEpoch) -> Option<Held> {
+        if self.mode().is_lock_all() {
+            return None;
+        }
+        let held = target.held();
+        held.is_held().then_some(held)
+    }
+
+    /// Ends the epoch before the lock is given back, and keeps other threads from that; then
+    /// [`Epochs::unlock`]. False if another thread was faster.
+    #[inline]
+    pub(crate) fn begin_unlock(&self, target: &TargetEpoch, held: Held, concurrent: bool) -> bool {
+        let begun = target.change_held(held, Held::Changing, concurrent);
+        if begun {
+            target.set_left();
+            self.count_lock(1_u32.wrapping_neg(), concurrent);
+        }
+        begun
+    }
+
+    /// The lock was given back.
+    #[inline]
+    pub(crate) fn unlock(&self, target: &TargetEpoch) {
+        target.set_held(Held::No);
+    }
+
+    /// Whether single targets are locked.
+    #[inline]
+    pub(crate) fn has_locks(&self) -> bool {
+        self.locks() > 0
+    }
+}
+
+/// Lock_all and unlock_all (section 12.5.3).
+impl Epochs {
+    /// From no access epoch, and no exposure epoch of post.
+    #[inline]
+    pub(crate) fn may_lock_all(&self) -> bool {
+        self.mode().is_none() && self.locks() == 0 && !self.is_exposed()
+    }
+
+    /// No target is entered any more.
+    #[inline]
+    pub(crate) fn begin_lock_all(&self) {
+        self.next_serial();
+    }
+
+    /// This rank's own lock is there.
+    #[inline]
+    pub(crate) fn lock_own(&self, own: &TargetEpoch) {
+        own.change_held(Held::No, Held::Shared, false);
+        self.enter(own);
+    }
+
+    /// All targets may be entered, each with its lock or, `unchecked`, without.
+    #[inline]
+    pub(crate) fn lock_all(&self, unchecked: bool) {
+        self.set_mode(match unchecked {
+            true => Mode::LockAllUnchecked,
+            false => Mode::LockAll,
+        });
+    }
+
+    /// Whether other targets than this rank were entered with a lock.
+    #[inline]
+    pub(crate) fn any_entered(&self) -> bool {
+        self.any_entered.load(Ordering::Relaxed)
+    }
+
+    /// These targets, to be released; forgets them.
+    pub(crate) fn take_entered(&self) -> Vec<u32> {
+        self.any_entered.store(false, Ordering::Relaxed);
+        mem::take(&mut *self.entered())
+    }
+
+    /// Ends the epoch; [`Epochs::release`] is for the locks that it had taken.
+    #[inline]
+    pub(crate) fn unlock_all(&self) {
+        self.next_serial();
+        self.set_mode(Mode::Idle);
+    }
+
+    /// A lock that was taken under `lock_all` is about to be given back.
+    #[inline]
+    pub(crate) fn release(&self, target: &TargetEpoch) {
+        target.change_held(Held::Shared, Held::No, false);
+    }
+}
+
+/// Flush and sync (section 12.5.4).
+impl Epochs {
+    /// Whether a passive-target epoch of the target is open: for flush.
+    #[inline]
+    pub(crate) fn is_passive(&self, target: &TargetEpoch) -> bool {
+        target.held().is_held() || self.mode().is_lock_all()
+    }
+
+    /// From a passive-target epoch of any target: for the calls that flush all, and sync.
+    pub(crate) fn check_flush_all(&self, operation: &'static str) -> Result<()> {
+        match self.mode().is_lock_all() || self.locks() > 0 {
+            true => Ok(()),
+            false => Err(self.refuse(operation, "it needs a lock or lock_all")),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What a call says that is not legal from where it was made.
+
+use super::{Epochs, Held, Mode, TargetEpoch};
+use crate::error::{EpochState, Error, Misuse};
+
+impl Epochs {
+    /// What is open now.
+    fn state(&self) -> EpochState {
+        match self.mode() {
+            Mode::Fence | Mode::FenceUnused => EpochState::Fence,
+            Mode::LockAll | Mode::LockAllUnchecked => EpochState::LockAll,
+            Mode::Started | Mode::StartedUnchecked => EpochState::Started,
+            Mode::Idle if self.locks() > 0 => EpochState::Locks,
+            Mode::Idle if self.is_exposed() => EpochState::Exposed,
+            Mode::Idle => EpochState::None,
+        }
+    }
+
+    /// What is open now, for whoever cares about one target.
+    fn state_at(&self, rank: u32, target: Option<&TargetEpoch>) -> EpochState {
+        let is_started = || target.is_some_and(|target| target.held() == Held::Started);
+        match self.state() {
+            EpochState::Started if !is_started() => EpochState::NotStarted(rank),
+            EpochState::Locks => EpochState::NotLocked(rank),
+            state => state,
+        }
+    }
+
+    #[cold]
+    pub(super) fn refuse(&self, operation: &'static str, needs: &'static str) -> Error {
+        refusal(operation, needs, self.state())
+    }
+
+    #[cold]
+    pub(super) fn refuse_operation(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        target: &TargetEpoch,
+    ) -> Error {
+        let needs =
+            "an operation needs an access epoch of its target (fence, start, lock or lock_all)";
+        refusal(operation, needs, self.state_at(rank, Some(target)))
+    }
+
+    /// `target` is `None` where `rank` is not one of the window.
+    #[cold]
+    pub(crate) fn refuse_request(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        target: Option<&TargetEpoch>,
+    ) -> Error {
+        let needs = "an operation with a request needs a lock of its target or lock_all";
+        refusal(operation, needs, self.state_at(rank, target))
+    }
+
+    #[cold]
+    pub(super) fn refuse_fence(&self) -> Error {
+        let needs = "it needs a window without locks and without epochs of start or post";
+        self.refuse("fence", needs)
+    }
+
+    #[cold]
+    pub(super) fn refuse_post(&self, operation: &'static str, me: u32, own: &TargetEpoch) -> Error {
+        let needs = "it needs a window without exposure epoch, whose own part is not locked";
+        let state = if self.is_exposed() {
+            EpochState::Exposed
+        } else if own.held().is_held() && !self.mode().is_lock_all() {
+            EpochState::Locked(me)
+        } else {
+            self.state()
+        };
+        refusal(operation, needs, state)
+    }
+
+    #[cold]
+    pub(super) fn refuse_lock(&self, operation: &'static str) -> Error {
+        let needs = "it needs a window without an epoch of fence or start and without lock_all";
+        self.refuse(operation, needs)
+    }
+
+    #[cold]
+    pub(crate) fn refuse_unlock(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        target: &TargetEpoch,
+    ) -> Error {
+        let state = match self.state_at(rank, Some(target)) {
+            EpochState::None => EpochState::NotLocked(rank),
+            state => state,
+        };
+        let needs = "it needs a target that lock has locked";
+        refusal(operation, needs, state)
+    }
+
+    #[cold]
+    pub(crate) fn refuse_lock_all(&self, operation: &'static str) -> Error {
+        let needs = "it needs a window without locks and without an epoch of fence, start or post";
+        self.refuse(operation, needs)
+    }
+
+    #[cold]
+    pub(crate) fn refuse_unlock_all(&self, operation: &'static str) -> Error {
+        self.refuse(operation, "it needs lock_all")
+    }
+
+    #[cold]
+    pub(crate) fn refuse_flush(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        target: &TargetEpoch,
+    ) -> Error {
+        let needs = "it needs a lock of its target or lock_all";
+        refusal(operation, needs, self.state_at(rank, Some(target)))
+    }
+}
+
+#[cold]
+pub(super) fn something_precedes() -> Error {
+    let needs = "NO_PRECEDE needs a rank that has called no operation since the last fence";
+    refusal("fence", needs, EpochState::FenceUsed)
+}
+
+#[cold]
+pub(super) fn not_exposed(operation: &'static str) -> Error {
+    refusal(operation, "it needs post", EpochState::NotExposed)
+}
+
+#[cold]
+pub(super) fn own_part_is_exposed(operation: &'static str) -> Error {
+    let needs = "a rank's own part must not be exposed";
+    refusal(operation, needs, EpochState::Exposed)
+}
+
+#[cold]
+pub(super) fn already_locked(operation: &'static str, rank: u32) -> Error {
+    let needs = "it needs a target that this rank has not locked";
+    refusal(operation, needs, EpochState::Locked(rank))
+}
+
+fn refusal(operation: &'static str, needs: &'static str, state: EpochState) -> Error {
+    Error::new(operation, Misuse::Epoch { needs, state })
+}
