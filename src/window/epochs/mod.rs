@@ -1,6 +1,54 @@
 //! The epochs of a window at one rank: all of their state, and every call that changes it (MPI-4.1,
 //! chapter 12.5).
 //!
+//! States, where T stands for any other rank:
+//!
+//! - **N**: no epoch is open
+//! - **F**: fence has opened an epoch, and no operation was called
+//! - **U**: fence has opened an epoch, and an operation was called
+//! - **L**: T is locked
+//! - **M**: this rank has locked its own part
+//! - **B**: both are locked
+//! - **A**: `lock_all` is in force
+//! - **S**: `start` has opened an epoch of T
+//! - **X**: `post` has exposed this rank's part
+//! - **XL**: X, and T is locked
+//! - **XS**: X, and `start` has opened an epoch of T
+//!
+//! Where a call leads to from each, or a dot where it is an error and changes nothing. F is N for all calls
+//! but a `fence`: without an operation since, the last one has begun no epoch. `test` is as `wait`, the
+//! other flushes and `sync` as `flush` and `flush_all`, and all other operations as `put` and `rput`.
+//!
+//! |  | `fence` | `NO_SUCCEED` | `NO_PRECEDE` | `start` | `complete` | `post` | `wait` | `lock_all` | `unlock_all` | `free` |
+//! |---|---|---|---|---|---|---|---|---|---|---|
+//! | MPI-4.1 | 12.5.1 | 12.5.5 | 12.5.5 | 12.5.2 | 12.5.2 | 12.5.2 | 12.5.2 | 12.5.3 | 12.5.3 | 12.2.5 |
+//! | **N** | F | N | F | S | · | X | · | A | · | N |
+//! | **F** | F | N | F | S | · | X | · | A | · | F |
+//! | **U** | F | N | · | · | · | · | · | · | · | · |
+//! | **L** | · | · | · | · | · | XL | · | · | · | · |
+//! | **M** | · | · | · | · | · | · | · | · | · | · |
+//! | **B** | · | · | · | · | · | · | · | · | · | · |
+//! | **A** | · | · | · | · | · | · | · | · | N | · |
+//! | **S** | · | · | · | · | N | XS | · | · | · | · |
+//! | **X** | · | · | · | XS | · | · | N | · | · | · |
+//! | **XL** | · | · | · | · | · | · | L | · | · | · |
+//! | **XS** | · | · | · | · | X | · | S | · | · | · |
+//!
+//! |  | `lock` me | `lock` T | `unlock` me | `unlock` T | `put` me | `put` T | `rput` T | `flush` me | `flush` T | `flush_all` |
+//! |---|---|---|---|---|---|---|---|---|---|---|
+//! | MPI-4.1 | 12.5.3 | 12.5.3 | 12.5.3 | 12.5.3 | 12.3.1 | 12.3.1 | 12.3.5 | 12.5.4 | 12.5.4 | 12.5.4 |
+//! | **N** | M | L | · | · | · | · | · | · | · | · |
+//! | **F** | M | L | · | · | U | U | · | · | · | · |
+//! | **U** | · | · | · | · | U | U | · | · | · | · |
+//! | **L** | B | · | · | N | · | L | L | · | L | L |
+//! | **M** | · | B | N | · | M | · | · | M | · | M |
+//! | **B** | · | · | L | M | B | B | B | B | B | B |
+//! | **A** | · | · | · | · | A | A | A | A | A | A |
+//! | **S** | · | · | · | · | · | S | · | · | · | · |
+//! | **X** | · | XL | · | · | · | · | · | · | · | · |
+//! | **XL** | · | · | · | X | · | XL | XL | · | XL | XL |
+//! | **XS** | · | · | · | · | · | XS | · | · | · | · |
+//!
 //! The calls that wait for others come in two parts here: one says whether the call is legal, before
 //! anything is waited for, and one changes the state, afterwards. What several threads may change at once
 //! ([`Window`](super::Window) says which calls may overlap) is changed by read-modify-writes.
@@ -8,7 +56,11 @@
 mod active;
 mod passive;
 mod refusal;
+#[cfg(test)]
+mod table;
 mod target;
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -150,6 +202,12 @@ impl Epochs {
         }
     }
 
+    /// Whether no epoch of any kind is open.
+    #[inline]
+    fn is_closed(&self) -> bool {
+        self.mode().is_none() && self.locks() == 0 && !self.is_exposed()
+    }
+
     fn entered(&self) -> MutexGuard<'_, Vec<u32>> {
         self.entered.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -214,7 +272,7 @@ impl Epochs {
 impl Epochs {
     /// From no epoch.
     pub(crate) fn check_free(&self, operation: &'static str) -> Result<()> {
-        match self.mode().is_none() && self.locks() == 0 && !self.is_exposed() {
+        match self.is_closed() {
             true => Ok(()),
             false => Err(self.refuse(operation, "it needs a window without an open epoch")),
         }

@@ -101,7 +101,7 @@ impl Epochs {
     /// From no access epoch, and no exposure epoch of post.
     #[inline]
     pub(crate) fn may_lock_all(&self) -> bool {
-        self.mode().is_none() && self.locks() == 0 && !self.is_exposed()
+        self.is_closed()
     }
 
     /// No target is entered any more.
