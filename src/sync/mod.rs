@@ -3,8 +3,10 @@
 
 mod assert;
 mod elsewhere;
+mod enter;
 mod fence;
 mod flush;
+mod free;
 mod lock;
 mod lock_all;
 mod lock_word;
@@ -12,7 +14,7 @@ mod look;
 mod pair;
 mod precedence;
 mod pscw;
+mod shared;
 
 pub use assert::Assert;
 pub(crate) use flush::behind_gets;
-pub(crate) use pair::Pairs;

@@ -13,11 +13,11 @@ use std::sync::atomic::{Ordering, fence};
 
 use super::Assert;
 use super::flush::behind_gets;
-use super::pair::Pair;
 use crate::comm::Group;
 use crate::error::{Error, ErrorKind, Misuse, Result};
 use crate::peers::{Awaited, not_forked};
 use crate::wait::Verdict;
+use crate::window::pairs::Pair;
 use crate::window::{Mode, Window};
 
 impl Window {

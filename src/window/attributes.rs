@@ -142,7 +142,7 @@ impl Window {
     }
 
     /// Deletes what is under one key, or everything, the last one first, up to the first refusal.
-    pub(super) fn delete_attributes(
+    pub(crate) fn delete_attributes(
         &self,
         operation: &'static str,
         key: Option<u64>,

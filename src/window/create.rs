@@ -11,6 +11,7 @@ use super::attributes::Attributes;
 use super::errors::Handler;
 use super::hints::{Common, Hints, SAME_DISP_UNIT, SAME_SIZE};
 use super::layout::{BARRIER_AT, Layout};
+use super::pairs::Pairs;
 use super::shared::HandedOut;
 use super::targets::Targets;
 use super::{Columns, Epochs, Info, Memory, Window};
@@ -20,7 +21,6 @@ use crate::error::{Error, Misuse, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
 use crate::peers::not_forked;
-use crate::sync::Pairs;
 use crate::terms::Flavor;
 
 /// What each rank tells the others.

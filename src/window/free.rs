@@ -1,59 +1,11 @@
-//! Freeing windows.
+//! What becomes of a window's memory.
 
-use std::cell::Cell;
 use std::mem;
-use std::sync::atomic::Ordering;
 
 use super::Window;
-use crate::comm::Purpose;
-use crate::error::{Error, Misuse, Result};
-use crate::peers::{is_forked, not_forked};
+use crate::peers::is_forked;
 
 impl Window {
-    /// Collective. Frees the window, and its memory if the library allocated it; what is attached is
-    /// detached. First deletes this rank's attributes, then waits for all ranks, unless all gave the
-    /// hint `no_locks`: then the program sees to it that no operation on this rank's memory is still to
-    /// come, by a fence or by `wait` (MPI-4.1, section 12.2.5, `MPI_Win_free`).
-    ///
-    /// # Errors
-    /// As for [`Window::try_free`]; the memory is leaked, since peers may still access it.
-    pub fn free(self) -> Result<()> {
-        self.try_free().map_err(|(_leaked, error)| error)
-    }
-
-    /// Collective. As [`Window::free`], and gives the window back if that fails.
-    ///
-    /// # Errors
-    /// An epoch is open, or the callback of an attribute failed: then the window is as it was, and
-    /// this rank may try again, while the others wait. A rank died or left, or is in a fence: then
-    /// the window can do nothing that is collective any more, and is best leaked.
-    pub fn try_free(self) -> std::result::Result<(), (Box<Self>, Error)> {
-        match self.prepare_to_free() {
-            Ok(()) => {
-                self.give_back();
-                Ok(())
-            }
-            Err(error) => Err((Box::new(self), error)),
-        }
-    }
-
-    fn prepare_to_free(&self) -> Result<()> {
-        self.has_no_epoch()?;
-        self.delete_attributes("free", None)?;
-        // A callback may have opened one.
-        self.has_no_epoch()?;
-        self.settle_flags("free")?;
-        if !self.no_locks() {
-            self.synchronise("free", Purpose::Free)?;
-        }
-        Ok(())
-    }
-
-    fn has_no_epoch(&self) -> Result<()> {
-        not_forked("free")?;
-        self.epochs.check_free("free")
-    }
-
     /// Gives everything back. All ranks have come to free the window, or promised that they will
     /// not use it any more.
     pub(crate) fn give_back(mut self) {
@@ -62,32 +14,6 @@ impl Window {
             drop(target.take_route());
         }
         drop(self.memory.take());
-    }
-
-    /// Collective. Waits until every rank has come here, for the same purpose. After a failure there
-    /// is no other time: it would take back the flags with which the others learn of it.
-    #[inline]
-    pub(crate) fn synchronise(&self, operation: &'static str, purpose: Purpose) -> Result<()> {
-        not_forked(operation)?;
-        if self.out_of_step.load(Ordering::Relaxed) {
-            return Err(Error::new(operation, Misuse::OutOfStep));
-        }
-        let blocks = &self.columns.block;
-        let published = Cell::new(false);
-        let in_long_wait = |_| {
-            if !published.get() {
-                published.set(self.publish_call(purpose));
-            }
-            Ok(())
-        };
-        let passed = (self.barrier).wait(operation, &purpose, &self.team, blocks, &in_long_wait);
-        if published.get() {
-            self.withdraw_call();
-        }
-        passed.map_err(|error| {
-            self.out_of_step.store(true, Ordering::Relaxed);
-            self.give_up(error)
-        })
     }
 }
 

@@ -13,6 +13,7 @@ mod hints;
 mod info;
 mod kind;
 mod layout;
+pub(crate) mod pairs;
 mod progress;
 mod route;
 mod shared;
@@ -35,7 +36,7 @@ pub use progress::Progress;
 pub use shared::SharedPart;
 
 pub(crate) use dynamic::{Found, RegionCache};
-pub(crate) use epochs::{Epochs, Held, Mode};
+pub(crate) use epochs::{Admission, Epochs, Held, Mode};
 pub(crate) use hints::NOTIFICATION_COUNTERS;
 pub(crate) use targets::held_locks;
 
@@ -44,12 +45,11 @@ use crate::datatype::AtomicWidths;
 use crate::error::Result;
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LocalWord};
-use crate::peers::{Context, not_forked};
-use crate::sync::Pairs;
+use crate::peers::Context;
 use crate::terms::Flavor;
-use epochs::Admission;
 use hints::Hints;
 use layout::{CALL_AT, Layout};
+use pairs::Pairs;
 use target::Target;
 use targets::Targets;
 
@@ -89,7 +89,7 @@ pub struct Window {
     columns: Columns,
     block: Arc<ControlBlock>,
     barrier: Barrier,
-    /// Whether a barrier failed: then the ranks are not at one point any more.
+    /// See [`Window::is_out_of_step`].
     out_of_step: AtomicBool,
     targets: Targets,
     epochs: Epochs,
@@ -169,6 +169,21 @@ impl Window {
         self.block.retire_until(words);
     }
 
+    /// Where the ranks' control blocks stand in their control regions.
+    pub(crate) fn blocks(&self) -> &Column<u64> {
+        &self.columns.block
+    }
+
+    /// Whether a barrier failed: then the ranks are not at one point any more.
+    #[inline]
+    pub(crate) fn is_out_of_step(&self) -> bool {
+        self.out_of_step.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_out_of_step(&self) {
+        self.out_of_step.store(true, Ordering::Relaxed);
+    }
+
     /// Where `rank`'s control block stands in its control region.
     #[inline]
     pub(crate) fn block_of(&self, rank: u32) -> u64 {
@@ -237,51 +252,6 @@ impl Window {
     pub(crate) fn open_target(&self, rank: u32) -> Option<&Target> {
         let target = self.targets.get(rank as usize)?;
         self.epochs.is_entered(target.epoch()).then_some(target)
-    }
-
-    /// A target that operations may go to; see [`Window::enter`].
-    #[inline]
-    pub(crate) fn open_or_enter(&self, operation: &'static str, rank: u32) -> Result<&Target> {
-        match self.open_target(rank) {
-            Some(target) => Ok(target),
-            None => self.enter(operation, rank),
-        }
-    }
-
-    /// Enters a target: checks that an epoch is open, finds the ways to its memory and, under
-    /// `lock_all`, takes its lock.
-    #[cold]
-    pub(crate) fn enter(&self, operation: &'static str, rank: u32) -> Result<&Target> {
-        self.team.check_rank(operation, rank)?;
-        not_forked(operation)?;
-        let target = &self.targets[rank as usize];
-        let epochs = &self.epochs;
-        let admission = epochs.admit(operation, rank, target.epoch())?;
-        if admission == Admission::Entered {
-            return Ok(target);
-        }
-        if admission == Admission::Open && target.route().is_some() {
-            epochs.enter(target.epoch());
-            return Ok(target);
-        }
-        self.while_entering(target, || {
-            if epochs.is_entered(target.epoch()) {
-                return Ok(());
-            }
-            let route = self.route(operation, rank, target)?;
-            if admission == Admission::AwaitsLock {
-                self.heed_target(operation, rank, target)?;
-                self.take_shared(operation, rank, route)?;
-                epochs.enter_locked(rank, target.epoch());
-                return Ok(());
-            }
-            if admission == Admission::AwaitsPost {
-                self.await_post(operation, rank)?;
-            }
-            epochs.enter(target.epoch());
-            Ok(())
-        })?;
-        Ok(target)
     }
 }
 

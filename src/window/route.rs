@@ -30,7 +30,7 @@ impl Window {
 
     /// Lets one thread at a time work on the state of a target.
     #[cold]
-    pub(super) fn while_entering<'a, R>(
+    pub(crate) fn while_entering<'a, R>(
         &'a self,
         target: &'a Target,
         body: impl FnOnce() -> Result<R>,
@@ -46,7 +46,7 @@ impl Window {
         body()
     }
 
-    pub(super) fn route<'a>(
+    pub(crate) fn route<'a>(
         &'a self,
         operation: &'static str,
         rank: u32,

@@ -10,7 +10,7 @@ use rdma_sys_shim::{Mapping, Region, RemoteRegion};
 use super::create::{Created, Exposed};
 use super::hints::{Common, Hints};
 use super::target::Reach;
-use super::{Info, Memory, Mode, Window};
+use super::{Info, Memory, Window};
 use crate::comm::Communicator;
 use crate::error::{Error, Misuse, Result};
 use crate::peers::not_forked;
@@ -140,34 +140,24 @@ impl Window {
         })
     }
 
-    /// Local. Where the memory of `rank` is in this process, to be loaded from and stored to; `None`
-    /// as rank stands for the first one whose memory is not empty, as `MPI_PROC_NULL` does (MPI-4.1,
-    /// section 12.2.3, `MPI_Win_shared_query`). Connects to the rank if that has not happened.
-    ///
-    /// Finds the memory of all ranks of a shared window, and of others where the device has mapped
-    /// all of that rank's: allocated windows on the soft device, and created ones over
-    /// memory of `alloc_mem`. Elsewhere the answer is a size of 0 and no base. A rank's own memory is always found.
-    ///
-    /// From then on, [`Window::lock_all`] takes the lock of a part that was found at once, since loads
-    /// and stores take none. Where it is in force without that lock, this call waits for it.
-    ///
-    /// # Errors
-    /// `rank` is not a rank of the window; the window is dynamic
-    /// ([`RmaFlavor`](crate::ErrorClass::RmaFlavor)); the rank cannot be reached, or under `lock_all`
-    /// not be locked.
-    pub fn shared_query(&self, rank: Option<u32>) -> Result<SharedPart> {
-        const OPERATION: &str = "shared_query";
-        not_forked(OPERATION)?;
+    /// What [`Window::shared_query`] finds, and the rank whose memory is handed out by that, if it has
+    /// to be locked for it.
+    pub(crate) fn find_shared(
+        &self,
+        operation: &'static str,
+        rank: Option<u32>,
+    ) -> Result<(SharedPart, Option<u32>)> {
+        not_forked(operation)?;
         if self.flavor == Flavor::Dynamic {
             let misuse = Misuse::Flavor {
                 found: self.flavor,
                 needs: "a window that has memory itself",
             };
-            return Err(Error::new(OPERATION, misuse));
+            return Err(Error::new(operation, misuse));
         }
         let first = || (0..self.ranks()).find(|&rank| self.columns.size.get(rank) > 0);
         let rank = rank.or_else(first).unwrap_or(0);
-        self.team.check_rank(OPERATION, rank)?;
+        self.team.check_rank(operation, rank)?;
         let mut part = SharedPart {
             base: ptr::null_mut(),
             size: self.columns.size.get(rank),
@@ -178,29 +168,27 @@ impl Window {
         } else if let Some(Memory::Segment(segment)) = &self.memory {
             part.base = segment.part(&self.exposed(rank)).base;
         } else if part.size > 0 {
-            self.route_of(OPERATION, rank)?;
+            self.route_of(operation, rank)?;
             let reach = self.targets[rank as usize].mapped();
             match reach.len < part.size {
                 true => part.size = 0,
                 false => {
-                    self.hand_out(OPERATION, rank)?;
+                    self.hand_out(rank);
                     part.base = reach.base;
+                    let unshared = self.flavor != Flavor::Shared;
+                    return Ok((part, unshared.then_some(rank)));
                 }
             }
         }
-        Ok(part)
+        Ok((part, None))
     }
 
     /// Notes that this rank may load from and store to the memory of `rank`.
-    fn hand_out(&self, operation: &'static str, rank: u32) -> Result<()> {
+    fn hand_out(&self, rank: u32) {
         if self.flavor != Flavor::Shared {
             lock(&self.handed_out.ranks).insert(rank);
             self.handed_out.any.store(true, Ordering::Relaxed);
-            if self.epochs.mode() == Mode::LockAll {
-                self.enter(operation, rank)?;
-            }
         }
-        Ok(())
     }
 
     /// Whether this rank may load from and store to memory of another, in windows not of

@@ -1,0 +1,256 @@
+//! What post, start, complete, wait and notifications keep of each other rank: who was told what, and
+//! how far it has come.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use rdma_sys_shim::{Endpoint, Ticket};
+
+use crate::comm::Group;
+use crate::error::Result;
+use crate::memory::control::LocalWord;
+use crate::memory::remote::RemoteMemory;
+use crate::wait::Polls;
+
+/// The other ranks, as far as they are used; nothing is allocated before the first one is.
+#[derive(Default)]
+pub(crate) struct Pairs {
+    table: OnceLock<PairTable>,
+    /// Of `test`.
+    pub(crate) tests: Polls,
+    /// Of `test_notify`.
+    pub(crate) polls: Polls,
+}
+
+/// A place for each rank of the window.
+pub(crate) struct PairTable {
+    pairs: Box<[OnceLock<Box<Pair>>]>,
+    /// To whom this rank's part is exposed.
+    pub(crate) origins: Roll,
+    /// To whom `start` gave access.
+    pub(crate) targets: Roll,
+}
+
+/// This rank and another one.
+pub(crate) struct Pair {
+    control: Arc<RemoteMemory>,
+    /// Where the window's block stands in it.
+    block: u64,
+    /// How many exposure epochs the other has opened to this rank.
+    slot: LocalWord,
+    /// How many access epochs the other has completed on this rank.
+    completed: LocalWord,
+    /// How many exposure epochs this rank has opened to the other.
+    posted: AtomicU64,
+    /// How many access epochs this rank has started on the other, and how many of them the other was
+    /// last told to be complete.
+    started: AtomicU64,
+    told: AtomicU64,
+    /// The last flag that the device may still be working on, or 0.
+    sent: AtomicU64,
+}
+
+/// The members of an open epoch's group, as ranks of the window, in memory that is allocated once.
+pub(crate) struct Roll {
+    ranks: Box<[AtomicU32]>,
+    len: AtomicU32,
+    /// Whose members these are: a program that uses one group again and again is served faster.
+    group: AtomicU64,
+}
+
+impl Roll {
+    fn new(most: u32) -> Self {
+        Self {
+            ranks: (0..most).map(|_| AtomicU32::new(0)).collect(),
+            len: AtomicU32::new(0),
+            group: AtomicU64::new(0),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> u32 {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<u32> {
+        (index < self.len()).then(|| self.ranks[index as usize].load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.ranks[..self.len() as usize]
+            .iter()
+            .map(|rank| rank.load(Ordering::Relaxed))
+    }
+}
+
+impl Roll {
+    /// Whether it holds the members of this group already.
+    #[inline]
+    pub(crate) fn is_of(&self, group: &Group) -> bool {
+        self.group.load(Ordering::Relaxed) == group.number()
+    }
+
+    /// Writes down the members of a group, which `member` names by their places in it; each is a rank of
+    /// the window once at most.
+    pub(crate) fn call(
+        &self,
+        group: &Group,
+        mut member: impl FnMut(u32) -> Result<u32>,
+    ) -> Result<()> {
+        self.group.store(0, Ordering::Relaxed);
+        for index in 0..group.size() {
+            self.ranks[index as usize].store(member(index)?, Ordering::Relaxed);
+        }
+        self.len.store(group.size(), Ordering::Relaxed);
+        self.group.store(group.number(), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Pair {
+    /// `block`: where the window's block stands in the other's control region. The two words are this
+    /// rank's own.
+    pub(crate) fn new(
+        control: &Arc<RemoteMemory>,
+        block: u64,
+        slot: LocalWord,
+        completed: LocalWord,
+    ) -> Self {
+        Self {
+            control: control.clone(),
+            block,
+            slot,
+            completed,
+            posted: AtomicU64::new(0),
+            started: AtomicU64::new(0),
+            told: AtomicU64::new(0),
+            sent: AtomicU64::new(Ticket::DONE.0),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn started(&self) -> u64 {
+        self.started.load(Ordering::Relaxed)
+    }
+
+    /// How many exposure epochs the other has opened to this rank, as far as it is known here.
+    #[inline]
+    pub(crate) fn posts(&self) -> u64 {
+        self.slot.atomic().load(Ordering::Acquire)
+    }
+
+    /// Counts one more access epoch; returns how many that makes.
+    #[inline]
+    pub(crate) fn count_start(&self) -> u64 {
+        let started = self.started() + 1;
+        self.started.store(started, Ordering::Relaxed);
+        started
+    }
+
+    /// Tells the other rank, `at` bytes into its block, that one more exposure epoch is open to it.
+    #[inline]
+    pub(crate) fn post(&self, at: u64) -> Result<()> {
+        let before = self.posted();
+        let posted = before + 1;
+        self.posted.store(posted, Ordering::Relaxed);
+        let sent = self.control.store(self.block + at, before, posted)?;
+        self.note_sent(sent);
+        Ok(())
+    }
+
+    /// How many exposure epochs this rank has opened to the other.
+    #[inline]
+    pub(crate) fn posted(&self) -> u64 {
+        self.posted.load(Ordering::Relaxed)
+    }
+
+    /// Whether the other has completed its access epochs in all exposure epochs that this rank has
+    /// opened to it.
+    #[inline]
+    pub(crate) fn has_completed(&self) -> bool {
+        self.completed.atomic().load(Ordering::Acquire) >= self.posted()
+    }
+
+    /// Tells the other rank, `at` bytes into its block, that all access epochs so far are complete:
+    /// behind everything that this rank did to it, but what went through the device must be complete
+    /// if the word is mapped.
+    #[inline]
+    pub(crate) fn complete(&self, at: u64) -> Result<()> {
+        let (before, started) = (self.told.load(Ordering::Relaxed), self.started());
+        self.told.store(started, Ordering::Relaxed);
+        let sent = (self.control).store_behind(self.block + at, before, started)?;
+        self.note_sent(sent);
+        Ok(())
+    }
+
+    /// Whether the word `at` bytes into the other's block is mapped.
+    #[inline]
+    pub(crate) fn is_mapped(&self, at: u64) -> bool {
+        self.control.atomic(self.block + at).is_some()
+    }
+
+    /// Adds one to the word `at` bytes into the other's block; see [`RemoteMemory::raise`].
+    #[inline]
+    pub(crate) fn raise(&self, at: u64) -> Result<Ticket> {
+        let sent = self.control.raise(self.block + at)?;
+        self.note_sent(sent);
+        Ok(sent)
+    }
+
+    /// Takes back what [`Pair::count_start`] counted, for an epoch that the other never opened.
+    #[cold]
+    pub(crate) fn uncount_start(&self) {
+        self.started.store(self.started() - 1, Ordering::Relaxed);
+    }
+
+    /// The last flag that may still be under way.
+    pub(crate) fn last_sent(&self) -> Ticket {
+        Ticket(self.sent.load(Ordering::Relaxed))
+    }
+
+    /// By what its flags go.
+    pub(crate) fn endpoint(&self) -> &dyn Endpoint {
+        &**self.control.endpoint()
+    }
+
+    #[inline]
+    fn note_sent(&self, ticket: Ticket) {
+        if ticket != Ticket::DONE {
+            self.sent.fetch_max(ticket.0, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Pairs {
+    /// The table of a window of so many ranks.
+    #[inline]
+    pub(crate) fn table(&self, ranks: u32) -> &PairTable {
+        self.table.get_or_init(|| PairTable {
+            pairs: (0..ranks).map(|_| OnceLock::new()).collect(),
+            origins: Roll::new(ranks),
+            targets: Roll::new(ranks),
+        })
+    }
+
+    #[inline]
+    pub(crate) fn known(&self, rank: u32) -> Option<&Pair> {
+        let table = self.table.get()?;
+        table.pairs[rank as usize].get().map(Box::as_ref)
+    }
+
+    pub(crate) fn all_known(&self) -> impl Iterator<Item = (u32, &Pair)> {
+        let pairs = self.table.get().map_or(&[][..], |table| &table.pairs);
+        (0..)
+            .zip(pairs)
+            .filter_map(|(rank, pair)| Some((rank, pair.get()?.as_ref())))
+    }
+}
+
+impl PairTable {
+    /// The pair with a rank, made now if it was not before.
+    pub(crate) fn pair_or(&self, rank: u32, make: impl FnOnce() -> Pair) -> &Pair {
+        self.pairs[rank as usize].get_or_init(|| Box::new(make()))
+    }
+}
