@@ -101,7 +101,9 @@ impl Roll {
     ) -> Result<()> {
         self.group.store(0, Ordering::Relaxed);
         for index in 0..group.size() {
-            self.ranks[index as usize].store(member(index)?, Ordering::Relaxed);
+            // One that is no rank of the window fails here; of those, there are no more than places.
+            let rank = member(index)?;
+            self.ranks[index as usize].store(rank, Ordering::Relaxed);
         }
         self.len.store(group.size(), Ordering::Relaxed);
         self.group.store(group.number(), Ordering::Relaxed);
