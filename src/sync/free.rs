@@ -10,7 +10,7 @@ use crate::window::Window;
 impl Window {
     /// Collective. Frees the window, and its memory if the library allocated it; what is attached is
     /// detached. First deletes this rank's attributes, then waits for all ranks, unless all gave the
-    /// hint `no_locks`: then the program sees to it that no operation on this rank's memory is still to
+    /// hint `no_locks` and the memory is not one segment of all: then the program sees to it that no operation on this rank's memory is still to
     /// come, by a fence or by `wait` (MPI-4.1, section 12.2.5, `MPI_Win_free`).
     ///
     /// # Errors
@@ -41,7 +41,8 @@ impl Window {
         // A callback may have opened one.
         self.has_no_epoch()?;
         self.settle_flags("free")?;
-        if !self.no_locks() {
+        // A segment of all ranks goes with the first of them.
+        if !self.no_locks() || self.is_segment() {
             self.synchronise("free", Purpose::Free)?;
         }
         Ok(())

@@ -216,6 +216,11 @@ impl Window {
         self.hints.no_locks
     }
 
+    /// Whether the ranks' memory is one segment.
+    pub(crate) fn is_segment(&self) -> bool {
+        matches!(self.memory, Some(Memory::Segment(_)))
+    }
+
     #[inline]
     pub(crate) fn eager_lock_all(&self) -> bool {
         self.eager_lock_all.load(Ordering::Relaxed)

@@ -67,6 +67,9 @@ pub struct SharedPart {
     pub disp_unit: u64,
 }
 
+/// What a rank's own memory of a shared window begins at.
+const PAGE: usize = 4096;
+
 impl Window {
     /// Collective. A window over memory that all ranks can load from and store to: `size` zeroed
     /// bytes of this rank, whose address in this process is the window's base (MPI-4.1, section
@@ -118,7 +121,7 @@ impl Window {
         }
         if hints.noncontiguous {
             return Self::build(comm, created, info, |hints, device| {
-                Ok(device.allocate(size, hints.alignment)?.into())
+                Ok(device.allocate(size, hints.alignment.max(PAGE))?.into())
             });
         }
         let sizes = all.iter().map(|&[size, ..]| size);

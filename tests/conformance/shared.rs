@@ -18,6 +18,7 @@ pub(crate) const CASES: &[Case] = cases!["shared":
     parts_follow_each_other @ [1, 2, 3, 5],
     parts_of_their_own @ [1, 2, 3],
     parts_without_bytes @ [1, 3],
+    one_segment_outlives_its_first_rank @ [3],
     stores_and_operations_meet @ [2, 3],
     on_a_part_of_the_world @ [5],
     ranks_whose_memory_is_found_or_not @ [2, 3],
@@ -165,6 +166,34 @@ fn parts_follow_each_other(job: &Job) -> Outcome {
         check_eq!(parts[0].base.addr() % 4096, 0);
         window.free()?;
     }
+    Ok(())
+}
+
+/// The memory of all ranks goes with the window of the first, so that no hint lets that one go before.
+fn one_segment_outlives_its_first_rank(job: &Job) -> Outcome {
+    const BYTES: usize = 64;
+    let world = &sharing(job)?;
+    let me = world.rank();
+    let info = Info::new().with("no_locks", "true");
+    let window = Window::allocate_shared(world, BYTES, 1, &info)?;
+    window.fence(Assert::NONE)?;
+    put(&window, &[me as u8 + 1; BYTES], me, 0)?;
+    window.fence(Assert::NO_SUCCEED)?;
+    if me > 0 {
+        std::thread::sleep(Duration::from_millis(60));
+        // SAFETY: this rank's own part, which nobody writes to now.
+        let own = unsafe { std::slice::from_raw_parts(window.base(), BYTES) };
+        check!(own.iter().all(|&byte| byte == me as u8 + 1), "{own:?}");
+    }
+    window.free()?;
+    let others: Vec<_> = (0..16)
+        .map(|_| job.alloc::<u8>(256))
+        .collect::<Result<_, _>>()?;
+    check!(
+        others
+            .iter()
+            .all(|buffer| buffer.iter().all(|&byte| byte == 0))
+    );
     Ok(())
 }
 
