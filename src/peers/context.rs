@@ -45,8 +45,8 @@ pub(crate) struct Context {
     pub(super) looked: AtomicU32,
     /// Whether the others were told that the job ends.
     pub(super) told: AtomicBool,
-    /// Our launcher's, on which ranks leave their cards.
-    board: Option<Arc<NoticeBoard>>,
+    /// Our launcher's, on which ranks leave their cards, and which generation of these is this job's.
+    board: Option<(Arc<NoticeBoard>, u64)>,
     /// None without a launcher, and once it was told that this rank left.
     launcher: Mutex<Option<Client>>,
     allocations: Mutex<BTreeMap<usize, Region>>,
@@ -76,6 +76,7 @@ impl Context {
             named.and_then(|named| prepare(named, client.as_ref(), ranks_here, world_block));
         let mut crowded = false;
         let board = client.as_ref().and_then(notice::find).map(Arc::new);
+        let mut generation = None;
         if let Some(client) = &client {
             // Also where this rank cannot start: the others wait in the barrier, some launchers let
             // them wait for ever, and they want to know why.
@@ -83,13 +84,10 @@ impl Context {
                 Ok(fabric) => fabric.own_card().to_owned(),
                 Err(error) => refusal(error),
             };
-            let noted = board
-                .as_ref()
-                .is_some_and(|board| board.write(rank as usize, card.as_bytes()));
-            let told = match noted {
-                true => Ok(()),
-                false => client.put(&card_key(rank), &card),
-            };
+            // Whoever does not see the board asks for the key.
+            let told = client.put(&card_key(rank), &card);
+            let noted = |board: &Arc<NoticeBoard>| board.write(rank as usize, card.as_bytes());
+            generation = board.as_ref().and_then(noted);
             crowding::publish(client);
             let told = told.and_then(|()| client.barrier());
             let settled = told.and_then(|()| crowding::settle(client, &neighbours));
@@ -110,7 +108,7 @@ impl Context {
             turn: AtomicU32::new(rank + 1),
             looked: AtomicU32::new(0),
             told: AtomicBool::new(false),
-            board,
+            board: board.zip(generation),
             launcher: Mutex::new(client),
             allocations: Mutex::default(),
         }))
@@ -203,10 +201,8 @@ impl Context {
             let Some(client) = &*launcher else {
                 return Err(Error::new("connect", PeerError::Left { rank: self.rank }));
             };
-            let note = self
-                .board
-                .as_ref()
-                .and_then(|board| board.read(rank as usize));
+            let note = (self.board.as_ref())
+                .and_then(|(board, generation)| board.read(rank as usize, *generation));
             match note.and_then(|note| String::from_utf8(note).ok()) {
                 Some(card) => Ok(Some(card)),
                 None => Ok(Some(client.get(&card_key(rank))?)),

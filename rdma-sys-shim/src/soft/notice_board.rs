@@ -6,17 +6,19 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::slice;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::segment::{self, AddressRange, page_size, whole_pages};
 use crate::{Error, Result};
 
 const NAME: &CStr = c"transom-notices";
 const WORD: usize = size_of::<u64>();
-/// Of a note, with the word that holds its length.
+/// Of a note, with the word that holds its length, and above that its generation.
 const SLOT: usize = 512;
+const LEN_BITS: u32 = 16;
 
-/// A word that is zero at first, and a note of each rank.
+/// A word that is zero at first, and a note of each rank. Ranks may be one program after the other: a note
+/// of the next is none for those who are still in the last.
 pub struct NoticeBoard {
     map: AddressRange,
     notes: usize,
@@ -78,31 +80,41 @@ impl NoticeBoard {
         &self.words(0, WORD)[0]
     }
 
-    /// Leaves a note, once. False if it is too long, or there is no place for it.
+    /// Leaves a note in the place of the last one, and returns its generation: one more. `None` if it is
+    /// empty or too long, or there is no place for it. For one writer.
     #[must_use]
-    pub fn write(&self, number: usize, note: &[u8]) -> bool {
-        if number >= self.notes || note.len() > Self::LONGEST {
-            return false;
+    pub fn write(&self, number: usize, note: &[u8]) -> Option<u64> {
+        if number >= self.notes || note.is_empty() || note.len() > Self::LONGEST {
+            return None;
         }
-        let (len, words) = self.slot(number);
+        let (head, words) = self.slot(number);
+        let generation = head.load(Ordering::Relaxed) >> LEN_BITS;
+        head.store(generation << LEN_BITS, Ordering::Relaxed);
+        // Who reads a part of the new note sees that the old one is gone.
+        fence(Ordering::Release);
         for (word, bytes) in words.iter().zip(note.chunks(WORD)) {
             let mut padded = [0; WORD];
             padded[..bytes.len()].copy_from_slice(bytes);
             word.store(u64::from_ne_bytes(padded), Ordering::Relaxed);
         }
-        len.store(note.len() as u64, Ordering::Release);
-        true
+        let generation = generation + 1;
+        head.store(
+            generation << LEN_BITS | note.len() as u64,
+            Ordering::Release,
+        );
+        Some(generation)
     }
 
-    /// The note, if it was left.
+    /// The note of this generation, if it is there.
     #[must_use]
-    pub fn read(&self, number: usize) -> Option<Vec<u8>> {
+    pub fn read(&self, number: usize, generation: u64) -> Option<Vec<u8>> {
         if number >= self.notes {
             return None;
         }
-        let (len, words) = self.slot(number);
-        let len = usize::try_from(len.load(Ordering::Acquire)).ok()?;
-        if len == 0 || len > Self::LONGEST {
+        let (head, words) = self.slot(number);
+        let found = head.load(Ordering::Acquire);
+        let len = (found & ((1 << LEN_BITS) - 1)) as usize;
+        if found >> LEN_BITS != generation || len == 0 || len > Self::LONGEST {
             return None;
         }
         let used = words.iter().take(len.div_ceil(WORD));
@@ -110,10 +122,11 @@ impl NoticeBoard {
             .flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes())
             .collect();
         note.truncate(len);
-        Some(note)
+        fence(Ordering::Acquire);
+        (head.load(Ordering::Relaxed) == found).then_some(note)
     }
 
-    /// The length of a note, and its bytes.
+    /// The length and generation of a note, and its bytes.
     fn slot(&self, number: usize) -> (&AtomicU64, &[AtomicU64]) {
         let words = self.words(page_size() + number * SLOT, SLOT);
         (&words[0], &words[1..])
@@ -155,15 +168,20 @@ mod tests {
         assert_eq!(seen.word().load(Ordering::Relaxed), 7);
         let long = [b'x'; NoticeBoard::LONGEST];
         for (number, note) in [(0, &b"of the first"[..]), (8, &long), (3, b"12345678")] {
-            assert_eq!(seen.read(number), None);
-            assert!(board.write(number, note));
-            assert_eq!(seen.read(number).unwrap(), note);
+            assert_eq!(seen.read(number, 1), None);
+            assert_eq!(board.write(number, note), Some(1));
+            assert_eq!(seen.read(number, 1).unwrap(), note);
         }
-        assert!(!board.write(9, b"beyond") && !board.write(1, &[0; SLOT]));
-        assert_eq!((board.read(9), board.read(1)), (None, None));
+        assert!(board.write(9, b"beyond").is_none() && board.write(1, &[0; SLOT]).is_none());
+        assert!(board.write(1, b"").is_none());
+        assert_eq!((board.read(9, 1), board.read(1, 0)), (None, None));
         drop(board);
         assert_eq!(seen.word().load(Ordering::Relaxed), 7);
-        assert_eq!(seen.read(3).unwrap(), b"12345678");
+        assert_eq!(seen.read(3, 1).unwrap(), b"12345678");
+        // The next program's.
+        assert_eq!(seen.write(3, b"new"), Some(2));
+        assert_eq!(seen.read(3, 1), None);
+        assert_eq!(seen.read(3, 2).unwrap(), b"new");
     }
 
     #[test]
