@@ -13,7 +13,7 @@ use crate::ops::put;
 const RANKS: u32 = 4;
 /// Less than any rank needs, and enough for a rank but not for `LONG` bytes.
 const TINY: u64 = 1000 << 10;
-const SMALL: u64 = 32 << 20;
+const SMALL: u64 = 40 << 20;
 const LONG: usize = 64 << 20;
 const FILES: u64 = 64;
 /// Of windows that have a descriptor each: beyond what finds room with many others.
@@ -74,10 +74,10 @@ pub(crate) fn play(case: &str) {
             );
         }
         "file_size_of_a_window" => {
-            let job = Job::init().expect("a job");
             if rank == "1" {
                 set(libc::RLIMIT_FSIZE, SMALL);
             }
+            let job = Job::init().expect("a job");
             let refused = Window::allocate(job.world(), LONG, 1, &Info::new());
             println!("refused: {:?}", refused.expect_err("no room for a window"));
             let window = Window::allocate(job.world(), 1 << 20, 1, &Info::new());

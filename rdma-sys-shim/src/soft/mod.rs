@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use notice_board::NoticeBoard;
+pub use port::PORT_BYTES;
 
 use address::{Address, Host};
 use adversarial::AdversarialDevice;

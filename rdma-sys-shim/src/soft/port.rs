@@ -61,8 +61,9 @@ const ROOM: usize = TABLES_END.next_multiple_of(64 << 10);
 const FIRST_BYTES: usize = 16 << 20;
 /// The rest is for small pieces.
 const PIECES: usize = ROOM + FIRST_BYTES;
-const PIECES_BYTES: usize = 48 << 20;
-const PORT_BYTES: usize = PIECES + PIECES_BYTES;
+const PIECES_BYTES: usize = 16 << 20;
+/// Of the memory file of each process.
+pub const PORT_BYTES: usize = PIECES + PIECES_BYTES;
 
 const _: () = assert!(size_of::<Header>() <= BELL);
 // Loom's atomics are larger; its models have bells and slots elsewhere.

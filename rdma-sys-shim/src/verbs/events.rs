@@ -75,7 +75,7 @@ impl Trouble {
                 if port == i32::from(ours) {
                     let mut said = self.said();
                     said.port = down.then(|| port_is_down(ours, device).into());
-                    said.down = down.then(Instant::now);
+                    said.down = down.then(|| said.down.unwrap_or_else(Instant::now));
                 }
                 tracing::warn!(device, port, event = %words, "RDMA port");
             }

@@ -293,7 +293,7 @@ fn more_small_pieces_than_there_is_room_for() {
     let _alone = alone();
     let peers = peers("soft", false);
     let before = descriptors();
-    let regions: Vec<_> = (0..800)
+    let regions: Vec<_> = (0..300)
         .map(|_| peers.target.allocate(64 << 10, 64).unwrap())
         .collect();
     assert!((10..100).contains(&(descriptors() - before)));
