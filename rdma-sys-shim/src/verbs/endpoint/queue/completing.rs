@@ -19,8 +19,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(1);
 /// many bytes a second even a lossy and emulated network moves it.
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 pub(super) const SLOWEST: u64 = 32 << 10;
-/// Devices may wait so many times as long as they were told to.
-const SLACK: u32 = 4;
+/// How many times as long as a silent peer a device whose port is down may take.
+const DOWN: u32 = 2;
 const LONGEST_TRANSFER: Duration = Duration::from_secs(600);
 
 impl<L: Link> SendQueue<L> {
@@ -89,7 +89,7 @@ impl<L: Link> SendQueue<L> {
                 if now.saturating_duration_since(since) > self.patience(silence) {
                     self.break_off(status::IBV_WC_FATAL_ERR);
                 } else if let Some(down) = down_since
-                    && now.saturating_duration_since(since.max(down)) > silence * SLACK
+                    && now.saturating_duration_since(since.max(down)) > silence * DOWN
                 {
                     // soft-RoCE of Linux 6.1 never reports some of what a port that goes down stops.
                     self.break_off(status::IBV_WC_LOC_QP_OP_ERR);
@@ -100,12 +100,13 @@ impl<L: Link> SendQueue<L> {
         Ok(())
     }
 
-    /// How long the oldest request that reports may take.
+    /// How long the oldest request that reports may take. Devices may wait four times as long as they
+    /// were told to.
     fn patience(&self, silence: Duration) -> Duration {
         let unreported = self.pending.iter().take(EVERY as usize);
         let bytes: u64 = unreported.map(|pending| u64::from(pending.len)).sum();
         let transfer = Duration::from_secs(bytes / SLOWEST);
-        LEAST_PATIENCE + silence * SLACK * 2 + transfer.min(LONGEST_TRANSFER)
+        LEAST_PATIENCE + silence * 8 + transfer.min(LONGEST_TRANSFER)
     }
 
     /// Ends everything that is under way, and returns when the device has done with it.
