@@ -10,8 +10,9 @@ use crate::window::Window;
 impl Window {
     /// Collective. Frees the window, and its memory if the library allocated it; what is attached is
     /// detached. First deletes this rank's attributes, then waits for all ranks, unless all gave the
-    /// hint `no_locks` and the memory is not one segment of all: then the program sees to it that no operation on this rank's memory is still to
-    /// come, by a fence or by `wait` (MPI-4.1, section 12.2.5, `MPI_Win_free`).
+    /// hint `no_locks` and the memory is not one segment of all: then the program sees to it that no
+    /// operation on this rank's memory is still to come, by a fence or by `wait` (MPI-4.1, section
+    /// 12.2.5, `MPI_Win_free`).
     ///
     /// # Errors
     /// As for [`Window::try_free`]; the memory is leaked, since peers may still access it.

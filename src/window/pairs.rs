@@ -83,9 +83,7 @@ impl Roll {
             .iter()
             .map(|rank| rank.load(Ordering::Relaxed))
     }
-}
 
-impl Roll {
     /// Whether it holds the members of this group already.
     #[inline]
     pub(crate) fn is_of(&self, group: &Group) -> bool {

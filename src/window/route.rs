@@ -62,8 +62,7 @@ impl Window {
             error.during(operation)
         })?;
         // A segment is one of rank 0's for all, which its device has allocated.
-        let segment = matches!(self.memory, Some(Memory::Segment(_)));
-        let atomic = segment || route.endpoint.has_atomics(&route.region);
+        let atomic = self.is_segment() || route.endpoint.has_atomics(&route.region);
         let widths = self.atomic_widths.where_atomic(atomic);
         Ok(target.set_route(route, reach, unit, widths))
     }

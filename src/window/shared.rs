@@ -161,6 +161,7 @@ impl Window {
         let first = || (0..self.ranks()).find(|&rank| self.columns.size.get(rank) > 0);
         let rank = rank.or_else(first).unwrap_or(0);
         self.team.check_rank(operation, rank)?;
+        let mut handed_out = None;
         let mut part = SharedPart {
             base: ptr::null_mut(),
             size: self.columns.size.get(rank),
@@ -176,22 +177,21 @@ impl Window {
             match reach.len < part.size {
                 true => part.size = 0,
                 false => {
-                    self.hand_out(rank);
                     part.base = reach.base;
-                    let unshared = self.flavor != Flavor::Shared;
-                    return Ok((part, unshared.then_some(rank)));
+                    if self.flavor != Flavor::Shared {
+                        self.hand_out(rank);
+                        handed_out = Some(rank);
+                    }
                 }
             }
         }
-        Ok((part, None))
+        Ok((part, handed_out))
     }
 
     /// Notes that this rank may load from and store to the memory of `rank`.
     fn hand_out(&self, rank: u32) {
-        if self.flavor != Flavor::Shared {
-            lock(&self.handed_out.ranks).insert(rank);
-            self.handed_out.any.store(true, Ordering::Relaxed);
-        }
+        lock(&self.handed_out.ranks).insert(rank);
+        self.handed_out.any.store(true, Ordering::Relaxed);
     }
 
     /// Whether this rank may load from and store to memory of another, in windows not of

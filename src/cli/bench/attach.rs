@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::io;
 
 use super::engine::{Bench, Line, Scale, TARGET};
-use super::error::Result;
+use super::error::{BenchError, Result};
 use super::memory::CallerMemory;
 
 pub(super) const LINES: usize = 4;
@@ -93,7 +93,7 @@ fn measure(
         Ok(())
     })?;
     match failed {
-        Some(source) => Err(super::error::BenchError::Attach(source)),
+        Some(source) => Err(BenchError::Attach(source)),
         None => Ok(()),
     }
 }
