@@ -46,3 +46,30 @@ pub enum ThreadLevel {
     #[default]
     Multiple,
 }
+
+/// A call and the rank that it is aimed at: what its errors name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Aim {
+    pub(crate) operation: &'static str,
+    /// Of the window.
+    pub(crate) rank: u32,
+}
+
+impl Aim {
+    #[inline(always)]
+    pub(crate) const fn new(operation: &'static str, rank: u32) -> Self {
+        Self { operation, rank }
+    }
+
+    /// Does something that is off the fast path. What is passed to a call that is not inlined has to be in
+    /// memory: so it is put there behind this call, which takes it apart, in registers.
+    #[inline(always)]
+    pub(crate) fn aside<R>(self, body: impl FnOnce(Self) -> R) -> R {
+        #[cold]
+        #[inline(never)]
+        fn call<R>(operation: &'static str, rank: u32, body: impl FnOnce(Aim) -> R) -> R {
+            body(Aim { operation, rank })
+        }
+        call(self.operation, self.rank, body)
+    }
+}

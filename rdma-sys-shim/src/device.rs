@@ -188,6 +188,18 @@ impl RemoteRegion {
     }
 }
 
+impl RemoteAddress {
+    /// The place so many bytes further on; the device checks the bounds.
+    #[inline]
+    #[must_use]
+    pub fn moved(self, by: i64) -> Self {
+        Self {
+            address: self.address.wrapping_add_signed(by),
+            ..self
+        }
+    }
+}
+
 /// How far an endpoint's operations have come: operations of one endpoint complete in the order
 /// in which they were posted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,8 +8,9 @@ use super::request::{Request, Until};
 use super::work::Work;
 use crate::datatype::{AtomicWidths, BasicType, Op};
 use crate::error::Result;
-use crate::window::Window;
-use crate::window::target::Target;
+use crate::memory::displacement::Displacement;
+use crate::terms::Aim;
+use crate::window::{OnTarget, Window};
 
 impl Window {
     /// One-sided. Combines `count` elements of type `ty` at `origin` into those at displacement
@@ -48,8 +49,9 @@ impl Window {
                 return Ok(());
             }
         }
+        let (aim, disp) = (Aim::new("accumulate", target), Displacement(disp));
         // SAFETY: the caller's promise.
-        unsafe { self.accumulate_any("accumulate", origin, count, ty, target, disp, op) }.map(drop)
+        unsafe { self.accumulate_any(aim, origin, count, ty, disp, op) }.map(drop)
     }
 
     /// One-sided. As [`Window::accumulate`], with a request: when it is complete, `origin` may be
@@ -70,33 +72,26 @@ impl Window {
         disp: u64,
         op: Op,
     ) -> Result<Request> {
-        const OPERATION: &str = "raccumulate";
-        self.needs_passive(OPERATION, target)?;
+        let (aim, disp) = (Aim::new("raccumulate", target), Displacement(disp));
+        self.needs_passive(aim)?;
         // SAFETY: the caller's promise.
-        unsafe {
-            let ticket = self.accumulate_any(OPERATION, origin, count, ty, target, disp, op)?;
-            self.request(target, ticket, Until::Released)
-        }
+        let ticket = unsafe { self.accumulate_any(aim, origin, count, ty, disp, op)? };
+        self.request(target, ticket, Until::Released)
     }
 
     /// # Safety
     /// As for [`Window::accumulate`].
     #[inline(never)]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "MPI's, and the name of the operation"
-    )]
     unsafe fn accumulate_any(
         &self,
-        operation: &'static str,
+        aim: Aim,
         origin: *const u8,
         count: usize,
         ty: BasicType,
-        rank: u32,
-        disp: u64,
+        disp: Displacement,
         op: Op,
     ) -> Result<Ticket> {
-        Work::check_changes(operation, op)?;
+        Work::check_changes(aim.operation, op)?;
         let work = Work {
             ty,
             op,
@@ -106,7 +101,7 @@ impl Window {
             result: std::ptr::null_mut(),
         };
         // SAFETY: the caller's promise.
-        unsafe { self.carry_out(operation, rank, disp, &work) }
+        unsafe { self.carry_out(aim, disp, &work) }
     }
 
     /// Carries out work at a displacement of a target, by the path that its elements take. With the
@@ -118,62 +113,59 @@ impl Window {
     /// the target's elements.
     pub(super) unsafe fn carry_out(
         &self,
-        operation: &'static str,
-        rank: u32,
-        disp: u64,
+        aim: Aim,
+        disp: Displacement,
         work: &Work,
     ) -> Result<Ticket> {
-        let len = work.check(operation)?;
-        if rank == PROC_NULL {
+        let len = work.check(aim.operation)?;
+        if aim.rank == PROC_NULL {
             return Ok(Ticket::DONE);
         }
-        let target = self.open_or_enter(operation, rank)?;
+        let on = self.open_or_enter(aim)?;
         if len == 0 {
             return Ok(Ticket::DONE);
         }
-        let there = target.reach(disp, len as u64);
-        if there.is_null() {
-            let place = match self.place(operation, rank, target, disp, len as u64) {
-                Ok(place) => place,
-                // SAFETY: the caller's promise.
-                Err(error) => unsafe {
-                    return self.combine_run_apart(operation, rank, disp, len, work, error);
-                },
-            };
-            work.check_buffers(operation, len)?;
-            // SAFETY: the buffers are the caller's promise; `place` keeps what it found mapped.
-            unsafe {
-                if !place.there.is_null() {
-                    let there = (place.there, place.widths);
-                    self.combine_mapped(operation, rank, target, there, work)?;
-                    return Ok(Ticket::DONE);
-                }
-                let Some(width) = place.widths.word(work.ty, place.at.address) else {
-                    self.lock_and_combine_by_device(operation, rank, &place, len, work)?;
-                    return Ok(Ticket::DONE);
-                };
-                let posted = self.combine_words_by_device(&place, width, work);
-                let ticket = posted.map_err(|error| self.failed(operation, rank, error))?;
-                self.note_posted(target, ticket);
-                return Ok(ticket);
-            }
+        let there = on.target.reach(disp, len as u64);
+        if !there.is_null() {
+            work.check_buffers(aim.operation, len)?;
+            let there = (there, on.target.widths());
+            // SAFETY: the buffers are the caller's promise; `there` is mapped for the elements.
+            unsafe { on.combine_mapped(there, work)? };
+            return Ok(Ticket::DONE);
         }
-        work.check_buffers(operation, len)?;
-        let there = (there, target.widths());
-        // SAFETY: the buffers are the caller's promise; `there` is mapped for the elements.
-        unsafe { self.combine_mapped(operation, rank, target, there, work)? };
-        Ok(Ticket::DONE)
+        let place = match on.place(disp, len as u64) {
+            Ok(place) => place,
+            // SAFETY: the caller's promise.
+            Err(error) => unsafe {
+                return on.combine_run_apart(disp, len, work, error);
+            },
+        };
+        work.check_buffers(aim.operation, len)?;
+        // SAFETY: the buffers are the caller's promise; `place` keeps what it found mapped.
+        unsafe {
+            if !place.there.is_null() {
+                on.combine_mapped((place.there, place.widths), work)?;
+                return Ok(Ticket::DONE);
+            }
+            let Some(width) = place.widths.word(work.ty, place.at.address) else {
+                on.lock_and_combine_by_device(&place, len, work)?;
+                return Ok(Ticket::DONE);
+            };
+            let posted = self.combine_words_by_device(&place, width, work);
+            let ticket = posted.map_err(|error| on.failed(error))?;
+            on.note_posted(ticket);
+            Ok(ticket)
+        }
     }
+}
 
+impl OnTarget<'_> {
     /// `there`: where the elements are, and which of them single atomics update.
     ///
     /// # Safety
     /// As for [`Window::carry_out`]; `there` is mapped for the elements.
     unsafe fn combine_mapped(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        target: &Target,
+        self,
         (there, widths): (*mut u8, AtomicWidths),
         work: &Work,
     ) -> Result<()> {
@@ -183,11 +175,11 @@ impl Window {
                 Some(width) => {
                     elementwise::combine_words(there, width, work);
                     if work.overwrites() {
-                        target.set_dirty();
+                        self.target.set_dirty();
                     }
                     Ok(())
                 }
-                None => self.lock_and_combine(operation, rank, target, there, work),
+                None => self.lock_and_combine(there, work),
             }
         }
     }

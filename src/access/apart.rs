@@ -9,7 +9,9 @@ use super::put_get::Way;
 use super::work::Work;
 use crate::datatype::{BasicType, Piece, Together};
 use crate::error::{Error, ErrorKind, Misuse, Result};
-use crate::window::{RegionCache, Window};
+use crate::memory::displacement::{Address, Displacement};
+use crate::terms::Aim;
+use crate::window::{OnTarget, RegionCache};
 
 /// What one region has to hold as a whole.
 #[derive(Clone, Copy)]
@@ -34,8 +36,8 @@ impl Grain {
 
     /// How many of `len` bytes from `address` on are grains in one region; `None` if the first one is
     /// not in any.
-    fn in_one_region(self, regions: &RegionCache, address: u64, len: u64) -> Option<u64> {
-        let room = regions.end_of(address)? - address;
+    fn in_one_region(self, regions: &RegionCache, address: Address, len: u64) -> Option<u64> {
+        let room = regions.end_of(address)?.in_memory_at(address.0).0;
         let more = room.checked_sub(self.true_extent)? / self.extent;
         Some(len.min((more + 1) * self.extent))
     }
@@ -44,14 +46,14 @@ impl Grain {
     fn parts(
         self,
         regions: &RegionCache,
-        address: u64,
+        address: Address,
         len: u64,
     ) -> impl Iterator<Item = Option<(u64, u64)>> {
         let mut next = Some(0);
         std::iter::from_fn(move || {
             let start = next.filter(|&start| start < len)?;
             let part = address
-                .checked_add(start)
+                .after(start)
                 .and_then(|address| self.in_one_region(regions, address, len - start));
             next = part.map(|part| start + part);
             Some(part.map(|part| (start, part)))
@@ -59,25 +61,23 @@ impl Grain {
     }
 }
 
-impl Window {
+impl OnTarget<'_> {
     /// What to make of an access that no single region holds: the error, unless several hold all of
     /// `far`, placed at address `disp`.
     #[cold]
     pub(super) fn check_apart(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        disp: u64,
+        self,
+        disp: Displacement,
         far: &Piece,
         grain: Grain,
         error: Error,
     ) -> Result<()> {
         let is_apart = matches!(error.kind(), ErrorKind::Misuse(Misuse::NotAttached { .. }));
-        let Some(regions) = self.route_of(operation, rank)?.attached.as_ref() else {
+        let Some(regions) = self.route()?.attached.as_ref() else {
             return Err(error);
         };
         let is_held = |at: i64, len: u64| {
-            disp.checked_add_signed(at).is_some_and(|address| {
+            disp.as_address().moved(at).is_some_and(|address| {
                 grain
                     .parts(regions, address, len)
                     .all(|part| part.is_some())
@@ -100,35 +100,24 @@ impl Window {
     /// As for [`Window::put_layout`] or [`Window::get_layout`]; a put only reads `origin`.
     #[cold]
     pub(super) unsafe fn transfer_apart(
-        &self,
-        operation: &'static str,
+        self,
         way: Way,
         origin: *mut u8,
-        rank: u32,
-        disp: u64,
+        disp: Displacement,
         pieces: [&Piece; 2],
     ) -> Result<Ticket> {
         let mut last = Ticket::DONE;
         for strip in Together::new(pieces) {
             for [near, far] in strip.blocks() {
-                let address = disp.wrapping_add_signed(far);
                 let here = origin.wrapping_offset(near as isize);
-                self.each_part(
-                    operation,
-                    rank,
-                    address,
-                    strip.len,
-                    Grain::BYTE,
-                    |at, len| {
-                        let here = here.wrapping_add(at as usize);
-                        // SAFETY: a part of a block, which is the caller's promise.
-                        let posted = unsafe {
-                            self.transfer(operation, way, here, len as usize, rank, address + at)?
-                        };
-                        last = last.max(posted);
-                        Ok(())
-                    },
-                )?;
+                let block = (self.block_at(disp, far), strip.len);
+                self.each_part(block, Grain::BYTE, |at, part, len| {
+                    let (here, len) = (here.wrapping_add(at as usize), len as usize);
+                    // SAFETY: a part of a block, which is the caller's promise.
+                    let posted = unsafe { self.window.transfer(self.aim, way, here, len, part)? };
+                    last = last.max(posted);
+                    Ok(())
+                })?;
             }
         }
         Ok(last)
@@ -140,20 +129,18 @@ impl Window {
     /// The buffers of `parts` are valid until the operation is complete.
     #[cold]
     pub(super) unsafe fn combine_apart(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        disp: u64,
+        self,
+        disp: Displacement,
         parts: &Combined<'_>,
     ) -> Result<Ticket> {
         let mut last = Ticket::DONE;
+        let grain = Grain::of(parts.ty);
         for block in parts.blocks() {
-            let address = disp.wrapping_add_signed(block.target);
-            let (len, grain) = (block.len as u64, Grain::of(parts.ty));
-            self.each_part(operation, rank, address, len, grain, |at, len| {
+            let bytes = (self.block_at(disp, block.target), block.len as u64);
+            self.each_part(bytes, grain, |at, part, len| {
                 let work = parts.work(&block.part(at as usize, len as usize));
                 // SAFETY: a part of a block, which is the caller's promise.
-                let posted = unsafe { self.carry_out(operation, rank, address + at, &work)? };
+                let posted = unsafe { self.window.carry_out(self.aim, part, &work)? };
                 last = last.max(posted);
                 Ok(())
             })?;
@@ -166,24 +153,21 @@ impl Window {
     /// # Safety
     /// As for [`Window::put`] or [`Window::get`]; a put only reads `origin`.
     #[cold]
-    #[expect(clippy::too_many_arguments, reason = "a transfer's, and the error")]
     pub(super) unsafe fn transfer_run_apart(
-        &self,
-        operation: &'static str,
+        self,
         way: Way,
         origin: *mut u8,
         len: usize,
-        rank: u32,
-        disp: u64,
+        disp: Displacement,
         error: Error,
     ) -> Result<Ticket> {
         let run = Piece::run(0, len as u64);
-        self.check_apart(operation, rank, disp, &run, Grain::BYTE, error)?;
+        self.check_apart(disp, &run, Grain::BYTE, error)?;
         if origin.is_null() {
-            return Err(null_buffer(operation, len));
+            return Err(null_buffer(self.aim.operation, len));
         }
         // SAFETY: the caller's promise.
-        unsafe { self.transfer_apart(operation, way, origin, rank, disp, [&run, &run]) }
+        unsafe { self.transfer_apart(way, origin, disp, [&run, &run]) }
     }
 
     /// Carries out work of `len` bytes that no single region holds, if several do; else returns the
@@ -193,18 +177,16 @@ impl Window {
     /// As for [`Window::carry_out`].
     #[cold]
     pub(super) unsafe fn combine_run_apart(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        disp: u64,
+        self,
+        disp: Displacement,
         len: usize,
         work: &Work,
         error: Error,
     ) -> Result<Ticket> {
         let run = Piece::run(0, (work.count * work.ty.extent()) as u64);
         // One element is never in several.
-        self.check_apart(operation, rank, disp, &run, Grain::of(work.ty), error)?;
-        work.check_buffers(operation, len)?;
+        self.check_apart(disp, &run, Grain::of(work.ty), error)?;
+        work.check_buffers(self.aim.operation, len)?;
         let parts = Combined {
             ty: work.ty,
             op: work.op,
@@ -214,25 +196,32 @@ impl Window {
             skip: 0,
         };
         // SAFETY: the caller's promise.
-        unsafe { self.combine_apart(operation, rank, disp, &parts) }
+        unsafe { self.combine_apart(disp, &parts) }
     }
 
-    /// Does something with each part of `len` bytes from `address` on, which were found attached.
+    /// The address of a block of a layout that is placed at `disp`: one that was found attached.
+    fn block_at(self, disp: Displacement, at: i64) -> Address {
+        Address(disp.0.wrapping_add_signed(at))
+    }
+
+    /// Does something with each part of bytes that were found attached: how far it is from their start,
+    /// where that is, and how long.
     fn each_part(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        address: u64,
-        len: u64,
+        self,
+        (address, len): (Address, u64),
         grain: Grain,
-        mut act: impl FnMut(u64, u64) -> Result<()>,
+        mut act: impl FnMut(u64, Displacement, u64) -> Result<()>,
     ) -> Result<()> {
-        let gone = || Error::new(operation, Misuse::NotAttached { rank, address, len });
-        let regions = self.route_of(operation, rank)?.attached.as_ref();
+        let Aim { operation, rank } = self.aim;
+        let gone = || {
+            let address = address.0;
+            Error::new(operation, Misuse::NotAttached { rank, address, len })
+        };
+        let regions = self.route()?.attached.as_ref();
         for part in grain.parts(regions.ok_or_else(gone)?, address, len) {
             // The target may detach it now.
             let (at, len) = part.ok_or_else(gone)?;
-            act(at, len)?;
+            act(at, Displacement(address.0 + at), len)?;
         }
         Ok(())
     }

@@ -5,9 +5,10 @@ use std::ptr;
 use rdma_sys_shim::RemoteAddress;
 
 use crate::datatype::{AtomicWidths, Span};
-use crate::error::{DatatypeMisuse, Error, Misuse, Result};
-use crate::window::target::{Route, Target};
-use crate::window::{Found, Window};
+use crate::error::{DatatypeMisuse, Error, ErrorKind, Misuse, Result};
+use crate::memory::displacement::{Address, Displacement, Offset};
+use crate::window::target::Route;
+use crate::window::{Found, OnTarget, RegionCache};
 
 /// A checked place in a target's memory.
 pub(crate) struct Place<'w> {
@@ -22,120 +23,98 @@ pub(crate) struct Place<'w> {
     _found: Option<Found<'w>>,
 }
 
-impl Window {
-    /// Checks `len` bytes at displacement `disp` of an entered target against its own size and
-    /// unit.
+impl<'w> OnTarget<'w> {
+    /// Checks `len` bytes at a displacement of the entered target against its own size and unit.
     #[inline(never)]
-    pub(crate) fn place<'w>(
-        &'w self,
-        operation: &'static str,
-        rank: u32,
-        target: &'w Target,
-        disp: u64,
-        len: u64,
-    ) -> Result<Place<'w>> {
-        let route = self.route_of(operation, rank)?;
-        if let Some(cache) = &route.attached
-            && len > 0
-        {
-            let found = self.find_attached(operation, rank, cache, disp, len)?;
-            return Ok(Place {
-                route,
-                at: found.at,
-                there: found.there,
-                widths: self.atomic_widths().where_atomic(found.has_atomics),
-                _found: Some(found),
-            });
-        }
-        let unit = target.unit();
-        let end = disp
-            .checked_mul(unit)
-            .and_then(|offset| Some((offset, offset.checked_add(len)?)));
-        match end {
-            Some((offset, end)) if end <= route.size || route.attached.is_some() => Ok(Place {
-                route,
-                at: route.region.at(offset),
-                there: ptr::null_mut(),
-                widths: target.widths(),
-                _found: None,
-            }),
-            _ => Err(Error::new(
-                operation,
-                Misuse::PastEnd {
-                    rank,
-                    disp,
-                    unit,
-                    len,
-                    size: route.size,
-                },
-            )),
-        }
-    }
-}
-
-impl Window {
-    /// Checks the bytes `span` round displacement `disp` of an entered target against its own size
-    /// and unit. The place is the displacement's, wherever that lies.
-    #[cold]
-    pub(crate) fn place_span<'w>(
-        &'w self,
-        operation: &'static str,
-        rank: u32,
-        target: &'w Target,
-        disp: u64,
-        span: Span,
-    ) -> Result<Place<'w>> {
-        let route = self.route_of(operation, rank)?;
-        let len = (span.hi - span.lo) as u64;
-        if let Some(cache) = &route.attached
-            && len > 0
-        {
-            // No region is at the addresses that do not exist.
-            let first = disp.checked_add_signed(span.lo).unwrap_or(u64::MAX);
-            let found = self.find_attached(operation, rank, cache, first, len)?;
-            let there = match found.there.is_null() {
-                true => ptr::null_mut(),
-                false => found.there.wrapping_offset(-(span.lo as isize)),
-            };
-            let at = RemoteAddress {
-                address: found.at.address.wrapping_sub(span.lo as u64),
-                ..found.at
-            };
-            return Ok(Place {
-                route,
-                at,
-                there,
-                widths: self.atomic_widths().where_atomic(found.has_atomics),
-                _found: Some(found),
-            });
-        }
-        let unit = target.unit();
-        let is_dynamic = route.attached.is_some();
-        let inside = |offset: &u64| {
-            let first = offset.checked_add_signed(span.lo);
-            let end = offset.checked_add_signed(span.hi);
-            is_dynamic || first.is_some() && end.is_some_and(|end| end <= route.size)
+    pub(crate) fn place(self, disp: Displacement, len: u64) -> Result<Place<'w>> {
+        let span = Span {
+            lo: 0,
+            hi: len as i64,
         };
-        match disp.checked_mul(unit).filter(inside) {
+        self.locate(disp, span, |unit, size| {
+            let (rank, disp) = (self.aim.rank, disp.0);
+            Misuse::PastEnd {
+                rank,
+                disp,
+                unit,
+                len,
+                size,
+            }
+        })
+    }
+
+    /// Checks the bytes `span` round a displacement of the entered target against its own size and
+    /// unit. The place is the displacement's, wherever that lies.
+    #[cold]
+    pub(crate) fn place_span(self, disp: Displacement, span: Span) -> Result<Place<'w>> {
+        self.locate(disp, span, |unit, size| {
+            let (rank, disp) = (self.aim.rank, disp.0);
+            DatatypeMisuse::Outside {
+                rank,
+                disp,
+                unit,
+                lo: span.lo,
+                hi: span.hi,
+                size,
+            }
+        })
+    }
+
+    /// `refused`: what to say where it is outside, of the target's unit and size.
+    #[inline(always)]
+    fn locate<E: Into<ErrorKind>>(
+        self,
+        disp: Displacement,
+        span: Span,
+        refused: impl FnOnce(u64, u64) -> E,
+    ) -> Result<Place<'w>> {
+        let route = self.route()?;
+        let attached = route.attached.as_ref();
+        if let Some(cache) = attached
+            && span.bytes() > 0
+        {
+            return self.place_attached(route, cache, disp, span);
+        }
+        let unit = self.target.unit();
+        let is_inside = |offset: &Offset| {
+            let start = offset.moved(span.lo);
+            attached.is_some() || start.is_some_and(|start| start.fits(span.bytes(), route.size))
+        };
+        match disp.in_bytes(unit).filter(is_inside) {
             Some(offset) => Ok(Place {
                 route,
-                at: route.region.at(offset),
+                at: route.region.at(offset.0),
                 there: ptr::null_mut(),
-                widths: target.widths(),
+                widths: self.target.widths(),
                 _found: None,
             }),
-            None => Err(Error::new(
-                operation,
-                DatatypeMisuse::Outside {
-                    rank,
-                    disp,
-                    unit,
-                    lo: span.lo,
-                    hi: span.hi,
-                    size: route.size,
-                },
-            )),
+            None => Err(Error::new(self.aim.operation, refused(unit, route.size))),
         }
+    }
+
+    /// In a dynamic window, whose displacements are addresses.
+    fn place_attached(
+        self,
+        route: &'w Route,
+        cache: &'w RegionCache,
+        disp: Displacement,
+        span: Span,
+    ) -> Result<Place<'w>> {
+        // No region is at the addresses that do not exist.
+        let start = disp.as_address().moved(span.lo);
+        let start = start.unwrap_or(Address(u64::MAX));
+        let found = self.find_attached(cache, start, span.bytes())?;
+        let there = match found.there.is_null() {
+            true => ptr::null_mut(),
+            false => found.there.wrapping_offset(-(span.lo as isize)),
+        };
+        Ok(Place {
+            route,
+            at: found.at.moved(span.lo.wrapping_neg()),
+            there,
+            widths: (self.window.atomic_widths()).where_atomic(found.has_atomics),
+            _found: Some(found),
+        })
     }
 }
 

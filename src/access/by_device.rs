@@ -80,13 +80,7 @@ impl Words<'_> {
     #[inline(always)]
     fn place(&self, index: usize) -> RemoteAddress {
         match self.places {
-            Places::Row(at) => {
-                let offset = (index * self.width.bytes()) as u64;
-                RemoteAddress {
-                    address: at.address.wrapping_add(offset),
-                    ..at
-                }
-            }
+            Places::Row(at) => at.moved((index * self.width.bytes()) as i64),
             Places::Each(places) => places[index],
         }
     }

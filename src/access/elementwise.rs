@@ -13,6 +13,7 @@ use rdma_sys_shim::Width;
 
 use super::work::Work;
 use crate::datatype::{BasicType, Op, combine_word};
+use crate::memory::displacement::Displacement;
 use crate::window::Window;
 
 /// A mapped element that single atomics apply to.
@@ -28,7 +29,7 @@ impl Window {
     pub(super) fn mapped_integer(&self, ty: BasicType, rank: u32, disp: u64) -> Option<Word> {
         let target = self.open_target(rank)?;
         let width = target.widths().fast_word(ty)?;
-        let at = target.reach(disp, width.bytes() as u64);
+        let at = target.reach(Displacement(disp), width.bytes() as u64);
         if at.is_null() || at.addr() & (width.bytes() - 1) != 0 {
             return None;
         }

@@ -1,7 +1,5 @@
 //! Fetch_and_op and compare_and_swap: one element.
 
-use rdma_sys_shim::Ticket;
-
 use super::PROC_NULL;
 use super::bounds::null_buffer;
 use super::elementwise::{self, Fetching};
@@ -9,6 +7,8 @@ use super::get_accumulate::fetching;
 use super::work::Work;
 use crate::datatype::{BasicType, Op};
 use crate::error::{Error, Misuse, Result};
+use crate::memory::displacement::Displacement;
+use crate::terms::Aim;
 use crate::window::Window;
 
 impl Window {
@@ -50,7 +50,7 @@ impl Window {
             return Ok(());
         }
         // SAFETY: the caller's promise.
-        unsafe { self.fetch_any(origin, result, ty, target, disp, op) }
+        unsafe { self.fetch_any(origin, result, ty, target, Displacement(disp), op) }
     }
 
     /// One-sided. Replaces the element at displacement `disp` (in the target's units) of
@@ -89,7 +89,7 @@ impl Window {
             return Ok(());
         }
         // SAFETY: the caller's promise.
-        unsafe { self.swap_any(origin, compare, result, ty, target, disp) }
+        unsafe { self.swap_any(origin, compare, result, ty, target, Displacement(disp)) }
     }
 
     /// # Safety
@@ -101,12 +101,12 @@ impl Window {
         result: *mut u8,
         ty: BasicType,
         rank: u32,
-        disp: u64,
+        disp: Displacement,
         op: Op,
     ) -> Result<()> {
         let work = fetching(origin, result, 1, ty, op);
         // SAFETY: the caller's promise.
-        unsafe { self.fetch_and_combine("fetch_and_op", rank, disp, &work) }.map(drop)
+        unsafe { self.fetch_and_combine(Aim::new("fetch_and_op", rank), disp, &work) }.map(drop)
     }
 
     /// # Safety
@@ -119,7 +119,7 @@ impl Window {
         result: *mut u8,
         ty: BasicType,
         rank: u32,
-        disp: u64,
+        disp: Displacement,
     ) -> Result<()> {
         const OPERATION: &str = "compare_and_swap";
         if !(ty.is_integer() || matches!(ty, BasicType::Bool | BasicType::Byte)) {
@@ -129,11 +129,12 @@ impl Window {
             };
             return Err(Error::new(OPERATION, misuse));
         }
+        let aim = Aim::new(OPERATION, rank);
         if rank == PROC_NULL {
             return Ok(());
         }
         if origin.is_null() || compare.is_null() || result.is_null() {
-            self.enter(OPERATION, rank)?;
+            self.enter(aim)?;
             return Err(null_buffer(OPERATION, ty.size()));
         }
         let work = Work {
@@ -141,7 +142,6 @@ impl Window {
             ..fetching(origin, result, 1, ty, Op::Replace)
         };
         // SAFETY: the caller's promise.
-        let ticket: Result<Ticket> = unsafe { self.carry_out(OPERATION, rank, disp, &work) };
-        ticket.map(drop)
+        unsafe { self.carry_out(aim, disp, &work) }.map(drop)
     }
 }

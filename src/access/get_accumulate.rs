@@ -8,6 +8,8 @@ use super::request::{Request, Until};
 use super::work::Work;
 use crate::datatype::{BasicType, Op};
 use crate::error::Result;
+use crate::memory::displacement::Displacement;
+use crate::terms::Aim;
 use crate::window::Window;
 
 impl Window {
@@ -36,7 +38,14 @@ impl Window {
     ) -> Result<()> {
         let work = fetching(origin, result, count, ty, op);
         // SAFETY: the caller's promise.
-        unsafe { self.fetch_and_combine("get_accumulate", target, disp, &work) }.map(drop)
+        unsafe {
+            self.fetch_and_combine(
+                Aim::new("get_accumulate", target),
+                Displacement(disp),
+                &work,
+            )
+        }
+        .map(drop)
     }
 
     /// One-sided. As [`Window::get_accumulate`], with a request: when it is complete, the data is
@@ -59,14 +68,12 @@ impl Window {
         disp: u64,
         op: Op,
     ) -> Result<Request> {
-        const OPERATION: &str = "rget_accumulate";
-        self.needs_passive(OPERATION, target)?;
+        let (aim, disp) = (Aim::new("rget_accumulate", target), Displacement(disp));
+        self.needs_passive(aim)?;
         let work = fetching(origin, result, count, ty, op);
         // SAFETY: the caller's promise.
-        unsafe {
-            let ticket = self.fetch_and_combine(OPERATION, target, disp, &work)?;
-            self.request(target, ticket, Until::Completed)
-        }
+        let ticket = unsafe { self.fetch_and_combine(aim, disp, &work)? };
+        self.request(target, ticket, Until::Completed)
     }
 
     /// As [`Window::carry_out`], for work that has a result.
@@ -75,19 +82,18 @@ impl Window {
     /// As for [`Window::carry_out`].
     pub(super) unsafe fn fetch_and_combine(
         &self,
-        operation: &'static str,
-        rank: u32,
-        disp: u64,
+        aim: Aim,
+        disp: Displacement,
         work: &Work,
     ) -> Result<Ticket> {
         // Without a place for the old elements it would be another operation.
-        if work.result.is_null() && work.count > 0 && rank != PROC_NULL {
-            let len = work.check(operation)?;
-            self.enter(operation, rank)?;
-            return Err(null_buffer(operation, len));
+        if work.result.is_null() && work.count > 0 && aim.rank != PROC_NULL {
+            let len = work.check(aim.operation)?;
+            self.enter(aim)?;
+            return Err(null_buffer(aim.operation, len));
         }
         // SAFETY: the caller's promise.
-        unsafe { self.carry_out(operation, rank, disp, work) }
+        unsafe { self.carry_out(aim, disp, work) }
     }
 }
 

@@ -15,10 +15,10 @@ use super::transfer::Transfer;
 use super::work::{Work, copy_elements};
 use crate::datatype::{BasicType, Op, combine};
 use crate::error::{Error, Result};
+use crate::memory::displacement::Displacement;
 use crate::memory::remote::RemoteWord;
 use crate::peers::Awaited;
-use crate::window::Window;
-use crate::window::target::Target;
+use crate::window::{OnTarget, Window};
 
 /// Bytes that are combined at a time in mapped memory, where they need a private copy for it.
 const CHUNK: usize = 2 << 10;
@@ -27,52 +27,6 @@ const CHUNK: usize = 2 << 10;
 const LONG: Duration = Duration::from_millis(1);
 
 impl Window {
-    /// Carries out `work` on the elements at `there` in an entered target's mapped memory.
-    ///
-    /// # Safety
-    /// `work`'s buffers are valid for its elements; `there` is mapped for them until the window is
-    /// freed.
-    pub(super) unsafe fn lock_and_combine(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        target: &Target,
-        there: *mut u8,
-        work: &Work,
-    ) -> Result<()> {
-        let route = self.route_of(operation, rank)?;
-        self.with_accumulate_lock(operation, rank, &route.accumulate_lock, || {
-            // SAFETY: the caller's promise; under the lock, no other accumulate of this kind
-            // changes these elements.
-            unsafe { work.combine_mapped(there) };
-            Ok(())
-        })?;
-        target.set_dirty();
-        Ok(())
-    }
-
-    /// The same on the `len` bytes of elements at a place that is not mapped. Complete on return, so
-    /// that no later accumulate overtakes it.
-    ///
-    /// # Safety
-    /// `work`'s buffers are valid for its elements.
-    pub(super) unsafe fn lock_and_combine_by_device(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        place: &Place<'_>,
-        len: usize,
-        work: &Work,
-    ) -> Result<()> {
-        let transfer = Transfer::new(place, self.context().patience(), work, len);
-        let word = &place.route.accumulate_lock;
-        self.with_accumulate_lock(operation, rank, word, || {
-            // SAFETY: the caller's promise; the lock is held.
-            let done = unsafe { transfer.carry_out() };
-            done.map_err(|error| self.failed(operation, rank, error))
-        })
-    }
-
     /// Adds one float to an element of an entered target, if it is mapped and the accumulate lock is
     /// free; false if nothing was done.
     ///
@@ -83,7 +37,7 @@ impl Window {
         let Some(target) = self.open_target(rank) else {
             return false;
         };
-        let there = target.reach(disp, 8);
+        let there = target.reach(Displacement(disp), 8);
         let word = target
             .route()
             .and_then(|route| route.accumulate_lock.atomic());
@@ -103,19 +57,54 @@ impl Window {
         target.set_dirty();
         true
     }
+}
+
+impl OnTarget<'_> {
+    /// Carries out `work` on the elements at `there` in the entered target's mapped memory.
+    ///
+    /// # Safety
+    /// `work`'s buffers are valid for its elements; `there` is mapped for them until the window is
+    /// freed.
+    pub(super) unsafe fn lock_and_combine(self, there: *mut u8, work: &Work) -> Result<()> {
+        self.with_accumulate_lock(&self.route()?.accumulate_lock, || {
+            // SAFETY: the caller's promise; under the lock, no other accumulate of this kind
+            // changes these elements.
+            unsafe { work.combine_mapped(there) };
+            Ok(())
+        })?;
+        self.target.set_dirty();
+        Ok(())
+    }
+
+    /// The same on the `len` bytes of elements at a place that is not mapped. Complete on return, so
+    /// that no later accumulate overtakes it.
+    ///
+    /// # Safety
+    /// `work`'s buffers are valid for its elements.
+    pub(super) unsafe fn lock_and_combine_by_device(
+        self,
+        place: &Place<'_>,
+        len: usize,
+        work: &Work,
+    ) -> Result<()> {
+        let transfer = Transfer::new(place, self.window.context().patience(), work, len);
+        self.with_accumulate_lock(&place.route.accumulate_lock, || {
+            // SAFETY: the caller's promise; the lock is held.
+            let done = unsafe { transfer.carry_out() };
+            done.map_err(|error| self.failed(error))
+        })
+    }
 
     /// It is held for the time of one accumulate.
     pub(super) fn with_accumulate_lock(
-        &self,
-        operation: &'static str,
-        rank: u32,
+        self,
         word: &RemoteWord,
         body: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let me = self.context().rank();
-        let stranded = |error: Error| self.stranded(operation, rank, error);
+        let me = self.window.context().rank();
+        let stranded = |error: Error| self.stranded(error);
         if accumulate_lock::try_take(word, me).map_err(stranded)? != Attempt::Taken {
-            self.await_accumulate_lock(operation, rank, word)?;
+            self.await_accumulate_lock(word)?;
         }
         let result = body();
         let released = match word.atomic() {
@@ -129,15 +118,10 @@ impl Window {
     }
 
     #[cold]
-    fn await_accumulate_lock(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        word: &RemoteWord,
-    ) -> Result<()> {
-        let me = self.context().rank();
+    fn await_accumulate_lock(self, word: &RemoteWord) -> Result<()> {
+        let team = self.window.team();
+        let me = team.context.rank();
         let begun = Instant::now();
-        let team = self.team();
         let any = |index| team.group.world_rank(index);
         // The last word that stood in the way.
         let obstacle = Cell::new(0);
@@ -147,7 +131,7 @@ impl Window {
             let changed = || {
                 let long = begun.elapsed() >= LONG;
                 let attempt = accumulate_lock::retry(word, me, long, is_next);
-                let attempt = attempt.map_err(|error| self.stranded(operation, rank, error))?;
+                let attempt = attempt.map_err(|error| self.stranded(error))?;
                 if let Attempt::Next(seen) | Attempt::Busy(seen) = attempt {
                     obstacle.set(seen);
                 }
@@ -164,9 +148,9 @@ impl Window {
                         excused: &|_, left| left,
                     },
                 };
-                self.context().check(operation, awaited)
+                team.context.check(self.aim.operation, awaited)
             };
-            self.context().patience().wait(changed, check)?;
+            team.context.patience().wait(changed, check)?;
             if taken {
                 return Ok(());
             }

@@ -7,10 +7,13 @@ use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::copy;
 
 use super::PROC_NULL;
+use super::put_get::Way;
 use crate::error::{Error, Misuse, PeerError, Result};
+use crate::memory::displacement::Displacement;
 use crate::peers::{Awaited, not_forked};
+use crate::terms::Aim;
 use crate::wait::Verdict;
-use crate::window::{NOTIFICATION_COUNTERS, Window};
+use crate::window::{NOTIFICATION_COUNTERS, OnTarget, Window};
 
 impl Window {
     /// One-sided. As [`Window::put`], and then adds 1 to the notification counter `counter` of
@@ -39,23 +42,27 @@ impl Window {
         if let Some(open) = self.open_target(target)
             && counter < self.counters_of(target)
         {
-            let there = open.reach(disp, len as u64);
+            let there = open.reach(Displacement(disp), len as u64);
             // What went through the device would come after a counter that is mapped.
             if !there.is_null() && !origin.is_null() && open.posted() == Ticket::DONE {
                 // SAFETY: as in `put`.
                 unsafe { copy(there, origin, len) };
                 open.set_dirty();
-                return self.notify(OPERATION, target, counter);
+                return self
+                    .on_known(Aim::new(OPERATION, target), open)
+                    .notify(counter);
             }
         }
         if target == PROC_NULL {
             return Ok(());
         }
+        let aim = Aim::new(OPERATION, target);
         self.team().check_rank(OPERATION, target)?;
-        self.check_counter(OPERATION, target, counter)?;
+        self.check_counter(aim, counter)?;
+        let (origin, disp) = (origin.cast_mut(), Displacement(disp));
         // SAFETY: the caller's promise.
-        unsafe { self.put_as(OPERATION, origin, len, target, disp)? };
-        self.notify(OPERATION, target, counter)
+        unsafe { self.transfer(aim, Way::Put, origin, len, disp)? };
+        self.on(Aim::new(OPERATION, target)).notify(counter)
     }
 
     /// Local. How often the notification counter `counter` of this rank was raised so far. What was
@@ -65,7 +72,7 @@ impl Window {
     /// This rank has no such counter.
     #[inline]
     pub fn notifications(&self, counter: u32) -> Result<u64> {
-        self.check_counter("notifications", self.rank(), counter)?;
+        self.check_counter(Aim::new("notifications", self.rank()), counter)?;
         Ok(self.raised(counter))
     }
 
@@ -77,7 +84,7 @@ impl Window {
     #[inline]
     pub fn wait_notify(&self, counter: u32, at_least: u64) -> Result<()> {
         const OPERATION: &str = "wait_notify";
-        self.check_counter(OPERATION, self.rank(), counter)?;
+        self.check_counter(Aim::new(OPERATION, self.rank()), counter)?;
         if self.raised(counter) >= at_least {
             return Ok(());
         }
@@ -93,7 +100,7 @@ impl Window {
     /// As for [`Window::wait_notify`]; that a rank died is noticed when this is called repeatedly.
     pub fn test_notify(&self, counter: u32, at_least: u64) -> Result<bool> {
         const OPERATION: &str = "test_notify";
-        self.check_counter(OPERATION, self.rank(), counter)?;
+        self.check_counter(Aim::new(OPERATION, self.rank()), counter)?;
         self.pairs().polls.poll(
             || Ok(self.raised(counter) >= at_least),
             || self.check_notifiers(OPERATION),
@@ -105,24 +112,9 @@ impl Window {
         self.read_own(self.layout().notification(counter))
     }
 
-    /// Raises a counter of an entered target, behind all that this rank did there.
     #[inline]
-    fn notify(&self, operation: &'static str, rank: u32, counter: u32) -> Result<()> {
-        let target = &self.targets()[rank as usize];
-        let pair = self.pair(operation, rank)?;
-        let at = self.layout().notification(counter);
-        self.complete_before_flag(operation, rank, target, pair, at)?;
-        match pair.raise(at) {
-            Ok(ticket) => {
-                self.note_posted(target, ticket);
-                Ok(())
-            }
-            Err(error) => Err(self.failed(operation, rank, error)),
-        }
-    }
-
-    #[inline]
-    fn check_counter(&self, operation: &'static str, rank: u32, counter: u32) -> Result<()> {
+    fn check_counter(&self, aim: Aim, counter: u32) -> Result<()> {
+        let Aim { operation, rank } = aim;
         not_forked(operation)?;
         let counters = self.counters_of(rank);
         if counter < counters {
@@ -165,5 +157,18 @@ impl Window {
             true => Err(Error::new(operation, PeerError::Left { rank }).into()),
             false => Ok(()),
         }
+    }
+}
+
+impl OnTarget<'_> {
+    /// Raises a counter of the entered target, behind all that this rank did there.
+    #[inline]
+    fn notify(self, counter: u32) -> Result<()> {
+        let pair = self.pair()?;
+        let at = self.window.layout().notification(counter);
+        self.complete_before_flag(pair, at)?;
+        let raised = pair.raise(at).map_err(|error| self.failed(error))?;
+        self.note_posted(raised);
+        Ok(())
     }
 }

@@ -7,6 +7,8 @@ use super::PROC_NULL;
 use super::bounds::null_buffer;
 use super::request::{Request, Until};
 use crate::error::Result;
+use crate::memory::displacement::Displacement;
+use crate::terms::Aim;
 use crate::window::Window;
 
 #[derive(Clone, Copy)]
@@ -47,7 +49,7 @@ impl Window {
     #[inline]
     pub unsafe fn put(&self, origin: *const u8, len: usize, target: u32, disp: u64) -> Result<()> {
         if let Some(open) = self.open_target(target) {
-            let there = open.reach(disp, len as u64);
+            let there = open.reach(Displacement(disp), len as u64);
             if !there.is_null() && !origin.is_null() {
                 // SAFETY: `origin` is the caller's promise; `reach` found the range inside the
                 // mapping of the target's memory, which is kept until the window is freed.
@@ -56,8 +58,10 @@ impl Window {
                 return Ok(());
             }
         }
+        let aim = Aim::new("put", target);
         // SAFETY: the caller's promise.
-        unsafe { self.transfer("put", Way::Put, origin.cast_mut(), len, target, disp) }.map(|_| ())
+        unsafe { self.transfer(aim, Way::Put, origin.cast_mut(), len, Displacement(disp)) }
+            .map(drop)
     }
 
     /// One-sided. Copies `len` bytes at displacement `disp` (in the target's units) of `target`'s
@@ -73,15 +77,16 @@ impl Window {
     #[inline]
     pub unsafe fn get(&self, origin: *mut u8, len: usize, target: u32, disp: u64) -> Result<()> {
         if let Some(open) = self.open_target(target) {
-            let there = open.reach(disp, len as u64);
+            let there = open.reach(Displacement(disp), len as u64);
             if !there.is_null() && !origin.is_null() {
                 // SAFETY: as for `put`, the other way round.
                 unsafe { copy(origin, there, len) };
                 return Ok(());
             }
         }
+        let aim = Aim::new("get", target);
         // SAFETY: the caller's promise.
-        unsafe { self.transfer("get", Way::Get, origin, len, target, disp) }.map(|_| ())
+        unsafe { self.transfer(aim, Way::Get, origin, len, Displacement(disp)) }.map(drop)
     }
 
     /// One-sided. As [`Window::put`], with a request: when it is complete, `origin` may be used
@@ -99,12 +104,11 @@ impl Window {
         target: u32,
         disp: u64,
     ) -> Result<Request> {
-        self.needs_passive("rput", target)?;
+        let (aim, disp) = (Aim::new("rput", target), Displacement(disp));
+        self.needs_passive(aim)?;
         // SAFETY: the caller's promise.
-        unsafe {
-            let ticket = self.transfer("rput", Way::Put, origin.cast_mut(), len, target, disp)?;
-            self.request(target, ticket, Until::Released)
-        }
+        let ticket = unsafe { self.transfer(aim, Way::Put, origin.cast_mut(), len, disp)? };
+        self.request(target, ticket, Until::Released)
     }
 
     /// One-sided. As [`Window::get`], with a request: when it is complete, the data is in `origin`
@@ -122,29 +126,11 @@ impl Window {
         target: u32,
         disp: u64,
     ) -> Result<Request> {
-        self.needs_passive("rget", target)?;
+        let (aim, disp) = (Aim::new("rget", target), Displacement(disp));
+        self.needs_passive(aim)?;
         // SAFETY: the caller's promise.
-        unsafe {
-            let ticket = self.transfer("rget", Way::Get, origin, len, target, disp)?;
-            self.request(target, ticket, Until::Completed)
-        }
-    }
-
-    /// Puts on behalf of another operation.
-    ///
-    /// # Safety
-    /// As for [`Window::put`].
-    pub(super) unsafe fn put_as(
-        &self,
-        operation: &'static str,
-        origin: *const u8,
-        len: usize,
-        target: u32,
-        disp: u64,
-    ) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe { self.transfer(operation, Way::Put, origin.cast_mut(), len, target, disp) }
-            .map(|_| ())
+        let ticket = unsafe { self.transfer(aim, Way::Get, origin, len, disp)? };
+        self.request(target, ticket, Until::Completed)
     }
 
     /// Either way, with the first operation of an epoch, where nothing is mapped, and for errors.
@@ -154,41 +140,40 @@ impl Window {
     #[inline(never)]
     pub(super) unsafe fn transfer(
         &self,
-        operation: &'static str,
+        aim: Aim,
         way: Way,
         origin: *mut u8,
         len: usize,
-        rank: u32,
-        disp: u64,
+        disp: Displacement,
     ) -> Result<Ticket> {
-        if rank == PROC_NULL {
+        if aim.rank == PROC_NULL {
             return Ok(Ticket::DONE);
         }
-        let target = self.enter(operation, rank)?;
+        let on = self.enter(aim)?;
         if len == 0 {
             return Ok(Ticket::DONE);
         }
-        let there = target.reach(disp, len as u64);
+        let there = on.target.reach(disp, len as u64);
         if !there.is_null() && !origin.is_null() {
             // SAFETY: as in `put` and `get`.
             unsafe { way.copy(there, origin, len) };
-            target.set_dirty();
+            on.target.set_dirty();
             return Ok(Ticket::DONE);
         }
-        let place = match self.place(operation, rank, target, disp, len as u64) {
+        let place = match on.place(disp, len as u64) {
             Ok(place) => place,
             // SAFETY: the caller's promise.
             Err(error) => unsafe {
-                return self.transfer_run_apart(operation, way, origin, len, rank, disp, error);
+                return on.transfer_run_apart(way, origin, len, disp, error);
             },
         };
         if origin.is_null() {
-            return Err(null_buffer(operation, len));
+            return Err(null_buffer(aim.operation, len));
         }
         if !place.there.is_null() {
             // SAFETY: as in `put` and `get`; `place` keeps the region mapped.
             unsafe { way.copy(place.there, origin, len) };
-            target.set_dirty();
+            on.target.set_dirty();
             return Ok(Ticket::DONE);
         }
         let endpoint = &place.route.endpoint;
@@ -200,8 +185,8 @@ impl Window {
                 Way::Get => endpoint.read(origin, len, at),
             }
         };
-        let ticket = posted.map_err(|error| self.failed(operation, rank, error))?;
-        self.note_posted(target, ticket);
+        let ticket = posted.map_err(|error| on.failed(error))?;
+        on.note_posted(ticket);
         Ok(ticket)
     }
 }

@@ -8,6 +8,7 @@ use rdma_sys_shim::{Endpoint, Ticket};
 use crate::error::{Error, Result};
 use crate::peers::{Context, not_forked};
 use crate::sync::behind_gets;
+use crate::terms::Aim;
 use crate::window::Window;
 use crate::window::target::Target;
 
@@ -115,13 +116,13 @@ impl Request {
 
 impl Window {
     /// Requests exist in passive-target epochs only.
-    pub(super) fn needs_passive(&self, operation: &'static str, rank: u32) -> Result<()> {
-        not_forked(operation)?;
+    pub(super) fn needs_passive(&self, aim: Aim) -> Result<()> {
+        not_forked(aim.operation)?;
         match self.epochs().takes_requests() {
             true => Ok(()),
             false => {
-                let target = self.targets().get(rank as usize).map(Target::epoch);
-                Err(self.epochs().refuse_request(operation, rank, target))
+                let target = self.targets().get(aim.rank as usize).map(Target::epoch);
+                Err(self.epochs().refuse_request(aim, target))
             }
         }
     }
@@ -136,7 +137,7 @@ impl Window {
         Ok(Request::posted(Posted {
             context: self.team().context.clone(),
             rank: self.team().world_rank(rank),
-            endpoint: self.route_of("request", rank)?.endpoint.clone(),
+            endpoint: self.on(Aim::new("request", rank)).route()?.endpoint.clone(),
             ticket,
             until,
         }))

@@ -94,10 +94,7 @@ impl<'w> Transfer<'w> {
     }
 
     fn at(&self, offset: usize) -> RemoteAddress {
-        RemoteAddress {
-            address: self.at.address.wrapping_add(offset as u64),
-            ..self.at
-        }
+        self.at.moved(offset as i64)
     }
 
     /// # Safety

@@ -2,6 +2,8 @@
 
 pub(crate) mod columns;
 pub(crate) mod control;
+pub(crate) mod displacement;
+pub(crate) mod reach;
 pub(crate) mod remote;
 #[cfg(test)]
 pub(crate) mod scripted;

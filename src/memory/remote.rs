@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use rdma_sys_shim::memory::{copy, full_fence};
 use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion, Ticket, Update, Width};
 
+use super::displacement::Offset;
+use super::reach::Reach;
 use super::word::SharedWord;
 use crate::error::{Error, Result};
 use crate::wait::Patience;
@@ -42,14 +44,8 @@ impl RemoteMemory {
     /// Where `len` bytes at `offset` are mapped, or null.
     #[inline]
     fn mapped(&self, offset: u64, len: u64) -> *mut u8 {
-        let Some(mapping) = &self.mapping else {
-            return ptr::null_mut();
-        };
-        if len <= mapping.len() && offset <= mapping.len() - len {
-            mapping.base().wrapping_add(offset as usize)
-        } else {
-            ptr::null_mut()
-        }
+        let reach = self.mapping.as_ref().map_or(Reach::NOTHING, Reach::from);
+        reach.at(Offset(offset), len)
     }
 
     /// Writes `bytes` at `offset`; what is stored in a word afterwards is seen after them.

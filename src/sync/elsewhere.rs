@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 use crate::comm::Purpose;
 use crate::error::{EpochState, Error, Misuse, Result};
+use crate::terms::Aim;
 use crate::window::Window;
 
 impl Window {
@@ -31,12 +32,11 @@ impl Window {
         self.call_word().atomic().store(0, Ordering::Release);
     }
 
-    /// Fails if `rank`, which this rank waits for, waits for this one itself.
+    /// Fails if the rank of `aim`, which this rank waits for, waits for this one itself.
     #[cold]
     pub(super) fn check_elsewhere(
         &self,
-        operation: &'static str,
-        rank: u32,
+        Aim { operation, rank }: Aim,
         needs: &'static str,
     ) -> Result<()> {
         // Whether a rank can be reached is for others to judge.

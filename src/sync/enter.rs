@@ -3,52 +3,60 @@
 
 use crate::error::Result;
 use crate::peers::not_forked;
+use crate::terms::Aim;
 use crate::window::target::Target;
-use crate::window::{Admission, Window};
+use crate::window::{Admission, OnTarget, Window};
 
 impl Window {
     /// A target that operations may go to; see [`Window::enter`].
     #[inline]
-    pub(crate) fn open_or_enter(&self, operation: &'static str, rank: u32) -> Result<&Target> {
-        match self.open_target(rank) {
-            Some(target) => Ok(target),
-            None => self.enter(operation, rank),
-        }
+    pub(crate) fn open_or_enter(&self, aim: Aim) -> Result<OnTarget<'_>> {
+        let target = match self.open_target(aim.rank) {
+            Some(target) => target,
+            None => self.entered(aim)?,
+        };
+        Ok(self.on_known(aim, target))
     }
 
     /// Enters a target: checks that an epoch is open, finds the ways to its memory and, under
     /// `lock_all`, takes its lock.
+    #[inline]
+    pub(crate) fn enter(&self, aim: Aim) -> Result<OnTarget<'_>> {
+        let target = self.entered(aim)?;
+        Ok(self.on_known(aim, target))
+    }
+
     #[cold]
-    pub(crate) fn enter(&self, operation: &'static str, rank: u32) -> Result<&Target> {
-        self.team().check_rank(operation, rank)?;
-        not_forked(operation)?;
-        let target = &self.targets()[rank as usize];
+    fn entered(&self, aim: Aim) -> Result<&Target> {
+        self.team().check_rank(aim.operation, aim.rank)?;
+        not_forked(aim.operation)?;
+        let on = self.on(aim);
         let epochs = self.epochs();
-        let admission = epochs.admit(operation, rank, target.epoch())?;
+        let admission = epochs.admit(aim, on.epoch())?;
         if admission == Admission::Entered {
-            return Ok(target);
+            return Ok(on.target);
         }
-        if admission == Admission::Open && target.route().is_some() {
-            epochs.enter(target.epoch());
-            return Ok(target);
+        if admission == Admission::Open && on.target.route().is_some() {
+            epochs.enter(on.epoch());
+            return Ok(on.target);
         }
-        self.while_entering(target, || {
-            if epochs.is_entered(target.epoch()) {
+        self.while_entering(on.target, move || {
+            if epochs.is_entered(on.epoch()) {
                 return Ok(());
             }
-            let route = self.route(operation, rank, target)?;
+            let route = on.find_route()?;
             if admission == Admission::AwaitsLock {
-                self.heed_target(operation, rank, target)?;
-                self.take_shared(operation, rank, route)?;
-                epochs.enter_locked(rank, target.epoch());
+                on.heed()?;
+                on.take_shared(route)?;
+                epochs.enter_locked(aim.rank, on.epoch());
                 return Ok(());
             }
             if admission == Admission::AwaitsPost {
-                self.await_post(operation, rank)?;
+                self.await_post(aim)?;
             }
-            epochs.enter(target.epoch());
+            epochs.enter(on.epoch());
             Ok(())
         })?;
-        Ok(target)
+        Ok(on.target)
     }
 }

@@ -8,9 +8,10 @@ use rdma_sys_shim::{Endpoint, Ticket};
 
 use crate::error::{Error, Misuse, Result};
 use crate::peers::{is_forked, not_forked};
+use crate::terms::Aim;
 use crate::wait::Patience;
-use crate::window::Window;
 use crate::window::target::Target;
+use crate::window::{OnTarget, Window};
 
 impl Window {
     /// One-sided. Returns when all of this rank's operations on `target` are complete there
@@ -21,9 +22,9 @@ impl Window {
     /// aborted because another rank did.
     #[inline]
     pub fn flush(&self, target: u32) -> Result<()> {
-        let open = self.passive_target("flush", target)?;
-        self.flush_target("flush", target, open)?;
-        self.heed_target("flush", target, open)
+        let on = self.on_passive(Aim::new("flush", target))?;
+        on.flush()?;
+        on.heed()
     }
 
     /// One-sided. Returns when the origin buffers of all of this rank's operations on `target` may
@@ -33,9 +34,9 @@ impl Window {
     /// As for [`Window::flush`].
     #[inline]
     pub fn flush_local(&self, target: u32) -> Result<()> {
-        let open = self.passive_target("flush_local", target)?;
-        self.flush_target_locally("flush_local", target, open)?;
-        self.heed_target("flush_local", target, open)
+        let on = self.on_passive(Aim::new("flush_local", target))?;
+        on.flush_locally()?;
+        on.heed()
     }
 
     /// One-sided. As [`Window::flush`], for all targets. Needs a lock.
@@ -57,7 +58,7 @@ impl Window {
         const OPERATION: &str = "flush_local_all";
         self.needs_any_lock(OPERATION)?;
         if self.device_used() {
-            self.each_posted(|rank, target| self.release_posted(OPERATION, rank, target))?;
+            self.each_posted(OPERATION, OnTarget::release_posted)?;
         }
         behind_gets();
         self.context().heed(OPERATION)
@@ -74,72 +75,26 @@ impl Window {
         self.context().heed("sync")
     }
 
-    /// Completes this rank's operations on a target, in an epoch of any kind.
-    #[inline]
-    pub(crate) fn flush_target(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        target: &Target,
-    ) -> Result<()> {
-        self.complete_target(operation, rank, target)?;
-        // A store of ours may still sit in the processor's store buffer, where a later load of
-        // ours would overtake it.
-        target.stored().flush(full_fence);
-        Ok(())
-    }
-
-    /// As [`Window::flush_target`], as far as other ranks can tell: this rank's own loads may still
-    /// overtake its stores.
-    #[inline]
-    pub(crate) fn complete_target(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        target: &Target,
-    ) -> Result<()> {
-        if target.posted() != Ticket::DONE {
-            self.complete_posted(operation, rank, target)?;
-        }
-        behind_gets();
-        Ok(())
-    }
-
-    /// Makes the origin buffers of this rank's operations on a target its own again, in an epoch
-    /// of any kind.
-    #[inline]
-    pub(super) fn flush_target_locally(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        target: &Target,
-    ) -> Result<()> {
-        if target.posted() != Ticket::DONE {
-            self.release_posted(operation, rank, target)?;
-        }
-        behind_gets();
-        Ok(())
-    }
-
     /// The target, if operations on it go ahead in a passive-target epoch.
     #[inline]
-    fn passive_target(&self, operation: &'static str, rank: u32) -> Result<&Target> {
-        match self.targets().get(rank as usize) {
-            Some(target) if self.epochs().is_passive(target.epoch()) && !is_forked() => Ok(target),
-            _ => Err(self.not_passive(operation, rank)),
-        }
+    fn on_passive(&self, aim: Aim) -> Result<OnTarget<'_>> {
+        let target = match self.targets().get(aim.rank as usize) {
+            Some(target) if self.epochs().is_passive(target.epoch()) && !is_forked() => target,
+            _ => return Err(aim.aside(|aim| self.not_passive(aim))),
+        };
+        Ok(self.on_known(aim, target))
     }
 
     #[cold]
-    fn not_passive(&self, operation: &'static str, rank: u32) -> Error {
-        if let Err(error) = self.team().check_rank(operation, rank) {
+    fn not_passive(&self, aim: Aim) -> Error {
+        if let Err(error) = self.team().check_rank(aim.operation, aim.rank) {
             return error;
         }
         if is_forked() {
-            return Error::new(operation, Misuse::Forked);
+            return Error::new(aim.operation, Misuse::Forked);
         }
-        let target = self.targets()[rank as usize].epoch();
-        self.epochs().refuse_flush(operation, rank, target)
+        let target = self.targets()[aim.rank as usize].epoch();
+        self.epochs().refuse_flush(aim, target)
     }
 
     fn needs_any_lock(&self, operation: &'static str) -> Result<()> {
@@ -163,52 +118,81 @@ impl Window {
         !self.device_used() || self.targets().iter().all(settled)
     }
 
-    /// Waits for what the device has not reported complete yet, on one target.
-    #[inline(never)]
-    pub(crate) fn complete_posted(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        target: &Target,
-    ) -> Result<()> {
-        let route = self.route_of(operation, rank)?;
-        let (endpoint, patience) = (&*route.endpoint, self.context().patience());
-        target
-            .complete_posted(|posted| patience.complete(endpoint, posted))
-            .map_err(|error| self.failed(operation, rank, error))
-    }
-
-    /// Waits for the origin buffers that the device has not given back yet, on one target.
-    #[inline(never)]
-    fn release_posted(&self, operation: &'static str, rank: u32, target: &Target) -> Result<()> {
-        let route = self.route_of(operation, rank)?;
-        let endpoint = &*route.endpoint;
-        self.context()
-            .patience()
-            .release(endpoint, target.posted())
-            .map_err(|error| self.failed(operation, rank, error))
-    }
-
     /// Completes this rank's operations on all targets.
     #[inline]
     pub(crate) fn complete_all(&self, operation: &'static str) -> Result<()> {
-        if self.device_used() {
-            self.each_posted(|rank, target| self.complete_posted(operation, rank, target))?;
+        match self.device_used() {
+            true => self.each_posted(operation, OnTarget::complete_posted),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Applies `wait` to every target that something was posted to, also after a failure, of which
     /// the first is returned.
     #[cold]
-    pub(super) fn each_posted(&self, wait: impl Fn(u32, &Target) -> Result<()>) -> Result<()> {
+    pub(super) fn each_posted<'w>(
+        &'w self,
+        operation: &'static str,
+        wait: impl Fn(OnTarget<'w>) -> Result<()>,
+    ) -> Result<()> {
         let mut result = Ok(());
-        for (rank, target) in (0..).zip(self.targets()) {
-            if target.posted() != Ticket::DONE {
-                result = result.and(wait(rank, target));
+        for on in self.on_all(operation) {
+            if on.target.posted() != Ticket::DONE {
+                result = result.and(wait(on));
             }
         }
         result
+    }
+}
+
+impl OnTarget<'_> {
+    /// Completes this rank's operations there, in an epoch of any kind.
+    #[inline]
+    pub(crate) fn flush(self) -> Result<()> {
+        self.complete()?;
+        // A store of ours may still sit in the processor's store buffer, where a later load of
+        // ours would overtake it.
+        self.target.stored().flush(full_fence);
+        Ok(())
+    }
+
+    /// As [`OnTarget::flush`], as far as other ranks can tell: this rank's own loads may still overtake
+    /// its stores.
+    #[inline]
+    pub(crate) fn complete(self) -> Result<()> {
+        if self.target.posted() != Ticket::DONE {
+            self.aside(Self::complete_posted)?;
+        }
+        behind_gets();
+        Ok(())
+    }
+
+    /// Makes the origin buffers of this rank's operations there its own again, in an epoch of any
+    /// kind.
+    #[inline]
+    pub(super) fn flush_locally(self) -> Result<()> {
+        if self.target.posted() != Ticket::DONE {
+            self.aside(Self::release_posted)?;
+        }
+        behind_gets();
+        Ok(())
+    }
+
+    /// Waits for what the device has not reported complete yet.
+    pub(crate) fn complete_posted(self) -> Result<()> {
+        let endpoint = &*self.route()?.endpoint;
+        let patience = self.window.context().patience();
+        self.target
+            .complete_posted(|posted| patience.complete(endpoint, posted))
+            .map_err(|error| self.failed(error))
+    }
+
+    /// Waits for the origin buffers that the device has not given back yet.
+    fn release_posted(self) -> Result<()> {
+        let endpoint = &*self.route()?.endpoint;
+        let patience = self.window.context().patience();
+        let released = patience.release(endpoint, self.target.posted());
+        released.map_err(|error| self.failed(error))
     }
 }
 

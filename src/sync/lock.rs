@@ -11,9 +11,9 @@ use super::{Assert, lock_word};
 use crate::error::{Error, Misuse, Result};
 use crate::memory::remote::RemoteWord;
 use crate::peers::{Awaited, is_forked, not_forked};
-use crate::terms::LockKind;
-use crate::window::target::{Route, Target};
-use crate::window::{Held, Window};
+use crate::terms::{Aim, LockKind};
+use crate::window::target::Route;
+use crate::window::{Held, OnTarget, Window};
 
 impl Window {
     /// One-sided. Begins a passive-target epoch of `target`: waits for its lock, without the
@@ -33,18 +33,18 @@ impl Window {
         if !ready || target >= self.ranks() {
             self.prepare_to_lock(target)?;
         }
-        let route = self.route_of(OPERATION, target)?;
-        let state = self.targets()[target as usize].epoch();
+        let on = self.on(Aim::new(OPERATION, target));
+        let route = on.route()?;
         let held = match kind {
             _ if assert.contains(Assert::NO_CHECK) => Held::Unchecked,
             LockKind::Shared => Held::Shared,
             LockKind::Exclusive => Held::Exclusive,
         };
         let concurrent = self.context().concurrent();
-        (self.epochs()).begin_lock(OPERATION, target, state, concurrent)?;
+        (self.epochs()).begin_lock(on.aim, on.epoch(), concurrent)?;
         let taken = match held {
-            Held::Shared => self.take_shared(OPERATION, target, route),
-            Held::Exclusive => self.take_exclusive(OPERATION, target, route),
+            Held::Shared => on.take_shared(route),
+            Held::Exclusive => on.take_exclusive(route),
             _ => {
                 // What others did before this rank was told that it need not check is seen.
                 fence(Ordering::Acquire);
@@ -52,10 +52,10 @@ impl Window {
             }
         };
         if let Err(error) = taken {
-            self.epochs().give_up_lock(state);
+            self.epochs().give_up_lock(on.epoch());
             return Err(error);
         }
-        self.epochs().lock(state, held, concurrent);
+        self.epochs().lock(on.epoch(), held, concurrent);
         Ok(())
     }
 
@@ -67,63 +67,18 @@ impl Window {
     /// job was aborted because another rank did: then the epoch is over all the same.
     #[inline]
     pub fn unlock(&self, target: u32) -> Result<()> {
-        let (Some(state), false) = (self.targets().get(target as usize), is_forked()) else {
+        let (Some(known), false) = (self.targets().get(target as usize), is_forked()) else {
             return Err(self.cannot_unlock(target));
         };
-        let Some(held) = self.epochs().locked_by_lock(state.epoch()) else {
+        let Some(held) = self.epochs().locked_by_lock(known.epoch()) else {
             return Err(self.cannot_unlock(target));
         };
-        match state.posted() {
-            Ticket::DONE => self.end_lock(target, state, held)?,
-            posted => self.end_lock_behind(target, state, held, posted)?,
+        let on = self.on_known(Aim::new("unlock", target), known);
+        match known.posted() {
+            Ticket::DONE => on.end_lock(held)?,
+            posted => on.aside(|on| on.end_lock_behind(held, posted))?,
         }
-        self.heed_target("unlock", target, state)
-    }
-
-    /// Where operations went through the device.
-    #[inline(never)]
-    fn end_lock_behind(
-        &self,
-        rank: u32,
-        target: &Target,
-        held: Held,
-        posted: Ticket,
-    ) -> Result<()> {
-        self.complete_before_release("unlock", rank, target)?;
-        self.end_lock(rank, target, held)?;
-        target.forget_posted(posted);
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn end_lock(&self, rank: u32, target: &Target, held: Held) -> Result<()> {
-        const OPERATION: &str = "unlock";
-        let route = self.route_to(OPERATION, rank, target)?;
-        let (epochs, concurrent) = (self.epochs(), self.context().concurrent());
-        if !epochs.begin_unlock(target.epoch(), held, concurrent) {
-            return Err(self.cannot_unlock(rank));
-        }
-        let released = self.release(OPERATION, rank, held, route);
-        epochs.unlock(target.epoch());
-        released
-    }
-
-    /// Waits for what the release of a lock does not wait for itself. One that goes through the
-    /// device takes effect after everything that was posted before it, and its end is awaited: then
-    /// all of that is complete, or the release fails with it.
-    #[cold]
-    pub(super) fn complete_before_release(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        target: &Target,
-    ) -> Result<()> {
-        let by_device = matches!(target.epoch().held(), Held::Shared | Held::Exclusive)
-            && self.route_of(operation, rank)?.lock.atomic().is_none();
-        match by_device {
-            true => Ok(()),
-            false => self.complete_posted(operation, rank, target),
-        }
+        on.heed()
     }
 
     /// Ends every passive-target epoch that is open on this window. No lock goes back before all
@@ -143,102 +98,6 @@ impl Window {
             }
         }
         result
-    }
-
-    /// Gives a lock back, behind what this rank has stored.
-    #[inline(always)]
-    pub(crate) fn release(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        held: Held,
-        route: &Route,
-    ) -> Result<()> {
-        if !TOTAL_STORE_ORDER {
-            full_fence();
-        }
-        let add = match held {
-            Held::Shared => lock_word::SHARED_RELEASE,
-            Held::Exclusive => lock_word::exclusive_release(self.world_rank()),
-            _ => {
-                full_fence();
-                return Ok(());
-            }
-        };
-        match route.lock.fetch_add(add) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(self.stranded(operation, rank, error)),
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn take_shared(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        route: &Route,
-    ) -> Result<()> {
-        match lock_word::try_shared(&route.lock) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(seen)) => self.await_lock(operation, rank, &route.lock, Held::Shared, seen),
-            Err(error) => Err(self.stranded(operation, rank, error)),
-        }
-    }
-
-    #[inline(always)]
-    fn take_exclusive(&self, operation: &'static str, rank: u32, route: &Route) -> Result<()> {
-        match lock_word::try_exclusive(&route.lock, self.world_rank()) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(seen)) => self.await_lock(operation, rank, &route.lock, Held::Exclusive, seen),
-            Err(error) => Err(self.stranded(operation, rank, error)),
-        }
-    }
-
-    /// Tries until the lock is there. Who holds it shared is not known, so any rank may be the one
-    /// whose death makes the wait endless. `seen` is what stood in the way of the first attempt.
-    #[cold]
-    fn await_lock(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        word: &RemoteWord,
-        wanted: Held,
-        seen: u64,
-    ) -> Result<()> {
-        let stranded = |error: Error| self.stranded(operation, rank, error);
-        let precedence = Precedence::new();
-        let seen = Cell::new(seen);
-        let take = || {
-            let tried = match wanted {
-                Held::Exclusive => lock_word::retry_exclusive(word, self.world_rank()),
-                _ => lock_word::retry_shared(word, || precedence.overtakes()),
-            };
-            match tried.map_err(stranded)? {
-                Ok(()) => Ok(true),
-                Err(now) => {
-                    seen.set(now);
-                    Ok(false)
-                }
-            }
-        };
-        let team = self.team();
-        let any = |index| team.group.world_rank(index);
-        let check = || {
-            let awaited = match lock_word::holder(seen.get()) {
-                Some(holder) if holder != team.context.rank() => Awaited::Rank(holder),
-                _ => Awaited::AnyOf {
-                    ranks: &any,
-                    excused: &|_, _| false,
-                },
-            };
-            team.context.check(operation, awaited)
-        };
-        team.context.patience().wait(take, check)
-    }
-
-    #[inline]
-    fn world_rank(&self) -> u32 {
-        self.context().rank()
     }
 
     /// What has to be so before a lock, off the fast path.
@@ -261,6 +120,120 @@ impl Window {
             return Error::new("unlock", Misuse::Forked);
         }
         let state = self.targets()[target as usize].epoch();
-        self.epochs().refuse_unlock("unlock", target, state)
+        self.epochs()
+            .refuse_unlock(Aim::new("unlock", target), state)
+    }
+}
+
+impl OnTarget<'_> {
+    /// Where operations went through the device.
+    fn end_lock_behind(self, held: Held, posted: Ticket) -> Result<()> {
+        self.complete_before_release()?;
+        self.end_lock(held)?;
+        self.target.forget_posted(posted);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn end_lock(self, held: Held) -> Result<()> {
+        let route = self.route()?;
+        let (epochs, concurrent) = (self.window.epochs(), self.window.context().concurrent());
+        if !epochs.begin_unlock(self.epoch(), held, concurrent) {
+            return Err(self.window.cannot_unlock(self.aim.rank));
+        }
+        let released = self.release(held, route);
+        epochs.unlock(self.epoch());
+        released
+    }
+
+    /// Waits for what the release of a lock does not wait for itself. One that goes through the
+    /// device takes effect after everything that was posted before it, and its end is awaited: then
+    /// all of that is complete, or the release fails with it.
+    #[cold]
+    pub(super) fn complete_before_release(self) -> Result<()> {
+        let by_device = matches!(self.epoch().held(), Held::Shared | Held::Exclusive)
+            && self.route()?.lock.atomic().is_none();
+        match by_device {
+            true => Ok(()),
+            false => self.complete_posted(),
+        }
+    }
+
+    /// Gives a lock back, behind what this rank has stored.
+    #[inline(always)]
+    pub(crate) fn release(self, held: Held, route: &Route) -> Result<()> {
+        if !TOTAL_STORE_ORDER {
+            full_fence();
+        }
+        let add = match held {
+            Held::Shared => lock_word::SHARED_RELEASE,
+            Held::Exclusive => lock_word::exclusive_release(self.me()),
+            _ => {
+                full_fence();
+                return Ok(());
+            }
+        };
+        match route.lock.fetch_add(add) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.aside(|on| on.stranded(error))),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn take_shared(self, route: &Route) -> Result<()> {
+        match lock_word::try_shared(&route.lock) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(seen)) => self.aside(|on| on.await_lock(&route.lock, Held::Shared, seen)),
+            Err(error) => Err(self.aside(|on| on.stranded(error))),
+        }
+    }
+
+    #[inline(always)]
+    fn take_exclusive(self, route: &Route) -> Result<()> {
+        match lock_word::try_exclusive(&route.lock, self.me()) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(seen)) => self.aside(|on| on.await_lock(&route.lock, Held::Exclusive, seen)),
+            Err(error) => Err(self.aside(|on| on.stranded(error))),
+        }
+    }
+
+    /// Tries until the lock is there. Who holds it shared is not known, so any rank may be the one
+    /// whose death makes the wait endless. `seen` is what stood in the way of the first attempt.
+    #[cold]
+    fn await_lock(self, word: &RemoteWord, wanted: Held, seen: u64) -> Result<()> {
+        let precedence = Precedence::new();
+        let seen = Cell::new(seen);
+        let take = || {
+            let tried = match wanted {
+                Held::Exclusive => lock_word::retry_exclusive(word, self.me()),
+                _ => lock_word::retry_shared(word, || precedence.overtakes()),
+            };
+            match tried.map_err(|error| self.stranded(error))? {
+                Ok(()) => Ok(true),
+                Err(now) => {
+                    seen.set(now);
+                    Ok(false)
+                }
+            }
+        };
+        let team = self.window.team();
+        let any = |index| team.group.world_rank(index);
+        let check = || {
+            let awaited = match lock_word::holder(seen.get()) {
+                Some(holder) if holder != team.context.rank() => Awaited::Rank(holder),
+                _ => Awaited::AnyOf {
+                    ranks: &any,
+                    excused: &|_, _| false,
+                },
+            };
+            team.context.check(self.aim.operation, awaited)
+        };
+        team.context.patience().wait(take, check)
+    }
+
+    /// This rank in the world, as lock words name it.
+    #[inline]
+    fn me(self) -> u32 {
+        self.window.context().rank()
     }
 }

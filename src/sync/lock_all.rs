@@ -7,9 +7,9 @@ use rdma_sys_shim::memory::full_fence;
 use super::{Assert, lock_word};
 use crate::error::{Error, Misuse, Result};
 use crate::peers::is_forked;
-use crate::terms::Flavor;
+use crate::terms::{Aim, Flavor};
 use crate::window::target::Route;
-use crate::window::{Held, Mode, Window};
+use crate::window::{Held, Mode, OnTarget, Window};
 
 impl Window {
     /// One-sided. Begins a passive-target epoch of all targets with a shared lock (MPI-4.1, section
@@ -56,10 +56,9 @@ impl Window {
 
     #[inline(always)]
     fn lock_own(&self, operation: &'static str) -> Result<()> {
-        let me = self.rank();
-        let route = self.route_of(operation, me)?;
-        self.take_shared(operation, me, route)?;
-        self.epochs().lock_own(self.targets()[me as usize].epoch());
+        let own = self.on(Aim::new(operation, self.rank()));
+        own.take_shared(own.route()?)?;
+        self.epochs().lock_own(own.epoch());
         Ok(())
     }
 
@@ -75,14 +74,14 @@ impl Window {
         for rank in ranks {
             let locked = match rank == self.rank() {
                 true => self.lock_own(operation),
-                false => self.enter(operation, rank).map(drop),
+                false => self.enter(Aim::new(operation, rank)).map(drop),
             };
             if let Err(error) = locked {
                 // The first failure says more than what releasing after it may find.
                 let _ = self.leave_entered(operation);
-                let own = self.targets()[self.rank() as usize].epoch();
-                if own.held().is_held() {
-                    let _ = self.leave(operation, self.rank());
+                let own = self.on(Aim::new(operation, self.rank()));
+                if own.epoch().held().is_held() {
+                    let _ = own.leave();
                 }
                 self.epochs().unlock_all();
                 return Err(error);
@@ -109,7 +108,7 @@ impl Window {
             self.unlock_others_first(OPERATION, mode)?;
         } else {
             epochs.unlock_all();
-            self.leave(OPERATION, self.rank())?;
+            self.on(Aim::new(OPERATION, self.rank())).leave()?;
         }
         match aborted {
             true => self.context().heed(OPERATION),
@@ -120,7 +119,7 @@ impl Window {
     /// Ends the epoch where there is more to do than to give back this rank's own lock.
     fn unlock_others_first(&self, operation: &'static str, mode: Mode) -> Result<()> {
         let completed = if self.device_used() {
-            self.each_posted(|rank, target| self.complete_before_release(operation, rank, target))
+            self.each_posted(operation, OnTarget::complete_before_release)
         } else {
             Ok(())
         };
@@ -135,13 +134,13 @@ impl Window {
             Ok(())
         };
         // The last: its memory may be the origin buffer of operations on the others.
-        let target = &self.targets()[self.rank() as usize];
-        let posted = target.posted();
-        let own = self.leave(operation, self.rank());
-        if own.is_ok() {
-            target.forget_posted(posted);
+        let own = self.on(Aim::new(operation, self.rank()));
+        let posted = own.target.posted();
+        let left = own.leave();
+        if left.is_ok() {
+            own.target.forget_posted(posted);
         }
-        completed.and(others).and(own)
+        completed.and(others).and(left)
     }
 
     /// Releases every target that was entered, also after a failure.
@@ -149,13 +148,14 @@ impl Window {
         let mut result = Ok(());
         let mut by_device = Vec::new();
         for rank in self.epochs().take_entered() {
-            match self.route_of(operation, rank) {
-                Ok(route) if route.lock.atomic().is_none() => by_device.push((rank, route, 0)),
-                _ => result = result.and(self.leave(operation, rank)),
+            let on = self.on(Aim::new(operation, rank));
+            match on.route() {
+                Ok(route) if route.lock.atomic().is_none() => by_device.push((on, route, 0)),
+                _ => result = result.and(on.leave()),
             }
         }
         if !by_device.is_empty() {
-            result = result.and(self.leave_by_device(operation, by_device));
+            result = result.and(self.leave_by_device(by_device));
         }
         result
     }
@@ -163,39 +163,25 @@ impl Window {
     /// Posts all releases before it waits for one, so that they take no longer than one does. Each
     /// ends behind this rank's operations on its target.
     #[cold]
-    fn leave_by_device(
-        &self,
-        operation: &'static str,
-        mut entered: Vec<(u32, &Route, u64)>,
-    ) -> Result<()> {
+    fn leave_by_device(&self, mut entered: Vec<(OnTarget<'_>, &Route, u64)>) -> Result<()> {
         full_fence();
         let mut result = Ok(());
         let mut posted = Vec::with_capacity(entered.len());
-        for (rank, route, old) in &mut entered {
-            let target = &self.targets()[*rank as usize];
-            self.epochs().release(target.epoch());
+        for (on, route, old) in &mut entered {
+            self.epochs().release(on.epoch());
             // SAFETY: `entered` keeps the word until every operation is waited for below.
             match unsafe { route.lock.begin_fetch_add(lock_word::SHARED_RELEASE, old) } {
-                Ok(ticket) => posted.push((*rank, *route, target.posted(), ticket)),
-                Err(error) => result = result.and(Err(self.stranded(operation, *rank, error))),
+                Ok(ticket) => posted.push((*on, *route, on.target.posted(), ticket)),
+                Err(error) => result = result.and(Err(on.stranded(error))),
             }
         }
-        for (rank, route, before, ticket) in posted {
+        for (on, route, before, ticket) in posted {
             match route.lock.complete(ticket) {
-                Ok(()) => self.targets()[rank as usize].forget_posted(before),
-                Err(error) => result = result.and(Err(self.stranded(operation, rank, error))),
+                Ok(()) => on.target.forget_posted(before),
+                Err(error) => result = result.and(Err(on.stranded(error))),
             }
         }
         result
-    }
-
-    #[inline(always)]
-    fn leave(&self, operation: &'static str, rank: u32) -> Result<()> {
-        let target = &self.targets()[rank as usize];
-        self.epochs().release(target.epoch());
-        target.stored().forget();
-        let route = self.route_of(operation, rank)?;
-        self.release(operation, rank, Held::Shared, route)
     }
 
     #[cold]
@@ -215,5 +201,15 @@ impl Window {
             return Error::new("unlock_all", Misuse::Forked);
         }
         self.epochs().refuse_unlock_all("unlock_all")
+    }
+}
+
+impl OnTarget<'_> {
+    /// Gives back the lock that was taken under `lock_all`.
+    #[inline(always)]
+    fn leave(self) -> Result<()> {
+        self.window.epochs().release(self.epoch());
+        self.target.stored().forget();
+        self.release(Held::Shared, self.route()?)
     }
 }

@@ -3,36 +3,35 @@
 
 use crate::error::Result;
 use crate::wait::{milliseconds, unawaited};
-use crate::window::Window;
-use crate::window::target::Target;
+use crate::window::OnTarget;
 
 /// How often to look at a target, in milliseconds.
 const OFTEN: u32 = 50;
 /// Of so many calls in quick succession, one looks at the clock.
 const CALLS: u8 = 64;
 
-impl Window {
+impl OnTarget<'_> {
     /// Now and then looks whether the job was aborted and whether the target lives. For calls that have
     /// accessed it: of quick ones few look at more than the count.
     #[inline]
-    pub(crate) fn heed_target(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        target: &Target,
-    ) -> Result<()> {
-        match target.count_down() {
-            true => self.look_at(operation, rank, target),
+    pub(crate) fn heed(self) -> Result<()> {
+        match self.target.count_down() {
+            true => self.aside(Self::look),
             false => Ok(()),
         }
     }
 
     #[cold]
-    fn look_at(&self, operation: &'static str, rank: u32, target: &Target) -> Result<()> {
-        let context = self.context();
+    fn look(self) -> Result<()> {
+        let Self {
+            window,
+            target,
+            aim,
+        } = self;
+        let context = window.context();
         // An error stays one.
         target.set_count(0);
-        context.heed(operation)?;
+        context.heed(aim.operation)?;
         let now = milliseconds();
         let passed = target.since_look(now);
         // Where calls are rare, each can afford the clock.
@@ -41,6 +40,7 @@ impl Window {
             return Ok(());
         }
         target.set_looked(now);
-        unawaited(context.check_unawaited(operation, self.team().world_rank(rank)))
+        let world_rank = window.team().world_rank(aim.rank);
+        unawaited(context.check_unawaited(aim.operation, world_rank))
     }
 }

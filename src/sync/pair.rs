@@ -4,46 +4,30 @@ use rdma_sys_shim::Ticket;
 
 use crate::comm::Group;
 use crate::error::{Error, Misuse, Result};
-use crate::window::Window;
+use crate::terms::Aim;
 use crate::window::pairs::{Pair, PairTable, Roll};
-use crate::window::target::Target;
+use crate::window::{OnTarget, Window};
 
 impl Window {
     /// What is kept of a rank of the window, made now if it was not before.
     #[inline]
-    pub(crate) fn pair(&self, operation: &'static str, rank: u32) -> Result<&Pair> {
-        match self.pairs().known(rank) {
+    pub(crate) fn pair(&self, aim: Aim) -> Result<&Pair> {
+        match self.pairs().known(aim.rank) {
             Some(pair) => Ok(pair),
-            None => self.make_pair(operation, rank),
+            None => aim.aside(|aim| self.make_pair(aim)),
         }
     }
 
     #[cold]
-    fn make_pair(&self, operation: &'static str, rank: u32) -> Result<&Pair> {
+    fn make_pair(&self, aim: Aim) -> Result<&Pair> {
+        let rank = aim.rank;
         let peer = self.team().peer(rank);
-        let peer = peer.map_err(|error| self.failed(operation, rank, error))?;
+        let peer = peer.map_err(|error| self.failed(aim, error))?;
         Ok(self.pair_table().pair_or(rank, || {
             let slot = self.own_word(self.layout().post_slot(rank));
             let completed = self.own_word(self.layout().completion_slot(rank));
             Pair::new(peer.control(), self.block_of(rank), slot, completed)
         }))
-    }
-
-    /// Waits for what this rank posted to a target, if a flag `at` bytes into its block would overtake
-    /// it: a mapped word is stored at once.
-    #[inline]
-    pub(crate) fn complete_before_flag(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        target: &Target,
-        pair: &Pair,
-        at: u64,
-    ) -> Result<()> {
-        match target.posted() != Ticket::DONE && pair.is_mapped(at) {
-            true => self.complete_posted(operation, rank, target),
-            false => Ok(()),
-        }
     }
 
     #[inline]
@@ -79,7 +63,7 @@ impl Window {
     fn call_new_roll(&self, operation: &'static str, group: &Group, roll: &Roll) -> Result<()> {
         roll.call(group, |index| {
             let rank = self.rank_of_member(operation, group, index)?;
-            self.pair(operation, rank)?;
+            self.pair(Aim::new(operation, rank))?;
             Ok(rank)
         })
     }
@@ -139,7 +123,8 @@ impl Window {
                 .context()
                 .patience()
                 .complete(pair.endpoint(), pair.last_sent());
-            result = result.and(arrived.map_err(|error| self.failed(operation, rank, error)));
+            let aim = Aim::new(operation, rank);
+            result = result.and(arrived.map_err(|error| self.failed(aim, error)));
         }
         // An epoch that was started without a check may be over before its post has arrived here.
         let layout = self.layout();
@@ -147,5 +132,23 @@ impl Window {
         let slots = slots.map(|(rank, pair)| (layout.post_slot(rank), pair.started()));
         self.retire_block_until(slots);
         result.map_err(|error| self.give_up(error))
+    }
+}
+
+impl<'w> OnTarget<'w> {
+    /// What is kept of the target, made now if it was not before.
+    #[inline]
+    pub(crate) fn pair(self) -> Result<&'w Pair> {
+        self.window.pair(self.aim)
+    }
+
+    /// Waits for what this rank posted to the target, if a flag `at` bytes into its block would
+    /// overtake it: a mapped word is stored at once.
+    #[inline]
+    pub(crate) fn complete_before_flag(self, pair: &Pair, at: u64) -> Result<()> {
+        match self.target.posted() != Ticket::DONE && pair.is_mapped(at) {
+            true => self.aside(Self::complete_posted),
+            false => Ok(()),
+        }
     }
 }

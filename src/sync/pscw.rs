@@ -16,9 +16,10 @@ use super::flush::behind_gets;
 use crate::comm::Group;
 use crate::error::{Error, ErrorKind, Misuse, Result};
 use crate::peers::{Awaited, not_forked};
+use crate::terms::Aim;
 use crate::wait::Verdict;
 use crate::window::pairs::Pair;
-use crate::window::{Mode, Window};
+use crate::window::{Mode, OnTarget, Window};
 
 impl Window {
     /// One-sided. Opens an exposure epoch of this rank's part to the ranks of `group`, each of
@@ -39,15 +40,17 @@ impl Window {
         not_forked(OPERATION)?;
         assert.check(OPERATION, Assert::OF_POST)?;
         let (epochs, me) = (self.epochs(), self.rank());
-        epochs.check_post(OPERATION, me, self.targets()[me as usize].epoch())?;
+        let own = self.targets()[me as usize].epoch();
+        epochs.check_post(Aim::new(OPERATION, me), own)?;
         self.context().heed(OPERATION)?;
         let origins = self.origins();
         self.call_roll(OPERATION, group, origins)?;
         epochs.post();
         let slot = self.layout().post_slot(me);
         for rank in origins.iter() {
-            let told = self.pair(OPERATION, rank).and_then(|pair| pair.post(slot));
-            told.map_err(|error| self.give_up(self.failed(OPERATION, rank, error)))?;
+            let aim = Aim::new(OPERATION, rank);
+            let told = self.pair(aim).and_then(|pair| pair.post(slot));
+            told.map_err(|error| aim.aside(|aim| self.give_up(self.failed(aim, error))))?;
         }
         Ok(())
     }
@@ -77,13 +80,13 @@ impl Window {
         epochs.begin_start();
         let unchecked = assert.contains(Assert::NO_CHECK);
         for rank in targets.iter() {
-            let target = &self.targets()[rank as usize];
-            epochs.start_on(target.epoch());
-            let pair = self.pair(OPERATION, rank)?;
+            let on = self.on(Aim::new(OPERATION, rank));
+            epochs.start_on(on.epoch());
+            let pair = on.pair()?;
             let started = pair.count_start();
             let may_enter = unchecked || pair.posts() >= started;
-            if may_enter && target.route().is_some() {
-                epochs.enter(target.epoch());
+            if may_enter && on.target.route().is_some() {
+                epochs.enter(on.epoch());
             }
         }
         fence(Ordering::Acquire);
@@ -113,14 +116,12 @@ impl Window {
             // Where the job ends, nobody needs the flags that are left; where a target does not post,
             // the others do.
             if !result.as_ref().is_err_and(ends_job) {
-                result = result.and(self.complete_on(OPERATION, rank));
+                result = result.and(self.on(Aim::new(OPERATION, rank)).tell_complete());
             }
         }
         if self.device_used() {
             for rank in targets.iter() {
-                let target = &self.targets()[rank as usize];
-                let released = self.flush_target_locally(OPERATION, rank, target);
-                result = result.and(released);
+                result = result.and(self.on(Aim::new(OPERATION, rank)).flush_locally());
             }
         }
         for rank in targets.iter() {
@@ -176,7 +177,7 @@ impl Window {
     /// Fails if this rank itself has not posted to itself, and no other thread can do that.
     #[cold]
     fn has_own_post(&self, operation: &'static str) -> Result<()> {
-        let pair = self.pair(operation, self.rank())?;
+        let pair = self.pair(Aim::new(operation, self.rank()))?;
         if pair.posted() >= pair.started() || self.context().concurrent() {
             return Ok(());
         }
@@ -191,7 +192,7 @@ impl Window {
         if self.context().concurrent() || !self.origins().iter().any(is_me) {
             return Ok(());
         }
-        let pair = self.pair(operation, self.rank())?;
+        let pair = self.pair(Aim::new(operation, self.rank()))?;
         let accesses =
             self.epochs().mode().is_started() && self.started_targets().iter().any(is_me);
         // Else what it has completed may still be under way to itself.
@@ -203,8 +204,9 @@ impl Window {
     }
 
     /// Waits until a target of this epoch has posted.
-    pub(crate) fn await_post(&self, operation: &'static str, rank: u32) -> Result<()> {
-        let pair = self.pair(operation, rank)?;
+    pub(crate) fn await_post(&self, aim: Aim) -> Result<()> {
+        let (operation, rank) = (aim.operation, aim.rank);
+        let pair = self.pair(aim)?;
         let started = pair.started();
         if pair.posts() >= started {
             return Ok(());
@@ -216,24 +218,8 @@ impl Window {
         let world_rank = self.team().world_rank(rank);
         self.context().patience().wait(posted, || {
             self.context().check(operation, Awaited::Rank(world_rank))?;
-            Ok(self.check_elsewhere(operation, rank, "start needs its targets to post")?)
+            Ok(self.check_elsewhere(aim, "start needs its targets to post")?)
         })
-    }
-
-    /// Tells a target that this rank's epoch is over, behind its operations there.
-    fn complete_on(&self, operation: &'static str, rank: u32) -> Result<()> {
-        let target = &self.targets()[rank as usize];
-        let epochs = self.epochs();
-        let must_wait = !epochs.is_entered(target.epoch()) && epochs.mode() == Mode::Started;
-        if must_wait && let Err(error) = self.await_post(operation, rank) {
-            self.pair(operation, rank)?.uncount_start();
-            return Err(error);
-        }
-        let pair = self.pair(operation, rank)?;
-        let slot = self.layout().completion_slot(self.rank());
-        self.complete_before_flag(operation, rank, target, pair, slot)?;
-        let told = pair.complete(slot);
-        told.map_err(|error| self.failed(operation, rank, error))
     }
 
     #[inline]
@@ -274,10 +260,30 @@ impl Window {
         match origins.get(self.epochs().completed()) {
             // The next one's turn comes when this one has completed.
             Some(next) if next != self.rank() => {
-                Ok(self.check_elsewhere(operation, next, "post needs its origins to complete")?)
+                let aim = Aim::new(operation, next);
+                Ok(self.check_elsewhere(aim, "post needs its origins to complete")?)
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl OnTarget<'_> {
+    /// Tells the target that this rank's epoch is over, behind its operations there.
+    #[inline]
+    fn tell_complete(self) -> Result<()> {
+        let Self { window, aim, .. } = self;
+        let epochs = window.epochs();
+        let must_wait = !epochs.is_entered(self.epoch()) && epochs.mode() == Mode::Started;
+        if must_wait && let Err(error) = aim.aside(|aim| window.await_post(aim)) {
+            self.pair()?.uncount_start();
+            return Err(error);
+        }
+        let pair = self.pair()?;
+        let slot = window.layout().completion_slot(window.rank());
+        self.complete_before_flag(pair, slot)?;
+        let told = pair.complete(slot);
+        told.map_err(|error| self.aside(|on| on.failed(error)))
     }
 }
 

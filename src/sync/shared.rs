@@ -1,6 +1,7 @@
 //! Handing out other ranks' memory.
 
 use crate::error::Result;
+use crate::terms::Aim;
 use crate::window::{Mode, SharedPart, Window};
 
 impl Window {
@@ -25,7 +26,7 @@ impl Window {
         if let Some(rank) = handed_out
             && self.epochs().mode() == Mode::LockAll
         {
-            self.enter(OPERATION, rank)?;
+            self.enter(Aim::new(OPERATION, rank))?;
         }
         Ok(part)
     }

@@ -259,7 +259,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         // SAFETY: the flush completes the operation while the source is borrowed; if it fails, the
         // device has done with it too.
         unsafe { self.put_region(OPERATION, to.into(), src, from.into())? };
-        self.raw.flush_target(OPERATION, self.rank, self.known())
+        self.raw.on(self.aim(OPERATION)).flush()
     }
 
     /// One-sided. As [`Target::get_strided`], and complete when it returns.
@@ -301,7 +301,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         // elements are.
         unsafe {
             self.raw
-                .accumulate_row(OPERATION, origin, near, self.rank, far, T::TYPE, op)
+                .accumulate_row(self.aim(OPERATION), origin, near, far, T::TYPE, op)
         }
     }
 
@@ -317,7 +317,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         let (near, far) = rows::<T>(operation, from, src.len(), to)?;
         let origin = src.as_ptr().cast();
         // SAFETY: the caller's promise; the row is inside the slice.
-        unsafe { self.raw.put_row(operation, origin, near, self.rank, far) }
+        unsafe { self.raw.put_row(self.aim(operation), origin, near, far) }
     }
 
     /// # Safety
@@ -332,7 +332,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         let (near, far) = rows::<T>(operation, to, dst.len(), from)?;
         let origin = dst.as_mut_ptr().cast();
         // SAFETY: the caller's promise; the row is inside the slice.
-        unsafe { self.raw.get_row(operation, origin, near, self.rank, far) }
+        unsafe { self.raw.get_row(self.aim(operation), origin, near, far) }
     }
 }
 
@@ -411,7 +411,7 @@ impl<'op, T: Element> Target<'op, T, Passive> {
             let (near, far) = rows::<T>(operation, from, len / size_of::<T>(), to)?;
             // SAFETY: the caller's promise, of the buffer that the request now holds, and that the
             // row is inside.
-            unsafe { (self.raw).rput_row(operation, origin.cast(), near, self.rank, far) }
+            unsafe { (self.raw).rput_row(self.aim(operation), origin.cast(), near, far) }
         })
     }
 
@@ -428,7 +428,7 @@ impl<'op, T: Element> Target<'op, T, Passive> {
             let (near, far) = rows::<T>(operation, to, len / size_of::<T>(), from)?;
             // SAFETY: the caller's promise, of the buffer that the request now holds, and that the
             // row is inside.
-            unsafe { (self.raw).rget_row(operation, origin.cast(), near, self.rank, far) }
+            unsafe { (self.raw).rget_row(self.aim(operation), origin.cast(), near, far) }
         })
     }
 }

@@ -6,7 +6,7 @@ use super::{Passive, Request};
 use crate::datatype::{Accumulate, Atomic, Element, Op};
 use crate::error::{Error, Misuse, Result};
 use crate::raw;
-use crate::window::target::Target as Known;
+use crate::terms::Aim;
 
 /// One rank's part of a window, in an epoch of kind `Mode`. Offsets and lengths count elements.
 ///
@@ -96,8 +96,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         // SAFETY: the flush completes the operation while the source is borrowed; if it fails, the
         // device has done with it too.
         unsafe { self.put_unbound(at, src)? };
-        self.raw
-            .flush_target("put_blocking", self.rank, self.known())
+        self.raw.on(self.aim("put_blocking")).flush()
     }
 
     /// One-sided. As [`Target::get`], and complete when it returns.
@@ -227,14 +226,14 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         unsafe { self.raw.get(origin, len, self.rank, at as u64) }
     }
 
-    pub(super) fn known(&self) -> &Known {
-        &self.raw.targets()[self.rank as usize]
+    pub(super) fn aim(&self, operation: &'static str) -> Aim {
+        Aim::new(operation, self.rank)
     }
 
     /// Completes all operations on this target, so that what they fetch is there.
     #[inline]
     pub(super) fn complete(&self, operation: &'static str) -> Result<()> {
-        self.raw.complete_target(operation, self.rank, self.known())
+        self.raw.on(self.aim(operation)).complete()
     }
 }
 

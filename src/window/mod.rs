@@ -13,6 +13,7 @@ mod hints;
 mod info;
 mod kind;
 mod layout;
+mod on_target;
 pub(crate) mod pairs;
 mod progress;
 mod route;
@@ -38,6 +39,7 @@ pub use shared::SharedPart;
 pub(crate) use dynamic::{Found, RegionCache};
 pub(crate) use epochs::{Admission, Epochs, Held, Mode};
 pub(crate) use hints::NOTIFICATION_COUNTERS;
+pub(crate) use on_target::OnTarget;
 pub(crate) use targets::held_locks;
 
 use crate::comm::{Barrier, Team};

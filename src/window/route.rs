@@ -3,31 +3,13 @@
 use rdma_sys_shim::RemoteRegion;
 
 use super::layout::{ACCUMULATE_LOCK_AT, LOCK_AT};
-use super::target::{Reach, Route, Target};
-use super::{Memory, Window};
+use super::target::{Route, Target};
+use super::{Memory, OnTarget, Window};
 use crate::error::{AbortCause, Error, ErrorKind, Result};
+use crate::memory::reach::Reach;
+use crate::terms::Aim;
 
 impl Window {
-    /// The ways to a target, found now if they were not before.
-    #[inline]
-    pub(crate) fn route_of(&self, operation: &'static str, rank: u32) -> Result<&Route> {
-        self.route_to(operation, rank, &self.targets[rank as usize])
-    }
-
-    /// As [`Window::route_of`], for a target that was looked up.
-    #[inline]
-    pub(crate) fn route_to<'a>(
-        &'a self,
-        operation: &'static str,
-        rank: u32,
-        target: &'a Target,
-    ) -> Result<&'a Route> {
-        match target.route() {
-            Some(route) => Ok(route),
-            None => self.while_entering(target, || self.route(operation, rank, target)),
-        }
-    }
-
     /// Lets one thread at a time work on the state of a target.
     #[cold]
     pub(crate) fn while_entering<'a, R>(
@@ -44,27 +26,6 @@ impl Window {
         // No check: who is inside is a thread of this rank, whose own waits have theirs.
         patience.wait(begin, || Ok(()))?;
         body()
-    }
-
-    pub(crate) fn route<'a>(
-        &'a self,
-        operation: &'static str,
-        rank: u32,
-        target: &'a Target,
-    ) -> Result<&'a Route> {
-        if let Some(route) = target.route() {
-            return Ok(route);
-        }
-        let unit = self.columns.unit.get(rank);
-        let found = self.find_route(rank);
-        let (route, reach) = found.map_err(|error| {
-            let error = self.context().blame(self.team.world_rank(rank), error);
-            error.during(operation)
-        })?;
-        // A segment is one of rank 0's for all, which its device has allocated.
-        let atomic = self.is_segment() || route.endpoint.has_atomics(&route.region);
-        let widths = self.atomic_widths.where_atomic(atomic);
-        Ok(target.set_route(route, reach, unit, widths))
     }
 
     /// A rank's memory as its device knows it.
@@ -105,12 +66,6 @@ impl Window {
         Ok((route, reach))
     }
 
-    /// A lock word could not be changed, and may be left locked; see [`Window::give_up`].
-    #[cold]
-    pub(crate) fn stranded(&self, operation: &'static str, rank: u32, error: Error) -> Error {
-        self.give_up(self.failed(operation, rank, error))
-    }
-
     /// This rank cannot do what others will wait for. They see only that it lives: so it tells them
     /// that the job ends.
     #[cold]
@@ -123,18 +78,44 @@ impl Window {
 
     /// Names the rank where the device only named a process.
     #[cold]
-    pub(crate) fn failed(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        error: impl Into<Error>,
-    ) -> Error {
+    pub(crate) fn failed(&self, aim: Aim, error: impl Into<Error>) -> Error {
         let error = self
             .context()
-            .blame(self.team.world_rank(rank), error.into());
+            .blame(self.team.world_rank(aim.rank), error.into());
         match error.kind() {
             ErrorKind::Misuse(_) => error,
-            _ => error.during(operation),
+            _ => error.during(aim.operation),
         }
+    }
+}
+
+impl<'w> OnTarget<'w> {
+    /// The ways to the target, found now if they were not before.
+    #[inline]
+    pub(crate) fn route(self) -> Result<&'w Route> {
+        match self.target.route() {
+            Some(route) => Ok(route),
+            None => self.aside(|on| (on.window).while_entering(on.target, || on.find_route())),
+        }
+    }
+
+    /// As [`OnTarget::route`], for the one thread that works on the state of the target.
+    pub(crate) fn find_route(self) -> Result<&'w Route> {
+        let Self {
+            window,
+            target,
+            aim,
+        } = self;
+        if let Some(route) = target.route() {
+            return Ok(route);
+        }
+        let unit = window.columns.unit.get(aim.rank);
+        let found = window.find_route(aim.rank);
+        let (route, reach) =
+            found.map_err(|error| window.team.blame(aim.operation, aim.rank, error))?;
+        // A segment is one of rank 0's for all, which its device has allocated.
+        let atomic = window.is_segment() || route.endpoint.has_atomics(&route.region);
+        let widths = window.atomic_widths.where_atomic(atomic);
+        Ok(target.set_route(route, reach, unit, widths))
     }
 }

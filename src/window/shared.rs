@@ -9,12 +9,12 @@ use rdma_sys_shim::{Mapping, Region, RemoteRegion};
 
 use super::create::{Created, Exposed};
 use super::hints::{Common, Hints};
-use super::target::Reach;
 use super::{Info, Memory, Window};
 use crate::comm::Communicator;
 use crate::error::{Error, Misuse, Result};
+use crate::memory::reach::Reach;
 use crate::peers::not_forked;
-use crate::terms::Flavor;
+use crate::terms::{Aim, Flavor};
 use crate::wait::lock;
 
 /// The memory of all ranks, one part behind the other: rank 0 has allocated it, the others have
@@ -172,7 +172,7 @@ impl Window {
         } else if let Some(Memory::Segment(segment)) = &self.memory {
             part.base = segment.part(&self.exposed(rank)).base;
         } else if part.size > 0 {
-            self.route_of(operation, rank)?;
+            self.on(Aim::new(operation, rank)).route()?;
             let reach = self.targets[rank as usize].mapped();
             match reach.len < part.size {
                 true => part.size = 0,

@@ -12,6 +12,8 @@ use super::epochs::TargetEpoch;
 use super::unflushed::{Posted, Stored};
 use crate::datatype::{AtomicWidths, Span};
 use crate::error::Result;
+use crate::memory::displacement::Displacement;
+use crate::memory::reach::Reach;
 use crate::memory::remote::RemoteWord;
 
 /// One rank of a window: all that put and get need, in one line of memory. All zero is the state
@@ -53,29 +55,6 @@ pub(crate) struct Route {
     pub(crate) attached: Option<RegionCache>,
 }
 
-/// A target's memory where it is mapped into this process.
-#[derive(Clone, Copy)]
-pub(crate) struct Reach {
-    pub(crate) base: *mut u8,
-    pub(crate) len: u64,
-}
-
-impl Reach {
-    pub(crate) const NOTHING: Self = Self {
-        base: ptr::null_mut(),
-        len: 0,
-    };
-}
-
-impl From<&Mapping> for Reach {
-    fn from(mapping: &Mapping) -> Self {
-        Self {
-            base: mapping.base(),
-            len: mapping.len(),
-        }
-    }
-}
-
 impl Target {
     /// Whether it may be accessed, and how it is locked.
     #[inline]
@@ -83,39 +62,26 @@ impl Target {
         &self.epoch
     }
 
-    /// Where `len` bytes at displacement `disp` are mapped, or null: then the slow path finds out
-    /// why not.
+    /// Where `len` bytes at a displacement are mapped, or null: then the slow path finds out why
+    /// not.
     #[inline]
-    pub(crate) fn reach(&self, disp: u64, len: u64) -> *mut u8 {
-        let unit = self.unit.load(Ordering::Relaxed);
-        let span = self.span.load(Ordering::Relaxed);
-        let Some(offset) = disp.checked_mul(unit) else {
-            return ptr::null_mut();
-        };
-        if len <= span && offset <= span - len {
-            let base = self.base.load(Ordering::Relaxed);
-            base.wrapping_add(offset as usize)
-        } else {
-            ptr::null_mut()
+    pub(crate) fn reach(&self, disp: Displacement, len: u64) -> *mut u8 {
+        match disp.in_bytes(self.unit()) {
+            Some(offset) => self.mapped().at(offset, len),
+            None => ptr::null_mut(),
         }
     }
 
-    /// Where displacement `disp` is mapped, if all of `span` round it is.
+    /// Where a displacement is mapped, if all of `span` round it is.
     #[inline]
-    pub(crate) fn reach_span(&self, disp: u64, span: Span) -> Option<*mut u8> {
-        let unit = self.unit.load(Ordering::Relaxed);
-        let first = disp.checked_mul(unit)?.checked_add_signed(span.lo)?;
-        let mapped = self.span.load(Ordering::Relaxed);
-        let len = (span.hi - span.lo) as u64;
-        if len > mapped || first > mapped - len {
-            return None;
-        }
-        let base = self.base.load(Ordering::Relaxed);
-        let first = base.wrapping_add(first as usize);
-        Some(first.wrapping_offset(-(span.lo as isize)))
+    pub(crate) fn reach_span(&self, disp: Displacement, span: Span) -> Option<*mut u8> {
+        let start = disp.in_bytes(self.unit())?.moved(span.lo)?;
+        let first = self.mapped().at(start, span.bytes());
+        (!first.is_null()).then(|| first.wrapping_offset(-(span.lo as isize)))
     }
 
     /// What of the target's memory is mapped, once its route is known.
+    #[inline]
     pub(crate) fn mapped(&self) -> Reach {
         Reach {
             base: self.base.load(Ordering::Relaxed),

@@ -147,7 +147,7 @@ impl SoftEndpoint {
                         Direction::Read => (std::ptr::null(), there),
                     };
                     // SAFETY: a part of the range that the caller vouches for.
-                    unsafe { self.ask(operation, 0, at, start, part, [0; 2], send, receive)? };
+                    unsafe { self.ask(Request::of(operation, 0, at, start, part), send, receive)? };
                 }
             }
         }
@@ -156,26 +156,7 @@ impl SoftEndpoint {
 
     /// # Safety
     /// As for [`Request::ask`].
-    #[expect(clippy::too_many_arguments, reason = "the fields of one request")]
-    unsafe fn ask(
-        &self,
-        operation: Operation,
-        width: u32,
-        at: RemoteAddress,
-        offset: usize,
-        len: usize,
-        operands: [u64; 2],
-        send: *const u8,
-        receive: *mut u8,
-    ) -> Result<u64> {
-        let request = Request {
-            operation,
-            width,
-            rkey: at.rkey,
-            address: at.address.wrapping_add(offset as u64),
-            len,
-            operands,
-        };
+    unsafe fn ask(&self, request: Request, send: *const u8, receive: *mut u8) -> Result<u64> {
         // SAFETY: the caller's promise.
         if let Some(old) = unsafe { request.ask(&self.port, self.peer, send, receive)? } {
             return Ok(old);
@@ -185,7 +166,7 @@ impl SoftEndpoint {
                           start all ranks with TRANSOM_DEVICE=soft:cma=off";
             request.refused(self.peer, reason)
         };
-        let (mapping, there) = self.place(at.rkey, &request)?.ok_or_else(refused)?;
+        let (mapping, there) = self.place(&request)?.ok_or_else(refused)?;
         let data = if send.is_null() {
             receive
         } else {
@@ -193,13 +174,23 @@ impl SoftEndpoint {
         };
         // SAFETY: `there` leads to `len` mapped bytes, and the table granted the right; the buffers
         // are the caller's promise, and `send` is only read by operations that send.
-        let old = unsafe { agent::apply(operation, there, width as usize, len, operands, data) };
+        let old = unsafe {
+            let Request {
+                operation,
+                width,
+                len,
+                operands,
+                ..
+            } = request;
+            agent::apply(operation, there, width as usize, len, operands, data)
+        };
         drop(mapping);
         old.ok_or_else(refused)
     }
 
     /// Maps the memory of a request whose target has no agent, since all it has can be mapped.
-    fn place(&self, rkey: u64, request: &Request) -> Result<Option<(Mapping, *mut u8)>> {
+    fn place(&self, request: &Request) -> Result<Option<(Mapping, *mut u8)>> {
+        let rkey = request.rkey;
         let Some(found) = table::look_up(&self.port, rkey) else {
             return Ok(None);
         };
@@ -269,20 +260,12 @@ impl SoftEndpoint {
             };
             done.ok_or_else(|| self.misaligned(operation, at, width))?
         } else {
-            let (none, nowhere) = (std::ptr::null(), std::ptr::null_mut());
+            let request = Request {
+                operands,
+                ..Request::of(operation, bytes, at, 0, bytes)
+            };
             // SAFETY: no buffers.
-            unsafe {
-                self.ask(
-                    operation,
-                    bytes as u32,
-                    at,
-                    0,
-                    bytes,
-                    operands,
-                    none,
-                    nowhere,
-                )?
-            }
+            unsafe { self.ask(request, std::ptr::null(), std::ptr::null_mut())? }
         };
         // SAFETY: `old` is the caller's promise.
         unsafe { old.write(found) };
@@ -393,20 +376,9 @@ impl Endpoint for SoftEndpoint {
         for start in (0..len).step_by(SLOT_BYTES) {
             let part = SLOT_BYTES.min(len - start);
             let send = values.wrapping_add(start);
-            let nowhere = std::ptr::null_mut();
+            let request = Request::of(operation, bytes, at, start, part);
             // SAFETY: a part of the values that the caller vouches for.
-            unsafe {
-                self.ask(
-                    operation,
-                    bytes as u32,
-                    at,
-                    start,
-                    part,
-                    [0; 2],
-                    send,
-                    nowhere,
-                )?
-            };
+            unsafe { self.ask(request, send, std::ptr::null_mut())? };
         }
         Ok(Ticket::DONE)
     }

@@ -7,7 +7,7 @@ use super::port::{Port, SLOT_BYTES};
 use super::process::ProcessId;
 use super::slots::{self, SLOTS, Slots, Unanswered};
 use crate::memory::copy;
-use crate::{Error, Result};
+use crate::{Error, RemoteAddress, Result};
 
 /// What an agent can do. The numbers stand in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,24 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// For `len` bytes that are `offset` bytes on from a place; `width` is that of their words.
+    pub(crate) fn of(
+        operation: Operation,
+        width: usize,
+        at: RemoteAddress,
+        offset: usize,
+        len: usize,
+    ) -> Self {
+        Self {
+            operation,
+            width: width as u32,
+            rkey: at.rkey,
+            address: at.address.wrapping_add(offset as u64),
+            len,
+            operands: [0; 2],
+        }
+    }
+
     /// Has the agent behind `port` carry this out, and waits until it has. Returns the old value
     /// of an atomic, or `None` if there is no agent: then nothing was done.
     ///

@@ -12,8 +12,9 @@ use super::combined::Combined;
 use super::spot::Spot;
 use crate::datatype::{AtomicWidths, Layout, Op, Piece};
 use crate::error::Result;
-use crate::window::Window;
-use crate::window::target::Target;
+use crate::memory::displacement::Displacement;
+use crate::terms::Aim;
+use crate::window::{OnTarget, Window};
 
 /// The buffers of an operation, as its caller laid them out.
 struct Buffers<'t> {
@@ -42,15 +43,13 @@ impl Window {
         target_layout: Layout<'_>,
         op: Op,
     ) -> Result<()> {
+        let (aim, disp) = (Aim::new("accumulate", target), Displacement(disp));
         let buffers = Buffers {
             origin: (origin, origin_layout),
             result: None,
         };
         // SAFETY: the caller's promise.
-        unsafe {
-            self.combine_layouts("accumulate", target, disp, target_layout, op, &buffers)?;
-        }
-        Ok(())
+        unsafe { self.combine_layouts(aim, disp, target_layout, op, &buffers) }.map(drop)
     }
 
     /// One-sided. As [`Window::accumulate_layout`], with a request: when it is complete, `origin`
@@ -71,15 +70,14 @@ impl Window {
         target_layout: Layout<'_>,
         op: Op,
     ) -> Result<Request> {
-        const OPERATION: &str = "raccumulate";
-        self.needs_passive(OPERATION, target)?;
+        let (aim, disp) = (Aim::new("raccumulate", target), Displacement(disp));
+        self.needs_passive(aim)?;
         let buffers = Buffers {
             origin: (origin, origin_layout),
             result: None,
         };
         // SAFETY: the caller's promise.
-        let ticket =
-            unsafe { self.combine_layouts(OPERATION, target, disp, target_layout, op, &buffers)? };
+        let ticket = unsafe { self.combine_layouts(aim, disp, target_layout, op, &buffers)? };
         self.request(target, ticket, Until::Released)
     }
 
@@ -108,15 +106,13 @@ impl Window {
         target_layout: Layout<'_>,
         op: Op,
     ) -> Result<()> {
+        let (aim, disp) = (Aim::new("get_accumulate", target), Displacement(disp));
         let buffers = Buffers {
             origin: (origin, origin_layout),
             result: Some((result, result_layout)),
         };
         // SAFETY: the caller's promise.
-        unsafe {
-            self.combine_layouts("get_accumulate", target, disp, target_layout, op, &buffers)?;
-        }
-        Ok(())
+        unsafe { self.combine_layouts(aim, disp, target_layout, op, &buffers) }.map(drop)
     }
 
     /// One-sided. As [`Window::get_accumulate_layout`], with a request: when it is complete, the
@@ -140,15 +136,14 @@ impl Window {
         target_layout: Layout<'_>,
         op: Op,
     ) -> Result<Request> {
-        const OPERATION: &str = "rget_accumulate";
-        self.needs_passive(OPERATION, target)?;
+        let (aim, disp) = (Aim::new("rget_accumulate", target), Displacement(disp));
+        self.needs_passive(aim)?;
         let buffers = Buffers {
             origin: (origin, origin_layout),
             result: Some((result, result_layout)),
         };
         // SAFETY: the caller's promise.
-        let ticket =
-            unsafe { self.combine_layouts(OPERATION, target, disp, target_layout, op, &buffers)? };
+        let ticket = unsafe { self.combine_layouts(aim, disp, target_layout, op, &buffers)? };
         self.request(target, ticket, Until::Completed)
     }
 
@@ -156,20 +151,20 @@ impl Window {
     /// As for [`Window::get_accumulate_layout`].
     unsafe fn combine_layouts(
         &self,
-        operation: &'static str,
-        rank: u32,
-        disp: u64,
+        aim: Aim,
+        disp: Displacement,
         far: Layout<'_>,
         op: Op,
         buffers: &Buffers<'_>,
     ) -> Result<Ticket> {
+        let operation = aim.operation;
         if buffers.result.is_none() {
             Work::check_changes(operation, op)?;
         }
-        if rank == PROC_NULL {
+        if aim.rank == PROC_NULL {
             return Ok(Ticket::DONE);
         }
-        let target = self.open_or_enter(operation, rank)?;
+        let on = self.open_or_enter(aim)?;
         let there = far.measure(operation)?;
         let element = far.element(operation)?;
         // The origin of an operation without operands is ignored.
@@ -188,7 +183,7 @@ impl Window {
         };
         Work::check_defined(operation, op, ty)?;
         let (span, grain) = (there.span, Grain::of(ty));
-        let spot = self.spot(operation, rank, target, disp, span, Some(&piece), grain)?;
+        let spot = on.spot(disp, span, Some(&piece), grain)?;
         let elements = |size: u64| size / ty.size() as u64 * ty.extent() as u64;
         let (all, combined) = (elements(there.size), elements(operands_size));
         let no_memory = Piece::cut(all, combined);
@@ -198,7 +193,7 @@ impl Window {
         let result = buffers.result.map(|(buffer, _)| buffer);
         let combine = |parts: &Combined<'_>| {
             // SAFETY: the caller's promise.
-            unsafe { self.combine_pieces(operation, rank, target, &spot, parts) }
+            unsafe { on.combine_pieces(&spot, parts) }
         };
         let mut ticket = Ticket::DONE;
         if let Some(near) = near {
@@ -225,16 +220,15 @@ impl Window {
         }
         Ok(ticket)
     }
+}
 
+impl OnTarget<'_> {
     /// Carries out work whose layouts were checked, of which the target's was found at `spot`.
     ///
     /// # Safety
     /// The buffers are valid for the layouts until the operation is complete.
     pub(super) unsafe fn combine_pieces(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        target: &Target,
+        self,
         spot: &Spot<'_>,
         parts: &Combined<'_>,
     ) -> Result<Ticket> {
@@ -245,14 +239,13 @@ impl Window {
         unsafe {
             match spot {
                 Spot::Mapped(base, place) => {
-                    let widths = place.as_ref().map_or(target.widths(), |place| place.widths);
-                    self.combine_in_place(operation, rank, target, (*base, widths), parts)?;
+                    let own = self.target.widths();
+                    let widths = place.as_ref().map_or(own, |place| place.widths);
+                    self.combine_in_place((*base, widths), parts)?;
                     Ok(Ticket::DONE)
                 }
-                Spot::Device(place) => {
-                    self.combine_by_device(operation, rank, target, place, parts)
-                }
-                Spot::Apart(disp) => self.combine_apart(operation, rank, *disp, parts),
+                Spot::Device(place) => self.combine_by_device(place, parts),
+                Spot::Apart(disp) => self.combine_apart(*disp, parts),
             }
         }
     }
@@ -260,10 +253,7 @@ impl Window {
     /// # Safety
     /// The layouts lie in memory that is valid for the work; the target's is mapped.
     unsafe fn combine_in_place(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        target: &Target,
+        self,
         (there, widths): (*mut u8, AtomicWidths),
         parts: &Combined<'_>,
     ) -> Result<()> {
@@ -281,21 +271,20 @@ impl Window {
                 }
             }
             if parts.overwrites() {
-                target.set_dirty();
+                self.target.set_dirty();
             }
             if all {
                 return Ok(());
             }
         }
-        let route = self.route_of(operation, rank)?;
-        self.with_accumulate_lock(operation, rank, &route.accumulate_lock, || {
+        self.with_accumulate_lock(&self.route()?.accumulate_lock, || {
             for block in parts.blocks_of(widths, base, false) {
                 // SAFETY: the caller's promise; the lock is held.
                 unsafe { parts.work(&block).combine_mapped(at(block.target)) };
             }
             Ok(())
         })?;
-        target.set_dirty();
+        self.target.set_dirty();
         Ok(())
     }
 }

@@ -12,29 +12,25 @@ use super::post::Poster;
 use crate::datatype::Op;
 use crate::error::Result;
 use crate::wait::Patience;
-use crate::window::Window;
-use crate::window::target::Target;
+use crate::window::OnTarget;
 
 /// Bytes that are combined at a time.
 const CHUNK: usize = 64 << 10;
 
-impl Window {
+impl OnTarget<'_> {
     /// Elements that single atomics update first, then the others under the accumulate lock: no
     /// order is kept between elements of one operation.
     ///
     /// # Safety
     /// The buffers of `parts` are valid until the operation is complete.
     pub(super) unsafe fn combine_by_device(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        target: &Target,
+        self,
         place: &Place<'_>,
         parts: &Combined<'_>,
     ) -> Result<Ticket> {
         let far = Far {
             endpoint: &*place.route.endpoint,
-            patience: self.context().patience(),
+            patience: self.window.context().patience(),
             at: place.at,
             parts,
         };
@@ -44,17 +40,16 @@ impl Window {
         if let Some(width) = widths.word(parts.ty, 0) {
             // SAFETY: the caller's promise.
             let posted = unsafe { far.combine_words(width, words(true)) };
-            ticket = posted.map_err(|error| self.failed(operation, rank, error))?;
-            self.note_posted(target, ticket);
+            ticket = posted.map_err(|error| self.failed(error))?;
+            self.note_posted(ticket);
         }
         if words(false).next().is_none() {
             return Ok(ticket);
         }
-        let word = &place.route.accumulate_lock;
-        self.with_accumulate_lock(operation, rank, word, || {
+        self.with_accumulate_lock(&place.route.accumulate_lock, || {
             // SAFETY: the caller's promise; the lock is held.
             let done = unsafe { far.combine_others(words(false)) };
-            done.map_err(|error| self.failed(operation, rank, error))
+            done.map_err(|error| self.failed(error))
         })?;
         Ok(ticket)
     }
@@ -70,10 +65,7 @@ struct Far<'w> {
 
 impl Far<'_> {
     fn place(&self, offset: i64) -> RemoteAddress {
-        RemoteAddress {
-            address: self.at.address.wrapping_add_signed(offset),
-            ..self.at
-        }
+        self.at.moved(offset)
     }
 
     fn poster(&self, way: Way) -> Poster<'_> {
@@ -81,7 +73,7 @@ impl Far<'_> {
     }
 
     /// # Safety
-    /// As for [`Window::combine_by_device`].
+    /// As for [`OnTarget::combine_by_device`].
     unsafe fn combine_words(
         &self,
         width: Width,
@@ -102,7 +94,7 @@ impl Far<'_> {
     }
 
     /// # Safety
-    /// As for [`Window::combine_by_device`].
+    /// As for [`OnTarget::combine_by_device`].
     unsafe fn update(
         &self,
         width: Width,
@@ -129,7 +121,7 @@ impl Far<'_> {
     /// Operations whose old values matter, a chain of words at a time.
     ///
     /// # Safety
-    /// As for [`Window::combine_by_device`].
+    /// As for [`OnTarget::combine_by_device`].
     unsafe fn fetch(&self, width: Width, blocks: impl Iterator<Item = Block>) -> Result<()> {
         let mut chain = Vec::with_capacity(CHAIN);
         for block in blocks {
@@ -147,7 +139,7 @@ impl Far<'_> {
     }
 
     /// # Safety
-    /// As for [`Window::combine_by_device`]; at most [`CHAIN`] words.
+    /// As for [`OnTarget::combine_by_device`]; at most [`CHAIN`] words.
     unsafe fn fetch_chain(&self, width: Width, words: &[Block]) -> Result<()> {
         let places: Vec<_> = words.iter().map(|word| self.place(word.target)).collect();
         let (mut operands, mut old) = ([0_u64; CHAIN], [0_u64; CHAIN]);
@@ -189,7 +181,7 @@ impl Far<'_> {
     /// Under the lock. That the last writes have taken effect is for its release behind them.
     ///
     /// # Safety
-    /// As for [`Window::combine_by_device`].
+    /// As for [`OnTarget::combine_by_device`].
     unsafe fn combine_others(&self, blocks: impl Iterator<Item = Block>) -> Result<()> {
         if self.parts.overwrites() {
             let mut poster = self.poster(Way::Put);
@@ -226,7 +218,7 @@ impl Far<'_> {
     /// Reads, combines and writes blocks of `len` bytes in all, packed one after the other.
     ///
     /// # Safety
-    /// As for [`Window::combine_by_device`].
+    /// As for [`OnTarget::combine_by_device`].
     unsafe fn combine_chunk(&self, chunk: &[Block], len: usize) -> Result<()> {
         let Some(first) = chunk.first() else {
             return Ok(());

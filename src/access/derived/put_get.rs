@@ -13,8 +13,9 @@ use super::post::Poster;
 use super::spot::Spot;
 use crate::datatype::{Layout, Piece, Strip, Together};
 use crate::error::Result;
-use crate::window::Window;
-use crate::window::target::Target;
+use crate::memory::displacement::Displacement;
+use crate::terms::Aim;
+use crate::window::{OnTarget, Window};
 
 impl Window {
     /// One-sided. As [`Window::put`], from the bytes of one layout at `origin` to those of another
@@ -57,10 +58,11 @@ impl Window {
         disp: u64,
         target_layout: Layout<'_>,
     ) -> Result<()> {
+        let (aim, disp) = (Aim::new("put", target), Displacement(disp));
         let layouts = [origin_layout, target_layout];
         let origin = origin.cast_mut();
         // SAFETY: the caller's promise.
-        unsafe { self.transfer_layouts("put", Way::Put, origin, target, disp, layouts) }.map(drop)
+        unsafe { self.transfer_layouts(aim, Way::Put, origin, disp, layouts) }.map(drop)
     }
 
     /// One-sided. As [`Window::get`], from the bytes of one layout at displacement `disp` of
@@ -81,9 +83,10 @@ impl Window {
         disp: u64,
         target_layout: Layout<'_>,
     ) -> Result<()> {
+        let (aim, disp) = (Aim::new("get", target), Displacement(disp));
         let layouts = [origin_layout, target_layout];
         // SAFETY: the caller's promise.
-        unsafe { self.transfer_layouts("get", Way::Get, origin, target, disp, layouts) }.map(drop)
+        unsafe { self.transfer_layouts(aim, Way::Get, origin, disp, layouts) }.map(drop)
     }
 
     /// One-sided. As [`Window::put_layout`], with a request: when it is complete, `origin` may be
@@ -102,12 +105,12 @@ impl Window {
         disp: u64,
         target_layout: Layout<'_>,
     ) -> Result<Request> {
-        self.needs_passive("rput", target)?;
+        let (aim, disp) = (Aim::new("rput", target), Displacement(disp));
+        self.needs_passive(aim)?;
         let layouts = [origin_layout, target_layout];
         let origin = origin.cast_mut();
         // SAFETY: the caller's promise.
-        let ticket =
-            unsafe { self.transfer_layouts("rput", Way::Put, origin, target, disp, layouts)? };
+        let ticket = unsafe { self.transfer_layouts(aim, Way::Put, origin, disp, layouts)? };
         self.request(target, ticket, Until::Released)
     }
 
@@ -127,11 +130,11 @@ impl Window {
         disp: u64,
         target_layout: Layout<'_>,
     ) -> Result<Request> {
-        self.needs_passive("rget", target)?;
+        let (aim, disp) = (Aim::new("rget", target), Displacement(disp));
+        self.needs_passive(aim)?;
         let layouts = [origin_layout, target_layout];
         // SAFETY: the caller's promise.
-        let ticket =
-            unsafe { self.transfer_layouts("rget", Way::Get, origin, target, disp, layouts)? };
+        let ticket = unsafe { self.transfer_layouts(aim, Way::Get, origin, disp, layouts)? };
         self.request(target, ticket, Until::Completed)
     }
 
@@ -139,17 +142,17 @@ impl Window {
     /// As for [`Window::put_layout`] or [`Window::get_layout`]; a put only reads `origin`.
     unsafe fn transfer_layouts(
         &self,
-        operation: &'static str,
+        aim: Aim,
         way: Way,
         origin: *mut u8,
-        rank: u32,
-        disp: u64,
+        disp: Displacement,
         layouts: [Layout<'_>; 2],
     ) -> Result<Ticket> {
-        if rank == PROC_NULL {
+        if aim.rank == PROC_NULL {
             return Ok(Ticket::DONE);
         }
-        let target = self.open_or_enter(operation, rank)?;
+        let on = self.open_or_enter(aim)?;
+        let operation = aim.operation;
         let [near, far] = layouts;
         let (here, there) = (near.measure(operation)?, far.measure(operation)?);
         match way {
@@ -160,26 +163,24 @@ impl Window {
             return Ok(Ticket::DONE);
         };
         let (span, piece) = (there.span, Some(&*far));
-        let spot = self.spot(operation, rank, target, disp, span, piece, Grain::BYTE)?;
+        let spot = on.spot(disp, span, piece, Grain::BYTE)?;
         check_buffer(operation, origin, here.span, here.size)?;
         let pieces = [&*near, &*far];
         // SAFETY: the caller's promise.
-        unsafe { self.transfer_pieces(operation, way, origin, rank, target, spot, pieces) }
+        unsafe { on.transfer_pieces(way, origin, spot, pieces) }
     }
+}
 
+impl OnTarget<'_> {
     /// Moves bytes between pieces up to the end of the shorter one, of which the target's was found
     /// at `spot`.
     ///
     /// # Safety
     /// As for [`Window::put_layout`] or [`Window::get_layout`]; a put only reads `origin`.
-    #[expect(clippy::too_many_arguments, reason = "one operation, checked")]
     pub(super) unsafe fn transfer_pieces(
-        &self,
-        operation: &'static str,
+        self,
         way: Way,
         origin: *mut u8,
-        rank: u32,
-        target: &Target,
         spot: Spot<'_>,
         pieces: [&Piece; 2],
     ) -> Result<Ticket> {
@@ -187,26 +188,26 @@ impl Window {
             Spot::Mapped(base, _keep) => {
                 // SAFETY: `origin` is the caller's promise; the target's layout is mapped there.
                 unsafe { copy_layouts(way, origin, base, pieces) };
-                target.set_dirty();
+                self.target.set_dirty();
                 return Ok(Ticket::DONE);
             }
             Spot::Device(place) => place,
             // SAFETY: the caller's promise.
             Spot::Apart(disp) => unsafe {
-                return self.transfer_apart(operation, way, origin, rank, disp, pieces);
+                return self.transfer_apart(way, origin, disp, pieces);
             },
         };
         // SAFETY: the caller's promise.
         let posted = unsafe { self.post_layouts(way, origin, &place, pieces) };
-        let ticket = posted.map_err(|error| self.failed(operation, rank, error))?;
-        self.note_posted(target, ticket);
+        let ticket = posted.map_err(|error| self.failed(error))?;
+        self.note_posted(ticket);
         Ok(ticket)
     }
 
     /// # Safety
     /// As for [`Window::transfer_layouts`].
     unsafe fn post_layouts(
-        &self,
+        self,
         way: Way,
         origin: *mut u8,
         place: &Place<'_>,
@@ -214,7 +215,7 @@ impl Window {
     ) -> Result<Ticket> {
         let endpoint = &*place.route.endpoint;
         let at = place.at;
-        let mut poster = Poster::new(endpoint, self.context().patience(), way, at.rkey);
+        let mut poster = Poster::new(endpoint, self.window.context().patience(), way, at.rkey);
         for strip in Together::new(layouts) {
             for [here, there] in strip.blocks() {
                 let here = origin.wrapping_offset(here as isize);

@@ -9,6 +9,8 @@ use super::super::work::Work;
 use super::combined::Combined;
 use crate::datatype::{BasicType, Op, Piece, Span};
 use crate::error::Result;
+use crate::memory::displacement::Displacement;
+use crate::terms::Aim;
 use crate::window::Window;
 
 /// Equal blocks of bytes, each `stride` after the one before. All of it is within 63 bits.
@@ -50,15 +52,14 @@ impl Window {
     /// As for [`Window::put_layout`].
     pub(crate) unsafe fn put_row(
         &self,
-        operation: &'static str,
+        aim: Aim,
         origin: *const u8,
         near: Row,
-        rank: u32,
         far: Row,
     ) -> Result<()> {
         let rows = [near, far];
         // SAFETY: the caller's promise.
-        unsafe { self.transfer_rows(operation, Way::Put, origin.cast_mut(), rank, rows) }.map(drop)
+        unsafe { self.transfer_rows(aim, Way::Put, origin.cast_mut(), rows) }.map(drop)
     }
 
     /// As [`Window::put_row`], the other way.
@@ -67,14 +68,13 @@ impl Window {
     /// As for [`Window::get_layout`].
     pub(crate) unsafe fn get_row(
         &self,
-        operation: &'static str,
+        aim: Aim,
         origin: *mut u8,
         near: Row,
-        rank: u32,
         far: Row,
     ) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.transfer_rows(operation, Way::Get, origin, rank, [near, far]) }.map(drop)
+        unsafe { self.transfer_rows(aim, Way::Get, origin, [near, far]) }.map(drop)
     }
 
     /// As [`Window::put_row`], with a request; needs a passive-target epoch.
@@ -83,16 +83,15 @@ impl Window {
     /// As for [`Window::rput_layout`].
     pub(crate) unsafe fn rput_row(
         &self,
-        operation: &'static str,
+        aim: Aim,
         origin: *const u8,
         near: Row,
-        rank: u32,
         far: Row,
     ) -> Result<Request> {
         let (origin, rows) = (origin.cast_mut(), [near, far]);
         // SAFETY: the caller's promise.
-        let ticket = unsafe { self.transfer_rows(operation, Way::Put, origin, rank, rows)? };
-        self.request(rank, ticket, Until::Released)
+        let ticket = unsafe { self.transfer_rows(aim, Way::Put, origin, rows)? };
+        self.request(aim.rank, ticket, Until::Released)
     }
 
     /// As [`Window::rput_row`], the other way.
@@ -101,68 +100,56 @@ impl Window {
     /// As for [`Window::rget_layout`].
     pub(crate) unsafe fn rget_row(
         &self,
-        operation: &'static str,
+        aim: Aim,
         origin: *mut u8,
         near: Row,
-        rank: u32,
         far: Row,
     ) -> Result<Request> {
         // SAFETY: the caller's promise.
-        let ticket = unsafe { self.transfer_rows(operation, Way::Get, origin, rank, [near, far])? };
-        self.request(rank, ticket, Until::Completed)
+        let ticket = unsafe { self.transfer_rows(aim, Way::Get, origin, [near, far])? };
+        self.request(aim.rank, ticket, Until::Completed)
     }
 
     /// # Safety
     /// As for [`Window::put_row`] or [`Window::get_row`].
     unsafe fn transfer_rows(
         &self,
-        operation: &'static str,
+        aim: Aim,
         way: Way,
         origin: *mut u8,
-        rank: u32,
         [near, far]: [Row; 2],
     ) -> Result<Ticket> {
-        let target = self.open_or_enter(operation, rank)?;
+        let on = self.open_or_enter(aim)?;
         let (span, piece) = (far.span(), far.piece());
-        let spot = self.spot(
-            operation,
-            rank,
-            target,
-            0,
-            span,
-            piece.as_ref(),
-            Grain::BYTE,
-        )?;
+        let spot = on.spot(Displacement(0), span, piece.as_ref(), Grain::BYTE)?;
         let (Some(near), Some(far)) = (near.piece(), piece) else {
             return Ok(Ticket::DONE);
         };
         // SAFETY: the caller's promise.
-        unsafe { self.transfer_pieces(operation, way, origin, rank, target, spot, [&near, &far]) }
+        unsafe { on.transfer_pieces(way, origin, spot, [&near, &far]) }
     }
 
     /// As [`Window::accumulate_layout`], between rows of elements without padding.
     ///
     /// # Safety
     /// As for [`Window::accumulate_layout`].
-    #[expect(clippy::too_many_arguments, reason = "MPI's")]
     pub(crate) unsafe fn accumulate_row(
         &self,
-        operation: &'static str,
+        aim: Aim,
         origin: *const u8,
         near: Row,
-        rank: u32,
         far: Row,
         ty: BasicType,
         op: Op,
     ) -> Result<()> {
-        Work::check_changes(operation, op)?;
-        let target = self.open_or_enter(operation, rank)?;
+        Work::check_changes(aim.operation, op)?;
+        let on = self.open_or_enter(aim)?;
         let (span, piece, grain) = (far.span(), far.piece(), Grain::of(ty));
-        let spot = self.spot(operation, rank, target, 0, span, piece.as_ref(), grain)?;
+        let spot = on.spot(Displacement(0), span, piece.as_ref(), grain)?;
         let (Some(near), Some(far)) = (near.piece(), piece) else {
             return Ok(());
         };
-        Work::check_defined(operation, op, ty)?;
+        Work::check_defined(aim.operation, op, ty)?;
         let parts = Combined {
             ty,
             op,
@@ -173,6 +160,6 @@ impl Window {
             skip: 0,
         };
         // SAFETY: the caller's promise.
-        unsafe { self.combine_pieces(operation, rank, target, &spot, &parts) }.map(drop)
+        unsafe { on.combine_pieces(&spot, &parts) }.map(drop)
     }
 }

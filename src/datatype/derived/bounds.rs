@@ -8,6 +8,11 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// Bytes from its start to its end.
+    pub(crate) fn bytes(self) -> u64 {
+        self.hi.wrapping_sub(self.lo) as u64
+    }
+
     pub(crate) fn shifted(self, by: i64) -> Option<Self> {
         Some(Self {
             lo: self.lo.checked_add(by)?,

@@ -1,12 +1,13 @@
 //! What an origin knows of a target's table of regions.
 
-use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
-use std::{ptr, sync::Arc};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion};
 
 use super::table::{Copied, TABLE_BYTES, VERSION_AT, entries};
 use crate::error::{Error, PeerError, Result};
+use crate::memory::displacement::{Address, Offset};
+use crate::memory::reach::Reach;
 use crate::memory::remote::{RemoteMemory, RemoteWord};
 use crate::wait::{Patience, Verdict};
 
@@ -68,7 +69,7 @@ impl RegionCache {
     /// for a table that changes.
     pub(crate) fn find<'c>(
         &self,
-        address: u64,
+        address: Address,
         len: u64,
         check: &dyn Fn() -> Verdict<'c>,
     ) -> Result<Option<Found<'_>>> {
@@ -79,28 +80,24 @@ impl RegionCache {
             self.refresh(check)?;
             known = self.known();
         }
-        let Some(region) = known.holding(address, len) else {
+        let Some((region, offset)) = known.holding(address, len) else {
             return Ok(None);
         };
-        let offset = address - region.remote.address;
         let way = region.way(&**self.table.endpoint())?;
-        let there = match &way.mapping {
-            Some(mapping) => within(mapping, offset, len),
-            None => ptr::null_mut(),
-        };
+        let reach = way.mapping.as_ref().map_or(Reach::NOTHING, Reach::from);
         Ok(Some(Found {
-            at: region.remote.at(offset),
-            there,
+            at: region.remote.at(offset.0),
+            there: reach.at(offset, len),
             has_atomics: way.has_atomics,
             _known: known,
         }))
     }
 
     /// Where the region ends that holds `address`, as far as it is known here.
-    pub(crate) fn end_of(&self, address: u64) -> Option<u64> {
+    pub(crate) fn end_of(&self, address: Address) -> Option<Address> {
         let known = self.known();
-        let RemoteRegion { address, len, .. } = known.holding(address, 1)?.remote;
-        Some(address + len)
+        let (region, _) = known.holding(address, 1)?;
+        Some(Address(region.remote.address + region.remote.len))
     }
 
     fn known(&self) -> RwLockReadGuard<'_, Known> {
@@ -177,14 +174,15 @@ impl RegionCache {
 }
 
 impl Known {
-    fn holding(&self, address: u64, len: u64) -> Option<&KnownRegion> {
+    /// The region that holds `len` bytes at `address`, and where they are in it.
+    fn holding(&self, address: Address, len: u64) -> Option<(&KnownRegion, Offset)> {
         let after = self
             .regions
-            .partition_point(|region| region.remote.address <= address);
+            .partition_point(|region| region.remote.address <= address.0);
         let region = &self.regions[after.checked_sub(1)?];
-        let offset = address - region.remote.address;
-        let fits = offset <= region.remote.len && len <= region.remote.len - offset;
-        fits.then_some(region)
+        let offset = address.in_memory_at(region.remote.address);
+        let fits = offset.fits(len, region.remote.len);
+        fits.then_some((region, offset))
     }
 }
 
@@ -199,15 +197,6 @@ impl KnownRegion {
         };
         // Another thread may have been first: then what it found is kept.
         Ok(self.way.get_or_init(|| found))
-    }
-}
-
-/// Where `len` bytes at `offset` of a mapped region are, or null if not all of them are mapped.
-fn within(mapping: &Mapping, offset: u64, len: u64) -> *mut u8 {
-    if len <= mapping.len() && offset <= mapping.len() - len {
-        mapping.base().wrapping_add(offset as usize)
-    } else {
-        ptr::null_mut()
     }
 }
 

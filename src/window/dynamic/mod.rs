@@ -17,12 +17,13 @@ use rdma_sys_shim::{Access, Device, Region, RemoteRegion};
 pub(crate) use cache::{Found, RegionCache};
 
 use super::create::{Created, Exposed};
-use super::{Info, Memory, Window};
+use super::{Info, Memory, OnTarget, Window};
 use crate::comm::Communicator;
 use crate::error::{Error, Misuse, Result};
+use crate::memory::displacement::Address;
 use crate::memory::remote::RemoteMemory;
 use crate::peers::{Awaited, not_forked};
-use crate::terms::Flavor;
+use crate::terms::{Aim, Flavor};
 use crate::wait::lock;
 use table::Table;
 
@@ -145,24 +146,25 @@ impl Window {
             patience,
         ))
     }
+}
 
-    /// Where `len` bytes at `address` of `rank` are.
-    pub(crate) fn find_attached<'w>(
-        &self,
-        operation: &'static str,
-        rank: u32,
+impl<'w> OnTarget<'w> {
+    /// Where `len` bytes at an address there are.
+    pub(crate) fn find_attached(
+        self,
         cache: &'w RegionCache,
-        address: u64,
+        address: Address,
         len: u64,
     ) -> Result<Found<'w>> {
-        let awaited = self.team.world_rank(rank);
-        let check = || self.context().check(operation, Awaited::Rank(awaited));
+        let Aim { operation, rank } = self.aim;
+        let awaited = self.window.team.world_rank(rank);
+        let check = || (self.window.context()).check(operation, Awaited::Rank(awaited));
         let found = cache
             .find(address, len, &check)
-            .map_err(|error| self.failed(operation, rank, error))?;
+            .map_err(|error| self.failed(error))?;
         found.ok_or_else(|| {
-            let misuse = Misuse::NotAttached { rank, address, len };
-            Error::new(operation, misuse)
+            let address = address.0;
+            Error::new(operation, Misuse::NotAttached { rank, address, len })
         })
     }
 }

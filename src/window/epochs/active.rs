@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::{Epochs, Held, Mode, TargetEpoch, refusal};
 use crate::error::Result;
+use crate::terms::Aim;
 
 /// Fence (section 12.5.1).
 impl Epochs {
@@ -99,16 +100,12 @@ impl Epochs {
 
     /// From no exposure epoch, be it one of post or one that fence or `lock_all` brings with it; and this
     /// rank's part, `own`, is not locked by itself.
-    pub(crate) fn check_post(
-        &self,
-        operation: &'static str,
-        me: u32,
-        own: &TargetEpoch,
-    ) -> Result<()> {
+    #[inline]
+    pub(crate) fn check_post(&self, own_aim: Aim, own: &TargetEpoch) -> Result<()> {
         let mode = self.mode();
         let conflict = mode == Mode::Fence || mode.is_lock_all();
         match conflict || self.is_exposed() || own.held().is_held() {
-            true => Err(self.refuse_post(operation, me, own)),
+            true => Err(own_aim.aside(|aim| self.refuse_post(aim, own))),
             false => Ok(()),
         }
     }

@@ -68,6 +68,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) use target::{Held, TargetEpoch};
 
 use crate::error::Result;
+use crate::terms::Aim;
 
 /// Which epochs of a window are open at this rank, and which targets are entered.
 ///
@@ -222,18 +223,13 @@ impl Epochs {
     }
 
     /// Whether, and how, an operation may go to a target. One in an epoch of fence makes that real.
-    pub(crate) fn admit(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        target: &TargetEpoch,
-    ) -> Result<Admission> {
+    pub(crate) fn admit(&self, aim: Aim, target: &TargetEpoch) -> Result<Admission> {
         let mode = self.mode();
         if self.is_entered(target) {
             return Ok(Admission::Entered);
         }
         if mode == Mode::Idle || mode.is_started() && target.held() != Held::Started {
-            return Err(self.refuse_operation(operation, rank, target));
+            return Err(self.refuse_operation(aim, target));
         }
         if mode == Mode::FenceUnused {
             self.set_mode(Mode::Fence);

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::{Epochs, Held, Mode, TargetEpoch, refusal};
 use crate::error::Result;
+use crate::terms::Aim;
 
 /// Lock and unlock of one target (section 12.5.3).
 impl Epochs {
@@ -37,14 +38,13 @@ impl Epochs {
     #[inline]
     pub(crate) fn begin_lock(
         &self,
-        operation: &'static str,
-        rank: u32,
+        aim: Aim,
         target: &TargetEpoch,
         concurrent: bool,
     ) -> Result<()> {
         match target.change_held(Held::No, Held::Changing, concurrent) {
             true => Ok(()),
-            false => Err(refusal::already_locked(operation, rank)),
+            false => Err(aim.aside(refusal::already_locked)),
         }
     }
 

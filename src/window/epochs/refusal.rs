@@ -2,6 +2,7 @@
 
 use super::{Epochs, Held, Mode, TargetEpoch};
 use crate::error::{EpochState, Error, Misuse};
+use crate::terms::Aim;
 
 impl Epochs {
     /// What is open now.
@@ -32,27 +33,17 @@ impl Epochs {
     }
 
     #[cold]
-    pub(super) fn refuse_operation(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        target: &TargetEpoch,
-    ) -> Error {
+    pub(super) fn refuse_operation(&self, aim: Aim, target: &TargetEpoch) -> Error {
         let needs =
             "an operation needs an access epoch of its target (fence, start, lock or lock_all)";
-        refusal(operation, needs, self.state_at(rank, Some(target)))
+        refusal(aim.operation, needs, self.state_at(aim.rank, Some(target)))
     }
 
     /// `target` is `None` where `rank` is not one of the window.
     #[cold]
-    pub(crate) fn refuse_request(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        target: Option<&TargetEpoch>,
-    ) -> Error {
+    pub(crate) fn refuse_request(&self, aim: Aim, target: Option<&TargetEpoch>) -> Error {
         let needs = "an operation with a request needs a lock of its target or lock_all";
-        refusal(operation, needs, self.state_at(rank, target))
+        refusal(aim.operation, needs, self.state_at(aim.rank, target))
     }
 
     #[cold]
@@ -62,16 +53,16 @@ impl Epochs {
     }
 
     #[cold]
-    pub(super) fn refuse_post(&self, operation: &'static str, me: u32, own: &TargetEpoch) -> Error {
+    pub(super) fn refuse_post(&self, aim: Aim, own: &TargetEpoch) -> Error {
         let needs = "it needs a window without exposure epoch, whose own part is not locked";
         let state = if self.is_exposed() {
             EpochState::Exposed
         } else if own.held().is_held() && !self.mode().is_lock_all() {
-            EpochState::Locked(me)
+            EpochState::Locked(aim.rank)
         } else {
             self.state()
         };
-        refusal(operation, needs, state)
+        refusal(aim.operation, needs, state)
     }
 
     #[cold]
@@ -81,18 +72,13 @@ impl Epochs {
     }
 
     #[cold]
-    pub(crate) fn refuse_unlock(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        target: &TargetEpoch,
-    ) -> Error {
-        let state = match self.state_at(rank, Some(target)) {
-            EpochState::None => EpochState::NotLocked(rank),
+    pub(crate) fn refuse_unlock(&self, aim: Aim, target: &TargetEpoch) -> Error {
+        let state = match self.state_at(aim.rank, Some(target)) {
+            EpochState::None => EpochState::NotLocked(aim.rank),
             state => state,
         };
         let needs = "it needs a target that lock has locked";
-        refusal(operation, needs, state)
+        refusal(aim.operation, needs, state)
     }
 
     #[cold]
@@ -107,14 +93,9 @@ impl Epochs {
     }
 
     #[cold]
-    pub(crate) fn refuse_flush(
-        &self,
-        operation: &'static str,
-        rank: u32,
-        target: &TargetEpoch,
-    ) -> Error {
+    pub(crate) fn refuse_flush(&self, aim: Aim, target: &TargetEpoch) -> Error {
         let needs = "it needs a lock of its target or lock_all";
-        refusal(operation, needs, self.state_at(rank, Some(target)))
+        refusal(aim.operation, needs, self.state_at(aim.rank, Some(target)))
     }
 }
 
@@ -136,9 +117,9 @@ pub(super) fn own_part_is_exposed(operation: &'static str) -> Error {
 }
 
 #[cold]
-pub(super) fn already_locked(operation: &'static str, rank: u32) -> Error {
+pub(super) fn already_locked(aim: Aim) -> Error {
     let needs = "it needs a target that this rank has not locked";
-    refusal(operation, needs, EpochState::Locked(rank))
+    refusal(aim.operation, needs, EpochState::Locked(aim.rank))
 }
 
 fn refusal(operation: &'static str, needs: &'static str, state: EpochState) -> Error {

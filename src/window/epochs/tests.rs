@@ -95,7 +95,7 @@ impl Bare {
                 epochs.complete();
             }
             Call::Post => {
-                epochs.check_post("post", ME, own)?;
+                epochs.check_post(Aim::new("post", ME), own)?;
                 epochs.post();
             }
             Call::Wait => {
@@ -133,13 +133,13 @@ impl Bare {
                 if !epochs.takes_locks() {
                     epochs.prepare_lock("lock", rank == ME)?;
                 }
-                epochs.begin_lock("lock", rank, self.target(rank), how.concurrent)?;
+                epochs.begin_lock(Aim::new("lock", rank), self.target(rank), how.concurrent)?;
                 epochs.lock(self.target(rank), how.held(), how.concurrent);
             }
             Call::Unlock(rank) => {
                 let target = self.target(rank);
                 let Some(held) = epochs.locked_by_lock(target) else {
-                    return Err(epochs.refuse_unlock("unlock", rank, target));
+                    return Err(epochs.refuse_unlock(Aim::new("unlock", rank), target));
                 };
                 assert!(epochs.begin_unlock(target, held, how.concurrent));
                 epochs.unlock(target);
@@ -147,11 +147,11 @@ impl Bare {
             Call::Put(rank) => self.operate(rank)?,
             Call::Rput(rank) if !epochs.takes_requests() => {
                 let target = Some(self.target(rank));
-                return Err(epochs.refuse_request("rput", rank, target));
+                return Err(epochs.refuse_request(Aim::new("rput", rank), target));
             }
             Call::Rput(rank) => self.operate(rank)?,
             Call::Flush(rank) if !epochs.is_passive(self.target(rank)) => {
-                return Err(epochs.refuse_flush("flush", rank, self.target(rank)));
+                return Err(epochs.refuse_flush(Aim::new("flush", rank), self.target(rank)));
             }
             Call::Flush(_) => {}
             Call::FlushAll => epochs.check_flush_all("flush_all")?,
@@ -168,7 +168,7 @@ impl Bare {
     fn operate(&self, rank: u32) -> Result<()> {
         let (epochs, target) = (&self.epochs, self.target(rank));
         if !epochs.is_entered(target) {
-            match epochs.admit("put", rank, target)? {
+            match epochs.admit(Aim::new("put", rank), target)? {
                 Admission::AwaitsLock => epochs.enter_locked(rank, target),
                 _ => epochs.enter(target),
             }
@@ -287,7 +287,7 @@ fn a_lock_that_changes_is_nobodys() {
         };
         let bare = Bare::new();
         let (epochs, t) = (&bare.epochs, bare.target(T));
-        epochs.begin_lock("lock", T, t, true).unwrap();
+        epochs.begin_lock(Aim::new("lock", T), t, true).unwrap();
         refused(&bare, Call::Lock(T), EpochState::Locked(T));
         refused(&bare, Call::Unlock(T), EpochState::NotLocked(T));
         refused(&bare, Call::Put(T), EpochState::None);

@@ -1,0 +1,78 @@
+//! An operation of this rank on a target: what its errors name, and all that it needs to know there.
+
+use rdma_sys_shim::Ticket;
+
+use super::Window;
+use super::epochs::TargetEpoch;
+use super::target::Target;
+use crate::error::Error;
+use crate::terms::Aim;
+
+/// What is done with it stands where it belongs: reaching the memory, entering, locks, flushes and the
+/// operations themselves.
+#[derive(Clone, Copy)]
+pub(crate) struct OnTarget<'w> {
+    pub(crate) window: &'w Window,
+    pub(crate) target: &'w Target,
+    pub(crate) aim: Aim,
+}
+
+impl Window {
+    /// The rank is one of the window.
+    #[inline(always)]
+    pub(crate) fn on(&self, aim: Aim) -> OnTarget<'_> {
+        self.on_known(aim, &self.targets[aim.rank as usize])
+    }
+
+    /// For a target that was looked up.
+    #[inline(always)]
+    pub(crate) fn on_known<'w>(&'w self, aim: Aim, target: &'w Target) -> OnTarget<'w> {
+        OnTarget {
+            window: self,
+            target,
+            aim,
+        }
+    }
+
+    /// Every target of an operation on all, in the order of ranks.
+    #[inline]
+    pub(crate) fn on_all(&self, operation: &'static str) -> impl Iterator<Item = OnTarget<'_>> {
+        (0..)
+            .zip(&*self.targets)
+            .map(move |(rank, target)| self.on_known(Aim::new(operation, rank), target))
+    }
+}
+
+impl<'w> OnTarget<'w> {
+    /// Whether it may be accessed, and how it is locked.
+    #[inline(always)]
+    pub(crate) fn epoch(self) -> &'w TargetEpoch {
+        self.target.epoch()
+    }
+
+    /// As [`Aim::aside`].
+    #[inline(always)]
+    pub(crate) fn aside<R>(self, body: impl FnOnce(Self) -> R) -> R {
+        let (window, target) = (self.window, self.target);
+        self.aim
+            .aside(move |aim| body(window.on_known(aim, target)))
+    }
+
+    /// Names the rank where the device only named a process.
+    #[cold]
+    pub(crate) fn failed(self, error: impl Into<Error>) -> Error {
+        self.window.failed(self.aim, error)
+    }
+
+    /// A lock word could not be changed, and may be left locked; see [`Window::give_up`].
+    #[cold]
+    pub(crate) fn stranded(self, error: Error) -> Error {
+        self.window.give_up(self.failed(error))
+    }
+
+    /// As [`Window::note_posted`].
+    #[inline]
+    pub(crate) fn note_posted(self, ticket: Ticket) {
+        self.window.note_posted(self.target, ticket);
+    }
+}
