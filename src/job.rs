@@ -8,18 +8,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rdma_sys_shim::Usage;
 use transom_launch::pmi::Client;
 
-use crate::comm::{Communicator, world_block_bytes};
+use crate::comm::{Communicator, Group, world_block_bytes};
 use crate::datatype::Element;
 use crate::error::{AbortCause, Error, Misuse, Result};
-use crate::peers::{Context, is_forked, named_device, not_forked};
+use crate::lower::Allgather;
+use crate::peers::{Awaited, Context, check_rank, is_forked, named_device, not_forked};
 use crate::terms::ThreadLevel;
 use crate::typed::Buffer;
+use crate::wait::set_hook;
 use crate::window::Info;
 
 /// This process's membership in a parallel job.
 ///
-/// Dropping it leaves the job: ranks that still wait for this one get an error. Dropping it while
-/// panicking aborts the job.
+/// Dropping it leaves the job, as [`Job::finish`] does: ranks that still wait for this one get an
+/// error. Dropping it while panicking aborts the job.
 ///
 /// ```no_run
 /// let job = transom::Job::init()?;
@@ -29,6 +31,8 @@ use crate::window::Info;
 pub struct Job {
     context: Arc<Context>,
     world: Communicator,
+    /// Whether this rank has left already.
+    finished: bool,
 }
 
 /// A process can be a rank of one job, once: launchers accept one client.
@@ -69,8 +73,38 @@ impl Job {
             TAKEN.store(false, Ordering::SeqCst);
         }
         let context = Context::join(level, client, named, world_block_bytes)?;
+        Ok(Self::of(context))
+    }
+
+    /// Collective over the job. Joins a job whose ranks somebody else has started, and which an
+    /// allgather of theirs joins: another communication library, a program that made the processes by
+    /// itself. The device is chosen as by [`Job::init`]. Unstable: see [`lower`](crate::lower).
+    ///
+    /// `by` is needed here only, a few times. Then this rank knows how to reach all others, and the
+    /// library makes no use of what they have in common otherwise. Nobody tells it then of ranks that
+    /// died: it finds out itself, where it waits for one or looks at it.
+    ///
+    /// # Errors
+    /// On every rank if one rank fails, where `by` brings them together: the device is unknown or
+    /// refused by the system, or none joins the hosts that the ranks run on; ranks that differ in who
+    /// they say they are. On this rank: `by` failed, or names a rank beyond its size; this process
+    /// joined a job before.
+    pub fn over(by: &dyn Allgather, level: ThreadLevel) -> Result<Self> {
+        check_rank(by)?;
+        if TAKEN.swap(true, Ordering::SeqCst) {
+            return Err(Error::new("job start", Misuse::JobTaken));
+        }
+        let context = Context::over(by, level, named_device(), world_block_bytes)?;
+        Ok(Self::of(context))
+    }
+
+    fn of(context: Arc<Context>) -> Self {
         let world = Communicator::world(&context);
-        Ok(Self { context, world })
+        Self {
+            context,
+            world,
+            finished: false,
+        }
     }
 
     /// Local. All ranks of the job.
@@ -85,6 +119,89 @@ impl Job {
     /// Out of control memory; the process was forked from the rank.
     pub fn alone(&self) -> Result<Communicator> {
         Communicator::alone(&self.context)
+    }
+
+    /// Local. A communicator of the ranks of `group`, in that order, whose collectives `by` carries: an
+    /// allgather of the same ranks in the same order. It takes no control memory, and making a window
+    /// on it is two allgathers. Its barriers and collectives cost more than those of other
+    /// communicators; those that are made from it are as others. It may go before its windows.
+    /// Unstable: see [`lower`](crate::lower).
+    ///
+    /// If `by` fails in a collective, that is an error on this rank, and aborts the job, since the other
+    /// ranks may know nothing of it.
+    ///
+    /// # Errors
+    /// `by` is of another number of ranks, or this rank is another one there than in the group. Groups
+    /// that differ are an error of the first collective, on all ranks.
+    pub fn communicator(
+        &self,
+        group: &Group,
+        by: impl Allgather + Send + 'static,
+    ) -> Result<Communicator> {
+        Communicator::over(&self.context, group, Box::new(by))
+    }
+
+    /// Local. Has every long wait call `hook`, in place of an earlier one: each thread that waits in a
+    /// call of this library calls it, some microseconds after the wait began and then again and again,
+    /// until what is awaited has come or the wait failed. So a host that has to be called makes
+    /// progress meanwhile. While there is a hook, waits sleep for 0.1 ms at most. Unstable: see
+    /// [`lower`](crate::lower).
+    ///
+    /// The hook makes no call of this library that other ranks have a part in, and does not wait for
+    /// other ranks. Waits of several threads call it at once. A panic in it aborts the process. It is
+    /// dropped with the job.
+    pub fn on_wait(&self, hook: impl Fn() + Send + Sync + 'static) {
+        set_hook(Some(Arc::new(hook)));
+    }
+
+    /// Local. Has [`Job::abort`] call `hook` with its arguments, in place of an earlier one, after the
+    /// other ranks were told. Unstable: see [`lower`](crate::lower).
+    pub fn on_abort(&self, hook: impl Fn(i32, &str) + Send + Sync + 'static) {
+        self.context.set_on_abort(Arc::new(hook));
+    }
+
+    /// Local. Waits until `done` says true, asked again and again, as calls of this library wait: it
+    /// spins, yields, then sleeps in growing steps up to a millisecond, and calls the hook of
+    /// [`Job::on_wait`]. `awaited`: the rank of the world that has a part in it; if that is `None`, it
+    /// may be any. Unstable: see [`lower`](crate::lower).
+    ///
+    /// # Errors
+    /// The job was aborted; the awaited rank died or left, or any died where none is named; there is
+    /// no such rank; the process was forked from the rank. Where it fails, `done` had said false.
+    pub fn wait_until(&self, awaited: Option<u32>, mut done: impl FnMut() -> bool) -> Result<()> {
+        const OPERATION: &str = "wait_until";
+        not_forked(OPERATION)?;
+        let size = self.world.size();
+        let any = |turn: u32| (turn < size).then_some(turn);
+        let awaited = match awaited {
+            Some(rank) => {
+                self.world.team().check_rank(OPERATION, rank)?;
+                Awaited::Rank(rank)
+            }
+            None => Awaited::AnyOf {
+                ranks: &any,
+                // What it did before is there.
+                excused: &|_, has_left| has_left,
+            },
+        };
+        let patience = self.context.patience();
+        patience.wait(|| Ok(done()), || self.context.check(OPERATION, awaited))
+    }
+
+    /// Local. Leaves the job, as dropping it does, and says how that went. Waits for no other rank.
+    ///
+    /// # Errors
+    /// The job was aborted, or the launcher did not take the farewell: then this rank has left all the
+    /// same. The process was forked from the rank, and leaves nothing.
+    pub fn finish(mut self) -> Result<()> {
+        const OPERATION: &str = "finish";
+        not_forked(OPERATION)?;
+        // Whoever finds out is to tell others, for which it must still be there.
+        let heeded = self.context.heed(OPERATION);
+        self.finished = true;
+        let left = self.context.leave();
+        set_hook(None);
+        heeded.and(left.map_err(|error| error.during(OPERATION)))
     }
 
     /// Local. The device that the job runs over.
@@ -129,8 +246,7 @@ impl Job {
     /// # Errors
     /// `len` elements are more than 2^63 − 1 bytes; out of memory, or of memory that may be locked.
     pub fn alloc<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
-        not_forked("alloc")?;
-        Buffer::new(&**self.context.device(), len)
+        Buffer::new(&self.world, len)
     }
 
     /// Local. Frees what [`Job::alloc_mem`] returned (MPI-4.1, section 9.2, `MPI_Free_mem`).
@@ -148,6 +264,8 @@ impl Job {
     /// Local. Ends the job: every rank that waits for another gets an error, and the launcher is
     /// told to end all ranks with this exit code (MPI-4.1, section 11.4.2, `MPI_Abort`). Does nothing
     /// in a process that was forked from the rank.
+    ///
+    /// A job of [`Job::over`] has no launcher, but the hook of [`Job::on_abort`].
     pub fn abort(&self, code: i32, message: &str) {
         self.context.abort_everywhere(AbortCause::Aborted);
         self.context.tell_launcher_abort(code, message);
@@ -170,10 +288,14 @@ impl Drop for Job {
             std::mem::forget(self.context.clone());
             return;
         }
+        if self.finished {
+            return;
+        }
         if std::thread::panicking() {
             self.context.abort_everywhere(AbortCause::Panicked);
-        } else {
-            self.context.leave();
+        } else if let Err(error) = self.context.leave() {
+            tracing::warn!(%error, "the launcher did not take the farewell");
         }
+        set_hook(None);
     }
 }

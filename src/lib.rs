@@ -41,7 +41,8 @@
 //! is borrowed to the end of the epoch. There are operations that complete at once, for buffers
 //! made inside one, and requests that give their buffer back ([`Target`]).
 //!
-//! [`raw`] is the untyped interface below, with MPI's semantics and all checks at run time.
+//! [`raw`] is the untyped interface below, with MPI's semantics and all checks at run time; [`lower`]
+//! is what other front ends need besides.
 
 mod access;
 mod comm;
@@ -51,6 +52,7 @@ mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod job;
+pub mod lower;
 mod memory;
 mod peers;
 pub mod raw;

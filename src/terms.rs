@@ -49,15 +49,18 @@ pub enum ThreadLevel {
 
 /// A call and the rank that it is aimed at: what its errors name.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Aim {
-    pub(crate) operation: &'static str,
-    /// Of the window.
-    pub(crate) rank: u32,
+pub struct Aim {
+    /// The name of the call.
+    pub operation: &'static str,
+    /// A rank of the window.
+    pub rank: u32,
 }
 
 impl Aim {
+    /// Local. This call, aimed at this rank.
     #[inline(always)]
-    pub(crate) const fn new(operation: &'static str, rank: u32) -> Self {
+    #[must_use]
+    pub const fn new(operation: &'static str, rank: u32) -> Self {
         Self { operation, rank }
     }
 

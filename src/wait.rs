@@ -8,6 +8,10 @@ use rdma_sys_shim::{Endpoint, Ticket};
 
 use crate::error::{Error, Result};
 
+mod hook;
+
+pub(crate) use hook::set_hook;
+
 /// Attempts before the processor is given away, where every rank has a processor of its own.
 const SPINS: u32 = 2_000;
 /// Of those, the attempts without a pause between them: a flag that a neighbour is about to
@@ -20,6 +24,10 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 /// At leisure, a sleep may take one part in so many of the wait so far, up to a limit.
 const LEISURE: u32 = 32;
 const LONGEST_LEISURE: Duration = Duration::from_millis(10);
+/// Where something else goes on meanwhile: so many attempts from one call of the hook to the next,
+/// some microseconds, and the longest sleep between two.
+const SPINS_PER_CALL: u32 = 64;
+const LONGEST_NAP: Duration = Duration::from_micros(100);
 /// How often a sleeper looks at whether the awaited ranks live.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
@@ -152,9 +160,12 @@ impl Patience {
         done: &mut dyn FnMut() -> Result<bool>,
         mut check: impl FnMut() -> Verdict<'a>,
     ) -> Result<()> {
-        for _ in EAGER_SPINS..self.spins {
+        for spin in EAGER_SPINS..self.spins {
             if done()? {
                 return Ok(());
+            }
+            if spin % SPINS_PER_CALL == 0 {
+                hook::call();
             }
             std::hint::spin_loop();
         }
@@ -162,6 +173,7 @@ impl Patience {
             if done()? {
                 return Ok(());
             }
+            hook::call();
             std::thread::yield_now();
         }
         let mut sleep = FIRST_SLEEP;
@@ -182,8 +194,12 @@ impl Patience {
                 }
                 checked = Instant::now();
             }
-            std::thread::sleep(sleep);
-            sleep = (sleep * 2).min(self.longest_sleep(now - begun));
+            let longest = match hook::call() {
+                true => LONGEST_NAP,
+                false => self.longest_sleep(now - begun),
+            };
+            std::thread::sleep(sleep.min(longest));
+            sleep = (sleep * 2).min(longest);
         }
     }
 
@@ -348,6 +364,35 @@ mod tests {
         assert_eq!(longest(0), [1000, 1000]);
         assert_eq!(longest(64), [1000, 2000]);
         assert_eq!(longest(3_600_000), [1000, 10_000]);
+    }
+
+    #[test]
+    fn long_waits_call_the_hook_but_not_those_inside_it() {
+        static CALLS: AtomicU32 = AtomicU32::new(0);
+        static NESTED: AtomicU32 = AtomicU32::new(0);
+        thread_local! {
+            static INSIDE: Cell<bool> = const { Cell::new(false) };
+        }
+        set_hook(Some(std::sync::Arc::new(|| {
+            NESTED.fetch_add(INSIDE.replace(true).into(), Ordering::Relaxed);
+            let mut polls = 0;
+            let long = || {
+                polls += 1;
+                Ok(polls > 300)
+            };
+            Patience::new(true).wait(long, || Ok(())).unwrap();
+            INSIDE.set(false);
+            CALLS.fetch_add(1, Ordering::Relaxed);
+        })));
+        let begun = Instant::now();
+        let check = || match begun.elapsed() < Duration::from_secs(60) {
+            true => Ok(()),
+            false => Err(Error::new("test", Misuse::Poisoned).into()),
+        };
+        let waited = Patience::new(false).wait(|| Ok(CALLS.load(Ordering::Relaxed) >= 500), check);
+        set_hook(None);
+        waited.unwrap();
+        assert_eq!(NESTED.load(Ordering::Relaxed), 0);
     }
 
     #[test]

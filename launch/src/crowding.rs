@@ -10,10 +10,11 @@ use crate::processors::Processors;
 /// Tells the others where this rank may run. They can ask after the next barrier. Where it says nothing,
 /// this rank counts as one that may run everywhere.
 pub fn publish(client: &Client) {
-    let Ok(mine) = Processors::allowed() else {
+    let mine = processors();
+    if mine.is_empty() {
         return;
-    };
-    if let Err(error) = client.put(&processors_key(client.rank()), &mine.to_string()) {
+    }
+    if let Err(error) = client.put(&processors_key(client.rank()), &mine) {
         tracing::warn!(%error, "the launcher did not take where this rank may run");
     }
 }
@@ -25,11 +26,11 @@ pub fn publish(client: &Client) {
 pub fn settle(client: &Client, neighbours: &[u32]) -> Result<bool, PmiError> {
     let first = neighbours.first().copied().unwrap_or(client.rank());
     if client.rank() == first {
-        let lists = neighbours.iter().map(|&rank| {
-            let list = client.get(&processors_key(rank)).ok()?;
-            Processors::parse(&list)
-        });
-        let crowded = lacks_time(neighbours.len()) || are_crowded(&lists.collect::<Vec<_>>());
+        let lists = neighbours
+            .iter()
+            .map(|&rank| client.get(&processors_key(rank)));
+        let lists: Vec<_> = lists.map(|list| list.unwrap_or_default()).collect();
+        let crowded = take_turns(&lists.iter().map(String::as_str).collect::<Vec<_>>());
         let told = client.put(&verdict_key(first), if crowded { "1" } else { "0" });
         if let Err(error) = told {
             tracing::warn!(%error, "the launcher did not take whether ranks take turns");
@@ -42,6 +43,19 @@ pub fn settle(client: &Client, neighbours: &[u32]) -> Result<bool, PmiError> {
         Err(PmiError::NoKey { .. }) => Ok(true),
         Err(error) => Err(error),
     }
+}
+
+/// Local. Where this rank may run, to be told to the others: empty where nothing is known of it.
+#[must_use]
+pub fn processors() -> String {
+    Processors::allowed().map_or_else(|_| String::new(), |mine| mine.to_string())
+}
+
+/// Local. Whether the ranks of this host take turns, of which each has told its [`processors`].
+#[must_use]
+pub fn take_turns(told: &[&str]) -> bool {
+    let lists: Vec<_> = told.iter().map(|list| Processors::parse(list)).collect();
+    lacks_time(told.len()) || are_crowded(&lists)
 }
 
 /// Whether a container may use less of its processors' time than so many ranks need. One that is bound

@@ -2,10 +2,11 @@
 //! with each other's memory is not known here.
 //!
 //! [`launcher`] starts a job on this machine, and [`pmi`] is how a rank speaks to that launcher or
-//! another. A rank that has joined learns by [`crowding`] whether it shares its processors, and by
+//! another; whoever else starts ranks lends them an [`Allgather`]. A rank that has joined learns by [`crowding`] whether it shares its processors, and by
 //! [`notice`] that another has died. Programs use this crate through `transom`, whose `launcher` is this
 //! one.
 
+mod allgather;
 pub mod crowding;
 #[doc(hidden)]
 #[cfg(any(test, fuzzing))]
@@ -15,3 +16,5 @@ pub mod notice;
 pub mod pmi;
 mod processors;
 mod sys;
+
+pub use allgather::{Allgather, AllgatherError};

@@ -16,7 +16,6 @@ mod request;
 mod transfer;
 mod work;
 
-pub(crate) use derived::Row;
 pub use request::Request;
 
 /// A target that is no rank, as a neighbour behind an edge of a grid: every communication call of

@@ -69,7 +69,9 @@ impl Posted {
 }
 
 impl Request {
-    pub(crate) fn done() -> Self {
+    /// Local. A request of an operation that was nothing to do, such as one on
+    /// [`PROC_NULL`](crate::raw::PROC_NULL): complete from the beginning.
+    pub fn done() -> Self {
         Self { posted: None }
     }
 
@@ -102,9 +104,12 @@ impl Request {
         self.complete()
     }
 
-    /// As [`Request::wait`], and may be asked again. After an error too, the device no longer
+    /// Local. As [`Request::wait`], and may be called again. After an error too, the device no longer
     /// touches the buffer.
-    pub(crate) fn complete(&mut self) -> Result<()> {
+    ///
+    /// # Errors
+    /// As for [`Request::wait`].
+    pub fn complete(&mut self) -> Result<()> {
         if let Some(posted) = &self.posted {
             posted.wait()?;
             self.posted = None;

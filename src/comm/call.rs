@@ -127,9 +127,28 @@ fn text(bytes: &[u8]) -> String {
 /// What a rank shows of its call: where its own arguments are wrong, also its error in words.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-struct Shown {
+pub(super) struct Shown {
     call: Call,
     words: [u8; WORDS_SHOWN],
+}
+
+impl Shown {
+    /// Numbers the call; `fit` says whether this rank's own arguments are right.
+    pub(super) fn new(call: &mut Call, number: u32, fit: &Result<()>) -> Self {
+        call.number = number;
+        let words = match fit {
+            Ok(()) => [0; WORDS_SHOWN],
+            Err(error) => {
+                call.refused = error.class() as u8;
+                beginning(&error.to_string())
+            }
+        };
+        Self { call: *call, words }
+    }
+
+    pub(super) fn differs(&self, call: &Call) -> bool {
+        self.call != *call
+    }
 }
 
 const WORDS_SHOWN: usize = 256;
@@ -155,20 +174,16 @@ impl<'a> Begun<'a> {
         team: &'a Team,
         blocks: &'a Column<u64>,
     ) -> Self {
-        call.number = number;
-        call.refused = fit
-            .as_ref()
-            .map_or_else(|error| error.class() as u8, |()| 0);
-        let show = |at: u64, words: &[u64]| {
-            for (at, &word) in (at..).step_by(8).zip(words) {
-                block.word(at).store(word, Ordering::Relaxed);
-            }
+        let shown = Shown::new(&mut call, number, fit);
+        // The sentence counts only where a call is refused.
+        let count = match call.refused {
+            0 => size_of::<Call>(),
+            _ => size_of::<Shown>(),
         };
-        show(0, bytemuck::cast_ref::<_, [u64; WORDS]>(&call));
-        if let Err(error) = fit {
-            let words: [u8; WORDS_SHOWN] = beginning(&error.to_string());
-            let words: [u64; WORDS_SHOWN / 8] = bytemuck::cast(words);
-            show(size_of::<Call>() as u64, &words);
+        let words = bytemuck::bytes_of(&shown)[..count].chunks_exact(8);
+        for (at, word) in (0..).step_by(8).zip(words) {
+            let word = bytemuck::pod_read_unaligned(word);
+            block.word(at).store(word, Ordering::Relaxed);
         }
         Self { call, team, blocks }
     }
@@ -179,18 +194,6 @@ impl<'a> Begun<'a> {
         let control = self.team.peer(rank)?.control();
         control.read(self.blocks.get(rank), bytemuck::bytes_of_mut(&mut shown))?;
         Ok(shown)
-    }
-
-    fn disagrees(&self, operation: &'static str, rank: u32, shown: &Shown) -> Error {
-        if shown.call.refused == 0 {
-            return mismatch(operation, rank, self.call, shown.call);
-        }
-        let failed = PeerError::Failed {
-            rank,
-            message: text(&shown.words),
-            class: ErrorClass::from_code(shown.call.refused),
-        };
-        Error::new(operation, failed)
     }
 }
 
@@ -204,13 +207,27 @@ impl Matter for Begun<'_> {
         let named = named_rank(behind, matter);
         let odd = [named, behind].into_iter().find_map(|rank| {
             let shown = self.shown_by(rank).ok()?;
-            (shown.call != self.call).then(|| (self.disagrees(operation, rank, &shown), rank))
+            let odd = || disagreement(operation, rank, self.call, &shown);
+            shown.differs(&self.call).then(|| (odd(), rank))
         });
         odd.unwrap_or_else(|| {
             // It cannot be reached any more.
             (mismatch(operation, named, self.call, "another call"), named)
         })
     }
+}
+
+/// The error of a rank that makes the call `ours`, where `rank` shows another.
+pub(super) fn disagreement(operation: &'static str, rank: u32, ours: Call, shown: &Shown) -> Error {
+    if shown.call.refused == 0 {
+        return mismatch(operation, rank, ours, shown.call);
+    }
+    let failed = PeerError::Failed {
+        rank,
+        message: text(&shown.words),
+        class: ErrorClass::from_code(shown.call.refused),
+    };
+    Error::new(operation, failed)
 }
 
 pub(super) fn mismatch(

@@ -5,6 +5,7 @@ mod barrier;
 mod call;
 mod collective;
 mod group;
+mod over;
 mod pipe;
 mod split;
 mod team;
@@ -25,6 +26,8 @@ use crate::memory::control::ControlBlock;
 use crate::peers::{Context, not_forked, rounds};
 use call::Call;
 use collective::{BARRIER_AT, Engine, block_bytes};
+use over::{Carrier, Lent};
+use transom_launch::Allgather;
 
 /// Bytes that the world communicator takes of every rank's control region.
 pub(crate) fn world_block_bytes(size: u32) -> u64 {
@@ -44,7 +47,7 @@ pub struct Communicator {
 
 struct Inner {
     team: Team,
-    engine: Mutex<Engine>,
+    carrier: Mutex<Carrier>,
 }
 
 impl Communicator {
@@ -52,12 +55,52 @@ impl Communicator {
         let block = Arc::new(block);
         let blocks = Arc::new(blocks);
         let barrier = Arc::new(Barrier::new(&team, &block, BARRIER_AT));
+        let engine = Engine::new(&team, &block, &blocks, &barrier);
+        Self::carried(team, Carrier::Pipes(Box::new(engine)))
+    }
+
+    fn carried(team: Team, carrier: Carrier) -> Self {
+        let carrier = Mutex::new(carrier);
         Self {
-            inner: Arc::new(Inner {
-                engine: Mutex::new(Engine::new(&team, &block, &blocks, &barrier)),
-                team,
-            }),
+            inner: Arc::new(Inner { team, carrier }),
         }
+    }
+
+    /// Of the ranks of `group`, whose collectives `by` carries.
+    pub(crate) fn over(
+        context: &Arc<Context>,
+        group: &Group,
+        by: Box<dyn Allgather + Send>,
+    ) -> Result<Self> {
+        const OPERATION: &str = "communicator";
+        not_forked(OPERATION)?;
+        let (rank, size) = (by.rank(), by.size());
+        let misuse = if rank >= group.size() {
+            let size = group.size();
+            Misuse::RankOutOfRange { rank, size }
+        } else if size != group.size() {
+            Misuse::BlockCount {
+                found: size as usize,
+                size: group.size(),
+            }
+        } else if group.world_rank(rank) != Some(context.rank()) {
+            let world_rank = group.world_rank(rank);
+            Misuse::Mismatch {
+                rank,
+                ours: format!("rank {} of the world", context.rank()),
+                theirs: format!("rank {} in the group", world_rank.unwrap_or(rank)),
+            }
+        } else {
+            let team = Team {
+                group: group.clone(),
+                rank,
+                fabric: context.fabric().clone(),
+                context: context.clone(),
+            };
+            let lent = Lent::new(&team, by);
+            return Ok(Self::carried(team, Carrier::Caller(Box::new(lent))));
+        };
+        Err(Error::new(OPERATION, misuse))
     }
 
     /// All ranks. Its blocks stand at one place everywhere, so that it needs no exchange.
@@ -100,11 +143,11 @@ impl Communicator {
         operation: &'static str,
         call: Call,
         fit: Result<()>,
-    ) -> Result<MutexGuard<'_, Engine>> {
-        let engine = self.inner.engine.lock();
-        let mut engine = engine.unwrap_or_else(PoisonError::into_inner);
-        engine.begin(operation, call, fit)?;
-        Ok(engine)
+    ) -> Result<MutexGuard<'_, Carrier>> {
+        let carrier = self.inner.carrier.lock();
+        let mut carrier = carrier.unwrap_or_else(PoisonError::into_inner);
+        carrier.begin(operation, call, fit)?;
+        Ok(carrier)
     }
 
     /// Local. This process's rank.
@@ -173,7 +216,7 @@ impl Communicator {
             text[..len].copy_from_slice(&words.as_bytes()[..len]);
         }
         let told = self.begin(operation, Call::new(operation).rooted(rank), Ok(()));
-        match told.and_then(|mut engine| engine.bcast(&mut text, rank)) {
+        match told.and_then(|mut carrier| carrier.bcast(&mut text, rank)) {
             Err(error) => error,
             Ok(()) => {
                 let words = text.split(|&byte| byte == 0).next().unwrap_or_default();
@@ -211,8 +254,8 @@ impl Communicator {
         const OPERATION: &str = "bcast";
         let call = Call::new(OPERATION).of(data).rooted(root);
         let fit = self.team().check_rank(OPERATION, root);
-        let mut engine = self.begin(OPERATION, call, fit)?;
-        engine.bcast(bytes_mut(data), root)
+        let mut carrier = self.begin(OPERATION, call, fit)?;
+        carrier.bcast(bytes_mut(data), root)
     }
 
     /// Collective. Gathers every rank's `data`, as long everywhere, at `root`, which gets all of it
@@ -225,9 +268,9 @@ impl Communicator {
         const OPERATION: &str = "gather";
         let call = Call::new(OPERATION).of(data).rooted(root);
         let fit = self.team().check_rank(OPERATION, root);
-        let mut engine = self.begin(OPERATION, call, fit)?;
+        let mut carrier = self.begin(OPERATION, call, fit)?;
         let lens = vec![size_of_val(data); self.size() as usize];
-        Ok(to_elements(&engine.gather(bytes(data), &lens, root)?))
+        Ok(to_elements(&carrier.gather(bytes(data), &lens, root)?))
     }
 
     /// Collective. As [`Communicator::gather`], where lengths may differ: at `root`, one vector
@@ -239,9 +282,9 @@ impl Communicator {
     pub fn gatherv<T: Element>(&self, data: &[T], root: u32) -> Result<Vec<Vec<T>>> {
         const OPERATION: &str = "gatherv";
         let fit = self.team().check_rank(OPERATION, root);
-        let mut engine = self.begin(OPERATION, Call::new(OPERATION).rooted(root), fit)?;
-        let lens = self.lens(&mut engine, data)?;
-        let bytes = engine.gather(bytes(data), &lens, root)?;
+        let mut carrier = self.begin(OPERATION, Call::new(OPERATION).rooted(root), fit)?;
+        let lens = self.lens(&mut carrier, data)?;
+        let bytes = carrier.gather(bytes(data), &lens, root)?;
         if self.rank() != root {
             return Ok(Vec::new());
         }
@@ -261,9 +304,9 @@ impl Communicator {
     /// Collective. The same, as part of a call of another name.
     fn allgather_as<T: Element>(&self, operation: &'static str, data: &[T]) -> Result<Vec<T>> {
         let call = Call::new(operation).of(data);
-        let mut engine = self.begin(operation, call, Ok(()))?;
+        let mut carrier = self.begin(operation, call, Ok(()))?;
         let lens = vec![size_of_val(data); self.size() as usize];
-        Ok(to_elements(&engine.allgather(bytes(data), &lens)?))
+        Ok(to_elements(&carrier.allgather(bytes(data), &lens)?))
     }
 
     /// Collective. As [`Communicator::allgather`], where lengths may differ: one vector for each
@@ -282,9 +325,9 @@ impl Communicator {
         operation: &'static str,
         data: &[T],
     ) -> Result<Vec<Vec<T>>> {
-        let mut engine = self.begin(operation, Call::new(operation), Ok(()))?;
-        let lens = self.lens(&mut engine, data)?;
-        Ok(cut(&engine.allgather(bytes(data), &lens)?, &lens))
+        let mut carrier = self.begin(operation, Call::new(operation), Ok(()))?;
+        let lens = self.lens(&mut carrier, data)?;
+        Ok(cut(&carrier.allgather(bytes(data), &lens)?, &lens))
     }
 
     /// Collective. Combines the ranks' `data`, as long everywhere, element by element; `root` gets
@@ -303,8 +346,8 @@ impl Communicator {
             .rooted(root);
         let fit = self.team().check_rank(OPERATION, root);
         let fit = fit.and_then(|()| is_defined::<T>(OPERATION, op));
-        let mut engine = self.begin(OPERATION, call, fit)?;
-        let result = reduce_to(&mut engine, data, op, root)?;
+        let mut carrier = self.begin(OPERATION, call, fit)?;
+        let result = reduce_to(&mut carrier, data, op, root)?;
         Ok(if self.rank() == root {
             result
         } else {
@@ -322,16 +365,16 @@ impl Communicator {
     pub fn allreduce<T: Reduce>(&self, data: &[T], op: Op) -> Result<Vec<T>> {
         const OPERATION: &str = "allreduce";
         let call = Call::new(OPERATION).of(data).combining::<T>(op);
-        let mut engine = self.begin(OPERATION, call, is_defined::<T>(OPERATION, op))?;
-        let mut result = reduce_to(&mut engine, data, op, 0)?;
-        engine.bcast(bytes_mut(&mut result), 0)?;
+        let mut carrier = self.begin(OPERATION, call, is_defined::<T>(OPERATION, op))?;
+        let mut result = reduce_to(&mut carrier, data, op, 0)?;
+        carrier.bcast(bytes_mut(&mut result), 0)?;
         Ok(result)
     }
 
     /// How many bytes each rank has.
-    fn lens<T: Element>(&self, engine: &mut Engine, data: &[T]) -> Result<Vec<usize>> {
+    fn lens<T: Element>(&self, carrier: &mut Carrier, data: &[T]) -> Result<Vec<usize>> {
         let mine = size_of_val(data) as u64;
-        let lens = engine.allgather(&mine.to_ne_bytes(), &vec![8; self.size() as usize])?;
+        let lens = carrier.allgather(&mine.to_ne_bytes(), &vec![8; self.size() as usize])?;
         let lens: Vec<u64> = bytemuck::pod_collect_to_vec(&lens);
         Ok(lens.into_iter().map(|len| len as usize).collect())
     }
@@ -350,10 +393,10 @@ fn is_defined<T: Reduce>(operation: &'static str, op: Op) -> Result<()> {
 }
 
 /// At the root, what all have, combined.
-fn reduce_to<T: Reduce>(engine: &mut Engine, data: &[T], op: Op, root: u32) -> Result<Vec<T>> {
+fn reduce_to<T: Reduce>(carrier: &mut Carrier, data: &[T], op: Op, root: u32) -> Result<Vec<T>> {
     let mut result = data.to_vec();
     let size = size_of::<T>().max(1);
-    engine.reduce(bytes_mut(&mut result), root, |held, came| {
+    carrier.reduce(bytes_mut(&mut result), root, |held, came| {
         let pairs = held.chunks_exact_mut(size).zip(came.chunks_exact(size));
         for (held, came) in pairs {
             let (a, b) = (

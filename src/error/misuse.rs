@@ -48,6 +48,12 @@ pub enum Misuse {
         other: u64,
         side: &'static str,
     },
+    #[error("{len} bytes are no whole number of elements of {ty}, of {extent} bytes each")]
+    PartOfElement {
+        len: u64,
+        ty: &'static str,
+        extent: u64,
+    },
     #[error("displacement unit {unit} is not legal (legal: 1 to 9223372036854775807 bytes)")]
     BadUnit { unit: u64 },
     #[error("size {size} is not legal: {reason}")]
@@ -145,6 +151,17 @@ pub enum Misuse {
         ours: String,
         theirs: String,
     },
+    /// Of an allgather of the caller's.
+    #[error("the allgather returned {found} blocks, and there are {size} ranks")]
+    BlockCount { found: usize, size: u32 },
+    #[error("the allgather returned {found} bytes of rank {rank}, where all passed {wanted}")]
+    BlockLength {
+        rank: u32,
+        found: usize,
+        wanted: usize,
+    },
+    #[error("the allgather returned for this rank, {rank}, what it did not pass")]
+    BlockChanged { rank: u32 },
     #[error("an earlier collective here failed, so that the ranks are out of step")]
     OutOfStep,
     #[error("this process has a job already; it can join only one, once")]
@@ -171,7 +188,9 @@ impl Misuse {
             Self::HintDiffers { .. } => ErrorClass::Info,
             Self::BrokenPromise { key, .. } if *key == "same_size" => ErrorClass::Size,
             Self::BrokenPromise { .. } => ErrorClass::Disp,
-            Self::CountOverflow { .. } | Self::LengthsDiffer { .. } => ErrorClass::Count,
+            Self::CountOverflow { .. }
+            | Self::LengthsDiffer { .. }
+            | Self::PartOfElement { .. } => ErrorClass::Count,
             Self::OutOfStep => ErrorClass::Comm,
             Self::BadUnit { .. } => ErrorClass::Disp,
             Self::BadSize { .. } => ErrorClass::Size,
@@ -187,6 +206,9 @@ impl Misuse {
             Self::Datatype(misuse) => misuse.class(),
             Self::NullBuffer { .. } => ErrorClass::Buffer,
             Self::Mismatch { .. }
+            | Self::BlockCount { .. }
+            | Self::BlockLength { .. }
+            | Self::BlockChanged { .. }
             | Self::BadVariable { .. }
             | Self::NoStride { .. }
             | Self::NoCounter { .. } => ErrorClass::Arg,

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 
+use transom_launch::AllgatherError;
 use transom_launch::pmi::PmiError;
 
 use super::ErrorClass;
@@ -16,6 +17,12 @@ pub enum SystemError {
     /// The launcher's key-value service failed, or its environment is broken.
     #[error(transparent)]
     Pmi(#[from] PmiError),
+    /// The caller's way to gather what ranks tell each other failed.
+    #[error("the allgather failed: {source}")]
+    Allgather {
+        /// What it said.
+        source: AllgatherError,
+    },
     /// Another rank cannot be reached over this rank's device.
     #[error("rank {rank}, with device {theirs}, cannot be reached over {ours}: {source}")]
     Connect {

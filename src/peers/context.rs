@@ -3,12 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rdma_sys_shim::{Device, NoticeBoard, Placement, Region};
 use transom_launch::pmi::Client;
 use transom_launch::{crowding, notice};
+
+mod over;
+
+pub(crate) use over::check_rank;
 
 use super::alarm::Alarm;
 use super::peer::refusal;
@@ -49,7 +53,22 @@ pub(crate) struct Context {
     board: Option<(Arc<NoticeBoard>, u64)>,
     /// None without a launcher, and once it was told that this rank left.
     launcher: Mutex<Option<Client>>,
+    /// What else is told that the job ends.
+    on_abort: Mutex<Option<Arc<AbortHook>>>,
+    has_left: AtomicBool,
     allocations: Mutex<BTreeMap<usize, Region>>,
+}
+
+/// Gets the exit code and the reason.
+pub(crate) type AbortHook = dyn Fn(i32, &str) + Send + Sync;
+
+/// Which rank this is, and how it waits.
+struct Place {
+    rank: u32,
+    size: u32,
+    world_block: u64,
+    level: ThreadLevel,
+    patience: Patience,
 }
 
 impl Context {
@@ -95,23 +114,50 @@ impl Context {
                 crowded = settled?;
             }
         }
-        let fabric = ready?;
-        Ok(Arc::new(Self {
+        let place = Place {
             rank,
             size,
             world_block: world_block(size),
             level,
             patience: Patience::new(crowded),
-            alarm: Alarm::new(fabric.control().reserved(0, WORLD), board.clone()),
+        };
+        let board = board.map(|board| (board, generation));
+        Ok(Arc::new(Self::new(place, ready?, client, board)))
+    }
+
+    /// `board`: the launcher's, and which generation of its cards is this job's, if it has them.
+    fn new(
+        place: Place,
+        fabric: Fabric,
+        launcher: Option<Client>,
+        board: Option<(Arc<NoticeBoard>, Option<u64>)>,
+    ) -> Self {
+        let Place {
+            rank,
+            size,
+            world_block,
+            level,
+            patience,
+        } = place;
+        let signs = fabric.control().reserved(0, WORLD);
+        Self {
+            rank,
+            size,
+            world_block,
+            level,
+            patience,
+            alarm: Alarm::new(signs, board.as_ref().map(|(board, _)| board.clone())),
             fabric: Arc::new(fabric),
             host: Mutex::default(),
             turn: AtomicU32::new(rank + 1),
             looked: AtomicU32::new(0),
             told: AtomicBool::new(false),
-            board: board.zip(generation),
-            launcher: Mutex::new(client),
+            board: board.and_then(|(board, generation)| Some((board, generation?))),
+            launcher: Mutex::new(launcher),
+            on_abort: Mutex::default(),
+            has_left: AtomicBool::new(false),
             allocations: Mutex::default(),
-        }))
+        }
     }
 
     #[inline]
@@ -193,6 +239,9 @@ impl Context {
     fn connect<'f>(&self, fabric: &'f Fabric, rank: u32) -> Result<&'f Peer> {
         not_forked("connect")?;
         let joins_all = std::ptr::eq(fabric, &*self.fabric);
+        if joins_all && rank != self.rank && self.has_left.load(Ordering::Relaxed) {
+            return Err(Error::new("connect", PeerError::Left { rank: self.rank }));
+        }
         let ask = || {
             if !joins_all {
                 return Ok(None);
@@ -225,7 +274,9 @@ impl Context {
         launcher.is_some_and(|client| client.as_ref().is_some_and(Client::is_gone))
     }
 
-    pub(crate) fn leave(&self) {
+    /// Leaves the job, whether or not the launcher takes the farewell.
+    pub(crate) fn leave(&self) -> Result<()> {
+        self.has_left.store(true, Ordering::Relaxed);
         // Whoever reads that this rank has left concludes that nothing of it is still under way.
         let host = self.host();
         let fabrics = [Some(&self.fabric), host.as_ref()].into_iter().flatten();
@@ -236,19 +287,30 @@ impl Context {
             let signs = fabric.control().reserved(0, WORLD);
             signs.word(STATE).publish(STATE_LEFT);
         }
-        if let Some(client) = lock(&self.launcher).take()
-            && let Err(error) = client.finalize()
-        {
-            tracing::warn!(%error, "the launcher did not take the farewell");
+        match lock(&self.launcher).take() {
+            Some(client) => Ok(client.finalize()?),
+            None => Ok(()),
         }
     }
 
+    /// In place of an earlier one.
+    pub(crate) fn set_on_abort(&self, hook: Arc<AbortHook>) {
+        *lock(&self.on_abort) = Some(hook);
+    }
+
     pub(crate) fn tell_launcher_abort(&self, code: i32, message: &str) {
-        if !is_forked()
-            && let Some(client) = &*lock(&self.launcher)
+        if is_forked() {
+            return;
+        }
+        if let Some(client) = &*lock(&self.launcher)
             && let Err(error) = client.abort(code, message)
         {
             tracing::warn!(%error, "the launcher did not take the abort");
+        }
+        // Not called under the lock: it may never return.
+        let hook = lock(&self.on_abort).clone();
+        if let Some(hook) = hook {
+            hook(code, message);
         }
     }
 

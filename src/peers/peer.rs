@@ -68,7 +68,7 @@ pub(crate) fn refusal(error: &Error) -> String {
 }
 
 /// Why `rank` could not start, if that is what it published.
-fn refused(rank: u32, text: &str) -> Option<PeerError> {
+pub(super) fn refused(rank: u32, text: &str) -> Option<PeerError> {
     let bytes = from_hex(text.strip_prefix(REFUSAL)?)?;
     let (&class, words) = bytes.split_first()?;
     Some(PeerError::Failed {

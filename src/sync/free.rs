@@ -27,7 +27,9 @@ impl Window {
     /// this rank may try again, while the others wait. A rank died or left, or is in a fence: then
     /// the window can do nothing that is collective any more, and is best leaked.
     pub fn try_free(self) -> std::result::Result<(), (Box<Self>, Error)> {
-        match self.prepare_to_free() {
+        // A segment of all ranks goes with the first of them.
+        let waits = !self.no_locks() || self.is_segment();
+        match self.prepare_to_free(waits) {
             Ok(()) => {
                 self.give_back();
                 Ok(())
@@ -36,14 +38,21 @@ impl Window {
         }
     }
 
-    fn prepare_to_free(&self) -> Result<()> {
+    /// As [`Window::free`], with a look at the window once all ranks have come here.
+    pub(crate) fn free_with<R>(self, last_look: impl FnOnce(&Self) -> R) -> Result<R> {
+        self.prepare_to_free(true)?;
+        let looked = last_look(&self);
+        self.give_back();
+        Ok(looked)
+    }
+
+    fn prepare_to_free(&self, waits: bool) -> Result<()> {
         self.has_no_epoch()?;
         self.delete_attributes("free", None)?;
         // A callback may have opened one.
         self.has_no_epoch()?;
         self.settle_flags("free")?;
-        // A segment of all ranks goes with the first of them.
-        if !self.no_locks() || self.is_segment() {
+        if waits {
             self.synchronise("free", Purpose::Free)?;
         }
         Ok(())

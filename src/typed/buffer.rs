@@ -6,10 +6,8 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
 
-use rdma_sys_shim::{Device, Region};
-
-use crate::datatype::Element;
-use crate::error::{Error, Misuse, Result};
+use crate::lower::{Memory, error};
+use crate::{Communicator, Element, Misuse, Result};
 
 /// Elements in memory that is registered with the device, made by
 /// [`Job::alloc`](crate::Job::alloc): a slice to all who use it.
@@ -21,26 +19,23 @@ use crate::error::{Error, Misuse, Result};
 ///
 /// Memory that is freed is registered no more: keep a buffer, and use it again.
 pub struct Buffer<T> {
-    region: Region,
+    memory: Memory,
     len: usize,
     marker: PhantomData<T>,
 }
 
 impl<T: Element> Buffer<T> {
-    pub(crate) fn new(device: &dyn Device, len: usize) -> Result<Self> {
+    pub(crate) fn new(comm: &Communicator, len: usize) -> Result<Self> {
         const { assert!(size_of::<T>() > 0, "an element has more than no bytes") };
         let bytes = len
             .checked_mul(size_of::<T>())
             .filter(|&bytes| bytes <= isize::MAX as usize)
             .ok_or_else(|| {
                 let (count, element) = (len as u64, size_of::<T>() as u64);
-                Error::new("alloc", Misuse::CountOverflow { count, element })
+                error("alloc", Misuse::CountOverflow { count, element })
             })?;
-        let region = device
-            .allocate(bytes, align_of::<T>())
-            .map_err(|error| Error::from(error).during("alloc"))?;
         Ok(Self {
-            region,
+            memory: Memory::allocate(comm, "alloc", bytes, align_of::<T>())?,
             len,
             marker: PhantomData,
         })
@@ -51,7 +46,7 @@ impl<T> Buffer<T> {
     fn base(&self) -> NonNull<T> {
         match self.len {
             0 => NonNull::dangling(),
-            _ => NonNull::new(self.region.base().cast()).unwrap_or(NonNull::dangling()),
+            _ => self.memory.base().cast(),
         }
     }
 }

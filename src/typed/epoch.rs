@@ -9,12 +9,9 @@ use std::thread;
 use std::time::Duration;
 
 use super::{Lock, LockAll, Target};
-use crate::comm::Purpose;
-use crate::datatype::Element;
-use crate::error::{AbortCause, Error, Result};
-use crate::peers::is_forked;
+use crate::lower::{self, is_forked};
 use crate::raw::{self, Assert};
-use crate::terms::LockKind;
+use crate::{AbortCause, Element, Error, LockKind, Result};
 
 /// For how long a device may be silent about operations of an epoch that failed.
 const QUIESCE_LIMIT: Duration = Duration::from_secs(30);
@@ -70,12 +67,12 @@ impl Mode for Passive {
     const NAME: &'static str = "passive";
 
     fn open(raw: &raw::Window) -> Result<()> {
-        raw.synchronise(Self::NAME, Purpose::Passive)
+        lower::synchronise(raw, Self::NAME)
     }
 
     fn close(raw: &raw::Window) -> Result<()> {
-        raw.unlock_everything(Self::NAME)?;
-        raw.synchronise(Self::NAME, Purpose::Passive)
+        lower::unlock_everything(raw, Self::NAME)?;
+        lower::synchronise(raw, Self::NAME)
     }
 }
 
@@ -119,18 +116,18 @@ impl Drop for PoisonOnExit<'_> {
     /// holder left half done for whole.
     fn drop(&mut self) {
         self.poisoned.store(true, Ordering::Relaxed);
-        let context = self.raw.context();
         // A forked child is no rank: it has nothing in flight, and nobody to tell.
         if is_forked() {
             return;
         }
         if self.raw.ranks() > 1 {
-            context.abort_everywhere(match thread::panicking() {
+            let cause = match thread::panicking() {
                 true => AbortCause::Panicked,
                 false => AbortCause::EpochFailed,
-            });
+            };
+            lower::give_up(self.raw, cause);
         }
-        if !self.raw.quiesce(QUIESCE_LIMIT) {
+        if !lower::quiesce(self.raw, QUIESCE_LIMIT) {
             eprintln!(
                 "transom: rank {} of a window failed in an epoch, and its device may still use \
                  the buffers of operations after {QUIESCE_LIMIT:?}: aborting the process",

@@ -8,10 +8,9 @@ use std::slice;
 use super::epoch::State;
 use super::window::own_part;
 use super::{Passive, Target};
-use crate::datatype::Element;
-use crate::error::{EpochState, Error, Misuse, Result};
+use crate::lower::error;
 use crate::raw::Assert;
-use crate::terms::LockKind;
+use crate::{Element, EpochState, LockKind, Misuse, Result};
 
 /// A lock of one rank's part, and the way to operate on it: a `Lock` dereferences to its
 /// [`Target`].
@@ -56,7 +55,7 @@ impl<'op, T: Element> Lock<'op, T> {
                 needs: "plain access needs an exclusive lock of this rank's own part",
                 state: EpochState::LockOf(self.kind, self.target.rank()),
             };
-            return Err(Error::new("local_mut", misuse));
+            return Err(error("local_mut", misuse));
         }
         self.target.flush()?;
         let (base, len) = own_part(raw);

@@ -4,8 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{self, MaybeUninit};
 
-use crate::error::Result;
-use crate::raw;
+use crate::{Result, raw};
 
 /// An operation that may still be under way, and its buffer `B`: a borrowed slice or a vector
 /// (MPI-4.1, section 12.3.5).

@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use super::target::same_length;
 use super::{Passive, Request, Target};
-use crate::access::Row;
-use crate::datatype::{Accumulate, Element, Op};
-use crate::error::{DatatypeMisuse, Error, Result};
+use crate::lower::{self, Row, error};
+use crate::{Accumulate, DatatypeMisuse, Element, Op, Result};
 
 /// Blocks of elements at equal distances, in a slice or in a rank's part. Everything counts
 /// elements.
@@ -148,7 +147,7 @@ impl Region {
             rows: block.rows as u64,
             columns: block.columns as u64,
         };
-        Err(Error::new(operation, misuse))
+        Err(error(operation, misuse))
     }
 }
 
@@ -175,7 +174,7 @@ impl Strided {
                 stride: stride as u64,
                 reason,
             };
-            Error::new(operation, misuse)
+            error(operation, misuse)
         };
         if blocks > 1 && stride < block_len {
             return Err(refused("the blocks overlap".to_owned()));
@@ -193,10 +192,10 @@ impl Strided {
         }
         let bytes = |elements: usize| (elements * size) as u64;
         Ok(Row {
-            at: bytes(first),
+            at: bytes(first) as i64,
             len: bytes(block_len),
             count: blocks as u64,
-            stride: if blocks > 1 { bytes(stride) } else { 0 },
+            stride: if blocks > 1 { bytes(stride) as i64 } else { 0 },
         })
     }
 }
@@ -259,7 +258,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         // SAFETY: the flush completes the operation while the source is borrowed; if it fails, the
         // device has done with it too.
         unsafe { self.put_region(OPERATION, to.into(), src, from.into())? };
-        self.raw.on(self.aim(OPERATION)).flush()
+        lower::flush(self.raw, self.aim(OPERATION))
     }
 
     /// One-sided. As [`Target::get_strided`], and complete when it returns.
@@ -300,8 +299,15 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         // SAFETY: as for `put_strided`; the row is inside the slice, and `Accumulate` says what the
         // elements are.
         unsafe {
-            self.raw
-                .accumulate_row(self.aim(OPERATION), origin, near, far, T::TYPE, op)
+            lower::accumulate_row(
+                self.raw,
+                self.aim(OPERATION),
+                origin,
+                near,
+                far,
+                T::TYPE,
+                op,
+            )
         }
     }
 
@@ -317,7 +323,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         let (near, far) = rows::<T>(operation, from, src.len(), to)?;
         let origin = src.as_ptr().cast();
         // SAFETY: the caller's promise; the row is inside the slice.
-        unsafe { self.raw.put_row(self.aim(operation), origin, near, far) }
+        unsafe { lower::put_row(self.raw, self.aim(operation), origin, near, far) }
     }
 
     /// # Safety
@@ -332,7 +338,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         let (near, far) = rows::<T>(operation, to, dst.len(), from)?;
         let origin = dst.as_mut_ptr().cast();
         // SAFETY: the caller's promise; the row is inside the slice.
-        unsafe { self.raw.get_row(self.aim(operation), origin, near, far) }
+        unsafe { lower::get_row(self.raw, self.aim(operation), origin, near, far) }
     }
 }
 
@@ -411,7 +417,7 @@ impl<'op, T: Element> Target<'op, T, Passive> {
             let (near, far) = rows::<T>(operation, from, len / size_of::<T>(), to)?;
             // SAFETY: the caller's promise, of the buffer that the request now holds, and that the
             // row is inside.
-            unsafe { (self.raw).rput_row(self.aim(operation), origin.cast(), near, far) }
+            unsafe { lower::rput_row(self.raw, self.aim(operation), origin.cast(), near, far) }
         })
     }
 
@@ -428,7 +434,7 @@ impl<'op, T: Element> Target<'op, T, Passive> {
             let (near, far) = rows::<T>(operation, to, len / size_of::<T>(), from)?;
             // SAFETY: the caller's promise, of the buffer that the request now holds, and that the
             // row is inside.
-            unsafe { (self.raw).rget_row(self.aim(operation), origin.cast(), near, far) }
+            unsafe { lower::rget_row(self.raw, self.aim(operation), origin.cast(), near, far) }
         })
     }
 }

@@ -3,10 +3,8 @@
 use std::marker::PhantomData;
 
 use super::{Passive, Request};
-use crate::datatype::{Accumulate, Atomic, Element, Op};
-use crate::error::{Error, Misuse, Result};
-use crate::raw;
-use crate::terms::Aim;
+use crate::lower::{self, Aim, error};
+use crate::{Accumulate, Atomic, Element, Error, Misuse, Op, Result, raw};
 
 /// One rank's part of a window, in an epoch of kind `Mode`. Offsets and lengths count elements.
 ///
@@ -42,7 +40,9 @@ impl<T, Mode> Target<'_, T, Mode> {
 impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     #[inline]
     pub(super) fn new(operation: &'static str, raw: &'op raw::Window, rank: u32) -> Result<Self> {
-        raw.team().check_rank(operation, rank)?;
+        if rank >= raw.ranks() {
+            return Err(no_rank(operation, raw, rank));
+        }
         Ok(Self {
             raw,
             rank,
@@ -96,7 +96,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         // SAFETY: the flush completes the operation while the source is borrowed; if it fails, the
         // device has done with it too.
         unsafe { self.put_unbound(at, src)? };
-        self.raw.on(self.aim("put_blocking")).flush()
+        lower::flush(self.raw, self.aim("put_blocking"))
     }
 
     /// One-sided. As [`Target::get`], and complete when it returns.
@@ -226,6 +226,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         unsafe { self.raw.get(origin, len, self.rank, at as u64) }
     }
 
+    #[inline]
     pub(super) fn aim(&self, operation: &'static str) -> Aim {
         Aim::new(operation, self.rank)
     }
@@ -233,7 +234,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     /// Completes all operations on this target, so that what they fetch is there.
     #[inline]
     pub(super) fn complete(&self, operation: &'static str) -> Result<()> {
-        self.raw.on(self.aim(operation)).complete()
+        lower::complete(self.raw, self.aim(operation))
     }
 }
 
@@ -361,6 +362,12 @@ impl<'op, T: Element> Target<'op, T, Passive> {
     }
 }
 
+#[cold]
+fn no_rank(operation: &'static str, raw: &raw::Window, rank: u32) -> Error {
+    let size = raw.ranks();
+    error(operation, Misuse::RankOutOfRange { rank, size })
+}
+
 /// `side` says where the others are.
 pub(super) fn same_length(
     operation: &'static str,
@@ -376,5 +383,5 @@ pub(super) fn same_length(
         other: other as u64,
         side,
     };
-    Err(Error::new(operation, misuse))
+    Err(error(operation, misuse))
 }

@@ -9,12 +9,9 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::epoch::{self, Active, Epoch, Exchange, Mode, Passive};
-use crate::comm::{Communicator, Group, Purpose};
-use crate::datatype::Element;
-use crate::error::{Error, Misuse, Result, SystemError};
-use crate::peers::not_forked;
+use crate::lower::{self, error, not_forked};
 use crate::raw::{self, Assert};
-use crate::window::Info;
+use crate::{Communicator, Element, Error, Group, Info, Misuse, Result, SystemError};
 
 /// Memory of every rank of a communicator, as elements of one type, that the others put into, get
 /// from and accumulate on. Lengths and offsets count elements.
@@ -67,7 +64,7 @@ impl<'c, T: Element> Window<'c, T> {
     pub fn allocate_with(comm: &'c Communicator, len: usize, info: &Info) -> Result<Self> {
         // Too many bytes are found out where every rank hears of it.
         let bytes = len.saturating_mul(size_of::<T>());
-        let info = info.aligned_for(align_of::<T>());
+        let info = lower::aligned_for(info, align_of::<T>());
         let raw = raw::Window::allocate(comm, bytes, Self::ELEMENT, &info)?;
         Self::over(comm, raw)
     }
@@ -115,8 +112,8 @@ impl<'c, T: Element> Window<'c, T> {
         info: &Info,
     ) -> std::result::Result<Self, (Vec<T>, Error)> {
         let bytes = bytemuck::cast_slice(&memory);
-        let info = info.aligned_for(align_of::<T>());
-        let created = raw::Window::create_copied(comm, bytes, Self::ELEMENT, &info);
+        let info = lower::aligned_for(info, align_of::<T>());
+        let created = lower::create_copied(comm, bytes, Self::ELEMENT, &info);
         match created.and_then(|raw| Self::over(comm, raw)) {
             Ok(window) => Ok(window),
             Err(error) => Err((memory, error)),
@@ -144,7 +141,7 @@ impl<'c, T: Element> Window<'c, T> {
             theirs: elements(theirs(rank)),
         };
         window.free()?;
-        Err(Error::new("window", misuse))
+        Err(error("window", misuse))
     }
 
     /// Local. The communicator whose ranks share the window.
@@ -277,9 +274,7 @@ impl<'c, T: Element> Window<'c, T> {
     ) -> Result<R> {
         const OPERATION: &str = "exchange";
         self.usable(OPERATION)?;
-        self.raw.check_group(OPERATION, origins)?;
-        self.raw.check_group(OPERATION, targets)?;
-        self.raw.check_own_part(OPERATION, origins, targets)?;
+        lower::check_groups(&self.raw, OPERATION, origins, targets)?;
         let open = |raw: &raw::Window| {
             raw.post(origins, Assert::NONE)?;
             raw.start(targets, Assert::NONE)
@@ -306,9 +301,10 @@ impl<'c, T: Element> Window<'c, T> {
     /// The window is poisoned, a rank died, left, or is in an epoch instead; then the memory is
     /// leaked, since other ranks may still access it.
     pub fn free(self) -> Result<()> {
-        self.come_to_free()?;
-        self.raw.give_back();
-        Ok(())
+        self.usable("free")?;
+        // Waits whatever the hint `no_locks` says: an epoch of a rank that disagrees must not find the
+        // memory gone.
+        lower::free_with(self.raw, |_| ())
     }
 
     /// Collective. As [`Window::free`], and returns this rank's elements, as they are now: of a window
@@ -321,49 +317,41 @@ impl<'c, T: Element> Window<'c, T> {
         let mut elements = Vec::new();
         // Before the others are waited for, and told of no failure: the window is freed either way.
         let room = elements.try_reserve_exact(self.len());
-        self.come_to_free()?;
-        if room.is_ok() {
-            elements.extend_from_slice(self.elements());
-        }
+        self.usable("free")?;
         let bytes = self.raw.size();
-        self.raw.give_back();
+        lower::free_with(self.raw, |raw| {
+            if room.is_ok() {
+                // SAFETY: the window is usable, and no rank is in an epoch any more.
+                elements.extend_from_slice(unsafe { own_elements(raw) });
+            }
+        })?;
         match room {
             Ok(()) => Ok(elements),
             Err(error) => Err(no_room(bytes, &error)),
         }
     }
 
-    fn come_to_free(&self) -> Result<()> {
-        self.usable("free")?;
-        // Not left out for the hint `no_locks` either: an epoch of a rank that disagrees must not
-        // find the memory gone.
-        self.raw.settle_flags("free")?;
-        self.raw.synchronise("free", Purpose::Free)
-    }
-
     fn elements(&self) -> &[T] {
-        let (base, len) = own_part(&self.raw);
-        // SAFETY: our registered memory, aligned and of this length, any bytes being a `T`. The callers
-        // see to it that the window is usable: then nobody writes there between epochs, as this module
-        // argues, and as long as the window is borrowed no epoch opens.
-        unsafe { slice::from_raw_parts(base.as_ptr(), len) }
+        // SAFETY: the callers see to it that the window is usable: then nobody writes there between
+        // epochs, as this module argues, and as long as the window is borrowed no epoch opens.
+        unsafe { own_elements(&self.raw) }
     }
 
     fn usable(&self, operation: &'static str) -> Result<()> {
         not_forked(operation)?;
         match self.poisoned.load(Ordering::Relaxed) {
             false => Ok(()),
-            true => Err(Error::new(operation, Misuse::Poisoned)),
+            true => Err(error(operation, Misuse::Poisoned)),
         }
     }
 }
 
-fn no_room(bytes: u64, error: &TryReserveError) -> Error {
+fn no_room(bytes: u64, cause: &TryReserveError) -> Error {
     let failed = SystemError::Io {
-        what: format!("no {bytes} bytes for the elements of a window ({error})"),
+        what: format!("no {bytes} bytes for the elements of a window ({cause})"),
         source: io::ErrorKind::OutOfMemory.into(),
     };
-    Error::new("into_vec", failed)
+    error("into_vec", failed)
 }
 
 /// Between epochs, threads may share a window and hand it on.
@@ -388,4 +376,13 @@ pub(super) fn own_part<T>(raw: &raw::Window) -> (NonNull<T>, usize) {
     let base = NonNull::new(raw.base().cast()).unwrap_or(NonNull::dangling());
     debug_assert!(base.is_aligned());
     (base, raw.size() as usize / size_of::<T>())
+}
+
+/// # Safety
+/// Nobody writes to this rank's part as long as the elements are borrowed.
+unsafe fn own_elements<T: Element>(raw: &raw::Window) -> &[T] {
+    let (base, len) = own_part(raw);
+    // SAFETY: our registered memory, aligned and of this length, any bytes being a `T`; the caller's
+    // promise.
+    unsafe { slice::from_raw_parts(base.as_ptr(), len) }
 }

@@ -13,7 +13,6 @@ mod regions;
 mod spot;
 
 pub(super) use combined::Combined;
-pub(crate) use regions::Row;
 
 use super::bounds::null_buffer;
 use crate::datatype::Span;

@@ -7,42 +7,11 @@ use super::super::put_get::Way;
 use super::super::request::{Request, Until};
 use super::super::work::Work;
 use super::combined::Combined;
-use crate::datatype::{BasicType, Op, Piece, Span};
+use crate::datatype::{BasicType, Op, Row};
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
 use crate::terms::Aim;
 use crate::window::Window;
-
-/// Equal blocks of bytes, each `stride` after the one before. All of it is within 63 bits.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Row {
-    pub(crate) at: u64,
-    pub(crate) len: u64,
-    pub(crate) count: u64,
-    pub(crate) stride: u64,
-}
-
-impl Row {
-    fn piece(self) -> Option<Piece> {
-        if self.len == 0 {
-            return None;
-        }
-        Piece::run(self.at as i64, self.len).repeated(self.count, self.stride as i64)
-    }
-
-    fn span(self) -> Span {
-        let lo = self.at as i64;
-        let len = match self.count {
-            0 => 0,
-            count if self.len > 0 => (count - 1) * self.stride + self.len,
-            _ => 0,
-        };
-        Span {
-            lo,
-            hi: lo + len as i64,
-        }
-    }
-}
 
 impl Window {
     /// As [`Window::put_layout`], from one row of bytes to another, as long in all, from the start
@@ -120,9 +89,9 @@ impl Window {
         [near, far]: [Row; 2],
     ) -> Result<Ticket> {
         let on = self.open_or_enter(aim)?;
-        let (span, piece) = (far.span(), far.piece());
+        let (span, piece) = far.measure(aim.operation)?;
         let spot = on.spot(Displacement(0), span, piece.as_ref(), Grain::BYTE)?;
-        let (Some(near), Some(far)) = (near.piece(), piece) else {
+        let (Some(near), Some(far)) = (near.measure(aim.operation)?.1, piece) else {
             return Ok(Ticket::DONE);
         };
         // SAFETY: the caller's promise.
@@ -144,9 +113,9 @@ impl Window {
     ) -> Result<()> {
         Work::check_changes(aim.operation, op)?;
         let on = self.open_or_enter(aim)?;
-        let (span, piece, grain) = (far.span(), far.piece(), Grain::of(ty));
+        let ((span, piece), grain) = (far.measure(aim.operation)?, Grain::of(ty));
         let spot = on.spot(Displacement(0), span, piece.as_ref(), grain)?;
-        let (Some(near), Some(far)) = (near.piece(), piece) else {
+        let (Some(near), Some(far)) = (near.measure(aim.operation)?.1, piece) else {
             return Ok(());
         };
         Work::check_defined(aim.operation, op, ty)?;

@@ -1,6 +1,7 @@
 //! Walking the blocks of a layout in their order.
 
-use super::piece::{Blocks, Parts, Piece, Shape};
+use super::piece::{Parts, Piece, Shape};
+use super::row::Row;
 
 /// Hands out rows of equal blocks, first byte first. A layout that is one row is walked without
 /// memory of its own.
@@ -18,13 +19,6 @@ struct Frame<'a> {
     /// Repetitions after this one.
     left: u64,
     stride: i64,
-}
-
-/// A row of blocks, and where it begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
-    pub(crate) at: i64,
-    pub(crate) blocks: Blocks,
 }
 
 impl<'a> Cursor<'a> {
@@ -74,7 +68,9 @@ impl Iterator for Cursor<'_> {
                 (at, Shape::Blocks(blocks)) => {
                     return Some(Row {
                         at,
-                        blocks: *blocks,
+                        len: blocks.len,
+                        count: blocks.count,
+                        stride: blocks.stride,
                     });
                 }
                 (

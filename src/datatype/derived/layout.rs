@@ -7,6 +7,7 @@ use super::bounds::Span;
 use super::committed::Committed;
 use super::outline::Uniform;
 use super::piece::Piece;
+use super::type_map::TypeMap;
 use crate::datatype::BasicType;
 use crate::error::{DatatypeMisuse, Error, Result};
 
@@ -55,6 +56,11 @@ impl<'t> Layout<'t> {
     /// Likewise, in runs of whole elements with their padding, where all are of one type.
     pub(crate) fn elements(&self) -> Option<Cow<'t, Piece>> {
         self.ty.elements(self.count)
+    }
+
+    /// The predefined types of a layout that was measured, and where they stand.
+    pub(crate) fn type_map(&self) -> TypeMap<'t> {
+        TypeMap::new(self.ty.datatype(), self.count)
     }
 
     /// The one predefined type of all elements; `None` without data.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// Equal blocks at equal distances: what walks hand out. A single block has a count of 1.
+/// Equal blocks at equal distances. A single block has a count of 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Blocks {
     /// Bytes of each.

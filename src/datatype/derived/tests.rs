@@ -10,9 +10,9 @@ use super::super::BasicType;
 use super::cursor::Cursor;
 use super::piece::{Blocks, Piece, Shape};
 use super::signature::Signature;
-use super::{Committed, Datatype, Order, Together};
+use super::{Committed, Datatype, Order, Row, Together};
 use crate::error::ErrorClass;
-use oracle::{Expanded, Recipe, any_recipe};
+use oracle::{Expanded, Recipe, any_recipe, members};
 
 fn f64s() -> Datatype {
     BasicType::F64.into()
@@ -22,8 +22,13 @@ fn f64s() -> Datatype {
 fn offsets(piece: Option<&Piece>) -> Vec<i64> {
     let rows = piece.map(Cursor::new).into_iter().flatten();
     rows.flat_map(|row| {
-        let Blocks { len, count, stride } = row.blocks;
-        let block = move |number: u64| row.at + stride * number as i64;
+        let Row {
+            at,
+            len,
+            count,
+            stride,
+        } = row;
+        let block = move |number: u64| at + stride * number as i64;
         (0..count).flat_map(move |number| (0..len).map(move |byte| block(number) + byte as i64))
     })
     .collect()
@@ -45,6 +50,11 @@ proptest! {
         let committed = ty.commit();
         let all = wanted.repeated(count, wanted.extent());
         prop_assert_eq!(bytes_of(&committed, count), all.bytes(), "{:?}", committed.bytes(count));
+        let map = committed.times(count).type_map();
+        let entries = map.flat_map(|(at, ty)| {
+            members(ty).into_iter().map(move |(ty, place)| (ty, at + place))
+        });
+        prop_assert_eq!(entries.collect::<Vec<_>>(), all.type_map());
         if all.size() > 0 {
             let span = committed.span(count).unwrap();
             prop_assert_eq!((span.lo, span.hi - span.lo), (all.true_lb(), all.true_extent()));
@@ -169,7 +179,7 @@ fn huge_layouts_take_no_memory() {
         .unwrap()
         .commit();
     let first = Cursor::new(&matrix.bytes(1).unwrap()).next().unwrap();
-    assert_eq!(first.blocks.count, 1_000_000_000);
+    assert_eq!(first.count, 1_000_000_000);
     let block = Datatype::subarray(
         &[1 << 20, 1 << 20, 1 << 10],
         &[1 << 10, 1 << 10, 1 << 9],
@@ -217,10 +227,9 @@ fn deep_chains_that_do_not_collapse_are_walked() {
         });
         let committed = chain.commit();
         let piece = committed.bytes(1).unwrap();
-        let bytes: u64 = Cursor::new(&piece)
-            .map(|row| row.blocks.len * row.blocks.count)
-            .sum();
+        let bytes: u64 = Cursor::new(&piece).map(|row| row.len * row.count).sum();
         assert_eq!(bytes, LEVELS as u64 + 8);
+        assert_eq!(committed.times(1).type_map().count(), LEVELS + 1);
         drop(chain);
         drop(committed.clone());
     });

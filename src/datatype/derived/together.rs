@@ -1,7 +1,8 @@
 //! Walking layouts together: which bytes of one belong to which of the others.
 
-use super::cursor::{Cursor, Row};
-use super::piece::{Blocks, Piece};
+use super::cursor::Cursor;
+use super::piece::Piece;
+use super::row::Row;
 
 /// Walks layouts in the order of their type maps, in strips as long as they all allow, up to the end
 /// of the shortest.
@@ -42,14 +43,7 @@ impl<'a, const N: usize> Together<'a, N> {
     pub(crate) fn new(layouts: [&'a Piece; N]) -> Self {
         Self(layouts.map(|piece| Side {
             cursor: Cursor::new(piece),
-            row: Row {
-                at: 0,
-                blocks: Blocks {
-                    len: 0,
-                    count: 0,
-                    stride: 0,
-                },
-            },
+            row: Row::EMPTY,
             done: 0,
         }))
     }
@@ -58,7 +52,7 @@ impl<'a, const N: usize> Together<'a, N> {
 impl Side<'_> {
     /// False at the end of the layout.
     fn refill(&mut self) -> bool {
-        if self.row.blocks.count > 0 {
+        if self.row.count > 0 {
             return true;
         }
         self.done = 0;
@@ -73,13 +67,13 @@ impl Side<'_> {
 
     /// Bytes to the end of the first block.
     fn rest(&self) -> u64 {
-        self.row.blocks.len - self.done
+        self.row.len - self.done
     }
 
     /// How many parts of `len` bytes, which the rest of the first block has room for, follow one
     /// another at equal distances; and that distance.
     fn parts(&self, len: u64) -> (u64, i64) {
-        let Blocks { count, stride, .. } = self.row.blocks;
+        let Row { count, stride, .. } = self.row;
         match self.rest() {
             rest if rest > len => (rest / len, len as i64),
             _ if self.done > 0 => (1, 0),
@@ -92,21 +86,21 @@ impl Side<'_> {
     }
 
     fn advance(&mut self, len: u64, count: u64) {
-        let Row { at, blocks } = &mut self.row;
+        let row = &mut self.row;
         // Whole blocks, or parts of the first.
-        let blocks_done = if self.done == 0 && len == blocks.len {
+        let blocks_done = if self.done == 0 && len == row.len {
             count
         } else {
             self.done += len * count;
-            if self.done < blocks.len {
+            if self.done < row.len {
                 return;
             }
             1
         };
         self.done = 0;
-        blocks.count -= blocks_done;
-        if blocks.count > 0 {
-            *at += blocks.stride * blocks_done as i64;
+        row.count -= blocks_done;
+        if row.count > 0 {
+            row.at += row.stride * blocks_done as i64;
         }
     }
 }

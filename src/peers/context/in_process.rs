@@ -21,22 +21,14 @@ pub(crate) fn ranks(device: &str, count: u32, patience: Patience) -> Vec<Arc<Con
         }
     }
     let context = |(rank, fabric): (u32, Fabric)| {
-        Arc::new(Context {
+        let place = Place {
             rank,
             size: count,
             world_block: world_block_bytes(count),
             level: ThreadLevel::Multiple,
             patience,
-            alarm: Alarm::new(fabric.control().reserved(0, WORLD), None),
-            fabric: Arc::new(fabric),
-            host: Mutex::default(),
-            turn: AtomicU32::new(rank + 1),
-            looked: AtomicU32::new(0),
-            told: AtomicBool::new(false),
-            board: None,
-            launcher: Mutex::default(),
-            allocations: Mutex::default(),
-        })
+        };
+        Arc::new(Context::new(place, fabric, None, None))
     };
     (0..).zip(fabrics).map(context).collect()
 }
@@ -48,7 +40,7 @@ fn come_and_go(context: &Arc<Context>, pause: Duration) -> Result<u64> {
     sleep(pause);
     window.free()?;
     drop(world);
-    context.leave();
+    context.leave()?;
     Ok(context.alarm.word())
 }
 

@@ -1,0 +1,43 @@
+//! What a job needs of whoever started its ranks.
+
+use std::error::Error;
+
+/// An allgather among some ranks, by whatever means they have: another communication library, files,
+/// sockets.
+///
+/// ```
+/// use transom_launch::{Allgather, AllgatherError};
+///
+/// /// One rank needs nobody.
+/// struct Alone;
+///
+/// impl Allgather for Alone {
+///     fn rank(&self) -> u32 {
+///         0
+///     }
+///     fn size(&self) -> u32 {
+///         1
+///     }
+///     fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, AllgatherError> {
+///         Ok(vec![mine.to_vec()])
+///     }
+/// }
+/// # assert_eq!(Alone.allgather(b"me").unwrap(), [b"me"]);
+/// ```
+pub trait Allgather {
+    /// Local. Which of these ranks this is. Stays the same.
+    fn rank(&self) -> u32;
+
+    /// Local. How many these ranks are. Stays the same.
+    fn size(&self) -> u32;
+
+    /// Collective. Returns what each rank passed, in the order of ranks. In one call all ranks pass
+    /// equally many bytes, and at least one; it returns only once all have come.
+    ///
+    /// # Errors
+    /// The caller is told of them as they are, and makes no further call.
+    fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, AllgatherError>;
+}
+
+/// Why an [`Allgather`] failed.
+pub type AllgatherError = Box<dyn Error + Send + Sync>;

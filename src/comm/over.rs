@@ -1,0 +1,198 @@
+//! Collectives over an allgather of the caller's: of ranks that have no control memory for it.
+
+use bytemuck::{Pod, Zeroable};
+use transom_launch::Allgather;
+
+use super::call::{Call, Shown, disagreement, mismatch};
+use super::collective::Engine;
+use super::team::Team;
+use crate::error::{AbortCause, Error, Misuse, Result};
+use crate::peers::{gather_by, not_forked};
+
+/// What carries the collectives of a communicator.
+pub(super) enum Carrier {
+    Pipes(Box<Engine>),
+    Caller(Box<Lent>),
+}
+
+/// An allgather that the caller lends.
+pub(super) struct Lent {
+    team: Team,
+    by: Box<dyn Allgather + Send>,
+    /// Of the members, as ranks of the world.
+    members: u64,
+    calls: u32,
+    operation: &'static str,
+    /// Whether a call failed here: then no later one is made, since the ranks are out of step.
+    failed: bool,
+}
+
+/// What each rank says when it begins a call.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Begun {
+    members: u64,
+    world_rank: u64,
+    shown: Shown,
+}
+
+impl Lent {
+    /// `by` is of as many ranks as the team, of which this one has the same number there.
+    pub(super) fn new(team: &Team, by: Box<dyn Allgather + Send>) -> Self {
+        let world_ranks = (0..team.size()).map(|rank| u64::from(team.world_rank(rank)));
+        let members = world_ranks.fold(u64::from(team.size()), |sum, rank| {
+            let mixed = (sum ^ rank).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            mixed ^ mixed >> 32
+        });
+        Self {
+            team: team.clone(),
+            by,
+            members,
+            calls: 0,
+            operation: "collective",
+            failed: false,
+        }
+    }
+
+    /// As [`Engine::begin`]. The ranks also find out whether they are those that each takes them for.
+    fn begin(&mut self, operation: &'static str, mut call: Call, fit: Result<()>) -> Result<()> {
+        not_forked(operation)?;
+        if self.failed {
+            return Err(Error::new(operation, Misuse::OutOfStep));
+        }
+        self.operation = operation;
+        self.calls = self.calls.wrapping_add(1);
+        let shown = Shown::new(&mut call, self.calls, &fit);
+        let mine = Begun {
+            members: self.members,
+            world_rank: u64::from(self.team.context.rank()),
+            shown,
+        };
+        let all = self.gather(bytemuck::bytes_of(&mine))?;
+        for (rank, other) in (0..).zip(&all) {
+            let other: Begun = bytemuck::pod_read_unaligned(other);
+            let here = u64::from(self.team.world_rank(rank));
+            let odd = if (other.members, other.world_rank) != (mine.members, here) {
+                let place = |members, rank| format!("rank {rank} of the world, among {members:x}");
+                let (ours, theirs) = (
+                    place(mine.members, here),
+                    place(other.members, other.world_rank),
+                );
+                mismatch(operation, rank, ours, theirs)
+            } else if other.shown.differs(&call) {
+                disagreement(operation, rank, call, &other.shown)
+            } else {
+                continue;
+            };
+            // All have the same answers, so that all come here.
+            self.failed = true;
+            fit?;
+            return Err(odd);
+        }
+        fit
+    }
+
+    /// What each rank passes, as long on all. A failure is known to this rank only, and the others may
+    /// go on to wait for it: they are told.
+    fn gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let gathered = gather_by(self.operation, &*self.by, mine);
+        if gathered.is_err() {
+            self.failed = true;
+            (self.team.context).abort_everywhere(AbortCause::CollectiveFailed);
+        }
+        gathered
+    }
+
+    /// Of the lengths that all ranks know.
+    fn gather_parts(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<Vec<u8>>> {
+        let longest = lens.iter().copied().max().unwrap_or(0);
+        if longest == 0 {
+            return Ok(vec![Vec::new(); lens.len()]);
+        }
+        let mut padded = mine.to_vec();
+        padded.resize(longest, 0);
+        let mut all = self.gather(&padded)?;
+        for (part, &len) in all.iter_mut().zip(lens) {
+            part.truncate(len);
+        }
+        Ok(all)
+    }
+
+    fn equal_parts(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let lens = vec![mine.len(); self.team.size() as usize];
+        self.gather_parts(mine, &lens)
+    }
+
+    fn bcast(&mut self, bytes: &mut [u8], root: u32) -> Result<()> {
+        let all = self.equal_parts(bytes)?;
+        bytes.copy_from_slice(&all[root as usize]);
+        Ok(())
+    }
+
+    fn reduce(
+        &mut self,
+        bytes: &mut [u8],
+        root: u32,
+        mut combine: impl FnMut(&mut [u8], &[u8]),
+    ) -> Result<()> {
+        let mut all = self.equal_parts(bytes)?;
+        all.rotate_left(root as usize);
+        if let Some((first, others)) = all.split_first() {
+            bytes.copy_from_slice(first);
+            others.iter().for_each(|other| combine(bytes, other));
+        }
+        Ok(())
+    }
+}
+
+/// The collectives, on bytes: see [`Engine`].
+impl Carrier {
+    pub(super) fn begin(
+        &mut self,
+        operation: &'static str,
+        call: Call,
+        fit: Result<()>,
+    ) -> Result<()> {
+        match self {
+            Self::Pipes(engine) => engine.begin(operation, call, fit),
+            Self::Caller(lent) => lent.begin(operation, call, fit),
+        }
+    }
+
+    pub(super) fn bcast(&mut self, bytes: &mut [u8], root: u32) -> Result<()> {
+        match self {
+            Self::Pipes(engine) => engine.bcast(bytes, root),
+            Self::Caller(lent) => lent.bcast(bytes, root),
+        }
+    }
+
+    pub(super) fn gather(&mut self, mine: &[u8], lens: &[usize], root: u32) -> Result<Vec<u8>> {
+        match self {
+            Self::Pipes(engine) => engine.gather(mine, lens, root),
+            Self::Caller(lent) => {
+                let all = lent.gather_parts(mine, lens)?;
+                let is_root = lent.team.rank == root;
+                Ok(if is_root { all.concat() } else { Vec::new() })
+            }
+        }
+    }
+
+    pub(super) fn allgather(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<u8>> {
+        match self {
+            Self::Pipes(engine) => engine.allgather(mine, lens),
+            Self::Caller(lent) => Ok(lent.gather_parts(mine, lens)?.concat()),
+        }
+    }
+
+    pub(super) fn reduce(
+        &mut self,
+        bytes: &mut [u8],
+        root: u32,
+        combine: impl FnMut(&mut [u8], &[u8]),
+    ) -> Result<()> {
+        match self {
+            Self::Pipes(engine) => engine.reduce(bytes, root, combine),
+            Self::Caller(lent) => lent.reduce(bytes, root, combine),
+        }
+    }
+}

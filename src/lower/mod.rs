@@ -1,0 +1,118 @@
+//! What another front end of the library is built on: one that speaks another language, or stands
+//! inside another communication library, and makes windows for its programs as the typed interface
+//! of this crate does.
+//!
+//! The untyped interface, [`raw`](crate::raw), is most of what it needs. Here is the rest, and the
+//! typed interface uses nothing else of the crate's inside either:
+//!
+//! - **A job whose ranks somebody else started.** [`Job::over`](crate::Job::over) joins it, told who
+//!   this rank is by an [`Allgather`]; [`Job::communicator`](crate::Job::communicator) makes a
+//!   communicator of some of its ranks from another one, for windows whose creation that carries;
+//!   [`Job::on_abort`](crate::Job::on_abort) passes on an abort, and
+//!   [`Job::finish`](crate::Job::finish) ends the job by a call.
+//! - **Waiting.** [`Job::on_wait`](crate::Job::on_wait) has every long wait call a hook, in which a
+//!   host makes progress; [`Job::wait_until`](crate::Job::wait_until) waits for anything, as patiently,
+//!   and finds dead ranks as other calls do.
+//! - **Combining** elements of types that are known at run time only: [`combine`].
+//! - **Walking layouts**: [`Walk`] says which bytes a datatype has, as rows, runs or predefined
+//!   types, and copies them ([`Walk::pack`], [`Walk::unpack`]).
+//! - **Operations between [`Row`]s**, which need no datatype: [`put_row`] and its kin.
+//! - **Epochs of another shape**: a barrier of the window's ranks ([`synchronise`]), operations that are
+//!   complete in an epoch of any kind ([`flush`], [`complete`]), an end whatever was forgotten
+//!   ([`unlock_everything`], [`quiesce`], [`give_up`]), and a window's memory at its last moment
+//!   ([`free_with`]).
+//! - **Errors**: [`error`] makes one; [`Error::class`](crate::Error::class) is MPI's.
+//!
+//! # Stability
+//! None yet: what is here, and what it says is here of other types, may change in any release, until
+//! this section says otherwise. A front end names the exact version that it was made for.
+//!
+//! # Example
+//! A job of one rank, over a host that has nobody to ask.
+//!
+//! ```
+//! use transom::lower::{Allgather, AllgatherError};
+//! use transom::raw::{Assert, Window};
+//! use transom::{Info, Job, ThreadLevel};
+//!
+//! struct Host;
+//!
+//! impl Allgather for Host {
+//!     fn rank(&self) -> u32 {
+//!         0
+//!     }
+//!     fn size(&self) -> u32 {
+//!         1
+//!     }
+//!     fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, AllgatherError> {
+//!         Ok(vec![mine.to_vec()])
+//!     }
+//! }
+//!
+//! # fn main() -> transom::Result<()> {
+//! let job = Job::over(&Host, ThreadLevel::Serialized)?;
+//! job.on_wait(|| { /* the host makes progress */ });
+//! let comm = job.communicator(job.world().group(), Host)?;
+//! let window = Window::allocate(&comm, 64, 1, &Info::new())?;
+//! window.fence(Assert::NONE)?;
+//! window.fence(Assert::NO_SUCCEED)?;
+//! window.free()?;
+//! drop(comm);
+//! job.finish()
+//! # }
+//! ```
+
+mod combine;
+mod memory;
+mod rows;
+mod walk;
+mod window;
+
+pub use combine::{combine, combine_raw};
+pub use memory::Memory;
+pub use rows::{accumulate_row, get_row, put_row, rget_row, rput_row};
+pub use walk::Walk;
+pub use window::{
+    aligned_for, check_groups, complete, create_copied, flush, free_with, give_up, quiesce,
+    synchronise, unlock_everything,
+};
+
+pub use crate::datatype::Row;
+pub use crate::terms::Aim;
+pub use transom_launch::{Allgather, AllgatherError};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::peers;
+
+/// Local. An error of the call `operation`.
+///
+/// ```
+/// use transom::lower::error;
+/// use transom::{ErrorClass, Misuse};
+///
+/// let error = error("MPI_Put", Misuse::RankOutOfRange { rank: 7, size: 4 });
+/// assert_eq!(error.class(), ErrorClass::Rank);
+/// assert!(error.to_string().starts_with("MPI_Put: rank 7"));
+/// ```
+#[must_use]
+#[cold]
+pub fn error(operation: &'static str, kind: impl Into<ErrorKind>) -> Error {
+    Error::new(operation, kind)
+}
+
+/// Local. Whether this process was forked from a rank: then the job is its parent's, and all calls that
+/// would use it fail.
+#[must_use]
+#[inline]
+pub fn is_forked() -> bool {
+    peers::is_forked()
+}
+
+/// Local. Fails in a process that was forked from a rank, in the name of `operation`.
+///
+/// # Errors
+/// It was.
+#[inline]
+pub fn not_forked(operation: &'static str) -> Result<()> {
+    peers::not_forked(operation)
+}

@@ -1,0 +1,121 @@
+//! Windows, beyond the calls of MPI: what epochs of another shape are made of.
+
+use std::time::Duration;
+
+use crate::comm::{Communicator, Group, Purpose};
+use crate::error::{AbortCause, Error, Misuse, Result};
+use crate::terms::Aim;
+use crate::window::target::Target;
+use crate::window::{Info, Window};
+
+/// Collective. As [`Window::allocate`], with a copy of `bytes` in the memory.
+///
+/// # Errors
+/// As for [`Window::allocate`].
+pub fn create_copied(
+    comm: &Communicator,
+    bytes: &[u8],
+    disp_unit: u64,
+    info: &Info,
+) -> Result<Window> {
+    Window::create_copied(comm, bytes, disp_unit, info)
+}
+
+/// Local. These hints, with allocated memory aligned to `align` at least.
+#[must_use]
+pub fn aligned_for(info: &Info, align: usize) -> Info {
+    info.aligned_for(align)
+}
+
+/// Collective. Waits until every rank of the window has come here, and fails on every rank if one is
+/// in a fence or in free instead. Completes nothing, and is no epoch.
+///
+/// # Errors
+/// A rank makes another call, died or left; an earlier barrier of the window failed.
+pub fn synchronise(window: &Window, operation: &'static str) -> Result<()> {
+    window.synchronise(operation, Purpose::Passive)
+}
+
+/// One-sided. Completes this rank's operations on a target there, in an epoch of any kind; later loads
+/// of this rank see what they stored.
+///
+/// # Errors
+/// The target is not a rank of the window; an operation failed, or the target died.
+#[inline]
+pub fn flush(window: &Window, aim: Aim) -> Result<()> {
+    let target = target(window, aim)?;
+    window.on_known(aim, target).flush()
+}
+
+/// One-sided. As [`flush`], for what was fetched: loads of this rank may still overtake what it
+/// stored.
+///
+/// # Errors
+/// As for [`flush`].
+#[inline]
+pub fn complete(window: &Window, aim: Aim) -> Result<()> {
+    let target = target(window, aim)?;
+    window.on_known(aim, target).complete()
+}
+
+#[inline]
+fn target(window: &Window, aim: Aim) -> Result<&Target> {
+    let target = window.targets().get(aim.rank as usize);
+    target.ok_or_else(|| aim.aside(|aim| no_rank(window, aim)))
+}
+
+#[cold]
+fn no_rank(window: &Window, Aim { operation, rank }: Aim) -> Error {
+    let size = window.ranks();
+    Error::new(operation, Misuse::RankOutOfRange { rank, size })
+}
+
+/// One-sided. Completes all of this rank's operations, and gives back every lock that it holds of the
+/// window, of `lock_all` too.
+///
+/// # Errors
+/// An operation or an unlock failed, of which the first is told; the other locks are given back all
+/// the same.
+pub fn unlock_everything(window: &Window, operation: &'static str) -> Result<()> {
+    window.unlock_everything(operation)
+}
+
+/// Local. Waits until the device has done with the buffers of all of this rank's operations, whether
+/// they failed or not; false if that takes longer than `limit`. Waits for no other rank.
+#[must_use]
+pub fn quiesce(window: &Window, limit: Duration) -> bool {
+    window.quiesce(limit)
+}
+
+/// Local. Tells the other ranks of the job that this one gave up, so that none waits for it for ever.
+/// Does nothing in a process that was forked from the rank.
+pub fn give_up(window: &Window, cause: AbortCause) {
+    window.context().abort_everywhere(cause);
+}
+
+/// Local. Checks the groups of an epoch in which this rank posts to `origins` and starts for
+/// `targets`.
+///
+/// # Errors
+/// A rank of a group is not in the window; this one is in one of the groups only, and would wait for
+/// itself.
+pub fn check_groups(
+    window: &Window,
+    operation: &'static str,
+    origins: &Group,
+    targets: &Group,
+) -> Result<()> {
+    window.check_group(operation, origins)?;
+    window.check_group(operation, targets)?;
+    window.check_own_part(operation, origins, targets)
+}
+
+/// Collective. As [`Window::free`], with a last look at the window once all ranks have come here and
+/// nobody changes its memory any more. Waits for all ranks whatever the hints, and returns what
+/// `last_look` did.
+///
+/// # Errors
+/// As for [`Window::free`]; then nothing was looked at.
+pub fn free_with<R>(window: Window, last_look: impl FnOnce(&Window) -> R) -> Result<R> {
+    window.free_with(last_look)
+}

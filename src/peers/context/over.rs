@@ -1,0 +1,287 @@
+//! Starting over an allgather of the caller's.
+
+use std::sync::Arc;
+
+use bytemuck::{Pod, Zeroable};
+use rdma_sys_shim::{Device, Placement};
+use transom_launch::pmi::PmiError;
+use transom_launch::{Allgather, crowding};
+
+use super::{Context, Place, WORLD};
+use crate::error::{Error, Misuse, Result};
+use crate::peers::gather::{gather_any_by, gather_by};
+use crate::peers::peer::{refusal, refused};
+use crate::peers::start::{choose_device, host_identity};
+use crate::peers::{Fabric, fork};
+use crate::terms::ThreadLevel;
+use crate::wait::Patience;
+
+const OPERATION: &str = "job start";
+
+/// What ranks say first, so that those who do not belong together find out.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Hello {
+    magic: [u8; 12],
+    rank: u32,
+    size: u32,
+    /// Of [`host_identity`], padded.
+    host: [u8; 64],
+}
+
+/// The last byte counts versions of what follows.
+const MAGIC: [u8; 12] = *b"transom job\x01";
+
+/// What a rank tells the others of itself.
+struct Introduction {
+    /// Or why it could not start.
+    card: String,
+    processors: String,
+}
+
+impl Introduction {
+    fn encode(&self) -> Vec<u8> {
+        let len = (self.card.len() as u32).to_le_bytes();
+        [&len[..], self.card.as_bytes(), self.processors.as_bytes()].concat()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (len, rest) = bytes.split_first_chunk()?;
+        let (card, processors) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_owned()).ok();
+        Some(Self {
+            card: text(card)?,
+            processors: text(processors)?,
+        })
+    }
+}
+
+/// Fails unless the allgather names a rank that there is. Nobody else has heard of this one yet.
+pub(crate) fn check_rank(by: &dyn Allgather) -> Result<()> {
+    let (rank, size) = (by.rank(), by.size());
+    match rank < size {
+        true => Ok(()),
+        false => Err(Error::new(OPERATION, Misuse::RankOutOfRange { rank, size })),
+    }
+}
+
+impl Context {
+    /// Collective. As [`Context::join`], where nothing but an allgather joins the ranks. Fails on all
+    /// ranks if one cannot start; all are known to each other then, so that nobody is asked later.
+    pub(crate) fn over(
+        by: &dyn Allgather,
+        level: ThreadLevel,
+        named: Result<Option<Arc<dyn Device>>>,
+        world_block: fn(u32) -> u64,
+    ) -> Result<Arc<Self>> {
+        fork::watch();
+        let (rank, size) = (by.rank(), by.size());
+        let world_block = world_block(size);
+        let identity = host_identity(rank);
+        let hosts = hosts(by, identity.as_deref().unwrap_or_default())?;
+        let here = |other: &u32| hosts[*other as usize] == hosts[rank as usize];
+        let placement = match (0..size).all(|other| here(&other)) {
+            true => Placement::OneHost,
+            false => Placement::SeveralHosts,
+        };
+        // Also where this rank cannot start, it goes on until the others know why.
+        let ready = identity.and(named).and_then(|named| {
+            let device = match named {
+                Some(device) => device,
+                None => choose_device(placement)?,
+            };
+            Fabric::new(device, WORLD + world_block, rank, size)
+        });
+        let mine = Introduction {
+            card: match &ready {
+                Ok(fabric) => fabric.own_card().to_owned(),
+                Err(error) => refusal(error),
+            },
+            processors: crowding::processors(),
+        };
+        let told = gather_any_by(OPERATION, by, &mine.encode())?;
+        let fabric = ready?;
+        let mut processors = Vec::new();
+        for (other, bytes) in (0..).zip(&told) {
+            let Some(introduction) = Introduction::decode(bytes) else {
+                return Err(PmiError::BadCard { rank: other }.into());
+            };
+            if let Some(failed) = refused(other, &introduction.card) {
+                return Err(Error::new(OPERATION, failed));
+            }
+            fabric.introduce(other, introduction.card);
+            if here(&other) {
+                processors.push(introduction.processors);
+            }
+        }
+        let processors: Vec<&str> = processors.iter().map(String::as_str).collect();
+        let place = Place {
+            rank,
+            size,
+            world_block,
+            level,
+            patience: Patience::new(crowding::take_turns(&processors)),
+        };
+        Ok(Arc::new(Self::new(place, fabric, None, None)))
+    }
+}
+
+/// Collective. On which host each rank runs.
+fn hosts(by: &dyn Allgather, mine: &str) -> Result<Vec<[u8; 64]>> {
+    let (rank, size) = (by.rank(), by.size());
+    let mut hello = Hello {
+        magic: MAGIC,
+        rank,
+        size,
+        host: [0; 64],
+    };
+    let len = mine.len().min(hello.host.len());
+    hello.host[..len].copy_from_slice(&mine.as_bytes()[..len]);
+    let all = gather_by(OPERATION, by, bytemuck::bytes_of(&hello))?;
+    let host = |(place, bytes): (u32, &Vec<u8>)| {
+        let theirs: Hello = bytemuck::pod_read_unaligned(bytes);
+        if theirs.magic != MAGIC {
+            return Err(PmiError::BadCard { rank: place }.into());
+        }
+        if (theirs.rank, theirs.size) != (place, size) {
+            let misuse = Misuse::Mismatch {
+                rank: place,
+                ours: format!("rank {place} of {size}"),
+                theirs: format!("rank {} of {}", theirs.rank, theirs.size),
+            };
+            return Err(Error::new(OPERATION, misuse));
+        }
+        Ok(theirs.host)
+    };
+    (0..).zip(&all).map(host).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Barrier, Mutex};
+    use std::thread;
+
+    use rdma_sys_shim::open;
+    use transom_launch::AllgatherError;
+
+    use super::*;
+    use crate::comm::{Communicator, world_block_bytes};
+    use crate::error::{ErrorClass, ErrorKind, PeerError};
+    use crate::raw::{Assert, Window};
+    use crate::window::Info;
+
+    /// A rank that is a thread: all write to the table, and all read it.
+    struct Table<'a> {
+        rank: u32,
+        /// What it says of itself.
+        claims: (u32, u32),
+        blocks: &'a Mutex<Vec<Vec<u8>>>,
+        met: &'a Barrier,
+    }
+
+    impl Allgather for Table<'_> {
+        fn rank(&self) -> u32 {
+            self.claims.0
+        }
+
+        fn size(&self) -> u32 {
+            self.claims.1
+        }
+
+        fn allgather(&self, mine: &[u8]) -> std::result::Result<Vec<Vec<u8>>, AllgatherError> {
+            self.blocks.lock().unwrap()[self.rank as usize] = mine.to_vec();
+            self.met.wait();
+            let all = self.blocks.lock().unwrap().clone();
+            self.met.wait();
+            Ok(all)
+        }
+    }
+
+    /// What comes of it where each rank makes these claims and has this device.
+    fn started<T: Send>(
+        claims: &[(u32, u32)],
+        device: impl Fn(u32) -> Result<Option<Arc<dyn Device>>> + Sync,
+        then: impl Fn(Arc<Context>) -> T + Sync,
+    ) -> Vec<Result<T>> {
+        let blocks = Mutex::new(vec![Vec::new(); claims.len()]);
+        let met = Barrier::new(claims.len());
+        let start = |rank: u32| {
+            let table = Table {
+                rank,
+                claims: claims[rank as usize],
+                blocks: &blocks,
+                met: &met,
+            };
+            let level = ThreadLevel::Multiple;
+            let context = Context::over(&table, level, device(rank), world_block_bytes)?;
+            Ok(then(context))
+        };
+        thread::scope(|scope| {
+            let start = &start;
+            let ranks = (0..claims.len() as u32).map(|rank| scope.spawn(move || start(rank)));
+            let ranks: Vec<_> = ranks.collect();
+            ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+        })
+    }
+
+    fn soft(_: u32) -> Result<Option<Arc<dyn Device>>> {
+        Ok(Some(open("soft", None, Placement::OneHost)?))
+    }
+
+    #[test]
+    fn ranks_that_an_allgather_joined_make_windows() {
+        let all = started(&[(0, 3), (1, 3), (2, 3)], soft, |context| {
+            let world = Communicator::world(&context);
+            let window = Window::allocate(&world, 8, 8, &Info::new()).unwrap();
+            window.fence(Assert::NONE).unwrap();
+            window.fence(Assert::NO_SUCCEED).unwrap();
+            window.free().unwrap();
+            drop(world);
+            context.leave().unwrap();
+            context.rank()
+        });
+        let ranks: Vec<u32> = all.into_iter().map(Result::unwrap).collect();
+        assert_eq!(ranks, [0, 1, 2]);
+    }
+
+    #[test]
+    fn ranks_that_disagree_about_who_they_are_find_out() {
+        let all = started(&[(0, 2), (0, 2)], soft, |_| ());
+        for error in all.into_iter().map(Result::unwrap_err) {
+            // Rank 1 finds what it passed in another's place, or the other's claim in its own.
+            assert_eq!(error.class(), ErrorClass::Arg, "{error}");
+        }
+    }
+
+    #[test]
+    fn all_hear_of_one_that_cannot_start() {
+        let device = |rank| match rank {
+            1 => Ok(Some(open("nonsense", None, Placement::OneHost)?)),
+            _ => soft(rank),
+        };
+        let all = started(&[(0, 3), (1, 3), (2, 3)], device, |_| ());
+        for (rank, error) in all.into_iter().map(Result::unwrap_err).enumerate() {
+            assert!(error.to_string().contains("nonsense"), "{error}");
+            let told = matches!(
+                error.kind(),
+                ErrorKind::Peer(PeerError::Failed { rank: 1, .. })
+            );
+            assert_eq!(told, rank != 1, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_rank_beyond_the_size_is_refused_before_others_hear() {
+        for claims in [(2, 2), (0, 0)] {
+            let (blocks, met) = (Mutex::default(), Barrier::new(1));
+            let table = Table {
+                rank: 0,
+                claims,
+                blocks: &blocks,
+                met: &met,
+            };
+            let error = check_rank(&table).unwrap_err();
+            assert_eq!(error.class(), ErrorClass::Rank);
+        }
+    }
+}

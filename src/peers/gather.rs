@@ -1,0 +1,123 @@
+//! Allgathers that the caller lends, whose answers are checked.
+
+use transom_launch::Allgather;
+
+use crate::error::{Error, Misuse, Result, SystemError};
+
+/// Collective. What each rank passed, as long on all, and at least one byte.
+pub(crate) fn gather_by(
+    operation: &'static str,
+    by: &dyn Allgather,
+    mine: &[u8],
+) -> Result<Vec<Vec<u8>>> {
+    let wrong = |misuse| Err(Error::new(operation, misuse));
+    let all = (by.allgather(mine))
+        .map_err(|source| Error::new(operation, SystemError::Allgather { source }))?;
+    let (rank, size) = (by.rank(), by.size());
+    if all.len() != size as usize {
+        let found = all.len();
+        return wrong(Misuse::BlockCount { found, size });
+    }
+    let of_another_length = (0..).zip(&all).find(|(_, block)| block.len() != mine.len());
+    if let Some((rank, block)) = of_another_length {
+        return wrong(Misuse::BlockLength {
+            rank,
+            found: block.len(),
+            wanted: mine.len(),
+        });
+    }
+    match all.get(rank as usize) {
+        Some(own) if own == mine => Ok(all),
+        _ => wrong(Misuse::BlockChanged { rank }),
+    }
+}
+
+/// Collective. As [`gather_by`], of any lengths.
+pub(crate) fn gather_any_by(
+    operation: &'static str,
+    by: &dyn Allgather,
+    mine: &[u8],
+) -> Result<Vec<Vec<u8>>> {
+    let lens = gather_by(operation, by, &(mine.len() as u64).to_ne_bytes())?;
+    let lens = lens.iter().map(|len| {
+        let len = len.as_slice().try_into().map_or(0, u64::from_ne_bytes);
+        len as usize
+    });
+    let lens: Vec<usize> = lens.collect();
+    let mut padded = mine.to_vec();
+    padded.resize(lens.iter().copied().max().unwrap_or(0).max(1), 0);
+    let mut all = gather_by(operation, by, &padded)?;
+    for (block, len) in all.iter_mut().zip(lens) {
+        block.truncate(len);
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorClass;
+    use transom_launch::AllgatherError;
+
+    type Answer = std::result::Result<Vec<Vec<u8>>, AllgatherError>;
+
+    /// Rank 1 of 3, which answers as it is told.
+    struct Scripted(fn(&[u8]) -> Answer);
+
+    impl Allgather for Scripted {
+        fn rank(&self) -> u32 {
+            1
+        }
+
+        fn size(&self) -> u32 {
+            3
+        }
+
+        fn allgather(&self, mine: &[u8]) -> Answer {
+            (self.0)(mine)
+        }
+    }
+
+    #[test]
+    fn wrong_answers_are_errors() {
+        let error = |by| gather_by("test", &Scripted(by), b"mine").unwrap_err();
+        let failed = error(|_| Err("the network is down".into()));
+        assert!(
+            failed.to_string().contains("the network is down"),
+            "{failed}"
+        );
+        assert_eq!(failed.class(), ErrorClass::Other);
+        let short = |mine: &[u8]| Ok(vec![mine.to_vec(); 2]);
+        let long = |mine: &[u8]| Ok(vec![mine.to_vec(), mine.to_vec(), vec![0; 8]]);
+        let wrong = [
+            (error(short), "2 blocks, and there are 3"),
+            (error(|_| Ok(Vec::new())), "0 blocks"),
+            (error(long), "8 bytes of rank 2, where all passed 4"),
+            (
+                error(|_| Ok(vec![b"ours".to_vec(); 3])),
+                "what it did not pass",
+            ),
+        ];
+        for (error, words) in wrong {
+            assert!(error.to_string().contains(words), "{error}");
+            assert_eq!(error.class(), ErrorClass::Arg);
+        }
+        let all = gather_by(
+            "test",
+            &Scripted(|mine| Ok(vec![mine.to_vec(); 3])),
+            b"mine",
+        );
+        assert_eq!(all.unwrap(), [b"mine"; 3]);
+    }
+
+    #[test]
+    fn any_lengths_are_gathered() {
+        let longer = |mine: &[u8]| {
+            let lens = [7_u64, 4, 0].map(|len| len.to_ne_bytes().to_vec());
+            let texts = [b"another", b"mine\0\0\0", b"\0\0\0\0\0\0\0"].map(|text| text.to_vec());
+            Ok(if mine == lens[1] { lens } else { texts }.to_vec())
+        };
+        let all = gather_any_by("test", &Scripted(longer), b"mine").unwrap();
+        assert_eq!(all, [&b"another"[..], b"mine", b""]);
+    }
+}

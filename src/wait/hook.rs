@@ -1,0 +1,59 @@
+//! What long waits call now and then, so that something else goes on meanwhile.
+
+use std::cell::Cell;
+use std::mem;
+use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::lock;
+
+/// Called on the thread that waits.
+pub(crate) type Hook = dyn Fn() + Send + Sync;
+
+/// The job's: a process is a rank of one.
+static HOOK: Mutex<Option<Arc<Hook>>> = Mutex::new(None);
+/// Whether there is one, for waits that have none.
+static IS_SET: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    static CALLING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// In place of an earlier one.
+pub(crate) fn set_hook(hook: Option<Arc<Hook>>) {
+    IS_SET.store(hook.is_some(), Ordering::Relaxed);
+    let before = mem::replace(&mut *lock(&HOOK), hook);
+    // What it holds may wait itself when it is dropped.
+    drop(before);
+}
+
+/// Calls it, unless this thread is in it; false if there is none.
+#[inline]
+pub(super) fn call() -> bool {
+    IS_SET.load(Ordering::Relaxed) && call_it()
+}
+
+#[cold]
+fn call_it() -> bool {
+    let Some(hook) = lock(&HOOK).clone() else {
+        return false;
+    };
+    if !CALLING.replace(true) {
+        let returns = MustReturn;
+        hook();
+        mem::forget(returns);
+        CALLING.set(false);
+    }
+    true
+}
+
+/// The device may be using buffers of those who wait, which a panic would give back.
+struct MustReturn;
+
+impl Drop for MustReturn {
+    fn drop(&mut self) {
+        eprintln!("transom: the hook of long waits panicked: aborting the process");
+        process::abort();
+    }
+}
