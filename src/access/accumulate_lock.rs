@@ -19,40 +19,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Result;
-use crate::memory::remote::RemoteWord;
-use crate::memory::word::SharedWord;
-
-/// The operations on the word.
-pub(super) trait LockWord {
-    fn load(&self) -> Result<u64>;
-    /// These two return what it held before.
-    fn compare_swap(&self, expect: u64, new: u64) -> Result<u64>;
-    fn fetch_add(&self, add: u64) -> Result<u64>;
-    /// The same for all ranks.
-    fn is_mapped(&self) -> bool;
-}
-
-impl LockWord for RemoteWord {
-    #[inline(always)]
-    fn load(&self) -> Result<u64> {
-        self.load()
-    }
-
-    #[inline(always)]
-    fn compare_swap(&self, expect: u64, new: u64) -> Result<u64> {
-        self.compare_swap(expect, new)
-    }
-
-    #[inline(always)]
-    fn fetch_add(&self, add: u64) -> Result<u64> {
-        self.fetch_add(add)
-    }
-
-    #[inline(always)]
-    fn is_mapped(&self) -> bool {
-        self.atomic().is_some()
-    }
-}
+use crate::memory::word::{LockWord, SharedWord};
 
 /// The word while `rank` holds the lock and nobody is next.
 #[inline]

@@ -10,7 +10,7 @@ use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion, Ticket, Upda
 
 use super::displacement::Offset;
 use super::reach::Reach;
-use super::word::SharedWord;
+use super::word::{LockWord, SharedWord};
 use crate::error::{Error, Result};
 use crate::wait::Patience;
 
@@ -351,6 +351,28 @@ impl RemoteWord {
     pub(crate) fn complete(&self, ticket: Ticket) -> Result<()> {
         let memory = &self.memory;
         memory.patience.complete(&*memory.endpoint, ticket)
+    }
+}
+
+impl LockWord for RemoteWord {
+    #[inline(always)]
+    fn load(&self) -> Result<u64> {
+        self.load()
+    }
+
+    #[inline(always)]
+    fn fetch_add(&self, add: u64) -> Result<u64> {
+        self.fetch_add(add)
+    }
+
+    #[inline(always)]
+    fn compare_swap(&self, expect: u64, new: u64) -> Result<u64> {
+        self.compare_swap(expect, new)
+    }
+
+    #[inline(always)]
+    fn is_mapped(&self) -> bool {
+        self.atomic().is_some()
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::error::Result;
+
 pub(crate) trait SharedWord {
     /// Stores, behind all that this thread stored before.
     fn publish(&self, value: u64);
@@ -24,6 +26,20 @@ pub(crate) trait SharedWord {
 
     /// Makes it 0 if it is `expect`, behind all that this thread knows.
     fn clear_if(&self, expect: u64);
+}
+
+/// A word in which a lock is kept, whether it is mapped or reached through the device.
+pub(crate) trait LockWord {
+    fn load(&self) -> Result<u64>;
+
+    /// Returns what it held before.
+    fn fetch_add(&self, add: u64) -> Result<u64>;
+
+    /// Returns what it held before: it holds `new` now if that is `expect`.
+    fn compare_swap(&self, expect: u64, new: u64) -> Result<u64>;
+
+    /// The same for all ranks.
+    fn is_mapped(&self) -> bool;
 }
 
 /// A mark that threads of one process set and take away; it orders nothing.

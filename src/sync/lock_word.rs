@@ -16,32 +16,7 @@
 //! `precedence` says which, and when.
 
 use crate::error::Result;
-use crate::memory::remote::RemoteWord;
-
-/// The operations on the word.
-pub(crate) trait LockWord {
-    fn load(&self) -> Result<u64>;
-    /// These two return what it held before.
-    fn fetch_add(&self, add: u64) -> Result<u64>;
-    fn compare_swap(&self, expect: u64, new: u64) -> Result<u64>;
-}
-
-impl LockWord for RemoteWord {
-    #[inline(always)]
-    fn load(&self) -> Result<u64> {
-        self.load()
-    }
-
-    #[inline(always)]
-    fn fetch_add(&self, add: u64) -> Result<u64> {
-        self.fetch_add(add)
-    }
-
-    #[inline(always)]
-    fn compare_swap(&self, expect: u64, new: u64) -> Result<u64> {
-        self.compare_swap(expect, new)
-    }
-}
+use crate::memory::word::LockWord;
 
 pub(crate) const EXCLUSIVE: u64 = 1 << 63;
 pub(crate) const WAITING: u64 = 1 << 62;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use loom::model::Builder;
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
 
 use super::*;
 use crate::error::PeerError;
 use crate::memory::word::SharedWord;
+use crate::waiting_model::explore;
 
 const DONE: u64 = 1;
 const LEFT: u64 = 1;
@@ -58,9 +58,7 @@ impl Leaver {
 }
 
 fn check(model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = Builder::new();
-    builder.preemption_bound = Some(4);
-    builder.check(model);
+    explore(4, model);
 }
 
 #[test]

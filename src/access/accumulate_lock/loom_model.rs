@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
-use loom::model::Builder;
 use loom::sync::atomic::{
     AtomicU64,
     Ordering::{Relaxed, Release},
@@ -12,38 +11,7 @@ use loom::sync::atomic::{
 use loom::thread;
 
 use super::*;
-use crate::waiting_model::Changes;
-
-/// The lock's word. What is noted is what others may wait for.
-struct Watched {
-    word: AtomicU64,
-    changes: Changes,
-    is_mapped: bool,
-}
-
-impl LockWord for Watched {
-    fn load(&self) -> Result<u64> {
-        Ok(self.word.look())
-    }
-
-    fn compare_swap(&self, expect: u64, new: u64) -> Result<u64> {
-        let found = self.word.replace_if(expect, new);
-        if found == expect {
-            self.changes.note();
-        }
-        Ok(found)
-    }
-
-    fn fetch_add(&self, add: u64) -> Result<u64> {
-        let found = self.word.add(add);
-        self.changes.note();
-        Ok(found)
-    }
-
-    fn is_mapped(&self) -> bool {
-        self.is_mapped
-    }
-}
+use crate::waiting_model::{WatchedWord, explore};
 
 impl StoredWord for AtomicU64 {
     fn glance(&self) -> u64 {
@@ -59,7 +27,7 @@ impl StoredWord for AtomicU64 {
 
 /// A target: its lock, and an element that is combined under it.
 struct Target {
-    lock: Watched,
+    lock: WatchedWord,
     element: UnsafeCell<u32>,
 }
 
@@ -81,7 +49,7 @@ impl Target {
 
         // SAFETY: under the lock.
         self.element.with_mut(|element| unsafe { *element += 1 });
-        if self.lock.is_mapped {
+        if self.lock.is_mapped() {
             release(&self.lock.word, rank);
             self.lock.changes.note();
         } else {
@@ -94,15 +62,9 @@ impl Target {
 
 /// Each of the `ranks` combines once; `true` for those that have waited long at their second try.
 fn check(preemptions: usize, is_mapped: bool, ranks: &'static [bool]) {
-    let mut builder = Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(move || {
+    explore(preemptions, move || {
         let target = Arc::new(Target {
-            lock: Watched {
-                word: AtomicU64::new(0),
-                changes: Changes::new(),
-                is_mapped,
-            },
+            lock: WatchedWord::new(is_mapped),
             element: UnsafeCell::new(0),
         });
         let others: Vec<_> = (1..)

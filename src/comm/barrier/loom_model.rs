@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
-use loom::model::Builder;
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
 
 use super::super::{Matter, Purpose};
 use super::*;
 use crate::memory::word::SharedWord;
-use crate::waiting_model::Changes;
+use crate::waiting_model::{Changes, explore};
 
 /// Of each rank, its flags by round, and a word that it writes before the barrier and that the
 /// others read after it.
@@ -108,9 +107,7 @@ fn check(
     preemptions: usize,
     rank: impl Fn(&Ranks, usize) + Send + Sync + Copy + 'static,
 ) {
-    let mut builder = Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(move || {
+    explore(preemptions, move || {
         let all = Ranks::new(ranks);
         let others: Vec<_> = (1..ranks)
             .map(|me| {

@@ -3,43 +3,16 @@
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
-use loom::model::Builder;
-use loom::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
 
 use super::*;
 use crate::memory::word::SharedWord;
-use crate::waiting_model::Changes;
-
-/// The lock's word. What is noted is what others may wait for.
-struct Watched {
-    word: AtomicU64,
-    changes: Changes,
-}
-
-impl LockWord for Watched {
-    fn load(&self) -> Result<u64> {
-        Ok(self.word.look())
-    }
-
-    fn fetch_add(&self, add: u64) -> Result<u64> {
-        let old = self.word.add(add);
-        self.changes.note();
-        Ok(old)
-    }
-
-    fn compare_swap(&self, expect: u64, new: u64) -> Result<u64> {
-        let old = self.word.replace_if(expect, new);
-        if old == expect {
-            self.changes.note();
-        }
-        Ok(old)
-    }
-}
+use crate::waiting_model::{WatchedWord, explore};
 
 /// A target: its lock, and memory that the lock protects.
 struct Target {
-    lock: Watched,
+    lock: WatchedWord,
     memory: UnsafeCell<[u32; 2]>,
 }
 
@@ -51,8 +24,8 @@ impl Target {
     /// As `Window::lock` does: once in the hope that it is free, then over and over.
     fn await_lock(
         &self,
-        first: impl FnOnce(&Watched) -> Result<Attempt>,
-        again: impl Fn(&Watched) -> Result<Attempt>,
+        first: impl FnOnce(&WatchedWord) -> Result<Attempt>,
+        again: impl Fn(&WatchedWord) -> Result<Attempt>,
     ) {
         let taken = |attempt: Result<Attempt>| attempt.expect("nothing fails here").is_ok();
         if !taken(first(&self.lock)) {
@@ -90,14 +63,9 @@ impl Target {
 }
 
 fn check(preemptions: usize, threads: &'static [fn(&Target)], written: u32) {
-    let mut builder = Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(move || {
+    explore(preemptions, move || {
         let target = Arc::new(Target {
-            lock: Watched {
-                word: AtomicU64::new(0),
-                changes: Changes::new(),
-            },
+            lock: WatchedWord::new(true),
             memory: UnsafeCell::new([0; 2]),
         });
         let (mine, others) = threads.split_first().expect("a thread");

@@ -3,18 +3,15 @@
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
-use loom::model::Builder;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use loom::sync::atomic::{AtomicU8, AtomicU64, fence};
 use loom::thread;
 
 use super::*;
-use crate::waiting_model::Changes;
+use crate::waiting_model::{Changes, explore};
 
 fn check(body: impl Fn() + Send + Sync + 'static) {
-    let mut builder = Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(body);
+    explore(3, body);
 }
 
 /// A fetch that the device ends in its own time, and the note of it.
