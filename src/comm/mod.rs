@@ -12,7 +12,7 @@ mod team;
 
 use std::any::type_name;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 pub use group::{Comparison, Group};
 
@@ -24,6 +24,7 @@ use crate::error::{Error, ErrorClass, Misuse, PeerError, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
 use crate::peers::{Context, not_forked, rounds};
+use crate::wait::lock;
 use call::Call;
 use collective::{BARRIER_AT, Engine, block_bytes};
 use over::{Carrier, Lent};
@@ -144,8 +145,7 @@ impl Communicator {
         call: Call,
         fit: Result<()>,
     ) -> Result<MutexGuard<'_, Carrier>> {
-        let carrier = self.inner.carrier.lock();
-        let mut carrier = carrier.unwrap_or_else(PoisonError::into_inner);
+        let mut carrier = lock(&self.inner.carrier);
         carrier.begin(operation, call, fit)?;
         Ok(carrier)
     }

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use rdma_sys_shim::memory::copy;
 use rdma_sys_shim::{Device, Region, RemoteRegion};
 
 use crate::error::{Error, Misuse, Result, SystemError};
+use crate::wait::lock;
 
 /// A line of its own for each word, so that two ranks writing neighbours do not slow each other.
 pub(crate) const LINE: u64 = 64;
@@ -93,7 +94,7 @@ impl ControlRegion {
 
     /// Frees the retired blocks that nobody will write to any more.
     fn reclaim(&self) {
-        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut retired = lock(&self.retired);
         retired.retain(|block| {
             let settled = self.have_arrived(block.offset, &block.awaited);
             if settled {
@@ -121,8 +122,8 @@ impl ControlRegion {
         unsafe { AtomicU64::from_ptr(place.cast()) }
     }
 
-    fn space(&self) -> std::sync::MutexGuard<'_, FreeSpace> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    fn space(&self) -> MutexGuard<'_, FreeSpace> {
+        lock(&self.free)
     }
 }
 
@@ -219,10 +220,7 @@ impl Drop for ControlBlock {
         let region = &self.region;
         match self.awaited.take() {
             Some(awaited) if !region.have_arrived(self.offset, &awaited) => {
-                let mut retired = region
-                    .retired
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner);
+                let mut retired = lock(&region.retired);
                 retired.push(Retired {
                     offset: self.offset,
                     len: self.len,
