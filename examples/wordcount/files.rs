@@ -1,15 +1,16 @@
 //! Which files are read, and how long they are.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use transom::Communicator;
 
 use crate::common::{Failure, agree};
 use crate::error::Error;
+use crate::list;
 
 /// A file as rank 0 found it. What is appended to it later is not read.
 pub(crate) struct Input {
@@ -85,27 +86,14 @@ fn markdown_in(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Per file: its length, the length of its path, the path.
 fn encode(inputs: &[Input]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for Input { path, len } in inputs {
-        let path = path.as_os_str().as_bytes();
-        bytes.extend_from_slice(bytemuck::bytes_of(&[*len, path.len() as u64]));
-        bytes.extend_from_slice(path);
-    }
-    bytes
+    list::encode((inputs.iter()).map(|input| (input.len, input.path.as_os_str().as_bytes())))
 }
 
-fn decode(mut bytes: &[u8]) -> Vec<Input> {
-    let mut inputs = Vec::new();
-    while let Some((header, rest)) = bytes.split_first_chunk::<16>() {
-        let [len, path_len] = bytemuck::pod_read_unaligned(header);
-        let (path, rest) = rest.split_at(path_len as usize);
-        inputs.push(Input {
-            path: OsString::from_vec(path.to_vec()).into(),
-            len,
-        });
-        bytes = rest;
-    }
-    inputs
+fn decode(list: &[u8]) -> Vec<Input> {
+    let input = |(len, path)| Input {
+        path: OsStr::from_bytes(path).into(),
+        len,
+    };
+    list::decode(list).map(input).collect()
 }

@@ -16,6 +16,7 @@ mod files;
 mod hash;
 mod heap;
 mod layout;
+mod list;
 mod report;
 mod share;
 mod table;

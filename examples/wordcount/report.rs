@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write as _};
 use transom::{Communicator, Op};
 
 use crate::error::Error;
+use crate::list;
 
 /// Characters of a long word that the list of the most frequent ones shows.
 const SHOWN: usize = 60;
@@ -31,8 +32,12 @@ pub(crate) fn collect(
     let totals = comm.allreduce(&[mine.len() as u64, words], Op::Sum)?;
     // No word is in the parts of two ranks, so the most frequent of all are among each rank's.
     keep_most(&mut mine, most);
-    let lists = comm.gatherv(&encode(&mine), 0)?;
-    let mut entries = lists.iter().flat_map(|list| decode(list)).collect();
+    let mine = list::encode(mine.iter().map(|(word, count)| (*count, word.as_slice())));
+    let lists = comm.gatherv(&mine, 0)?;
+    let entries = lists.iter().flat_map(|list| list::decode(list));
+    let mut entries = entries
+        .map(|(count, word)| (word.to_vec(), count))
+        .collect();
     keep_most(&mut entries, most);
     Ok(Report {
         entries,
@@ -77,25 +82,4 @@ impl Report {
         writeln!(out, "{words:>12}  words, {distinct} distinct, in {source}")?;
         out.flush()
     }
-}
-
-/// Per entry: the count, the length of the word, the word.
-fn encode(entries: &[Entry]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (word, count) in entries {
-        bytes.extend_from_slice(bytemuck::bytes_of(&[*count, word.len() as u64]));
-        bytes.extend_from_slice(word);
-    }
-    bytes
-}
-
-fn decode(mut bytes: &[u8]) -> Vec<Entry> {
-    let mut entries = Vec::new();
-    while let Some((header, rest)) = bytes.split_first_chunk::<16>() {
-        let [count, len] = bytemuck::pod_read_unaligned(header);
-        let (word, rest) = rest.split_at(len as usize);
-        entries.push((word.to_vec(), count));
-        bytes = rest;
-    }
-    entries
 }
