@@ -12,7 +12,7 @@ pub(super) const LINES: usize = 4;
 
 /// The target's memory.
 #[derive(Clone, Copy)]
-struct There {
+pub(super) struct There {
     pid: libc::pid_t,
     at: usize,
 }
@@ -27,11 +27,15 @@ type Call = unsafe extern "C" fn(
     libc::c_ulong,
 ) -> libc::ssize_t;
 
-/// Measures nothing where ranks do not reach each other by these calls.
-pub(super) fn run(bench: &mut Bench<'_>, memory: &CallerMemory, buffer: *mut u8) -> Result<()> {
+/// The target's memory, if all ranks reach each other's by these calls. Collective.
+pub(super) fn find(
+    bench: &Bench<'_>,
+    memory: &CallerMemory,
+    buffer: *mut u8,
+) -> Result<Option<There>> {
     let comm = bench.comm();
     if bench.job().device_name() != "soft" {
-        return Ok(());
+        return Ok(None);
     }
     let own = [
         u64::from(std::process::id()),
@@ -45,10 +49,12 @@ pub(super) fn run(bench: &mut Bench<'_>, memory: &CallerMemory, buffer: *mut u8)
     };
     // SAFETY: the buffer is longer than a word.
     let works = unsafe { moves(libc::process_vm_readv, there, buffer, 8).is_ok() };
-    if comm.allgather(&[u8::from(works)])?.contains(&0) {
-        return Ok(());
-    }
-    bench.group("create", "the system calls alone")?;
+    let all_work = !comm.allgather(&[u8::from(works)])?.contains(&0);
+    Ok(all_work.then_some(there))
+}
+
+pub(super) fn run(bench: &mut Bench<'_>, there: There, buffer: *mut u8) -> Result<()> {
+    bench.group("the system calls alone")?;
     let calls: [(&str, Call); 2] = [
         ("put", libc::process_vm_writev),
         ("get", libc::process_vm_readv),

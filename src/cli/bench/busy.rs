@@ -29,14 +29,9 @@ const ACCESSES: [(&str, Access); LINES] = [
 
 pub(super) const LINES: usize = 3;
 
-pub(super) fn run(
-    bench: &mut Bench<'_>,
-    name: &'static str,
-    window: &Window,
-    buffer: *mut u8,
-) -> Result<()> {
+pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
     bench.barrier()?;
-    bench.group(name, "target computes: lock, operation, unlock")?;
+    bench.group("target computes: lock, operation, unlock")?;
     for (name, access) in ACCESSES {
         let line = Line {
             name,

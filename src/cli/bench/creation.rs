@@ -18,14 +18,14 @@ const TITLE: &str = "windows of 4 KiB";
 
 pub(super) fn allocate(bench: &mut Bench<'_>) -> Result<()> {
     let (comm, info) = (bench.comm(), bench.info());
-    bench.group("allocate", TITLE)?;
+    bench.group(TITLE)?;
     bench.every(LINE, || Window::allocate(comm, SIZE, 1, info)?.free())?;
     Ok(())
 }
 
 pub(super) fn create(bench: &mut Bench<'_>, memory: &CallerMemory) -> Result<()> {
     let (comm, info) = (bench.comm(), bench.info());
-    bench.group("create", TITLE)?;
+    bench.group(TITLE)?;
     bench.every(LINE, || {
         // SAFETY: the memory is longer, outlives the window (or, after an error, the process
         // ends), nobody else refers to it, and the process has no other thread.

@@ -135,11 +135,15 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// The lines that follow belong together: they are about this kind of window.
-    pub(super) fn group(&mut self, window: &'static str, title: &'static str) -> Result<()> {
-        self.window = window;
+    /// The lines that follow are about this kind of window.
+    pub(super) fn of_windows(&mut self, kind: &'static str) {
+        self.window = kind;
+    }
+
+    /// The lines that follow belong together.
+    pub(super) fn group(&mut self, title: &'static str) -> Result<()> {
         match &mut self.output {
-            Some(output) => output.group(window, title),
+            Some(output) => output.group(self.window, title),
             None => Ok(()),
         }
     }

@@ -15,32 +15,19 @@ const ROUNDS: u32 = 20_000;
 /// How many operations go before one flush.
 const BURST: u64 = 64;
 
-pub(super) fn run(
-    bench: &mut Bench<'_>,
-    name: &'static str,
-    window: &Window,
-    buffer: *mut u8,
-) -> Result<()> {
-    bench.group(name, "one operation and flush")?;
-    put(bench, window, buffer)?;
-    get(bench, window, buffer)?;
-    accumulate(
-        bench,
-        window,
-        "acc_i64_flush",
-        BasicType::I64,
-        1_i64.to_ne_bytes(),
-    )?;
-    accumulate(
-        bench,
-        window,
-        "acc_f64_flush",
-        BasicType::F64,
-        1_f64.to_ne_bytes(),
-    )?;
+pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
+    bench.group("one operation and flush")?;
+    put(bench, window, flushed("put8_flush"), buffer, 8)?;
+    get(bench, window, flushed("get8_flush"), buffer, 8)?;
+    for (name, ty, one) in [
+        ("acc_i64_flush", BasicType::I64, 1_i64.to_ne_bytes()),
+        ("acc_f64_flush", BasicType::F64, 1_f64.to_ne_bytes()),
+    ] {
+        accumulate(bench, window, flushed(name), one.as_ptr(), 1, ty)?;
+    }
     fetch_add(bench, window)?;
     compare_and_swap(bench, window)?;
-    bench.group(name, "64 operations, then flush")?;
+    bench.group("64 operations, then flush")?;
     put_burst(bench, window, buffer)?;
     accumulate_burst(bench, window)
 }
@@ -61,39 +48,55 @@ fn burst(name: &str) -> Line<'_> {
     }
 }
 
+/// `buffer` has `len` bytes.
 #[inline(never)]
-fn put(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
-    let (from, len, target, at) = black_box((buffer, 8, TARGET, 0));
-    bench.origin(flushed("put8_flush"), move || {
-        // SAFETY: the buffer is longer, and nobody writes to it before the flush.
+pub(super) fn put(
+    bench: &mut Bench<'_>,
+    window: &Window,
+    line: Line<'_>,
+    buffer: *mut u8,
+    len: usize,
+) -> Result<()> {
+    let (from, len, target, at) = black_box((buffer, len, TARGET, 0));
+    bench.origin(line, move || {
+        // SAFETY: the buffer is that long, and nobody writes to it before the flush.
         unsafe { window.put(from, len, target, at)? };
         window.flush(target)
     })?;
     Ok(())
 }
 
+/// `buffer` has `len` bytes.
 #[inline(never)]
-fn get(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
-    let (to, len, target, at) = black_box((buffer, 8, TARGET, 0));
-    bench.origin(flushed("get8_flush"), move || {
-        // SAFETY: the buffer is longer, and nobody else touches it before the flush.
+pub(super) fn get(
+    bench: &mut Bench<'_>,
+    window: &Window,
+    line: Line<'_>,
+    buffer: *mut u8,
+    len: usize,
+) -> Result<()> {
+    let (to, len, target, at) = black_box((buffer, len, TARGET, 0));
+    bench.origin(line, move || {
+        // SAFETY: the buffer is that long, and nobody else touches it before the flush.
         unsafe { window.get(to, len, target, at)? };
         window.flush(target)
     })?;
     Ok(())
 }
 
+/// `from` has `count` elements.
 #[inline(never)]
-fn accumulate(
+pub(super) fn accumulate(
     bench: &mut Bench<'_>,
     window: &Window,
-    name: &str,
+    line: Line<'_>,
+    from: *const u8,
+    count: usize,
     ty: BasicType,
-    one: [u8; 8],
 ) -> Result<()> {
-    let (from, count, ty, target, at) = black_box((one.as_ptr(), 1, ty, TARGET, 0));
-    bench.origin(flushed(name), move || {
-        // SAFETY: `one` is an element, and outlives the flush.
+    let (from, count, ty, target, at) = black_box((from, count, ty, TARGET, 0));
+    bench.origin(line, move || {
+        // SAFETY: there are that many elements, which nobody writes to before the flush.
         unsafe { window.accumulate(from, count, ty, target, at, Op::Sum)? };
         window.flush(target)
     })?;

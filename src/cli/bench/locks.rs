@@ -10,14 +10,9 @@ use super::error::Result;
 
 pub(super) const LINES: usize = 3;
 
-pub(super) fn run(
-    bench: &mut Bench<'_>,
-    name: &'static str,
-    window: &Window,
-    buffer: *mut u8,
-) -> Result<()> {
+pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
     bench.barrier()?;
-    bench.group(name, "lock epochs")?;
+    bench.group("lock epochs")?;
     lock(
         bench,
         window,

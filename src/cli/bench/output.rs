@@ -123,6 +123,7 @@ impl Output {
     }
 
     pub(super) fn finish(&mut self) -> Result<()> {
+        debug_assert_eq!(Some(self.bar.position()), self.bar.length());
         self.bar.finish_and_clear();
         match &mut self.json {
             Some(json) => json.finish(),

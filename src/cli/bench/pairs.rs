@@ -9,14 +9,9 @@ use super::error::Result;
 
 pub(super) const LINES: usize = 2;
 
-pub(super) fn run(
-    bench: &mut Bench<'_>,
-    name: &'static str,
-    window: &Window,
-    buffer: *mut u8,
-) -> Result<()> {
+pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
     bench.barrier()?;
-    bench.group(name, "two ranks take part")?;
+    bench.group("two ranks take part")?;
     post_start(bench, window, buffer)?;
     notify(bench, window, buffer)
 }

@@ -31,29 +31,22 @@ pub(super) fn run(bench: &mut Bench<'_>, windows: Windows, selected: &Selected) 
     };
     let memory = CallerMemory::new(*span)?;
     let info = bench.info();
-    on_each_window(
-        bench,
-        windows,
-        *span,
-        &memory,
-        info,
-        |bench, name, window| {
-            for &sync in syncs {
-                bench.barrier()?;
-                bench.group(name, sync.title())?;
-                for &(operation, size) in lines {
-                    let chosen = Chosen {
-                        operation,
-                        size,
-                        sync,
-                        burst: *burst,
-                    };
-                    measure(bench, window, buffer.pointer(), chosen)?;
-                }
+    on_each_window(bench, windows, *span, &memory, info, |bench, window| {
+        for &sync in syncs {
+            bench.barrier()?;
+            bench.group(sync.title())?;
+            for &(operation, size) in lines {
+                let chosen = Chosen {
+                    operation,
+                    size,
+                    sync,
+                    burst: *burst,
+                };
+                measure(bench, window, buffer.pointer(), chosen)?;
             }
-            Ok(())
-        },
-    )
+        }
+        Ok(())
+    })
 }
 
 impl Sync {

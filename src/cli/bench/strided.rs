@@ -15,13 +15,8 @@ pub(super) const LINES: usize = 1;
 const SIDE: i64 = COLUMNS as i64;
 
 #[inline(never)]
-pub(super) fn run(
-    bench: &mut Bench<'_>,
-    name: &'static str,
-    window: &Window,
-    buffer: *mut u8,
-) -> Result<()> {
-    bench.group(name, "1,024 elements of a column, then flush")?;
+pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
+    bench.group("1,024 elements of a column, then flush")?;
     let column = Datatype::vector(SIDE, 1, SIDE, &BasicType::F64.into())?.commit();
     let dense = Committed::of(BasicType::F64);
     let line = Line {

@@ -37,39 +37,35 @@ impl Windows {
 }
 
 pub(super) fn run(bench: &mut Bench<'_>, windows: Windows) -> Result<()> {
-    let attached = usize::from(windows.create()) * attach::LINES;
-    bench.expect(windows.count() * LINES + attached);
     let mut buffer = OriginBuffer::new(SPAN)?;
     let memory = CallerMemory::new(SPAN)?;
+    let there = match windows.create() {
+        true => attach::find(bench, &memory, buffer.pointer())?,
+        false => None,
+    };
+    let attached = there.map_or(0, |_| attach::LINES);
+    bench.expect(windows.count() * LINES + attached);
     if windows.allocate() {
+        bench.of_windows("allocate");
         creation::allocate(bench)?;
     }
     if windows.create() {
+        bench.of_windows("create");
         creation::create(bench, &memory)?;
-        attach::run(bench, &memory, buffer.pointer())?;
+    }
+    if let Some(there) = there {
+        attach::run(bench, there, buffer.pointer())?;
     }
     let info = bench.info();
-    on_each_window(
-        bench,
-        windows,
-        SPAN,
-        &memory,
-        info,
-        |bench, name, window| every_line(bench, name, window, buffer.pointer()),
-    )?;
+    on_each_window(bench, windows, SPAN, &memory, info, |bench, window| {
+        every_line(bench, window, buffer.pointer())
+    })?;
     let info = &info.clone().with("mpi_accumulate_granularity", "4096");
-    on_each_window(
-        bench,
-        windows,
-        SPAN,
-        &memory,
-        info,
-        |bench, name, window| {
-            under_lock_all(bench, window, |bench| {
-                bandwidth::run_coarse(bench, name, window, buffer.pointer())
-            })
-        },
-    )
+    on_each_window(bench, windows, SPAN, &memory, info, |bench, window| {
+        under_lock_all(bench, window, |bench| {
+            bandwidth::run_coarse(bench, window, buffer.pointer())
+        })
+    })
 }
 
 /// Makes windows of `span` bytes on each rank with these hints and hands them to `body`, one after the
@@ -80,7 +76,7 @@ pub(super) fn on_each_window<'a>(
     span: usize,
     memory: &CallerMemory,
     info: &Info,
-    mut body: impl FnMut(&mut Bench<'a>, &'static str, &Window) -> Result<()>,
+    mut body: impl FnMut(&mut Bench<'a>, &Window) -> Result<()>,
 ) -> Result<()> {
     let comm = bench.comm();
     if windows.allocate() {
@@ -88,34 +84,31 @@ pub(super) fn on_each_window<'a>(
         // SAFETY: the window's own memory of this length; no rank accesses it before the barrier
         // with which each measurement begins.
         unsafe { window.base().write_bytes(0, span) };
-        body(bench, "allocate", &window)?;
+        bench.of_windows("allocate");
+        body(bench, &window)?;
         window.free()?;
     }
     if windows.create() {
         // SAFETY: the memory has `span` bytes, outlives the window (or, after an error, the
         // process ends), nobody else refers to it, and the process has no other thread.
         let window = unsafe { Window::create(comm, memory.pointer(), span, 1, info)? };
-        body(bench, "create", &window)?;
+        bench.of_windows("create");
+        body(bench, &window)?;
         window.free()?;
     }
     Ok(())
 }
 
-fn every_line(
-    bench: &mut Bench<'_>,
-    name: &'static str,
-    window: &Window,
-    buffer: *mut u8,
-) -> Result<()> {
+fn every_line(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
     under_lock_all(bench, window, |bench| {
-        latency::run(bench, name, window, buffer)?;
-        bandwidth::run(bench, name, window, buffer)?;
-        strided::run(bench, name, window, buffer)
+        latency::run(bench, window, buffer)?;
+        bandwidth::run(bench, window, buffer)?;
+        strided::run(bench, window, buffer)
     })?;
-    locks::run(bench, name, window, buffer)?;
-    collective::run(bench, name, window, buffer)?;
-    pairs::run(bench, name, window, buffer)?;
-    busy::run(bench, name, window, buffer)
+    locks::run(bench, window, buffer)?;
+    collective::run(bench, window, buffer)?;
+    pairs::run(bench, window, buffer)?;
+    busy::run(bench, window, buffer)
 }
 
 /// Runs `body` while the origin has an epoch of all ranks.
