@@ -25,7 +25,7 @@ fn device_variable() -> Option<String> {
 
 /// How the ranks that a command starts are bound to processors.
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum BindTo {
+enum BindToArg {
     /// Ranks run where this command may run
     None,
     /// A core for each rank, with all its threads
@@ -34,12 +34,12 @@ enum BindTo {
     Auto,
 }
 
-impl From<BindTo> for transom::launcher::BindTo {
-    fn from(asked: BindTo) -> Self {
+impl From<BindToArg> for transom::launcher::BindTo {
+    fn from(asked: BindToArg) -> Self {
         match asked {
-            BindTo::None => Self::None,
-            BindTo::Core => Self::Core,
-            BindTo::Auto => Self::Auto,
+            BindToArg::None => Self::None,
+            BindToArg::Core => Self::Core,
+            BindToArg::Auto => Self::Auto,
         }
     }
 }

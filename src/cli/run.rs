@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use transom::launcher::{Launch, MAX_RANKS};
 
-use super::BindTo;
+use super::BindToArg;
 
 /// Start the ranks of a job on this machine
 ///
@@ -24,8 +24,8 @@ pub(super) struct Args {
     device: Option<String>,
 
     /// How the ranks are bound to processors. Jobs that run side by side would be bound to the same ones
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t = BindTo::None)]
-    bind_to: BindTo,
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = BindToArg::None)]
+    bind_to: BindToArg,
 
     /// Begin each line of output with [RANK]
     #[arg(long)]

@@ -1,6 +1,6 @@
 //! The collectives, on bytes, once they have begun: ceil(log2(p)) steps each.
 
-use super::collective::{Engine, Way};
+use super::collective::{Direction, Engine};
 use crate::error::Result;
 
 impl Engine {
@@ -16,12 +16,12 @@ impl Engine {
         let mut first = 0;
         if relative > 0 {
             let round = relative.ilog2();
-            self.exchange(Way::Ahead, round, None, Some(bytes))?;
+            self.exchange(Direction::Ahead, round, None, Some(bytes))?;
             first = round + 1;
         }
         for round in first..self.team().rounds() {
             if u64::from(relative) + (1 << round) < u64::from(size) {
-                self.exchange(Way::Ahead, round, Some(bytes), None)?;
+                self.exchange(Direction::Ahead, round, Some(bytes), None)?;
             }
         }
         Ok(())
@@ -37,7 +37,7 @@ impl Engine {
         for round in 0..self.team().rounds() {
             let distance = 1 << round;
             if relative & distance != 0 {
-                self.exchange(Way::Back, round, Some(&held), None)?;
+                self.exchange(Direction::Back, round, Some(&held), None)?;
                 return Ok(Vec::new());
             }
             let from = relative + distance;
@@ -45,7 +45,7 @@ impl Engine {
                 let to = (from + distance).min(size);
                 let start = held.len();
                 held.resize(start + (from..to).map(len_of).sum::<usize>(), 0);
-                self.exchange(Way::Back, round, None, Some(&mut held[start..]))?;
+                self.exchange(Direction::Back, round, None, Some(&mut held[start..]))?;
             }
         }
         // Held in the order of places in the tree: turn the circle until rank 0 comes first.
@@ -73,7 +73,7 @@ impl Engine {
             let start = held.len();
             held.resize(start + incoming, 0);
             let (old, new) = held.split_at_mut(start);
-            self.exchange(Way::Ahead, round, Some(&old[..outgoing]), Some(new))?;
+            self.exchange(Direction::Ahead, round, Some(&old[..outgoing]), Some(new))?;
         }
         let mut ordered = vec![0; total];
         let mut starts = Vec::with_capacity(size);
@@ -104,10 +104,10 @@ impl Engine {
         let mut incoming = vec![0; bytes.len()];
         for round in 0..self.team().rounds() {
             if relative & (1 << round) != 0 {
-                return self.exchange(Way::Back, round, Some(bytes), None);
+                return self.exchange(Direction::Back, round, Some(bytes), None);
             }
             if u64::from(relative) + (1 << round) < u64::from(size) {
-                self.exchange(Way::Back, round, None, Some(&mut incoming))?;
+                self.exchange(Direction::Back, round, None, Some(&mut incoming))?;
                 combine(bytes, &incoming);
             }
         }

@@ -23,7 +23,7 @@ pub(crate) fn block_bytes(rounds: u32) -> u64 {
 
 /// In which direction around the circle of ranks a pipe leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     Ahead,
     Back,
 }
@@ -66,13 +66,13 @@ impl Engine {
         let rounds = team.rounds();
         let start = BARRIER_AT + barrier_bytes(rounds);
         let place = |number: u32| start + u64::from(number) * PIPE_BYTES;
-        let pipes = |way: Way| {
+        let pipes = |direction: Direction| {
             (0..rounds)
                 .map(|round| {
                     let (ahead, behind) = (team.ahead(1 << round), team.behind(1 << round));
-                    match way {
-                        Way::Ahead => Pipe::new(ahead, behind, block, place(round)),
-                        Way::Back => Pipe::new(behind, ahead, block, place(rounds + round)),
+                    match direction {
+                        Direction::Ahead => Pipe::new(ahead, behind, block, place(round)),
+                        Direction::Back => Pipe::new(behind, ahead, block, place(rounds + round)),
                     }
                 })
                 .collect()
@@ -81,8 +81,8 @@ impl Engine {
             team: team.clone(),
             block: block.clone(),
             blocks: blocks.clone(),
-            ahead: pipes(Way::Ahead),
-            back: pipes(Way::Back),
+            ahead: pipes(Direction::Ahead),
+            back: pipes(Direction::Back),
             barrier: barrier.clone(),
             calls: 0,
             operation: "collective",
@@ -134,12 +134,12 @@ impl Engine {
     /// that distance on the other side. `None`: nothing goes that way.
     pub(crate) fn exchange(
         &mut self,
-        way: Way,
+        direction: Direction,
         round: u32,
         send: Option<&[u8]>,
         receive: Option<&mut [u8]>,
     ) -> Result<()> {
-        let result = self.try_exchange(way, round, send, receive);
+        let result = self.try_exchange(direction, round, send, receive);
         result.map_err(|error| self.give_up(error))
     }
 
@@ -158,15 +158,15 @@ impl Engine {
 
     fn try_exchange(
         &mut self,
-        way: Way,
+        direction: Direction,
         round: u32,
         send: Option<&[u8]>,
         mut receive: Option<&mut [u8]>,
     ) -> Result<()> {
         let (operation, digest) = (self.operation, self.digest);
-        let pipe = match way {
-            Way::Ahead => &mut self.ahead[round as usize],
-            Way::Back => &mut self.back[round as usize],
+        let pipe = match direction {
+            Direction::Ahead => &mut self.ahead[round as usize],
+            Direction::Back => &mut self.back[round as usize],
         };
         let (team, blocks) = (&self.team, &*self.blocks);
         let (to, from) = (pipe.to, pipe.from);

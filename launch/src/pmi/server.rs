@@ -37,14 +37,14 @@ pub(crate) struct Server {
     visible: HashMap<String, String>,
     /// What was put since the last barrier.
     staged: Vec<(String, String)>,
-    ranks: Vec<Rank>,
+    ranks: Vec<Connection>,
     waiting: usize,
     /// The first rank that left: no barrier can complete any more.
     departed: Option<u32>,
 }
 
 #[derive(Default)]
-struct Rank {
+struct Connection {
     input: LineBuffer,
     state: State,
     in_barrier: bool,
@@ -67,7 +67,7 @@ impl Server {
             name: name.to_owned(),
             visible: HashMap::from([("PMI_process_mapping".to_owned(), mapping)]),
             staged: Vec::new(),
-            ranks: (0..size).map(|_| Rank::default()).collect(),
+            ranks: (0..size).map(|_| Connection::default()).collect(),
             waiting: 0,
             departed: None,
         }
@@ -108,7 +108,7 @@ impl Server {
 
     /// Whether `rank` has joined the job and others that have joined too still count on it.
     pub(crate) fn is_needed(&self, rank: u32) -> bool {
-        let joined = |rank: &Rank| rank.state == State::Joined;
+        let joined = |rank: &Connection| rank.state == State::Joined;
         joined(&self.ranks[rank as usize])
             && self.ranks.iter().filter(|rank| joined(rank)).count() > 1
     }

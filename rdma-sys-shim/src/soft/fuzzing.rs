@@ -6,7 +6,7 @@ use super::adversarial;
 
 pub(crate) fn options(text: &str) {
     let _ = Options::parse(text);
-    let _ = adversarial::Options::parse(text);
+    let _ = adversarial::AdversarialOptions::parse(text);
 }
 
 pub(crate) fn address(bytes: &[u8]) {

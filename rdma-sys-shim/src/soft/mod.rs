@@ -26,13 +26,13 @@ pub use notice_board::NoticeBoard;
 pub use port::PORT_BYTES;
 
 use address::{Address, Host};
-use adversarial::AdversarialDevice;
+use adversarial::{AdversarialDevice, AdversarialOptions};
 use agent::Agent;
 use endpoint::SoftEndpoint;
 use owned::Segments;
 use port::Port;
 use process::ProcessId;
-use table::Table;
+use table::RegionTable;
 
 use crate::cross_memory;
 use crate::{
@@ -87,7 +87,7 @@ impl Options {
 pub(crate) fn open(options: &str, launcher: Option<u32>) -> Result<Arc<dyn Device>> {
     let (first, rest) = options.split_once(',').unwrap_or((options, ""));
     if first == "adversarial" {
-        let options = adversarial::Options::parse(rest)?;
+        let options = AdversarialOptions::parse(rest)?;
         return Ok(Arc::new(AdversarialDevice::open(options, launcher)?));
     }
     let options = Options::parse(options)?;
@@ -100,7 +100,7 @@ pub(crate) struct Own {
     /// What peers are told.
     address: Address,
     port: Arc<Port>,
-    table: Table,
+    table: RegionTable,
     agent: Agent,
     segments: Segments,
     options: Options,
@@ -132,7 +132,7 @@ impl SoftDevice {
             own: Arc::new(Own {
                 id,
                 address: Address::of(id, nonce, &port, options, &host),
-                table: Table::new(port.clone()),
+                table: RegionTable::new(port.clone()),
                 agent: Agent::new(port.clone()),
                 segments: Segments::default(),
                 port,

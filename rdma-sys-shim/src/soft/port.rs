@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::limits::is_shortage;
 use super::process::ProcessId;
-use super::room::{Piece, Room};
+use super::room::{Room, RoomPiece};
 use super::segment::{self, AddressRange};
 use super::slots::{Bell, SLOTS, Slot, Slots};
 use crate::{Error, Result};
@@ -37,7 +37,7 @@ pub(crate) struct Header {
 /// A registered region. `generation` is a sequence lock: odd while the
 /// entry is live, and part of the rkey.
 #[repr(C, align(64))]
-pub(crate) struct Entry {
+pub(crate) struct RegionEntry {
     pub(crate) generation: AtomicU32,
     pub(crate) access: AtomicU32,
     pub(crate) address: AtomicU64,
@@ -53,7 +53,7 @@ const BELL: usize = 64;
 const SLOT_TABLE: usize = 4096;
 const SLOT_DATA: usize = SLOT_TABLE + 2 * 4096;
 const REGION_TABLE: usize = SLOT_DATA + SLOTS * SLOT_BYTES;
-const TABLES_END: usize = REGION_TABLE + REGIONS * size_of::<Entry>();
+const TABLES_END: usize = REGION_TABLE + REGIONS * size_of::<RegionEntry>();
 /// Begins a page, however large pages are.
 const ROOM: usize = TABLES_END.next_multiple_of(64 << 10);
 /// Of the room, what goes to the first that asks for much: the control region of all but the largest
@@ -113,7 +113,7 @@ pub(crate) struct Loan {
     port: Arc<Port>,
     /// `None`: the first part, which is lent once. Peers read there what was written last, also when
     /// its user is gone.
-    piece: Option<Piece>,
+    piece: Option<RoomPiece>,
     len: usize,
 }
 
@@ -279,9 +279,9 @@ impl Port {
         self.map.base().wrapping_add(SLOT_DATA + index * SLOT_BYTES)
     }
 
-    pub(crate) fn entry(&self, index: usize) -> &Entry {
+    pub(crate) fn entry(&self, index: usize) -> &RegionEntry {
         assert!(index < REGIONS);
-        self.at(REGION_TABLE + index * size_of::<Entry>())
+        self.at(REGION_TABLE + index * size_of::<RegionEntry>())
     }
 
     fn at<T>(&self, offset: usize) -> &T {

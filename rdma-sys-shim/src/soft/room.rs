@@ -9,13 +9,13 @@ const ORDERS: usize = (Room::MOST / LEAST).ilog2() as usize + 1;
 
 /// Part of the room, from `at` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct RoomPiece {
     pub(super) at: usize,
     order: usize,
 }
 
 #[cfg(test)]
-impl Piece {
+impl RoomPiece {
     pub(super) fn len(self) -> usize {
         LEAST << self.order
     }
@@ -44,7 +44,7 @@ impl Room {
     }
 
     /// At least `len` bytes, from a multiple of their size on, if these are few and there is room.
-    pub(super) fn take(&mut self, len: usize) -> Option<Piece> {
+    pub(super) fn take(&mut self, len: usize) -> Option<RoomPiece> {
         if len > Self::MOST {
             return None;
         }
@@ -59,7 +59,7 @@ impl Room {
             larger -= 1;
             self.free[larger].insert(at + (LEAST << larger));
         }
-        Some(Piece { at, order })
+        Some(RoomPiece { at, order })
     }
 
     fn take_fresh(&mut self) -> Option<usize> {
@@ -71,8 +71,8 @@ impl Room {
         })
     }
 
-    pub(super) fn give(&mut self, piece: Piece) {
-        let Piece { mut at, mut order } = piece;
+    pub(super) fn give(&mut self, piece: RoomPiece) {
+        let RoomPiece { mut at, mut order } = piece;
         while order + 1 < ORDERS && self.free[order].remove(&(at ^ (LEAST << order))) {
             at &= !(LEAST << order);
             order += 1;
@@ -98,7 +98,7 @@ mod tests {
     fn pieces_are_aligned_to_their_size_and_apart() {
         let mut room = Room::new(4 * MOST);
         let lens = [1, 5000, LEAST, LEAST + 1, 4096, MOST, 1, 300];
-        let mut pieces: Vec<Piece> = lens.map(|len| room.take(len).unwrap()).to_vec();
+        let mut pieces: Vec<RoomPiece> = lens.map(|len| room.take(len).unwrap()).to_vec();
         for (piece, len) in pieces.iter().zip(lens) {
             assert!(piece.len() >= len && piece.at.is_multiple_of(piece.len()));
             assert!(len <= LEAST || piece.len() < 2 * len);
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn what_is_given_back_joins_and_serves_other_sizes() {
         let mut room = Room::new(2 * MOST + 5);
-        let small: Vec<Piece> = std::iter::from_fn(|| room.take(LEAST)).collect();
+        let small: Vec<RoomPiece> = std::iter::from_fn(|| room.take(LEAST)).collect();
         assert_eq!(small.len(), 2 * MOST / LEAST);
         assert_eq!(room.take(1), None);
         // In an order in which buddies do not follow each other.

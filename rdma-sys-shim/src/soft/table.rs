@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::port::{Entry, Port, REGIONS};
+use super::port::{Port, REGIONS, RegionEntry};
 use crate::{Access, Error, RemoteRegion, Result};
 
 /// Part of a memory file, and where it is in its owner's memory.
@@ -25,7 +25,7 @@ pub(crate) struct Registered {
 }
 
 /// The owner's side.
-pub(crate) struct Table {
+pub(crate) struct RegionTable {
     port: Arc<Port>,
     free: Mutex<FreeList>,
 }
@@ -36,7 +36,7 @@ struct FreeList {
     fresh: u32,
 }
 
-impl Table {
+impl RegionTable {
     pub(crate) fn new(port: Arc<Port>) -> Self {
         Self {
             port,
@@ -160,7 +160,7 @@ fn in_table(index: u32) -> Option<usize> {
         .then_some(index as usize)
 }
 
-fn read<T>(port: &Port, rkey: u64, fields: impl FnOnce(&Entry) -> T) -> Option<T> {
+fn read<T>(port: &Port, rkey: u64, fields: impl FnOnce(&RegionEntry) -> T) -> Option<T> {
     let generation = (rkey >> 32) as u32;
     let entry = port.entry(in_table(rkey as u32)?);
     if generation.is_multiple_of(2) || entry.generation.load(Ordering::Acquire) != generation {
@@ -176,9 +176,9 @@ mod tests {
     use super::*;
     use crate::soft::process::ProcessId;
 
-    fn table() -> (Arc<Port>, Table) {
+    fn table() -> (Arc<Port>, RegionTable) {
         let port = Arc::new(Port::create(ProcessId::own().unwrap(), 1).unwrap());
-        (port.clone(), Table::new(port))
+        (port.clone(), RegionTable::new(port))
     }
 
     #[test]

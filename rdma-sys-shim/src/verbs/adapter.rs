@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::connect::{Fabric, Families, OwnGid, OwnPort};
+use super::connect::{Families, OwnGid, OwnPort, Transport};
 use super::endpoint::Local;
 use super::events::{self, Trouble};
 use super::memory::{Pinned, Regions};
-use super::objects::{Context, Port, ProtectionDomain};
+use super::objects::{Context, PortAttributes, ProtectionDomain};
 use super::settings::Settings;
 use crate::Result;
 use crate::rdma::{Choice, Gid};
@@ -17,7 +17,7 @@ const WORD: u32 = 8;
 pub(super) struct Adapter {
     pub(super) context: Arc<Context>,
     pub(super) domain: Arc<ProtectionDomain>,
-    pub(super) port: Port,
+    pub(super) port: PortAttributes,
     pub(super) own: OwnPort,
     pub(super) regions: Arc<Regions>,
     pub(super) settings: Settings,
@@ -50,7 +50,7 @@ impl Adapter {
         }
         let own = OwnPort {
             number: port.number,
-            fabric: Fabric::of(choice),
+            transport: Transport::of(choice),
             gids,
             lid: port.lid,
             needs_gid: port.needs_gid,

@@ -64,7 +64,7 @@ impl VerbsDevice {
             target_thread: TargetThread::Never,
             pins_memory: true,
         };
-        let own = Address::fresh(adapter.own.address(), adapter.own.fabric, &choice.device)?;
+        let own = Address::fresh(adapter.own.address(), adapter.own.transport, &choice.device)?;
         let adapter = Arc::new(adapter);
         let endpoints = Endpoints::default();
         let queues = PeerQueues {

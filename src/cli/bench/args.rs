@@ -8,7 +8,7 @@ use transom::launcher::MAX_RANKS;
 
 use super::error::{BenchError, Result};
 use super::suite;
-use crate::cli::BindTo;
+use crate::cli::BindToArg;
 
 /// Measure one-sided operations between the ranks of a job on this machine
 ///
@@ -28,7 +28,7 @@ pub(in crate::cli) struct Args {
     /// How the ranks that this command starts are bound to processors [default: auto]. Benchmarks that run
     /// side by side would be bound to the same ones: say none
     #[arg(long, value_enum, value_name = "WHAT")]
-    bind_to: Option<BindTo>,
+    bind_to: Option<BindToArg>,
 
     /// This process is a rank that this command has started
     #[arg(long, hide = true)]
@@ -139,7 +139,7 @@ pub(super) struct Selected {
 pub(super) struct Plan {
     pub(super) ranks: Option<u32>,
     pub(super) device: Option<String>,
-    pub(super) bind_to: Option<BindTo>,
+    pub(super) bind_to: Option<BindToArg>,
     /// Whether this process is a rank of `launch`'s.
     pub(super) started: bool,
     pub(super) windows: Windows,

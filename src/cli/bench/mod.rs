@@ -29,7 +29,7 @@ use rdma_sys_shim::Placement;
 use transom::launcher::{Launch, is_launched};
 use transom::{ErrorKind, Job, PeerError, ThreadLevel};
 
-use super::{BindTo, DEVICE};
+use super::{BindToArg, DEVICE};
 pub(super) use args::Args;
 use args::Plan;
 use engine::Bench;
@@ -64,7 +64,7 @@ fn launch(plan: &Plan) -> Result<ExitCode> {
         .args(["bench", "--started"])
         .args(env::args_os().skip(2))
         .device(plan.device.clone())
-        .bind_to(plan.bind_to.unwrap_or(BindTo::Auto).into())
+        .bind_to(plan.bind_to.unwrap_or(BindToArg::Auto).into())
         // Else rank 0 would find no terminal to draw its bar on.
         .direct_output(output::has_terminal())
         .name("transom bench")

@@ -10,7 +10,7 @@ use super::flatten::{bytes, elements, flatten};
 use super::outline::{Outline, Uniform};
 use super::piece::{Blocks, Piece, Shape};
 use super::signature::Signature;
-use super::tree::{Datatype, Parts};
+use super::tree::{Contents, Datatype};
 
 /// A layout of memory that operations take: a [`Datatype`] that was committed, or a predefined type
 /// (`BasicType::F64.into()`). Cheap to clone, and alive as long as any clone.
@@ -49,7 +49,7 @@ impl Flat {
 static PREDEFINED: LazyLock<[Committed; BasicType::ALL.len()]> = LazyLock::new(|| {
     BasicType::ALL.map(|ty| {
         let outline = Outline::of(ty);
-        Datatype::new(ty.name(), outline, Parts::Basic(ty)).commit()
+        Datatype::new(ty.name(), outline, Contents::Basic(ty)).commit()
     })
 });
 

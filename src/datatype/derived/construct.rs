@@ -3,7 +3,7 @@
 
 use super::bounds::Span;
 use super::outline::Outline;
-use super::tree::{Block, Datatype, Parts};
+use super::tree::{Block, Contents, Datatype};
 use crate::error::{DatatypeMisuse, Error, Result};
 
 impl Datatype {
@@ -107,7 +107,7 @@ impl Datatype {
             })?;
             members.push((Block { at, len }, ty.clone()));
         }
-        finish(CONSTRUCTOR, outline, Parts::Members(members.into()))
+        finish(CONSTRUCTOR, outline, Contents::Members(members.into()))
     }
 
     /// Local. The same data, with the lower bound `lb` and the upper bound `lb + extent`.
@@ -125,13 +125,13 @@ impl Datatype {
             }));
         };
         let outline = old.0.outline.marked(Span { lo: lb, hi });
-        finish(CONSTRUCTOR, outline, Parts::Same(old.clone()))
+        finish(CONSTRUCTOR, outline, Contents::Same(old.clone()))
     }
 
     /// Local. The same type again (`MPI_Type_dup`).
     #[must_use]
     pub fn dup(old: &Self) -> Self {
-        Self::new("dup", old.0.outline, Parts::Same(old.clone()))
+        Self::new("dup", old.0.outline, Contents::Same(old.clone()))
     }
 }
 
@@ -148,13 +148,13 @@ fn strided(
             format!("{count} blocks of {block_len} × {old}, {stride} bytes apart")
         })
     })?;
-    let parts = Parts::Strided {
+    let contents = Contents::Strided {
         count,
         block_len,
         stride,
         of: old.clone(),
     };
-    finish(constructor, outline, parts)
+    finish(constructor, outline, contents)
 }
 
 /// Blocks at displacements that count `unit` bytes.
@@ -178,11 +178,11 @@ fn listed<'a>(
             })
         })?;
     }
-    let parts = Parts::Blocks {
+    let contents = Contents::Blocks {
         blocks: blocks.into(),
         of: old.clone(),
     };
-    finish(constructor, outline, parts)
+    finish(constructor, outline, contents)
 }
 
 /// `len` elements, one after the other from `at` on.
@@ -197,13 +197,13 @@ fn block(ty: &Datatype, at: i64, len: u64) -> Option<Outline> {
 pub(super) fn finish(
     constructor: &'static str,
     outline: Outline,
-    parts: Parts,
+    contents: Contents,
 ) -> Result<Datatype> {
     let true_len = outline.data.map_or(Some(0), Span::len);
     if outline.bounds().and(true_len).is_none() {
         return Err(overflow(constructor, || "the extent".to_owned()));
     }
-    Ok(Datatype::new(constructor, outline, parts))
+    Ok(Datatype::new(constructor, outline, contents))
 }
 
 fn check_count(constructor: &'static str, count: i64) -> Result<u64> {

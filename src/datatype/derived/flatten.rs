@@ -6,7 +6,7 @@ use std::ptr;
 use super::super::BasicType;
 use super::list::List;
 use super::piece::Piece;
-use super::tree::{Block, Datatype, Node, Parts};
+use super::tree::{Block, Contents, Datatype, Node};
 
 /// The normal form of a predefined type's element.
 pub(super) type Leaf = fn(BasicType) -> Option<Piece>;
@@ -35,7 +35,7 @@ pub(super) fn flatten(root: &Datatype, leaf: Leaf) -> Option<Piece> {
         if !done.contains_key(&key) {
             let before = stack.len();
             let is_missing = |child: &&Datatype| !done.contains_key(&ptr::from_ref(&*child.0));
-            stack.extend(ty.0.parts.children().filter(is_missing));
+            stack.extend(ty.0.contents.children().filter(is_missing));
             if stack.len() > before {
                 continue;
             }
@@ -58,10 +58,10 @@ fn one<'a>(
         let elements = of(child)?.repeated(block.len, child.extent())?;
         Some(elements.shifted(block.at))
     };
-    match &ty.0.parts {
-        Parts::Basic(basic) => leaf(*basic),
-        Parts::Same(child) => of(child).cloned(),
-        Parts::Strided {
+    match &ty.0.contents {
+        Contents::Basic(basic) => leaf(*basic),
+        Contents::Same(child) => of(child).cloned(),
+        Contents::Strided {
             count,
             block_len,
             stride,
@@ -73,7 +73,7 @@ fn one<'a>(
             };
             block(child, at_zero)?.repeated(*count, *stride)
         }
-        Parts::Blocks { blocks, of: child } => {
+        Contents::Blocks { blocks, of: child } => {
             let mut list = List::default();
             blocks
                 .iter()
@@ -81,7 +81,7 @@ fn one<'a>(
                 .for_each(|piece| list.push(piece));
             list.finish()
         }
-        Parts::Members(members) => {
+        Contents::Members(members) => {
             let mut list = List::default();
             members
                 .iter()

@@ -1,7 +1,7 @@
 //! Type signatures: the sequence of predefined types in a layout, without displacements.
 
 use super::super::BasicType;
-use super::tree::{Datatype, Parts};
+use super::tree::{Contents, Datatype};
 
 /// A prime, so that the numbers below it are a field.
 const MODULUS: u64 = (1 << 61) - 1;
@@ -44,24 +44,24 @@ impl Signature {
         };
         let mut cut = prefix.take(count, ty);
         while let Some(element) = cut {
-            cut = match &element.0.parts {
-                Parts::Basic(pair) => {
+            cut = match &element.0.contents {
+                Contents::Basic(pair) => {
                     let value = value_of_pair(*pair).unwrap_or(*pair);
                     prefix.take_one(Self::single(value));
                     None
                 }
-                Parts::Same(of) => prefix.take(1, of),
-                Parts::Strided {
+                Contents::Same(of) => prefix.take(1, of),
+                Contents::Strided {
                     count,
                     block_len,
                     of,
                     ..
                 } => prefix.take(count.saturating_mul(*block_len), of),
-                Parts::Blocks { blocks, of } => {
+                Contents::Blocks { blocks, of } => {
                     let lens = blocks.iter().map(|block| block.len);
                     prefix.take(lens.fold(0, u64::saturating_add), of)
                 }
-                Parts::Members(members) => members
+                Contents::Members(members) => members
                     .iter()
                     .find_map(|(block, of)| prefix.take(block.len, of)),
             };

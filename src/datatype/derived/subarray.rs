@@ -2,7 +2,7 @@
 
 use super::bounds::Span;
 use super::construct::{bad, finish, overflow};
-use super::tree::{Block, Datatype, Parts};
+use super::tree::{Block, Contents, Datatype};
 use crate::error::{DatatypeMisuse, Error, Result};
 
 /// Which dimension of an array has its elements side by side.
@@ -55,11 +55,11 @@ impl Datatype {
         }
         let whole = Span { lo: 0, hi: stride };
         let outline = part.0.outline.shifted(at).ok_or_else(too_large)?;
-        let parts = Parts::Blocks {
+        let contents = Contents::Blocks {
             blocks: [Block { at, len: 1 }].into(),
             of: part,
         };
-        finish(CONSTRUCTOR, outline.marked(whole), parts)
+        finish(CONSTRUCTOR, outline.marked(whole), contents)
     }
 }
 

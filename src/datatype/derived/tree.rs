@@ -32,12 +32,12 @@ pub struct Datatype(pub(super) Arc<Node>);
 pub(super) struct Node {
     constructor: &'static str,
     pub(super) outline: Outline,
-    pub(super) parts: Parts,
+    pub(super) contents: Contents,
     flat: OnceLock<Arc<Flat>>,
 }
 
 /// What a type is made of.
-pub(super) enum Parts {
+pub(super) enum Contents {
     Basic(BasicType),
     /// The same data, whatever the bounds.
     Same(Datatype),
@@ -66,11 +66,11 @@ pub(super) struct Block {
 }
 
 impl Datatype {
-    pub(super) fn new(constructor: &'static str, outline: Outline, parts: Parts) -> Self {
+    pub(super) fn new(constructor: &'static str, outline: Outline, contents: Contents) -> Self {
         Self(Arc::new(Node {
             constructor,
             outline,
-            parts,
+            contents,
             flat: OnceLock::new(),
         }))
     }
@@ -137,10 +137,10 @@ impl fmt::Display for Datatype {
         let Node {
             constructor,
             outline,
-            parts,
+            contents,
             ..
         } = &*self.0;
-        if let Parts::Basic(ty) = parts {
+        if let Contents::Basic(ty) = contents {
             return f.write_str(ty.name());
         }
         write!(f, "{constructor} of ")?;
@@ -156,7 +156,7 @@ impl fmt::Display for Datatype {
     }
 }
 
-impl Parts {
+impl Contents {
     pub(super) fn children(&self) -> impl Iterator<Item = &Datatype> {
         let (one, many): (Option<&Datatype>, &[(Block, Datatype)]) = match self {
             Self::Basic(_) => (None, &[]),
@@ -180,10 +180,10 @@ impl Parts {
 impl Drop for Node {
     fn drop(&mut self) {
         let mut orphans = Vec::new();
-        self.parts.take_children(&mut orphans);
+        self.contents.take_children(&mut orphans);
         while let Some(Datatype(node)) = orphans.pop() {
             if let Some(mut node) = Arc::into_inner(node) {
-                node.parts.take_children(&mut orphans);
+                node.contents.take_children(&mut orphans);
             }
         }
     }

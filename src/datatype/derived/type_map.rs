@@ -1,7 +1,7 @@
 //! Walking the predefined types of a layout in the order of its type map.
 
 use super::super::BasicType;
-use super::tree::{Block, Datatype, Parts};
+use super::tree::{Block, Contents, Datatype};
 
 /// Hands out each predefined type and where it stands. Needs memory for the depth of the type alone.
 pub(crate) struct TypeMap<'t>(Vec<Frame<'t>>);
@@ -77,10 +77,10 @@ impl<'t> TypeMap<'t> {
 
     /// Goes into one element.
     fn enter(&mut self, ty: &'t Datatype, at: i64) -> Option<BasicType> {
-        self.push(match &ty.0.parts {
-            Parts::Basic(basic) => return Some(*basic),
-            Parts::Same(of) => Frame::Elements(Elements::of(of, at, 1)),
-            Parts::Strided {
+        self.push(match &ty.0.contents {
+            Contents::Basic(basic) => return Some(*basic),
+            Contents::Same(of) => Frame::Elements(Elements::of(of, at, 1)),
+            Contents::Strided {
                 count,
                 block_len,
                 stride,
@@ -94,8 +94,8 @@ impl<'t> TypeMap<'t> {
                 },
                 len: *block_len,
             },
-            Parts::Blocks { blocks, of } => Frame::Blocks { at, blocks, of },
-            Parts::Members(members) => Frame::Members { at, members },
+            Contents::Blocks { blocks, of } => Frame::Blocks { at, blocks, of },
+            Contents::Members(members) => Frame::Members { at, members },
         });
         None
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::DEVICE;
 use super::engine::{Engine, Message};
 use super::lane::Progress;
-use super::operation::{Old, Operation, Source, Work};
-use super::options::{Fault, Options};
+use super::operation::{Old, PendingOperation, Source, Work};
+use super::options::{AdversarialOptions, Fault};
 use super::random::Random;
 use crate::memory::copy;
 use crate::soft::endpoint::SoftEndpoint;
@@ -30,7 +30,7 @@ pub(crate) struct AdversarialEndpoint {
     pub(crate) progress: Arc<Progress>,
     /// Operations are numbered and sent in one order.
     pub(crate) choices: Mutex<Choices>,
-    pub(crate) options: Options,
+    pub(crate) options: AdversarialOptions,
     /// Counts the operations of all endpoints.
     pub(crate) count: Arc<AtomicU64>,
 }
@@ -70,7 +70,7 @@ impl AdversarialEndpoint {
         let may_wait = matches!(work, Work::Write { .. } | Work::Read { .. });
         let waits = may_wait && patience.one_in(2);
         let ticket = self.progress.posted.fetch_add(1, Ordering::AcqRel) + 1;
-        let operation = Operation {
+        let operation = PendingOperation {
             work,
             fault,
             early,

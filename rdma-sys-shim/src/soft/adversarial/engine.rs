@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_queue::SegQueue;
 
 use super::lane::Lane;
-use super::operation::Operation;
+use super::operation::PendingOperation;
 use super::random::Random;
 use super::schedule::Next;
 use crate::signals::without_signals;
@@ -21,7 +21,7 @@ const NAP: Duration = Duration::from_micros(20);
 
 pub(crate) enum Message {
     Open(u64, Box<Lane>),
-    Post(u64, Operation),
+    Post(u64, PendingOperation),
     /// Somebody waits for the operations of this lane, or of all.
     Ask(Option<u64>),
     /// Flush the lane, drop the sender, and touch nothing of the lane's any more.

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::DEVICE;
-use super::operation::Operation;
+use super::operation::PendingOperation;
 use super::options::Fault;
 use super::schedule::{Next, Schedule, Step};
 use crate::soft::endpoint::SoftEndpoint;
@@ -76,9 +76,9 @@ pub(crate) struct Lane {
     progress: Arc<Progress>,
     schedule: Schedule,
     /// What is taken on when it is asked about, or when something follows that does not wait.
-    waiting: Vec<Operation>,
+    waiting: Vec<PendingOperation>,
     /// What is not reported yet, oldest first.
-    operations: VecDeque<Operation>,
+    operations: VecDeque<PendingOperation>,
     /// The ticket of the oldest.
     oldest: u64,
     /// The operation that failed, and why: told when its turn comes.
@@ -105,7 +105,7 @@ impl Lane {
         }
     }
 
-    pub(crate) fn post(&mut self, now: Instant, operation: Operation) {
+    pub(crate) fn post(&mut self, now: Instant, operation: PendingOperation) {
         let waits = operation.waits;
         self.waiting.push(operation);
         if !waits {
@@ -142,7 +142,7 @@ impl Lane {
         next
     }
 
-    fn operation(&mut self, ticket: u64) -> &mut Operation {
+    fn operation(&mut self, ticket: u64) -> &mut PendingOperation {
         &mut self.operations[(ticket - self.oldest) as usize]
     }
 

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use endpoint::{AdversarialEndpoint, Choices};
 use engine::{Engine, Message};
 use lane::{Lane, Progress};
-pub(crate) use options::Options;
+pub(crate) use options::AdversarialOptions;
 use random::Random;
 use schedule::Schedule;
 
@@ -39,7 +39,7 @@ pub(crate) struct AdversarialDevice {
     capabilities: Capabilities,
     engine: Arc<Engine>,
     seed: u64,
-    options: Options,
+    options: AdversarialOptions,
     endpoints: AtomicU64,
     operations: Arc<AtomicU64>,
     progress: Mutex<Vec<Weak<Progress>>>,
@@ -48,7 +48,7 @@ pub(crate) struct AdversarialDevice {
 impl AdversarialDevice {
     /// `launcher`: as for [`SoftDevice::open`]; a seed that is not given is drawn for all that have
     /// the same one.
-    pub(crate) fn open(options: Options, launcher: Option<u32>) -> Result<Self> {
+    pub(crate) fn open(options: AdversarialOptions, launcher: Option<u32>) -> Result<Self> {
         let inner = super::Options {
             cross_memory: options.cross_memory,
             map: false,

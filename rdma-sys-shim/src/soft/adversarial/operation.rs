@@ -71,7 +71,7 @@ pub(crate) struct Old {
     pub(crate) found: u64,
 }
 
-pub(crate) struct Operation {
+pub(crate) struct PendingOperation {
     pub(crate) work: Work,
     /// Fails it.
     pub(crate) fault: Option<Fault>,
@@ -86,9 +86,9 @@ pub(crate) struct Operation {
 // SAFETY: the pointers lead to buffers that the poster lent until the operation is complete or has
 // failed (the contract of `Endpoint`), to be accessed by whatever carries the operation out. The
 // engine does so before it publishes either, and nothing does after.
-unsafe impl Send for Operation {}
+unsafe impl Send for PendingOperation {}
 
-impl Operation {
+impl PendingOperation {
     pub(crate) fn shape(&self) -> Shape {
         let (kind, len, unit) = match &self.work {
             Work::Write { len, .. } => (Kind::Write, *len, Some(1)),
@@ -191,7 +191,7 @@ impl Operation {
     /// Puts the results where the caller expects them.
     ///
     /// # Safety
-    /// As for [`Operation::carry_out`].
+    /// As for [`PendingOperation::carry_out`].
     pub(crate) unsafe fn deliver(&mut self) {
         match &mut self.work {
             Work::Read {

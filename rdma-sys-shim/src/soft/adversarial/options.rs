@@ -26,7 +26,7 @@ pub(crate) enum Fault {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Options {
+pub(crate) struct AdversarialOptions {
     /// `None`: to be drawn.
     pub(crate) seed: Option<u64>,
     /// The longest ordinary delay.
@@ -42,7 +42,7 @@ pub(crate) struct Options {
 const KNOWN: &str = "seed=N, delay=MICROSECONDS, order=rc|loose, cma=on|off, fail=ONE_IN_N, \
                      fail_after=N, break_after=N, stop_after=N";
 
-impl Options {
+impl AdversarialOptions {
     /// Parses `seed=7,delay=50`.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let mut options = Self {
@@ -103,8 +103,9 @@ mod tests {
 
     #[test]
     fn every_option_is_understood() {
-        let options = Options::parse("seed=7,delay=50,order=loose,cma=off,fail=9,break_after=3");
-        let wanted = Options {
+        let options =
+            AdversarialOptions::parse("seed=7,delay=50,order=loose,cma=off,fail=9,break_after=3");
+        let wanted = AdversarialOptions {
             seed: Some(7),
             delay: Duration::from_micros(50),
             order: Order::Loose,
@@ -113,7 +114,7 @@ mod tests {
             fault: Some((Fault::Connection, 3)),
         };
         assert_eq!(options.unwrap(), wanted);
-        assert_eq!(Options::parse("").unwrap().seed, None);
+        assert_eq!(AdversarialOptions::parse("").unwrap().seed, None);
     }
 
     #[test]
@@ -126,7 +127,7 @@ mod tests {
             "order=any",
             "map=on",
         ] {
-            let message = Options::parse(&format!("seed=1,{bad}"))
+            let message = AdversarialOptions::parse(&format!("seed=1,{bad}"))
                 .unwrap_err()
                 .to_string();
             assert!(message.contains(&format!("{bad:?}")), "{message}");

@@ -4,9 +4,9 @@
 use std::fmt;
 
 use super::DEVICE;
-use super::port::{Fabric, OwnPort, PortAddress};
+use super::port::{OwnPort, PortAddress, Transport};
 use super::wire::{Fields, put_text, seal, unseal};
-use crate::verbs::objects::Route;
+use crate::verbs::objects::AddressVector;
 use crate::{Error, Result};
 
 /// No address of the soft provider begins like this.
@@ -45,7 +45,7 @@ pub(crate) struct Address {
     pub(crate) instance: PeerId,
     pub(crate) secret: Secret,
     pub(crate) port: PortAddress,
-    pub(crate) fabric: Fabric,
+    pub(crate) transport: Transport,
     /// The unreliable-datagram queue pair that connection requests go to.
     pub(crate) qpn: u32,
     pub(crate) qkey: u32,
@@ -61,12 +61,12 @@ impl Address {
     ///
     /// # Errors
     /// The system has no random numbers.
-    pub(crate) fn fresh(port: PortAddress, fabric: Fabric, device: &str) -> Result<Self> {
+    pub(crate) fn fresh(port: PortAddress, transport: Transport, device: &str) -> Result<Self> {
         Ok(Self {
             instance: PeerId(u64::from_le_bytes(random()?)),
             secret: Secret(random()?),
             port,
-            fabric,
+            transport,
             qpn: 0,
             qkey: u32::from_le_bytes(random()?) & !PRIVILEGED_QKEY,
             pid: std::process::id(),
@@ -89,7 +89,7 @@ impl Address {
         bytes.extend(self.instance.0.to_le_bytes());
         bytes.extend(self.secret.0);
         self.port.put(bytes);
-        bytes.push(self.fabric as u8);
+        bytes.push(self.transport as u8);
         bytes.extend(self.qpn.to_le_bytes());
         bytes.extend(self.qkey.to_le_bytes());
         bytes.extend(self.pid.to_le_bytes());
@@ -131,7 +131,7 @@ impl Address {
             instance: PeerId(fields.u64()?),
             secret: Secret(fields.array()?),
             port: PortAddress::take(fields)?,
-            fabric: *Fabric::ALL.get(usize::from(fields.u8()?))?,
+            transport: *Transport::ALL.get(usize::from(fields.u8()?))?,
             qpn: fields.u32()?,
             qkey: fields.u32()?,
             pid: fields.u32()?,
@@ -143,14 +143,14 @@ impl Address {
     /// What keeps packets of this process's port from reaching the one of `peer`, if anything can
     /// be seen to.
     pub(crate) fn obstacle_to(&self, peer: &Self) -> Option<String> {
-        if self.fabric != peer.fabric {
+        if self.transport != peer.transport {
             return Some(format!(
                 "{} is a port of {} there, {} one of {} here; choose ports of one kind with \
                  TRANSOM_DEVICE=NAME:PORT:GID",
                 peer.device,
-                peer.fabric.name(),
+                peer.transport.name(),
                 self.device,
-                self.fabric.name(),
+                self.transport.name(),
             ));
         }
         self.port.obstacle_to(&peer.port)
@@ -160,7 +160,7 @@ impl Address {
     ///
     /// # Errors
     /// There is none.
-    pub(crate) fn route_from(&self, own: &OwnPort) -> Result<Route> {
+    pub(crate) fn route_from(&self, own: &OwnPort) -> Result<AddressVector> {
         own.route_to(&self.port)
             .map_err(|reason| Error::Unreachable {
                 device: DEVICE,
@@ -203,7 +203,7 @@ mod tests {
         let port = PortAddress::new([IPV4, IPV6], 0);
         Address {
             qpn: 17,
-            ..Address::fresh(port, Fabric::RoceV2, "rxe0").unwrap()
+            ..Address::fresh(port, Transport::RoceV2, "rxe0").unwrap()
         }
     }
 
@@ -253,7 +253,7 @@ mod tests {
         ours.port = PortAddress::new([IPV4], 0);
         let obstacle = ours.obstacle_to(&other).unwrap();
         assert!(obstacle.contains("ours ::ffff:10.0.0.1"), "{obstacle}");
-        other.fabric = Fabric::InfiniBand;
+        other.transport = Transport::InfiniBand;
         let obstacle = ours.obstacle_to(&other).unwrap();
         assert!(obstacle.contains("InfiniBand there"), "{obstacle}");
     }

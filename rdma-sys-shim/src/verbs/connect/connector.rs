@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::address::{Address, PeerId};
 use super::bell::Bell;
 use super::datagram::Datagrams;
-use super::failure::Failure;
+use super::failure::ConnectFailure;
 use super::protocol::{Counters, Protocol};
 use super::service::{Service, Watch};
 use super::{Queues, Timing};
@@ -50,7 +50,7 @@ pub(super) struct Board {
 #[derive(Default)]
 pub(super) struct Attempt {
     waiters: u32,
-    pub(super) outcome: Option<std::result::Result<(), Failure>>,
+    pub(super) outcome: Option<std::result::Result<(), ConnectFailure>>,
 }
 
 pub(super) enum Order {
@@ -197,15 +197,15 @@ impl Shared {
 
 impl Board {
     /// What became of the attempt that the caller waits for; the last one takes it away.
-    fn take_outcome(&mut self, id: PeerId) -> std::result::Result<(), Failure> {
+    fn take_outcome(&mut self, id: PeerId) -> std::result::Result<(), ConnectFailure> {
         let Some(attempt) = self.attempts.get_mut(&id) else {
-            return Err(Failure::Stopped);
+            return Err(ConnectFailure::Stopped);
         };
         let outcome = attempt.outcome.clone();
         attempt.waiters -= 1;
         if attempt.waiters == 0 {
             self.attempts.remove(&id);
         }
-        outcome.unwrap_or(Err(Failure::Stopped))
+        outcome.unwrap_or(Err(ConnectFailure::Stopped))
     }
 }

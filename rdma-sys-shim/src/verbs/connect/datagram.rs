@@ -15,8 +15,8 @@ use super::message::MESSAGE_BYTES;
 use super::port::{OwnPort, PortAddress};
 use crate::verbs::adapter::Adapter;
 use crate::verbs::objects::{
-    CompletionChannel, CompletionQueue, MemoryRegion, ProtectionDomain, QueueLimits, QueuePair,
-    Route,
+    AddressVector, CompletionChannel, CompletionQueue, MemoryRegion, ProtectionDomain, QueueLimits,
+    QueuePair,
 };
 use crate::{Error, Result};
 
@@ -289,7 +289,7 @@ struct AddressHandle(
 unsafe impl Send for AddressHandle {}
 
 impl AddressHandle {
-    fn new(domain: &Arc<ProtectionDomain>, route: &Route) -> Result<Self> {
+    fn new(domain: &Arc<ProtectionDomain>, route: &AddressVector) -> Result<Self> {
         let mut attributes = route.attributes();
         // SAFETY: a live domain, kept alive by the result, and attributes that are all filled.
         let raw = unsafe { ffi::ibv_create_ah(domain.raw(), &raw mut attributes) };

@@ -10,7 +10,7 @@ use crate::rdma::Gid;
 /// Why a peer cannot be reached. Kept and told to everyone who asks, hence the words in place of
 /// the device's own error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum ConnectFailure {
     #[error("{0}")]
     Obstacle(String),
     /// This side's device refused.
@@ -24,7 +24,7 @@ pub(crate) enum Failure {
         "no answer within {} s{} to {sent} connection requests from {from} here to queue pair \
          {qpn:#x} of {} at {}{}; does the process still run, is its port up, and does the network \
          carry datagrams (RoCE v2: UDP port 4791) both ways? TRANSOM_CONNECT_TIMEOUT=SECONDS lets it take longer",
-        .limit.as_secs_f64(), After(*.put_off), .device, Place(.gid, *.lid), Trouble(.trouble)
+        .limit.as_secs_f64(), After(*.put_off), .device, Place(.gid, *.lid), Unsent(.trouble)
     )]
     Silence {
         limit: Duration,
@@ -44,7 +44,7 @@ pub(crate) enum Failure {
     Stopped,
 }
 
-impl Failure {
+impl ConnectFailure {
     pub(crate) fn into_error(self, peer: &Address) -> Error {
         match self {
             Self::Left => Error::PeerClosed {
@@ -88,9 +88,9 @@ impl std::fmt::Display for Place<'_> {
     }
 }
 
-struct Trouble<'a>(&'a Option<String>);
+struct Unsent<'a>(&'a Option<String>);
 
-impl std::fmt::Display for Trouble<'_> {
+impl std::fmt::Display for Unsent<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             Some(trouble) => write!(f, " (the last one could not be sent: {trouble})"),

@@ -32,7 +32,7 @@ use std::sync::Arc;
 pub(crate) use address::{Address, PeerId, random};
 pub(crate) use connector::Connector;
 pub(crate) use message::Numbers;
-pub(crate) use port::{Fabric, Families, OwnGid, OwnPort};
+pub(crate) use port::{Families, OwnGid, OwnPort, Transport};
 pub(crate) use service::Watch;
 pub(crate) use timing::Timing;
 

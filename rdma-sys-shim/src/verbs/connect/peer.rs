@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use super::Queues;
 use super::address::{Address, PeerId};
-use super::failure::Failure;
+use super::failure::ConnectFailure;
 use super::message::Numbers;
 use super::retry::Retry;
 
-pub(super) struct Peer {
+pub(super) struct PeerState {
     pub(super) address: Arc<Address>,
     pub(super) ours: Option<Numbers>,
     /// Known, and ours listens to it.
     pub(super) theirs: Option<Numbers>,
     /// Theirs listens to ours.
     pub(super) heard: bool,
-    pub(super) broken: Option<Failure>,
+    pub(super) broken: Option<ConnectFailure>,
     /// It has said goodbye.
     pub(super) left: bool,
     /// It is not to be waited for.
@@ -31,7 +31,7 @@ pub(super) struct Peer {
     pub(super) trouble: Option<String>,
 }
 
-impl Peer {
+impl PeerState {
     pub(super) fn of<'a>(
         peers: &'a mut HashMap<PeerId, Self>,
         address: &Arc<Address>,
@@ -52,12 +52,12 @@ impl Peer {
     }
 
     /// The numbers of our queue pair, which is made if need be.
-    pub(super) fn numbers(&mut self, queues: &mut impl Queues) -> Result<Numbers, Failure> {
+    pub(super) fn numbers(&mut self, queues: &mut impl Queues) -> Result<Numbers, ConnectFailure> {
         if let Some(numbers) = self.ours {
             return Ok(numbers);
         }
         let made = queues.create(&self.address);
-        let numbers = made.map_err(|error| Failure::Here(error.to_string()))?;
+        let numbers = made.map_err(|error| ConnectFailure::Here(error.to_string()))?;
         self.ours = Some(numbers);
         Ok(numbers)
     }
@@ -67,13 +67,13 @@ impl Peer {
         &mut self,
         queues: &mut impl Queues,
         theirs: &Numbers,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, ConnectFailure> {
         if let Some(failure) = &self.broken {
             return Err(failure.clone());
         }
         match self.theirs {
             Some(known) if known == *theirs => Ok(false),
-            Some(known) => Err(Failure::Here(format!(
+            Some(known) => Err(ConnectFailure::Here(format!(
                 "its queue pair is {:#x} now and was {:#x} before",
                 theirs.qpn, known.qpn
             ))),
@@ -83,7 +83,7 @@ impl Peer {
                     Ok(true)
                 }
                 Err(error) => {
-                    let failure = Failure::Here(error.to_string());
+                    let failure = ConnectFailure::Here(error.to_string());
                     self.broken = Some(failure.clone());
                     Err(failure)
                 }
@@ -92,9 +92,9 @@ impl Peer {
     }
 
     /// That it did not answer `own`.
-    pub(super) fn silence(&self, own: &Address) -> Failure {
+    pub(super) fn silence(&self, own: &Address) -> ConnectFailure {
         let retry = self.request.as_ref();
-        Failure::Silence {
+        ConnectFailure::Silence {
             limit: retry.map_or(Duration::ZERO, |retry| retry.limit),
             sent: retry.map_or(0, |retry| retry.sent),
             put_off: retry.is_some_and(|retry| retry.put_off),

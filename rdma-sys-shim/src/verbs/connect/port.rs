@@ -2,11 +2,11 @@
 
 use super::wire::Fields;
 use crate::rdma::{Choice, Family, Gid, GidType, LinkLayer};
-use crate::verbs::objects::Route;
+use crate::verbs::objects::AddressVector;
 
 /// What joins ports to one another. Ports of different kinds do not understand each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fabric {
+pub(crate) enum Transport {
     InfiniBand,
     /// Ethernet frames of their own type.
     RoceV1,
@@ -14,7 +14,7 @@ pub(crate) enum Fabric {
     RoceV2,
 }
 
-impl Fabric {
+impl Transport {
     pub(super) const ALL: [Self; 3] = [Self::InfiniBand, Self::RoceV1, Self::RoceV2];
 
     pub(crate) fn of(choice: &Choice) -> Self {
@@ -165,7 +165,7 @@ pub(crate) struct OwnGid {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnPort {
     pub(crate) number: u8,
-    pub(crate) fabric: Fabric,
+    pub(crate) transport: Transport,
     pub(crate) gids: Families<OwnGid>,
     pub(crate) lid: u16,
     pub(crate) needs_gid: bool,
@@ -184,14 +184,14 @@ impl OwnPort {
     ///
     /// # Errors
     /// In words: the two have no GIDs of one family.
-    pub(super) fn route_to(&self, peer: &PortAddress) -> Result<Route, String> {
+    pub(super) fn route_to(&self, peer: &PortAddress) -> Result<AddressVector, String> {
         let common = self.gids.common(&peer.gids);
         let (own, gid) = common.ok_or_else(|| self.address().apart_from(peer))?;
-        Ok(Route {
+        Ok(AddressVector {
             port: self.number,
             gid_index: own.index,
             gid: gid.bytes(),
-            global: self.needs_gid || peer.needs_gid || self.fabric.routes_by_gid(own.gid, gid),
+            global: self.needs_gid || peer.needs_gid || self.transport.routes_by_gid(own.gid, gid),
             lid: peer.lid,
         })
     }
@@ -215,14 +215,14 @@ mod tests {
     }
 
     /// A port with these GIDs in its table from index 3 on.
-    fn own(fabric: Fabric, gids: &[&str]) -> OwnPort {
+    fn own(transport: Transport, gids: &[&str]) -> OwnPort {
         let mut families = Families::NONE;
         for (index, gid) in (3..).zip(gids.iter().copied().map(gid)) {
             families.insert(gid, OwnGid { index, gid });
         }
         OwnPort {
             number: 2,
-            fabric,
+            transport,
             gids: families,
             lid: 4,
             needs_gid: false,
@@ -247,7 +247,7 @@ mod tests {
             (&both[..1], &both[1..], None),
             (&both[1..], &both[..1], None),
         ] {
-            let [here, there] = [ours, theirs].map(|gids| own(Fabric::RoceV2, gids));
+            let [here, there] = [ours, theirs].map(|gids| own(Transport::RoceV2, gids));
             let [out, back] =
                 [(here, there), (there, here)].map(|(from, to)| from.route_to(&to.address()));
             let apart = here.address().obstacle_to(&there.address());
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn packets_carry_gids_where_either_port_needs_that() {
-        let plain = own(Fabric::InfiniBand, &["fe80::1"]);
+        let plain = own(Transport::InfiniBand, &["fe80::1"]);
         let strict = OwnPort {
             needs_gid: true,
             ..plain
@@ -326,15 +326,15 @@ mod tests {
     #[test]
     fn packets_carry_gids_between_subnets_and_on_ethernet() {
         let (near, far) = (address(&["fe80::2"], 5), address(&["fe80:0:0:1::2"], 6));
-        for (fabric, peer, global) in [
-            (Fabric::InfiniBand, near, false),
-            (Fabric::InfiniBand, far, true),
-            (Fabric::RoceV1, near, true),
-            (Fabric::RoceV2, near, true),
-            (Fabric::RoceV2, far, true),
+        for (transport, peer, global) in [
+            (Transport::InfiniBand, near, false),
+            (Transport::InfiniBand, far, true),
+            (Transport::RoceV1, near, true),
+            (Transport::RoceV2, near, true),
+            (Transport::RoceV2, far, true),
         ] {
-            let route = own(fabric, &["fe80::1"]).route_to(&peer).unwrap();
-            assert_eq!(route.global, global, "{fabric:?}");
+            let route = own(transport, &["fe80::1"]).route_to(&peer).unwrap();
+            assert_eq!(route.global, global, "{transport:?}");
             assert_eq!((route.port, route.gid_index), (2, 3));
             assert_eq!(route.lid, peer.lid);
             let attributes = route.attributes();

@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::address::{Address, PeerId};
-use super::failure::Failure;
+use super::failure::ConnectFailure;
 use super::message::{Body, Message, Numbers};
-use super::peer::Peer;
+use super::peer::PeerState;
 use super::retry::{Due, Jitter, Retry};
 use super::{Queues, Timing};
 
@@ -36,7 +36,7 @@ pub(crate) struct Transmit {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) peer: PeerId,
-    pub(crate) result: Result<(), Failure>,
+    pub(crate) result: Result<(), ConnectFailure>,
 }
 
 /// What has passed, for those who look for the reason of trouble.
@@ -59,7 +59,7 @@ pub(crate) struct Protocol<Q> {
     own: Arc<Address>,
     timing: Timing,
     queues: Q,
-    peers: HashMap<PeerId, Peer>,
+    peers: HashMap<PeerId, PeerState>,
     /// When to look at a peer; entries whose time was moved do no harm.
     timers: BTreeSet<(Instant, PeerId)>,
     /// Those who have asked and wait for their turn.
@@ -93,9 +93,9 @@ impl<Q: Queues> Protocol<Q> {
     pub(crate) fn connect(&mut self, now: Instant, address: &Arc<Address>) {
         let id = address.instance;
         if let Some(obstacle) = self.own.obstacle_to(address) {
-            return self.end(id, Err(Failure::Obstacle(obstacle)));
+            return self.end(id, Err(ConnectFailure::Obstacle(obstacle)));
         }
-        let peer = Peer::of(&mut self.peers, address);
+        let peer = PeerState::of(&mut self.peers, address);
         if let Some(failure) = &peer.broken {
             let failure = failure.clone();
             return self.end(id, Err(failure));
@@ -104,7 +104,7 @@ impl<Q: Queues> Protocol<Q> {
             return self.end(id, Ok(()));
         }
         if peer.left {
-            return self.end(id, Err(Failure::Left));
+            return self.end(id, Err(ConnectFailure::Left));
         }
         if peer.request.is_some() {
             return;
@@ -164,7 +164,7 @@ impl<Q: Queues> Protocol<Q> {
             return self.refuse(Arc::new(from), &obstacle);
         }
         let id = from.instance;
-        let peer = Peer::of(&mut self.peers, &Arc::new(from));
+        let peer = PeerState::of(&mut self.peers, &Arc::new(from));
         if peer.theirs.is_some() {
             // There is nothing to make.
             return self.answer(now, id, theirs, heard);
@@ -202,7 +202,7 @@ impl<Q: Queues> Protocol<Q> {
         let address = peer.address.clone();
         let known = peer.theirs.is_some() || peer.request.is_some();
         if self.leaving.is_some() && !known {
-            return self.refuse(address, &Failure::Left.to_string());
+            return self.refuse(address, &ConnectFailure::Left.to_string());
         }
         match self.listen(now, id, &theirs) {
             Ok(ours) => {
@@ -239,15 +239,20 @@ impl<Q: Queues> Protocol<Q> {
     }
 
     fn refused(&mut self, id: PeerId, words: String) {
-        let waits = |peer: &Peer| peer.request.is_some() && !peer.heard;
+        let waits = |peer: &PeerState| peer.request.is_some() && !peer.heard;
         if self.peers.get(&id).is_some_and(waits) {
-            self.fail(id, Failure::There(words));
+            self.fail(id, ConnectFailure::There(words));
         }
     }
 
     /// Lets the queue pair for this peer listen, and returns its numbers.
-    fn listen(&mut self, now: Instant, id: PeerId, theirs: &Numbers) -> Result<Numbers, Failure> {
-        let peer = self.peers.get_mut(&id).ok_or(Failure::Stopped)?;
+    fn listen(
+        &mut self,
+        now: Instant,
+        id: PeerId,
+        theirs: &Numbers,
+    ) -> Result<Numbers, ConnectFailure> {
+        let peer = self.peers.get_mut(&id).ok_or(ConnectFailure::Stopped)?;
         let ours = peer.numbers(&mut self.queues)?;
         match peer.listen(&mut self.queues, theirs) {
             Ok(first) => {
@@ -274,14 +279,14 @@ impl<Q: Queues> Protocol<Q> {
     }
 
     /// Ends the attempt to connect, if one is under way.
-    fn fail(&mut self, id: PeerId, failure: Failure) {
+    fn fail(&mut self, id: PeerId, failure: ConnectFailure) {
         let peer = self.peers.get_mut(&id);
         if peer.is_some_and(|peer| peer.request.take().is_some()) {
             self.end(id, Err(failure));
         }
     }
 
-    fn end(&mut self, peer: PeerId, result: Result<(), Failure>) {
+    fn end(&mut self, peer: PeerId, result: Result<(), ConnectFailure>) {
         self.outcomes.push_back(Outcome { peer, result });
     }
 
@@ -350,7 +355,7 @@ impl<Q: Queues> Protocol<Q> {
         if !std::mem::replace(&mut peer.left, true) && peer.ours.is_some() {
             self.queues.peer_closed(id);
         }
-        self.fail(id, Failure::Left);
+        self.fail(id, ConnectFailure::Left);
     }
 
     /// When [`Protocol::tick`] is to be called, if nothing else happens.

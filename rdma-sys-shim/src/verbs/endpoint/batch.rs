@@ -13,7 +13,7 @@ use super::check::{check_key, offset};
 use super::failure::Operation;
 use super::queue::SendQueue;
 use super::request::{Elements, Local, Request};
-use super::ring::Piece;
+use super::ring::RingPiece;
 use super::unposted::CHAIN;
 use crate::device::batch::{Batch, BatchError, LocalPiece};
 use crate::memory::copy;
@@ -235,7 +235,7 @@ impl<'e> Chain<'e> {
     }
 
     /// Space in the ring. To wait for it, what is in the chain has to be posted: it may have it.
-    fn space(&mut self, len: u32) -> Result<(Piece, Local)> {
+    fn space(&mut self, len: u32) -> Result<(RingPiece, Local)> {
         if let Some(found) = self.queue()?.space(len)? {
             return Ok(found);
         }

@@ -29,7 +29,7 @@ use failure::{Failure, Operation};
 use queue::SendQueue;
 pub(super) use request::Local;
 use request::{Request, Verb};
-use ring::Piece;
+use ring::RingPiece;
 
 use super::adapter::Adapter;
 use super::connect::random;
@@ -259,7 +259,7 @@ impl VerbsEndpoint {
     }
 
     #[inline]
-    fn take_space(&self, queue: &mut SendQueue, len: u32) -> Result<(Piece, Local)> {
+    fn take_space(&self, queue: &mut SendQueue, len: u32) -> Result<(RingPiece, Local)> {
         match queue.space(len)? {
             Some(space) => Ok(space),
             None => self.wait_for_space(queue, len),
@@ -267,7 +267,7 @@ impl VerbsEndpoint {
     }
 
     #[cold]
-    fn wait_for_space(&self, queue: &mut SendQueue, len: u32) -> Result<(Piece, Local)> {
+    fn wait_for_space(&self, queue: &mut SendQueue, len: u32) -> Result<(RingPiece, Local)> {
         self.until(queue, |queue| queue.space(len))
     }
 

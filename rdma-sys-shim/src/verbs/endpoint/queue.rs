@@ -18,7 +18,7 @@ use super::borrowed::Borrowed;
 use super::failure::{Failure, Operation};
 use super::link::{Line, Link};
 use super::request::{Local, Request, Verb};
-use super::ring::{Piece, Ring};
+use super::ring::{Ring, RingPiece};
 use super::signals::Signals;
 use super::unposted::{CHAIN, Unposted};
 use crate::verbs::memory::{Lent, Pinned};
@@ -67,7 +67,7 @@ struct Pending {
     operation: Operation,
     at: RemoteAddress,
     len: u32,
-    space: Piece,
+    space: RingPiece,
     /// Where to copy what arrived in the ring.
     copy_to: *mut u8,
 }
@@ -102,7 +102,7 @@ impl SendQueue {
     ///
     /// # Errors
     /// The ring is needed for the first time, and its memory is refused.
-    pub(super) fn space(&mut self, len: u32) -> Result<Option<(Piece, Local)>> {
+    pub(super) fn space(&mut self, len: u32) -> Result<Option<(RingPiece, Local)>> {
         let large = len > SMALL_RING / 4;
         match &self.ring {
             Some((ring, _)) if !large || ring.len() >= LARGE_RING => {}

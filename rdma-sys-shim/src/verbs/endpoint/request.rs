@@ -6,7 +6,7 @@ use ibverbs_sys as ffi;
 use ibverbs_sys::ibv_wr_opcode as opcode;
 
 use super::failure::Operation;
-use super::ring::Piece;
+use super::ring::RingPiece;
 use crate::RemoteAddress;
 
 /// What a request does at the target.
@@ -62,7 +62,7 @@ pub(super) struct Request {
     /// Where the data is in several pieces, that are together as long as `local`.
     pub(super) elements: Elements,
     /// Space of the ring that is free again afterwards.
-    pub(super) space: Piece,
+    pub(super) space: RingPiece,
     /// Where to copy what arrived.
     pub(super) copy_to: *mut u8,
     /// Take effect after reads and atomics too.
@@ -83,7 +83,7 @@ impl Request {
             at,
             local,
             elements: Elements::ONE,
-            space: Piece::default(),
+            space: RingPiece::default(),
             copy_to: ptr::null_mut(),
             fence: false,
             signal: false,

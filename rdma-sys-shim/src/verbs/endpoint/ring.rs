@@ -13,7 +13,7 @@ pub(super) struct Ring {
 
 /// Part of a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct RingPiece {
     /// Where it starts.
     pub(super) at: u32,
     /// What it takes of the ring, with what is skipped before it.
@@ -38,7 +38,7 @@ impl Ring {
     }
 
     /// `len` bytes in one piece, if there is room.
-    pub(super) fn take(&mut self, len: u32) -> Option<Piece> {
+    pub(super) fn take(&mut self, len: u32) -> Option<RingPiece> {
         let len = len.checked_add(ALIGN - 1)? & !(ALIGN - 1);
         let to_end = self.len - self.head;
         let skipped = if len <= to_end { 0 } else { to_end };
@@ -50,11 +50,11 @@ impl Ring {
         let end = at + len;
         self.head = if end == self.len { 0 } else { end };
         self.used += takes;
-        Some(Piece { at, takes })
+        Some(RingPiece { at, takes })
     }
 
     /// Gives back the oldest piece.
-    pub(super) fn give(&mut self, piece: Piece) {
+    pub(super) fn give(&mut self, piece: RingPiece) {
         self.used -= piece.takes;
         if self.used == 0 {
             self.head = 0;
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn pieces_never_overlap_and_all_space_comes_back() {
         let mut ring = Ring::new(100);
-        let mut held: VecDeque<(Piece, u32)> = VecDeque::new();
+        let mut held: VecDeque<(RingPiece, u32)> = VecDeque::new();
         let mut seed = 1_u32;
         for _ in 0..10_000 {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -94,7 +94,7 @@ mod tests {
         for (piece, _) in held {
             ring.give(piece);
         }
-        assert_eq!(ring.take(96), Some(Piece { at: 0, takes: 96 }));
+        assert_eq!(ring.take(96), Some(RingPiece { at: 0, takes: 96 }));
         assert_eq!(ring.take(1), None);
     }
 

@@ -24,7 +24,7 @@ unsafe impl Sync for Context {}
 
 /// What is known of a port at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Port {
+pub(crate) struct PortAttributes {
     pub(crate) number: u8,
     pub(crate) active: bool,
     pub(crate) lid: u16,
@@ -97,14 +97,14 @@ impl Context {
         unsafe { (*self.raw()).async_fd }
     }
 
-    pub(crate) fn port(&self, number: u8) -> Result<Port> {
+    pub(crate) fn port(&self, number: u8) -> Result<PortAttributes> {
         let mut port = ffi::ibv_port_attr::default();
         let place: *mut ffi::ibv_port_attr = &mut port;
         // SAFETY: an open context; the symbol fills a leading part of the structure, the rest was
         // zeroed above, as the header's inline function does it.
         let code = unsafe { ffi::ibv_query_port(self.raw(), number, place.cast()) };
         check(|| format!("querying port {number} of {}", self.name), code)?;
-        Ok(Port {
+        Ok(PortAttributes {
             number,
             active: port.state == ffi::ibv_port_state::IBV_PORT_ACTIVE,
             lid: port.lid,

@@ -7,9 +7,9 @@ mod domain;
 mod queue_pair;
 
 pub(crate) use completion::{CompletionChannel, CompletionQueue};
-pub(crate) use context::{Context, Port};
+pub(crate) use context::{Context, PortAttributes};
 pub(crate) use domain::{MemoryRegion, ProtectionDomain};
-pub(crate) use queue_pair::{Establish, QueueLimits, QueuePair, Route};
+pub(crate) use queue_pair::{AddressVector, Establish, QueueLimits, QueuePair};
 
 use std::io;
 

@@ -22,7 +22,7 @@ pub(crate) struct QueueLimits {
 
 /// The port that a queue pair uses, and the way to its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Route {
+pub(crate) struct AddressVector {
     pub(crate) port: u8,
     /// Index of this side's GID.
     pub(crate) gid_index: u8,
@@ -33,7 +33,7 @@ pub(crate) struct Route {
     pub(crate) lid: u16,
 }
 
-impl Route {
+impl AddressVector {
     /// As verbs want it.
     pub(crate) fn attributes(&self) -> ffi::ibv_ah_attr {
         let mut attributes = ffi::ibv_ah_attr {
@@ -54,7 +54,7 @@ impl Route {
 /// All that makes a connection out of two queue pairs, as one of them sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Establish {
-    pub(crate) route: Route,
+    pub(crate) route: AddressVector,
     /// The peer's queue pair.
     pub(crate) number: u32,
     /// The first packet's number, from there and from here.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::super::failure::Failure;
+use super::super::failure::ConnectFailure;
 use super::network::{Network, Weather};
 
 const LIMIT: Duration = Duration::from_secs(2);
@@ -79,7 +79,7 @@ fn who_was_asked_and_leaves_ends_the_attempt() {
     network.leave(0, LIMIT);
     network.run(Duration::from_secs(1));
     network.connect(1, 0);
-    assert_eq!(network.outcome(1, 0), Some(Err(Failure::Left)));
+    assert_eq!(network.outcome(1, 0), Some(Err(ConnectFailure::Left)));
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::super::address::{Address, PeerId};
-use super::super::failure::Failure;
+use super::super::failure::ConnectFailure;
 use super::super::message::Numbers;
-use super::super::port::{Fabric, PortAddress};
+use super::super::port::{PortAddress, Transport};
 use super::super::protocol::Protocol;
 use super::super::{Queues, Timing};
 use crate::rdma::Gid;
@@ -106,7 +106,7 @@ pub(super) struct Process {
     pub(super) address: Arc<Address>,
     pub(super) protocol: Protocol<Handle>,
     pub(super) device: Arc<Mutex<Device>>,
-    pub(super) outcomes: BTreeMap<PeerId, std::result::Result<(), Failure>>,
+    pub(super) outcomes: BTreeMap<PeerId, std::result::Result<(), ConnectFailure>>,
     /// How long its thread takes to serve one that asks, when it has done so, and what has arrived
     /// until then.
     pub(super) takes: Duration,
@@ -174,7 +174,7 @@ impl Network {
         let port = PortAddress::new(gids.iter().copied(), 0);
         let address = Arc::new(Address {
             qpn,
-            ..Address::fresh(port, Fabric::RoceV2, "rxe0").unwrap()
+            ..Address::fresh(port, Transport::RoceV2, "rxe0").unwrap()
         });
         let device = Arc::new(Mutex::new(Device::default()));
         let handle = Handle {
@@ -223,7 +223,7 @@ impl Network {
         &self,
         from: usize,
         to: usize,
-    ) -> Option<std::result::Result<(), Failure>> {
+    ) -> Option<std::result::Result<(), ConnectFailure>> {
         self.processes[from].outcomes.get(&self.id(to)).cloned()
     }
 

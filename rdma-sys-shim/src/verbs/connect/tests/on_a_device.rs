@@ -115,7 +115,7 @@ impl Process {
     fn start(adapter: &Arc<Adapter>, timeout: Duration) -> Self {
         let port = adapter.own;
         let name = adapter.context.name();
-        let own = Address::fresh(port.address(), port.fabric, name).unwrap();
+        let own = Address::fresh(port.address(), port.transport, name).unwrap();
         let ends = Ends {
             adapter: adapter.clone(),
             ends: Arc::default(),

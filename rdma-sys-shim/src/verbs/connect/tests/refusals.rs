@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::address::{Address, Secret};
 use super::super::message::{Body, Message, Numbers};
-use super::super::port::{Fabric, PortAddress};
+use super::super::port::{PortAddress, Transport};
 use super::network::{IPV4, IPV6, Network, Weather};
 
 const NUMBERS: Numbers = Numbers {
@@ -199,7 +199,7 @@ fn a_peer_whose_queue_pair_changes_is_refused() {
 fn ports_of_two_kinds_are_told_apart_without_a_datagram() {
     let mut network = Network::of(1, Weather::FINE);
     let port = PortAddress::new([IPV6], 4);
-    let peer = Arc::new(Address::fresh(port, Fabric::InfiniBand, "mlx5_0").unwrap());
+    let peer = Arc::new(Address::fresh(port, Transport::InfiniBand, "mlx5_0").unwrap());
     let now = network.now;
     let protocol = &mut network.processes[0].protocol;
     protocol.connect(now, &peer);
