@@ -219,6 +219,12 @@ pub enum Error {
         /// The device.
         device: String,
     },
+    /// The adversarial device was asked for, which this build has no code for.
+    #[error(
+        "device \"soft:adversarial\" cannot be used: it is for tests, and this build has none (build \
+         with `--features adversarial`, as `cargo test` does)"
+    )]
+    NoAdversarial,
     /// No RDMA device, port or GID can be chosen.
     #[error(transparent)]
     Select(SelectError),

@@ -180,6 +180,7 @@ impl From<rdma_sys_shim::Error> for Error {
             | Device::UnknownDevice { .. }
             | Device::BadOption { .. }
             | Device::NoProvider { .. }
+            | Device::NoAdversarial
             | Device::Select(_) => Misuse::Device(error).into(),
             _ => ErrorKind::from(SystemError::Device(error)),
         };

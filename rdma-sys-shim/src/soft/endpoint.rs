@@ -84,6 +84,7 @@ impl SoftEndpoint {
         }
     }
 
+    #[cfg(feature = "adversarial")]
     pub(crate) fn pid(&self) -> u32 {
         self.peer.pid
     }

@@ -2,11 +2,11 @@
 
 use super::Options;
 use super::address::Address;
-use super::adversarial;
 
 pub(crate) fn options(text: &str) {
     let _ = Options::parse(text);
-    let _ = adversarial::AdversarialOptions::parse(text);
+    #[cfg(feature = "adversarial")]
+    let _ = super::adversarial::AdversarialOptions::parse(text);
 }
 
 pub(crate) fn address(bytes: &[u8]) {

@@ -1,6 +1,7 @@
 //! The soft provider: the verbs on one host, in user space, over shared memory.
 
 mod address;
+#[cfg(feature = "adversarial")]
 mod adversarial;
 mod agent;
 mod endpoint;
@@ -26,7 +27,6 @@ pub use notice_board::NoticeBoard;
 pub use port::PORT_BYTES;
 
 use address::{Address, Host};
-use adversarial::{AdversarialDevice, AdversarialOptions};
 use agent::Agent;
 use endpoint::SoftEndpoint;
 use owned::Segments;
@@ -51,7 +51,10 @@ pub(crate) struct Options {
     pub(crate) map: bool,
 }
 
-const KNOWN_OPTIONS: &str = "cma=on|off, map=on|off; adversarial";
+const KNOWN_OPTIONS: &str = match cfg!(feature = "adversarial") {
+    true => "cma=on|off, map=on|off; adversarial",
+    false => "cma=on|off, map=on|off",
+};
 
 impl Options {
     /// Parses `cma=off,map=off`.
@@ -87,11 +90,22 @@ impl Options {
 pub(crate) fn open(options: &str, launcher: Option<u32>) -> Result<Arc<dyn Device>> {
     let (first, rest) = options.split_once(',').unwrap_or((options, ""));
     if first == "adversarial" {
-        let options = AdversarialOptions::parse(rest)?;
-        return Ok(Arc::new(AdversarialDevice::open(options, launcher)?));
+        return open_adversarial(rest, launcher);
     }
     let options = Options::parse(options)?;
     Ok(Arc::new(SoftDevice::open(options, launcher)?))
+}
+
+#[cfg(feature = "adversarial")]
+fn open_adversarial(options: &str, launcher: Option<u32>) -> Result<Arc<dyn Device>> {
+    let options = adversarial::AdversarialOptions::parse(options)?;
+    let device = adversarial::AdversarialDevice::open(options, launcher)?;
+    Ok(Arc::new(device))
+}
+
+#[cfg(not(feature = "adversarial"))]
+fn open_adversarial(_: &str, _: Option<u32>) -> Result<Arc<dyn Device>> {
+    Err(Error::NoAdversarial)
 }
 
 /// What this process shows to its peers.

@@ -33,6 +33,7 @@ impl ProcessId {
     }
 
     /// `None` if no such process is to be seen.
+    #[cfg(feature = "adversarial")]
     pub(crate) fn of(pid: u32) -> Option<Self> {
         let (_, start_time) = stat(pid).ok()?;
         Some(Self { pid, start_time })
