@@ -16,7 +16,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// The kernel refused a call.
-    #[error("{call} failed: {source}{}", Remedy(.remedy))]
+    #[error("{call} failed: {source}{}", IfKnown(" (", .remedy, ")"))]
     System {
         /// The call, with its operands.
         call: String,
@@ -72,7 +72,7 @@ pub enum Error {
     /// The verbs status "remote access error": the rkey does not allow this access.
     #[error(
         "remote access error: {need} of {len} bytes at {address:#x} of process {pid}{} with rkey \
-         {rkey:#x} ({reason})", On(.host)
+         {rkey:#x} ({reason})", IfKnown(" on ", .host, "")
     )]
     RemoteAccess {
         /// What was tried.
@@ -131,7 +131,7 @@ pub enum Error {
     /// A work request failed.
     #[error(
         "{operation} of {len} bytes at {address:#x} of process {pid} on {host} failed: {status} \
-         (verbs status {code}, vendor error {vendor:#x}){}", Because(.why)
+         (verbs status {code}, vendor error {vendor:#x}){}", IfKnown(": ", .why, "")
     )]
     Completion {
         /// What was asked.
@@ -251,34 +251,18 @@ pub enum Absence {
     Silent,
 }
 
-struct Remedy<'a>(&'a Option<&'static str>);
+/// A detail with the words around it, where it is known; else nothing.
+pub(crate) struct IfKnown<'a, T>(
+    pub(crate) &'static str,
+    pub(crate) &'a Option<T>,
+    pub(crate) &'static str,
+);
 
-impl std::fmt::Display for Remedy<'_> {
+impl<T: std::fmt::Display> std::fmt::Display for IfKnown<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Some(remedy) => write!(f, " ({remedy})"),
-            None => Ok(()),
-        }
-    }
-}
-
-struct On<'a>(&'a Option<Arc<str>>);
-
-impl std::fmt::Display for On<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Some(host) => write!(f, " on {host}"),
-            None => Ok(()),
-        }
-    }
-}
-
-struct Because<'a>(&'a Option<Arc<str>>);
-
-impl std::fmt::Display for Because<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Some(why) => write!(f, ": {why}"),
+        let Self(before, detail, after) = self;
+        match detail {
+            Some(detail) => write!(f, "{before}{detail}{after}"),
             None => Ok(()),
         }
     }

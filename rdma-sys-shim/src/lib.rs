@@ -7,6 +7,7 @@
 mod cross_memory;
 mod device;
 mod error;
+mod fields;
 mod fork;
 #[doc(hidden)]
 #[cfg(any(test, fuzzing))]
@@ -17,6 +18,7 @@ mod primitive;
 pub mod rdma;
 mod signals;
 mod soft;
+mod system;
 #[cfg(feature = "verbs")]
 mod verbs;
 

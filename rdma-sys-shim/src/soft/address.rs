@@ -7,6 +7,7 @@ use super::limits::is_shortage;
 use super::port::Port;
 use super::process::ProcessId;
 use super::{DEVICE, Options};
+use crate::fields::Fields;
 use crate::{Error, Result};
 
 const VERSION: u8 = 1;
@@ -69,19 +70,19 @@ impl Address {
         if version != VERSION {
             return None;
         }
-        let pid = u32::from_le_bytes(fields.array()?);
-        let fd = RawFd::from_le_bytes(fields.array()?);
-        let start_time = u64::from_le_bytes(fields.array()?);
+        let pid = fields.u32()?;
+        let fd = fields.u32()?.cast_signed();
+        let start_time = fields.u64()?;
         let address = Self {
             id: ProcessId { pid, start_time },
-            nonce: u64::from_le_bytes(fields.array()?),
-            nonce_address: u64::from_le_bytes(fields.array()?),
+            nonce: fields.u64()?,
+            nonce_address: fields.u64()?,
             fd,
             options: Options {
                 cross_memory: options & 1 != 0,
                 map: options & 2 != 0,
             },
-            pid_namespace: u64::from_le_bytes(fields.array()?),
+            pid_namespace: fields.u64()?,
             boot: fields.array()?,
         };
         fields.0.is_empty().then_some(address)
@@ -110,16 +111,6 @@ impl Address {
             pid: peer.id.pid,
             reason,
         })
-    }
-}
-
-struct Fields<'a>(&'a [u8]);
-
-impl Fields<'_> {
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (field, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*field)
     }
 }
 

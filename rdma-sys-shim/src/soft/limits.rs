@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::system::limit;
 use crate::{Error, Result};
 
 /// So many descriptors are left to the program and to what opens a file for a moment, connecting to a
@@ -40,17 +41,4 @@ pub(super) fn is_shortage(error: &io::Error) -> bool {
     [libc::EMFILE, libc::ENFILE, libc::ENOMEM]
         .map(Some)
         .contains(&code)
-}
-
-fn limit(resource: libc::__rlimit_resource_t) -> u64 {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: the pointer is to a live structure, which is only written.
-    match unsafe { libc::getrlimit(resource, &raw mut limit) } {
-        0 => limit.rlim_cur,
-        // The kernel will say what is wrong.
-        _ => libc::RLIM_INFINITY,
-    }
 }

@@ -35,6 +35,7 @@ use process::ProcessId;
 use table::RegionTable;
 
 use crate::cross_memory;
+use crate::system::random;
 use crate::{
     Access, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, TargetThread,
 };
@@ -140,7 +141,7 @@ impl SoftDevice {
         let id = ProcessId::own()?;
         let host = Host::this()?;
         let attach = options.cross_memory && cross_memory::is_likely(launcher);
-        let nonce = random()?;
+        let nonce = u64::from_ne_bytes(random()?);
         let port = Arc::new(Port::create(id, nonce)?);
         Ok(Self {
             own: Arc::new(Own {
@@ -225,14 +226,4 @@ impl Device for SoftDevice {
     fn close(&self) {
         self.own.port.close();
     }
-}
-
-fn random() -> Result<u64> {
-    let mut bytes = [0u8; 8];
-    // SAFETY: the buffer has the length given. Requests up to 256 bytes are not cut short.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if got != bytes.len() as isize {
-        return Err(Error::last_os("getrandom"));
-    }
-    Ok(u64::from_ne_bytes(bytes))
 }

@@ -8,7 +8,8 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::segment::{self, AddressRange, page_size, whole_pages};
+use super::segment::{self, AddressRange, whole_pages};
+use crate::system::page_size;
 use crate::{Error, Result};
 
 const NAME: &CStr = c"transom-notices";

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Own;
 use super::port::Loan;
-use super::segment::{self, AddressRange, page_size, whole_pages};
+use super::segment::{self, AddressRange, whole_pages};
 use super::table::MappablePiece;
 use super::vma::{self, Rights};
 use crate::fork::OfProcess;
+use crate::system::page_size;
 use crate::{Access, Error, Region, Result};
 
 /// Allocated segments by first address: the answer to "may this be mapped already?".

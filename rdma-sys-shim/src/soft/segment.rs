@@ -8,19 +8,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::ptr;
 
 use super::limits;
+use crate::system::page_size;
 use crate::{Error, Result};
 
 const FORBIDDEN: &str = "a filter of system calls forbids it: have it allow memfd_create; for a \
                          container, a `--security-opt seccomp=` profile does";
-
-pub(crate) fn page_size() -> usize {
-    use std::sync::OnceLock;
-    static PAGE: OnceLock<usize> = OnceLock::new();
-    *PAGE.get_or_init(|| {
-        // SAFETY: sysconf has no preconditions.
-        usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
-    })
-}
 
 /// `len` rounded up to whole pages, unless that overflows.
 pub(crate) fn whole_pages(len: usize) -> Option<usize> {

@@ -10,6 +10,7 @@ use memmap2::{MmapMut, MmapOptions};
 use super::objects::{MemoryRegion, ProtectionDomain};
 use crate::cross_memory::{Direction, Stopped, transfer};
 use crate::fork::OfProcess;
+use crate::system::page_size;
 use crate::{Access, Error, Region, RemoteRegion, Result};
 
 /// Registered bytes of this process.
@@ -365,12 +366,6 @@ fn too_large(len: usize) -> Error {
         format!("registering {len} bytes"),
         std::io::Error::from_raw_os_error(libc::ENOMEM),
     )
-}
-
-fn page_size() -> usize {
-    // SAFETY: asks for a constant.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(size).unwrap_or(4096)
 }
 
 #[cfg(test)]

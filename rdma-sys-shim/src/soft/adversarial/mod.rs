@@ -26,6 +26,7 @@ use schedule::Schedule;
 
 use super::SoftDevice;
 use super::process::ProcessId;
+use crate::system;
 use crate::{Access, AtomicDomain, Capabilities, Device, Endpoint, Region, Result};
 
 /// The name that `--device` takes.
@@ -56,7 +57,7 @@ impl AdversarialDevice {
         let seed = match (options.seed, launcher.and_then(ProcessId::of)) {
             (Some(seed), _) => seed,
             (None, Some(id)) => Random::new(id.start_time, u64::from(id.pid)).next() >> 32,
-            (None, None) => super::random()? >> 32,
+            (None, None) => u64::from_ne_bytes(system::random()?) >> 32,
         };
         if options.seed.is_none() {
             tracing::info!(seed, "{DEVICE} drew its seed");

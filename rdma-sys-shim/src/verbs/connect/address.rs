@@ -5,7 +5,9 @@ use std::fmt;
 
 use super::DEVICE;
 use super::port::{OwnPort, PortAddress, Transport};
-use super::wire::{Fields, put_text, seal, unseal};
+use super::wire::{put_text, seal, unseal};
+use crate::fields::Fields;
+use crate::system::random;
 use crate::verbs::objects::AddressVector;
 use crate::{Error, Result};
 
@@ -167,22 +169,6 @@ impl Address {
                 pid: self.pid,
                 reason,
             })
-    }
-}
-
-/// Random bytes of the kernel's.
-///
-/// # Errors
-/// The kernel refuses.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
-    let mut bytes = [0; N];
-    // SAFETY: the pointer and the length are those of `bytes`. Requests of at most 256 bytes are
-    // filled whole or not at all.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) };
-    if usize::try_from(got) == Ok(N) {
-        Ok(bytes)
-    } else {
-        Err(Error::last_os(format!("getrandom({N})")))
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::DEVICE;
 use super::address::Address;
 use crate::Error;
+use crate::error::IfKnown;
 use crate::rdma::Gid;
 
 /// Why a peer cannot be reached. Kept and told to everyone who asks, hence the words in place of
@@ -24,7 +25,8 @@ pub(crate) enum ConnectFailure {
         "no answer within {} s{} to {sent} connection requests from {from} here to queue pair \
          {qpn:#x} of {} at {}{}; does the process still run, is its port up, and does the network \
          carry datagrams (RoCE v2: UDP port 4791) both ways? TRANSOM_CONNECT_TIMEOUT=SECONDS lets it take longer",
-        .limit.as_secs_f64(), After(*.put_off), .device, Place(.gid, *.lid), Unsent(.trouble)
+        .limit.as_secs_f64(), After(*.put_off), .device, Place(.gid, *.lid),
+        IfKnown(" (the last one could not be sent: ", .trouble, ")")
     )]
     Silence {
         limit: Duration,
@@ -85,16 +87,5 @@ impl std::fmt::Display for Place<'_> {
         let lid = (self.1 != 0).then(|| format!("LID {}", self.1));
         let places: Vec<_> = gid.into_iter().chain(lid).collect();
         f.write_str(&places.join(", "))
-    }
-}
-
-struct Unsent<'a>(&'a Option<String>);
-
-impl std::fmt::Display for Unsent<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Some(trouble) => write!(f, " (the last one could not be sent: {trouble})"),
-            None => Ok(()),
-        }
     }
 }

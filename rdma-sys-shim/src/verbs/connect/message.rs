@@ -1,7 +1,8 @@
 //! The datagrams by which queue pairs find each other.
 
 use super::address::{Address, PeerId, Secret};
-use super::wire::{Fields, cut, put_text, seal, unseal};
+use super::wire::{cut, put_text, seal, unseal};
+use crate::fields::Fields;
 
 const MAGIC: [u8; 3] = *b"tVM";
 const VERSION: u8 = 1;

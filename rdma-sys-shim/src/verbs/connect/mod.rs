@@ -29,7 +29,7 @@ mod wire;
 
 use std::sync::Arc;
 
-pub(crate) use address::{Address, PeerId, random};
+pub(crate) use address::{Address, PeerId};
 pub(crate) use connector::Connector;
 pub(crate) use message::Numbers;
 pub(crate) use port::{Families, OwnGid, OwnPort, Transport};

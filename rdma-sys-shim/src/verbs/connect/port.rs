@@ -1,6 +1,6 @@
 //! Ports, and the way from one to another.
 
-use super::wire::Fields;
+use crate::fields::Fields;
 use crate::rdma::{Choice, Family, Gid, GidType, LinkLayer};
 use crate::verbs::objects::AddressVector;
 

@@ -1,29 +1,14 @@
-//! Fields of fixed width, little-endian, and a checksum against torn ones.
+//! What messages consist of beside plain numbers: texts, and a checksum against torn ones.
 
-/// Takes fields from the front; `None` where the bytes end too early.
-pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
+use crate::fields::Fields;
 
 impl<'a> Fields<'a> {
-    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (field, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*field)
-    }
-
     pub(crate) fn u8(&mut self) -> Option<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
 
     pub(crate) fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_le_bytes)
-    }
-
-    pub(crate) fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    pub(crate) fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
     }
 
     /// A text behind its length in one byte.

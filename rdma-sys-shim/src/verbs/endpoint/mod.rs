@@ -32,11 +32,11 @@ use request::{Request, Verb};
 use ring::RingPiece;
 
 use super::adapter::Adapter;
-use super::connect::random;
 use super::events;
 use super::objects::{CompletionQueue, Establish, QueueLimits, QueuePair};
 use super::peer::Peer;
 use crate::device::batch::{Batch, BatchError};
+use crate::system::random;
 use crate::{
     Endpoint, Error, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket, Update, Width,
 };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ibverbs_sys as ffi;
 
 use super::Context;
+use crate::system;
 use crate::{Error, Result};
 
 pub(crate) struct ProtectionDomain {
@@ -111,17 +112,11 @@ fn refusal(base: *mut u8, len: usize) -> Error {
             reason: "not all of it is mapped, with the rights that the device needs there",
         };
     }
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: a place for the answer.
-    let known = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) } == 0;
-    if source.raw_os_error() == Some(libc::ENOMEM) && known && limit.rlim_cur != libc::RLIM_INFINITY
-    {
+    let limit = system::limit(libc::RLIMIT_MEMLOCK);
+    if source.raw_os_error() == Some(libc::ENOMEM) && limit != libc::RLIM_INFINITY {
         return Error::LockedMemory {
             len,
-            limit: limit.rlim_cur,
+            limit,
             source: source.into(),
         };
     }

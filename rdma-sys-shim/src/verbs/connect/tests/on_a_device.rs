@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use ibverbs_sys as ffi;
 
-use super::super::{Address, Connector, Numbers, PeerId, Queues, Timing, random};
+use super::super::{Address, Connector, Numbers, PeerId, Queues, Timing};
 use crate::Result;
 use crate::rdma::{self, Selector};
+use crate::system::random;
 use crate::verbs::adapter::Adapter;
 use crate::verbs::objects::{CompletionQueue, Establish, MemoryRegion, QueueLimits, QueuePair};
 use crate::verbs::settings::Settings;
