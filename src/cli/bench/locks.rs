@@ -13,20 +13,12 @@ pub(super) const LINES: usize = 3;
 pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
     bench.barrier()?;
     bench.group("lock epochs")?;
-    lock(
-        bench,
-        window,
-        buffer,
-        "excl_lock_put8_unlock",
-        LockKind::Exclusive,
-    )?;
-    lock(
-        bench,
-        window,
-        buffer,
-        "shared_lock_put8_unlock",
-        LockKind::Shared,
-    )?;
+    for (name, kind) in [
+        ("excl_lock_put8_unlock", LockKind::Exclusive),
+        ("shared_lock_put8_unlock", LockKind::Shared),
+    ] {
+        lock(bench, window, buffer, name, kind)?;
+    }
     bench.origin(line("lock_all_unlock_all"), move || {
         window.lock_all(Assert::NONE)?;
         window.unlock_all()
