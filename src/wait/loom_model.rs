@@ -36,6 +36,11 @@ impl Leaver {
         })
     }
 
+    fn leave(&self) {
+        self.flag.publish(DONE);
+        self.state.publish(LEFT);
+    }
+
     fn check(&self) -> Verdict<'static> {
         match self.state.look() {
             LEFT => {
@@ -57,19 +62,12 @@ impl Leaver {
     }
 }
 
-fn check(model: impl Fn() + Send + Sync + 'static) {
-    explore(4, model);
-}
-
 #[test]
 fn a_rank_that_left_after_its_part_is_not_missed() {
-    check(|| {
+    explore(4, || {
         let rank = Leaver::new();
         let same = rank.clone();
-        let leaves = thread::spawn(move || {
-            same.flag.publish(DONE);
-            same.state.publish(LEFT);
-        });
+        let leaves = thread::spawn(move || same.leave());
         rank.is_over();
         leaves.join().expect("it leaves");
         assert!(rank.is_over());
@@ -79,18 +77,14 @@ fn a_rank_that_left_after_its_part_is_not_missed() {
 /// Each waits for the one behind, and leaves when it has been told: the last goes first.
 #[test]
 fn ranks_that_leave_one_after_the_other_are_not_missed() {
-    check(|| {
+    explore(4, || {
         let ranks = [Leaver::new(), Leaver::new()];
         let [first, second] = ranks.clone();
-        let leaves = thread::spawn(move || {
-            first.flag.publish(DONE);
-            first.state.publish(LEFT);
-        });
+        let leaves = thread::spawn(move || first.leave());
         let [first, same] = ranks.clone();
         let follows = thread::spawn(move || {
             if first.is_over() {
-                same.flag.publish(DONE);
-                same.state.publish(LEFT);
+                same.leave();
             }
         });
         let over = second.is_over();
@@ -103,7 +97,7 @@ fn ranks_that_leave_one_after_the_other_are_not_missed() {
 #[test]
 #[should_panic(expected = "others were told")]
 fn one_that_says_so_too_early_is() {
-    check(|| {
+    explore(4, || {
         let rank = Leaver::new();
         let same = rank.clone();
         let leaves = thread::spawn(move || {
