@@ -88,7 +88,7 @@ impl Job {
     /// On every rank if one rank fails, where `by` brings them together: the device is unknown or
     /// refused by the system, or none joins the hosts that the ranks run on; ranks that differ in who
     /// they say they are. On this rank: `by` failed, or names a rank beyond its size; this process
-    /// joined a job before.
+    /// joined a job before, or failed to in a way that others may know of.
     pub fn over(by: &dyn Allgather, level: ThreadLevel) -> Result<Self> {
         check_rank(by)?;
         if TAKEN.swap(true, Ordering::SeqCst) {
@@ -144,7 +144,8 @@ impl Job {
     /// Local. Has every long wait call `hook`, in place of an earlier one: each thread that waits in a
     /// call of this library calls it, some microseconds after the wait began and then again and again,
     /// until what is awaited has come or the wait failed. So a host that has to be called makes
-    /// progress meanwhile. While there is a hook, waits sleep for 0.1 ms at most. Unstable: see
+    /// progress meanwhile. While there is a hook, waits sleep for 0.1 ms at most. Calls that only ask,
+    /// such as [`Request::test`](crate::raw::Request::test), do not call it. Unstable: see
     /// [`lower`](crate::lower).
     ///
     /// The hook makes no call of this library that other ranks have a part in, and does not wait for

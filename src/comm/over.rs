@@ -30,7 +30,7 @@ pub(super) struct Lent {
 /// What each rank says when it begins a call.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-struct Begun {
+struct Presented {
     members: u64,
     world_rank: u64,
     shown: Shown,
@@ -63,14 +63,14 @@ impl Lent {
         self.operation = operation;
         self.calls = self.calls.wrapping_add(1);
         let shown = Shown::new(&mut call, self.calls, &fit);
-        let mine = Begun {
+        let mine = Presented {
             members: self.members,
             world_rank: u64::from(self.team.context.rank()),
             shown,
         };
         let all = self.gather(bytemuck::bytes_of(&mine))?;
         for (rank, other) in (0..).zip(&all) {
-            let other: Begun = bytemuck::pod_read_unaligned(other);
+            let other: Presented = bytemuck::pod_read_unaligned(other);
             let here = u64::from(self.team.world_rank(rank));
             let odd = if (other.members, other.world_rank) != (mine.members, here) {
                 let place = |members, rank| format!("rank {rank} of the world, among {members:x}");

@@ -152,7 +152,7 @@ pub enum Misuse {
         theirs: String,
     },
     /// Of an allgather of the caller's.
-    #[error("the allgather returned {found} blocks, and there are {size} ranks")]
+    #[error("the allgather is of {found} ranks, where there are {size}")]
     BlockCount { found: usize, size: u32 },
     #[error("the allgather returned {found} bytes of rank {rank}, where all passed {wanted}")]
     BlockLength {

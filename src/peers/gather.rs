@@ -90,8 +90,8 @@ mod tests {
         let short = |mine: &[u8]| Ok(vec![mine.to_vec(); 2]);
         let long = |mine: &[u8]| Ok(vec![mine.to_vec(), mine.to_vec(), vec![0; 8]]);
         let wrong = [
-            (error(short), "2 blocks, and there are 3"),
-            (error(|_| Ok(Vec::new())), "0 blocks"),
+            (error(short), "of 2 ranks, where there are 3"),
+            (error(|_| Ok(Vec::new())), "of 0 ranks"),
             (error(long), "8 bytes of rank 2, where all passed 4"),
             (
                 error(|_| Ok(vec![b"ours".to_vec(); 3])),

@@ -172,6 +172,16 @@ fn lists_of_equal_strides_are_rows() {
 }
 
 #[test]
+fn data_below_a_far_place_is_found() {
+    let below = Datatype::hindexed(&[1], &[i64::MIN / 2], &f64s()).unwrap();
+    let far = Datatype::hindexed(&[1], &[i64::MAX], &below).unwrap();
+    // The place of `far` in this leaves 64 bits; the data is inside.
+    let ty = Datatype::hindexed(&[1], &[i64::MAX / 2 - 100], &far).unwrap();
+    let map: Vec<_> = ty.commit().times(1).type_map().collect();
+    assert_eq!(map, [(i64::MAX - 101, BasicType::F64)]);
+}
+
+#[test]
 fn huge_layouts_take_no_memory() {
     let column = Datatype::vector(1_000_000_000, 1, 1_000_000_000, &f64s()).unwrap();
     assert_eq!(column.size(), 8_000_000_000);

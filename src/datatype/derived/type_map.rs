@@ -53,6 +53,13 @@ impl<'t> Elements<'t> {
     }
 }
 
+impl Block {
+    /// Placed at `at`. Where data lies is within 64 bits, but not always what it lies below of.
+    fn elements<'t>(&self, of: &'t Datatype, at: i64) -> Elements<'t> {
+        Elements::of(of, at.wrapping_add(self.at), self.len)
+    }
+}
+
 impl<'t> TypeMap<'t> {
     /// Of a layout that was measured.
     pub(crate) fn new(ty: &'t Datatype, count: u64) -> Self {
@@ -123,13 +130,13 @@ impl Iterator for TypeMap<'_> {
                 Frame::Blocks { at, blocks, of } => {
                     if let Some((first, blocks)) = blocks.split_first() {
                         self.push(Frame::Blocks { at, blocks, of });
-                        self.push(Frame::Elements(Elements::of(of, at + first.at, first.len)));
+                        self.push(Frame::Elements(first.elements(of, at)));
                     }
                 }
                 Frame::Members { at, members } => {
                     if let Some(((first, of), members)) = members.split_first() {
                         self.push(Frame::Members { at, members });
-                        self.push(Frame::Elements(Elements::of(of, at + first.at, first.len)));
+                        self.push(Frame::Elements(first.elements(of, at)));
                     }
                 }
             }
