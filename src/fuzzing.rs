@@ -28,9 +28,10 @@ pub fn region_table(bytes: &[u8]) {
     window::region_table(&pod_collect_to_vec::<u8, u64>(whole));
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
-    use proptest::prelude::*;
+    use proptest::proptest;
+    use transom_testing::fuzzing::{any_bytes, damaged};
 
     use super::*;
 
@@ -61,25 +62,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_pass(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        fn any_bytes_pass(bytes in any_bytes(600)) {
             all(&bytes);
         }
 
         #[test]
-        fn damaged_input_passes(
-            seed in prop::sample::select(seeds()),
-            damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
-            cut in any::<prop::sample::Index>(),
-            cuts in any::<bool>(),
-        ) {
-            let mut bytes = seed;
-            for (at, byte) in damage {
-                let at = at.index(bytes.len());
-                bytes[at] = byte;
-            }
-            if cuts {
-                bytes.truncate(cut.index(bytes.len() + 1));
-            }
+        fn damaged_input_passes(bytes in damaged(seeds())) {
             all(&bytes);
         }
     }

@@ -10,8 +10,6 @@
 
 mod canvas;
 mod check;
-#[path = "../common/mod.rs"]
-mod common;
 mod error;
 mod field;
 mod grid;
@@ -25,9 +23,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use transom::{Communicator, Op};
+use transom_examples::{Failure, agree};
 
 use canvas::Canvas;
-use common::{Failure, agree};
 use error::Error;
 use grid::Grid;
 use halo::{Halo, Traffic};
@@ -37,7 +35,7 @@ use picture::Picture;
 use plate::Plate;
 
 fn main() -> ExitCode {
-    common::main("heat", run)
+    transom_examples::main("heat", run)
 }
 
 /// Collective.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-use crate::common::Launchable;
 use crate::halo::Way;
+use transom_examples::Launchable;
 
 /// Let heat spread on a plate, which the ranks of a job share out
 #[derive(Parser)]

@@ -7,8 +7,6 @@
 //! Nobody copies or rearranges anything: that the elements arrive transposed is said by the type of
 //! the target (`layout.rs`).
 
-#[path = "../common/mod.rs"]
-mod common;
 mod layout;
 mod matrix;
 
@@ -18,8 +16,8 @@ use std::time::Instant;
 use clap::Parser;
 use transom::raw::{Assert, Committed, Window};
 use transom::{BasicType, Communicator, Info, Op};
+use transom_examples::{Failure, Launchable, agree};
 
-use common::{Failure, Launchable, agree};
 use matrix::{Matrix, Wrong};
 
 /// The rank that accumulates, and the one that has it done to its matrix.
@@ -73,7 +71,7 @@ enum Error {
 }
 
 fn main() -> ExitCode {
-    common::main("transpose", run)
+    transom_examples::main("transpose", run)
 }
 
 /// Collective.

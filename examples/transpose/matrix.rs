@@ -74,3 +74,25 @@ pub(crate) unsafe fn check(rows: usize, columns: usize, found: *const i32) -> Re
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_wrong_element_is_found() {
+        let (rows, columns) = (4, 3);
+        // Own number and that of the place across.
+        let right: Vec<i32> = (0..12).map(|i| i + (i % 4) * 3 + i / 4).collect();
+        // SAFETY: a vector of as many elements.
+        unsafe { check(rows, columns, right.as_ptr()) }.unwrap();
+        for wrong in 0..12 {
+            let mut found = right.clone();
+            found[wrong] += 1;
+            // SAFETY: a vector of as many elements.
+            let error = unsafe { check(rows, columns, found.as_ptr()) }.unwrap_err();
+            let place = format!("row {} and column {} ", wrong / 4, wrong % 4);
+            assert!(error.to_string().contains(&place), "{error}");
+        }
+    }
+}

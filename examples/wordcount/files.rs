@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use transom::Communicator;
 
-use crate::common::{Failure, agree};
 use crate::error::Error;
 use crate::list;
+use transom_examples::{Failure, agree};
 
 /// A file as rank 0 found it. What is appended to it later is not read.
 pub(crate) struct Input {

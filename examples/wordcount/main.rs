@@ -9,8 +9,6 @@
 //! of all ranks. A rank finds, claims and increments slots on the others by itself (get,
 //! compare_and_swap, fetch_and_op); none serves requests. What a word is, is said in `words.rs`.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod error;
 mod files;
 mod hash;
@@ -30,8 +28,8 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use transom::Communicator;
+use transom_examples::{Failure, Launchable, agree};
 
-use common::{Failure, Launchable, agree};
 use error::Error;
 use files::Input;
 use share::Reader;
@@ -70,7 +68,7 @@ impl Launchable for Options {
 }
 
 fn main() -> ExitCode {
-    common::main("wordcount", run)
+    transom_examples::main("wordcount", run)
 }
 
 /// Collective.

@@ -8,8 +8,6 @@
 //! has found where rank 0 wants it (`results.rs`). Nobody hands out tasks or gathers results: rank 0
 //! computes like all others.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod mandelbrot;
 mod options;
 mod queue;
@@ -24,8 +22,8 @@ use std::time::Instant;
 
 use png::EncodingError;
 use transom::Communicator;
+use transom_examples::{Failure, agree};
 
-use common::{Failure, agree};
 use mandelbrot::View;
 use options::{Options, Schedule};
 use queue::Queue;
@@ -51,7 +49,7 @@ enum Error {
 }
 
 fn main() -> ExitCode {
-    common::main("workqueue", run)
+    transom_examples::main("workqueue", run)
 }
 
 /// Collective.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
-use crate::common::Launchable;
+use transom_examples::Launchable;
 
 /// Draw the Mandelbrot set, on all ranks of a job together: each takes the next rows when it is
 /// done with its last ones

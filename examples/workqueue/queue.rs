@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use transom::{Communicator, LockKind, Window};
 
-use crate::common::Failure;
+use transom_examples::Failure;
 
 pub(crate) struct Queue<'c> {
     counter: Window<'c, u64>,

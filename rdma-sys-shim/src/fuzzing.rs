@@ -30,7 +30,8 @@ pub fn connect_message(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
+    use proptest::proptest;
+    use transom_testing::fuzzing::{any_bytes, damaged};
 
     use super::*;
 
@@ -65,27 +66,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_pass(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn any_bytes_pass(bytes in any_bytes(300)) {
             all(&bytes);
         }
 
         #[test]
-        fn damaged_input_passes(
-            seed in prop::sample::select(seeds()),
-            damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
-            cut in any::<prop::sample::Index>(),
-            cuts in any::<bool>(),
-        ) {
-            let mut bytes = seed;
-            for (at, byte) in damage {
-                if !bytes.is_empty() {
-                    let at = at.index(bytes.len());
-                    bytes[at] = byte;
-                }
-            }
-            if cuts {
-                bytes.truncate(cut.index(bytes.len() + 1));
-            }
+        fn damaged_input_passes(bytes in damaged(seeds())) {
             all(&bytes);
         }
     }

@@ -14,7 +14,7 @@ pub(crate) fn card(bytes: &[u8]) {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(crate) fn a_card() -> Vec<u8> {
     let control = rdma_sys_shim::RemoteRegion {
         address: 4096,

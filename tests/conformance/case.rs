@@ -6,8 +6,8 @@ use std::process::exit;
 use std::time::Duration;
 
 use transom::{Job, ThreadLevel};
-
-use crate::launch::{self, Launched, Others};
+use transom_testing::environment;
+use transom_testing::job::{self, Launched, Others};
 
 /// One case: a function that every rank of a job runs.
 #[derive(Clone, Copy)]
@@ -86,10 +86,6 @@ macro_rules! cases {
 }
 pub(crate) use cases;
 
-/// With this variable, each case is run once, in the largest of its jobs that has no more ranks or else
-/// in the smallest: an emulated machine is slow.
-const MOST_RANKS: &str = "TRANSOM_TEST_RANKS";
-
 /// Cases of ranks that share memory, or see the same files.
 const ONE_HOST: [&str; 3] = [
     "shared/",
@@ -105,11 +101,8 @@ impl Case {
 
     /// The sizes of the jobs that it is run in here.
     pub(crate) fn sizes(&self) -> Vec<u32> {
-        let Ok(most) = std::env::var(MOST_RANKS) else {
+        let Some(most) = environment::most_ranks() else {
             return self.ranks.to_vec();
-        };
-        let Ok(most) = most.parse() else {
-            panic!("{MOST_RANKS}={most} is no number");
         };
         let fitting = self.ranks.iter().copied().filter(|&ranks| ranks <= most);
         let smallest = self.ranks.iter().copied().min();
@@ -132,9 +125,9 @@ pub(crate) fn launch_together(
     device: &str,
 ) -> Result<(), libtest_mimic::Failed> {
     let names: Vec<&str> = cases.iter().map(|case| case.name).collect();
-    let limit = launch::LIMIT + FURTHER * (cases.len() as u32 - 1);
+    let limit = job::LIMIT + FURTHER * (cases.len() as u32 - 1);
     let Launched { status, output, .. } =
-        launch::job_within(limit, ranks, device, Others::End, &names.join(" "));
+        job::play_within(limit, ranks, device, Others::End, &names.join(" "));
     if status.is_some_and(|status| status.success()) {
         return Ok(());
     }
@@ -153,7 +146,7 @@ pub(crate) fn play(cases: &[Case], names: &str) {
     };
     let cases: Vec<&Case> = names.split_whitespace().map(find).collect();
     // Both levels are run: they lock differently inside.
-    let odd = std::env::var("PMI_SIZE").is_ok_and(|size| size.ends_with(['1', '3', '5']));
+    let odd = environment::job_size() % 2 == 1;
     let level = if odd && !names.contains("threads/") {
         ThreadLevel::Serialized
     } else {

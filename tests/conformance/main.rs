@@ -1,8 +1,7 @@
 //! The conformance suite: cases written against `transom::raw`, run by every rank of a job that
 //! `transom run` starts, over every device. The test binary is also the program of the ranks.
 //!
-//! `TRANSOM_TEST_DEVICES`, a list separated by `;` or blanks, replaces the devices. For the other
-//! variables see `environment` and `launch`.
+//! Among them are ranks that die, leave or stop (`faults`). For the variables see CONTRIBUTING.md.
 
 mod atomics;
 mod attributes;
@@ -15,15 +14,11 @@ mod communicators;
 mod contention;
 mod create;
 mod datatypes;
-mod devices;
 mod disagree;
 mod dynamic;
-
 mod dynamic_apart;
-mod environment;
 mod epoch_misuse;
 mod exposed;
-#[path = "../faults/mod.rs"]
 mod faults;
 mod fence;
 mod flush;
@@ -31,11 +26,9 @@ mod forked;
 mod hammer;
 mod hints;
 mod io_uring;
-mod launch;
 mod lifetime;
 mod lock;
 mod misuse;
-mod model;
 mod notify;
 mod operations;
 mod ops;
@@ -52,24 +45,14 @@ mod threads;
 mod together;
 mod window_misuse;
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
+use transom_testing::devices::{
+    devices, has_processor_atomics, is_adversarial, is_soft, maps_memory,
+};
+use transom_testing::environment;
+use transom_testing::suite::Suite;
 
 use case::Case;
-
-/// Whether the device is soft in any form.
-fn is_soft(device: &str) -> bool {
-    device == "soft" || device.starts_with("soft:")
-}
-
-/// Whether the processors' atomics and the device's are atomic to each other.
-fn has_processor_atomics(device: &str) -> bool {
-    is_soft(device) && !device.contains("adversarial")
-}
-
-/// Whether ranks can load from and store to each other's memory.
-fn maps_memory(device: &str) -> bool {
-    has_processor_atomics(device) && !device.contains("map=off")
-}
 
 /// Stands for every device at once.
 const EVERYTHING: &str = "soft:";
@@ -110,7 +93,7 @@ fn cases(device: &str) -> Vec<Case> {
     ]
     .concat();
     cases.extend(datatypes::cases());
-    if !device.contains("adversarial") {
+    if !is_adversarial(device) {
         cases.extend(create::REFUSED_AT_ONCE);
     }
     if is_soft(device) {
@@ -133,28 +116,28 @@ fn cases(device: &str) -> Vec<Case> {
 }
 
 fn main() {
-    if let Some(name) = std::env::var_os(launch::CASE) {
-        let name = name.to_string_lossy();
+    if let Some(name) = environment::case() {
         match name.strip_prefix("faults/") {
             Some(role) => faults::play(role),
             None => case::play(&cases(EVERYTHING), &name),
         }
         return;
     }
-    let args = Arguments::from_args();
-    let mut trials = Vec::new();
-    for device in devices::devices() {
+    let mut suite = Suite::default();
+    for device in devices() {
         let mut cases = cases(device);
-        cases.retain(|case| launch::is_our_launcher() || !case.needs_one_host());
+        cases.retain(|case| environment::is_our_launcher() || !case.needs_one_host());
         if let Some(together) = together::trials(device, &cases) {
-            trials.extend(together);
+            together.into_iter().for_each(|trial| suite.always(trial));
             continue;
         }
         for case in cases {
             let name = format!("{device}/{}", case.name);
-            trials.push(Trial::test(name, move || case.launch(device)));
+            suite.push(device, Trial::test(name, move || case.launch(device)));
         }
-        trials.extend(faults::trials(device));
+        for trial in faults::trials(device) {
+            suite.push(device, trial);
+        }
     }
-    libtest_mimic::run(&args, trials).exit();
+    suite.run()
 }

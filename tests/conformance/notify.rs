@@ -4,10 +4,11 @@ use std::thread;
 
 use transom::raw::{Assert, Progress, Window};
 use transom::{ErrorClass, Info, Job, LockKind, Result};
+use transom_testing::devices::is_soft;
+use transom_testing::environment;
 
 use crate::case::{Case, Failure, Outcome, cases, check, check_eq};
 use crate::exposed::{Exposed, MEMORIES, Memory, patterned};
-use crate::is_soft;
 use crate::ops::put;
 use crate::pscw::of;
 use crate::refused::{refused, works};
@@ -317,7 +318,7 @@ fn counters_that_are_none(job: &Job) -> Outcome {
 fn the_target_need_not_call_in(job: &Job) -> Outcome {
     for memory in MEMORIES {
         let window = Exposed::open(job, memory, 16, 1)?;
-        let device = std::env::var("TRANSOM_DEVICE").unwrap_or_default();
+        let device = environment::own_device();
         if is_soft(&device) {
             let mapped = !device.contains("map=off") && !device.contains("adversarial");
             let by_origins = memory == Memory::Allocate || !device.contains("cma=off");

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use transom::raw::{Assert, Window};
 use transom::{BasicType, ErrorClass, Info, Job, LockKind, Op};
+use transom_testing::model::{self, Numbers};
 
 use crate::case::{Case, Failure, Outcome, cases, check, check_eq};
 use crate::exposed::{Exposed, MEMORIES, Memory};
-use crate::model::{self, Numbers};
 
 pub(crate) const CASES: &[Case] = cases!["operations":
     every_operation_on_every_type_is_as_the_model_says @ [2],

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use transom::raw::Assert;
 use transom::{Job, LockKind, Op};
+use transom_testing::environment::slowness;
 
 use crate::case::{Case, Outcome, cases, check, check_eq};
 use crate::exposed::{Exposed, MEMORIES};
-use crate::launch::slowness;
 use crate::ops::{accumulate, compare_and_swap, fetch_and_op, get, put};
 
 pub(crate) const CASES: &[Case] = cases!["passive":

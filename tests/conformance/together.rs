@@ -4,17 +4,16 @@
 use std::collections::BTreeMap;
 
 use libtest_mimic::Trial;
+use transom_testing::environment;
 
 use crate::case::{Case, launch_together};
 
-/// With this variable, cases of as many ranks share a job: those whose names begin with one of its words,
-/// or all.
-const TOGETHER: &str = "TRANSOM_TEST_TOGETHER";
+/// Stands for every name.
 const ALL: &str = "all";
 
 /// A trial for each number of ranks, or none if cases are to be run apart.
 pub(crate) fn trials(device: &'static str, cases: &[Case]) -> Option<Vec<Trial>> {
-    let wanted = std::env::var(TOGETHER).ok()?;
+    let wanted = environment::together()?;
     let words: Vec<&str> = wanted.split_whitespace().collect();
     let mut by_size: BTreeMap<u32, Vec<Case>> = BTreeMap::new();
     let fit = |case: &&Case| {

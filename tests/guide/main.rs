@@ -4,11 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-#[allow(dead_code, reason = "what only other tests use")]
-#[path = "../programs/mod.rs"]
-mod programs;
-
-use programs::{printed, program, transom_run};
+use transom_testing::programs::{printed, program, transom_run};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 

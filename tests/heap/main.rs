@@ -12,31 +12,22 @@ mod setting;
 mod stress;
 mod zeroed;
 
-use std::env;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use transom::{Job, Result, ThreadLevel};
+use transom_testing::environment;
+use transom_testing::job::{self, Launched, Others};
 
 use life::Interface;
 use setting::Setting;
 
-/// The variable that makes a rank of this binary, and names its case.
-const CASE: &str = "TRANSOM_HEAP_CASE";
-
-/// For how long the cases go on in which much happens at once.
-const SECONDS: &str = "TRANSOM_HEAP_SECONDS";
-
 /// Far beyond what anything here takes, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(300);
 
+/// For how long the cases go on in which much happens at once.
 fn duration() -> Duration {
-    let seconds = env::var(SECONDS).map_or(3, |text| {
-        let whole = text.parse();
-        whole.unwrap_or_else(|_| panic!("{SECONDS}={text:?} is no whole number"))
-    });
-    Duration::from_secs(seconds)
+    environment::heap_time().unwrap_or(Duration::from_secs(3))
 }
 
 /// What the ranks of a job do, in one process each.
@@ -61,35 +52,25 @@ fn cases() -> Vec<Case> {
 }
 
 fn run(name: &str, ranks: u32) -> std::result::Result<(), Failed> {
-    let output = Command::new(env!("CARGO_BIN_EXE_transom"))
-        .args(["run", "--label", "--device", "soft"])
-        .args(["-n", &ranks.to_string()])
-        .arg(env::current_exe()?)
-        .env(CASE, name)
-        .stdin(Stdio::null())
-        .output()?;
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text);
-    if !output.status.success() {
-        return Err(format!("{}:\n{text}", output.status).into());
+    let limit = LIMIT + duration();
+    let Launched { status, output, .. } = job::play_within(limit, ranks, "soft", Others::End, name);
+    if !status.is_some_and(|status| status.success()) {
+        return Err(format!("{status:?}:\n{output}").into());
     }
-    if env::var_os(SECONDS).is_some() {
-        print!("{text}");
+    if environment::heap_time().is_some() {
+        print!("{output}");
     }
     Ok(())
 }
 
 fn main() {
-    let named = env::var(CASE).ok();
+    let named = environment::case();
     let mut trials = Vec::new();
     for case in cases() {
         for &interface in case.interfaces {
             for &setting in case.settings {
                 let name = format!("{}::{interface:?}::{setting:?}", case.name).to_lowercase();
                 if named.as_ref() == Some(&name) {
-                    let limit = LIMIT.as_secs() + duration().as_secs();
-                    // SAFETY: takes an integer; a rank that hangs is killed.
-                    unsafe { libc::alarm(limit as u32) };
                     setting.enter();
                     let job = Job::init_thread(ThreadLevel::Multiple).unwrap();
                     return (case.play)(&job, interface).unwrap();

@@ -5,21 +5,13 @@ use std::io::BufReader;
 use std::path::Path;
 use std::process::Command;
 
-// Examples have no test runs of their own: those of these files are here.
-#[allow(dead_code, reason = "what only the program uses")]
-#[path = "../../examples/heat/grid.rs"]
-mod grid;
-#[allow(dead_code, unused_imports, reason = "what only the program uses")]
-#[path = "../../examples/heat/picture/mod.rs"]
-mod picture;
-#[path = "../programs/mod.rs"]
-mod programs;
 mod serial;
 
-use programs::{
-    Folder, check_survivors, endings, finish, printed, program, survivors, transom_run,
-};
 use serial::{Plate, pgm};
+use transom_testing::job::run;
+use transom_testing::programs::{
+    Folder, check_survivors, endings, printed, program, survivors, transom_run,
+};
 
 const WAYS: [&str; 3] = ["fence", "pscw", "notify"];
 
@@ -158,70 +150,6 @@ fn pictures_show_the_temperatures() {
     reader.next_frame(&mut bytes).unwrap();
     let colours = [[0, 0, 0], [255, 0, 0], [255, 255, 0], [255, 255, 255]];
     assert_eq!(bytes, colours.concat());
-
-    // And may be read again: brightness, as its weights say.
-    let again = picture::read(&path).unwrap();
-    assert_eq!((again.width, again.height), (4, 1));
-    assert_eq!(again.cells[..2], [0.0, 0.2126]);
-    assert!((again.cells[3] - 1.0).abs() < 1e-12);
-}
-
-/// Every kind of PNG, as temperatures.
-#[test]
-fn png_pictures_of_all_kinds() {
-    use png::{BitDepth, ColorType};
-    let folder = Folder::new();
-    let grey = [0.0, 0.2, 1.0];
-    let kinds: [(ColorType, BitDepth, &[u8], [f64; 3]); 6] = [
-        (ColorType::Grayscale, BitDepth::Eight, &[0, 51, 255], grey),
-        (
-            ColorType::Grayscale,
-            BitDepth::Sixteen,
-            &[0, 0, 0x33, 0x33, 0xff, 0xff],
-            grey,
-        ),
-        // 00 01 11, and padding.
-        (
-            ColorType::Grayscale,
-            BitDepth::Two,
-            &[0b0001_1100],
-            [0.0, 85.0 / 255.0, 1.0],
-        ),
-        (
-            ColorType::GrayscaleAlpha,
-            BitDepth::Eight,
-            &[255, 0, 255, 51, 255, 255],
-            grey,
-        ),
-        (
-            ColorType::Rgb,
-            BitDepth::Eight,
-            &[255, 0, 0, 0, 255, 0, 0, 0, 255],
-            [0.2126, 0.7152, 0.0722],
-        ),
-        (
-            ColorType::Rgba,
-            BitDepth::Eight,
-            &[255, 0, 0, 255, 0, 255, 0, 0, 0, 0, 255, 255],
-            [0.2126, 0.0, 0.0722],
-        ),
-    ];
-    for (color, depth, data, expected) in kinds {
-        let path = folder.0.path().join("kind.png");
-        let mut encoder = png::Encoder::new(File::create(&path).unwrap(), 3, 1);
-        encoder.set_color(color);
-        encoder.set_depth(depth);
-        let mut writer = encoder.write_header().unwrap();
-        writer.write_image_data(data).unwrap();
-        writer.finish().unwrap();
-        let cells = picture::read(&path).unwrap().cells;
-        for (cell, expected) in cells.iter().zip(expected) {
-            assert!(
-                (cell - expected).abs() < 1e-12,
-                "{color:?} {depth:?}: {cells:?}"
-            );
-        }
-    }
 }
 
 #[test]
@@ -248,7 +176,7 @@ fn pictures_that_are_none_fail_on_all_ranks_and_are_named() {
     ] {
         for ranks in [1, 3] {
             let done = endings(ranks, &program("heat"), &[bad]);
-            assert_eq!(done.stdout, "ended 1\n".repeat(ranks as usize));
+            assert_eq!(done.text(), "ended 1\n".repeat(ranks as usize));
             assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
             let name = bad.to_str().unwrap();
             assert!(done.stderr.contains(name), "{}", done.stderr);
@@ -260,7 +188,7 @@ fn pictures_that_are_none_fail_on_all_ranks_and_are_named() {
 #[test]
 fn plates_that_cannot_be_shared_out_and_folders_that_cannot_be_written() {
     let done = endings(5, &program("heat"), &["--size=2x4".as_ref()]);
-    assert_eq!(done.stdout, "ended 1\n".repeat(5));
+    assert_eq!(done.text(), "ended 1\n".repeat(5));
     let said = "a plate of 2 x 4 cells cannot be cut into 5 tiles";
     assert!(done.stderr.contains(said), "{}", done.stderr);
     assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
@@ -272,7 +200,7 @@ fn plates_that_cannot_be_shared_out_and_folders_that_cannot_be_written() {
     let few = Path::new("--steps=2");
     for (option, every) in [(out, "--every=1"), (raw, "--every=0")] {
         let done = endings(3, &program("heat"), &[option.as_ref(), every.as_ref(), few]);
-        assert_eq!(done.stdout, "ended 1\n".repeat(3));
+        assert_eq!(done.text(), "ended 1\n".repeat(3));
         assert!(
             done.stderr.contains(file.to_str().unwrap()),
             "{}",
@@ -293,14 +221,14 @@ fn options_that_make_no_sense_are_refused_once() {
         ("--pot", "--pot"),
     ] {
         let done = endings(3, &program("heat"), &[Path::new(option)]);
-        assert_eq!(done.stdout, "ended 2\n".repeat(3));
+        assert_eq!(done.text(), "ended 2\n".repeat(3));
         assert_eq!(done.stderr.matches("error:").count(), 1, "{}", done.stderr);
         assert!(done.stderr.contains(said), "{}", done.stderr);
     }
     let done = endings(3, &program("heat"), &["-n2".as_ref()]);
-    assert_eq!(done.stdout, "ended 1\n".repeat(3));
+    assert_eq!(done.text(), "ended 1\n".repeat(3));
     assert!(done.stderr.contains("-n says 2 ranks"), "{}", done.stderr);
-    let done = finish(heat(2, "fence", &Folder::new()).arg("--size=100000x100000"));
+    let done = run(heat(2, "fence", &Folder::new()).arg("--size=100000x100000"));
     assert!(done.stderr.contains("268435456"), "{}", done.stderr);
 }
 

@@ -1,11 +1,12 @@
 //! `--bind-to`: where the ranks run.
 
 use std::collections::BTreeSet;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use libtest_mimic::Trial;
+use transom_testing::job::{quiet, run};
 
-use crate::support::{run, script, trials};
+use crate::{script, trials};
 
 pub(crate) fn tests() -> Vec<Trial> {
     trials!["binding":
@@ -27,10 +28,7 @@ fn processors(list: &str) -> BTreeSet<u32> {
 
 /// Where this process may run.
 fn here() -> BTreeSet<u32> {
-    let done = run(Command::new("sh")
-        .args(["-c", WHERE])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped()));
+    let done = run(quiet("sh").args(["-c", WHERE]));
     processors(done.expect(0).text())
 }
 
@@ -39,14 +37,11 @@ fn on_one(ranks: u32, options: &[&str], text: &str) -> (Command, BTreeSet<u32>) 
     let one = *here().first().unwrap();
     let launcher = script(ranks, options, text);
     // Of util-linux, which every Debian has.
-    let mut command = Command::new("taskset");
+    let mut command = quiet("taskset");
     command
         .args(["-c", &one.to_string()])
         .arg(launcher.get_program())
-        .args(launcher.get_args())
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+        .args(launcher.get_args());
     (command, [one].into())
 }
 

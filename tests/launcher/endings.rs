@@ -3,8 +3,9 @@
 use std::os::unix::process::CommandExt as _;
 
 use libtest_mimic::Trial;
+use transom_testing::job::{Job, read_lines, run, until};
 
-use crate::support::{Job, read_lines, run, script, trials, until};
+use crate::{script, trials};
 
 pub(crate) fn tests() -> Vec<Trial> {
     trials!["endings":

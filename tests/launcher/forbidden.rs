@@ -5,8 +5,9 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use libtest_mimic::Trial;
+use transom_testing::job::{quiet, run};
 
-use crate::support::{role, run, script, trials};
+use crate::{role, script, trials};
 
 pub(crate) fn tests() -> Vec<Trial> {
     let mut tests = trials!["forbidden":
@@ -93,14 +94,16 @@ fn what_a_rank_needs_is_named() {
 
 fn a_namespace_without_its_own_proc_is_named() {
     let inner = role(2, &["--keep-going", "--device", "soft"], "init");
-    let mut command = Command::new("unshare");
+    let mut command = quiet("unshare");
     command
         .args(UNSHARE)
         .arg(inner.get_program())
         .args(inner.get_args())
-        .env(crate::rank::ROLE, "init")
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped());
+        .envs(
+            inner
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
     let done = run(&mut command).expect(1);
     let found = done.text().matches("--mount-proc").count();
     assert_eq!(found, 2, "{}{}", done.text(), done.stderr);

@@ -7,9 +7,11 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
 
 use libtest_mimic::Trial;
+use transom_testing::job::{Job, run};
 
 use crate::endings::trapping;
-use crate::support::{Job, run, script, trials};
+
+use crate::{script, trials};
 
 pub(crate) fn tests() -> Vec<Trial> {
     trials!["input":
@@ -82,7 +84,7 @@ fn a_terminal_is_read_for_rank_0() {
     let mut stdout = job.child.stdout.take().unwrap();
     for word in ["hello", "again"] {
         ours.write_all(format!("{word}\n").as_bytes()).unwrap();
-        let line = crate::support::read_lines(&mut stdout, 1);
+        let line = transom_testing::job::read_lines(&mut stdout, 1);
         assert_eq!(line, format!("0 got {word}\n"));
     }
     // Ctrl-D.
@@ -93,7 +95,7 @@ fn a_terminal_is_read_for_rank_0() {
 fn ctrl_c_reaches_the_ranks_once() {
     let (mut ours, theirs) = terminal();
     let mut job = on_terminal(&mut script(2, &[], &trapping("INT")), theirs);
-    crate::support::read_lines(job.child.stdout.as_mut().unwrap(), 2);
+    transom_testing::job::read_lines(job.child.stdout.as_mut().unwrap(), 2);
     ours.write_all(b"\x03").unwrap();
     let done = job.finish().expect(128 + libc::SIGINT);
     assert_eq!(done.text(), "INT\nINT\n");

@@ -1,15 +1,13 @@
 //! PMI over real sockets: our client under `transom run` and under Hydra, and a foreign
 //! client under `transom run`.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use libtest_mimic::Trial;
+use transom_testing::environment;
+use transom_testing::job::{Done, Job, playing, quiet, read_lines, run, transom_run, until};
 
-use crate::rank::ROLE;
-use crate::support::{Done, Job, read_lines, role, run, transom_run, trials, until};
-
-/// Names Hydra's `mpiexec`, where it is to be tested.
-const HYDRA: &str = "TRANSOM_TEST_HYDRA";
+use crate::{role, trials};
 
 pub(crate) fn tests() -> Vec<Trial> {
     let mut tests = trials!["joining":
@@ -30,7 +28,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         under_hydra_a_rank_that_never_joins_is_missed,
         under_hydra_ranks_do_not_wait_without_their_launcher,
     ];
-    let missing = std::env::var_os(HYDRA).is_none();
+    let missing = environment::hydra().is_none();
     // Shown as ignored; `--include-ignored` without the variable makes them fail, and say why.
     tests.extend(
         under_hydra
@@ -146,9 +144,7 @@ fn children_of_ranks_are_not_ranks() {
 
 /// What this binary makes of an environment without a launcher, or half of one.
 fn reported(variables: &[(&str, &str)]) -> String {
-    let this = std::env::current_exe().unwrap();
-    let mut command = Command::new(this);
-    command.env(ROLE, "grandchild").stdout(Stdio::piped());
+    let mut command = playing(quiet("env"), "grandchild");
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
         if ["PMI", "SLURM", "OMPI"]
@@ -187,17 +183,10 @@ fn hydra(ranks: u32, role: &str) -> Done {
 }
 
 fn hydra_command(ranks: u32, role: &str) -> Command {
-    let launcher =
-        std::env::var_os(HYDRA).unwrap_or_else(|| panic!("{HYDRA} does not name Hydra's mpiexec"));
-    let mut command = Command::new(launcher);
-    command
-        .args(["-n", &ranks.to_string()])
-        .arg(std::env::current_exe().unwrap())
-        .env(ROLE, role)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
+    let launcher = environment::hydra().expect("TRANSOM_TEST_HYDRA, Hydra's mpiexec");
+    let mut command = quiet(launcher);
+    command.args(["-n", &ranks.to_string()]);
+    playing(command, role)
 }
 
 fn hydra_is_spoken() {

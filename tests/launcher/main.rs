@@ -9,13 +9,40 @@ mod joining;
 mod output;
 mod rank;
 mod refusals;
-mod support;
+
+use std::process::Command;
 
 use libtest_mimic::{Arguments, Trial};
+use transom_testing::environment;
+use transom_testing::job::{of_this_binary, transom_run};
+
+/// Makes a trial of each function, under its name.
+macro_rules! trials {
+    ($module:literal: $($test:ident),* $(,)?) => {
+        vec![$($crate::trial(concat!($module, "::", stringify!($test)), $test)),*]
+    };
+}
+pub(crate) use trials;
+
+pub(crate) fn trial(name: &str, test: fn()) -> Trial {
+    Trial::test(name, move || {
+        test();
+        Ok(())
+    })
+}
+
+/// `transom run -n N` of a shell script.
+pub(crate) fn script(ranks: u32, options: &[&str], script: &str) -> Command {
+    let ranks = ranks.to_string();
+    transom_run(&[&["-n", &ranks], options, &["sh", "-c", script]].concat())
+}
+
+/// `transom run -n N` of this binary in one of its roles as a rank.
+pub(crate) use of_this_binary as role;
 
 fn main() {
-    if let Some(role) = std::env::var_os(rank::ROLE) {
-        return rank::play(&role.to_string_lossy());
+    if let Some(role) = environment::case() {
+        return rank::play(&role);
     }
     expect_default_signals();
     let args = Arguments::from_args();

@@ -5,9 +5,11 @@ use std::io::Read as _;
 use std::os::fd::OwnedFd;
 
 use libtest_mimic::Trial;
+use transom_testing::job::{Job, read_lines, run, transom_run, until};
 
 use crate::rank;
-use crate::support::{Job, read_lines, role, run, script, transom_run, trials, until};
+
+use crate::{role, script, trials};
 
 pub(crate) fn tests() -> Vec<Trial> {
     trials!["output":

@@ -5,9 +5,8 @@ use std::process::{Command, exit};
 use std::time::Duration;
 
 use transom_launch::pmi::Client;
-
-/// The variable that makes a rank of this binary, and names its role.
-pub(crate) const ROLE: &str = "TRANSOM_TEST_ROLE";
+use transom_testing::environment::own_rank;
+use transom_testing::job::playing;
 
 /// Lines of `flood`, about 10 MB.
 pub(crate) const FLOOD: u32 = 200_000;
@@ -33,10 +32,6 @@ pub(crate) fn play(role: &str) {
         "grandchild" => report(),
         other => panic!("no role {other:?}"),
     }
-}
-
-fn own_rank() -> u32 {
-    std::env::var("PMI_RANK").unwrap().parse().unwrap()
 }
 
 /// Writes both streams at once, in pieces that do not end where lines end.
@@ -159,10 +154,7 @@ fn wait() {
 /// A rank whose child, though it inherits the variables, must not speak for it.
 fn child() {
     let client = join();
-    let child = Command::new(std::env::current_exe().unwrap())
-        .env(ROLE, "grandchild")
-        .status()
-        .unwrap();
+    let child = playing(Command::new("env"), "grandchild").status().unwrap();
     assert!(child.success());
     client.finalize().unwrap();
 }

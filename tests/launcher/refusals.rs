@@ -4,8 +4,9 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 
 use libtest_mimic::Trial;
+use transom_testing::job::{quiet, run, transom, transom_run};
 
-use crate::support::{run, script, transom_run, trials};
+use crate::trials;
 
 pub(crate) fn tests() -> Vec<Trial> {
     trials!["refusals":
@@ -86,18 +87,13 @@ fn options_that_are_not_there() {
 
 /// The launcher under a shell that first lowers a limit.
 fn limited(limit: &str, ranks: u32, program: &str) -> std::process::Command {
-    let mut command = script(1, &[], "");
-    let transom = command.get_program().to_owned();
-    command = std::process::Command::new("sh");
+    let mut command = quiet("sh");
     command
         .arg("-c")
         .arg(format!(
             "ulimit {limit}; exec \"$0\" run -n {ranks} sh -c '{program}'"
         ))
-        .arg(transom)
-        .stdin(std::process::Stdio::null())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped());
+        .arg(transom());
     command
 }
 
@@ -113,13 +109,6 @@ fn ranks_get_the_original_limits() {
 }
 
 fn no_arguments_print_help() {
-    let done = std::process::Command::new(env!("CARGO_BIN_EXE_transom"))
-        .output()
-        .unwrap();
-    assert!(done.status.success());
-    assert!(
-        String::from_utf8(done.stdout)
-            .unwrap()
-            .contains("Usage: transom")
-    );
+    let done = run(&mut quiet(transom())).expect(0);
+    assert!(done.text().contains("Usage: transom"), "{}", done.text());
 }

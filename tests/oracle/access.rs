@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use transom::{BasicType, Op};
+use transom_testing::model as elements;
 
-use crate::elements;
 use crate::shapes::Shape;
 use crate::typemap::TypeMap;
 

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use transom::{BasicType, Op};
+use transom_testing::model as elements;
 
 use crate::access::span;
-use crate::elements;
 use crate::program::{Area, Lane, Mix, Part, Role, Sync, WindowSpec};
 use crate::random::Random;
 use crate::scripts::Writer;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use transom::{BasicType, Op};
+use transom_testing::model as elements;
 
 use crate::access::{Access, Kind, Layout};
-use crate::elements;
 use crate::generate;
 use crate::program::{Call, Memory, Program, Role, Sync};
 use crate::shapes::Shape;

@@ -1,9 +1,9 @@
 //! Calls that break a rule, with the class of the error that MPI gives them. Each breaks one.
 
 use transom::{BasicType, ErrorClass, LockKind, Op};
+use transom_testing::model as elements;
 
 use crate::access::Kind;
-use crate::elements;
 use crate::program::{Fault, Memory, Sync, WindowSpec, Wrong};
 use crate::random::Random;
 use crate::scripts::Writer;

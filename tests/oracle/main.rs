@@ -16,13 +16,6 @@ mod accesses;
 mod areas;
 mod buffers;
 mod coverage;
-#[path = "../conformance/devices.rs"]
-mod devices;
-#[path = "../conformance/model.rs"]
-#[allow(dead_code, reason = "the conformance suite uses the rest")]
-mod elements;
-#[path = "../conformance/environment.rs"]
-mod environment;
 mod epochs;
 mod execute;
 mod exposed;
@@ -31,9 +24,6 @@ mod flight;
 mod generate;
 mod handovers;
 mod history;
-#[path = "../conformance/launch.rs"]
-#[allow(dead_code, reason = "the conformance suite uses the rest")]
-mod launch;
 mod layouts;
 mod model;
 mod places;
@@ -54,15 +44,14 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use transom_testing::devices::{devices, is_adversarial};
+use transom_testing::environment;
 
 use generate::CLASSES;
 use play::{Done, Task};
 use random::Random;
 use reduce::Kept;
 use sabotage::Sabotage;
-
-const SECONDS: &str = "TRANSOM_ORACLE_SECONDS";
-const PROGRAM: &str = "TRANSOM_ORACLE_PROGRAM";
 
 /// For how long each device is tried in an ordinary test run; the adversarial one, which has the most
 /// to show and takes its time, three times as long.
@@ -71,15 +60,11 @@ const BUDGET: Duration = Duration::from_secs(4);
 const LONGEST_JOB: Duration = Duration::from_secs(10);
 
 fn budget(device: &str) -> Duration {
-    match std::env::var(SECONDS).as_deref() {
-        Err(_) if device.contains("adversarial") => 3 * BUDGET,
-        Err(_) => BUDGET,
-        Ok("forever") => Duration::MAX,
-        Ok(text) => match text.parse() {
-            Ok(seconds) => Duration::from_secs(seconds),
-            Err(_) => panic!("{SECONDS}={text:?} is neither a number of seconds nor `forever`"),
-        },
-    }
+    let usual = match is_adversarial(device) {
+        true => 3 * BUDGET,
+        false => BUDGET,
+    };
+    environment::oracle_time().unwrap_or(usual)
 }
 
 /// Runs programs over a device until the time is over.
@@ -122,7 +107,7 @@ fn explore(device: &str) -> Result<(), Failed> {
 
 fn replay(program: &str, device: &str) -> Result<(), Failed> {
     let (seed, kept) = play::parse(program).unwrap_or_else(|| {
-        panic!("{PROGRAM}={program:?} is no program (legal: seed=7,rounds=2,epochs=3+4,accesses=9)")
+        panic!("{program:?} is no program (legal: seed=7,rounds=2,epochs=3+4,accesses=9)")
     });
     match play::run(&Task::Replay { seed, kept }, device) {
         Ok(_) => Ok(()),
@@ -137,7 +122,7 @@ fn notices(how: Sabotage, says: &[&str]) -> Result<(), Failed> {
         let task = Task::Sabotage {
             how,
             first: 1_000 * CLASSES + class,
-            millis: (LONGEST_JOB * launch::slowness()).as_millis() as u64,
+            millis: (LONGEST_JOB * environment::slowness()).as_millis() as u64,
         };
         match play::run(&task, "soft") {
             Err(failure) if says.iter().any(|says| failure.output.contains(says)) => {}
@@ -174,21 +159,20 @@ fn reduced() -> Result<(), Failed> {
 }
 
 fn main() {
-    if let Some(task) = std::env::var_os(launch::CASE) {
-        play::rank(&task.to_string_lossy());
-        return;
+    if let Some(task) = environment::case() {
+        return play::rank(&task);
     }
-    let trials = devices::devices().into_iter().map(|device| {
-        Trial::test(format!("{device}/programs"), move || {
-            match std::env::var(PROGRAM) {
-                Ok(program) => replay(&program, device),
-                Err(_) => explore(device),
-            }
-        })
+    let trials = devices().into_iter().map(|device| {
+        Trial::test(
+            format!("{device}/programs"),
+            move || match environment::oracle_program() {
+                Some(program) => replay(&program, device),
+                None => explore(device),
+            },
+        )
     });
     // The executor's faults do not depend on the device.
-    let is_default =
-        std::env::var_os("TRANSOM_TEST_DEVICES").is_none() && launch::is_our_launcher();
+    let is_default = environment::devices().is_none() && environment::is_our_launcher();
     let faults = Sabotage::ALL.into_iter().filter(|_| is_default);
     let faults = faults
         .map(|(how, says)| Trial::test(format!("notices/{how:?}"), move || notices(how, says)));

@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use transom::{BasicType, Op};
+use transom_testing::model as elements;
 
 use crate::access::{Access, Kind, is_padding};
-use crate::elements;
 use crate::history::Contest;
 use crate::program::{Call, Epoch, Memory, Part, Program, Role, Round};
 

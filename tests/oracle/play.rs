@@ -5,10 +5,10 @@ use std::process::exit;
 use std::time::{Duration, Instant};
 
 use transom::{Job, ThreadLevel};
+use transom_testing::job::{self, Others};
 
 use crate::execute::Runner;
 use crate::generate::{self, CLASSES};
-use crate::launch::{self, Others};
 use crate::model::Model;
 use crate::reduce::Kept;
 use crate::sabotage::Sabotage;
@@ -128,7 +128,7 @@ pub(crate) fn run(task: &Task, device: &str) -> Result<Done, Failure> {
         Task::Replay { seed, .. } => *seed,
     };
     let ranks = generate::ranks_of(first);
-    let launched = launch::job(ranks, device, Others::End, &task.to_string());
+    let launched = job::play(ranks, device, Others::End, &task.to_string());
     if launched.status.is_some_and(|status| status.success()) {
         return Ok(launched
             .output

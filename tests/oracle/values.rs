@@ -1,9 +1,9 @@
 //! Elements of every type.
 
 use transom::BasicType;
+use transom_testing::model as elements;
 
 use crate::access::Layout;
-use crate::elements;
 use crate::random::Random;
 
 /// A small whole number in each member, so that sums of floats are exact in any order.

@@ -1,18 +1,9 @@
-//! `examples/transpose`, the real program under the real launcher. It checks its own result; here,
-//! that the check finds what is wrong is checked too.
+//! `examples/transpose`, the real program under the real launcher. It checks its own result.
 
 use std::path::Path;
 use std::process::Command;
 
-// Examples have no test runs of their own.
-#[allow(dead_code, reason = "what only the program uses")]
-#[path = "../../examples/transpose/matrix.rs"]
-mod matrix;
-#[allow(dead_code, reason = "what only other tests use")]
-#[path = "../programs/mod.rs"]
-mod programs;
-
-use programs::{endings, printed, program, transom_run};
+use transom_testing::programs::{endings, printed, program, transom_run};
 
 /// The program on these ranks, for a matrix of this size.
 fn transpose(ranks: u32, rows: u32, columns: u32) -> Command {
@@ -70,34 +61,17 @@ fn the_types_are_shown() {
 }
 
 #[test]
-fn a_single_wrong_element_is_found() {
-    let (rows, columns) = (4, 3);
-    // Own number and that of the place across.
-    let right: Vec<i32> = (0..12).map(|i| i + (i % 4) * 3 + i / 4).collect();
-    // SAFETY: a vector of as many elements.
-    unsafe { matrix::check(rows, columns, right.as_ptr()) }.unwrap();
-    for wrong in 0..12 {
-        let mut found = right.clone();
-        found[wrong] += 1;
-        // SAFETY: a vector of as many elements.
-        let error = unsafe { matrix::check(rows, columns, found.as_ptr()) }.unwrap_err();
-        let place = format!("row {} and column {} ", wrong / 4, wrong % 4);
-        assert!(error.to_string().contains(&place), "{error}");
-    }
-}
-
-#[test]
 fn what_cannot_be_done_is_said_once() {
     let alone = endings(1, &program("transpose"), &[]);
-    assert_eq!(alone.stdout, "ended 1\n");
+    assert_eq!(alone.text(), "ended 1\n");
     let remedy = "2 ranks are needed: start it with -n 2, or by `transom run -n 2`";
     assert!(alone.stderr.contains(remedy), "{}", alone.stderr);
     let large = ["--rows=100000", "--columns=100000"].map(Path::new);
     let done = endings(3, &program("transpose"), &large);
-    assert_eq!(done.stdout, "ended 1\n".repeat(3));
+    assert_eq!(done.text(), "ended 1\n".repeat(3));
     assert!(done.stderr.contains("too many"), "{}", done.stderr);
     assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
     let done = endings(3, &program("transpose"), &[Path::new("--rows=0")]);
-    assert_eq!(done.stdout, "ended 2\n".repeat(3));
+    assert_eq!(done.text(), "ended 2\n".repeat(3));
     assert_eq!(done.stderr.matches("error:").count(), 1, "{}", done.stderr);
 }

@@ -3,28 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-// Examples have no test runs of their own: those of these files are here.
-#[allow(dead_code, reason = "what only the program uses")]
-#[path = "../../examples/wordcount/hash.rs"]
-mod hash;
-#[allow(dead_code, reason = "what only the program uses")]
-#[path = "../../examples/wordcount/layout.rs"]
-mod layout;
-#[allow(dead_code, reason = "what only the program uses")]
-#[path = "../../examples/wordcount/share.rs"]
-mod share;
-#[allow(dead_code, reason = "what only the program uses")]
-#[path = "../../examples/wordcount/words.rs"]
-mod words;
-
-#[path = "../programs/mod.rs"]
-mod programs;
 mod support;
 mod texts;
 
-use programs::{Folder, finish, transom_run};
 use support::{check, endings, program, wordcount};
 use texts::{noise, serial_count, zipf};
+use transom_testing::job::run;
+use transom_testing::programs::{Folder, transom_run};
 
 const RANKS: [u32; 5] = [1, 2, 3, 5, 8];
 
@@ -149,10 +134,10 @@ fn a_table_filled_to_the_last_slot() {
     let more = folder.file("more", words.join(" ").as_bytes());
     for ranks in [1, 3] {
         let slots = if ranks == 1 { "40" } else { "8" };
-        let done = finish(wordcount(ranks).args(["--slots", slots]).arg(&more));
+        let done = run(wordcount(ranks).args(["--slots", slots]).arg(&more));
         assert_eq!(done.status.code(), Some(1), "{}", done.stderr);
         assert!(done.stderr.contains("raise --slots"), "{}", done.stderr);
-        assert_eq!(done.stdout, "");
+        assert_eq!(done.text(), "");
     }
 }
 
@@ -168,11 +153,11 @@ fn a_heap_that_is_too_small_on_one_rank_or_on_all() {
     check(wordcount(3).args(["--heap", "80"]), &[&file], &expected);
 
     for (ranks, heap) in [(1, "80"), (2, "80"), (3, "64"), (2, "1")] {
-        let done = finish(wordcount(ranks).args(["--heap", heap]).arg(&file));
+        let done = run(wordcount(ranks).args(["--heap", heap]).arg(&file));
         assert_eq!(done.status.code(), Some(1), "{}", done.stderr);
         assert!(done.stderr.contains("raise --heap"), "{}", done.stderr);
     }
-    let done = finish(wordcount(2).args(["--heap", "8796093022208"]).arg(&file));
+    let done = run(wordcount(2).args(["--heap", "8796093022208"]).arg(&file));
     assert!(done.stderr.contains("lower --heap"), "{}", done.stderr);
 }
 
@@ -188,15 +173,15 @@ fn what_cannot_be_read_fails_on_all_ranks_and_is_named() {
     ] {
         for ranks in [1, 3, 8] {
             let done = endings(ranks, &[&good, bad]);
-            assert_eq!(done.stdout, "ended 1\n".repeat(ranks as usize));
+            assert_eq!(done.text(), "ended 1\n".repeat(ranks as usize));
             assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
             let name = bad.to_str().unwrap();
             assert!(done.stderr.contains(name), "{}", done.stderr);
             assert!(done.stderr.contains(cause), "{}", done.stderr);
         }
-        let done = finish(wordcount(3).arg(&good).arg(bad));
+        let done = run(wordcount(3).arg(&good).arg(bad));
         assert_eq!(done.status.code(), Some(1));
-        assert_eq!(done.stdout, "");
+        assert_eq!(done.text(), "");
     }
 }
 
@@ -208,13 +193,13 @@ fn options_that_make_no_sense_are_refused_once() {
         ("--top=x", "--top"),
     ] {
         let done = endings(3, &[Path::new(option)]);
-        assert_eq!(done.stdout, "ended 2\n".repeat(3));
+        assert_eq!(done.text(), "ended 2\n".repeat(3));
         assert_eq!(done.stderr.matches("error:").count(), 1, "{}", done.stderr);
         assert!(done.stderr.contains(said), "{}", done.stderr);
     }
-    let done = finish(wordcount(3).arg("--help"));
+    let done = run(wordcount(3).arg("--help"));
     assert!(done.status.success());
-    assert_eq!(done.stdout.matches("Usage:").count(), 1, "{}", done.stdout);
+    assert_eq!(done.text().matches("Usage:").count(), 1, "{}", done.text());
 }
 
 #[test]
@@ -224,9 +209,9 @@ fn rank_0_prints_the_most_frequent_words_and_the_totals() {
     let text = format!("b a c b a b {} {long} {long} {long} {long}", "l’été");
     let file = folder.file("text", text.as_bytes());
     let mut command = transom_run(5, &["--label"]);
-    let done = finish(command.arg(program()).args(["--top", "3"]).arg(&file));
+    let done = run(command.arg(program()).args(["--top", "3"]).arg(&file));
     assert!(done.status.success(), "{}", done.stderr);
-    let lines: Vec<_> = done.stdout.lines().collect();
+    let lines: Vec<_> = done.text().lines().collect();
     let stripped: Vec<_> = lines
         .iter()
         .map(|line| line.strip_prefix("[0]").unwrap().trim())

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::programs::{self, Done, finish, transom_run};
+use transom_testing::job::{Done, run};
+use transom_testing::programs::{self, transom_run};
+
 use crate::texts::Lines;
 
 pub(crate) fn program() -> PathBuf {
@@ -24,7 +26,7 @@ pub(crate) fn endings(ranks: u32, arguments: &[&Path]) -> Done {
 
 /// Runs the program with `--all`, and compares.
 pub(crate) fn check(command: &mut Command, files: &[&Path], expected: &Lines) {
-    let done = finish(command.arg("--all").args(files));
+    let done = run(command.arg("--all").args(files));
     assert!(done.status.success(), "{command:?}: {}", done.stderr);
     assert_eq!(done.stderr, "", "{command:?}");
     let parse = |line: &str| -> Option<(u64, String)> {
@@ -32,7 +34,7 @@ pub(crate) fn check(command: &mut Command, files: &[&Path], expected: &Lines) {
         Some((count.parse().ok()?, word.to_owned()))
     };
     let lines: Lines = done
-        .stdout
+        .text()
         .lines()
         .map(|line| parse(line).unwrap_or_else(|| panic!("{command:?}: {line:?}")))
         .collect();

@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 
-use crate::hash;
-
 /// The lines that `--all` prints.
 pub(crate) type Lines = Vec<(u64, String)>;
 
@@ -45,11 +43,13 @@ struct Random(u64);
 impl Random {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        hash::mix(self.0)
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
     }
 
     fn below(&mut self, end: usize) -> usize {
-        hash::reduce(self.next(), end as u64) as usize
+        (self.next() % end as u64) as usize
     }
 
     fn unit(&mut self) -> f64 {

@@ -5,11 +5,9 @@ use std::io::BufReader;
 use std::path::Path;
 use std::process::Command;
 
-#[path = "../programs/mod.rs"]
-mod programs;
-
-use programs::{
-    Folder, check_survivors, endings, finish, printed, program, survivors, transom_run,
+use transom_testing::job::run;
+use transom_testing::programs::{
+    Folder, check_survivors, endings, printed, program, survivors, transom_run,
 };
 
 /// The program on these ranks.
@@ -139,7 +137,7 @@ fn the_picture_is_black_where_the_set_is() {
     assert_eq!(bytes[12 * 30 + 22], 0);
     assert!(bytes[0] > 0);
 
-    let done = finish(workqueue(3, &["--height=5", "--width=5"]).arg("--picture=/dev/null/x"));
+    let done = run(workqueue(3, &["--height=5", "--width=5"]).arg("--picture=/dev/null/x"));
     assert_eq!(done.status.code(), Some(1));
     assert!(
         done.stderr.contains("/dev/null/x: Not a directory"),
@@ -158,7 +156,7 @@ fn options_that_make_no_sense_are_refused_once() {
         ("--schedule=guided", "dynamic"),
     ] {
         let done = endings(3, &program("workqueue"), &[Path::new(option)]);
-        assert_eq!(done.stdout, "ended 2\n".repeat(3));
+        assert_eq!(done.text(), "ended 2\n".repeat(3));
         assert_eq!(done.stderr.matches("error:").count(), 1, "{}", done.stderr);
         assert!(done.stderr.contains(said), "{}", done.stderr);
     }

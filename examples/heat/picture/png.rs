@@ -81,3 +81,66 @@ fn glow(temperature: f64) -> [u8; 3] {
     let sample = |from: f64| ((heat - from).clamp(0.0, 1.0) * 255.0).round() as u8;
     [sample(0.0), sample(1.0), sample(2.0)]
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    /// Every kind of PNG, as temperatures.
+    #[test]
+    fn pictures_of_all_kinds() {
+        let grey = [0.0, 0.2, 1.0];
+        let kinds: [(ColorType, BitDepth, &[u8], [f64; 3]); 6] = [
+            (ColorType::Grayscale, BitDepth::Eight, &[0, 51, 255], grey),
+            (
+                ColorType::Grayscale,
+                BitDepth::Sixteen,
+                &[0, 0, 0x33, 0x33, 0xff, 0xff],
+                grey,
+            ),
+            // 00 01 11, and padding.
+            (
+                ColorType::Grayscale,
+                BitDepth::Two,
+                &[0b0001_1100],
+                [0.0, 85.0 / 255.0, 1.0],
+            ),
+            (
+                ColorType::GrayscaleAlpha,
+                BitDepth::Eight,
+                &[255, 0, 255, 51, 255, 255],
+                grey,
+            ),
+            (
+                ColorType::Rgb,
+                BitDepth::Eight,
+                &[255, 0, 0, 0, 255, 0, 0, 0, 255],
+                [0.2126, 0.7152, 0.0722],
+            ),
+            (
+                ColorType::Rgba,
+                BitDepth::Eight,
+                &[255, 0, 0, 255, 0, 255, 0, 0, 0, 0, 255, 255],
+                [0.2126, 0.0, 0.0722],
+            ),
+        ];
+        for (color, depth, data, expected) in kinds {
+            let mut file = Vec::new();
+            let mut encoder = Encoder::new(&mut file, 3, 1);
+            encoder.set_color(color);
+            encoder.set_depth(depth);
+            let mut writer = encoder.write_header().unwrap();
+            writer.write_image_data(data).unwrap();
+            writer.finish().unwrap();
+            let cells = read(Cursor::new(file)).unwrap().cells;
+            for (cell, expected) in cells.iter().zip(expected) {
+                assert!(
+                    (cell - expected).abs() < 1e-12,
+                    "{color:?} {depth:?}: {cells:?}"
+                );
+            }
+        }
+    }
+}

@@ -75,7 +75,6 @@ pub(super) fn is_ahead(epoch: u32, other: u32) -> bool {
 }
 
 #[cfg(all(test, loom))]
-#[path = "loom_model.rs"]
 mod loom_model;
 
 #[cfg(test)]

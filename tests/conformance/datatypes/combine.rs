@@ -2,12 +2,12 @@
 
 use transom::raw::{Assert, Committed, Datatype};
 use transom::{BasicType, Job, Op};
+use transom_testing::model::{self, Numbers};
 
 use super::maps::{ELEMENTS, Map, maps};
 use super::transfer::Near;
 use crate::case::{Case, Outcome, cases, check, check_eq};
 use crate::exposed::{Exposed, Memory};
-use crate::model::{self, Numbers};
 use crate::ops::get;
 
 pub(crate) const CASES: &[Case] = cases!["datatypes":

@@ -3,12 +3,12 @@
 
 use transom::raw::{Assert, Committed, Datatype};
 use transom::{BasicType, ErrorClass, Job, Op};
+use transom_testing::model::{self, Numbers};
 
 use super::maps::{ELEMENTS, maps};
 use super::transfer::{Near, get_layout, put_layout};
 use crate::case::{Case, Outcome, cases, check, check_eq};
 use crate::exposed::{ALIGNED, Exposed, Memory, patterned};
-use crate::model::{self, Numbers};
 use crate::ops::get;
 use crate::refused::refused;
 

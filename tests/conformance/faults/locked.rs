@@ -5,8 +5,9 @@ use std::io;
 use libtest_mimic::{Failed, Trial};
 use transom::raw::{Assert, Window};
 use transom::{Communicator, Info, Job, LockKind, Result};
+use transom_testing::environment;
+use transom_testing::job::{self, Launched, Others};
 
-use crate::launch::{self, Launched, Others};
 use crate::ops::{get, put_from};
 
 const RANKS: u32 = 2;
@@ -29,7 +30,7 @@ pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
 
 fn no_rank_starts(device: &str) -> std::result::Result<(), Failed> {
     let role = "faults/locked/start";
-    let Launched { status, output, .. } = launch::job(RANKS, device, Others::GoOn, role);
+    let Launched { status, output, .. } = job::play(RANKS, device, Others::GoOn, role);
     let refused = lines(
         &output,
         "refused",
@@ -43,7 +44,7 @@ fn no_rank_starts(device: &str) -> std::result::Result<(), Failed> {
 
 fn all_ranks_hear_and_go_on(device: &str) -> std::result::Result<(), Failed> {
     let role = "faults/locked/window";
-    let Launched { status, output, .. } = launch::job(RANKS, device, Others::End, role);
+    let Launched { status, output, .. } = job::play(RANKS, device, Others::End, role);
     let clear = |line: &&str| line.contains("of locked memory is 8192 KiB; raise it with");
     let heard = output.lines().filter(clear);
     let heard = heard.filter(|line| line.ends_with("(NoMem)")).count();
@@ -74,7 +75,7 @@ pub(crate) fn play(case: &str) {
             std::process::exit(1);
         }
         "window" => {
-            if std::env::var("PMI_RANK").is_ok_and(|rank| rank == "1") {
+            if environment::own_rank() == 1 {
                 lock_at_most(SMALL);
             }
             let job = Job::init().expect("a job");

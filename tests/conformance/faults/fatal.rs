@@ -5,8 +5,8 @@ use std::time::Duration;
 use libtest_mimic::{Failed, Trial};
 use transom::raw::{Assert, ErrorHandler, Window};
 use transom::{ErrorClass, Info, Job};
-
-use crate::launch::{self, Launched, Others};
+use transom_testing::environment;
+use transom_testing::job::{self, Launched, Others};
 
 const ROLE: &str = "faults/fatal";
 /// The others learn of it by being told, not by the limits of their waits.
@@ -39,12 +39,12 @@ fn check(device: &str) -> Result<(), Failed> {
         status,
         output,
         took,
-    } = launch::job(2, device, Others::GoOn, ROLE);
+    } = job::play(2, device, Others::GoOn, ROLE);
     let said = "rank 1, window \"halo\": unlock: ";
     let as_wanted = output.contains(said)
         && !output.contains("came back")
         && status.is_some_and(|status| !status.success())
-        && took < LIMIT * launch::slowness();
+        && took < LIMIT * environment::slowness();
     match as_wanted {
         true => Ok(()),
         false => Err(format!(

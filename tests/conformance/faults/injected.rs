@@ -2,8 +2,7 @@
 //! an error, in time.
 
 use libtest_mimic::{Failed, Trial};
-
-use crate::launch::{self, Launched, Others};
+use transom_testing::job::{self, Launched, Others};
 
 const CASES: [(&str, u32); 5] = [
     ("communicators/split_by_color_and_key", 5),
@@ -32,7 +31,7 @@ pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
 }
 
 fn check(device: &str, case: &str, ranks: u32) -> Result<(), Failed> {
-    let Launched { status, output, .. } = launch::job(ranks, device, Others::GoOn, case);
+    let Launched { status, output, .. } = job::play(ranks, device, Others::GoOn, case);
     let fail = |what: &str| Err(format!("{ranks} ranks over {device}: {what}\n{output}").into());
     let injected = output.contains("injected");
     match status {

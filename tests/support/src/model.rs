@@ -65,7 +65,7 @@ fn is_complex(ty: BasicType) -> bool {
 }
 
 /// The table of MPI-4.1, section 6.9.2.
-pub(crate) fn is_defined(op: Op, ty: BasicType) -> bool {
+pub fn is_defined(op: Op, ty: BasicType) -> bool {
     let members = members(ty);
     let integer = members.len() == 1
         && !matches!(members[0].1, M::F32 | M::F64 | M::Opaque(_))
@@ -84,7 +84,7 @@ pub(crate) fn is_defined(op: Op, ty: BasicType) -> bool {
 }
 
 /// Whether compare_and_swap takes it.
-pub(crate) fn swaps(ty: BasicType) -> bool {
+pub fn swaps(ty: BasicType) -> bool {
     is_defined(Op::Band, ty) || is_defined(Op::Land, ty)
 }
 
@@ -157,7 +157,7 @@ fn calculate(op: Op, a: Value, b: Value) -> Value {
 }
 
 /// `held = held op operands`, padding aside. The padding of the last element may be missing.
-pub(crate) fn apply(op: Op, ty: BasicType, held: &mut [u8], operands: &[u8]) {
+pub fn apply(op: Op, ty: BasicType, held: &mut [u8], operands: &[u8]) {
     let members = members(ty);
     for (held, operand) in held
         .chunks_mut(ty.extent())
@@ -216,7 +216,7 @@ fn complex_product(ty: BasicType, held: &mut [u8], operand: &[u8]) {
 
 /// Whether all bytes are the same, but for the payloads of NaNs that were calculated; the first
 /// element stands at `start`.
-pub(crate) fn same(ty: BasicType, start: usize, a: &[u8], b: &[u8]) -> bool {
+pub fn same(ty: BasicType, start: usize, a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;
     }
@@ -238,7 +238,7 @@ pub(crate) fn same(ty: BasicType, start: usize, a: &[u8], b: &[u8]) -> bool {
 }
 
 /// `number` as an element: a real number where the type is complex.
-pub(crate) fn number(ty: BasicType, number: usize) -> Vec<u8> {
+pub fn number(ty: BasicType, number: usize) -> Vec<u8> {
     let mut bytes = vec![0; ty.extent()];
     let (at, member) = members(ty)[0];
     let value = match member {
@@ -249,15 +249,17 @@ pub(crate) fn number(ty: BasicType, number: usize) -> Vec<u8> {
     bytes
 }
 
-pub(crate) fn one(ty: BasicType) -> Vec<u8> {
+/// One, as [`number`] has it.
+pub fn one(ty: BasicType) -> Vec<u8> {
     number(ty, 1)
 }
 
 /// Random elements, among which are the ends of ranges, zeros of both signs, NaNs and equal values.
-pub(crate) struct Numbers(u64);
+pub struct Numbers(u64);
 
 impl Numbers {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The same ones for the same seed.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -296,7 +298,7 @@ impl Numbers {
     }
 
     /// Padding is random too.
-    pub(crate) fn elements(&mut self, ty: BasicType, count: usize) -> Vec<u8> {
+    pub fn elements(&mut self, ty: BasicType, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count * ty.extent()];
         for chunk in bytes.chunks_mut(8) {
             chunk.copy_from_slice(&self.next().to_ne_bytes()[..chunk.len()]);
@@ -310,7 +312,7 @@ impl Numbers {
     }
 
     /// One element, which no other that it gave soon before equals.
-    pub(crate) fn distinct(&mut self, ty: BasicType) -> Vec<u8> {
+    pub fn distinct(&mut self, ty: BasicType) -> Vec<u8> {
         let mut bytes = vec![0; ty.extent()];
         self.0 += 1;
         bytes[0] = self.0 as u8;

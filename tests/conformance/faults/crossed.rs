@@ -4,8 +4,7 @@
 use libtest_mimic::{Failed, Trial};
 use transom::raw::{Assert, Window};
 use transom::{Info, Job, Result};
-
-use crate::launch::{self, Launched, Others};
+use transom_testing::job::{self, Launched, Others};
 
 /// What rank 0 does, and what the others do.
 const CASES: [&str; 5] = [
@@ -30,7 +29,7 @@ pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
 
 fn check(ranks: u32, device: &str, case: &str) -> std::result::Result<(), Failed> {
     let role = format!("faults/crossed/{case}");
-    let Launched { status, output, .. } = launch::job(ranks, device, Others::GoOn, &role);
+    let Launched { status, output, .. } = job::play(ranks, device, Others::GoOn, &role);
     let fail = |what: &str| Err(format!("{ranks} ranks: {what}\n{output}").into());
     if status.is_none() {
         return fail("killed at its time limit");

@@ -6,8 +6,9 @@ use std::io;
 use libtest_mimic::{Failed, Trial};
 use transom::raw::{Assert, Window};
 use transom::{Info, Job, LockKind};
+use transom_testing::environment;
+use transom_testing::job::{self, Launched, Others};
 
-use crate::launch::{self, Launched, Others};
 use crate::ops::put;
 
 const RANKS: u32 = 4;
@@ -49,7 +50,7 @@ fn all_are_told(
     parts: &[&str],
 ) -> std::result::Result<(), Failed> {
     let role = format!("faults/limits/{case}");
-    let Launched { status, output, .. } = launch::job(RANKS, device, Others::GoOn, &role);
+    let Launched { status, output, .. } = job::play(RANKS, device, Others::GoOn, &role);
     let told = |line: &&str| parts.iter().all(|part| line.contains(part));
     let found = output.lines().filter(told).count();
     let ended = output
@@ -64,7 +65,7 @@ fn all_are_told(
 }
 
 pub(crate) fn play(case: &str) {
-    let rank = std::env::var("PMI_RANK").expect("a rank");
+    let rank = environment::own_rank();
     match case {
         "file_size_at_the_start" => {
             set(libc::RLIMIT_FSIZE, TINY);
@@ -74,7 +75,7 @@ pub(crate) fn play(case: &str) {
             );
         }
         "file_size_of_a_window" => {
-            if rank == "1" {
+            if rank == 1 {
                 set(libc::RLIMIT_FSIZE, SMALL);
             }
             let job = Job::init().expect("a job");

@@ -12,11 +12,16 @@ use transom::{Communicator, Job};
 
 /// Why a rank ends early.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// This rank has an error; the others may not know.
     Own(Box<dyn Error>),
     /// All ranks have this error, and it is the same.
-    Agreed { rank: u32, message: String },
+    Agreed {
+        /// The lowest that has it.
+        rank: u32,
+        /// What it says.
+        message: String,
+    },
 }
 
 impl<E: Error + 'static> From<E> for Failure {
@@ -35,10 +40,10 @@ impl fmt::Display for Failure {
 }
 
 /// Collective. An error of one rank becomes everyone's; of several, that of the lowest rank.
-pub(crate) fn agree<T, E: Into<Failure>>(
-    comm: &Communicator,
-    mine: Result<T, E>,
-) -> Result<T, Failure> {
+///
+/// # Errors
+/// Any rank's error, or the ranks cannot talk to each other.
+pub fn agree<T, E: Into<Failure>>(comm: &Communicator, mine: Result<T, E>) -> Result<T, Failure> {
     let mine = mine.map_err(Into::into);
     let message = match &mine {
         Ok(_) => String::new(),
@@ -56,13 +61,14 @@ pub(crate) fn agree<T, E: Into<Failure>>(
 }
 
 /// Options that may say how many ranks to start.
-pub(crate) trait Launchable: Parser {
+pub trait Launchable: Parser {
+    /// That number, if it is given.
     fn ranks(&self) -> Option<u32>;
 }
 
 /// Runs `run` on all ranks of the job that this process is in. If it is in none, and the options
 /// say how many ranks there shall be, it starts them.
-pub(crate) fn main<O: Launchable>(
+pub fn main<O: Launchable>(
     name: &str,
     run: impl FnOnce(&Communicator, &O) -> Result<(), Failure>,
 ) -> ExitCode {

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Failed, Trial};
 use transom::raw::{Assert, Window};
 use transom::{Info, Job, LockKind, Op, Result};
+use transom_testing::job::{self, Launched, Others};
 
-use crate::launch::{self, Launched, Others};
 use crate::ops::{fetch_and_op, get, put};
 
 const STOPPED: Duration = Duration::from_secs(2);
 
 pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
     let check = move || {
-        let Launched { status, output, .. } = launch::job(3, device, Others::End, "faults/stop");
+        let Launched { status, output, .. } = job::play(3, device, Others::End, "faults/stop");
         let ended = output
             .lines()
             .filter(|line| line.contains("waited"))

@@ -3,8 +3,8 @@
 use libtest_mimic::{Failed, Trial};
 use transom::raw::{Assert, Window};
 use transom::{Info, Job, LockKind};
+use transom_testing::job::{self, Launched, Others};
 
-use crate::launch::{self, Launched, Others};
 use crate::ops::put;
 
 const RANKS: u32 = 64;
@@ -16,7 +16,7 @@ pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
 }
 
 fn check(device: &str) -> Result<(), Failed> {
-    let Launched { status, output, .. } = launch::job(RANKS, device, Others::End, "faults/memory");
+    let Launched { status, output, .. } = job::play(RANKS, device, Others::End, "faults/memory");
     let sizes: Vec<u64> = output
         .lines()
         .filter_map(|line| {

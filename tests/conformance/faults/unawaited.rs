@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Trial;
 use transom::raw::{Assert, Window};
 use transom::{Info, Job, LockKind, Result};
+use transom_testing::environment;
 
 use super::death::{CULPRIT, RANKS, die, report, survivors_find_out};
-use crate::launch;
 use crate::ops::{get, put_from};
 
 /// Far beyond the time that the test gives them.
@@ -43,7 +43,7 @@ const TOLD: [&str; 2] = ["told_flush", "told_lock"];
 
 pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
     let mut calls = [&ON_THE_DEAD[..], &TOLD[..]].concat();
-    if launch::is_our_launcher() {
+    if environment::is_our_launcher() {
         calls.extend(AMONG_THE_LIVING);
     }
     let mut trials = Vec::new();

@@ -6,8 +6,8 @@ use std::time::Duration;
 use libtest_mimic::{Failed, Trial};
 use transom::raw::{Assert, Window};
 use transom::{Info, Job, Result};
+use transom_testing::job::{self, Launched, Others};
 
-use crate::launch::{self, Launched, Others};
 use crate::ops::put;
 
 const CASES: [&str; 2] = ["completed", "notified"];
@@ -24,7 +24,7 @@ pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
 
 fn nobody_minds(device: &str, case: &str) -> std::result::Result<(), Failed> {
     let role = format!("faults/leave/{case}");
-    let Launched { status, output, .. } = launch::job(3, device, Others::GoOn, &role);
+    let Launched { status, output, .. } = job::play(3, device, Others::GoOn, &role);
     match status.is_some_and(|status| status.success()) {
         true if output.contains("rank 0 has both") => Ok(()),
         _ => Err(format!("{status:?}\n{output}").into()),

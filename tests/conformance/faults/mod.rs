@@ -13,8 +13,8 @@ mod stop;
 mod unawaited;
 
 use libtest_mimic::Trial;
-
-use crate::{is_soft, launch};
+use transom_testing::devices::{is_adversarial, is_soft};
+use transom_testing::environment;
 
 /// Plays one rank of a fault case.
 pub(crate) fn play(role: &str) {
@@ -40,10 +40,10 @@ pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
     trials.extend(leave::trials(device));
     trials.extend(fatal::trials(device));
     // A rank stops another, which has to be on its host.
-    if launch::is_our_launcher() {
+    if environment::is_our_launcher() {
         trials.extend(stop::trials(device));
     }
-    if device.contains("adversarial") {
+    if is_adversarial(device) {
         trials.extend(injected::trials(device));
     }
     if is_soft(device) {

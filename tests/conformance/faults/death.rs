@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Failed, Trial};
 use transom::raw::{Assert, Window};
 use transom::{Error, Info, Job, LockKind, Result};
+use transom_testing::environment;
+use transom_testing::job::{self, Launched, Others};
 
-use crate::launch::{self, Launched, Others};
 use crate::ops::{get, put};
 
 pub(super) const RANKS: u32 = 3;
@@ -49,7 +50,7 @@ pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
         }
     }
     // What another launcher does is none of our business.
-    for end in ENDS.into_iter().filter(|_| launch::is_our_launcher()) {
+    for end in ENDS.into_iter().filter(|_| environment::is_our_launcher()) {
         let name = format!("{device}/faults/{end}/ended_by_the_launcher");
         trials.push(Trial::test(name, move || {
             the_launcher_ends_all(device, end)
@@ -60,7 +61,7 @@ pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
 
 /// Each survivor prints one line: how long it waited, and the class and words of its error.
 pub(super) fn survivors_find_out(device: &str, role: &str) -> std::result::Result<(), Failed> {
-    let Launched { status, output, .. } = launch::job(RANKS, device, Others::GoOn, role);
+    let Launched { status, output, .. } = job::play(RANKS, device, Others::GoOn, role);
     let fail = |what: &str| Err(format!("{what}\n{output}").into());
     if status.is_none() {
         return fail("killed at its time limit");
@@ -82,7 +83,7 @@ pub(super) fn survivors_find_out(device: &str, role: &str) -> std::result::Resul
         let millis = line
             .split_once(" after ")
             .and_then(|(_, rest)| rest.split_once(" ms")?.0.parse::<u64>().ok());
-        if millis.is_none_or(|millis| millis >= 5000 * u64::from(launch::slowness())) {
+        if millis.is_none_or(|millis| millis >= 5000 * u64::from(environment::slowness())) {
             return fail("a survivor waited too long");
         }
     }
@@ -95,13 +96,13 @@ fn the_launcher_ends_all(device: &str, end: &str) -> std::result::Result<(), Fai
         status,
         output,
         took,
-    } = launch::job(RANKS, device, Others::End, &role);
+    } = job::play(RANKS, device, Others::End, &role);
     let fail = |what: &str| Err(format!("{what} ({took:?})\n{output}").into());
     match status {
         None => fail("killed at its time limit"),
         // Who leaves properly has done nothing wrong, and the others end by themselves.
         Some(status) if status.success() && end != "leaves" => fail("a success"),
-        Some(_) if took >= Duration::from_secs(6) * launch::slowness() => fail("too long"),
+        Some(_) if took >= Duration::from_secs(6) * environment::slowness() => fail("too long"),
         Some(_) if !output.contains("rank 1") => fail("the culprit is not named"),
         Some(_) => Ok(()),
     }

@@ -1,0 +1,49 @@
+//! The devices that tests run over, and what tells them apart.
+
+use std::hash::{BuildHasher as _, RandomState};
+
+use crate::environment;
+
+/// What the cases run over.
+pub fn devices() -> Vec<&'static str> {
+    environment::devices().unwrap_or_else(all)
+}
+
+fn all() -> Vec<&'static str> {
+    vec![
+        "soft",
+        // Every transfer to caller-owned memory goes through the target's agent.
+        "soft:cma=off",
+        // Every access is an operation of the device, as over a network card.
+        "soft:map=off",
+        "soft:map=off,cma=off",
+        // Operations are carried out late and in every order, and atomics are the device's own.
+        adversarial(),
+    ]
+}
+
+/// With a seed in its name, so that a failure says how to repeat it.
+fn adversarial() -> &'static str {
+    let seed = RandomState::new().hash_one(0) % 1_000_000;
+    format!("soft:adversarial,seed={seed}").leak()
+}
+
+/// Whether the device is soft in any form.
+pub fn is_soft(device: &str) -> bool {
+    device == "soft" || device.starts_with("soft:")
+}
+
+/// Whether it is the one that does all that a queue pair may do.
+pub fn is_adversarial(device: &str) -> bool {
+    device.contains("adversarial")
+}
+
+/// Whether the processors' atomics and the device's are atomic to each other.
+pub fn has_processor_atomics(device: &str) -> bool {
+    is_soft(device) && !is_adversarial(device)
+}
+
+/// Whether ranks can load from and store to each other's memory.
+pub fn maps_memory(device: &str) -> bool {
+    has_processor_atomics(device) && !device.contains("map=off")
+}

@@ -1,0 +1,113 @@
+//! What the environment says about what is tested, where, and how fast that is.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Makes a rank of a test binary, and names what it plays.
+pub(crate) const CASE: &str = "TRANSOM_TEST_CASE";
+const DEVICES: &str = "TRANSOM_TEST_DEVICES";
+const LAUNCHER: &str = "TRANSOM_TEST_LAUNCHER";
+const RANKS: &str = "TRANSOM_TEST_RANKS";
+const TOGETHER: &str = "TRANSOM_TEST_TOGETHER";
+const TIME: &str = "TRANSOM_TEST_TIME";
+const HYDRA: &str = "TRANSOM_TEST_HYDRA";
+const HEAP: &str = "TRANSOM_HEAP_SECONDS";
+const ORACLE: &str = "TRANSOM_ORACLE_SECONDS";
+const PROGRAM: &str = "TRANSOM_ORACLE_PROGRAM";
+
+fn text(name: &str) -> Option<String> {
+    let text = env::var_os(name)?.into_string();
+    Some(text.unwrap_or_else(|text| panic!("{name}={text:?} is no text")))
+}
+
+fn number<T: FromStr<Err: Display>>(name: &str) -> Option<T> {
+    let text = text(name)?;
+    let number = text.parse();
+    Some(number.unwrap_or_else(|error| panic!("{name}={text:?} is no whole number: {error}")))
+}
+
+/// What this process plays as a rank of a test binary; `None`: it is the test.
+pub fn case() -> Option<String> {
+    text(CASE)
+}
+
+/// The devices to run over, if any are named: separated by `;` or blanks.
+pub fn devices() -> Option<Vec<&'static str>> {
+    let list: &'static str = text(DEVICES)?.leak();
+    let devices: Vec<_> = list
+        .split([';', ' ', '\t', '\n'])
+        .filter(|device| !device.is_empty())
+        .collect();
+    assert!(!devices.is_empty(), "{DEVICES} names no device");
+    Some(devices)
+}
+
+/// Another launcher than `transom run`, with its options, such as `mpiexec.hydra -hosts n0,n1`: ranks
+/// may then run on several hosts.
+pub fn launcher() -> Option<String> {
+    let launcher = text(LAUNCHER)?;
+    assert!(!launcher.trim().is_empty(), "{LAUNCHER} is empty");
+    Some(launcher)
+}
+
+/// Whether all ranks run on this host, started by `transom run`.
+pub fn is_our_launcher() -> bool {
+    launcher().is_none()
+}
+
+/// Each case is run once, in the largest of its jobs that has no more ranks or else in the smallest: an
+/// emulated machine is slow.
+pub fn most_ranks() -> Option<u32> {
+    number(RANKS)
+}
+
+/// Cases of as many ranks share a job: those whose names begin with one of these words, or all.
+pub fn together() -> Option<String> {
+    text(TOGETHER)
+}
+
+/// How much longer than on an ordinary machine things may take.
+pub fn slowness() -> u32 {
+    number(TIME).unwrap_or(1)
+}
+
+/// Hydra's `mpiexec`, where it is to be tested.
+pub fn hydra() -> Option<OsString> {
+    env::var_os(HYDRA)
+}
+
+/// For how long much is to happen at once on the heap.
+pub fn heap_time() -> Option<Duration> {
+    number(HEAP).map(Duration::from_secs)
+}
+
+/// For how long random programs are to run over each device; `forever` is one answer.
+pub fn oracle_time() -> Option<Duration> {
+    match text(ORACLE)?.as_str() {
+        "forever" => Some(Duration::MAX),
+        _ => number(ORACLE).map(Duration::from_secs),
+    }
+}
+
+/// The random program to replay, as a failure prints it.
+pub fn oracle_program() -> Option<String> {
+    text(PROGRAM)
+}
+
+/// The number of this process in its job, as its launcher says.
+pub fn own_rank() -> u32 {
+    number("PMI_RANK").expect("PMI_RANK")
+}
+
+/// How many ranks the launcher has started.
+pub fn job_size() -> u32 {
+    number("PMI_SIZE").expect("PMI_SIZE")
+}
+
+/// The device that this rank was told to use, if any.
+pub fn own_device() -> String {
+    text("TRANSOM_DEVICE").unwrap_or_default()
+}

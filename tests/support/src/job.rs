@@ -1,0 +1,361 @@
+//! Jobs of several processes: started with a time limit, and looked after for what they leave behind.
+
+use std::env;
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::environment::{self, CASE, slowness};
+
+/// Far beyond what a job takes, even on a busy machine.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// For how long what was killed may still be there.
+const DYING: Duration = Duration::from_secs(10);
+
+/// The variable by which the processes of a job are found, whoever started them.
+const MARK: &str = "TRANSOM_TEST_MARK";
+
+/// The command, which cargo puts into the folder above that of the test binaries.
+pub fn transom() -> PathBuf {
+    let this = this_binary();
+    let folder = this.parent().and_then(Path::parent);
+    folder.expect("a folder of cargo's").join("transom")
+}
+
+/// The running test binary, which is also the program of its ranks.
+pub fn this_binary() -> PathBuf {
+    env::current_exe().expect("the path of this binary")
+}
+
+/// A command with nothing to read, whose output [`Job::finish`] returns.
+pub fn quiet(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// `transom run` with these arguments.
+pub fn transom_run(args: &[&str]) -> Command {
+    let mut command = quiet(transom());
+    command.arg("run").args(args);
+    command
+}
+
+/// This binary on so many ranks under `transom run`, playing `case`.
+pub fn of_this_binary(ranks: u32, options: &[&str], case: &str) -> Command {
+    playing(
+        transom_run(&[&["-n", &ranks.to_string()], options].concat()),
+        case,
+    )
+}
+
+/// This binary, playing `case`, as the program of a launcher that has its options.
+pub fn playing(mut launcher: Command, case: &str) -> Command {
+    launcher.arg(this_binary()).env(CASE, case);
+    launcher
+}
+
+/// A started command whose processes, all of them, can be found.
+pub struct Job {
+    /// The launcher.
+    pub child: Child,
+    mark: String,
+    begun: Instant,
+    is_over: bool,
+}
+
+/// How a job ended that left nothing behind.
+pub struct Done {
+    /// The launcher's.
+    pub status: ExitStatus,
+    /// What all ranks wrote, if it was caught.
+    pub stdout: Vec<u8>,
+    /// What all ranks and the launcher wrote, if it was caught.
+    pub stderr: String,
+}
+
+/// How a job ended that might have had to be killed.
+pub struct Launched {
+    /// `None`: it had to be killed, or left processes behind.
+    pub status: Option<ExitStatus>,
+    /// What the ranks and the launcher wrote.
+    pub output: String,
+    /// From its start to the launcher's end.
+    pub took: Duration,
+}
+
+/// A launcher's end, unless it had to be killed, and how many processes it left behind.
+struct Ended {
+    status: Option<ExitStatus>,
+    took: Duration,
+    left: usize,
+}
+
+impl Job {
+    /// Starts a command.
+    pub fn start(command: &mut Command) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("{}-{number}", std::process::id());
+        let begun = Instant::now();
+        let child = command.env(MARK, &mark).spawn();
+        Self {
+            child: child.unwrap_or_else(|error| panic!("{command:?}: {error}")),
+            mark,
+            begun,
+            is_over: false,
+        }
+    }
+
+    /// Signals the launcher alone.
+    pub fn signal(&self, signal: i32) {
+        let pid = self.child.id().cast_signed();
+        // SAFETY: kill takes two integers; the pid is our unreaped child's.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    }
+
+    /// All living processes of the job: launcher, warden, ranks, and their children.
+    pub fn processes(&self) -> Vec<u32> {
+        let entry = format!("{MARK}={}\0", self.mark);
+        let is_marked = |pid: &u32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let mut variables = environment.split_inclusive(|&byte| byte == 0);
+            variables.any(|variable| variable == entry.as_bytes())
+        };
+        let pids = fs::read_dir("/proc")
+            .expect("/proc")
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        pids.filter(is_marked).collect()
+    }
+
+    /// Waits for the launcher and all processes of the job; the caller takes care of output.
+    #[track_caller]
+    pub fn wait(&mut self) -> ExitStatus {
+        // Examples may take longer than cases.
+        let ended = self.end_within(2 * LIMIT * slowness());
+        assert_eq!(ended.left, 0, "processes were left behind");
+        let status = ended.status;
+        status.unwrap_or_else(|| panic!("killed at the time limit"))
+    }
+
+    /// The same, and collects output that is caught.
+    #[track_caller]
+    pub fn finish(mut self) -> Done {
+        let [stdout, stderr] = self.streams();
+        let status = self.wait();
+        Done {
+            status,
+            stdout: take(stdout),
+            stderr: String::from_utf8_lossy(&take(stderr)).into_owned(),
+        }
+    }
+
+    /// The same, for a job that need not end by itself.
+    pub fn finish_within(mut self, limit: Duration) -> Launched {
+        let streams = self.streams();
+        let Ended { status, took, left } = self.end_within(limit * slowness());
+        let mut output = streams
+            .map(|stream| String::from_utf8_lossy(&take(stream)).into_owned())
+            .concat();
+        if left > 0 {
+            output += &format!("{left} processes were left behind\n");
+        }
+        Launched {
+            status: status.filter(|_| left == 0),
+            output,
+            took,
+        }
+    }
+
+    /// Read all the while, so that nobody waits for room in a pipe.
+    fn streams(&mut self) -> [Option<JoinHandle<Vec<u8>>>; 2] {
+        let stdout = self.child.stdout.take().map(collect);
+        let stderr = self.child.stderr.take().map(collect);
+        [stdout, stderr]
+    }
+
+    fn end_within(&mut self, limit: Duration) -> Ended {
+        let mut status = None;
+        within(limit, || {
+            status = self.child.try_wait().expect("a child");
+            status.is_some()
+        });
+        let took = self.begun.elapsed();
+        if status.is_none() {
+            self.kill();
+            let _ = self.child.wait();
+        }
+        let left = match within(DYING, || self.processes().is_empty()) {
+            true => 0,
+            false => self.kill(),
+        };
+        self.is_over = true;
+        Ended { status, took, left }
+    }
+
+    fn kill(&self) -> usize {
+        let processes = self.processes();
+        for &pid in &processes {
+            // SAFETY: kill takes two integers; the process bears the mark of this job.
+            unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) };
+        }
+        processes.len()
+    }
+}
+
+impl Drop for Job {
+    /// After a failed test.
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl Done {
+    /// Standard output.
+    #[track_caller]
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.stdout).expect("text")
+    }
+
+    /// The lines of standard output, sorted, for ranks in any order.
+    #[track_caller]
+    pub fn sorted(&self) -> Vec<&str> {
+        let mut lines: Vec<_> = self.text().lines().collect();
+        lines.sort_unstable();
+        lines
+    }
+
+    /// Fails unless this was the exit code.
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Self {
+        let ended = (self.status.code(), self.status.signal());
+        assert_eq!(ended, (Some(code), None), "{}", self.stderr);
+        self
+    }
+
+    /// Fails unless this is in standard error.
+    #[track_caller]
+    pub fn says(self, text: &str) -> Self {
+        let said = &self.stderr;
+        assert!(said.contains(text), "{text:?} is not in {said:?}");
+        self
+    }
+}
+
+/// Runs a command to its end.
+#[track_caller]
+pub fn run(command: &mut Command) -> Done {
+    Job::start(command).finish()
+}
+
+/// What becomes of the other ranks when one fails.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Others {
+    /// The launcher ends them.
+    End,
+    /// They run on.
+    GoOn,
+}
+
+/// Runs a job of this binary over a device, started by the launcher that the environment names, or by
+/// `transom run`. Its ranks play `case`.
+pub fn play(ranks: u32, device: &str, others: Others, case: &str) -> Launched {
+    play_within(LIMIT, ranks, device, others, case)
+}
+
+/// The same, with another time limit.
+pub fn play_within(
+    limit: Duration,
+    ranks: u32,
+    device: &str,
+    others: Others,
+    case: &str,
+) -> Launched {
+    let launcher = launcher(ranks, device, others);
+    let mut command = playing(launcher, case);
+    Job::start(command.env("RUST_BACKTRACE", "0")).finish_within(limit)
+}
+
+fn launcher(ranks: u32, device: &str, others: Others) -> Command {
+    let ranks = ranks.to_string();
+    let Some(launcher) = environment::launcher() else {
+        let mut command = transom_run(&["-n", &ranks, "--device", device]);
+        if others == Others::GoOn {
+            command.arg("--keep-going");
+        }
+        return command;
+    };
+    let mut words = launcher.split_whitespace();
+    let program = words.next().unwrap_or_default();
+    let mut command = quiet(program);
+    command
+        .args(words)
+        .args(["-n", &ranks])
+        .env("TRANSOM_DEVICE", device);
+    if others == Others::GoOn {
+        let name = Path::new(program).file_name().unwrap_or_default();
+        command.arg(match name.to_string_lossy().starts_with("srun") {
+            true => "--kill-on-bad-exit=0",
+            false => "-disable-auto-cleanup",
+        });
+    }
+    command
+}
+
+/// Polls until the condition holds, or the time is over: whether it held.
+fn within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    loop {
+        if condition() {
+            return true;
+        }
+        if begun.elapsed() > limit {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Polls until the condition holds, and fails if it never does.
+#[track_caller]
+pub fn until(what: &str, condition: impl FnMut() -> bool) {
+    let limit = LIMIT * slowness();
+    assert!(within(limit, condition), "not within {limit:?}: {what}");
+}
+
+/// Reads until this many lines have come.
+pub fn read_lines(stream: &mut impl Read, count: usize) -> String {
+    let mut text = Vec::new();
+    let mut byte = [0];
+    while text.iter().filter(|&&byte| byte == b'\n').count() < count {
+        stream.read_exact(&mut byte).expect("another line");
+        text.push(byte[0]);
+    }
+    String::from_utf8(text).expect("text")
+}
+
+fn collect(mut stream: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes);
+        bytes
+    })
+}
+
+fn take(stream: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
+    stream
+        .map(|stream| stream.join().expect("a reader"))
+        .unwrap_or_default()
+}

@@ -1,0 +1,11 @@
+//! What the test binaries of Transom share: the environment, which nothing else reads, the devices, the
+//! one way to start jobs, and the list of cases.
+
+pub mod devices;
+pub mod environment;
+pub mod fuzzing;
+pub mod job;
+#[cfg(feature = "model")]
+pub mod model;
+pub mod programs;
+pub mod suite;

@@ -1,0 +1,117 @@
+//! Runs examples, the real programs under the real launcher.
+
+use std::collections::HashSet;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use crate::job::{self, Done, run};
+
+/// The folder of the package.
+pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// The example, which cargo puts beside the command, in `examples`.
+pub fn program(name: &'static str) -> PathBuf {
+    static BUILT: Mutex<Option<HashSet<&str>>> = Mutex::new(None);
+    let transom = job::transom();
+    let folder = transom.parent().expect("a folder");
+    // `cargo test` builds the examples, but with `--test NAME` it leaves an old one there.
+    let mut built = BUILT.lock().expect("no other test has failed to build");
+    if built.get_or_insert_default().insert(name)
+        && let Some(cargo) = env::var_os("CARGO")
+    {
+        build(Command::new(cargo), name, folder);
+    }
+    folder.join("examples").join(name)
+}
+
+/// `folder` is that of the profile.
+fn build(mut cargo: Command, name: &str, folder: &Path) {
+    let profile = match folder.file_name().and_then(|name| name.to_str()) {
+        Some("debug") => "dev",
+        Some(other) => other,
+        None => panic!("{folder:?} is no folder of cargo's"),
+    };
+    let built = cargo
+        .args(["build", "--quiet", "--example", name])
+        .args(["--profile", profile, "--target-dir"])
+        .arg(folder.parent().expect("cargo's folder"))
+        .current_dir(ROOT)
+        .status();
+    assert!(
+        built.expect("cargo").success(),
+        "building the example failed"
+    );
+}
+
+/// The launcher for so many ranks, of a command that gets these arguments.
+pub fn transom_run(ranks: u32, options: &[&str]) -> Command {
+    job::transom_run(&[&["-n", &ranks.to_string()], options].concat())
+}
+
+/// What a command prints that has to succeed, and to complain about nothing.
+#[track_caller]
+pub fn printed(command: &mut Command) -> String {
+    let caught = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let done = run(caught.stdin(Stdio::null()));
+    assert!(done.status.success(), "{command:?}: {}", done.stderr);
+    assert_eq!(done.stderr, "", "{command:?}");
+    done.text().to_owned()
+}
+
+/// A program under a shell on each rank, which says how it ended.
+#[track_caller]
+pub fn endings(ranks: u32, program: &Path, arguments: &[&Path]) -> Done {
+    let mut command = transom_run(ranks, &["sh", "-c", "\"$0\" \"$@\"; echo ended $?"]);
+    run(command.arg(program).args(arguments))
+}
+
+/// A program on three ranks, of which rank 1 is killed as soon as the shell finds `until` to be so.
+/// The others run on, and have to find out. Rank 1's output is in the file that `$SAID` names.
+#[track_caller]
+pub fn survivors(until: &str, program: &Path, arguments: &[&str]) -> Done {
+    let script = "
+        [ $PMI_RANK = 1 ] || exec \"$0\" \"$@\"
+        \"$0\" \"$@\" >\"$SAID\" &
+        until eval \"$UNTIL\"; do sleep 0.01; done
+        kill -9 $!
+        wait $!";
+    let folder = Folder::new();
+    let mut command = transom_run(3, &["--keep-going", "sh", "-c", script]);
+    command
+        .env("UNTIL", until)
+        .env("SAID", folder.file("said", b""));
+    run(command.arg(program).args(arguments)).expect(137)
+}
+
+/// Checks that ranks 0 and 2 say that it was rank 1.
+#[track_caller]
+pub fn check_survivors(name: &str, done: &Done) {
+    for rank in [0, 2] {
+        let said = format!("{name}: rank {rank}: ");
+        let line = done.stderr.lines().find(|line| line.starts_with(&said));
+        let line = line.unwrap_or_else(|| panic!("no word of rank {rank}: {}", done.stderr));
+        let cause = ["rank 1 died", "because rank 1"];
+        assert!(cause.iter().any(|cause| line.contains(cause)), "{line}");
+    }
+}
+
+/// Files that are gone with the test.
+pub struct Folder(pub tempfile::TempDir);
+
+impl Folder {
+    /// An empty one.
+    #[expect(clippy::new_without_default, reason = "what is new is on the disk")]
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().expect("a folder"))
+    }
+
+    /// Makes a file in it.
+    pub fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.0.path().join(name);
+        fs::write(&path, bytes).expect("a file");
+        path
+    }
+}
