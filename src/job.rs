@@ -13,7 +13,7 @@ use crate::datatype::Element;
 use crate::error::{AbortCause, Error, Misuse, Result};
 use crate::lower::Allgather;
 use crate::peers::{Awaited, Context, check_rank, is_forked, named_device, not_forked};
-use crate::terms::ThreadLevel;
+use crate::terms::{ThreadLevel, WorldRank};
 use crate::typed::Buffer;
 use crate::wait::set_hook;
 use crate::window::Info;
@@ -173,11 +173,11 @@ impl Job {
         const OPERATION: &str = "wait_until";
         not_forked(OPERATION)?;
         let size = self.world.size();
-        let any = |turn: u32| (turn < size).then_some(turn);
+        let any = |turn: u32| (turn < size).then_some(WorldRank(turn));
         let awaited = match awaited {
             Some(rank) => {
                 self.world.team().check_rank(OPERATION, rank)?;
-                Awaited::Rank(rank)
+                Awaited::Rank(WorldRank(rank))
             }
             None => Awaited::AnyOf {
                 ranks: &any,

@@ -47,6 +47,17 @@ pub enum ThreadLevel {
     Multiple,
 }
 
+/// A rank of the world, where peers are found. All other ranks are of a window or a communicator, whose
+/// group leads from those to this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WorldRank(pub(crate) u32);
+
+impl fmt::Display for WorldRank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// A call and the rank that it is aimed at: what its errors name.
 #[derive(Clone, Copy, Debug)]
 pub struct Aim {

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::memory::displacement::Displacement;
 use crate::memory::remote::RemoteWord;
 use crate::peers::Awaited;
+use crate::terms::WorldRank;
 use crate::window::{OnTarget, Window};
 
 /// Bytes that are combined at a time in mapped memory, where they need a private copy for it.
@@ -44,7 +45,7 @@ impl Window {
         let (false, Some(word)) = (there.is_null(), word) else {
             return false;
         };
-        let me = self.context().rank();
+        let WorldRank(me) = self.context().rank();
         let mine = accumulate_lock::held_by(me);
         let taken = word.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed);
         if taken.is_err() {
@@ -101,7 +102,7 @@ impl OnTarget<'_> {
         word: &RemoteWord,
         body: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let me = self.window.context().rank();
+        let WorldRank(me) = self.window.context().rank();
         let stranded = |error: Error| self.stranded(error);
         if accumulate_lock::try_take(word, me).map_err(stranded)? != Attempt::Taken {
             self.await_accumulate_lock(word)?;
@@ -120,9 +121,9 @@ impl OnTarget<'_> {
     #[cold]
     fn await_accumulate_lock(self, word: &RemoteWord) -> Result<()> {
         let team = self.window.team();
-        let me = team.context.rank();
+        let WorldRank(me) = team.context.rank();
         let begun = Instant::now();
-        let any = |index| team.group.world_rank(index);
+        let any = |index| team.group.in_world(index);
         // The last word that stood in the way.
         let obstacle = Cell::new(0);
         let mut is_next = false;
@@ -140,7 +141,7 @@ impl OnTarget<'_> {
             };
             let check = || {
                 let awaited = match accumulate_lock::awaited(obstacle.get()) {
-                    Some(rank) if rank != me => Awaited::Rank(rank),
+                    Some(rank) if rank != me => Awaited::Rank(WorldRank(rank)),
                     // Somebody who died while it withdrew its entry is named by nothing. Who left holds
                     // nothing.
                     _ => Awaited::AnyOf {

@@ -137,7 +137,7 @@ impl Window {
     fn check_notifiers(&self, operation: &'static str) -> Verdict<'_> {
         let team = self.team();
         let context = &team.context;
-        let member = |index| team.group.world_rank(index);
+        let member = |index| team.group.in_world(index);
         let gone = Cell::new(None);
         let excused = |rank, left: bool| {
             gone.set(Some(rank));
@@ -154,7 +154,7 @@ impl Window {
         let mut others = (0..team.size()).filter(|&rank| rank != team.rank);
         let all_left = others.all(|rank| context.has_left(team.world_rank(rank)));
         match all_left {
-            true => Err(Error::new(operation, PeerError::Left { rank }).into()),
+            true => Err(Error::new(operation, PeerError::Left { rank: rank.0 }).into()),
             false => Ok(()),
         }
     }

@@ -8,7 +8,7 @@ use rdma_sys_shim::{Endpoint, Ticket};
 use crate::error::{Error, Result};
 use crate::peers::{Context, not_forked};
 use crate::sync::behind_gets;
-use crate::terms::Aim;
+use crate::terms::{Aim, WorldRank};
 use crate::window::Window;
 use crate::window::target::Target;
 
@@ -21,8 +21,7 @@ pub struct Request {
 
 pub(crate) struct Posted {
     pub(crate) context: Arc<Context>,
-    /// The target's rank in the world.
-    pub(crate) rank: u32,
+    pub(crate) rank: WorldRank,
     pub(crate) endpoint: Arc<dyn Endpoint>,
     pub(crate) ticket: Ticket,
     pub(crate) until: Until,

@@ -12,6 +12,7 @@ use crate::error::{AbortCause, Error, ErrorKind, Misuse, PeerError, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
 use crate::peers::{Awaited, not_forked};
+use crate::terms::WorldRank;
 
 /// Where the barrier's flags start, behind the call.
 pub(crate) const BARRIER_AT: u64 = CALL_BYTES;
@@ -207,7 +208,7 @@ impl Engine {
                     // All have agreed on what they send.
                     if received == HEADER && header_in != header(digest, bytes.len()) {
                         let what = "a message in a pipe";
-                        let rank = team.world_rank(from);
+                        let WorldRank(rank) = team.world_rank(from);
                         return Err(Error::new(operation, PeerError::Garbled { rank, what }));
                     }
                 }

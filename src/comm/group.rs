@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Misuse, Result};
+use crate::terms::WorldRank;
 
 /// Up to so many members are searched one by one.
 const FEW: usize = 16;
@@ -97,6 +98,18 @@ impl Group {
             Ranks::World(size) => (world_rank < *size).then_some(world_rank),
             Ranks::Some(members) => members.find(world_rank),
         }
+    }
+
+    /// As [`Group::world_rank`].
+    #[inline]
+    pub(crate) fn in_world(&self, rank: u32) -> Option<WorldRank> {
+        self.world_rank(rank).map(WorldRank)
+    }
+
+    /// As [`Group::rank_of_world`].
+    #[inline]
+    pub(crate) fn place_of(&self, rank: WorldRank) -> Option<u32> {
+        self.rank_of_world(rank.0)
     }
 
     /// Local. The rank in `other` of each of these ranks of this group, or `None` for those that

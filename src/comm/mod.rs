@@ -84,7 +84,7 @@ impl Communicator {
                 found: size as usize,
                 size: group.size(),
             }
-        } else if group.world_rank(rank) != Some(context.rank()) {
+        } else if group.in_world(rank) != Some(context.rank()) {
             let world_rank = group.world_rank(rank);
             Misuse::Mismatch {
                 rank,
@@ -108,7 +108,7 @@ impl Communicator {
     pub(crate) fn world(context: &Arc<Context>) -> Self {
         let team = Team {
             group: Group::world(context.size()),
-            rank: context.rank(),
+            rank: context.rank().0,
             fabric: context.fabric().clone(),
             context: context.clone(),
         };
@@ -121,7 +121,7 @@ impl Communicator {
         // Control memory may be shared with the rank, which would give the same block away again.
         not_forked("alone")?;
         let team = Team {
-            group: Group::of([context.rank()]),
+            group: Group::of([context.rank().0]),
             rank: 0,
             fabric: context.fabric().clone(),
             context: context.clone(),

@@ -39,7 +39,7 @@ struct Presented {
 impl Lent {
     /// `by` is of as many ranks as the team, of which this one has the same number there.
     pub(super) fn new(team: &Team, by: Box<dyn Allgather + Send>) -> Self {
-        let world_ranks = (0..team.size()).map(|rank| u64::from(team.world_rank(rank)));
+        let world_ranks = (0..team.size()).map(|rank| u64::from(team.world_rank(rank).0));
         let members = world_ranks.fold(u64::from(team.size()), |sum, rank| {
             let mixed = (sum ^ rank).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             mixed ^ mixed >> 32
@@ -65,13 +65,13 @@ impl Lent {
         let shown = Shown::new(&mut call, self.calls, &fit);
         let mine = Presented {
             members: self.members,
-            world_rank: u64::from(self.team.context.rank()),
+            world_rank: u64::from(self.team.context.rank().0),
             shown,
         };
         let all = self.gather(bytemuck::bytes_of(&mine))?;
         for (rank, other) in (0..).zip(&all) {
             let other: Presented = bytemuck::pod_read_unaligned(other);
-            let here = u64::from(self.team.world_rank(rank));
+            let here = u64::from(self.team.world_rank(rank).0);
             let odd = if (other.members, other.world_rank) != (mine.members, here) {
                 let place = |members, rank| format!("rank {rank} of the world, among {members:x}");
                 let (ours, theirs) = (

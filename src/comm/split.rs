@@ -10,6 +10,7 @@ use super::{Communicator, Group, Team};
 use crate::error::{Error, Result};
 use crate::memory::columns::Column;
 use crate::peers::{Fabric, host_identity, refusal};
+use crate::terms::WorldRank;
 
 impl Communicator {
     /// Collective. A communicator of the same ranks with a context of its own (MPI-4.1, section
@@ -64,7 +65,7 @@ impl Communicator {
         const OPERATION: &str = "split_shared";
         let during = |error: Error| error.during(OPERATION);
         let team = self.team();
-        let me = team.world_rank(team.rank);
+        let WorldRank(me) = team.world_rank(team.rank);
         let (host, fabric) = match host_identity(me) {
             Ok(host) => (host, team.context.host_fabric()),
             // The others hear of it below.
@@ -79,12 +80,12 @@ impl Communicator {
         let (mut members, mut cards) = (Vec::new(), Vec::new());
         for (rank, bytes) in (0..).zip(&all) {
             let Some(other) = Introduction::decode(bytes) else {
-                let rank = team.world_rank(rank);
+                let WorldRank(rank) = team.world_rank(rank);
                 return Err(during(PmiError::BadCard { rank }.into()));
             };
             if other.host == mine.host {
                 members.push((other.key, rank));
-                cards.push((team.world_rank(rank), other.card));
+                cards.push((team.world_rank(rank).0, other.card));
             }
         }
         members.sort_unstable();
@@ -101,7 +102,10 @@ impl Communicator {
     /// Those of this communicator's ranks, as this one of them sees them.
     fn part(&self, members: &[u32], fabric: Arc<Fabric>) -> Team {
         let team = self.team();
-        let world: Vec<u32> = members.iter().map(|&rank| team.world_rank(rank)).collect();
+        let world: Vec<u32> = members
+            .iter()
+            .map(|&rank| team.world_rank(rank).0)
+            .collect();
         let rank = members.iter().position(|&rank| rank == team.rank);
         Team {
             context: team.context.clone(),

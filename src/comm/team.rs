@@ -7,6 +7,7 @@ use crate::error::{Error, Misuse, Result};
 use crate::memory::columns::Column;
 use crate::memory::remote::RemoteWord;
 use crate::peers::{Context, Fabric, Peer, rounds};
+use crate::terms::WorldRank;
 
 /// A group and this process's place in it.
 #[derive(Clone)]
@@ -30,8 +31,8 @@ impl Team {
     }
 
     /// `rank` as a rank of the world; `rank` is in the team.
-    pub(crate) fn world_rank(&self, rank: u32) -> u32 {
-        let of_the_world = self.group.world_rank(rank);
+    pub(crate) fn world_rank(&self, rank: u32) -> WorldRank {
+        let of_the_world = self.group.in_world(rank);
         of_the_world.expect("the caller's rank is in the team")
     }
 

@@ -20,7 +20,7 @@ use super::{Fabric, Peer, fork, is_forked, not_forked, start};
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::memory::control::{ControlBlock, LINE};
 use crate::memory::word::SharedWord;
-use crate::terms::ThreadLevel;
+use crate::terms::{ThreadLevel, WorldRank};
 use crate::wait::{Patience, lock};
 
 /// Offset in every control region of the word that tells its rank to give up.
@@ -161,7 +161,13 @@ impl Context {
     }
 
     #[inline]
-    pub(crate) fn rank(&self) -> u32 {
+    pub(crate) fn rank(&self) -> WorldRank {
+        WorldRank(self.rank)
+    }
+
+    /// As [`Context::rank`]: among peers, all ranks are of the world.
+    #[inline]
+    pub(super) fn me(&self) -> u32 {
         self.rank
     }
 
@@ -216,16 +222,16 @@ impl Context {
 
     /// Rank `rank` of the world, connected on first use.
     #[inline]
-    pub(crate) fn peer(&self, rank: u32) -> Result<&Peer> {
-        self.peer_by(&self.fabric, rank)
+    pub(super) fn peer(&self, rank: u32) -> Result<&Peer> {
+        self.peer_by(&self.fabric, WorldRank(rank))
     }
 
     /// As [`Context::peer`], by another fabric.
     #[inline]
-    pub(crate) fn peer_by<'f>(&self, fabric: &'f Fabric, rank: u32) -> Result<&'f Peer> {
-        match fabric.known(rank) {
+    pub(crate) fn peer_by<'f>(&self, fabric: &'f Fabric, rank: WorldRank) -> Result<&'f Peer> {
+        match fabric.known(rank.0) {
             Some(peer) => Ok(peer),
-            None => self.connect(fabric, rank),
+            None => self.connect(fabric, rank.0),
         }
     }
 

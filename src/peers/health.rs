@@ -12,6 +12,7 @@ use super::fabric::Fabric;
 use super::fork::is_forked;
 use super::peer::Peer;
 use crate::error::{AbortCause, Error, ErrorKind, PeerError, Result};
+use crate::terms::WorldRank;
 use crate::wait::{Doubt, Verdict, Witness};
 
 /// For how long a wait that depends on any of many ranks looks at them at a time: each may cost a
@@ -26,13 +27,13 @@ const APART: u32 = 5;
 #[derive(Clone, Copy)]
 pub(crate) enum Awaited<'a> {
     /// A rank of the world.
-    Rank(u32),
+    Rank(WorldRank),
     /// Some of these ranks of the world, nobody knows which: the first, the second and so on.
     AnyOf {
-        ranks: &'a dyn Fn(u32) -> Option<u32>,
+        ranks: &'a dyn Fn(u32) -> Option<WorldRank>,
         /// Whether nothing is awaited of this rank any more, which is gone; true: it left in good
         /// order. What it did before that has arrived.
-        excused: &'a dyn Fn(u32, bool) -> bool,
+        excused: &'a dyn Fn(WorldRank, bool) -> bool,
     },
 }
 
@@ -53,8 +54,8 @@ impl Context {
     /// An operation that needs `rank` failed. If the job was aborted, that is why; if the rank is
     /// absent, names it and tells the others.
     #[cold]
-    pub(crate) fn blame(&self, rank: u32, error: Error) -> Error {
-        let error = self.name_absent(rank, error);
+    pub(crate) fn blame(&self, rank: WorldRank, error: Error) -> Error {
+        let error = self.name_absent(rank.0, error);
         match error.kind() {
             ErrorKind::Misuse(_) => error,
             _ => self.confirm(error),
@@ -74,7 +75,7 @@ impl Context {
             // reason.
             if matches!(cause, PeerError::Silent { .. }) && !self.alarm.is_raised() && !is_forked()
             {
-                eprintln!("transom: rank {}: {cause}", self.rank());
+                eprintln!("transom: rank {}: {cause}", self.me());
             }
             self.spread(*rank, cause.cause());
         }
@@ -125,7 +126,7 @@ impl Context {
         let verdict = match self.aborted() {
             Some(first) => Err(Error::new(operation, first)),
             None => match awaited {
-                Awaited::Rank(rank) => self.check_rank(rank),
+                Awaited::Rank(rank) => self.check_rank(rank.0),
                 Awaited::AnyOf { ranks, excused } => self.check_some(ranks, excused),
             },
         };
@@ -136,8 +137,8 @@ impl Context {
 
     /// Doubts a rank of which nothing is awaited, and so nothing is missing if it left; one that this
     /// rank has not met in the world is not looked for.
-    pub(crate) fn check_unawaited(&self, operation: &'static str, rank: u32) -> Verdict<'_> {
-        let verdict = match self.known(rank).map(|_| self.check_rank(rank)) {
+    pub(crate) fn check_unawaited(&self, operation: &'static str, rank: WorldRank) -> Verdict<'_> {
+        let verdict = match self.known(rank.0).map(|_| self.check_rank(rank.0)) {
             Some(Err(error)) if !has_left(&error) => Err(error),
             _ => self.check_launcher(operation),
         };
@@ -172,8 +173,8 @@ impl Context {
     /// and whoever finds one missing tells the others.
     fn check_some(
         &self,
-        ranks: &dyn Fn(u32) -> Option<u32>,
-        excused: &dyn Fn(u32, bool) -> bool,
+        ranks: &dyn Fn(u32) -> Option<WorldRank>,
+        excused: &dyn Fn(WorldRank, bool) -> bool,
     ) -> Result<()> {
         let begun = Instant::now();
         let mut first = None;
@@ -187,7 +188,7 @@ impl Context {
                 return Ok(());
             };
             first.get_or_insert(rank);
-            if let Err(error) = self.check_rank(rank)
+            if let Err(error) = self.check_rank(rank.0)
                 && !excused(rank, has_left(&error))
             {
                 return Err(error);
@@ -199,7 +200,7 @@ impl Context {
     }
 
     fn check_rank(&self, rank: u32) -> Result<()> {
-        if rank == self.rank() {
+        if rank == self.me() {
             return Ok(());
         }
         let missing = |cause| Err(Error::new("check", cause));
@@ -236,8 +237,8 @@ impl Context {
 
     /// Whether the rank is gone in good order.
     #[cold]
-    pub(crate) fn has_left(&self, rank: u32) -> bool {
-        self.check_rank(rank).is_err_and(|error| has_left(&error))
+    pub(crate) fn has_left(&self, rank: WorldRank) -> bool {
+        self.check_rank(rank.0).is_err_and(|error| has_left(&error))
     }
 
     /// Why the job was aborted, if it was.
@@ -277,7 +278,7 @@ impl Context {
     #[cold]
     fn heeded(&self, operation: &'static str) -> Error {
         let cause = self.aborted().unwrap_or(PeerError::Aborted {
-            rank: self.rank(),
+            rank: self.me(),
             cause: AbortCause::Aborted,
         });
         self.confirm(Error::new(operation, cause))
@@ -285,7 +286,7 @@ impl Context {
 
     /// Tells every rank that can be reached that this one gave up.
     pub(crate) fn abort_everywhere(&self, cause: AbortCause) {
-        self.spread(self.rank(), cause);
+        self.spread(self.me(), cause);
     }
 
     fn spread(&self, culprit: u32, cause: AbortCause) {
@@ -316,7 +317,7 @@ impl Context {
         if is_forked() || self.told.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (me, size) = (self.rank(), self.size());
+        let (me, size) = (self.me(), self.size());
         let others = || (0..size).filter(|&rank| rank != me && rank != culprit(word));
         let connected = others().filter_map(|rank| self.known(rank));
         tell_together(connected, word);

@@ -11,7 +11,7 @@ use super::{Assert, lock_word};
 use crate::error::{Error, Misuse, Result};
 use crate::memory::remote::RemoteWord;
 use crate::peers::{Awaited, is_forked, not_forked};
-use crate::terms::{Aim, LockKind};
+use crate::terms::{Aim, LockKind, WorldRank};
 use crate::window::target::Route;
 use crate::window::{Held, OnTarget, Window};
 
@@ -217,10 +217,10 @@ impl OnTarget<'_> {
             }
         };
         let team = self.window.team();
-        let any = |index| team.group.world_rank(index);
+        let any = |index| team.group.in_world(index);
         let check = || {
             let awaited = match lock_word::holder(seen.get()) {
-                Some(holder) if holder != team.context.rank() => Awaited::Rank(holder),
+                Some(holder) if holder != self.me() => Awaited::Rank(WorldRank(holder)),
                 _ => Awaited::AnyOf {
                     ranks: &any,
                     excused: &|_, _| false,
@@ -234,6 +234,6 @@ impl OnTarget<'_> {
     /// This rank in the world, as lock words name it.
     #[inline]
     fn me(self) -> u32 {
-        self.window.context().rank()
+        self.window.context().rank().0
     }
 }

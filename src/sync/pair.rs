@@ -82,7 +82,7 @@ impl Window {
         targets: &Group,
     ) -> Result<()> {
         let me = self.context().rank();
-        let is_in = |group: &Group| group.rank_of_world(me).is_some();
+        let is_in = |group: &Group| group.place_of(me).is_some();
         if is_in(origins) == is_in(targets) {
             return Ok(());
         }

@@ -249,7 +249,7 @@ impl Window {
         let origins = self.origins();
         let member = |index| Some(team.world_rank(origins.get(index)?));
         let excused = |world_rank, _| {
-            let rank = team.group.rank_of_world(world_rank);
+            let rank = team.group.place_of(world_rank);
             rank.is_some_and(|rank| self.has_completed(rank))
         };
         let awaited = Awaited::AnyOf {

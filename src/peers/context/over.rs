@@ -238,7 +238,7 @@ mod tests {
             window.free().unwrap();
             drop(world);
             context.leave().unwrap();
-            context.rank()
+            context.rank().0
         });
         let ranks: Vec<u32> = all.into_iter().map(Result::unwrap).collect();
         assert_eq!(ranks, [0, 1, 2]);

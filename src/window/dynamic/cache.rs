@@ -9,6 +9,7 @@ use crate::error::{Error, PeerError, Result};
 use crate::memory::displacement::{Address, Offset};
 use crate::memory::reach::Reach;
 use crate::memory::remote::{RemoteMemory, RemoteWord};
+use crate::terms::WorldRank;
 use crate::wait::{Patience, Verdict};
 
 /// A target's regions as they were when this rank last read the table. Every access compares the
@@ -16,8 +17,7 @@ use crate::wait::{Patience, Verdict};
 pub(crate) struct RegionCache {
     table: Arc<RemoteMemory>,
     version: RemoteWord,
-    /// The target's rank in the world.
-    rank: u32,
+    rank: WorldRank,
     patience: Patience,
     known: RwLock<Known>,
 }
@@ -49,8 +49,8 @@ pub(crate) struct Found<'a> {
 }
 
 impl RegionCache {
-    /// `table`: that of rank `rank` of the world.
-    pub(crate) fn new(table: RemoteMemory, rank: u32, patience: Patience) -> Self {
+    /// `table`: that of this rank.
+    pub(crate) fn new(table: RemoteMemory, rank: WorldRank, patience: Patience) -> Self {
         let table = Arc::new(table);
         Self {
             version: table.word(VERSION_AT),
@@ -166,7 +166,7 @@ impl RegionCache {
     #[cold]
     fn garbled(&self) -> Error {
         let garbled = PeerError::Garbled {
-            rank: self.rank,
+            rank: self.rank.0,
             what: "the table of attached regions",
         };
         Error::new("access", garbled)
@@ -231,7 +231,7 @@ mod tests {
         }
         let patience = Patience::new(false);
         let memory = RemoteMemory::new(endpoint, table.remote(), patience).unwrap();
-        let cache = RegionCache::new(memory, 0, patience);
+        let cache = RegionCache::new(memory, WorldRank(0), patience);
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             let readers: Vec<_> = (0..2)
