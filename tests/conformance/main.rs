@@ -123,7 +123,7 @@ fn main() {
         }
         return;
     }
-    let mut suite = Suite::default();
+    let mut suite = Suite::new("conformance");
     for device in devices() {
         let mut cases = cases(device);
         cases.retain(|case| environment::is_our_launcher() || !case.needs_one_host());

@@ -74,7 +74,7 @@ fn main() {
         let job = Job::init().unwrap();
         return (scenario.unwrap().play)(&job).unwrap();
     }
-    let mut suite = Suite::default();
+    let mut suite = Suite::new("typed");
     for (topic, scenarios) in topics {
         for scenario in scenarios {
             for device in devices() {
