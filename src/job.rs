@@ -90,11 +90,11 @@ impl Job {
     /// they say they are. On this rank: `by` failed, or names a rank beyond its size; this process
     /// joined a job before, or failed to in a way that others may know of.
     pub fn over(by: &dyn Allgather, level: ThreadLevel) -> Result<Self> {
-        check_rank(by)?;
+        let ranks = check_rank(by)?;
         if TAKEN.swap(true, Ordering::SeqCst) {
             return Err(Error::new("job start", Misuse::JobTaken));
         }
-        let context = Context::over(by, level, named_device(), world_block_bytes)?;
+        let context = Context::over(by, ranks, level, named_device(), world_block_bytes)?;
         Ok(Self::of(context))
     }
 

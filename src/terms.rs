@@ -86,4 +86,14 @@ impl Aim {
         }
         call(self.operation, self.rank, body)
     }
+
+    /// As [`Aim::aside`], for what some jobs do all the time: those over a network.
+    #[inline(always)]
+    pub(crate) fn by_call<R>(self, body: impl FnOnce(Self) -> R) -> R {
+        #[inline(never)]
+        fn call<R>(operation: &'static str, rank: u32, body: impl FnOnce(Aim) -> R) -> R {
+            body(Aim { operation, rank })
+        }
+        call(self.operation, self.rank, body)
+    }
 }

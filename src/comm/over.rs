@@ -95,7 +95,8 @@ impl Lent {
     /// What each rank passes, as long on all. A failure is known to this rank only, and the others may
     /// go on to wait for it: they are told.
     fn gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let gathered = gather_by(self.operation, &*self.by, mine);
+        let ranks = (self.team.rank, self.team.size());
+        let gathered = gather_by(self.operation, &*self.by, ranks, mine);
         if gathered.is_err() {
             self.failed = true;
             (self.team.context).abort_everywhere(AbortCause::CollectiveFailed);

@@ -56,6 +56,8 @@ pub enum Misuse {
     },
     #[error("displacement unit {unit} is not legal (legal: 1 to 9223372036854775807 bytes)")]
     BadUnit { unit: u64 },
+    #[error("alignment {align} is not legal (legal: powers of two)")]
+    BadAlignment { align: usize },
     #[error("size {size} is not legal: {reason}")]
     BadSize { size: u64, reason: &'static str },
     /// The device was asked for something that it does not have, or cannot do with this memory.
@@ -194,6 +196,7 @@ impl Misuse {
             Self::OutOfStep => ErrorClass::Comm,
             Self::BadUnit { .. } => ErrorClass::Disp,
             Self::BadSize { .. } => ErrorClass::Size,
+            Self::BadAlignment { .. } => ErrorClass::Arg,
             Self::Device(rdma_sys_shim::Error::BadMemory { .. }) | Self::NotAllocated { .. } => {
                 ErrorClass::Base
             }

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use rdma_sys_shim::Region;
 
 use crate::comm::Communicator;
-use crate::error::{Error, Result};
+use crate::error::{Error, Misuse, Result};
 use crate::peers::not_forked;
 
 /// Zeroed bytes that a job's device transfers from and to without a copy. Freed when dropped: no
@@ -30,6 +30,9 @@ impl Memory {
         align: usize,
     ) -> Result<Self> {
         not_forked(operation)?;
+        if !align.is_power_of_two() {
+            return Err(Error::new(operation, Misuse::BadAlignment { align }));
+        }
         let device = comm.team().context.device();
         let region = device
             .allocate(len, align)

@@ -8,7 +8,7 @@ use crate::window::Window;
 
 /// One-sided. Copies the bytes of `near`, from `origin` on, to those of `far`, from the start of the
 /// target's memory on, in their order: [`Window::put_layout`] without a datatype. If one has fewer, it
-/// ends the transfer.
+/// ends the transfer. A row without bytes, too, has to begin inside the target's memory, or at its end.
 ///
 /// # Errors
 /// As for [`Window::put_layout`]; a row that leaves 63 bits.

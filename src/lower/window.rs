@@ -81,7 +81,8 @@ pub fn unlock_everything(window: &Window, operation: &'static str) -> Result<()>
 }
 
 /// Local. Waits until the device has done with the buffers of all of this rank's operations, whether
-/// they failed or not; false if that takes longer than `limit`. Waits for no other rank.
+/// they failed or not; false if that takes longer than `limit`. Waits for no other rank. True in a process
+/// that was forked from the rank, whose copies of the buffers no device uses.
 #[must_use]
 pub fn quiesce(window: &Window, limit: Duration) -> bool {
     window.quiesce(limit)
@@ -110,12 +111,12 @@ pub fn check_groups(
     window.check_own_part(operation, origins, targets)
 }
 
-/// Collective. As [`Window::free`], with a last look at the window once all ranks have come here and
-/// nobody changes its memory any more. Waits for all ranks whatever the hints, and returns what
-/// `last_look` did.
+/// Collective. As [`Window::free`], with a last look at this rank's memory, its first byte and how many there
+/// are, once all ranks have come here and nobody changes it any more. Waits for all ranks whatever the
+/// hints, and returns what `last_look` did.
 ///
 /// # Errors
 /// As for [`Window::free`]; then nothing was looked at.
-pub fn free_with<R>(window: Window, last_look: impl FnOnce(&Window) -> R) -> Result<R> {
+pub fn free_with<R>(window: Window, last_look: impl FnOnce(*const u8, u64) -> R) -> Result<R> {
     window.free_with(last_look)
 }

@@ -301,7 +301,9 @@ impl Context {
 
     /// In place of an earlier one.
     pub(crate) fn set_on_abort(&self, hook: Arc<AbortHook>) {
-        *lock(&self.on_abort) = Some(hook);
+        let before = lock(&self.on_abort).replace(hook);
+        // What it holds may call this library when it is dropped.
+        drop(before);
     }
 
     pub(crate) fn tell_launcher_abort(&self, code: i32, message: &str) {

@@ -4,16 +4,20 @@ use transom_launch::Allgather;
 
 use crate::error::{Error, Misuse, Result, SystemError};
 
-/// Collective. What each rank passed, as long on all, and at least one byte.
+/// Longer than what any rank of this library passes.
+const LONGEST: usize = 1 << 20;
+
+/// Collective. What each rank passed, as long on all, and at least one byte. `rank` and `size` are those
+/// that the allgather first named.
 pub(crate) fn gather_by(
     operation: &'static str,
     by: &dyn Allgather,
+    (rank, size): (u32, u32),
     mine: &[u8],
 ) -> Result<Vec<Vec<u8>>> {
     let wrong = |misuse| Err(Error::new(operation, misuse));
     let all = (by.allgather(mine))
         .map_err(|source| Error::new(operation, SystemError::Allgather { source }))?;
-    let (rank, size) = (by.rank(), by.size());
     if all.len() != size as usize {
         let found = all.len();
         return wrong(Misuse::BlockCount { found, size });
@@ -36,17 +40,29 @@ pub(crate) fn gather_by(
 pub(crate) fn gather_any_by(
     operation: &'static str,
     by: &dyn Allgather,
+    ranks: (u32, u32),
     mine: &[u8],
 ) -> Result<Vec<Vec<u8>>> {
-    let lens = gather_by(operation, by, &(mine.len() as u64).to_ne_bytes())?;
+    let lens = gather_by(operation, by, ranks, &(mine.len() as u64).to_ne_bytes())?;
     let lens = lens.iter().map(|len| {
         let len = len.as_slice().try_into().map_or(0, u64::from_ne_bytes);
         len as usize
     });
     let lens: Vec<usize> = lens.collect();
+    if let Some((rank, &found)) = (0..).zip(&lens).find(|&(_, &len)| len > LONGEST) {
+        let wanted = mine.len();
+        return Err(Error::new(
+            operation,
+            Misuse::BlockLength {
+                rank,
+                found,
+                wanted,
+            },
+        ));
+    }
     let mut padded = mine.to_vec();
     padded.resize(lens.iter().copied().max().unwrap_or(0).max(1), 0);
-    let mut all = gather_by(operation, by, &padded)?;
+    let mut all = gather_by(operation, by, ranks, &padded)?;
     for (block, len) in all.iter_mut().zip(lens) {
         block.truncate(len);
     }
@@ -80,7 +96,7 @@ mod tests {
 
     #[test]
     fn wrong_answers_are_errors() {
-        let error = |by| gather_by("test", &Scripted(by), b"mine").unwrap_err();
+        let error = |by| gather_by("test", &Scripted(by), (1, 3), b"mine").unwrap_err();
         let failed = error(|_| Err("the network is down".into()));
         assert!(
             failed.to_string().contains("the network is down"),
@@ -105,6 +121,7 @@ mod tests {
         let all = gather_by(
             "test",
             &Scripted(|mine| Ok(vec![mine.to_vec(); 3])),
+            (1, 3),
             b"mine",
         );
         assert_eq!(all.unwrap(), [b"mine"; 3]);
@@ -117,7 +134,13 @@ mod tests {
             let texts = [b"another", b"mine\0\0\0", b"\0\0\0\0\0\0\0"].map(|text| text.to_vec());
             Ok(if mine == lens[1] { lens } else { texts }.to_vec())
         };
-        let all = gather_any_by("test", &Scripted(longer), b"mine").unwrap();
+        let all = gather_any_by("test", &Scripted(longer), (1, 3), b"mine").unwrap();
         assert_eq!(all, [&b"another"[..], b"mine", b""]);
+    }
+    #[test]
+    fn a_length_that_no_rank_passes_is_refused() {
+        let vast = |mine: &[u8]| Ok(vec![mine.to_vec(), mine.to_vec(), vec![0xff; 8]]);
+        let error = gather_any_by("test", &Scripted(vast), (1, 3), b"mine").unwrap_err();
+        assert!(error.to_string().contains("of rank 2"), "{error}");
     }
 }

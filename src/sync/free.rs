@@ -38,10 +38,11 @@ impl Window {
         }
     }
 
-    /// As [`Window::free`], with a look at the window once all ranks have come here.
-    pub(crate) fn free_with<R>(self, last_look: impl FnOnce(&Self) -> R) -> Result<R> {
+    /// As [`Window::free`], with a look at the memory, of so many bytes, once all ranks have come here. Not
+    /// at the window: the others may have freed it, and use what it stood in for something else.
+    pub(crate) fn free_with<R>(self, last_look: impl FnOnce(*const u8, u64) -> R) -> Result<R> {
         self.prepare_to_free(true)?;
-        let looked = last_look(&self);
+        let looked = last_look(self.base(), self.size());
         self.give_back();
         Ok(looked)
     }

@@ -76,7 +76,7 @@ impl Window {
         let on = self.on_known(Aim::new("unlock", target), known);
         match known.posted() {
             Ticket::DONE => on.end_lock(held)?,
-            posted => on.aside(|on| on.end_lock_behind(held, posted))?,
+            posted => on.by_call(|on| on.end_lock_behind(held, posted))?,
         }
         on.heed()
     }

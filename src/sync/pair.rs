@@ -147,7 +147,7 @@ impl<'w> OnTarget<'w> {
     #[inline]
     pub(crate) fn complete_before_flag(self, pair: &Pair, at: u64) -> Result<()> {
         match self.target.posted() != Ticket::DONE && pair.is_mapped(at) {
-            true => self.aside(Self::complete_posted),
+            true => self.by_call(Self::complete_posted),
             false => Ok(()),
         }
     }

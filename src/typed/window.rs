@@ -304,7 +304,7 @@ impl<'c, T: Element> Window<'c, T> {
         self.usable("free")?;
         // Waits whatever the hint `no_locks` says: an epoch of a rank that disagrees must not find the
         // memory gone.
-        lower::free_with(self.raw, |_| ())
+        lower::free_with(self.raw, |_, _| ())
     }
 
     /// Collective. As [`Window::free`], and returns this rank's elements, as they are now: of a window
@@ -319,10 +319,13 @@ impl<'c, T: Element> Window<'c, T> {
         let room = elements.try_reserve_exact(self.len());
         self.usable("free")?;
         let bytes = self.raw.size();
-        lower::free_with(self.raw, |raw| {
+        let (base, len) = own_part(&self.raw);
+        lower::free_with(self.raw, |_, _| {
             if room.is_ok() {
-                // SAFETY: the window is usable, and no rank is in an epoch any more.
-                elements.extend_from_slice(unsafe { own_elements(raw) });
+                // SAFETY: our registered memory, aligned and of this length, which is not freed yet, any
+                // bytes being a `T`; the window is usable, and no rank is in an epoch any more.
+                let own = unsafe { slice::from_raw_parts(base.as_ptr(), len) };
+                elements.extend_from_slice(own);
             }
         })?;
         match room {

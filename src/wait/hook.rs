@@ -42,6 +42,8 @@ fn call_it() -> bool {
     if !CALLING.replace(true) {
         let returns = MustReturn;
         hook();
+        // It may have been replaced meanwhile, and go here with what it holds.
+        drop(hook);
         mem::forget(returns);
         CALLING.set(false);
     }

@@ -58,6 +58,14 @@ impl<'w> OnTarget<'w> {
             .aside(move |aim| body(window.on_known(aim, target)))
     }
 
+    /// As [`Aim::by_call`].
+    #[inline(always)]
+    pub(crate) fn by_call<R>(self, body: impl FnOnce(Self) -> R) -> R {
+        let (window, target) = (self.window, self.target);
+        self.aim
+            .by_call(move |aim| body(window.on_known(aim, target)))
+    }
+
     /// Names the rank where the device only named a process.
     #[cold]
     pub(crate) fn failed(self, error: impl Into<Error>) -> Error {

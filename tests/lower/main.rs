@@ -5,6 +5,7 @@ mod broken;
 mod files;
 mod job;
 mod layouts;
+mod refused;
 mod started;
 mod waiting;
 mod windows;
@@ -31,7 +32,14 @@ use started::{Case, Rank};
 const DEVICES: [&str; 2] = ["soft", "soft:map=off,cma=off"];
 
 fn main() {
-    let cases: Vec<Case> = [job::CASES, windows::CASES, waiting::CASES, broken::CASES].concat();
+    let cases: Vec<Case> = [
+        job::CASES,
+        windows::CASES,
+        waiting::CASES,
+        broken::CASES,
+        refused::CASES,
+    ]
+    .concat();
     if let Some(rank) = Rank::from_env() {
         return rank.play(&cases);
     }

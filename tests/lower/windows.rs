@@ -24,9 +24,13 @@ fn comm(job: &Job, rank: &Rank, name: &str) -> transom::Result<Communicator> {
 
 /// The words of this rank's part, between epochs.
 fn words(window: &Window) -> Vec<u64> {
-    let len = window.size() as usize / 8;
+    words_at(window.base(), window.size())
+}
+
+/// Of a window's own memory.
+fn words_at(base: *const u8, size: u64) -> Vec<u64> {
     // SAFETY: the window's own memory, in which nobody writes between epochs.
-    unsafe { std::slice::from_raw_parts(window.base().cast::<u64>(), len) }.to_vec()
+    unsafe { std::slice::from_raw_parts(base.cast::<u64>(), size as usize / 8) }.to_vec()
 }
 
 /// Each rank puts to its neighbour, and all add to one element of rank 0.
@@ -202,7 +206,7 @@ fn epochs_of_another_shape(rank: &Rank) -> Outcome {
     // The lock was forgotten.
     lower::unlock_everything(&window, OPERATION)?;
     lower::synchronise(&window, OPERATION)?;
-    let memory = lower::free_with(window, words)?;
+    let memory = lower::free_with(window, words_at)?;
     let before = u64::from((rank.rank + rank.size - 1) % rank.size);
     let column: Vec<u64> = memory.iter().copied().skip(2).step_by(4).collect();
     let wanted: Vec<u64> = (1..=4).map(|i| 2 * (i + 10 * before)).collect();

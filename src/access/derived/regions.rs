@@ -2,10 +2,12 @@
 
 use rdma_sys_shim::Ticket;
 
+use super::super::PROC_NULL;
 use super::super::apart::Grain;
 use super::super::put_get::Way;
 use super::super::request::{Request, Until};
 use super::super::work::Work;
+use super::check_buffer;
 use super::combined::Combined;
 use crate::datatype::{BasicType, Op, Row};
 use crate::error::Result;
@@ -57,6 +59,7 @@ impl Window {
         near: Row,
         far: Row,
     ) -> Result<Request> {
+        self.needs_passive(aim)?;
         let (origin, rows) = (origin.cast_mut(), [near, far]);
         // SAFETY: the caller's promise.
         let ticket = unsafe { self.transfer_rows(aim, Way::Put, origin, rows)? };
@@ -74,6 +77,7 @@ impl Window {
         near: Row,
         far: Row,
     ) -> Result<Request> {
+        self.needs_passive(aim)?;
         // SAFETY: the caller's promise.
         let ticket = unsafe { self.transfer_rows(aim, Way::Get, origin, [near, far])? };
         self.request(aim.rank, ticket, Until::Completed)
@@ -88,12 +92,17 @@ impl Window {
         origin: *mut u8,
         [near, far]: [Row; 2],
     ) -> Result<Ticket> {
+        if aim.rank == PROC_NULL {
+            return Ok(Ticket::DONE);
+        }
         let on = self.open_or_enter(aim)?;
         let (span, piece) = far.measure(aim.operation)?;
         let spot = on.spot(Displacement(0), span, piece.as_ref(), Grain::BYTE)?;
-        let (Some(near), Some(far)) = (near.measure(aim.operation)?.1, piece) else {
+        let (here, near) = near.measure(aim.operation)?;
+        let (Some(near), Some(far)) = (near, piece) else {
             return Ok(Ticket::DONE);
         };
+        check_buffer(aim.operation, origin, here, here.bytes())?;
         // SAFETY: the caller's promise.
         unsafe { on.transfer_pieces(way, origin, spot, [&near, &far]) }
     }
@@ -112,12 +121,17 @@ impl Window {
         op: Op,
     ) -> Result<()> {
         Work::check_changes(aim.operation, op)?;
+        if aim.rank == PROC_NULL {
+            return Ok(());
+        }
         let on = self.open_or_enter(aim)?;
         let ((span, piece), grain) = (far.measure(aim.operation)?, Grain::of(ty));
         let spot = on.spot(Displacement(0), span, piece.as_ref(), grain)?;
-        let (Some(near), Some(far)) = (near.measure(aim.operation)?.1, piece) else {
+        let (here, near) = near.measure(aim.operation)?;
+        let (Some(near), Some(far)) = (near, piece) else {
             return Ok(());
         };
+        check_buffer(aim.operation, origin, here, here.bytes())?;
         Work::check_defined(aim.operation, op, ty)?;
         let parts = Combined {
             ty,

@@ -56,11 +56,15 @@ impl Introduction {
     }
 }
 
-/// Fails unless the allgather names a rank that there is. Nobody else has heard of this one yet.
-pub(crate) fn check_rank(by: &dyn Allgather) -> Result<()> {
+/// The rank and the size that the allgather names; it is asked no more. Nobody else has heard of this
+/// rank yet.
+///
+/// # Errors
+/// There is no such rank.
+pub(crate) fn check_rank(by: &dyn Allgather) -> Result<(u32, u32)> {
     let (rank, size) = (by.rank(), by.size());
     match rank < size {
-        true => Ok(()),
+        true => Ok((rank, size)),
         false => Err(Error::new(OPERATION, Misuse::RankOutOfRange { rank, size })),
     }
 }
@@ -70,15 +74,15 @@ impl Context {
     /// ranks if one cannot start; all are known to each other then, so that nobody is asked later.
     pub(crate) fn over(
         by: &dyn Allgather,
+        (rank, size): (u32, u32),
         level: ThreadLevel,
         named: Result<Option<Arc<dyn Device>>>,
         world_block: fn(u32) -> u64,
     ) -> Result<Arc<Self>> {
         fork::watch();
-        let (rank, size) = (by.rank(), by.size());
         let world_block = world_block(size);
         let identity = host_identity(rank);
-        let hosts = hosts(by, identity.as_deref().unwrap_or_default())?;
+        let hosts = hosts(by, (rank, size), identity.as_deref().unwrap_or_default())?;
         let here = |other: &u32| hosts[*other as usize] == hosts[rank as usize];
         let placement = match (0..size).all(|other| here(&other)) {
             true => Placement::OneHost,
@@ -99,7 +103,7 @@ impl Context {
             },
             processors: crowding::processors(),
         };
-        let told = gather_any_by(OPERATION, by, &mine.encode())?;
+        let told = gather_any_by(OPERATION, by, (rank, size), &mine.encode())?;
         let fabric = ready?;
         let mut processors = Vec::new();
         for (other, bytes) in (0..).zip(&told) {
@@ -127,8 +131,7 @@ impl Context {
 }
 
 /// Collective. On which host each rank runs.
-fn hosts(by: &dyn Allgather, mine: &str) -> Result<Vec<[u8; 64]>> {
-    let (rank, size) = (by.rank(), by.size());
+fn hosts(by: &dyn Allgather, (rank, size): (u32, u32), mine: &str) -> Result<Vec<[u8; 64]>> {
     let mut hello = Hello {
         magic: MAGIC,
         rank,
@@ -137,7 +140,7 @@ fn hosts(by: &dyn Allgather, mine: &str) -> Result<Vec<[u8; 64]>> {
     };
     let len = mine.len().min(hello.host.len());
     hello.host[..len].copy_from_slice(&mine.as_bytes()[..len]);
-    let all = gather_by(OPERATION, by, bytemuck::bytes_of(&hello))?;
+    let all = gather_by(OPERATION, by, (rank, size), bytemuck::bytes_of(&hello))?;
     let host = |(place, bytes): (u32, &Vec<u8>)| {
         let theirs: Hello = bytemuck::pod_read_unaligned(bytes);
         if theirs.magic != MAGIC {
@@ -213,7 +216,8 @@ mod tests {
                 met: &met,
             };
             let level = ThreadLevel::Multiple;
-            let context = Context::over(&table, level, device(rank), world_block_bytes)?;
+            let context =
+                Context::over(&table, table.claims, level, device(rank), world_block_bytes)?;
             Ok(then(context))
         };
         thread::scope(|scope| {

@@ -1,0 +1,75 @@
+//! Calls that must fail, or do nothing, as those of the untyped interface do.
+
+use transom::lower::{self, Aim, Memory, Row};
+use transom::raw::{Assert, PROC_NULL, Window};
+use transom::{BasicType, ErrorClass, Info, LockKind, Op};
+
+use crate::cases;
+use crate::started::{Case, Outcome, Rank, check, error_of};
+
+pub(crate) const CASES: &[Case] = cases![
+    2: rows_follow_the_rules_of_layouts,
+    1: alignments_are_powers_of_two,
+];
+
+const WORDS: Row = Row {
+    at: 0,
+    len: 16,
+    count: 1,
+    stride: 0,
+};
+
+fn rows_follow_the_rules_of_layouts(rank: &Rank) -> Outcome {
+    let job = rank.job()?;
+    let comm = job.communicator(job.world().group(), rank.files("host"))?;
+    let window = Window::allocate(&comm, 16, 1, &Info::new())?;
+    let aim = Aim::new("rows", 1 - rank.rank);
+    let nobody = Aim::new("rows", PROC_NULL);
+    let mut words = [1_u64, 2];
+    let (from, to) = (words.as_ptr().cast(), words.as_mut_ptr().cast());
+    let none = std::ptr::null();
+    // SAFETY: the array is as long as the rows, and alive until the fence.
+    unsafe {
+        // No epoch is needed for nobody.
+        lower::put_row(&window, nobody, from, WORDS, WORDS)?;
+        lower::get_row(&window, nobody, to, WORDS, WORDS)?;
+        lower::accumulate_row(&window, nobody, from, WORDS, WORDS, BasicType::U64, Op::Sum)?;
+        window.fence(Assert::NONE)?;
+        let put = lower::rput_row(&window, aim, from, WORDS, WORDS);
+        let error = error_of(put, "a request in a fence")?;
+        check(error.class() == ErrorClass::RmaSync, &error)?;
+        let get = lower::rget_row(&window, aim, to, WORDS, WORDS);
+        let error = error_of(get, "a request in a fence")?;
+        check(error.class() == ErrorClass::RmaSync, &error)?;
+        let put = lower::put_row(&window, aim, none, WORDS, WORDS);
+        let error = error_of(put, "a put from nowhere")?;
+        check(error.class() == ErrorClass::Buffer, &error)?;
+        let sum = lower::accumulate_row(&window, aim, none, WORDS, WORDS, BasicType::U64, Op::Sum);
+        let error = error_of(sum, "operands nowhere")?;
+        check(error.class() == ErrorClass::Buffer, &error)?;
+        window.fence(Assert::NO_SUCCEED)?;
+        window.lock(LockKind::Shared, aim.rank, Assert::NONE)?;
+        lower::rput_row(&window, aim, from, WORDS, WORDS)?.wait()?;
+        window.unlock(aim.rank)?;
+    }
+    job.world().barrier()?;
+    let put = lower::free_with(window, |base, size| {
+        // SAFETY: the window's own memory, which nobody changes any more.
+        (size == 16).then(|| unsafe { base.cast::<[u64; 2]>().read() })
+    })?;
+    check(put == Some([1, 2]), "what the other rank put")?;
+    Ok(job.finish()?)
+}
+
+fn alignments_are_powers_of_two(rank: &Rank) -> Outcome {
+    let job = rank.job()?;
+    for align in [0, 3, 24] {
+        let memory = Memory::allocate(job.world(), "memory", 64, align);
+        let error = error_of(memory, "an alignment that is none")?;
+        check(error.class() == ErrorClass::Arg, &error)?;
+    }
+    let memory = Memory::allocate(job.world(), "memory", 64, 4096)?;
+    check(memory.base().addr().get() % 4096 == 0, "aligned")?;
+    drop(memory);
+    Ok(job.finish()?)
+}
