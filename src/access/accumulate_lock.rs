@@ -48,7 +48,7 @@ pub(super) fn awaited(word: u64) -> Option<u32> {
 
 /// What came of trying to take the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Attempt {
+pub(super) enum AccumulateAttempt {
     Taken,
     /// Not yet, but nobody else will have it before this rank, once who holds it in this word has
     /// released it.
@@ -59,58 +59,63 @@ pub(super) enum Attempt {
 
 /// Tries to take a free lock that nobody waits for.
 #[inline(always)]
-pub(super) fn try_take(word: &impl LockWord, rank: u32) -> Result<Attempt> {
+pub(super) fn try_take(word: &impl LockWord, rank: u32) -> Result<AccumulateAttempt> {
     let found = word.compare_swap(0, held_by(rank))?;
     Ok(if found == 0 {
-        Attempt::Taken
+        AccumulateAttempt::Taken
     } else {
-        Attempt::Busy(found)
+        AccumulateAttempt::Busy(found)
     })
 }
 
 /// One more try of a rank that waits: looks first, so that those who wait do not write. `long`: it
 /// enters itself as the next, if nobody is. `is_next`: it was, at the last try; an entry of the rank is
 /// else one of its other threads.
-pub(super) fn retry(word: &impl LockWord, rank: u32, long: bool, is_next: bool) -> Result<Attempt> {
+pub(super) fn retry(
+    word: &impl LockWord,
+    rank: u32,
+    long: bool,
+    is_next: bool,
+) -> Result<AccumulateAttempt> {
     let (mine, entry) = (held_by(rank), entry(rank));
     let seen = word.load()?;
     let next = seen >> NEXT_SHIFT << NEXT_SHIFT;
-    let swap = |wanted, attempt| -> Result<Attempt> {
+    let swap = |wanted, attempt| -> Result<AccumulateAttempt> {
         let found = word.compare_swap(seen, wanted)?;
         Ok(if found == seen {
             attempt
         } else {
-            Attempt::Busy(found)
+            AccumulateAttempt::Busy(found)
         })
     };
     if is_next {
         // What was added stays until it is taken, whatever others add meanwhile.
         let stays = !word.is_mapped();
         if seen == entry {
-            return Ok(match swap(mine, Attempt::Taken)? {
-                Attempt::Busy(found) if stays => Attempt::Next(found),
+            return Ok(match swap(mine, AccumulateAttempt::Taken)? {
+                AccumulateAttempt::Busy(found) if stays => AccumulateAttempt::Next(found),
                 attempt => attempt,
             });
         }
         if stays || next == entry {
-            return Ok(Attempt::Next(seen));
+            return Ok(AccumulateAttempt::Next(seen));
         }
     }
     if next != 0 {
-        return Ok(Attempt::Busy(seen));
+        return Ok(AccumulateAttempt::Busy(seen));
     }
     if long && !word.is_mapped() {
         let found = word.fetch_add(entry)?;
         if found >> NEXT_SHIFT == 0 {
-            return Ok(Attempt::Next(found));
+            return Ok(AccumulateAttempt::Next(found));
         }
         word.fetch_add(entry.wrapping_neg())?;
-        return Ok(Attempt::Busy(found));
+        return Ok(AccumulateAttempt::Busy(found));
     }
     match seen {
-        0 => swap(mine, Attempt::Taken),
-        _ if long => swap(seen | entry, Attempt::Next(seen)),
-        _ => Ok(Attempt::Busy(seen)),
+        0 => swap(mine, AccumulateAttempt::Taken),
+        _ if long => swap(seen | entry, AccumulateAttempt::Next(seen)),
+        _ => Ok(AccumulateAttempt::Busy(seen)),
     }
 }
 
@@ -190,22 +195,22 @@ mod tests {
         };
         let retry = |rank, long, is_next| retry(&word, rank, long, is_next).unwrap();
         let (next, both) = (entry(7), entry(7) | 5);
-        assert_eq!(try_take(&word, 4).unwrap(), Attempt::Taken);
-        assert_eq!(retry(7, false, false), Attempt::Busy(5));
-        assert_eq!(retry(7, true, false), Attempt::Next(5));
-        assert_eq!(retry(7, false, true), Attempt::Next(both));
-        assert_eq!(retry(9, true, false), Attempt::Busy(both));
+        assert_eq!(try_take(&word, 4).unwrap(), AccumulateAttempt::Taken);
+        assert_eq!(retry(7, false, false), AccumulateAttempt::Busy(5));
+        assert_eq!(retry(7, true, false), AccumulateAttempt::Next(5));
+        assert_eq!(retry(7, false, true), AccumulateAttempt::Next(both));
+        assert_eq!(retry(9, true, false), AccumulateAttempt::Busy(both));
         assert_eq!(awaited(both), Some(4));
         release(4);
-        assert_eq!(try_take(&word, 4).unwrap(), Attempt::Busy(next));
-        assert_eq!(retry(4, true, false), Attempt::Busy(next));
+        assert_eq!(try_take(&word, 4).unwrap(), AccumulateAttempt::Busy(next));
+        assert_eq!(retry(4, true, false), AccumulateAttempt::Busy(next));
         // Another thread of the same rank.
-        assert_eq!(retry(7, true, false), Attempt::Busy(next));
+        assert_eq!(retry(7, true, false), AccumulateAttempt::Busy(next));
         assert_eq!(awaited(next), Some(7));
-        assert_eq!(retry(7, true, true), Attempt::Taken);
-        assert_eq!(retry(9, true, false), Attempt::Next(8));
+        assert_eq!(retry(7, true, true), AccumulateAttempt::Taken);
+        assert_eq!(retry(9, true, false), AccumulateAttempt::Next(8));
         release(7);
-        assert_eq!(retry(9, false, true), Attempt::Taken);
+        assert_eq!(retry(9, false, true), AccumulateAttempt::Taken);
         release(9);
         assert_eq!(word.word.look(), 0);
         assert_eq!(awaited(0), None, "what was just released");
@@ -227,9 +232,15 @@ mod tests {
             is_mapped: false,
         };
         let both = word.word.look();
-        assert_eq!(retry(&word, 7, true, true).unwrap(), Attempt::Next(both));
+        assert_eq!(
+            retry(&word, 7, true, true).unwrap(),
+            AccumulateAttempt::Next(both)
+        );
         word.fetch_add(entry(3).wrapping_neg()).unwrap();
-        assert_eq!(retry(&word, 7, true, true).unwrap(), Attempt::Taken);
+        assert_eq!(
+            retry(&word, 7, true, true).unwrap(),
+            AccumulateAttempt::Taken
+        );
     }
 
     #[test]

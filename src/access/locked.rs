@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rdma_sys_shim::memory::{add_f32, add_f64, add_i32, add_i64};
 
-use super::accumulate_lock::{self, Attempt};
+use super::accumulate_lock::{self, AccumulateAttempt};
 use super::bounds::Place;
 use super::transfer::Transfer;
 use super::work::{Work, copy_elements};
@@ -104,7 +104,7 @@ impl OnTarget<'_> {
     ) -> Result<()> {
         let WorldRank(me) = self.window.context().rank();
         let stranded = |error: Error| self.stranded(error);
-        if accumulate_lock::try_take(word, me).map_err(stranded)? != Attempt::Taken {
+        if accumulate_lock::try_take(word, me).map_err(stranded)? != AccumulateAttempt::Taken {
             self.await_accumulate_lock(word)?;
         }
         let result = body();
@@ -133,11 +133,11 @@ impl OnTarget<'_> {
                 let long = begun.elapsed() >= LONG;
                 let attempt = accumulate_lock::retry(word, me, long, is_next);
                 let attempt = attempt.map_err(|error| self.stranded(error))?;
-                if let Attempt::Next(seen) | Attempt::Busy(seen) = attempt {
+                if let AccumulateAttempt::Next(seen) | AccumulateAttempt::Busy(seen) = attempt {
                     obstacle.set(seen);
                 }
-                taken = attempt == Attempt::Taken;
-                Ok(taken || matches!(attempt, Attempt::Next(_)) != is_next)
+                taken = attempt == AccumulateAttempt::Taken;
+                Ok(taken || matches!(attempt, AccumulateAttempt::Next(_)) != is_next)
             };
             let check = || {
                 let awaited = match accumulate_lock::awaited(obstacle.get()) {

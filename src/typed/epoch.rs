@@ -43,7 +43,7 @@ pub(super) struct State<'op> {
 }
 
 /// How an epoch of all ranks opens and closes.
-pub(super) trait Mode {
+pub(super) trait Opening {
     const NAME: &'static str;
 
     fn open(raw: &raw::Window) -> Result<()>;
@@ -51,7 +51,7 @@ pub(super) trait Mode {
     fn close(raw: &raw::Window) -> Result<()>;
 }
 
-impl Mode for Active {
+impl Opening for Active {
     const NAME: &'static str = "fence";
 
     fn open(raw: &raw::Window) -> Result<()> {
@@ -63,7 +63,7 @@ impl Mode for Active {
     }
 }
 
-impl Mode for Passive {
+impl Opening for Passive {
     const NAME: &'static str = "passive";
 
     fn open(raw: &raw::Window) -> Result<()> {

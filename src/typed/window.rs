@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::epoch::{self, Active, Epoch, Exchange, Mode, Passive};
+use super::epoch::{self, Active, Epoch, Exchange, Opening, Passive};
 use crate::lower::{self, error, not_forked};
 use crate::raw::{self, Assert};
 use crate::{Communicator, Element, Error, Group, Info, Misuse, Result, SystemError};
@@ -286,7 +286,7 @@ impl<'c, T: Element> Window<'c, T> {
         epoch::run(&self.raw, &self.poisoned, open, close, body)
     }
 
-    fn run<'env, M: Mode, R>(
+    fn run<'env, M: Opening, R>(
         &'env self,
         body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, M>) -> R,
     ) -> Result<R> {

@@ -10,11 +10,11 @@ use rdma_sys_shim::{Access, Device, Region, RemoteRegion};
 use super::attributes::Attributes;
 use super::errors::Handler;
 use super::hints::{Common, Hints, SAME_DISP_UNIT, SAME_SIZE};
-use super::layout::{BARRIER_AT, Layout};
+use super::layout::{BARRIER_AT, BlockLayout};
 use super::pairs::Pairs;
 use super::shared::HandedOut;
 use super::targets::Targets;
-use super::{Columns, Epochs, Info, Memory, Window};
+use super::{Columns, Epochs, Info, Window, WindowMemory};
 use crate::comm::{Barrier, Communicator};
 use crate::datatype::AtomicWidths;
 use crate::error::{Error, Misuse, Result};
@@ -53,7 +53,7 @@ pub(super) struct Created {
 
 /// Memory as peers reach it, and as this rank does.
 pub(super) struct Exposed {
-    pub(super) memory: Memory,
+    pub(super) memory: WindowMemory,
     pub(super) remote: RemoteRegion,
     pub(super) base: *mut u8,
 }
@@ -63,7 +63,7 @@ impl From<Region> for Exposed {
         Self {
             remote: region.remote(),
             base: region.base(),
-            memory: Memory::Region { _owned: region },
+            memory: WindowMemory::Region { _owned: region },
         }
     }
 }
@@ -153,7 +153,7 @@ impl Window {
         let operation = created.operation;
         not_forked(operation)?;
         let team = comm.team().clone();
-        let layout = Layout::new(team.size());
+        let layout = BlockLayout::new(team.size());
         let prepare = || -> Result<Prepared> {
             created.check()?;
             let hints = Hints::parse(info)?;
@@ -212,7 +212,7 @@ impl Window {
             targets: Targets::new(team.size()),
             base: match own.exposed.memory {
                 // Between its neighbours' also where it has no bytes.
-                Memory::Segment(_) => own.exposed.base,
+                WindowMemory::Segment(_) => own.exposed.base,
                 _ if created.size == 0 => std::ptr::null_mut(),
                 _ => own.exposed.base,
             },

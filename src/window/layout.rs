@@ -12,13 +12,13 @@ pub(crate) const BARRIER_AT: u64 = 2 * LINE;
 
 /// The places that depend on the number of ranks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Layout {
+pub(crate) struct BlockLayout {
     posts: u64,
     completions: u64,
     notifications: u64,
 }
 
-impl Layout {
+impl BlockLayout {
     pub(crate) fn new(ranks: u32) -> Self {
         let slots = (8 * u64::from(ranks)).next_multiple_of(LINE);
         let posts = BARRIER_AT + barrier_bytes(rounds(ranks));
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn no_two_words_share_a_place() {
         for ranks in [1, 2, 3, 7, 8, 9, 1000] {
-            let layout = Layout::new(ranks);
+            let layout = BlockLayout::new(ranks);
             let flags = (0..rounds(ranks)).map(|round| BARRIER_AT + u64::from(round) * LINE);
             let mut places: Vec<u64> = [LOCK_AT, CALL_AT, ACCUMULATE_LOCK_AT]
                 .into_iter()

@@ -50,7 +50,7 @@ use crate::memory::control::{ControlBlock, LocalWord};
 use crate::peers::Context;
 use crate::terms::Flavor;
 use hints::Hints;
-use layout::{CALL_AT, Layout};
+use layout::{BlockLayout, CALL_AT};
 use pairs::Pairs;
 use target::Target;
 use targets::Targets;
@@ -81,7 +81,7 @@ pub struct Window {
     team: Team,
     base: *mut u8,
     /// `None` once freed.
-    memory: Option<Memory>,
+    memory: Option<WindowMemory>,
     flavor: Flavor,
     hints: Hints,
     eager_lock_all: AtomicBool,
@@ -97,7 +97,7 @@ pub struct Window {
     epochs: Epochs,
     /// Whether the device ever took time over an operation: then synchronisation asks it.
     device_used: AtomicBool,
-    layout: Layout,
+    layout: BlockLayout,
     pairs: Pairs,
     atomic_widths: AtomicWidths,
 }
@@ -108,7 +108,7 @@ unsafe impl Send for Window {}
 unsafe impl Sync for Window {}
 
 /// What a window holds while it lives.
-enum Memory {
+enum WindowMemory {
     /// Memory of this rank.
     Region { _owned: Region },
     /// A part of what all ranks share.
@@ -193,7 +193,7 @@ impl Window {
     }
 
     #[inline]
-    pub(crate) fn layout(&self) -> Layout {
+    pub(crate) fn layout(&self) -> BlockLayout {
         self.layout
     }
 
@@ -220,7 +220,7 @@ impl Window {
 
     /// Whether the ranks' memory is one segment.
     pub(crate) fn is_segment(&self) -> bool {
-        matches!(self.memory, Some(Memory::Segment(_)))
+        matches!(self.memory, Some(WindowMemory::Segment(_)))
     }
 
     #[inline]

@@ -4,7 +4,7 @@ use rdma_sys_shim::RemoteRegion;
 
 use super::layout::{ACCUMULATE_LOCK_AT, LOCK_AT};
 use super::target::{Route, Target};
-use super::{Memory, OnTarget, Window};
+use super::{OnTarget, Window, WindowMemory};
 use crate::error::{AbortCause, Error, ErrorKind, Result};
 use crate::memory::reach::Reach;
 use crate::terms::Aim;
@@ -51,8 +51,8 @@ impl Window {
             attached: None,
         };
         let reach = match &self.memory {
-            Some(Memory::Segment(segment)) => segment.part(&exposed),
-            Some(Memory::Dynamic(_)) => {
+            Some(WindowMemory::Segment(segment)) => segment.part(&exposed),
+            Some(WindowMemory::Dynamic(_)) => {
                 // Displacements are addresses, of memory that the table names.
                 (route.region, route.size) = (RemoteRegion::default(), 0);
                 route.attached = Some(self.region_cache(rank, exposed)?);

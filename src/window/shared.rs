@@ -9,7 +9,7 @@ use rdma_sys_shim::{Mapping, Region, RemoteRegion};
 
 use super::create::{Created, Exposed};
 use super::hints::{Common, Hints};
-use super::{Info, Memory, Window};
+use super::{Info, Window, WindowMemory};
 use crate::comm::Communicator;
 use crate::error::{Error, Misuse, Result};
 use crate::memory::reach::Reach;
@@ -137,7 +137,7 @@ impl Window {
             };
             Ok(Exposed {
                 base: segment.part(&remote).base,
-                memory: Memory::Segment(segment),
+                memory: WindowMemory::Segment(segment),
                 remote,
             })
         })
@@ -169,7 +169,7 @@ impl Window {
         };
         if rank == self.rank() {
             part.base = self.base;
-        } else if let Some(Memory::Segment(segment)) = &self.memory {
+        } else if let Some(WindowMemory::Segment(segment)) = &self.memory {
             part.base = segment.part(&self.exposed(rank)).base;
         } else if part.size > 0 {
             self.on(Aim::new(operation, rank)).route()?;

@@ -9,7 +9,7 @@ use rdma_sys_shim::{Endpoint, Mapping, RemoteRegion, Ticket};
 
 use super::dynamic::RegionCache;
 use super::epochs::TargetEpoch;
-use super::unflushed::{Posted, Stored};
+use super::unflushed::{LastPosted, Stored};
 use crate::datatype::{AtomicWidths, Span};
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
@@ -28,7 +28,7 @@ pub(crate) struct Target {
     span: AtomicU64,
     /// Set once; owned by the window.
     route: AtomicPtr<Route>,
-    posted: Posted<AtomicU64>,
+    posted: LastPosted<AtomicU64>,
     unit: AtomicU64,
     stored: Stored<AtomicU8>,
     /// 1 while a thread enters this target.
@@ -153,12 +153,12 @@ impl Target {
         self.posted.last()
     }
 
-    /// As [`Posted::complete`].
+    /// As [`LastPosted::complete`].
     pub(crate) fn complete_posted(&self, wait: impl FnOnce(Ticket) -> Result<()>) -> Result<()> {
         self.posted.complete(wait)
     }
 
-    /// As [`Posted::forget`].
+    /// As [`LastPosted::forget`].
     pub(crate) fn forget_posted(&self, completed: Ticket) {
         self.posted.forget(completed);
     }

@@ -15,9 +15,9 @@ use crate::memory::word::{SharedMark, SharedWord};
 /// its completion, and whoever finds none sees what was completed, fetched bytes among it.
 #[derive(Zeroable)]
 #[repr(transparent)]
-pub(crate) struct Posted<W>(W);
+pub(crate) struct LastPosted<W>(W);
 
-impl<W: SharedWord> Posted<W> {
+impl<W: SharedWord> LastPosted<W> {
     pub(crate) fn note(&self, ticket: Ticket) {
         self.0.raise(ticket.0);
     }
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_is_complete_is_forgotten_and_nothing_later() {
-        let posted = Posted::<AtomicU64>::zeroed();
+        let posted = LastPosted::<AtomicU64>::zeroed();
         assert_eq!(posted.last(), Ticket::DONE);
         posted.note(Ticket(3));
         let first = posted.last();

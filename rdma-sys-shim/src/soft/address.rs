@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 use std::os::unix::fs::MetadataExt;
 
 use super::limits::is_shortage;
-use super::port::Port;
+use super::port::SoftPort;
 use super::process::ProcessId;
 use super::{DEVICE, Options};
 use crate::fields::Fields;
@@ -29,7 +29,7 @@ impl Address {
     pub(crate) fn of(
         id: ProcessId,
         nonce: u64,
-        port: &Port,
+        port: &SoftPort,
         options: Options,
         host: &Host,
     ) -> Self {
@@ -155,7 +155,7 @@ mod tests {
 
     fn address() -> Address {
         let id = ProcessId::own().unwrap();
-        let port = Port::create(id, 7).unwrap();
+        let port = SoftPort::create(id, 7).unwrap();
         let host = Host::this().unwrap();
         Address::of(id, 7, &port, Options::parse("map=off").unwrap(), &host)
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::port::{Port, SLOT_BYTES};
+use super::port::{SLOT_BYTES, SoftPort};
 use super::request::Operation;
 use super::slots::{self, Slot, Slots};
 use super::table;
@@ -26,14 +26,14 @@ pub(crate) struct Agent {
 }
 
 struct Shared {
-    port: Arc<Port>,
+    port: Arc<SoftPort>,
     /// Regions that need the agent.
     users: AtomicUsize,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Agent {
-    pub(crate) fn new(port: Arc<Port>) -> Self {
+    pub(crate) fn new(port: Arc<SoftPort>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 port,
@@ -131,7 +131,7 @@ fn serve(shared: &Shared) {
 }
 
 /// `None` if the table does not allow it.
-fn carry_out(port: &Port, slot: &Slot, data: *mut u8) -> Option<u64> {
+fn carry_out(port: &SoftPort, slot: &Slot, data: *mut u8) -> Option<u64> {
     let operation = Operation::from_code(slot.operation.load(Ordering::Relaxed))?;
     let width = slot.width.load(Ordering::Relaxed) as usize;
     let rkey = slot.rkey.load(Ordering::Relaxed);

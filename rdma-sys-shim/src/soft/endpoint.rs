@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::Options;
 use super::agent;
-use super::port::{Port, SLOT_BYTES};
+use super::port::{SLOT_BYTES, SoftPort};
 use super::process::ProcessId;
 use super::request::{Operation, Request};
 use super::segment::{self, AddressRange};
@@ -33,13 +33,13 @@ enum Path {
 
 pub(crate) struct SoftEndpoint {
     peer: ProcessId,
-    port: Arc<Port>,
+    port: Arc<SoftPort>,
     path: Path,
     options: Options,
 }
 
 impl SoftEndpoint {
-    pub(crate) fn to_self(peer: ProcessId, port: Arc<Port>, options: Options) -> Self {
+    pub(crate) fn to_self(peer: ProcessId, port: Arc<SoftPort>, options: Options) -> Self {
         Self {
             peer,
             port,
@@ -52,7 +52,7 @@ impl SoftEndpoint {
     /// kernel allows cross-memory attach.
     pub(crate) fn to_peer(
         peer: ProcessId,
-        port: Port,
+        port: SoftPort,
         options: Options,
         nonce: u64,
         nonce_address: u64,

@@ -30,7 +30,7 @@ use address::{Address, Host};
 use agent::Agent;
 use endpoint::SoftEndpoint;
 use owned::Segments;
-use port::Port;
+use port::SoftPort;
 use process::ProcessId;
 use table::RegionTable;
 
@@ -114,7 +114,7 @@ pub(crate) struct Own {
     id: ProcessId,
     /// What peers are told.
     address: Address,
-    port: Arc<Port>,
+    port: Arc<SoftPort>,
     table: RegionTable,
     agent: Agent,
     segments: Segments,
@@ -142,7 +142,7 @@ impl SoftDevice {
         let host = Host::this()?;
         let attach = options.cross_memory && cross_memory::is_likely(launcher);
         let nonce = u64::from_ne_bytes(random()?);
-        let port = Arc::new(Port::create(id, nonce)?);
+        let port = Arc::new(SoftPort::create(id, nonce)?);
         Ok(Self {
             own: Arc::new(Own {
                 id,
@@ -165,7 +165,7 @@ impl SoftDevice {
             return Ok(SoftEndpoint::to_self(own.id, own.port.clone(), own.options));
         }
         own.address.must_share_host_with(&address)?;
-        let port = Port::open(DEVICE, address.id, address.fd, address.nonce)?;
+        let port = SoftPort::open(DEVICE, address.id, address.fd, address.nonce)?;
         let endpoint = SoftEndpoint::to_peer(
             address.id,
             port,

@@ -74,7 +74,7 @@ const _: () = assert!(SLOT_TABLE + SLOTS * size_of::<Slot>() <= SLOT_DATA);
 const _: () = assert!(SLOTS <= u32::BITS as usize);
 
 /// Our own port, or a peer's.
-pub(crate) struct Port {
+pub(crate) struct SoftPort {
     map: AddressRange,
     /// The owner's descriptor, through which peers reach the port.
     fd: RawFd,
@@ -110,7 +110,7 @@ impl Vacancy {
 /// Zeroed memory in the room of this process's own port. Peers have it mapped for as long as they
 /// like.
 pub(crate) struct Loan {
-    port: Arc<Port>,
+    port: Arc<SoftPort>,
     /// `None`: the first part, which is lent once. Peers read there what was written last, also when
     /// its user is gone.
     piece: Option<RoomPiece>,
@@ -151,7 +151,7 @@ impl Drop for Loan {
     }
 }
 
-impl Port {
+impl SoftPort {
     /// This process's port.
     pub(crate) fn create(id: ProcessId, nonce: u64) -> Result<Self> {
         let file = segment::memory_file(c"transom-port", PORT_BYTES)?;
@@ -292,7 +292,7 @@ impl Port {
     }
 }
 
-impl Slots for Port {
+impl Slots for SoftPort {
     fn bell(&self) -> &Bell {
         self.at(BELL)
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::port::{Port, SLOT_BYTES};
+use super::port::{SLOT_BYTES, SoftPort};
 use super::process::ProcessId;
 use super::slots::{self, SLOTS, Slots, Unanswered};
 use crate::memory::copy;
@@ -84,7 +84,7 @@ impl Request {
     /// `send` (or null) is readable and `receive` (or null) writable for `len` bytes.
     pub(crate) unsafe fn ask(
         &self,
-        port: &Port,
+        port: &SoftPort,
         peer: ProcessId,
         send: *const u8,
         receive: *mut u8,
@@ -134,7 +134,7 @@ impl Request {
     }
 }
 
-fn claim(port: &Port, peer: ProcessId) -> Result<usize> {
+fn claim(port: &SoftPort, peer: ProcessId) -> Result<usize> {
     let own = std::process::id();
     let mut round = 0u32;
     loop {

@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::port::{Port, REGIONS, RegionEntry};
+use super::port::{REGIONS, RegionEntry, SoftPort};
 use crate::{Access, Error, RemoteRegion, Result};
 
 /// Part of a memory file, and where it is in its owner's memory.
@@ -26,7 +26,7 @@ pub(crate) struct Registered {
 
 /// The owner's side.
 pub(crate) struct RegionTable {
-    port: Arc<Port>,
+    port: Arc<SoftPort>,
     free: Mutex<FreeList>,
 }
 
@@ -37,7 +37,7 @@ struct FreeList {
 }
 
 impl RegionTable {
-    pub(crate) fn new(port: Arc<Port>) -> Self {
+    pub(crate) fn new(port: Arc<SoftPort>) -> Self {
         Self {
             port,
             free: Mutex::new(FreeList {
@@ -105,7 +105,7 @@ impl RegionTable {
 }
 
 /// What `port`'s table says about `rkey`, if it is valid.
-pub(crate) fn look_up(port: &Port, rkey: u64) -> Option<Registered> {
+pub(crate) fn look_up(port: &SoftPort, rkey: u64) -> Option<Registered> {
     read(port, rkey, |entry| Registered {
         address: entry.address.load(Ordering::Relaxed),
         len: entry.len.load(Ordering::Relaxed),
@@ -114,7 +114,7 @@ pub(crate) fn look_up(port: &Port, rkey: u64) -> Option<Registered> {
 }
 
 /// The piece of a memory file that holds the region; `None` if the rkey is not valid.
-pub(crate) fn piece(port: &Port, rkey: u64) -> Option<MappablePiece> {
+pub(crate) fn piece(port: &SoftPort, rkey: u64) -> Option<MappablePiece> {
     let piece = read(port, rkey, |entry| MappablePiece {
         address: entry.piece_address.load(Ordering::Relaxed),
         len: entry.piece_len.load(Ordering::Relaxed),
@@ -126,7 +126,7 @@ pub(crate) fn piece(port: &Port, rkey: u64) -> Option<MappablePiece> {
 
 /// Checks one access against the table of `port`, which is that of process `pid`.
 pub(crate) fn check(
-    port: &Port,
+    port: &SoftPort,
     pid: u32,
     rkey: u64,
     address: u64,
@@ -160,7 +160,7 @@ fn in_table(index: u32) -> Option<usize> {
         .then_some(index as usize)
 }
 
-fn read<T>(port: &Port, rkey: u64, fields: impl FnOnce(&RegionEntry) -> T) -> Option<T> {
+fn read<T>(port: &SoftPort, rkey: u64, fields: impl FnOnce(&RegionEntry) -> T) -> Option<T> {
     let generation = (rkey >> 32) as u32;
     let entry = port.entry(in_table(rkey as u32)?);
     if generation.is_multiple_of(2) || entry.generation.load(Ordering::Acquire) != generation {
@@ -176,8 +176,8 @@ mod tests {
     use super::*;
     use crate::soft::process::ProcessId;
 
-    fn table() -> (Arc<Port>, RegionTable) {
-        let port = Arc::new(Port::create(ProcessId::own().unwrap(), 1).unwrap());
+    fn table() -> (Arc<SoftPort>, RegionTable) {
+        let port = Arc::new(SoftPort::create(ProcessId::own().unwrap(), 1).unwrap());
         (port.clone(), RegionTable::new(port))
     }
 

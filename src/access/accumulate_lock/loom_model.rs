@@ -37,13 +37,13 @@ unsafe impl Sync for Target {}
 
 impl Target {
     fn combine(&self, rank: u32, long: bool) {
-        let attempt = |attempt: Result<Attempt>| attempt.expect("nothing fails here");
-        if attempt(try_take(&self.lock, rank)) != Attempt::Taken {
+        let attempt = |attempt: Result<AccumulateAttempt>| attempt.expect("nothing fails here");
+        if attempt(try_take(&self.lock, rank)) != AccumulateAttempt::Taken {
             let is_next = Cell::new(false);
             self.lock.changes.wait_until(|| {
                 let attempt = attempt(retry(&self.lock, rank, long, is_next.get()));
-                is_next.set(matches!(attempt, Attempt::Next(_)));
-                attempt == Attempt::Taken
+                is_next.set(matches!(attempt, AccumulateAttempt::Next(_)));
+                attempt == AccumulateAttempt::Taken
             });
         }
 

@@ -7,7 +7,7 @@ use super::super::bounds::Place;
 use super::super::by_device::{CHAIN, Places, Words};
 use super::super::put_get::Way;
 use super::super::work::copy_elements;
-use super::combined::{Block, Combined};
+use super::combined::{Combined, ElementBlock};
 use super::post::Poster;
 use crate::datatype::Op;
 use crate::error::Result;
@@ -77,7 +77,7 @@ impl Far<'_> {
     unsafe fn combine_words(
         &self,
         width: Width,
-        blocks: impl Iterator<Item = Block>,
+        blocks: impl Iterator<Item = ElementBlock>,
     ) -> Result<Ticket> {
         let update = match self.parts.op {
             Op::Sum if self.parts.result.is_none() => Some(Update::Add),
@@ -99,7 +99,7 @@ impl Far<'_> {
         &self,
         width: Width,
         update: Update,
-        blocks: impl Iterator<Item = Block>,
+        blocks: impl Iterator<Item = ElementBlock>,
     ) -> Result<Ticket> {
         let mut last = Ticket::DONE;
         for block in blocks {
@@ -122,7 +122,7 @@ impl Far<'_> {
     ///
     /// # Safety
     /// As for [`OnTarget::combine_by_device`].
-    unsafe fn fetch(&self, width: Width, blocks: impl Iterator<Item = Block>) -> Result<()> {
+    unsafe fn fetch(&self, width: Width, blocks: impl Iterator<Item = ElementBlock>) -> Result<()> {
         let mut chain = Vec::with_capacity(CHAIN);
         for block in blocks {
             for start in (0..block.len).step_by(width.bytes()) {
@@ -140,7 +140,7 @@ impl Far<'_> {
 
     /// # Safety
     /// As for [`OnTarget::combine_by_device`]; at most [`CHAIN`] words.
-    unsafe fn fetch_chain(&self, width: Width, words: &[Block]) -> Result<()> {
+    unsafe fn fetch_chain(&self, width: Width, words: &[ElementBlock]) -> Result<()> {
         let places: Vec<_> = words.iter().map(|word| self.place(word.target)).collect();
         let (mut operands, mut old) = ([0_u64; CHAIN], [0_u64; CHAIN]);
         let size = width.bytes();
@@ -182,7 +182,7 @@ impl Far<'_> {
     ///
     /// # Safety
     /// As for [`OnTarget::combine_by_device`].
-    unsafe fn combine_others(&self, blocks: impl Iterator<Item = Block>) -> Result<()> {
+    unsafe fn combine_others(&self, blocks: impl Iterator<Item = ElementBlock>) -> Result<()> {
         if self.parts.overwrites() {
             let mut poster = self.poster(Way::Put);
             for block in blocks {
@@ -219,7 +219,7 @@ impl Far<'_> {
     ///
     /// # Safety
     /// As for [`OnTarget::combine_by_device`].
-    unsafe fn combine_chunk(&self, chunk: &[Block], len: usize) -> Result<()> {
+    unsafe fn combine_chunk(&self, chunk: &[ElementBlock], len: usize) -> Result<()> {
         let Some(first) = chunk.first() else {
             return Ok(());
         };
@@ -293,7 +293,7 @@ impl Far<'_> {
         &self,
         poster: &mut Poster<'_>,
         from: *mut u8,
-        block: &Block,
+        block: &ElementBlock,
     ) -> Result<()> {
         let (ty, there) = (self.parts.ty, self.place(block.target).address);
         if !ty.is_padded() {

@@ -20,7 +20,7 @@ pub(in crate::access) struct Combined<'a> {
 
 /// Elements, one after the other in each of the three.
 #[derive(Clone, Copy)]
-pub(in crate::access) struct Block {
+pub(in crate::access) struct ElementBlock {
     operands: i64,
     result: i64,
     /// From where the target's layout is placed.
@@ -29,7 +29,7 @@ pub(in crate::access) struct Block {
     pub(in crate::access) len: usize,
 }
 
-impl Block {
+impl ElementBlock {
     /// The part from byte `start` on.
     pub(in crate::access) fn part(&self, start: usize, len: usize) -> Self {
         let ahead = |at: i64| at + start as i64;
@@ -43,7 +43,7 @@ impl Block {
 }
 
 impl Combined<'_> {
-    pub(in crate::access) fn blocks(&self) -> impl Iterator<Item = Block> {
+    pub(in crate::access) fn blocks(&self) -> impl Iterator<Item = ElementBlock> {
         let (skip, mut walked) = (self.skip, 0);
         let strips = Together::new(self.layouts).filter(move |strip| {
             walked += strip.bytes();
@@ -51,12 +51,14 @@ impl Combined<'_> {
         });
         strips.flat_map(|strip| {
             let len = strip.len as usize;
-            strip.blocks().map(move |[operands, result, target]| Block {
-                operands,
-                result,
-                target,
-                len,
-            })
+            strip
+                .blocks()
+                .map(move |[operands, result, target]| ElementBlock {
+                    operands,
+                    result,
+                    target,
+                    len,
+                })
         })
     }
 
@@ -67,7 +69,7 @@ impl Combined<'_> {
         widths: AtomicWidths,
         base: u64,
         words: bool,
-    ) -> impl Iterator<Item = Block> {
+    ) -> impl Iterator<Item = ElementBlock> {
         let ty = self.ty;
         self.blocks().filter(move |block| {
             let address = base.wrapping_add_signed(block.target);
@@ -75,18 +77,18 @@ impl Combined<'_> {
         })
     }
 
-    pub(in crate::access) fn operands_at(&self, block: &Block) -> *const u8 {
+    pub(in crate::access) fn operands_at(&self, block: &ElementBlock) -> *const u8 {
         let at = |base: *const u8| base.wrapping_offset(block.operands as isize);
         self.operands.map_or(std::ptr::null(), at)
     }
 
-    pub(in crate::access) fn result_at(&self, block: &Block) -> *mut u8 {
+    pub(in crate::access) fn result_at(&self, block: &ElementBlock) -> *mut u8 {
         let at = |base: *mut u8| base.wrapping_offset(block.result as isize);
         self.result.map_or(std::ptr::null_mut(), at)
     }
 
     /// The work on one block.
-    pub(in crate::access) fn work(&self, block: &Block) -> Work {
+    pub(in crate::access) fn work(&self, block: &ElementBlock) -> Work {
         let (operands, result) = (self.operands_at(block), self.result_at(block));
         self.work_on(operands, result, block.len)
     }

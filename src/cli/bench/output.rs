@@ -154,9 +154,11 @@ fn bar() -> ProgressBar {
 /// The device as it was asked for, options and all.
 fn device_spec(job: &Job) -> String {
     let spec = std::env::var(super::DEVICE).unwrap_or_default();
+    let name = job.device_name();
     match spec.split_once(':') {
-        Some((_, options)) => format!("{}:{options}", job.device_name()),
-        None => job.device_name().to_owned(),
+        _ if spec.starts_with(name) => spec,
+        Some((_, options)) => format!("{name}:{options}"),
+        None => name.to_owned(),
     }
 }
 

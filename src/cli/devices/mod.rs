@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use rdma_sys_shim::DeviceInfo;
 use rdma_sys_shim::rdma::{self, Choice, RdmaDevice};
-use row::Row;
+use row::DeviceRow;
 
 /// List the devices of this machine, and what they can do
 ///
@@ -35,9 +35,9 @@ pub(super) fn run(args: &Args) -> ExitCode {
 }
 
 /// A row for each device, and what is wrong with the name in the environment.
-fn rows(devices: Vec<DeviceInfo>, spec: Option<&str>) -> (Vec<Row>, Option<String>) {
+fn rows(devices: Vec<DeviceInfo>, spec: Option<&str>) -> (Vec<DeviceRow>, Option<String>) {
     let named = spec.map(|spec| named(spec, &devices));
-    let mut rows: Vec<_> = devices.into_iter().map(Row::from).collect();
+    let mut rows: Vec<_> = devices.into_iter().map(DeviceRow::from).collect();
     let complaint = match named {
         None => None,
         Some(Named::Soft) => {
@@ -73,7 +73,7 @@ fn named(spec: &str, devices: &[DeviceInfo]) -> Named {
     choice.map_or_else(|error| Named::Nothing(error.into()), Named::Rdma)
 }
 
-fn json(rows: &[Row]) -> String {
+fn json(rows: &[DeviceRow]) -> String {
     let mut text = String::new();
     for row in rows {
         let line = serde_json::to_string(row).expect("strings, numbers and lists only");

@@ -5,7 +5,7 @@ use rdma_sys_shim::{AtomicDomain, DeviceInfo, State};
 use serde::Serialize;
 
 #[derive(Serialize)]
-pub(super) struct Row {
+pub(super) struct DeviceRow {
     pub(super) device: String,
     pub(super) provider: &'static str,
     pub(super) usable: bool,
@@ -62,7 +62,7 @@ pub(super) struct LimitsRow {
     pub(super) active_mtu: u32,
 }
 
-impl Row {
+impl DeviceRow {
     /// Marks the device as the one that the environment names, with its port and GID.
     pub(super) fn name(&mut self, choice: &Choice) {
         self.named = true;
@@ -79,7 +79,7 @@ impl Row {
     }
 }
 
-impl From<DeviceInfo> for Row {
+impl From<DeviceInfo> for DeviceRow {
     fn from(device: DeviceInfo) -> Self {
         let (usable, state) = match device.state {
             State::Ready => (true, "ready".to_owned()),

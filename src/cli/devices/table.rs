@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::super::DEVICE;
-use super::row::{GidRow, LimitsRow, PortRow, Row};
+use super::row::{DeviceRow, GidRow, LimitsRow, PortRow};
 
-pub(super) fn format(rows: &[Row]) -> String {
+pub(super) fn format(rows: &[DeviceRow]) -> String {
     let head = ["DEVICE", "PROVIDER", "ATOMICS", "MAX MESSAGE", "STATE"].map(str::to_owned);
     let cells: Vec<_> = rows.iter().map(cells).collect();
     let lines = || [&head].into_iter().chain(&cells);
@@ -24,7 +24,7 @@ pub(super) fn format(rows: &[Row]) -> String {
     text
 }
 
-fn cells(row: &Row) -> [String; 5] {
+fn cells(row: &DeviceRow) -> [String; 5] {
     let (atomics, longest) = match row.atomic_domain {
         None => ("-".to_owned(), "-".to_owned()),
         Some(domain) => (

@@ -30,11 +30,11 @@ struct Known {
 
 struct KnownRegion {
     remote: RemoteRegion,
-    way: OnceLock<Way>,
+    access: OnceLock<RegionAccess>,
 }
 
 /// What is found of a region at the first access.
-struct Way {
+struct RegionAccess {
     mapping: Option<Mapping>,
     has_atomics: bool,
 }
@@ -83,12 +83,12 @@ impl RegionCache {
         let Some((region, offset)) = known.holding(address, len) else {
             return Ok(None);
         };
-        let way = region.way(&**self.table.endpoint())?;
-        let reach = way.mapping.as_ref().map_or(Reach::NOTHING, Reach::from);
+        let access = region.access(&**self.table.endpoint())?;
+        let reach = access.mapping.as_ref().map_or(Reach::NOTHING, Reach::from);
         Ok(Some(Found {
             at: region.remote.at(offset.0),
             there: reach.at(offset, len),
-            has_atomics: way.has_atomics,
+            has_atomics: access.has_atomics,
             _known: known,
         }))
     }
@@ -128,7 +128,7 @@ impl RegionCache {
                 let kept = old.next_if(|old| old.remote == remote);
                 kept.unwrap_or_else(|| KnownRegion {
                     remote,
-                    way: OnceLock::new(),
+                    access: OnceLock::new(),
                 })
             })
             .collect();
@@ -187,16 +187,16 @@ impl Known {
 }
 
 impl KnownRegion {
-    fn way(&self, endpoint: &dyn Endpoint) -> Result<&Way> {
-        if let Some(way) = self.way.get() {
-            return Ok(way);
+    fn access(&self, endpoint: &dyn Endpoint) -> Result<&RegionAccess> {
+        if let Some(access) = self.access.get() {
+            return Ok(access);
         }
-        let found = Way {
+        let found = RegionAccess {
             mapping: endpoint.map(&self.remote)?,
             has_atomics: endpoint.has_atomics(&self.remote),
         };
         // Another thread may have been first: then what it found is kept.
-        Ok(self.way.get_or_init(|| found))
+        Ok(self.access.get_or_init(|| found))
     }
 }
 

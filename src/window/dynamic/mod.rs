@@ -17,7 +17,7 @@ use rdma_sys_shim::{Access, Device, Region, RemoteRegion};
 pub(crate) use cache::{Found, RegionCache};
 
 use super::create::{Created, Exposed};
-use super::{Info, Memory, OnTarget, Window};
+use super::{Info, OnTarget, Window, WindowMemory};
 use crate::comm::Communicator;
 use crate::error::{Error, Misuse, Result};
 use crate::memory::displacement::Address;
@@ -75,7 +75,7 @@ impl Window {
             Ok(Exposed {
                 remote: table.remote(),
                 base: std::ptr::null_mut(),
-                memory: Memory::Dynamic(Regions(Mutex::new(Attached {
+                memory: WindowMemory::Dynamic(Regions(Mutex::new(Attached {
                     table,
                     regions: BTreeMap::new(),
                     slots: Vec::new(),
@@ -124,7 +124,7 @@ impl Window {
     fn attached(&self, operation: &'static str) -> Result<MutexGuard<'_, Attached>> {
         not_forked(operation)?;
         match &self.memory {
-            Some(Memory::Dynamic(regions)) => Ok(regions.lock()),
+            Some(WindowMemory::Dynamic(regions)) => Ok(regions.lock()),
             _ => Err(Error::new(
                 operation,
                 Misuse::Flavor {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use bytemuck::Zeroable;
 
-use super::table::{CALLS, Call, Cell, ME, State, T, TABLE};
+use super::table::{CALLS, Cell, ME, T, TABLE, TableCall, TableState};
 use super::*;
 use crate::error::{EpochState, ErrorKind, Misuse};
 
@@ -61,7 +61,7 @@ impl Bare {
     }
 
     /// After some calls, all of them legal.
-    fn after(calls: &[Call], how: How) -> Self {
+    fn after(calls: &[TableCall], how: How) -> Self {
         let bare = Self::new();
         for &call in calls {
             bare.call(call, how).unwrap();
@@ -74,13 +74,13 @@ impl Bare {
     }
 
     /// Makes a call, as far as it concerns the epochs.
-    fn call(&self, call: Call, how: How) -> Result<()> {
+    fn call(&self, call: TableCall, how: How) -> Result<()> {
         let (epochs, own, t) = (&self.epochs, self.target(ME), self.target(T));
         match call {
-            Call::Fence => self.fence(true, true)?,
-            Call::NoSucceed => self.fence(true, false)?,
-            Call::NoPrecede => self.fence(false, true)?,
-            Call::Start => {
+            TableCall::Fence => self.fence(true, true)?,
+            TableCall::NoSucceed => self.fence(true, false)?,
+            TableCall::NoPrecede => self.fence(false, true)?,
+            TableCall::Start => {
                 epochs.check_start("start")?;
                 epochs.begin_start();
                 epochs.start_on(t);
@@ -89,23 +89,23 @@ impl Bare {
                 }
                 epochs.start(how.unchecked);
             }
-            Call::Complete => {
+            TableCall::Complete => {
                 epochs.check_complete("complete")?;
                 epochs.complete_on(t);
                 epochs.complete();
             }
-            Call::Post => {
+            TableCall::Post => {
                 epochs.check_post(Aim::new("post", ME), own)?;
                 epochs.post();
             }
-            Call::Wait => {
+            TableCall::Wait => {
                 epochs.check_wait("wait")?;
                 epochs.wait();
             }
-            Call::LockAll if !epochs.may_lock_all() => {
+            TableCall::LockAll if !epochs.may_lock_all() => {
                 return Err(epochs.refuse_lock_all("lock_all"));
             }
-            Call::LockAll => {
+            TableCall::LockAll => {
                 epochs.begin_lock_all();
                 if !how.unchecked && !how.early {
                     epochs.lock_own(own);
@@ -116,10 +116,10 @@ impl Bare {
                     self.operate(T)?;
                 }
             }
-            Call::UnlockAll if !epochs.mode().is_lock_all() => {
+            TableCall::UnlockAll if !epochs.mode().is_lock_all() => {
                 return Err(epochs.refuse_unlock_all("unlock_all"));
             }
-            Call::UnlockAll => {
+            TableCall::UnlockAll => {
                 let unchecked = epochs.mode() == Mode::LockAllUnchecked;
                 epochs.unlock_all();
                 if !unchecked {
@@ -128,15 +128,15 @@ impl Bare {
                     epochs.release(own);
                 }
             }
-            Call::Free => epochs.check_free("free")?,
-            Call::Lock(rank) => {
+            TableCall::Free => epochs.check_free("free")?,
+            TableCall::Lock(rank) => {
                 if !epochs.takes_locks() {
                     epochs.prepare_lock("lock", rank == ME)?;
                 }
                 epochs.begin_lock(Aim::new("lock", rank), self.target(rank), how.concurrent)?;
                 epochs.lock(self.target(rank), how.held(), how.concurrent);
             }
-            Call::Unlock(rank) => {
+            TableCall::Unlock(rank) => {
                 let target = self.target(rank);
                 let Some(held) = epochs.locked_by_lock(target) else {
                     return Err(epochs.refuse_unlock(Aim::new("unlock", rank), target));
@@ -144,17 +144,17 @@ impl Bare {
                 assert!(epochs.begin_unlock(target, held, how.concurrent));
                 epochs.unlock(target);
             }
-            Call::Put(rank) => self.operate(rank)?,
-            Call::Rput(rank) if !epochs.takes_requests() => {
+            TableCall::Put(rank) => self.operate(rank)?,
+            TableCall::Rput(rank) if !epochs.takes_requests() => {
                 let target = Some(self.target(rank));
                 return Err(epochs.refuse_request(Aim::new("rput", rank), target));
             }
-            Call::Rput(rank) => self.operate(rank)?,
-            Call::Flush(rank) if !epochs.is_passive(self.target(rank)) => {
+            TableCall::Rput(rank) => self.operate(rank)?,
+            TableCall::Flush(rank) if !epochs.is_passive(self.target(rank)) => {
                 return Err(epochs.refuse_flush(Aim::new("flush", rank), self.target(rank)));
             }
-            Call::Flush(_) => {}
-            Call::FlushAll => epochs.check_flush_all("flush_all")?,
+            TableCall::Flush(_) => {}
+            TableCall::FlushAll => epochs.check_flush_all("flush_all")?,
         }
         Ok(())
     }
@@ -192,29 +192,29 @@ impl Bare {
     }
 
     /// Its row.
-    fn state(&self) -> State {
+    fn state(&self) -> TableState {
         let (mode, locks, exposed, held, ..) = self.seen();
         let locked = held.map(Held::is_held);
         let counted = locked.into_iter().filter(|&locked| locked).count();
         assert!(mode.is_lock_all() || locks == counted as u32);
         match (mode, locked, exposed) {
-            (Mode::Idle, [false, false], false) => State::N,
-            (Mode::FenceUnused, [false, false], false) => State::F,
-            (Mode::Fence, [false, false], false) => State::U,
-            (Mode::Idle, [false, true], false) => State::L,
-            (Mode::Idle, [true, false], false) => State::M,
-            (Mode::Idle, [true, true], false) => State::B,
-            (Mode::LockAll | Mode::LockAllUnchecked, _, false) => State::A,
-            (Mode::Started | Mode::StartedUnchecked, [false, false], false) => State::S,
-            (Mode::Idle, [false, false], true) => State::X,
-            (Mode::Idle, [false, true], true) => State::XL,
-            (Mode::Started | Mode::StartedUnchecked, [false, false], true) => State::XS,
+            (Mode::Idle, [false, false], false) => TableState::N,
+            (Mode::FenceUnused, [false, false], false) => TableState::F,
+            (Mode::Fence, [false, false], false) => TableState::U,
+            (Mode::Idle, [false, true], false) => TableState::L,
+            (Mode::Idle, [true, false], false) => TableState::M,
+            (Mode::Idle, [true, true], false) => TableState::B,
+            (Mode::LockAll | Mode::LockAllUnchecked, _, false) => TableState::A,
+            (Mode::Started | Mode::StartedUnchecked, [false, false], false) => TableState::S,
+            (Mode::Idle, [false, false], true) => TableState::X,
+            (Mode::Idle, [false, true], true) => TableState::XL,
+            (Mode::Started | Mode::StartedUnchecked, [false, false], true) => TableState::XS,
             _ => panic!("no row for {:?}", self.seen()),
         }
     }
 }
 
-fn row(state: State) -> &'static [Cell; CALLS.len()] {
+fn row(state: TableState) -> &'static [Cell; CALLS.len()] {
     let found = TABLE.iter().find(|(of, ..)| *of == state);
     &found.unwrap().2
 }
@@ -260,15 +260,18 @@ fn each_call_does_in_each_state_what_the_table_says() {
 #[test]
 fn no_epoch_leaves_anything_to_the_next() {
     for how in How::all() {
-        let ends: [(&[Call], Call); 5] = [
-            (&[Call::Fence, Call::Put(T)], Call::NoSucceed),
-            (&[Call::Start, Call::Put(T)], Call::Complete),
-            (&[Call::Post], Call::Wait),
+        let ends: [(&[TableCall], TableCall); 5] = [
+            (&[TableCall::Fence, TableCall::Put(T)], TableCall::NoSucceed),
+            (&[TableCall::Start, TableCall::Put(T)], TableCall::Complete),
+            (&[TableCall::Post], TableCall::Wait),
             (
-                &[Call::LockAll, Call::Put(T), Call::Put(ME)],
-                Call::UnlockAll,
+                &[TableCall::LockAll, TableCall::Put(T), TableCall::Put(ME)],
+                TableCall::UnlockAll,
             ),
-            (&[Call::Lock(T), Call::Put(T)], Call::Unlock(T)),
+            (
+                &[TableCall::Lock(T), TableCall::Put(T)],
+                TableCall::Unlock(T),
+            ),
         ];
         for (begin, end) in ends {
             let bare = Bare::after(&[begin, &[end]].concat(), how);
@@ -281,27 +284,27 @@ fn no_epoch_leaves_anything_to_the_next() {
 #[test]
 fn a_lock_that_changes_is_nobodys() {
     for how in How::all().filter(|how| how.concurrent) {
-        let refused = |bare: &Bare, call: Call, state: EpochState| {
+        let refused = |bare: &Bare, call: TableCall, state: EpochState| {
             let error = bare.call(call, how).unwrap_err();
             assert_eq!(what_is_open(&error), state, "{call:?}");
         };
         let bare = Bare::new();
         let (epochs, t) = (&bare.epochs, bare.target(T));
         epochs.begin_lock(Aim::new("lock", T), t, true).unwrap();
-        refused(&bare, Call::Lock(T), EpochState::Locked(T));
-        refused(&bare, Call::Unlock(T), EpochState::NotLocked(T));
-        refused(&bare, Call::Put(T), EpochState::None);
-        refused(&bare, Call::Flush(T), EpochState::None);
+        refused(&bare, TableCall::Lock(T), EpochState::Locked(T));
+        refused(&bare, TableCall::Unlock(T), EpochState::NotLocked(T));
+        refused(&bare, TableCall::Put(T), EpochState::None);
+        refused(&bare, TableCall::Flush(T), EpochState::None);
         epochs.give_up_lock(t);
         assert_eq!(bare.seen(), Bare::new().seen());
-        bare.call(Call::Lock(T), how).unwrap();
+        bare.call(TableCall::Lock(T), how).unwrap();
         assert!(epochs.begin_unlock(t, how.held(), true));
         assert!(
             !epochs.begin_unlock(t, how.held(), true),
             "by another thread"
         );
-        refused(&bare, Call::Lock(T), EpochState::Locked(T));
-        refused(&bare, Call::Put(T), EpochState::None);
+        refused(&bare, TableCall::Lock(T), EpochState::Locked(T));
+        refused(&bare, TableCall::Put(T), EpochState::None);
         epochs.unlock(t);
         assert_eq!(bare.seen(), Bare::new().seen());
     }

@@ -16,7 +16,7 @@ fn check(body: impl Fn() + Send + Sync + 'static) {
 
 /// A fetch that the device ends in its own time, and the note of it.
 struct Fetch {
-    posted: Posted<AtomicU64>,
+    posted: LastPosted<AtomicU64>,
     completed: AtomicU64,
     result: UnsafeCell<u64>,
     changes: Changes,
@@ -55,7 +55,7 @@ fn what_another_thread_has_completed_is_there() {
         let fetch = Arc::new(Fetch {
             // Noted by its thread, but not in the model: loom misses the race of a word that this thread
             // has changed itself.
-            posted: Posted(AtomicU64::new(FETCH.0)),
+            posted: LastPosted(AtomicU64::new(FETCH.0)),
             completed: AtomicU64::new(0),
             result: UnsafeCell::new(0),
             changes: Changes::new(),
