@@ -7,9 +7,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use transom::lower::{Allgather, AllgatherError};
+use transom_testing::environment::slowness;
 
-/// For how long other ranks are waited for.
-const LIMIT: Duration = Duration::from_secs(60);
+/// For how long other ranks are waited for: less than a job may take, so that a rank says what it lacked.
+const LIMIT: Duration = Duration::from_secs(40);
 
 /// Each call's blocks are files of its own.
 pub(crate) struct Files {
@@ -67,10 +68,11 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 /// Waits for a file.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, AllgatherError> {
     let begun = Instant::now();
+    let limit = LIMIT * slowness();
     loop {
         match fs::read(path) {
             Ok(bytes) => return Ok(bytes),
-            Err(_) if begun.elapsed() < LIMIT => sleep(Duration::from_millis(1)),
+            Err(_) if begun.elapsed() < limit => sleep(Duration::from_millis(1)),
             Err(error) => return Err(format!("{}: {error}", path.display()).into()),
         }
     }

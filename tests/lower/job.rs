@@ -10,7 +10,7 @@ use crate::cases;
 use crate::files::{Fault, read, write};
 use crate::started::{Case, Outcome, Rank, check, error_of};
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case] = cases!["job":
     3: begins_and_ends,
     1: a_process_joins_once,
     2: a_start_that_fails_is_an_error,

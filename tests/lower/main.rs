@@ -2,6 +2,7 @@
 //! whose only tie is an allgather over files. The test binary is also their ranks.
 
 mod broken;
+mod completion;
 mod files;
 mod job;
 mod layouts;
@@ -26,31 +27,32 @@ use transom::{
     Group, Info, LockKind, Misuse, Op, Result, SystemError, lower, raw,
 };
 
-use started::{Case, Rank};
+use transom_testing::devices::devices;
+use transom_testing::environment;
 
-/// Soft's ways to other ranks' memory: mapped, and through the target's agent alone.
-const DEVICES: [&str; 2] = ["soft", "soft:map=off,cma=off"];
+use started::Case;
 
 fn main() {
     let cases: Vec<Case> = [
         job::CASES,
         windows::CASES,
+        completion::CASES,
         waiting::CASES,
         broken::CASES,
         refused::CASES,
     ]
     .concat();
-    if let Some(rank) = Rank::from_env() {
-        return rank.play(&cases);
+    if let Some(name) = environment::case() {
+        return started::play(&cases, &name);
     }
     let arguments = Arguments::from_args();
-    let mut trials = vec![Trial::test("walks_of_layouts", || {
+    let mut trials = vec![Trial::test("layouts/walks_are_those_of_type_maps", || {
         layouts::walks_are_those_of_type_maps();
         Ok(())
     })];
-    for case in cases {
-        for device in DEVICES {
-            let name = format!("{}@{device}", case.name);
+    for device in devices() {
+        for case in cases.clone() {
+            let name = format!("{device}/{}", case.name);
             trials.push(Trial::test(name, move || Ok(case.start(device)?)));
         }
     }

@@ -7,7 +7,7 @@ use transom::{BasicType, ErrorClass, Info, LockKind, Op};
 use crate::cases;
 use crate::started::{Case, Outcome, Rank, check, error_of};
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case] = cases!["refused":
     2: rows_follow_the_rules_of_layouts,
     1: alignments_are_powers_of_two,
 ];

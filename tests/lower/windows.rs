@@ -8,7 +8,7 @@ use crate::cases;
 use crate::files::Files;
 use crate::started::{Case, Outcome, Rank, check};
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case] = cases!["windows":
     3: put_and_accumulate,
     3: memory_of_the_caller,
     4: windows_of_some_ranks,

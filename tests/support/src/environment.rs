@@ -3,16 +3,21 @@
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 /// Makes a rank of a test binary, and names what it plays.
 pub(crate) const CASE: &str = "TRANSOM_TEST_CASE";
+/// Of a rank that no launcher started: who it is, such as `1/3`, and the folder that all share.
+pub(crate) const PROCESS: &str = "TRANSOM_TEST_PROCESS";
+pub(crate) const FOLDER: &str = "TRANSOM_TEST_FOLDER";
+pub(crate) const DEVICE: &str = "TRANSOM_DEVICE";
+pub(crate) const TIME: &str = "TRANSOM_TEST_TIME";
 const DEVICES: &str = "TRANSOM_TEST_DEVICES";
 const LAUNCHER: &str = "TRANSOM_TEST_LAUNCHER";
 const RANKS: &str = "TRANSOM_TEST_RANKS";
 const TOGETHER: &str = "TRANSOM_TEST_TOGETHER";
-const TIME: &str = "TRANSOM_TEST_TIME";
 const HYDRA: &str = "TRANSOM_TEST_HYDRA";
 const HEAP: &str = "TRANSOM_HEAP_SECONDS";
 const ORACLE: &str = "TRANSOM_ORACLE_SECONDS";
@@ -107,7 +112,20 @@ pub fn job_size() -> u32 {
     number("PMI_SIZE").expect("PMI_SIZE")
 }
 
+/// The number of this process among those that no launcher started, and how many they are.
+pub fn own_place() -> (u32, u32) {
+    let text = text(PROCESS).expect(PROCESS);
+    let (rank, size) = text.split_once('/').expect("a number of how many");
+    let number = |text: &str| text.parse().expect("a number");
+    (number(rank), number(size))
+}
+
+/// The folder that they share.
+pub fn own_folder() -> PathBuf {
+    env::var_os(FOLDER).expect(FOLDER).into()
+}
+
 /// The device that this rank was told to use, if any.
 pub fn own_device() -> String {
-    text("TRANSOM_DEVICE").unwrap_or_default()
+    text(DEVICE).unwrap_or_default()
 }

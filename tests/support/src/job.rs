@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::environment::{self, CASE, slowness};
+use crate::environment::{self, CASE, DEVICE, slowness};
 
 /// Far beyond what a job takes, even on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -300,10 +300,7 @@ fn launcher(ranks: u32, device: &str, others: Others) -> Command {
     let mut words = launcher.split_whitespace();
     let program = words.next().unwrap_or_default();
     let mut command = quiet(program);
-    command
-        .args(words)
-        .args(["-n", &ranks])
-        .env("TRANSOM_DEVICE", device);
+    command.args(words).args(["-n", &ranks]).env(DEVICE, device);
     if others == Others::GoOn {
         let name = Path::new(program).file_name().unwrap_or_default();
         command.arg(match name.to_string_lossy().starts_with("srun") {

@@ -1,5 +1,5 @@
 //! What the test binaries of Transom share: the environment, which nothing else reads, the devices, the
-//! one way to start jobs, and the list of cases, of which a plain run takes a sample.
+//! ways to start jobs, and the list of cases, of which a plain run takes a sample.
 
 pub mod devices;
 pub mod environment;
@@ -7,5 +7,6 @@ pub mod fuzzing;
 pub mod job;
 #[cfg(feature = "model")]
 pub mod model;
+pub mod processes;
 pub mod programs;
 pub mod suite;

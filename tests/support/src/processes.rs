@@ -1,0 +1,51 @@
+//! Jobs that no launcher starts: processes of the test binary, which share a folder and nothing else.
+
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use crate::environment::{self, CASE, DEVICE, FOLDER, PROCESS, TIME};
+use crate::job::{Job, LIMIT, Launched, quiet, this_binary};
+
+/// Runs this binary in so many processes, each playing `case` over a device. All have to succeed.
+///
+/// # Errors
+/// Some failed, or had to be killed at the time limit: which, and what they wrote.
+pub fn play(ranks: u32, device: &str, case: &str) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let jobs: Vec<Job> = (0..ranks)
+        .map(|rank| Job::start(&mut process((rank, ranks), device, case, folder.path())))
+        .collect();
+    // At once, since each may wait for room in the pipe that it writes to.
+    let waits: Vec<_> = jobs
+        .into_iter()
+        .map(|job| thread::spawn(|| job.finish_within(LIMIT)))
+        .collect();
+    let ended = waits.into_iter().map(|wait| wait.join().expect("a wait"));
+    let failures: Vec<_> = (0..).zip(ended).filter_map(failure).collect();
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(failures.join("\n")),
+    }
+}
+
+/// Without the variables of a launcher that started this one: they would say who it is.
+fn process((rank, ranks): (u32, u32), device: &str, case: &str, folder: &Path) -> Command {
+    let mut command = quiet(this_binary());
+    command
+        .env_clear()
+        .env(CASE, case)
+        .env(PROCESS, format!("{rank}/{ranks}"))
+        .env(FOLDER, folder)
+        .env(DEVICE, device)
+        .env(TIME, environment::slowness().to_string());
+    command
+}
+
+fn failure((rank, Launched { status, output, .. }): (u32, Launched)) -> Option<String> {
+    match status {
+        Some(status) if status.success() => None,
+        Some(status) => Some(format!("rank {rank}: {status}\n{output}")),
+        None => Some(format!("rank {rank}: killed at its time limit\n{output}")),
+    }
+}
