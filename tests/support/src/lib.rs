@@ -9,4 +9,5 @@ pub mod job;
 pub mod model;
 pub mod processes;
 pub mod programs;
+pub mod sample;
 pub mod suite;

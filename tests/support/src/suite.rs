@@ -1,10 +1,11 @@
 //! The cases of a test binary, each over several devices, of which a plain run takes a sample.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::process;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Trial};
 
 use crate::environment;
+use crate::sample::{Name, gaps, sample};
 
 /// Cases over devices. A run that names neither cases nor devices takes a sample of them and ignores the
 /// rest, which `--include-ignored` and `--ignored` run as usual.
@@ -38,11 +39,13 @@ impl Suite {
 
     /// Runs what the arguments ask for, and ends the process.
     pub fn run(mut self) -> ! {
-        let args = &self.args;
-        let names_cases = args.filter.is_some() || !args.skip.is_empty();
-        let is_whole = (names_cases && !args.ignored) || environment::devices().is_some();
-        if !is_whole {
-            self.take_sample();
+        match scope(&self.args, environment::devices().is_some()) {
+            Ok(Scope::Sample) => self.take_sample(),
+            Ok(Scope::All) => {}
+            Err(refusal) => {
+                eprintln!("{}: {refusal}", self.binary);
+                process::exit(2);
+            }
         }
         let trials = self.cases.into_iter().map(|(_, trial)| trial);
         libtest_mimic::run(&self.args, trials.chain(self.others).collect()).exit()
@@ -75,72 +78,28 @@ impl Suite {
     }
 }
 
-/// A case's name, taken apart.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Name {
-    device: &'static str,
-    /// What it has in common with its like: `lock`, `faults/killed`.
-    family: String,
-    case: String,
+/// Which cases are not ignored.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All of them.
+    All,
+    /// A sample of them.
+    Sample,
 }
 
-impl Name {
-    fn new(device: &'static str, name: &str) -> Self {
-        let case = name
-            .strip_prefix(device)
-            .and_then(|name| name.strip_prefix('/'));
-        let case = case.unwrap_or_else(|| panic!("{name:?} does not begin with {device}/"));
-        let words: Vec<&str> = case.split('/').collect();
-        let shared = (words.len() - 1).clamp(1, 2);
-        Self {
-            device,
-            family: words[..shared].join("/"),
-            case: case.to_owned(),
-        }
-    }
-}
-
-/// Each case over one of its devices, the next one of its family over the next; and of each family at
-/// least one case over each device.
-fn sample(names: &[Name]) -> Vec<bool> {
-    let mut places = BTreeMap::<&str, Vec<usize>>::new();
-    for (place, name) in names.iter().enumerate() {
-        places.entry(&name.case).or_default().push(place);
-    }
-    let mut is_in = vec![false; names.len()];
-    let mut numbers = BTreeMap::<&str, usize>::new();
-    for name in names {
-        // Only at the first of its places.
-        let Some(places) = places.remove(name.case.as_str()) else {
-            continue;
-        };
-        let number = numbers.entry(&name.family).or_default();
-        is_in[places[*number % places.len()]] = true;
-        *number += 1;
-    }
-    let pair = |name: &Name| (name.family.clone(), name.device);
-    let taken = names.iter().zip(&is_in).filter(|(_, is_in)| **is_in);
-    let mut met: BTreeSet<_> = taken.map(|(name, _)| pair(name)).collect();
-    for (name, is_in) in names.iter().zip(&mut is_in) {
-        *is_in |= met.insert(pair(name));
-    }
-    is_in
-}
-
-/// Fails if a sample leaves out a case altogether, or a family over a device.
-fn gaps(names: &[Name], is_in: &[bool]) -> Result<(), Failed> {
-    let taken = || {
-        let both = names.iter().zip(is_in);
-        both.filter_map(|(name, &is_in)| is_in.then_some(name))
-    };
-    let lacks = |name: &&Name| {
-        let family = |other: &Name| other.family == name.family && other.device == name.device;
-        !taken().any(family) || !taken().any(|other| other.case == name.case)
-    };
-    match names.iter().find(lacks) {
-        Some(name) => {
-            Err(format!("{}/{} has no like in the sample", name.device, name.case).into())
-        }
-        None => Ok(()),
+/// What a run takes that has these arguments, and whose environment names devices or does not.
+///
+/// # Errors
+/// It asks for what a sample leaves out where none is taken: it would run nothing, and pass.
+pub fn scope(args: &Arguments, names_devices: bool) -> Result<Scope, &'static str> {
+    let names_cases = args.filter.is_some() || !args.skip.is_empty();
+    match args.ignored {
+        // Tools that list tests ask for the ignored ones apart.
+        true if names_devices && !args.list => Err(
+            "--ignored runs what a sample leaves out, but over the devices of \
+             TRANSOM_TEST_DEVICES no sample is taken: leave out one of the two",
+        ),
+        ignored if names_devices || (names_cases && !ignored) => Ok(Scope::All),
+        _ => Ok(Scope::Sample),
     }
 }
