@@ -143,4 +143,24 @@ mod tests {
             }
         }
     }
+
+    /// Of each temperature its colour's brightness comes back, within half a step of 255 for each sample.
+    #[test]
+    fn what_was_written_is_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("glow.png");
+        // Black, dark red, red, orange, yellow, white, and what is beyond both ends.
+        let thirds = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, -1.0, 4.0];
+        let cells = thirds.map(|third| third / 3.0);
+        write(&path, 4, 2, &cells).unwrap();
+        let picture = crate::picture::read(&path).unwrap();
+        assert_eq!((picture.width, picture.height), (4, 2));
+        let (red, green) = (0.2126, 0.7152);
+        let (orange, yellow) = (red + green / 2.0, red + green);
+        let expected = [0.0, red / 2.0, red, orange, yellow, 1.0, 0.0, 1.0];
+        for (cell, expected) in picture.cells.iter().zip(expected) {
+            assert!((cell - expected).abs() <= 0.5 / 255.0, "{picture:?}");
+        }
+        assert_eq!(picture.cells.len(), expected.len());
+    }
 }

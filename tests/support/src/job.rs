@@ -25,7 +25,13 @@ const MARK: &str = "TRANSOM_TEST_MARK";
 pub fn transom() -> PathBuf {
     let this = this_binary();
     let folder = this.parent().and_then(Path::parent);
-    folder.expect("a folder of cargo's").join("transom")
+    let transom = folder.expect("a folder of cargo's").join("transom");
+    assert!(
+        transom.is_file(),
+        "no command at {}: cargo builds it there for tests of this package with its feature `cli`",
+        transom.display()
+    );
+    transom
 }
 
 /// The running test binary, which is also the program of its ranks.
