@@ -27,6 +27,7 @@ fn allocate(job: &Job, files: Files) -> transom::Result<Window> {
 fn told_wrong(rank: &Rank, fault: Fault, is_it: fn(&ErrorKind) -> bool) -> Outcome {
     let job = rank.job()?;
     job.world().barrier()?;
+    rank.meet()?;
     if rank.rank == 1 {
         let files = rank.files("broken").with(1, fault);
         let error = error_of(allocate(&job, files), "a window whose allgather failed")?;

@@ -106,6 +106,7 @@ fn aborts_reach_the_host(rank: &Rank) -> Outcome {
         }
     });
     job.world().barrier()?;
+    rank.meet()?;
     if rank.rank == 0 {
         job.abort(7, "enough");
         return check(told.load(Ordering::Relaxed) == 7, "the hook was called");
@@ -125,6 +126,7 @@ fn aborts_reach_the_host(rank: &Rank) -> Outcome {
 fn an_end_tells_of_an_abort(rank: &Rank) -> Outcome {
     let job = rank.job()?;
     job.world().barrier()?;
+    rank.meet()?;
     let told = rank.folder.join("told");
     if rank.rank == 0 {
         job.abort(1, "enough");

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::exit;
 
+use transom::lower::Allgather as _;
 use transom::{Job, ThreadLevel};
 use transom_testing::{environment, processes};
 
@@ -42,6 +43,13 @@ impl Rank {
     /// An allgather of all ranks.
     pub(crate) fn files(&self, name: &str) -> Files {
         Files::new(&self.folder, name, self.rank, self.size)
+    }
+
+    /// All are through with what they did before, which a barrier of the job does not say of a device
+    /// that is late: its last signal may still be under way to another rank.
+    pub(crate) fn meet(&self) -> Outcome {
+        let met = self.files("met").allgather(&[]);
+        met.map(drop).map_err(|error| error.to_string().into())
     }
 
     pub(crate) fn job(&self) -> transom::Result<Job> {

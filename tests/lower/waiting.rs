@@ -98,6 +98,7 @@ fn waits_for_any_rank_end_when_one_is_dead(rank: &Rank) -> Outcome {
 fn dies(rank: &Rank, awaited: Option<u32>) -> Outcome {
     let job = rank.job()?;
     job.world().barrier()?;
+    rank.meet()?;
     if rank.rank == 1 {
         std::process::exit(0);
     }
