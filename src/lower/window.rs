@@ -74,8 +74,8 @@ fn no_rank(window: &Window, Aim { operation, rank }: Aim) -> Error {
 /// window, of `lock_all` too.
 ///
 /// # Errors
-/// An operation or an unlock failed, of which the first is told; the other locks are given back all
-/// the same.
+/// An operation failed: then no lock is given back, since one target's memory may be the origin of
+/// another's operation. An unlock failed, of which the first is told; the others took place.
 pub fn unlock_everything(window: &Window, operation: &'static str) -> Result<()> {
     window.unlock_everything(operation)
 }
