@@ -19,8 +19,6 @@ const STOP_LIMIT: Duration = Duration::from_secs(1);
 /// many bytes a second even a lossy and emulated network moves it.
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 pub(super) const SLOWEST: u64 = 32 << 10;
-/// How many times as long as a silent peer a device whose port is down may take.
-const DOWN: u32 = 2;
 const LONGEST_TRANSFER: Duration = Duration::from_secs(600);
 
 impl<L: Link> SendQueue<L> {
@@ -89,7 +87,7 @@ impl<L: Link> SendQueue<L> {
                 if now.saturating_duration_since(since) > self.patience(silence) {
                     self.break_off(status::IBV_WC_FATAL_ERR);
                 } else if let Some(down) = down_since
-                    && now.saturating_duration_since(since.max(down)) > silence * DOWN
+                    && now.saturating_duration_since(since.max(down)) > silence
                 {
                     // soft-RoCE of Linux 6.1 never reports some of what a port that goes down stops.
                     self.break_off(status::IBV_WC_LOC_QP_OP_ERR);

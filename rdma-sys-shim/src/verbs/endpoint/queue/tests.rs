@@ -433,12 +433,12 @@ fn a_device_whose_port_is_down_is_waited_for_as_for_a_silent_peer() {
     bench.report(1, None);
     bench.queue.poll().unwrap();
     bench.write(8).unwrap();
-    for seconds in [20, 28] {
+    for seconds in [20, 24] {
         let watched = bench.queue.watch(after(seconds), silence, down(15));
         watched.unwrap();
         assert!(bench.queue.failure().is_none(), "after {seconds} s");
     }
-    let watched = bench.queue.watch(after(29), silence, down(15));
+    let watched = bench.queue.watch(after(25), silence, down(15));
     watched.unwrap();
     let failure = bench.queue.failure().unwrap();
     assert_eq!(
