@@ -538,12 +538,8 @@ fn coming_and_going_under_load(job: &Job) -> Outcome {
             own(0).store(OVER, Ordering::SeqCst);
         }
         1 => {
-            let load = |at: u64| -> std::result::Result<u64, Failure> {
-                let mut bytes = [0; 8];
-                get(&window, &mut bytes, 0, there + at)?;
-                window.flush(0)?;
-                Ok(u64::from_ne_bytes(bytes))
-            };
+            // The word changes meanwhile, so that a get might see half of a change.
+            let load = |at: u64| fetch_and_op(&window, 0_u64, 0, there + at, Op::NoOp);
             window.lock_all(Assert::NONE)?;
             let mut done = 0;
             loop {
@@ -570,14 +566,14 @@ fn coming_and_going_under_load(job: &Job) -> Outcome {
             check_eq!(done, ROUNDS);
         }
         _ => {
-            let mut over = [0; 8];
-            while u64::from_ne_bytes(over) != OVER {
+            let mut over = false;
+            while !over {
                 window.lock(LockKind::Shared, 0, Assert::NONE)?;
                 for _ in 0..20 {
                     accumulate(&window, &[1_u64], 0, there + COUNTER, Op::Sum)?;
                     added += 1;
                 }
-                get(&window, &mut over, 0, there)?;
+                over = fetch_and_op(&window, 0_u64, 0, there, Op::NoOp)? == OVER;
                 window.unlock(0)?;
             }
         }
