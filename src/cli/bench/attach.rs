@@ -28,11 +28,7 @@ type Call = unsafe extern "C" fn(
 ) -> libc::ssize_t;
 
 /// The target's memory, if all ranks reach each other's by these calls. Collective.
-pub(super) fn find(
-    bench: &Bench<'_>,
-    memory: &CallerMemory,
-    buffer: *mut u8,
-) -> Result<Option<There>> {
+pub(super) fn find(bench: &Bench<'_>, memory: &CallerMemory) -> Result<Option<There>> {
     let comm = bench.comm();
     if bench.job().device_name() != "soft" {
         return Ok(None);
@@ -47,8 +43,9 @@ pub(super) fn find(
         pid: places[target] as libc::pid_t,
         at: places[target + 1] as usize,
     };
-    // SAFETY: the buffer is longer than a word.
-    let works = unsafe { moves(libc::process_vm_readv, there, buffer, 8).is_ok() };
+    let mut word = [0; 8];
+    // SAFETY: a local of that length.
+    let works = unsafe { moves(libc::process_vm_readv, there, word.as_mut_ptr(), 8).is_ok() };
     let all_work = !comm.allgather(&[u8::from(works)])?.contains(&0);
     Ok(all_work.then_some(there))
 }
@@ -56,8 +53,8 @@ pub(super) fn find(
 pub(super) fn run(bench: &mut Bench<'_>, there: There, buffer: *mut u8) -> Result<()> {
     bench.group("the system calls alone")?;
     let calls: [(&str, Call); 2] = [
-        ("put", libc::process_vm_writev),
         ("get", libc::process_vm_readv),
+        ("put", libc::process_vm_writev),
     ];
     for (name, call) in calls {
         for (suffix, len, iterations, scale) in [

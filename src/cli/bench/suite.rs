@@ -40,7 +40,7 @@ pub(super) fn run(bench: &mut Bench<'_>, windows: Windows) -> Result<()> {
     let mut buffer = OriginBuffer::new(SPAN)?;
     let memory = CallerMemory::new(SPAN)?;
     let there = match windows.create() {
-        true => attach::find(bench, &memory, buffer.pointer())?,
+        true => attach::find(bench, &memory)?,
         false => None,
     };
     let attached = there.map_or(0, |_| attach::LINES);
@@ -54,6 +54,8 @@ pub(super) fn run(bench: &mut Bench<'_>, windows: Windows) -> Result<()> {
         creation::create(bench, &memory)?;
     }
     if let Some(there) = there {
+        // Into a buffer of their own: the one of the other lines is to be untouched until their gets.
+        let mut buffer = OriginBuffer::new(SPAN)?;
         attach::run(bench, there, buffer.pointer())?;
     }
     let info = bench.info();
