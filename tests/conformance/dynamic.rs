@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use transom::raw::{Assert, Flavor, Window, get_address};
 use transom::{ErrorClass, Info, Job, LockKind, Op, Result};
 
-use crate::case::{Case, Failure, Outcome, cases, check, check_eq};
+use crate::case::{Case, Outcome, cases, check, check_eq};
 use crate::exposed::patterned;
 use crate::ops::{accumulate, compare_and_swap, fetch_and_op, get, put};
 use crate::refused::refused;
