@@ -1,0 +1,146 @@
+//! Errors: told through the window's or the communicator's handler, as the host's own are.
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_int};
+use std::sync::{Mutex, PoisonError};
+
+use mpi_sys::{MPI_Comm, MPI_Win};
+use transom::ErrorClass;
+
+use crate::constants;
+use crate::host::{HostError, host};
+
+/// Why a call failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The window's side of it.
+    Window(transom::Error),
+    /// An argument that only the front has.
+    Argument(ErrorClass, String),
+    /// The host's side, which has told its handler already.
+    Host(HostError),
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+impl From<transom::Error> for Failure {
+    fn from(error: transom::Error) -> Self {
+        Self::Window(error)
+    }
+}
+
+impl From<HostError> for Failure {
+    fn from(error: HostError) -> Self {
+        Self::Host(error)
+    }
+}
+
+/// An argument of this class that is wrong, and why.
+#[cold]
+pub(crate) fn bad(class: ErrorClass, text: impl Into<String>) -> Failure {
+    Failure::Argument(class, text.into())
+}
+
+impl Failure {
+    /// The sentence.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Window(error) => full(error),
+            Self::Argument(_, text) => text.clone(),
+            Self::Host(error) => error.text(),
+        }
+    }
+
+    /// A number that the host has for the class and the sentence.
+    fn code(&self, call: &str) -> c_int {
+        let (class, text) = match self {
+            Self::Window(error) => (error.class(), full(error)),
+            Self::Argument(class, text) => (*class, text.clone()),
+            Self::Host(HostError(code)) => return *code,
+        };
+        code_of(constants::error_class(class), format!("{call}: {text}"))
+    }
+}
+
+/// An error and what caused it.
+fn full(error: &transom::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// Codes are for ever in a host, and limited: each sentence gets one, and after so many there are classes
+/// only.
+const MOST_CODES: usize = 1024;
+
+fn code_of(class: c_int, text: String) -> c_int {
+    static CODES: Mutex<Option<HashMap<(c_int, String), c_int>>> = Mutex::new(None);
+    let mut codes = CODES.lock().unwrap_or_else(PoisonError::into_inner);
+    let codes = codes.get_or_insert_default();
+    if let Some(&code) = codes.get(&(class, text.clone())) {
+        return code;
+    }
+    // The shortest that a host has room for.
+    let mut cut = text.clone();
+    if cut.len() > 250 {
+        let end = (0..=247).rev().find(|&end| cut.is_char_boundary(end));
+        cut.truncate(end.unwrap_or(0));
+        cut.push_str("...");
+    }
+    let (Ok(sentence), true) = (CString::new(cut), codes.len() < MOST_CODES) else {
+        return class;
+    };
+    let mut code = class;
+    // SAFETY: the code is a local, and the sentence a C string that the host copies.
+    let told = unsafe {
+        host!(PMPI_Add_error_code(c_int, *mut c_int))(class, &raw mut code) == 0
+            && host!(PMPI_Add_error_string(c_int, *const std::ffi::c_char))(code, sentence.as_ptr())
+                == 0
+    };
+    match told {
+        true => {
+            codes.insert((class, text), code);
+            code
+        }
+        false => class,
+    }
+}
+
+/// What a call on a window of ours returns.
+#[inline(always)]
+pub(crate) fn told(call: &'static str, carrier: MPI_Win, result: Result<()>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(failure) => tell_window(call, carrier, &failure),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn tell_window(call: &str, carrier: MPI_Win, failure: &Failure) -> c_int {
+    let code = failure.code(call);
+    if !matches!(failure, Failure::Host(_)) {
+        // SAFETY: the carrier is a window of the host's that is not freed.
+        unsafe { host!(PMPI_Win_call_errhandler(MPI_Win, c_int))(carrier, code) };
+    }
+    code
+}
+
+/// What a call that creates on a communicator returns.
+pub(crate) fn told_comm(call: &'static str, comm: MPI_Comm, result: Result<()>) -> c_int {
+    let Err(failure) = result else { return 0 };
+    let code = failure.code(call);
+    if !matches!(failure, Failure::Host(_)) {
+        // SAFETY: the host checks the handle.
+        unsafe { host!(PMPI_Comm_call_errhandler(MPI_Comm, c_int))(comm, code) };
+    }
+    code
+}
