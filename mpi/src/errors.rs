@@ -123,6 +123,13 @@ pub(crate) fn told(call: &'static str, carrier: MPI_Win, result: Result<()>) -> 
     }
 }
 
+/// What a call on a window of ours returns that failed.
+#[cold]
+#[inline(never)]
+pub(crate) fn tell(call: &'static str, carrier: MPI_Win, error: transom::Error) -> c_int {
+    tell_window(call, carrier, &Failure::Window(error))
+}
+
 #[cold]
 #[inline(never)]
 fn tell_window(call: &str, carrier: MPI_Win, failure: &Failure) -> c_int {
