@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_int};
 use std::sync::{Mutex, PoisonError};
 
-use mpi_sys::{MPI_Comm, MPI_Win};
+use mpi_sys::{MPI_Comm, MPI_Errhandler, MPI_Win};
 use transom::ErrorClass;
 
-use crate::constants;
 use crate::host::{HostError, host};
+use crate::{constants, report};
 
 /// Why a call failed.
 #[derive(Debug)]
@@ -135,10 +135,26 @@ pub(crate) fn tell(call: &'static str, carrier: MPI_Win, error: transom::Error) 
 fn tell_window(call: &str, carrier: MPI_Win, failure: &Failure) -> c_int {
     let code = failure.code(call);
     if !matches!(failure, Failure::Host(_)) {
+        let mut handler = constants::errors_are_fatal();
+        // SAFETY: a local; the carrier is a window of the host's that is not freed.
+        unsafe {
+            host!(PMPI_Win_get_errhandler(MPI_Win, *mut MPI_Errhandler))(carrier, &raw mut handler)
+        };
+        last_words(call, failure, handler);
         // SAFETY: the carrier is a window of the host's that is not freed.
         unsafe { host!(PMPI_Win_call_errhandler(MPI_Win, c_int))(carrier, code) };
     }
     code
+}
+
+/// Hosts end the process without the sentence, or with a wrong one, if the handler is the fatal one.
+fn last_words(call: &str, failure: &Failure, mut handler: MPI_Errhandler) {
+    if handler == constants::errors_are_fatal() {
+        report::trouble(&format!("{call}: {}", failure.text()));
+    } else {
+        // SAFETY: the host gave it out to us.
+        unsafe { host!(PMPI_Errhandler_free(*mut MPI_Errhandler))(&raw mut handler) };
+    }
 }
 
 /// What a call that creates on a communicator returns.
@@ -146,6 +162,12 @@ pub(crate) fn told_comm(call: &'static str, comm: MPI_Comm, result: Result<()>) 
     let Err(failure) = result else { return 0 };
     let code = failure.code(call);
     if !matches!(failure, Failure::Host(_)) {
+        let mut handler = constants::errors_are_fatal();
+        // SAFETY: a local; the host checks the handle.
+        unsafe {
+            host!(PMPI_Comm_get_errhandler(MPI_Comm, *mut MPI_Errhandler))(comm, &raw mut handler)
+        };
+        last_words(call, failure, handler);
         // SAFETY: the host checks the handle.
         unsafe { host!(PMPI_Comm_call_errhandler(MPI_Comm, c_int))(comm, code) };
     }
