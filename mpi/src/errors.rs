@@ -167,7 +167,7 @@ pub(crate) fn told_comm(call: &'static str, comm: MPI_Comm, result: Result<()>) 
         unsafe {
             host!(PMPI_Comm_get_errhandler(MPI_Comm, *mut MPI_Errhandler))(comm, &raw mut handler)
         };
-        last_words(call, failure, handler);
+        last_words(call, &failure, handler);
         // SAFETY: the host checks the handle.
         unsafe { host!(PMPI_Comm_call_errhandler(MPI_Comm, c_int))(comm, code) };
     }
