@@ -159,6 +159,22 @@ fn group_of(comm: MPI_Comm) -> Result<HostGroup> {
 /// A window of the host's, without memory, whose handle the program gets.
 fn carrier(comm: MPI_Comm) -> Result<MPI_Win> {
     let mut win = constants::win_null();
+    // Open MPI 4 has no component that creates a window on a process alone, but one that allocates.
+    if transom::lower::Allgather::size(&Ranks::of(comm)?) == 1 {
+        let mut base: *mut c_void = ptr::null_mut();
+        // SAFETY: both places are locals.
+        check(unsafe {
+            host!(PMPI_Win_allocate(MPI_Aint, c_int, MPI_Info, MPI_Comm, *mut c_void, *mut MPI_Win))(
+                0,
+                1,
+                constants::info_null(),
+                comm,
+                (&raw mut base).cast(),
+                &raw mut win,
+            )
+        })?;
+        return Ok(win);
+    }
     // SAFETY: no memory is exposed; the place is a local.
     check(unsafe {
         host!(PMPI_Win_create(*mut c_void, MPI_Aint, c_int, MPI_Info, MPI_Comm, *mut MPI_Win))(
@@ -203,16 +219,21 @@ unsafe fn create(
     let window = unsafe { asked.make(&comm, shape?, &info::from_host(asked.hints)?) }?;
     let carrier = carrier(asked.comm)?;
     report::window_is_ours();
-    let attributes = attributes(&window);
+    let attributes = attributes(asked, &window);
     windows::insert(carrier, window, attributes);
     // SAFETY: the caller's promise.
     unsafe { *win = carrier };
     Ok(0)
 }
 
-fn attributes(window: &Window) -> Attributes {
+fn attributes(asked: &Asked, window: &Window) -> Attributes {
+    let base = match asked.kind {
+        // A window of no bytes has no address of its own.
+        Kind::Create(base) => base,
+        _ => window.base().cast(),
+    };
     Attributes {
-        base: window.base().cast(),
+        base,
         size: window.size() as MPI_Aint,
         disp_unit: c_int::try_from(window.disp_unit()).unwrap_or(c_int::MAX),
         flavor: match window.flavor() {
