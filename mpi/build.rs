@@ -11,5 +11,4 @@ fn main() {
         .compile("transom_constants");
     // The host is whatever MPI the program has. Naming one here would load a second.
     println!("cargo:rustc-cdylib-link-arg=-Wl,--as-needed");
-    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libtransom_mpi.so");
 }

@@ -157,35 +157,23 @@ fn group_of(comm: MPI_Comm) -> Result<HostGroup> {
 }
 
 /// A window of the host's, without memory, whose handle the program gets.
-fn carrier(comm: MPI_Comm) -> Result<MPI_Win> {
+fn carrier(comm: MPI_Comm, ranks: u32) -> Result<MPI_Win> {
     let mut win = constants::win_null();
-    // Open MPI 4 has no component that creates a window on a process alone, but one that allocates.
-    if transom::lower::Allgather::size(&Ranks::of(comm)?) == 1 {
-        let mut base: *mut c_void = ptr::null_mut();
-        // SAFETY: both places are locals.
-        check(unsafe {
-            host!(PMPI_Win_allocate(MPI_Aint, c_int, MPI_Info, MPI_Comm, *mut c_void, *mut MPI_Win))(
-                0,
-                1,
-                constants::info_null(),
-                comm,
-                (&raw mut base).cast(),
-                &raw mut win,
-            )
-        })?;
-        return Ok(win);
-    }
-    // SAFETY: no memory is exposed; the place is a local.
-    check(unsafe {
-        host!(PMPI_Win_create(*mut c_void, MPI_Aint, c_int, MPI_Info, MPI_Comm, *mut MPI_Win))(
-            ptr::null_mut(),
-            0,
-            1,
-            constants::info_null(),
-            comm,
-            &raw mut win,
-        )
-    })?;
+    let mut base: *mut c_void = ptr::null_mut();
+    let (info, place) = (constants::info_null(), &raw mut win);
+    // SAFETY: no memory is exposed, and the places are locals.
+    let code = unsafe {
+        match ranks {
+            // Open MPI 4 can make nothing else for one rank.
+            1 => host!(
+                PMPI_Win_allocate(MPI_Aint, c_int, MPI_Info, MPI_Comm, *mut c_void, *mut MPI_Win)
+            )(0, 1, info, comm, (&raw mut base).cast(), place),
+            _ => host!(
+                PMPI_Win_create(*mut c_void, MPI_Aint, c_int, MPI_Info, MPI_Comm, *mut MPI_Win)
+            )(base, 0, 1, info, comm, place),
+        }
+    };
+    check(code)?;
     Ok(win)
 }
 
@@ -217,7 +205,7 @@ unsafe fn create(
     };
     // SAFETY: the caller's promise.
     let window = unsafe { asked.make(&comm, shape?, &info::from_host(asked.hints)?) }?;
-    let carrier = carrier(asked.comm)?;
+    let carrier = carrier(asked.comm, comm.size())?;
     report::window_is_ours();
     let attributes = attributes(asked, &window);
     windows::insert(carrier, window, attributes);

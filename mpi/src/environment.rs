@@ -6,7 +6,7 @@ use mpi_sys::MPI_Comm;
 
 use crate::exported::exported;
 use crate::host::host;
-use crate::{constants, process, report, types};
+use crate::{constants, memory, process, report, types};
 
 exported! {
     fn MPI_Init PMPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) {
@@ -31,6 +31,7 @@ exported! {
         if process::process().is_some() {
             report::print(world_rank());
             types::end();
+            memory::end();
         }
         process::end();
         // SAFETY: no arguments.

@@ -151,20 +151,38 @@ pub(crate) fn told(call: &'static str, carrier: MPI_Win, result: Result<()>) -> 
     }
 }
 
+/// What a call on a window of ours returns that failed.
+#[cold]
+#[inline(never)]
+pub(crate) fn tell(call: &'static str, carrier: MPI_Win, error: transom::Error) -> c_int {
+    tell_window(call, carrier, &Failure::Window(error))
+}
+
 #[cold]
 #[inline(never)]
 fn tell_window(call: &str, carrier: MPI_Win, failure: &Failure) -> c_int {
     let code = failure.code(call);
     if !matches!(failure, Failure::Host(_)) {
-        let mut handler = constants::errors_return();
-        // SAFETY: the carrier is a window of the host's that is not freed; the handler is a local.
+        let mut handler = constants::errors_are_fatal();
+        // SAFETY: a local; the carrier is a window of the host's that is not freed.
         unsafe {
-            host!(PMPI_Win_get_errhandler(MPI_Win, *mut MPI_Errhandler))(carrier, &raw mut handler);
-            before(handler, call, failure, code);
-            host!(PMPI_Win_call_errhandler(MPI_Win, c_int))(carrier, code);
-        }
+            host!(PMPI_Win_get_errhandler(MPI_Win, *mut MPI_Errhandler))(carrier, &raw mut handler)
+        };
+        last_words(call, failure, handler);
+        // SAFETY: the carrier is a window of the host's that is not freed.
+        unsafe { host!(PMPI_Win_call_errhandler(MPI_Win, c_int))(carrier, code) };
     }
     code
+}
+
+/// Hosts end the process without the sentence, or with a wrong one, if the handler is the fatal one.
+fn last_words(call: &str, failure: &Failure, mut handler: MPI_Errhandler) {
+    if handler == constants::errors_are_fatal() {
+        report::trouble(&format!("{call}: {}", failure.text()));
+    } else {
+        // SAFETY: the host gave it out to us.
+        unsafe { host!(PMPI_Errhandler_free(*mut MPI_Errhandler))(&raw mut handler) };
+    }
 }
 
 /// What a call that creates on a communicator returns.
@@ -172,30 +190,19 @@ pub(crate) fn told_comm(call: &'static str, comm: MPI_Comm, result: Result<()>) 
     let Err(failure) = result else { return 0 };
     let code = failure.code(call);
     if !matches!(failure, Failure::Host(_)) {
+        // Nothing has no handler.
         let comm = match comm == constants::comm_null() {
             true => constants::comm_world(),
             false => comm,
         };
-        let mut handler = constants::errors_return();
-        // SAFETY: the host checks the communicator; the handler is a local.
+        let mut handler = constants::errors_are_fatal();
+        // SAFETY: a local; the host checks the handle.
         unsafe {
-            host!(PMPI_Comm_get_errhandler(MPI_Comm, *mut MPI_Errhandler))(comm, &raw mut handler);
-            before(handler, call, &failure, code);
-            host!(PMPI_Comm_call_errhandler(MPI_Comm, c_int))(comm, code);
-        }
+            host!(PMPI_Comm_get_errhandler(MPI_Comm, *mut MPI_Errhandler))(comm, &raw mut handler)
+        };
+        last_words(call, &failure, handler);
+        // SAFETY: the host checks the handle.
+        unsafe { host!(PMPI_Comm_call_errhandler(MPI_Comm, c_int))(comm, code) };
     }
     code
-}
-
-/// Says the sentence, if the handler will end the job without it.
-///
-/// # Safety
-/// The handler was got from the host, for this alone.
-unsafe fn before(mut handler: MPI_Errhandler, call: &str, failure: &Failure, code: c_int) {
-    let text = failure.text();
-    if handler == constants::errors_are_fatal() && !HostError(code).text().contains(&text) {
-        report::trouble(&format!("{call}: {text}"));
-    }
-    // SAFETY: the caller's promise. The host leaves predefined ones.
-    unsafe { host!(PMPI_Errhandler_free(*mut MPI_Errhandler))(&raw mut handler) };
 }

@@ -27,3 +27,36 @@ macro_rules! on_windows {
     };
 }
 pub(crate) use on_windows;
+
+/// As `on_windows`, with what most calls come down to before it: the result if it was done, on a window that
+/// was used lately. All else is a call with the same arguments, so that these stay where they are until then.
+macro_rules! quick_on_windows {
+    ($(fn $mpi:ident $pmpi:ident($($arg:ident: $ty:ty),* $(,)?) of $win:ident as $ours:ident
+        quick $quick:block else $body:block)*) => {
+        $crate::exported::exported! {$(
+            fn $mpi $pmpi($($arg: $ty),*) {
+                #[cold]
+                #[inline(never)]
+                unsafe extern "C" fn else_call($($arg: $ty),*) -> std::ffi::c_int {
+                    match $crate::windows::find($win) {
+                        Some($ours) => $crate::errors::told(stringify!($mpi), $win, $body),
+                        // SAFETY: what the program passed goes on to where it would have gone without us.
+                        None => unsafe { $crate::host::host!($pmpi($($ty),*))($($arg),*) },
+                    }
+                }
+
+                if let Some($ours) = $crate::windows::lately($win) {
+                    let quick: Option<transom::Result<()>> = $quick;
+                    match quick {
+                        None => {}
+                        Some(Ok(())) => return 0,
+                        Some(Err(error)) => return $crate::errors::tell(stringify!($mpi), $win, error),
+                    }
+                }
+                // SAFETY: the program's own arguments.
+                unsafe { else_call($($arg),*) }
+            }
+        )*}
+    };
+}
+pub(crate) use quick_on_windows;

@@ -7,7 +7,7 @@ use transom::raw::{PROC_NULL, Request, Window};
 use transom::{BasicType, ErrorClass, Op};
 
 use crate::errors::{Result, bad};
-use crate::exported::on_windows;
+use crate::exported::{on_windows, quick_on_windows};
 use crate::process::rank;
 use crate::types::{self, Dense, Known};
 use crate::{constants, requests};
@@ -59,11 +59,10 @@ impl Elements {
         types::dense(self.ty)
     }
 
-    /// Bytes, of a predefined type without padding.
+    /// Bytes, of a type with so many in an element.
     #[inline(always)]
-    fn dense_bytes(self) -> Option<u64> {
-        let dense = self.dense()?;
-        u64::try_from(self.count).ok()?.checked_mul(dense.size)
+    fn bytes(self, Dense { size, .. }: Dense) -> Option<u64> {
+        u64::try_from(self.count).ok()?.checked_mul(size)
     }
 
     fn check(self, whose: &str) -> Result<u64> {
@@ -80,11 +79,16 @@ impl Elements {
     }
 }
 
-/// How many bytes of a dense origin go to a dense target that has room for them.
+/// How many bytes move from elements to others that have room for them, where neither have padding.
 #[inline(always)]
-fn bytes(origin: Elements, target: Elements) -> Option<usize> {
-    let (len, room) = (origin.dense_bytes()?, target.dense_bytes()?);
-    (len <= room).then_some(len as usize)
+fn bytes(from: Elements, to: Elements) -> Option<usize> {
+    let dense = from.dense()?;
+    let len = from.bytes(dense)?;
+    let fits = match from.ty == to.ty {
+        true => from.count <= to.count,
+        false => len <= to.bytes(to.dense()?)?,
+    };
+    fits.then_some(len as usize)
 }
 
 /// Both sides of a transfer that is no plain copy of bytes.
@@ -95,7 +99,6 @@ struct Sides {
     far_count: u64,
 }
 
-#[cold]
 fn sides(near: Near, far: Far) -> Result<Sides> {
     let (near_count, far_count) = (
         near.elements.check("origin")?,
@@ -111,35 +114,22 @@ fn sides(near: Near, far: Far) -> Result<Sides> {
 
 /// # Safety
 /// As for [`Window::put_layout`].
-#[inline(always)]
 unsafe fn put(window: &Window, near: Near, far: Far) -> Result<()> {
-    let (target, disp) = (rank(far.rank), far.disp as u64);
-    if let Some(len) = bytes(near.elements, far.elements) {
-        // SAFETY: the caller's promise.
-        return Ok(unsafe { window.put(near.at.cast(), len, target, disp) }?);
-    }
     let sides = sides(near, far)?;
     let from = sides.near.bytes.times(sides.near_count);
     let to = sides.far.bytes.times(sides.far_count);
+    let (target, disp) = (rank(far.rank), far.disp as u64);
     // SAFETY: the caller's promise.
     Ok(unsafe { window.put_layout(near.at.cast(), from, target, disp, to) }?)
 }
 
 /// # Safety
 /// As for [`Window::get_layout`].
-#[inline(always)]
 unsafe fn get(window: &Window, near: Near, far: Far) -> Result<()> {
-    let (target, disp) = (rank(far.rank), far.disp as u64);
-    // The target's data has to fit in at the origin.
-    if let (Some(room), Some(len)) = (near.elements.dense_bytes(), far.elements.dense_bytes())
-        && len <= room
-    {
-        // SAFETY: the caller's promise.
-        return Ok(unsafe { window.get(near.at.cast(), len as usize, target, disp) }?);
-    }
     let sides = sides(near, far)?;
     let to = sides.near.bytes.times(sides.near_count);
     let from = sides.far.bytes.times(sides.far_count);
+    let (target, disp) = (rank(far.rank), far.disp as u64);
     // SAFETY: the caller's promise.
     Ok(unsafe { window.get_layout(near.at.cast(), to, target, disp, from) }?)
 }
@@ -155,23 +145,21 @@ fn op(handle: MPI_Op) -> Result<Op> {
     }
 }
 
+/// How many elements of which type are accumulated, where both sides have elements of one type without padding.
+#[inline(always)]
+fn elements(near: Elements, far: Elements) -> Option<(usize, BasicType)> {
+    let here = near.dense()?;
+    let same = near.ty == far.ty || far.dense().is_some_and(|there| here.ty == there.ty);
+    (same && near.count <= far.count && near.count >= 0).then_some((near.count as usize, here.ty))
+}
+
 /// # Safety
 /// As for [`Window::accumulate_layout`].
-#[inline(always)]
 unsafe fn accumulate(window: &Window, near: Near, far: Far, op: Op) -> Result<()> {
-    let (target, disp) = (rank(far.rank), far.disp as u64);
-    if let (Some(here), Some(there)) = (near.elements.dense(), far.elements.dense())
-        && here.ty == there.ty
-        && near.elements.count >= 0
-        && near.elements.count <= far.elements.count
-    {
-        let count = near.elements.count as usize;
-        // SAFETY: the caller's promise.
-        return Ok(unsafe { window.accumulate(near.at.cast(), count, here.ty, target, disp, op) }?);
-    }
     let sides = sides(near, far)?;
     let from = sides.near.elements.times(sides.near_count);
     let to = sides.far.elements.times(sides.far_count);
+    let (target, disp) = (rank(far.rank), far.disp as u64);
     // SAFETY: the caller's promise.
     Ok(unsafe { window.accumulate_layout(near.at.cast(), from, target, disp, to, op) }?)
 }
@@ -219,31 +207,6 @@ unsafe fn get_accumulate(
 #[inline(always)]
 fn single(ty: MPI_Datatype) -> Result<BasicType> {
     types::single(ty).ok_or_else(|| bad(ErrorClass::Type, "the call takes a predefined datatype"))
-}
-
-/// # Safety
-/// As for [`Window::fetch_and_op`].
-#[inline(always)]
-unsafe fn fetch_and_op(
-    window: &Window,
-    origin: *const c_void,
-    result: *mut c_void,
-    ty: MPI_Datatype,
-    (target, disp): (c_int, MPI_Aint),
-    handle: MPI_Op,
-) -> Result<()> {
-    let (op, ty) = (op(handle)?, single(ty)?);
-    // SAFETY: the caller's promise.
-    Ok(unsafe {
-        window.fetch_and_op(
-            origin.cast(),
-            result.cast(),
-            ty,
-            rank(target),
-            disp as u64,
-            op,
-        )
-    }?)
 }
 
 /// A request for an operation of [`Request`], or a finished one where the target is nobody.
@@ -306,11 +269,21 @@ unsafe fn raccumulate(window: &Window, near: Near, far: Far, op: Op) -> Result<R
 /// Both forms of a call: counts of `int`, and of `MPI_Count`.
 macro_rules! operations {
     ($($first:ident $second:ident $large:ident $large_second:ident ($count:ident $($arg:ident: $ty:ty),*)
-        of $win:ident as $ours:ident $body:block)*) => {$(
-        operations!(@one $first $second c_int, ($($arg: $ty),*) $count $win $ours $body);
-        operations!(@one $large $large_second MPI_Count, ($($arg: $ty),*) $count $win $ours $body);
+        of $win:ident as $ours:ident $(quick $quick:block else)? $body:block)*) => {$(
+        operations!(@one $first $second c_int, ($($arg: $ty),*) $count $win $ours $(quick $quick)? $body);
+        operations!(@one $large $large_second MPI_Count, ($($arg: $ty),*) $count $win $ours $(quick $quick)? $body);
     )*};
-    (@one $name:ident $second:ident $int:ty, ($($arg:ident: $ty:ty),*) $count:ident $win:ident $ours:ident $body:block) => {
+    (@one $name:ident $second:ident $int:ty, ($($arg:ident: $ty:ty),*) $count:ident $win:ident $ours:ident
+        quick $quick:block $body:block) => {
+        const _: () = {
+            type $count = $int;
+            quick_on_windows! {
+                fn $name $second($($arg: $ty),*) of $win as $ours quick $quick else $body
+            }
+        };
+    };
+    (@one $name:ident $second:ident $int:ty, ($($arg:ident: $ty:ty),*) $count:ident $win:ident $ours:ident
+        $body:block) => {
         const _: () = {
             type $count = $int;
             on_windows! {
@@ -322,14 +295,26 @@ macro_rules! operations {
 
 operations! {
     MPI_Put PMPI_Put MPI_Put_c PMPI_Put_c(N origin: *const c_void, origin_count: N, origin_type: MPI_Datatype,
-        target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, win: MPI_Win) of win as ours {
+        target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, win: MPI_Win) of win as ours quick {
+        let (from, to) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
+        bytes(from.elements, to.elements).map(|len| {
+            // SAFETY: the program keeps MPI's rules for buffers.
+            unsafe { ours.window().put(origin.cast(), len, rank(target), disp as u64) }
+        })
+    } else {
         let from = near(origin, origin_count, origin_type);
         // SAFETY: the program keeps MPI's rules for buffers.
         unsafe { put(ours.window(), from, far(target, disp, count, ty)) }
     }
 
     MPI_Get PMPI_Get MPI_Get_c PMPI_Get_c(N origin: *mut c_void, origin_count: N, origin_type: MPI_Datatype,
-        target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, win: MPI_Win) of win as ours {
+        target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, win: MPI_Win) of win as ours quick {
+        let (to, from) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
+        bytes(from.elements, to.elements).map(|len| {
+            // SAFETY: the program keeps MPI's rules for buffers.
+            unsafe { ours.window().get(origin.cast(), len, rank(target), disp as u64) }
+        })
+    } else {
         let to = near(origin, origin_count, origin_type);
         // SAFETY: the program keeps MPI's rules for buffers.
         unsafe { get(ours.window(), to, far(target, disp, count, ty)) }
@@ -337,7 +322,13 @@ operations! {
 
     MPI_Accumulate PMPI_Accumulate MPI_Accumulate_c PMPI_Accumulate_c(N origin: *const c_void, origin_count: N,
         origin_type: MPI_Datatype, target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, handle: MPI_Op,
-        win: MPI_Win) of win as ours {
+        win: MPI_Win) of win as ours quick {
+        let (from, to) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
+        elements(from.elements, to.elements).zip(constants::op(handle)).map(|((count, ty), op)| {
+            // SAFETY: the program keeps MPI's rules for buffers.
+            unsafe { ours.window().accumulate(origin.cast(), count, ty, rank(target), disp as u64, op) }
+        })
+    } else {
         let from = near(origin, origin_count, origin_type);
         // SAFETY: the program keeps MPI's rules for buffers.
         op(handle).and_then(|op| unsafe { accumulate(ours.window(), from, far(target, disp, count, ty), op) })
@@ -432,15 +423,30 @@ unsafe fn rget_accumulate(
     }?)
 }
 
-on_windows! {
+quick_on_windows! {
     fn MPI_Fetch_and_op PMPI_Fetch_and_op(origin: *const c_void, result: *mut c_void, ty: MPI_Datatype,
-        target: c_int, disp: MPI_Aint, handle: MPI_Op, win: MPI_Win) of win as ours {
-        // SAFETY: the program keeps MPI's rules for buffers.
-        unsafe { fetch_and_op(ours.window(), origin, result, ty, (target, disp), handle) }
+        target: c_int, disp: MPI_Aint, handle: MPI_Op, win: MPI_Win) of win as ours quick {
+        types::single(ty).zip(constants::op(handle)).map(|(ty, op)| {
+            let (origin, result) = (origin.cast(), result.cast());
+            // SAFETY: the program keeps MPI's rules for buffers.
+            unsafe { ours.window().fetch_and_op(origin, result, ty, rank(target), disp as u64, op) }
+        })
+    } else {
+        op(handle).and_then(|op| {
+            let (origin, result, ty) = (origin.cast(), result.cast(), single(ty)?);
+            // SAFETY: the program keeps MPI's rules for buffers.
+            Ok(unsafe { ours.window().fetch_and_op(origin, result, ty, rank(target), disp as u64, op) }?)
+        })
     }
 
     fn MPI_Compare_and_swap PMPI_Compare_and_swap(origin: *const c_void, compare: *const c_void,
-        result: *mut c_void, ty: MPI_Datatype, target: c_int, disp: MPI_Aint, win: MPI_Win) of win as ours {
+        result: *mut c_void, ty: MPI_Datatype, target: c_int, disp: MPI_Aint, win: MPI_Win) of win as ours quick {
+        types::single(ty).map(|ty| {
+            let (new, expect, old) = (origin.cast(), compare.cast(), result.cast());
+            // SAFETY: the program keeps MPI's rules for buffers.
+            unsafe { ours.window().compare_and_swap(new, expect, old, ty, rank(target), disp as u64) }
+        })
+    } else {
         single(ty).and_then(|ty| {
             let (new, expect, old) = (origin.cast(), compare.cast(), result.cast());
             // SAFETY: the program keeps MPI's rules for buffers.

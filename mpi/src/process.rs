@@ -296,7 +296,7 @@ impl Process {
 /// A target's rank, as Transom has it. Negative numbers that stand for nobody become no rank of any window.
 #[inline(always)]
 pub(crate) fn rank(theirs: c_int) -> u32 {
-    match theirs == constants::proc_null() {
+    match theirs < 0 && theirs == constants::proc_null() {
         true => PROC_NULL,
         false => theirs as u32,
     }

@@ -48,21 +48,22 @@ fn number(win: MPI_Win) -> usize {
 /// Handles are numbers in a row, or addresses of large structures.
 #[inline(always)]
 fn place(handle: usize) -> usize {
-    (handle ^ handle >> 6 ^ handle >> 12) % NEAR
+    (handle ^ handle >> 8) % NEAR
+}
+
+/// The window of this handle, if it is ours and was used lately.
+#[inline(always)]
+pub(crate) fn lately(win: MPI_Win) -> Option<&'static Ours> {
+    let handle = number(win);
+    let lately = LATELY[place(handle)].load(Ordering::Acquire);
+    // SAFETY: null, or one that was leaked.
+    unsafe { lately.as_ref() }.filter(|ours| ours.handle.load(Ordering::Acquire) == handle)
 }
 
 /// The window of this handle, if it is ours.
 #[inline(always)]
 pub(crate) fn find(win: MPI_Win) -> Option<&'static Ours> {
-    let handle = number(win);
-    let lately = LATELY[place(handle)].load(Ordering::Acquire);
-    // SAFETY: null, or one that was leaked.
-    if let Some(ours) = unsafe { lately.as_ref() }
-        && ours.handle.load(Ordering::Acquire) == handle
-    {
-        return Some(ours);
-    }
-    find_far(handle)
+    lately(win).or_else(|| find_far(number(win)))
 }
 
 #[cold]

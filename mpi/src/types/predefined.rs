@@ -26,7 +26,8 @@ struct Slot {
 
 struct Table([Slot; SLOTS]);
 
-static TABLE: OnceLock<Box<Table>> = OnceLock::new();
+/// In place, so that nothing is followed to find it.
+static TABLE: OnceLock<Table> = OnceLock::new();
 
 #[inline(always)]
 fn place(handle: usize) -> usize {
@@ -69,14 +70,14 @@ pub(super) fn find(datatype: MPI_Datatype) -> Option<&'static Type> {
 /// Asks the host how wide the types are.
 pub(super) fn begin() {
     TABLE.get_or_init(|| {
-        let mut table = Box::new(Table(
+        let mut table = Table(
             [Slot {
                 handle: 0,
                 dense: None,
                 basic: None,
                 ty: None,
             }; SLOTS],
-        ));
+        );
         for (datatype, kind) in constants::predefined() {
             if let Some(slot) = made(datatype, kind) {
                 let mut at = place(slot.handle);
