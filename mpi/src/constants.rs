@@ -3,7 +3,8 @@
 use std::ffi::c_int;
 
 use mpi_sys::{
-    MPI_Comm, MPI_Datatype, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Op, MPI_Status, MPI_Win,
+    MPI_Comm, MPI_Datatype, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Op, MPI_Request, MPI_Status,
+    MPI_Win,
 };
 use transom::{ErrorClass, Op};
 
@@ -55,8 +56,9 @@ constants! {
     MPI_Win: win_null transom_WIN_NULL;
     MPI_Info: info_null transom_INFO_NULL;
     MPI_Group: group_null transom_GROUP_NULL;
+    MPI_Request: request_null transom_REQUEST_NULL;
+    MPI_Errhandler: errors_are_fatal transom_ERRORS_ARE_FATAL, errors_return transom_ERRORS_RETURN;
     MPI_Datatype: byte transom_BYTE, datatype_null transom_DATATYPE_NULL;
-    MPI_Errhandler: errors_are_fatal transom_ERRORS_ARE_FATAL;
     *mut MPI_Status: status_ignore transom_STATUS_IGNORE;
 }
 

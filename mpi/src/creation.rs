@@ -207,16 +207,21 @@ unsafe fn create(
     let window = unsafe { asked.make(&comm, shape?, &info::from_host(asked.hints)?) }?;
     let carrier = carrier(asked.comm, comm.size())?;
     report::window_is_ours();
-    let attributes = attributes(&window);
+    let attributes = attributes(asked, &window);
     windows::insert(carrier, window, attributes);
     // SAFETY: the caller's promise.
     unsafe { *win = carrier };
     Ok(0)
 }
 
-fn attributes(window: &Window) -> Attributes {
+fn attributes(asked: &Asked, window: &Window) -> Attributes {
+    let base = match asked.kind {
+        // A window of no bytes has no address of its own.
+        Kind::Create(base) => base,
+        _ => window.base().cast(),
+    };
     Attributes {
-        base: window.base().cast(),
+        base,
         size: window.size() as MPI_Aint,
         disp_unit: c_int::try_from(window.disp_unit()).unwrap_or(c_int::MAX),
         flavor: match window.flavor() {

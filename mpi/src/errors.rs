@@ -1,13 +1,16 @@
 //! Errors: told through the window's or the communicator's handler, as the host's own are.
 
 use std::collections::HashMap;
-use std::ffi::{CString, c_int};
-use std::sync::{Mutex, PoisonError};
+use std::ffi::{CString, c_char, c_int};
+use std::ptr;
+use std::sync::Mutex;
 
 use mpi_sys::{MPI_Comm, MPI_Errhandler, MPI_Win};
 use transom::ErrorClass;
 
+use crate::exported::exported;
 use crate::host::{HostError, host};
+use crate::windows::lock;
 use crate::{constants, report};
 
 /// Why a call failed.
@@ -58,7 +61,7 @@ impl Failure {
             Self::Argument(class, text) => (*class, text.clone()),
             Self::Host(HostError(code)) => return *code,
         };
-        code_of(constants::error_class(class), format!("{call}: {text}"))
+        code_of(constants::error_class(class), &format!("{call}: {text}"))
     }
 }
 
@@ -81,36 +84,61 @@ fn full(error: &transom::Error) -> String {
 /// only.
 const MOST_CODES: usize = 1024;
 
-fn code_of(class: c_int, text: String) -> c_int {
-    static CODES: Mutex<Option<HashMap<(c_int, String), c_int>>> = Mutex::new(None);
-    let mut codes = CODES.lock().unwrap_or_else(PoisonError::into_inner);
-    let codes = codes.get_or_insert_default();
-    if let Some(&code) = codes.get(&(class, text.clone())) {
-        return code;
-    }
+/// The codes that were made, by what they say.
+static CODES: Mutex<Option<HashMap<(c_int, CString), c_int>>> = Mutex::new(None);
+
+fn code_of(class: c_int, text: &str) -> c_int {
     // The shortest that a host has room for.
-    let mut cut = text.clone();
+    let mut cut = text.to_owned();
     if cut.len() > 250 {
         let end = (0..=247).rev().find(|&end| cut.is_char_boundary(end));
         cut.truncate(end.unwrap_or(0));
         cut.push_str("...");
     }
-    let (Ok(sentence), true) = (CString::new(cut), codes.len() < MOST_CODES) else {
+    let Ok(sentence) = CString::new(cut) else {
         return class;
     };
+    let mut codes = lock(&CODES);
+    let codes = codes.get_or_insert_default();
+    let key = (class, sentence);
+    if let Some(&code) = codes.get(&key) {
+        return code;
+    }
+    if codes.len() == MOST_CODES {
+        return class;
+    }
     let mut code = class;
     // SAFETY: the code is a local, and the sentence a C string that the host copies.
     let told = unsafe {
         host!(PMPI_Add_error_code(c_int, *mut c_int))(class, &raw mut code) == 0
-            && host!(PMPI_Add_error_string(c_int, *const std::ffi::c_char))(code, sentence.as_ptr())
-                == 0
+            && host!(PMPI_Add_error_string(c_int, *const c_char))(code, key.1.as_ptr()) == 0
     };
     match told {
         true => {
-            codes.insert((class, text), code);
+            codes.insert(key, code);
             code
         }
         false => class,
+    }
+}
+
+exported! {
+    // MPICH finds no sentence for a code that was added to one of its own classes.
+    fn MPI_Error_string PMPI_Error_string(code: c_int, text: *mut c_char, len: *mut c_int) {
+        let codes = lock(&CODES);
+        let ours = codes.iter().flatten().find(|&(_, &ours)| ours == code);
+        let Some(((_, sentence), _)) = ours else {
+            drop(codes);
+            // SAFETY: what the program passed goes on to where it would have gone without us.
+            return unsafe { host!(PMPI_Error_string(c_int, *mut c_char, *mut c_int))(code, text, len) };
+        };
+        let bytes = sentence.as_bytes_with_nul();
+        // SAFETY: the program has room for the longest string of its host, which is longer than ours are.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr().cast(), text, bytes.len());
+            *len = bytes.len() as c_int - 1;
+        }
+        0
     }
 }
 
@@ -162,6 +190,11 @@ pub(crate) fn told_comm(call: &'static str, comm: MPI_Comm, result: Result<()>) 
     let Err(failure) = result else { return 0 };
     let code = failure.code(call);
     if !matches!(failure, Failure::Host(_)) {
+        // Nothing has no handler.
+        let comm = match comm == constants::comm_null() {
+            true => constants::comm_world(),
+            false => comm,
+        };
         let mut handler = constants::errors_are_fatal();
         // SAFETY: a local; the host checks the handle.
         unsafe {

@@ -2,9 +2,10 @@
 
 use std::env;
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-use mpi_sys::{MPI_Comm, MPI_Datatype, MPI_Group, MPI_Status};
+use mpi_sys::{MPI_Comm, MPI_Datatype, MPI_Errhandler, MPI_Group, MPI_Request, MPI_Status};
 use transom::lower::{Allgather, AllgatherError};
 use transom::raw::PROC_NULL;
 use transom::{Group, Job, ThreadLevel};
@@ -140,6 +141,11 @@ fn start() -> Result<Process> {
             constants::comm_world(),
             &raw mut private,
         ))?;
+        // What fails here is told where the program's call fails.
+        check(host!(PMPI_Comm_set_errhandler(MPI_Comm, MPI_Errhandler))(
+            private,
+            constants::errors_return(),
+        ))?;
         check(host!(PMPI_Comm_group(MPI_Comm, *mut MPI_Group))(
             private,
             &raw mut world,
@@ -178,6 +184,27 @@ fn progress(private: MPI_Comm) {
             constants::status_ignore(),
         )
     };
+}
+
+/// For a program that asks again and again, which is no wait of ours.
+#[cold]
+pub(crate) fn let_host_go_on() {
+    if let Some(process) = &*process() {
+        progress(process.private);
+    }
+}
+
+/// The same, for calls that programs make in loops and that have to be quick: some of them.
+#[inline(always)]
+pub(crate) fn now_and_then() {
+    const OFTEN: u32 = 256;
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    // Threads may lose each other's counts.
+    let calls = CALLS.load(Ordering::Relaxed).wrapping_add(1);
+    CALLS.store(calls, Ordering::Relaxed);
+    if calls.is_multiple_of(OFTEN) {
+        let_host_go_on();
+    }
 }
 
 /// Collective over the host's world, which is about to end.
@@ -228,6 +255,41 @@ impl Process {
         let Some(ranks) = ranks else { return Ok(None) };
         let group = self.job.world().group().include(&ranks);
         Ok(Some(group.map_err(Failure::from)?))
+    }
+}
+
+impl Process {
+    /// Whether the host lets the type be used. It says of a type how it was made, but not whether it was
+    /// committed.
+    pub(crate) fn is_committed(&self, datatype: MPI_Datatype) -> bool {
+        let (mut request, mut element) = (constants::request_null(), 0_u8);
+        // SAFETY: nothing is received, from nobody, whatever there is room for; so that the request is complete
+        // and may go. One element, since MPICH does not look at the type of none.
+        unsafe {
+            let code = host!(
+                PMPI_Irecv(
+                    *mut c_void,
+                    c_int,
+                    MPI_Datatype,
+                    c_int,
+                    c_int,
+                    MPI_Comm,
+                    *mut MPI_Request,
+                )
+            )(
+                (&raw mut element).cast(),
+                1,
+                datatype,
+                constants::proc_null(),
+                0,
+                self.private,
+                &raw mut request,
+            );
+            if code == 0 {
+                host!(PMPI_Request_free(*mut MPI_Request))(&raw mut request);
+            }
+            code == 0
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use transom::{ErrorClass, Group, LockKind};
 
 use crate::errors::{Result, bad};
 use crate::exported::{on_windows, quick_on_windows};
-use crate::process::{process, rank};
+use crate::process::{self, process, rank};
 use crate::{constants, report};
 
 /// The assertions of an `int`.
@@ -113,6 +113,9 @@ on_windows! {
 
     fn MPI_Win_test PMPI_Win_test(win: MPI_Win, flag: *mut c_int) of win as ours {
         let done = ours.window().test();
+        if let Ok(false) = done {
+            process::let_host_go_on();
+        }
         // SAFETY: the program's own place for it.
         done.map(|done| unsafe { *flag = done.into() }).map_err(Into::into)
     }
@@ -130,42 +133,49 @@ on_windows! {
     }
 
     fn MPI_Win_sync PMPI_Win_sync(win: MPI_Win) of win as ours {
+        process::now_and_then();
         ours.window().sync().map_err(Into::into)
     }
 }
 
 quick_on_windows! {
     fn MPI_Win_unlock PMPI_Win_unlock(target: c_int, win: MPI_Win) of win as ours quick {
+        process::now_and_then();
         somebody(target).map(|target| ours.window().unlock(target))
     } else {
         on_somebody(target, |target| ours.window().unlock(target))
     }
 
     fn MPI_Win_flush PMPI_Win_flush(target: c_int, win: MPI_Win) of win as ours quick {
+        process::now_and_then();
         somebody(target).map(|target| ours.window().flush(target))
     } else {
         on_somebody(target, |target| ours.window().flush(target))
     }
 
     fn MPI_Win_flush_local PMPI_Win_flush_local(target: c_int, win: MPI_Win) of win as ours quick {
+        process::now_and_then();
         somebody(target).map(|target| ours.window().flush_local(target))
     } else {
         on_somebody(target, |target| ours.window().flush_local(target))
     }
 
     fn MPI_Win_flush_all PMPI_Win_flush_all(win: MPI_Win) of win as ours quick {
+        process::now_and_then();
         Some(ours.window().flush_all())
     } else {
         ours.window().flush_all().map_err(Into::into)
     }
 
     fn MPI_Win_flush_local_all PMPI_Win_flush_local_all(win: MPI_Win) of win as ours quick {
+        process::now_and_then();
         Some(ours.window().flush_local_all())
     } else {
         ours.window().flush_local_all().map_err(Into::into)
     }
 
     fn MPI_Win_unlock_all PMPI_Win_unlock_all(win: MPI_Win) of win as ours quick {
+        process::now_and_then();
         Some(ours.window().unlock_all())
     } else {
         ours.window().unlock_all().map_err(Into::into)

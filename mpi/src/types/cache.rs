@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use mpi_sys::MPI_Datatype;
+use transom::ErrorClass;
 
 use super::{Type, build, predefined};
 use crate::constants;
-use crate::errors::Result;
+use crate::errors::{Result, bad};
 use crate::host::{check, host};
+use crate::process::process;
 
 static DERIVED: RwLock<Option<HashMap<usize, Arc<Type>>>> = RwLock::new(None);
 /// The attribute that types in the map have, once there is one.
@@ -95,6 +97,11 @@ pub(super) fn find(datatype: MPI_Datatype) -> Result<Arc<Type>> {
         }
     }
     let ty = Arc::new(build::build(datatype)?.commit());
+    if let Some(process) = &*process()
+        && !process.is_committed(datatype)
+    {
+        return Err(bad(ErrorClass::Type, "the datatype is not committed"));
+    }
     // Without an attribute, nobody would tell when the handle comes again.
     // SAFETY: the type was just taken apart, so that it is one; the value is not used.
     check(unsafe {
