@@ -2,11 +2,9 @@
 
 use std::ffi::{c_char, c_int};
 
-use mpi_sys::MPI_Comm;
-
 use crate::exported::exported;
 use crate::host::host;
-use crate::{constants, loaded, memory, process, report, types};
+use crate::{loaded, memory, process, report, types};
 
 exported! {
     fn MPI_Init PMPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) {
@@ -30,8 +28,8 @@ exported! {
     }
 
     fn MPI_Finalize PMPI_Finalize() {
-        if process::process().is_some() {
-            report::print(world_rank());
+        if let Some(process) = &*process::process() {
+            report::print(process.job.world().rank(), process.job.device_name());
             types::end();
             memory::end();
         }
@@ -60,11 +58,4 @@ fn begun(code: c_int) -> c_int {
         process::begin();
     }
     code
-}
-
-fn world_rank() -> u32 {
-    let mut rank = 0;
-    // SAFETY: a local; the host has begun.
-    unsafe { host!(PMPI_Comm_rank(MPI_Comm, *mut c_int))(constants::comm_world(), &raw mut rank) };
-    rank.unsigned_abs()
 }
