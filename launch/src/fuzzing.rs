@@ -34,7 +34,7 @@ mod tests {
             // A rank that says who it is, and proves it wrongly; the same bytes are a challenge.
             [&b"transom meeting\x01\x03\0\0\0\x07\0\0\0"[..], &[9; 64]].concat(),
             // Of a fault.
-            b"\x04\x03\0\0\0\x58\x02\0\0\x01\0\0\0\x03\0\0\0; seen".to_vec(),
+            b"\x04\x03\0\0\0\x58\x02\0\0\x01\0\0\0\x03\0\0\0host:80 ; seen".to_vec(),
         ]
     }
 

@@ -243,6 +243,7 @@ impl Arrivals<'_> {
             if is_over(deadline) {
                 return Err(Fault::Missing {
                     ranks: self.register.missing(),
+                    address: self.member.address.to_string(),
                     limit: seconds(self.limit),
                     seen: self.register.seen(),
                 }

@@ -38,13 +38,15 @@ pub enum Fault {
     },
     /// Ranks never came.
     #[error(
-        "{} did not come to the rendezvous within {limit} s (TRANSOM_START_TIMEOUT){seen}",
+        "{} did not come to {address} within {limit} s (TRANSOM_START_TIMEOUT){seen}",
         Named(ranks)
     )]
     Missing {
         /// Which.
         ranks: Vec<u32>,
-        /// How long they were waited for, in seconds.
+        /// Where they were waited for.
+        address: String,
+        /// How long, in seconds.
         limit: u32,
         /// What came instead, if anything.
         seen: String,
@@ -122,11 +124,20 @@ impl Fault {
     /// A kind, a count of numbers, the numbers, and a text.
     pub(super) fn encode(&self) -> Vec<u8> {
         let with = |numbers: &[u32], ranks: &[u32]| [numbers, ranks].concat();
+        let text;
         let (kind, numbers, text) = match self {
             Self::RankTwice { rank, places } => (1_u8, vec![*rank], places.as_str()),
             Self::NoSuchRank { rank, size, place } => (2, vec![*rank, *size], place.as_str()),
             Self::SizeDiffers { rank, theirs, ours } => (3, vec![*rank, *theirs, *ours], ""),
-            Self::Missing { ranks, limit, seen } => (4, with(&[*limit], ranks), seen.as_str()),
+            Self::Missing {
+                ranks,
+                address,
+                limit,
+                seen,
+            } => {
+                text = format!("{address} {seen}");
+                (4, with(&[*limit], ranks), text.as_str())
+            }
             Self::Left { rank } => (5, vec![*rank], ""),
             Self::Silent { ranks, limit } => (6, with(&[*limit], ranks), ""),
             Self::Garbled { rank } => (7, vec![*rank], ""),
@@ -161,11 +172,15 @@ impl Fault {
                 place: text,
             },
             (3, &[rank, theirs, ours]) => Self::SizeDiffers { rank, theirs, ours },
-            (4, &[limit, ref ranks @ ..]) => Self::Missing {
-                ranks: ranks.to_vec(),
-                limit,
-                seen: text,
-            },
+            (4, &[limit, ref ranks @ ..]) => {
+                let (address, seen) = text.split_once(' ')?;
+                Self::Missing {
+                    ranks: ranks.to_vec(),
+                    address: address.to_owned(),
+                    limit,
+                    seen: seen.to_owned(),
+                }
+            }
             (5, &[rank]) => Self::Left { rank },
             (6, &[limit, ref ranks @ ..]) => Self::Silent {
                 ranks: ranks.to_vec(),
@@ -203,6 +218,7 @@ pub(super) mod tests {
             },
             Fault::Missing {
                 ranks: ranks(),
+                address: "host:80".to_owned(),
                 limit: 600,
                 seen: text(),
             },
@@ -232,6 +248,7 @@ pub(super) mod tests {
     fn the_longest_fits() {
         let fault = Fault::Missing {
             ranks: (1..crate::rendezvous::MAX_RANKS).collect(),
+            address: "host:80".to_owned(),
             limit: 1,
             seen: "x".repeat(LONGEST_TEXT),
         };

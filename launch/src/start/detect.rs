@@ -73,7 +73,7 @@ pub(super) fn detect(
 
 /// The error for [`Starter::Pmix`].
 pub(super) fn without_pmix(variable: impl Fn(&str) -> Option<OsString>) -> EnvironmentError {
-    let names = [&PMIX[..], &TASKS[..2], &["SLURM_MPI_TYPE", "PMI_FD"]].concat();
+    let names = [&TASKS[..2], &["SLURM_MPI_TYPE"], &PMIX[..], &["PMI_FD"]].concat();
     EnvironmentError::new(
         "the launcher offers PMIx only, which is not supported",
         &names,
