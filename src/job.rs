@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rdma_sys_shim::Usage;
-use transom_launch::pmi::Client;
+use transom_launch::start::{self, Joined};
 
 use crate::comm::{Communicator, Group, world_block_bytes};
 use crate::datatype::Element;
@@ -40,8 +40,15 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 
 impl Job {
     /// Collective over the job. Joins the job that this process was launched into
-    /// (`transom run`, `mpiexec.hydra`, `srun --mpi=pmi2`), or a job of one rank where there is no
-    /// launcher.
+    /// (`transom run`, `mpiexec.hydra`, `srun --mpi=pmi2`), or the one whose ranks meet where the environment
+    /// says, or a job of one rank where there are no others.
+    ///
+    /// Ranks that no launcher started together are told who they are by `TRANSOM_RANK` and
+    /// `TRANSOM_SIZE`, and where they meet by `TRANSOM_RENDEZVOUS=HOST:PORT`: there rank 0 listens, and the
+    /// others come to it over TCP. `TRANSOM_JOB_SECRET`, the same for all, is how they know each other; it may
+    /// be missing where all are on one host (`localhost`). Under torchrun none of these is needed but the
+    /// secret, in indexed jobs of Kubernetes and under Flux not the rank. Such a job has no launcher afterwards:
+    /// see [`Job::over`].
     ///
     /// The environment variable `TRANSOM_DEVICE` chooses the device; unset or `auto`, it is soft
     /// where all ranks share a host, and else an RDMA device. `TRANSOM_CONTROL_BYTES` is the size of
@@ -50,9 +57,10 @@ impl Job {
     /// the number of ranks needs, if that is more.
     ///
     /// # Errors
-    /// The launcher's environment is broken; the device is unknown or refused by the system, or
-    /// none joins the hosts that the ranks run on; this process joined a job before. Where only some
-    /// ranks fail, the others get an error when they first need one of those.
+    /// The environment says that there are other ranks, and not how to reach them; ranks do not come within
+    /// `TRANSOM_START_TIMEOUT` (seconds; 600), or do not belong together; the device is unknown or refused
+    /// by the system, or none joins the hosts that the ranks run on; this process joined a job before.
+    /// Under a launcher, where only some ranks fail, the others get an error when they first need one of those.
     pub fn init() -> Result<Self> {
         Self::init_thread(ThreadLevel::default())
     }
@@ -67,12 +75,20 @@ impl Job {
             return Err(Error::new("job start", Misuse::JobTaken));
         }
         let named = named_device();
-        let client = Client::from_env()?;
-        if client.is_none() && named.is_err() {
-            // Nobody waits for this process: it may try another device.
-            TAKEN.store(false, Ordering::SeqCst);
-        }
-        let context = Context::join(level, client, named, world_block_bytes)?;
+        let context = match start::join()? {
+            Joined::Alone => {
+                if named.is_err() {
+                    // Nobody waits for this process: it may try another device.
+                    TAKEN.store(false, Ordering::SeqCst);
+                }
+                Context::join(level, None, named, world_block_bytes)?
+            }
+            Joined::Pmi(client) => Context::join(level, Some(client), named, world_block_bytes)?,
+            Joined::Rendezvous(met) => {
+                let ranks = check_rank(&met)?;
+                Context::over(&met, ranks, level, named, world_block_bytes)?
+            }
+        };
         Ok(Self::of(context))
     }
 
@@ -266,7 +282,8 @@ impl Job {
     /// told to end all ranks with this exit code (MPI-4.1, section 11.4.2, `MPI_Abort`). Does nothing
     /// in a process that was forked from the rank.
     ///
-    /// A job of [`Job::over`] has no launcher, but the hook of [`Job::on_abort`].
+    /// A job of [`Job::over`], or one whose ranks met by themselves, has no launcher, but the hook of
+    /// [`Job::on_abort`].
     pub fn abort(&self, code: i32, message: &str) {
         self.context.abort_everywhere(AbortCause::Aborted);
         self.context.tell_launcher_abort(code, message);

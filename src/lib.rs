@@ -35,7 +35,8 @@
 //! ```
 //!
 //! The same program is a job of one rank when it is started by itself, and of eight under
-//! `transom run -n 8` or `mpiexec.hydra -n 8`. A process can join only one job, once.
+//! `transom run -n 8` or `mpiexec.hydra -n 8`, or where eight processes are told where to meet
+//! ([`Job::init`]). A process can join only one job, once.
 //!
 //! The closures of epochs keep buffers in flight from being touched or freed: what is put or got
 //! is borrowed to the end of the epoch. There are operations that complete at once, for buffers
@@ -73,7 +74,8 @@ pub use error::{
 pub use job::Job;
 pub use rdma_sys_shim::Usage;
 pub use terms::{LockKind, ThreadLevel};
-pub use transom_launch::{launcher, pmi::PmiError};
+pub use transom_launch::rendezvous::{Fault as RendezvousFault, RendezvousError};
+pub use transom_launch::{EnvironmentError, launcher, pmi::PmiError};
 pub use typed::{
     Active, Block2d, Buffer, Epoch, Exchange, Lock, LockAll, LockedTarget, Passive, Region,
     Request, Strided, Target, Window,

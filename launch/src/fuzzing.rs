@@ -2,6 +2,9 @@
 //! breaks a promise. `fuzz/` calls them under cargo-fuzz; the test below does on every run.
 
 pub use crate::pmi::fuzzing::{pmi_lines, process_mapping};
+pub use crate::rendezvous::fuzzing::{
+    rendezvous_address, rendezvous_guest, rendezvous_host, rendezvous_messages,
+};
 
 #[cfg(test)]
 mod tests {
@@ -13,6 +16,10 @@ mod tests {
     fn all(bytes: &[u8]) {
         pmi_lines(bytes);
         process_mapping(bytes);
+        rendezvous_address(bytes);
+        rendezvous_guest(bytes);
+        rendezvous_host(bytes);
+        rendezvous_messages(bytes);
     }
 
     /// Valid input, to be damaged.
@@ -22,6 +29,12 @@ mod tests {
             b"cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n".to_vec(),
             b"cmd=abort exitcode=7 message=a%20b\n".to_vec(),
             b"(vector,(0,2,4),(2,1,3))".to_vec(),
+            b"node-7.cluster.local:4711".to_vec(),
+            b"[fe80::1%2]:4711".to_vec(),
+            // A rank that says who it is, and proves it wrongly; the same bytes are a challenge.
+            [&b"transom meeting\x01\x03\0\0\0\x07\0\0\0"[..], &[9; 64]].concat(),
+            // Of a fault.
+            b"\x04\x03\0\0\0\x58\x02\0\0\x01\0\0\0\x03\0\0\0host:80 ; seen".to_vec(),
         ]
     }
 

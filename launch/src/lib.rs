@@ -2,12 +2,14 @@
 //! with each other's memory is not known here.
 //!
 //! [`launcher`] starts a job on this machine, and [`pmi`] is how a rank speaks to that launcher or
-//! another; whoever else starts ranks lends them an [`Allgather`]. A rank that has joined learns by [`crowding`] whether it shares its processors, and by
-//! [`notice`] that another has died. Programs use this crate through `transom`, whose `launcher` is this
-//! one.
+//! another. Ranks that nobody started together meet at a [`rendezvous`]. [`start`] finds out from the
+//! environment which it is; whoever else starts ranks lends them an [`Allgather`]. A rank that has joined
+//! learns by [`crowding`] whether it shares its processors, and by [`notice`] that another has died. Programs
+//! use this crate through `transom`, whose `launcher` is this one.
 
 mod allgather;
 pub mod crowding;
+mod environment;
 #[doc(hidden)]
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
@@ -15,6 +17,9 @@ pub mod launcher;
 pub mod notice;
 pub mod pmi;
 mod processors;
+pub mod rendezvous;
+pub mod start;
 mod sys;
 
 pub use allgather::{Allgather, AllgatherError};
+pub use environment::EnvironmentError;

@@ -123,3 +123,23 @@ impl AsRawFd for Epoll {
         self.0.as_raw_fd()
     }
 }
+
+/// Bytes that nobody can foresee.
+pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
+    // The kernel gives so many in one piece.
+    const { assert!(N <= 256) };
+    let mut bytes = [0; N];
+    loop {
+        // SAFETY: the pointer and the length are those of a live array.
+        match unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) } {
+            got if got == N.cast_signed() => return Ok(bytes),
+            got if got >= 0 => {}
+            _ => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+}

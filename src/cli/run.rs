@@ -12,6 +12,9 @@ use super::BindToArg;
 /// Lines of output are passed on whole. Rank 0 gets standard input. When a rank fails, the others
 /// are ended, and the exit code is that of the rank that failed first (128 + N if signal N killed
 /// it).
+///
+/// Programs also run under other launchers, and without one on any machines, if each rank is told
+/// TRANSOM_RANK, TRANSOM_SIZE, TRANSOM_RENDEZVOUS=HOST:PORT and TRANSOM_JOB_SECRET.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// How many ranks to start

@@ -21,6 +21,7 @@ pub use system::SystemError;
 
 use rdma_sys_shim::Absence;
 use transom_launch::pmi::PmiError;
+use transom_launch::start::StartError;
 
 /// The result of every fallible call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -191,5 +192,16 @@ impl From<rdma_sys_shim::Error> for Error {
 impl From<PmiError> for Error {
     fn from(error: PmiError) -> Self {
         Self::new("job start", SystemError::Pmi(error))
+    }
+}
+
+impl From<StartError> for Error {
+    fn from(error: StartError) -> Self {
+        let kind = match error {
+            StartError::Pmi(error) => SystemError::Pmi(error),
+            StartError::Rendezvous(error) => SystemError::Rendezvous(error),
+            StartError::Environment(error) => SystemError::Environment(error),
+        };
+        Self::new("job start", kind)
     }
 }

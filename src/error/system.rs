@@ -2,8 +2,9 @@
 
 use std::io::ErrorKind;
 
-use transom_launch::AllgatherError;
 use transom_launch::pmi::PmiError;
+use transom_launch::rendezvous::RendezvousError;
+use transom_launch::{AllgatherError, EnvironmentError};
 
 use super::ErrorClass;
 
@@ -14,9 +15,15 @@ pub enum SystemError {
     /// The device layer reported a failure.
     #[error(transparent)]
     Device(#[from] rdma_sys_shim::Error),
-    /// The launcher's key-value service failed, or its environment is broken.
+    /// The environment speaks of other ranks, and not of a way to them.
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
+    /// The launcher's key-value service failed.
     #[error(transparent)]
     Pmi(#[from] PmiError),
+    /// The ranks did not meet over TCP.
+    #[error(transparent)]
+    Rendezvous(#[from] RendezvousError),
     /// The caller's way to gather what ranks tell each other failed.
     #[error("the allgather failed: {source}")]
     Allgather {

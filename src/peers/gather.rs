@@ -1,6 +1,7 @@
 //! Allgathers that the caller lends, whose answers are checked.
 
-use transom_launch::Allgather;
+use transom_launch::rendezvous::RendezvousError;
+use transom_launch::{Allgather, AllgatherError};
 
 use crate::error::{Error, Misuse, Result, SystemError};
 
@@ -16,8 +17,7 @@ pub(crate) fn gather_by(
     mine: &[u8],
 ) -> Result<Vec<Vec<u8>>> {
     let wrong = |misuse| Err(Error::new(operation, misuse));
-    let all = (by.allgather(mine))
-        .map_err(|source| Error::new(operation, SystemError::Allgather { source }))?;
+    let all = (by.allgather(mine)).map_err(|source| Error::new(operation, failed(source)))?;
     if all.len() != size as usize {
         let found = all.len();
         return wrong(Misuse::BlockCount { found, size });
@@ -33,6 +33,14 @@ pub(crate) fn gather_by(
     match all.get(rank as usize) {
         Some(own) if own == mine => Ok(all),
         _ => wrong(Misuse::BlockChanged { rank }),
+    }
+}
+
+/// What ranks that met over TCP say of each other is said as it is.
+fn failed(source: AllgatherError) -> SystemError {
+    match source.downcast::<RendezvousError>() {
+        Ok(error) => SystemError::Rendezvous(*error),
+        Err(source) => SystemError::Allgather { source },
     }
 }
 
@@ -73,7 +81,6 @@ pub(crate) fn gather_any_by(
 mod tests {
     use super::*;
     use crate::error::ErrorClass;
-    use transom_launch::AllgatherError;
 
     type Answer = std::result::Result<Vec<Vec<u8>>, AllgatherError>;
 

@@ -5,6 +5,7 @@ use std::process::{Command, exit};
 use std::time::Duration;
 
 use transom_launch::pmi::Client;
+use transom_launch::start::{self, Joined};
 use transom_testing::environment::own_rank;
 use transom_testing::job::playing;
 
@@ -74,7 +75,11 @@ fn flood() {
 }
 
 fn join() -> Client {
-    Client::from_env().unwrap().expect("a launcher")
+    match start::join() {
+        Ok(Joined::Pmi(client)) => client,
+        Ok(_) => panic!("no launcher"),
+        Err(error) => panic!("{error}"),
+    }
 }
 
 /// Every rank puts values and gets everybody's, three times over.
@@ -161,9 +166,10 @@ fn child() {
 
 /// Prints what this process makes of its environment.
 fn report() {
-    match Client::from_env() {
-        Ok(Some(client)) => println!("rank {} of {}", client.rank(), client.size()),
-        Ok(None) => println!("alone"),
+    match start::join() {
+        Ok(Joined::Pmi(client)) => println!("rank {} of {}", client.rank(), client.size()),
+        Ok(Joined::Rendezvous(_)) => println!("others"),
+        Ok(Joined::Alone) => println!("alone"),
         Err(error) => println!("{error}"),
     }
 }

@@ -52,10 +52,10 @@ pub use outcome::{Cause, Failure, Outcome};
 /// this a machine's process table is the wrong place for a job.
 pub const MAX_RANKS: u32 = 65_536;
 
-/// Local. Whether a launcher has started this process as a rank of a job, be it one that `Job::init` can
+/// Local. Whether the environment makes this process a rank of a job, be it one that `Job::init` can
 /// join or one for which it fails. A program that starts its own ranks asks this first.
 pub fn is_launched() -> bool {
-    crate::pmi::is_launched()
+    crate::start::is_launched()
 }
 
 /// Local. The processors that the calling thread may run on, as the kernel writes them: `0-3,8`. `None`

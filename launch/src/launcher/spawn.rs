@@ -58,6 +58,10 @@ impl Template<'_> {
             .env("PMI_SIZE", launch.ranks.to_string())
             .env("PMI_JOBID", self.job)
             .env("TRANSOM_LAUNCHER_PID", std::process::id().to_string())
+            // The launcher may itself be started where ranks are told so who they are.
+            .env_remove("TRANSOM_RANK")
+            .env_remove("TRANSOM_SIZE")
+            .env_remove("TRANSOM_RENDEZVOUS")
             .stdin(stdin)
             .stdout(output())
             .stderr(output())

@@ -1,15 +1,17 @@
 //! A rank's side of PMI-1.1.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::PmiError;
-use super::environment::{detect, not_a_socket, reply_timeout};
+use super::environment::{Launcher, not_a_socket};
 use super::mapping::NodeMap;
 use super::siblings::Siblings;
 use super::wire::{Builder, Line, LineBuffer, MAX_REQUEST, Message, escape, is_plain};
+use crate::environment::start_limit;
 
 const BARRIER: &str = "barrier";
 /// How often a rank that waits there counts the others.
@@ -45,20 +47,19 @@ struct Replies {
 }
 
 impl Client {
-    /// Joins the job that the environment names. `None` without a launcher: a job of one.
+    /// Joins the launcher's job.
     ///
     /// # Errors
-    /// The environment names a launcher that cannot be talked to, or that does not speak PMI-1.1.
-    pub fn from_env() -> Result<Option<Self>, PmiError> {
-        let variable = |name: &str| std::env::var_os(name);
-        let Some(launcher) = detect(variable)? else {
-            return Ok(None);
-        };
-        let timeout = reply_timeout(variable)?;
+    /// The launcher cannot be talked to, or does not speak PMI-1.1.
+    pub(crate) fn join(
+        launcher: &Launcher,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, PmiError> {
+        let timeout = start_limit(&variable)?;
         let socket = adopt(launcher.fd)?;
         let mut client = Self::connect(socket, launcher.rank, launcher.size, timeout)?;
         client.siblings = Siblings::of_this(variable);
-        Ok(Some(client))
+        Ok(client)
     }
 
     /// Shakes hands over a connected socket.
@@ -405,7 +406,7 @@ fn adopt(fd: RawFd) -> Result<OwnedFd, PmiError> {
     // SAFETY: as above; a number that is no open descriptor is an error and nothing else.
     let failed = unsafe { libc::fstat(fd, &raw mut stat) } != 0;
     if failed || stat.st_mode & libc::S_IFMT != libc::S_IFSOCK {
-        return Err(not_a_socket());
+        return Err(not_a_socket().into());
     }
     // A duplicate, because the number came from outside and may have another owner.
     // SAFETY: fcntl takes no pointers here.

@@ -3,6 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use crate::environment::EnvironmentError;
+
 /// A launcher's environment or key-value service is unusable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -16,15 +18,8 @@ pub enum PmiError {
         source: io::Error,
     },
     /// The environment speaks of a launcher that cannot be talked to.
-    #[error("{problem} (found: {found}); {remedy}")]
-    Environment {
-        /// What does not fit together.
-        problem: &'static str,
-        /// The variables that were looked at, with their values.
-        found: String,
-        /// What would work.
-        remedy: &'static str,
-    },
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
     /// The launcher hung up.
     #[error("the launcher closed the connection during {request}: it died or is ending the job")]
     Closed {

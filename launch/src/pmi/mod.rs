@@ -13,7 +13,7 @@ pub(crate) mod tests;
 mod wire;
 
 pub use client::Client;
-pub(crate) use environment::is_launched;
+pub(crate) use environment::{Launcher, detect};
 pub use error::PmiError;
 pub use mapping::NodeMap;
 pub(crate) use server::{Action, Server, left_key};

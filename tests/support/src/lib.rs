@@ -7,6 +7,7 @@ pub mod fuzzing;
 pub mod job;
 #[cfg(feature = "model")]
 pub mod model;
+pub mod ports;
 pub mod processes;
 pub mod programs;
 pub mod sample;

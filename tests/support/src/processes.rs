@@ -29,6 +29,17 @@ pub fn play(ranks: u32, device: &str, case: &str) -> Result<(), String> {
     }
 }
 
+/// This binary, playing `case`, with these variables and no launcher's.
+pub fn told(case: &str, variables: &[(String, String)]) -> Command {
+    let mut command = quiet(this_binary());
+    command
+        .env_clear()
+        .env(CASE, case)
+        .env(TIME, environment::slowness().to_string())
+        .envs(variables.iter().map(|(name, value)| (name, value)));
+    command
+}
+
 /// Without the variables of a launcher that started this one: they would say who it is.
 fn process((rank, ranks): (u32, u32), device: &str, case: &str, folder: &Path) -> Command {
     let mut command = quiet(this_binary());

@@ -1,0 +1,3 @@
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| transom_launch::fuzzing::rendezvous_messages(bytes));

@@ -1,0 +1,82 @@
+//! What environment variables say, and errors that show it.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// The environment speaks of other ranks, which cannot be reached by what it says.
+#[derive(Debug, thiserror::Error)]
+#[error("{problem} (found: {found}); {remedy}")]
+#[non_exhaustive]
+pub struct EnvironmentError {
+    /// What does not fit together.
+    pub problem: &'static str,
+    /// The variables that were looked at, with their values.
+    pub found: String,
+    /// What would work.
+    pub remedy: &'static str,
+}
+
+impl EnvironmentError {
+    pub(crate) fn new(
+        problem: &'static str,
+        names: &[&str],
+        variable: impl Fn(&str) -> Option<OsString>,
+        remedy: &'static str,
+    ) -> Self {
+        Self {
+            problem,
+            found: describe(names, variable),
+            remedy,
+        }
+    }
+}
+
+const TIMEOUT: &str = "TRANSOM_START_TIMEOUT";
+
+/// Far more than between the first and the last rank of a large job on a slow file system.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// How long to wait for ranks that start late. `None`: for ever.
+pub(crate) fn start_limit(
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<Option<Duration>, EnvironmentError> {
+    let Some(text) = variable(TIMEOUT) else {
+        return Ok(Some(DEFAULT_TIMEOUT));
+    };
+    match text.to_str().and_then(|text| text.parse::<u32>().ok()) {
+        Some(0) => Ok(None),
+        Some(seconds) => Ok(Some(Duration::from_secs(seconds.into()))),
+        None => Err(EnvironmentError::new(
+            "TRANSOM_START_TIMEOUT is not a number of seconds",
+            &[TIMEOUT],
+            variable,
+            "set it to a whole number, to 0 to wait for ever, or unset it for 600",
+        )),
+    }
+}
+
+/// The variables and their values.
+fn describe(names: &[&str], variable: impl Fn(&str) -> Option<OsString>) -> String {
+    let each = names.iter().map(|name| match variable(name) {
+        Some(value) => format!("{name}={value:?}"),
+        None => format!("no {name}"),
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_in_seconds_and_has_a_default() {
+        let limit = |text: Option<&str>| start_limit(|_| text.map(OsString::from));
+        assert_eq!(limit(None).unwrap(), Some(DEFAULT_TIMEOUT));
+        assert_eq!(limit(Some("0")).unwrap(), None);
+        assert_eq!(limit(Some("7")).unwrap(), Some(Duration::from_secs(7)));
+        for bad in ["", "soon", "-1", "1.5", "99999999999"] {
+            let error = limit(Some(bad)).unwrap_err().to_string();
+            assert!(error.contains(&format!("{TIMEOUT}={bad:?}")), "{error}");
+        }
+    }
+}

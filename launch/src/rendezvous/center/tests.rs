@@ -1,0 +1,174 @@
+//! Ranks that are threads, and what they do that a rank should not.
+
+use std::thread;
+
+use transom_testing::ports::free_port;
+
+use super::*;
+use crate::Allgather as _;
+use crate::rendezvous::spoke::{self, Spoke};
+use crate::rendezvous::{Address, Rendezvous, Secret};
+
+/// Nobody here waits as long.
+const LIMIT: Option<Duration> = Some(Duration::from_secs(60));
+
+fn members(size: u32) -> Vec<Member> {
+    let address = Address::parse(&format!("127.0.0.1:{}", free_port())).unwrap();
+    let member = |rank| Member {
+        rank,
+        size,
+        address: address.clone(),
+        secret: Secret::new("secret"),
+    };
+    (0..size).map(member).collect()
+}
+
+/// A rank that has come, and waits for others.
+fn welcomed(member: &Member) -> Line {
+    let mut line = spoke::find(member, LIMIT).unwrap();
+    let deadline = Instant::now() + LIMIT.unwrap();
+    let Ok(Message::Welcome(Some(_))) = line.wait(SHORT, Some(deadline)).unwrap() else {
+        panic!("not welcomed")
+    };
+    line
+}
+
+fn next(line: &mut Line) -> Message {
+    let deadline = Instant::now() + LIMIT.unwrap();
+    let Ok(message) = line.wait(SHORT, Some(deadline)).unwrap() else {
+        panic!("no message")
+    };
+    message
+}
+
+fn fault(error: RendezvousError) -> Fault {
+    match error {
+        RendezvousError::Fault(fault) => fault,
+        other => panic!("{other}"),
+    }
+}
+
+/// What rank 0 finds while the others do this.
+fn center<T>(
+    members: &[Member],
+    others: impl FnOnce() -> T,
+) -> (Result<Center, RendezvousError>, T) {
+    thread::scope(|scope| {
+        let center = scope.spawn(|| Center::meet(&members[0], LIMIT));
+        let others = others();
+        (center.join().unwrap(), others)
+    })
+}
+
+#[test]
+fn ranks_that_meet_hear_each_other() {
+    let members = members(5);
+    thread::scope(|scope| {
+        for member in &members {
+            scope.spawn(move || {
+                let met = Rendezvous::meet(member, LIMIT).unwrap();
+                assert_eq!((met.rank(), met.size()), (member.rank, 5));
+                for len in [1, 200_000, 3] {
+                    let block = |rank: u32| vec![rank as u8 + 1; len];
+                    let all = met.allgather(&block(member.rank)).unwrap();
+                    assert_eq!(all, (0..5).map(block).collect::<Vec<_>>());
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_leaves_before_all_have_come_is_named() {
+    let members = members(4);
+    let (ended, told) = center(&members, || {
+        let mut stays = welcomed(&members[2]);
+        drop(welcomed(&members[1]));
+        next(&mut stays)
+    });
+    assert_eq!(fault(ended.err().unwrap()), Fault::Left { rank: 1 });
+    assert_eq!(told, Message::Fault(Fault::Left { rank: 1 }));
+}
+
+#[test]
+fn a_rank_that_speaks_before_it_is_asked_is_named() {
+    let members = members(3);
+    let (ended, told) = center(&members, || {
+        let mut line = welcomed(&members[2]);
+        line.queue(&Message::Block(vec![1]));
+        next(&mut line)
+    });
+    assert_eq!(fault(ended.err().unwrap()), Fault::Garbled { rank: 2 });
+    assert_eq!(told, Message::Fault(Fault::Garbled { rank: 2 }));
+}
+
+#[test]
+fn ranks_that_pass_other_lengths_are_named() {
+    let members = members(3);
+    let expected = Fault::LengthDiffers {
+        rank: 2,
+        theirs: 4,
+        ours: 8,
+    };
+    let pass = |mut spoke: Spoke, len| spoke.allgather(&vec![0; len]).unwrap_err();
+    thread::scope(|scope| {
+        for (member, len) in [(&members[1], 8), (&members[2], 4)] {
+            let expected = &expected;
+            scope.spawn(move || {
+                let error = pass(Spoke::meet(member, LIMIT).unwrap(), len);
+                assert_eq!(fault(error), *expected);
+            });
+        }
+        let mut center = Center::meet(&members[0], LIMIT).unwrap();
+        let error = center.allgather(&[0; 8]).unwrap_err();
+        assert_eq!(fault(error), expected);
+    });
+}
+
+#[test]
+fn those_who_say_nothing_more_are_named() {
+    let members = members(4);
+    let (met, mut lines) = center(&members, || {
+        let mut lines: Vec<_> = members[1..].iter().map(welcomed).collect();
+        for line in &mut lines {
+            assert_eq!(next(line), Message::Begin);
+        }
+        // It is there before rank 0 begins to wait.
+        lines[1].queue(&Message::Block(vec![7]));
+        lines[1].send();
+        lines
+    });
+    let mut center = met.unwrap();
+    center.limit = Some(Duration::from_secs(1));
+    let told = thread::scope(|scope| {
+        let told = scope.spawn(|| next(&mut lines[0]));
+        let error = center.allgather(&[7]).unwrap_err();
+        // The others need not end by themselves.
+        (fault(error), told.join().unwrap())
+    });
+    let expected = Fault::Silent {
+        ranks: vec![1, 3],
+        limit: 1,
+    };
+    assert_eq!(told, (expected.clone(), Message::Fault(expected)));
+}
+
+/// As of somebody who can write to the connection, and has no key.
+#[test]
+fn what_is_changed_on_the_way_is_named() {
+    let members = members(2);
+    let (met, mut line) = center(&members, || {
+        let mut line = welcomed(&members[1]);
+        assert_eq!(next(&mut line), Message::Begin);
+        line
+    });
+    line.queue_raw(&[3, 1, 0, 0, 0, 7]);
+    line.queue_raw(&[0; 32]);
+    line.send();
+    let mut center = met.unwrap();
+    let told = thread::spawn(move || next(&mut line));
+    let error = center.allgather(&[7]).unwrap_err();
+    assert_eq!(fault(error), Fault::Garbled { rank: 1 });
+    let told = told.join().unwrap();
+    assert_eq!(told, Message::Fault(Fault::Garbled { rank: 1 }));
+}

@@ -1,0 +1,163 @@
+//! Who has come, and whether they belong together.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+use super::fault::Fault;
+use super::handshake::Claim;
+
+/// Of wrong secrets: more would be somebody's attempts.
+const MOST_SUSPECTS: usize = 8;
+
+/// Kept by rank 0.
+pub(super) struct Register {
+    /// Where each rank is that has come; rank 0 is here.
+    places: Vec<Option<SocketAddr>>,
+    missing: usize,
+    /// Whoever said that it is this rank, and had another secret.
+    suspects: BTreeMap<u32, SocketAddr>,
+}
+
+impl Register {
+    pub(super) fn new(size: u32) -> Self {
+        Self {
+            places: vec![None; size as usize],
+            missing: size as usize - 1,
+            suspects: BTreeMap::new(),
+        }
+    }
+
+    fn size(&self) -> u32 {
+        self.places.len() as u32
+    }
+
+    /// Takes one who knows the secret. So where its claim is wrong, the job is, and not a stranger.
+    pub(super) fn admit(&mut self, claim: Claim, place: SocketAddr) -> Result<(), Fault> {
+        let (Claim { rank, size }, ours) = (claim, self.size());
+        if size != ours {
+            let theirs = size;
+            return Err(Fault::SizeDiffers { rank, theirs, ours });
+        }
+        if rank == 0 {
+            let places = format!("the one that the others look for, and one at {place}");
+            return Err(Fault::RankTwice { rank, places });
+        }
+        let Some(seat) = self.places.get_mut(rank as usize) else {
+            let place = place.to_string();
+            return Err(Fault::NoSuchRank { rank, size, place });
+        };
+        if let Some(first) = seat {
+            let places = format!("at {first} and {place}");
+            return Err(Fault::RankTwice { rank, places });
+        }
+        *seat = Some(place);
+        self.missing -= 1;
+        Ok(())
+    }
+
+    /// Notes one that may be a rank with a wrong secret, or anybody. Says whether it is news.
+    pub(super) fn suspect(&mut self, claim: Claim, place: SocketAddr) -> bool {
+        let is_full = self.suspects.len() >= MOST_SUSPECTS;
+        let may_be = self.places.get(claim.rank as usize) == Some(&None);
+        if !may_be || is_full || self.suspects.contains_key(&claim.rank) {
+            return false;
+        }
+        self.suspects.insert(claim.rank, place);
+        true
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.missing == 0
+    }
+
+    pub(super) fn missing(&self) -> Vec<u32> {
+        let ranks = (1..).zip(&self.places[1..]);
+        let missing = ranks.filter(|(_, place)| place.is_none());
+        missing.map(|(rank, _)| rank).collect()
+    }
+
+    /// Those that came with another secret, for an error about who is missing.
+    pub(super) fn seen(&self) -> String {
+        let mut text = String::new();
+        for (rank, place) in &self.suspects {
+            let _ = write!(
+                text,
+                "; a process at {place} says that it is rank {rank}, and has another \
+                 TRANSOM_JOB_SECRET"
+            );
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(port: u16) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, 1], port))
+    }
+
+    fn claim(rank: u32) -> Claim {
+        Claim { rank, size: 4 }
+    }
+
+    #[test]
+    fn a_job_is_complete_when_each_rank_has_come() {
+        let mut register = Register::new(4);
+        assert_eq!(register.missing(), [1, 2, 3]);
+        for (rank, missing) in [(2, &[1, 3][..]), (1, &[3]), (3, &[])] {
+            assert!(!register.is_complete());
+            register.admit(claim(rank), place(80)).unwrap();
+            assert_eq!(register.missing(), missing);
+        }
+        assert!(register.is_complete());
+        assert!(Register::new(1).is_complete());
+    }
+
+    #[test]
+    fn wrong_claims_name_who_makes_them() {
+        let mut register = Register::new(4);
+        register.admit(claim(2), place(80)).unwrap();
+        let mut fault = |claim| register.admit(claim, place(90)).unwrap_err().to_string();
+        let twice = fault(claim(2));
+        assert!(
+            twice.contains("rank 2: at 10.0.0.1:80 and 10.0.0.1:90"),
+            "{twice}"
+        );
+        let twice = fault(claim(0));
+        assert!(twice.contains("rank 0"), "{twice}");
+        let beyond = fault(claim(4));
+        assert!(
+            beyond.contains("10.0.0.1:90 says that it is rank 4, of 4 ranks"),
+            "{beyond}"
+        );
+        let size = fault(Claim { rank: 1, size: 5 });
+        assert!(
+            size.contains("rank 1 says that there are 5 ranks, rank 0 that there are 4"),
+            "{size}"
+        );
+    }
+
+    #[test]
+    fn suspects_are_named_once_and_are_few() {
+        let mut register = Register::new(64);
+        let claim = |rank| Claim { rank, size: 64 };
+        register.admit(claim(1), place(80)).unwrap();
+        assert!(!register.suspect(claim(1), place(90)), "that one has come");
+        assert!(
+            !register.suspect(claim(64), place(90)),
+            "there is no such rank"
+        );
+        assert!(register.suspect(claim(3), place(90)));
+        assert!(!register.suspect(claim(3), place(91)));
+        assert!(
+            register
+                .seen()
+                .contains("10.0.0.1:90 says that it is rank 3")
+        );
+        let news = (4..64).filter(|&rank| register.suspect(claim(rank), place(92)));
+        assert_eq!(news.count(), MOST_SUSPECTS - 1);
+    }
+}

@@ -1,0 +1,306 @@
+//! What the environment says about who started this process.
+//!
+//! A process of a larger job that cannot reach the others must not become a job of its own: N jobs of one
+//! would each report success. So the variables of a launcher that this crate cannot use are an error.
+//!
+//! What is nearer to the process counts first: a launcher's connection (`PMI_FD`), then what is said
+//! to Transom itself, then torchrun, which others start once on each node, then the rest.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+
+use crate::environment::EnvironmentError;
+use crate::pmi::{self, Launcher};
+use crate::rendezvous::{Address, MAX_RANKS, Member, Secret};
+
+/// Who started this process.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Starter {
+    /// Nobody who has started others.
+    Alone,
+    Pmi(Launcher),
+    Rendezvous(Member),
+    /// A launcher that offers PMIx, and not PMI-1.
+    Pmix,
+}
+
+const RANK: &str = "TRANSOM_RANK";
+const SIZE: &str = "TRANSOM_SIZE";
+const RENDEZVOUS: &str = "TRANSOM_RENDEZVOUS";
+const SECRET: &str = "TRANSOM_JOB_SECRET";
+
+const TORCHRUN: &str = "TORCHELASTIC_RUN_ID";
+const TORCH: [&str; 5] = [TORCHRUN, "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"];
+const FLUX: [&str; 2] = ["FLUX_TASK_RANK", "FLUX_JOB_SIZE"];
+const INDEX: &str = "JOB_COMPLETION_INDEX";
+
+const PMIX: [&str; 2] = ["PMIX_RANK", "PMIX_NAMESPACE"];
+
+/// Of launchers that tell a process how many it is one of. SLURM_NTASKS and SLURM_PROCID are also set in
+/// a batch script, where a job of one is right, and so are not among them.
+const TASKS: [&str; 3] = [
+    "OMPI_COMM_WORLD_SIZE",
+    "SLURM_STEP_NUM_TASKS",
+    "MV2_COMM_WORLD_SIZE",
+];
+
+const SAY_WHO: &str = "start the job with `transom run`, `mpiexec.hydra` or `srun --mpi=pmi2`, or set \
+                       TRANSOM_RANK, TRANSOM_SIZE and TRANSOM_RENDEZVOUS=HOST:PORT for each rank, or \
+                       TRANSOM_SIZE=1 for a job of one rank";
+
+const SAY_ALL: &str = "set TRANSOM_RANK, TRANSOM_SIZE and TRANSOM_RENDEZVOUS=HOST:PORT for each rank \
+                       (host and port where rank 0 listens), or TRANSOM_SIZE=1 for a job of one rank";
+
+/// Who started this process.
+pub(super) fn detect(
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<Starter, EnvironmentError> {
+    let environment = Environment(&variable);
+    match pmi::detect(&variable) {
+        Ok(Some(launcher)) => return environment.under(launcher),
+        Ok(None) => {}
+        // Whoever says all that is needed need not unset what does not help.
+        Err(error) => match environment.told() {
+            Some(Ok(starter)) => return Ok(starter),
+            _ => return Err(error),
+        },
+    }
+    if let Some(told) = environment.told() {
+        return told;
+    }
+    environment.guessed()
+}
+
+/// The error for [`Starter::Pmix`].
+pub(super) fn without_pmix(variable: impl Fn(&str) -> Option<OsString>) -> EnvironmentError {
+    let names = [&TASKS[..2], &["SLURM_MPI_TYPE"], &PMIX[..], &["PMI_FD"]].concat();
+    EnvironmentError::new(
+        "the launcher offers PMIx only, which is not supported",
+        &names,
+        variable,
+        SAY_WHO,
+    )
+}
+
+/// Variables by their names.
+struct Environment<'a>(&'a dyn Fn(&str) -> Option<OsString>);
+
+impl Environment<'_> {
+    fn is_set(&self, name: &str) -> bool {
+        (self.0)(name).is_some()
+    }
+
+    fn number(&self, name: &str) -> Option<u32> {
+        (self.0)(name)?.to_str()?.parse().ok()
+    }
+
+    fn several(&self, name: &str) -> bool {
+        self.number(name).is_some_and(|count| count > 1)
+    }
+
+    fn error(
+        &self,
+        problem: &'static str,
+        names: &[&str],
+        remedy: &'static str,
+    ) -> EnvironmentError {
+        EnvironmentError::new(problem, names, self.0, remedy)
+    }
+
+    /// What is said to Transom besides may be meant for all of a container; it must not contradict.
+    fn under(&self, launcher: Launcher) -> Result<Starter, EnvironmentError> {
+        let differs =
+            |name: &str, theirs: u32| self.is_set(name) && self.number(name) != Some(theirs);
+        if differs(RANK, launcher.rank) || differs(SIZE, launcher.size) {
+            return Err(self.error(
+                "the launcher says something else than is said to Transom itself",
+                &["PMI_RANK", "PMI_SIZE", RANK, SIZE],
+                "unset either TRANSOM_RANK and TRANSOM_SIZE or the variables that begin with PMI",
+            ));
+        }
+        Ok(Starter::Pmi(launcher))
+    }
+
+    /// What is said to Transom itself, if anything.
+    fn told(&self) -> Option<Result<Starter, EnvironmentError>> {
+        let told = [RANK, SIZE, RENDEZVOUS]
+            .iter()
+            .any(|name| self.is_set(name));
+        told.then(|| self.what_is_told())
+    }
+
+    fn what_is_told(&self) -> Result<Starter, EnvironmentError> {
+        let (rank_name, size_name) = self.names();
+        let names = [rank_name, size_name, RENDEZVOUS];
+        let size = self.number(size_name);
+        if size == Some(1) && matches!(self.number(RANK), None | Some(0)) && !self.is_broken(RANK) {
+            return Ok(Starter::Alone);
+        }
+        let rank = self.number(rank_name);
+        if self.is_broken(rank_name) || self.is_broken(size_name) {
+            let problem = "a rank or a number of ranks is no whole number";
+            return Err(self.error(problem, &names, SAY_ALL));
+        }
+        let (Some(rank), Some(size)) = (rank, size) else {
+            let problem = "it is not said which rank this is, and of how many";
+            return Err(self.error(problem, &names, SAY_ALL));
+        };
+        if rank >= size || size > MAX_RANKS {
+            let problem = "there is no such rank (the first is 0, and there are 65536 at most)";
+            return Err(self.error(problem, &names, SAY_ALL));
+        }
+        let address = match (self.0)(RENDEZVOUS) {
+            Some(text) => self.address(&text)?,
+            None if self.is_set(TORCHRUN) => self.of_torchrun()?,
+            None => {
+                let problem = "it is not said where the ranks meet";
+                return Err(self.error(problem, &names, SAY_ALL));
+            }
+        };
+        self.member(rank, size, address)
+    }
+
+    fn is_broken(&self, name: &str) -> bool {
+        self.is_set(name) && self.number(name).is_none()
+    }
+
+    /// The variables that say which rank this is, and how many there are.
+    fn names(&self) -> (&'static str, &'static str) {
+        let size = |theirs| if self.is_set(SIZE) { SIZE } else { theirs };
+        if self.is_set(RANK) {
+            (RANK, SIZE)
+        } else if self.is_set(TORCHRUN) {
+            ("RANK", size("WORLD_SIZE"))
+        } else if self.is_set(FLUX[0]) {
+            (FLUX[0], size(FLUX[1]))
+        } else if self.is_set(INDEX) {
+            (INDEX, SIZE)
+        } else if self.is_set("RANK") {
+            ("RANK", size("WORLD_SIZE"))
+        } else {
+            (RANK, SIZE)
+        }
+    }
+
+    fn address(&self, text: &OsString) -> Result<Address, EnvironmentError> {
+        let parsed = text.to_str().map(Address::parse);
+        match parsed.unwrap_or(Err("it is no text")) {
+            Ok(address) => Ok(address),
+            Err(problem) => Err(self.error(
+                problem,
+                &[RENDEZVOUS],
+                "set TRANSOM_RENDEZVOUS to where rank 0 listens, as in 10.0.0.1:4711, [2001:db8::1]:4711 \
+                 or node-7:4711",
+            )),
+        }
+    }
+
+    /// On torchrun's host of rank 0, at the port behind its own: that one torchrun's store listens at, or
+    /// that of the program.
+    fn of_torchrun(&self) -> Result<Address, EnvironmentError> {
+        let port = self
+            .number("MASTER_PORT")
+            .and_then(|port| u16::try_from(port).ok());
+        let host = (self.0)("MASTER_ADDR").and_then(|host| host.into_string().ok());
+        let text = |host: String| match host.contains(':') && !host.starts_with('[') {
+            true => format!("[{host}]:1"),
+            false => format!("{host}:1"),
+        };
+        let host = host.and_then(|host| Address::parse(&text(host)).ok());
+        match (host, port) {
+            (Some(host), Some(port @ 1..)) => {
+                Ok(host.with_port(port.checked_add(1).unwrap_or(port - 1)))
+            }
+            _ => Err(self.error(
+                "torchrun does not say where rank 0 is",
+                &TORCH,
+                "set TRANSOM_RENDEZVOUS=HOST:PORT, where rank 0 listens",
+            )),
+        }
+    }
+
+    fn member(&self, rank: u32, size: u32, address: Address) -> Result<Starter, EnvironmentError> {
+        let secret = (self.0)(SECRET).map(OsString::into_vec);
+        let secret = match secret {
+            Some(secret) if secret.is_empty() => {
+                return Err(self.error(
+                    "the job's secret is empty",
+                    &[SECRET],
+                    "set it to something long that nobody can guess, the same for all ranks of the job",
+                ));
+            }
+            Some(secret) => Secret::new(secret),
+            None if address.is_local() => Secret::none(),
+            None => {
+                return Err(self.error(
+                    "the ranks meet where other hosts may come too, and have no secret by which to know \
+                     each other",
+                    &[RENDEZVOUS, "MASTER_ADDR", SECRET],
+                    "set TRANSOM_JOB_SECRET to something long that nobody can guess, the same for all \
+                     ranks of the job",
+                ));
+            }
+        };
+        Ok(Starter::Rendezvous(Member {
+            rank,
+            size,
+            address,
+            secret,
+        }))
+    }
+
+    /// What launchers say that know nothing of Transom.
+    fn guessed(&self) -> Result<Starter, EnvironmentError> {
+        if self.is_set(TORCHRUN) && self.is_set("RANK") {
+            return self.what_is_told();
+        }
+        let is_one = TASKS.iter().any(|name| self.number(name) == Some(1));
+        if PMIX.iter().any(|name| self.is_set(name)) {
+            return Ok(if is_one {
+                Starter::Alone
+            } else {
+                Starter::Pmix
+            });
+        }
+        if TASKS.iter().any(|name| self.several(name)) {
+            let names = [
+                &TASKS[..],
+                &["SLURM_MPI_TYPE", "SLURM_PROCID", "PMIX_RANK", "PMI_FD"],
+            ];
+            return Err(self.error(
+                "the process is one of several, but its launcher does not offer PMI-1",
+                &names.concat(),
+                SAY_WHO,
+            ));
+        }
+        if self.several(FLUX[1]) {
+            return Err(self.error(
+                "the process is one of several, but Flux offers no PMI-1",
+                &[FLUX[0], FLUX[1], "PMI_FD"],
+                "run the job with `flux run -o pmi=simple`, or set TRANSOM_RENDEZVOUS=HOST:PORT, or \
+                 TRANSOM_SIZE=1 for a job of one rank",
+            ));
+        }
+        if self.is_set("RANK") && self.several("WORLD_SIZE") {
+            return Err(self.error(
+                "the process is one of several, and it is not said where they meet",
+                &TORCH,
+                "set TRANSOM_RENDEZVOUS=HOST:PORT, where rank 0 listens, or TRANSOM_SIZE=1 for a job of \
+                 one rank",
+            ));
+        }
+        if self.is_set(INDEX) {
+            return Err(self.error(
+                "the process is one pod of an indexed job, and it is not said of how many, and where \
+                 they meet",
+                &[INDEX, SIZE, RENDEZVOUS],
+                "set TRANSOM_SIZE to the number of pods and TRANSOM_RENDEZVOUS=HOST:PORT to where the \
+                 first one listens, or TRANSOM_SIZE=1 if each pod is a job of one rank",
+            ));
+        }
+        Ok(Starter::Alone)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,346 @@
+//! What environments come to.
+
+use super::*;
+
+type Variables<'a> = &'a [(&'a str, &'a str)];
+
+fn with(variables: Variables<'_>) -> Result<Starter, EnvironmentError> {
+    detect(|name| {
+        let found = variables.iter().find(|(key, _)| *key == name)?;
+        Some(found.1.into())
+    })
+}
+
+fn pmi(rank: u32, size: u32) -> Starter {
+    Starter::Pmi(Launcher { fd: 7, rank, size })
+}
+
+fn meeting(rank: u32, size: u32, address: &str, secret: &str) -> Starter {
+    Starter::Rendezvous(Member {
+        rank,
+        size,
+        address: Address::parse(address).unwrap(),
+        secret: Secret::new(secret),
+    })
+}
+
+#[test]
+fn starters_are_known_by_their_variables() {
+    const LAUNCHER: [(&str, &str); 3] = [("PMI_FD", "7"), ("PMI_RANK", "2"), ("PMI_SIZE", "3")];
+    const TOLD: [(&str, &str); 3] = [
+        ("TRANSOM_RANK", "1"),
+        ("TRANSOM_SIZE", "4"),
+        ("TRANSOM_RENDEZVOUS", "localhost:4711"),
+    ];
+    const TORCHRUN: [(&str, &str); 5] = [
+        ("TORCHELASTIC_RUN_ID", "none"),
+        ("RANK", "3"),
+        ("WORLD_SIZE", "8"),
+        ("MASTER_ADDR", "127.0.0.1"),
+        ("MASTER_PORT", "29500"),
+    ];
+    const SECRET: (&str, &str) = ("TRANSOM_JOB_SECRET", "xyz");
+    let and = |first: Variables<'static>, more: Variables<'static>| [first, more].concat();
+    let cases = [
+        (vec![], Starter::Alone),
+        // A batch script, and whoever is the only one.
+        (
+            vec![("SLURM_NTASKS", "8"), ("SLURM_PROCID", "0")],
+            Starter::Alone,
+        ),
+        (
+            vec![("OMPI_COMM_WORLD_SIZE", "1"), ("PMIX_RANK", "0")],
+            Starter::Alone,
+        ),
+        (vec![("RANK", "0"), ("WORLD_SIZE", "1")], Starter::Alone),
+        (
+            vec![("FLUX_TASK_RANK", "0"), ("FLUX_JOB_SIZE", "1")],
+            Starter::Alone,
+        ),
+        (vec![("MV2_COMM_WORLD_SIZE", "1")], Starter::Alone),
+        (vec![("TRANSOM_SIZE", "1")], Starter::Alone),
+        (
+            vec![("TRANSOM_SIZE", "1"), ("JOB_COMPLETION_INDEX", "3")],
+            Starter::Alone,
+        ),
+        (
+            vec![("TRANSOM_SIZE", "1"), ("OMPI_COMM_WORLD_SIZE", "4")],
+            Starter::Alone,
+        ),
+        (vec![SECRET], Starter::Alone),
+        (LAUNCHER.to_vec(), pmi(2, 3)),
+        // A launcher inside of a container that has more in its environment, or says the same.
+        (
+            and(&LAUNCHER, &[("TRANSOM_RENDEZVOUS", "10.0.0.1:4711")]),
+            pmi(2, 3),
+        ),
+        (
+            and(&LAUNCHER, &[("TRANSOM_RANK", "2"), ("TRANSOM_SIZE", "3")]),
+            pmi(2, 3),
+        ),
+        (and(&LAUNCHER, &TORCHRUN), pmi(2, 3)),
+        (and(&LAUNCHER, &[("FLUX_JOB_SIZE", "3")]), pmi(2, 3)),
+        (and(&LAUNCHER, &[("PMIX_RANK", "2")]), pmi(2, 3)),
+        (TOLD.to_vec(), meeting(1, 4, "localhost:4711", "")),
+        (
+            and(&TOLD, &[SECRET]),
+            meeting(1, 4, "localhost:4711", "xyz"),
+        ),
+        // What is said to Transom itself stands above launchers that are of no use.
+        (
+            and(&TOLD, &[("PMI_RANK", "0"), ("PMI_SIZE", "9")]),
+            meeting(1, 4, "localhost:4711", ""),
+        ),
+        (
+            and(&TOLD, &[("PMIX_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "9")]),
+            meeting(1, 4, "localhost:4711", ""),
+        ),
+        (and(&TOLD, &TORCHRUN), meeting(1, 4, "localhost:4711", "")),
+        (TORCHRUN.to_vec(), meeting(3, 8, "127.0.0.1:29501", "")),
+        (
+            and(
+                &TORCHRUN,
+                &[("PMIX_RANK", "0"), ("SLURM_STEP_NUM_TASKS", "2")],
+            ),
+            meeting(3, 8, "127.0.0.1:29501", ""),
+        ),
+        (
+            and(&[("TRANSOM_RENDEZVOUS", "[::1]:99")], &TORCHRUN),
+            meeting(3, 8, "[::1]:99", ""),
+        ),
+        (
+            vec![
+                ("TORCHELASTIC_RUN_ID", "7"),
+                ("RANK", "0"),
+                ("WORLD_SIZE", "2"),
+                ("MASTER_ADDR", "2001:db8::1"),
+                ("MASTER_PORT", "65535"),
+                SECRET,
+            ],
+            meeting(0, 2, "[2001:db8::1]:65534", "xyz"),
+        ),
+        (
+            vec![
+                ("JOB_COMPLETION_INDEX", "2"),
+                ("TRANSOM_SIZE", "5"),
+                ("TRANSOM_RENDEZVOUS", "solver-0.pods:4711"),
+                SECRET,
+            ],
+            meeting(2, 5, "solver-0.pods:4711", "xyz"),
+        ),
+        (
+            vec![
+                ("FLUX_TASK_RANK", "1"),
+                ("FLUX_JOB_SIZE", "2"),
+                ("TRANSOM_RENDEZVOUS", "127.0.0.1:4711"),
+            ],
+            meeting(1, 2, "127.0.0.1:4711", ""),
+        ),
+        (
+            vec![
+                ("RANK", "1"),
+                ("WORLD_SIZE", "2"),
+                ("TRANSOM_RENDEZVOUS", "127.0.0.1:4711"),
+            ],
+            meeting(1, 2, "127.0.0.1:4711", ""),
+        ),
+        (
+            vec![("PMIX_RANK", "1"), ("PMIX_NAMESPACE", "slurm.pmix.7.0")],
+            Starter::Pmix,
+        ),
+        (
+            vec![
+                ("PMIX_RANK", "1"),
+                ("PMIX_NAMESPACE", "7"),
+                ("OMPI_COMM_WORLD_SIZE", "2"),
+            ],
+            Starter::Pmix,
+        ),
+    ];
+    for (variables, expected) in cases {
+        let found = with(&variables);
+        assert_eq!(found.unwrap(), expected, "{variables:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_used_is_an_error_that_shows_it() {
+    let cases: &[(Variables<'_>, &[&str])] = &[
+        (
+            &[("OMPI_COMM_WORLD_SIZE", "4")],
+            &["OMPI_COMM_WORLD_SIZE=\"4\"", "srun --mpi=pmi2"],
+        ),
+        (
+            &[("SLURM_STEP_NUM_TASKS", "2"), ("SLURM_PROCID", "1")],
+            &["SLURM_PROCID=\"1\"", "srun --mpi=pmi2"],
+        ),
+        (
+            &[("MV2_COMM_WORLD_SIZE", "2")],
+            &["MV2_COMM_WORLD_SIZE=\"2\"", "TRANSOM_RENDEZVOUS"],
+        ),
+        (
+            &[("FLUX_TASK_RANK", "1"), ("FLUX_JOB_SIZE", "2")],
+            &["FLUX_JOB_SIZE=\"2\"", "no PMI_FD", "pmi=simple"],
+        ),
+        (
+            &[("RANK", "1"), ("WORLD_SIZE", "2")],
+            &[
+                "RANK=\"1\"",
+                "WORLD_SIZE=\"2\"",
+                "no TORCHELASTIC_RUN_ID",
+                "TRANSOM_SIZE=1",
+            ],
+        ),
+        (
+            &[
+                ("RANK", "1"),
+                ("WORLD_SIZE", "2"),
+                ("MASTER_ADDR", "localhost"),
+                ("MASTER_PORT", "1"),
+            ],
+            &["MASTER_ADDR=\"localhost\"", "TRANSOM_RENDEZVOUS"],
+        ),
+        (
+            &[("JOB_COMPLETION_INDEX", "0")],
+            &[
+                "JOB_COMPLETION_INDEX=\"0\"",
+                "no TRANSOM_SIZE",
+                "TRANSOM_SIZE=1",
+            ],
+        ),
+        (
+            &[("JOB_COMPLETION_INDEX", "0"), ("TRANSOM_SIZE", "4")],
+            &["no TRANSOM_RENDEZVOUS", "where the ranks meet"],
+        ),
+        (&[("TRANSOM_RANK", "0")], &["no TRANSOM_SIZE"]),
+        (&[("TRANSOM_SIZE", "2")], &["no TRANSOM_RANK"]),
+        (
+            &[("TRANSOM_RENDEZVOUS", "127.0.0.1:80")],
+            &["no TRANSOM_RANK", "no TRANSOM_SIZE"],
+        ),
+        (
+            &[("TRANSOM_RANK", "0"), ("TRANSOM_SIZE", "2")],
+            &["no TRANSOM_RENDEZVOUS"],
+        ),
+        (
+            &[("TRANSOM_RANK", "x"), ("TRANSOM_SIZE", "1")],
+            &["TRANSOM_RANK=\"x\"", "no whole number"],
+        ),
+        (
+            &[("TRANSOM_RANK", "0"), ("TRANSOM_SIZE", "-2")],
+            &["TRANSOM_SIZE=\"-2\"", "no whole number"],
+        ),
+        (
+            &[
+                ("TRANSOM_RANK", "2"),
+                ("TRANSOM_SIZE", "2"),
+                ("TRANSOM_RENDEZVOUS", "127.0.0.1:80"),
+            ],
+            &["TRANSOM_RANK=\"2\"", "no such rank"],
+        ),
+        (
+            &[
+                ("TRANSOM_RANK", "2"),
+                ("TRANSOM_SIZE", "4000000000"),
+                ("TRANSOM_RENDEZVOUS", "127.0.0.1:80"),
+            ],
+            &["65536 at most"],
+        ),
+        (
+            &[
+                ("TRANSOM_RANK", "0"),
+                ("TRANSOM_SIZE", "2"),
+                ("TRANSOM_RENDEZVOUS", "::1:80"),
+            ],
+            &["in brackets", "TRANSOM_RENDEZVOUS=\"::1:80\""],
+        ),
+        (
+            &[
+                ("TRANSOM_RANK", "0"),
+                ("TRANSOM_SIZE", "2"),
+                ("TRANSOM_RENDEZVOUS", "node-7:80"),
+            ],
+            &["no TRANSOM_JOB_SECRET", "TRANSOM_RENDEZVOUS=\"node-7:80\""],
+        ),
+        (
+            &[
+                ("TRANSOM_RANK", "0"),
+                ("TRANSOM_SIZE", "2"),
+                ("TRANSOM_RENDEZVOUS", "localhost:80"),
+                ("TRANSOM_JOB_SECRET", ""),
+            ],
+            &["secret is empty"],
+        ),
+        (
+            &[
+                ("PMI_FD", "7"),
+                ("PMI_RANK", "0"),
+                ("PMI_SIZE", "2"),
+                ("TRANSOM_RANK", "1"),
+            ],
+            &["TRANSOM_RANK=\"1\"", "PMI_RANK=\"0\""],
+        ),
+        (
+            &[
+                ("TORCHELASTIC_RUN_ID", "none"),
+                ("RANK", "0"),
+                ("WORLD_SIZE", "2"),
+            ],
+            &["no MASTER_ADDR", "torchrun"],
+        ),
+        (
+            &[
+                ("TORCHELASTIC_RUN_ID", "none"),
+                ("RANK", "0"),
+                ("WORLD_SIZE", "2"),
+                ("MASTER_ADDR", "node-7"),
+                ("MASTER_PORT", "29500"),
+            ],
+            &["MASTER_ADDR=\"node-7\"", "no TRANSOM_JOB_SECRET"],
+        ),
+        // Nor does a half of what is said to Transom hide a launcher that is of no use.
+        (
+            &[("PMI_RANK", "0"), ("PMI_SIZE", "2"), ("TRANSOM_RANK", "0")],
+            &["no PMI_FD"],
+        ),
+    ];
+    for (variables, shown) in cases {
+        let error = with(variables).unwrap_err().to_string();
+        for part in *shown {
+            assert!(error.contains(part), "{part:?} is not in {error:?}");
+        }
+    }
+}
+
+#[test]
+fn a_secret_is_in_no_error() {
+    let variables = [
+        ("TRANSOM_RANK", "0"),
+        ("TRANSOM_RENDEZVOUS", "nowhere"),
+        ("TRANSOM_JOB_SECRET", "correct horse"),
+    ];
+    let error = with(&variables).unwrap_err().to_string();
+    assert!(!error.contains("correct horse"), "{error}");
+}
+
+#[test]
+fn pmix_is_refused_by_its_names() {
+    let variables = [
+        ("PMIX_RANK", "1"),
+        ("PMIX_NAMESPACE", "slurm.pmix.7.0"),
+        ("SLURM_MPI_TYPE", "pmix"),
+        ("SLURM_STEP_NUM_TASKS", "2"),
+    ];
+    let variable = |name: &str| {
+        let found = variables.iter().find(|(key, _)| *key == name)?;
+        Some(found.1.into())
+    };
+    let error = without_pmix(variable).to_string();
+    for part in [
+        "SLURM_MPI_TYPE=\"pmix\"",
+        "PMIX_RANK=\"1\"",
+        "srun --mpi=pmi2",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+}

@@ -1,0 +1,19 @@
+//! Why a process cannot join the job that its environment names.
+
+use crate::environment::EnvironmentError;
+use crate::pmi::PmiError;
+use crate::rendezvous::RendezvousError;
+
+/// A process cannot join its job.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The environment speaks of other ranks, and not of a way to them.
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
+    /// The launcher's key-value service failed.
+    #[error(transparent)]
+    Pmi(#[from] PmiError),
+    /// The ranks did not meet over TCP.
+    #[error(transparent)]
+    Rendezvous(#[from] RendezvousError),
+}
