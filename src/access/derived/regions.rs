@@ -132,7 +132,7 @@ impl Window {
             return Ok(());
         };
         check_buffer(aim.operation, origin, here, here.bytes())?;
-        Work::check_defined(aim.operation, op, ty)?;
+        op.check_defined_for(aim.operation, ty)?;
         let parts = Combined {
             ty,
             op,
