@@ -9,5 +9,6 @@ pub mod job;
 pub mod model;
 pub mod processes;
 pub mod programs;
+pub mod random;
 pub mod sample;
 pub mod suite;
