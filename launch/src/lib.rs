@@ -2,9 +2,9 @@
 //! with each other's memory is not known here.
 //!
 //! [`launcher`] starts a job on this machine, and [`pmi`] is how a rank speaks to that launcher or
-//! another; whoever else starts ranks lends them an [`Allgather`]. A rank that has joined learns by [`crowding`] whether it shares its processors, and by
-//! [`notice`] that another has died. Programs use this crate through `transom`, whose `launcher` is this
-//! one.
+//! another; whoever else starts ranks lends them an [`Allgather`]. A rank that has joined learns by
+//! [`crowding`] whether it shares its processors, and by [`notice`] that another has died. Programs use
+//! this crate through `transom`, whose `launcher` is this one.
 
 mod allgather;
 pub mod crowding;
