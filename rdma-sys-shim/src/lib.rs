@@ -30,6 +30,7 @@ pub use device::{
 pub use error::{Absence, Error, Result};
 pub use inventory::{DeviceInfo, Placement, State, is_automatic, list, open};
 pub use soft::{NoticeBoard, PORT_BYTES, probe};
+pub use system::Host;
 
 /// Whether this build has the verbs provider.
 #[must_use]

@@ -1,8 +1,60 @@
 //! What the system says of itself and of this process.
 
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::sync::LazyLock;
 
 use crate::{Error, Result};
+
+/// Where a process runs: which kernel it sees, and which processes. Zero where the system hides it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Changes with every boot, and differs between hosts.
+    pub boot: [u8; 16],
+    /// Containers of one kernel see each other's processes only if they share that.
+    pub pid_namespace: u64,
+}
+
+impl Host {
+    /// That of this process. To be found once: later there may be no descriptor to read it with.
+    ///
+    /// # Errors
+    /// It may be readable, but no descriptor was free to read it with.
+    pub fn this() -> Result<Self> {
+        Ok(Self {
+            boot: boot_id()?,
+            pid_namespace: fs::metadata("/proc/self/ns/pid").map_or(0, |data| data.ino()),
+        })
+    }
+}
+
+fn boot_id() -> Result<[u8; 16]> {
+    const PATH: &str = "/proc/sys/kernel/random/boot_id";
+    let mut id = [0; 16];
+    let text = match fs::read_to_string(PATH) {
+        Err(error) if is_shortage(&error) => {
+            return Err(Error::os(format!("reading {PATH}"), error));
+        }
+        text => text.unwrap_or_default(),
+    };
+    let digits: Vec<u8> = text
+        .bytes()
+        .filter_map(|byte| (byte as char).to_digit(16).map(|digit| digit as u8))
+        .collect();
+    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = pair[0] << 4 | pair[1];
+    }
+    Ok(id)
+}
+
+/// Whether a file may be there that could not be opened.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    [libc::EMFILE, libc::ENFILE, libc::ENOMEM]
+        .map(Some)
+        .contains(&code)
+}
 
 pub(crate) fn page_size() -> usize {
     static PAGE: LazyLock<usize> = LazyLock::new(|| {

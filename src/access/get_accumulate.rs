@@ -36,16 +36,10 @@ impl Window {
         disp: u64,
         op: Op,
     ) -> Result<()> {
+        let (aim, disp) = (Aim::new("get_accumulate", target), Displacement(disp));
         let work = fetching(origin, result, count, ty, op);
         // SAFETY: the caller's promise.
-        unsafe {
-            self.fetch_and_combine(
-                Aim::new("get_accumulate", target),
-                Displacement(disp),
-                &work,
-            )
-        }
-        .map(drop)
+        unsafe { self.fetch_and_combine(aim, disp, &work) }.map(drop)
     }
 
     /// One-sided. As [`Window::get_accumulate`], with a request: when it is complete, the data is

@@ -16,6 +16,7 @@ mod request;
 mod transfer;
 mod work;
 
+pub use derived::{accumulate_row, get_row, put_row, rget_row, rput_row};
 pub use request::Request;
 
 /// A target that is no rank, as a neighbour behind an edge of a grid: every communication call of

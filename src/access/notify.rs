@@ -62,7 +62,7 @@ impl Window {
         let (origin, disp) = (origin.cast_mut(), Displacement(disp));
         // SAFETY: the caller's promise.
         unsafe { self.transfer(aim, Way::Put, origin, len, disp)? };
-        self.on(Aim::new(OPERATION, target)).notify(counter)
+        self.on(aim).notify(counter)
     }
 
     /// Local. How often the notification counter `counter` of this rank was raised so far. What was

@@ -1,7 +1,5 @@
 //! What an operation of the accumulate family does.
 
-use rdma_sys_shim::memory::copy;
-
 use super::bounds::{byte_len, null_buffer};
 use crate::datatype::{BasicType, Op};
 use crate::error::{Error, Misuse, Result};
@@ -24,20 +22,12 @@ impl Work {
     /// Checks that the operation is defined for the type, and returns how many bytes there are from
     /// the first element to the end of the last.
     pub(super) fn check(&self, operation: &'static str) -> Result<usize> {
-        Self::check_defined(operation, self.op, self.ty)?;
+        self.op.check_defined_for(operation, self.ty)?;
         let whole = byte_len(operation, self.count, self.ty.extent())?;
         Ok(match self.count {
             0 => 0,
             _ => whole - (self.ty.extent() - self.ty.true_extent()),
         })
-    }
-
-    /// Checks that the operation is defined for the type.
-    pub(super) fn check_defined(operation: &'static str, op: Op, ty: BasicType) -> Result<()> {
-        match op.is_defined_for(ty) {
-            true => Ok(()),
-            false => Err(undefined(operation, op, ty)),
-        }
     }
 
     /// Checks that the operation makes sense where nothing is fetched.
@@ -60,34 +50,4 @@ impl Work {
     pub(super) fn overwrites(&self) -> bool {
         self.op == Op::Replace && self.result.is_null() && self.compare.is_null()
     }
-}
-
-/// Copies `count` elements, and nothing of the padding in and after them.
-///
-/// # Safety
-/// As for [`copy`], for the elements.
-pub(super) unsafe fn copy_elements(ty: BasicType, to: *mut u8, from: *const u8, count: usize) {
-    if !ty.is_padded() {
-        // SAFETY: the caller's promise.
-        unsafe { copy(to, from, count * ty.size()) };
-        return;
-    }
-    for element in 0..count {
-        for &(at, len) in ty.runs() {
-            let at = element * ty.extent() + at;
-            // SAFETY: part of an element, by the caller's promise.
-            unsafe { copy(to.add(at), from.add(at), len) };
-        }
-    }
-}
-
-#[cold]
-fn undefined(operation: &'static str, op: Op, ty: BasicType) -> Error {
-    Error::new(
-        operation,
-        Misuse::BadOperation {
-            op: format!("{op:?}"),
-            ty: ty.name().to_owned(),
-        },
-    )
 }

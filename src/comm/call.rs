@@ -69,15 +69,19 @@ impl Call {
         }
     }
 
-    /// Tells it from others, as good as surely.
+    /// As [`digest_of`] all that it says.
     pub(super) fn digest(&self) -> u64 {
         let words: &[u64; WORDS] = bytemuck::cast_ref(self);
-        let mix = |sum: u64, word: &u64| {
-            let mixed = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            mixed ^ mixed >> 32
-        };
-        words.iter().fold(0, mix)
+        digest_of(words.iter().copied())
     }
+}
+
+/// Tells numbers in this order from others, as good as surely.
+pub(super) fn digest_of(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, |sum, number| {
+        let mixed = (sum ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ mixed >> 32
+    })
 }
 
 impl fmt::Display for Call {

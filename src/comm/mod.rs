@@ -382,14 +382,10 @@ impl Communicator {
 
 /// Fails unless elements of the type can be combined so.
 fn is_defined<T: Reduce>(operation: &'static str, op: Op) -> Result<()> {
-    if T::combine(op, T::zeroed(), T::zeroed()).is_some() {
-        return Ok(());
+    match T::combine(op, T::zeroed(), T::zeroed()) {
+        Some(_) => Ok(()),
+        None => Err(op.undefined(operation, type_name::<T>())),
     }
-    let misuse = Misuse::BadOperation {
-        op: format!("{op:?}"),
-        ty: type_name::<T>().to_owned(),
-    };
-    Err(Error::new(operation, misuse))
 }
 
 /// At the root, what all have, combined.

@@ -1,13 +1,15 @@
 //! Collectives over an allgather of the caller's: of ranks that have no control memory for it.
 
+use std::iter;
+
 use bytemuck::{Pod, Zeroable};
 use transom_launch::Allgather;
 
-use super::call::{Call, Shown, disagreement, mismatch};
+use super::call::{Call, Shown, digest_of, disagreement, mismatch};
 use super::collective::Engine;
 use super::team::Team;
 use crate::error::{AbortCause, Error, Misuse, Result};
-use crate::peers::{gather_by, not_forked};
+use crate::peers::{gather_parts_by, not_forked};
 
 /// What carries the collectives of a communicator.
 pub(super) enum Carrier {
@@ -40,14 +42,10 @@ impl Lent {
     /// `by` is of as many ranks as the team, of which this one has the same number there.
     pub(super) fn new(team: &Team, by: Box<dyn Allgather + Send>) -> Self {
         let world_ranks = (0..team.size()).map(|rank| u64::from(team.world_rank(rank).0));
-        let members = world_ranks.fold(u64::from(team.size()), |sum, rank| {
-            let mixed = (sum ^ rank).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            mixed ^ mixed >> 32
-        });
         Self {
             team: team.clone(),
             by,
-            members,
+            members: digest_of(iter::once(team.size().into()).chain(world_ranks)),
             calls: 0,
             operation: "collective",
             failed: false,
@@ -68,7 +66,7 @@ impl Lent {
             world_rank: u64::from(self.team.context.rank().0),
             shown,
         };
-        let all = self.gather(bytemuck::bytes_of(&mine))?;
+        let all = self.equal_parts(bytemuck::bytes_of(&mine))?;
         for (rank, other) in (0..).zip(&all) {
             let other: Presented = bytemuck::pod_read_unaligned(other);
             let here = u64::from(self.team.world_rank(rank).0);
@@ -92,11 +90,11 @@ impl Lent {
         fit
     }
 
-    /// What each rank passes, as long on all. A failure is known to this rank only, and the others may
-    /// go on to wait for it: they are told.
-    fn gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+    /// What each rank passes, of the lengths that all know. A failure is known to this rank only, and the
+    /// others may go on to wait for it: they are told.
+    fn gather_parts(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<Vec<u8>>> {
         let ranks = (self.team.rank, self.team.size());
-        let gathered = gather_by(self.operation, &*self.by, ranks, mine);
+        let gathered = gather_parts_by(self.operation, &*self.by, ranks, mine, lens);
         if gathered.is_err() {
             self.failed = true;
             (self.team.context).abort_everywhere(AbortCause::CollectiveFailed);
@@ -104,21 +102,7 @@ impl Lent {
         gathered
     }
 
-    /// Of the lengths that all ranks know.
-    fn gather_parts(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<Vec<u8>>> {
-        let longest = lens.iter().copied().max().unwrap_or(0);
-        if longest == 0 {
-            return Ok(vec![Vec::new(); lens.len()]);
-        }
-        let mut padded = mine.to_vec();
-        padded.resize(longest, 0);
-        let mut all = self.gather(&padded)?;
-        for (part, &len) in all.iter_mut().zip(lens) {
-            part.truncate(len);
-        }
-        Ok(all)
-    }
-
+    /// The same, as long on all.
     fn equal_parts(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         let lens = vec![mine.len(); self.team.size() as usize];
         self.gather_parts(mine, &lens)

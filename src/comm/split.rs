@@ -9,7 +9,7 @@ use super::collective::block_bytes;
 use super::{Communicator, Group, Team};
 use crate::error::{Error, Result};
 use crate::memory::columns::Column;
-use crate::peers::{Fabric, host_identity, refusal};
+use crate::peers::{Fabric, host_identity, join_texts, refusal, split_texts};
 use crate::terms::WorldRank;
 
 impl Communicator {
@@ -150,22 +150,15 @@ struct Introduction {
 
 impl Introduction {
     fn encode(&self) -> Vec<u8> {
-        let host = self.host.as_bytes();
-        let len = (host.len() as u32).to_le_bytes();
-        let card = self.card.as_bytes();
-        [&self.key.to_le_bytes(), &len[..], host, card].concat()
+        let texts = join_texts(&self.host, &self.card);
+        [&self.key.to_le_bytes()[..], &texts].concat()
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let (key, rest) = bytes.split_first_chunk()?;
-        let (len, rest) = rest.split_first_chunk()?;
-        let (host, card) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-        let text = |bytes: &[u8]| String::from_utf8(bytes.to_owned()).ok();
-        Some(Self {
-            host: text(host)?,
-            key: i32::from_le_bytes(*key),
-            card: text(card)?,
-        })
+        let (key, texts) = bytes.split_first_chunk()?;
+        let (host, card) = split_texts(texts)?;
+        let key = i32::from_le_bytes(*key);
+        Some(Self { host, key, card })
     }
 }
 

@@ -1,6 +1,27 @@
 //! Operations on many elements at a time, in loops that the compiler makes vectors of.
 
+use rdma_sys_shim::memory::copy;
+
 use super::{BasicType, Complex, Op, Reduce, ValueIndex};
+
+/// Copies `count` elements of any alignment, and nothing of the padding in and after them.
+///
+/// # Safety
+/// As for [`copy`], for the elements.
+pub(crate) unsafe fn copy_elements(ty: BasicType, to: *mut u8, from: *const u8, count: usize) {
+    if !ty.is_padded() {
+        // SAFETY: the caller's promise.
+        unsafe { copy(to, from, count * ty.size()) };
+        return;
+    }
+    for element in 0..count {
+        for &(at, len) in ty.runs() {
+            let at = element * ty.extent() + at;
+            // SAFETY: part of an element, by the caller's promise.
+            unsafe { copy(to.add(at), from.add(at), len) };
+        }
+    }
+}
 
 /// `held[i] = held[i] op operands[i]` for `count` elements of type `ty`. Operations that are not
 /// defined for the type, `Replace` and `NoOp` change nothing.

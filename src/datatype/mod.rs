@@ -11,7 +11,7 @@ mod reduce;
 
 pub(crate) use atomic::AtomicWidths;
 pub use basic::BasicType;
-pub(crate) use combine::{combine, combine_word};
+pub(crate) use combine::{combine, combine_word, copy_elements};
 pub use composite::{Complex, ValueIndex};
 pub use derived::{Committed, Datatype, Layout, Order, Row};
 pub(crate) use derived::{Cursor, Piece, Span, Strip, Together};

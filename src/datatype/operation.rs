@@ -2,6 +2,7 @@
 
 use super::BasicType;
 use super::basic::Kind;
+use crate::error::{Error, Misuse, Result};
 
 /// A reduction operation (MPI-4.1, section 6.9.2). What it is defined for: `Replace` and `NoOp`
 /// for every type, the others as said.
@@ -71,5 +72,24 @@ impl Op {
             Self::Minloc | Self::Maxloc => matches!(kind, Kind::Pair),
             Self::Replace | Self::NoOp => true,
         }
+    }
+
+    /// Fails unless it is defined for elements of type `ty`.
+    #[inline]
+    pub(crate) fn check_defined_for(self, operation: &'static str, ty: BasicType) -> Result<()> {
+        match self.is_defined_for(ty) {
+            true => Ok(()),
+            false => Err(self.undefined(operation, ty.name())),
+        }
+    }
+
+    /// The error of a call that would combine elements of a type for which this is not defined.
+    #[cold]
+    pub(crate) fn undefined(self, operation: &'static str, ty: &str) -> Error {
+        let misuse = Misuse::BadOperation {
+            op: format!("{self:?}"),
+            ty: ty.to_owned(),
+        };
+        Error::new(operation, misuse)
     }
 }

@@ -60,39 +60,15 @@ pub unsafe fn combine_raw(
     origin: *const u8,
     count: usize,
 ) -> Result<()> {
-    if !op.is_defined_for(ty) {
-        let misuse = Misuse::BadOperation {
-            op: format!("{op:?}"),
-            ty: ty.name().to_owned(),
-        };
-        return Err(Error::new(OPERATION, misuse));
-    }
+    op.check_defined_for(OPERATION, ty)?;
     match op {
         Op::NoOp => {}
         // SAFETY: the caller's promise.
-        Op::Replace => unsafe { replace(ty, target, origin, count) },
+        Op::Replace => unsafe { datatype::copy_elements(ty, target, origin, count) },
         // SAFETY: the caller's promise.
         _ => unsafe { datatype::combine(ty, op, target, origin, count) },
     }
     Ok(())
-}
-
-/// # Safety
-/// As for [`combine_raw`].
-unsafe fn replace(ty: BasicType, target: *mut u8, origin: *const u8, count: usize) {
-    use rdma_sys_shim::memory::copy;
-    if !ty.is_padded() {
-        // SAFETY: the caller's promise.
-        unsafe { copy(target, origin, count * ty.extent()) };
-        return;
-    }
-    for element in 0..count {
-        for &(at, len) in ty.runs() {
-            let at = element * ty.extent() + at;
-            // SAFETY: inside of both, by the caller's promise.
-            unsafe { copy(target.add(at), origin.add(at), len) };
-        }
-    }
 }
 
 #[cfg(test)]

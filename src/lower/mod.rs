@@ -64,19 +64,18 @@
 
 mod combine;
 mod memory;
-mod rows;
 mod walk;
 mod window;
 
 pub use combine::{combine, combine_raw};
 pub use memory::Memory;
-pub use rows::{accumulate_row, get_row, put_row, rget_row, rput_row};
 pub use walk::Walk;
 pub use window::{
     aligned_for, check_groups, complete, create_copied, flush, free_with, give_up, quiesce,
     synchronise, unlock_everything,
 };
 
+pub use crate::access::{accumulate_row, get_row, put_row, rget_row, rput_row};
 pub use crate::datatype::Row;
 pub use crate::terms::Aim;
 pub use transom_launch::{Allgather, AllgatherError};

@@ -68,10 +68,25 @@ pub(crate) fn gather_any_by(
             },
         ));
     }
+    gather_parts_by(operation, by, ranks, mine, &lens)
+}
+
+/// Collective. As [`gather_by`], of the lengths that all ranks know.
+pub(crate) fn gather_parts_by(
+    operation: &'static str,
+    by: &dyn Allgather,
+    ranks: (u32, u32),
+    mine: &[u8],
+    lens: &[usize],
+) -> Result<Vec<Vec<u8>>> {
+    let longest = lens.iter().copied().max().unwrap_or(0);
+    if longest == 0 {
+        return Ok(vec![Vec::new(); lens.len()]);
+    }
     let mut padded = mine.to_vec();
-    padded.resize(lens.iter().copied().max().unwrap_or(0).max(1), 0);
+    padded.resize(longest, 0);
     let mut all = gather_by(operation, by, ranks, &padded)?;
-    for (block, len) in all.iter_mut().zip(lens) {
+    for (block, &len) in all.iter_mut().zip(lens) {
         block.truncate(len);
     }
     Ok(all)
@@ -144,6 +159,7 @@ mod tests {
         let all = gather_any_by("test", &Scripted(longer), (1, 3), b"mine").unwrap();
         assert_eq!(all, [&b"another"[..], b"mine", b""]);
     }
+
     #[test]
     fn a_length_that_no_rank_passes_is_refused() {
         let vast = |mine: &[u8]| Ok(vec![mine.to_vec(), mine.to_vec(), vec![0xff; 8]]);

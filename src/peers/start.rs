@@ -1,12 +1,11 @@
 //! Starting: which device this rank uses, and where the other ranks run.
 
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-use rdma_sys_shim::{Device, Placement};
+use rdma_sys_shim::{Device, Host, Placement};
 use transom_launch::pmi::Client;
 
-use crate::error::{Error, Result, SystemError};
+use crate::error::{Error, Result};
 
 const DEVICE: &str = "TRANSOM_DEVICE";
 /// Under which rank 0 publishes whether all ranks share a host.
@@ -68,28 +67,19 @@ fn share_host(client: &Client) -> Result<bool> {
     Ok(client.get(VERDICT)? == "1")
 }
 
-/// Names the running kernel and this process's view of processes, in hexadecimal digits: containers of
-/// one kernel see each other's processes only if they share that. Where it cannot be read, no two ranks
-/// seem to share a host: a wrong "yes" would end in an error at the first contact.
+/// Names the [`Host`] of this process, in hexadecimal digits. Where the system hides it, no two ranks seem
+/// to share one: a wrong "yes" would end in an error at the first contact.
 ///
 /// # Errors
 /// It may be readable, but no descriptor was free to read it with.
 pub(crate) fn host_identity(rank: u32) -> Result<String> {
-    const PATH: &str = "/proc/sys/kernel/random/boot_id";
-    let kernel = match std::fs::read_to_string(PATH) {
-        Err(source) if matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
-            let what = format!("reading {PATH} (close files, or raise `ulimit -n`)");
-            return Err(SystemError::Io { what, source }.into());
-        }
-        kernel => kernel,
-    };
-    let processes = std::fs::metadata("/proc/self/ns/pid");
-    Ok(match (kernel, processes) {
-        (Ok(kernel), Ok(processes)) if kernel.len() > 8 => {
-            let digits: String = kernel.chars().filter(char::is_ascii_hexdigit).collect();
-            format!("{digits}{:x}", processes.ino())
-        }
-        _ => format!("{rank:x}"),
+    let Host {
+        boot,
+        pid_namespace,
+    } = Host::this().map_err(|error| Error::from(error).during("job start"))?;
+    Ok(match (u128::from_be_bytes(boot), pid_namespace) {
+        (0, _) | (_, 0) => format!("{rank:x}"),
+        (boot, processes) => format!("{boot:032x}{processes:x}"),
     })
 }
 

@@ -319,13 +319,11 @@ impl<'c, T: Element> Window<'c, T> {
         let room = elements.try_reserve_exact(self.len());
         self.usable("free")?;
         let bytes = self.raw.size();
-        let (base, len) = own_part(&self.raw);
-        lower::free_with(self.raw, |_, _| {
+        lower::free_with(self.raw, |base, bytes| {
             if room.is_ok() {
-                // SAFETY: our registered memory, aligned and of this length, which is not freed yet, any
-                // bytes being a `T`; the window is usable, and no rank is in an epoch any more.
-                let own = unsafe { slice::from_raw_parts(base.as_ptr(), len) };
-                elements.extend_from_slice(own);
+                // SAFETY: our part, which is not freed yet; the window is usable, and no rank is in an
+                // epoch any more.
+                elements.extend_from_slice(unsafe { elements_at(base, bytes) });
             }
         })?;
         match room {
@@ -337,7 +335,7 @@ impl<'c, T: Element> Window<'c, T> {
     fn elements(&self) -> &[T] {
         // SAFETY: the callers see to it that the window is usable: then nobody writes there between
         // epochs, as this module argues, and as long as the window is borrowed no epoch opens.
-        unsafe { own_elements(&self.raw) }
+        unsafe { elements_at(self.raw.base(), self.raw.size()) }
     }
 
     fn usable(&self, operation: &'static str) -> Result<()> {
@@ -376,15 +374,20 @@ impl<T: Element> fmt::Debug for Window<'_, T> {
 
 /// Where this rank's part is, and how many elements it has.
 pub(super) fn own_part<T>(raw: &raw::Window) -> (NonNull<T>, usize) {
-    let base = NonNull::new(raw.base().cast()).unwrap_or(NonNull::dangling());
+    part_at(raw.base(), raw.size())
+}
+
+/// The same, of a part of so many bytes.
+fn part_at<T>(base: *mut u8, bytes: u64) -> (NonNull<T>, usize) {
+    let base = NonNull::new(base.cast()).unwrap_or(NonNull::dangling());
     debug_assert!(base.is_aligned());
-    (base, raw.size() as usize / size_of::<T>())
+    (base, bytes as usize / size_of::<T>())
 }
 
 /// # Safety
-/// Nobody writes to this rank's part as long as the elements are borrowed.
-unsafe fn own_elements<T: Element>(raw: &raw::Window) -> &[T] {
-    let (base, len) = own_part(raw);
+/// This is a rank's own part, and nobody writes there as long as the elements are borrowed.
+unsafe fn elements_at<'a, T: Element>(base: *const u8, bytes: u64) -> &'a [T] {
+    let (base, len) = part_at(base.cast_mut(), bytes);
     // SAFETY: our registered memory, aligned and of this length, any bytes being a `T`; the caller's
     // promise.
     unsafe { slice::from_raw_parts(base.as_ptr(), len) }

@@ -114,14 +114,12 @@ impl Watched {
     }
 }
 
-/// Rank 0 puts and flushes; what rank 1 then finds in its own part is that.
-fn flush_waits_until_others_see_it(rank: &Rank) -> Outcome {
+/// What rank 1 finds in its own part is what rank 0 sent there just before.
+fn rank_1_finds(rank: &Rank, send: fn(&Watched, [u64; WORDS]) -> Outcome) -> Outcome {
     let watched = Watched::open(rank)?;
     for round in 1..=ROUNDS {
         if rank.rank == 0 {
-            let words = [round; WORDS];
-            watched.put(1, &words)?;
-            watched.flush(1)?;
+            send(&watched, [round; WORDS])?;
         }
         watched.comm.barrier()?;
         if rank.rank == 1 {
@@ -131,6 +129,13 @@ fn flush_waits_until_others_see_it(rank: &Rank) -> Outcome {
     }
     watched.has_waited()?;
     watched.close()
+}
+
+fn flush_waits_until_others_see_it(rank: &Rank) -> Outcome {
+    rank_1_finds(rank, |watched, words| {
+        watched.put(1, &words)?;
+        Ok(watched.flush(1)?)
+    })
 }
 
 /// Each rank gets what it put to the other one just before.
@@ -150,24 +155,13 @@ fn complete_waits_until_it_is_there(rank: &Rank) -> Outcome {
 /// Origin buffers are spoilt as soon as the device has done with them, which changes nothing at the
 /// target.
 fn quiesce_waits_until_buffers_are_done_with(rank: &Rank) -> Outcome {
-    let watched = Watched::open(rank)?;
-    for round in 1..=ROUNDS {
-        if rank.rank == 0 {
-            let mut words = [round; WORDS];
-            watched.put(1, &words)?;
-            watched.quiesce()?;
-            black_box(&mut words).fill(u64::MAX);
-            black_box(&words);
-            watched.flush(1)?;
-        }
-        watched.comm.barrier()?;
-        if rank.rank == 1 {
-            watched.find(1, [round; WORDS])?;
-        }
-        watched.comm.barrier()?;
-    }
-    watched.has_waited()?;
-    watched.close()
+    rank_1_finds(rank, |watched, mut words| {
+        watched.put(1, &words)?;
+        watched.quiesce()?;
+        black_box(&mut words).fill(u64::MAX);
+        black_box(&words);
+        Ok(watched.flush(1)?)
+    })
 }
 
 /// On a device that sometimes takes far longer than the wait's limit; others have done at once.

@@ -9,7 +9,8 @@ use transom_testing::{environment, processes};
 
 use crate::files::Files;
 
-pub(crate) type Outcome = Result<(), Box<dyn std::error::Error>>;
+/// Of a case, or of a part of it.
+pub(crate) type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 /// A program of some ranks.
 #[derive(Clone, Copy)]
@@ -48,8 +49,7 @@ impl Rank {
     /// All are through with what they did before, which a barrier of the job does not say of a device
     /// that is late: its last signal may still be under way to another rank.
     pub(crate) fn meet(&self) -> Outcome {
-        let met = self.files("met").allgather(&[]);
-        met.map(drop).map_err(|error| error.to_string().into())
+        self.files("met").allgather(&[]).map(drop)
     }
 
     pub(crate) fn job(&self) -> transom::Result<Job> {

@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use transom::{BasicType, Op};
+use transom_testing::random::Random;
 
 use crate::access::{Access, Kind, Layout};
 use crate::layouts::{Sequence, shuffle};
 use crate::places::{Found, LONGEST, comb, dense, derived, tooth};
 use crate::program::{Area, Call, Memory, Mix, Role};
-use crate::random::Random;
 use crate::scripts::{Script, Writer};
 use crate::shapes::Shape;
 use crate::values::{buffer, element};

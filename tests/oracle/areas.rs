@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use transom::{BasicType, Op};
 use transom_testing::model as elements;
+use transom_testing::random::Random;
 
 use crate::access::span;
 use crate::program::{Area, Lane, Mix, Part, Role, Sync, WindowSpec};
-use crate::random::Random;
 use crate::scripts::Writer;
 use crate::values::element;
 

@@ -2,10 +2,10 @@
 
 use transom::{BasicType, ErrorClass, LockKind, Op};
 use transom_testing::model as elements;
+use transom_testing::random::Random;
 
 use crate::access::Kind;
 use crate::program::{Fault, Memory, Sync, WindowSpec, Wrong};
-use crate::random::Random;
 use crate::scripts::Writer;
 use crate::wrong::MOVED;
 

@@ -5,11 +5,11 @@
 //! would conflict with its own operations that are under way, it flushes first, or lets it be.
 
 use transom::raw::Assert;
+use transom_testing::random::Random;
 
 use crate::areas::{Contested, areas, contested};
 use crate::handovers;
 use crate::program::{Epoch, Memory, Program, Role, Round, Sync, WindowSpec};
-use crate::random::Random;
 use crate::scripts::Writer;
 use crate::windows::window;
 
@@ -25,8 +25,13 @@ pub(crate) fn is_threaded(seed: u64) -> bool {
     seed % CLASSES < 4
 }
 
+/// What is chosen for this seed.
+pub(crate) fn choices(seed: u64) -> Random {
+    Random::new(seed ^ 0x5eed_0f0a_11d1_ce5a)
+}
+
 pub(crate) fn program(seed: u64) -> Program {
-    let mut random = Random::new(seed);
+    let mut random = choices(seed);
     let ranks = ranks_of(seed);
     let threads = match is_threaded(seed) {
         true => random.from(1, 3),

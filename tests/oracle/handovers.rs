@@ -9,11 +9,11 @@ use std::ops::Range;
 
 use transom::raw::Assert;
 use transom::{BasicType, LockKind};
+use transom_testing::random::Random;
 
 use crate::access::{Access, Kind};
 use crate::layouts::Sequence;
 use crate::program::{Await, Call, Epoch, Role, Sync, WindowSpec};
-use crate::random::Random;
 use crate::scripts::Writer;
 use crate::values::buffer;
 

@@ -2,9 +2,9 @@
 
 use transom::BasicType;
 use transom::raw::Order;
+use transom_testing::random::Random;
 
 use crate::access::{Layout, span};
-use crate::random::Random;
 use crate::shapes::Shape;
 use crate::typemap::{TypeMap, pair};
 

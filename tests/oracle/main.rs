@@ -29,7 +29,6 @@ mod model;
 mod places;
 mod play;
 mod program;
-mod random;
 mod reduce;
 mod sabotage;
 mod scripts;
@@ -49,7 +48,6 @@ use transom_testing::environment;
 
 use generate::CLASSES;
 use play::{Done, Task};
-use random::Random;
 use reduce::Kept;
 use sabotage::Sabotage;
 
@@ -142,7 +140,7 @@ fn notices(how: Sabotage, says: &[&str]) -> Result<(), Failed> {
 /// Whether programs of which much was left out are still valid, as `shrink` has it.
 fn reduced() -> Result<(), Failed> {
     for seed in 0..2 * CLASSES {
-        let mut random = Random::new(seed);
+        let mut random = generate::choices(seed);
         let often = random.from(2, 6);
         let program = generate::program(seed);
         let numbers = program.accesses().map(|access| access.id);

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use transom::BasicType;
+use transom_testing::random::Random;
 
 use crate::access::{Kind, Layout, span};
 use crate::layouts::Sequence;
 use crate::program::Lane;
-use crate::random::Random;
 use crate::shapes::Shape;
 
 /// The longest buffer of an origin or a result with a layout.

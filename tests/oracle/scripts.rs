@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use transom::raw::Assert;
 use transom::{BasicType, LockKind, Op};
+use transom_testing::random::Random;
 
 use crate::access::{Access, Kind};
 use crate::faults;
 use crate::program::{Area, Call, Epoch, Memory, Role, Sync, WindowSpec};
-use crate::random::Random;
 
 pub(crate) struct Writer {
     pub(crate) ranks: u32,

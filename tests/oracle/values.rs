@@ -2,9 +2,9 @@
 
 use transom::BasicType;
 use transom_testing::model as elements;
+use transom_testing::random::Random;
 
 use crate::access::Layout;
-use crate::random::Random;
 
 /// A small whole number in each member, so that sums of floats are exact in any order.
 pub(crate) fn element(random: &mut Random, ty: BasicType) -> Vec<u8> {

@@ -1,7 +1,8 @@
 //! Random windows.
 
+use transom_testing::random::Random;
+
 use crate::program::{Memory, Part, WindowSpec};
-use crate::random::Random;
 use crate::wrong::MOVED;
 
 pub(crate) fn window(random: &mut Random, ranks: u32) -> WindowSpec {

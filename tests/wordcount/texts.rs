@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use transom_testing::random::Random;
+
 /// The lines that `--all` prints.
 pub(crate) type Lines = Vec<(u64, String)>;
 
@@ -37,26 +39,6 @@ pub(crate) fn serial_count(texts: &[&[u8]]) -> Lines {
     lines
 }
 
-/// Numbers that look random, the same each time.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
-
 const LETTERS: [&str; 5] = [
     "abcdefghijklmnopqrstuvwxyz",
     "ABCDEéèüßñçİȺ",
@@ -67,7 +49,7 @@ const LETTERS: [&str; 5] = [
 
 /// A word for each number: short ones, and such as are too long for a slot.
 fn invent(number: usize) -> String {
-    let mut random = Random(number as u64);
+    let mut random = Random::new(number as u64);
     let letters: Vec<char> = LETTERS[[0, 0, 0, 1, 2, 3, 4][random.below(7)]]
         .chars()
         .collect();
@@ -88,7 +70,7 @@ pub(crate) fn zipf(bytes: usize, vocabulary: usize) -> String {
     let between = [
         " ", " ", " ", " ", " ", ", ", "\n", "—", "。", "\u{3000}", "...", "'",
     ];
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let mut text = String::with_capacity(bytes + 100);
     while text.len() < bytes {
         let rank = (vocabulary as f64).powf(random.unit()) as usize - 1;
@@ -99,6 +81,5 @@ pub(crate) fn zipf(bytes: usize, vocabulary: usize) -> String {
 }
 
 pub(crate) fn noise(bytes: usize) -> Vec<u8> {
-    let mut random = Random(11);
-    (0..bytes).map(|_| random.next() as u8).collect()
+    Random::new(11).bytes(bytes)
 }

@@ -1,13 +1,12 @@
 //! What a process of the soft provider publishes about itself.
 
 use std::os::fd::RawFd;
-use std::os::unix::fs::MetadataExt;
 
-use super::limits::is_shortage;
 use super::port::SoftPort;
 use super::process::ProcessId;
 use super::{DEVICE, Options};
 use crate::fields::Fields;
+use crate::system::Host;
 use crate::{Error, Result};
 
 const VERSION: u8 = 1;
@@ -112,41 +111,6 @@ impl Address {
             reason,
         })
     }
-}
-
-/// Where a process runs. Found once: later there may be no descriptor to read it with.
-pub(crate) struct Host {
-    boot: [u8; 16],
-    pid_namespace: u64,
-}
-
-impl Host {
-    pub(crate) fn this() -> Result<Self> {
-        Ok(Self {
-            boot: boot_id()?,
-            pid_namespace: std::fs::metadata("/proc/self/ns/pid").map_or(0, |data| data.ino()),
-        })
-    }
-}
-
-/// Changes with every boot, and differs between hosts; zero where the system hides it.
-fn boot_id() -> Result<[u8; 16]> {
-    const PATH: &str = "/proc/sys/kernel/random/boot_id";
-    let mut id = [0; 16];
-    let text = match std::fs::read_to_string(PATH) {
-        Err(error) if is_shortage(&error) => {
-            return Err(Error::os(format!("reading {PATH}"), error));
-        }
-        text => text.unwrap_or_default(),
-    };
-    let digits: Vec<u8> = text
-        .bytes()
-        .filter_map(|byte| (byte as char).to_digit(16).map(|digit| digit as u8))
-        .collect();
-    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = pair[0] << 4 | pair[1];
-    }
-    Ok(id)
 }
 
 #[cfg(test)]

@@ -34,11 +34,3 @@ pub(super) fn check_descriptor(fd: libc::c_int) -> Result<()> {
         )),
     }
 }
-
-/// Whether a file may be there that could not be opened.
-pub(super) fn is_shortage(error: &io::Error) -> bool {
-    let code = error.raw_os_error();
-    [libc::EMFILE, libc::ENFILE, libc::ENOMEM]
-        .map(Some)
-        .contains(&code)
-}

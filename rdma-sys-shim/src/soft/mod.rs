@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use notice_board::NoticeBoard;
 pub use port::PORT_BYTES;
 
-use address::{Address, Host};
+use address::Address;
 use agent::Agent;
 use endpoint::SoftEndpoint;
 use owned::Segments;
@@ -35,7 +35,7 @@ use process::ProcessId;
 use table::RegionTable;
 
 use crate::cross_memory;
-use crate::system::random;
+use crate::system::{Host, random};
 use crate::{
     Access, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, TargetThread,
 };

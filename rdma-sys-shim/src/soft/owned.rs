@@ -59,7 +59,7 @@ struct Segment {
 /// Whose memory file it is in.
 enum Home {
     Own { range: AddressRange, file: File },
-    SoftPort(Loan),
+    Port(Loan),
 }
 
 impl Home {
@@ -76,7 +76,7 @@ impl Home {
         if align <= page_size()
             && let Some(loan) = own.port.lend(len.max(align))
         {
-            return Ok(Self::SoftPort(loan));
+            return Ok(Self::Port(loan));
         }
         let mapped = whole_pages(len)
             .filter(|&mapped| mapped <= isize::MAX as usize)
@@ -95,7 +95,7 @@ impl Home {
     fn base(&self) -> *mut u8 {
         match self {
             Self::Own { range, .. } => range.base(),
-            Self::SoftPort(loan) => loan.base(),
+            Self::Port(loan) => loan.base(),
         }
     }
 
@@ -106,7 +106,7 @@ impl Home {
                 fd: file.as_raw_fd(),
                 offset: 0,
             },
-            Self::SoftPort(loan) => SegmentFile {
+            Self::Port(loan) => SegmentFile {
                 len: loan.len(),
                 fd: loan.fd(),
                 offset: loan.offset(),

@@ -9,11 +9,11 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::limits::is_shortage;
 use super::process::ProcessId;
 use super::room::{Room, RoomPiece};
 use super::segment::{self, AddressRange};
 use super::slots::{Bell, SLOTS, Slot, Slots};
+use crate::system::is_shortage;
 use crate::{Error, Result};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"TRANSOM\x01");

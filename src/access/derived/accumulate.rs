@@ -181,7 +181,7 @@ impl Window {
         let (Some(ty), Some(piece)) = (element, far.elements()) else {
             return Ok(Ticket::DONE);
         };
-        Work::check_defined(operation, op, ty)?;
+        op.check_defined_for(operation, ty)?;
         let (span, grain) = (there.span, Grain::of(ty));
         let spot = on.spot(disp, span, Some(&piece), grain)?;
         let elements = |size: u64| size / ty.size() as u64 * ty.extent() as u64;

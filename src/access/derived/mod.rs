@@ -9,10 +9,11 @@ mod by_device;
 mod combined;
 mod post;
 mod put_get;
-mod regions;
+mod rows;
 mod spot;
 
 pub(super) use combined::Combined;
+pub use rows::{accumulate_row, get_row, put_row, rget_row, rput_row};
 
 use super::bounds::null_buffer;
 use crate::datatype::Span;

@@ -167,7 +167,7 @@ impl Window {
         check_buffer(operation, origin, here.span, here.size)?;
         let pieces = [&*near, &*far];
         // SAFETY: the caller's promise.
-        unsafe { on.transfer_pieces(way, origin, spot, pieces) }
+        unsafe { on.transfer_pieces(way, origin, &spot, pieces) }
     }
 }
 
@@ -181,11 +181,11 @@ impl OnTarget<'_> {
         self,
         way: Way,
         origin: *mut u8,
-        spot: Spot<'_>,
+        spot: &Spot<'_>,
         pieces: [&Piece; 2],
     ) -> Result<Ticket> {
         let place = match spot {
-            Spot::Mapped(base, _keep) => {
+            &Spot::Mapped(base, _) => {
                 // SAFETY: `origin` is the caller's promise; the target's layout is mapped there.
                 unsafe { copy_layouts(way, origin, base, pieces) };
                 self.target.set_dirty();
@@ -193,12 +193,12 @@ impl OnTarget<'_> {
             }
             Spot::Device(place) => place,
             // SAFETY: the caller's promise.
-            Spot::Apart(disp) => unsafe {
+            &Spot::Apart(disp) => unsafe {
                 return self.transfer_apart(way, origin, disp, pieces);
             },
         };
         // SAFETY: the caller's promise.
-        let posted = unsafe { self.post_layouts(way, origin, &place, pieces) };
+        let posted = unsafe { self.post_layouts(way, origin, place, pieces) };
         let ticket = posted.map_err(|error| self.failed(error))?;
         self.note_posted(ticket);
         Ok(ticket)

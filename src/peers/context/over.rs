@@ -12,7 +12,7 @@ use crate::error::{Error, Misuse, Result};
 use crate::peers::gather::{gather_any_by, gather_by};
 use crate::peers::peer::{refusal, refused};
 use crate::peers::start::{choose_device, host_identity};
-use crate::peers::{Fabric, fork};
+use crate::peers::{Fabric, fork, join_texts, split_texts};
 use crate::terms::ThreadLevel;
 use crate::wait::Patience;
 
@@ -31,30 +31,6 @@ struct Hello {
 
 /// The last byte counts versions of what follows.
 const MAGIC: [u8; 12] = *b"transom job\x01";
-
-/// What a rank tells the others of itself.
-struct Introduction {
-    /// Or why it could not start.
-    card: String,
-    processors: String,
-}
-
-impl Introduction {
-    fn encode(&self) -> Vec<u8> {
-        let len = (self.card.len() as u32).to_le_bytes();
-        [&len[..], self.card.as_bytes(), self.processors.as_bytes()].concat()
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let (len, rest) = bytes.split_first_chunk()?;
-        let (card, processors) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-        let text = |bytes: &[u8]| String::from_utf8(bytes.to_owned()).ok();
-        Some(Self {
-            card: text(card)?,
-            processors: text(processors)?,
-        })
-    }
-}
 
 /// The rank and the size that the allgather names; it is asked no more. Nobody else has heard of this
 /// rank yet.
@@ -96,26 +72,25 @@ impl Context {
             };
             Fabric::new(device, WORLD + world_block, rank, size)
         });
-        let mine = Introduction {
-            card: match &ready {
-                Ok(fabric) => fabric.own_card().to_owned(),
-                Err(error) => refusal(error),
-            },
-            processors: crowding::processors(),
+        let card = match &ready {
+            Ok(fabric) => fabric.own_card().to_owned(),
+            Err(error) => refusal(error),
         };
-        let told = gather_any_by(OPERATION, by, (rank, size), &mine.encode())?;
+        let mine = join_texts(&card, &crowding::processors());
+        let told = gather_any_by(OPERATION, by, (rank, size), &mine)?;
         let fabric = ready?;
         let mut processors = Vec::new();
         for (other, bytes) in (0..).zip(&told) {
-            let Some(introduction) = Introduction::decode(bytes) else {
+            let Some((card, allowed)) = split_texts(bytes) else {
                 return Err(PmiError::BadCard { rank: other }.into());
             };
-            if let Some(failed) = refused(other, &introduction.card) {
+            // Or why it could not start.
+            if let Some(failed) = refused(other, &card) {
                 return Err(Error::new(OPERATION, failed));
             }
-            fabric.introduce(other, introduction.card);
+            fabric.introduce(other, card);
             if here(&other) {
-                processors.push(introduction.processors);
+                processors.push(allowed);
             }
         }
         let processors: Vec<&str> = processors.iter().map(String::as_str).collect();

@@ -63,12 +63,13 @@ mod target;
 mod tests;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 pub(crate) use target::{Held, TargetEpoch};
 
 use crate::error::Result;
 use crate::terms::Aim;
+use crate::wait::lock;
 
 /// Which epochs of a window are open at this rank, and which targets are entered.
 ///
@@ -210,7 +211,7 @@ impl Epochs {
     }
 
     fn entered(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.entered.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.entered)
     }
 }
 

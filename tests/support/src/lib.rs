@@ -10,5 +10,6 @@ pub mod model;
 pub mod ports;
 pub mod processes;
 pub mod programs;
+pub mod random;
 pub mod sample;
 pub mod suite;

@@ -3,6 +3,8 @@
 
 use transom::{BasicType, Op};
 
+use crate::random::Random;
+
 /// The members of one element: what they are, and where.
 #[derive(Clone, Copy, PartialEq)]
 enum Member {
@@ -255,24 +257,24 @@ pub fn one(ty: BasicType) -> Vec<u8> {
 }
 
 /// Random elements, among which are the ends of ranges, zeros of both signs, NaNs and equal values.
-pub struct Numbers(u64);
+pub struct Numbers {
+    random: Random,
+    /// The last of those that are distinct.
+    last: u8,
+}
 
 impl Numbers {
     /// The same ones for the same seed.
     pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        Self {
+            random: Random::new(seed),
+            last: 0,
+        }
     }
 
     fn member(&mut self, member: Member, to: &mut [u8]) {
-        let random = self.next();
-        let choice = self.next() % 8;
+        let random = self.random.bits();
+        let choice = self.random.bits() % 8;
         let floats = [0.0, -0.0, 1.5, -2.25, f64::INFINITY, f64::NAN];
         let float = floats[(random % 6) as usize];
         match member {
@@ -280,7 +282,7 @@ impl Numbers {
             M::F64 if choice < 4 => to.copy_from_slice(&float.to_ne_bytes()),
             M::Opaque(_) => {
                 for chunk in to.chunks_mut(8) {
-                    chunk.copy_from_slice(&self.next().to_ne_bytes()[..chunk.len()]);
+                    chunk.copy_from_slice(&self.random.bits().to_ne_bytes()[..chunk.len()]);
                 }
             }
             _ => {
@@ -301,7 +303,7 @@ impl Numbers {
     pub fn elements(&mut self, ty: BasicType, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count * ty.extent()];
         for chunk in bytes.chunks_mut(8) {
-            chunk.copy_from_slice(&self.next().to_ne_bytes()[..chunk.len()]);
+            chunk.copy_from_slice(&self.random.bits().to_ne_bytes()[..chunk.len()]);
         }
         for element in bytes.chunks_mut(ty.extent()) {
             for &(at, member) in members(ty) {
@@ -314,8 +316,8 @@ impl Numbers {
     /// One element, which no other that it gave soon before equals.
     pub fn distinct(&mut self, ty: BasicType) -> Vec<u8> {
         let mut bytes = vec![0; ty.extent()];
-        self.0 += 1;
-        bytes[0] = self.0 as u8;
+        self.last = self.last.wrapping_add(1);
+        bytes[0] = self.last;
         bytes
     }
 }

@@ -1,0 +1,191 @@
+//! Operations between rows of equal blocks, for callers that know their elements.
+
+use rdma_sys_shim::Ticket;
+
+use super::super::PROC_NULL;
+use super::super::apart::Grain;
+use super::super::put_get::Way;
+use super::super::request::{Request, Until};
+use super::super::work::Work;
+use super::check_buffer;
+use super::combined::Combined;
+use super::spot::Spot;
+use crate::datatype::{BasicType, Op, Piece, Row};
+use crate::error::Result;
+use crate::memory::displacement::Displacement;
+use crate::terms::Aim;
+use crate::window::{OnTarget, Window};
+
+/// One-sided. Copies the bytes of `near`, from `origin` on, to those of `far`, from the start of the
+/// target's memory on, in their order: [`Window::put_layout`] without a datatype. If one has fewer, it
+/// ends the transfer. A row without bytes, too, has to begin inside the target's memory, or at its end.
+///
+/// # Errors
+/// As for [`Window::put_layout`]; a row that leaves 63 bits.
+///
+/// # Safety
+/// As for [`Window::put_layout`].
+#[inline]
+pub unsafe fn put_row(
+    window: &Window,
+    aim: Aim,
+    origin: *const u8,
+    near: Row,
+    far: Row,
+) -> Result<()> {
+    let rows = [near, far];
+    // SAFETY: the caller's promise.
+    unsafe { transfer(window, aim, Way::Put, origin.cast_mut(), rows) }.map(drop)
+}
+
+/// One-sided. As [`put_row`], the other way.
+///
+/// # Errors
+/// As for [`put_row`].
+///
+/// # Safety
+/// As for [`Window::get_layout`].
+#[inline]
+pub unsafe fn get_row(
+    window: &Window,
+    aim: Aim,
+    origin: *mut u8,
+    near: Row,
+    far: Row,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { transfer(window, aim, Way::Get, origin, [near, far]) }.map(drop)
+}
+
+/// One-sided. As [`put_row`], with a request; needs a passive-target epoch.
+///
+/// # Errors
+/// As for [`put_row`].
+///
+/// # Safety
+/// As for [`Window::rput_layout`].
+#[inline]
+pub unsafe fn rput_row(
+    window: &Window,
+    aim: Aim,
+    origin: *const u8,
+    near: Row,
+    far: Row,
+) -> Result<Request> {
+    window.needs_passive(aim)?;
+    let (origin, rows) = (origin.cast_mut(), [near, far]);
+    // SAFETY: the caller's promise.
+    let ticket = unsafe { transfer(window, aim, Way::Put, origin, rows)? };
+    window.request(aim.rank, ticket, Until::Released)
+}
+
+/// One-sided. As [`get_row`], with a request; needs a passive-target epoch.
+///
+/// # Errors
+/// As for [`put_row`].
+///
+/// # Safety
+/// As for [`Window::rget_layout`].
+#[inline]
+pub unsafe fn rget_row(
+    window: &Window,
+    aim: Aim,
+    origin: *mut u8,
+    near: Row,
+    far: Row,
+) -> Result<Request> {
+    window.needs_passive(aim)?;
+    // SAFETY: the caller's promise.
+    let ticket = unsafe { transfer(window, aim, Way::Get, origin, [near, far])? };
+    window.request(aim.rank, ticket, Until::Completed)
+}
+
+/// One-sided. Combines the elements of `near`, from `origin` on, into those of `far`, from the start
+/// of the target's memory on, atomically for each.
+///
+/// # Errors
+/// As for [`Window::accumulate_layout`]; a row that leaves 63 bits.
+///
+/// # Safety
+/// As for [`Window::accumulate_layout`]; the blocks of both rows are whole elements of `ty`, which has no
+/// padding.
+pub unsafe fn accumulate_row(
+    window: &Window,
+    aim: Aim,
+    origin: *const u8,
+    near: Row,
+    far: Row,
+    ty: BasicType,
+    op: Op,
+) -> Result<()> {
+    Work::check_changes(aim.operation, op)?;
+    between(
+        window,
+        aim,
+        origin,
+        [near, far],
+        Grain::of(ty),
+        move |on, spot, [near, far]| {
+            op.check_defined_for(aim.operation, ty)?;
+            let parts = Combined {
+                ty,
+                op,
+                operands: Some(origin),
+                result: None,
+                // There is no result; the target's elements are as many.
+                layouts: [near, far, far],
+                skip: 0,
+            };
+            // SAFETY: the caller's promise.
+            unsafe { on.combine_pieces(spot, &parts) }
+        },
+    )
+    .map(drop)
+}
+
+/// # Safety
+/// As for [`put_row`] or [`get_row`]; a put only reads `origin`.
+unsafe fn transfer(
+    window: &Window,
+    aim: Aim,
+    way: Way,
+    origin: *mut u8,
+    rows: [Row; 2],
+) -> Result<Ticket> {
+    between(
+        window,
+        aim,
+        origin,
+        rows,
+        Grain::BYTE,
+        move |on, spot, pieces| {
+            // SAFETY: the caller's promise.
+            unsafe { on.transfer_pieces(way, origin, spot, pieces) }
+        },
+    )
+}
+
+/// Enters the target, checks both rows, finds where the one there is, and does `act` with them, unless
+/// there is nothing to do.
+#[inline(always)]
+fn between<'w>(
+    window: &'w Window,
+    aim: Aim,
+    origin: *const u8,
+    [near, far]: [Row; 2],
+    grain: Grain,
+    act: impl FnOnce(OnTarget<'w>, &Spot<'w>, [&Piece; 2]) -> Result<Ticket>,
+) -> Result<Ticket> {
+    if aim.rank == PROC_NULL {
+        return Ok(Ticket::DONE);
+    }
+    let on = window.open_or_enter(aim)?;
+    let (span, far) = far.measure(aim.operation)?;
+    let spot = on.spot(Displacement(0), span, far.as_ref(), grain)?;
+    let (here, near) = near.measure(aim.operation)?;
+    let (Some(near), Some(far)) = (near, far) else {
+        return Ok(Ticket::DONE);
+    };
+    check_buffer(aim.operation, origin, here, here.bytes())?;
+    act(on, &spot, [&near, &far])
+}
