@@ -16,6 +16,7 @@ mod errors;
 mod exported;
 mod host;
 mod info;
+mod loaded;
 mod memory;
 mod operations;
 mod process;

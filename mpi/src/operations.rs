@@ -209,22 +209,23 @@ fn single(ty: MPI_Datatype) -> Result<BasicType> {
     types::single(ty).ok_or_else(|| bad(ErrorClass::Type, "the call takes a predefined datatype"))
 }
 
-/// A request for an operation of [`Request`], or a finished one where the target is nobody.
+/// The host's request for an operation, or a finished one where the target is nobody.
 ///
 /// # Safety
-/// The operation has the buffers until the request is complete, which it is here.
+/// `request` is writable.
 unsafe fn with_request(
-    window: &Window,
+    call: &'static str,
+    carrier: MPI_Win,
     target: c_int,
     request: *mut MPI_Request,
     make: impl FnOnce() -> Result<Request>,
 ) -> Result<()> {
-    let _ = window;
-    if rank(target) != PROC_NULL {
-        make()?.wait()?;
+    match rank(target) {
+        // SAFETY: the caller's promise.
+        PROC_NULL => unsafe { requests::complete(request) },
+        // SAFETY: as above.
+        _ => unsafe { requests::lend(call, carrier, make()?, request) },
     }
-    // SAFETY: the program's own place for it.
-    unsafe { requests::complete(request) }
 }
 
 /// # Safety
@@ -351,7 +352,7 @@ operations! {
         let from = near(origin, origin_count, origin_type);
         let window = ours.window();
         // SAFETY: the program keeps MPI's rules for buffers.
-        unsafe { with_request(window, target, request, || rput(window, from, far(target, disp, count, ty))) }
+        unsafe { with_request("MPI_Rput", win, target, request, || rput(window, from, far(target, disp, count, ty))) }
     }
 
     MPI_Rget PMPI_Rget MPI_Rget_c PMPI_Rget_c(N origin: *mut c_void, origin_count: N, origin_type: MPI_Datatype,
@@ -360,7 +361,7 @@ operations! {
         let to = near(origin, origin_count, origin_type);
         let window = ours.window();
         // SAFETY: the program keeps MPI's rules for buffers.
-        unsafe { with_request(window, target, request, || rget(window, to, far(target, disp, count, ty))) }
+        unsafe { with_request("MPI_Rget", win, target, request, || rget(window, to, far(target, disp, count, ty))) }
     }
 
     MPI_Raccumulate PMPI_Raccumulate MPI_Raccumulate_c PMPI_Raccumulate_c(N origin: *const c_void,
@@ -370,7 +371,7 @@ operations! {
         let (window, at) = (ours.window(), far(target, disp, count, ty));
         // SAFETY: the program keeps MPI's rules for buffers.
         op(handle).and_then(|op| unsafe {
-            with_request(window, target, request, || raccumulate(window, from, at, op))
+            with_request("MPI_Raccumulate", win, target, request, || raccumulate(window, from, at, op))
         })
     }
 
@@ -383,7 +384,7 @@ operations! {
         let (window, at) = (ours.window(), far(target, disp, count, ty));
         // SAFETY: the program keeps MPI's rules for buffers.
         op(handle).and_then(|op| unsafe {
-            with_request(window, target, request, || rget_accumulate(window, from, into, at, op))
+            with_request("MPI_Rget_accumulate", win, target, request, || rget_accumulate(window, from, into, at, op))
         })
     }
 }

@@ -48,14 +48,16 @@ pub(crate) fn trouble(text: &str) {
 }
 
 /// Says on rank 0 what its windows were.
-pub(crate) fn print(rank: u32) {
+pub(crate) fn print(rank: u32, device: &str) {
     if rank != 0 || !is_set("TRANSOM_MPI_REPORT") {
         return;
     }
     let hosts = lock(&HOSTS);
     let count: u64 = hosts.values().sum();
     let ours = OURS.load(Ordering::Relaxed);
-    eprintln!("transom mpi: windows of rank 0: {ours} of Transom, {count} of the host's");
+    eprintln!(
+        "transom mpi: windows of rank 0: {ours} of Transom over {device}, {count} of the host's"
+    );
     for (why, count) in &*hosts {
         eprintln!("transom mpi:   {count} of the host's: {why}");
     }

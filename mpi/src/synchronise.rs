@@ -7,7 +7,7 @@ use transom::raw::Assert;
 use transom::{ErrorClass, Group, LockKind};
 
 use crate::errors::{Result, bad};
-use crate::exported::on_windows;
+use crate::exported::{on_windows, quick_on_windows};
 use crate::process::{self, process, rank};
 use crate::{constants, report};
 
@@ -75,6 +75,12 @@ fn group(theirs: MPI_Group) -> Result<Group> {
     })
 }
 
+/// A target that is a rank.
+#[inline(always)]
+fn somebody(target: c_int) -> Option<u32> {
+    u32::try_from(target).ok()
+}
+
 /// Nobody is always locked, and done with everything.
 #[inline(always)]
 fn on_somebody(target: c_int, call: impl FnOnce(u32) -> transom::Result<()>) -> Result<()> {
@@ -122,42 +128,56 @@ on_windows! {
         })
     }
 
-    fn MPI_Win_unlock PMPI_Win_unlock(target: c_int, win: MPI_Win) of win as ours {
-        process::now_and_then();
-        on_somebody(target, |target| ours.window().unlock(target))
-    }
-
     fn MPI_Win_lock_all PMPI_Win_lock_all(assert: c_int, win: MPI_Win) of win as ours {
         asserts(assert).and_then(|assert| Ok(ours.window().lock_all(assert)?))
-    }
-
-    fn MPI_Win_unlock_all PMPI_Win_unlock_all(win: MPI_Win) of win as ours {
-        process::now_and_then();
-        ours.window().unlock_all().map_err(Into::into)
-    }
-
-    fn MPI_Win_flush PMPI_Win_flush(target: c_int, win: MPI_Win) of win as ours {
-        process::now_and_then();
-        on_somebody(target, |target| ours.window().flush(target))
-    }
-
-    fn MPI_Win_flush_all PMPI_Win_flush_all(win: MPI_Win) of win as ours {
-        process::now_and_then();
-        ours.window().flush_all().map_err(Into::into)
-    }
-
-    fn MPI_Win_flush_local PMPI_Win_flush_local(target: c_int, win: MPI_Win) of win as ours {
-        process::now_and_then();
-        on_somebody(target, |target| ours.window().flush_local(target))
-    }
-
-    fn MPI_Win_flush_local_all PMPI_Win_flush_local_all(win: MPI_Win) of win as ours {
-        process::now_and_then();
-        ours.window().flush_local_all().map_err(Into::into)
     }
 
     fn MPI_Win_sync PMPI_Win_sync(win: MPI_Win) of win as ours {
         process::now_and_then();
         ours.window().sync().map_err(Into::into)
+    }
+}
+
+quick_on_windows! {
+    fn MPI_Win_unlock PMPI_Win_unlock(target: c_int, win: MPI_Win) of win as ours quick {
+        process::now_and_then();
+        somebody(target).map(|target| ours.window().unlock(target))
+    } else {
+        on_somebody(target, |target| ours.window().unlock(target))
+    }
+
+    fn MPI_Win_flush PMPI_Win_flush(target: c_int, win: MPI_Win) of win as ours quick {
+        process::now_and_then();
+        somebody(target).map(|target| ours.window().flush(target))
+    } else {
+        on_somebody(target, |target| ours.window().flush(target))
+    }
+
+    fn MPI_Win_flush_local PMPI_Win_flush_local(target: c_int, win: MPI_Win) of win as ours quick {
+        process::now_and_then();
+        somebody(target).map(|target| ours.window().flush_local(target))
+    } else {
+        on_somebody(target, |target| ours.window().flush_local(target))
+    }
+
+    fn MPI_Win_flush_all PMPI_Win_flush_all(win: MPI_Win) of win as ours quick {
+        process::now_and_then();
+        Some(ours.window().flush_all())
+    } else {
+        ours.window().flush_all().map_err(Into::into)
+    }
+
+    fn MPI_Win_flush_local_all PMPI_Win_flush_local_all(win: MPI_Win) of win as ours quick {
+        process::now_and_then();
+        Some(ours.window().flush_local_all())
+    } else {
+        ours.window().flush_local_all().map_err(Into::into)
+    }
+
+    fn MPI_Win_unlock_all PMPI_Win_unlock_all(win: MPI_Win) of win as ours quick {
+        process::now_and_then();
+        Some(ours.window().unlock_all())
+    } else {
+        ours.window().unlock_all().map_err(Into::into)
     }
 }
