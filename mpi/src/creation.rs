@@ -10,7 +10,7 @@ use transom::{Communicator, ErrorClass, Info};
 use crate::errors::{Result, bad, told, told_comm};
 use crate::exported::{exported, on_windows};
 use crate::host::{check, host};
-use crate::process::{Process, Ranks, process};
+use crate::process::{Process, Ranks, is_in_world, process};
 use crate::windows::{self, Attributes, Ours};
 use crate::{constants, info, report};
 
@@ -87,18 +87,27 @@ fn is_inter(comm: MPI_Comm) -> Result<bool> {
     Ok(flag != 0)
 }
 
+/// Why the window has to be the host's, which each process of the communicator knows by itself. Processes of
+/// another job must not be asked: they may run without this library.
+fn foreign(comm: MPI_Comm) -> Result<Option<&'static str>> {
+    if comm == constants::comm_null() {
+        return Err(bad(ErrorClass::Comm, "the communicator is MPI_COMM_NULL"));
+    }
+    if is_inter(comm)? {
+        return Ok(Some("the communicator is an intercommunicator"));
+    }
+    Ok(match is_in_world(group_of(comm)?.0)? {
+        true => None,
+        false => Some("the communicator has processes that are not of the job"),
+    })
+}
+
 /// The communicator of ours, if all of its ranks make the window ours, or why not.
 fn joined(
     comm: MPI_Comm,
     process: Option<&Process>,
     is_right: bool,
 ) -> Result<std::result::Result<Communicator, String>> {
-    if comm == constants::comm_null() {
-        return Err(bad(ErrorClass::Comm, "the communicator is MPI_COMM_NULL"));
-    }
-    if is_inter(comm)? {
-        return Ok(Err("the communicator is an intercommunicator".to_owned()));
-    }
     let ranks = Ranks::of(comm)?;
     let group = match process {
         Some(process) => process.group(group_of(comm)?.0)?,
@@ -130,9 +139,6 @@ fn joined(
             Ok(Ok(process.job.communicator(&group, ranks)?))
         }
         (None, _) => Ok(Err(report::why_no_job())),
-        (Some(_), None) => Ok(Err(
-            "the communicator has processes that are not of the job".to_owned(),
-        )),
         _ => Ok(Err(
             "another process of the communicator has no job".to_owned()
         )),
@@ -186,21 +192,27 @@ unsafe fn create(
     win: *mut MPI_Win,
     by_host: impl FnOnce() -> c_int,
 ) -> Result<c_int> {
+    let the_hosts = |why: &str| {
+        if report::strict() {
+            return Err(bad(
+                ErrorClass::Other,
+                format!("the window cannot be Transom's: {why}"),
+            ));
+        }
+        report::window_is_the_hosts(why);
+        Ok(by_host())
+    };
+    if let Some(why) = foreign(asked.comm)? {
+        return the_hosts(why);
+    }
     let process = process();
     let shape = asked.check();
     let comm = match joined(asked.comm, process.as_ref(), shape.is_ok())? {
         Ok(comm) => comm,
         Err(why) => {
             shape?;
-            if report::strict() {
-                return Err(bad(
-                    ErrorClass::Other,
-                    format!("the window cannot be Transom's: {why}"),
-                ));
-            }
-            report::window_is_the_hosts(&why);
             drop(process);
-            return Ok(by_host());
+            return the_hosts(&why);
         }
     };
     // SAFETY: the caller's promise.

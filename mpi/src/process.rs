@@ -236,25 +236,53 @@ pub(crate) fn end() {
 impl Process {
     /// The group of the job's ranks that a group of the host's has, in its order. `None` if it has others.
     pub(crate) fn group(&self, theirs: MPI_Group) -> Result<Option<Group>> {
-        let mut size = 0;
-        // SAFETY: a local; the host checks the handle.
-        check(unsafe { host!(PMPI_Group_size(MPI_Group, *mut c_int))(theirs, &raw mut size) })?;
-        let places: Vec<c_int> = (0..size).collect();
-        let mut ranks = vec![0; places.len()];
-        // SAFETY: both lists have that many numbers.
-        check(unsafe {
-            host!(PMPI_Group_translate_ranks(MPI_Group, c_int, *const c_int, MPI_Group, *mut c_int))(
-                theirs,
-                size,
-                places.as_ptr(),
-                self.world,
-                ranks.as_mut_ptr(),
-            )
-        })?;
-        let ranks: Option<Vec<u32>> = ranks.iter().map(|&rank| u32::try_from(rank).ok()).collect();
-        let Some(ranks) = ranks else { return Ok(None) };
+        let Some(ranks) = translated(theirs, self.world)? else {
+            return Ok(None);
+        };
         let group = self.job.world().group().include(&ranks);
         Ok(Some(group.map_err(Failure::from)?))
+    }
+}
+
+/// The ranks in one group of those in another, or `None` if it has not all of them.
+fn translated(theirs: MPI_Group, into: MPI_Group) -> Result<Option<Vec<u32>>> {
+    let mut size = 0;
+    // SAFETY: a local; the host checks the handle.
+    check(unsafe { host!(PMPI_Group_size(MPI_Group, *mut c_int))(theirs, &raw mut size) })?;
+    let places: Vec<c_int> = (0..size).collect();
+    let mut ranks = vec![0; places.len()];
+    // SAFETY: both lists have that many numbers.
+    check(unsafe {
+        host!(PMPI_Group_translate_ranks(MPI_Group, c_int, *const c_int, MPI_Group, *mut c_int))(
+            theirs,
+            size,
+            places.as_ptr(),
+            into,
+            ranks.as_mut_ptr(),
+        )
+    })?;
+    Ok(ranks.iter().map(|&rank| u32::try_from(rank).ok()).collect())
+}
+
+/// Whether all of a group are of the host's world, which sessions may be without.
+pub(crate) fn is_in_world(theirs: MPI_Group) -> Result<bool> {
+    if let Some(process) = &*process() {
+        return Ok(translated(theirs, process.world)?.is_some());
+    }
+    let (mut has_begun, mut world) = (0, constants::group_null());
+    // SAFETY: both are locals, and there is a world once the host has begun.
+    unsafe {
+        check(host!(PMPI_Initialized(*mut c_int))(&raw mut has_begun))?;
+        if has_begun == 0 {
+            return Ok(false);
+        }
+        check(host!(PMPI_Comm_group(MPI_Comm, *mut MPI_Group))(
+            constants::comm_world(),
+            &raw mut world,
+        ))?;
+        let is_in_it = translated(theirs, world).map(|ranks| ranks.is_some());
+        host!(PMPI_Group_free(*mut MPI_Group))(&raw mut world);
+        is_in_it
     }
 }
 

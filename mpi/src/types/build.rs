@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use mpi_sys::{MPI_Aint, MPI_Datatype};
+use mpi_sys::{MPI_Aint, MPI_Count, MPI_Datatype};
 use transom::ErrorClass;
 use transom::raw::{Datatype, Order};
 
@@ -10,13 +10,13 @@ use super::Views;
 use super::predefined::{self, by_precision};
 use crate::constants::{self, Combiner, Kind};
 use crate::errors::{Result, bad};
-use crate::host::{check, host};
+use crate::host::{Symbol, check, host};
 
 /// The arguments of the call that made a type.
 struct Contents {
     combiner: Combiner,
-    integers: Vec<c_int>,
-    addresses: Vec<MPI_Aint>,
+    integers: Vec<i64>,
+    addresses: Vec<i64>,
     types: Vec<Old>,
 }
 
@@ -32,9 +32,16 @@ impl Drop for Old {
     }
 }
 
+/// How many integers, addresses, large counts and types there are.
 struct Envelope {
     combiner: c_int,
-    lens: [c_int; 3],
+    lens: [MPI_Count; 4],
+}
+
+/// Hosts of MPI 4 refuse to say in `int`s how a type with large counts was made.
+fn has_large() -> bool {
+    static LARGE: Symbol = Symbol::new("PMPI_Type_get_envelope_c\0");
+    LARGE.find().is_some()
 }
 
 fn envelope(datatype: MPI_Datatype) -> Result<Envelope> {
@@ -42,6 +49,23 @@ fn envelope(datatype: MPI_Datatype) -> Result<Envelope> {
         return Err(bad(ErrorClass::Type, "the datatype is MPI_DATATYPE_NULL"));
     }
     let mut combiner = 0;
+    if has_large() {
+        let mut lens = [0; 4];
+        let [integers, addresses, counts, types] = lens.each_mut().map(|len| &raw mut *len);
+        type Len = *mut MPI_Count;
+        // SAFETY: all are locals; the host checks the handle.
+        check(unsafe {
+            host!(PMPI_Type_get_envelope_c(MPI_Datatype, Len, Len, Len, Len, *mut c_int))(
+                datatype,
+                integers,
+                addresses,
+                counts,
+                types,
+                &raw mut combiner,
+            )
+        })?;
+        return Ok(Envelope { combiner, lens });
+    }
     let mut lens = [0; 3];
     let [integers, addresses, types] = lens.each_mut().map(|len| &raw mut *len);
     // SAFETY: all are locals; the host checks the handle.
@@ -54,6 +78,8 @@ fn envelope(datatype: MPI_Datatype) -> Result<Envelope> {
             &raw mut combiner,
         )
     })?;
+    let [integers, addresses, types] = lens.map(MPI_Count::from);
+    let lens = [integers, addresses, 0, types];
     Ok(Envelope { combiner, lens })
 }
 
@@ -77,58 +103,109 @@ impl Contents {
         if combiner == Combiner::Named {
             return Err(predefined::unknown("this predefined type"));
         }
-        let mut integers = vec![0; lens[0].unsigned_abs() as usize];
-        let mut addresses = vec![0; lens[1].unsigned_abs() as usize];
-        let mut types = vec![constants::datatype_null(); lens[2].unsigned_abs() as usize];
+        let len = |at: usize| usize::try_from(lens[at]).unwrap_or(0);
+        let mut integers: Vec<c_int> = vec![0; len(0)];
+        let mut addresses: Vec<MPI_Aint> = vec![0; len(1)];
+        let mut counts: Vec<MPI_Count> = vec![0; len(2)];
+        let mut types = vec![constants::datatype_null(); len(3)];
+        let place = (
+            integers.as_mut_ptr(),
+            addresses.as_mut_ptr(),
+            types.as_mut_ptr(),
+        );
         // SAFETY: the lists are as long as the host said.
         check(unsafe {
-            host!(
-                PMPI_Type_get_contents(
-                    MPI_Datatype,
-                    c_int,
-                    c_int,
-                    c_int,
-                    *mut c_int,
-                    *mut MPI_Aint,
-                    *mut MPI_Datatype,
-                )
-            )(
-                datatype,
-                lens[0],
-                lens[1],
-                lens[2],
-                integers.as_mut_ptr(),
-                addresses.as_mut_ptr(),
-                types.as_mut_ptr(),
-            )
+            match has_large() {
+                true => host!(
+                    PMPI_Type_get_contents_c(
+                        MPI_Datatype,
+                        MPI_Count,
+                        MPI_Count,
+                        MPI_Count,
+                        MPI_Count,
+                        *mut c_int,
+                        *mut MPI_Aint,
+                        *mut MPI_Count,
+                        *mut MPI_Datatype,
+                    )
+                )(
+                    datatype,
+                    lens[0],
+                    lens[1],
+                    lens[2],
+                    lens[3],
+                    place.0,
+                    place.1,
+                    counts.as_mut_ptr(),
+                    place.2,
+                ),
+                false => host!(
+                    PMPI_Type_get_contents(
+                        MPI_Datatype,
+                        c_int,
+                        c_int,
+                        c_int,
+                        *mut c_int,
+                        *mut MPI_Aint,
+                        *mut MPI_Datatype,
+                    )
+                )(
+                    datatype,
+                    lens[0] as c_int,
+                    lens[1] as c_int,
+                    lens[3] as c_int,
+                    place.0,
+                    place.1,
+                    place.2,
+                ),
+            }
         })?;
-        Ok(Self {
+        #[allow(
+            clippy::unnecessary_cast,
+            reason = "of what type they are, hosts differ"
+        )]
+        let mut contents = Self {
             combiner,
-            integers,
-            addresses,
+            integers: integers.into_iter().map(i64::from).collect(),
+            addresses: addresses.into_iter().map(|at| at as i64).collect(),
             types: types.into_iter().map(Old).collect(),
-        })
+        };
+        if !counts.is_empty() {
+            contents.put_counts(&counts);
+        }
+        Ok(contents)
+    }
+
+    /// Puts large counts where a type made with `int`s has what they say (MPI-4.1, section 5.1.13).
+    fn put_counts(&mut self, counts: &[MPI_Count]) {
+        let ints = match self.combiner {
+            Combiner::Resized => 0,
+            Combiner::Hvector | Combiner::HindexedBlock => 2,
+            Combiner::Hindexed | Combiner::Struct => {
+                1 + usize::try_from(counts[0])
+                    .unwrap_or(0)
+                    .min(counts.len() - 1)
+            }
+            _ => counts.len(),
+        };
+        let at = match self.combiner {
+            Combiner::Subarray => 1,
+            Combiner::Darray => 3,
+            _ => 0,
+        };
+        let (ints, addresses) = counts.split_at(ints.min(counts.len()));
+        self.integers.splice(at..at, ints.iter().copied());
+        self.addresses = addresses.to_vec();
     }
 
     fn integer(&self, at: usize) -> i64 {
-        self.integers[at].into()
+        self.integers[at]
     }
 
     /// So many integers from one on.
     fn list(&self, from: usize, len: i64) -> Vec<i64> {
         let range = from..from + len.unsigned_abs() as usize;
-        self.integers[range]
-            .iter()
-            .map(|&value| value.into())
-            .collect()
-    }
-
-    #[allow(
-        clippy::unnecessary_cast,
-        reason = "of what type they are, hosts differ"
-    )]
-    fn addresses(&self) -> Vec<i64> {
-        self.addresses.iter().map(|&at| at as i64).collect()
+        self.integers[range].to_vec()
     }
 
     fn old(&self) -> Result<Views> {
@@ -160,7 +237,7 @@ pub(super) fn build(datatype: MPI_Datatype) -> Result<Views> {
             contents.old()?.each(make)
         }
         Combiner::Hvector => {
-            let stride = contents.addresses()[0];
+            let stride = contents.addresses[0];
             let make = |old: &Datatype| Datatype::hvector(first(0), first(1), stride, old);
             contents.old()?.each(make)
         }
@@ -173,7 +250,7 @@ pub(super) fn build(datatype: MPI_Datatype) -> Result<Views> {
                 .each(|old| Datatype::indexed(&lens, &at, old))
         }
         Combiner::Hindexed => {
-            let (lens, at) = (contents.list(1, first(0)), contents.addresses());
+            let (lens, at) = (contents.list(1, first(0)), contents.addresses.clone());
             contents
                 .old()?
                 .each(|old| Datatype::hindexed(&lens, &at, old))
@@ -185,14 +262,14 @@ pub(super) fn build(datatype: MPI_Datatype) -> Result<Views> {
                 .each(|old| Datatype::indexed_block(first(1), &at, old))
         }
         Combiner::HindexedBlock => {
-            let at = contents.addresses();
+            let at = &contents.addresses;
             contents
                 .old()?
-                .each(|old| Datatype::hindexed_block(first(1), &at, old))
+                .each(|old| Datatype::hindexed_block(first(1), at, old))
         }
         Combiner::Struct => structure(&contents),
         Combiner::Resized => {
-            let bounds = contents.addresses();
+            let bounds = &contents.addresses;
             contents
                 .old()?
                 .each(|old| Datatype::resized(old, bounds[0], bounds[1]))
@@ -204,7 +281,7 @@ pub(super) fn build(datatype: MPI_Datatype) -> Result<Views> {
 
 fn structure(contents: &Contents) -> Result<Views> {
     let lens = contents.list(1, contents.integer(0));
-    let at = contents.addresses();
+    let at = &contents.addresses;
     let members: Vec<Views> = contents
         .types
         .iter()
@@ -215,8 +292,8 @@ fn structure(contents: &Contents) -> Result<Views> {
         .map(|views| (views.bytes, views.elements))
         .unzip();
     Ok(Views {
-        bytes: Datatype::structure(&lens, &at, &bytes)?,
-        elements: Datatype::structure(&lens, &at, &elements)?,
+        bytes: Datatype::structure(&lens, at, &bytes)?,
+        elements: Datatype::structure(&lens, at, &elements)?,
     })
 }
 
