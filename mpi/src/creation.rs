@@ -1,6 +1,7 @@
 //! Windows come and go (MPI-4.1, section 12.2).
 
 use std::ffi::{c_int, c_void};
+use std::ops::Deref;
 use std::ptr;
 
 use mpi_sys::{MPI_Aint, MPI_Comm, MPI_Group, MPI_Info, MPI_Win};
@@ -102,17 +103,64 @@ fn foreign(comm: MPI_Comm) -> Result<Option<&'static str>> {
     })
 }
 
+/// The ranks of a window.
+enum Members<'p> {
+    /// All of the job's, who wait for each other without the host, whose waits keep processors busy.
+    World(&'p Communicator),
+    Some(Communicator),
+}
+
+impl Deref for Members<'_> {
+    type Target = Communicator;
+
+    fn deref(&self) -> &Communicator {
+        match self {
+            Self::World(comm) => comm,
+            Self::Some(comm) => comm,
+        }
+    }
+}
+
+/// Fails if some rank passed arguments that are wrong, or says that it was this one.
+fn all_right(verdicts: &[u8], is_right: bool) -> Result<bool> {
+    let wrong = verdicts
+        .iter()
+        .position(|&verdict| verdict == Verdict::Wrong as u8);
+    match wrong {
+        // Those that are right must not wait for the others.
+        Some(rank) if is_right => Err(bad(
+            ErrorClass::Arg,
+            format!("rank {rank} passed arguments that are wrong"),
+        )),
+        wrong => Ok(wrong.is_none()),
+    }
+}
+
 /// The communicator of ours, if all of its ranks make the window ours, or why not.
 fn joined(
     comm: MPI_Comm,
     process: Option<&Process>,
     is_right: bool,
-) -> Result<std::result::Result<Communicator, String>> {
+) -> Result<std::result::Result<Members<'_>, String>> {
     let ranks = Ranks::of(comm)?;
     let group = match process {
         Some(process) => process.group(group_of(comm)?.0)?,
         None => None,
     };
+    if let (Some(process), Some(group)) = (process, &group)
+        && let Some(world) = process.world_for(group)
+    {
+        let mine = match is_right {
+            true => Verdict::Ours,
+            false => Verdict::Wrong,
+        };
+        return Ok(
+            match all_right(&world.allgather(&[mine as u8])?, is_right)? {
+                true => Ok(Members::World(world)),
+                false => Err(String::new()),
+            },
+        );
+    }
     let mine = match (is_right, &group) {
         (false, _) => Verdict::Wrong,
         (true, Some(_)) => Verdict::Ours,
@@ -120,23 +168,14 @@ fn joined(
     };
     let mut all = vec![0; transom::lower::Allgather::size(&ranks) as usize];
     ranks.allgather_bytes(&[mine as u8], &mut all)?;
-    if let Some(rank) = all
-        .iter()
-        .position(|&verdict| verdict == Verdict::Wrong as u8)
-    {
-        // Those that are right must not wait for the others.
-        return match is_right {
-            false => Ok(Err(String::new())),
-            true => Err(bad(
-                ErrorClass::Arg,
-                format!("rank {rank} passed arguments that are wrong"),
-            )),
-        };
+    if !all_right(&all, is_right)? {
+        return Ok(Err(String::new()));
     }
     let others = all.contains(&(Verdict::Host as u8));
     match (process, group) {
         (Some(process), Some(group)) if !others => {
-            Ok(Ok(process.job.communicator(&group, ranks)?))
+            let comm = process.job.communicator(&group, ranks)?;
+            Ok(Ok(Members::Some(comm)))
         }
         (None, _) => Ok(Err(report::why_no_job())),
         _ => Ok(Err(

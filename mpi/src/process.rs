@@ -8,7 +8,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use mpi_sys::{MPI_Comm, MPI_Datatype, MPI_Errhandler, MPI_Group, MPI_Request, MPI_Status};
 use transom::lower::{Allgather, AllgatherError};
 use transom::raw::PROC_NULL;
-use transom::{Group, Job, ThreadLevel};
+use transom::{Communicator, Comparison, Group, Job, ThreadLevel};
 
 use crate::constants;
 use crate::errors::{Failure, Result};
@@ -22,6 +22,7 @@ pub(crate) struct Process {
     world: MPI_Group,
     /// A communicator of the same ranks, for this library alone.
     private: MPI_Comm,
+    level: ThreadLevel,
 }
 
 // SAFETY: the handles are numbers or addresses that the host lets all threads use.
@@ -167,6 +168,7 @@ fn start() -> Result<Process> {
         job,
         world,
         private,
+        level,
     })
 }
 
@@ -217,6 +219,7 @@ pub(crate) fn end() {
         job,
         mut world,
         mut private,
+        ..
     }) = process
     else {
         return;
@@ -234,6 +237,14 @@ pub(crate) fn end() {
 }
 
 impl Process {
+    /// The communicator of all ranks, for collectives of the ranks of this group, if those are all. Threads that
+    /// make windows on several communicators of the same ranks at once would take each other's turn in it.
+    pub(crate) fn world_for(&self, group: &Group) -> Option<&Communicator> {
+        let world = self.job.world();
+        let alike = group.compare(world.group()) == Comparison::Identical;
+        (alike && self.level == ThreadLevel::Serialized).then_some(world)
+    }
+
     /// The group of the job's ranks that a group of the host's has, in its order. `None` if it has others.
     pub(crate) fn group(&self, theirs: MPI_Group) -> Result<Option<Group>> {
         let Some(ranks) = translated(theirs, self.world)? else {
