@@ -56,7 +56,7 @@ pub(crate) fn print(rank: u32, device: &str) {
     let count: u64 = hosts.values().sum();
     let ours = OURS.load(Ordering::Relaxed);
     eprintln!(
-        "transom mpi: windows of rank 0: {ours} of Transom over {device}, {count} of the host's"
+        "transom mpi: windows of rank 0: {ours} of Transom, {count} of the host's; device {device}"
     );
     for (why, count) in &*hosts {
         eprintln!("transom mpi:   {count} of the host's: {why}");
