@@ -433,10 +433,19 @@ quick_on_windows! {
             unsafe { ours.window().fetch_and_op(origin, result, ty, rank(target), disp as u64, op) }
         })
     } else {
-        op(handle).and_then(|op| {
-            let (origin, result, ty) = (origin.cast(), result.cast(), single(ty)?);
-            // SAFETY: the program keeps MPI's rules for buffers.
-            Ok(unsafe { ours.window().fetch_and_op(origin, result, ty, rank(target), disp as u64, op) }?)
+        op(handle).and_then(|op| match types::single(ty) {
+            Some(ty) => {
+                let (origin, result) = (origin.cast(), result.cast());
+                // SAFETY: the program keeps MPI's rules for buffers.
+                Ok(unsafe { ours.window().fetch_and_op(origin, result, ty, rank(target), disp as u64, op) }?)
+            }
+            // Fortran's pairs are two elements here.
+            None if types::is_predefined(ty) => {
+                let (from, into) = (near(origin, 1, ty), near(result, 1, ty));
+                // SAFETY: the program keeps MPI's rules for buffers.
+                unsafe { get_accumulate(ours.window(), from, into, far(target, disp, 1, ty), op) }
+            }
+            None => single(ty).map(drop),
         })
     }
 

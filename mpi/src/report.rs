@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::io::{self, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,7 +45,9 @@ pub(crate) fn why_no_job() -> String {
 
 /// What cannot be told through an error handler.
 pub(crate) fn trouble(text: &str) {
-    eprintln!("transom mpi: {text}");
+    // At once, so that lines of several ranks do not mix.
+    let line = format!("transom mpi: {text}\n");
+    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 /// Says on rank 0 what its windows were.

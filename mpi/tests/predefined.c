@@ -73,7 +73,17 @@ INTEGER(i32, int32_t)
 INTEGER(u32, uint32_t)
 INTEGER(i64, int64_t)
 INTEGER(u64, uint64_t)
-INTEGER(boolean, bool)
+#define BOOLEAN(name, type)                                  \
+  static void name(int op, void *into, const void *from) {   \
+    type *a = into, b = *(const type *)from;                 \
+    switch (op) {                                            \
+      case LAND: *a = *a && b; return;                       \
+      case LOR: *a = *a || b; return;                        \
+      case LXOR: *a = *a != b; return;                       \
+      COMMON                                                 \
+    }                                                        \
+  }
+BOOLEAN(boolean, bool)
 REAL(f32, float)
 REAL(f64, double)
 REAL(f80, long double)

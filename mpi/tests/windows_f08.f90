@@ -4,16 +4,18 @@ program windows_f08
   use, intrinsic :: iso_c_binding
   implicit none
   integer, parameter :: n = 12
-  integer :: rank, ranks, to, from, i, got, old
+  integer :: rank, ranks, to, from, i
   type(MPI_Win) :: win
   type(MPI_Datatype) :: column
   type(MPI_Request) :: request
   type(c_ptr) :: base
   integer, pointer :: mine(:)
-  double precision :: matrix(4, 5), sum(3)
-  real :: reals(n)
-  complex :: waves(n)
-  logical :: flags(n)
+  ! What changes in calls that do not name it.
+  integer, asynchronous :: got, old
+  double precision, asynchronous :: matrix(4, 5)
+  real, asynchronous :: reals(n)
+  complex, asynchronous :: waves(n)
+  logical, asynchronous :: flags(n)
   integer(MPI_ADDRESS_KIND) :: bytes, value
   logical :: there
 

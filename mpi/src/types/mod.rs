@@ -72,6 +72,10 @@ impl Deref for Known {
     }
 }
 
+pub(crate) fn is_predefined(datatype: MPI_Datatype) -> bool {
+    predefined::find(datatype).is_some()
+}
+
 /// What this handle of the host's stands for.
 pub(crate) fn find(datatype: MPI_Datatype) -> Result<Known> {
     match predefined::find(datatype) {
