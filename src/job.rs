@@ -40,8 +40,9 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 
 impl Job {
     /// Collective over the job. Joins the job that this process was launched into
-    /// (`transom run`, `mpiexec.hydra`, `srun --mpi=pmi2`), or the one whose ranks meet where the environment
-    /// says, or a job of one rank where there are no others.
+    /// (`transom run`, `mpiexec.hydra`, `srun --mpi=pmi2`, or by PMIx Open MPI's `mpirun` and `srun
+    /// --mpi=pmix`), or the one whose ranks meet where the environment says, or a job of one rank where
+    /// there are no others.
     ///
     /// Ranks that no launcher started together are told who they are by `TRANSOM_RANK` and
     /// `TRANSOM_SIZE`, and where they meet by `TRANSOM_RENDEZVOUS=HOST:PORT`: there rank 0 listens, and the
@@ -84,6 +85,12 @@ impl Job {
                 Context::join(level, None, named, world_block_bytes)?
             }
             Joined::Pmi(client) => Context::join(level, Some(client), named, world_block_bytes)?,
+            Joined::Pmix(pmix) => {
+                let ranks = check_rank(&pmix)?;
+                let context = Context::over(&pmix, ranks, level, named, world_block_bytes)?;
+                context.set_pmix(pmix);
+                context
+            }
             Joined::Rendezvous(met) => {
                 let ranks = check_rank(&met)?;
                 Context::over(&met, ranks, level, named, world_block_bytes)?

@@ -35,8 +35,8 @@
 //! ```
 //!
 //! The same program is a job of one rank when it is started by itself, and of eight under
-//! `transom run -n 8` or `mpiexec.hydra -n 8`, or where eight processes are told where to meet
-//! ([`Job::init`]). A process can join only one job, once.
+//! `transom run -n 8`, `mpiexec.hydra -n 8` or Open MPI's `mpirun -n 8`, or where eight processes are told
+//! where to meet ([`Job::init`]). A process can join only one job, once.
 //!
 //! The closures of epochs keep buffers in flight from being touched or freed: what is put or got
 //! is borrowed to the end of the epoch. There are operations that complete at once, for buffers

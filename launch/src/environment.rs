@@ -56,7 +56,7 @@ pub(crate) fn start_limit(
 }
 
 /// The variables and their values.
-fn describe(names: &[&str], variable: impl Fn(&str) -> Option<OsString>) -> String {
+pub(crate) fn describe(names: &[&str], variable: impl Fn(&str) -> Option<OsString>) -> String {
     let each = names.iter().map(|name| match variable(name) {
         Some(value) => format!("{name}={value:?}"),
         None => format!("no {name}"),

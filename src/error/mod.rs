@@ -21,6 +21,7 @@ pub use system::SystemError;
 
 use rdma_sys_shim::Absence;
 use transom_launch::pmi::PmiError;
+use transom_launch::pmix::PmixError;
 use transom_launch::start::StartError;
 
 /// The result of every fallible call of this crate.
@@ -77,7 +78,7 @@ impl Error {
     /// concerns all, who find out by themselves.
     pub(crate) fn is_of_this_rank(&self) -> bool {
         match self.kind() {
-            ErrorKind::System(SystemError::Pmi(_)) => false,
+            ErrorKind::System(SystemError::Pmi(_) | SystemError::Pmix(_)) => false,
             kind => matches!(kind, ErrorKind::System(_)),
         }
     }
@@ -195,10 +196,17 @@ impl From<PmiError> for Error {
     }
 }
 
+impl From<PmixError> for Error {
+    fn from(error: PmixError) -> Self {
+        Self::new("job start", SystemError::Pmix(error))
+    }
+}
+
 impl From<StartError> for Error {
     fn from(error: StartError) -> Self {
         let kind = match error {
             StartError::Pmi(error) => SystemError::Pmi(error),
+            StartError::Pmix(error) => SystemError::Pmix(error),
             StartError::Rendezvous(error) => SystemError::Rendezvous(error),
             StartError::Environment(error) => SystemError::Environment(error),
         };

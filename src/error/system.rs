@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 
 use transom_launch::pmi::PmiError;
+use transom_launch::pmix::PmixError;
 use transom_launch::rendezvous::RendezvousError;
 use transom_launch::{AllgatherError, EnvironmentError};
 
@@ -21,6 +22,9 @@ pub enum SystemError {
     /// The launcher's key-value service failed.
     #[error(transparent)]
     Pmi(#[from] PmiError),
+    /// The launcher offers PMIx, which failed.
+    #[error(transparent)]
+    Pmix(#[from] PmixError),
     /// The ranks did not meet over TCP.
     #[error(transparent)]
     Rendezvous(#[from] RendezvousError),

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use rdma_sys_shim::{Device, NoticeBoard, Placement, Region};
 use transom_launch::pmi::Client;
+use transom_launch::pmix::Pmix;
 use transom_launch::{crowding, notice};
 
 mod over;
@@ -53,6 +54,8 @@ pub(crate) struct Context {
     board: Option<(Arc<NoticeBoard>, u64)>,
     /// None without a launcher, and once it was told that this rank left.
     launcher: Mutex<Option<Client>>,
+    /// The same, of a launcher that offers PMIx, with an allgather of which the job was started.
+    pmix: Mutex<Option<Arc<Pmix>>>,
     /// What else is told that the job ends.
     on_abort: Mutex<Option<Arc<AbortHook>>>,
     has_left: AtomicBool,
@@ -154,6 +157,7 @@ impl Context {
             told: AtomicBool::new(false),
             board: board.and_then(|(board, generation)| Some((board, generation?))),
             launcher: Mutex::new(launcher),
+            pmix: Mutex::default(),
             on_abort: Mutex::default(),
             has_left: AtomicBool::new(false),
             allocations: Mutex::default(),
@@ -277,7 +281,9 @@ impl Context {
     /// Whether the launcher died. Where another thread talks to it, that one finds out.
     pub(super) fn launcher_is_gone(&self) -> bool {
         let launcher = self.launcher.try_lock().ok();
+        let pmix = self.pmix.try_lock().ok();
         launcher.is_some_and(|client| client.as_ref().is_some_and(Client::is_gone))
+            || pmix.is_some_and(|pmix| pmix.as_ref().is_some_and(|pmix| pmix.is_gone()))
     }
 
     /// Leaves the job, whether or not the launcher takes the farewell.
@@ -293,10 +299,18 @@ impl Context {
             let signs = fabric.control().reserved(0, WORLD);
             signs.word(STATE).publish(STATE_LEFT);
         }
+        if let Some(pmix) = lock(&self.pmix).take() {
+            return Ok(pmix.finalize()?);
+        }
         match lock(&self.launcher).take() {
             Some(client) => Ok(client.finalize()?),
             None => Ok(()),
         }
+    }
+
+    /// By whom the job of this context was started over an allgather: it is told of its end.
+    pub(crate) fn set_pmix(&self, pmix: Pmix) {
+        *lock(&self.pmix) = Some(Arc::new(pmix));
     }
 
     /// In place of an earlier one.
@@ -312,6 +326,12 @@ impl Context {
         }
         if let Some(client) = &*lock(&self.launcher)
             && let Err(error) = client.abort(code, message)
+        {
+            tracing::warn!(%error, "the launcher did not take the abort");
+        }
+        let pmix = lock(&self.pmix).clone();
+        if let Some(pmix) = pmix
+            && let Err(error) = pmix.abort(code, message)
         {
             tracing::warn!(%error, "the launcher did not take the abort");
         }

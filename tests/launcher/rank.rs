@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::process::{Command, exit};
 use std::time::Duration;
 
+use transom_launch::Allgather as _;
 use transom_launch::pmi::Client;
 use transom_launch::start::{self, Joined};
 use transom_testing::environment::own_rank;
@@ -25,6 +26,8 @@ pub(crate) fn play(role: &str) {
         "flood" => flood(),
         "exchange" => exchange(),
         "abort" => abort(),
+        "gather" => gather(),
+        "give-up" => give_up(),
         "leave" => leave(),
         "leave-before-joining" => leave_before_joining(),
         "init" => init(),
@@ -117,6 +120,42 @@ fn abort() {
     std::thread::sleep(Duration::from_secs(1000));
 }
 
+/// Allgathers by PMIx, short ones and long.
+fn gather() {
+    let Joined::Pmix(pmix) = start::join().unwrap() else {
+        panic!("no launcher with PMIx");
+    };
+    let (rank, size) = (pmix.rank(), pmix.size());
+    let block = |rank: u32, len: usize| -> Vec<u8> {
+        let byte = |at: usize| (at as u32).wrapping_mul(31).wrapping_add(rank * 7) as u8;
+        (0..len).map(byte).collect()
+    };
+    for len in [1, 8, 1000, 100_000, 1 << 20] {
+        let all = pmix.allgather(&block(rank, len)).unwrap();
+        let expected: Vec<_> = (0..size).map(|rank| block(rank, len)).collect();
+        assert!(all == expected, "rank {rank}: blocks of {len} bytes");
+    }
+    for len in [0, (1 << 20) + 1] {
+        let error = pmix.allgather(&vec![0; len]).unwrap_err().to_string();
+        assert!(error.contains(&format!("{len} bytes of rank {rank} do not fit")));
+    }
+    println!("rank {rank} of {size}");
+    pmix.finalize().unwrap();
+}
+
+/// Rank 1 ends the job, while the others wait for what no rank will do.
+fn give_up() {
+    let job = transom::Job::init().unwrap();
+    job.world().barrier().unwrap();
+    if job.world().rank() == 1 {
+        job.abort(9, "the residual is NaN");
+        exit(9);
+    }
+    let error = job.world().barrier().unwrap_err();
+    println!("rank {}: {error}", job.world().rank());
+    std::thread::sleep(Duration::from_secs(1000));
+}
+
 fn leave() {
     let client = join();
     client.barrier().unwrap();
@@ -168,7 +207,7 @@ fn child() {
 fn report() {
     match start::join() {
         Ok(Joined::Pmi(client)) => println!("rank {} of {}", client.rank(), client.size()),
-        Ok(Joined::Rendezvous(_)) => println!("others"),
+        Ok(Joined::Pmix(_) | Joined::Rendezvous(_)) => println!("others"),
         Ok(Joined::Alone) => println!("alone"),
         Err(error) => println!("{error}"),
     }

@@ -89,6 +89,7 @@ fn start() -> Outcome {
     match start::join()? {
         Joined::Alone => println!("alone"),
         Joined::Pmi(client) => println!("rank {} of {}", client.rank(), client.size()),
+        Joined::Pmix(_) => println!("PMIx"),
         Joined::Rendezvous(_) => println!("met"),
     }
     Ok(())

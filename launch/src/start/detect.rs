@@ -71,17 +71,6 @@ pub(super) fn detect(
     environment.guessed()
 }
 
-/// The error for [`Starter::Pmix`].
-pub(super) fn without_pmix(variable: impl Fn(&str) -> Option<OsString>) -> EnvironmentError {
-    let names = [&TASKS[..2], &["SLURM_MPI_TYPE"], &PMIX[..], &["PMI_FD"]].concat();
-    EnvironmentError::new(
-        "the launcher offers PMIx only, which is not supported",
-        &names,
-        variable,
-        SAY_WHO,
-    )
-}
-
 /// Variables by their names.
 struct Environment<'a>(&'a dyn Fn(&str) -> Option<OsString>);
 
@@ -256,11 +245,16 @@ impl Environment<'_> {
         }
         let is_one = TASKS.iter().any(|name| self.number(name) == Some(1));
         if PMIX.iter().any(|name| self.is_set(name)) {
-            return Ok(if is_one {
-                Starter::Alone
-            } else {
-                Starter::Pmix
-            });
+            return match PMIX.iter().all(|name| self.is_set(name)) {
+                _ if is_one => Ok(Starter::Alone),
+                true => Ok(Starter::Pmix),
+                // libpmix would take it for a process alone.
+                false => Err(self.error(
+                    "this is half of what a launcher says that offers PMIx",
+                    &[&PMIX[..], &TASKS[..2], &["PMI_FD"]].concat(),
+                    SAY_WHO,
+                )),
+            };
         }
         if TASKS.iter().any(|name| self.several(name)) {
             let names = [

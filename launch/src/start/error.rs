@@ -2,6 +2,7 @@
 
 use crate::environment::EnvironmentError;
 use crate::pmi::PmiError;
+use crate::pmix::PmixError;
 use crate::rendezvous::RendezvousError;
 
 /// A process cannot join its job.
@@ -13,6 +14,9 @@ pub enum StartError {
     /// The launcher's key-value service failed.
     #[error(transparent)]
     Pmi(#[from] PmiError),
+    /// The launcher offers PMIx, which failed.
+    #[error(transparent)]
+    Pmix(#[from] PmixError),
     /// The ranks did not meet over TCP.
     #[error(transparent)]
     Rendezvous(#[from] RendezvousError),

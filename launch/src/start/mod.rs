@@ -5,9 +5,10 @@ mod error;
 
 use crate::environment::start_limit;
 use crate::pmi::Client;
+use crate::pmix::Pmix;
 use crate::rendezvous::Rendezvous;
 
-use detect::{Starter, detect, without_pmix};
+use detect::{Starter, detect};
 pub use error::StartError;
 
 /// How this process has joined its job.
@@ -16,6 +17,8 @@ pub enum Joined {
     Alone,
     /// A launcher that speaks PMI-1.1.
     Pmi(Client),
+    /// A launcher that offers PMIx.
+    Pmix(Pmix),
     /// Ranks that met over TCP.
     Rendezvous(Rendezvous),
 }
@@ -33,7 +36,7 @@ pub fn join() -> Result<Joined, StartError> {
             let limit = start_limit(variable)?;
             Joined::Rendezvous(Rendezvous::meet(&member, limit)?)
         }
-        Starter::Pmix => return Err(without_pmix(variable).into()),
+        Starter::Pmix => Joined::Pmix(Pmix::join(variable)?),
     })
 }
 

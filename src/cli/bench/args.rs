@@ -12,8 +12,8 @@ use crate::cli::BindToArg;
 
 /// Measure one-sided operations between the ranks of a job on this machine
 ///
-/// Starts its own ranks, or takes part in a job that was started by `transom run`, `mpiexec.hydra`
-/// or `srun`. Without --op, --sync and --sizes, the standard suite runs.
+/// Starts its own ranks, or takes part in a job that was started by `transom run`, `mpiexec.hydra`,
+/// `mpirun` or `srun`. Without --op, --sync and --sizes, the standard suite runs.
 #[derive(clap::Args)]
 pub(in crate::cli) struct Args {
     /// How many ranks to start [default: 2]

@@ -104,12 +104,17 @@ pub fn oracle_program() -> Option<String> {
 
 /// The number of this process in its job, as its launcher says.
 pub fn own_rank() -> u32 {
-    number("PMI_RANK").expect("PMI_RANK")
+    first_number(&["PMI_RANK", "PMIX_RANK"])
 }
 
 /// How many ranks the launcher has started.
 pub fn job_size() -> u32 {
-    number("PMI_SIZE").expect("PMI_SIZE")
+    first_number(&["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"])
+}
+
+fn first_number(names: &[&str]) -> u32 {
+    let number = names.iter().find_map(|name| number(name));
+    number.unwrap_or_else(|| panic!("none of {names:?} is set"))
 }
 
 /// The number of this process among those that no launcher started, and how many they are.

@@ -309,9 +309,10 @@ fn launcher(ranks: u32, device: &str, others: Others) -> Command {
     command.args(words).args(["-n", &ranks]).env(DEVICE, device);
     if others == Others::GoOn {
         let name = Path::new(program).file_name().unwrap_or_default();
-        command.arg(match name.to_string_lossy().starts_with("srun") {
-            true => "--kill-on-bad-exit=0",
-            false => "-disable-auto-cleanup",
+        command.arg(match name.to_string_lossy() {
+            name if name.starts_with("srun") => "--kill-on-bad-exit=0",
+            name if name.starts_with("mpirun") => "--enable-recovery",
+            _ => "-disable-auto-cleanup",
         });
     }
     command

@@ -324,23 +324,13 @@ fn a_secret_is_in_no_error() {
 }
 
 #[test]
-fn pmix_is_refused_by_its_names() {
-    let variables = [
-        ("PMIX_RANK", "1"),
-        ("PMIX_NAMESPACE", "slurm.pmix.7.0"),
-        ("SLURM_MPI_TYPE", "pmix"),
-        ("SLURM_STEP_NUM_TASKS", "2"),
-    ];
-    let variable = |name: &str| {
-        let found = variables.iter().find(|(key, _)| *key == name)?;
-        Some(found.1.into())
-    };
-    let error = without_pmix(variable).to_string();
-    for part in [
-        "SLURM_MPI_TYPE=\"pmix\"",
-        "PMIX_RANK=\"1\"",
-        "srun --mpi=pmi2",
-    ] {
-        assert!(error.contains(part), "{error}");
+fn half_of_pmix_is_an_error_unless_the_process_is_the_only_one() {
+    for half in ["PMIX_RANK", "PMIX_NAMESPACE"] {
+        let error = with(&[(half, "1")]).unwrap_err().to_string();
+        for part in [&format!("{half}=\"1\""), "no PMIX_", "srun --mpi=pmi2"] {
+            assert!(error.contains(part), "{error}");
+        }
+        let only = with(&[(half, "0"), ("OMPI_COMM_WORLD_SIZE", "1")]);
+        assert_eq!(only.unwrap(), Starter::Alone);
     }
 }

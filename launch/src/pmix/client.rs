@@ -1,0 +1,329 @@
+//! A rank's side of PMIx.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::PmixError;
+use super::error::{Status, found};
+use super::library::{Found, Library, Process, c_string};
+use super::waiting::within;
+use crate::allgather::{Allgather, AllgatherError};
+use crate::environment::start_limit;
+
+/// Longer than what any rank passes.
+const LONGEST: usize = 1 << 20;
+/// For how long who is missing is looked for, and the end of a job asked for.
+const SHORT: Duration = Duration::from_secs(5);
+
+const INIT: &str = "PMIx_Init";
+const SIZE: &str = "PMIx_Get of pmix.job.size";
+const FENCE: &str = "PMIx_Fence";
+const GET: &str = "PMIx_Get";
+
+/// The connection to a launcher that offers PMIx.
+///
+/// The library's calls return when they like. So each is made in a thread of its own, which is waited for
+/// with a limit.
+pub struct Pmix {
+    library: &'static Library,
+    own: Process,
+    size: u32,
+    /// How long a call is waited for. `None`: for ever.
+    timeout: Option<Duration>,
+    /// How many allgathers there were. All ranks count alike, so that each has a key of its own.
+    calls: AtomicU32,
+}
+
+impl Pmix {
+    /// Joins the launcher's job.
+    ///
+    /// # Errors
+    /// The library is missing or of an unknown version; the launcher's server is gone, or does not answer
+    /// in time.
+    pub(crate) fn join(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, PmixError> {
+        let timeout = start_limit(variable)?;
+        let library = Library::load()?;
+        let own = (limited(INIT, timeout, || library.init())?).map_err(|status| {
+            let found = found();
+            PmixError::NotTaken { found, status }
+        })?;
+        let size = limited(SIZE, timeout, move || library.job_size(&own))?
+            .map_err(|status| PmixError::Refused { call: SIZE, status })?;
+        let size = check_size(own.rank, &size)?;
+        Ok(Self {
+            library,
+            own,
+            size,
+            timeout,
+            calls: AtomicU32::new(0),
+        })
+    }
+
+    /// Local. Whether the launcher's server is gone.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.library.is_lost()
+    }
+
+    /// Leaves the job. Ending without it counts as a failure of this rank.
+    ///
+    /// # Errors
+    /// The launcher's server is gone, or does not answer in time.
+    pub fn finalize(&self) -> Result<(), PmixError> {
+        const FINALIZE: &str = "PMIx_Finalize";
+        let library = self.library;
+        limited(FINALIZE, self.timeout, || library.finalize())?.map_err(|status| {
+            PmixError::Refused {
+                call: FINALIZE,
+                status,
+            }
+        })
+    }
+
+    /// Says so on standard error, and asks the launcher to end the job, also while another thread is in a
+    /// call. The caller then exits with `code`, or waits to be killed.
+    ///
+    /// # Errors
+    /// The launcher's server is gone, or does not answer within some seconds.
+    pub fn abort(&self, code: i32, message: &str) -> Result<(), PmixError> {
+        const ABORT: &str = "PMIx_Abort";
+        // Open MPI's mpirun 4.1 keeps the message to itself, and so does Slurm.
+        eprintln!(
+            "rank {} called abort with code {code}: {message}",
+            self.own.rank
+        );
+        let library = self.library;
+        let message = c_string(message);
+        limited(ABORT, Some(SHORT), move || library.abort(code, &message))?.map_err(|status| {
+            PmixError::Refused {
+                call: ABORT,
+                status,
+            }
+        })
+    }
+
+    /// Of whom nothing can be got, as far as that can be said soon.
+    fn who_is_missing(&self, key: &str) -> Vec<u32> {
+        let (library, own, size) = (self.library, self.own, self.size);
+        let key = c_string(key);
+        let missing = within(Some(SHORT), move || {
+            let came = |&rank: &u32| library.get(&own.with_rank(rank), &key).is_ok();
+            let others = (0..size).filter(|&rank| rank != own.rank);
+            others.filter(|rank| !came(rank)).collect()
+        });
+        missing.ok().flatten().unwrap_or_default()
+    }
+
+    fn gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, PmixError> {
+        check_length(self.own.rank, mine.len())?;
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        let key = format!("transom-{number}");
+        let (library, own, size) = (self.library, self.own, self.size);
+        let (name, block) = (c_string(&key), mine.to_vec());
+        let put = move || library.put(&name, &block);
+        (limited("PMIx_Commit", self.timeout, put)?).map_err(|status| PmixError::Refused {
+            call: "PMIx_Put or PMIx_Commit",
+            status,
+        })?;
+
+        let fenced = match limited(FENCE, self.timeout, move || library.fence(&own)) {
+            Err(PmixError::NoReply { call, timeout, .. }) => {
+                let awaited = self.who_is_missing(&key);
+                return Err(PmixError::NoReply {
+                    call,
+                    timeout,
+                    awaited,
+                });
+            }
+            fenced => fenced?,
+        };
+        // That it ended does not say that all have come, whatever it returned.
+        let (name, block) = (c_string(&key), mine.to_vec());
+        let asked = Arc::new(AtomicU32::new(own.rank));
+        let asks = asked.clone();
+        let all = limited(GET, self.timeout, move || {
+            let get = |rank| match rank == own.rank {
+                true => Ok(Found::Bytes(block.clone())),
+                false => {
+                    asks.store(rank, Ordering::Relaxed);
+                    library.get(&own.with_rank(rank), &name)
+                }
+            };
+            (0..size).map(get).collect::<Vec<_>>()
+        });
+        let all = match all {
+            Err(PmixError::NoReply { call, timeout, .. }) => {
+                let awaited = vec![asked.load(Ordering::Relaxed)];
+                return Err(PmixError::NoReply {
+                    call,
+                    timeout,
+                    awaited,
+                });
+            }
+            all => all?,
+        };
+        judge(fenced, all, || library.success())
+    }
+}
+
+impl Allgather for Pmix {
+    fn rank(&self) -> u32 {
+        self.own.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, AllgatherError> {
+        Ok(self.gather(mine)?)
+    }
+}
+
+/// What the call returns.
+fn limited<T: Send + 'static>(
+    call: &'static str,
+    limit: Option<Duration>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, PmixError> {
+    let ended = within(limit, work).map_err(|source| PmixError::Thread { call, source })?;
+    ended.ok_or(PmixError::NoReply {
+        call,
+        timeout: limit.unwrap_or_default(),
+        awaited: Vec::new(),
+    })
+}
+
+/// What came of an allgather, given how its fence ended and what was got of each rank.
+fn judge(
+    fenced: Result<(), Status>,
+    all: Vec<Result<Found, Status>>,
+    success: impl Fn() -> Status,
+) -> Result<Vec<Vec<u8>>, PmixError> {
+    let missing = (0..).zip(&all).filter(|(_, got)| got.is_err());
+    let ranks: Vec<u32> = missing.map(|(rank, _)| rank).collect();
+    if !ranks.is_empty() {
+        let status = fenced.err().unwrap_or_else(success);
+        return Err(PmixError::Missing { ranks, status });
+    }
+    fenced.map_err(|status| PmixError::Refused {
+        call: FENCE,
+        status,
+    })?;
+    let block = |(rank, got): (u32, Result<Found, Status>)| match got {
+        Ok(Found::Bytes(bytes)) => check_length(rank, bytes.len()).map(|()| bytes),
+        other => Err(PmixError::Malformed {
+            call: GET,
+            answer: format!("{other:?} of rank {rank}, where bytes were put"),
+        }),
+    };
+    (0..).zip(all).map(block).collect()
+}
+
+fn check_size(rank: u32, found: &Found) -> Result<u32, PmixError> {
+    match found {
+        &Found::Number(size) if rank < size => Ok(size),
+        other => Err(PmixError::Malformed {
+            call: SIZE,
+            answer: format!("{other:?}, where this is rank {rank}"),
+        }),
+    }
+}
+
+fn check_length(rank: u32, len: usize) -> Result<(), PmixError> {
+    match (1..=LONGEST).contains(&len) {
+        true => Ok(()),
+        false => Err(PmixError::Length {
+            rank,
+            len,
+            max: LONGEST,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(code: i32, text: &str) -> Status {
+        Status {
+            code,
+            text: text.to_owned(),
+        }
+    }
+
+    fn success() -> Status {
+        status(0, "SUCCESS")
+    }
+
+    fn bytes(text: &str) -> Result<Found, Status> {
+        Ok(Found::Bytes(text.as_bytes().to_vec()))
+    }
+
+    fn absent() -> Result<Found, Status> {
+        Err(status(-46, "NOT-FOUND"))
+    }
+
+    #[test]
+    fn all_that_came_is_what_is_gathered() {
+        let all = judge(Ok(()), vec![bytes("a"), bytes("b")], success);
+        assert_eq!(all.unwrap(), [b"a", b"b"]);
+    }
+
+    #[test]
+    fn a_fence_that_a_rank_is_missing_from_names_it_whatever_it_returned() {
+        let partial = || Err(status(-52, "PARTIAL SUCCESS"));
+        let blocks = || vec![bytes("a"), absent(), bytes("c"), absent()];
+        let ended = [
+            (Ok(()), "SUCCESS (0)"),
+            (partial(), "PARTIAL SUCCESS (-52)"),
+        ];
+        for (fenced, said) in ended {
+            let error = judge(fenced, blocks(), success).unwrap_err();
+            assert!(error.to_string().contains(said), "{error}");
+            assert!(matches!(error, PmixError::Missing { ranks, .. } if ranks == [1, 3]));
+        }
+        let error = judge(partial(), vec![bytes("a"), bytes("b")], success).unwrap_err();
+        assert!(matches!(error, PmixError::Refused { .. }), "{error}");
+    }
+
+    #[test]
+    fn what_nobody_puts_is_refused() {
+        let error = |got| judge(Ok(()), vec![bytes("a"), got], success).unwrap_err();
+        for odd in [Found::Number(7), Found::Other(3)] {
+            let error = error(Ok(odd));
+            assert!(matches!(error, PmixError::Malformed { .. }), "{error}");
+            assert!(error.to_string().contains("rank 1"), "{error}");
+        }
+        for len in [0, LONGEST + 1] {
+            let error = error(Ok(Found::Bytes(vec![0; len])));
+            assert!(
+                matches!(error, PmixError::Length { rank: 1, .. }),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_size_is_a_number_beyond_the_rank() {
+        assert_eq!(check_size(3, &Found::Number(4)).unwrap(), 4);
+        for found in [Found::Number(3), Found::Number(0), Found::Other(5)] {
+            let error = check_size(3, &found).unwrap_err().to_string();
+            assert!(error.contains("rank 3"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_does_not_return_is_given_up_and_named() {
+        let (hold, held) = std::sync::mpsc::channel::<()>();
+        let limit = Some(Duration::from_millis(1));
+        let error = limited(FENCE, limit, move || held.recv()).unwrap_err();
+        assert!(
+            matches!(error, PmixError::NoReply { call: FENCE, .. }),
+            "{error}"
+        );
+        drop(hold);
+    }
+}
