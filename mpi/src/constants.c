@@ -34,6 +34,13 @@ NUMBER(DISTRIBUTE_BLOCK)
 NUMBER(DISTRIBUTE_CYCLIC)
 NUMBER(DISTRIBUTE_DFLT_DARG)
 
+#ifdef OPEN_MPI
+const int transom_carrier_is_allocated = 1;
+#else
+const int transom_carrier_is_allocated = 0;
+#endif
+
+HANDLE(MPI_Comm, COMM_SELF)
 HANDLE(MPI_Comm, COMM_WORLD)
 HANDLE(MPI_Comm, COMM_NULL)
 HANDLE(MPI_Win, WIN_NULL)
@@ -138,6 +145,18 @@ const struct predefined transom_predefined[] = {
     {MPI_DOUBLE_COMPLEX, COMPLEX},
     {MPI_LOGICAL, SIGNED},
     {MPI_CHARACTER, SIGNED},
+#ifdef MPI_LOGICAL1
+    {MPI_LOGICAL1, SIGNED},
+#endif
+#ifdef MPI_LOGICAL2
+    {MPI_LOGICAL2, SIGNED},
+#endif
+#ifdef MPI_LOGICAL4
+    {MPI_LOGICAL4, SIGNED},
+#endif
+#ifdef MPI_LOGICAL8
+    {MPI_LOGICAL8, SIGNED},
+#endif
     {MPI_2INTEGER, TWO_INT},
     {MPI_2REAL, TWICE_FLOATING},
     {MPI_2DOUBLE_PRECISION, TWICE_FLOATING},

@@ -34,7 +34,10 @@ impl Program {
                 let places: Vec<PathBuf> = env::split_paths(&list).collect();
                 places
                     .iter()
-                    .map(|place| place.join(name))
+                    .map(|place| match place.as_os_str().is_empty() {
+                        true => Path::new(".").join(name),
+                        false => place.join(name),
+                    })
                     .find(|path| is_program(path))
             }
         };
