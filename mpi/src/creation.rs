@@ -209,12 +209,12 @@ fn carrier(comm: MPI_Comm, ranks: u32) -> Result<MPI_Win> {
     let (info, place) = (constants::info_null(), &raw mut win);
     // SAFETY: no memory is exposed, and the places are locals.
     let code = unsafe {
-        match ranks == 1 || constants::carrier_is_allocated() != 0 {
-            // Open MPI 4 can make nothing else for one rank, nor over some of its networks.
-            true => host!(
+        match ranks {
+            // Open MPI 4 can make nothing else for one rank, and for several now and then not this.
+            1 => host!(
                 PMPI_Win_allocate(MPI_Aint, c_int, MPI_Info, MPI_Comm, *mut c_void, *mut MPI_Win)
             )(0, 1, info, comm, (&raw mut base).cast(), place),
-            false => host!(
+            _ => host!(
                 PMPI_Win_create(*mut c_void, MPI_Aint, c_int, MPI_Info, MPI_Comm, *mut MPI_Win)
             )(base, 0, 1, info, comm, place),
         }
