@@ -3,6 +3,7 @@
 mod bench;
 mod devices;
 mod doctor;
+mod mpi;
 mod run;
 
 use std::io::Write as _;
@@ -58,6 +59,7 @@ enum Command {
     Bench(bench::Args),
     Devices(devices::Args),
     Doctor(doctor::Args),
+    Mpi(mpi::Args),
 }
 
 /// Runs the command that the arguments name.
@@ -71,6 +73,7 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Devices(args)) => devices::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Mpi(args)) => mpi::run(&args),
         None => print(&Cli::command().render_help().to_string()),
     }
 }

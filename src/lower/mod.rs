@@ -82,6 +82,7 @@ pub use transom_launch::{Allgather, AllgatherError};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::peers;
+use crate::window::Info;
 
 /// Local. An error of the call `operation`.
 ///
@@ -97,6 +98,12 @@ use crate::peers;
 #[cold]
 pub fn error(operation: &'static str, kind: impl Into<ErrorKind>) -> Error {
     Error::new(operation, kind)
+}
+
+/// Local. Whether a window takes this value for this hint; so it does for keys that it does not know.
+#[must_use]
+pub fn is_legal_hint(key: &str, value: &str) -> bool {
+    Info::new().with(key, value).is_legal()
 }
 
 /// Local. Whether this process was forked from a rank: then the job is its parent's, and all calls that

@@ -57,6 +57,11 @@ impl Info {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
 
+    /// Whether all values are what their keys allow.
+    pub(crate) fn is_legal(&self) -> bool {
+        hints::Hints::parse(self).is_ok()
+    }
+
     /// What allocated memory is to be aligned to.
     pub(crate) fn alignment(&self) -> Result<usize> {
         hints::alignment(self)

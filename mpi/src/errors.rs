@@ -1,0 +1,208 @@
+//! Errors: told through the window's or the communicator's handler, as the host's own are.
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_char, c_int};
+use std::ptr;
+use std::sync::Mutex;
+
+use mpi_sys::{MPI_Comm, MPI_Errhandler, MPI_Win};
+use transom::ErrorClass;
+
+use crate::exported::exported;
+use crate::host::{HostError, host};
+use crate::windows::lock;
+use crate::{constants, report};
+
+/// Why a call failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The window's side of it.
+    Window(transom::Error),
+    /// An argument that only the front has.
+    Argument(ErrorClass, String),
+    /// The host's side, which has told its handler already.
+    Host(HostError),
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+impl From<transom::Error> for Failure {
+    fn from(error: transom::Error) -> Self {
+        Self::Window(error)
+    }
+}
+
+impl From<HostError> for Failure {
+    fn from(error: HostError) -> Self {
+        Self::Host(error)
+    }
+}
+
+/// An argument of this class that is wrong, and why.
+#[cold]
+pub(crate) fn bad(class: ErrorClass, text: impl Into<String>) -> Failure {
+    Failure::Argument(class, text.into())
+}
+
+impl Failure {
+    /// The sentence.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Window(error) => full(error),
+            Self::Argument(_, text) => text.clone(),
+            Self::Host(error) => error.text(),
+        }
+    }
+
+    /// A number that the host has for the class and the sentence.
+    fn code(&self, call: &str) -> c_int {
+        let (class, text) = match self {
+            Self::Window(error) => (error.class(), full(error)),
+            Self::Argument(class, text) => (*class, text.clone()),
+            Self::Host(HostError(code)) => return *code,
+        };
+        code_of(constants::error_class(class), &format!("{call}: {text}"))
+    }
+}
+
+/// An error and what caused it.
+fn full(error: &transom::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// Codes are for ever in a host, and limited: each sentence gets one, and after so many there are classes
+/// only.
+const MOST_CODES: usize = 1024;
+
+/// The codes that were made, by what they say.
+static CODES: Mutex<Option<HashMap<(c_int, CString), c_int>>> = Mutex::new(None);
+
+fn code_of(class: c_int, text: &str) -> c_int {
+    // The shortest that a host has room for.
+    let mut cut = text.to_owned();
+    if cut.len() > 250 {
+        let end = (0..=247).rev().find(|&end| cut.is_char_boundary(end));
+        cut.truncate(end.unwrap_or(0));
+        cut.push_str("...");
+    }
+    let Ok(sentence) = CString::new(cut) else {
+        return class;
+    };
+    let mut codes = lock(&CODES);
+    let codes = codes.get_or_insert_default();
+    let key = (class, sentence);
+    if let Some(&code) = codes.get(&key) {
+        return code;
+    }
+    if codes.len() == MOST_CODES {
+        return class;
+    }
+    let mut code = class;
+    // SAFETY: the code is a local, and the sentence a C string that the host copies.
+    let told = unsafe {
+        host!(PMPI_Add_error_code(c_int, *mut c_int))(class, &raw mut code) == 0
+            && host!(PMPI_Add_error_string(c_int, *const c_char))(code, key.1.as_ptr()) == 0
+    };
+    match told {
+        true => {
+            codes.insert(key, code);
+            code
+        }
+        false => class,
+    }
+}
+
+exported! {
+    // MPICH finds no sentence for a code that was added to one of its own classes.
+    fn MPI_Error_string PMPI_Error_string(code: c_int, text: *mut c_char, len: *mut c_int) {
+        let codes = lock(&CODES);
+        let ours = codes.iter().flatten().find(|&(_, &ours)| ours == code);
+        let Some(((_, sentence), _)) = ours else {
+            drop(codes);
+            // SAFETY: what the program passed goes on to where it would have gone without us.
+            return unsafe { host!(PMPI_Error_string(c_int, *mut c_char, *mut c_int))(code, text, len) };
+        };
+        let bytes = sentence.as_bytes_with_nul();
+        // SAFETY: the program has room for the longest string of its host, which is longer than ours are.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr().cast(), text, bytes.len());
+            *len = bytes.len() as c_int - 1;
+        }
+        0
+    }
+}
+
+/// What a call on a window of ours returns.
+#[inline(always)]
+pub(crate) fn told(call: &'static str, carrier: MPI_Win, result: Result<()>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(failure) => tell_window(call, carrier, &failure),
+    }
+}
+
+/// What a call on a window of ours returns that failed.
+#[cold]
+#[inline(never)]
+pub(crate) fn tell(call: &'static str, carrier: MPI_Win, error: transom::Error) -> c_int {
+    tell_window(call, carrier, &Failure::Window(error))
+}
+
+#[cold]
+#[inline(never)]
+fn tell_window(call: &str, carrier: MPI_Win, failure: &Failure) -> c_int {
+    let code = failure.code(call);
+    if !matches!(failure, Failure::Host(_)) {
+        let mut handler = constants::errors_are_fatal();
+        // SAFETY: a local; the carrier is a window of the host's that is not freed.
+        unsafe {
+            host!(PMPI_Win_get_errhandler(MPI_Win, *mut MPI_Errhandler))(carrier, &raw mut handler)
+        };
+        last_words(call, failure, handler);
+        // SAFETY: the carrier is a window of the host's that is not freed.
+        unsafe { host!(PMPI_Win_call_errhandler(MPI_Win, c_int))(carrier, code) };
+    }
+    code
+}
+
+/// Hosts end the process without the sentence, or with a wrong one, if the handler is the fatal one.
+fn last_words(call: &str, failure: &Failure, mut handler: MPI_Errhandler) {
+    if handler == constants::errors_are_fatal() {
+        report::trouble(&format!("{call}: {}", failure.text()));
+    } else {
+        // SAFETY: the host gave it out to us.
+        unsafe { host!(PMPI_Errhandler_free(*mut MPI_Errhandler))(&raw mut handler) };
+    }
+}
+
+/// What a call that creates on a communicator returns.
+pub(crate) fn told_comm(call: &'static str, comm: MPI_Comm, result: Result<()>) -> c_int {
+    let Err(failure) = result else { return 0 };
+    let code = failure.code(call);
+    if !matches!(failure, Failure::Host(_)) {
+        // Nothing has no handler.
+        let comm = match comm == constants::comm_null() {
+            true => constants::comm_world(),
+            false => comm,
+        };
+        let mut handler = constants::errors_are_fatal();
+        // SAFETY: a local; the host checks the handle.
+        unsafe {
+            host!(PMPI_Comm_get_errhandler(MPI_Comm, *mut MPI_Errhandler))(comm, &raw mut handler)
+        };
+        last_words(call, &failure, handler);
+        // SAFETY: the host checks the handle.
+        unsafe { host!(PMPI_Comm_call_errhandler(MPI_Comm, c_int))(comm, code) };
+    }
+    code
+}

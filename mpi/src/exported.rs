@@ -1,0 +1,62 @@
+//! How functions of MPI are exported: under both names, with the host's own behind them.
+
+/// Functions of MPI under their two names. Open MPI's Fortran wrappers call the second, MPICH's the first.
+macro_rules! exported {
+    ($(fn $mpi:ident $pmpi:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $mpi($($arg: $ty),*) -> std::ffi::c_int $body
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $pmpi($($arg: $ty),*) -> std::ffi::c_int $body
+    )*};
+}
+pub(crate) use exported;
+
+/// Calls on a window: the body if it is one of ours, as `$ours`, and else the host's function.
+macro_rules! on_windows {
+    ($(fn $mpi:ident $pmpi:ident($($arg:ident: $ty:ty),* $(,)?) of $win:ident as $ours:ident $body:block)*) => {
+        $crate::exported::exported! {$(
+            fn $mpi $pmpi($($arg: $ty),*) {
+                match $crate::windows::find($win) {
+                    Some($ours) => $crate::errors::told(stringify!($mpi), $win, $body),
+                    // SAFETY: what the program passed goes on to where it would have gone without us.
+                    None => unsafe { $crate::host::host!($pmpi($($ty),*))($($arg),*) },
+                }
+            }
+        )*}
+    };
+}
+pub(crate) use on_windows;
+
+/// As `on_windows`, with what most calls come down to before it: the result if it was done, on a window that
+/// was used lately. All else is a call with the same arguments, so that these stay where they are until then.
+macro_rules! quick_on_windows {
+    ($(fn $mpi:ident $pmpi:ident($($arg:ident: $ty:ty),* $(,)?) of $win:ident as $ours:ident
+        quick $quick:block else $body:block)*) => {
+        $crate::exported::exported! {$(
+            fn $mpi $pmpi($($arg: $ty),*) {
+                #[cold]
+                #[inline(never)]
+                unsafe extern "C" fn else_call($($arg: $ty),*) -> std::ffi::c_int {
+                    match $crate::windows::find($win) {
+                        Some($ours) => $crate::errors::told(stringify!($mpi), $win, $body),
+                        // SAFETY: what the program passed goes on to where it would have gone without us.
+                        None => unsafe { $crate::host::host!($pmpi($($ty),*))($($arg),*) },
+                    }
+                }
+
+                if let Some($ours) = $crate::windows::lately($win) {
+                    let quick: Option<transom::Result<()>> = $quick;
+                    match quick {
+                        None => {}
+                        Some(Ok(())) => return 0,
+                        Some(Err(error)) => return $crate::errors::tell(stringify!($mpi), $win, error),
+                    }
+                }
+                // SAFETY: the program's own arguments.
+                unsafe { else_call($($arg),*) }
+            }
+        )*}
+    };
+}
+pub(crate) use quick_on_windows;

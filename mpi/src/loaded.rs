@@ -1,0 +1,36 @@
+//! Which MPIs are in this process: one library can stand in front of one only.
+
+use std::collections::BTreeSet;
+use std::ffi::{CStr, c_int, c_void};
+
+/// Names of libraries, and the MPI that they are of.
+const HOSTS: [(&str, &str); 4] = [
+    ("libmpi.so.12", "MPICH or Intel MPI"),
+    ("libmpich.so.12", "MPICH or Intel MPI"),
+    ("libmpi.so.40", "Open MPI"),
+    ("libmpi_abi.so", "an MPI with the ABI of MPI-5"),
+];
+
+/// The MPIs whose libraries are loaded.
+pub(crate) fn hosts() -> BTreeSet<&'static str> {
+    let mut found = BTreeSet::new();
+    // SAFETY: the function is what the loader calls it by, and gets this set, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+    found
+}
+
+/// # Safety
+/// The loader's own record, and a set of names.
+unsafe extern "C" fn look(object: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
+    // SAFETY: the caller's promise.
+    let (object, found) = unsafe { (&*object, &mut *found.cast::<BTreeSet<&'static str>>()) };
+    if object.dlpi_name.is_null() {
+        return 0;
+    }
+    // SAFETY: the loader's names are C strings.
+    let path = unsafe { CStr::from_ptr(object.dlpi_name) }.to_string_lossy();
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let host = HOSTS.iter().find(|(library, _)| name.starts_with(library));
+    found.extend(host.map(|(_, host)| host));
+    0
+}

@@ -1,0 +1,109 @@
+//! Memory that windows serve fastest (MPI-4.1, section 9.2).
+
+mod slabs;
+
+use std::collections::HashSet;
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::sync::Mutex;
+
+use mpi_sys::{MPI_Aint, MPI_Info};
+use transom::{ErrorClass, Info};
+
+use crate::errors::{Result, bad, told_comm};
+use crate::exported::exported;
+use crate::host::host;
+use crate::process::{Process, process};
+use crate::windows::lock;
+use crate::{constants, info};
+use slabs::Slabs;
+
+/// What was allocated here.
+static OURS: Mutex<Option<Ours>> = Mutex::new(None);
+
+#[derive(Default)]
+struct Ours {
+    small: Slabs,
+    large: HashSet<usize>,
+}
+
+exported! {
+    fn MPI_Alloc_mem PMPI_Alloc_mem(size: MPI_Aint, hints: MPI_Info, base: *mut c_void) {
+        let process = process();
+        let Some(process) = &*process else {
+            // SAFETY: what the program passed goes on to where it would have gone without us.
+            return unsafe { host!(PMPI_Alloc_mem(MPI_Aint, MPI_Info, *mut c_void))(size, hints, base) };
+        };
+        // SAFETY: the program's own place for it.
+        let allocated = allocate(process, size, hints)
+            .map(|found| unsafe { base.cast::<*mut u8>().write_unaligned(found) });
+        told_comm("MPI_Alloc_mem", constants::comm_world(), allocated)
+    }
+
+    fn MPI_Free_mem PMPI_Free_mem(base: *mut c_void) {
+        match forget(base.addr()) {
+            Freed::Small => 0,
+            // SAFETY: it was allocated here, and the program is done with it.
+            Freed::Large => told_comm("MPI_Free_mem", constants::comm_world(), unsafe { free(base) }),
+            // SAFETY: what the program passed goes on to where it would have gone without us.
+            Freed::Hosts => unsafe { host!(PMPI_Free_mem(*mut c_void))(base) },
+        }
+    }
+}
+
+/// Where freed memory was from.
+enum Freed {
+    Small,
+    Large,
+    Hosts,
+}
+
+fn allocate(process: &Process, size: MPI_Aint, hints: MPI_Info) -> Result<*mut u8> {
+    let Ok(size) = usize::try_from(size) else {
+        return Err(bad(ErrorClass::Size, format!("the size is {size}")));
+    };
+    if size == 0 {
+        return Ok(ptr::null_mut());
+    }
+    let mut ours = lock(&OURS);
+    let ours = ours.get_or_insert_default();
+    if hints == constants::info_null()
+        && let Some(class) = slabs::class(size)
+    {
+        let more = |size| process.job.alloc_mem(size, &Info::new());
+        return Ok(ours.small.take(class, more)?.as_ptr());
+    }
+    let base = process.job.alloc_mem(size, &info::from_host(hints)?)?;
+    ours.large.insert(base.addr().get());
+    Ok(base.as_ptr())
+}
+
+fn forget(address: usize) -> Freed {
+    let mut ours = lock(&OURS);
+    let Some(ours) = &mut *ours else {
+        return Freed::Hosts;
+    };
+    if ours.small.give_back(address) {
+        Freed::Small
+    } else if ours.large.remove(&address) {
+        Freed::Large
+    } else {
+        Freed::Hosts
+    }
+}
+
+/// The job is about to end, and its memory with it.
+pub(crate) fn end() {
+    *lock(&OURS) = None;
+}
+
+/// # Safety
+/// As for [`transom::Job::free_mem`].
+unsafe fn free(base: *mut c_void) -> Result<()> {
+    let process = process();
+    if let (Some(process), Some(base)) = (&*process, NonNull::new(base.cast())) {
+        // SAFETY: the caller's promise.
+        unsafe { process.job.free_mem(base) }?;
+    }
+    Ok(())
+}

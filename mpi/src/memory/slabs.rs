@@ -1,0 +1,83 @@
+//! Small pieces, cut from large ones: each of the large ones is an object of the system's.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ptr::NonNull;
+
+/// Pieces begin at lines.
+const SMALLEST: usize = 64;
+const LARGEST: usize = 16 << 10;
+const CLASSES: usize = (LARGEST / SMALLEST).ilog2() as usize + 1;
+/// Bytes that are asked for at once: this, or twice as much as last time, up to the most.
+const FIRST_SLAB: usize = 64 << 10;
+const MOST_SLAB: usize = 4 << 20;
+
+/// A size of pieces: so many doublings of the smallest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Class(usize);
+
+/// The smallest pieces that have so many bytes, if there are such.
+pub(super) fn class(size: usize) -> Option<Class> {
+    let class = size.max(SMALLEST).next_power_of_two() / SMALLEST;
+    (size <= LARGEST).then(|| Class(class.ilog2() as usize))
+}
+
+impl Class {
+    fn bytes(self) -> usize {
+        SMALLEST << self.0
+    }
+}
+
+#[derive(Default)]
+struct Pieces {
+    free: Vec<NonNull<u8>>,
+    last_slab: usize,
+}
+
+/// All small pieces of a process.
+#[derive(Default)]
+pub(super) struct Slabs {
+    pieces: [Pieces; CLASSES],
+    /// By their addresses, with what they are cut into.
+    slabs: BTreeMap<usize, (NonNull<u8>, Class)>,
+    taken: HashSet<usize>,
+}
+
+// SAFETY: the pointers are to memory of the whole process, which nothing here touches.
+unsafe impl Send for Slabs {}
+
+impl Slabs {
+    /// A piece of this class. If there is none, `more` gives a slab of so many bytes.
+    pub(super) fn take<E>(
+        &mut self,
+        class: Class,
+        more: impl FnOnce(usize) -> Result<NonNull<u8>, E>,
+    ) -> Result<NonNull<u8>, E> {
+        let pieces = &mut self.pieces[class.0];
+        if pieces.free.is_empty() {
+            let size = (2 * pieces.last_slab).clamp(FIRST_SLAB, MOST_SLAB);
+            let slab = more(size)?;
+            pieces.last_slab = size;
+            self.slabs.insert(slab.addr().get(), (slab, class));
+            let all = (0..size / class.bytes()).rev();
+            // SAFETY: inside of the slab.
+            let cut = all.map(|at| unsafe { slab.add(at * class.bytes()) });
+            pieces.free.extend(cut);
+        }
+        let piece = pieces.free.pop().unwrap_or(NonNull::dangling());
+        self.taken.insert(piece.addr().get());
+        Ok(piece)
+    }
+
+    /// Whether it was a piece that is taken; then it is free again.
+    pub(super) fn give_back(&mut self, address: usize) -> bool {
+        if !self.taken.remove(&address) {
+            return false;
+        }
+        if let Some((_, &(slab, class))) = self.slabs.range(..=address).next_back() {
+            // SAFETY: a piece that is taken is inside of the last slab that begins before it.
+            let piece = unsafe { slab.add(address - slab.addr().get()) };
+            self.pieces[class.0].free.push(piece);
+        }
+        true
+    }
+}

@@ -1,0 +1,466 @@
+//! Operations: put, get and the accumulates (MPI-4.1, section 12.3).
+
+use std::ffi::{c_int, c_void};
+
+use mpi_sys::{MPI_Aint, MPI_Count, MPI_Datatype, MPI_Op, MPI_Request, MPI_Win};
+use transom::raw::{PROC_NULL, Request, Window};
+use transom::{BasicType, ErrorClass, Op};
+
+use crate::errors::{Result, bad};
+use crate::exported::{on_windows, quick_on_windows};
+use crate::process::rank;
+use crate::types::{self, Dense, Known};
+use crate::{constants, requests};
+
+/// Elements somewhere: how many, and of which type.
+#[derive(Clone, Copy)]
+struct Elements {
+    count: i64,
+    ty: MPI_Datatype,
+}
+
+/// Elements in this process.
+#[derive(Clone, Copy)]
+struct Near {
+    at: *mut c_void,
+    elements: Elements,
+}
+
+/// Elements in the target's memory.
+#[derive(Clone, Copy)]
+struct Far {
+    rank: c_int,
+    disp: MPI_Aint,
+    elements: Elements,
+}
+
+#[inline(always)]
+fn near(at: *const c_void, count: impl Into<i64>, ty: MPI_Datatype) -> Near {
+    let count = count.into();
+    Near {
+        at: at.cast_mut(),
+        elements: Elements { count, ty },
+    }
+}
+
+#[inline(always)]
+fn far(rank: c_int, disp: MPI_Aint, count: impl Into<i64>, ty: MPI_Datatype) -> Far {
+    let count = count.into();
+    Far {
+        rank,
+        disp,
+        elements: Elements { count, ty },
+    }
+}
+
+impl Elements {
+    #[inline(always)]
+    fn dense(self) -> Option<Dense> {
+        types::dense(self.ty)
+    }
+
+    /// Bytes, of a type with so many in an element.
+    #[inline(always)]
+    fn bytes(self, Dense { size, .. }: Dense) -> Option<u64> {
+        u64::try_from(self.count).ok()?.checked_mul(size)
+    }
+
+    fn check(self, whose: &str) -> Result<u64> {
+        u64::try_from(self.count).map_err(|_| {
+            bad(
+                ErrorClass::Count,
+                format!("the {whose} count is {}", self.count),
+            )
+        })
+    }
+
+    fn find(self) -> Result<Known> {
+        types::find(self.ty)
+    }
+}
+
+/// How many bytes move from elements to others that have room for them, where neither have padding.
+#[inline(always)]
+fn bytes(from: Elements, to: Elements) -> Option<usize> {
+    let dense = from.dense()?;
+    let len = from.bytes(dense)?;
+    let fits = match from.ty == to.ty {
+        true => from.count <= to.count,
+        false => len <= to.bytes(to.dense()?)?,
+    };
+    fits.then_some(len as usize)
+}
+
+/// Both sides of a transfer that is no plain copy of bytes.
+struct Sides {
+    near: Known,
+    near_count: u64,
+    far: Known,
+    far_count: u64,
+}
+
+fn sides(near: Near, far: Far) -> Result<Sides> {
+    let (near_count, far_count) = (
+        near.elements.check("origin")?,
+        far.elements.check("target")?,
+    );
+    Ok(Sides {
+        near: near.elements.find()?,
+        near_count,
+        far: far.elements.find()?,
+        far_count,
+    })
+}
+
+/// # Safety
+/// As for [`Window::put_layout`].
+unsafe fn put(window: &Window, near: Near, far: Far) -> Result<()> {
+    let sides = sides(near, far)?;
+    let from = sides.near.bytes.times(sides.near_count);
+    let to = sides.far.bytes.times(sides.far_count);
+    let (target, disp) = (rank(far.rank), far.disp as u64);
+    // SAFETY: the caller's promise.
+    Ok(unsafe { window.put_layout(near.at.cast(), from, target, disp, to) }?)
+}
+
+/// # Safety
+/// As for [`Window::get_layout`].
+unsafe fn get(window: &Window, near: Near, far: Far) -> Result<()> {
+    let sides = sides(near, far)?;
+    let to = sides.near.bytes.times(sides.near_count);
+    let from = sides.far.bytes.times(sides.far_count);
+    let (target, disp) = (rank(far.rank), far.disp as u64);
+    // SAFETY: the caller's promise.
+    Ok(unsafe { window.get_layout(near.at.cast(), to, target, disp, from) }?)
+}
+
+#[inline(always)]
+fn op(handle: MPI_Op) -> Result<Op> {
+    match constants::op(handle) {
+        Some(op) => Ok(op),
+        None => Err(bad(
+            ErrorClass::Op,
+            "accumulates take predefined operations only",
+        )),
+    }
+}
+
+/// How many elements of which type are accumulated, where both sides have elements of one type without padding.
+#[inline(always)]
+fn elements(near: Elements, far: Elements) -> Option<(usize, BasicType)> {
+    let here = near.dense()?;
+    let same = near.ty == far.ty || far.dense().is_some_and(|there| here.ty == there.ty);
+    (same && near.count <= far.count && near.count >= 0).then_some((near.count as usize, here.ty))
+}
+
+/// # Safety
+/// As for [`Window::accumulate_layout`].
+unsafe fn accumulate(window: &Window, near: Near, far: Far, op: Op) -> Result<()> {
+    let sides = sides(near, far)?;
+    let from = sides.near.elements.times(sides.near_count);
+    let to = sides.far.elements.times(sides.far_count);
+    let (target, disp) = (rank(far.rank), far.disp as u64);
+    // SAFETY: the caller's promise.
+    Ok(unsafe { window.accumulate_layout(near.at.cast(), from, target, disp, to, op) }?)
+}
+
+/// # Safety
+/// As for [`Window::get_accumulate_layout`].
+unsafe fn get_accumulate(
+    window: &Window,
+    near: Near,
+    result: Near,
+    far: Far,
+    op: Op,
+) -> Result<()> {
+    let (target, disp) = (rank(far.rank), far.disp as u64);
+    // With NoOp, neither the origin's buffer nor its count nor its type matter.
+    let near = match op {
+        Op::NoOp => Near {
+            at: result.at,
+            elements: result.elements,
+        },
+        _ => near,
+    };
+    let sides = sides(near, far)?;
+    let results = result.elements.find()?;
+    let result_count = result.elements.check("result")?;
+    let from = sides.near.elements.times(sides.near_count);
+    let into = results.elements.times(result_count);
+    let at = sides.far.elements.times(sides.far_count);
+    // SAFETY: the caller's promise.
+    Ok(unsafe {
+        window.get_accumulate_layout(
+            near.at.cast(),
+            from,
+            result.at.cast(),
+            into,
+            target,
+            disp,
+            at,
+            op,
+        )
+    }?)
+}
+
+/// The type of a call on one element.
+#[inline(always)]
+fn single(ty: MPI_Datatype) -> Result<BasicType> {
+    types::single(ty).ok_or_else(|| bad(ErrorClass::Type, "the call takes a predefined datatype"))
+}
+
+/// The host's request for an operation, or a finished one where the target is nobody.
+///
+/// # Safety
+/// `request` is writable.
+unsafe fn with_request(
+    call: &'static str,
+    carrier: MPI_Win,
+    target: c_int,
+    request: *mut MPI_Request,
+    make: impl FnOnce() -> Result<Request>,
+) -> Result<()> {
+    match rank(target) {
+        // SAFETY: the caller's promise.
+        PROC_NULL => unsafe { requests::complete(request) },
+        // SAFETY: as above.
+        _ => unsafe { requests::lend(call, carrier, make()?, request) },
+    }
+}
+
+/// # Safety
+/// As for [`Window::rput_layout`].
+unsafe fn rput(window: &Window, near: Near, far: Far) -> Result<Request> {
+    let sides = sides(near, far)?;
+    let from = sides.near.bytes.times(sides.near_count);
+    let to = sides.far.bytes.times(sides.far_count);
+    // SAFETY: the caller's promise.
+    Ok(unsafe { window.rput_layout(near.at.cast(), from, rank(far.rank), far.disp as u64, to) }?)
+}
+
+/// # Safety
+/// As for [`Window::rget_layout`].
+unsafe fn rget(window: &Window, near: Near, far: Far) -> Result<Request> {
+    let sides = sides(near, far)?;
+    let to = sides.near.bytes.times(sides.near_count);
+    let from = sides.far.bytes.times(sides.far_count);
+    // SAFETY: the caller's promise.
+    Ok(unsafe { window.rget_layout(near.at.cast(), to, rank(far.rank), far.disp as u64, from) }?)
+}
+
+/// # Safety
+/// As for [`Window::raccumulate_layout`].
+unsafe fn raccumulate(window: &Window, near: Near, far: Far, op: Op) -> Result<Request> {
+    let sides = sides(near, far)?;
+    let from = sides.near.elements.times(sides.near_count);
+    let to = sides.far.elements.times(sides.far_count);
+    // SAFETY: the caller's promise.
+    Ok(unsafe {
+        window.raccumulate_layout(
+            near.at.cast(),
+            from,
+            rank(far.rank),
+            far.disp as u64,
+            to,
+            op,
+        )
+    }?)
+}
+
+/// Both forms of a call: counts of `int`, and of `MPI_Count`.
+macro_rules! operations {
+    ($($first:ident $second:ident $large:ident $large_second:ident ($count:ident $($arg:ident: $ty:ty),*)
+        of $win:ident as $ours:ident $(quick $quick:block else)? $body:block)*) => {$(
+        operations!(@one $first $second c_int, ($($arg: $ty),*) $count $win $ours $(quick $quick)? $body);
+        operations!(@one $large $large_second MPI_Count, ($($arg: $ty),*) $count $win $ours $(quick $quick)? $body);
+    )*};
+    (@one $name:ident $second:ident $int:ty, ($($arg:ident: $ty:ty),*) $count:ident $win:ident $ours:ident
+        quick $quick:block $body:block) => {
+        const _: () = {
+            type $count = $int;
+            quick_on_windows! {
+                fn $name $second($($arg: $ty),*) of $win as $ours quick $quick else $body
+            }
+        };
+    };
+    (@one $name:ident $second:ident $int:ty, ($($arg:ident: $ty:ty),*) $count:ident $win:ident $ours:ident
+        $body:block) => {
+        const _: () = {
+            type $count = $int;
+            on_windows! {
+                fn $name $second($($arg: $ty),*) of $win as $ours $body
+            }
+        };
+    };
+}
+
+operations! {
+    MPI_Put PMPI_Put MPI_Put_c PMPI_Put_c(N origin: *const c_void, origin_count: N, origin_type: MPI_Datatype,
+        target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, win: MPI_Win) of win as ours quick {
+        let (from, to) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
+        bytes(from.elements, to.elements).map(|len| {
+            // SAFETY: the program keeps MPI's rules for buffers.
+            unsafe { ours.window().put(origin.cast(), len, rank(target), disp as u64) }
+        })
+    } else {
+        let from = near(origin, origin_count, origin_type);
+        // SAFETY: the program keeps MPI's rules for buffers.
+        unsafe { put(ours.window(), from, far(target, disp, count, ty)) }
+    }
+
+    MPI_Get PMPI_Get MPI_Get_c PMPI_Get_c(N origin: *mut c_void, origin_count: N, origin_type: MPI_Datatype,
+        target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, win: MPI_Win) of win as ours quick {
+        let (to, from) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
+        bytes(from.elements, to.elements).map(|len| {
+            // SAFETY: the program keeps MPI's rules for buffers.
+            unsafe { ours.window().get(origin.cast(), len, rank(target), disp as u64) }
+        })
+    } else {
+        let to = near(origin, origin_count, origin_type);
+        // SAFETY: the program keeps MPI's rules for buffers.
+        unsafe { get(ours.window(), to, far(target, disp, count, ty)) }
+    }
+
+    MPI_Accumulate PMPI_Accumulate MPI_Accumulate_c PMPI_Accumulate_c(N origin: *const c_void, origin_count: N,
+        origin_type: MPI_Datatype, target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, handle: MPI_Op,
+        win: MPI_Win) of win as ours quick {
+        let (from, to) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
+        elements(from.elements, to.elements).zip(constants::op(handle)).map(|((count, ty), op)| {
+            // SAFETY: the program keeps MPI's rules for buffers.
+            unsafe { ours.window().accumulate(origin.cast(), count, ty, rank(target), disp as u64, op) }
+        })
+    } else {
+        let from = near(origin, origin_count, origin_type);
+        // SAFETY: the program keeps MPI's rules for buffers.
+        op(handle).and_then(|op| unsafe { accumulate(ours.window(), from, far(target, disp, count, ty), op) })
+    }
+
+    MPI_Get_accumulate PMPI_Get_accumulate MPI_Get_accumulate_c PMPI_Get_accumulate_c(N origin: *const c_void,
+        origin_count: N, origin_type: MPI_Datatype, result: *mut c_void, result_count: N,
+        result_type: MPI_Datatype, target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, handle: MPI_Op,
+        win: MPI_Win) of win as ours {
+        let from = near(origin, origin_count, origin_type);
+        let into = near(result, result_count, result_type);
+        let at = far(target, disp, count, ty);
+        // SAFETY: the program keeps MPI's rules for buffers.
+        op(handle).and_then(|op| unsafe { get_accumulate(ours.window(), from, into, at, op) })
+    }
+
+    MPI_Rput PMPI_Rput MPI_Rput_c PMPI_Rput_c(N origin: *const c_void, origin_count: N, origin_type: MPI_Datatype,
+        target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, win: MPI_Win, request: *mut MPI_Request)
+        of win as ours {
+        let from = near(origin, origin_count, origin_type);
+        let window = ours.window();
+        // SAFETY: the program keeps MPI's rules for buffers.
+        unsafe { with_request("MPI_Rput", win, target, request, || rput(window, from, far(target, disp, count, ty))) }
+    }
+
+    MPI_Rget PMPI_Rget MPI_Rget_c PMPI_Rget_c(N origin: *mut c_void, origin_count: N, origin_type: MPI_Datatype,
+        target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, win: MPI_Win, request: *mut MPI_Request)
+        of win as ours {
+        let to = near(origin, origin_count, origin_type);
+        let window = ours.window();
+        // SAFETY: the program keeps MPI's rules for buffers.
+        unsafe { with_request("MPI_Rget", win, target, request, || rget(window, to, far(target, disp, count, ty))) }
+    }
+
+    MPI_Raccumulate PMPI_Raccumulate MPI_Raccumulate_c PMPI_Raccumulate_c(N origin: *const c_void,
+        origin_count: N, origin_type: MPI_Datatype, target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype,
+        handle: MPI_Op, win: MPI_Win, request: *mut MPI_Request) of win as ours {
+        let from = near(origin, origin_count, origin_type);
+        let (window, at) = (ours.window(), far(target, disp, count, ty));
+        // SAFETY: the program keeps MPI's rules for buffers.
+        op(handle).and_then(|op| unsafe {
+            with_request("MPI_Raccumulate", win, target, request, || raccumulate(window, from, at, op))
+        })
+    }
+
+    MPI_Rget_accumulate PMPI_Rget_accumulate MPI_Rget_accumulate_c PMPI_Rget_accumulate_c(N origin: *const c_void,
+        origin_count: N, origin_type: MPI_Datatype, result: *mut c_void, result_count: N,
+        result_type: MPI_Datatype, target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, handle: MPI_Op,
+        win: MPI_Win, request: *mut MPI_Request) of win as ours {
+        let from = near(origin, origin_count, origin_type);
+        let into = near(result, result_count, result_type);
+        let (window, at) = (ours.window(), far(target, disp, count, ty));
+        // SAFETY: the program keeps MPI's rules for buffers.
+        op(handle).and_then(|op| unsafe {
+            with_request("MPI_Rget_accumulate", win, target, request, || rget_accumulate(window, from, into, at, op))
+        })
+    }
+}
+
+/// # Safety
+/// As for [`Window::rget_accumulate_layout`].
+unsafe fn rget_accumulate(
+    window: &Window,
+    near: Near,
+    result: Near,
+    far: Far,
+    op: Op,
+) -> Result<Request> {
+    let near = match op {
+        Op::NoOp => result,
+        _ => near,
+    };
+    let sides = sides(near, far)?;
+    let results = result.elements.find()?;
+    let result_count = result.elements.check("result")?;
+    let from = sides.near.elements.times(sides.near_count);
+    let into = results.elements.times(result_count);
+    let at = sides.far.elements.times(sides.far_count);
+    let (target, disp) = (rank(far.rank), far.disp as u64);
+    // SAFETY: the caller's promise.
+    Ok(unsafe {
+        window.rget_accumulate_layout(
+            near.at.cast(),
+            from,
+            result.at.cast(),
+            into,
+            target,
+            disp,
+            at,
+            op,
+        )
+    }?)
+}
+
+quick_on_windows! {
+    fn MPI_Fetch_and_op PMPI_Fetch_and_op(origin: *const c_void, result: *mut c_void, ty: MPI_Datatype,
+        target: c_int, disp: MPI_Aint, handle: MPI_Op, win: MPI_Win) of win as ours quick {
+        types::single(ty).zip(constants::op(handle)).map(|(ty, op)| {
+            let (origin, result) = (origin.cast(), result.cast());
+            // SAFETY: the program keeps MPI's rules for buffers.
+            unsafe { ours.window().fetch_and_op(origin, result, ty, rank(target), disp as u64, op) }
+        })
+    } else {
+        op(handle).and_then(|op| match types::single(ty) {
+            Some(ty) => {
+                let (origin, result) = (origin.cast(), result.cast());
+                // SAFETY: the program keeps MPI's rules for buffers.
+                Ok(unsafe { ours.window().fetch_and_op(origin, result, ty, rank(target), disp as u64, op) }?)
+            }
+            // Fortran's pairs are two elements here.
+            None if types::is_predefined(ty) => {
+                let (from, into) = (near(origin, 1, ty), near(result, 1, ty));
+                // SAFETY: the program keeps MPI's rules for buffers.
+                unsafe { get_accumulate(ours.window(), from, into, far(target, disp, 1, ty), op) }
+            }
+            None => single(ty).map(drop),
+        })
+    }
+
+    fn MPI_Compare_and_swap PMPI_Compare_and_swap(origin: *const c_void, compare: *const c_void,
+        result: *mut c_void, ty: MPI_Datatype, target: c_int, disp: MPI_Aint, win: MPI_Win) of win as ours quick {
+        types::single(ty).map(|ty| {
+            let (new, expect, old) = (origin.cast(), compare.cast(), result.cast());
+            // SAFETY: the program keeps MPI's rules for buffers.
+            unsafe { ours.window().compare_and_swap(new, expect, old, ty, rank(target), disp as u64) }
+        })
+    } else {
+        single(ty).and_then(|ty| {
+            let (new, expect, old) = (origin.cast(), compare.cast(), result.cast());
+            // SAFETY: the program keeps MPI's rules for buffers.
+            Ok(unsafe { ours.window().compare_and_swap(new, expect, old, ty, rank(target), disp as u64) }?)
+        })
+    }
+}

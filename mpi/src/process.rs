@@ -1,0 +1,342 @@
+//! This process's part in the job: begun and ended with the host's.
+
+use std::env;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
+use mpi_sys::{MPI_Comm, MPI_Datatype, MPI_Errhandler, MPI_Group, MPI_Request, MPI_Status};
+use transom::lower::{Allgather, AllgatherError};
+use transom::raw::PROC_NULL;
+use transom::{Communicator, Comparison, Group, Job, ThreadLevel};
+
+use crate::constants;
+use crate::errors::{Failure, Result};
+use crate::host::{HostError, check, host};
+use crate::report;
+
+/// The job, between the host's Init and its Finalize.
+pub(crate) struct Process {
+    pub(crate) job: Job,
+    /// The host's group of the job's ranks.
+    world: MPI_Group,
+    /// A communicator of the same ranks, for this library alone.
+    private: MPI_Comm,
+    level: ThreadLevel,
+}
+
+// SAFETY: the handles are numbers or addresses that the host lets all threads use.
+unsafe impl Send for Process {}
+// SAFETY: as above.
+unsafe impl Sync for Process {}
+
+static PROCESS: RwLock<Option<Process>> = RwLock::new(None);
+
+/// The job, while there is one.
+pub(crate) fn process() -> RwLockReadGuard<'static, Option<Process>> {
+    PROCESS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Some ranks that the host joins.
+pub(crate) struct Ranks {
+    comm: MPI_Comm,
+    rank: u32,
+    size: u32,
+}
+
+// SAFETY: as for `Process`.
+unsafe impl Send for Ranks {}
+
+impl Ranks {
+    /// The processes of a communicator, in its order.
+    pub(crate) fn of(comm: MPI_Comm) -> std::result::Result<Self, HostError> {
+        let (mut rank, mut size) = (0, 0);
+        // SAFETY: both are locals, and the host checks the handle.
+        unsafe {
+            check(host!(PMPI_Comm_rank(MPI_Comm, *mut c_int))(
+                comm,
+                &raw mut rank,
+            ))?;
+            check(host!(PMPI_Comm_size(MPI_Comm, *mut c_int))(
+                comm,
+                &raw mut size,
+            ))?;
+        }
+        Ok(Self {
+            comm,
+            rank: rank.unsigned_abs(),
+            size: size.unsigned_abs(),
+        })
+    }
+
+    pub(crate) fn allgather_bytes(
+        &self,
+        mine: &[u8],
+        all: &mut [u8],
+    ) -> std::result::Result<(), HostError> {
+        let len = c_int::try_from(mine.len()).map_err(|_| HostError(0))?;
+        assert_eq!(all.len(), mine.len() * self.size as usize);
+        let byte = constants::byte();
+        // SAFETY: each rank has `len` bytes, for which there is room `size` times.
+        check(unsafe {
+            host!(
+                PMPI_Allgather(
+                    *const c_void,
+                    c_int,
+                    MPI_Datatype,
+                    *mut c_void,
+                    c_int,
+                    MPI_Datatype,
+                    MPI_Comm,
+                )
+            )(
+                mine.as_ptr().cast(),
+                len,
+                byte,
+                all.as_mut_ptr().cast(),
+                len,
+                byte,
+                self.comm,
+            )
+        })
+    }
+}
+
+impl Allgather for Ranks {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn allgather(&self, mine: &[u8]) -> std::result::Result<Vec<Vec<u8>>, AllgatherError> {
+        let mut all = vec![0; mine.len() * self.size as usize];
+        self.allgather_bytes(mine, &mut all)
+            .map_err(HostError::text)?;
+        Ok(all.chunks(mine.len()).map(<[u8]>::to_vec).collect())
+    }
+}
+
+/// Collective over the host's world, which has just begun. Without a job, all windows stay the host's.
+pub(crate) fn begin() {
+    if env::var_os("TRANSOM_MPI").is_some_and(|value| value == "0") {
+        return;
+    }
+    match start() {
+        Ok(process) => {
+            *PROCESS.write().unwrap_or_else(PoisonError::into_inner) = Some(process);
+        }
+        Err(failure) => report::no_job(failure.text()),
+    }
+}
+
+fn start() -> Result<Process> {
+    let (mut provided, mut private, mut world) =
+        (0, constants::comm_null(), constants::group_null());
+    // SAFETY: all three are locals; the host has begun.
+    unsafe {
+        check(host!(PMPI_Query_thread(*mut c_int))(&raw mut provided))?;
+        check(host!(PMPI_Comm_dup(MPI_Comm, *mut MPI_Comm))(
+            constants::comm_world(),
+            &raw mut private,
+        ))?;
+        // What fails here is told where the program's call fails.
+        check(host!(PMPI_Comm_set_errhandler(MPI_Comm, MPI_Errhandler))(
+            private,
+            constants::errors_return(),
+        ))?;
+        check(host!(PMPI_Comm_group(MPI_Comm, *mut MPI_Group))(
+            private,
+            &raw mut world,
+        ))?;
+    }
+    let level = match provided == constants::thread_multiple() {
+        true => ThreadLevel::Multiple,
+        false => ThreadLevel::Serialized,
+    };
+    let job = Job::over(&Ranks::of(private)?, level)?;
+    let private_number = private.0 as usize;
+    job.on_wait(move || progress(MPI_Comm(private_number as _)));
+    let gone = move |code: i32, _: &str| {
+        // SAFETY: the communicator is alive as long as the job; the call does not return.
+        unsafe { host!(PMPI_Abort(MPI_Comm, c_int))(MPI_Comm(private_number as _), code) };
+    };
+    job.on_abort(gone);
+    Ok(Process {
+        job,
+        world,
+        private,
+        level,
+    })
+}
+
+/// Lets the host go on with what it has under way, in the middle of a wait of ours.
+fn progress(private: MPI_Comm) {
+    let mut flag = 0;
+    // SAFETY: the flag is a local, and nobody sends on the communicator. The thread is in a call of MPI, so
+    // that it may make this one at every thread level.
+    unsafe {
+        host!(PMPI_Iprobe(c_int, c_int, MPI_Comm, *mut c_int, *mut MPI_Status))(
+            constants::any_source(),
+            constants::any_tag(),
+            private,
+            &raw mut flag,
+            constants::status_ignore(),
+        )
+    };
+}
+
+/// For a program that asks again and again, which is no wait of ours.
+#[cold]
+pub(crate) fn let_host_go_on() {
+    if let Some(process) = &*process() {
+        progress(process.private);
+    }
+}
+
+/// The same, for calls that programs make in loops and that have to be quick: some of them.
+#[inline(always)]
+pub(crate) fn now_and_then() {
+    const OFTEN: u32 = 256;
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    // Threads may lose each other's counts.
+    let calls = CALLS.load(Ordering::Relaxed).wrapping_add(1);
+    CALLS.store(calls, Ordering::Relaxed);
+    if calls.is_multiple_of(OFTEN) {
+        let_host_go_on();
+    }
+}
+
+/// Collective over the host's world, which is about to end.
+pub(crate) fn end() {
+    let process = PROCESS
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    let Some(Process {
+        job,
+        mut world,
+        mut private,
+        ..
+    }) = process
+    else {
+        return;
+    };
+    // SAFETY: all ranks come here, and both handles are alive, the last time. Ranks that leave are missed by
+    // those that still use their windows: nobody does after the barrier.
+    unsafe {
+        host!(PMPI_Barrier(MPI_Comm))(private);
+        host!(PMPI_Group_free(*mut MPI_Group))(&raw mut world);
+        if let Err(error) = job.finish() {
+            report::trouble(&format!("the job's end: {error}"));
+        }
+        host!(PMPI_Comm_free(*mut MPI_Comm))(&raw mut private);
+    }
+}
+
+impl Process {
+    /// The communicator of all ranks, for collectives of the ranks of this group, if those are all. Threads that
+    /// make windows on several communicators of the same ranks at once would take each other's turn in it.
+    pub(crate) fn world_for(&self, group: &Group) -> Option<&Communicator> {
+        let world = self.job.world();
+        let alike = group.compare(world.group()) == Comparison::Identical;
+        (alike && self.level == ThreadLevel::Serialized).then_some(world)
+    }
+
+    /// The group of the job's ranks that a group of the host's has, in its order. `None` if it has others.
+    pub(crate) fn group(&self, theirs: MPI_Group) -> Result<Option<Group>> {
+        let Some(ranks) = translated(theirs, self.world)? else {
+            return Ok(None);
+        };
+        let group = self.job.world().group().include(&ranks);
+        Ok(Some(group.map_err(Failure::from)?))
+    }
+}
+
+/// The ranks in one group of those in another, or `None` if it has not all of them.
+fn translated(theirs: MPI_Group, into: MPI_Group) -> Result<Option<Vec<u32>>> {
+    let mut size = 0;
+    // SAFETY: a local; the host checks the handle.
+    check(unsafe { host!(PMPI_Group_size(MPI_Group, *mut c_int))(theirs, &raw mut size) })?;
+    let places: Vec<c_int> = (0..size).collect();
+    let mut ranks = vec![0; places.len()];
+    // SAFETY: both lists have that many numbers.
+    check(unsafe {
+        host!(PMPI_Group_translate_ranks(MPI_Group, c_int, *const c_int, MPI_Group, *mut c_int))(
+            theirs,
+            size,
+            places.as_ptr(),
+            into,
+            ranks.as_mut_ptr(),
+        )
+    })?;
+    Ok(ranks.iter().map(|&rank| u32::try_from(rank).ok()).collect())
+}
+
+/// Whether all of a group are of the host's world, which sessions may be without.
+pub(crate) fn is_in_world(theirs: MPI_Group) -> Result<bool> {
+    if let Some(process) = &*process() {
+        return Ok(translated(theirs, process.world)?.is_some());
+    }
+    let (mut has_begun, mut world) = (0, constants::group_null());
+    // SAFETY: both are locals, and there is a world once the host has begun.
+    unsafe {
+        check(host!(PMPI_Initialized(*mut c_int))(&raw mut has_begun))?;
+        if has_begun == 0 {
+            return Ok(false);
+        }
+        check(host!(PMPI_Comm_group(MPI_Comm, *mut MPI_Group))(
+            constants::comm_world(),
+            &raw mut world,
+        ))?;
+        let is_in_it = translated(theirs, world).map(|ranks| ranks.is_some());
+        host!(PMPI_Group_free(*mut MPI_Group))(&raw mut world);
+        is_in_it
+    }
+}
+
+impl Process {
+    /// Whether the host lets the type be used. It says of a type how it was made, but not whether it was
+    /// committed.
+    pub(crate) fn is_committed(&self, datatype: MPI_Datatype) -> bool {
+        let (mut request, mut element) = (constants::request_null(), 0_u8);
+        // SAFETY: nothing is received, from nobody, whatever there is room for; so that the request is complete
+        // and may go. One element, since MPICH does not look at the type of none.
+        unsafe {
+            let code = host!(
+                PMPI_Irecv(
+                    *mut c_void,
+                    c_int,
+                    MPI_Datatype,
+                    c_int,
+                    c_int,
+                    MPI_Comm,
+                    *mut MPI_Request,
+                )
+            )(
+                (&raw mut element).cast(),
+                1,
+                datatype,
+                constants::proc_null(),
+                0,
+                self.private,
+                &raw mut request,
+            );
+            if code == 0 {
+                host!(PMPI_Request_free(*mut MPI_Request))(&raw mut request);
+            }
+            code == 0
+        }
+    }
+}
+
+/// A target's rank, as Transom has it. Negative numbers that stand for nobody become no rank of any window.
+#[inline(always)]
+pub(crate) fn rank(theirs: c_int) -> u32 {
+    match theirs < 0 && theirs == constants::proc_null() {
+        true => PROC_NULL,
+        false => theirs as u32,
+    }
+}

@@ -1,0 +1,67 @@
+//! What became of the program's windows: said at the end, if it was asked for.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::io::{self, Write};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::windows::lock;
+
+static OURS: AtomicU64 = AtomicU64::new(0);
+static HOSTS: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
+static NO_JOB: Mutex<Option<String>> = Mutex::new(None);
+
+fn is_set(name: &str) -> bool {
+    env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// Whether a window that cannot be ours is an error.
+pub(crate) fn strict() -> bool {
+    is_set("TRANSOM_MPI_STRICT")
+}
+
+pub(crate) fn window_is_ours() {
+    OURS.fetch_add(1, Ordering::Relaxed);
+}
+
+pub(crate) fn window_is_the_hosts(why: &str) {
+    *lock(&HOSTS).entry(why.to_owned()).or_default() += 1;
+}
+
+/// There is no job, and will be none.
+pub(crate) fn no_job(why: String) {
+    if strict() || is_set("TRANSOM_MPI_REPORT") {
+        trouble(&format!("all windows stay the host's: {why}"));
+    }
+    *lock(&NO_JOB) = Some(why);
+}
+
+/// Why there is no job.
+pub(crate) fn why_no_job() -> String {
+    let why = lock(&NO_JOB).clone();
+    why.unwrap_or_else(|| "MPI_Init was not called through this library".to_owned())
+}
+
+/// What cannot be told through an error handler.
+pub(crate) fn trouble(text: &str) {
+    // At once, so that lines of several ranks do not mix.
+    let line = format!("transom mpi: {text}\n");
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
+/// Says on rank 0 what its windows were.
+pub(crate) fn print(rank: u32, device: &str) {
+    if rank != 0 || !is_set("TRANSOM_MPI_REPORT") {
+        return;
+    }
+    let hosts = lock(&HOSTS);
+    let count: u64 = hosts.values().sum();
+    let ours = OURS.load(Ordering::Relaxed);
+    eprintln!(
+        "transom mpi: windows of rank 0: {ours} of Transom, {count} of the host's; device {device}"
+    );
+    for (why, count) in &*hosts {
+        eprintln!("transom mpi:   {count} of the host's: {why}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Derived datatypes, taken apart once: kept until the host deletes them, which an attribute tells.
+
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use mpi_sys::MPI_Datatype;
+use transom::ErrorClass;
+
+use super::{Type, build, predefined};
+use crate::constants;
+use crate::errors::{Result, bad};
+use crate::host::{check, host};
+use crate::process::process;
+
+static DERIVED: RwLock<Option<HashMap<usize, Arc<Type>>>> = RwLock::new(None);
+/// The attribute that types in the map have, once there is one.
+static KEYVAL: AtomicI32 = AtomicI32::new(0);
+
+type Copy = unsafe extern "C" fn(
+    MPI_Datatype,
+    c_int,
+    *mut c_void,
+    *mut c_void,
+    *mut c_void,
+    *mut c_int,
+) -> c_int;
+type Delete = unsafe extern "C" fn(MPI_Datatype, c_int, *mut c_void, *mut c_void) -> c_int;
+
+/// The host has begun.
+pub(crate) fn begin() {
+    predefined::begin();
+    let mut keyval = constants::keyval_invalid();
+    // SAFETY: both functions are what MPI calls them by, and live as long as the process.
+    let code = unsafe {
+        host!(PMPI_Type_create_keyval(Copy, Delete, *mut c_int, *mut c_void))(
+            not_copied,
+            deleted,
+            &raw mut keyval,
+            ptr::null_mut(),
+        )
+    };
+    if code == 0 {
+        KEYVAL.store(keyval, Ordering::Release);
+        *DERIVED.write().unwrap_or_else(PoisonError::into_inner) = Some(HashMap::new());
+    }
+}
+
+/// The host is about to end.
+pub(crate) fn end() {
+    let known = DERIVED
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    if known.is_some() {
+        let mut keyval = KEYVAL.load(Ordering::Acquire);
+        // SAFETY: a local, of a keyval that was created.
+        unsafe { host!(PMPI_Type_free_keyval(*mut c_int))(&raw mut keyval) };
+    }
+}
+
+/// A duplicate is another type.
+unsafe extern "C" fn not_copied(
+    _: MPI_Datatype,
+    _: c_int,
+    _: *mut c_void,
+    _: *mut c_void,
+    _: *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: the host passes a place for it.
+    unsafe { *flag = 0 };
+    0
+}
+
+/// The handle may come again, for another type.
+unsafe extern "C" fn deleted(
+    datatype: MPI_Datatype,
+    _: c_int,
+    _: *mut c_void,
+    _: *mut c_void,
+) -> c_int {
+    if let Some(known) = &mut *DERIVED.write().unwrap_or_else(PoisonError::into_inner) {
+        known.remove(&(datatype.0 as usize));
+    }
+    0
+}
+
+pub(super) fn find(datatype: MPI_Datatype) -> Result<Arc<Type>> {
+    let handle = datatype.0 as usize;
+    {
+        let known = DERIVED.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ty) = known.as_ref().and_then(|known| known.get(&handle)) {
+            return Ok(ty.clone());
+        }
+    }
+    let ty = Arc::new(build::build(datatype)?.commit());
+    if let Some(process) = &*process()
+        && !process.is_committed(datatype)
+    {
+        return Err(bad(ErrorClass::Type, "the datatype is not committed"));
+    }
+    // Without an attribute, nobody would tell when the handle comes again.
+    // SAFETY: the type was just taken apart, so that it is one; the value is not used.
+    check(unsafe {
+        host!(PMPI_Type_set_attr(MPI_Datatype, c_int, *mut c_void))(
+            datatype,
+            KEYVAL.load(Ordering::Acquire),
+            ptr::null_mut(),
+        )
+    })?;
+    if let Some(known) = &mut *DERIVED.write().unwrap_or_else(PoisonError::into_inner) {
+        known.insert(handle, ty.clone());
+    }
+    Ok(ty)
+}

@@ -1,0 +1,85 @@
+//! The program's datatypes, as Transom has them.
+
+mod build;
+mod cache;
+mod predefined;
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use mpi_sys::MPI_Datatype;
+use transom::BasicType;
+use transom::raw::{Committed, Datatype};
+
+pub(crate) use cache::{begin, end};
+pub(crate) use predefined::{dense, single};
+
+use crate::errors::Result;
+
+/// A datatype in two views.
+pub(crate) struct Type {
+    /// Its bytes, for what moves data: whatever the elements are, as many bytes fit.
+    pub(crate) bytes: Committed,
+    /// Its elements, for what combines them.
+    pub(crate) elements: Committed,
+}
+
+/// A predefined type without padding, and the size of an element.
+#[derive(Clone, Copy)]
+pub(crate) struct Dense {
+    pub(crate) ty: BasicType,
+    pub(crate) size: u64,
+}
+
+/// A type that is being made: both views.
+#[derive(Clone)]
+struct Views {
+    bytes: Datatype,
+    elements: Datatype,
+}
+
+impl Views {
+    /// The same in both views.
+    fn each(&self, make: impl Fn(&Datatype) -> transom::Result<Datatype>) -> Result<Self> {
+        Ok(Self {
+            bytes: make(&self.bytes)?,
+            elements: make(&self.elements)?,
+        })
+    }
+
+    fn commit(&self) -> Type {
+        Type {
+            bytes: self.bytes.commit(),
+            elements: self.elements.commit(),
+        }
+    }
+}
+
+/// A type that was found.
+pub(crate) enum Known {
+    Predefined(&'static Type),
+    Derived(Arc<Type>),
+}
+
+impl Deref for Known {
+    type Target = Type;
+
+    fn deref(&self) -> &Type {
+        match self {
+            Self::Predefined(ty) => ty,
+            Self::Derived(ty) => ty,
+        }
+    }
+}
+
+pub(crate) fn is_predefined(datatype: MPI_Datatype) -> bool {
+    predefined::find(datatype).is_some()
+}
+
+/// What this handle of the host's stands for.
+pub(crate) fn find(datatype: MPI_Datatype) -> Result<Known> {
+    match predefined::find(datatype) {
+        Some(ty) => Ok(Known::Predefined(ty)),
+        None => cache::find(datatype).map(Known::Derived),
+    }
+}

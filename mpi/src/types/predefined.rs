@@ -1,0 +1,187 @@
+//! The predefined datatypes: a table, made when the host begins.
+
+use std::ffi::c_int;
+use std::sync::OnceLock;
+
+use mpi_sys::MPI_Datatype;
+use transom::BasicType;
+use transom::raw::Datatype;
+
+use super::{Dense, Type, Views};
+use crate::constants::{self, Kind};
+use crate::errors::{Failure, Result, bad};
+use crate::host::host;
+
+/// Some four times as many as there are types.
+const SLOTS: usize = 256;
+
+#[derive(Clone, Copy)]
+struct Slot {
+    /// 0 where there is none.
+    handle: usize,
+    dense: Option<Dense>,
+    basic: Option<BasicType>,
+    ty: Option<&'static Type>,
+}
+
+struct Table([Slot; SLOTS]);
+
+/// In place, so that nothing is followed to find it.
+static TABLE: OnceLock<Table> = OnceLock::new();
+
+#[inline(always)]
+fn place(handle: usize) -> usize {
+    ((handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
+}
+
+#[inline(always)]
+fn slot(datatype: MPI_Datatype) -> Option<&'static Slot> {
+    let table = TABLE.get()?;
+    let handle = datatype.0 as usize;
+    let mut at = place(handle);
+    loop {
+        let slot = &table.0[at % SLOTS];
+        if slot.handle == handle {
+            return Some(slot);
+        }
+        if slot.handle == 0 {
+            return None;
+        }
+        at += 1;
+    }
+}
+
+/// A predefined type whose elements have no padding.
+#[inline(always)]
+pub(crate) fn dense(datatype: MPI_Datatype) -> Option<Dense> {
+    slot(datatype)?.dense
+}
+
+/// A predefined type, as one element.
+#[inline(always)]
+pub(crate) fn single(datatype: MPI_Datatype) -> Option<BasicType> {
+    slot(datatype)?.basic
+}
+
+pub(super) fn find(datatype: MPI_Datatype) -> Option<&'static Type> {
+    slot(datatype)?.ty
+}
+
+/// Asks the host how wide the types are.
+pub(super) fn begin() {
+    TABLE.get_or_init(|| {
+        let mut table = Table(
+            [Slot {
+                handle: 0,
+                dense: None,
+                basic: None,
+                ty: None,
+            }; SLOTS],
+        );
+        for (datatype, kind) in constants::predefined() {
+            if let Some(slot) = made(datatype, kind) {
+                let mut at = place(slot.handle);
+                while table.0[at % SLOTS].handle != 0 && table.0[at % SLOTS].handle != slot.handle {
+                    at += 1;
+                }
+                table.0[at % SLOTS] = slot;
+            }
+        }
+        table
+    });
+}
+
+fn made(datatype: MPI_Datatype, kind: Kind) -> Option<Slot> {
+    if datatype == constants::datatype_null() || datatype.0 as usize == 0 {
+        return None;
+    }
+    let views = of_kind(kind, size(datatype)?)?;
+    let ty: &'static Type = Box::leak(Box::new(views.commit()));
+    let basic = basic(kind, size(datatype)?);
+    Some(Slot {
+        handle: datatype.0 as usize,
+        basic,
+        dense: basic.filter(|ty| ty.size() == ty.extent()).map(|ty| Dense {
+            ty,
+            size: ty.size() as u64,
+        }),
+        ty: Some(ty),
+    })
+}
+
+fn size(datatype: MPI_Datatype) -> Option<usize> {
+    let mut size: c_int = 0;
+    // SAFETY: a local; the handle is not null, and the host's own.
+    let code = unsafe { host!(PMPI_Type_size(MPI_Datatype, *mut c_int))(datatype, &raw mut size) };
+    // Types that a host does not support have no size.
+    (code == 0 && size > 0).then_some(size.unsigned_abs() as usize)
+}
+
+/// One element of Transom's.
+fn basic(kind: Kind, size: usize) -> Option<BasicType> {
+    Some(match (kind, size) {
+        (Kind::Signed, 1) => BasicType::I8,
+        (Kind::Signed | Kind::Bool, 2) => BasicType::I16,
+        (Kind::Signed | Kind::Bool, 4) => BasicType::I32,
+        (Kind::Signed | Kind::Bool, 8) => BasicType::I64,
+        (Kind::Unsigned, 1) => BasicType::U8,
+        (Kind::Unsigned, 2) => BasicType::U16,
+        (Kind::Unsigned, 4) => BasicType::U32,
+        (Kind::Unsigned, 8) => BasicType::U64,
+        (Kind::Float, 4) => BasicType::F32,
+        (Kind::Float, 8) => BasicType::F64,
+        (Kind::Float | Kind::Opaque, 16) => BasicType::LongDouble,
+        (Kind::Complex, 8) => BasicType::ComplexF32,
+        (Kind::Complex, 16) => BasicType::ComplexF64,
+        (Kind::Complex | Kind::Opaque, 32) => BasicType::ComplexLongDouble,
+        (Kind::Bool, 1) => BasicType::Bool,
+        (Kind::Bytes, 1) => BasicType::Byte,
+        (Kind::FloatInt, 8) => BasicType::FloatInt,
+        (Kind::DoubleInt, 12) => BasicType::DoubleInt,
+        (Kind::LongInt, 12) => BasicType::LongInt,
+        (Kind::TwoInt, 8) => BasicType::TwoInt,
+        (Kind::ShortInt, 6) => BasicType::ShortInt,
+        (Kind::LongDoubleInt, 20) => BasicType::LongDoubleInt,
+        _ => return None,
+    })
+}
+
+fn of_kind(kind: Kind, size: usize) -> Option<Views> {
+    if kind == Kind::TwiceFloat {
+        let half = of_kind(Kind::Float, size / 2)?;
+        return half.each(|half| Datatype::contiguous(2, half)).ok();
+    }
+    let ty = basic(kind, size)?;
+    let byte = BasicType::Byte.into();
+    let (size, extent) = (ty.size() as i64, ty.extent() as i64);
+    let bytes = match ty {
+        BasicType::DoubleInt | BasicType::LongInt => padded(&[(0, 8), (8, 4)], extent),
+        BasicType::ShortInt => padded(&[(0, 2), (4, 4)], extent),
+        BasicType::LongDoubleInt => padded(&[(0, 16), (16, 4)], extent),
+        _ => Datatype::contiguous(size, &byte),
+    };
+    Some(Views {
+        bytes: bytes.ok()?,
+        elements: ty.into(),
+    })
+}
+
+fn padded(runs: &[(i64, i64)], extent: i64) -> transom::Result<Datatype> {
+    let (at, lens): (Vec<i64>, Vec<i64>) = runs.iter().copied().unzip();
+    let bytes = Datatype::hindexed(&lens, &at, &BasicType::Byte.into())?;
+    Datatype::resized(&bytes, 0, extent)
+}
+
+/// A type that the host made for a Fortran program's choice of precision.
+pub(super) fn by_precision(datatype: MPI_Datatype, kind: Kind) -> Result<Views> {
+    size(datatype)
+        .and_then(|size| of_kind(kind, size))
+        .ok_or_else(|| unknown("a type of that precision"))
+}
+
+pub(super) fn unknown(what: &str) -> Failure {
+    bad(
+        transom::ErrorClass::Type,
+        format!("{what} is not a type that windows hold"),
+    )
+}

@@ -1,0 +1,149 @@
+//! Which of the program's windows are ours. The handle is that of a small window of the host's, the carrier.
+
+use std::cell::UnsafeCell;
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+
+use mpi_sys::{MPI_Aint, MPI_Win};
+use transom::raw::Window;
+
+/// A window of ours. It is never freed: once its window is, it waits for another.
+pub(crate) struct Ours {
+    /// The carrier's, or 0.
+    handle: AtomicUsize,
+    window: UnsafeCell<Option<Window>>,
+    attributes: UnsafeCell<Attributes>,
+}
+
+/// What the predefined attributes point to.
+#[derive(Clone, Copy)]
+pub(crate) struct Attributes {
+    pub(crate) base: *mut c_void,
+    pub(crate) size: MPI_Aint,
+    pub(crate) disp_unit: c_int,
+    pub(crate) flavor: c_int,
+    pub(crate) model: c_int,
+}
+
+// SAFETY: what is in the cells changes before the handle is known and in the call that frees the window only,
+// when no other thread uses it. A window may be used by all threads.
+unsafe impl Sync for Ours {}
+// SAFETY: as above; nothing in it belongs to a thread.
+unsafe impl Send for Ours {}
+
+const NEAR: usize = 64;
+
+/// The windows used last, by some bits of their handles.
+static LATELY: [AtomicPtr<Ours>; NEAR] = [const { AtomicPtr::new(ptr::null_mut()) }; NEAR];
+
+static ALL: RwLock<Option<HashMap<usize, &'static Ours>>> = RwLock::new(None);
+
+fn number(win: MPI_Win) -> usize {
+    win.0 as usize
+}
+
+/// Handles are numbers in a row, or addresses of large structures.
+#[inline(always)]
+fn place(handle: usize) -> usize {
+    (handle ^ handle >> 8) % NEAR
+}
+
+/// The window of this handle, if it is ours and was used lately.
+#[inline(always)]
+pub(crate) fn lately(win: MPI_Win) -> Option<&'static Ours> {
+    let handle = number(win);
+    let lately = LATELY[place(handle)].load(Ordering::Acquire);
+    // SAFETY: null, or one that was leaked.
+    unsafe { lately.as_ref() }.filter(|ours| ours.handle.load(Ordering::Acquire) == handle)
+}
+
+/// The window of this handle, if it is ours.
+#[inline(always)]
+pub(crate) fn find(win: MPI_Win) -> Option<&'static Ours> {
+    lately(win).or_else(|| find_far(number(win)))
+}
+
+#[cold]
+#[inline(never)]
+fn find_far(handle: usize) -> Option<&'static Ours> {
+    let all = ALL.read().unwrap_or_else(PoisonError::into_inner);
+    let ours = *all.as_ref()?.get(&handle)?;
+    LATELY[place(handle)].store(ptr::from_ref(ours).cast_mut(), Ordering::Release);
+    Some(ours)
+}
+
+/// Those without a window.
+static SPARE: Mutex<Vec<&'static Ours>> = Mutex::new(Vec::new());
+
+/// Puts a new window behind its carrier.
+pub(crate) fn insert(carrier: MPI_Win, window: Window, attributes: Attributes) {
+    let spare = lock(&SPARE).pop();
+    let ours = match spare {
+        Some(ours) => {
+            // SAFETY: nobody knows it: it has no handle.
+            unsafe { *ours.attributes.get() = attributes };
+            ours
+        }
+        None => Box::leak(Box::new(Ours {
+            handle: AtomicUsize::new(0),
+            window: UnsafeCell::new(None),
+            attributes: UnsafeCell::new(attributes),
+        })),
+    };
+    ours.put_back(window);
+    let handle = number(carrier);
+    ours.handle.store(handle, Ordering::Release);
+    let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
+    all.get_or_insert_default().insert(handle, ours);
+}
+
+impl Ours {
+    #[inline(always)]
+    pub(crate) fn window(&self) -> &Window {
+        // SAFETY: the program uses the handle, so that the window is not being freed: else it would break
+        // MPI's rules.
+        match unsafe { &*self.window.get() } {
+            Some(window) => window,
+            None => freed(),
+        }
+    }
+
+    pub(crate) fn attributes(&self) -> &Attributes {
+        // SAFETY: as for `window`; they stay until the handle goes.
+        unsafe { &*self.attributes.get() }
+    }
+
+    /// For the call that frees the window, whose handle stays until [`Ours::forget`].
+    pub(crate) fn take(&self) -> Option<Window> {
+        // SAFETY: no thread uses a window while one frees it.
+        unsafe { (*self.window.get()).take() }
+    }
+
+    /// It was not freed after all.
+    pub(crate) fn put_back(&self, window: Window) {
+        // SAFETY: as for `take`.
+        unsafe { *self.window.get() = Some(window) };
+    }
+
+    /// The handle may come again, for another window.
+    pub(crate) fn forget(&'static self) {
+        let handle = self.handle.swap(0, Ordering::AcqRel);
+        let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(all) = all.as_mut() {
+            all.remove(&handle);
+        }
+        lock(&SPARE).push(self);
+    }
+}
+
+#[cold]
+fn freed() -> ! {
+    panic!("a window is used while it is freed")
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,147 @@
+/* What a program does wrong is MPI's class and a sentence, where it asked for codes; and the window works on. */
+#include "check.h"
+
+static char *base;
+static MPI_Win win;
+enum { BYTES = 64 };
+
+static void sum(void *in, void *inout, int *len, MPI_Datatype *type) {}
+
+static void operations(void) {
+  char b[BYTES] = {0}, c[BYTES] = {0};
+  int one = 1;
+  MPI_Request request;
+  MPI_Op own;
+  MPI_Datatype uncommitted, wide;
+  OK(MPI_Op_create(sum, 1, &own));
+  OK(MPI_Type_contiguous(2, MPI_INT, &uncommitted));
+  OK(MPI_Type_vector(2, 1, 100, MPI_CHAR, &wide));
+  OK(MPI_Type_commit(&wide));
+  OK(MPI_Win_lock_all(0, win));
+  FAILS(MPI_Put(b, -1, MPI_CHAR, right(), 0, 1, MPI_CHAR, win), MPI_ERR_COUNT);
+  FAILS(MPI_Put(b, 1, MPI_CHAR, right(), 0, -1, MPI_CHAR, win), MPI_ERR_COUNT);
+  FAILS(MPI_Get(b, -1, MPI_CHAR, right(), 0, 1, MPI_CHAR, win), MPI_ERR_COUNT);
+  FAILS(MPI_Get(b, 1, MPI_CHAR, right(), 0, -5, MPI_CHAR, win), MPI_ERR_COUNT);
+  FAILS(MPI_Accumulate(b, -1, MPI_CHAR, right(), 0, -1, MPI_CHAR, MPI_SUM, win), MPI_ERR_COUNT);
+  FAILS(MPI_Get_accumulate(b, 1, MPI_CHAR, c, -1, MPI_CHAR, right(), 0, 1, MPI_CHAR, MPI_SUM, win), MPI_ERR_COUNT);
+  FAILS(MPI_Rput(b, -1, MPI_CHAR, right(), 0, 1, MPI_CHAR, win, &request), MPI_ERR_COUNT);
+  FAILS(MPI_Put(b, 1, MPI_CHAR, size, 0, 1, MPI_CHAR, win), MPI_ERR_RANK);
+  FAILS(MPI_Put(b, 1, MPI_CHAR, -77, 0, 1, MPI_CHAR, win), MPI_ERR_RANK);
+  FAILS(MPI_Get(b, 1, MPI_CHAR, size, 0, 1, MPI_CHAR, win), MPI_ERR_RANK);
+  FAILS(MPI_Fetch_and_op(b, c, MPI_INT, size, 0, MPI_SUM, win), MPI_ERR_RANK);
+  FAILS(MPI_Compare_and_swap(b, b, c, MPI_INT, -9, 0, win), MPI_ERR_RANK);
+  FAILS(MPI_Rget(b, 1, MPI_CHAR, size, 0, 1, MPI_CHAR, win, &request), MPI_ERR_RANK);
+  FAILS(MPI_Put(b, 2, MPI_CHAR, right(), BYTES - 1, 2, MPI_CHAR, win), MPI_ERR_RMA_RANGE);
+  FAILS(MPI_Put(b, 1, MPI_CHAR, right(), BYTES, 1, MPI_CHAR, win), MPI_ERR_RMA_RANGE);
+  FAILS(MPI_Get(b, 1, MPI_CHAR, right(), (MPI_Aint)1 << 60, 1, MPI_CHAR, win), MPI_ERR_RMA_RANGE);
+  FAILS(MPI_Put(b, 2, MPI_CHAR, right(), 0, 1, wide, win), MPI_ERR_RMA_RANGE);
+  FAILS(MPI_Accumulate(&one, 1, MPI_INT, right(), BYTES - 3, 1, MPI_INT, MPI_SUM, win), MPI_ERR_RMA_RANGE);
+  FAILS(MPI_Put(b, 4, MPI_CHAR, right(), 0, 4, MPI_DATATYPE_NULL, win), MPI_ERR_TYPE);
+  FAILS(MPI_Put(b, 4, MPI_DATATYPE_NULL, right(), 0, 4, MPI_CHAR, win), MPI_ERR_TYPE);
+  FAILS(MPI_Fetch_and_op(b, c, wide, right(), 0, MPI_SUM, win), MPI_ERR_TYPE);
+  FAILS(MPI_Put(b, 1, uncommitted, right(), 0, 8, MPI_BYTE, win), MPI_ERR_TYPE);
+  FAILS(MPI_Accumulate(b, 1, MPI_INT, right(), 0, 1, MPI_INT, own, win), MPI_ERR_OP);
+  FAILS(MPI_Fetch_and_op(b, c, MPI_INT, right(), 0, own, win), MPI_ERR_OP);
+  FAILS(MPI_Accumulate(b, 1, MPI_INT, right(), 0, 1, MPI_INT, MPI_OP_NULL, win), MPI_ERR_OP);
+  FAILS(MPI_Accumulate(b, 1, MPI_DOUBLE, right(), 0, 1, MPI_DOUBLE, MPI_BXOR, win), MPI_ERR_OP);
+  FAILS(MPI_Accumulate(b, 1, MPI_INT, right(), 0, 1, MPI_INT, MPI_MAXLOC, win), MPI_ERR_OP);
+  FAILS(MPI_Accumulate(b, 1, MPI_INT, right(), 0, 1, MPI_INT, MPI_NO_OP, win), MPI_ERR_OP);
+  OK(MPI_Win_flush(right(), win));
+  OK(MPI_Win_unlock_all(win));
+  OK(MPI_Op_free(&own));
+  OK(MPI_Type_free(&uncommitted));
+  OK(MPI_Type_free(&wide));
+}
+
+static void epochs(void) {
+  char b = 0;
+  MPI_Group world;
+  OK(MPI_Comm_group(MPI_COMM_WORLD, &world));
+  FAILS(MPI_Put(&b, 1, MPI_CHAR, right(), 0, 1, MPI_CHAR, win), MPI_ERR_RMA_SYNC);
+  FAILS(MPI_Win_unlock(right(), win), MPI_ERR_RMA_SYNC);
+  FAILS(MPI_Win_unlock_all(win), MPI_ERR_RMA_SYNC);
+  FAILS(MPI_Win_complete(win), MPI_ERR_RMA_SYNC);
+  FAILS(MPI_Win_wait(win), MPI_ERR_RMA_SYNC);
+  FAILS(MPI_Win_flush(right(), win), MPI_ERR_RMA_SYNC);
+  FAILS(MPI_Win_flush_all(win), MPI_ERR_RMA_SYNC);
+  FAILS(MPI_Win_flush_local(right(), win), MPI_ERR_RMA_SYNC);
+  OK(MPI_Win_lock(MPI_LOCK_SHARED, right(), 0, win));
+  FAILS(MPI_Win_lock(MPI_LOCK_SHARED, right(), 0, win), MPI_ERR_RMA_SYNC);
+  FAILS(MPI_Win_lock_all(0, win), MPI_ERR_RMA_SYNC);
+  FAILS(MPI_Win_start(world, 0, win), MPI_ERR_RMA_SYNC);
+  FAILS(MPI_Win_fence(0, win), MPI_ERR_RMA_SYNC);
+  if (size > 1) FAILS(MPI_Put(&b, 1, MPI_CHAR, rank, 0, 1, MPI_CHAR, win), MPI_ERR_RMA_SYNC);
+  OK(MPI_Win_unlock(right(), win));
+  FAILS(MPI_Win_lock(12345, right(), 0, win), MPI_ERR_LOCKTYPE);
+  FAILS(MPI_Win_lock(MPI_LOCK_SHARED, size, 0, win), MPI_ERR_RANK);
+  FAILS(MPI_Win_lock(MPI_LOCK_SHARED, right(), 1 << 30, win), MPI_ERR_ASSERT);
+  FAILS(MPI_Win_lock_all(1 << 30, win), MPI_ERR_ASSERT);
+  FAILS(MPI_Win_fence(1 << 30, win), MPI_ERR_ASSERT);
+  FAILS(MPI_Win_post(MPI_GROUP_NULL, 0, win), MPI_ERR_GROUP);
+  FAILS(MPI_Win_start(MPI_GROUP_NULL, 0, win), MPI_ERR_GROUP);
+  OK(MPI_Group_free(&world));
+}
+
+static void flavours(void) {
+  MPI_Win dynamic;
+  MPI_Aint bytes;
+  int unit;
+  void *at;
+  char memory[8], b = 0;
+  FAILS(MPI_Win_attach(win, memory, 8), MPI_ERR_RMA_FLAVOR);
+  FAILS(MPI_Win_detach(win, memory), MPI_ERR_RMA_FLAVOR);
+  OK(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &dynamic));
+  OK(MPI_Win_set_errhandler(dynamic, MPI_ERRORS_RETURN));
+  FAILS(MPI_Win_attach(dynamic, memory, -8), MPI_ERR_SIZE);
+  FAILS(MPI_Win_shared_query(dynamic, 0, &bytes, &unit, &at), MPI_ERR_RMA_FLAVOR);
+  OK(MPI_Win_lock_all(0, dynamic));
+  FAILS(MPI_Put(&b, 1, MPI_CHAR, right(), 4096, 1, MPI_CHAR, dynamic), MPI_ERR_RMA_RANGE);
+  OK(MPI_Win_unlock_all(dynamic));
+  OK(MPI_Win_free(&dynamic));
+}
+
+static void creation(void) {
+  MPI_Win none;
+  char *at, memory[8];
+  OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  FAILS(MPI_Win_allocate(8, 0, MPI_INFO_NULL, MPI_COMM_WORLD, &at, &none), MPI_ERR_DISP);
+  FAILS(MPI_Win_allocate(8, -1, MPI_INFO_NULL, MPI_COMM_WORLD, &at, &none), MPI_ERR_DISP);
+  FAILS(MPI_Win_create(memory, -8, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &none), MPI_ERR_SIZE);
+  FAILS(MPI_Win_create(memory, 8, 1, MPI_INFO_NULL, MPI_COMM_NULL, &none), MPI_ERR_COMM);
+  /* Wrong on one rank only: nobody waits for ever. */
+  int code = MPI_Win_allocate(rank == size - 1 ? -8 : 8, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &at, &none);
+  CHECK(code != MPI_SUCCESS);
+  if (rank == size - 1) FAILS(code, MPI_ERR_SIZE);
+  code = MPI_Win_create(memory, 8, rank == 0 ? 0 : 1, MPI_INFO_NULL, MPI_COMM_WORLD, &none);
+  CHECK(code != MPI_SUCCESS);
+  none = MPI_WIN_NULL;
+  FAILS(MPI_Win_free(&none), MPI_ERR_WIN);
+  FAILS(MPI_Win_fence(0, none), MPI_ERR_WIN);
+  FAILS(MPI_Put(memory, 1, MPI_CHAR, 0, 0, 1, MPI_CHAR, none), MPI_ERR_WIN);
+}
+
+int main(int argc, char **argv) {
+  begin(&argc, &argv);
+  OK(MPI_Win_allocate(BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win));
+  OK(MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN));
+  memset(base, 7, BYTES);
+  MPI_Barrier(MPI_COMM_WORLD);
+  operations();
+  MPI_Barrier(MPI_COMM_WORLD);
+  epochs();
+  flavours();
+  creation();
+  for (int i = 0; i < BYTES; i++) EQUAL_AT(i, base[i], 7);
+  char value = 1 + rank;
+  OK(MPI_Win_fence(0, win));
+  OK(MPI_Put(&value, 1, MPI_CHAR, right(), 0, 1, MPI_CHAR, win));
+  OK(MPI_Win_fence(0, win));
+  EQUAL(base[0], 1 + left());
+  /* An open epoch keeps the window. */
+  OK(MPI_Win_fence(MPI_MODE_NOSUCCEED, win));
+  OK(MPI_Win_lock(MPI_LOCK_SHARED, right(), 0, win));
+  FAILS(MPI_Win_free(&win), MPI_ERR_RMA_SYNC);
+  OK(MPI_Win_unlock(right(), win));
+  OK(MPI_Win_free(&win));
+  return end();
+}

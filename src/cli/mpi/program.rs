@@ -1,0 +1,165 @@
+//! The program: where it is, and which MPI it is linked against.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use object::elf::{FileHeader64, PT_INTERP};
+use object::read::elf::{FileHeader as _, ProgramHeader as _};
+use object::{Endianness, elf};
+
+use super::host::Host;
+use super::{MpiError, is_program};
+
+/// A file that can be run.
+pub(super) struct Program {
+    pub(super) path: PathBuf,
+    /// A script has no libraries. Its interpreter is taken to be loaded as this command is.
+    is_script: bool,
+    /// What the loader is asked about.
+    loaded: PathBuf,
+    loader: PathBuf,
+}
+
+impl Program {
+    /// As a shell finds it.
+    pub(super) fn find(name: &OsStr) -> Result<Self, MpiError> {
+        let path = match name.as_bytes().contains(&b'/') {
+            true => Some(PathBuf::from(name)).filter(|path| is_program(path)),
+            false => {
+                let list = env::var_os("PATH").unwrap_or_default();
+                let places: Vec<PathBuf> = env::split_paths(&list).collect();
+                places
+                    .iter()
+                    .map(|place| place.join(name))
+                    .find(|path| is_program(path))
+            }
+        };
+        let Some(path) = path else {
+            return Err(MpiError::NoProgram(name.display().to_string()));
+        };
+        let unreadable = |source| MpiError::Unreadable {
+            program: path.clone(),
+            source,
+        };
+        let mode = path.metadata().map_err(unreadable)?.mode();
+        if mode & (libc::S_ISUID | libc::S_ISGID) != 0 {
+            return Err(MpiError::SetUid(path));
+        }
+        let mut bytes = std::fs::read(&path).map_err(unreadable)?;
+        let is_script = bytes.starts_with(b"#!");
+        let mut loaded = path.clone();
+        if is_script {
+            loaded = env::current_exe().map_err(unreadable)?;
+            bytes = std::fs::read(&loaded).map_err(unreadable)?;
+        }
+        let loader = loader(&loaded, &bytes)?;
+        Ok(Self {
+            path,
+            is_script,
+            loaded,
+            loader,
+        })
+    }
+
+    /// The MPI among its libraries.
+    pub(super) fn host(&self) -> Result<Option<Host>, MpiError> {
+        if self.is_script {
+            return Ok(None);
+        }
+        let output = self.listed(None)?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let names = text.lines().filter_map(|line| {
+            let name = line.split_whitespace().next()?;
+            Path::new(name).file_name()?.to_str()
+        });
+        let mut hosts = names.filter_map(Host::of_library);
+        let Some(first) = hosts.next() else {
+            return Ok(None);
+        };
+        match hosts.find(|&host| host != first) {
+            None => Ok(Some(first)),
+            Some(second) => Err(MpiError::TwoHosts {
+                program: self.path.clone(),
+                first,
+                second,
+            }),
+        }
+    }
+
+    /// A library of this host that the loader finds.
+    pub(super) fn loadable(&self, host: Host) -> Result<&'static str, MpiError> {
+        let names = host.libraries();
+        for name in names {
+            if complaint(&self.listed(Some(OsStr::new(name)))?).is_none() {
+                return Ok(name);
+            }
+        }
+        Err(MpiError::NoHostLibrary { host, names })
+    }
+
+    /// The loader goes on without a library that it does not find: then nothing would be replaced.
+    pub(super) fn check_preload(&self, library: &Path, preload: &OsStr) -> Result<(), MpiError> {
+        match complaint(&self.listed(Some(preload))?) {
+            None => Ok(()),
+            Some(why) => Err(MpiError::Refused {
+                library: library.to_owned(),
+                why,
+            }),
+        }
+    }
+
+    /// What the loader says that it would load.
+    fn listed(&self, preload: Option<&OsStr>) -> Result<Output, MpiError> {
+        let mut command = Command::new(&self.loader);
+        command.arg("--list").arg(&self.loaded);
+        match preload {
+            Some(preload) => command.env("LD_PRELOAD", preload),
+            None => command.env_remove("LD_PRELOAD"),
+        };
+        command.output().map_err(|source| MpiError::Exec {
+            program: self.loader.clone(),
+            source,
+        })
+    }
+}
+
+/// What the loader does not like.
+fn complaint(output: &Output) -> Option<String> {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let line = text.lines().find(|line| line.contains("preload"))?;
+    Some(line.trim_start_matches("ERROR: ").to_owned())
+}
+
+/// The interpreter that a program of this machine's kind names.
+fn loader(path: &Path, bytes: &[u8]) -> Result<PathBuf, MpiError> {
+    let not_elf = || MpiError::NotElf(path.to_owned());
+    let header = FileHeader64::<Endianness>::parse(bytes).map_err(|_| not_elf())?;
+    let endian = header.endian().map_err(|_| not_elf())?;
+    let machine = match env::consts::ARCH {
+        "x86_64" => elf::EM_X86_64,
+        "aarch64" => elf::EM_AARCH64,
+        _ => header.e_machine(endian),
+    };
+    if header.e_machine(endian) != machine {
+        return Err(not_elf());
+    }
+    let segments = header
+        .program_headers(endian, bytes)
+        .map_err(|_| not_elf())?;
+    let interpreter = segments
+        .iter()
+        .find(|segment| segment.p_type(endian) == PT_INTERP);
+    let Some(interpreter) = interpreter else {
+        return Err(MpiError::Static(path.to_owned()));
+    };
+    let name = interpreter.data(endian, bytes).map_err(|()| not_elf())?;
+    let end = name
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(name.len());
+    Ok(OsString::from_vec(name[..end].to_vec()).into())
+}

@@ -1,0 +1,152 @@
+//! `transom mpi` as a user meets it where it refuses: no MPI is needed for that. `ci/mpi` runs programs.
+#![cfg(feature = "cli")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const TRANSOM: &str = env!("CARGO_BIN_EXE_transom");
+
+/// The exit code, and the one line.
+#[track_caller]
+fn refused(args: &[&str]) -> (i32, String) {
+    let output = Command::new(TRANSOM)
+        .arg("mpi")
+        .args(args)
+        .env_remove("LD_PRELOAD")
+        .output()
+        .unwrap();
+    assert!(output.stdout.is_empty(), "{output:?}");
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(line.lines().count(), 1, "{line}");
+    assert!(line.starts_with("transom: "), "{line}");
+    (output.status.code().unwrap(), line)
+}
+
+/// A program in a file of its own, which goes with this.
+struct Made(PathBuf);
+
+impl Made {
+    fn new(name: &str, bytes: &[u8], mode: u32) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::write(&path, bytes).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        Self(path)
+    }
+
+    #[track_caller]
+    fn refused(&self, before: &[&str]) -> String {
+        let path = self.0.to_str().unwrap();
+        let (code, line) = refused(&[before, &[path]].concat());
+        assert_eq!(code, 1, "{line}");
+        assert!(line.contains(path) || !before.is_empty(), "{line}");
+        line
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// This command, which runs on this machine, changed.
+fn changed(change: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    let mut bytes = fs::read(TRANSOM).unwrap();
+    change(&mut bytes);
+    bytes
+}
+
+#[test]
+fn without_a_program() {
+    let (code, line) = refused(&[]);
+    assert_eq!(code, 2);
+    assert!(line.contains("PROG"), "{line}");
+}
+
+#[test]
+fn a_program_that_is_not_there() {
+    for name in [
+        "no-such-program",
+        "./no-such-program",
+        env!("CARGO_MANIFEST_DIR"),
+    ] {
+        let (code, line) = refused(&[name]);
+        assert_eq!(code, 1);
+        assert!(line.contains(name), "{line}");
+    }
+}
+
+#[test]
+fn a_program_without_an_mpi_names_the_option() {
+    let (code, line) = refused(&["ls"]);
+    assert_eq!(code, 1);
+    assert!(
+        line.contains("not linked against an MPI") && line.contains("--host"),
+        "{line}"
+    );
+    let script = Made::new("script", b"#!/bin/sh\nexit 0\n", 0o755);
+    assert!(script.refused(&[]).contains("--host"));
+}
+
+#[test]
+fn a_library_that_is_not_installed_is_named_with_the_places() {
+    for (host, name) in [
+        ("mpich", "libtransom_mpi_mpich.so"),
+        ("openmpi", "libtransom_mpi_openmpi.so"),
+        ("abi", "libtransom_mpi_abi.so"),
+    ] {
+        let (code, line) = refused(&["--host", host, "ls"]);
+        assert_eq!(code, 1);
+        assert!(line.contains(name) && line.contains("/lib"), "{line}");
+    }
+    let (code, line) = refused(&["--host", "lam", "ls"]);
+    assert_eq!(code, 2);
+    assert!(line.contains("mpich, openmpi, abi"), "{line}");
+}
+
+#[test]
+fn a_static_program() {
+    // A loader is named by a program header of type 3.
+    let bytes = changed(|bytes| {
+        let at = u64::from_le_bytes(bytes[32..40].try_into().unwrap()) as usize;
+        let count = u16::from_le_bytes(bytes[56..58].try_into().unwrap()) as usize;
+        for header in bytes[at..at + 56 * count].chunks_mut(56) {
+            if header[..4] == 3_u32.to_le_bytes() {
+                header[..4].fill(0);
+            }
+        }
+    });
+    let line = Made::new("static", &bytes, 0o755).refused(&[]);
+    assert!(line.contains("statically linked"), "{line}");
+}
+
+#[test]
+fn programs_that_are_none() {
+    for (name, bytes) in [
+        ("empty", Vec::new()),
+        ("text", b"a letter".to_vec()),
+        ("short", fs::read(TRANSOM).unwrap()[..40].to_vec()),
+        (
+            "foreign",
+            changed(|bytes| bytes[18..20].copy_from_slice(&[0x2a, 0])),
+        ),
+        ("wild", changed(|bytes| bytes[32..40].fill(0xff))),
+    ] {
+        let line = Made::new(name, &bytes, 0o755).refused(&[]);
+        assert!(
+            line.contains("no program of this machine"),
+            "{name}: {line}"
+        );
+    }
+}
+
+#[test]
+fn a_program_with_the_rights_of_another() {
+    let bytes = fs::read(TRANSOM).unwrap();
+    for (name, mode) in [("setuid", 0o4755), ("setgid", 0o2755)] {
+        let line = Made::new(name, &bytes, mode).refused(&[]);
+        assert!(line.contains("rights"), "{line}");
+    }
+}
