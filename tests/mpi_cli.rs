@@ -107,6 +107,69 @@ fn a_library_that_is_not_installed_is_named_with_the_places() {
 }
 
 #[test]
+fn a_library_that_no_list_can_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("with space");
+    fs::create_dir(&folder).unwrap();
+    let command = folder.join("transom");
+    fs::copy(TRANSOM, &command).unwrap();
+    fs::write(folder.join("libtransom_mpi_openmpi.so"), b"").unwrap();
+    let output = Command::new(command)
+        .args([
+            "mpi",
+            "--host",
+            "openmpi",
+            "--host-library",
+            "/dev/null",
+            "ls",
+        ])
+        .output()
+        .unwrap();
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{line}");
+    assert!(
+        line.contains("with space") && line.contains("a space or a colon"),
+        "{line}"
+    );
+}
+
+#[test]
+fn what_the_loader_does_not_take_is_not_run_without() {
+    let folder = tempfile::tempdir().unwrap();
+    let command = folder.path().join("transom");
+    fs::copy(TRANSOM, &command).unwrap();
+    fs::write(
+        folder.path().join("libtransom_mpi_openmpi.so"),
+        b"no library",
+    )
+    .unwrap();
+    let output = Command::new(command)
+        .args([
+            "mpi",
+            "--host",
+            "openmpi",
+            "--host-library",
+            "/dev/null",
+            "ls",
+        ])
+        // What the user preloads is the user's.
+        .env("LD_PRELOAD", "/no/such/library.so")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(output.stdout.is_empty());
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("transom: "))
+        .unwrap();
+    assert!(
+        line.contains("libtransom_mpi_openmpi.so") && !line.contains("/no/such"),
+        "{line}"
+    );
+}
+
+#[test]
 fn a_static_program() {
     // A loader is named by a program header of type 3.
     let bytes = changed(|bytes| {

@@ -6,14 +6,13 @@ use std::ptr;
 use mpi_sys::{MPI_Aint, MPI_Info, MPI_Win};
 
 use crate::errors::Result;
-use crate::exported::on_windows;
-use crate::host::{Symbol, check, host};
-use crate::windows::{self, Ours};
+use crate::exported::{exported, on_windows};
+use crate::host::{Symbol, host};
+use crate::windows::{self, Attributes, Ours};
 use crate::{constants, info};
 
 /// What a predefined attribute's value is: a pointer to it, but the base itself.
-fn predefined(ours: &Ours, keyval: c_int) -> Option<*const c_void> {
-    let attributes = ours.attributes();
+fn predefined(attributes: &'static Attributes, keyval: c_int) -> Option<*const c_void> {
     Some(if keyval == constants::win_base() {
         attributes.base
     } else if keyval == constants::win_size() {
@@ -29,26 +28,25 @@ fn predefined(ours: &Ours, keyval: c_int) -> Option<*const c_void> {
     })
 }
 
-on_windows! {
-    fn MPI_Win_get_attr PMPI_Win_get_attr(win: MPI_Win, keyval: c_int, value: *mut c_void, flag: *mut c_int)
-        of win as ours {
-        match predefined(ours, keyval) {
-            Some(found) => {
-                // SAFETY: the program's own places.
-                unsafe {
-                    value.cast::<*const c_void>().write_unaligned(found);
-                    *flag = 1;
-                }
-                Ok(())
+exported! {
+    fn MPI_Win_get_attr PMPI_Win_get_attr(win: MPI_Win, keyval: c_int, value: *mut c_void, flag: *mut c_int) {
+        let attributes = windows::find_attributes(win);
+        if let Some(found) = attributes.and_then(|attributes| predefined(attributes, keyval)) {
+            // SAFETY: the program's own places.
+            unsafe {
+                value.cast::<*const c_void>().write_unaligned(found);
+                *flag = 1;
             }
-            // SAFETY: the program's own places; the carrier has the program's attributes.
-            None => check(unsafe {
-                host!(PMPI_Win_get_attr(MPI_Win, c_int, *mut c_void, *mut c_int))(win, keyval, value, flag)
-            })
-            .map_err(Into::into),
+            return 0;
+        }
+        // SAFETY: the program's own arguments; the carrier has the program's attributes.
+        unsafe {
+            host!(PMPI_Win_get_attr(MPI_Win, c_int, *mut c_void, *mut c_int))(win, keyval, value, flag)
         }
     }
+}
 
+on_windows! {
     fn MPI_Win_set_info PMPI_Win_set_info(win: MPI_Win, hints: MPI_Info) of win as ours {
         info::from_host(hints).and_then(|hints| Ok(ours.window().set_info(&hints)?))
     }
@@ -69,8 +67,8 @@ unsafe extern "C" fn MPII_Win_get_attr(
     flag: *mut c_int,
     kind: c_int,
 ) -> c_int {
-    if let Some(ours) = windows::find(win)
-        && let Some(found) = value_of(ours, keyval.wrapping_sub(1))
+    if let Some(attributes) = windows::find_attributes(win)
+        && let Some(found) = value_of(attributes, keyval.wrapping_sub(1))
     {
         // SAFETY: the wrapper's own places.
         unsafe {
@@ -127,12 +125,11 @@ fn value_for_fortran(win: c_int, keyval: c_int) -> Option<MPI_Aint> {
     let f2c =
         unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> MPI_Win>(at) };
     // SAFETY: the host takes any number.
-    let ours = windows::find(unsafe { f2c(win) })?;
-    value_of(ours, keyval)
+    let attributes = windows::find_attributes(unsafe { f2c(win) })?;
+    value_of(attributes, keyval)
 }
 
-fn value_of(ours: &Ours, keyval: c_int) -> Option<MPI_Aint> {
-    let attributes = ours.attributes();
+fn value_of(attributes: &Attributes, keyval: c_int) -> Option<MPI_Aint> {
     Some(if keyval == constants::win_base() {
         attributes.base.addr() as MPI_Aint
     } else if keyval == constants::win_size() {

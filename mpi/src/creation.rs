@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::ptr;
 
 use mpi_sys::{MPI_Aint, MPI_Comm, MPI_Group, MPI_Info, MPI_Win};
+use transom::lower::try_free_with;
 use transom::raw::{Flavor, MemoryModel, Window};
 use transom::{Communicator, ErrorClass, Info};
 
@@ -209,7 +210,7 @@ fn carrier(comm: MPI_Comm, ranks: u32) -> Result<MPI_Win> {
     // SAFETY: no memory is exposed, and the places are locals.
     let code = unsafe {
         match ranks {
-            // Open MPI 4 can make nothing else for one rank.
+            // Open MPI 4 can make nothing else for one rank, and for several now and then not this.
             1 => host!(
                 PMPI_Win_allocate(MPI_Aint, c_int, MPI_Info, MPI_Comm, *mut c_void, *mut MPI_Win)
             )(0, 1, info, comm, (&raw mut base).cast(), place),
@@ -245,18 +246,28 @@ unsafe fn create(
         return the_hosts(why);
     }
     let process = process();
-    let shape = asked.check();
-    let comm = match joined(asked.comm, process.as_ref(), shape.is_ok())? {
+    let arguments = asked
+        .check()
+        .and_then(|shape| Ok((shape, info::from_host(asked.hints)?)));
+    let comm = match joined(asked.comm, process.as_deref(), arguments.is_ok())? {
         Ok(comm) => comm,
         Err(why) => {
-            shape?;
-            drop(process);
+            arguments?;
             return the_hosts(&why);
         }
     };
+    let (shape, hints) = arguments?;
+    let mut carrier = carrier(asked.comm, comm.size())?;
     // SAFETY: the caller's promise.
-    let window = unsafe { asked.make(&comm, shape?, &info::from_host(asked.hints)?) }?;
-    let carrier = carrier(asked.comm, comm.size())?;
+    let window = match unsafe { asked.make(&comm, shape, &hints) } {
+        Ok(window) => window,
+        Err(error) => {
+            // All ranks come here, or the job ends.
+            // SAFETY: the program does not know of it.
+            unsafe { host!(PMPI_Win_free(*mut MPI_Win))(&raw mut carrier) };
+            return Err(error.into());
+        }
+    };
     report::window_is_ours();
     let attributes = attributes(asked, &window);
     windows::insert(carrier, window, attributes);
@@ -351,15 +362,24 @@ unsafe fn free(ours: &'static Ours, win: *mut MPI_Win) -> Result<()> {
     let Some(window) = ours.take() else {
         return Err(bad(ErrorClass::Win, "the window is freed already"));
     };
-    if let Err((window, error)) = window.try_free() {
-        ours.put_back(*window);
-        return Err(error.into());
-    }
-    // The host calls the attributes' functions now, which may still ask for what is predefined.
     // SAFETY: the caller's promise.
-    let freed = check(unsafe { host!(PMPI_Win_free(*mut MPI_Win))(win) });
-    ours.forget();
-    Ok(freed?)
+    let carrier = unsafe { *win };
+    // The host calls the attributes' functions: those may still look at the memory, and ask for what is
+    // predefined.
+    let by_host = |_, _| {
+        // SAFETY: the caller's promise.
+        check(unsafe { host!(PMPI_Win_free(*mut MPI_Win))(win) })
+    };
+    match try_free_with(window, by_host) {
+        Ok(freed) => {
+            ours.forget(carrier);
+            Ok(freed?)
+        }
+        Err((window, error)) => {
+            ours.put_back(carrier, *window);
+            Err(error.into())
+        }
+    }
 }
 
 on_windows! {

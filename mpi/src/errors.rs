@@ -10,7 +10,7 @@ use transom::ErrorClass;
 
 use crate::exported::exported;
 use crate::host::{HostError, host};
-use crate::windows::lock;
+use crate::windows::{self, lock};
 use crate::{constants, report};
 
 /// Why a call failed.
@@ -155,7 +155,12 @@ pub(crate) fn told(call: &'static str, carrier: MPI_Win, result: Result<()>) -> 
 #[cold]
 #[inline(never)]
 pub(crate) fn tell(call: &'static str, carrier: MPI_Win, error: transom::Error) -> c_int {
-    tell_window(call, carrier, &Failure::Window(error))
+    let failure = Failure::Window(error);
+    match windows::find(carrier) {
+        Some(_) => tell_window(call, carrier, &failure),
+        // It was freed with the operation under way.
+        None => failure.code(call),
+    }
 }
 
 #[cold]

@@ -29,13 +29,12 @@ struct Ours {
 
 exported! {
     fn MPI_Alloc_mem PMPI_Alloc_mem(size: MPI_Aint, hints: MPI_Info, base: *mut c_void) {
-        let process = process();
-        let Some(process) = &*process else {
+        let Some(process) = process() else {
             // SAFETY: what the program passed goes on to where it would have gone without us.
             return unsafe { host!(PMPI_Alloc_mem(MPI_Aint, MPI_Info, *mut c_void))(size, hints, base) };
         };
         // SAFETY: the program's own place for it.
-        let allocated = allocate(process, size, hints)
+        let allocated = allocate(&process, size, hints)
             .map(|found| unsafe { base.cast::<*mut u8>().write_unaligned(found) });
         told_comm("MPI_Alloc_mem", constants::comm_world(), allocated)
     }
@@ -65,16 +64,16 @@ fn allocate(process: &Process, size: MPI_Aint, hints: MPI_Info) -> Result<*mut u
     if size == 0 {
         return Ok(ptr::null_mut());
     }
-    let mut ours = lock(&OURS);
-    let ours = ours.get_or_insert_default();
     if hints == constants::info_null()
         && let Some(class) = slabs::class(size)
     {
         let more = |size| process.job.alloc_mem(size, &Info::new());
-        return Ok(ours.small.take(class, more)?.as_ptr());
+        let piece = lock(&OURS).get_or_insert_default().small.take(class, more);
+        return Ok(piece?.as_ptr());
     }
     let base = process.job.alloc_mem(size, &info::from_host(hints)?)?;
-    ours.large.insert(base.addr().get());
+    let address = base.addr().get();
+    lock(&OURS).get_or_insert_default().large.insert(address);
     Ok(base.as_ptr())
 }
 
@@ -100,8 +99,7 @@ pub(crate) fn end() {
 /// # Safety
 /// As for [`transom::Job::free_mem`].
 unsafe fn free(base: *mut c_void) -> Result<()> {
-    let process = process();
-    if let (Some(process), Some(base)) = (&*process, NonNull::new(base.cast())) {
+    if let (Some(process), Some(base)) = (process(), NonNull::new(base.cast())) {
         // SAFETY: the caller's promise.
         unsafe { process.job.free_mem(base) }?;
     }

@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use mpi_sys::{MPI_Comm, MPI_Datatype, MPI_Errhandler, MPI_Group, MPI_Request, MPI_Status};
 use transom::lower::{Allgather, AllgatherError};
@@ -30,11 +30,14 @@ unsafe impl Send for Process {}
 // SAFETY: as above.
 unsafe impl Sync for Process {}
 
-static PROCESS: RwLock<Option<Process>> = RwLock::new(None);
+static PROCESS: RwLock<Option<Arc<Process>>> = RwLock::new(None);
 
-/// The job, while there is one.
-pub(crate) fn process() -> RwLockReadGuard<'static, Option<Process>> {
-    PROCESS.read().unwrap_or_else(PoisonError::into_inner)
+/// The job, while there is one. No lock is held: handlers and callbacks of the program may end it.
+pub(crate) fn process() -> Option<Arc<Process>> {
+    PROCESS
+        .read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
 }
 
 /// Some ranks that the host joins.
@@ -126,7 +129,8 @@ pub(crate) fn begin() {
     }
     match start() {
         Ok(process) => {
-            *PROCESS.write().unwrap_or_else(PoisonError::into_inner) = Some(process);
+            let process = Some(Arc::new(process));
+            *PROCESS.write().unwrap_or_else(PoisonError::into_inner) = process;
         }
         Err(failure) => report::no_job(failure.text()),
     }
@@ -191,7 +195,7 @@ fn progress(private: MPI_Comm) {
 /// For a program that asks again and again, which is no wait of ours.
 #[cold]
 pub(crate) fn let_host_go_on() {
-    if let Some(process) = &*process() {
+    if let Some(process) = process() {
         progress(process.private);
     }
 }
@@ -214,7 +218,9 @@ pub(crate) fn end() {
     let process = PROCESS
         .write()
         .unwrap_or_else(PoisonError::into_inner)
-        .take();
+        .take()
+        // Whoever else has it is in a call that never returned.
+        .and_then(Arc::into_inner);
     let Some(Process {
         job,
         mut world,
@@ -277,7 +283,7 @@ fn translated(theirs: MPI_Group, into: MPI_Group) -> Result<Option<Vec<u32>>> {
 
 /// Whether all of a group are of the host's world, which sessions may be without.
 pub(crate) fn is_in_world(theirs: MPI_Group) -> Result<bool> {
-    if let Some(process) = &*process() {
+    if let Some(process) = process() {
         return Ok(translated(theirs, process.world)?.is_some());
     }
     let (mut has_begun, mut world) = (0, constants::group_null());

@@ -43,7 +43,7 @@ pub(crate) fn why_no_job() -> String {
     why.unwrap_or_else(|| "MPI_Init was not called through this library".to_owned())
 }
 
-/// What cannot be told through an error handler.
+/// A line for what cannot be told through an error handler, and for reports.
 pub(crate) fn trouble(text: &str) {
     // At once, so that lines of several ranks do not mix.
     let line = format!("transom mpi: {text}\n");
@@ -58,10 +58,10 @@ pub(crate) fn print(rank: u32, device: &str) {
     let hosts = lock(&HOSTS);
     let count: u64 = hosts.values().sum();
     let ours = OURS.load(Ordering::Relaxed);
-    eprintln!(
-        "transom mpi: windows of rank 0: {ours} of Transom, {count} of the host's; device {device}"
-    );
+    trouble(&format!(
+        "windows of rank 0: {ours} of Transom, {count} of the host's; device {device}"
+    ));
     for (why, count) in &*hosts {
-        eprintln!("transom mpi:   {count} of the host's: {why}");
+        trouble(&format!("  {count} of the host's: {why}"));
     }
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mpi_sys::{MPI_Comm, MPI_Datatype, MPI_Request, MPI_Status, MPI_Win};
 use transom::raw::Request;
@@ -30,14 +30,9 @@ struct Pending {
     request: Request,
     carrier: MPI_Win,
     call: &'static str,
-    outcome: Outcome,
 }
 
-/// Where the host finds the error code of a request that is complete. The host frees it with the request.
-#[derive(Clone, Copy)]
-struct Outcome(*const AtomicI32);
-
-// SAFETY: the code is an atomic on the heap, and the carrier a handle that all threads may use.
+// SAFETY: the carrier is a handle that all threads may use.
 unsafe impl Send for Pending {}
 
 type Query = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
@@ -58,14 +53,13 @@ pub(crate) unsafe fn lend(
         // SAFETY: the caller's promise.
         return unsafe { complete(place) };
     }
-    let outcome = Outcome(Box::into_raw(Box::new(AtomicI32::new(0))));
-    // SAFETY: the functions are what MPI calls them by, with the state that is theirs until the last.
+    // SAFETY: the functions are what MPI calls them by, and need no state.
     check(unsafe {
         host!(PMPI_Grequest_start(Query, Free, Cancel, *mut c_void, *mut MPI_Request))(
             query,
             free,
             cancel,
-            outcome.0.cast_mut().cast(),
+            ptr::null_mut(),
             place,
         )
     })?;
@@ -75,7 +69,6 @@ pub(crate) unsafe fn lend(
         request,
         carrier,
         call,
-        outcome,
     };
     lock(&ALL)
         .get_or_insert_default()
@@ -111,9 +104,9 @@ fn number(request: MPI_Request) -> usize {
 }
 
 /// # Safety
-/// MPI's, for the query function of a request of [`lend`].
-unsafe extern "C" fn query(state: *mut c_void, status: *mut MPI_Status) -> c_int {
-    // SAFETY: the status is the host's; the state lasts until `free`.
+/// MPI's, for the query function of a request.
+unsafe extern "C" fn query(_: *mut c_void, status: *mut MPI_Status) -> c_int {
+    // SAFETY: the status is the host's.
     unsafe {
         host!(PMPI_Status_set_elements(*mut MPI_Status, MPI_Datatype, c_int))(
             status,
@@ -121,15 +114,14 @@ unsafe extern "C" fn query(state: *mut c_void, status: *mut MPI_Status) -> c_int
             0,
         );
         host!(PMPI_Status_set_cancelled(*mut MPI_Status, c_int))(status, 0);
-        (*state.cast::<AtomicI32>()).load(Ordering::Acquire)
     }
+    // What failed was told to the window's handler.
+    0
 }
 
 /// # Safety
-/// As for [`query`]; it is the last call with this state.
-unsafe extern "C" fn free(state: *mut c_void) -> c_int {
-    // SAFETY: made in `lend`, for this request alone, which was completed before.
-    drop(unsafe { Box::from_raw(state.cast::<AtomicI32>()) });
+/// None is needed.
+unsafe extern "C" fn free(_: *mut c_void) -> c_int {
     0
 }
 
@@ -142,16 +134,15 @@ unsafe extern "C" fn cancel(_: *mut c_void, _: c_int) -> c_int {
 }
 
 impl Pending {
-    /// Tells the host that it is complete.
-    fn finish(self, handle: MPI_Request, result: transom::Result<()>) {
-        if let Err(error) = result {
-            let code = errors::tell(self.call, self.carrier, error);
-            // SAFETY: the host frees it after the request is complete.
-            unsafe { &*self.outcome.0 }.store(code, Ordering::Release);
-        }
+    /// Tells the host that it is complete, and the window's handler what failed. Returns the error's code.
+    fn finish(self, handle: MPI_Request, result: transom::Result<()>) -> c_int {
         PENDING.fetch_sub(1, Ordering::Release);
         // SAFETY: the request is one of `lend`, completed once: it was taken from the list.
         unsafe { host!(PMPI_Grequest_complete(MPI_Request))(handle) };
+        match result {
+            Ok(()) => 0,
+            Err(error) => errors::tell(self.call, self.carrier, error),
+        }
     }
 }
 
@@ -164,21 +155,28 @@ fn take(handle: MPI_Request) -> Option<Pending> {
     lock(&ALL).as_mut()?.remove(&number(handle))
 }
 
-/// Waits for ours among these.
+/// Waits for ours among these. Returns the code of the first that failed.
 #[cold]
-fn settle(handles: &[MPI_Request]) {
+fn settle(handles: &[MPI_Request]) -> c_int {
+    let mut code = 0;
     for &handle in handles {
         if let Some(mut pending) = take(handle) {
             let result = pending.request.complete();
-            pending.finish(handle, result);
+            code = first(code, pending.finish(handle, result));
         }
     }
+    code
 }
 
-/// Completes those of ours among these that have come about, and says whether others have not.
+fn first(code: c_int, later: c_int) -> c_int {
+    if code != 0 { code } else { later }
+}
+
+/// Completes those of ours among these that have come about. Returns the code of the first that failed, and
+/// whether others are still under way.
 #[cold]
-fn poll(handles: &[MPI_Request]) -> bool {
-    let mut some_left = false;
+fn poll(handles: &[MPI_Request]) -> (c_int, bool) {
+    let (mut code, mut some_left) = (0, false);
     for &handle in handles {
         let Some(mut pending) = take(handle) else {
             continue;
@@ -190,24 +188,27 @@ fn poll(handles: &[MPI_Request]) -> bool {
                     .get_or_insert_default()
                     .insert(number(handle), pending);
             }
-            result => pending.finish(handle, result.map(drop)),
+            result => code = first(code, pending.finish(handle, result.map(drop))),
         }
     }
-    some_left
+    (code, some_left)
 }
 
-/// Asks the host again and again, while some of these are ours and under way; then the host may wait.
+/// Asks the host again and again, while some of these are ours and under way; then the host may wait. Returns
+/// the code of the first that failed.
 #[cold]
-fn wait_with(handles: &[MPI_Request], mut ask: impl FnMut() -> bool) {
-    let process = process();
-    let Some(process) = &*process else { return };
+fn wait_with(handles: &[MPI_Request], mut ask: impl FnMut() -> bool) -> c_int {
+    let Some(process) = process() else { return 0 };
+    let mut code = 0;
     let waited = process.job.wait_until(None, || {
-        let some_left = poll(handles);
+        let (failed, some_left) = poll(handles);
+        code = first(code, failed);
         ask() || !some_left
     });
-    if waited.is_err() {
+    match waited {
+        Ok(()) => code,
         // Some rank died: those that it had a part in end with an error, and the others as they do.
-        settle(handles);
+        Err(_) => first(code, settle(handles)),
     }
 }
 
@@ -223,32 +224,104 @@ unsafe fn list<'l>(count: c_int, requests: *const MPI_Request) -> &'l [MPI_Reque
     }
 }
 
+/// The list of a call, waited for or asked about with ours in it. Then the host's own call, whose success is
+/// that of ours.
+macro_rules! with_ours {
+    ($ours:expr, $host:expr) => {{
+        let code = if any() { $ours } else { 0 };
+        first($host, code)
+    }};
+}
+
 exported! {
     fn MPI_Wait PMPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) {
-        if any() {
-            // SAFETY: the program's own request.
-            settle(unsafe { list(1, request) });
+        // SAFETY: the program's own request and status.
+        unsafe {
+            with_ours!(
+                settle(list(1, request)),
+                host!(PMPI_Wait(*mut MPI_Request, *mut MPI_Status))(request, status)
+            )
         }
-        // SAFETY: the program's own arguments.
-        unsafe { host!(PMPI_Wait(*mut MPI_Request, *mut MPI_Status))(request, status) }
     }
 
     fn MPI_Waitall PMPI_Waitall(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status) {
-        if any() {
-            // SAFETY: the program's own requests.
-            settle(unsafe { list(count, requests) });
+        // SAFETY: the program's own requests and statuses.
+        unsafe {
+            with_ours!(
+                settle(list(count, requests)),
+                host!(PMPI_Waitall(c_int, *mut MPI_Request, *mut MPI_Status))(count, requests, statuses)
+            )
         }
-        // SAFETY: the program's own arguments.
-        unsafe { host!(PMPI_Waitall(c_int, *mut MPI_Request, *mut MPI_Status))(count, requests, statuses) }
+    }
+
+    fn MPI_Test PMPI_Test(request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status) {
+        // SAFETY: the program's own request and places.
+        unsafe {
+            with_ours!(
+                poll(list(1, request)).0,
+                host!(PMPI_Test(*mut MPI_Request, *mut c_int, *mut MPI_Status))(request, flag, status)
+            )
+        }
+    }
+
+    fn MPI_Testall PMPI_Testall(count: c_int, requests: *mut MPI_Request, flag: *mut c_int,
+        statuses: *mut MPI_Status) {
+        // SAFETY: the program's own requests and places.
+        unsafe {
+            with_ours!(
+                poll(list(count, requests)).0,
+                host!(PMPI_Testall(c_int, *mut MPI_Request, *mut c_int, *mut MPI_Status))(
+                    count, requests, flag, statuses,
+                )
+            )
+        }
+    }
+
+    fn MPI_Testany PMPI_Testany(count: c_int, requests: *mut MPI_Request, index: *mut c_int, flag: *mut c_int,
+        status: *mut MPI_Status) {
+        // SAFETY: the program's own requests and places.
+        unsafe {
+            with_ours!(
+                poll(list(count, requests)).0,
+                host!(PMPI_Testany(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status))(
+                    count, requests, index, flag, status,
+                )
+            )
+        }
+    }
+
+    fn MPI_Testsome PMPI_Testsome(count: c_int, requests: *mut MPI_Request, done: *mut c_int,
+        indices: *mut c_int, statuses: *mut MPI_Status) {
+        // SAFETY: the program's own requests and places.
+        unsafe {
+            with_ours!(
+                poll(list(count, requests)).0,
+                host!(PMPI_Testsome(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status))(
+                    count, requests, done, indices, statuses,
+                )
+            )
+        }
+    }
+
+    fn MPI_Request_get_status PMPI_Request_get_status(request: MPI_Request, flag: *mut c_int,
+        status: *mut MPI_Status) {
+        // SAFETY: the program's own places.
+        unsafe {
+            with_ours!(
+                poll(&[request]).0,
+                host!(PMPI_Request_get_status(MPI_Request, *mut c_int, *mut MPI_Status))(request, flag, status)
+            )
+        }
     }
 
     fn MPI_Waitany PMPI_Waitany(count: c_int, requests: *mut MPI_Request, index: *mut c_int,
         status: *mut MPI_Status) {
+        let mut failed = 0;
         if any() {
             let (mut code, mut flag) = (0, 0);
             // SAFETY: the program's own requests, copied, since the host changes them.
             let handles = unsafe { list(count, requests) }.to_vec();
-            wait_with(&handles, || {
+            failed = wait_with(&handles, || {
                 // SAFETY: the program's own arguments, and locals.
                 code = unsafe {
                     host!(PMPI_Testany(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status))(
@@ -258,25 +331,26 @@ exported! {
                 flag != 0 || code != 0
             });
             if flag != 0 || code != 0 {
-                return code;
+                return first(code, failed);
             }
         }
         // SAFETY: the program's own arguments.
-        unsafe {
+        let code = unsafe {
             host!(PMPI_Waitany(c_int, *mut MPI_Request, *mut c_int, *mut MPI_Status))(
                 count, requests, index, status,
             )
-        }
+        };
+        first(code, failed)
     }
 
     fn MPI_Waitsome PMPI_Waitsome(count: c_int, requests: *mut MPI_Request, done: *mut c_int,
         indices: *mut c_int, statuses: *mut MPI_Status) {
+        let mut failed = 0;
         if any() {
-            let mut code = 0;
+            let (mut code, mut some) = (0, false);
             // SAFETY: as in MPI_Waitany.
             let handles = unsafe { list(count, requests) }.to_vec();
-            let mut some = false;
-            wait_with(&handles, || {
+            failed = wait_with(&handles, || {
                 // SAFETY: the program's own arguments.
                 unsafe {
                     code = host!(PMPI_Testsome(
@@ -287,76 +361,15 @@ exported! {
                 some
             });
             if some {
-                return code;
+                return first(code, failed);
             }
         }
         // SAFETY: the program's own arguments.
-        unsafe {
+        let code = unsafe {
             host!(PMPI_Waitsome(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status))(
                 count, requests, done, indices, statuses,
             )
-        }
-    }
-
-    fn MPI_Test PMPI_Test(request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status) {
-        if any() {
-            // SAFETY: the program's own request.
-            poll(unsafe { list(1, request) });
-        }
-        // SAFETY: the program's own arguments.
-        unsafe { host!(PMPI_Test(*mut MPI_Request, *mut c_int, *mut MPI_Status))(request, flag, status) }
-    }
-
-    fn MPI_Testall PMPI_Testall(count: c_int, requests: *mut MPI_Request, flag: *mut c_int,
-        statuses: *mut MPI_Status) {
-        if any() {
-            // SAFETY: the program's own requests.
-            poll(unsafe { list(count, requests) });
-        }
-        // SAFETY: the program's own arguments.
-        unsafe {
-            host!(PMPI_Testall(c_int, *mut MPI_Request, *mut c_int, *mut MPI_Status))(
-                count, requests, flag, statuses,
-            )
-        }
-    }
-
-    fn MPI_Testany PMPI_Testany(count: c_int, requests: *mut MPI_Request, index: *mut c_int, flag: *mut c_int,
-        status: *mut MPI_Status) {
-        if any() {
-            // SAFETY: the program's own requests.
-            poll(unsafe { list(count, requests) });
-        }
-        // SAFETY: the program's own arguments.
-        unsafe {
-            host!(PMPI_Testany(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status))(
-                count, requests, index, flag, status,
-            )
-        }
-    }
-
-    fn MPI_Testsome PMPI_Testsome(count: c_int, requests: *mut MPI_Request, done: *mut c_int,
-        indices: *mut c_int, statuses: *mut MPI_Status) {
-        if any() {
-            // SAFETY: the program's own requests.
-            poll(unsafe { list(count, requests) });
-        }
-        // SAFETY: the program's own arguments.
-        unsafe {
-            host!(PMPI_Testsome(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status))(
-                count, requests, done, indices, statuses,
-            )
-        }
-    }
-
-    fn MPI_Request_get_status PMPI_Request_get_status(request: MPI_Request, flag: *mut c_int,
-        status: *mut MPI_Status) {
-        if any() {
-            poll(&[request]);
-        }
-        // SAFETY: the program's own arguments.
-        unsafe {
-            host!(PMPI_Request_get_status(MPI_Request, *mut c_int, *mut MPI_Status))(request, flag, status)
-        }
+        };
+        first(code, failed)
     }
 }

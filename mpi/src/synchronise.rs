@@ -62,8 +62,7 @@ fn group(theirs: MPI_Group) -> Result<Group> {
     if theirs == constants::group_null() {
         return Err(bad(ErrorClass::Group, "the group is MPI_GROUP_NULL"));
     }
-    let process = process();
-    let Some(process) = &*process else {
+    let Some(process) = process() else {
         return Err(bad(ErrorClass::Other, report::why_no_job()));
     };
     let group = process.group(theirs)?;

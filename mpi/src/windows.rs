@@ -12,7 +12,7 @@ use transom::raw::Window;
 
 /// A window of ours. It is never freed: once its window is, it waits for another.
 pub(crate) struct Ours {
-    /// The carrier's, or 0.
+    /// The carrier's, or [`NONE`].
     handle: AtomicUsize,
     window: UnsafeCell<Option<Window>>,
     attributes: UnsafeCell<Attributes>,
@@ -35,6 +35,9 @@ unsafe impl Sync for Ours {}
 unsafe impl Send for Ours {}
 
 const NEAR: usize = 64;
+
+/// No handle of any host: neither an address of a program nor an `int`.
+const NONE: usize = 1 << (usize::BITS - 1) | 1;
 
 /// The windows used last, by some bits of their handles.
 static LATELY: [AtomicPtr<Ours>; NEAR] = [const { AtomicPtr::new(ptr::null_mut()) }; NEAR];
@@ -66,11 +69,22 @@ pub(crate) fn find(win: MPI_Win) -> Option<&'static Ours> {
     lately(win).or_else(|| find_far(number(win)))
 }
 
+/// The window of this handle, also while it is freed: then it has its attributes still.
+pub(crate) fn find_attributes(win: MPI_Win) -> Option<&'static Attributes> {
+    let all = ALL.read().unwrap_or_else(PoisonError::into_inner);
+    let ours: &'static Ours = all.as_ref()?.get(&number(win))?;
+    // SAFETY: they stay until the handle goes.
+    Some(unsafe { &*ours.attributes.get() })
+}
+
 #[cold]
 #[inline(never)]
 fn find_far(handle: usize) -> Option<&'static Ours> {
     let all = ALL.read().unwrap_or_else(PoisonError::into_inner);
     let ours = *all.as_ref()?.get(&handle)?;
+    if ours.handle.load(Ordering::Acquire) != handle {
+        return None;
+    }
     LATELY[place(handle)].store(ptr::from_ref(ours).cast_mut(), Ordering::Release);
     Some(ours)
 }
@@ -88,16 +102,14 @@ pub(crate) fn insert(carrier: MPI_Win, window: Window, attributes: Attributes) {
             ours
         }
         None => Box::leak(Box::new(Ours {
-            handle: AtomicUsize::new(0),
+            handle: AtomicUsize::new(NONE),
             window: UnsafeCell::new(None),
             attributes: UnsafeCell::new(attributes),
         })),
     };
-    ours.put_back(window);
-    let handle = number(carrier);
-    ours.handle.store(handle, Ordering::Release);
+    ours.put_back(carrier, window);
     let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
-    all.get_or_insert_default().insert(handle, ours);
+    all.get_or_insert_default().insert(number(carrier), ours);
 }
 
 impl Ours {
@@ -111,26 +123,24 @@ impl Ours {
         }
     }
 
-    pub(crate) fn attributes(&self) -> &Attributes {
-        // SAFETY: as for `window`; they stay until the handle goes.
-        unsafe { &*self.attributes.get() }
-    }
-
-    /// For the call that frees the window, whose handle stays until [`Ours::forget`].
+    /// For the call that frees the window. Until [`Ours::forget`] the handle has its attributes, and is the
+    /// host's else.
     pub(crate) fn take(&self) -> Option<Window> {
+        self.handle.store(NONE, Ordering::Release);
         // SAFETY: no thread uses a window while one frees it.
         unsafe { (*self.window.get()).take() }
     }
 
     /// It was not freed after all.
-    pub(crate) fn put_back(&self, window: Window) {
+    pub(crate) fn put_back(&self, carrier: MPI_Win, window: Window) {
         // SAFETY: as for `take`.
         unsafe { *self.window.get() = Some(window) };
+        self.handle.store(number(carrier), Ordering::Release);
     }
 
     /// The handle may come again, for another window.
-    pub(crate) fn forget(&'static self) {
-        let handle = self.handle.swap(0, Ordering::AcqRel);
+    pub(crate) fn forget(&'static self, carrier: MPI_Win) {
+        let handle = number(carrier);
         let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(all) = all.as_mut() {
             all.remove(&handle);

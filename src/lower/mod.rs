@@ -20,7 +20,7 @@
 //! - **Epochs of another shape**: a barrier of the window's ranks ([`synchronise`]), operations that are
 //!   complete in an epoch of any kind ([`flush`], [`complete`]), an end whatever was forgotten
 //!   ([`unlock_everything`], [`quiesce`], [`give_up`]), and a window's memory at its last moment
-//!   ([`free_with`]).
+//!   ([`free_with`], [`try_free_with`]).
 //! - **Errors**: [`error`] makes one; [`Error::class`](crate::Error::class) is MPI's.
 //!
 //! # Stability
@@ -72,7 +72,7 @@ pub use memory::Memory;
 pub use walk::Walk;
 pub use window::{
     aligned_for, check_groups, complete, create_copied, flush, free_with, give_up, quiesce,
-    synchronise, unlock_everything,
+    synchronise, try_free_with, unlock_everything,
 };
 
 pub use crate::access::{accumulate_row, get_row, put_row, rget_row, rput_row};

@@ -120,3 +120,14 @@ pub fn check_groups(
 pub fn free_with<R>(window: Window, last_look: impl FnOnce(*const u8, u64) -> R) -> Result<R> {
     window.free_with(last_look)
 }
+
+/// Collective. As [`free_with`], and gives the window back if that fails, as [`Window::try_free`] does.
+///
+/// # Errors
+/// As for [`Window::try_free`]; then nothing was looked at.
+pub fn try_free_with<R>(
+    window: Window,
+    last_look: impl FnOnce(*const u8, u64) -> R,
+) -> std::result::Result<R, (Box<Window>, Error)> {
+    window.try_free_with(last_look)
+}

@@ -94,14 +94,15 @@ fn is_named(datatype: MPI_Datatype) -> bool {
 }
 
 impl Contents {
-    fn of(datatype: MPI_Datatype) -> Result<Self> {
+    /// `None` for a predefined type.
+    fn of(datatype: MPI_Datatype) -> Result<Option<Self>> {
         let Envelope { combiner, lens } = envelope(datatype)?;
         let Some(combiner) = Combiner::of(combiner) else {
             let text = format!("a datatype of the kind {combiner} is not known here");
             return Err(bad(ErrorClass::Type, text));
         };
         if combiner == Combiner::Named {
-            return Err(predefined::unknown("this predefined type"));
+            return Ok(None);
         }
         let len = |at: usize| usize::try_from(lens[at]).unwrap_or(0);
         let mut integers: Vec<c_int> = vec![0; len(0)];
@@ -173,7 +174,7 @@ impl Contents {
         if !counts.is_empty() {
             contents.put_counts(&counts);
         }
-        Ok(contents)
+        Ok(Some(contents))
     }
 
     /// Puts large counts where a type made with `int`s has what they say (MPI-4.1, section 5.1.13).
@@ -215,16 +216,44 @@ impl Contents {
 
 /// A type of any nesting.
 pub(super) fn build(datatype: MPI_Datatype) -> Result<Views> {
+    let views = inside(datatype)?;
+    match predefined::find(datatype) {
+        Some(_) => Ok(views),
+        None => bounded(datatype, &views),
+    }
+}
+
+/// With the host's bounds, which it rounds up to alignments of its own choice (MPI-4.1, section 5.1.6).
+fn bounded(datatype: MPI_Datatype, views: &Views) -> Result<Views> {
+    let (mut lb, mut extent): (MPI_Count, MPI_Count) = (0, 0);
+    // SAFETY: both are locals; the host checks the handle.
+    check(unsafe {
+        host!(PMPI_Type_get_extent_x(MPI_Datatype, *mut MPI_Count, *mut MPI_Count))(
+            datatype,
+            &raw mut lb,
+            &raw mut extent,
+        )
+    })?;
+    views.each(|view| match (view.lb(), view.extent()) == (lb, extent) {
+        true => Ok(view.clone()),
+        false => Datatype::resized(view, lb, extent),
+    })
+}
+
+fn inside(datatype: MPI_Datatype) -> Result<Views> {
     if let Some(ty) = predefined::find(datatype) {
         return Ok(Views {
             bytes: ty.bytes.datatype().clone(),
             elements: ty.elements.datatype().clone(),
         });
     }
-    let contents = Contents::of(datatype)?;
+    let contents = match Contents::of(datatype)? {
+        Some(contents) => contents,
+        None => return predefined::moved(datatype),
+    };
     let first = |at: usize| contents.integer(at);
     match contents.combiner {
-        Combiner::Named => Err(predefined::unknown("this predefined type")),
+        Combiner::Named => predefined::moved(datatype),
         Combiner::F90Real => by_precision(datatype, Kind::Float),
         Combiner::F90Complex => by_precision(datatype, Kind::Complex),
         Combiner::F90Integer => by_precision(datatype, Kind::Signed),

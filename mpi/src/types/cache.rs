@@ -96,12 +96,16 @@ pub(super) fn find(datatype: MPI_Datatype) -> Result<Arc<Type>> {
             return Ok(ty.clone());
         }
     }
-    let ty = Arc::new(build::build(datatype)?.commit());
-    if let Some(process) = &*process()
-        && !process.is_committed(datatype)
-    {
-        return Err(bad(ErrorClass::Type, "the datatype is not committed"));
+    if datatype == constants::datatype_null() || handle == 0 {
+        return Err(bad(ErrorClass::Type, "the datatype is MPI_DATATYPE_NULL"));
     }
+    if process().is_some_and(|process| !process.is_committed(datatype)) {
+        return Err(bad(
+            ErrorClass::Type,
+            "the datatype is not committed, or freed",
+        ));
+    }
+    let ty = Arc::new(build::build(datatype)?.commit());
     // Without an attribute, nobody would tell when the handle comes again.
     // SAFETY: the type was just taken apart, so that it is one; the value is not used.
     check(unsafe {

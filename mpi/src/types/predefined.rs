@@ -179,7 +179,17 @@ pub(super) fn by_precision(datatype: MPI_Datatype, kind: Kind) -> Result<Views> 
         .ok_or_else(|| unknown("a type of that precision"))
 }
 
-pub(super) fn unknown(what: &str) -> Failure {
+/// A predefined type that Transom has nothing like: its bytes.
+pub(super) fn moved(datatype: MPI_Datatype) -> Result<Views> {
+    let size = size(datatype).ok_or_else(|| unknown("this predefined type"))?;
+    let bytes = Datatype::contiguous(size as i64, &BasicType::Byte.into())?;
+    Ok(Views {
+        bytes: bytes.clone(),
+        elements: bytes,
+    })
+}
+
+fn unknown(what: &str) -> Failure {
     bad(
         transom::ErrorClass::Type,
         format!("{what} is not a type that windows hold"),

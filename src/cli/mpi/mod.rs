@@ -93,6 +93,8 @@ enum MpiError {
         name: &'static str,
         places: Vec<PathBuf>,
     },
+    #[error("{0} cannot be preloaded: the loader's list has no way to write a space or a colon")]
+    Separator(PathBuf),
     #[error("the loader does not take {library}: {why}")]
     Refused { library: PathBuf, why: String },
     #[error("{program} cannot be run: {source}")]
@@ -134,14 +136,16 @@ fn prepare(args: &Args) -> Result<(PathBuf, OsString), MpiError> {
         (Some(_), None) => None,
         (None, None) => Some(program.loadable(host)?.into()),
     };
-    let preload = preload([Some(library.clone().into_os_string()), hosts_own]);
-    program.check_preload(&library, &preload)?;
-    Ok((program.path, preload))
+    let libraries = [Some(library.into_os_string()), hosts_own];
+    for library in libraries.iter().flatten() {
+        program.check_preload(library)?;
+    }
+    let earlier = std::env::var_os("LD_PRELOAD").filter(|list| !list.is_empty());
+    Ok((program.path, preload(earlier, libraries)))
 }
 
 /// Behind what is preloaded anyway: tools of MPI's profiling interface call us then, as they would the host.
-fn preload(libraries: [Option<OsString>; 2]) -> OsString {
-    let earlier = std::env::var_os("LD_PRELOAD").filter(|list| !list.is_empty());
+fn preload(earlier: Option<OsString>, libraries: [Option<OsString>; 2]) -> OsString {
     let all: Vec<OsString> = [earlier].into_iter().chain(libraries).flatten().collect();
     all.join(OsStr::new(":"))
 }

@@ -34,7 +34,10 @@ impl Program {
                 let places: Vec<PathBuf> = env::split_paths(&list).collect();
                 places
                     .iter()
-                    .map(|place| place.join(name))
+                    .map(|place| match place.as_os_str().is_empty() {
+                        true => Path::new(".").join(name),
+                        false => place.join(name),
+                    })
                     .find(|path| is_program(path))
             }
         };
@@ -102,11 +105,14 @@ impl Program {
     }
 
     /// The loader goes on without a library that it does not find: then nothing would be replaced.
-    pub(super) fn check_preload(&self, library: &Path, preload: &OsStr) -> Result<(), MpiError> {
-        match complaint(&self.listed(Some(preload))?) {
+    pub(super) fn check_preload(&self, library: &OsStr) -> Result<(), MpiError> {
+        if library.as_bytes().iter().any(|byte| b" :".contains(byte)) {
+            return Err(MpiError::Separator(library.into()));
+        }
+        match complaint(&self.listed(Some(library))?) {
             None => Ok(()),
             Some(why) => Err(MpiError::Refused {
-                library: library.to_owned(),
+                library: library.into(),
                 why,
             }),
         }
