@@ -34,6 +34,12 @@ NUMBER(DISTRIBUTE_BLOCK)
 NUMBER(DISTRIBUTE_CYCLIC)
 NUMBER(DISTRIBUTE_DFLT_DARG)
 
+#ifdef OPEN_MPI
+const int transom_carriers_collide = 1;
+#else
+const int transom_carriers_collide = 0;
+#endif
+
 HANDLE(MPI_Comm, COMM_SELF)
 HANDLE(MPI_Comm, COMM_WORLD)
 HANDLE(MPI_Comm, COMM_NULL)

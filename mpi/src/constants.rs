@@ -52,6 +52,7 @@ constants! {
         distribute_block transom_DISTRIBUTE_BLOCK,
         distribute_cyclic transom_DISTRIBUTE_CYCLIC,
         distribute_dflt_darg transom_DISTRIBUTE_DFLT_DARG;
+    c_int: carriers_collide transom_carriers_collide;
     MPI_Comm: comm_self transom_COMM_SELF, comm_world transom_COMM_WORLD, comm_null transom_COMM_NULL;
     MPI_Win: win_null transom_WIN_NULL;
     MPI_Info: info_null transom_INFO_NULL;

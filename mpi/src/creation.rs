@@ -3,15 +3,17 @@
 use std::ffi::{c_int, c_void};
 use std::ops::Deref;
 use std::ptr;
+use std::thread;
+use std::time::Duration;
 
-use mpi_sys::{MPI_Aint, MPI_Comm, MPI_Group, MPI_Info, MPI_Win};
+use mpi_sys::{MPI_Aint, MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Win};
 use transom::lower::try_free_with;
 use transom::raw::{Flavor, MemoryModel, Window};
 use transom::{Communicator, ErrorClass, Info};
 
 use crate::errors::{Result, bad, told, told_comm};
 use crate::exported::{exported, on_windows};
-use crate::host::{check, host};
+use crate::host::{HostError, check, host};
 use crate::process::{Process, Ranks, is_in_world, process};
 use crate::windows::{self, Attributes, Ours};
 use crate::{constants, info, report};
@@ -203,7 +205,16 @@ fn group_of(comm: MPI_Comm) -> Result<HostGroup> {
 }
 
 /// A window of the host's, without memory, whose handle the program gets.
-fn carrier(comm: MPI_Comm, ranks: u32) -> Result<MPI_Win> {
+fn carrier(comm: MPI_Comm, members: &Members<'_>) -> Result<MPI_Win> {
+    match members {
+        Members::Some(some) if constants::carriers_collide() != 0 && some.size() > 1 => {
+            carrier_of_some(comm, some)
+        }
+        members => Ok(try_carrier(comm, members.size())?),
+    }
+}
+
+fn try_carrier(comm: MPI_Comm, ranks: u32) -> std::result::Result<MPI_Win, HostError> {
     let mut win = constants::win_null();
     let mut base: *mut c_void = ptr::null_mut();
     let (info, place) = (constants::info_null(), &raw mut win);
@@ -219,8 +230,40 @@ fn carrier(comm: MPI_Comm, ranks: u32) -> Result<MPI_Win> {
             )(base, 0, 1, info, comm, place),
         }
     };
-    check(code)?;
-    Ok(win)
+    check(code).map(|()| win)
+}
+
+/// Open MPI 4 names a file after the communicator's number, which others that have no rank in common with it
+/// have, too: of windows that are made at once, some fail, on all of their ranks. Those try again.
+fn carrier_of_some(comm: MPI_Comm, members: &Communicator) -> Result<MPI_Win> {
+    const TRIES: u32 = 20;
+    let mut quiet = constants::comm_null();
+    // SAFETY: a local; the duplicate is freed below, and lives as long as the window needs it.
+    unsafe {
+        check(host!(PMPI_Comm_dup(MPI_Comm, *mut MPI_Comm))(
+            comm,
+            &raw mut quiet,
+        ))?;
+        check(host!(PMPI_Comm_set_errhandler(MPI_Comm, MPI_Errhandler))(
+            quiet,
+            constants::errors_return(),
+        ))?;
+    }
+    let mut made = try_carrier(quiet, members.size());
+    for again in 1..TRIES {
+        if made.is_ok() {
+            break;
+        }
+        // Not as long as those that it met.
+        let first = members.group().world_rank(0).unwrap_or(0);
+        thread::sleep(Duration::from_micros(u64::from(
+            again * (1 + first % 7) * 100,
+        )));
+        made = try_carrier(quiet, members.size());
+    }
+    // SAFETY: made above.
+    unsafe { host!(PMPI_Comm_free(*mut MPI_Comm))(&raw mut quiet) };
+    made.map_err(|error| bad(ErrorClass::Win, error.text()))
 }
 
 /// Makes a window ours, or by the host's own call.
@@ -257,7 +300,7 @@ unsafe fn create(
         }
     };
     let (shape, hints) = arguments?;
-    let mut carrier = carrier(asked.comm, comm.size())?;
+    let mut carrier = carrier(asked.comm, &comm)?;
     // SAFETY: the caller's promise.
     let window = match unsafe { asked.make(&comm, shape, &hints) } {
         Ok(window) => window,
