@@ -55,7 +55,7 @@ impl Window {
 
     /// One-sided. Replaces the element at displacement `disp` (in the target's units) of
     /// `target`'s memory by the one at `origin` if it equals the one at `compare`, and stores what
-    /// was there before at `result`, atomically (MPI-4.1, section 12.3.4). Integers, `bool` and
+    /// was there before at `result`, atomically (MPI-4.1, section 12.3.4). Integers, logicals and
     /// bytes.
     ///
     /// # Errors
@@ -122,10 +122,10 @@ impl Window {
         disp: Displacement,
     ) -> Result<()> {
         const OPERATION: &str = "compare_and_swap";
-        if !(ty.is_integer() || matches!(ty, BasicType::Bool | BasicType::Byte)) {
+        if !ty.is_swapped() {
             let misuse = Misuse::BadType {
                 ty: ty.name(),
-                legal: "integers, bool, byte",
+                legal: "integers, logicals, byte",
             };
             return Err(Error::new(OPERATION, misuse));
         }

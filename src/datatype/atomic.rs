@@ -3,7 +3,6 @@
 use rdma_sys_shim::{Capabilities, Width};
 
 use super::BasicType;
-use super::basic::Kind;
 
 /// The sizes of elements that single atomics update in some memory: a set of the bits 1, 2, 4 and 8.
 ///
@@ -40,9 +39,9 @@ impl AtomicWidths {
     /// The word of an element, if it is one that single atomics update: it has such a type and is
     /// naturally aligned.
     pub(crate) fn word(self, ty: BasicType, address: u64) -> Option<Width> {
-        match ty.kind() {
-            Kind::Integer | Kind::Logical | Kind::Byte => self.of_size(ty.size(), address),
-            _ => None,
+        match ty.is_swapped() {
+            true => self.of_size(ty.size(), address),
+            false => None,
         }
     }
 

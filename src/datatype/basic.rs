@@ -25,14 +25,15 @@ pub enum BasicType {
     F32,
     /// `MPI_DOUBLE`
     F64,
-    /// `MPI_LONG_DOUBLE`: 16 bytes that are moved ([`Op::Replace`](crate::Op::Replace) and
-    /// [`Op::NoOp`](crate::Op::NoOp)), with no arithmetic
+    /// `MPI_LONG_DOUBLE`: 16 bytes. On x86_64, the value is the first ten of them: all 16 are moved, and operations
+    /// leave the other six as they are. Elsewhere it is moved only ([`Op::Replace`](crate::Op::Replace) and
+    /// [`Op::NoOp`](crate::Op::NoOp))
     LongDouble,
     /// `MPI_C_FLOAT_COMPLEX`
     ComplexF32,
     /// `MPI_C_DOUBLE_COMPLEX`
     ComplexF64,
-    /// `MPI_C_LONG_DOUBLE_COMPLEX`: moved, as [`BasicType::LongDouble`] is
+    /// `MPI_C_LONG_DOUBLE_COMPLEX`: combined where [`BasicType::LongDouble`] is
     ComplexLongDouble,
     /// `MPI_C_BOOL`: one byte; every value but 0 is true
     Bool,
@@ -48,9 +49,26 @@ pub enum BasicType {
     TwoInt,
     /// `MPI_SHORT_INT`
     ShortInt,
-    /// `MPI_LONG_DOUBLE_INT`: moved, as [`BasicType::LongDouble`] is
+    /// `MPI_LONG_DOUBLE_INT`: combined where [`BasicType::LongDouble`] is
     LongDoubleInt,
+    /// `MPI_2REAL`: the index is a float, too
+    TwoFloat,
+    /// `MPI_2DOUBLE_PRECISION`: the index is a double, too
+    TwoDouble,
+    /// `MPI_LOGICAL2`; of logicals every value but 0 is true. `MPI_LOGICAL1` is [`BasicType::Bool`]
+    Logical2,
+    /// `MPI_LOGICAL4`, `MPI_LOGICAL`
+    Logical4,
+    /// `MPI_LOGICAL8`
+    Logical8,
+    /// `MPI_REAL16`: 16 bytes that are moved as one element, with no operations
+    Opaque16,
+    /// `MPI_COMPLEX32`: 32 bytes, likewise
+    Opaque32,
 }
+
+/// Whether this processor's `long double` is that of x87, for which there is arithmetic.
+const LONG_DOUBLES_COMBINE: bool = cfg!(target_arch = "x86_64");
 
 /// What the operations make of a type (the rows of the table in MPI-4.1, section 6.9.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +86,7 @@ pub(crate) enum Kind {
 
 impl BasicType {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 29] = [
         Self::I8,
         Self::U8,
         Self::I16,
@@ -91,6 +109,13 @@ impl BasicType {
         Self::TwoInt,
         Self::ShortInt,
         Self::LongDoubleInt,
+        Self::TwoFloat,
+        Self::TwoDouble,
+        Self::Logical2,
+        Self::Logical4,
+        Self::Logical8,
+        Self::Opaque16,
+        Self::Opaque32,
     ];
 
     /// Local. Size in bytes without padding (MPI-4.1, section 5.1.5, `MPI_Type_size`).
@@ -99,15 +124,15 @@ impl BasicType {
     pub const fn size(self) -> usize {
         match self {
             Self::I8 | Self::U8 | Self::Bool | Self::Byte => 1,
-            Self::I16 | Self::U16 => 2,
-            Self::I32 | Self::U32 | Self::F32 => 4,
+            Self::I16 | Self::U16 | Self::Logical2 => 2,
+            Self::I32 | Self::U32 | Self::F32 | Self::Logical4 => 4,
             Self::ShortInt => 6,
-            Self::I64 | Self::U64 | Self::F64 | Self::ComplexF32 => 8,
-            Self::FloatInt | Self::TwoInt => 8,
+            Self::I64 | Self::U64 | Self::F64 | Self::ComplexF32 | Self::Logical8 => 8,
+            Self::FloatInt | Self::TwoInt | Self::TwoFloat => 8,
             Self::DoubleInt | Self::LongInt => 12,
-            Self::LongDouble | Self::ComplexF64 => 16,
+            Self::LongDouble | Self::ComplexF64 | Self::TwoDouble | Self::Opaque16 => 16,
             Self::LongDoubleInt => 20,
-            Self::ComplexLongDouble => 32,
+            Self::ComplexLongDouble | Self::Opaque32 => 32,
         }
     }
 
@@ -157,6 +182,12 @@ impl BasicType {
         matches!(self.kind(), Kind::Integer)
     }
 
+    /// Whether compare_and_swap takes it: what single atomics can update.
+    #[inline]
+    pub(crate) const fn is_swapped(self) -> bool {
+        matches!(self.kind(), Kind::Integer | Kind::Logical | Kind::Byte)
+    }
+
     #[inline]
     pub(crate) const fn kind(self) -> Kind {
         match self {
@@ -164,11 +195,15 @@ impl BasicType {
             Self::I32 | Self::U32 | Self::I64 | Self::U64 => Kind::Integer,
             Self::F32 | Self::F64 => Kind::Float,
             Self::ComplexF32 | Self::ComplexF64 => Kind::Complex,
-            Self::Bool => Kind::Logical,
+            Self::Bool | Self::Logical2 | Self::Logical4 | Self::Logical8 => Kind::Logical,
             Self::Byte => Kind::Byte,
             Self::FloatInt | Self::DoubleInt | Self::LongInt => Kind::Pair,
-            Self::TwoInt | Self::ShortInt => Kind::Pair,
+            Self::TwoInt | Self::ShortInt | Self::TwoFloat | Self::TwoDouble => Kind::Pair,
+            Self::LongDouble if LONG_DOUBLES_COMBINE => Kind::Float,
+            Self::ComplexLongDouble if LONG_DOUBLES_COMBINE => Kind::Complex,
+            Self::LongDoubleInt if LONG_DOUBLES_COMBINE => Kind::Pair,
             Self::LongDouble | Self::ComplexLongDouble | Self::LongDoubleInt => Kind::Opaque,
+            Self::Opaque16 | Self::Opaque32 => Kind::Opaque,
         }
     }
 
@@ -196,6 +231,13 @@ impl BasicType {
             Self::TwoInt => "two ints",
             Self::ShortInt => "short and int",
             Self::LongDoubleInt => "long double and int",
+            Self::TwoFloat => "two floats",
+            Self::TwoDouble => "two doubles",
+            Self::Logical2 => "logical of 2 bytes",
+            Self::Logical4 => "logical of 4 bytes",
+            Self::Logical8 => "logical of 8 bytes",
+            Self::Opaque16 => "16 bytes that are moved only",
+            Self::Opaque32 => "32 bytes that are moved only",
         }
     }
 }
@@ -233,6 +275,13 @@ mod tests {
         layout::<[f64; 2]>(BasicType::ComplexF64, &[(0, 16)]);
         layout::<[LongDouble; 2]>(BasicType::ComplexLongDouble, &[(0, 32)]);
         layout::<bool>(BasicType::Bool, &[(0, 1)]);
+        layout::<[f32; 2]>(BasicType::TwoFloat, &[(0, 4), (4, 4)]);
+        layout::<[f64; 2]>(BasicType::TwoDouble, &[(0, 8), (8, 8)]);
+        layout::<u16>(BasicType::Logical2, &[(0, 2)]);
+        layout::<u32>(BasicType::Logical4, &[(0, 4)]);
+        layout::<u64>(BasicType::Logical8, &[(0, 8)]);
+        layout::<u128>(BasicType::Opaque16, &[(0, 16)]);
+        layout::<[u128; 2]>(BasicType::Opaque32, &[(0, 32)]);
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 use rdma_sys_shim::memory::copy;
 
-use super::{BasicType, Complex, Op, Reduce, ValueIndex};
+use super::composite::locate;
+#[cfg(target_arch = "x86_64")]
+use super::long_double;
+use super::{BasicType, Complex, Op, Reduce};
 
 /// Copies `count` elements of any alignment, and nothing of the padding in and after them.
 ///
@@ -67,22 +70,29 @@ unsafe fn combine_by(ty: BasicType, op: Op, held: *mut u8, operands: *const u8, 
                 each::<u8>(op, held, operands, count);
             }
             BasicType::I16 => each::<i16>(op, held, operands, count),
-            BasicType::U16 => each::<u16>(op, held, operands, count),
+            BasicType::U16 | BasicType::Logical2 => each::<u16>(op, held, operands, count),
             BasicType::I32 => each::<i32>(op, held, operands, count),
-            BasicType::U32 => each::<u32>(op, held, operands, count),
+            BasicType::U32 | BasicType::Logical4 => each::<u32>(op, held, operands, count),
             BasicType::I64 => each::<i64>(op, held, operands, count),
-            BasicType::U64 => each::<u64>(op, held, operands, count),
+            BasicType::U64 | BasicType::Logical8 => each::<u64>(op, held, operands, count),
             BasicType::F32 => each::<f32>(op, held, operands, count),
             BasicType::F64 => each::<f64>(op, held, operands, count),
             BasicType::ComplexF32 => each::<Complex<f32>>(op, held, operands, count),
             BasicType::ComplexF64 => each::<Complex<f64>>(op, held, operands, count),
-            BasicType::FloatInt => each_pair::<f32>(op, held, operands, count),
-            BasicType::DoubleInt => each_pair::<f64>(op, held, operands, count),
-            BasicType::LongInt => each_pair::<i64>(op, held, operands, count),
-            BasicType::TwoInt => each_pair::<i32>(op, held, operands, count),
-            BasicType::ShortInt => each_pair::<i16>(op, held, operands, count),
-            BasicType::LongDouble | BasicType::ComplexLongDouble => {}
-            BasicType::LongDoubleInt => {}
+            BasicType::FloatInt => each_pair::<f32, i32>(op, held, operands, count),
+            BasicType::DoubleInt => each_pair::<f64, i32>(op, held, operands, count),
+            BasicType::LongInt => each_pair::<i64, i32>(op, held, operands, count),
+            BasicType::TwoInt => each_pair::<i32, i32>(op, held, operands, count),
+            BasicType::ShortInt => each_pair::<i16, i32>(op, held, operands, count),
+            BasicType::TwoFloat => each_pair::<f32, f32>(op, held, operands, count),
+            BasicType::TwoDouble => each_pair::<f64, f64>(op, held, operands, count),
+            #[cfg(target_arch = "x86_64")]
+            BasicType::LongDouble | BasicType::ComplexLongDouble | BasicType::LongDoubleInt => {
+                long_double::combine(ty, op, held, operands, count);
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            BasicType::LongDouble | BasicType::ComplexLongDouble | BasicType::LongDoubleInt => {}
+            BasicType::Opaque16 | BasicType::Opaque32 => {}
         }
     }
 }
@@ -115,12 +125,16 @@ unsafe fn each<T: Reduce>(op: Op, held: *mut u8, operands: *const u8, count: usi
     one_loop_of!(Sum, Prod, Min, Max, Band, Bor, Bxor, Land, Lor, Lxor);
 }
 
+/// A value and an index as C lays them out.
+#[repr(C)]
+struct Pair<V, I>(V, I);
+
 /// Member by member, so that padding stays as it is.
 ///
 /// # Safety
 /// As for [`combine`].
 #[inline(always)]
-unsafe fn each_pair<V: Copy + PartialOrd>(
+unsafe fn each_pair<V: Copy + PartialOrd, I: Copy + PartialOrd>(
     op: Op,
     held: *mut u8,
     operands: *const u8,
@@ -130,28 +144,21 @@ unsafe fn each_pair<V: Copy + PartialOrd>(
         // SAFETY: inside both ranges, by the caller's promise; the pointers to members are made
         // without a reference, and only used for accesses of any alignment.
         unsafe {
-            let held = held.cast::<ValueIndex<V>>().add(index);
-            let operand = operands.cast::<ValueIndex<V>>().add(index);
-            let load = |pair: *const ValueIndex<V>| ValueIndex {
-                value: pair.cast::<V>().read_unaligned(),
-                index: index_of(pair.cast_mut()).read_unaligned(),
+            let held = held.cast::<Pair<V, I>>().add(index);
+            let operand = operands.cast::<Pair<V, I>>().add(index);
+            let load = |pair: *const Pair<V, I>| {
+                let index = (&raw const (*pair).1).read_unaligned();
+                ((&raw const (*pair).0).read_unaligned(), index)
             };
-            if let Some(new) = ValueIndex::locate(op, load(held), load(operand)) {
-                held.cast::<V>().write_unaligned(new.value);
-                index_of(held).write_unaligned(new.index);
+            if let Some((value, index)) = locate(op, load(held), load(operand)) {
+                (&raw mut (*held).0).write_unaligned(value);
+                (&raw mut (*held).1).write_unaligned(index);
             }
         }
     }
 }
 
-#[inline(always)]
-fn index_of<V>(pair: *mut ValueIndex<V>) -> *mut i32 {
-    pair.cast::<u8>()
-        .wrapping_add(std::mem::offset_of!(ValueIndex<V>, index))
-        .cast()
-}
-
-/// What becomes of the element `held` of an integer type, `bool` or byte: both are zero-extended,
+/// What becomes of the element `held` of an integer type, a logical or a byte: both are zero-extended,
 /// and so is the result.
 #[inline]
 pub(crate) fn combine_word(ty: BasicType, op: Op, held: u64, operand: u64) -> u64 {
@@ -168,14 +175,14 @@ pub(crate) fn combine_word(ty: BasicType, op: Op, held: u64, operand: u64) -> u6
         (_, BasicType::I8) => word!(i8, u8),
         (_, BasicType::U8 | BasicType::Bool | BasicType::Byte) => word!(u8, u8),
         (_, BasicType::I16) => word!(i16, u16),
-        (_, BasicType::U16) => word!(u16, u16),
+        (_, BasicType::U16 | BasicType::Logical2) => word!(u16, u16),
         (_, BasicType::I32) => word!(i32, u32),
-        (_, BasicType::U32) => word!(u32, u32),
+        (_, BasicType::U32 | BasicType::Logical4) => word!(u32, u32),
         (_, BasicType::I64) => word!(i64, u64),
-        (_, BasicType::U64) => word!(u64, u64),
+        (_, BasicType::U64 | BasicType::Logical8) => word!(u64, u64),
         _ => held,
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

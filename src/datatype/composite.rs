@@ -59,19 +59,30 @@ unsafe impl Pod for ValueIndex<f32> {}
 unsafe impl Pod for ValueIndex<i32> {}
 
 impl<V: Copy + PartialOrd> ValueIndex<V> {
-    /// `a op b`, or `None` for operations that are not about pairs.
     #[inline(always)]
-    pub(super) fn locate(op: Op, a: Self, b: Self) -> Option<Self> {
-        let better = match op {
-            Op::Minloc => b.value < a.value,
-            Op::Maxloc => b.value > a.value,
-            _ => return None,
-        };
-        let tie = b.value == a.value && b.index < a.index;
-        // What does not equal itself is a NaN, which every number is better than.
-        let first_number = is_nan(a.value) && !is_nan(b.value);
-        Some(if better || tie || first_number { b } else { a })
+    fn locate(op: Op, a: Self, b: Self) -> Option<Self> {
+        let pair = |Self { value, index }| (value, index);
+        let (value, index) = locate(op, pair(a), pair(b))?;
+        Some(Self { value, index })
     }
+}
+
+/// `a op b` of values and their indexes, or `None` for operations that are not about pairs.
+#[inline(always)]
+pub(super) fn locate<V, I>(op: Op, a: (V, I), b: (V, I)) -> Option<(V, I)>
+where
+    V: Copy + PartialOrd,
+    I: PartialOrd,
+{
+    let better = match op {
+        Op::Minloc => b.0 < a.0,
+        Op::Maxloc => b.0 > a.0,
+        _ => return None,
+    };
+    let tie = b.0 == a.0 && b.1 < a.1;
+    // What does not equal itself is a NaN, which every number is better than.
+    let first_number = is_nan(a.0) && !is_nan(b.0);
+    Some(if better || tie || first_number { b } else { a })
 }
 
 #[inline(always)]

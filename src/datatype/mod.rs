@@ -6,6 +6,8 @@ mod combine;
 mod composite;
 mod derived;
 mod element;
+#[cfg(target_arch = "x86_64")]
+mod long_double;
 mod operation;
 mod reduce;
 

@@ -23,11 +23,11 @@ pub enum Op {
     Bor,
     /// Bitwise exclusive or. Integers and bytes.
     Bxor,
-    /// Logical and: 1 or 0. Integers and `bool`.
+    /// Logical and: 1 or 0. Integers and logicals.
     Land,
-    /// Logical or: 1 or 0. Integers and `bool`.
+    /// Logical or: 1 or 0. Integers and logicals.
     Lor,
-    /// Logical exclusive or: 1 or 0. Integers and `bool`.
+    /// Logical exclusive or: 1 or 0. Integers and logicals.
     Lxor,
     /// The smaller value and its index; of equals the lower index. Pairs of value and index.
     Minloc,

@@ -46,11 +46,8 @@ impl Sequence {
     /// The elements that repeat; `free`: with gaps, and in any order of addresses.
     fn unit(&self, random: &mut Random, free: bool) -> Shape {
         let member = |random: &mut Random, ty: BasicType| match pair(ty) {
-            Some((value, at)) if self.splits && random.one_in(2) => {
-                let members = [
-                    (1, 0, Shape::Basic(value)),
-                    (1, at, Shape::Basic(BasicType::I32)),
-                ];
+            Some((value, (index, at))) if self.splits && random.one_in(2) => {
+                let members = [(1, 0, Shape::Basic(value)), (1, at, Shape::Basic(index))];
                 Shape::Struct(members.to_vec())
             }
             _ => Shape::Basic(ty),

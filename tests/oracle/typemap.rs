@@ -139,22 +139,25 @@ impl TypeMap {
     /// Pairs as their two members: put and get move them like a struct of the two.
     pub(crate) fn split_pairs(self) -> Places {
         let members = |&(at, ty): &(i64, BasicType)| match pair(ty) {
-            Some((first, index)) => vec![(at, first), (at + index, BasicType::I32)],
+            Some((first, (second, place))) => vec![(at, first), (at + place, second)],
             None => vec![(at, ty)],
         };
         self.places.iter().flat_map(members).collect()
     }
 }
 
-/// The type of a pair's value, and the offset of its index.
-pub(crate) fn pair(ty: BasicType) -> Option<(BasicType, i64)> {
+/// The type of a pair's value; the type of its index, and its offset.
+pub(crate) fn pair(ty: BasicType) -> Option<(BasicType, (BasicType, i64))> {
+    let int = |at: i64| (BasicType::I32, at);
     Some(match ty {
-        BasicType::FloatInt => (BasicType::F32, 4),
-        BasicType::DoubleInt => (BasicType::F64, 8),
-        BasicType::LongInt => (BasicType::I64, 8),
-        BasicType::TwoInt => (BasicType::I32, 4),
-        BasicType::ShortInt => (BasicType::I16, 4),
-        BasicType::LongDoubleInt => (BasicType::LongDouble, 16),
+        BasicType::FloatInt => (BasicType::F32, int(4)),
+        BasicType::DoubleInt => (BasicType::F64, int(8)),
+        BasicType::LongInt => (BasicType::I64, int(8)),
+        BasicType::TwoInt => (BasicType::I32, int(4)),
+        BasicType::ShortInt => (BasicType::I16, int(4)),
+        BasicType::LongDoubleInt => (BasicType::LongDouble, int(16)),
+        BasicType::TwoFloat => (BasicType::F32, (BasicType::F32, 4)),
+        BasicType::TwoDouble => (BasicType::F64, (BasicType::F64, 8)),
         _ => return None,
     })
 }
@@ -166,6 +169,7 @@ fn align(ty: BasicType) -> i64 {
         (BasicType::ComplexF32 | BasicType::ComplexF64 | BasicType::ComplexLongDouble, _) => {
             ty.extent() as i64 / 2
         }
+        (BasicType::Opaque32, _) => 16,
         _ => ty.extent() as i64,
     }
 }

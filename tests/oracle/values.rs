@@ -23,12 +23,23 @@ pub(crate) fn element(random: &mut Random, ty: BasicType) -> Vec<u8> {
             bytes[4..8].copy_from_slice(&index);
         }
         BasicType::DoubleInt | BasicType::LongInt => bytes[8..12].copy_from_slice(&index),
-        BasicType::LongDouble => bytes[..16].copy_from_slice(&random.bytes(16)),
-        BasicType::ComplexLongDouble => bytes.copy_from_slice(&random.bytes(32)),
-        BasicType::LongDoubleInt => bytes[..20].copy_from_slice(&random.bytes(20)),
+        BasicType::LongDoubleInt => bytes[16..20].copy_from_slice(&index),
+        BasicType::TwoFloat | BasicType::TwoDouble => {
+            // A float, as the value is.
+            let index = elements::number(half(ty), random.below(5));
+            bytes[index.len()..].copy_from_slice(&index);
+        }
+        BasicType::Opaque16 | BasicType::Opaque32 => bytes = random.bytes(ty.extent()),
         _ => {}
     }
     bytes
+}
+
+fn half(ty: BasicType) -> BasicType {
+    match ty {
+        BasicType::TwoFloat => BasicType::F32,
+        _ => BasicType::F64,
+    }
 }
 
 /// A buffer for the elements of a layout, of random bytes or with numbers in it, and random bytes in

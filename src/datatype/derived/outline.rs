@@ -134,12 +134,14 @@ fn legal_size(size: u64) -> Option<u64> {
 const fn alignment(ty: BasicType) -> u8 {
     match ty {
         BasicType::I8 | BasicType::U8 | BasicType::Bool | BasicType::Byte => 1,
-        BasicType::I16 | BasicType::U16 => 2,
+        BasicType::I16 | BasicType::U16 | BasicType::Logical2 => 2,
         BasicType::I32 | BasicType::U32 | BasicType::F32 | BasicType::ComplexF32 => 4,
         BasicType::FloatInt | BasicType::TwoInt | BasicType::ShortInt => 4,
+        BasicType::TwoFloat | BasicType::Logical4 => 4,
         BasicType::I64 | BasicType::U64 | BasicType::F64 | BasicType::ComplexF64 => 8,
         BasicType::DoubleInt | BasicType::LongInt => 8,
+        BasicType::TwoDouble | BasicType::Logical8 => 8,
         BasicType::LongDouble | BasicType::ComplexLongDouble => 16,
-        BasicType::LongDoubleInt => 16,
+        BasicType::LongDoubleInt | BasicType::Opaque16 | BasicType::Opaque32 => 16,
     }
 }

@@ -29,9 +29,9 @@ impl Signature {
 
     /// Pairs are two members, so that they match a struct of the two.
     pub(super) fn of(ty: BasicType) -> Self {
-        match value_of_pair(ty) {
+        match members_of_pair(ty) {
             None => Self::single(ty),
-            Some(value) => Self::single(value).then(Self::single(BasicType::I32)),
+            Some((value, index)) => Self::single(value).then(Self::single(index)),
         }
     }
 
@@ -46,7 +46,7 @@ impl Signature {
         while let Some(element) = cut {
             cut = match &element.0.contents {
                 Contents::Basic(pair) => {
-                    let value = value_of_pair(*pair).unwrap_or(*pair);
+                    let value = members_of_pair(*pair).map_or(*pair, |(value, _)| value);
                     prefix.take_one(Self::single(value));
                     None
                 }
@@ -126,17 +126,19 @@ impl Prefix {
     }
 }
 
-/// The type of the value in a pair of a value and an index.
-fn value_of_pair(ty: BasicType) -> Option<BasicType> {
-    match ty {
-        BasicType::FloatInt => Some(BasicType::F32),
-        BasicType::DoubleInt => Some(BasicType::F64),
-        BasicType::LongInt => Some(BasicType::I64),
-        BasicType::TwoInt => Some(BasicType::I32),
-        BasicType::ShortInt => Some(BasicType::I16),
-        BasicType::LongDoubleInt => Some(BasicType::LongDouble),
-        _ => None,
-    }
+/// The types in a pair of a value and an index.
+fn members_of_pair(ty: BasicType) -> Option<(BasicType, BasicType)> {
+    Some(match ty {
+        BasicType::FloatInt => (BasicType::F32, BasicType::I32),
+        BasicType::DoubleInt => (BasicType::F64, BasicType::I32),
+        BasicType::LongInt => (BasicType::I64, BasicType::I32),
+        BasicType::TwoInt => (BasicType::I32, BasicType::I32),
+        BasicType::ShortInt => (BasicType::I16, BasicType::I32),
+        BasicType::LongDoubleInt => (BasicType::LongDouble, BasicType::I32),
+        BasicType::TwoFloat => (BasicType::F32, BasicType::F32),
+        BasicType::TwoDouble => (BasicType::F64, BasicType::F64),
+        _ => return None,
+    })
 }
 
 fn plus(a: u64, b: u64) -> u64 {

@@ -143,6 +143,9 @@ fn every_operation_between_layouts(job: &Job) -> Outcome {
         BasicType::DoubleInt,
         BasicType::LongDoubleInt,
         BasicType::ComplexLongDouble,
+        BasicType::LongDouble,
+        BasicType::TwoFloat,
+        BasicType::Logical8,
     ] {
         combines(job, Memory::Allocate, ty, 0)?;
     }

@@ -3,6 +3,7 @@
 
 pub mod devices;
 pub mod environment;
+pub mod extended;
 pub mod fuzzing;
 pub mod job;
 #[cfg(feature = "model")]

@@ -3,6 +3,7 @@
 
 use transom::{BasicType, Op};
 
+use crate::extended::Extended;
 use crate::random::Random;
 
 /// The members of one element: what they are, and where.
@@ -18,6 +19,8 @@ enum Member {
     U64,
     F32,
     F64,
+    /// C's `long double` on x86_64: ten bytes, and six of padding.
+    F80,
     /// Moved only.
     Opaque(usize),
 }
@@ -31,27 +34,46 @@ impl Member {
             M::I16 | M::U16 => 2,
             M::I32 | M::U32 | M::F32 => 4,
             M::I64 | M::U64 | M::F64 => 8,
+            M::F80 => 16,
             M::Opaque(size) => size,
         }
     }
+
+    /// Bytes that are its value.
+    fn value(self) -> usize {
+        match self {
+            M::F80 => 10,
+            _ => self.size(),
+        }
+    }
+
+    fn is_float(self) -> bool {
+        matches!(self, M::F32 | M::F64 | M::F80)
+    }
 }
+
+/// Whether this machine's long doubles are those that the model calculates.
+const EXTENDED: bool = cfg!(target_arch = "x86_64");
 
 fn members(ty: BasicType) -> &'static [(usize, Member)] {
     match ty {
         BasicType::I8 => &[(0, M::I8)],
         BasicType::U8 | BasicType::Bool | BasicType::Byte => &[(0, M::U8)],
         BasicType::I16 => &[(0, M::I16)],
-        BasicType::U16 => &[(0, M::U16)],
+        BasicType::U16 | BasicType::Logical2 => &[(0, M::U16)],
         BasicType::I32 => &[(0, M::I32)],
-        BasicType::U32 => &[(0, M::U32)],
+        BasicType::U32 | BasicType::Logical4 => &[(0, M::U32)],
         BasicType::I64 => &[(0, M::I64)],
-        BasicType::U64 => &[(0, M::U64)],
+        BasicType::U64 | BasicType::Logical8 => &[(0, M::U64)],
         BasicType::F32 => &[(0, M::F32)],
         BasicType::F64 => &[(0, M::F64)],
-        BasicType::LongDouble => &[(0, M::Opaque(16))],
-        BasicType::ComplexLongDouble => &[(0, M::Opaque(32))],
-        BasicType::ComplexF32 => &[(0, M::F32), (4, M::F32)],
-        BasicType::ComplexF64 => &[(0, M::F64), (8, M::F64)],
+        BasicType::LongDouble if EXTENDED => &[(0, M::F80)],
+        BasicType::ComplexLongDouble if EXTENDED => &[(0, M::F80), (16, M::F80)],
+        BasicType::LongDoubleInt if EXTENDED => &[(0, M::F80), (16, M::I32)],
+        BasicType::LongDouble | BasicType::Opaque16 => &[(0, M::Opaque(16))],
+        BasicType::ComplexLongDouble | BasicType::Opaque32 => &[(0, M::Opaque(32))],
+        BasicType::ComplexF32 | BasicType::TwoFloat => &[(0, M::F32), (4, M::F32)],
+        BasicType::ComplexF64 | BasicType::TwoDouble => &[(0, M::F64), (8, M::F64)],
         BasicType::FloatInt => &[(0, M::F32), (4, M::I32)],
         BasicType::DoubleInt => &[(0, M::F64), (8, M::I32)],
         BasicType::LongInt => &[(0, M::I64), (8, M::I32)],
@@ -63,23 +85,30 @@ fn members(ty: BasicType) -> &'static [(usize, Member)] {
 }
 
 fn is_complex(ty: BasicType) -> bool {
-    matches!(ty, BasicType::ComplexF32 | BasicType::ComplexF64)
+    match ty {
+        BasicType::ComplexF32 | BasicType::ComplexF64 => true,
+        BasicType::ComplexLongDouble => EXTENDED,
+        _ => false,
+    }
 }
 
 /// The table of MPI-4.1, section 6.9.2.
 pub fn is_defined(op: Op, ty: BasicType) -> bool {
     let members = members(ty);
-    let integer = members.len() == 1
-        && !matches!(members[0].1, M::F32 | M::F64 | M::Opaque(_))
-        && !matches!(ty, BasicType::Bool | BasicType::Byte);
-    let float = matches!(ty, BasicType::F32 | BasicType::F64);
-    let pair = members.len() == 2 && !is_complex(ty) && ty != BasicType::LongDoubleInt;
+    let logical = matches!(
+        ty,
+        BasicType::Bool | BasicType::Logical2 | BasicType::Logical4 | BasicType::Logical8
+    );
+    let opaque = matches!(members[0].1, M::Opaque(_));
+    let float = members.len() == 1 && members[0].1.is_float();
+    let integer = members.len() == 1 && !float && !opaque && !logical && ty != BasicType::Byte;
+    let pair = members.len() == 2 && !is_complex(ty) && !opaque;
     match op {
         Op::Replace | Op::NoOp => true,
         Op::Sum | Op::Prod => integer || float || is_complex(ty),
         Op::Min | Op::Max => integer || float,
         Op::Band | Op::Bor | Op::Bxor => integer || ty == BasicType::Byte,
-        Op::Land | Op::Lor | Op::Lxor => integer || ty == BasicType::Bool,
+        Op::Land | Op::Lor | Op::Lxor => integer || logical,
         Op::Minloc | Op::Maxloc => pair,
         other => panic!("the model does not know {other:?}"),
     }
@@ -95,6 +124,7 @@ pub fn swaps(ty: BasicType) -> bool {
 enum Value {
     Integer(i128),
     Float(f64),
+    Extended(Extended),
 }
 
 fn load(member: Member, bytes: &[u8]) -> Value {
@@ -114,6 +144,7 @@ fn load(member: Member, bytes: &[u8]) -> Value {
         M::U64 => integer!(u64),
         M::F32 => Value::Float(f32::from_ne_bytes(bytes.try_into().unwrap()).into()),
         M::F64 => Value::Float(f64::from_ne_bytes(bytes.try_into().unwrap())),
+        M::F80 => Value::Extended(Extended::load(bytes)),
         M::Opaque(_) => unreachable!("moved only"),
     }
 }
@@ -122,6 +153,7 @@ fn store(member: Member, bytes: &mut [u8], value: Value) {
     match (member, value) {
         (M::F32, Value::Float(value)) => bytes.copy_from_slice(&(value as f32).to_ne_bytes()),
         (M::F64, Value::Float(value)) => bytes.copy_from_slice(&value.to_ne_bytes()),
+        (M::F80, Value::Extended(Extended(value))) => bytes[..10].copy_from_slice(&value),
         // The low bytes: integers wrap.
         (_, Value::Integer(value)) => {
             let low = bytes.iter_mut().zip(value.to_ne_bytes());
@@ -154,6 +186,13 @@ fn calculate(op: Op, a: Value, b: Value) -> Value {
             Op::Max if a.is_nan() || b > a => b,
             _ => a,
         }),
+        (Value::Extended(a), Value::Extended(b)) => Value::Extended(match op {
+            Op::Sum => a.plus(b),
+            Op::Prod => a.times(b),
+            Op::Min if a.is_nan() || b < a => b,
+            Op::Max if a.is_nan() || b > a => b,
+            _ => a,
+        }),
         _ => unreachable!("one type"),
     }
 }
@@ -166,25 +205,27 @@ pub fn apply(op: Op, ty: BasicType, held: &mut [u8], operands: &[u8]) {
         .zip(operands.chunks(ty.extent()))
     {
         let at = |index: usize| members[index].0..members[index].0 + members[index].1.size();
-        let replace = |held: &mut [u8]| {
-            for index in 0..members.len() {
-                held[at(index)].copy_from_slice(&operand[at(index)]);
+        // A value is what counts where two are compared; where none is looked at, its padding is moved with it.
+        let take = |held: &mut [u8], len: fn(Member) -> usize| {
+            for &(at, member) in members {
+                let at = at..at + len(member);
+                held[at.clone()].copy_from_slice(&operand[at]);
             }
         };
         let value = |bytes: &[u8], index: usize| load(members[index].1, &bytes[at(index)]);
         match op {
             Op::NoOp => {}
-            Op::Replace => replace(held),
+            Op::Replace => take(held, Member::size),
             Op::Minloc | Op::Maxloc => {
                 let (ours, theirs) = (value(held, 0), value(operand, 0));
-                let is_nan = |value: Value| matches!(value, Value::Float(f) if f.is_nan());
+                let is_nan = |value: Value| value.partial_cmp(&value).is_none();
                 let better = match op {
                     Op::Minloc => theirs < ours,
                     _ => theirs > ours,
                 };
                 let lower = theirs == ours && value(operand, 1) < value(held, 1);
                 if better || lower || is_nan(ours) && !is_nan(theirs) {
-                    replace(held);
+                    take(held, Member::value);
                 }
             }
             Op::Prod if is_complex(ty) => complex_product(ty, held, operand),
@@ -212,7 +253,16 @@ fn complex_product(ty: BasicType, held: &mut [u8], operand: &[u8]) {
     }
     match ty {
         BasicType::ComplexF32 => product!(f32, 4),
-        _ => product!(f64, 8),
+        BasicType::ComplexF64 => product!(f64, 8),
+        _ => {
+            let part = |bytes: &[u8], index: usize| Extended::load(&bytes[16 * index..]);
+            let (a, b) = (part(held, 0), part(held, 1));
+            let (c, d) = (part(operand, 0), part(operand, 1));
+            let re = a.times(c).plus(b.times(d).negated());
+            let im = a.times(d).plus(b.times(c));
+            held[..10].copy_from_slice(&re.0);
+            held[16..26].copy_from_slice(&im.0);
+        }
     }
 }
 
@@ -225,18 +275,23 @@ pub fn same(ty: BasicType, start: usize, a: &[u8], b: &[u8]) -> bool {
     let float = members(ty)
         .iter()
         .map(|&(_, member)| member)
-        .find(|member| matches!(member, M::F32 | M::F64));
+        .find(|member| member.is_float());
     let Some(float) = float else {
         return a == b;
     };
-    let is_nan = |bytes: &[u8]| matches!(load(float, bytes), Value::Float(value) if value.is_nan());
-    let size = float.size();
+    let (size, value) = (float.size(), float.value());
+    let is_nan = |bytes: &[u8]| {
+        let value = load(float, bytes);
+        value.partial_cmp(&value).is_none()
+    };
+    let both_nan =
+        |a: &[u8], b: &[u8]| a.len() == size && is_nan(a) && is_nan(b) && a[value..] == b[value..];
     let first = start % size;
     a[..first] == b[..first]
         && a[first..]
             .chunks(size)
             .zip(b[first..].chunks(size))
-            .all(|(a, b)| a == b || a.len() == size && is_nan(a) && is_nan(b))
+            .all(|(a, b)| a == b || both_nan(a, b))
 }
 
 /// `number` as an element: a real number where the type is complex.
@@ -245,6 +300,7 @@ pub fn number(ty: BasicType, number: usize) -> Vec<u8> {
     let (at, member) = members(ty)[0];
     let value = match member {
         M::F32 | M::F64 => Value::Float(number as f64),
+        M::F80 => Value::Extended(Extended::whole(number as u64)),
         _ => Value::Integer(number as i128),
     };
     store(member, &mut bytes[at..at + member.size()], value);
@@ -280,7 +336,8 @@ impl Numbers {
         match member {
             M::F32 if choice < 4 => to.copy_from_slice(&(float as f32).to_ne_bytes()),
             M::F64 if choice < 4 => to.copy_from_slice(&float.to_ne_bytes()),
-            M::Opaque(_) => {
+            M::F80 if choice < 4 => to[..10].copy_from_slice(&self.extended(random).0),
+            M::F80 | M::Opaque(_) => {
                 for chunk in to.chunks_mut(8) {
                     chunk.copy_from_slice(&self.random.bits().to_ne_bytes()[..chunk.len()]);
                 }
@@ -296,6 +353,31 @@ impl Numbers {
                 };
                 to.copy_from_slice(&bits.to_ne_bytes()[..size]);
             }
+        }
+    }
+
+    /// Numbers at the ends of the range, at those of 64 bits, and near to each other.
+    fn extended(&mut self, random: u64) -> Extended {
+        let one = Extended::ONE;
+        let number = match random % 16 {
+            0 | 1 => Extended::ZERO,
+            2 => Extended::INFINITY,
+            3 => Extended::NAN,
+            4 => Extended::MAX,
+            5 => Extended::TINY,
+            6 => Extended::whole((1 << 63) + 1),
+            7 => Extended::of_parts(false, 16383, (1 << 63) + 1),
+            8 => Extended::whole(u64::MAX),
+            9 | 10 => one,
+            11 => Extended::of_parts(false, 0, self.random.bits()),
+            _ => {
+                let exponent = 16383 + (random / 16 % 140) as i32 - 70;
+                Extended::of_parts(false, exponent, 1 << 63 | self.random.bits())
+            }
+        };
+        match self.random.bits() & 1 {
+            0 => number,
+            _ => number.negated(),
         }
     }
 

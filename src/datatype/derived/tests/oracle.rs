@@ -24,6 +24,8 @@ pub(super) fn members(ty: BasicType) -> Vec<(BasicType, i64)> {
         T::TwoInt => vec![(T::I32, 0), (T::I32, 4)],
         T::ShortInt => vec![(T::I16, 0), (T::I32, 4)],
         T::LongDoubleInt => vec![(T::LongDouble, 0), (T::I32, 16)],
+        T::TwoFloat => vec![(T::F32, 0), (T::F32, 4)],
+        T::TwoDouble => vec![(T::F64, 0), (T::F64, 8)],
         other => vec![(other, 0)],
     }
 }
@@ -33,6 +35,7 @@ fn align(ty: BasicType) -> i64 {
         BasicType::ComplexF32 | BasicType::ComplexF64 | BasicType::ComplexLongDouble => {
             ty.size() as i64 / 2
         }
+        BasicType::Opaque32 => 16,
         other => other.size() as i64,
     }
 }

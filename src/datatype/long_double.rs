@@ -1,0 +1,194 @@
+//! Arithmetic of C's `long double` where it is that of x87: a value of ten bytes, 64 bits of them its mantissa, and
+//! six bytes of padding, which stay as they are. Rust has no such type, but it has the instructions.
+
+use std::arch::asm;
+use std::cmp::Ordering;
+
+use super::{BasicType, Op};
+
+/// Bytes from one number to the next.
+const EXTENT: usize = 16;
+/// Bytes that are its value.
+const VALUE: usize = 10;
+
+/// As [`combine`](super::combine()), for the types that are made of long doubles.
+///
+/// # Safety
+/// As for [`combine`](super::combine()).
+pub(super) unsafe fn combine(
+    ty: BasicType,
+    op: Op,
+    held: *mut u8,
+    operands: *const u8,
+    count: usize,
+) {
+    let each = |step: unsafe fn(*mut u8, *const u8), count: usize, extent: usize| {
+        for at in (0..count).map(|index| index * extent) {
+            // SAFETY: one of the elements of both ranges, by the caller's promise.
+            unsafe { step(held.add(at), operands.add(at)) };
+        }
+    };
+    match (ty, op) {
+        (BasicType::LongDouble, Op::Sum) => each(add, count, EXTENT),
+        (BasicType::LongDouble, Op::Prod) => each(multiply, count, EXTENT),
+        (BasicType::LongDouble, Op::Min) => each(take_if::<LESS>, count, EXTENT),
+        (BasicType::LongDouble, Op::Max) => each(take_if::<GREATER>, count, EXTENT),
+        // A sum of complex numbers is two sums.
+        (BasicType::ComplexLongDouble, Op::Sum) => each(add, 2 * count, EXTENT),
+        (BasicType::ComplexLongDouble, Op::Prod) => each(multiply_complex, count, 2 * EXTENT),
+        (BasicType::LongDoubleInt, Op::Minloc) => each(locate::<LESS>, count, 2 * EXTENT),
+        (BasicType::LongDoubleInt, Op::Maxloc) => each(locate::<GREATER>, count, 2 * EXTENT),
+        _ => {}
+    }
+}
+
+/// Instructions, of which those that pop undo those that push. The compiler has nothing in these registers meanwhile: all
+/// are clobbered.
+macro_rules! x87 {
+    ($($line:literal),+; $($operand:tt)+) => {
+        asm!(
+            $($line,)+
+            $($operand)+
+            out("st(0)") _, out("st(1)") _, out("st(2)") _, out("st(3)") _,
+            out("st(4)") _, out("st(5)") _, out("st(6)") _, out("st(7)") _,
+            options(nostack),
+        )
+    };
+}
+
+/// # Safety
+/// A number at each; the first is writable, and nobody else uses it.
+#[inline]
+unsafe fn add(held: *mut u8, operand: *const u8) {
+    // SAFETY: it reads ten bytes at each and writes ten at the first, where the caller promises numbers; what it
+    // pushes it pops.
+    unsafe {
+        x87!(
+            "fld tbyte ptr [{held}]",
+            "fld tbyte ptr [{operand}]",
+            "faddp st(1), st",
+            "fstp tbyte ptr [{held}]";
+            held = in(reg) held, operand = in(reg) operand,
+        );
+    }
+}
+
+/// # Safety
+/// As for [`add`].
+#[inline]
+unsafe fn multiply(held: *mut u8, operand: *const u8) {
+    // SAFETY: as in `add`.
+    unsafe {
+        x87!(
+            "fld tbyte ptr [{held}]",
+            "fld tbyte ptr [{operand}]",
+            "fmulp st(1), st",
+            "fstp tbyte ptr [{held}]";
+            held = in(reg) held, operand = in(reg) operand,
+        );
+    }
+}
+
+/// # Safety
+/// As for [`add`], with two numbers at each: the real part and the imaginary one.
+#[inline]
+unsafe fn multiply_complex(held: *mut u8, operand: *const u8) {
+    // SAFETY: it reads ten bytes of each of four numbers and writes those of the first two, all of which the
+    // caller promises; both results are calculated before the first is stored. Of eight registers it takes four.
+    unsafe {
+        x87!(
+            "fld tbyte ptr [{held}]",
+            "fld tbyte ptr [{operand}]",
+            "fmulp st(1), st",
+            "fld tbyte ptr [{held} + 16]",
+            "fld tbyte ptr [{operand} + 16]",
+            "fmulp st(1), st",
+            "fsubp st(1), st",
+            "fld tbyte ptr [{held}]",
+            "fld tbyte ptr [{operand} + 16]",
+            "fmulp st(1), st",
+            "fld tbyte ptr [{held} + 16]",
+            "fld tbyte ptr [{operand}]",
+            "fmulp st(1), st",
+            "faddp st(1), st",
+            "fstp tbyte ptr [{held} + 16]",
+            "fstp tbyte ptr [{held}]";
+            held = in(reg) held, operand = in(reg) operand,
+        );
+    }
+}
+
+/// `None` if one of them is no number.
+///
+/// # Safety
+/// A number at each.
+#[inline]
+unsafe fn compare(a: *const u8, b: *const u8) -> Option<Ordering> {
+    let (less, greater, unordered): (u8, u8, u8);
+    // SAFETY: it reads ten bytes at each, where the caller promises numbers, and pops what it pushes. The last
+    // of the instructions for that leaves the flags of the comparison as they are.
+    unsafe {
+        x87!(
+            "fld tbyte ptr [{b}]",
+            "fld tbyte ptr [{a}]",
+            "fucomip st, st(1)",
+            "fstp st(0)",
+            "setb {less}",
+            "seta {greater}",
+            "setp {unordered}";
+            a = in(reg) a, b = in(reg) b,
+            less = out(reg_byte) less, greater = out(reg_byte) greater, unordered = out(reg_byte) unordered,
+        );
+    }
+    match (unordered, less, greater) {
+        (0, 0, 0) => Some(Ordering::Equal),
+        (0, 0, _) => Some(Ordering::Greater),
+        (0, ..) => Some(Ordering::Less),
+        _ => None,
+    }
+}
+
+const LESS: i8 = Ordering::Less as i8;
+const GREATER: i8 = Ordering::Greater as i8;
+
+/// The smaller or the greater number; of equals what is held.
+///
+/// # Safety
+/// As for [`add`].
+#[inline]
+unsafe fn take_if<const WANTED: i8>(held: *mut u8, operand: *const u8) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let takes = match compare(operand, held) {
+            Some(order) => order as i8 == WANTED,
+            // As with other floats: whatever comes where there was no number.
+            None => compare(held, held).is_none(),
+        };
+        if takes {
+            held.copy_from_nonoverlapping(operand, VALUE);
+        }
+    }
+}
+
+/// The smaller or the greater number and its index; of equals the lower index.
+///
+/// # Safety
+/// As for [`add`], with an `int` behind each number.
+#[inline]
+unsafe fn locate<const WANTED: i8>(held: *mut u8, operand: *const u8) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let index = operand.add(EXTENT).cast::<i32>().read_unaligned();
+        let held_index = held.add(EXTENT).cast::<i32>();
+        let takes = match compare(operand, held) {
+            Some(Ordering::Equal) => index < held_index.read_unaligned(),
+            Some(order) => order as i8 == WANTED,
+            // A number is better than none.
+            None => compare(operand, operand).is_some(),
+        };
+        if takes {
+            held.copy_from_nonoverlapping(operand, VALUE);
+            held_index.write_unaligned(index);
+        }
+    }
+}
