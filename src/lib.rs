@@ -75,7 +75,9 @@ pub use job::Job;
 pub use rdma_sys_shim::Usage;
 pub use terms::{LockKind, ThreadLevel};
 pub use transom_launch::rendezvous::{Fault as RendezvousFault, RendezvousError};
-pub use transom_launch::{EnvironmentError, launcher, pmi::PmiError};
+pub use transom_launch::{
+    EnvironmentError, launcher, pmi::PmiError, pmix::PmixError, start::StartError,
+};
 pub use typed::{
     Active, Block2d, Buffer, Epoch, Exchange, Lock, LockAll, LockedTarget, Passive, Region,
     Request, Strided, Target, Window,

@@ -78,7 +78,9 @@ impl Error {
     /// concerns all, who find out by themselves.
     pub(crate) fn is_of_this_rank(&self) -> bool {
         match self.kind() {
-            ErrorKind::System(SystemError::Pmi(_) | SystemError::Pmix(_)) => false,
+            ErrorKind::System(SystemError::Start(StartError::Pmi(_) | StartError::Pmix(_))) => {
+                false
+            }
             kind => matches!(kind, ErrorKind::System(_)),
         }
     }
@@ -192,24 +194,18 @@ impl From<rdma_sys_shim::Error> for Error {
 
 impl From<PmiError> for Error {
     fn from(error: PmiError) -> Self {
-        Self::new("job start", SystemError::Pmi(error))
+        StartError::Pmi(error).into()
     }
 }
 
 impl From<PmixError> for Error {
     fn from(error: PmixError) -> Self {
-        Self::new("job start", SystemError::Pmix(error))
+        StartError::Pmix(error).into()
     }
 }
 
 impl From<StartError> for Error {
     fn from(error: StartError) -> Self {
-        let kind = match error {
-            StartError::Pmi(error) => SystemError::Pmi(error),
-            StartError::Pmix(error) => SystemError::Pmix(error),
-            StartError::Rendezvous(error) => SystemError::Rendezvous(error),
-            StartError::Environment(error) => SystemError::Environment(error),
-        };
-        Self::new("job start", kind)
+        Self::new("job start", SystemError::Start(error))
     }
 }

@@ -2,10 +2,8 @@
 
 use std::io::ErrorKind;
 
-use transom_launch::pmi::PmiError;
-use transom_launch::pmix::PmixError;
-use transom_launch::rendezvous::RendezvousError;
-use transom_launch::{AllgatherError, EnvironmentError};
+use transom_launch::AllgatherError;
+use transom_launch::start::StartError;
 
 use super::ErrorClass;
 
@@ -16,18 +14,9 @@ pub enum SystemError {
     /// The device layer reported a failure.
     #[error(transparent)]
     Device(#[from] rdma_sys_shim::Error),
-    /// The environment speaks of other ranks, and not of a way to them.
+    /// The ranks that a launcher started did not become a job.
     #[error(transparent)]
-    Environment(#[from] EnvironmentError),
-    /// The launcher's key-value service failed.
-    #[error(transparent)]
-    Pmi(#[from] PmiError),
-    /// The launcher offers PMIx, which failed.
-    #[error(transparent)]
-    Pmix(#[from] PmixError),
-    /// The ranks did not meet over TCP.
-    #[error(transparent)]
-    Rendezvous(#[from] RendezvousError),
+    Start(#[from] StartError),
     /// The caller's way to gather what ranks tell each other failed.
     #[error("the allgather failed: {source}")]
     Allgather {

@@ -7,6 +7,7 @@ use crate::rendezvous::RendezvousError;
 
 /// A process cannot join its job.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// The environment speaks of other ranks, and not of a way to them.
     #[error(transparent)]
