@@ -45,6 +45,12 @@ pub fn settle(client: &Client, neighbours: &[u32]) -> Result<bool, PmiError> {
     }
 }
 
+/// Local. The processors that this rank may run on: none where that is not known.
+#[must_use]
+pub fn allowed() -> Vec<u32> {
+    Processors::allowed().map_or_else(|_| Vec::new(), |mine| mine.iter().collect())
+}
+
 /// Local. Where this rank may run, to be told to the others: empty where nothing is known of it.
 #[must_use]
 pub fn processors() -> String {

@@ -108,6 +108,21 @@ pub enum Error {
         /// The greatest.
         most: u32,
     },
+    /// The port is not of the partition that the environment names.
+    #[error(
+        "TRANSOM_RDMA_PKEY={key:#06x}: port {port} of {device} is not of this partition; its \
+         partition keys: {known}"
+    )]
+    NoPartition {
+        /// The device.
+        device: String,
+        /// The port.
+        port: u8,
+        /// The key asked for.
+        key: u16,
+        /// Those of its table.
+        known: String,
+    },
     /// The process at the other end has closed the device in good order.
     #[error("process {pid} on {host} has left")]
     PeerClosed {

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::rdma::{self, AtomicScope, Choice, RdmaDevice, SelectError, Selector, VerbsLimits};
+use crate::rdma::{
+    self, AtomicScope, Choice, RdmaDevice, Seat, SelectError, Selector, VerbsLimits,
+};
 use crate::soft;
 use crate::{AtomicDomain, Capabilities, Device, Error, Result, TargetThread};
 
@@ -62,9 +64,15 @@ fn list_with(rdma: Vec<RdmaDevice>, has_verbs: bool) -> Vec<DeviceInfo> {
 }
 
 fn describe(device: RdmaDevice, has_verbs: bool) -> DeviceInfo {
-    let choice = rdma::choose(std::slice::from_ref(&device), &Selector::default());
+    let choice = best_port(&device);
     let limits = choice.as_ref().ok().and_then(limits);
     describe_with(device, choice, limits, has_verbs)
+}
+
+/// Its port that would be chosen, were there no other device.
+fn best_port(device: &RdmaDevice) -> std::result::Result<Choice, SelectError> {
+    let alone = std::slice::from_ref(device);
+    rdma::choose(alone, &Selector::default(), &Seat::default())
 }
 
 fn describe_with(
@@ -121,40 +129,71 @@ fn capabilities(limits: &VerbsLimits) -> Capabilities {
 }
 
 /// Where the ranks of a job run: it decides what `auto` means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
     /// All on this host.
+    #[default]
     OneHost,
     /// On several, or nobody knows.
     SeveralHosts,
 }
 
-/// Whether `spec` leaves the choice of the device to [`open`].
+/// What a choice depends on besides the devices.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// The process from which all ranks of this job on this host descend, if known.
+    pub launcher: Option<u32>,
+    /// Where the ranks run.
+    pub placement: Placement,
+    /// Where this one sits among them.
+    pub seat: Seat,
+}
+
+/// Whether `spec` leaves the choice of the device to [`open`], so that it depends on where the ranks run.
 #[must_use]
 pub fn is_automatic(spec: &str) -> bool {
     matches!(spec.split(':').next(), None | Some("" | "auto"))
 }
 
+/// The ports of RDMA devices, as `NAME:PORT`, that are as good from these processors, if `spec` leaves it to [`open`]
+/// to take one, and there are several.
+#[must_use]
+pub fn shared_out(spec: &str, processors: &[u32]) -> Option<Vec<String>> {
+    let automatic = is_automatic(spec);
+    let spec = if automatic { VERBS } else { spec };
+    if spec.split(':').next() != Some(VERBS) {
+        return None;
+    }
+    let devices = rdma::read(Path::new(rdma::CLASS));
+    let selector = rdma::selector(spec, &devices).ok()?;
+    let best = rdma::alternatives(&devices, &selector, &Seat::here(processors)).ok()?;
+    let port = |choice: &Choice| format!("{}:{}", choice.device, choice.port);
+    (best.len() > 1).then(|| best.iter().map(port).collect())
+}
+
 /// Opens the device that `spec` names: a name, or a name and its options, as in
 /// `soft:cma=off,map=off`. Empty or `auto`: soft if all ranks share a host, else a verbs device;
-/// only then `placement` matters.
-///
-/// `launcher` is the process from which all ranks of this job on this host descend, if known.
+/// only then the placement matters.
 ///
 /// # Errors
 /// No such device or option, none that joins several hosts, or the system refuses.
-pub fn open(spec: &str, launcher: Option<u32>, placement: Placement) -> Result<Arc<dyn Device>> {
+pub fn open(spec: &str, around: &Surroundings) -> Result<Arc<dyn Device>> {
+    let Surroundings {
+        launcher,
+        placement,
+        seat,
+    } = around;
     let (name, options) = spec.split_once(':').unwrap_or((spec, ""));
     match name {
-        "" | "auto" if placement == Placement::SeveralHosts => open_between_hosts(),
-        "" | "auto" | soft::DEVICE => soft::open(options, launcher),
-        _ => open_rdma(spec, &rdma::read(Path::new(rdma::CLASS))),
+        "" | "auto" if *placement == Placement::SeveralHosts => open_between_hosts(seat),
+        "" | "auto" | soft::DEVICE => soft::open(options, *launcher),
+        _ => open_rdma(spec, &rdma::read(Path::new(rdma::CLASS)), seat),
     }
 }
 
-fn open_rdma(spec: &str, devices: &[RdmaDevice]) -> Result<Arc<dyn Device>> {
+fn open_rdma(spec: &str, devices: &[RdmaDevice], seat: &Seat) -> Result<Arc<dyn Device>> {
     let selector = rdma::selector(spec, devices)?;
-    let choice = rdma::choose(devices, &selector)?;
+    let choice = rdma::choose(devices, &selector, seat)?;
     open_chosen(choice)
 }
 
@@ -170,11 +209,11 @@ fn open_chosen(choice: Choice) -> Result<Arc<dyn Device>> {
     })
 }
 
-fn open_between_hosts() -> Result<Arc<dyn Device>> {
+fn open_between_hosts(seat: &Seat) -> Result<Arc<dyn Device>> {
     let devices = list();
     let usable = |device: &DeviceInfo| device.provider == VERBS && device.state == State::Ready;
     match devices.iter().any(usable) {
-        true => open_rdma(VERBS, &rdma::read(Path::new(rdma::CLASS))),
+        true => open_rdma(VERBS, &rdma::read(Path::new(rdma::CLASS)), seat),
         false => Err(none_between_hosts(devices)),
     }
 }
@@ -245,7 +284,7 @@ mod tests {
     fn a_device_without_atomics_is_said_to_be_of_no_use() {
         let with = |atomic_scope| {
             let device = devices().pop().unwrap();
-            let choice = rdma::choose(std::slice::from_ref(&device), &Selector::default());
+            let choice = best_port(&device);
             let limits = VerbsLimits {
                 atomic_scope,
                 max_inline: 0,
@@ -269,7 +308,12 @@ mod tests {
     #[cfg(not(feature = "verbs"))]
     #[test]
     fn a_build_without_the_provider_says_so_after_what_is_wrong_with_the_name() {
-        let message = |spec| open_rdma(spec, &devices()).err().unwrap().to_string();
+        let message = |spec| {
+            open_rdma(spec, &devices(), &Seat::default())
+                .err()
+                .unwrap()
+                .to_string()
+        };
         assert_eq!(
             message("mlx5_7"),
             "no device \"mlx5_7\" (known: soft, mlx5_0, mlx5_1)"
@@ -289,17 +333,21 @@ mod tests {
     #[test]
     fn unknown_names_and_options_are_refused_with_what_is_known() {
         let message = |spec| {
-            open(spec, None, Placement::OneHost)
+            open(spec, &Surroundings::default())
                 .err()
                 .unwrap()
                 .to_string()
+        };
+        let between = Surroundings {
+            placement: Placement::SeveralHosts,
+            ..Surroundings::default()
         };
         assert!(message("sotf").contains("known: soft"));
         assert!(message("soft:cma").contains("cma=on|off"));
         assert!(message("soft:cma=maybe").contains("cma=maybe"));
         assert!(message("soft:speed=on").contains("speed=on"));
-        assert!(open("auto", None, Placement::OneHost).is_ok());
-        assert!(open("soft:map=off,cma=off", None, Placement::SeveralHosts).is_ok());
+        assert!(open("auto", &Surroundings::default()).is_ok());
+        assert!(open("soft:map=off,cma=off", &between).is_ok());
     }
 
     #[test]

@@ -28,7 +28,9 @@ pub use device::{
     RemoteAddress, RemoteRegion, TargetThread, Ticket, Update, Usage, Width,
 };
 pub use error::{Absence, Error, Result};
-pub use inventory::{DeviceInfo, Placement, State, is_automatic, list, open};
+pub use inventory::{
+    DeviceInfo, Placement, State, Surroundings, is_automatic, list, open, shared_out,
+};
 pub use soft::{NoticeBoard, PORT_BYTES, probe};
 pub use system::Host;
 

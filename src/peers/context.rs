@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rdma_sys_shim::{Device, NoticeBoard, Placement, Region};
+use rdma_sys_shim::{Device, NoticeBoard, Region};
 use transom_launch::pmi::Client;
 use transom_launch::pmix::Pmix;
 use transom_launch::{crowding, notice};
@@ -91,11 +91,10 @@ impl Context {
             None => None,
         };
         let neighbours = nodes.map(|nodes| nodes.neighbours(rank, size).collect::<Vec<_>>());
-        let ranks_here = neighbours.as_ref().map(Vec::len);
+        let ready = named
+            .and_then(|named| prepare(named, client.as_ref(), neighbours.as_deref(), world_block));
         // Those of whom nothing is said may be here.
         let neighbours = neighbours.unwrap_or_else(|| (0..size).collect());
-        let ready =
-            named.and_then(|named| prepare(named, client.as_ref(), ranks_here, world_block));
         let mut crowded = false;
         let board = client.as_ref().and_then(notice::find).map(Arc::new);
         let mut generation = None;
@@ -363,13 +362,13 @@ impl Context {
 fn prepare(
     named: Option<Arc<dyn Device>>,
     client: Option<&Client>,
-    ranks_here: Option<usize>,
+    neighbours: Option<&[u32]>,
     world_block: fn(u32) -> u64,
 ) -> Result<Fabric> {
     let device = match (named, client) {
         (Some(device), _) => device,
-        (None, None) => start::choose_device(Placement::OneHost)?,
-        (None, Some(client)) => start::choose_device(start::placement(client, ranks_here)?)?,
+        (None, None) => start::choose_device(start::Whereabouts::default())?,
+        (None, Some(client)) => start::choose_device(start::whereabouts(client, neighbours)?)?,
     };
     let (rank, size) = client.map_or((0, 1), |client| (client.rank(), client.size()));
     Fabric::new(device, WORLD + world_block(size), rank, size)

@@ -1,6 +1,7 @@
 //! Allgathers that the caller lends, whose answers are checked.
 
 use transom_launch::rendezvous::RendezvousError;
+use transom_launch::start::StartError;
 use transom_launch::{Allgather, AllgatherError};
 
 use crate::error::{Error, Misuse, Result, SystemError};
@@ -39,7 +40,7 @@ pub(crate) fn gather_by(
 /// What ranks that met over TCP say of each other is said as it is.
 fn failed(source: AllgatherError) -> SystemError {
     match source.downcast::<RendezvousError>() {
-        Ok(error) => SystemError::Rendezvous(*error),
+        Ok(error) => SystemError::Start(StartError::Rendezvous(*error)),
         Err(source) => SystemError::Allgather { source },
     }
 }

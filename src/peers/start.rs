@@ -1,8 +1,11 @@
 //! Starting: which device this rank uses, and where the other ranks run.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use rdma_sys_shim::{Device, Host, Placement};
+use rdma_sys_shim::rdma::Seat;
+use rdma_sys_shim::{Device, Host, Placement, Surroundings};
+use transom_launch::crowding;
 use transom_launch::pmi::Client;
 
 use crate::error::{Error, Result};
@@ -11,60 +14,115 @@ const DEVICE: &str = "TRANSOM_DEVICE";
 /// Under which rank 0 publishes whether all ranks share a host.
 const VERDICT: &str = "transom-placement";
 
-/// The device that the environment names, or `None` if the choice is ours. It is opened before the
-/// launcher counts this rank as joined, so that after a wrong name another can be tried.
+/// The device that the environment names, or `None` if the choice is ours, of the kind of device or among several
+/// that are as good. It is opened before the launcher counts this rank as joined, so that after a wrong name
+/// another can be tried.
 pub(crate) fn named_device() -> Result<Option<Arc<dyn Device>>> {
-    let spec = std::env::var(DEVICE).unwrap_or_default();
-    if rdma_sys_shim::is_automatic(&spec) {
+    let spec = spec();
+    if rdma_sys_shim::is_automatic(&spec) || shared_out() != 0 {
         return Ok(None);
     }
     // Where the ranks run makes no difference to a device that was asked for.
-    open(&spec, Placement::OneHost).map(Some)
+    open(&spec, Whereabouts::default()).map(Some)
 }
 
-/// The best device for ranks that run there.
-pub(super) fn choose_device(placement: Placement) -> Result<Arc<dyn Device>> {
-    open(&std::env::var(DEVICE).unwrap_or_default(), placement)
+fn spec() -> String {
+    std::env::var(DEVICE).unwrap_or_default()
+}
+
+/// Where this rank runs, beside the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Whereabouts {
+    pub(super) placement: Placement,
+    /// Its number among the ranks of its host that have the same devices to choose from.
+    pub(super) turn: u32,
+}
+
+/// Local. A digest of the devices that are as good for this rank; 0 if it has no such choice.
+pub(super) fn shared_out() -> u32 {
+    let Some(ports) = rdma_sys_shim::shared_out(&spec(), &crowding::allowed()) else {
+        return 0;
+    };
+    let mut digest = DefaultHasher::new();
+    ports.hash(&mut digest);
+    (digest.finish() as u32).max(1)
+}
+
+/// The turn of one of these, each with a host and the digest of [`shared_out`].
+pub(super) fn turn<H: PartialEq>(all: &[(H, u32)], rank: usize) -> u32 {
+    let before = all[..rank].iter().filter(|&other| *other == all[rank]);
+    before.count() as u32
+}
+
+/// The best device for a rank that runs there.
+pub(super) fn choose_device(here: Whereabouts) -> Result<Arc<dyn Device>> {
+    open(&spec(), here)
 }
 
 /// For ranks of one host, beside another device.
 pub(super) fn open_beside() -> Result<Arc<dyn Device>> {
-    open("soft", Placement::OneHost)
+    open("soft", Whereabouts::default())
 }
 
-fn open(spec: &str, placement: Placement) -> Result<Arc<dyn Device>> {
-    rdma_sys_shim::open(spec, launcher_process(), placement)
-        .map_err(|error| Error::from(error).during("job start"))
+fn open(spec: &str, here: Whereabouts) -> Result<Arc<dyn Device>> {
+    let around = Surroundings {
+        launcher: launcher_process(),
+        placement: here.placement,
+        seat: Seat::here(&crowding::allowed()).with_turn(here.turn),
+    };
+    rdma_sys_shim::open(spec, &around).map_err(|error| Error::from(error).during("job start"))
 }
 
-/// Collective. Whether all ranks share this host. A launcher that knows of one node (`ranks_here` of
-/// the ranks run on this one) is believed; several of its nodes may be one host, as Slurm's are where
+/// Collective. Whether all ranks share this host. A launcher that knows of one node (`neighbours`, the ranks on this
+/// one, are all) is believed; several of its nodes may be one host, as Slurm's are where
 /// several of its daemons run on a machine: so the ranks tell each other.
-pub(super) fn placement(client: &Client, ranks_here: Option<usize>) -> Result<Placement> {
-    let one_node = ranks_here == Some(client.size() as usize);
-    Ok(
-        match one_node || client.size() == 1 || share_host(client)? {
-            true => Placement::OneHost,
-            false => Placement::SeveralHosts,
-        },
-    )
+pub(super) fn whereabouts(client: &Client, neighbours: Option<&[u32]>) -> Result<Whereabouts> {
+    let one_node = neighbours.is_some_and(|here| here.len() == client.size() as usize);
+    match one_node || client.size() == 1 {
+        true => Ok(Whereabouts {
+            placement: Placement::OneHost,
+            turn: client.rank(),
+        }),
+        false => told(client),
+    }
 }
 
 /// Collective. Rank 0 compares, so that the launcher is not asked size × size questions.
-fn share_host(client: &Client) -> Result<bool> {
+fn told(client: &Client) -> Result<Whereabouts> {
+    let (me, devices) = (client.rank(), shared_out());
     let key = |rank: u32| format!("transom-host-{rank}");
-    client.put(&key(client.rank()), &host_identity(client.rank())?)?;
+    let turn_key = |rank: u32| format!("transom-turn-{rank}");
+    let mine = format!("{}/{devices:x}", host_identity(me)?);
+    client.put(&key(me), &mine)?;
     client.barrier()?;
-    if client.rank() == 0 {
-        let ours = host_identity(0)?;
-        let mut shared = true;
-        for rank in 1..client.size() {
-            shared &= client.get(&key(rank))? == ours;
+    if me == 0 {
+        let mut all = Vec::new();
+        for rank in 0..client.size() {
+            let told = client.get(&key(rank))?;
+            let (host, devices) = told.split_once('/').unwrap_or((&told, "0"));
+            let devices = u32::from_str_radix(devices, 16).unwrap_or(0);
+            all.push((host.to_owned(), devices));
         }
+        let shared = all.iter().all(|(host, _)| *host == all[0].0);
         client.put(VERDICT, if shared { "1" } else { "0" })?;
+        for (rank, (_, devices)) in (0..).zip(&all) {
+            if *devices != 0 {
+                client.put(&turn_key(rank), &turn(&all, rank as usize).to_string())?;
+            }
+        }
     }
     client.barrier()?;
-    Ok(client.get(VERDICT)? == "1")
+    let turn = match devices {
+        0 => 0,
+        _ => client.get(&turn_key(me))?.parse().unwrap_or(0),
+    };
+    Ok(Whereabouts {
+        placement: match client.get(VERDICT)? == "1" {
+            true => Placement::OneHost,
+            false => Placement::SeveralHosts,
+        },
+        turn,
+    })
 }
 
 /// Names the [`Host`] of this process, in hexadecimal digits. Where the system hides it, no two ranks seem
@@ -89,4 +147,25 @@ fn launcher_process() -> Option<u32> {
         .ok()
         .and_then(|pid| pid.parse().ok())
         .or_else(|| Some(std::os::unix::process::parent_id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_of_a_host_that_choose_alike_take_turns() {
+        // Bound by turns to two sockets of host a, with devices 7 and 8 beside them; two on host b.
+        let all = [
+            ("a", 7),
+            ("a", 8),
+            ("a", 7),
+            ("b", 7),
+            ("a", 8),
+            ("b", 7),
+            ("a", 7),
+        ];
+        let turns: Vec<u32> = (0..all.len()).map(|rank| turn(&all, rank)).collect();
+        assert_eq!(turns, [0, 0, 1, 0, 1, 1, 2]);
+    }
 }

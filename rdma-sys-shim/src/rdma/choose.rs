@@ -3,11 +3,12 @@
 //! A port has to be ACTIVE. On Ethernet it is addressed by a RoCE v2 GID, IPv4-mapped before global
 //! IPv6 before link-local, never by a fixed index; and by the best one of the other address family
 //! where that is the peer's only one. On InfiniBand it is addressed by LID, and by the GID at
-//! index 0 where a global header is needed.
-//! Real hardware comes before devices that the kernel emulates.
+//! index 0 where a global header is needed. Among ports that can be used, [`Merit`] decides.
 
+use super::merit::{Candidate, Merit};
 use super::{
-    Family, Gid, GidEntry, GidType, LinkLayer, Port, PortState, RdmaDevice, SelectError, Selector,
+    Family, Gid, GidEntry, GidType, LinkLayer, Port, PortState, RdmaDevice, Seat, SelectError,
+    Selector, Standing,
 };
 
 /// What was chosen.
@@ -36,19 +37,60 @@ impl Choice {
 }
 
 /// Chooses among `devices` by the rule, as far as `selector` does not say otherwise. A GID that it
-/// names is the only one.
+/// names is the only one. Of several that are as good, it is the turn of one.
 ///
 /// # Errors
 /// No device has this name, the port or GID does not exist or cannot be used, or nothing can.
-pub fn choose(devices: &[RdmaDevice], selector: &Selector) -> Result<Choice, SelectError> {
-    let search = Search { devices, selector };
-    match &selector.name {
-        Some(name) => match devices.iter().find(|device| device.name == *name) {
-            Some(device) => search.device(device),
-            None => Err(unknown(name, devices)),
-        },
-        None => search.any(),
+pub fn choose(
+    devices: &[RdmaDevice],
+    selector: &Selector,
+    seat: &Seat,
+) -> Result<Choice, SelectError> {
+    let mut best = alternatives(devices, selector, seat)?;
+    let turn = seat.turn as usize % best.len();
+    Ok(best.swap_remove(turn))
+}
+
+/// The best, and those that are as good and can reach what it reaches: one at least.
+///
+/// # Errors
+/// As for [`choose`].
+pub fn alternatives(
+    devices: &[RdmaDevice],
+    selector: &Selector,
+    seat: &Seat,
+) -> Result<Vec<Choice>, SelectError> {
+    let candidates = Search::new(devices, selector, seat).candidates()?;
+    let Some(best) = candidates.first().cloned() else {
+        return Err(SelectError::NoDevice);
+    };
+    let as_good = candidates
+        .into_iter()
+        .take_while(|other| other.merit == best.merit)
+        .filter(|other| other.choice == best.choice || best.shares_fabric(other));
+    Ok(as_good.map(|candidate| candidate.choice).collect())
+}
+
+/// How each device compares with the one that is chosen: for those with a port that can be used, by its best.
+#[must_use]
+pub fn standings(
+    devices: &[RdmaDevice],
+    selector: &Selector,
+    seat: &Seat,
+) -> Vec<(String, Standing)> {
+    let candidates = Search::new(devices, selector, seat).candidates();
+    let candidates = candidates.unwrap_or_default();
+    let Some(best) = candidates.first() else {
+        return Vec::new();
+    };
+    let mut standings: Vec<(String, Standing)> = Vec::new();
+    for other in &candidates {
+        let name = &other.choice.device;
+        if standings.iter().all(|(known, _)| known != name) {
+            standings.push((name.clone(), other.beside(best)));
+        }
     }
+    standings
 }
 
 /// Parses `spec`; a name that is none of `devices` is said to be unknown, whatever follows it.
@@ -74,32 +116,75 @@ fn unknown(name: &str, devices: &[RdmaDevice]) -> SelectError {
 struct Search<'a> {
     devices: &'a [RdmaDevice],
     selector: &'a Selector,
+    seat: &'a Seat,
 }
 
-impl Search<'_> {
-    fn any(&self) -> Result<Choice, SelectError> {
-        let mut ordered: Vec<_> = self.devices.iter().collect();
-        ordered.sort_by_key(|device| (device.is_emulated(), &device.name));
-        first(ordered.into_iter().map(|device| self.device(device)))
-            .unwrap_or(Err(SelectError::NoDevice))
+impl<'a> Search<'a> {
+    fn new(devices: &'a [RdmaDevice], selector: &'a Selector, seat: &'a Seat) -> Self {
+        Self {
+            devices,
+            selector,
+            seat,
+        }
     }
 
-    fn device(&self, device: &RdmaDevice) -> Result<Choice, SelectError> {
-        if let Some(number) = self.selector.port {
-            let port = device.port(number).ok_or_else(|| SelectError::NoPort {
-                device: device.name.clone(),
-                port: Some(number),
-                known: device.ports.iter().map(|port| port.number).collect(),
-            })?;
-            return self.port(device, port);
+    /// The ports that can be used, the best first.
+    fn candidates(&self) -> Result<Vec<Candidate>, SelectError> {
+        let mut ordered: Vec<_> = match &self.selector.name {
+            None => self.devices.iter().collect(),
+            Some(name) => match self.devices.iter().find(|device| device.name == *name) {
+                Some(device) => vec![device],
+                None => return Err(unknown(name, self.devices)),
+            },
+        };
+        ordered.sort_by_key(|device| (device.emulated, &device.name));
+        let (mut candidates, mut failures) = (Vec::new(), Vec::new());
+        for attempt in ordered.into_iter().flat_map(|device| self.device(device)) {
+            match attempt {
+                Ok(candidate) => candidates.push(candidate),
+                Err(failure) => failures.push(failure),
+            }
         }
-        first(device.ports.iter().map(|port| self.port(device, port))).unwrap_or_else(|| {
-            Err(SelectError::NoPort {
+        if candidates.is_empty() {
+            return Err(match (failures.len(), failures.pop()) {
+                (_, None) => SelectError::NoDevice,
+                (1, Some(only)) => only,
+                (_, Some(last)) => {
+                    failures.push(last);
+                    SelectError::NoneUsable(failures)
+                }
+            });
+        }
+        // Stable: of those that are as good, the first by name and port comes first.
+        candidates.sort_by_key(|candidate| candidate.merit);
+        Ok(candidates)
+    }
+
+    /// Of each of its ports that is asked for, whether it can be used.
+    fn device(&self, device: &RdmaDevice) -> Vec<Result<Candidate, SelectError>> {
+        let missing = |port| {
+            vec![Err(SelectError::NoPort {
                 device: device.name.clone(),
-                port: None,
-                known: Vec::new(),
+                port,
+                known: device.ports.iter().map(|port| port.number).collect(),
+            })]
+        };
+        let candidate = |port: &Port| {
+            let choice = self.port(device, port)?;
+            Ok(Candidate {
+                merit: Merit::new(device, port, &self.seat.nearness),
+                fabric: self.seat.fabric(port, &choice),
+                choice,
             })
-        })
+        };
+        match self.selector.port {
+            Some(number) => match device.port(number) {
+                Some(port) => vec![candidate(port)],
+                None => missing(Some(number)),
+            },
+            None if device.ports.is_empty() => missing(None),
+            None => device.ports.iter().map(candidate).collect(),
+        }
     }
 
     fn port(&self, device: &RdmaDevice, port: &Port) -> Result<Choice, SelectError> {
@@ -185,25 +270,6 @@ impl Search<'_> {
     }
 }
 
-/// The first success; of failures, the only one or all of them.
-fn first(
-    attempts: impl Iterator<Item = Result<Choice, SelectError>>,
-) -> Option<Result<Choice, SelectError>> {
-    let mut failures = Vec::new();
-    for attempt in attempts {
-        match attempt {
-            Ok(choice) => return Some(Ok(choice)),
-            Err(SelectError::NoneUsable(inner)) => failures.extend(inner),
-            Err(error) => failures.push(error),
-        }
-    }
-    match failures.len() {
-        0 => None,
-        1 => failures.pop().map(Err),
-        _ => Some(Err(SelectError::NoneUsable(failures))),
-    }
-}
-
 /// The best GID of RoCE v2 among those of the families that are wanted.
 fn best_gid(port: &Port, wanted: impl Fn(Family) -> bool) -> Option<GidEntry> {
     let rank = |gid: Gid| match (Family::from(gid), gid.is_link_local()) {
@@ -223,5 +289,7 @@ fn roce_v2(port: &Port) -> impl Iterator<Item = &GidEntry> {
         .filter(|entry| entry.kind == GidType::RoceV2)
 }
 
+#[cfg(test)]
+mod machines;
 #[cfg(test)]
 mod tests;

@@ -13,6 +13,10 @@ pub struct RdmaDevice {
     pub node_guid: String,
     /// The version of its firmware, if it has one.
     pub firmware: Option<String>,
+    /// True if the kernel emulates it over an ordinary network device.
+    pub emulated: bool,
+    /// The NUMA node that it belongs to, if to one.
+    pub numa_node: Option<u32>,
     /// True for iWARP, where a connection needs the RDMA connection manager.
     pub iwarp: bool,
     /// Its ports, by number.
@@ -20,12 +24,6 @@ pub struct RdmaDevice {
 }
 
 impl RdmaDevice {
-    /// True if the kernel emulates it over an ordinary network device.
-    #[must_use]
-    pub fn is_emulated(&self) -> bool {
-        self.name.starts_with("rxe") || self.name.starts_with("siw")
-    }
-
     /// Its port of this number.
     #[must_use]
     pub fn port(&self, number: u8) -> Option<&Port> {
@@ -52,6 +50,17 @@ pub struct Port {
     pub netdev: Option<String>,
     /// Its GIDs, by index, without the empty entries.
     pub gids: Vec<GidEntry>,
+}
+
+impl Port {
+    /// Its speed in Mb/s; 0 if it is not known.
+    #[must_use]
+    pub fn speed(&self) -> u64 {
+        let number = self.rate.split_whitespace().next().unwrap_or_default();
+        let gigabits: f64 = number.parse().unwrap_or(0.0);
+        // Of what is no number, or none of a speed, this is 0.
+        (gigabits * 1000.0).round() as u64
+    }
 }
 
 /// A port's logical state.

@@ -38,6 +38,9 @@ fn device(path: &Path, name: String) -> RdmaDevice {
         name,
         node_guid: text(&path.join("node_guid")).unwrap_or_default(),
         firmware: text(&path.join("fw_ver")),
+        // Soft-RoCE names the network device under it; what has no device of the machine's is none.
+        emulated: path.join("parent").exists() || !path.join("device").exists(),
+        numa_node: text(&path.join("device/numa_node")).and_then(|node| node.parse().ok()),
         iwarp: text(&path.join("node_type")).is_some_and(|kind| kind.starts_with("4:")),
         ports,
     }
@@ -103,13 +106,13 @@ fn gid(port: &Path, index: u8) -> Option<GidEntry> {
     })
 }
 
-fn text(file: &Path) -> Option<String> {
+pub(super) fn text(file: &Path) -> Option<String> {
     let content = fs::read_to_string(file).ok()?;
     let content = content.trim();
     (!content.is_empty()).then(|| content.to_owned())
 }
 
-fn names(folder: &Path) -> impl Iterator<Item = String> + use<> {
+pub(super) fn names(folder: &Path) -> impl Iterator<Item = String> + use<> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok())
 }
@@ -158,7 +161,8 @@ mod tests {
         assert_eq!(device.name, "rxe0");
         assert_eq!(device.node_guid, "5054:00ff:fe12:3456");
         assert_eq!(device.firmware, None);
-        assert!(device.is_emulated() && !device.iwarp);
+        assert!(device.emulated && !device.iwarp);
+        assert_eq!((device.numa_node, device.ports[0].speed()), (None, 2500));
         let port = device.port(1).unwrap();
         assert_eq!(port.state, PortState::Active);
         assert_eq!(port.phys_state, "LinkUp");

@@ -19,6 +19,6 @@ pub(crate) fn address(bytes: &[u8]) {
 /// One that some process could have published.
 #[cfg(test)]
 pub(crate) fn an_address() -> Vec<u8> {
-    let device = crate::open("soft", None, crate::Placement::OneHost).expect("soft");
+    let device = crate::open("soft", &crate::Surroundings::default()).expect("soft");
     device.address()
 }

@@ -54,6 +54,11 @@ impl Adapter {
             gids,
             lid: port.lid,
             needs_gid: port.needs_gid,
+            partition: match settings.partition {
+                Some(key) => context.partition(port.number, key)?,
+                None => 0,
+            },
+            qos: settings.qos,
         };
         let domain = ProtectionDomain::new(&context)?;
         let access = ibverbs_sys::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ibverbs_sys::ibv_device_attr;
 
+use super::objects::Qos;
 use crate::{Error, Result};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,9 @@ pub(super) struct Settings {
     pub(super) copied: usize,
     /// Send requests that one connection has room for.
     pub(super) send_queue: u32,
+    /// The key of the partition; `None`: the first of the port's table.
+    pub(super) partition: Option<u16>,
+    pub(super) qos: Qos,
 }
 
 /// 0.54 s seven times: a peer that is gone is found in under four seconds, and a slow one is not
@@ -76,8 +80,8 @@ impl Settings {
             let Some(text) = variable(name) else {
                 return Ok(default);
             };
-            match text.trim().parse() {
-                Ok(number) if (least..=most).contains(&number) => Ok(number),
+            match parse(text.trim()) {
+                Some(number) if (least..=most).contains(&number) => Ok(number),
                 _ => Err(Error::BadSetting {
                     name,
                     value: text,
@@ -86,7 +90,18 @@ impl Settings {
                 }),
             }
         };
+        let qos = Qos::default();
+        let small = |name, default: u8, least, most| {
+            number(name, default.into(), least, most).map(|number| number as u8)
+        };
+        let partition = number("TRANSOM_RDMA_PKEY", 0, 1, 0xffff)?;
         Ok(Self {
+            partition: (partition != 0).then_some(partition as u16),
+            qos: Qos {
+                level: small("TRANSOM_RDMA_SERVICE_LEVEL", qos.level, 0, 15)?,
+                traffic_class: small("TRANSOM_RDMA_TRAFFIC_CLASS", qos.traffic_class, 0, 255)?,
+                hop_limit: small("TRANSOM_RDMA_HOP_LIMIT", qos.hop_limit, 1, 255)?,
+            },
             timeout: number("TRANSOM_RDMA_TIMEOUT", TIMEOUT.into(), 1, 22)? as u8,
             retries: number("TRANSOM_RDMA_RETRIES", RETRIES.into(), 0, 6)? as u8,
             copied: number("TRANSOM_RDMA_COPY", COPIED, 0, 1 << 30)? as usize,
@@ -97,6 +112,14 @@ impl Settings {
                 1 << 15,
             )?,
         })
+    }
+}
+
+/// Also with the prefix of hexadecimal digits, which partition keys are written in.
+fn parse(text: &str) -> Option<u32> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
     }
 }
 
@@ -135,11 +158,24 @@ mod tests {
             (COPIED as usize, SEND_QUEUE)
         );
         type Setting = fn(Settings) -> i64;
-        let limits: [(_, Setting, [_; 2]); 4] = [
+        assert_eq!((defaults.partition, defaults.qos), (None, Qos::default()));
+        let limits: [(_, Setting, [_; 2]); 8] = [
             ("TIMEOUT", |kept| kept.timeout.into(), [1, 22]),
             ("RETRIES", |kept| kept.retries.into(), [0, 6]),
             ("COPY", |kept| kept.copied as i64, [0, 1 << 30]),
             ("SEND_QUEUE", |kept| kept.send_queue.into(), [64, 1 << 15]),
+            (
+                "PKEY",
+                |kept| kept.partition.unwrap_or(0).into(),
+                [1, 0xffff],
+            ),
+            ("SERVICE_LEVEL", |kept| kept.qos.level.into(), [0, 15]),
+            (
+                "TRAFFIC_CLASS",
+                |kept| kept.qos.traffic_class.into(),
+                [0, 255],
+            ),
+            ("HOP_LIMIT", |kept| kept.qos.hop_limit.into(), [1, 255]),
         ];
         for (name, field, [least, most]) in limits {
             let name = format!("TRANSOM_RDMA_{name}");
@@ -148,6 +184,7 @@ mod tests {
                 let kept = set(&format!(" {value} ")).unwrap();
                 assert_eq!(field(kept), value, "{name}");
             }
+            assert_eq!(field(set(&format!("{least:#x}")).unwrap()), least);
             let beside = [least - 1, most + 1].map(|value: i64| value.to_string());
             for bad in beside.iter().map(String::as_str).chain(["many", "1.5", ""]) {
                 let text = set(bad).unwrap_err().to_string();

@@ -234,9 +234,9 @@ fn more_memory_than_there_is() {
 #[test]
 fn peers_with_other_options_and_addresses_that_are_none() {
     let _alone = alone();
-    let ours = rdma_sys_shim::open("soft", None, rdma_sys_shim::Placement::OneHost).unwrap();
+    let ours = rdma_sys_shim::open("soft", &rdma_sys_shim::Surroundings::default()).unwrap();
     let other =
-        rdma_sys_shim::open("soft:map=off", None, rdma_sys_shim::Placement::OneHost).unwrap();
+        rdma_sys_shim::open("soft:map=off", &rdma_sys_shim::Surroundings::default()).unwrap();
     let Err(error) = ours.connect(&other.address()) else {
         panic!("connected");
     };

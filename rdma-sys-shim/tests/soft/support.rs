@@ -27,11 +27,11 @@ pub(crate) struct Peers {
 }
 
 pub(crate) fn peers(spec: &str, to_self: bool) -> Peers {
-    let target = rdma_sys_shim::open(spec, None, rdma_sys_shim::Placement::OneHost).unwrap();
+    let target = rdma_sys_shim::open(spec, &rdma_sys_shim::Surroundings::default()).unwrap();
     let origin = if to_self {
         target.clone()
     } else {
-        rdma_sys_shim::open(spec, None, rdma_sys_shim::Placement::OneHost).unwrap()
+        rdma_sys_shim::open(spec, &rdma_sys_shim::Surroundings::default()).unwrap()
     };
     Peers {
         way: origin.connect(&target.address()).unwrap(),

@@ -25,7 +25,7 @@ mod suite;
 use std::env;
 use std::process::ExitCode;
 
-use rdma_sys_shim::Placement;
+use rdma_sys_shim::Surroundings;
 use transom::launcher::{Launch, is_launched};
 use transom::{ErrorKind, Job, PeerError, ThreadLevel};
 
@@ -57,7 +57,7 @@ fn launch(plan: &Plan) -> Result<ExitCode> {
     // What would fail on every rank is said once, here. A pipe that is held open meanwhile does
     // not end for its reader before rank 0 has written.
     let spec = plan.device.clone().or_else(|| env::var(DEVICE).ok());
-    rdma_sys_shim::open(spec.as_deref().unwrap_or(""), None, Placement::OneHost)?;
+    rdma_sys_shim::open(spec.as_deref().unwrap_or(""), &Surroundings::default())?;
     let _held = plan.json.as_ref().map(JsonFile::probe).transpose()?;
     let program = env::current_exe().map_err(BenchError::Executable)?;
     let outcome = Launch::new(ranks, program)

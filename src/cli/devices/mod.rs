@@ -6,13 +6,14 @@ mod table;
 use std::process::ExitCode;
 
 use rdma_sys_shim::DeviceInfo;
-use rdma_sys_shim::rdma::{self, Choice, RdmaDevice};
+use rdma_sys_shim::rdma::{self, Choice, RdmaDevice, Seat, Selector};
 use row::DeviceRow;
+use transom_launch::crowding;
 
 /// List the devices of this machine, and what they can do
 ///
-/// Of RDMA devices, also the ports, with the GIDs of those that have no LID, and which of them
-/// Transom would choose.
+/// Of RDMA devices, also the ports, with the GIDs of those that have no LID, which of them
+/// Transom would choose, and whether it would choose the device, or why not.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Print one JSON object per device
@@ -22,7 +23,11 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     let spec = super::device_variable();
-    let (rows, complaint) = rows(rdma_sys_shim::list(), spec.as_deref());
+    let (rows, complaint) = rows(
+        rdma_sys_shim::list(),
+        spec.as_deref(),
+        &Seat::here(&crowding::allowed()),
+    );
     let text = match args.json {
         true => json(&rows),
         false => table::format(&rows),
@@ -35,9 +40,22 @@ pub(super) fn run(args: &Args) -> ExitCode {
 }
 
 /// A row for each device, and what is wrong with the name in the environment.
-fn rows(devices: Vec<DeviceInfo>, spec: Option<&str>) -> (Vec<DeviceRow>, Option<String>) {
-    let named = spec.map(|spec| named(spec, &devices));
+fn rows(
+    devices: Vec<DeviceInfo>,
+    spec: Option<&str>,
+    seat: &Seat,
+) -> (Vec<DeviceRow>, Option<String>) {
+    let rdma: Vec<RdmaDevice> = devices
+        .iter()
+        .filter_map(|info| info.rdma.clone())
+        .collect();
+    let named = spec.map(|spec| named(spec, &rdma, seat));
     let mut rows: Vec<_> = devices.into_iter().map(DeviceRow::from).collect();
+    for (device, standing) in rdma::standings(&rdma, &Selector::default(), seat) {
+        let row = rows.iter_mut().find(|row| row.device == device);
+        row.into_iter()
+            .for_each(|row| row.choice = Some(standing.to_string()));
+    }
     let complaint = match named {
         None => None,
         Some(Named::Soft) => {
@@ -62,14 +80,12 @@ enum Named {
     Nothing(rdma_sys_shim::Error),
 }
 
-fn named(spec: &str, devices: &[DeviceInfo]) -> Named {
+fn named(spec: &str, devices: &[RdmaDevice], seat: &Seat) -> Named {
     if spec.split(':').next() == Some("soft") {
         return Named::Soft;
     }
-    let devices = devices.iter().filter_map(|device| device.rdma.clone());
-    let devices: Vec<RdmaDevice> = devices.collect();
     let choice =
-        rdma::selector(spec, &devices).and_then(|selector| rdma::choose(&devices, &selector));
+        rdma::selector(spec, devices).and_then(|selector| rdma::choose(devices, &selector, seat));
     choice.map_or_else(|error| Named::Nothing(error.into()), Named::Rdma)
 }
 

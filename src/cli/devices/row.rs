@@ -17,6 +17,8 @@ pub(super) struct DeviceRow {
     pub(super) atomic_widths: Vec<u32>,
     /// Bytes; `None` where transfers are not limited or the limit is not known.
     pub(super) max_message: Option<u64>,
+    /// Whether it would be chosen among the RDMA devices, and why not.
+    pub(super) choice: Option<String>,
     pub(super) node_guid: Option<String>,
     pub(super) firmware: Option<String>,
     pub(super) ports: Vec<PortRow>,
@@ -106,6 +108,7 @@ impl From<DeviceInfo> for DeviceRow {
             max_message: capabilities
                 .map(|can| can.max_message)
                 .filter(|&bytes| bytes != u64::MAX),
+            choice: None,
             node_guid: rdma.map(|rdma| rdma.node_guid.clone()),
             firmware: rdma.and_then(|rdma| rdma.firmware.clone()),
             ports: rdma.map_or_else(Vec::new, ports),

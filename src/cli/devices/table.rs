@@ -17,6 +17,9 @@ pub(super) fn format(rows: &[DeviceRow]) -> String {
         for line in row.ports.iter().flat_map(port) {
             let _ = writeln!(text, "  {line}");
         }
+        if let Some(choice) = &row.choice {
+            let _ = writeln!(text, "  {choice}");
+        }
         if let Some(limits) = &row.limits {
             let _ = writeln!(text, "  {}", self::limits(limits));
         }

@@ -14,7 +14,7 @@ fn rdma_device(class: &Path, name: &str, files: &[(&str, &str)]) -> DeviceInfo {
         fs::write(path, content).unwrap();
     }
     let devices = rdma::read(class);
-    let choice = rdma::choose(&devices, &name.parse().unwrap());
+    let choice = rdma::choose(&devices, &name.parse().unwrap(), &Seat::default());
     let mut info = rdma_sys_shim::list().remove(0);
     info.name = name.to_owned();
     info.provider = "verbs";
@@ -29,6 +29,7 @@ fn devices() -> Vec<DeviceInfo> {
     let class = tempfile::tempdir().unwrap();
     let rxe = [
         ("node_guid", "5054:00ff:fe12:3456"),
+        ("parent", "dummy0"),
         ("ports/1/state", "4: ACTIVE"),
         ("ports/1/phys_state", "5: LinkUp"),
         ("ports/1/link_layer", "Ethernet"),
@@ -43,6 +44,7 @@ fn devices() -> Vec<DeviceInfo> {
         ("ports/1/state", "4: ACTIVE"),
         ("ports/1/link_layer", "InfiniBand"),
         ("ports/1/lid", "0x1f"),
+        ("device/numa_node", "1"),
         ("ports/1/gids/0", "fe80:0000:0000:0000:0000:0000:0000:0001"),
     ];
     vec![
@@ -53,7 +55,7 @@ fn devices() -> Vec<DeviceInfo> {
 }
 
 fn text(spec: Option<&str>) -> String {
-    table::format(&rows(devices(), spec).0)
+    table::format(&rows(devices(), spec, &Seat::default()).0)
 }
 
 #[test]
@@ -72,14 +74,16 @@ fn the_table_shows_devices_ports_gids_and_the_choice() {
         lines[3..],
         [
             "  port 1: ACTIVE, InfiniBand, LID 31, chosen",
-            lines[4],
+            "  chosen",
+            lines[5],
             "  port 1: ACTIVE, LinkUp, Ethernet (dummy0), 2.5 Gb/sec (1X SDR), chosen",
             "    GID 0: fe80::5054:ff:fe12:3456, RoCE v2",
             "    GID 1: ::ffff:10.0.0.1, RoCE v2, chosen",
+            "  not chosen: the kernel emulates it, and mlx5_0 is hardware",
         ],
         "{text}"
     );
-    assert!(lines[4].starts_with("rxe0 "), "{text}");
+    assert!(lines[5].starts_with("rxe0 "), "{text}");
     assert!(!text.contains("TRANSOM_DEVICE"), "{text}");
 }
 
@@ -106,7 +110,11 @@ fn the_device_that_the_environment_names_is_marked_with_what_it_names_there() {
 
 #[test]
 fn a_name_that_leads_nowhere_is_complained_about() {
-    let complaint = |spec| rows(devices(), Some(spec)).1.unwrap_or_default();
+    let complaint = |spec| {
+        rows(devices(), Some(spec), &Seat::default())
+            .1
+            .unwrap_or_default()
+    };
     assert!(complaint("mlx5_7").contains("known: soft, mlx5_0, rxe0"));
     assert!(complaint("rxe0:1:9").contains("no GID at index 9"));
     assert!(complaint("rxe0:one").contains("port \"one\""));
@@ -115,7 +123,7 @@ fn a_name_that_leads_nowhere_is_complained_about() {
 
 #[test]
 fn json_has_it_all() {
-    let rows = rows(devices(), Some("rxe0")).0;
+    let rows = rows(devices(), Some("rxe0"), &Seat::default()).0;
     let parsed: Vec<Value> = json(&rows)
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -150,7 +158,7 @@ fn limits_are_shown_where_the_verbs_library_told_them() {
         max_qp_rd_atom: 128,
         active_mtu: 1024,
     });
-    let rows = rows(devices, None).0;
+    let rows = rows(devices, None, &Seat::default()).0;
     let text = table::format(&rows);
     let last = text.lines().last().unwrap();
     assert!(

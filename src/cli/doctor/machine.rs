@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rdma_sys_shim::probe;
-use rdma_sys_shim::rdma::{self, RdmaDevice};
+use rdma_sys_shim::rdma::{self, RdmaDevice, Seat};
+use transom_launch::crowding;
 
 pub(super) struct Machine {
     root: PathBuf,
@@ -45,6 +46,11 @@ impl Machine {
             .collect();
         names.sort();
         names
+    }
+
+    /// From where this process chooses a device.
+    pub(super) fn seat(&self) -> Seat {
+        Seat::read(&self.root, &crowding::allowed())
     }
 
     pub(super) fn rdma_devices(&self) -> Vec<RdmaDevice> {

@@ -40,7 +40,8 @@ pub(super) fn check(
             return findings;
         }
     };
-    let chosen = rdma::choose(devices, &selector).map_err(Error::from);
+    let seat = machine.seat();
+    let chosen = rdma::choose(devices, &selector, &seat).map_err(Error::from);
     if let Err(error) = &chosen
         && is_about_no_port(error)
     {
@@ -72,7 +73,7 @@ pub(super) fn check(
             let picked = chosen
                 .as_ref()
                 .is_ok_and(|choice| choice.device == device.name && choice.port == number);
-            let found = rdma::choose(devices, &here).map_err(Error::from);
+            let found = rdma::choose(devices, &here, &seat).map_err(Error::from);
             if let Some(found_port) = device.port(number) {
                 findings.extend(port(machine, device, found_port, found, level, picked));
             }

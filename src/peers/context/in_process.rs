@@ -3,6 +3,8 @@
 use std::thread::{self, sleep};
 use std::time::Duration;
 
+use rdma_sys_shim::Surroundings;
+
 use super::*;
 use crate::comm::{Communicator, world_block_bytes};
 use crate::raw::Window;
@@ -11,7 +13,7 @@ use crate::window::Info;
 /// The ranks of a job over `device`, all of this process.
 pub(crate) fn ranks(device: &str, count: u32, patience: Patience) -> Vec<Arc<Context>> {
     let fabric = |rank| {
-        let device = rdma_sys_shim::open(device, None, Placement::OneHost).unwrap();
+        let device = rdma_sys_shim::open(device, &Surroundings::default()).unwrap();
         Fabric::new(device, WORLD + world_block_bytes(count), rank, count).unwrap()
     };
     let fabrics: Vec<Fabric> = (0..count).map(fabric).collect();

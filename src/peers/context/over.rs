@@ -11,7 +11,7 @@ use super::{Context, Place, WORLD};
 use crate::error::{Error, Misuse, Result};
 use crate::peers::gather::{gather_any_by, gather_by};
 use crate::peers::peer::{refusal, refused};
-use crate::peers::start::{choose_device, host_identity};
+use crate::peers::start::{Whereabouts, choose_device, host_identity, shared_out, turn};
 use crate::peers::{Fabric, fork, join_texts, split_texts};
 use crate::terms::ThreadLevel;
 use crate::wait::Patience;
@@ -27,10 +27,12 @@ struct Hello {
     size: u32,
     /// Of [`host_identity`], padded.
     host: [u8; 64],
+    /// Of [`shared_out`].
+    devices: u32,
 }
 
 /// The last byte counts versions of what follows.
-const MAGIC: [u8; 12] = *b"transom job\x01";
+const MAGIC: [u8; 12] = *b"transom job\x02";
 
 /// The rank and the size that the allgather names; it is asked no more. Nobody else has heard of this
 /// rank yet.
@@ -58,17 +60,20 @@ impl Context {
         fork::watch();
         let world_block = world_block(size);
         let identity = host_identity(rank);
-        let hosts = hosts(by, (rank, size), identity.as_deref().unwrap_or_default())?;
-        let here = |other: &u32| hosts[*other as usize] == hosts[rank as usize];
-        let placement = match (0..size).all(|other| here(&other)) {
-            true => Placement::OneHost,
-            false => Placement::SeveralHosts,
+        let all = hosts(by, (rank, size), identity.as_deref().unwrap_or_default())?;
+        let here = |other: &u32| all[*other as usize].0 == all[rank as usize].0;
+        let whereabouts = Whereabouts {
+            placement: match (0..size).all(|other| here(&other)) {
+                true => Placement::OneHost,
+                false => Placement::SeveralHosts,
+            },
+            turn: turn(&all, rank as usize),
         };
         // Also where this rank cannot start, it goes on until the others know why.
         let ready = identity.and(named).and_then(|named| {
             let device = match named {
                 Some(device) => device,
-                None => choose_device(placement)?,
+                None => choose_device(whereabouts)?,
             };
             Fabric::new(device, WORLD + world_block, rank, size)
         });
@@ -105,13 +110,14 @@ impl Context {
     }
 }
 
-/// Collective. On which host each rank runs.
-fn hosts(by: &dyn Allgather, (rank, size): (u32, u32), mine: &str) -> Result<Vec<[u8; 64]>> {
+/// Collective. On which host each rank runs, and which devices it has to choose from.
+fn hosts(by: &dyn Allgather, (rank, size): (u32, u32), mine: &str) -> Result<Vec<([u8; 64], u32)>> {
     let mut hello = Hello {
         magic: MAGIC,
         rank,
         size,
         host: [0; 64],
+        devices: shared_out(),
     };
     let len = mine.len().min(hello.host.len());
     hello.host[..len].copy_from_slice(&mine.as_bytes()[..len]);
@@ -129,7 +135,7 @@ fn hosts(by: &dyn Allgather, (rank, size): (u32, u32), mine: &str) -> Result<Vec
             };
             return Err(Error::new(OPERATION, misuse));
         }
-        Ok(theirs.host)
+        Ok((theirs.host, theirs.devices))
     };
     (0..).zip(&all).map(host).collect()
 }
@@ -139,7 +145,7 @@ mod tests {
     use std::sync::{Barrier, Mutex};
     use std::thread;
 
-    use rdma_sys_shim::open;
+    use rdma_sys_shim::{Surroundings, open};
     use transom_launch::AllgatherError;
 
     use super::*;
@@ -204,7 +210,7 @@ mod tests {
     }
 
     fn soft(_: u32) -> Result<Option<Arc<dyn Device>>> {
-        Ok(Some(open("soft", None, Placement::OneHost)?))
+        Ok(Some(open("soft", &Surroundings::default())?))
     }
 
     #[test]
@@ -235,7 +241,7 @@ mod tests {
     #[test]
     fn all_hear_of_one_that_cannot_start() {
         let device = |rank| match rank {
-            1 => Ok(Some(open("nonsense", None, Placement::OneHost)?)),
+            1 => Ok(Some(open("nonsense", &Surroundings::default())?)),
             _ => soft(rank),
         };
         let all = started(&[(0, 3), (1, 3), (2, 3)], device, |_| ());

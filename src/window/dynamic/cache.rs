@@ -205,7 +205,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
-    use rdma_sys_shim::Placement;
+    use rdma_sys_shim::Surroundings;
 
     use super::super::table::Table;
     use super::*;
@@ -223,7 +223,7 @@ mod tests {
     /// One thread changes the table without a pause, two read it; `device` says how.
     fn readers_see_whole_tables(device: &str) {
         const ENTRIES: u64 = 300;
-        let device = rdma_sys_shim::open(device, None, Placement::OneHost).unwrap();
+        let device = rdma_sys_shim::open(device, &Surroundings::default()).unwrap();
         let endpoint = device.connect(&device.address()).unwrap();
         let mut table = Table::new(&*device).unwrap();
         for number in 0..ENTRIES {

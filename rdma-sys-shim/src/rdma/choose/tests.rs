@@ -27,6 +27,8 @@ fn device(name: &str, ports: Vec<Port>) -> RdmaDevice {
         name: name.to_owned(),
         node_guid: String::new(),
         firmware: None,
+        emulated: name.starts_with("rxe") || name.starts_with("siw"),
+        numa_node: None,
         iwarp: false,
         ports,
     }
@@ -54,11 +56,11 @@ fn infiniband(lid: u16) -> Port {
 }
 
 fn pick(devices: &[RdmaDevice], spec: &str) -> Choice {
-    choose(devices, &spec.parse().unwrap()).unwrap()
+    choose(devices, &spec.parse().unwrap(), &Seat::default()).unwrap()
 }
 
 fn refusal(devices: &[RdmaDevice], spec: &str) -> String {
-    choose(devices, &spec.parse().unwrap())
+    choose(devices, &spec.parse().unwrap(), &Seat::default())
         .unwrap_err()
         .to_string()
 }
@@ -163,7 +165,7 @@ fn the_first_usable_port_is_taken_unless_one_is_named() {
 #[test]
 fn an_unknown_name_is_refused_with_those_that_exist() {
     let devices = [device("rxe0", Vec::new()), device("rxe1", Vec::new())];
-    let refused = choose(&devices, &"mlx5_0".parse().unwrap()).unwrap_err();
+    let refused = choose(&devices, &"mlx5_0".parse().unwrap(), &Seat::default()).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "no device \"mlx5_0\" (known: rxe0, rxe1)"

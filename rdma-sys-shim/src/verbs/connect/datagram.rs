@@ -116,7 +116,10 @@ impl Datagrams {
     /// From nothing, or from the state RESET.
     fn start(&mut self) -> Result<()> {
         self.life = self.life.wrapping_add(1);
-        self.pair.start_datagrams(self.own.number, self.qkey)?;
+        let OwnPort {
+            number, partition, ..
+        } = self.own;
+        self.pair.start_datagrams(number, partition, self.qkey)?;
         for slot in 0..RECEIVES {
             self.post_receive(slot)?;
         }

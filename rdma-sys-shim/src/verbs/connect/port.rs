@@ -2,7 +2,7 @@
 
 use crate::fields::Fields;
 use crate::rdma::{Choice, Family, Gid, GidType, LinkLayer};
-use crate::verbs::objects::AddressVector;
+use crate::verbs::objects::{AddressVector, Qos};
 
 /// What joins ports to one another. Ports of different kinds do not understand each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,6 +169,9 @@ pub(crate) struct OwnPort {
     pub(crate) gids: Families<OwnGid>,
     pub(crate) lid: u16,
     pub(crate) needs_gid: bool,
+    /// The place of the partition's key in the port's table.
+    pub(crate) partition: u16,
+    pub(crate) qos: Qos,
 }
 
 impl OwnPort {
@@ -193,6 +196,7 @@ impl OwnPort {
             gid: gid.bytes(),
             global: self.needs_gid || peer.needs_gid || self.transport.routes_by_gid(own.gid, gid),
             lid: peer.lid,
+            qos: self.qos,
         })
     }
 }
@@ -226,6 +230,8 @@ mod tests {
             gids: families,
             lid: 4,
             needs_gid: false,
+            partition: 0,
+            qos: Qos::default(),
         }
     }
 
@@ -321,6 +327,26 @@ mod tests {
                 (global, 3 * global)
             );
         }
+    }
+
+    #[test]
+    fn packets_are_marked_as_the_environment_says() {
+        let qos = Qos {
+            level: 3,
+            traffic_class: 104,
+            hop_limit: 1,
+        };
+        let marked = OwnPort {
+            qos,
+            ..own(Transport::RoceV2, &[MAPPED])
+        };
+        let route = marked.route_to(&marked.address()).unwrap();
+        let attributes = route.attributes();
+        assert_eq!((attributes.sl, attributes.grh.traffic_class), (3, 104));
+        assert_eq!(attributes.grh.hop_limit, 1);
+        let plain = own(Transport::RoceV2, &[MAPPED]);
+        let attributes = plain.route_to(&marked.address()).unwrap().attributes();
+        assert_eq!((attributes.sl, attributes.grh.hop_limit), (0, 64));
     }
 
     #[test]

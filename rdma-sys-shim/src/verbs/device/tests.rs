@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Endpoints, PeerQueues, VerbsDevice};
-use crate::rdma::{self, Choice, Selector};
+use crate::rdma::{self, Choice, Seat, Selector};
 use crate::verbs::connect::{Numbers, Queues};
 use crate::verbs::endpoint::VerbsEndpoint;
 use crate::{Batch, Device, Endpoint, Error, LocalPiece, Region, RemoteRun, Result, Ticket, Width};
@@ -23,7 +23,7 @@ struct Two {
 
 fn choice() -> Choice {
     let devices = rdma::read(Path::new(rdma::CLASS));
-    rdma::choose(&devices, &Selector::default()).unwrap()
+    rdma::choose(&devices, &Selector::default(), &Seat::default()).unwrap()
 }
 
 fn open() -> VerbsDevice {

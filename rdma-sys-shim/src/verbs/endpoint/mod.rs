@@ -72,7 +72,7 @@ impl VerbsEndpoint {
         let completions = CompletionQueue::new(&adapter.context, entries, None)
             .map_err(|error| adapter.settings.blame(error))?;
         let pair = queue_pair(adapter, &completions)?;
-        pair.prepare(adapter.port.number)?;
+        pair.prepare(adapter.own.number, adapter.own.partition)?;
         adapter.trouble.forget(pair.number());
         let queue = SendQueue::new(pair, completions, adapter.domain.clone());
         Ok(Self {

@@ -114,6 +114,30 @@ impl Context {
         })
     }
 
+    /// The place of a partition's key in the port's table: as a full member, if the port is one.
+    ///
+    /// # Errors
+    /// The table cannot be read, or the port is not of the partition.
+    pub(crate) fn partition(&self, port: u8, key: u16) -> Result<u16> {
+        let mut known = Vec::new();
+        for index in 0..self.attributes.max_pkeys {
+            let mut entry = 0;
+            // SAFETY: an open context and a place for the answer.
+            let code = unsafe { ffi::ibv_query_pkey(self.raw(), port, index.into(), &mut entry) };
+            // The table of one port may be shorter than that of another.
+            if code != 0 {
+                break;
+            }
+            known.push(u16::from_be(entry));
+        }
+        place_of(key, &known).ok_or_else(|| Error::NoPartition {
+            device: self.name.clone(),
+            port,
+            key,
+            known: written(&known),
+        })
+    }
+
     pub(crate) fn gid(&self, port: u8, index: u8) -> Result<[u8; 16]> {
         let mut gid = ffi::ibv_gid::default();
         // SAFETY: an open context and a place for the answer.
@@ -124,6 +148,30 @@ impl Context {
         )?;
         // SAFETY: every bit pattern is an array of bytes.
         Ok(unsafe { gid.raw })
+    }
+}
+
+/// The bit of a partition key that tells a full member from a limited one.
+const FULL: u16 = 1 << 15;
+
+fn place_of(key: u16, table: &[u16]) -> Option<u16> {
+    let same = |entry: &u16| entry & !FULL == key & !FULL && entry & !FULL != 0;
+    let full = table
+        .iter()
+        .position(|entry| same(entry) && entry & FULL != 0);
+    let place = full.or_else(|| table.iter().position(same))?;
+    u16::try_from(place).ok()
+}
+
+/// The keys of a table, without its empty entries.
+fn written(table: &[u16]) -> String {
+    let keys: Vec<_> = table.iter().filter(|&&key| key != 0).collect();
+    match keys.is_empty() {
+        true => "none".to_owned(),
+        false => {
+            let keys: Vec<_> = keys.iter().map(|key| format!("{key:#06x}")).collect();
+            keys.join(", ")
+        }
     }
 }
 
@@ -154,5 +202,28 @@ impl Drop for Context {
         if code != 0 {
             tracing::warn!(device = self.name, code, "closing an RDMA device failed");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{place_of, written};
+
+    #[test]
+    fn a_partition_is_found_whether_a_member_is_full_or_limited() {
+        let table = [0xffff, 0, 0x0001, 0x8002, 0x0002];
+        for (key, place) in [
+            (0xffff, Some(0)),
+            (0x7fff, Some(0)),
+            (0x8001, Some(2)),
+            (0x0001, Some(2)),
+            (0x0002, Some(3)),
+            (0x8003, None),
+            (0x8000, None),
+        ] {
+            assert_eq!(place_of(key, &table), place, "{key:#06x}");
+        }
+        assert_eq!(written(&table[..4]), "0xffff, 0x0001, 0x8002");
+        assert_eq!(written(&[0, 0]), "none");
     }
 }

@@ -9,7 +9,7 @@ mod queue_pair;
 pub(crate) use completion::{CompletionChannel, CompletionQueue};
 pub(crate) use context::{Context, PortAttributes};
 pub(crate) use domain::{MemoryRegion, ProtectionDomain};
-pub(crate) use queue_pair::{AddressVector, Establish, QueueLimits, QueuePair};
+pub(crate) use queue_pair::{AddressVector, Establish, Qos, QueueLimits, QueuePair};
 
 use std::io;
 

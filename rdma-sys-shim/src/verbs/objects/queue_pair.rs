@@ -31,6 +31,28 @@ pub(crate) struct AddressVector {
     pub(crate) global: bool,
     /// The peer's LID; 0 on Ethernet.
     pub(crate) lid: u16,
+    pub(crate) qos: Qos,
+}
+
+/// How the network is to treat packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Qos {
+    /// On InfiniBand the service level, on Ethernet the priority where switches go by it.
+    pub(crate) level: u8,
+    /// With the global header; on Ethernet its upper six bits are the DSCP.
+    pub(crate) traffic_class: u8,
+    /// Over so many routers.
+    pub(crate) hop_limit: u8,
+}
+
+impl Default for Qos {
+    fn default() -> Self {
+        Self {
+            level: 0,
+            traffic_class: 0,
+            hop_limit: 64,
+        }
+    }
 }
 
 impl AddressVector {
@@ -38,6 +60,7 @@ impl AddressVector {
     pub(crate) fn attributes(&self) -> ffi::ibv_ah_attr {
         let mut attributes = ffi::ibv_ah_attr {
             dlid: self.lid,
+            sl: self.qos.level,
             is_global: self.global.into(),
             port_num: self.port,
             ..ffi::ibv_ah_attr::default()
@@ -45,7 +68,8 @@ impl AddressVector {
         if self.global {
             attributes.grh.dgid = ffi::ibv_gid { raw: self.gid };
             attributes.grh.sgid_index = self.gid_index;
-            attributes.grh.hop_limit = 64;
+            attributes.grh.traffic_class = self.qos.traffic_class;
+            attributes.grh.hop_limit = self.qos.hop_limit;
         }
         attributes
     }
@@ -163,14 +187,14 @@ impl QueuePair {
     }
 
     /// Prepares a reliable connection: its peer may access this process's registered memory.
-    pub(crate) fn prepare(&self, port: u8) -> Result<()> {
+    pub(crate) fn prepare(&self, port: u8, partition: u16) -> Result<()> {
         use ffi::{ibv_access_flags as Access, ibv_qp_attr_mask as Mask};
         let access = Access::IBV_ACCESS_REMOTE_READ
             | Access::IBV_ACCESS_REMOTE_WRITE
             | Access::IBV_ACCESS_REMOTE_ATOMIC;
         let mut attributes = ffi::ibv_qp_attr {
             qp_state: ffi::ibv_qp_state::IBV_QPS_INIT,
-            pkey_index: 0,
+            pkey_index: partition,
             port_num: port,
             qp_access_flags: access.0,
             ..ffi::ibv_qp_attr::default()
@@ -223,11 +247,12 @@ impl QueuePair {
     }
 
     /// Makes a datagram queue pair ready to send and to receive.
-    pub(crate) fn start_datagrams(&self, port: u8, qkey: u32) -> Result<()> {
+    pub(crate) fn start_datagrams(&self, port: u8, partition: u16, qkey: u32) -> Result<()> {
         use ffi::{ibv_qp_attr_mask as Mask, ibv_qp_state as State};
         let mut attributes = ffi::ibv_qp_attr {
             qp_state: State::IBV_QPS_INIT,
             port_num: port,
+            pkey_index: partition,
             qkey,
             ..ffi::ibv_qp_attr::default()
         };

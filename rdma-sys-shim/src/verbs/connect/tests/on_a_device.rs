@@ -12,7 +12,7 @@ use ibverbs_sys as ffi;
 
 use super::super::{Address, Connector, Numbers, PeerId, Queues, Timing};
 use crate::Result;
-use crate::rdma::{self, Selector};
+use crate::rdma::{self, Seat, Selector};
 use crate::system::random;
 use crate::verbs::adapter::Adapter;
 use crate::verbs::objects::{CompletionQueue, Establish, MemoryRegion, QueueLimits, QueuePair};
@@ -55,7 +55,7 @@ impl Queues for Ends {
             elements: 1,
         };
         let pair = QueuePair::new(domain, &queue, ffi::ibv_qp_type::IBV_QPT_RC, limits)?;
-        pair.prepare(port.number)?;
+        pair.prepare(port.number, 0)?;
         let mut word = Box::new(0);
         let access = ffi::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE
             | ffi::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE;
@@ -190,7 +190,7 @@ impl Process {
 
 fn device() -> Arc<Adapter> {
     let devices = rdma::read(Path::new(rdma::CLASS));
-    let choice = rdma::choose(&devices, &Selector::default()).unwrap();
+    let choice = rdma::choose(&devices, &Selector::default(), &Seat::default()).unwrap();
     let settings = Settings::from_env().unwrap();
     Arc::new(Adapter::open(&choice, settings).unwrap())
 }
@@ -296,7 +296,7 @@ fn requests_get_through_once_the_port_is_up_again() {
     let interface = devices.iter().find_map(|device| {
         let port = device.ports.first()?;
         let interface = port.netdev.clone()?;
-        (device.is_emulated() && interface.starts_with("dummy")).then_some(interface)
+        (device.emulated && interface.starts_with("dummy")).then_some(interface)
     });
     let interface = interface.expect("an emulated device over a dummy interface");
     let set = |state| {
