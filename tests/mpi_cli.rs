@@ -1,12 +1,20 @@
 //! `transom mpi` as a user meets it where it refuses: no MPI is needed for that. `ci/mpi` runs programs.
 #![cfg(feature = "cli")]
 
+use std::ffi::CString;
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tempfile::TempDir;
+
 const TRANSOM: &str = env!("CARGO_BIN_EXE_transom");
+
+/// A user without rights.
+const NOBODY: u32 = 65534;
 
 /// The exit code, and the one line.
 #[track_caller]
@@ -106,25 +114,29 @@ fn a_library_that_is_not_installed_is_named_with_the_places() {
     assert!(line.contains("mpich, openmpi, abi"), "{line}");
 }
 
+/// A folder where the command can have a second name.
+fn folder() -> TempDir {
+    TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// `transom mpi ls` of a command in this folder, beside what it takes for its library for Open MPI.
+fn beside(folder: &Path, library: &[u8]) -> Command {
+    let path = folder.join("transom");
+    // No copy: children of other tests may hold one open for writing, so that it would not run.
+    fs::hard_link(TRANSOM, &path).unwrap();
+    fs::write(folder.join("libtransom_mpi_openmpi.so"), library).unwrap();
+    let mut command = Command::new(path);
+    command.args(["mpi", "--host", "openmpi"]);
+    command.args(["--host-library", "/dev/null", "ls"]);
+    command
+}
+
 #[test]
 fn a_library_that_no_list_can_name() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let folder = folder.path().join("with space");
     fs::create_dir(&folder).unwrap();
-    let command = folder.join("transom");
-    fs::copy(TRANSOM, &command).unwrap();
-    fs::write(folder.join("libtransom_mpi_openmpi.so"), b"").unwrap();
-    let output = Command::new(command)
-        .args([
-            "mpi",
-            "--host",
-            "openmpi",
-            "--host-library",
-            "/dev/null",
-            "ls",
-        ])
-        .output()
-        .unwrap();
+    let output = beside(&folder, b"").output().unwrap();
     let line = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{line}");
     assert!(
@@ -135,23 +147,8 @@ fn a_library_that_no_list_can_name() {
 
 #[test]
 fn what_the_loader_does_not_take_is_not_run_without() {
-    let folder = tempfile::tempdir().unwrap();
-    let command = folder.path().join("transom");
-    fs::copy(TRANSOM, &command).unwrap();
-    fs::write(
-        folder.path().join("libtransom_mpi_openmpi.so"),
-        b"no library",
-    )
-    .unwrap();
-    let output = Command::new(command)
-        .args([
-            "mpi",
-            "--host",
-            "openmpi",
-            "--host-library",
-            "/dev/null",
-            "ls",
-        ])
+    let folder = folder();
+    let output = beside(folder.path(), b"no library")
         // What the user preloads is the user's.
         .env("LD_PRELOAD", "/no/such/library.so")
         .output()
@@ -212,4 +209,41 @@ fn a_program_with_the_rights_of_another() {
         let line = Made::new(name, &bytes, mode).refused(&[]);
         assert!(line.contains("rights"), "{line}");
     }
+}
+
+#[test]
+fn a_program_with_capabilities() {
+    // Version 2, in effect, CAP_NET_RAW; for nothing else than to be there.
+    let value = [0x0200_0001_u32, 1 << 13, 0, 0, 0].map(u32::to_le_bytes);
+    let made = Made::new("capabilities", &fs::read(TRANSOM).unwrap(), 0o755);
+    let path = CString::new(made.0.to_str().unwrap()).unwrap();
+    // SAFETY: two strings of C, and as many bytes as is said.
+    let code = unsafe {
+        libc::setxattr(
+            path.as_ptr(),
+            c"security.capability".as_ptr(),
+            value.as_ptr().cast(),
+            size_of_val(&value),
+            0,
+        )
+    };
+    if code != 0 {
+        eprintln!("left out: {}", io::Error::last_os_error());
+        return;
+    }
+    // It is root that may set them, and for root they change nothing.
+    let line = made.refused(&[]);
+    assert!(line.contains("not linked against an MPI"), "{line}");
+    let mut command = Command::new(TRANSOM);
+    command.arg("mpi").arg(&made.0).uid(NOBODY);
+    let output = match command.output() {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            eprintln!("left out: other users may not run {TRANSOM}");
+            return;
+        }
+        output => output.unwrap(),
+    };
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{line}");
+    assert!(line.contains("file capabilities"), "{line}");
 }

@@ -3,26 +3,50 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use mpi_sys::{MPI_Aint, MPI_Info, MPI_Win};
-
-use crate::errors::Result;
 use crate::exported::{exported, on_windows};
 use crate::host::{Symbol, host};
-use crate::windows::{self, Attributes, Ours};
+use crate::mpi_h::{MPI_Aint, MPI_Info, MPI_Win};
+use crate::windows::{self, Attributes};
 use crate::{constants, info};
 
-/// What a predefined attribute's value is: a pointer to it, but the base itself.
-fn predefined(attributes: &'static Attributes, keyval: c_int) -> Option<*const c_void> {
+/// What a predefined attribute says.
+enum Value<'a> {
+    Base(*mut c_void),
+    Size(&'a MPI_Aint),
+    Int(&'a c_int),
+}
+
+impl Value<'_> {
+    /// What C is given: a pointer to it, but the base itself.
+    fn pointer(self) -> *const c_void {
+        match self {
+            Self::Base(base) => base,
+            Self::Size(size) => ptr::from_ref(size).cast(),
+            Self::Int(int) => ptr::from_ref(int).cast(),
+        }
+    }
+
+    /// What Fortran is given.
+    fn number(self) -> MPI_Aint {
+        match self {
+            Self::Base(base) => base.addr() as MPI_Aint,
+            Self::Size(size) => *size,
+            Self::Int(int) => *int as MPI_Aint,
+        }
+    }
+}
+
+fn predefined(attributes: &Attributes, keyval: c_int) -> Option<Value<'_>> {
     Some(if keyval == constants::win_base() {
-        attributes.base
+        Value::Base(attributes.base)
     } else if keyval == constants::win_size() {
-        (&raw const attributes.size).cast()
+        Value::Size(&attributes.size)
     } else if keyval == constants::win_disp_unit() {
-        (&raw const attributes.disp_unit).cast()
+        Value::Int(&attributes.disp_unit)
     } else if keyval == constants::win_create_flavor() {
-        (&raw const attributes.flavor).cast()
+        Value::Int(&attributes.flavor)
     } else if keyval == constants::win_model() {
-        (&raw const attributes.model).cast()
+        Value::Int(&attributes.model)
     } else {
         return None;
     })
@@ -34,7 +58,7 @@ exported! {
         if let Some(found) = attributes.and_then(|attributes| predefined(attributes, keyval)) {
             // SAFETY: the program's own places.
             unsafe {
-                value.cast::<*const c_void>().write_unaligned(found);
+                value.cast::<*const c_void>().write_unaligned(found.pointer());
                 *flag = 1;
             }
             return 0;
@@ -53,7 +77,7 @@ on_windows! {
 
     fn MPI_Win_get_info PMPI_Win_get_info(win: MPI_Win, hints: *mut MPI_Info) of win as ours {
         // SAFETY: the program's own place.
-        unsafe { get_info(ours, hints) }
+        info::to_host(&ours.window().info()).map(|made| unsafe { *hints = made })
     }
 }
 
@@ -68,11 +92,11 @@ unsafe extern "C" fn MPII_Win_get_attr(
     kind: c_int,
 ) -> c_int {
     if let Some(attributes) = windows::find_attributes(win)
-        && let Some(found) = value_of(attributes, keyval.wrapping_sub(1))
+        && let Some(found) = predefined(attributes, keyval.wrapping_sub(1))
     {
         // SAFETY: the wrapper's own places.
         unsafe {
-            value.cast::<MPI_Aint>().write_unaligned(found);
+            value.cast::<MPI_Aint>().write_unaligned(found.number());
             *flag = 1;
         }
         return 0;
@@ -126,31 +150,5 @@ fn value_for_fortran(win: c_int, keyval: c_int) -> Option<MPI_Aint> {
         unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> MPI_Win>(at) };
     // SAFETY: the host takes any number.
     let attributes = windows::find_attributes(unsafe { f2c(win) })?;
-    value_of(attributes, keyval)
-}
-
-fn value_of(attributes: &Attributes, keyval: c_int) -> Option<MPI_Aint> {
-    Some(if keyval == constants::win_base() {
-        attributes.base.addr() as MPI_Aint
-    } else if keyval == constants::win_size() {
-        attributes.size
-    } else if keyval == constants::win_disp_unit() {
-        attributes.disp_unit as MPI_Aint
-    } else if keyval == constants::win_create_flavor() {
-        attributes.flavor as MPI_Aint
-    } else if keyval == constants::win_model() {
-        attributes.model as MPI_Aint
-    } else {
-        return None;
-    })
-}
-
-/// # Safety
-/// `place` is writable.
-unsafe fn get_info(ours: &Ours, place: *mut MPI_Info) -> Result<()> {
-    let made = info::to_host(&ours.window().info())?;
-    debug_assert!(!ptr::eq(place, ptr::null()));
-    // SAFETY: the caller's promise.
-    unsafe { *place = made };
-    Ok(())
+    predefined(attributes, keyval).map(Value::number)
 }

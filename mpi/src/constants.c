@@ -1,7 +1,26 @@
 /* What mpi.h defines by macros and enumerations, whose values differ from host to host. The Rust side is
  * constants.rs, which names each again. */
+/* Open MPI's handles are addresses in its library. A preloaded library is also in processes without it, such as shells
+ * that start the program. */
+#define OMPI_DECLSPEC __attribute__((weak))
 #include <mpi.h>
 #include <stddef.h>
+
+#if MPI_VERSION < 3 || (MPI_VERSION == 3 && MPI_SUBVERSION < 1)
+#error "Transom goes in front of an MPI of version 3.1 or later; the mpi.h of MPICC is of an older one"
+#endif
+
+/* As mpi_h.rs has them. */
+#ifdef HANDLES_ARE_NUMBERS
+typedef int handle;
+#else
+typedef void *handle;
+#endif
+_Static_assert(sizeof(MPI_Comm) == sizeof(handle) && sizeof(MPI_Datatype) == sizeof(handle) &&
+               sizeof(MPI_Errhandler) == sizeof(handle) && sizeof(MPI_Group) == sizeof(handle) &&
+               sizeof(MPI_Info) == sizeof(handle) && sizeof(MPI_Op) == sizeof(handle) &&
+               sizeof(MPI_Request) == sizeof(handle) && sizeof(MPI_Win) == sizeof(handle), "handles");
+_Static_assert(sizeof(MPI_Aint) == sizeof(void *) && sizeof(MPI_Count) == 8, "widths");
 
 #define NUMBER(name) const int transom_##name = MPI_##name;
 #define HANDLE(type, name) const type transom_##name = MPI_##name;
@@ -33,12 +52,7 @@ NUMBER(ORDER_C)
 NUMBER(DISTRIBUTE_BLOCK)
 NUMBER(DISTRIBUTE_CYCLIC)
 NUMBER(DISTRIBUTE_DFLT_DARG)
-
-#ifdef OPEN_MPI
-const int transom_carriers_collide = 1;
-#else
-const int transom_carriers_collide = 0;
-#endif
+NUMBER(ERR_IN_STATUS)
 
 HANDLE(MPI_Comm, COMM_SELF)
 HANDLE(MPI_Comm, COMM_WORLD)
@@ -52,6 +66,9 @@ HANDLE(MPI_Errhandler, ERRORS_RETURN)
 HANDLE(MPI_Datatype, BYTE)
 HANDLE(MPI_Datatype, DATATYPE_NULL)
 MPI_Status *const transom_STATUS_IGNORE = MPI_STATUS_IGNORE;
+MPI_Status *const transom_STATUSES_IGNORE = MPI_STATUSES_IGNORE;
+const size_t transom_status_size = sizeof(MPI_Status);
+const size_t transom_status_error = offsetof(MPI_Status, MPI_ERROR);
 
 /* In the order of ErrorClass. */
 #ifndef MPI_ERR_PROC_ABORTED
@@ -87,8 +104,8 @@ const int transom_combiners[] = {
 
 /* What the elements are; how wide they are, the host says. The numbers are constants::Kind's. */
 enum kind {
-    SIGNED, UNSIGNED, FLOATING, COMPLEX, BOOLEAN, BYTES, OPAQUE, FLOAT_INT, DOUBLE_INT, LONG_INT, TWO_INT,
-    SHORT_INT, LONG_DOUBLE_INT, TWICE_FLOATING,
+    SIGNED, UNSIGNED, FLOATING, COMPLEX, LONG_DOUBLE, LONG_COMPLEX, LOGICAL, BYTES, OPAQUE, FLOAT_INT,
+    DOUBLE_INT, LONG_INT, TWO_INT, SHORT_INT, LONG_DOUBLE_INT, TWICE_FLOATING,
 };
 struct predefined {
     MPI_Datatype handle;
@@ -123,15 +140,15 @@ const struct predefined transom_predefined[] = {
     {MPI_COUNT, SIGNED},
     {MPI_FLOAT, FLOATING},
     {MPI_DOUBLE, FLOATING},
-    {MPI_LONG_DOUBLE, FLOATING},
-    {MPI_C_BOOL, BOOLEAN},
+    {MPI_LONG_DOUBLE, LONG_DOUBLE},
+    {MPI_C_BOOL, LOGICAL},
     {MPI_C_FLOAT_COMPLEX, COMPLEX},
     {MPI_C_DOUBLE_COMPLEX, COMPLEX},
-    {MPI_C_LONG_DOUBLE_COMPLEX, COMPLEX},
-    {MPI_CXX_BOOL, BOOLEAN},
+    {MPI_C_LONG_DOUBLE_COMPLEX, LONG_COMPLEX},
+    {MPI_CXX_BOOL, LOGICAL},
     {MPI_CXX_FLOAT_COMPLEX, COMPLEX},
     {MPI_CXX_DOUBLE_COMPLEX, COMPLEX},
-    {MPI_CXX_LONG_DOUBLE_COMPLEX, COMPLEX},
+    {MPI_CXX_LONG_DOUBLE_COMPLEX, LONG_COMPLEX},
     {MPI_FLOAT_INT, FLOAT_INT},
     {MPI_DOUBLE_INT, DOUBLE_INT},
     {MPI_LONG_INT, LONG_INT},
@@ -143,19 +160,19 @@ const struct predefined transom_predefined[] = {
     {MPI_DOUBLE_PRECISION, FLOATING},
     {MPI_COMPLEX, COMPLEX},
     {MPI_DOUBLE_COMPLEX, COMPLEX},
-    {MPI_LOGICAL, SIGNED},
+    {MPI_LOGICAL, LOGICAL},
     {MPI_CHARACTER, SIGNED},
 #ifdef MPI_LOGICAL1
-    {MPI_LOGICAL1, SIGNED},
+    {MPI_LOGICAL1, LOGICAL},
 #endif
 #ifdef MPI_LOGICAL2
-    {MPI_LOGICAL2, SIGNED},
+    {MPI_LOGICAL2, LOGICAL},
 #endif
 #ifdef MPI_LOGICAL4
-    {MPI_LOGICAL4, SIGNED},
+    {MPI_LOGICAL4, LOGICAL},
 #endif
 #ifdef MPI_LOGICAL8
-    {MPI_LOGICAL8, SIGNED},
+    {MPI_LOGICAL8, LOGICAL},
 #endif
     {MPI_2INTEGER, TWO_INT},
     {MPI_2REAL, TWICE_FLOATING},
@@ -166,8 +183,21 @@ const struct predefined transom_predefined[] = {
     {MPI_INTEGER8, SIGNED},
     {MPI_REAL4, FLOATING},
     {MPI_REAL8, FLOATING},
+    /* Of 16 bytes too, but no long double. */
     {MPI_REAL16, OPAQUE},
     {MPI_COMPLEX8, COMPLEX},
     {MPI_COMPLEX16, COMPLEX},
+#ifdef MPI_COMPLEX32
+    {MPI_COMPLEX32, OPAQUE},
+#endif
+#ifdef MPI_INTEGER16
+    {MPI_INTEGER16, OPAQUE},
+#endif
+#ifdef MPI_2COMPLEX
+    {MPI_2COMPLEX, OPAQUE},
+#endif
+#ifdef MPI_2DOUBLE_COMPLEX
+    {MPI_2DOUBLE_COMPLEX, OPAQUE},
+#endif
 };
 const size_t transom_predefined_len = sizeof transom_predefined / sizeof *transom_predefined;

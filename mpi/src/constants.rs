@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use mpi_sys::{
+use crate::mpi_h::{
     MPI_Comm, MPI_Datatype, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Op, MPI_Request, MPI_Status,
     MPI_Win,
 };
@@ -51,8 +51,8 @@ constants! {
         order_c transom_ORDER_C,
         distribute_block transom_DISTRIBUTE_BLOCK,
         distribute_cyclic transom_DISTRIBUTE_CYCLIC,
-        distribute_dflt_darg transom_DISTRIBUTE_DFLT_DARG;
-    c_int: carriers_collide transom_carriers_collide;
+        distribute_dflt_darg transom_DISTRIBUTE_DFLT_DARG,
+        error_in_status transom_ERR_IN_STATUS;
     MPI_Comm: comm_self transom_COMM_SELF, comm_world transom_COMM_WORLD, comm_null transom_COMM_NULL;
     MPI_Win: win_null transom_WIN_NULL;
     MPI_Info: info_null transom_INFO_NULL;
@@ -60,7 +60,8 @@ constants! {
     MPI_Request: request_null transom_REQUEST_NULL;
     MPI_Errhandler: errors_are_fatal transom_ERRORS_ARE_FATAL, errors_return transom_ERRORS_RETURN;
     MPI_Datatype: byte transom_BYTE, datatype_null transom_DATATYPE_NULL;
-    *mut MPI_Status: status_ignore transom_STATUS_IGNORE;
+    *mut MPI_Status: status_ignore transom_STATUS_IGNORE, statuses_ignore transom_STATUSES_IGNORE;
+    usize: status_size transom_status_size, status_error transom_status_error;
 }
 
 /// How a datatype was made, in the order of the table in C.
@@ -117,7 +118,10 @@ pub(crate) enum Kind {
     Unsigned,
     Float,
     Complex,
-    Bool,
+    /// C's, and not Fortran's that has as many bytes.
+    LongDouble,
+    LongComplex,
+    Logical,
     Bytes,
     /// Moved only.
     Opaque,
@@ -131,12 +135,14 @@ pub(crate) enum Kind {
     TwiceFloat,
 }
 
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 16] = [
     Kind::Signed,
     Kind::Unsigned,
     Kind::Float,
     Kind::Complex,
-    Kind::Bool,
+    Kind::LongDouble,
+    Kind::LongComplex,
+    Kind::Logical,
     Kind::Bytes,
     Kind::Opaque,
     Kind::FloatInt,

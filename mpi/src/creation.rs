@@ -2,19 +2,18 @@
 
 use std::ffi::{c_int, c_void};
 use std::ops::Deref;
-use std::ptr;
-use std::thread;
-use std::time::Duration;
 
-use mpi_sys::{MPI_Aint, MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Win};
 use transom::lower::try_free_with;
 use transom::raw::{Flavor, MemoryModel, Window};
-use transom::{Communicator, ErrorClass, Info};
+use transom::{Communicator, ErrorClass, Group, Info};
 
+use crate::carrier::Carrier;
 use crate::errors::{Result, bad, told, told_comm};
 use crate::exported::{exported, on_windows};
-use crate::host::{HostError, check, host};
-use crate::process::{Process, Ranks, is_in_world, process};
+use crate::groups::HostGroup;
+use crate::host::{check, host};
+use crate::mpi_h::{MPI_Aint, MPI_Comm, MPI_Info, MPI_Win};
+use crate::process::{Process, Ranks, process};
 use crate::windows::{self, Attributes, Ours};
 use crate::{constants, info, report};
 
@@ -23,7 +22,7 @@ use crate::{constants, info, report};
 #[repr(u8)]
 enum Verdict {
     Ours = 1,
-    /// It has no job, or the communicator has processes that are not of it.
+    /// It has no job, or no carrier.
     Host,
     /// Its arguments are wrong.
     Wrong,
@@ -74,13 +73,32 @@ impl Asked {
             }
             Kind::Dynamic => return Window::create_dynamic(comm, info),
             Kind::Allocate(place) => (Window::allocate(comm, size, unit, info)?, place),
-            Kind::AllocateShared(place) => {
-                (Window::allocate_shared(comm, size, unit, info)?, place)
-            }
+            Kind::AllocateShared(place) => (allocate_shared(comm, size, unit, info)?, place),
         };
         // SAFETY: the caller's promise.
         unsafe { place.cast::<*mut u8>().write_unaligned(window.base()) };
         Ok(window)
+    }
+}
+
+/// Where the job's device maps no memory, the ranks of one machine still reach each other by its memory, as a part of
+/// the communicator: of a program's `MPI_Comm_split_type`, that is all of it.
+fn allocate_shared(
+    comm: &Communicator,
+    size: usize,
+    unit: u64,
+    info: &Info,
+) -> transom::Result<Window> {
+    match Window::allocate_shared(comm, size, unit, info) {
+        // So it is on all ranks.
+        Err(error) if error.class() == ErrorClass::RmaShared => {
+            let part = comm.split_shared(0)?;
+            match part.size() == comm.size() {
+                true => Window::allocate_shared(&part, size, unit, info),
+                false => Err(error),
+            }
+        }
+        made => made,
     }
 }
 
@@ -91,18 +109,33 @@ fn is_inter(comm: MPI_Comm) -> Result<bool> {
     Ok(flag != 0)
 }
 
-/// Why the window has to be the host's, which each process of the communicator knows by itself. Processes of
-/// another job must not be asked: they may run without this library.
-fn foreign(comm: MPI_Comm) -> Result<Option<&'static str>> {
+/// The group of the job's ranks that the window is of, in processes with a job, or why the window has to be the
+/// host's: each process of the communicator knows that by itself. Processes of another job must not be asked:
+/// they may run without this library.
+fn ranks_of(
+    comm: MPI_Comm,
+    process: Option<&Process>,
+) -> Result<std::result::Result<Option<Group>, &'static str>> {
     if comm == constants::comm_null() {
         return Err(bad(ErrorClass::Comm, "the communicator is MPI_COMM_NULL"));
     }
     if is_inter(comm)? {
-        return Ok(Some("the communicator is an intercommunicator"));
+        // MPICH would crash.
+        let why = "the communicator is an intercommunicator, and those have no windows";
+        return Err(bad(ErrorClass::Comm, why));
     }
-    Ok(match is_in_world(group_of(comm)?.0)? {
-        true => None,
-        false => Some("the communicator has processes that are not of the job"),
+    let theirs = HostGroup::of(comm)?;
+    let (group, is_ours) = match process {
+        Some(process) => {
+            let group = theirs.in_job(process)?;
+            let is_ours = group.is_some();
+            (group, is_ours)
+        }
+        None => (None, theirs.is_in_world()?),
+    };
+    Ok(match is_ours {
+        true => Ok(group),
+        false => Err("the communicator has processes that are not of the job"),
     })
 }
 
@@ -139,131 +172,46 @@ fn all_right(verdicts: &[u8], is_right: bool) -> Result<bool> {
     }
 }
 
-/// The communicator of ours, if all of its ranks make the window ours, or why not.
+/// The communicator of ours, if all of its ranks make the window ours, or why not. Processes without a job have
+/// nothing of ours.
 fn joined(
     comm: MPI_Comm,
-    process: Option<&Process>,
-    is_right: bool,
+    ours: Option<(&Process, Group)>,
+    mine: Verdict,
 ) -> Result<std::result::Result<Members<'_>, String>> {
-    let ranks = Ranks::of(comm)?;
-    let group = match process {
-        Some(process) => process.group(group_of(comm)?.0)?,
-        None => None,
+    let is_right = mine != Verdict::Wrong;
+    let not_all = || {
+        Ok(Err(
+            "another process of the communicator has no job, or no carrier".to_owned(),
+        ))
     };
-    if let (Some(process), Some(group)) = (process, &group)
+    let ranks = Ranks::of(comm)?;
+    if let Some((process, group)) = &ours
         && let Some(world) = process.world_for(group)
     {
-        let mine = match is_right {
-            true => Verdict::Ours,
-            false => Verdict::Wrong,
+        let all = world.allgather(&[mine as u8])?;
+        if !all_right(&all, is_right)? {
+            return Ok(Err(String::new()));
+        }
+        return match all.contains(&(Verdict::Host as u8)) {
+            true => not_all(),
+            false => Ok(Ok(Members::World(world))),
         };
-        return Ok(
-            match all_right(&world.allgather(&[mine as u8])?, is_right)? {
-                true => Ok(Members::World(world)),
-                false => Err(String::new()),
-            },
-        );
     }
-    let mine = match (is_right, &group) {
-        (false, _) => Verdict::Wrong,
-        (true, Some(_)) => Verdict::Ours,
-        (true, None) => Verdict::Host,
-    };
     let mut all = vec![0; transom::lower::Allgather::size(&ranks) as usize];
     ranks.allgather_bytes(&[mine as u8], &mut all)?;
     if !all_right(&all, is_right)? {
         return Ok(Err(String::new()));
     }
     let others = all.contains(&(Verdict::Host as u8));
-    match (process, group) {
-        (Some(process), Some(group)) if !others => {
+    match ours {
+        Some((process, group)) if !others => {
             let comm = process.job.communicator(&group, ranks)?;
             Ok(Ok(Members::Some(comm)))
         }
-        (None, _) => Ok(Err(report::why_no_job())),
-        _ => Ok(Err(
-            "another process of the communicator has no job".to_owned()
-        )),
+        Some(_) => not_all(),
+        None => Ok(Err(report::why_no_job())),
     }
-}
-
-/// A group that is given back.
-struct HostGroup(MPI_Group);
-
-impl Drop for HostGroup {
-    fn drop(&mut self) {
-        // SAFETY: made in `group_of`, for this alone.
-        unsafe { host!(PMPI_Group_free(*mut MPI_Group))(&raw mut self.0) };
-    }
-}
-
-fn group_of(comm: MPI_Comm) -> Result<HostGroup> {
-    let mut group = constants::group_null();
-    // SAFETY: a local; the host checks the handle.
-    check(unsafe { host!(PMPI_Comm_group(MPI_Comm, *mut MPI_Group))(comm, &raw mut group) })?;
-    Ok(HostGroup(group))
-}
-
-/// A window of the host's, without memory, whose handle the program gets.
-fn carrier(comm: MPI_Comm, members: &Members<'_>) -> Result<MPI_Win> {
-    match members {
-        Members::Some(some) if constants::carriers_collide() != 0 && some.size() > 1 => {
-            carrier_of_some(comm, some)
-        }
-        members => Ok(try_carrier(comm, members.size())?),
-    }
-}
-
-fn try_carrier(comm: MPI_Comm, ranks: u32) -> std::result::Result<MPI_Win, HostError> {
-    let mut win = constants::win_null();
-    let mut base: *mut c_void = ptr::null_mut();
-    let (info, place) = (constants::info_null(), &raw mut win);
-    // SAFETY: no memory is exposed, and the places are locals.
-    let code = unsafe {
-        match ranks {
-            // Open MPI 4 can make nothing else for one rank, and for several now and then not this.
-            1 => host!(
-                PMPI_Win_allocate(MPI_Aint, c_int, MPI_Info, MPI_Comm, *mut c_void, *mut MPI_Win)
-            )(0, 1, info, comm, (&raw mut base).cast(), place),
-            _ => host!(
-                PMPI_Win_create(*mut c_void, MPI_Aint, c_int, MPI_Info, MPI_Comm, *mut MPI_Win)
-            )(base, 0, 1, info, comm, place),
-        }
-    };
-    check(code).map(|()| win)
-}
-
-/// Open MPI 4 names a file after the communicator's number, which others that have no rank in common with it
-/// have, too: of windows that are made at once, some fail, on all of their ranks. Those try again.
-fn carrier_of_some(comm: MPI_Comm, members: &Communicator) -> Result<MPI_Win> {
-    const TRIES: u32 = 20;
-    let mut quiet = constants::comm_null();
-    // SAFETY: a local; the duplicate is freed below, and lives as long as the window needs it.
-    unsafe {
-        check(host!(PMPI_Comm_dup(MPI_Comm, *mut MPI_Comm))(
-            comm,
-            &raw mut quiet,
-        ))?;
-        check(host!(PMPI_Comm_set_errhandler(MPI_Comm, MPI_Errhandler))(
-            quiet,
-            constants::errors_return(),
-        ))?;
-    }
-    let mut made = try_carrier(quiet, members.size());
-    for again in 1..TRIES {
-        if made.is_ok() {
-            break;
-        }
-        // Not as long as those that it met.
-        let first = members.group().world_rank(0).unwrap_or(0);
-        thread::sleep(Duration::from_micros(u64::from(
-            again * (1 + first % 7) * 100,
-        )));
-        made = try_carrier(quiet, members.size());
-    }
-    // SAFETY: made above.
-    unsafe { host!(PMPI_Comm_free(*mut MPI_Comm))(&raw mut quiet) };
-    made.map_err(|error| bad(ErrorClass::Win, error.text()))
 }
 
 /// Makes a window ours, or by the host's own call.
@@ -285,37 +233,44 @@ unsafe fn create(
         report::window_is_the_hosts(why);
         Ok(by_host())
     };
-    if let Some(why) = foreign(asked.comm)? {
-        return the_hosts(why);
-    }
     let process = process();
+    let group = match ranks_of(asked.comm, process.as_deref())? {
+        Ok(group) => group,
+        Err(why) => return the_hosts(why),
+    };
     let arguments = asked
         .check()
         .and_then(|shape| Ok((shape, info::from_host(asked.hints)?)));
-    let comm = match joined(asked.comm, process.as_deref(), arguments.is_ok())? {
-        Ok(comm) => comm,
-        Err(why) => {
-            arguments?;
-            return the_hosts(&why);
-        }
+    let ours = process.as_deref().zip(group);
+    let carrier = match ours {
+        Some(_) => Carrier::new(),
+        None => Err(report::why_no_job()),
     };
+    let mine = match (&arguments, &carrier) {
+        (Err(_), _) => Verdict::Wrong,
+        (Ok(_), Ok(_)) => Verdict::Ours,
+        (Ok(_), Err(_)) => Verdict::Host,
+    };
+    let joined = joined(asked.comm, ours, mine)?;
     let (shape, hints) = arguments?;
-    let mut carrier = carrier(asked.comm, &comm)?;
+    let (comm, carrier) = match (joined, carrier) {
+        (Ok(comm), Ok(carrier)) => (comm, carrier),
+        (_, Err(why)) | (Err(why), _) => return the_hosts(&why),
+    };
     // SAFETY: the caller's promise.
     let window = match unsafe { asked.make(&comm, shape, &hints) } {
         Ok(window) => window,
         Err(error) => {
             // All ranks come here, or the job ends.
-            // SAFETY: the program does not know of it.
-            unsafe { host!(PMPI_Win_free(*mut MPI_Win))(&raw mut carrier) };
             return Err(error.into());
         }
     };
     report::window_is_ours();
     let attributes = attributes(asked, &window);
-    windows::insert(carrier, window, attributes);
+    let handle = carrier.into_handle();
+    windows::insert(handle, window, attributes);
     // SAFETY: the caller's promise.
-    unsafe { *win = carrier };
+    unsafe { *win = handle };
     Ok(0)
 }
 

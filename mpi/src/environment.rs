@@ -3,11 +3,11 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
-use mpi_sys::MPI_Comm;
-
 use crate::exported::exported;
 use crate::host::host;
-use crate::{constants, loaded, memory, process, report, types};
+use crate::keyval::{Copy, Delete, not_copied};
+use crate::mpi_h::MPI_Comm;
+use crate::{carrier, constants, groups, loaded, memory, process, report, types};
 
 exported! {
     fn MPI_Init PMPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) {
@@ -53,23 +53,13 @@ fn begun(code: c_int) -> c_int {
     code
 }
 
-type Copy = unsafe extern "C" fn(
-    MPI_Comm,
-    c_int,
-    *mut c_void,
-    *mut c_void,
-    *mut c_void,
-    *mut c_int,
-) -> c_int;
-type Delete = unsafe extern "C" fn(MPI_Comm, c_int, *mut c_void, *mut c_void) -> c_int;
-
 /// Has the host tell when it ends: by an attribute of `MPI_COMM_SELF`, of which that which was set first is
 /// deleted last (MPI-4.1, section 11.4.2). The program's own may still use its windows.
 fn end_in_finalize() {
     let mut keyval = constants::keyval_invalid();
     // SAFETY: both functions are what MPI calls them by, and live as long as the process.
     unsafe {
-        host!(PMPI_Comm_create_keyval(Copy, Delete, *mut c_int, *mut c_void))(
+        host!(PMPI_Comm_create_keyval(Copy<MPI_Comm>, Delete<MPI_Comm>, *mut c_int, *mut c_void))(
             not_copied,
             ending,
             &raw mut keyval,
@@ -85,26 +75,14 @@ fn end_in_finalize() {
     }
 }
 
-/// A communicator that is a duplicate does not end anything.
-unsafe extern "C" fn not_copied(
-    _: MPI_Comm,
-    _: c_int,
-    _: *mut c_void,
-    _: *mut c_void,
-    _: *mut c_void,
-    flag: *mut c_int,
-) -> c_int {
-    // SAFETY: the host passes a place for it.
-    unsafe { *flag = 0 };
-    0
-}
-
 unsafe extern "C" fn ending(_: MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
     if let Some(process) = process::process() {
         report::print(process.job.world().rank(), process.job.device_name());
     }
     types::end();
+    groups::end();
     memory::end();
+    carrier::end();
     process::end();
     0
 }

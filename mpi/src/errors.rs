@@ -5,11 +5,11 @@ use std::ffi::{CString, c_char, c_int};
 use std::ptr;
 use std::sync::Mutex;
 
-use mpi_sys::{MPI_Comm, MPI_Errhandler, MPI_Win};
 use transom::ErrorClass;
 
 use crate::exported::exported;
 use crate::host::{HostError, host};
+use crate::mpi_h::{MPI_Comm, MPI_Errhandler, MPI_Win};
 use crate::windows::{self, lock};
 use crate::{constants, report};
 
@@ -78,6 +78,14 @@ fn full(error: &transom::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+/// The class that the host has for a code.
+pub(crate) fn class_of(code: c_int) -> c_int {
+    let mut class = code;
+    // SAFETY: a local.
+    unsafe { host!(PMPI_Error_class(c_int, *mut c_int))(code, &raw mut class) };
+    class
 }
 
 /// Codes are for ever in a host, and limited: each sentence gets one, and after so many there are classes

@@ -12,16 +12,24 @@ macro_rules! exported {
 }
 pub(crate) use exported;
 
-/// Calls on a window: the body if it is one of ours, as `$ours`, and else the host's function.
+/// A call on a window: the body if it is one of ours, as `$ours`, and else the host's function.
+macro_rules! either {
+    ($mpi:ident $pmpi:ident($($arg:ident: $ty:ty),*) of $win:ident as $ours:ident $body:block) => {
+        match $crate::windows::find($win) {
+            Some($ours) => $crate::errors::told(stringify!($mpi), $win, $body),
+            // SAFETY: what the program passed goes on to where it would have gone without us.
+            None => unsafe { $crate::host::host!($pmpi($($ty),*))($($arg),*) },
+        }
+    };
+}
+pub(crate) use either;
+
+/// Calls on windows.
 macro_rules! on_windows {
     ($(fn $mpi:ident $pmpi:ident($($arg:ident: $ty:ty),* $(,)?) of $win:ident as $ours:ident $body:block)*) => {
         $crate::exported::exported! {$(
             fn $mpi $pmpi($($arg: $ty),*) {
-                match $crate::windows::find($win) {
-                    Some($ours) => $crate::errors::told(stringify!($mpi), $win, $body),
-                    // SAFETY: what the program passed goes on to where it would have gone without us.
-                    None => unsafe { $crate::host::host!($pmpi($($ty),*))($($arg),*) },
-                }
+                $crate::exported::either!($mpi $pmpi($($arg: $ty),*) of $win as $ours $body)
             }
         )*}
     };
@@ -38,11 +46,7 @@ macro_rules! quick_on_windows {
                 #[cold]
                 #[inline(never)]
                 unsafe extern "C" fn else_call($($arg: $ty),*) -> std::ffi::c_int {
-                    match $crate::windows::find($win) {
-                        Some($ours) => $crate::errors::told(stringify!($mpi), $win, $body),
-                        // SAFETY: what the program passed goes on to where it would have gone without us.
-                        None => unsafe { $crate::host::host!($pmpi($($ty),*))($($arg),*) },
-                    }
+                    $crate::exported::either!($mpi $pmpi($($arg: $ty),*) of $win as $ours $body)
                 }
 
                 if let Some($ours) = $crate::windows::lately($win) {

@@ -2,12 +2,12 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
-use mpi_sys::MPI_Info;
 use transom::{ErrorClass, Info};
 
 use crate::constants;
 use crate::errors::{Result, bad};
 use crate::host::{check, host};
+use crate::mpi_h::MPI_Info;
 use crate::report;
 
 /// The hints of the host's, of which malformed ones are left out: MPI lets a library ignore what it does not

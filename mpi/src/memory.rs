@@ -7,12 +7,12 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::Mutex;
 
-use mpi_sys::{MPI_Aint, MPI_Info};
 use transom::{ErrorClass, Info};
 
 use crate::errors::{Result, bad, told_comm};
 use crate::exported::exported;
 use crate::host::host;
+use crate::mpi_h::{MPI_Aint, MPI_Info};
 use crate::process::{Process, process};
 use crate::windows::lock;
 use crate::{constants, info};

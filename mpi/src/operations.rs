@@ -2,12 +2,12 @@
 
 use std::ffi::{c_int, c_void};
 
-use mpi_sys::{MPI_Aint, MPI_Count, MPI_Datatype, MPI_Op, MPI_Request, MPI_Win};
-use transom::raw::{PROC_NULL, Request, Window};
+use transom::raw::{Layout, PROC_NULL, Request, Window};
 use transom::{BasicType, ErrorClass, Op};
 
 use crate::errors::{Result, bad};
 use crate::exported::{on_windows, quick_on_windows};
+use crate::mpi_h::{MPI_Aint, MPI_Count, MPI_Datatype, MPI_Op, MPI_Request, MPI_Win};
 use crate::process::rank;
 use crate::types::{self, Dense, Known};
 use crate::{constants, requests};
@@ -74,8 +74,17 @@ impl Elements {
         })
     }
 
-    fn find(self) -> Result<Known> {
-        types::find(self.ty)
+    fn find(self, whose: &str) -> Result<Found> {
+        let count = self.check(whose)?;
+        let ty = types::find(self.ty)?;
+        Ok(Found { ty, count })
+    }
+}
+
+impl Far {
+    /// The target and the displacement.
+    fn place(self) -> (u32, u64) {
+        (rank(self.rank), self.disp as u64)
     }
 }
 
@@ -91,47 +100,41 @@ fn bytes(from: Elements, to: Elements) -> Option<usize> {
     fits.then_some(len as usize)
 }
 
-/// Both sides of a transfer that is no plain copy of bytes.
-struct Sides {
-    near: Known,
-    near_count: u64,
-    far: Known,
-    far_count: u64,
+/// Elements whose type is known.
+struct Found {
+    ty: Known,
+    count: u64,
 }
 
-fn sides(near: Near, far: Far) -> Result<Sides> {
-    let (near_count, far_count) = (
-        near.elements.check("origin")?,
-        far.elements.check("target")?,
-    );
-    Ok(Sides {
-        near: near.elements.find()?,
-        near_count,
-        far: far.elements.find()?,
-        far_count,
-    })
+impl Found {
+    fn bytes(&self) -> Layout<'_> {
+        self.ty.bytes.times(self.count)
+    }
+
+    fn elements(&self) -> Layout<'_> {
+        self.ty.elements.times(self.count)
+    }
+}
+
+/// Both sides of a transfer that is no plain copy of bytes.
+fn sides(near: Near, far: Far) -> Result<(Found, Found)> {
+    Ok((near.elements.find("origin")?, far.elements.find("target")?))
 }
 
 /// # Safety
 /// As for [`Window::put_layout`].
 unsafe fn put(window: &Window, near: Near, far: Far) -> Result<()> {
-    let sides = sides(near, far)?;
-    let from = sides.near.bytes.times(sides.near_count);
-    let to = sides.far.bytes.times(sides.far_count);
-    let (target, disp) = (rank(far.rank), far.disp as u64);
+    let ((from, to), (target, disp)) = (sides(near, far)?, far.place());
     // SAFETY: the caller's promise.
-    Ok(unsafe { window.put_layout(near.at.cast(), from, target, disp, to) }?)
+    Ok(unsafe { window.put_layout(near.at.cast(), from.bytes(), target, disp, to.bytes()) }?)
 }
 
 /// # Safety
 /// As for [`Window::get_layout`].
 unsafe fn get(window: &Window, near: Near, far: Far) -> Result<()> {
-    let sides = sides(near, far)?;
-    let to = sides.near.bytes.times(sides.near_count);
-    let from = sides.far.bytes.times(sides.far_count);
-    let (target, disp) = (rank(far.rank), far.disp as u64);
+    let ((to, from), (target, disp)) = (sides(near, far)?, far.place());
     // SAFETY: the caller's promise.
-    Ok(unsafe { window.get_layout(near.at.cast(), to, target, disp, from) }?)
+    Ok(unsafe { window.get_layout(near.at.cast(), to.bytes(), target, disp, from.bytes()) }?)
 }
 
 #[inline(always)]
@@ -156,51 +159,66 @@ fn elements(near: Elements, far: Elements) -> Option<(usize, BasicType)> {
 /// # Safety
 /// As for [`Window::accumulate_layout`].
 unsafe fn accumulate(window: &Window, near: Near, far: Far, op: Op) -> Result<()> {
-    let sides = sides(near, far)?;
-    let from = sides.near.elements.times(sides.near_count);
-    let to = sides.far.elements.times(sides.far_count);
-    let (target, disp) = (rank(far.rank), far.disp as u64);
+    let ((from, to), (target, disp)) = (sides(near, far)?, far.place());
+    let (from, to) = (from.elements(), to.elements());
     // SAFETY: the caller's promise.
     Ok(unsafe { window.accumulate_layout(near.at.cast(), from, target, disp, to, op) }?)
 }
 
-/// # Safety
-/// As for [`Window::get_accumulate_layout`].
-unsafe fn get_accumulate(
-    window: &Window,
+/// What a get_accumulate combines, where the old values go, and with what it combines.
+struct Fetching {
     near: Near,
+    from: Found,
     result: Near,
+    into: Found,
     far: Far,
+    at: Found,
     op: Op,
-) -> Result<()> {
-    let (target, disp) = (rank(far.rank), far.disp as u64);
+}
+
+fn fetching(near: Near, result: Near, far: Far, op: Op) -> Result<Fetching> {
     // With NoOp, neither the origin's buffer nor its count nor its type matter.
     let near = match op {
-        Op::NoOp => Near {
-            at: result.at,
-            elements: result.elements,
-        },
+        Op::NoOp => result,
         _ => near,
     };
-    let sides = sides(near, far)?;
-    let results = result.elements.find()?;
-    let result_count = result.elements.check("result")?;
-    let from = sides.near.elements.times(sides.near_count);
-    let into = results.elements.times(result_count);
-    let at = sides.far.elements.times(sides.far_count);
-    // SAFETY: the caller's promise.
-    Ok(unsafe {
-        window.get_accumulate_layout(
-            near.at.cast(),
-            from,
-            result.at.cast(),
-            into,
-            target,
-            disp,
-            at,
-            op,
-        )
-    }?)
+    let (from, at) = sides(near, far)?;
+    let into = result.elements.find("result")?;
+    Ok(Fetching {
+        near,
+        from,
+        result,
+        into,
+        far,
+        at,
+        op,
+    })
+}
+
+impl Fetching {
+    /// # Safety
+    /// As for [`Window::get_accumulate_layout`].
+    unsafe fn call(self, window: &Window) -> Result<()> {
+        let (near, result) = (self.near.at.cast(), self.result.at.cast());
+        let (from, into) = (self.from.elements(), self.into.elements());
+        let ((target, disp), at) = (self.far.place(), self.at.elements());
+        // SAFETY: the caller's promise.
+        Ok(unsafe {
+            window.get_accumulate_layout(near, from, result, into, target, disp, at, self.op)
+        }?)
+    }
+
+    /// # Safety
+    /// As for [`Window::rget_accumulate_layout`].
+    unsafe fn request(self, window: &Window) -> Result<Request> {
+        let (near, result) = (self.near.at.cast(), self.result.at.cast());
+        let (from, into) = (self.from.elements(), self.into.elements());
+        let ((target, disp), at) = (self.far.place(), self.at.elements());
+        // SAFETY: the caller's promise.
+        Ok(unsafe {
+            window.rget_accumulate_layout(near, from, result, into, target, disp, at, self.op)
+        }?)
+    }
 }
 
 /// The type of a call on one element.
@@ -231,40 +249,26 @@ unsafe fn with_request(
 /// # Safety
 /// As for [`Window::rput_layout`].
 unsafe fn rput(window: &Window, near: Near, far: Far) -> Result<Request> {
-    let sides = sides(near, far)?;
-    let from = sides.near.bytes.times(sides.near_count);
-    let to = sides.far.bytes.times(sides.far_count);
+    let ((from, to), (target, disp)) = (sides(near, far)?, far.place());
     // SAFETY: the caller's promise.
-    Ok(unsafe { window.rput_layout(near.at.cast(), from, rank(far.rank), far.disp as u64, to) }?)
+    Ok(unsafe { window.rput_layout(near.at.cast(), from.bytes(), target, disp, to.bytes()) }?)
 }
 
 /// # Safety
 /// As for [`Window::rget_layout`].
 unsafe fn rget(window: &Window, near: Near, far: Far) -> Result<Request> {
-    let sides = sides(near, far)?;
-    let to = sides.near.bytes.times(sides.near_count);
-    let from = sides.far.bytes.times(sides.far_count);
+    let ((to, from), (target, disp)) = (sides(near, far)?, far.place());
     // SAFETY: the caller's promise.
-    Ok(unsafe { window.rget_layout(near.at.cast(), to, rank(far.rank), far.disp as u64, from) }?)
+    Ok(unsafe { window.rget_layout(near.at.cast(), to.bytes(), target, disp, from.bytes()) }?)
 }
 
 /// # Safety
 /// As for [`Window::raccumulate_layout`].
 unsafe fn raccumulate(window: &Window, near: Near, far: Far, op: Op) -> Result<Request> {
-    let sides = sides(near, far)?;
-    let from = sides.near.elements.times(sides.near_count);
-    let to = sides.far.elements.times(sides.far_count);
+    let ((from, to), (target, disp)) = (sides(near, far)?, far.place());
+    let (from, to) = (from.elements(), to.elements());
     // SAFETY: the caller's promise.
-    Ok(unsafe {
-        window.raccumulate_layout(
-            near.at.cast(),
-            from,
-            rank(far.rank),
-            far.disp as u64,
-            to,
-            op,
-        )
-    }?)
+    Ok(unsafe { window.raccumulate_layout(near.at.cast(), from, target, disp, to, op) }?)
 }
 
 /// Both forms of a call: counts of `int`, and of `MPI_Count`.
@@ -343,7 +347,7 @@ operations! {
         let into = near(result, result_count, result_type);
         let at = far(target, disp, count, ty);
         // SAFETY: the program keeps MPI's rules for buffers.
-        op(handle).and_then(|op| unsafe { get_accumulate(ours.window(), from, into, at, op) })
+        op(handle).and_then(|op| unsafe { fetching(from, into, at, op)?.call(ours.window()) })
     }
 
     MPI_Rput PMPI_Rput MPI_Rput_c PMPI_Rput_c(N origin: *const c_void, origin_count: N, origin_type: MPI_Datatype,
@@ -384,44 +388,9 @@ operations! {
         let (window, at) = (ours.window(), far(target, disp, count, ty));
         // SAFETY: the program keeps MPI's rules for buffers.
         op(handle).and_then(|op| unsafe {
-            with_request("MPI_Rget_accumulate", win, target, request, || rget_accumulate(window, from, into, at, op))
+            with_request("MPI_Rget_accumulate", win, target, request, || fetching(from, into, at, op)?.request(window))
         })
     }
-}
-
-/// # Safety
-/// As for [`Window::rget_accumulate_layout`].
-unsafe fn rget_accumulate(
-    window: &Window,
-    near: Near,
-    result: Near,
-    far: Far,
-    op: Op,
-) -> Result<Request> {
-    let near = match op {
-        Op::NoOp => result,
-        _ => near,
-    };
-    let sides = sides(near, far)?;
-    let results = result.elements.find()?;
-    let result_count = result.elements.check("result")?;
-    let from = sides.near.elements.times(sides.near_count);
-    let into = results.elements.times(result_count);
-    let at = sides.far.elements.times(sides.far_count);
-    let (target, disp) = (rank(far.rank), far.disp as u64);
-    // SAFETY: the caller's promise.
-    Ok(unsafe {
-        window.rget_accumulate_layout(
-            near.at.cast(),
-            from,
-            result.at.cast(),
-            into,
-            target,
-            disp,
-            at,
-            op,
-        )
-    }?)
 }
 
 quick_on_windows! {
@@ -433,19 +402,10 @@ quick_on_windows! {
             unsafe { ours.window().fetch_and_op(origin, result, ty, rank(target), disp as u64, op) }
         })
     } else {
-        op(handle).and_then(|op| match types::single(ty) {
-            Some(ty) => {
-                let (origin, result) = (origin.cast(), result.cast());
-                // SAFETY: the program keeps MPI's rules for buffers.
-                Ok(unsafe { ours.window().fetch_and_op(origin, result, ty, rank(target), disp as u64, op) }?)
-            }
-            // Fortran's pairs are two elements here.
-            None if types::is_predefined(ty) => {
-                let (from, into) = (near(origin, 1, ty), near(result, 1, ty));
-                // SAFETY: the program keeps MPI's rules for buffers.
-                unsafe { get_accumulate(ours.window(), from, into, far(target, disp, 1, ty), op) }
-            }
-            None => single(ty).map(drop),
+        op(handle).and_then(|op| {
+            let (ty, origin, result) = (single(ty)?, origin.cast(), result.cast());
+            // SAFETY: the program keeps MPI's rules for buffers.
+            Ok(unsafe { ours.window().fetch_and_op(origin, result, ty, rank(target), disp as u64, op) }?)
         })
     }
 

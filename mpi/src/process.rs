@@ -5,21 +5,22 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use mpi_sys::{MPI_Comm, MPI_Datatype, MPI_Errhandler, MPI_Group, MPI_Request, MPI_Status};
 use transom::lower::{Allgather, AllgatherError};
 use transom::raw::PROC_NULL;
 use transom::{Communicator, Comparison, Group, Job, ThreadLevel};
 
 use crate::constants;
-use crate::errors::{Failure, Result};
+use crate::errors::Result;
 use crate::host::{HostError, check, host};
+use crate::mpi_h::{MPI_Comm, MPI_Datatype, MPI_Errhandler, MPI_Group, MPI_Request, MPI_Status};
 use crate::report;
+use crate::requests::receive_from_nobody;
 
 /// The job, between the host's Init and its Finalize.
 pub(crate) struct Process {
     pub(crate) job: Job,
     /// The host's group of the job's ranks.
-    world: MPI_Group,
+    pub(crate) world: MPI_Group,
     /// A communicator of the same ranks, for this library alone.
     private: MPI_Comm,
     level: ThreadLevel,
@@ -251,85 +252,13 @@ impl Process {
         (alike && self.level == ThreadLevel::Serialized).then_some(world)
     }
 
-    /// The group of the job's ranks that a group of the host's has, in its order. `None` if it has others.
-    pub(crate) fn group(&self, theirs: MPI_Group) -> Result<Option<Group>> {
-        let Some(ranks) = translated(theirs, self.world)? else {
-            return Ok(None);
-        };
-        let group = self.job.world().group().include(&ranks);
-        Ok(Some(group.map_err(Failure::from)?))
-    }
-}
-
-/// The ranks in one group of those in another, or `None` if it has not all of them.
-fn translated(theirs: MPI_Group, into: MPI_Group) -> Result<Option<Vec<u32>>> {
-    let mut size = 0;
-    // SAFETY: a local; the host checks the handle.
-    check(unsafe { host!(PMPI_Group_size(MPI_Group, *mut c_int))(theirs, &raw mut size) })?;
-    let places: Vec<c_int> = (0..size).collect();
-    let mut ranks = vec![0; places.len()];
-    // SAFETY: both lists have that many numbers.
-    check(unsafe {
-        host!(PMPI_Group_translate_ranks(MPI_Group, c_int, *const c_int, MPI_Group, *mut c_int))(
-            theirs,
-            size,
-            places.as_ptr(),
-            into,
-            ranks.as_mut_ptr(),
-        )
-    })?;
-    Ok(ranks.iter().map(|&rank| u32::try_from(rank).ok()).collect())
-}
-
-/// Whether all of a group are of the host's world, which sessions may be without.
-pub(crate) fn is_in_world(theirs: MPI_Group) -> Result<bool> {
-    if let Some(process) = process() {
-        return Ok(translated(theirs, process.world)?.is_some());
-    }
-    let (mut has_begun, mut world) = (0, constants::group_null());
-    // SAFETY: both are locals, and there is a world once the host has begun.
-    unsafe {
-        check(host!(PMPI_Initialized(*mut c_int))(&raw mut has_begun))?;
-        if has_begun == 0 {
-            return Ok(false);
-        }
-        check(host!(PMPI_Comm_group(MPI_Comm, *mut MPI_Group))(
-            constants::comm_world(),
-            &raw mut world,
-        ))?;
-        let is_in_it = translated(theirs, world).map(|ranks| ranks.is_some());
-        host!(PMPI_Group_free(*mut MPI_Group))(&raw mut world);
-        is_in_it
-    }
-}
-
-impl Process {
     /// Whether the host lets the type be used. It says of a type how it was made, but not whether it was
     /// committed.
     pub(crate) fn is_committed(&self, datatype: MPI_Datatype) -> bool {
-        let (mut request, mut element) = (constants::request_null(), 0_u8);
-        // SAFETY: nothing is received, from nobody, whatever there is room for; so that the request is complete
-        // and may go. One element, since MPICH does not look at the type of none.
+        let mut request = constants::request_null();
+        // SAFETY: the request is a local, and may go, since it is complete.
         unsafe {
-            let code = host!(
-                PMPI_Irecv(
-                    *mut c_void,
-                    c_int,
-                    MPI_Datatype,
-                    c_int,
-                    c_int,
-                    MPI_Comm,
-                    *mut MPI_Request,
-                )
-            )(
-                (&raw mut element).cast(),
-                1,
-                datatype,
-                constants::proc_null(),
-                0,
-                self.private,
-                &raw mut request,
-            );
+            let code = receive_from_nobody(datatype, self.private, &raw mut request);
             if code == 0 {
                 host!(PMPI_Request_free(*mut MPI_Request))(&raw mut request);
             }

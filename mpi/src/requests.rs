@@ -10,30 +10,42 @@ use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mpi_sys::{MPI_Comm, MPI_Datatype, MPI_Request, MPI_Status, MPI_Win};
 use transom::raw::Request;
 
 use crate::constants;
 use crate::errors::{self, Result};
 use crate::exported::exported;
 use crate::host::{check, host};
+use crate::mpi_h::{MPI_Comm, MPI_Datatype, MPI_Request, MPI_Status, MPI_Win};
 use crate::process::process;
 use crate::windows::lock;
 
-/// How many requests are not complete.
+/// How many requests are not complete, or failed and nobody was told so far.
 static PENDING: AtomicUsize = AtomicUsize::new(0);
 /// Those, by the host's handles.
 static ALL: Mutex<Option<HashMap<usize, Pending>>> = Mutex::new(None);
 
-/// An operation that is under way.
+/// An operation whose request the program has.
 struct Pending {
-    request: Request,
+    state: State,
+    origin: Origin,
+}
+
+/// Whom to tell if it fails, and of which call.
+#[derive(Clone, Copy)]
+struct Origin {
     carrier: MPI_Win,
     call: &'static str,
 }
 
+enum State {
+    UnderWay(Request),
+    /// The host takes it for complete. The call that ends the request will tell.
+    Failed(transom::Error),
+}
+
 // SAFETY: the carrier is a handle that all threads may use.
-unsafe impl Send for Pending {}
+unsafe impl Send for Origin {}
 
 type Query = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
 type Free = unsafe extern "C" fn(*mut c_void) -> c_int;
@@ -65,38 +77,46 @@ pub(crate) unsafe fn lend(
     })?;
     // SAFETY: the host has just written it.
     let handle = unsafe { *place };
-    let pending = Pending {
-        request,
-        carrier,
-        call,
-    };
-    lock(&ALL)
-        .get_or_insert_default()
-        .insert(number(handle), pending);
     PENDING.fetch_add(1, Ordering::Release);
+    put(handle, State::UnderWay(request), Origin { carrier, call });
     Ok(())
 }
 
-/// A request of the host's that is complete: of a receive from nobody.
+/// A request of the host's that is complete.
 ///
 /// # Safety
 /// `request` is writable.
 pub(crate) unsafe fn complete(request: *mut MPI_Request) -> Result<()> {
-    // SAFETY: the request is the caller's promise; nothing is received.
-    check(unsafe {
+    let (byte, world) = (constants::byte(), constants::comm_world());
+    // SAFETY: the caller's promise.
+    Ok(check(unsafe { receive_from_nobody(byte, world, request) })?)
+}
+
+/// A receive that is complete at once, without anything received. Returns the host's code.
+///
+/// # Safety
+/// `request` is writable.
+pub(crate) unsafe fn receive_from_nobody(
+    datatype: MPI_Datatype,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // One, since MPICH does not look at the type of none.
+    let (mut element, count) = (0_u8, 1);
+    // SAFETY: the request is the caller's promise; nothing is received, whatever there is room for.
+    unsafe {
         host!(
             PMPI_Irecv(*mut c_void, c_int, MPI_Datatype, c_int, c_int, MPI_Comm, *mut MPI_Request)
         )(
-            ptr::null_mut(),
-            0,
-            constants::byte(),
+            (&raw mut element).cast(),
+            count,
+            datatype,
             constants::proc_null(),
             0,
-            constants::comm_world(),
+            comm,
             request,
         )
-    })?;
-    Ok(())
+    }
 }
 
 fn number(request: MPI_Request) -> usize {
@@ -115,7 +135,7 @@ unsafe extern "C" fn query(_: *mut c_void, status: *mut MPI_Status) -> c_int {
         );
         host!(PMPI_Status_set_cancelled(*mut MPI_Status, c_int))(status, 0);
     }
-    // What failed was told to the window's handler.
+    // What failed is the window's handler's, and not that of the world, which the host would call.
     0
 }
 
@@ -133,83 +153,185 @@ unsafe extern "C" fn cancel(_: *mut c_void, _: c_int) -> c_int {
     0
 }
 
-impl Pending {
-    /// Tells the host that it is complete, and the window's handler what failed. Returns the error's code.
-    fn finish(self, handle: MPI_Request, result: transom::Result<()>) -> c_int {
-        PENDING.fetch_sub(1, Ordering::Release);
-        // SAFETY: the request is one of `lend`, completed once: it was taken from the list.
-        unsafe { host!(PMPI_Grequest_complete(MPI_Request))(handle) };
-        match result {
-            Ok(()) => 0,
-            Err(error) => errors::tell(self.call, self.carrier, error),
-        }
-    }
-}
-
 #[inline(always)]
 fn any() -> bool {
     PENDING.load(Ordering::Acquire) > 0
+}
+
+fn put(handle: MPI_Request, state: State, origin: Origin) {
+    lock(&ALL)
+        .get_or_insert_default()
+        .insert(number(handle), Pending { state, origin });
 }
 
 fn take(handle: MPI_Request) -> Option<Pending> {
     lock(&ALL).as_mut()?.remove(&number(handle))
 }
 
-/// Waits for ours among these. Returns the code of the first that failed.
-#[cold]
-fn settle(handles: &[MPI_Request]) -> c_int {
-    let mut code = 0;
-    for &handle in handles {
-        if let Some(mut pending) = take(handle) {
-            let result = pending.request.complete();
-            code = first(code, pending.finish(handle, result));
+/// Tells the host that one is complete.
+fn complete_at_host(handle: MPI_Request) {
+    // SAFETY: the request is one of `lend`, completed once: it was taken from the list as one under way.
+    unsafe { host!(PMPI_Grequest_complete(MPI_Request))(handle) };
+}
+
+/// Of a call's requests, those of ours that failed. They are in no list meanwhile: once the host has ended one,
+/// another request may get its handle.
+#[derive(Default)]
+struct Failures(Vec<Failure>);
+
+struct Failure {
+    /// Its place in the call's list.
+    index: usize,
+    handle: MPI_Request,
+    origin: Origin,
+    error: transom::Error,
+}
+
+impl Failures {
+    /// Waits for ours among these.
+    #[cold]
+    fn settle(&mut self, handles: &[MPI_Request]) {
+        self.find(handles, |request| request.complete().map(|()| true));
+    }
+
+    /// Completes those of ours among these that have come about. Returns whether others are still under way.
+    #[cold]
+    fn poll(&mut self, handles: &[MPI_Request]) -> bool {
+        self.find(handles, Request::test)
+    }
+
+    fn find(
+        &mut self,
+        handles: &[MPI_Request],
+        is_over: impl Fn(&mut Request) -> transom::Result<bool>,
+    ) -> bool {
+        let mut some_left = false;
+        for (index, &handle) in handles.iter().enumerate() {
+            let Some(Pending { state, origin }) = take(handle) else {
+                continue;
+            };
+            let error = match state {
+                State::Failed(error) => error,
+                State::UnderWay(mut request) => match is_over(&mut request) {
+                    Ok(true) => {
+                        PENDING.fetch_sub(1, Ordering::Release);
+                        complete_at_host(handle);
+                        continue;
+                    }
+                    Ok(false) => {
+                        some_left = true;
+                        put(handle, State::UnderWay(request), origin);
+                        continue;
+                    }
+                    Err(error) => {
+                        complete_at_host(handle);
+                        error
+                    }
+                },
+            };
+            self.0.push(Failure {
+                index,
+                handle,
+                origin,
+                error,
+            });
+        }
+        some_left
+    }
+
+    /// Asks the host again and again, while some of these are ours and under way; then the host may wait.
+    #[cold]
+    fn wait_with(&mut self, handles: &[MPI_Request], mut ask: impl FnMut() -> bool) {
+        let Some(process) = process() else { return };
+        let waited = process.job.wait_until(None, || {
+            let some_left = self.poll(handles);
+            ask() || !some_left
+        });
+        if waited.is_err() {
+            // Some rank died: those that it had a part in end with an error, and the others as they do.
+            self.settle(handles);
         }
     }
-    code
+
+    /// Tells the handlers of the windows what failed of those that the host has ended. Returns their places in the
+    /// list and their codes.
+    ///
+    /// # Safety
+    /// The list is the call's, as the host left it.
+    unsafe fn tell(self, requests: *const MPI_Request) -> Vec<(usize, c_int)> {
+        let mut told = Vec::new();
+        for failure in self.0 {
+            let Failure {
+                index,
+                handle,
+                origin,
+                error,
+            } = failure;
+            // SAFETY: the caller's promise: it was found there.
+            if unsafe { *requests.add(index) } == handle {
+                put(handle, State::Failed(error), origin);
+            } else {
+                let Origin { carrier, call } = origin;
+                PENDING.fetch_sub(1, Ordering::Release);
+                told.push((index, errors::tell(call, carrier, error)));
+            }
+        }
+        told
+    }
+
+    /// What a call returns that ends one request at most.
+    ///
+    /// # Safety
+    /// As for [`Failures::tell`].
+    unsafe fn of_one(self, code: c_int, requests: *const MPI_Request) -> c_int {
+        // SAFETY: the caller's promise.
+        let told = unsafe { self.tell(requests) };
+        first(code, told.first().map_or(0, |&(_, code)| code))
+    }
+
+    /// What a call returns that ends several, having written so many statuses, the one of each place in the list
+    /// where `place` says: an error in a status, if there is one, with a code in each (MPI-4.1, section 3.7.5).
+    ///
+    /// # Safety
+    /// As for [`Failures::tell`]; the statuses are writable, or to be ignored.
+    unsafe fn of_several(
+        self,
+        code: c_int,
+        requests: *const MPI_Request,
+        statuses: *mut MPI_Status,
+        count: usize,
+        place: impl Fn(usize) -> Option<usize>,
+    ) -> c_int {
+        // SAFETY: the caller's promise.
+        let told = unsafe { self.tell(requests) };
+        let in_status = constants::error_in_status();
+        if told.is_empty() || code != 0 && errors::class_of(code) != in_status {
+            return code;
+        }
+        if statuses != constants::statuses_ignore() && !statuses.is_null() {
+            // SAFETY: the caller's promise.
+            let error = |index: usize| unsafe { MPI_Status::error_of(statuses, index) };
+            if code == 0 {
+                // SAFETY: the caller's promise. The host says there what failed only if something did.
+                (0..count).for_each(|index| unsafe { *error(index) = 0 });
+            }
+            for (index, code) in told {
+                if let Some(index) = place(index) {
+                    // SAFETY: the caller's promise.
+                    unsafe { *error(index) = code };
+                }
+            }
+        }
+        first(code, in_status)
+    }
 }
 
 fn first(code: c_int, later: c_int) -> c_int {
     if code != 0 { code } else { later }
 }
 
-/// Completes those of ours among these that have come about. Returns the code of the first that failed, and
-/// whether others are still under way.
-#[cold]
-fn poll(handles: &[MPI_Request]) -> (c_int, bool) {
-    let (mut code, mut some_left) = (0, false);
-    for &handle in handles {
-        let Some(mut pending) = take(handle) else {
-            continue;
-        };
-        match pending.request.test() {
-            Ok(false) => {
-                some_left = true;
-                lock(&ALL)
-                    .get_or_insert_default()
-                    .insert(number(handle), pending);
-            }
-            result => code = first(code, pending.finish(handle, result.map(drop))),
-        }
-    }
-    (code, some_left)
-}
-
-/// Asks the host again and again, while some of these are ours and under way; then the host may wait. Returns
-/// the code of the first that failed.
-#[cold]
-fn wait_with(handles: &[MPI_Request], mut ask: impl FnMut() -> bool) -> c_int {
-    let Some(process) = process() else { return 0 };
-    let mut code = 0;
-    let waited = process.job.wait_until(None, || {
-        let (failed, some_left) = poll(handles);
-        code = first(code, failed);
-        ask() || !some_left
-    });
-    match waited {
-        Ok(()) => code,
-        // Some rank died: those that it had a part in end with an error, and the others as they do.
-        Err(_) => first(code, settle(handles)),
-    }
+fn number_of(count: c_int) -> usize {
+    usize::try_from(count).unwrap_or(0)
 }
 
 /// # Safety
@@ -224,104 +346,146 @@ unsafe fn list<'l>(count: c_int, requests: *const MPI_Request) -> &'l [MPI_Reque
     }
 }
 
-/// The list of a call, waited for or asked about with ours in it. Then the host's own call, whose success is
-/// that of ours.
-macro_rules! with_ours {
-    ($ours:expr, $host:expr) => {{
-        let code = if any() { $ours } else { 0 };
-        first($host, code)
-    }};
+/// Which status is that of a request, where the host says whose each is.
+///
+/// # Safety
+/// There are as many indices.
+unsafe fn among<'l>(done: c_int, indices: *const c_int) -> impl Fn(usize) -> Option<usize> + 'l {
+    let indices = match usize::try_from(done) {
+        // SAFETY: the caller's promise.
+        Ok(done) if done > 0 => unsafe { std::slice::from_raw_parts(indices, done) },
+        _ => &[],
+    };
+    move |index| {
+        indices
+            .iter()
+            .position(|&at| usize::try_from(at) == Ok(index))
+    }
 }
 
 exported! {
     fn MPI_Wait PMPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) {
+        let mut failures = Failures::default();
         // SAFETY: the program's own request and status.
         unsafe {
-            with_ours!(
-                settle(list(1, request)),
-                host!(PMPI_Wait(*mut MPI_Request, *mut MPI_Status))(request, status)
-            )
+            if any() {
+                failures.settle(list(1, request));
+            }
+            let code = host!(PMPI_Wait(*mut MPI_Request, *mut MPI_Status))(request, status);
+            failures.of_one(code, request)
         }
     }
 
     fn MPI_Waitall PMPI_Waitall(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status) {
+        let mut failures = Failures::default();
         // SAFETY: the program's own requests and statuses.
         unsafe {
-            with_ours!(
-                settle(list(count, requests)),
-                host!(PMPI_Waitall(c_int, *mut MPI_Request, *mut MPI_Status))(count, requests, statuses)
-            )
+            if any() {
+                failures.settle(list(count, requests));
+            }
+            let code = host!(PMPI_Waitall(c_int, *mut MPI_Request, *mut MPI_Status))(count, requests, statuses);
+            failures.of_several(code, requests, statuses, number_of(count), Some)
         }
     }
 
     fn MPI_Test PMPI_Test(request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status) {
+        let mut failures = Failures::default();
         // SAFETY: the program's own request and places.
         unsafe {
-            with_ours!(
-                poll(list(1, request)).0,
-                host!(PMPI_Test(*mut MPI_Request, *mut c_int, *mut MPI_Status))(request, flag, status)
-            )
+            if any() {
+                failures.poll(list(1, request));
+            }
+            let code = host!(PMPI_Test(*mut MPI_Request, *mut c_int, *mut MPI_Status))(request, flag, status);
+            failures.of_one(code, request)
         }
     }
 
     fn MPI_Testall PMPI_Testall(count: c_int, requests: *mut MPI_Request, flag: *mut c_int,
         statuses: *mut MPI_Status) {
+        let mut failures = Failures::default();
         // SAFETY: the program's own requests and places.
         unsafe {
-            with_ours!(
-                poll(list(count, requests)).0,
-                host!(PMPI_Testall(c_int, *mut MPI_Request, *mut c_int, *mut MPI_Status))(
-                    count, requests, flag, statuses,
-                )
-            )
+            if any() {
+                failures.poll(list(count, requests));
+            }
+            let code = host!(PMPI_Testall(c_int, *mut MPI_Request, *mut c_int, *mut MPI_Status))(
+                count, requests, flag, statuses,
+            );
+            failures.of_several(code, requests, statuses, number_of(count), Some)
         }
     }
 
     fn MPI_Testany PMPI_Testany(count: c_int, requests: *mut MPI_Request, index: *mut c_int, flag: *mut c_int,
         status: *mut MPI_Status) {
+        let mut failures = Failures::default();
         // SAFETY: the program's own requests and places.
         unsafe {
-            with_ours!(
-                poll(list(count, requests)).0,
-                host!(PMPI_Testany(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status))(
-                    count, requests, index, flag, status,
-                )
-            )
+            if any() {
+                failures.poll(list(count, requests));
+            }
+            let code = host!(PMPI_Testany(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status))(
+                count, requests, index, flag, status,
+            );
+            failures.of_one(code, requests)
         }
     }
 
     fn MPI_Testsome PMPI_Testsome(count: c_int, requests: *mut MPI_Request, done: *mut c_int,
         indices: *mut c_int, statuses: *mut MPI_Status) {
+        let mut failures = Failures::default();
         // SAFETY: the program's own requests and places.
         unsafe {
-            with_ours!(
-                poll(list(count, requests)).0,
-                host!(PMPI_Testsome(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status))(
-                    count, requests, done, indices, statuses,
-                )
-            )
+            if any() {
+                failures.poll(list(count, requests));
+            }
+            let code = host!(PMPI_Testsome(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status))(
+                count, requests, done, indices, statuses,
+            );
+            if failures.0.is_empty() {
+                return code;
+            }
+            failures.of_several(code, requests, statuses, number_of(*done), among(*done, indices))
         }
     }
 
+    // What failed is told by the call that ends the request.
     fn MPI_Request_get_status PMPI_Request_get_status(request: MPI_Request, flag: *mut c_int,
         status: *mut MPI_Status) {
-        // SAFETY: the program's own places.
-        unsafe {
-            with_ours!(
-                poll(&[request]).0,
-                host!(PMPI_Request_get_status(MPI_Request, *mut c_int, *mut MPI_Status))(request, flag, status)
-            )
+        if any() {
+            let mut failures = Failures::default();
+            failures.poll(&[request]);
+            // SAFETY: the list is this one, and nothing of it has ended.
+            unsafe { failures.tell(&raw const request) };
         }
+        // SAFETY: the program's own places.
+        unsafe { host!(PMPI_Request_get_status(MPI_Request, *mut c_int, *mut MPI_Status))(request, flag, status) }
+    }
+
+    // The operation goes on: what completes it at the origin or the target says how it ended.
+    fn MPI_Request_free PMPI_Request_free(request: *mut MPI_Request) {
+        if any() {
+            // SAFETY: the program's own request.
+            for &handle in unsafe { list(1, request) } {
+                if let Some(pending) = take(handle) {
+                    PENDING.fetch_sub(1, Ordering::Release);
+                    if let State::UnderWay(_) = pending.state {
+                        complete_at_host(handle);
+                    }
+                }
+            }
+        }
+        // SAFETY: the program's own request.
+        unsafe { host!(PMPI_Request_free(*mut MPI_Request))(request) }
     }
 
     fn MPI_Waitany PMPI_Waitany(count: c_int, requests: *mut MPI_Request, index: *mut c_int,
         status: *mut MPI_Status) {
-        let mut failed = 0;
+        let mut failures = Failures::default();
         if any() {
             let (mut code, mut flag) = (0, 0);
             // SAFETY: the program's own requests, copied, since the host changes them.
             let handles = unsafe { list(count, requests) }.to_vec();
-            failed = wait_with(&handles, || {
+            failures.wait_with(&handles, || {
                 // SAFETY: the program's own arguments, and locals.
                 code = unsafe {
                     host!(PMPI_Testany(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status))(
@@ -331,26 +495,27 @@ exported! {
                 flag != 0 || code != 0
             });
             if flag != 0 || code != 0 {
-                return first(code, failed);
+                // SAFETY: the program's own requests.
+                return unsafe { failures.of_one(code, requests) };
             }
         }
         // SAFETY: the program's own arguments.
-        let code = unsafe {
-            host!(PMPI_Waitany(c_int, *mut MPI_Request, *mut c_int, *mut MPI_Status))(
+        unsafe {
+            let code = host!(PMPI_Waitany(c_int, *mut MPI_Request, *mut c_int, *mut MPI_Status))(
                 count, requests, index, status,
-            )
-        };
-        first(code, failed)
+            );
+            failures.of_one(code, requests)
+        }
     }
 
     fn MPI_Waitsome PMPI_Waitsome(count: c_int, requests: *mut MPI_Request, done: *mut c_int,
         indices: *mut c_int, statuses: *mut MPI_Status) {
-        let mut failed = 0;
+        let mut failures = Failures::default();
+        let (mut code, mut some) = (0, false);
         if any() {
-            let (mut code, mut some) = (0, false);
             // SAFETY: as in MPI_Waitany.
             let handles = unsafe { list(count, requests) }.to_vec();
-            failed = wait_with(&handles, || {
+            failures.wait_with(&handles, || {
                 // SAFETY: the program's own arguments.
                 unsafe {
                     code = host!(PMPI_Testsome(
@@ -360,16 +525,18 @@ exported! {
                 }
                 some
             });
-            if some {
-                return first(code, failed);
-            }
         }
         // SAFETY: the program's own arguments.
-        let code = unsafe {
-            host!(PMPI_Waitsome(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status))(
-                count, requests, done, indices, statuses,
-            )
-        };
-        first(code, failed)
+        unsafe {
+            if !some {
+                code = host!(PMPI_Waitsome(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status))(
+                    count, requests, done, indices, statuses,
+                );
+            }
+            if failures.0.is_empty() {
+                return code;
+            }
+            failures.of_several(code, requests, statuses, number_of(*done), among(*done, indices))
+        }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::ffi::c_int;
 
-use mpi_sys::{MPI_Group, MPI_Win};
 use transom::raw::Assert;
-use transom::{ErrorClass, Group, LockKind};
+use transom::{ErrorClass, LockKind};
 
 use crate::errors::{Result, bad};
 use crate::exported::{on_windows, quick_on_windows};
-use crate::process::{self, process, rank};
-use crate::{constants, report};
+use crate::mpi_h::{MPI_Group, MPI_Win};
+use crate::process::{self, rank};
+use crate::{constants, groups};
 
 /// The assertions of an `int`.
 #[inline(always)]
@@ -58,22 +58,6 @@ fn kind(number: c_int) -> Result<LockKind> {
     }
 }
 
-fn group(theirs: MPI_Group) -> Result<Group> {
-    if theirs == constants::group_null() {
-        return Err(bad(ErrorClass::Group, "the group is MPI_GROUP_NULL"));
-    }
-    let Some(process) = process() else {
-        return Err(bad(ErrorClass::Other, report::why_no_job()));
-    };
-    let group = process.group(theirs)?;
-    group.ok_or_else(|| {
-        bad(
-            ErrorClass::Group,
-            "the group has processes that are not of the job",
-        )
-    })
-}
-
 /// A target that is a rank.
 #[inline(always)]
 fn somebody(target: c_int) -> Option<u32> {
@@ -95,7 +79,7 @@ on_windows! {
     }
 
     fn MPI_Win_start PMPI_Win_start(targets: MPI_Group, assert: c_int, win: MPI_Win) of win as ours {
-        group(targets).and_then(|group| Ok(ours.window().start(&group, asserts(assert)?)?))
+        groups::find(targets).and_then(|group| Ok(ours.window().start(&group, asserts(assert)?)?))
     }
 
     fn MPI_Win_complete PMPI_Win_complete(win: MPI_Win) of win as ours {
@@ -103,7 +87,7 @@ on_windows! {
     }
 
     fn MPI_Win_post PMPI_Win_post(origins: MPI_Group, assert: c_int, win: MPI_Win) of win as ours {
-        group(origins).and_then(|group| Ok(ours.window().post(&group, asserts(assert)?)?))
+        groups::find(origins).and_then(|group| Ok(ours.window().post(&group, asserts(assert)?)?))
     }
 
     fn MPI_Win_wait PMPI_Win_wait(win: MPI_Win) of win as ours {

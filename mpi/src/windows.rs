@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
-use mpi_sys::{MPI_Aint, MPI_Win};
+use crate::mpi_h::{MPI_Aint, MPI_Win};
 use transom::raw::Window;
 
 /// A window of ours. It is never freed: once its window is, it waits for another.

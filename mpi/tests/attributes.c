@@ -140,7 +140,11 @@ int main(int argc, char **argv) {
   name(win);
   groups(reversed, win);
   handlers(win);
+#ifdef MPI_ABI_VERSION
+  CHECK(MPI_Win_fromint(MPI_Win_toint(win)) == win);
+#else
   CHECK(MPI_Win_f2c(MPI_Win_c2f(win)) == win);
+#endif
   deleted = 0;
   OK(MPI_Win_free(&win));
   EQUAL(deleted, 1);

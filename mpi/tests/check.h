@@ -77,6 +77,22 @@ static int end(void) {
   return 0;
 }
 
+/* Of the ranks that share memory with this one. */
+static MPI_Comm machine(MPI_Comm comm) {
+  MPI_Comm some;
+  OK(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &some));
+  return some;
+}
+
+static int on_one_machine(MPI_Comm comm) {
+  MPI_Comm some = machine(comm);
+  int here = -1, all = -2;
+  OK(MPI_Comm_size(some, &here));
+  OK(MPI_Comm_size(comm, &all));
+  OK(MPI_Comm_free(&some));
+  return here == all;
+}
+
 static int left(void) { return (rank + size - 1) % size; }
 static int right(void) { return (rank + 1) % size; }
 #endif

@@ -72,6 +72,7 @@ static void all_flavors(MPI_Comm comm, int s, int u) {
   OK(MPI_Win_free(&win));
   CHECK(win == MPI_WIN_NULL);
 
+  if (!on_one_machine(comm)) return;
   OK(MPI_Win_allocate_shared(bytes, unit, MPI_INFO_NULL, comm, &base, &win));
   says(win, base, bytes, unit, MPI_WIN_FLAVOR_SHARED);
   holds(win, comm, base, all_bytes, all_units);

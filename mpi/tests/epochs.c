@@ -91,6 +91,38 @@ static void shapes(void) {
   OK(MPI_Win_wait(win));
 }
 
+/* Handles of groups come again for others once they are freed. */
+static void handles(void) {
+  enum { KEPT = 20 };
+  MPI_Group kept[KEPT];
+  for (int i = 0; i < KEPT; i++) {
+    kept[i] = only(1, (int[]){i % size});
+    if (i % size == rank) {
+      int value = 100 + i;
+      OK(MPI_Win_post(kept[i], 0, win));
+      OK(MPI_Win_start(kept[i], 0, win));
+      OK(MPI_Put(&value, 1, MPI_INT, rank, 6, 1, MPI_INT, win));
+      OK(MPI_Win_complete(win));
+      OK(MPI_Win_wait(win));
+      EQUAL(base[6], 100 + i);
+    }
+  }
+  for (int round = 0; round < 3 * size; round++) {
+    int to = (rank + round) % size, from = (rank + 2 * size * round - round) % size, value = 100 * round + rank;
+    MPI_Group origin = only(1, &from), target = only(1, &to);
+    OK(MPI_Win_post(origin, 0, win));
+    OK(MPI_Win_start(target, 0, win));
+    OK(MPI_Put(&value, 1, MPI_INT, to, 7, 1, MPI_INT, win));
+    OK(MPI_Win_complete(win));
+    OK(MPI_Win_wait(win));
+    EQUAL(base[7], 100 * round + from);
+    OK(MPI_Group_free(&origin));
+    OK(MPI_Group_free(&target));
+    EQUAL(origin == MPI_GROUP_NULL, 1);
+  }
+  for (int i = 0; i < KEPT; i++) OK(MPI_Group_free(&kept[i]));
+}
+
 /* A window on a part of the world in another order: ranks and groups mean the same processes. */
 static void parts(void) {
   MPI_Comm part;
@@ -191,6 +223,7 @@ int main(int argc, char **argv) {
   ring(0, MPI_MODE_NOSTORE);
   clear();
   shapes();
+  handles();
   parts();
   locks(MPI_LOCK_EXCLUSIVE, 0);
   flushes();

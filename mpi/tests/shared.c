@@ -1,6 +1,9 @@
-/* Shared windows: who has how much and where, and loads and stores of each other's memory. */
+/* Shared windows: who has how much and where, and loads and stores of each other's memory. Of the ranks of several
+ * machines there are none, and those of each make their own. */
 #include <stdint.h>
 #include "check.h"
+
+static MPI_Comm node;
 
 static void shared(int contiguous, int some_empty) {
   MPI_Info info;
@@ -9,12 +12,12 @@ static void shared(int contiguous, int some_empty) {
   MPI_Win win;
   long *base;
 #define ITEMS(r) (some_empty && (r) % 2 == 0 ? 0 : 5 + 3 * (r))
-  OK(MPI_Win_allocate_shared(ITEMS(rank) * sizeof(long), sizeof(long) * (rank + 1), info, MPI_COMM_WORLD, &base, &win));
+  OK(MPI_Win_allocate_shared(ITEMS(rank) * sizeof(long), sizeof(long) * (rank + 1), info, node, &base, &win));
   OK(MPI_Info_free(&info));
   OK(MPI_Win_lock_all(0, win));
   for (int i = 0; i < ITEMS(rank); i++) base[i] = rank * 1000 + i;
   OK(MPI_Win_sync(win));
-  OK(MPI_Barrier(MPI_COMM_WORLD));
+  OK(MPI_Barrier(node));
   OK(MPI_Win_sync(win));
   long *last = NULL;
   for (int r = 0; r < size; r++) {
@@ -39,14 +42,14 @@ static void shared(int contiguous, int some_empty) {
     EQUAL(unit, sizeof(long) * (lowest + 1));
     EQUAL(first[1], lowest * 1000 + 1);
   }
-  OK(MPI_Barrier(MPI_COMM_WORLD));
+  OK(MPI_Barrier(node));
   if (ITEMS(right())) {
     long *theirs;
     OK(MPI_Win_shared_query(win, right(), &bytes, &unit, &theirs));
     theirs[2] = -rank;
   }
   OK(MPI_Win_sync(win));
-  OK(MPI_Barrier(MPI_COMM_WORLD));
+  OK(MPI_Barrier(node));
   OK(MPI_Win_sync(win));
   if (ITEMS(rank)) EQUAL(base[2], -left());
   OK(MPI_Win_unlock_all(win));
@@ -55,12 +58,18 @@ static void shared(int contiguous, int some_empty) {
 
 int main(int argc, char **argv) {
   begin(&argc, &argv);
-  MPI_Comm node;
-  int count;
-  OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
-  OK(MPI_Comm_size(node, &count));
-  EQUAL(count, size);
-  OK(MPI_Comm_free(&node));
+  if (!on_one_machine(MPI_COMM_WORLD)) {
+    MPI_Win win;
+    void *base;
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    FAILS(MPI_Win_allocate_shared(64, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win), MPI_ERR_RMA_SHARED);
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
+  }
+  node = machine(MPI_COMM_WORLD);
+  OK(MPI_Comm_rank(node, &rank));
+  OK(MPI_Comm_size(node, &size));
   for (int i = 0; i < 4; i++) shared(i & 1, i & 2);
+  OK(MPI_Comm_free(&node));
+  OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
   return end();
 }

@@ -6,6 +6,7 @@ program windows_f08
   integer, parameter :: n = 12
   integer :: rank, ranks, to, from, i
   type(MPI_Win) :: win
+  type(MPI_Group) :: world, group
   type(MPI_Datatype) :: column
   type(MPI_Request) :: request
   type(c_ptr) :: base
@@ -47,6 +48,22 @@ program windows_f08
   call MPI_Win_fence(0, win)
   call equal(all(mine(4:6) == [from + 100, from, 2 * from]), "put and accumulate of integers")
   call MPI_Win_fence(MPI_MODE_NOSUCCEED, win)
+
+  ! The handle of a group may come again for another.
+  call MPI_Win_get_group(win, world)
+  do i = 0, ranks - 1
+    call MPI_Group_incl(world, 1, [mod(rank + ranks - i, ranks)], group)
+    call MPI_Win_post(group, 0, win)
+    call MPI_Group_free(group)
+    call MPI_Group_incl(world, 1, [mod(rank + i, ranks)], group)
+    call MPI_Win_start(group, 0, win)
+    call MPI_Put(1000 * i + rank, 1, MPI_INTEGER, mod(rank + i, ranks), 0_MPI_ADDRESS_KIND, 1, MPI_INTEGER, win)
+    call MPI_Win_complete(win)
+    call MPI_Win_wait(win)
+    call MPI_Group_free(group)
+    call equal(mine(1) == 1000 * i + mod(rank + ranks - i, ranks), "a put to one after another")
+  end do
+  call MPI_Group_free(world)
 
   call MPI_Win_lock(MPI_LOCK_SHARED, to, 0, win)
   call MPI_Get(got, 1, MPI_INTEGER, to, 3_MPI_ADDRESS_KIND, 1, MPI_INTEGER, win)

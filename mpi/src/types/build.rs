@@ -2,7 +2,6 @@
 
 use std::ffi::c_int;
 
-use mpi_sys::{MPI_Aint, MPI_Count, MPI_Datatype};
 use transom::ErrorClass;
 use transom::raw::{Datatype, Order};
 
@@ -11,6 +10,7 @@ use super::predefined::{self, by_precision};
 use crate::constants::{self, Combiner, Kind};
 use crate::errors::{Result, bad};
 use crate::host::{Symbol, check, host};
+use crate::mpi_h::{MPI_Aint, MPI_Count, MPI_Datatype};
 
 /// The arguments of the call that made a type.
 struct Contents {

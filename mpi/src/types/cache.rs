@@ -6,28 +6,19 @@ use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use mpi_sys::MPI_Datatype;
 use transom::ErrorClass;
 
 use super::{Type, build, predefined};
 use crate::constants;
 use crate::errors::{Result, bad};
 use crate::host::{check, host};
+use crate::keyval::{Copy, Delete, not_copied};
+use crate::mpi_h::MPI_Datatype;
 use crate::process::process;
 
 static DERIVED: RwLock<Option<HashMap<usize, Arc<Type>>>> = RwLock::new(None);
 /// The attribute that types in the map have, once there is one.
 static KEYVAL: AtomicI32 = AtomicI32::new(0);
-
-type Copy = unsafe extern "C" fn(
-    MPI_Datatype,
-    c_int,
-    *mut c_void,
-    *mut c_void,
-    *mut c_void,
-    *mut c_int,
-) -> c_int;
-type Delete = unsafe extern "C" fn(MPI_Datatype, c_int, *mut c_void, *mut c_void) -> c_int;
 
 /// The host has begun.
 pub(crate) fn begin() {
@@ -35,12 +26,14 @@ pub(crate) fn begin() {
     let mut keyval = constants::keyval_invalid();
     // SAFETY: both functions are what MPI calls them by, and live as long as the process.
     let code = unsafe {
-        host!(PMPI_Type_create_keyval(Copy, Delete, *mut c_int, *mut c_void))(
-            not_copied,
-            deleted,
-            &raw mut keyval,
-            ptr::null_mut(),
-        )
+        host!(
+            PMPI_Type_create_keyval(
+                Copy<MPI_Datatype>,
+                Delete<MPI_Datatype>,
+                *mut c_int,
+                *mut c_void,
+            )
+        )(not_copied, deleted, &raw mut keyval, ptr::null_mut())
     };
     if code == 0 {
         KEYVAL.store(keyval, Ordering::Release);
@@ -59,20 +52,6 @@ pub(crate) fn end() {
         // SAFETY: a local, of a keyval that was created.
         unsafe { host!(PMPI_Type_free_keyval(*mut c_int))(&raw mut keyval) };
     }
-}
-
-/// A duplicate is another type.
-unsafe extern "C" fn not_copied(
-    _: MPI_Datatype,
-    _: c_int,
-    _: *mut c_void,
-    _: *mut c_void,
-    _: *mut c_void,
-    flag: *mut c_int,
-) -> c_int {
-    // SAFETY: the host passes a place for it.
-    unsafe { *flag = 0 };
-    0
 }
 
 /// The handle may come again, for another type.

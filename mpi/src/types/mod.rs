@@ -7,7 +7,6 @@ mod predefined;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use mpi_sys::MPI_Datatype;
 use transom::BasicType;
 use transom::raw::{Committed, Datatype};
 
@@ -15,6 +14,7 @@ pub(crate) use cache::{begin, end};
 pub(crate) use predefined::{dense, single};
 
 use crate::errors::Result;
+use crate::mpi_h::MPI_Datatype;
 
 /// A datatype in two views.
 pub(crate) struct Type {
@@ -70,10 +70,6 @@ impl Deref for Known {
             Self::Derived(ty) => ty,
         }
     }
-}
-
-pub(crate) fn is_predefined(datatype: MPI_Datatype) -> bool {
-    predefined::find(datatype).is_some()
 }
 
 /// What this handle of the host's stands for.

@@ -3,7 +3,6 @@
 use std::ffi::c_int;
 use std::sync::OnceLock;
 
-use mpi_sys::MPI_Datatype;
 use transom::BasicType;
 use transom::raw::Datatype;
 
@@ -11,6 +10,7 @@ use super::{Dense, Type, Views};
 use crate::constants::{self, Kind};
 use crate::errors::{Failure, Result, bad};
 use crate::host::host;
+use crate::mpi_h::MPI_Datatype;
 
 /// Some four times as many as there are types.
 const SLOTS: usize = 256;
@@ -95,9 +95,10 @@ fn made(datatype: MPI_Datatype, kind: Kind) -> Option<Slot> {
     if datatype == constants::datatype_null() || datatype.0 as usize == 0 {
         return None;
     }
-    let views = of_kind(kind, size(datatype)?)?;
+    let size = size(datatype)?;
+    let views = of_kind(kind, size)?;
     let ty: &'static Type = Box::leak(Box::new(views.commit()));
-    let basic = basic(kind, size(datatype)?);
+    let basic = basic(kind, size);
     Some(Slot {
         handle: datatype.0 as usize,
         basic,
@@ -121,20 +122,26 @@ fn size(datatype: MPI_Datatype) -> Option<usize> {
 fn basic(kind: Kind, size: usize) -> Option<BasicType> {
     Some(match (kind, size) {
         (Kind::Signed, 1) => BasicType::I8,
-        (Kind::Signed | Kind::Bool, 2) => BasicType::I16,
-        (Kind::Signed | Kind::Bool, 4) => BasicType::I32,
-        (Kind::Signed | Kind::Bool, 8) => BasicType::I64,
+        (Kind::Signed, 2) => BasicType::I16,
+        (Kind::Signed, 4) => BasicType::I32,
+        (Kind::Signed, 8) => BasicType::I64,
         (Kind::Unsigned, 1) => BasicType::U8,
         (Kind::Unsigned, 2) => BasicType::U16,
         (Kind::Unsigned, 4) => BasicType::U32,
         (Kind::Unsigned, 8) => BasicType::U64,
         (Kind::Float, 4) => BasicType::F32,
         (Kind::Float, 8) => BasicType::F64,
-        (Kind::Float | Kind::Opaque, 16) => BasicType::LongDouble,
+        (Kind::LongDouble, 16) => BasicType::LongDouble,
         (Kind::Complex, 8) => BasicType::ComplexF32,
         (Kind::Complex, 16) => BasicType::ComplexF64,
-        (Kind::Complex | Kind::Opaque, 32) => BasicType::ComplexLongDouble,
-        (Kind::Bool, 1) => BasicType::Bool,
+        (Kind::LongComplex, 32) => BasicType::ComplexLongDouble,
+        // Fortran's of quadruple precision.
+        (Kind::Float | Kind::Opaque, 16) => BasicType::Opaque16,
+        (Kind::Complex | Kind::Opaque, 32) => BasicType::Opaque32,
+        (Kind::Logical, 1) => BasicType::Bool,
+        (Kind::Logical, 2) => BasicType::Logical2,
+        (Kind::Logical, 4) => BasicType::Logical4,
+        (Kind::Logical, 8) => BasicType::Logical8,
         (Kind::Bytes, 1) => BasicType::Byte,
         (Kind::FloatInt, 8) => BasicType::FloatInt,
         (Kind::DoubleInt, 12) => BasicType::DoubleInt,
@@ -142,15 +149,13 @@ fn basic(kind: Kind, size: usize) -> Option<BasicType> {
         (Kind::TwoInt, 8) => BasicType::TwoInt,
         (Kind::ShortInt, 6) => BasicType::ShortInt,
         (Kind::LongDoubleInt, 20) => BasicType::LongDoubleInt,
+        (Kind::TwiceFloat, 8) => BasicType::TwoFloat,
+        (Kind::TwiceFloat, 16) => BasicType::TwoDouble,
         _ => return None,
     })
 }
 
 fn of_kind(kind: Kind, size: usize) -> Option<Views> {
-    if kind == Kind::TwiceFloat {
-        let half = of_kind(Kind::Float, size / 2)?;
-        return half.each(|half| Datatype::contiguous(2, half)).ok();
-    }
     let ty = basic(kind, size)?;
     let byte = BasicType::Byte.into();
     let (size, extent) = (ty.size() as i64, ty.extent() as i64);

@@ -59,12 +59,18 @@ enum MpiError {
         "{0} runs with another user's or group's rights: the loader preloads nothing into such programs"
     )]
     SetUid(PathBuf),
+    #[error(
+        "{0} has file capabilities: for users other than root the loader preloads nothing into such programs"
+    )]
+    Capabilities(PathBuf),
     #[error("{0} is no program of this machine")]
     NotElf(PathBuf),
     #[error(
         "{0} is not linked against an MPI; if it loads one later, as scripts and Python do, name it with --host"
     )]
     NoHost(PathBuf),
+    #[error("{program} cannot be loaded: {why}")]
+    NotLoadable { program: PathBuf, why: String },
     #[error("{program} is linked against two MPIs, {first} and {second}")]
     TwoHosts {
         program: PathBuf,

@@ -1,11 +1,12 @@
 //! The program: where it is, and which MPI it is linked against.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::ptr;
 
 use object::elf::{FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
@@ -52,6 +53,9 @@ impl Program {
         if mode & (libc::S_ISUID | libc::S_ISGID) != 0 {
             return Err(MpiError::SetUid(path));
         }
+        if has_capabilities(&path) && !is_root() {
+            return Err(MpiError::Capabilities(path));
+        }
         let mut bytes = std::fs::read(&path).map_err(unreadable)?;
         let is_script = bytes.starts_with(b"#!");
         let mut loaded = path.clone();
@@ -74,6 +78,9 @@ impl Program {
             return Ok(None);
         }
         let output = self.listed(None)?;
+        if !output.status.success() {
+            return Err(self.not_loadable(&output));
+        }
         let text = String::from_utf8_lossy(&output.stdout);
         let names = text.lines().filter_map(|line| {
             let name = line.split_whitespace().next()?;
@@ -90,6 +97,17 @@ impl Program {
                 first,
                 second,
             }),
+        }
+    }
+
+    /// Most often for a library that is not installed, such as its MPI.
+    fn not_loadable(&self, output: &Output) -> MpiError {
+        let text = String::from_utf8_lossy(&output.stderr);
+        let line = text.lines().last().unwrap_or_default();
+        let why = line.rsplit("shared libraries: ").next();
+        MpiError::NotLoadable {
+            program: self.path.clone(),
+            why: why.unwrap_or_default().to_owned(),
         }
     }
 
@@ -131,6 +149,22 @@ impl Program {
             source,
         })
     }
+}
+
+/// Whether those who run the file get capabilities by it (capabilities(7)).
+fn has_capabilities(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
+        return false;
+    };
+    let name = c"security.capability".as_ptr();
+    // SAFETY: both are strings of C, and no value is asked for, only how long it is.
+    unsafe { libc::getxattr(path.as_ptr(), name, ptr::null_mut(), 0) > 0 }
+}
+
+/// Root has the capabilities anyway, so that its programs are as others.
+fn is_root() -> bool {
+    // SAFETY: the call has no arguments, and cannot fail.
+    unsafe { libc::getuid() == 0 }
 }
 
 /// What the loader does not like.

@@ -1,0 +1,138 @@
+//! Carriers: the host's windows whose handles the program gets. Attributes, names, error handlers and the handle's
+//! conversions are the host's there.
+//!
+//! Each process makes its own, without memory, on a communicator of itself: all of that is local. So no message is
+//! sent, and the host need not have windows between the ranks at all: Open MPI 4 has none over TCP as Debian sets it
+//! up, and none over TCP for several threads. The one thing that is not local is the group, and that is ours.
+
+use std::ffi::{c_int, c_void};
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::sync::Mutex;
+
+use transom::ErrorClass;
+
+use crate::constants;
+use crate::errors::{Failure, Result, bad};
+use crate::exported::on_windows;
+use crate::host::{HostError, check, host};
+use crate::mpi_h::{MPI_Aint, MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Win};
+use crate::process::process;
+use crate::report;
+use crate::windows::{Ours, lock};
+
+/// The communicator of this process alone, once there is a carrier. Threads make carriers one after the other, as
+/// for any communicator.
+static ALONE: Mutex<Option<Alone>> = Mutex::new(None);
+
+struct Alone(MPI_Comm);
+
+// SAFETY: a handle, which all threads may use.
+unsafe impl Send for Alone {}
+
+impl Alone {
+    /// What fails on it is told where the program's call fails.
+    fn new() -> std::result::Result<Self, HostError> {
+        let mut comm = constants::comm_null();
+        // SAFETY: a local; what is made is freed at the end. A duplicate would have copies of the program's
+        // attributes, and call its functions.
+        unsafe {
+            check(host!(
+                PMPI_Comm_split(MPI_Comm, c_int, c_int, *mut MPI_Comm)
+            )(constants::comm_self(), 0, 0, &raw mut comm))?;
+            check(host!(PMPI_Comm_set_errhandler(MPI_Comm, MPI_Errhandler))(
+                comm,
+                constants::errors_return(),
+            ))?;
+        }
+        Ok(Self(comm))
+    }
+}
+
+/// One that the program does not have yet.
+pub(crate) struct Carrier(MPI_Win);
+
+impl Carrier {
+    /// What the host says if it refuses.
+    pub(crate) fn new() -> std::result::Result<Self, String> {
+        make().map(Self).map_err(|error| {
+            format!(
+                "the MPI library makes no window of one process: {}",
+                error.text()
+            )
+        })
+    }
+
+    /// For the program, which frees it.
+    pub(crate) fn into_handle(self) -> MPI_Win {
+        ManuallyDrop::new(self).0
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has the handle.
+        unsafe { host!(PMPI_Win_free(*mut MPI_Win))(&raw mut self.0) };
+    }
+}
+
+fn make() -> std::result::Result<MPI_Win, HostError> {
+    let mut win = constants::win_null();
+    let mut base: *mut c_void = ptr::null_mut();
+    let mut alone = lock(&ALONE);
+    let comm = match &mut *alone {
+        Some(Alone(comm)) => *comm,
+        none => none.insert(Alone::new()?).0,
+    };
+    // SAFETY: no memory is exposed, and the places are locals. Of one rank, Open MPI 4 makes windows that it
+    // allocates, and no others.
+    check(unsafe {
+        host!(PMPI_Win_allocate(MPI_Aint, c_int, MPI_Info, MPI_Comm, *mut c_void, *mut MPI_Win))(
+            0,
+            1,
+            constants::info_null(),
+            comm,
+            (&raw mut base).cast(),
+            &raw mut win,
+        )
+    })?;
+    Ok(win)
+}
+
+/// The host is about to end.
+pub(crate) fn end() {
+    if let Some(Alone(mut comm)) = lock(&ALONE).take() {
+        // SAFETY: it is freed once; windows that the program has left live on without it.
+        unsafe { host!(PMPI_Comm_free(*mut MPI_Comm))(&raw mut comm) };
+    }
+}
+
+on_windows! {
+    fn MPI_Win_get_group PMPI_Win_get_group(win: MPI_Win, group: *mut MPI_Group) of win as ours {
+        // SAFETY: the program's own place.
+        unsafe { get_group(ours, group) }
+    }
+}
+
+/// # Safety
+/// `place` is writable.
+unsafe fn get_group(ours: &Ours, place: *mut MPI_Group) -> Result<()> {
+    let Some(process) = process() else {
+        return Err(bad(ErrorClass::Other, report::why_no_job()));
+    };
+    let group = ours.window().group();
+    let ranks: Vec<c_int> = (0..group.size())
+        .filter_map(|rank| group.world_rank(rank))
+        .map(|rank| rank as c_int)
+        .collect();
+    // SAFETY: the caller's promise; the list has that many ranks.
+    check(unsafe {
+        host!(PMPI_Group_incl(MPI_Group, c_int, *const c_int, *mut MPI_Group))(
+            process.world,
+            ranks.len() as c_int,
+            ranks.as_ptr(),
+            place,
+        )
+    })
+    .map_err(Failure::from)
+}

@@ -1,0 +1,56 @@
+//! The types of the host's `mpi.h`. Handles are numbers in MPICH's family, and addresses in Open MPI and in the ABI
+//! of MPI-5: `build.rs` finds out. What a handle stands for, only the host knows.
+
+#![allow(
+    non_camel_case_types,
+    reason = "these are the names that the standard has"
+)]
+
+use std::ffi::c_int;
+
+use crate::constants;
+
+#[cfg(handles_are_numbers)]
+type Handle = c_int;
+#[cfg(not(handles_are_numbers))]
+type Handle = *mut std::ffi::c_void;
+
+macro_rules! handles {
+    ($($name:ident)+) => {$(
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(transparent)]
+        pub(crate) struct $name(pub(crate) Handle);
+    )+};
+}
+
+handles! {
+    MPI_Comm
+    MPI_Datatype
+    MPI_Errhandler
+    MPI_Group
+    MPI_Info
+    MPI_Op
+    MPI_Request
+    MPI_Win
+}
+
+/// As wide as `constants.c` wants them to be.
+pub(crate) type MPI_Aint = isize;
+pub(crate) type MPI_Count = i64;
+
+/// Passed on; how long it is, and where its error stands, the host's header says.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct MPI_Status([u8; 0]);
+
+impl MPI_Status {
+    /// The place of the error in one of several.
+    ///
+    /// # Safety
+    /// There are that many, and this one besides.
+    pub(crate) unsafe fn error_of(several: *mut Self, index: usize) -> *mut c_int {
+        let at = index * constants::status_size() + constants::status_error();
+        // SAFETY: the caller's promise.
+        unsafe { several.byte_add(at).cast() }
+    }
+}
