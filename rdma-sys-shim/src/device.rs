@@ -446,7 +446,8 @@ pub trait Endpoint: Send + Sync {
     }
 
     /// Maps the peer's memory here, if that is possible: all of it, for loads and stores, and for the
-    /// processor's atomics where the device has atomics there.
+    /// processor's atomics where the mapping says so. Stores are seen before what is posted to the device
+    /// after a full fence.
     ///
     /// # Errors
     /// It ought to be possible, and the system refused.
@@ -500,6 +501,8 @@ impl Region {
 /// A region of a peer's memory, mapped into this process until drop.
 pub struct Mapping {
     pub(crate) base: *mut u8,
+    /// Whether the processor's atomics are atomic to those of the device, and the device has them there.
+    pub(crate) has_atomics: bool,
     pub(crate) len: u64,
     /// Unmaps when dropped.
     pub(crate) _owner: Option<Box<dyn Send + Sync>>,
@@ -515,6 +518,20 @@ impl Mapping {
     #[must_use]
     pub fn base(&self) -> *mut u8 {
         self.base
+    }
+
+    /// Whether words of it may be changed by the processor's atomics. Where not, the device's are the only ones.
+    #[must_use]
+    pub fn has_atomics(&self) -> bool {
+        self.has_atomics
+    }
+
+    /// The same, for loads and stores only.
+    pub(crate) fn for_data(self) -> Self {
+        Self {
+            has_atomics: false,
+            ..self
+        }
     }
 
     /// How many bytes are mapped.

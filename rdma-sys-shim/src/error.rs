@@ -215,6 +215,26 @@ pub enum Error {
         /// What would work.
         remedy: &'static str,
     },
+    /// A variable of the environment has to be the same on all ranks, and is not.
+    #[error("{name} is {ours} here and {theirs} there; give all ranks the same")]
+    Disagreement {
+        /// The variable.
+        name: &'static str,
+        /// What the peer was told.
+        theirs: String,
+        /// What this process was told.
+        ours: String,
+    },
+    /// A variable of the environment has none of its values.
+    #[error("{name}={value:?} is none of: {known}")]
+    BadWord {
+        /// The variable.
+        name: &'static str,
+        /// What it is.
+        value: String,
+        /// What it can be.
+        known: &'static str,
+    },
     /// A device was asked for with an option that it does not have.
     #[error("device {device:?} has no option {option:?} (known: {known})")]
     BadOption {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::neighbours::{Setting, WithNeighbours};
 use crate::rdma::{
     self, AtomicScope, Choice, RdmaDevice, Seat, SelectError, Selector, VerbsLimits,
 };
@@ -189,6 +190,16 @@ pub fn open(spec: &str, around: &Surroundings) -> Result<Arc<dyn Device>> {
         "" | "auto" | soft::DEVICE => soft::open(options, *launcher),
         _ => open_rdma(spec, &rdma::read(Path::new(rdma::CLASS)), seat),
     }
+    .and_then(|device| with_neighbours(device, *launcher))
+}
+
+/// Where the processor cannot stand in for the device, ranks of one host reach each other's memory besides.
+fn with_neighbours(device: Arc<dyn Device>, launcher: Option<u32>) -> Result<Arc<dyn Device>> {
+    if device.capabilities().atomic_domain == AtomicDomain::Cpu {
+        return Ok(device);
+    }
+    let setting = Setting::from_env()?;
+    Ok(Arc::new(WithNeighbours::new(device, setting, launcher)))
 }
 
 fn open_rdma(spec: &str, devices: &[RdmaDevice], seat: &Seat) -> Result<Arc<dyn Device>> {

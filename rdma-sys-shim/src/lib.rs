@@ -14,6 +14,7 @@ mod fork;
 pub mod fuzzing;
 mod inventory;
 pub mod memory;
+mod neighbours;
 mod primitive;
 pub mod rdma;
 mod signals;

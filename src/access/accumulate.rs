@@ -1,6 +1,7 @@
 //! Accumulate, and the way of all its kin past the fast paths.
 
 use rdma_sys_shim::Ticket;
+use rdma_sys_shim::memory::full_fence;
 
 use super::PROC_NULL;
 use super::elementwise::{self, Fetching};
@@ -125,10 +126,11 @@ impl Window {
         if len == 0 {
             return Ok(Ticket::DONE);
         }
+        let widths = on.target.widths();
         let there = on.target.reach(disp, len as u64);
-        if !there.is_null() {
+        if !there.is_null() && widths.are_combined_in_place(work.ty) {
             work.check_buffers(aim.operation, len)?;
-            let there = (there, on.target.widths());
+            let there = (there, widths);
             // SAFETY: the buffers are the caller's promise; `there` is mapped for the elements.
             unsafe { on.combine_mapped(there, work)? };
             return Ok(Ticket::DONE);
@@ -143,10 +145,11 @@ impl Window {
         work.check_buffers(aim.operation, len)?;
         // SAFETY: the buffers are the caller's promise; `place` keeps what it found mapped.
         unsafe {
-            if !place.there.is_null() {
+            if !place.there.is_null() && place.widths.are_combined_in_place(work.ty) {
                 on.combine_mapped((place.there, place.widths), work)?;
                 return Ok(Ticket::DONE);
             }
+            behind_puts();
             let Some(width) = place.widths.word(work.ty, place.at.address) else {
                 on.lock_and_combine_by_device(&place, len, work)?;
                 return Ok(Ticket::DONE);
@@ -157,6 +160,12 @@ impl Window {
             Ok(ticket)
         }
     }
+}
+
+/// What the device does comes after this thread's puts, of which some may have been stores.
+#[inline]
+pub(super) fn behind_puts() {
+    full_fence();
 }
 
 impl OnTarget<'_> {

@@ -1,4 +1,4 @@
-//! Accumulates of which every element is one atomic, where the target's memory is not mapped: the
+//! Accumulates of which every element is one atomic, where the processor does not do it: the
 //! device's atomics, or loops of its compare-and-swap. Atomics take effect after all that was
 //! posted before them, which keeps the order of accumulates.
 

@@ -5,7 +5,7 @@
 //! operation, the count or where the origin is: a single fetch_and_op and a bulk accumulate on one word are atomic to each
 //! other because both use the atomics of the window's one domain. That is the processor's, here or
 //! in the target's agent, or the device's, which then carries out this rank's operations on its own
-//! memory too: such a device maps nothing. See `by_device` for memory that is not mapped.
+//! memory too, mapped or not. See `by_device`.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::memory::displacement::Displacement;
 use crate::terms::Aim;
 use crate::window::Window;
+use crate::window::target::Target;
 
 #[derive(Clone, Copy)]
 pub(super) enum Way {
@@ -18,6 +19,16 @@ pub(super) enum Way {
 }
 
 impl Way {
+    /// Whether it goes through a mapping, where there is one. A get sees what this rank did before, also what the
+    /// device has not carried out yet.
+    #[inline(always)]
+    pub(super) fn is_in_place(self, target: &Target) -> bool {
+        match self {
+            Self::Put => true,
+            Self::Get => target.posted() == Ticket::DONE,
+        }
+    }
+
     /// Copies between a target's memory and the origin's.
     ///
     /// # Safety
@@ -78,7 +89,7 @@ impl Window {
     pub unsafe fn get(&self, origin: *mut u8, len: usize, target: u32, disp: u64) -> Result<()> {
         if let Some(open) = self.open_target(target) {
             let there = open.reach(Displacement(disp), len as u64);
-            if !there.is_null() && !origin.is_null() {
+            if !there.is_null() && !origin.is_null() && Way::Get.is_in_place(open) {
                 // SAFETY: as for `put`, the other way round.
                 unsafe { copy(origin, there, len) };
                 return Ok(());
@@ -153,8 +164,9 @@ impl Window {
         if len == 0 {
             return Ok(Ticket::DONE);
         }
+        let in_place = way.is_in_place(on.target);
         let there = on.target.reach(disp, len as u64);
-        if !there.is_null() && !origin.is_null() {
+        if in_place && !there.is_null() && !origin.is_null() {
             // SAFETY: as in `put` and `get`.
             unsafe { way.copy(there, origin, len) };
             on.target.set_dirty();
@@ -170,7 +182,7 @@ impl Window {
         if origin.is_null() {
             return Err(null_buffer(aim.operation, len));
         }
-        if !place.there.is_null() {
+        if in_place && !place.there.is_null() {
             // SAFETY: as in `put` and `get`; `place` keeps the region mapped.
             unsafe { way.copy(place.there, origin, len) };
             on.target.set_dirty();

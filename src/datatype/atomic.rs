@@ -1,16 +1,20 @@
 //! Which elements single atomics update.
 
-use rdma_sys_shim::{Capabilities, Width};
+use rdma_sys_shim::{AtomicDomain, Capabilities, Width};
 
 use super::BasicType;
 
-/// The sizes of elements that single atomics update in some memory: a set of the bits 1, 2, 4 and 8.
+/// The sizes of elements that single atomics update in some memory: a set of the bits 1, 2, 4 and 8; and
+/// whether these atomics are the device's.
 ///
 /// It follows from what the device can do, from a hint, which are the same on all ranks, and from
 /// whether the device has atomics in that memory. It does not depend on whether an origin has the
 /// memory mapped: all ranks, its own included, take one path to one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AtomicWidths(u8);
+
+/// Beside the sizes.
+const BY_DEVICE: u8 = 16;
 
 impl AtomicWidths {
     /// A device without narrow atomics must not make them of wide ones: a neighbour's stores would
@@ -19,13 +23,28 @@ impl AtomicWidths {
         let smallest = if capabilities.narrow_atomics { 1 } else { 8 };
         let sizes = [1, 2, 4, 8_u8].into_iter();
         let kept = sizes.filter(|&size| size >= smallest && u64::from(size) >= granularity);
-        Self(kept.sum())
+        let domain = match capabilities.atomic_domain {
+            AtomicDomain::Cpu => 0,
+            AtomicDomain::Device => BY_DEVICE,
+        };
+        Self(kept.sum::<u8>() | domain)
     }
 
     /// These where the device has atomics in the memory, or none.
     #[must_use]
     pub(crate) fn where_atomic(self, has_atomics: bool) -> Self {
-        if has_atomics { self } else { Self(0) }
+        if has_atomics {
+            self
+        } else {
+            Self(self.0 & BY_DEVICE)
+        }
+    }
+
+    /// Whether accumulates of such elements work on the memory where it is mapped: by the processor's atomics, or
+    /// under a lock.
+    #[inline]
+    pub(crate) fn are_combined_in_place(self, ty: BasicType) -> bool {
+        self.0 & BY_DEVICE == 0 || self.word(ty, 0).is_none()
     }
 
     pub(crate) const fn bits(self) -> u8 {
@@ -33,7 +52,7 @@ impl AtomicWidths {
     }
 
     pub(crate) const fn from_bits(bits: u8) -> Self {
-        Self(bits & 15)
+        Self(bits & (BY_DEVICE | 15))
     }
 
     /// The word of an element, if it is one that single atomics update: it has such a type and is
@@ -46,7 +65,7 @@ impl AtomicWidths {
     }
 
     /// The word of an element where it is naturally aligned, if it is an integer of four or eight
-    /// bytes that single atomics update. These are what the fast paths are for. Where the compiler
+    /// bytes that the processor's single atomics update. These are what the fast paths are for. Where the compiler
     /// knows the type, it knows the width.
     #[inline(always)]
     pub(crate) fn fast_word(self, ty: BasicType) -> Option<Width> {
@@ -55,7 +74,7 @@ impl AtomicWidths {
             BasicType::I32 | BasicType::U32 => (4, Width::W4),
             _ => return None,
         };
-        (self.0 & size != 0).then_some(width)
+        (self.0 & (size | BY_DEVICE) == size).then_some(width)
     }
 
     fn of_size(self, size: usize, address: u64) -> Option<Width> {
@@ -73,7 +92,7 @@ impl AtomicWidths {
 
 #[cfg(test)]
 mod tests {
-    use rdma_sys_shim::{AtomicDomain, TargetThread};
+    use rdma_sys_shim::TargetThread;
 
     use super::*;
 
@@ -111,5 +130,21 @@ mod tests {
         );
         device.narrow_atomics = false;
         assert_eq!(AtomicWidths::new(&device, 8), AtomicWidths(8));
+        device.atomic_domain = AtomicDomain::Device;
+        let theirs = AtomicWidths::from_bits(AtomicWidths::new(&device, 0).bits());
+        assert!(all.are_combined_in_place(BasicType::I64));
+        assert!(!theirs.are_combined_in_place(BasicType::I64));
+        assert!(theirs.are_combined_in_place(BasicType::F64));
+        assert!(
+            theirs.are_combined_in_place(BasicType::I32),
+            "under the lock"
+        );
+        assert!(
+            theirs
+                .where_atomic(false)
+                .are_combined_in_place(BasicType::I64)
+        );
+        assert_eq!(theirs.word(BasicType::I64, 64), Some(Width::W8));
+        assert_eq!(theirs.fast_word(BasicType::I64), None);
     }
 }

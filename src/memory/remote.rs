@@ -28,7 +28,8 @@ impl RemoteMemory {
         region: RemoteRegion,
         patience: Patience,
     ) -> Result<Self> {
-        let mapping = endpoint.map(&region)?;
+        // All words are reached in one way, and some are changed by atomics.
+        let mapping = endpoint.map(&region)?.filter(Mapping::has_atomics);
         Ok(Self {
             endpoint,
             region,
@@ -76,8 +77,8 @@ impl RemoteMemory {
         Some(unsafe { AtomicU64::from_ptr(here) })
     }
 
-    /// Stores in the word at `offset`, as [`RemoteWord::store`] does; `old` is what this rank stored
-    /// there last, or 0.
+    /// Stores in the word at `offset`, after everything that this rank did to the same peer before: what went
+    /// through the device must be complete if the word is mapped. `old` is what this rank stored there last, or 0.
     #[inline]
     pub(crate) fn store(&self, offset: u64, old: u64, new: u64) -> Result<Ticket> {
         match self.atomic(offset) {
@@ -85,19 +86,11 @@ impl RemoteMemory {
                 word.store(new, Ordering::Release);
                 Ok(Ticket::DONE)
             }
-            None => Ok(self.endpoint.store(self.region.at(offset), old, new)?),
+            None => {
+                behind_stores();
+                Ok(self.endpoint.store(self.region.at(offset), old, new)?)
+            }
         }
-    }
-
-    /// As [`RemoteMemory::store`], after everything that this rank did to the same peer before: what
-    /// went through the device must be complete if the word is mapped.
-    #[inline]
-    pub(crate) fn store_behind(&self, offset: u64, old: u64, new: u64) -> Result<Ticket> {
-        if self.atomic(offset).is_none() {
-            // What was stored through a mapping must not come after.
-            full_fence();
-        }
-        self.store(offset, old, new)
     }
 
     /// Adds one to the word at `offset`, after everything that this rank did to the same peer
@@ -117,8 +110,7 @@ impl RemoteMemory {
     fn raise_by_device(&self, offset: u64) -> Result<Ticket> {
         static ONE: u64 = 1;
         let (at, one) = (self.region.at(offset), (&raw const ONE).cast());
-        // What was stored through a mapping must not come after.
-        full_fence();
+        behind_stores();
         // SAFETY: one word that is readable for ever.
         let posted = unsafe {
             self.endpoint
@@ -175,6 +167,12 @@ impl RemoteMemory {
 /// very thread, through the device, too.
 fn behind_read() {
     fence(Ordering::Acquire);
+}
+
+/// What the device is asked to do to a word comes after what this thread stored, in mapped memory and in its own,
+/// which others may look at through a mapping.
+fn behind_stores() {
+    full_fence();
 }
 
 /// A word of a peer's memory.
@@ -240,6 +238,7 @@ impl RemoteWord {
     #[cold]
     fn store_by_device(&self, value: u64) -> Result<Ticket> {
         let old = self.stored.load(Ordering::Relaxed);
+        behind_stores();
         let ticket = self.memory.endpoint.store(self.address, old, value)?;
         self.stored.store(value, Ordering::Relaxed);
         Ok(ticket)
@@ -277,7 +276,6 @@ impl RemoteWord {
         // SAFETY: a local that outlives the operation, which is waited for.
         let ticket = unsafe { self.memory.endpoint.read(to, 8, self.address)? };
         self.complete(ticket)?;
-        behind_read();
         Ok(value)
     }
 
@@ -303,6 +301,7 @@ impl RemoteWord {
     /// # Safety
     /// `old` is writable, and nobody else touches it, until the operation is complete.
     pub(crate) unsafe fn begin_fetch_add(&self, add: u64, old: *mut u64) -> Result<Ticket> {
+        behind_stores();
         let endpoint = &self.memory.endpoint;
         // SAFETY: the caller's promise.
         Ok(unsafe { endpoint.fetch_add(self.address, Width::W8, add, old)? })
@@ -342,15 +341,19 @@ impl RemoteWord {
             unsafe { old.write(found) };
             return Ok(Ticket::DONE);
         }
+        behind_stores();
         let endpoint = &self.memory.endpoint;
         // SAFETY: the caller's promise.
         Ok(unsafe { endpoint.compare_swap(self.address, Width::W8, expect, new, old)? })
     }
 
-    /// Waits for an operation on the word, and so for every earlier one on the same peer.
+    /// Waits for an operation on the word, and so for every earlier one on the same peer. What is loaded
+    /// afterwards, also through a mapping, is no older.
     pub(crate) fn complete(&self, ticket: Ticket) -> Result<()> {
         let memory = &self.memory;
-        memory.patience.complete(&*memory.endpoint, ticket)
+        memory.patience.complete(&*memory.endpoint, ticket)?;
+        behind_read();
+        Ok(())
     }
 }
 

@@ -66,10 +66,11 @@ impl Fabric {
         self.cards[self.rank as usize].get().map_or("", |card| card)
     }
 
-    /// Whether the device maps peers' memory; then it maps this rank's own, too.
+    /// Whether the device maps peers' memory, words and all; then it maps this rank's own, too.
     pub(crate) fn maps_memory(&self, patience: Patience) -> Result<bool> {
         let own = self.connect(self.rank, patience, || Ok(None))?;
-        Ok(own.endpoint().map(&self.control.remote())?.is_some())
+        let mapped = own.endpoint().map(&self.control.remote())?;
+        Ok(mapped.is_some_and(|mapping| mapping.has_atomics()))
     }
 
     /// Notes the card of a rank of the world, which stays the same for as long as the job runs.

@@ -180,7 +180,7 @@ impl Pair {
     pub(crate) fn complete(&self, at: u64) -> Result<()> {
         let (before, started) = (self.told.load(Ordering::Relaxed), self.started());
         self.told.store(started, Ordering::Relaxed);
-        let sent = (self.control).store_behind(self.block + at, before, started)?;
+        let sent = (self.control).store(self.block + at, before, started)?;
         self.note_sent(sent);
         Ok(())
     }

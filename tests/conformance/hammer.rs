@@ -8,7 +8,7 @@ use crate::exposed::{ALIGNED, Exposed, patterned};
 use crate::ops::{accumulate, compare_and_swap, fetch_and_op, get, put};
 
 pub(crate) const CASES: &[Case] = cases!["hammer":
-    one_word_and_an_invariant_under_locks @ [2, 3, 5],
+    one_word_and_an_invariant_under_locks @ [2, 3, 4, 5, 6],
     own_memory_by_every_way @ [1, 2, 3],
 ];
 

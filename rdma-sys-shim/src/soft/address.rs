@@ -87,10 +87,15 @@ impl Address {
         fields.0.is_empty().then_some(address)
     }
 
+    /// Whether `peer` runs under the same kernel.
+    pub(crate) fn is_of_host(&self, peer: &Self) -> bool {
+        self.boot == peer.boot
+    }
+
     /// The soft provider works through one kernel's /proc: says what stands in the way if `peer`
     /// is not to be seen there.
     pub(crate) fn must_share_host_with(&self, peer: &Self) -> Result<()> {
-        let reason = if self.boot != peer.boot {
+        let reason = if !self.is_of_host(peer) {
             "it runs on another host; the soft device joins the ranks of one host".to_owned()
         } else if self.pid_namespace != peer.pid_namespace {
             "it runs in another PID namespace; start containers with a shared one (docker run \

@@ -285,6 +285,14 @@ impl SoftEndpoint {
         }
     }
 
+    /// As [`Endpoint::map`], of a region that is known by its place alone.
+    pub(crate) fn map_by_place(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
+        match table::find(&self.port, region.address, region.len) {
+            Some(rkey) => self.map(&RemoteRegion { rkey, ..*region }),
+            None => Ok(None),
+        }
+    }
+
     fn open_file(&self, fd: RawFd) -> Result<File> {
         let pid = self.peer.pid;
         segment::open_peer_file(pid, fd).map_err(|error| {
@@ -421,6 +429,7 @@ impl Endpoint for SoftEndpoint {
         if self.path == Path::Direct {
             self.check(region.at(0), region.len, Access::READ, Operation::Read)?;
             return Ok(Some(Mapping {
+                has_atomics: true,
                 base: region.address as usize as *mut u8,
                 len: region.len,
                 _owner: None,
@@ -433,6 +442,7 @@ impl Endpoint for SoftEndpoint {
             self.check(region.at(0), region.len, Access::READ, Operation::Read)?;
             let skip = region.address.wrapping_sub(piece.address);
             return Ok(Some(Mapping {
+                has_atomics: true,
                 base: base.wrapping_add(skip as usize),
                 len: region.len,
                 _owner: Some(Box::new(self.port.clone())),
@@ -447,6 +457,7 @@ impl Endpoint for SoftEndpoint {
         // The piece holds all of the region.
         let skip = region.address.wrapping_sub(piece.address);
         Ok(Some(Mapping {
+            has_atomics: true,
             base: range.base().wrapping_add(skip as usize),
             len: region.len,
             _owner: Some(Box::new(range)),

@@ -8,6 +8,7 @@ mod endpoint;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod limits;
+mod neighbour;
 mod notice_board;
 mod owned;
 mod port;
@@ -23,6 +24,7 @@ mod vma;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub(crate) use neighbour::{Neighbour, NeighbourMemory};
 pub use notice_board::NoticeBoard;
 pub use port::PORT_BYTES;
 

@@ -113,6 +113,25 @@ pub(crate) fn look_up(port: &SoftPort, rkey: u64) -> Option<Registered> {
     })
 }
 
+/// The rkey of the region that begins there and has this length, if one does.
+pub(crate) fn find(port: &SoftPort, address: u64, len: u64) -> Option<u64> {
+    // Entries are taken in turn: behind one that was never used are no others.
+    (1..REGIONS as u32)
+        .map(|index| {
+            (
+                index,
+                port.entry(index as usize)
+                    .generation
+                    .load(Ordering::Acquire),
+            )
+        })
+        .take_while(|&(_, generation)| generation != 0)
+        .map(|(index, generation)| u64::from(generation) << 32 | u64::from(index))
+        .find(|&rkey| {
+            look_up(port, rkey).is_some_and(|found| (found.address, found.len) == (address, len))
+        })
+}
+
 /// The piece of a memory file that holds the region; `None` if the rkey is not valid.
 pub(crate) fn piece(port: &SoftPort, rkey: u64) -> Option<MappablePiece> {
     let piece = read(port, rkey, |entry| MappablePiece {
@@ -219,6 +238,24 @@ mod tests {
                 "{rkey:#x} {address} {len} {need:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_region_is_found_by_its_place_while_it_lives() {
+        let (port, table) = table();
+        assert_eq!(find(&port, 4096, 100), None);
+        let first = table.insert(4096, 100, Access::ALL, None).unwrap();
+        let second = table.insert(8192, 100, Access::ALL, None).unwrap();
+        assert_eq!(find(&port, 4096, 100), Some(first.rkey));
+        assert_eq!(find(&port, 8192, 100), Some(second.rkey));
+        assert_eq!(find(&port, 4096, 99), None);
+        table.remove(first.rkey);
+        assert_eq!(find(&port, 4096, 100), None);
+        assert_eq!(
+            find(&port, 8192, 100),
+            Some(second.rkey),
+            "behind one that is gone"
+        );
     }
 
     #[test]

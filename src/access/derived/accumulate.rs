@@ -3,13 +3,13 @@
 use rdma_sys_shim::Ticket;
 
 use super::super::PROC_NULL;
-use super::super::apart::Grain;
+use super::super::accumulate::behind_puts;
 use super::super::elementwise;
 use super::super::request::{Request, Until};
 use super::super::work::Work;
 use super::check_buffer;
 use super::combined::Combined;
-use super::spot::Spot;
+use super::spot::{Spot, Use};
 use crate::datatype::{AtomicWidths, Layout, Op, Piece};
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
@@ -182,8 +182,7 @@ impl Window {
             return Ok(Ticket::DONE);
         };
         op.check_defined_for(operation, ty)?;
-        let (span, grain) = (there.span, Grain::of(ty));
-        let spot = on.spot(disp, span, Some(&piece), grain)?;
+        let spot = on.spot(disp, there.span, Some(&piece), Use::Combined(ty))?;
         let elements = |size: u64| size / ty.size() as u64 * ty.extent() as u64;
         let (all, combined) = (elements(there.size), elements(operands_size));
         let no_memory = Piece::cut(all, combined);
@@ -244,7 +243,10 @@ impl OnTarget<'_> {
                     self.combine_in_place((*base, widths), parts)?;
                     Ok(Ticket::DONE)
                 }
-                Spot::Device(place) => self.combine_by_device(place, parts),
+                Spot::Device(place) => {
+                    behind_puts();
+                    self.combine_by_device(place, parts)
+                }
                 Spot::Apart(disp) => self.combine_apart(*disp, parts),
             }
         }

@@ -1,4 +1,4 @@
-//! Accumulates with datatypes where the target's memory is not mapped.
+//! Accumulates with datatypes where the processor does not do it.
 
 use rdma_sys_shim::memory::copy;
 use rdma_sys_shim::{Endpoint, RemoteAddress, Ticket, Update, Width};

@@ -4,13 +4,12 @@ use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::{Rows, copy_rows};
 
 use super::super::PROC_NULL;
-use super::super::apart::Grain;
 use super::super::bounds::Place;
 use super::super::put_get::Way;
 use super::super::request::{Request, Until};
 use super::check_buffer;
 use super::post::Poster;
-use super::spot::Spot;
+use super::spot::{Spot, Use};
 use crate::datatype::{Layout, Piece, Strip, Together};
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
@@ -163,7 +162,7 @@ impl Window {
             return Ok(Ticket::DONE);
         };
         let (span, piece) = (there.span, Some(&*far));
-        let spot = on.spot(disp, span, piece, Grain::BYTE)?;
+        let spot = on.spot(disp, span, piece, Use::Moved(way))?;
         check_buffer(operation, origin, here.span, here.size)?;
         let pieces = [&*near, &*far];
         // SAFETY: the caller's promise.

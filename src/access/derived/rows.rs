@@ -3,13 +3,12 @@
 use rdma_sys_shim::Ticket;
 
 use super::super::PROC_NULL;
-use super::super::apart::Grain;
 use super::super::put_get::Way;
 use super::super::request::{Request, Until};
 use super::super::work::Work;
 use super::check_buffer;
 use super::combined::Combined;
-use super::spot::Spot;
+use super::spot::{Spot, Use};
 use crate::datatype::{BasicType, Op, Piece, Row};
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
@@ -124,7 +123,7 @@ pub unsafe fn accumulate_row(
         aim,
         origin,
         [near, far],
-        Grain::of(ty),
+        Use::Combined(ty),
         move |on, spot, [near, far]| {
             op.check_defined_for(aim.operation, ty)?;
             let parts = Combined {
@@ -157,7 +156,7 @@ unsafe fn transfer(
         aim,
         origin,
         rows,
-        Grain::BYTE,
+        Use::Moved(way),
         move |on, spot, pieces| {
             // SAFETY: the caller's promise.
             unsafe { on.transfer_pieces(way, origin, spot, pieces) }
@@ -173,7 +172,7 @@ fn between<'w>(
     aim: Aim,
     origin: *const u8,
     [near, far]: [Row; 2],
-    grain: Grain,
+    usage: Use,
     act: impl FnOnce(OnTarget<'w>, &Spot<'w>, [&Piece; 2]) -> Result<Ticket>,
 ) -> Result<Ticket> {
     if aim.rank == PROC_NULL {
@@ -181,7 +180,7 @@ fn between<'w>(
     }
     let on = window.open_or_enter(aim)?;
     let (span, far) = far.measure(aim.operation)?;
-    let spot = on.spot(Displacement(0), span, far.as_ref(), grain)?;
+    let spot = on.spot(Displacement(0), span, far.as_ref(), usage)?;
     let (here, near) = near.measure(aim.operation)?;
     let (Some(near), Some(far)) = (near, far) else {
         return Ok(Ticket::DONE);

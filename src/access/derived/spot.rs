@@ -2,13 +2,15 @@
 
 use super::super::apart::Grain;
 use super::super::bounds::Place;
-use crate::datatype::{Piece, Span};
+use super::super::put_get::Way;
+use crate::datatype::{AtomicWidths, BasicType, Piece, Span};
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
 use crate::window::OnTarget;
+use crate::window::target::Target;
 
 pub(super) enum Spot<'w> {
-    /// All of the layout is mapped while this is kept; the pointer is to where it is placed.
+    /// All of the layout is mapped while this is kept, and is used there; the pointer is to where it is placed.
     Mapped(*mut u8, Option<Place<'w>>),
     /// It has to be reached through the device.
     Device(Place<'w>),
@@ -16,32 +18,61 @@ pub(super) enum Spot<'w> {
     Apart(Displacement),
 }
 
+/// What is done with the bytes of a layout.
+#[derive(Clone, Copy)]
+pub(super) enum Use {
+    Moved(Way),
+    /// As elements of this type.
+    Combined(BasicType),
+}
+
+impl Use {
+    fn grain(self) -> Grain {
+        match self {
+            Self::Moved(_) => Grain::BYTE,
+            Self::Combined(ty) => Grain::of(ty),
+        }
+    }
+
+    /// Whether it is done where memory of the target, with such atomics, is mapped.
+    fn is_in_place(self, target: &Target, widths: AtomicWidths) -> bool {
+        match self {
+            Self::Moved(way) => way.is_in_place(target),
+            Self::Combined(ty) => widths.are_combined_in_place(ty),
+        }
+    }
+}
+
 impl<'w> OnTarget<'w> {
     /// Checks the bytes `span` round a displacement of the entered target, and finds the way to them.
-    /// `far` is the layout in there, which may be in several regions, but none of its grains.
+    /// `far` is the layout in there, which may be in several regions, but no element of it.
     #[inline]
     pub(super) fn spot(
         self,
         disp: Displacement,
         span: Span,
         far: Option<&Piece>,
-        grain: Grain,
+        usage: Use,
     ) -> Result<Spot<'w>> {
         // Mapped until the window is freed.
-        if let Some(base) = self.target.reach_span(disp, span) {
+        if let Some(base) = self.target.reach_span(disp, span)
+            && usage.is_in_place(self.target, self.target.widths())
+        {
             return Ok(Spot::Mapped(base, None));
         }
         let place = match (self.place_span(disp, span), far) {
             (Ok(place), _) => place,
             (Err(error), Some(far)) => {
-                self.check_apart(disp, far, grain, error)?;
+                self.check_apart(disp, far, usage.grain(), error)?;
                 return Ok(Spot::Apart(disp));
             }
             (Err(error), None) => return Err(error),
         };
-        Ok(match place.there.is_null() {
-            true => Spot::Device(place),
-            false => Spot::Mapped(place.there, Some(place)),
-        })
+        Ok(
+            match !place.there.is_null() && usage.is_in_place(self.target, place.widths) {
+                true => Spot::Mapped(place.there, Some(place)),
+                false => Spot::Device(place),
+            },
+        )
     }
 }

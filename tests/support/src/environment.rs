@@ -14,6 +14,7 @@ pub(crate) const PROCESS: &str = "TRANSOM_TEST_PROCESS";
 pub(crate) const FOLDER: &str = "TRANSOM_TEST_FOLDER";
 pub(crate) const DEVICE: &str = "TRANSOM_DEVICE";
 pub(crate) const TIME: &str = "TRANSOM_TEST_TIME";
+pub(crate) const NEIGHBOURS: &str = "TRANSOM_NEIGHBOURS";
 const DEVICES: &str = "TRANSOM_TEST_DEVICES";
 const LAUNCHER: &str = "TRANSOM_TEST_LAUNCHER";
 const RANKS: &str = "TRANSOM_TEST_RANKS";
@@ -48,6 +49,12 @@ pub fn devices() -> Option<Vec<&'static str>> {
         .collect();
     assert!(!devices.is_empty(), "{DEVICES} names no device");
     Some(devices)
+}
+
+/// Which ranks map each other's memory over devices whose atomics are their own: every other pair, unless it is
+/// said, so that both ways lead to the same words.
+pub(crate) fn neighbours() -> String {
+    text(NEIGHBOURS).unwrap_or_else(|| "some".to_owned())
 }
 
 /// Another launcher than `transom run`, with its options, such as `mpiexec.hydra -hosts n0,n1`: ranks

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::environment::{self, CASE, DEVICE, slowness};
+use crate::environment::{self, CASE, DEVICE, NEIGHBOURS, slowness};
 
 /// Far beyond what a job takes, even on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -66,7 +66,10 @@ pub fn of_this_binary(ranks: u32, options: &[&str], case: &str) -> Command {
 
 /// This binary, playing `case`, as the program of a launcher that has its options.
 pub fn playing(mut launcher: Command, case: &str) -> Command {
-    launcher.arg(this_binary()).env(CASE, case);
+    launcher
+        .arg(this_binary())
+        .env(CASE, case)
+        .env(NEIGHBOURS, environment::neighbours());
     launcher
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-use crate::environment::{self, CASE, DEVICE, FOLDER, PROCESS, TIME};
+use crate::environment::{self, CASE, DEVICE, FOLDER, NEIGHBOURS, PROCESS, TIME};
 use crate::job::{Job, LIMIT, Launched, quiet, this_binary};
 
 /// Runs this binary in so many processes, each playing `case` over a device. All have to succeed.
@@ -49,6 +49,7 @@ fn process((rank, ranks): (u32, u32), device: &str, case: &str, folder: &Path) -
         .env(PROCESS, format!("{rank}/{ranks}"))
         .env(FOLDER, folder)
         .env(DEVICE, device)
+        .env(NEIGHBOURS, environment::neighbours())
         .env(TIME, environment::slowness().to_string());
     command
 }

@@ -1,0 +1,107 @@
+//! What a process publishes that may have neighbours.
+
+use super::setting::{Setting, VARIABLE};
+use crate::fields::Fields;
+use crate::{Error, Result};
+
+/// No address of another device begins like this.
+const MAGIC: [u8; 3] = *b"tNA";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Card {
+    pub(super) setting: Setting,
+    /// Where neighbours find its memory; empty: nowhere.
+    pub(super) memory: Vec<u8>,
+    /// Its address on the device.
+    pub(super) device: Vec<u8>,
+}
+
+impl Card {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.push(self.setting.to_byte());
+        bytes.push(u8::try_from(self.memory.len()).expect("addresses of soft are short"));
+        bytes.extend(&self.memory);
+        bytes.extend(&self.device);
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
+        Self::read(Fields(bytes)).ok_or(Error::BadAddress {
+            device: "verbs",
+            reason: "it was published by another device; give all ranks the same TRANSOM_DEVICE",
+        })
+    }
+
+    fn read(mut fields: Fields<'_>) -> Option<Self> {
+        if fields.array()? != MAGIC {
+            return None;
+        }
+        let [setting, len] = fields.array()?;
+        let (memory, device) = fields.0.split_at_checked(len.into())?;
+        Some(Self {
+            setting: Setting::of_byte(setting)?,
+            memory: memory.to_vec(),
+            device: device.to_vec(),
+        })
+    }
+
+    pub(super) fn must_agree_with(&self, ours: Setting) -> Result<()> {
+        match self.setting == ours {
+            true => Ok(()),
+            false => Err(Error::Disagreement {
+                name: VARIABLE,
+                theirs: self.setting.to_string(),
+                ours: ours.to_string(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card() -> Card {
+        Card {
+            setting: Setting::On,
+            memory: vec![1, 2, 3],
+            device: vec![4, 5],
+        }
+    }
+
+    #[test]
+    fn a_card_survives_the_journey() {
+        let without = Card {
+            setting: Setting::Off,
+            memory: Vec::new(),
+            ..card()
+        };
+        for card in [card(), without] {
+            assert_eq!(Card::decode(&card.encode()).unwrap(), card);
+        }
+        let bytes = card().encode();
+        for cut in 0..bytes.len() - 2 {
+            assert!(Card::decode(&bytes[..cut]).is_err(), "{cut}");
+        }
+        let mut bad = bytes.clone();
+        bad[3] = 0;
+        assert!(Card::decode(&bad).is_err());
+        let message = Card::decode(b"soft").unwrap_err().to_string();
+        assert!(message.contains("TRANSOM_DEVICE"), "{message}");
+    }
+
+    #[test]
+    fn ranks_that_were_told_different_things_are_told_both() {
+        assert!(card().must_agree_with(Setting::On).is_ok());
+        let message = card()
+            .must_agree_with(Setting::Off)
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains("TRANSOM_NEIGHBOURS"), "{message}");
+        assert!(
+            message.contains("off here") && message.contains("on there"),
+            "{message}"
+        );
+    }
+}

@@ -1,0 +1,114 @@
+//! Which ranks of a host map each other's memory.
+
+use std::fmt;
+
+use crate::{Error, Result};
+
+pub(crate) const VARIABLE: &str = "TRANSOM_NEIGHBOURS";
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Setting {
+    /// All that can.
+    #[default]
+    On,
+    /// None.
+    Off,
+    /// Every other pair, for tests: so those that do and those that do not work on the same words.
+    Some,
+}
+
+const KNOWN: &str = match cfg!(feature = "adversarial") {
+    true => "on, off, some",
+    false => "on, off",
+};
+
+impl Setting {
+    pub(crate) fn from_env() -> Result<Self> {
+        Self::parse(std::env::var_os(VARIABLE).map(|value| value.to_string_lossy().into_owned()))
+    }
+
+    fn parse(value: Option<String>) -> Result<Self> {
+        match value.as_deref() {
+            None | Some("" | "on") => Ok(Self::On),
+            Some("off") => Ok(Self::Off),
+            Some("some") if cfg!(feature = "adversarial") => Ok(Self::Some),
+            Some(other) => Err(Error::BadWord {
+                name: VARIABLE,
+                value: other.to_owned(),
+                known: KNOWN,
+            }),
+        }
+    }
+
+    pub(super) fn to_byte(self) -> u8 {
+        match self {
+            Self::On => 1,
+            Self::Off => 2,
+            Self::Some => 3,
+        }
+    }
+
+    pub(super) fn of_byte(byte: u8) -> Option<Self> {
+        [Self::On, Self::Off, Self::Some]
+            .into_iter()
+            .find(|setting| setting.to_byte() == byte)
+    }
+
+    /// Whether these two processes are neighbours, if they can be: the same from either side.
+    pub(super) fn takes(self, pids: [u32; 2]) -> bool {
+        match self {
+            Self::On => true,
+            Self::Off => false,
+            Self::Some => {
+                // Neighbouring numbers, as ranks have, are to give either answer.
+                let mixed = |pid: u32| pid.wrapping_mul(0x9e37_79b9).rotate_left(11);
+                (mixed(pids[0]) ^ mixed(pids[1]))
+                    .count_ones()
+                    .is_multiple_of(2)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::On => "on",
+            Self::Off => "off",
+            Self::Some => "some",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_it_can_be_is_said_where_it_is_something_else() {
+        let parse = |text: &str| Setting::parse(Some(text.to_owned()));
+        assert_eq!(Setting::parse(None).unwrap(), Setting::On);
+        assert_eq!(parse("").unwrap(), Setting::On);
+        assert_eq!(parse("on").unwrap(), Setting::On);
+        assert_eq!(parse("off").unwrap(), Setting::Off);
+        assert_eq!(parse("some").is_ok(), cfg!(feature = "adversarial"));
+        let message = parse("of").unwrap_err().to_string();
+        assert!(
+            message.starts_with("TRANSOM_NEIGHBOURS=\"of\" is none of: on, off"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn some_pairs_are_neighbours_and_both_sides_think_so() {
+        let mut counts = [0, 0];
+        for first in 100..140 {
+            for second in first..140 {
+                let takes = Setting::Some.takes([first, second]);
+                assert_eq!(takes, Setting::Some.takes([second, first]));
+                counts[usize::from(takes)] += 1;
+            }
+        }
+        assert!(counts.iter().all(|&count| count > 200), "{counts:?}");
+    }
+}
