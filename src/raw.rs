@@ -9,3 +9,4 @@ pub use crate::window::{
     CallbackResult, ErrorFunction, ErrorHandler, Keyval, MemoryModel, Progress, SharedPart, Window,
     get_address,
 };
+pub use rdma_sys_shim::AtomicDomain;

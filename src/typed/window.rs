@@ -169,6 +169,12 @@ impl<'c, T: Element> Window<'c, T> {
         self.raw.progress()
     }
 
+    /// Local. Who carries out atomics: see [`raw::Window::atomic_domain`].
+    #[must_use]
+    pub fn atomic_domain(&self) -> raw::AtomicDomain {
+        self.raw.atomic_domain()
+    }
+
     /// Local. How many elements this rank's part has.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -1,6 +1,6 @@
-//! What operations need of their target while it computes.
+//! What operations need of their target while it computes, and whose atomics they are.
 
-use rdma_sys_shim::TargetThread;
+use rdma_sys_shim::{AtomicDomain, TargetThread};
 
 use super::Window;
 use crate::terms::Flavor;
@@ -33,5 +33,14 @@ impl Window {
             },
             TargetThread::ForAll => Progress::TargetThread,
         }
+    }
+
+    /// Local. Who carries out the atomics of this window: one for all its ranks and all its words, ranks of one
+    /// host included. With [`AtomicDomain::Cpu`], a program's own atomics on its part take part in elementwise
+    /// accumulates; with [`AtomicDomain::Device`], they and those of the window are not atomic to each other.
+    #[must_use]
+    pub fn atomic_domain(&self) -> AtomicDomain {
+        let device = self.team.fabric.device();
+        device.capabilities().atomic_domain
     }
 }

@@ -2,9 +2,9 @@
 
 use std::thread;
 
-use transom::raw::{Assert, Progress, Window};
+use transom::raw::{Assert, AtomicDomain, Progress, Window};
 use transom::{ErrorClass, Info, Job, LockKind, Result};
-use transom_testing::devices::is_soft;
+use transom_testing::devices::{has_processor_atomics, is_soft};
 use transom_testing::environment;
 
 use crate::case::{Case, Failure, Outcome, cases, check, check_eq};
@@ -327,6 +327,11 @@ fn the_target_need_not_call_in(job: &Job) -> Outcome {
                 false => Progress::TargetThread,
             };
             check_eq!(window.progress(), wanted, "{memory:?}");
+            let domain = match has_processor_atomics(&device) {
+                true => AtomicDomain::Cpu,
+                false => AtomicDomain::Device,
+            };
+            check_eq!(window.atomic_domain(), domain, "{memory:?}");
         }
         if window.rank() == 0 {
             // Nothing of the library is called until the other says by other means that it is done.

@@ -40,6 +40,8 @@ struct Watched {
     /// Its barriers are the host's: no operation of the device is part of them.
     comm: Communicator,
     window: Window,
+    /// The window's: what a device has not allocated itself, no neighbour maps.
+    _memory: Vec<u64>,
     waits: Cell<u32>,
 }
 
@@ -47,12 +49,16 @@ impl Watched {
     fn open(rank: &Rank) -> transom::Result<Self> {
         let job = rank.job()?;
         let comm = job.communicator(job.world().group(), rank.files("host"))?;
-        let window = Window::allocate(&comm, 8 * WORDS, 1, &Info::new())?;
+        let mut memory = vec![0; WORDS];
+        let base = memory.as_mut_ptr().cast();
+        // SAFETY: the vector is kept until the window is freed, and nobody looks into it meanwhile.
+        let window = unsafe { Window::create(&comm, base, 8 * WORDS, 1, &Info::new())? };
         window.lock_all(Assert::NONE)?;
         Ok(Self {
             job,
             comm,
             window,
+            _memory: memory,
             waits: Cell::new(0),
         })
     }

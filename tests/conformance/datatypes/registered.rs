@@ -83,7 +83,8 @@ fn pieces_of(bytes: &[u8], len: usize, stride: usize) -> Vec<u8> {
 }
 
 fn registered_pieces_travel_together(job: &Job) -> Outcome {
-    let window = Exposed::open(job, Memory::Allocate, PIECES * LONG, 1)?;
+    // What no neighbour maps.
+    let window = Exposed::open(job, Memory::Heap, PIECES * LONG, 1)?;
     for registered in [true, false] {
         if window.rank() == 1 {
             window.lock_all(Assert::NONE)?;
