@@ -508,7 +508,15 @@ fn coming_and_going_under_load(job: &Job) -> Outcome {
     match me {
         0 => {
             let comes = memory(64 * 4096);
-            let own = |at: u64| word(stays.wrapping_add(at as usize));
+            // Others' atomics may be the device's, and write back what they found: a store would be lost.
+            let tell = |at: u64, value: u64| {
+                fetch_and_op(&window, value, me, there + at, Op::Replace).map(drop)
+            };
+            let acknowledged = || {
+                let own = stays.wrapping_add(ACKNOWLEDGED as usize);
+                word(own).load(Ordering::SeqCst)
+            };
+            window.lock_all(Assert::NONE)?;
             for round in 1..=ROUNDS {
                 let region = comes.wrapping_add(round as usize * 520 % (60 * 4096));
                 // Company, so that entries of the table move.
@@ -519,13 +527,13 @@ fn coming_and_going_under_load(job: &Job) -> Outcome {
                     attach(&window, other, 600)?;
                 }
                 attach(&window, region, 512)?;
-                own(ADDRESS).store(get_address(region), Ordering::SeqCst);
-                own(0).store(round, Ordering::SeqCst);
+                tell(ADDRESS, get_address(region))?;
+                tell(0, round)?;
                 for &other in &others {
                     window.detach(other)?;
                 }
                 let begun = std::time::Instant::now();
-                while own(ACKNOWLEDGED).load(Ordering::SeqCst) < round {
+                while acknowledged() < round {
                     check!(
                         begun.elapsed().as_secs() < 60,
                         "round {round} is not answered"
@@ -535,10 +543,11 @@ fn coming_and_going_under_load(job: &Job) -> Outcome {
                 window.detach(region)?;
                 check_eq!(read(region, 512), patterned(1, 512, round as usize));
             }
-            own(0).store(OVER, Ordering::SeqCst);
+            tell(0, OVER)?;
+            window.unlock_all()?;
         }
         1 => {
-            // The word changes meanwhile, so that a get might see half of a change.
+            // A get might see half of a change.
             let load = |at: u64| fetch_and_op(&window, 0_u64, 0, there + at, Op::NoOp);
             window.lock_all(Assert::NONE)?;
             let mut done = 0;
