@@ -72,11 +72,12 @@ fn threads_write_to_the_window_and_beside_it(job: &Job) -> Outcome {
     let (first, last) = (2, all.len() - 2);
     let of_peers = [0, 511, 1500, last - first - 1];
     let for_peers = |index: usize| of_peers.contains(&index.wrapping_sub(first));
-    let stop = AtomicBool::new(false);
+    let (runs, stop) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut passes = 0;
     thread::scope(|scope| -> Outcome {
         let writer = scope.spawn(|| {
             let mut passes = 0;
+            runs.store(true, Ordering::Relaxed);
             while !stop.load(Ordering::Relaxed) {
                 for (index, word) in all.iter().enumerate() {
                     if !for_peers(index) {
@@ -87,6 +88,10 @@ fn threads_write_to_the_window_and_beside_it(job: &Job) -> Outcome {
             }
             passes
         });
+        // Both processors may have other work at first.
+        while !runs.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
         let body = || -> Outcome {
             for _ in 0..ROUNDS {
                 let base = words.base.wrapping_add(first * 8);
