@@ -28,8 +28,7 @@ impl RemoteMemory {
         region: RemoteRegion,
         patience: Patience,
     ) -> Result<Self> {
-        // All words are reached in one way, and some are changed by atomics.
-        let mapping = endpoint.map(&region)?.filter(Mapping::has_atomics);
+        let mapping = endpoint.map(&region)?;
         Ok(Self {
             endpoint,
             region,
@@ -65,9 +64,9 @@ impl RemoteMemory {
         Ok(())
     }
 
-    /// The aligned word at `offset`, where it is mapped.
+    /// The aligned word at `offset`, where it is mapped: to load from, and to store to if nobody else does.
     #[inline]
-    pub(crate) fn atomic(&self, offset: u64) -> Option<&AtomicU64> {
+    fn mapped_word(&self, offset: u64) -> Option<&AtomicU64> {
         let here = self.mapped(offset, 8).cast::<u64>();
         if here.is_null() || !here.is_aligned() {
             return None;
@@ -77,11 +76,31 @@ impl RemoteMemory {
         Some(unsafe { AtomicU64::from_ptr(here) })
     }
 
+    /// The aligned word at `offset`, where the processor's atomics may change it.
+    #[inline]
+    fn atomic(&self, offset: u64) -> Option<&AtomicU64> {
+        let mapping = self.mapping.as_ref();
+        let word = self.mapped_word(offset)?;
+        mapping.is_some_and(Mapping::has_atomics).then_some(word)
+    }
+
+    /// Whether what is stored in the word at `offset` does not go through the device.
+    #[inline]
+    pub(crate) fn is_stored_here(&self, offset: u64) -> bool {
+        self.mapped_word(offset).is_some()
+    }
+
+    /// Whether what is added to the word at `offset` does not go through the device.
+    #[inline]
+    pub(crate) fn is_raised_here(&self, offset: u64) -> bool {
+        self.atomic(offset).is_some()
+    }
+
     /// Stores in the word at `offset`, after everything that this rank did to the same peer before: what went
     /// through the device must be complete if the word is mapped. `old` is what this rank stored there last, or 0.
     #[inline]
     pub(crate) fn store(&self, offset: u64, old: u64, new: u64) -> Result<Ticket> {
-        match self.atomic(offset) {
+        match self.mapped_word(offset) {
             Some(word) => {
                 word.store(new, Ordering::Release);
                 Ok(Ticket::DONE)
@@ -154,8 +173,11 @@ impl RemoteMemory {
         } else {
             ptr::null_mut()
         };
+        let has_atomics = self.mapping.as_ref().is_some_and(Mapping::has_atomics);
+        let atomic = if has_atomics { mapped } else { ptr::null_mut() };
         RemoteWord {
             mapped: mapped.cast(),
+            atomic: atomic.cast(),
             address: self.region.at(offset),
             memory: self.clone(),
             stored: AtomicU64::new(0),
@@ -179,6 +201,8 @@ fn behind_stores() {
 pub(crate) struct RemoteWord {
     /// Null where the word has to be reached through the device.
     mapped: *mut u64,
+    /// The same, and null where the processor may only load and store.
+    atomic: *mut u64,
     address: RemoteAddress,
     memory: Arc<RemoteMemory>,
     /// What was stored last through the device.
@@ -196,21 +220,36 @@ impl RemoteWord {
     pub(crate) fn to_look_at(&self) -> Self {
         Self {
             mapped: self.mapped,
+            atomic: self.atomic,
             address: self.address,
             memory: self.memory.clone(),
             stored: AtomicU64::new(0),
         }
     }
 
-    /// The word itself, where it is mapped.
+    /// The word itself, where the processor's atomics may change it.
     #[inline(always)]
     pub(crate) fn atomic(&self) -> Option<&AtomicU64> {
-        if self.mapped.is_null() {
+        // SAFETY: null, or in the mapping.
+        unsafe { self.at(self.atomic) }
+    }
+
+    /// The word itself, where it is mapped: to load from, and to store to if nobody else does.
+    #[inline(always)]
+    fn mapped(&self) -> Option<&AtomicU64> {
+        // SAFETY: null, or in the mapping.
+        unsafe { self.at(self.mapped) }
+    }
+
+    /// # Safety
+    /// `word` is null, or an aligned word inside the mapping that `memory` keeps alive.
+    #[inline(always)]
+    unsafe fn at(&self, word: *mut u64) -> Option<&AtomicU64> {
+        if word.is_null() {
             return None;
         }
-        // SAFETY: an aligned word inside the mapping that `memory` keeps alive; everybody uses it
-        // as an atomic.
-        Some(unsafe { AtomicU64::from_ptr(self.mapped) })
+        // SAFETY: the caller's promise; everybody uses it as an atomic.
+        Some(unsafe { AtomicU64::from_ptr(word) })
     }
 
     /// Whether the peer's device refused access to this very word: over a connection that broke, an
@@ -224,7 +263,7 @@ impl RemoteWord {
     /// word has arrived.
     #[inline]
     pub(crate) fn store(&self, value: u64) -> Result<Ticket> {
-        match self.atomic() {
+        match self.mapped() {
             Some(word) => {
                 word.publish(value);
                 Ok(Ticket::DONE)
@@ -247,7 +286,7 @@ impl RemoteWord {
     /// Through the device, a word that its owner stores meanwhile may come torn.
     #[inline]
     pub(crate) fn load(&self) -> Result<u64> {
-        match self.atomic() {
+        match self.mapped() {
             Some(word) => Ok(word.look()),
             None => self.read_by_device(),
         }
@@ -256,7 +295,7 @@ impl RemoteWord {
     /// Loads a word that is seldom stored: as it stood at some time, for it was the same twice.
     pub(crate) fn load_whole(&self) -> Result<u64> {
         let mut seen = self.load()?;
-        if self.atomic().is_some() {
+        if self.mapped().is_some() {
             return Ok(seen);
         }
         loop {

@@ -142,11 +142,11 @@ impl<'w> OnTarget<'w> {
         self.window.pair(self.aim)
     }
 
-    /// Waits for what this rank posted to the target, if a flag `at` bytes into its block would
-    /// overtake it: a mapped word is stored at once.
+    /// Waits for what this rank posted to the target, if a flag there would overtake it: one that is changed
+    /// here, at once.
     #[inline]
-    pub(crate) fn complete_before_flag(self, pair: &Pair, at: u64) -> Result<()> {
-        match self.target.posted() != Ticket::DONE && pair.is_mapped(at) {
+    pub(crate) fn complete_before_flag(self, is_changed_here: bool) -> Result<()> {
+        match self.target.posted() != Ticket::DONE && is_changed_here {
             true => self.by_call(Self::complete_posted),
             false => Ok(()),
         }

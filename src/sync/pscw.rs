@@ -281,7 +281,7 @@ impl OnTarget<'_> {
         }
         let pair = self.pair()?;
         let slot = window.layout().completion_slot(window.rank());
-        self.complete_before_flag(pair, slot)?;
+        self.complete_before_flag(pair.is_stored_here(slot))?;
         let told = pair.complete(slot);
         told.map_err(|error| self.aside(|on| on.failed(error)))
     }

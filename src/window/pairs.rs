@@ -185,10 +185,16 @@ impl Pair {
         Ok(())
     }
 
-    /// Whether the word `at` bytes into the other's block is mapped.
+    /// As [`RemoteMemory::is_stored_here`], of the word `at` bytes into the other's block.
     #[inline]
-    pub(crate) fn is_mapped(&self, at: u64) -> bool {
-        self.control.atomic(self.block + at).is_some()
+    pub(crate) fn is_stored_here(&self, at: u64) -> bool {
+        self.control.is_stored_here(self.block + at)
+    }
+
+    /// As [`RemoteMemory::is_raised_here`], of the word `at` bytes into the other's block.
+    #[inline]
+    pub(crate) fn is_raised_here(&self, at: u64) -> bool {
+        self.control.is_raised_here(self.block + at)
     }
 
     /// Adds one to the word `at` bytes into the other's block; see [`RemoteMemory::raise`].
