@@ -1,7 +1,6 @@
 //! Accumulate, and the way of all its kin past the fast paths.
 
 use rdma_sys_shim::Ticket;
-use rdma_sys_shim::memory::full_fence;
 
 use super::PROC_NULL;
 use super::elementwise::{self, Fetching};
@@ -10,6 +9,7 @@ use super::work::Work;
 use crate::datatype::{AtomicWidths, BasicType, Op};
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
+use crate::memory::remote::behind_stores;
 use crate::terms::Aim;
 use crate::window::{OnTarget, Window};
 
@@ -149,7 +149,7 @@ impl Window {
                 on.combine_mapped((place.there, place.widths), work)?;
                 return Ok(Ticket::DONE);
             }
-            behind_puts();
+            behind_stores();
             let Some(width) = place.widths.word(work.ty, place.at.address) else {
                 on.lock_and_combine_by_device(&place, len, work)?;
                 return Ok(Ticket::DONE);
@@ -160,12 +160,6 @@ impl Window {
             Ok(ticket)
         }
     }
-}
-
-/// What the device does comes after this thread's puts, of which some may have been stores.
-#[inline]
-pub(super) fn behind_puts() {
-    full_fence();
 }
 
 impl OnTarget<'_> {

@@ -191,9 +191,10 @@ fn behind_read() {
     fence(Ordering::Acquire);
 }
 
-/// What the device is asked to do to a word comes after what this thread stored, in mapped memory and in its own,
-/// which others may look at through a mapping.
-fn behind_stores() {
+/// What the device is asked to do to words comes after what this thread stored: in mapped memory, as puts do, and in
+/// its own, which others may look at through a mapping.
+#[inline]
+pub(crate) fn behind_stores() {
     full_fence();
 }
 

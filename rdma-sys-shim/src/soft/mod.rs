@@ -161,12 +161,15 @@ impl SoftDevice {
     }
 
     fn endpoint(&self, address: &[u8]) -> Result<SoftEndpoint> {
+        self.endpoint_of(&Address::decode(address)?)
+    }
+
+    fn endpoint_of(&self, address: &Address) -> Result<SoftEndpoint> {
         let own = &self.own;
-        let address = Address::decode(address)?;
-        if address == own.address {
+        if *address == own.address {
             return Ok(SoftEndpoint::to_self(own.id, own.port.clone(), own.options));
         }
-        own.address.must_share_host_with(&address)?;
+        own.address.must_share_host_with(address)?;
         let port = SoftPort::open(DEVICE, address.id, address.fd, address.nonce)?;
         let endpoint = SoftEndpoint::to_peer(
             address.id,

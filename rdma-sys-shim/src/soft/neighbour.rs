@@ -40,7 +40,7 @@ impl NeighbourMemory {
             return Ok(None);
         }
         Ok(Some(Neighbour {
-            endpoint: self.0.endpoint(address)?,
+            endpoint: self.0.endpoint_of(&peer)?,
             pids: [own.id.pid, peer.id.pid],
         }))
     }

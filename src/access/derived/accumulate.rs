@@ -3,7 +3,6 @@
 use rdma_sys_shim::Ticket;
 
 use super::super::PROC_NULL;
-use super::super::accumulate::behind_puts;
 use super::super::elementwise;
 use super::super::request::{Request, Until};
 use super::super::work::Work;
@@ -13,6 +12,7 @@ use super::spot::{Spot, Use};
 use crate::datatype::{AtomicWidths, Layout, Op, Piece};
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
+use crate::memory::remote::behind_stores;
 use crate::terms::Aim;
 use crate::window::{OnTarget, Window};
 
@@ -244,7 +244,7 @@ impl OnTarget<'_> {
                     Ok(Ticket::DONE)
                 }
                 Spot::Device(place) => {
-                    behind_puts();
+                    behind_stores();
                     self.combine_by_device(place, parts)
                 }
                 Spot::Apart(disp) => self.combine_apart(*disp, parts),
