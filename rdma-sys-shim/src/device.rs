@@ -157,6 +157,17 @@ pub struct Capabilities {
     pub pins_memory: bool,
 }
 
+/// Which of a device's peers are reached sooner than others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nearest {
+    /// None.
+    None,
+    /// Those of this host.
+    OfHost,
+    /// Some, wherever they are: for tests.
+    Any,
+}
+
 /// Memory of some rank as its peers name it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteRegion {
@@ -239,6 +250,9 @@ pub struct Usage {
     pub completion_entries: u32,
     /// Peers that it is connected to, itself included.
     pub connections: u32,
+    /// Peers of this host whose memory it maps, itself included: these are connected to only where atomics
+    /// or memory that cannot be mapped need it.
+    pub neighbours: u32,
     /// Work requests posted so far.
     pub requests: u64,
 }
@@ -257,6 +271,11 @@ pub trait Device: Send + Sync {
     /// What this process has taken from it; `None` where nothing of it is scarce.
     fn usage(&self) -> Option<Usage> {
         None
+    }
+
+    /// Which peers are reached sooner than others: the same answer on all ranks of a job.
+    fn nearest(&self) -> Nearest {
+        Nearest::None
     }
 
     /// What peers need to connect to this process: opaque, at most 384 bytes.
@@ -438,6 +457,11 @@ pub trait Endpoint: Send + Sync {
     /// As for [`Endpoint::completed`], whichever operation it was.
     fn intact(&self) -> Result<()>;
 
+    /// Whether anything may have been posted: some endpoints connect when they have to.
+    fn is_connected(&self) -> bool {
+        true
+    }
+
     /// Whether the device carries out atomics on this memory of the peer's, which has registered it
     /// itself: the same answer to all its peers, itself included.
     fn has_atomics(&self, region: &RemoteRegion) -> bool {
@@ -452,6 +476,14 @@ pub trait Endpoint: Send + Sync {
     /// # Errors
     /// It ought to be possible, and the system refused.
     fn map(&self, region: &RemoteRegion) -> Result<Option<Mapping>>;
+
+    /// As [`Endpoint::map`], where that is the only way.
+    ///
+    /// # Errors
+    /// The system refused, or there is no such memory.
+    fn map_or_fail(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
+        self.map(region)
+    }
 
     /// Whether the peer's process runs. Costs a system call or more.
     fn liveness(&self) -> Liveness;
@@ -530,6 +562,16 @@ impl Mapping {
     pub(crate) fn for_data(self) -> Self {
         Self {
             has_atomics: false,
+            ..self
+        }
+    }
+
+    /// The same, for the processor's atomics, too: for those who see to it that nobody changes its words by the
+    /// device.
+    #[must_use]
+    pub fn with_atomics(self) -> Self {
+        Self {
+            has_atomics: true,
             ..self
         }
     }

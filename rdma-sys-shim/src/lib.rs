@@ -25,8 +25,8 @@ mod verbs;
 
 pub use device::batch::{Batch, BatchError, LocalPiece, RemoteRun};
 pub use device::{
-    ALIGNMENT, Access, AtomicDomain, Capabilities, Device, Endpoint, Liveness, Mapping, Region,
-    RemoteAddress, RemoteRegion, TargetThread, Ticket, Update, Usage, Width,
+    ALIGNMENT, Access, AtomicDomain, Capabilities, Device, Endpoint, Liveness, Mapping, Nearest,
+    Region, RemoteAddress, RemoteRegion, TargetThread, Ticket, Update, Usage, Width,
 };
 pub use error::{Absence, Error, Result};
 pub use inventory::{

@@ -1,25 +1,25 @@
-//! The collectives, on bytes, once they have begun: ceil(log2(p)) steps each.
+//! The collectives among the ranks of a circle, on bytes: ceil(log2(p)) steps each. Roots and parts are by place.
 
-use super::collective::{Direction, Engine};
+use super::lane::{Direction, Walk};
 use crate::error::Result;
 
-impl Engine {
+impl Walk<'_> {
     /// This rank's place in a tree with `root` at 0.
     fn relative(&self, root: u32) -> u32 {
-        let size = self.team().size();
-        ((u64::from(self.team().rank) + u64::from(size) - u64::from(root)) % u64::from(size)) as u32
+        let (place, size) = (self.circle().place(), self.circle().size());
+        ((u64::from(place) + u64::from(size) - u64::from(root)) % u64::from(size)) as u32
     }
 
     /// Binomial tree: in round k, each of the 2^k ranks that have the bytes sends them 2^k ahead.
-    pub(crate) fn bcast(&mut self, bytes: &mut [u8], root: u32) -> Result<()> {
-        let (size, relative) = (self.team().size(), self.relative(root));
+    pub(super) fn bcast(&mut self, bytes: &mut [u8], root: u32) -> Result<()> {
+        let (size, relative) = (self.circle().size(), self.relative(root));
         let mut first = 0;
         if relative > 0 {
             let round = relative.ilog2();
             self.exchange(Direction::Ahead, round, None, Some(bytes))?;
             first = round + 1;
         }
-        for round in first..self.team().rounds() {
+        for round in first..self.circle().rounds() {
             if u64::from(relative) + (1 << round) < u64::from(size) {
                 self.exchange(Direction::Ahead, round, Some(bytes), None)?;
             }
@@ -28,13 +28,13 @@ impl Engine {
     }
 
     /// Binomial tree, towards the root: in round k, the ranks whose lowest set bit is k send what
-    /// they have gathered 2^k back. `lens` are the lengths by rank; at the root, returns all bytes
-    /// in the order of ranks.
-    pub(crate) fn gather(&mut self, mine: &[u8], lens: &[usize], root: u32) -> Result<Vec<u8>> {
-        let (size, relative) = (self.team().size() as usize, self.relative(root) as usize);
+    /// they have gathered 2^k back. `lens` are the lengths by place; at the root, returns all bytes
+    /// in the order of places.
+    pub(super) fn gather(&mut self, mine: &[u8], lens: &[usize], root: u32) -> Result<Vec<u8>> {
+        let (size, relative) = (self.circle().size() as usize, self.relative(root) as usize);
         let len_of = |relative: usize| lens[(relative + root as usize) % size];
         let mut held = mine.to_vec();
-        for round in 0..self.team().rounds() {
+        for round in 0..self.circle().rounds() {
             let distance = 1 << round;
             if relative & distance != 0 {
                 self.exchange(Direction::Back, round, Some(&held), None)?;
@@ -57,14 +57,17 @@ impl Engine {
     /// Bruck's algorithm: before round k, each rank has the parts of itself and of the 2^k − 1
     /// ranks behind; it passes on as many as are still missing. Returns all parts in the order of
     /// ranks.
-    pub(crate) fn allgather(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<u8>> {
-        let (size, rank) = (self.team().size() as usize, self.team().rank as usize);
+    pub(super) fn allgather(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<u8>> {
+        let (size, rank) = (
+            self.circle().size() as usize,
+            self.circle().place() as usize,
+        );
         let back = |distance: usize| (rank + size - distance) % size;
         let total: usize = lens.iter().sum();
         // Parts of rank, rank − 1, rank − 2, …
         let mut held = Vec::with_capacity(total);
         held.extend_from_slice(mine);
-        for round in 0..self.team().rounds() {
+        for round in 0..self.circle().rounds() {
             let have = 1_usize << round;
             let more = have.min(size - have);
             // What the rank behind has first: its own part and those behind it.
@@ -94,15 +97,15 @@ impl Engine {
 
     /// Binomial tree, towards the root; `combine` folds what arrives into what is held. At the
     /// root, `bytes` is the result.
-    pub(crate) fn reduce(
+    pub(super) fn reduce(
         &mut self,
         bytes: &mut [u8],
         root: u32,
         mut combine: impl FnMut(&mut [u8], &[u8]),
     ) -> Result<()> {
-        let (size, relative) = (self.team().size(), self.relative(root));
+        let (size, relative) = (self.circle().size(), self.relative(root));
         let mut incoming = vec![0; bytes.len()];
-        for round in 0..self.team().rounds() {
+        for round in 0..self.circle().rounds() {
             if relative & (1 << round) != 0 {
                 return self.exchange(Direction::Back, round, Some(bytes), None);
             }

@@ -1,12 +1,13 @@
-//! The dissemination barrier: in round r, tell the rank 2^r ahead and wait for the rank 2^r back.
+//! The barrier: in each step, tell a rank and wait for one.
 
-mod dissemination;
+mod protocol;
+mod steps;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::call::mismatch;
-use super::team::Team;
+use super::team::{Places, Team};
 use crate::error::{Error, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE, LocalWord};
@@ -14,11 +15,12 @@ use crate::memory::remote::RemoteWord;
 use crate::memory::word::SharedWord;
 use crate::peers::Awaited;
 use crate::wait::Verdict;
-use dissemination::{DISPUTED, Rounds, epoch_of, flag, is_ahead};
+use protocol::{DISPUTED, Steps, epoch_of, flag, is_ahead};
+use steps::{Step, steps};
 
-/// Bytes of control block that a barrier of `rounds` rounds takes.
-pub(crate) const fn barrier_bytes(rounds: u32) -> u64 {
-    rounds as u64 * LINE
+/// Bytes of control block that a barrier of the team takes.
+pub(crate) fn barrier_bytes(team: &Places) -> u64 {
+    u64::from(steps::flags(team.all(), team.by_host())) * LINE
 }
 
 /// For what a rank comes to a barrier.
@@ -99,21 +101,24 @@ pub(crate) struct Barrier {
     /// Where in every rank's block the flags start.
     at: u64,
     block: Arc<ControlBlock>,
-    rounds: Box<[OnceLock<Round>]>,
+    steps: Box<[(Step, OnceLock<Ways>)]>,
     epoch: AtomicU32,
 }
 
-struct Round {
-    signal: RemoteWord,
-    flag: LocalWord,
+/// To the flags of a step.
+struct Ways {
+    signal: Option<RemoteWord>,
+    flag: Option<LocalWord>,
 }
 
 impl Barrier {
     pub(crate) fn new(team: &Team, block: &Arc<ControlBlock>, at: u64) -> Self {
+        let places = &team.places;
+        let steps = steps(places.all(), places.by_host()).into_iter();
         Self {
             at,
             block: block.clone(),
-            rounds: (0..team.rounds()).map(|_| OnceLock::new()).collect(),
+            steps: steps.map(|step| (step, OnceLock::new())).collect(),
             epoch: AtomicU32::new(0),
         }
     }
@@ -139,7 +144,7 @@ impl Barrier {
             matter,
             check,
         };
-        match dissemination::pass(&passing, epoch, matter.code())? {
+        match protocol::pass(&passing, epoch, matter.code())? {
             None => Ok(()),
             Some(odd) => Err(odd),
         }
@@ -161,21 +166,25 @@ impl Barrier {
     }
 
     #[inline]
-    fn round(&self, team: &Team, blocks: &Column<u64>, number: usize) -> Result<&Round> {
-        match self.rounds[number].get() {
-            Some(round) => Ok(round),
+    fn ways(&self, team: &Team, blocks: &Column<u64>, number: usize) -> Result<&Ways> {
+        match self.steps[number].1.get() {
+            Some(ways) => Ok(ways),
             None => self.prepare(team, blocks, number),
         }
     }
 
     #[cold]
-    fn prepare(&self, team: &Team, blocks: &Column<u64>, number: usize) -> Result<&Round> {
-        let at = self.at + number as u64 * LINE;
-        let round = Round {
-            signal: team.word(team.ahead(1 << number), blocks, at)?,
-            flag: LocalWord::new(&self.block, at),
+    fn prepare(&self, team: &Team, blocks: &Column<u64>, number: usize) -> Result<&Ways> {
+        let (step, known) = &self.steps[number];
+        let at = |number: u32| self.at + u64::from(number) * LINE;
+        let signal = step
+            .to
+            .map(|flag| team.word(flag.rank, blocks, at(flag.number)));
+        let ways = Ways {
+            signal: signal.transpose()?,
+            flag: (step.from).map(|flag| LocalWord::new(&self.block, at(flag.number))),
         };
-        Ok(self.rounds[number].get_or_init(|| round))
+        Ok(known.get_or_init(|| ways))
     }
 }
 
@@ -191,39 +200,55 @@ struct Passing<'a, 'v> {
 
 impl Passing<'_, '_> {
     #[inline]
-    fn round(&self, number: usize) -> Result<&Round> {
-        self.barrier.round(self.team, self.blocks, number)
+    fn ways(&self, number: usize) -> Result<&Ways> {
+        self.barrier.ways(self.team, self.blocks, number)
+    }
+
+    /// The rank that is told in a step, and the one that is heard.
+    #[cold]
+    fn ranks(&self, number: usize) -> [Option<u32>; 2] {
+        let step = &self.barrier.steps[number].0;
+        [step.to, step.from].map(|flag| flag.map(|flag| flag.rank))
+    }
+
+    #[cold]
+    fn blame(&self, number: usize, error: Error) -> Error {
+        match self.ranks(number) {
+            [Some(to), _] => self.team.blame(self.operation, to, error),
+            [None, _] => error.during(self.operation),
+        }
     }
 }
 
-impl Rounds for Passing<'_, '_> {
+impl Steps for Passing<'_, '_> {
     type Odd = Error;
 
     #[inline]
     fn count(&self) -> usize {
-        self.barrier.rounds.len()
+        self.barrier.steps.len()
     }
 
     #[inline]
     fn signal(&self, number: usize, flag: u64) -> Result<()> {
-        let sent = self
-            .round(number)
-            .and_then(|round| round.signal.store(flag));
-        sent.map(drop).map_err(|error| {
-            let ahead = self.team.ahead(1 << number);
-            self.team.blame(self.operation, ahead, error)
-        })
+        let sent = self.ways(number).and_then(|ways| match &ways.signal {
+            Some(word) => word.store(flag).map(drop),
+            None => Ok(()),
+        });
+        sent.map_err(|error| self.blame(number, error))
     }
 
     #[inline]
-    fn heard(&self, number: usize) -> Result<u64> {
-        Ok(self.round(number)?.flag.atomic().observe())
+    fn heard(&self, number: usize) -> Result<Option<u64>> {
+        let flag = self.ways(number)?.flag.as_ref();
+        Ok(flag.map(|flag| flag.atomic().observe()))
     }
 
     #[cold]
     fn wait(&self, number: usize, arrived: &dyn Fn() -> Result<bool>) -> Result<()> {
-        let from = self.team.behind(1 << number);
         let context = &self.team.context;
+        let [_, Some(from)] = self.ranks(number) else {
+            return Ok(());
+        };
         context.patience().at_leisure().wait(arrived, || {
             let awaited = Awaited::Rank(self.team.world_rank(from));
             context.check(self.operation, awaited)?;
@@ -233,7 +258,8 @@ impl Rounds for Passing<'_, '_> {
 
     #[cold]
     fn name_odd(&self, number: usize, matter: u32) -> (Error, u32) {
-        let behind = self.team.behind(1 << number);
-        self.matter.name_odd(self.operation, behind, matter)
+        let [_, from] = self.ranks(number);
+        let from = from.expect("who told this is heard in this step");
+        self.matter.name_odd(self.operation, from, matter)
     }
 }

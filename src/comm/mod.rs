@@ -2,13 +2,17 @@
 
 mod algorithms;
 mod barrier;
+mod by_host;
 mod call;
+mod circle;
 mod collective;
 mod group;
+mod lane;
 mod over;
 mod pipe;
 mod split;
 mod team;
+mod two_steps;
 
 use std::any::type_name;
 use std::fmt;
@@ -17,22 +21,22 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub use group::{Comparison, Group};
 
 pub(crate) use barrier::{Barrier, Purpose, barrier_bytes};
-pub(crate) use team::Team;
+pub(crate) use team::{Places, Team};
 
 use crate::datatype::{Element, Op, Reduce};
 use crate::error::{Error, ErrorClass, Misuse, PeerError, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
-use crate::peers::{Context, not_forked, rounds};
+use crate::peers::{Context, Hosts, not_forked};
 use crate::wait::lock;
 use call::Call;
 use collective::{BARRIER_AT, Engine, block_bytes};
 use over::{Carrier, Lent};
 use transom_launch::Allgather;
 
-/// Bytes that the world communicator takes of every rank's control region.
-pub(crate) fn world_block_bytes(size: u32) -> u64 {
-    block_bytes(rounds(size))
+/// Bytes that the world communicator takes of every rank's control region: the same for each.
+pub(crate) fn world_block_bytes(size: u32, hosts: &Hosts) -> u64 {
+    block_bytes(&Places::new(hosts, &Group::world(size), 0))
 }
 
 /// An ordered set of ranks that act together, with a context of its own: what happens in one
@@ -92,12 +96,7 @@ impl Communicator {
                 theirs: format!("rank {} in the group", world_rank.unwrap_or(rank)),
             }
         } else {
-            let team = Team {
-                group: group.clone(),
-                rank,
-                fabric: context.fabric().clone(),
-                context: context.clone(),
-            };
+            let team = Team::new(context, context.fabric().clone(), group.clone(), rank);
             let lent = Lent::new(&team, by);
             return Ok(Self::carried(team, Carrier::Caller(Box::new(lent))));
         };
@@ -106,12 +105,13 @@ impl Communicator {
 
     /// All ranks. Its blocks stand at one place everywhere, so that it needs no exchange.
     pub(crate) fn world(context: &Arc<Context>) -> Self {
-        let team = Team {
-            group: Group::world(context.size()),
-            rank: context.rank().0,
-            fabric: context.fabric().clone(),
-            context: context.clone(),
-        };
+        let everyone = Group::world(context.size());
+        let team = Team::new(
+            context,
+            context.fabric().clone(),
+            everyone,
+            context.rank().0,
+        );
         let block = context.world_block();
         let blocks = Column::Uniform(block.offset());
         Self::new(team, block, blocks)
@@ -120,15 +120,11 @@ impl Communicator {
     pub(crate) fn alone(context: &Arc<Context>) -> Result<Self> {
         // Control memory may be shared with the rank, which would give the same block away again.
         not_forked("alone")?;
-        let team = Team {
-            group: Group::of([context.rank().0]),
-            rank: 0,
-            fabric: context.fabric().clone(),
-            context: context.clone(),
-        };
+        let itself = Group::of([context.rank().0]);
+        let team = Team::new(context, context.fabric().clone(), itself, 0);
         let control = context.fabric().control();
         let block = control
-            .allocate(block_bytes(0))
+            .allocate(block_bytes(&team.places))
             .map_err(|error| error.during("alone"))?;
         let blocks = Column::Uniform(block.offset());
         Ok(Self::new(team, block, blocks))
@@ -331,8 +327,8 @@ impl Communicator {
     }
 
     /// Collective. Combines the ranks' `data`, as long everywhere, element by element; `root` gets
-    /// the result, the others nothing. The order of combination is fixed by the number of ranks
-    /// and the root (MPI-4.1, section 6.9).
+    /// the result, the others nothing. The order of combination is fixed by the number of ranks,
+    /// their hosts and the root (MPI-4.1, section 6.9).
     ///
     /// # Errors
     /// The operation is not defined for the type, `root` is not a rank; lengths, types, operations or

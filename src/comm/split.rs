@@ -107,12 +107,8 @@ impl Communicator {
             .map(|&rank| team.world_rank(rank).0)
             .collect();
         let rank = members.iter().position(|&rank| rank == team.rank);
-        Team {
-            context: team.context.clone(),
-            fabric,
-            group: Group::of(world),
-            rank: rank.expect("one of them") as u32,
-        }
+        let rank = rank.expect("one of them") as u32;
+        Team::new(&team.context, fabric, Group::of(world), rank)
     }
 
     /// Collective over `self`: gives the new team its blocks, or fails on every rank if it failed on
@@ -120,7 +116,7 @@ impl Communicator {
     fn derive(&self, operation: &'static str, team: Result<Team>, members: &[u32]) -> Result<Self> {
         let made = team.and_then(|team| {
             let control = team.fabric.control();
-            let block = control.allocate(block_bytes(team.rounds()))?;
+            let block = control.allocate(block_bytes(&team.places))?;
             Ok((team, block))
         });
         let mine = made.as_ref().map(|(_, block)| block.offset());

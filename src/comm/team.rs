@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use super::Group;
+use super::by_host::ByHost;
+use super::circle::Circle;
 use crate::error::{Error, Misuse, Result};
 use crate::memory::columns::Column;
 use crate::memory::remote::RemoteWord;
-use crate::peers::{Context, Fabric, Peer, rounds};
+use crate::peers::{Context, Fabric, Hosts, Peer};
 use crate::terms::WorldRank;
 
 /// A group and this process's place in it.
@@ -17,17 +19,66 @@ pub(crate) struct Team {
     pub(crate) fabric: Arc<Fabric>,
     pub(crate) group: Group,
     pub(crate) rank: u32,
+    pub(crate) places: Arc<Places>,
+}
+
+/// Where the ranks of a team stand when they all have to tell each other something.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// Whether they all run on one host, as far as that is known.
+    one_host: bool,
+    all: Circle,
+    by_host: Option<ByHost>,
+}
+
+impl Places {
+    pub(crate) fn new(hosts: &Hosts, group: &Group, rank: u32) -> Self {
+        let hosts_of = |rank| {
+            group
+                .in_world(rank)
+                .map(|WorldRank(rank)| hosts.host_of(rank))
+        };
+        let first = hosts_of(0);
+        Self {
+            one_host: hosts.is_one() || (1..group.size()).all(|rank| hosts_of(rank) == first),
+            all: Circle::all(group.size(), rank),
+            by_host: ByHost::new(hosts, group, rank),
+        }
+    }
+
+    pub(crate) fn is_one_host(&self) -> bool {
+        self.one_host
+    }
+
+    pub(super) fn all(&self) -> &Circle {
+        &self.all
+    }
+
+    /// Where they go by hosts.
+    pub(super) fn by_host(&self) -> Option<&ByHost> {
+        self.by_host.as_ref()
+    }
 }
 
 impl Team {
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        fabric: Arc<Fabric>,
+        group: Group,
+        rank: u32,
+    ) -> Self {
+        Self {
+            places: Arc::new(Places::new(context.hosts(), &group, rank)),
+            context: context.clone(),
+            fabric,
+            group,
+            rank,
+        }
+    }
+
     #[inline]
     pub(crate) fn size(&self) -> u32 {
         self.group.size()
-    }
-
-    /// Rounds of an algorithm of ceil(log2(size)) steps.
-    pub(crate) fn rounds(&self) -> u32 {
-        rounds(self.size())
     }
 
     /// `rank` as a rank of the world; `rank` is in the team.
@@ -38,17 +89,6 @@ impl Team {
 
     pub(crate) fn peer(&self, rank: u32) -> Result<&Peer> {
         self.context.peer_by(&self.fabric, self.world_rank(rank))
-    }
-
-    /// The rank `distance` further on, around the circle.
-    pub(crate) fn ahead(&self, distance: u32) -> u32 {
-        let size = u64::from(self.size());
-        ((u64::from(self.rank) + u64::from(distance)) % size) as u32
-    }
-
-    /// The rank `distance` back, around the circle.
-    pub(crate) fn behind(&self, distance: u32) -> u32 {
-        self.ahead(self.size() - distance % self.size())
     }
 
     /// What to report when an operation that needs `rank` failed.

@@ -21,13 +21,22 @@ impl AtomicWidths {
     /// be lost. Types smaller than the hint `mpi_accumulate_granularity` asks for are locked.
     pub(crate) fn new(capabilities: &Capabilities, granularity: u64) -> Self {
         let smallest = if capabilities.narrow_atomics { 1 } else { 8 };
-        let sizes = [1, 2, 4, 8_u8].into_iter();
-        let kept = sizes.filter(|&size| size >= smallest && u64::from(size) >= granularity);
         let domain = match capabilities.atomic_domain {
             AtomicDomain::Cpu => 0,
             AtomicDomain::Device => BY_DEVICE,
         };
-        Self(kept.sum::<u8>() | domain)
+        Self(Self::sizes(smallest, granularity).0 | domain)
+    }
+
+    /// Where all ranks have the memory mapped, and the device's atomics are not used.
+    pub(crate) fn of_processor(granularity: u64) -> Self {
+        Self::sizes(1, granularity)
+    }
+
+    fn sizes(smallest: u8, granularity: u64) -> Self {
+        let sizes = [1, 2, 4, 8_u8].into_iter();
+        let kept = sizes.filter(|&size| size >= smallest && u64::from(size) >= granularity);
+        Self(kept.sum())
     }
 
     /// These where the device has atomics in the memory, or none.

@@ -18,7 +18,9 @@ use crate::wait::Patience;
 pub(crate) struct RemoteMemory {
     endpoint: Arc<dyn Endpoint>,
     region: RemoteRegion,
-    mapping: Option<Mapping>,
+    mapping: Option<Arc<Mapping>>,
+    /// Whether the processor's atomics may change words of the mapping.
+    has_atomics: bool,
     patience: Patience,
 }
 
@@ -32,9 +34,25 @@ impl RemoteMemory {
         Ok(Self {
             endpoint,
             region,
-            mapping,
+            has_atomics: mapping.as_ref().is_some_and(Mapping::has_atomics),
+            mapping: mapping.map(Arc::new),
             patience,
         })
+    }
+
+    /// The same memory for words that the processor's atomics change, and the device's do not.
+    pub(crate) fn with_atomics(&self) -> Self {
+        Self {
+            endpoint: self.endpoint.clone(),
+            region: self.region,
+            has_atomics: self.mapping.is_some(),
+            mapping: self.mapping.clone(),
+            patience: self.patience,
+        }
+    }
+
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.mapping.is_some()
     }
 
     pub(crate) fn endpoint(&self) -> &Arc<dyn Endpoint> {
@@ -44,7 +62,8 @@ impl RemoteMemory {
     /// Where `len` bytes at `offset` are mapped, or null.
     #[inline]
     fn mapped(&self, offset: u64, len: u64) -> *mut u8 {
-        let reach = self.mapping.as_ref().map_or(Reach::NOTHING, Reach::from);
+        let mapping = self.mapping.as_deref();
+        let reach = mapping.map_or(Reach::NOTHING, Reach::from);
         reach.at(Offset(offset), len)
     }
 
@@ -79,9 +98,8 @@ impl RemoteMemory {
     /// The aligned word at `offset`, where the processor's atomics may change it.
     #[inline]
     fn atomic(&self, offset: u64) -> Option<&AtomicU64> {
-        let mapping = self.mapping.as_ref();
         let word = self.mapped_word(offset)?;
-        mapping.is_some_and(Mapping::has_atomics).then_some(word)
+        self.has_atomics.then_some(word)
     }
 
     /// Whether what is stored in the word at `offset` does not go through the device.
@@ -173,8 +191,11 @@ impl RemoteMemory {
         } else {
             ptr::null_mut()
         };
-        let has_atomics = self.mapping.as_ref().is_some_and(Mapping::has_atomics);
-        let atomic = if has_atomics { mapped } else { ptr::null_mut() };
+        let atomic = if self.has_atomics {
+            mapped
+        } else {
+            ptr::null_mut()
+        };
         RemoteWord {
             mapped: mapped.cast(),
             atomic: atomic.cast(),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rdma_sys_shim::{Device, NoticeBoard, Region};
-use transom_launch::pmi::Client;
+use transom_launch::pmi::{Client, NodeMap};
 use transom_launch::pmix::Pmix;
 use transom_launch::{crowding, notice};
 
@@ -17,7 +17,7 @@ pub(crate) use over::check_rank;
 
 use super::alarm::Alarm;
 use super::peer::refusal;
-use super::{Fabric, Peer, fork, is_forked, not_forked, start};
+use super::{Fabric, Hosts, Peer, fork, is_forked, not_forked, start};
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::memory::control::{ControlBlock, LINE};
 use crate::memory::word::SharedWord;
@@ -36,6 +36,8 @@ pub(super) const STATE_LEFT: u64 = 1;
 pub(crate) struct Context {
     rank: u32,
     size: u32,
+    /// On which host each rank runs, where that makes a difference.
+    hosts: Hosts,
     /// Bytes of the world communicator's block.
     world_block: u64,
     level: ThreadLevel,
@@ -69,20 +71,22 @@ pub(crate) type AbortHook = dyn Fn(i32, &str) + Send + Sync;
 struct Place {
     rank: u32,
     size: u32,
+    hosts: Hosts,
     world_block: u64,
     level: ThreadLevel,
     patience: Patience,
 }
 
+/// What the communicator of all ranks takes of every control region.
+pub(super) type WorldBlock = fn(u32, &Hosts) -> u64;
+
 impl Context {
     /// `named`: the device that was asked for, if any.
-    ///
-    /// `world_block` says what the communicator of so many ranks takes of the control region.
     pub(crate) fn join(
         level: ThreadLevel,
         client: Option<Client>,
         named: Result<Option<Arc<dyn Device>>>,
-        world_block: fn(u32) -> u64,
+        world_block: WorldBlock,
     ) -> Result<Arc<Self>> {
         fork::watch();
         let (rank, size) = client.as_ref().map_or((0, 1), |c| (c.rank(), c.size()));
@@ -90,9 +94,15 @@ impl Context {
             Some(client) => client.process_mapping()?,
             None => None,
         };
-        let neighbours = nodes.map(|nodes| nodes.neighbours(rank, size).collect::<Vec<_>>());
-        let ready = named
-            .and_then(|named| prepare(named, client.as_ref(), neighbours.as_deref(), world_block));
+        let here = |nodes: &NodeMap| nodes.neighbours(rank, size).collect::<Vec<_>>();
+        let neighbours = nodes.as_ref().map(here);
+        let ready = named.and_then(|named| {
+            let device = open(named, client.as_ref(), neighbours.as_deref())?;
+            let known = nodes.map(|nodes| (0..size).map(move |rank| nodes.node_of(rank)));
+            let hosts = Hosts::of_job(&*device, size, known);
+            let reserved = WORLD + world_block(size, &hosts);
+            Ok((Fabric::new(device, reserved, rank, size)?, hosts))
+        });
         // Those of whom nothing is said may be here.
         let neighbours = neighbours.unwrap_or_else(|| (0..size).collect());
         let mut crowded = false;
@@ -102,7 +112,7 @@ impl Context {
             // Also where this rank cannot start: the others wait in the barrier, some launchers let
             // them wait for ever, and they want to know why.
             let card = match &ready {
-                Ok(fabric) => fabric.own_card().to_owned(),
+                Ok((fabric, _)) => fabric.own_card().to_owned(),
                 Err(error) => refusal(error),
             };
             // Whoever does not see the board asks for the key.
@@ -116,15 +126,17 @@ impl Context {
                 crowded = settled?;
             }
         }
+        let (fabric, hosts) = ready?;
         let place = Place {
             rank,
             size,
-            world_block: world_block(size),
+            world_block: world_block(size, &hosts),
+            hosts,
             level,
             patience: Patience::new(crowded),
         };
         let board = board.map(|board| (board, generation));
-        Ok(Arc::new(Self::new(place, ready?, client, board)))
+        Ok(Arc::new(Self::new(place, fabric, client, board)))
     }
 
     /// `board`: the launcher's, and which generation of its cards is this job's, if it has them.
@@ -137,6 +149,7 @@ impl Context {
         let Place {
             rank,
             size,
+            hosts,
             world_block,
             level,
             patience,
@@ -145,6 +158,7 @@ impl Context {
         Self {
             rank,
             size,
+            hosts,
             world_block,
             level,
             patience,
@@ -176,6 +190,10 @@ impl Context {
 
     pub(crate) fn size(&self) -> u32 {
         self.size
+    }
+
+    pub(crate) fn hosts(&self) -> &Hosts {
+        &self.hosts
     }
 
     /// The one that joins all ranks.
@@ -359,19 +377,17 @@ impl Context {
     }
 }
 
-fn prepare(
+/// The device that was named, or the best.
+fn open(
     named: Option<Arc<dyn Device>>,
     client: Option<&Client>,
     neighbours: Option<&[u32]>,
-    world_block: fn(u32) -> u64,
-) -> Result<Fabric> {
-    let device = match (named, client) {
-        (Some(device), _) => device,
-        (None, None) => start::choose_device(start::Whereabouts::default())?,
-        (None, Some(client)) => start::choose_device(start::whereabouts(client, neighbours)?)?,
-    };
-    let (rank, size) = client.map_or((0, 1), |client| (client.rank(), client.size()));
-    Fabric::new(device, WORLD + world_block(size), rank, size)
+) -> Result<Arc<dyn Device>> {
+    match (named, client) {
+        (Some(device), _) => Ok(device),
+        (None, None) => start::choose_device(start::Whereabouts::default()),
+        (None, Some(client)) => start::choose_device(start::whereabouts(client, neighbours)?),
+    }
 }
 
 fn card_key(rank: u32) -> String {

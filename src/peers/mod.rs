@@ -8,17 +8,19 @@ mod fork;
 pub(crate) mod fuzzing;
 mod gather;
 mod health;
+mod hosts;
 mod peer;
 mod start;
 mod texts;
 
 #[cfg(test)]
-pub(crate) use context::in_process::ranks as ranks_in_process;
+pub(crate) use context::in_process::{ranks as ranks_in_process, ranks_on_hosts};
 pub(crate) use context::{Context, check_rank};
 pub(crate) use fabric::Fabric;
 pub(crate) use fork::{is_forked, not_forked};
 pub(crate) use gather::gather_parts_by;
 pub(crate) use health::{Awaited, rounds};
+pub(crate) use hosts::Hosts;
 pub(crate) use peer::{Peer, refusal};
 pub(crate) use start::{host_identity, named_device};
 pub(crate) use texts::{join_texts, split_texts};

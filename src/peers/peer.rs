@@ -1,8 +1,8 @@
 //! Another rank of the job, as this one reaches it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use rdma_sys_shim::{Device, Endpoint, RemoteRegion};
+use rdma_sys_shim::{AtomicDomain, Device, Endpoint, RemoteRegion};
 use transom_launch::pmi::PmiError;
 
 use crate::error::{Error, ErrorClass, PeerError, Result, SystemError};
@@ -102,6 +102,8 @@ fn from_hex(digits: &str) -> Option<Vec<u8>> {
 /// A rank that this one is connected to.
 pub(crate) struct Peer {
     control: Arc<RemoteMemory>,
+    /// The same, for blocks of windows whose atomics are the processor's where the device's are its own.
+    shared: OnceLock<Arc<RemoteMemory>>,
     pub(super) abort: RemoteWord,
     pub(super) state: RemoteWord,
 }
@@ -133,6 +135,7 @@ impl Peer {
         Ok(Self {
             abort: control.word(super::context::ABORT),
             state: control.word(super::context::STATE),
+            shared: OnceLock::new(),
             control,
         })
     }
@@ -144,6 +147,15 @@ impl Peer {
     /// The peer's control region.
     pub(crate) fn control(&self) -> &Arc<RemoteMemory> {
         &self.control
+    }
+
+    /// The same, for what belongs to a window with these atomics.
+    pub(crate) fn control_in(&self, domain: AtomicDomain) -> &Arc<RemoteMemory> {
+        let with_atomics = || Arc::new(self.control.with_atomics());
+        match domain {
+            AtomicDomain::Cpu => self.shared.get_or_init(with_atomics),
+            AtomicDomain::Device => &self.control,
+        }
     }
 }
 

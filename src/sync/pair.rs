@@ -26,7 +26,8 @@ impl Window {
         Ok(self.pair_table().pair_or(rank, || {
             let slot = self.own_word(self.layout().post_slot(rank));
             let completed = self.own_word(self.layout().completion_slot(rank));
-            Pair::new(peer.control(), self.block_of(rank), slot, completed)
+            let control = peer.control_in(self.atomic_domain());
+            Pair::new(control, self.block_of(rank), slot, completed)
         }))
     }
 

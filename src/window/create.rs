@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use bytemuck::{Pod, Zeroable};
-use rdma_sys_shim::{Access, Device, Region, RemoteRegion};
+use rdma_sys_shim::{Access, AtomicDomain, Device, Nearest, Region, RemoteRegion};
 
 use super::attributes::Attributes;
 use super::errors::Handler;
@@ -15,7 +15,7 @@ use super::pairs::Pairs;
 use super::shared::HandedOut;
 use super::targets::Targets;
 use super::{Columns, Epochs, Info, Window, WindowMemory};
-use crate::comm::{Barrier, Communicator};
+use crate::comm::{Barrier, Communicator, Team, barrier_bytes};
 use crate::datatype::AtomicWidths;
 use crate::error::{Error, Misuse, Result};
 use crate::memory::columns::Column;
@@ -35,12 +35,14 @@ struct Entry {
     /// How many notification counters this rank has.
     notifications: u64,
     unit: u64,
-    /// Those that have to be equal, and [`NO_LOCKS`].
+    /// Those that have to be equal, [`NO_LOCKS`] and [`SHARES_HOST`].
     hints: u64,
 }
 
 /// The hint that counts only if all ranks give it, beside those that have to be equal.
 const NO_LOCKS: u64 = 1 << 32;
+/// Beside it, whether this rank maps what all of them have.
+const SHARES_HOST: u64 = 1 << 33;
 
 /// The call that makes a window, and its arguments.
 #[derive(Clone, Copy)]
@@ -153,7 +155,7 @@ impl Window {
         let operation = created.operation;
         not_forked(operation)?;
         let team = comm.team().clone();
-        let layout = BlockLayout::new(team.size());
+        let layout = BlockLayout::new(team.size(), barrier_bytes(&team.places));
         let prepare = || -> Result<Prepared> {
             created.check()?;
             let hints = Hints::parse(info)?;
@@ -161,6 +163,11 @@ impl Window {
             let control = team.fabric.control();
             let block = control.allocate(layout.bytes(hints.notification_counters))?;
             let Common { flags, granularity } = hints.common();
+            let shares_host = match created.flavor {
+                Flavor::Allocate if shares_host(&team, &exposed.remote) => SHARES_HOST,
+                _ => 0,
+            };
+            let no_locks = if hints.no_locks { NO_LOCKS } else { 0 };
             Ok(Prepared {
                 entry: Entry {
                     base: exposed.remote.address,
@@ -170,11 +177,7 @@ impl Window {
                     granularity,
                     unit: created.disp_unit,
                     notifications: hints.notification_counters.into(),
-                    hints: if hints.no_locks {
-                        flags | NO_LOCKS
-                    } else {
-                        flags
-                    },
+                    hints: flags | no_locks | shares_host,
                 },
                 exposed,
                 block,
@@ -197,6 +200,8 @@ impl Window {
         // Every rank finds the same disagreement, and nobody uses the window.
         check_agreement(operation, &own.hints, &entries)?;
         own.hints.no_locks = entries.iter().all(|entry| entry.hints & NO_LOCKS != 0);
+        let shares_host = entries.iter().all(|entry| entry.hints & SHARES_HOST != 0);
+        let device = team.fabric.device().capabilities();
         let columns = Columns {
             base: Column::new(entries.iter().map(|entry| entry.base)),
             size: Column::new(entries.iter().map(|entry| entry.size)),
@@ -218,10 +223,15 @@ impl Window {
             },
             memory: Some(own.exposed.memory),
             flavor: created.flavor,
-            atomic_widths: AtomicWidths::new(
-                team.fabric.device().capabilities(),
-                own.hints.granularity,
-            ),
+            atomic_widths: match shares_host {
+                true => AtomicWidths::of_processor(own.hints.granularity),
+                false => AtomicWidths::new(device, own.hints.granularity),
+            },
+            domain: match shares_host {
+                true => AtomicDomain::Cpu,
+                false => device.atomic_domain,
+            },
+            shares_host,
             eager_lock_all: AtomicBool::new(own.hints.eager_lock_all),
             handed_out: HandedOut::default(),
             hints: own.hints,
@@ -255,12 +265,28 @@ impl Created {
     }
 }
 
+/// Whether this rank maps its own memory, as it exposes it, and what all others have: over a device whose atomics are
+/// its own, the processor can then do without.
+fn shares_host(team: &Team, exposed: &RemoteRegion) -> bool {
+    let device = team.fabric.device();
+    if device.nearest() != Nearest::OfHost || !team.places.is_one_host() {
+        return false;
+    }
+    // What cannot be connected to will say so when it is used.
+    let maps = |rank| team.peer(rank).is_ok_and(|peer| peer.control().is_mapped());
+    let maps_own = || {
+        let own = team.peer(team.rank);
+        own.is_ok_and(|own| matches!(own.endpoint().map(exposed), Ok(Some(_))))
+    };
+    (0..team.size()).all(maps) && (exposed.len == 0 || maps_own())
+}
+
 fn check_agreement(operation: &'static str, hints: &Hints, entries: &[Entry]) -> Result<()> {
     let Some(first) = entries.first() else {
         return Ok(());
     };
     let common = |entry: &Entry| Common {
-        flags: entry.hints & !NO_LOCKS,
+        flags: entry.hints & !(NO_LOCKS | SHARES_HOST),
         granularity: entry.granularity,
     };
     for (rank, entry) in (0..).zip(entries) {

@@ -1,8 +1,6 @@
 //! Where in a window's control block its words stand: the same place on every rank.
 
-use crate::comm::barrier_bytes;
 use crate::memory::control::LINE;
-use crate::peers::rounds;
 
 pub(crate) const LOCK_AT: u64 = 0;
 /// In which collective call a rank waits; seldom written, so that it needs no line of its own.
@@ -19,9 +17,10 @@ pub(crate) struct BlockLayout {
 }
 
 impl BlockLayout {
-    pub(crate) fn new(ranks: u32) -> Self {
+    /// `barrier`: the bytes of its flags.
+    pub(crate) fn new(ranks: u32, barrier: u64) -> Self {
         let slots = (8 * u64::from(ranks)).next_multiple_of(LINE);
-        let posts = BARRIER_AT + barrier_bytes(rounds(ranks));
+        let posts = BARRIER_AT + barrier;
         Self {
             posts,
             completions: posts + slots,
@@ -60,8 +59,8 @@ mod tests {
     #[test]
     fn no_two_words_share_a_place() {
         for ranks in [1, 2, 3, 7, 8, 9, 1000] {
-            let layout = BlockLayout::new(ranks);
-            let flags = (0..rounds(ranks)).map(|round| BARRIER_AT + u64::from(round) * LINE);
+            let layout = BlockLayout::new(ranks, 5 * LINE);
+            let flags = (0..5).map(|number| BARRIER_AT + number * LINE);
             let mut places: Vec<u64> = [LOCK_AT, CALL_AT, ACCUMULATE_LOCK_AT]
                 .into_iter()
                 .chain(flags)

@@ -26,7 +26,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rdma_sys_shim::{Region, Ticket};
+use rdma_sys_shim::{AtomicDomain, Region, Ticket};
 
 pub use attributes::{CallbackResult, Keyval};
 pub use dynamic::get_address;
@@ -100,6 +100,11 @@ pub struct Window {
     layout: BlockLayout,
     pairs: Pairs,
     atomic_widths: AtomicWidths,
+    /// Whose atomics change the words of the window and of its blocks.
+    domain: AtomicDomain,
+    /// Whether that is the processor because all ranks share a host and map each other's memory, over a device whose
+    /// atomics are its own.
+    shares_host: bool,
 }
 
 // SAFETY: `base` is an address to hand out; the fields behind the other methods are Send.

@@ -72,10 +72,16 @@ impl<'w> OnTarget<'w> {
         self.window.failed(self.aim, error)
     }
 
-    /// A lock word could not be changed, and may be left locked; see [`Window::give_up`].
+    /// A lock word could not be changed, and may be left locked; see [`Window::give_up`]. If the device could not even
+    /// be connected, it is as it was.
     #[cold]
     pub(crate) fn stranded(self, error: Error) -> Error {
-        self.window.give_up(self.failed(error))
+        let error = self.failed(error);
+        let route = self.target.route();
+        match route.is_some_and(|route| !route.endpoint.is_connected()) {
+            true => error,
+            false => self.window.give_up(error),
+        }
     }
 
     /// As [`Window::note_posted`].

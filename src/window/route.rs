@@ -1,6 +1,6 @@
 //! The ways to a target's memory and words, found at first use.
 
-use rdma_sys_shim::RemoteRegion;
+use rdma_sys_shim::{Endpoint, Mapping, RemoteRegion};
 
 use super::layout::{ACCUMULATE_LOCK_AT, LOCK_AT};
 use super::target::{Route, Target};
@@ -41,12 +41,13 @@ impl Window {
         let columns = &self.columns;
         let peer = self.team.peer(rank)?;
         let exposed = self.exposed(rank);
+        let (control, block) = (peer.control_in(self.domain), columns.block.get(rank));
         let mut route = Route {
             endpoint: peer.endpoint().clone(),
             region: exposed,
             size: exposed.len,
-            lock: self.team.word(rank, &columns.block, LOCK_AT)?,
-            accumulate_lock: self.team.word(rank, &columns.block, ACCUMULATE_LOCK_AT)?,
+            lock: control.word(block + LOCK_AT),
+            accumulate_lock: control.word(block + ACCUMULATE_LOCK_AT),
             mapping: None,
             attached: None,
         };
@@ -59,11 +60,20 @@ impl Window {
                 Reach::NOTHING
             }
             _ => {
-                route.mapping = peer.endpoint().map(&exposed)?;
+                route.mapping = self.map(&**peer.endpoint(), &exposed)?;
                 route.mapping.as_ref().map_or(Reach::NOTHING, Reach::from)
             }
         };
         Ok((route, reach))
+    }
+
+    fn map(&self, endpoint: &dyn Endpoint, exposed: &RemoteRegion) -> Result<Option<Mapping>> {
+        if !self.shares_host || exposed.len == 0 {
+            return Ok(endpoint.map(exposed)?);
+        }
+        // All ranks said that they could, and now no other way leads to these words.
+        let mapped = endpoint.map_or_fail(exposed)?;
+        Ok(mapped.map(Mapping::with_atomics))
     }
 
     /// This rank cannot do what others will wait for. They see only that it lives: so it tells them

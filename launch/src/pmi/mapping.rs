@@ -38,7 +38,8 @@ impl NodeMap {
     }
 
     /// The node on which `rank` runs. Nodes are numbered from 0 in the launcher's order.
-    pub(crate) fn node_of(&self, rank: u32) -> u32 {
+    #[must_use]
+    pub fn node_of(&self, rank: u32) -> u32 {
         let mut position = u64::from(rank) % self.period;
         for block in &self.blocks {
             if position < block.ranks() {
@@ -127,7 +128,7 @@ mod tests {
         #[test]
         fn any_text_is_survived(text in r"\(vector,(\([0-9]{0,11},[0-9]{0,11},[0-9]{0,11}\),?){0,4}\)", rank in any::<u32>()) {
             if let Some(map) = NodeMap::parse(&text) {
-                map.node_of(rank);
+                let _ = map.node_of(rank);
             }
         }
     }

@@ -5,20 +5,19 @@
 //! atomics stay the only ones. Who can map what is each process's own matter: either way leads to the same bytes.
 
 mod card;
+mod endpoint;
 mod setting;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use card::Card;
+use endpoint::MappingEndpoint;
 pub(crate) use setting::Setting;
 
-use crate::device::batch::{Batch, BatchError};
 use crate::fork::OfProcess;
 use crate::soft::{Neighbour, NeighbourMemory};
-use crate::{
-    Access, Capabilities, Device, Endpoint, Liveness, Mapping, Region, RemoteAddress, RemoteRegion,
-    Result, Ticket, Update, Usage, Width,
-};
+use crate::{Access, Capabilities, Device, Endpoint, Nearest, Region, Result, Usage};
 
 /// A device, with memory that neighbours map.
 pub(crate) struct WithNeighbours {
@@ -26,6 +25,8 @@ pub(crate) struct WithNeighbours {
     /// None where neighbours are not to be mapped, or the system keeps them from it.
     memory: Option<Arc<NeighbourMemory>>,
     setting: Setting,
+    /// How many peers were found to be neighbours.
+    found: AtomicU32,
 }
 
 impl WithNeighbours {
@@ -43,7 +44,19 @@ impl WithNeighbours {
             device,
             memory: memory.map(Arc::new),
             setting,
+            found: AtomicU32::new(0),
         }
+    }
+
+    /// The process that published `card`, if its memory is to be mapped.
+    fn neighbour(&self, card: &Card) -> Option<Neighbour> {
+        let own = self.memory.as_ref().filter(|_| !card.memory.is_empty())?;
+        let found = own.neighbour(&card.memory);
+        let found = found.inspect_err(|error| {
+            tracing::warn!(%error, "a rank of this host is reached by the device");
+        });
+        let found = found.ok().flatten()?;
+        self.setting.takes(found.pids()).then_some(found)
     }
 }
 
@@ -57,7 +70,19 @@ impl Device for WithNeighbours {
     }
 
     fn usage(&self) -> Option<Usage> {
-        self.device.usage()
+        let neighbours = self.found.load(Ordering::Relaxed);
+        self.device.usage().map(|usage| Usage {
+            neighbours,
+            ..usage
+        })
+    }
+
+    fn nearest(&self) -> Nearest {
+        match self.setting {
+            Setting::Off => Nearest::None,
+            Setting::On => Nearest::OfHost,
+            Setting::Some => Nearest::Any,
+        }
     }
 
     fn address(&self) -> Vec<u8> {
@@ -73,17 +98,12 @@ impl Device for WithNeighbours {
     fn connect(&self, address: &[u8]) -> Result<Arc<dyn Endpoint>> {
         let card = Card::decode(address)?;
         card.must_agree_with(self.setting)?;
-        let endpoint = self.device.connect(&card.device)?;
-        let Some(own) = self.memory.clone().filter(|_| !card.memory.is_empty()) else {
-            return Ok(endpoint);
+        let Some(neighbour) = self.neighbour(&card) else {
+            return self.device.connect(&card.device);
         };
-        Ok(Arc::new(MappingEndpoint {
-            endpoint,
-            own,
-            setting: self.setting,
-            address: card.memory,
-            neighbour: OnceLock::new(),
-        }))
+        self.found.fetch_add(1, Ordering::Relaxed);
+        let endpoint = MappingEndpoint::new(neighbour, &self.device, card.device);
+        Ok(Arc::new(endpoint))
     }
 
     fn allocate(&self, len: usize, align: usize) -> Result<Region> {
@@ -109,131 +129,17 @@ impl Device for WithNeighbours {
 
     fn close(&self) {
         self.device.close();
-    }
-}
-
-/// A connection of the device, to a peer that may be a neighbour.
-struct MappingEndpoint {
-    endpoint: Arc<dyn Endpoint>,
-    own: Arc<NeighbourMemory>,
-    setting: Setting,
-    /// Where the peer's memory is found, if it is one.
-    address: Vec<u8>,
-    /// Found out when it first matters.
-    neighbour: OnceLock<Option<Neighbour>>,
-}
-
-impl MappingEndpoint {
-    fn neighbour(&self) -> Option<&Neighbour> {
-        let find = || {
-            let found = self.own.neighbour(&self.address);
-            let found = found.inspect_err(|error| {
-                tracing::warn!(%error, "a rank of this host is reached by the device");
-            });
-            let found = found.ok().flatten()?;
-            self.setting.takes(found.pids()).then_some(found)
-        };
-        self.neighbour.get_or_init(find).as_ref()
-    }
-}
-
-impl Endpoint for MappingEndpoint {
-    fn map(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
-        let Some(neighbour) = self.neighbour() else {
-            return Ok(None);
-        };
-        // What cannot be mapped is reached by the device, which says what is wrong with it.
-        let mapped = neighbour.map(region).unwrap_or_else(|error| {
-            tracing::warn!(%error, "memory of a rank of this host is reached by the device");
-            None
-        });
-        Ok(mapped.map(Mapping::for_data))
-    }
-
-    unsafe fn write(&self, from: *const u8, len: usize, to: RemoteAddress) -> Result<Ticket> {
-        // SAFETY: the caller's promise.
-        unsafe { self.endpoint.write(from, len, to) }
-    }
-
-    unsafe fn read(&self, to: *mut u8, len: usize, from: RemoteAddress) -> Result<Ticket> {
-        // SAFETY: the caller's promise.
-        unsafe { self.endpoint.read(to, len, from) }
-    }
-
-    unsafe fn write_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.endpoint.write_batch(batch) }
-    }
-
-    unsafe fn read_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.endpoint.read_batch(batch) }
-    }
-
-    unsafe fn fetch_add(
-        &self,
-        at: RemoteAddress,
-        width: Width,
-        add: u64,
-        old: *mut u64,
-    ) -> Result<Ticket> {
-        // SAFETY: the caller's promise.
-        unsafe { self.endpoint.fetch_add(at, width, add, old) }
-    }
-
-    unsafe fn compare_swap(
-        &self,
-        at: RemoteAddress,
-        width: Width,
-        expect: u64,
-        new: u64,
-        old: *mut u64,
-    ) -> Result<Ticket> {
-        // SAFETY: the caller's promise.
-        unsafe { self.endpoint.compare_swap(at, width, expect, new, old) }
-    }
-
-    unsafe fn update_each(
-        &self,
-        at: RemoteAddress,
-        width: Width,
-        update: Update,
-        values: *const u8,
-        count: usize,
-    ) -> Result<Ticket> {
-        // SAFETY: the caller's promise.
-        unsafe { self.endpoint.update_each(at, width, update, values, count) }
-    }
-
-    fn store(&self, at: RemoteAddress, old: u64, new: u64) -> Result<Ticket> {
-        self.endpoint.store(at, old, new)
-    }
-
-    fn released(&self, ticket: Ticket) -> Result<bool> {
-        self.endpoint.released(ticket)
-    }
-
-    fn completed(&self, ticket: Ticket) -> Result<bool> {
-        self.endpoint.completed(ticket)
-    }
-
-    fn intact(&self) -> Result<()> {
-        self.endpoint.intact()
-    }
-
-    fn has_atomics(&self, region: &RemoteRegion) -> bool {
-        self.endpoint.has_atomics(region)
-    }
-
-    fn liveness(&self) -> Liveness {
-        self.endpoint.liveness()
+        // What was stored has arrived.
+        if let Some(memory) = &self.memory {
+            memory.close();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Error, Surroundings, open};
+    use crate::{Error, Liveness, Surroundings, open};
 
     fn over_soft(setting: Setting) -> WithNeighbours {
         let device = open("soft:map=off", &Surroundings::default()).unwrap();
@@ -264,6 +170,16 @@ mod tests {
             drop(region);
             assert!(endpoint.map(&gone).unwrap().is_none());
         }
+    }
+
+    #[test]
+    fn who_has_closed_is_known_without_a_connection() {
+        let (ours, theirs) = (over_soft(Setting::On), over_soft(Setting::On));
+        let endpoint = ours.connect(&theirs.address()).unwrap();
+        assert_eq!(endpoint.liveness(), Liveness::Alive);
+        theirs.close();
+        let pid = std::process::id();
+        assert_eq!(endpoint.liveness(), Liveness::Closed { pid });
     }
 
     #[test]

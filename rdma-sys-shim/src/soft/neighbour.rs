@@ -3,7 +3,7 @@
 use super::address::Address;
 use super::endpoint::SoftEndpoint;
 use super::{Options, SoftDevice};
-use crate::{Device, Mapping, Region, RemoteRegion, Result};
+use crate::{Device, Endpoint as _, Liveness, Mapping, Region, RemoteRegion, Result};
 
 /// What this process lends to the device, and shows to its neighbours.
 pub(crate) struct NeighbourMemory(SoftDevice);
@@ -27,6 +27,11 @@ impl NeighbourMemory {
     /// As [`Device::allocate`].
     pub(crate) fn allocate(&self, len: usize, align: usize) -> Result<Region> {
         self.0.allocate(len, align)
+    }
+
+    /// As [`Device::close`].
+    pub(crate) fn close(&self) {
+        self.0.close();
     }
 
     /// The process that published `address`; none if it is on another host.
@@ -56,6 +61,11 @@ impl Neighbour {
     /// This process, and that one.
     pub(crate) fn pids(&self) -> [u32; 2] {
         self.pids
+    }
+
+    /// As [`Endpoint::liveness`](crate::Endpoint::liveness).
+    pub(crate) fn liveness(&self) -> Liveness {
+        self.endpoint.liveness()
     }
 
     /// Maps a region that the process allocated for the other device, which has another key for it; none if it

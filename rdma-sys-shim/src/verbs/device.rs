@@ -113,6 +113,7 @@ impl Device for VerbsDevice {
             queue_pairs: QueuePair::in_use(),
             completion_entries: CompletionQueue::entries_in_use(),
             connections: endpoints.len() as u32,
+            neighbours: 0,
             requests: endpoints.values().map(|endpoint| endpoint.posted()).sum(),
         })
     }

@@ -142,12 +142,13 @@ fn measure(plan: &Plan, job: &Job) -> Result<()> {
 }
 
 /// What a rank takes from a device.
-const USAGE: [&str; 5] = [
+const USAGE: [&str; 6] = [
     "bytes registered",
     "connections",
     "queue pairs",
     "completion queue entries",
     "work requests posted",
+    "neighbours mapped",
 ];
 
 /// Says what each rank has taken from a device on which that is scarce.
@@ -161,6 +162,7 @@ fn note_usage(bench: &Bench<'_>, job: &Job) -> Result<()> {
         usage.queue_pairs.into(),
         usage.completion_entries.into(),
         usage.requests,
+        usage.neighbours.into(),
     ];
     let line = |(rank, of_rank): (usize, &[u64])| {
         let figures = of_rank.iter().zip(USAGE);

@@ -12,9 +12,16 @@ use crate::window::Info;
 
 /// The ranks of a job over `device`, all of this process.
 pub(crate) fn ranks(device: &str, count: u32, patience: Patience) -> Vec<Arc<Context>> {
+    ranks_on_hosts(device, &vec![0; count as usize], patience)
+}
+
+/// As if they ran on these hosts.
+pub(crate) fn ranks_on_hosts(device: &str, hosts: &[u32], patience: Patience) -> Vec<Arc<Context>> {
+    let count = hosts.len() as u32;
+    let world_block = world_block_bytes(count, &Hosts::of(hosts));
     let fabric = |rank| {
         let device = rdma_sys_shim::open(device, &Surroundings::default()).unwrap();
-        Fabric::new(device, WORLD + world_block_bytes(count), rank, count).unwrap()
+        Fabric::new(device, WORLD + world_block, rank, count).unwrap()
     };
     let fabrics: Vec<Fabric> = (0..count).map(fabric).collect();
     for fabric in &fabrics {
@@ -26,7 +33,8 @@ pub(crate) fn ranks(device: &str, count: u32, patience: Patience) -> Vec<Arc<Con
         let place = Place {
             rank,
             size: count,
-            world_block: world_block_bytes(count),
+            hosts: Hosts::of(hosts),
+            world_block,
             level: ThreadLevel::Multiple,
             patience,
         };

@@ -7,12 +7,12 @@ use rdma_sys_shim::{Device, Placement};
 use transom_launch::pmi::PmiError;
 use transom_launch::{Allgather, crowding};
 
-use super::{Context, Place, WORLD};
+use super::{Context, Place, WORLD, WorldBlock};
 use crate::error::{Error, Misuse, Result};
 use crate::peers::gather::{gather_any_by, gather_by};
 use crate::peers::peer::{refusal, refused};
 use crate::peers::start::{Whereabouts, choose_device, host_identity, shared_out, turn};
-use crate::peers::{Fabric, fork, join_texts, split_texts};
+use crate::peers::{Fabric, Hosts, fork, join_texts, split_texts};
 use crate::terms::ThreadLevel;
 use crate::wait::Patience;
 
@@ -55,10 +55,9 @@ impl Context {
         (rank, size): (u32, u32),
         level: ThreadLevel,
         named: Result<Option<Arc<dyn Device>>>,
-        world_block: fn(u32) -> u64,
+        world_block: WorldBlock,
     ) -> Result<Arc<Self>> {
         fork::watch();
-        let world_block = world_block(size);
         let identity = host_identity(rank);
         let all = hosts(by, (rank, size), identity.as_deref().unwrap_or_default())?;
         let here = |other: &u32| all[*other as usize].0 == all[rank as usize].0;
@@ -75,15 +74,18 @@ impl Context {
                 Some(device) => device,
                 None => choose_device(whereabouts)?,
             };
-            Fabric::new(device, WORLD + world_block, rank, size)
+            let known = all.iter().map(|(host, _)| host);
+            let hosts = Hosts::of_job(&*device, size, Some(known));
+            let reserved = WORLD + world_block(size, &hosts);
+            Ok((Fabric::new(device, reserved, rank, size)?, hosts))
         });
         let card = match &ready {
-            Ok(fabric) => fabric.own_card().to_owned(),
+            Ok((fabric, _)) => fabric.own_card().to_owned(),
             Err(error) => refusal(error),
         };
         let mine = join_texts(&card, &crowding::processors());
         let told = gather_any_by(OPERATION, by, (rank, size), &mine)?;
-        let fabric = ready?;
+        let (fabric, hosts) = ready?;
         let mut processors = Vec::new();
         for (other, bytes) in (0..).zip(&told) {
             let Some((card, allowed)) = split_texts(bytes) else {
@@ -102,7 +104,8 @@ impl Context {
         let place = Place {
             rank,
             size,
-            world_block,
+            world_block: world_block(size, &hosts),
+            hosts,
             level,
             patience: Patience::new(crowding::take_turns(&processors)),
         };

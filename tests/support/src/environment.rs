@@ -57,6 +57,11 @@ pub(crate) fn neighbours() -> String {
     text(NEIGHBOURS).unwrap_or_else(|| "some".to_owned())
 }
 
+/// Whether all ranks of this host map each other's memory, over devices that have neighbours.
+pub fn all_are_neighbours() -> bool {
+    neighbours() == "on" && is_our_launcher()
+}
+
 /// Another launcher than `transom run`, with its options, such as `mpiexec.hydra -hosts n0,n1`: ranks
 /// may then run on several hosts.
 pub fn launcher() -> Option<String> {

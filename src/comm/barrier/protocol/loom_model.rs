@@ -6,14 +6,18 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
 
+use super::super::steps::{Step, flags, steps};
 use super::super::{Matter, Purpose};
 use super::*;
+use crate::comm::by_host::tests::by_host;
+use crate::comm::circle::Circle;
 use crate::memory::word::SharedWord;
 use crate::waiting_model::{Changes, explore};
 
-/// Of each rank, its flags by round, and a word that it writes before the barrier and that the
+/// Of each rank, its steps and its flags, and a word that it writes before the barrier and that the
 /// others read after it.
 struct Ranks {
+    steps: Vec<Vec<Step>>,
     flags: Vec<Vec<AtomicU64>>,
     data: Vec<UnsafeCell<u64>>,
     changes: Changes,
@@ -29,44 +33,57 @@ struct Rank<'a> {
     purpose: Purpose,
 }
 
-impl Rounds for Rank<'_> {
+impl Steps for Rank<'_> {
     /// Which rank.
     type Odd = u32;
 
     fn count(&self) -> usize {
-        self.ranks.flags[0].len()
+        self.steps().len()
     }
 
-    fn name_odd(&self, round: usize, matter: u32) -> (u32, u32) {
-        let ranks = self.ranks.flags.len();
-        let behind = (self.me + ranks - (1 << round)) % ranks;
-        let (_, told) = self.purpose.name_odd("test", behind as u32, matter);
+    fn name_odd(&self, step: usize, matter: u32) -> (u32, u32) {
+        let from = self.steps()[step].from.expect("who told this is heard");
+        let (_, told) = self.purpose.name_odd("test", from.rank, matter);
         (told & 0xff, told)
     }
 
-    fn signal(&self, round: usize, flag: u64) -> Result<()> {
-        let ahead = (self.me + (1 << round)) % self.ranks.flags.len();
-        self.ranks.flags[ahead][round].publish(flag);
-        self.ranks.changes.note();
+    fn signal(&self, step: usize, flag: u64) -> Result<()> {
+        if let Some(to) = self.steps()[step].to {
+            self.ranks.flags[to.rank as usize][to.number as usize].publish(flag);
+            self.ranks.changes.note();
+        }
         Ok(())
     }
 
-    fn heard(&self, round: usize) -> Result<u64> {
-        Ok(self.ranks.flags[self.me][round].observe())
+    fn heard(&self, step: usize) -> Result<Option<u64>> {
+        let flags = &self.ranks.flags[self.me];
+        let from = self.steps()[step].from;
+        Ok(from.map(|from| flags[from.number as usize].observe()))
     }
 
-    fn wait(&self, _round: usize, arrived: &dyn Fn() -> Result<bool>) -> Result<()> {
+    fn wait(&self, _step: usize, arrived: &dyn Fn() -> Result<bool>) -> Result<()> {
         let over = || arrived().expect("nothing fails here");
         self.ranks.changes.wait_until(over);
         Ok(())
     }
 }
 
+impl Rank<'_> {
+    fn steps(&self) -> &[Step] {
+        &self.ranks.steps[self.me]
+    }
+}
+
 impl Ranks {
-    fn new(ranks: usize) -> Arc<Self> {
-        let rounds = ranks.next_power_of_two().trailing_zeros();
-        let flags = || (0..rounds).map(|_| AtomicU64::new(0)).collect();
+    /// On these hosts.
+    fn new(hosts: &[u32]) -> Arc<Self> {
+        let ranks = hosts.len() as u32;
+        let all = |rank| Circle::all(ranks, rank);
+        let count = flags(&all(0), by_host(hosts, 0).as_ref());
+        let flags = || (0..count).map(|_| AtomicU64::new(0)).collect();
+        let steps = |rank| steps(&all(rank), by_host(hosts, rank).as_ref());
         Arc::new(Self {
+            steps: (0..ranks).map(steps).collect(),
             flags: (0..ranks).map(|_| flags()).collect(),
             data: (0..ranks).map(|_| UnsafeCell::new(0)).collect(),
             changes: Changes::new(),
@@ -103,13 +120,13 @@ impl Ranks {
 }
 
 fn check(
-    ranks: usize,
+    hosts: &'static [u32],
     preemptions: usize,
     rank: impl Fn(&Ranks, usize) + Send + Sync + Copy + 'static,
 ) {
     explore(preemptions, move || {
-        let all = Ranks::new(ranks);
-        let others: Vec<_> = (1..ranks)
+        let all = Ranks::new(hosts);
+        let others: Vec<_> = (1..hosts.len())
             .map(|me| {
                 let all = all.clone();
                 thread::spawn(move || rank(&all, me))
@@ -124,23 +141,33 @@ fn check(
 
 #[test]
 fn two_ranks_see_each_other() {
-    check(2, 4, Ranks::meet_twice);
+    check(&[0, 0], 4, Ranks::meet_twice);
 }
 
 #[test]
 fn three_ranks_see_each_other() {
-    check(3, 2, Ranks::meet);
+    check(&[0, 0, 0], 2, Ranks::meet);
+}
+
+#[test]
+fn ranks_of_two_hosts_see_each_other() {
+    check(&[0, 1, 0], 2, Ranks::meet_twice);
+}
+
+/// The second of the ranks came to free the window.
+fn meet_at_odds(ranks: &Ranks, me: usize) {
+    let purpose = match me {
+        1 => Purpose::Free,
+        _ => Purpose::Fence,
+    };
+    let odd = ranks.barrier(me, 1, purpose).expect("it is found");
+    // Those that agree name the one that does not, and it names one of them.
+    assert_eq!(odd == 1, me != 1);
 }
 
 #[test]
 fn all_find_that_one_came_for_something_else() {
-    check(3, 2, |ranks, me| {
-        let purpose = match me {
-            1 => Purpose::Free,
-            _ => Purpose::Fence,
-        };
-        let odd = ranks.barrier(me, 1, purpose).expect("it is found");
-        // Those that agree name the one that does not, and it names one of them.
-        assert_eq!(odd == 1, me != 1);
-    });
+    check(&[0, 0, 0], 2, meet_at_odds);
+    check(&[0, 1, 0], 2, meet_at_odds);
+    check(&[0, 0, 1], 2, meet_at_odds);
 }

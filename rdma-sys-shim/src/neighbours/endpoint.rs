@@ -1,0 +1,180 @@
+//! A neighbour: its memory is mapped, and the device is connected to it once something needs that.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::device::batch::{Batch, BatchError};
+use crate::soft::Neighbour;
+use crate::{
+    Device, Endpoint, Error, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket,
+    Update, Width,
+};
+
+pub(super) struct MappingEndpoint {
+    neighbour: Neighbour,
+    device: Arc<dyn Device>,
+    /// The peer's, on the device.
+    address: Vec<u8>,
+    connected: OnceLock<Arc<dyn Endpoint>>,
+    /// Held while the device connects: one peer is connected to once.
+    connecting: Mutex<()>,
+}
+
+impl MappingEndpoint {
+    pub(super) fn new(neighbour: Neighbour, device: &Arc<dyn Device>, address: Vec<u8>) -> Self {
+        Self {
+            neighbour,
+            device: device.clone(),
+            address,
+            connected: OnceLock::new(),
+            connecting: Mutex::new(()),
+        }
+    }
+
+    #[inline]
+    fn by_device(&self) -> Result<&dyn Endpoint> {
+        match self.connected.get() {
+            Some(endpoint) => Ok(&**endpoint),
+            None => self.connect(),
+        }
+    }
+
+    #[cold]
+    fn connect(&self) -> Result<&dyn Endpoint> {
+        let _alone = self
+            .connecting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(endpoint) = self.connected.get() {
+            return Ok(&**endpoint);
+        }
+        let endpoint = self.device.connect(&self.address)?;
+        Ok(&**self.connected.get_or_init(|| endpoint))
+    }
+}
+
+impl Endpoint for MappingEndpoint {
+    fn map(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
+        // What cannot be mapped is reached by the device, which says what is wrong with it.
+        let mapped = self.neighbour.map(region).unwrap_or_else(|error| {
+            tracing::warn!(%error, "memory of a rank of this host is reached by the device");
+            None
+        });
+        Ok(mapped.map(Mapping::for_data))
+    }
+
+    fn map_or_fail(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
+        let [_, pid] = self.neighbour.pids();
+        let gone = || Error::RemoteAccess {
+            need: "mapping",
+            address: region.address,
+            len: region.len,
+            pid,
+            host: None,
+            rkey: region.rkey,
+            reason: "no such memory of that process can be mapped",
+        };
+        let mapped = self.neighbour.map(region)?;
+        Ok(Some(mapped.ok_or_else(gone)?.for_data()))
+    }
+
+    unsafe fn write(&self, from: *const u8, len: usize, to: RemoteAddress) -> Result<Ticket> {
+        // SAFETY: the caller's promise.
+        unsafe { self.by_device()?.write(from, len, to) }
+    }
+
+    unsafe fn read(&self, to: *mut u8, len: usize, from: RemoteAddress) -> Result<Ticket> {
+        // SAFETY: the caller's promise.
+        unsafe { self.by_device()?.read(to, len, from) }
+    }
+
+    unsafe fn write_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.by_device()?.write_batch(batch) }
+    }
+
+    unsafe fn read_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.by_device()?.read_batch(batch) }
+    }
+
+    unsafe fn fetch_add(
+        &self,
+        at: RemoteAddress,
+        width: Width,
+        add: u64,
+        old: *mut u64,
+    ) -> Result<Ticket> {
+        // SAFETY: the caller's promise.
+        unsafe { self.by_device()?.fetch_add(at, width, add, old) }
+    }
+
+    unsafe fn compare_swap(
+        &self,
+        at: RemoteAddress,
+        width: Width,
+        expect: u64,
+        new: u64,
+        old: *mut u64,
+    ) -> Result<Ticket> {
+        // SAFETY: the caller's promise.
+        unsafe { self.by_device()?.compare_swap(at, width, expect, new, old) }
+    }
+
+    unsafe fn update_each(
+        &self,
+        at: RemoteAddress,
+        width: Width,
+        update: Update,
+        values: *const u8,
+        count: usize,
+    ) -> Result<Ticket> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.by_device()?
+                .update_each(at, width, update, values, count)
+        }
+    }
+
+    fn store(&self, at: RemoteAddress, old: u64, new: u64) -> Result<Ticket> {
+        self.by_device()?.store(at, old, new)
+    }
+
+    // Who has no connection has posted nothing.
+
+    fn released(&self, ticket: Ticket) -> Result<bool> {
+        match self.connected.get() {
+            Some(endpoint) => endpoint.released(ticket),
+            None => Ok(true),
+        }
+    }
+
+    fn completed(&self, ticket: Ticket) -> Result<bool> {
+        match self.connected.get() {
+            Some(endpoint) => endpoint.completed(ticket),
+            None => Ok(true),
+        }
+    }
+
+    fn intact(&self) -> Result<()> {
+        self.connected
+            .get()
+            .map_or(Ok(()), |endpoint| endpoint.intact())
+    }
+
+    fn is_connected(&self) -> bool {
+        self.connected.get().is_some()
+    }
+
+    fn has_atomics(&self, _region: &RemoteRegion) -> bool {
+        // A device whose atomics are its own has them in all memory.
+        true
+    }
+
+    fn liveness(&self) -> Liveness {
+        let by_device = self.connected.get().map(|endpoint| endpoint.liveness());
+        match by_device {
+            Some(missing) if missing != Liveness::Alive => missing,
+            _ => self.neighbour.liveness(),
+        }
+    }
+}

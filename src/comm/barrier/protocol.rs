@@ -1,0 +1,93 @@
+//! The protocol of the barrier, without the ways to the flags: steps, in each of which a rank tells another and
+//! then hears of one. Whoever has taken all of its steps has heard of all ranks, directly or not (`steps`).
+//!
+//! The flags are epoch numbers of which another rank's is behind or ahead by one at most, so nothing is
+//! ever reset, and they may wrap; a rank that is one barrier ahead does no harm.
+//!
+//! Each flag also says for what its rank has come. A rank goes on to the next step only if the one
+//! that it hears came for the same, so whoever is through knows that all ranks did: by induction, a flag says what
+//! all have come for of whom its rank has heard. A rank that finds a disagreement still takes
+//! the steps that are left, and says so in its flags: then every rank fails, and none waits.
+//! It must not come to a later barrier, whose flags would take these back. So a rank that is one
+//! barrier ahead was through this one, and agreed.
+//!
+//! A flag that says so names a rank that came for something else than the flag's own. Whoever hears
+//! it came for something else than one of the two, so that every rank can name one for itself.
+
+use crate::error::Result;
+
+const EPOCH_SHIFT: u32 = 32;
+/// The highest bit of what a rank comes for: ranks came for different things.
+pub(super) const DISPUTED: u32 = 1 << 31;
+
+/// The steps of one rank, and the flags that go with them.
+pub(super) trait Steps {
+    /// A rank that came for something else, in words.
+    type Odd;
+
+    fn count(&self) -> usize;
+
+    /// Tells the rank that is told in this step, if any is.
+    fn signal(&self, step: usize, flag: u64) -> Result<()>;
+
+    /// What the rank that is heard in this step has told last, and all that it did before; none if no rank is heard.
+    fn heard(&self, step: usize) -> Result<Option<u64>>;
+
+    /// Waits until `arrived`, which the rank that is heard brings about.
+    fn wait(&self, step: usize, arrived: &dyn Fn() -> Result<bool>) -> Result<()>;
+
+    /// A rank that came for something else than this one, after the one that is heard has told
+    /// `matter`; and how to name it to those that are told, below [`DISPUTED`].
+    fn name_odd(&self, step: usize, matter: u32) -> (Self::Odd, u32);
+}
+
+/// Takes all steps of barrier number `epoch`, which grows by one from barrier to barrier.
+#[inline]
+pub(super) fn pass<S: Steps>(steps: &S, epoch: u32, matter: u32) -> Result<Option<S::Odd>> {
+    let mut came = flag(epoch, matter);
+    let mut found = None;
+    for step in 0..steps.count() {
+        steps.signal(step, came)?;
+        let has_come = |told: u64| !is_ahead(epoch, epoch_of(told));
+        let mut heard = steps.heard(step)?;
+        if heard.is_some_and(|told| !has_come(told)) {
+            steps.wait(step, &|| Ok(steps.heard(step)?.is_some_and(has_come)))?;
+            heard = steps.heard(step)?;
+        }
+        let Some(theirs) = heard else { continue };
+        if theirs != came && epoch_of(theirs) == epoch && found.is_none() {
+            let (odd, named) = steps.name_odd(step, theirs as u32);
+            found = Some(odd);
+            came = flag(epoch, DISPUTED | named);
+        }
+    }
+    Ok(found)
+}
+
+pub(super) fn flag(epoch: u32, matter: u32) -> u64 {
+    u64::from(epoch) << EPOCH_SHIFT | u64::from(matter)
+}
+
+pub(super) fn epoch_of(flag: u64) -> u32 {
+    (flag >> EPOCH_SHIFT) as u32
+}
+
+/// Whether barrier number `epoch` comes after number `other`.
+pub(super) fn is_ahead(epoch: u32, other: u32) -> bool {
+    epoch.wrapping_sub(other).cast_signed() > 0
+}
+
+#[cfg(all(test, loom))]
+mod loom_model;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_wrap() {
+        assert!(is_ahead(1, 0) && !is_ahead(0, 0) && !is_ahead(0, 1));
+        assert!(is_ahead(0, u32::MAX) && !is_ahead(u32::MAX, 0));
+        assert_eq!(epoch_of(flag(u32::MAX, DISPUTED | 7)), u32::MAX);
+    }
+}

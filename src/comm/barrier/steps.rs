@@ -1,0 +1,213 @@
+//! Whom a rank tells, and whom it hears, in which order: around the circle of all ranks, or by hosts.
+//!
+//! By hosts, arrivals go up a binomial tree of the ranks of a host to its leader, around the circle of leaders, and
+//! back down the tree. So between n hosts go n · ceil(log2(n)) flags, however many ranks there are.
+
+use crate::comm::by_host::ByHost;
+use crate::comm::circle::Circle;
+
+/// One step: this rank tells one other, and then hears of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) to: Option<Flag>,
+    pub(super) from: Option<Flag>,
+}
+
+/// A flag in the block of the rank that is told: of the other rank of the step, and which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Flag {
+    pub(super) rank: u32,
+    pub(super) number: u32,
+}
+
+fn flag(rank: u32, number: u32) -> Option<Flag> {
+    Some(Flag { rank, number })
+}
+
+/// How many flags each rank has.
+pub(super) fn flags(all: &Circle, by_host: Option<&ByHost>) -> u32 {
+    match by_host {
+        None => all.rounds(),
+        Some(hosts) => hosts.rounds_here() + hosts.rounds_of_leaders() + 1,
+    }
+}
+
+/// The steps of the rank whose circle of all ranks this is.
+pub(super) fn steps(all: &Circle, by_host: Option<&ByHost>) -> Vec<Step> {
+    let Some(hosts) = by_host else {
+        return around(all, 0);
+    };
+    let of_leaders = hosts.rounds_here();
+    let released = of_leaders + hosts.rounds_of_leaders();
+    let (here, mut steps) = (hosts.here(), Vec::new());
+    // The children of this rank stand 2^0, 2^1, … 2^(below - 1) further on.
+    let below = match here.place() {
+        0 => here.rounds(),
+        place => place.trailing_zeros(),
+    };
+    let child = |round: u32| {
+        let place = here.place() + (1 << round);
+        (place < here.size()).then(|| here.rank_at(place))
+    };
+    for (round, child) in (0..below).filter_map(|round| Some((round, child(round)?))) {
+        steps.push(Step {
+            to: None,
+            from: flag(child, round),
+        });
+    }
+    match hosts.leaders(all.place()) {
+        Some(leaders) => steps.extend(around(&leaders, of_leaders)),
+        None => {
+            let parent = here.rank_at(here.place() - (1 << below));
+            steps.push(Step {
+                to: flag(parent, below),
+                from: flag(parent, released),
+            });
+        }
+    }
+    for child in (0..below).rev().filter_map(child) {
+        steps.push(Step {
+            to: flag(child, released),
+            from: None,
+        });
+    }
+    steps
+}
+
+/// Dissemination: in round r, tell the rank 2^r ahead and hear the rank 2^r back.
+fn around(circle: &Circle, first: u32) -> Vec<Step> {
+    let step = |round: u32| Step {
+        to: flag(circle.ahead(1 << round), first + round),
+        from: flag(circle.behind(1 << round), first + round),
+    };
+    (0..circle.rounds()).map(step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::by_host::tests::by_host;
+    use crate::peers::rounds;
+
+    fn all_steps(hosts: &[u32]) -> Vec<Vec<Step>> {
+        let size = hosts.len() as u32;
+        let of = |rank| steps(&Circle::all(size, rank), by_host(hosts, rank).as_ref());
+        (0..size).map(of).collect()
+    }
+
+    /// Lets all ranks take their steps as far as they come; says who knows of whom in the end, by bits.
+    fn pass(all: &[Vec<Step>]) -> Vec<u64> {
+        let ranks = all.len();
+        let mut knows: Vec<u64> = (0..ranks).map(|rank| 1 << rank).collect();
+        let mut told: Vec<Vec<Option<u64>>> = vec![vec![None; 16]; ranks];
+        // Of each rank, how many of its steps it has told and how many it is through with.
+        let mut done = vec![(0, 0); ranks];
+        loop {
+            let before = done.clone();
+            for rank in 0..ranks {
+                while let Some(step) = all[rank].get(done[rank].1) {
+                    if done[rank].0 == done[rank].1 {
+                        if let Some(to) = step.to {
+                            let place = &mut told[to.rank as usize][to.number as usize];
+                            assert!(place.is_none(), "nobody tells what another told: {to:?}");
+                            *place = Some(knows[rank]);
+                        }
+                        done[rank].0 += 1;
+                    }
+                    match step.from.map(|from| told[rank][from.number as usize]) {
+                        Some(None) => break,
+                        Some(Some(more)) => knows[rank] |= more,
+                        None => {}
+                    }
+                    done[rank].1 += 1;
+                }
+            }
+            if done == before {
+                break;
+            }
+        }
+        for (rank, steps) in all.iter().enumerate() {
+            assert_eq!(done[rank].1, steps.len(), "rank {rank} waits for ever");
+        }
+        knows
+    }
+
+    fn placements() -> Vec<Vec<u32>> {
+        let mut some = vec![
+            vec![0],
+            vec![0, 0],
+            vec![0, 1],
+            vec![0, 1, 1],
+            vec![0, 0, 1, 0],
+        ];
+        for hosts in 1..=5 {
+            for size in 1..=17 {
+                some.push((0..size).map(|rank| rank % hosts).collect());
+                some.push((0..size).map(|rank| rank * hosts / size).collect());
+                // One host with almost all.
+                some.push(
+                    (0..size)
+                        .map(|rank: u32| rank.saturating_sub(size - hosts.min(size)))
+                        .collect(),
+                );
+            }
+        }
+        some
+    }
+
+    #[test]
+    fn whoever_is_through_knows_that_all_have_come() {
+        for hosts in placements() {
+            let everyone = (1 << hosts.len()) - 1;
+            let knows = pass(&all_steps(&hosts));
+            assert!(knows.iter().all(|&known| known == everyone), "{hosts:?}");
+        }
+    }
+
+    #[test]
+    fn what_one_tells_the_other_hears_at_that_place() {
+        for hosts in placements() {
+            let all = all_steps(&hosts);
+            let told = all.iter().enumerate().flat_map(|(rank, steps)| {
+                let to = steps.iter().filter_map(|step| step.to);
+                to.map(move |flag| (rank as u32, flag.rank, flag.number))
+            });
+            let heard = all.iter().enumerate().flat_map(|(rank, steps)| {
+                let from = steps.iter().filter_map(|step| step.from);
+                from.map(move |flag| (flag.rank, rank as u32, flag.number))
+            });
+            let (mut told, mut heard): (Vec<_>, Vec<_>) = (told.collect(), heard.collect());
+            told.sort_unstable();
+            heard.sort_unstable();
+            assert_eq!(told, heard, "{hosts:?}");
+            let size = hosts.len() as u32;
+            let flags = flags(&Circle::all(size, 0), by_host(&hosts, 0).as_ref());
+            assert!(
+                told.iter().all(|&(_, _, number)| number < flags),
+                "{hosts:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn between_hosts_go_hosts_times_their_logarithm_flags() {
+        let between = |hosts: &[u32]| {
+            let all = all_steps(hosts);
+            let of = |(rank, steps): (usize, &Vec<Step>)| {
+                let away = |flag: Flag| hosts[flag.rank as usize] != hosts[rank];
+                steps
+                    .iter()
+                    .filter(|step| step.to.is_some_and(away))
+                    .count()
+            };
+            all.iter().enumerate().map(of).sum::<usize>() as u32
+        };
+        for (hosts, each) in [(2, 2), (2, 3), (3, 5), (4, 4), (16, 64)] {
+            let blocks: Vec<u32> = (0..hosts * each).map(|rank| rank / each).collect();
+            let turns: Vec<u32> = (0..hosts * each).map(|rank| rank % hosts).collect();
+            for placed in [blocks, turns] {
+                assert_eq!(between(&placed), hosts * rounds(hosts), "{hosts} x {each}");
+            }
+        }
+    }
+}

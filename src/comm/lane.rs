@@ -1,0 +1,202 @@
+//! The ways of bytes around a circle of ranks: to and from each rank that is 2^round places off.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use super::circle::Circle;
+use super::collective::Core;
+use super::pipe::{PIPE_BYTES, Pipe};
+use crate::error::{Error, PeerError, Result};
+use crate::memory::control::ControlBlock;
+use crate::peers::Awaited;
+use crate::terms::WorldRank;
+
+/// In which direction around the circle a pipe leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Ahead,
+    Back,
+}
+
+/// Bytes of control block that a circle of so many rounds takes.
+pub(super) fn lane_bytes(rounds: u32) -> u64 {
+    2 * u64::from(rounds) * PIPE_BYTES
+}
+
+/// The pipes of a circle.
+pub(super) struct Lane {
+    circle: Circle,
+    ahead: Vec<Pipe>,
+    back: Vec<Pipe>,
+}
+
+impl Lane {
+    /// `start`: where in every rank's block its pipes stand.
+    pub(super) fn new(circle: Circle, block: &Arc<ControlBlock>, start: u64) -> Self {
+        let rounds = circle.rounds();
+        let place = |number: u32| start + u64::from(number) * PIPE_BYTES;
+        let pipes = |direction: Direction| {
+            (0..rounds)
+                .map(|round| {
+                    let (ahead, behind) = (circle.ahead(1 << round), circle.behind(1 << round));
+                    match direction {
+                        Direction::Ahead => Pipe::new(ahead, behind, block, place(round)),
+                        Direction::Back => Pipe::new(behind, ahead, block, place(rounds + round)),
+                    }
+                })
+                .collect()
+        };
+        Self {
+            ahead: pipes(Direction::Ahead),
+            back: pipes(Direction::Back),
+            circle,
+        }
+    }
+
+    pub(super) fn circle(&self) -> &Circle {
+        &self.circle
+    }
+
+    /// For a collective of `core`.
+    pub(super) fn walk<'e>(&'e mut self, core: &'e mut Core) -> Walk<'e> {
+        Walk { core, lane: self }
+    }
+
+    /// What receivers still write into this rank's block.
+    pub(super) fn last_words(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.ahead.iter().chain(&self.back).map(Pipe::last_word)
+    }
+}
+
+/// A collective among the ranks of a lane.
+pub(super) struct Walk<'e> {
+    core: &'e mut Core,
+    lane: &'e mut Lane,
+}
+
+const HEADER: usize = 16;
+
+/// How far an exchange has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Done,
+    Moved,
+    Stuck,
+}
+
+impl Walk<'_> {
+    pub(super) fn circle(&self) -> &Circle {
+        &self.lane.circle
+    }
+
+    /// One step: sends to the rank 2^round off in this direction, and receives from the one at
+    /// that distance on the other side. `None`: nothing goes that way.
+    pub(super) fn exchange(
+        &mut self,
+        direction: Direction,
+        round: u32,
+        send: Option<&[u8]>,
+        receive: Option<&mut [u8]>,
+    ) -> Result<()> {
+        let result = self.try_exchange(direction, round, send, receive);
+        result.map_err(|error| self.core.give_up(error))
+    }
+
+    fn try_exchange(
+        &mut self,
+        direction: Direction,
+        round: u32,
+        send: Option<&[u8]>,
+        mut receive: Option<&mut [u8]>,
+    ) -> Result<()> {
+        let core = &*self.core;
+        let (operation, digest) = (core.operation, core.digest);
+        let pipe = match direction {
+            Direction::Ahead => &mut self.lane.ahead[round as usize],
+            Direction::Back => &mut self.lane.back[round as usize],
+        };
+        let (team, blocks) = (&core.team, &*core.blocks);
+        let (to, from) = (pipe.to, pipe.from);
+        // Whom this step still waits for: a rank that has done its part may be elsewhere by now.
+        let awaited = Cell::new([None; 2]);
+        let message = send.map(|bytes| (header(digest, bytes.len()), bytes));
+        let mut sent = 0;
+        let mut header_in = [0; HEADER];
+        let mut received = 0;
+        let mut before = 0;
+        let mut step = || -> Result<Step> {
+            let mut waiting = [None; 2];
+            if let Some((header, bytes)) = &message {
+                while sent < HEADER + bytes.len() {
+                    let part = match sent.checked_sub(HEADER) {
+                        None => &header[sent..],
+                        Some(at) => &bytes[at..],
+                    };
+                    let some = pipe.try_send(team, blocks, part);
+                    match some.map_err(|error| team.blame(operation, to, error))? {
+                        0 => break,
+                        some => sent += some,
+                    }
+                }
+                waiting[0] = (sent < HEADER + bytes.len()).then_some(to);
+            }
+            if let Some(bytes) = receive.as_deref_mut() {
+                while received < HEADER + bytes.len() {
+                    let part = match received.checked_sub(HEADER) {
+                        None => &mut header_in[received..],
+                        Some(at) => &mut bytes[at..],
+                    };
+                    let some = pipe.try_receive(team, blocks, part);
+                    match some.map_err(|error| team.blame(operation, from, error))? {
+                        0 => break,
+                        some => received += some,
+                    }
+                    // All have agreed on what they send.
+                    if received == HEADER && header_in != header(digest, bytes.len()) {
+                        let what = "a message in a pipe";
+                        let WorldRank(rank) = team.world_rank(from);
+                        return Err(Error::new(operation, PeerError::Garbled { rank, what }));
+                    }
+                }
+                waiting[1] = (received < HEADER + bytes.len()).then_some(from);
+            }
+            awaited.set(waiting);
+            let moved = sent + received;
+            let progress = moved > before;
+            before = moved;
+            Ok(match waiting {
+                [None, None] => Step::Done,
+                _ if progress => Step::Moved,
+                _ => Step::Stuck,
+            })
+        };
+        let check = || {
+            let awaited = awaited.get().into_iter().flatten();
+            awaited
+                .map(|rank| Awaited::Rank(team.world_rank(rank)))
+                .try_for_each(|rank| team.context.check(operation, rank))
+        };
+        // Patience starts anew whenever bytes move: it is for waits in which nothing does.
+        loop {
+            let mut last = step()?;
+            if last == Step::Stuck {
+                let moves = || {
+                    last = step()?;
+                    Ok(last != Step::Stuck)
+                };
+                let patience = team.context.patience().at_leisure();
+                patience.wait(moves, &check)?;
+            }
+            if last == Step::Done {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn header(digest: u64, len: usize) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[..8].copy_from_slice(&digest.to_ne_bytes());
+    header[8..].copy_from_slice(&(len as u64).to_ne_bytes());
+    header
+}

@@ -1,0 +1,70 @@
+//! Which ranks run on one host.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use rdma_sys_shim::{Device, Nearest};
+
+use crate::memory::columns::Column;
+
+/// The host of each rank of the world, by a number: the same on all ranks. One host, too, where it makes no
+/// difference where a rank runs, or where nothing is known of it.
+#[derive(Debug)]
+pub(crate) struct Hosts(Column<u32>);
+
+impl Hosts {
+    fn one() -> Self {
+        Self(Column::Uniform(0))
+    }
+
+    /// Of a job of `size` ranks over `device`. `names`: of each rank's host, where that is known.
+    pub(super) fn of_job<N: Eq + Hash>(
+        device: &dyn Device,
+        size: u32,
+        names: Option<impl IntoIterator<Item = N>>,
+    ) -> Self {
+        match (device.nearest(), names) {
+            (Nearest::OfHost, Some(names)) => Self::of(names),
+            (Nearest::OfHost, None) | (Nearest::None, _) => Self::one(),
+            // As if they were placed round-robin.
+            (Nearest::Any, _) => Self::of((0..size).map(|rank| rank % 2)),
+        }
+    }
+
+    /// `names`: of each rank's host.
+    pub(crate) fn of<N: Eq + Hash>(names: impl IntoIterator<Item = N>) -> Self {
+        let mut numbers = HashMap::new();
+        let number = |name| {
+            let next = numbers.len() as u32;
+            *numbers.entry(name).or_insert(next)
+        };
+        let all: Vec<u32> = names.into_iter().map(number).collect();
+        match all.is_empty() {
+            true => Self::one(),
+            false => Self(Column::new(all.iter().copied())),
+        }
+    }
+
+    pub(crate) fn host_of(&self, rank: u32) -> u32 {
+        self.0.get(rank)
+    }
+
+    pub(crate) fn is_one(&self) -> bool {
+        matches!(self.0, Column::Uniform(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_numbered_as_they_come() {
+        let hosts = Hosts::of(["b", "a", "b", "c"]);
+        let numbers: Vec<u32> = (0..4).map(|rank| hosts.host_of(rank)).collect();
+        assert_eq!(numbers, [0, 1, 0, 2]);
+        assert!(!hosts.is_one());
+        assert!(Hosts::of(["b", "b"]).is_one());
+        assert!(Hosts::of([0; 0]).is_one());
+    }
+}
