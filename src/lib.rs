@@ -17,16 +17,16 @@
 //! // Eight elements on every rank.
 //! let mut window = Window::<u64>::allocate(world, 8)?;
 //! let mine = [u64::from(rank); 2];
-//! window.fence(|epoch| epoch.target((rank + 1) % size)?.put(6, &mine))??;
+//! window.try_fence(|epoch| epoch.target((rank + 1) % size)?.put(6, &mine))?;
 //! let left = u64::from((rank + size - 1) % size);
 //! assert_eq!(window.local()?[4..], [0, 0, left, left]);
 //!
 //! // A counter on rank 0.
-//! window.passive(|epoch| -> Result<()> {
+//! window.try_passive(|epoch| {
 //!     let lock = epoch.lock(0, LockKind::Shared)?;
 //!     lock.fetch_add(0, 1)?;
 //!     lock.unlock()
-//! })??;
+//! })?;
 //! if rank == 0 {
 //!     assert_eq!(window.local()?[0], u64::from(size));
 //! }
@@ -40,7 +40,9 @@
 //!
 //! The closures of epochs keep buffers in flight from being touched or freed: what is put or got
 //! is borrowed to the end of the epoch. There are operations that complete at once, for buffers
-//! made inside one, and requests that give their buffer back ([`Target`]).
+//! made inside one, and requests that give their buffer back ([`Target`]). [`Window::fence`] and its kin
+//! return whatever the closure does; [`Window::try_fence`] and its kin take errors of this library out of that.
+//! A value that is to hold its window needs an [`OwnedWindow`].
 //!
 //! [`raw`] is the untyped interface below, with MPI's semantics and all checks at run time; [`lower`]
 //! is what other front ends need besides.
@@ -79,8 +81,8 @@ pub use transom_launch::{
     EnvironmentError, launcher, pmi::PmiError, pmix::PmixError, start::StartError,
 };
 pub use typed::{
-    Active, Block2d, Buffer, Epoch, Exchange, Lock, LockAll, LockedTarget, Passive, Region,
-    Request, Strided, Target, Window,
+    Active, Block2d, Buffer, Epoch, Exchange, Lock, LockAll, LockedTarget, OwnedWindow, Passive,
+    Region, Request, Strided, Target, Window,
 };
 pub use window::Info;
 

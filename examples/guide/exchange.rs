@@ -15,9 +15,9 @@ fn main() -> Result<()> {
         _ => (&nobody, &first),
     };
     let mine = [100 + u64::from(rank)];
-    window.exchange(origins, targets, |epoch| {
+    window.try_exchange(origins, targets, |epoch| {
         epoch.target(0)?.put(rank as usize, &mine)
-    })??;
+    })?;
     if rank == 0 {
         let expected: Vec<u64> = (100..).take(size as usize).collect();
         assert_eq!(window.local()?, expected);

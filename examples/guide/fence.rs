@@ -12,10 +12,10 @@ fn main() -> Result<()> {
     // What an operation uses is borrowed to the end of the epoch, so it is made before it.
     let mine = [rank, rank];
     let mut theirs = [u32::MAX];
-    window.fence(|epoch| -> Result<()> {
+    window.try_fence(|epoch| {
         epoch.target(right)?.put(0, &mine)?;
         epoch.target(left)?.get(3, &mut theirs)
-    })??;
+    })?;
     // Behind the fence, all of it is there, on all ranks.
     assert_eq!(window.local()?, [left, left, 0, 0]);
     assert_eq!(theirs, [0]);

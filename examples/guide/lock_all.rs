@@ -7,18 +7,17 @@ fn main() -> Result<()> {
     let mut window = Window::<f64>::allocate(world, 10)?;
 
     // A histogram over all ranks: who computes is not kept from it by who adds to it.
-    let one = [1.0];
-    window.passive(|epoch| -> Result<()> {
+    window.try_passive(|epoch| {
         let everyone = epoch.lock_all()?;
         for number in 0..100 {
             let value = (rank * 100 + number) * 7;
             let place = everyone.target(value % size)?;
-            place.accumulate(Op::Sum, value as usize % 10, &one)?;
+            place.accumulate_value(Op::Sum, value as usize % 10, 1.0)?;
         }
         // Complete at all targets; the locks stay.
         everyone.flush()?;
         everyone.unlock()
-    })??;
+    })?;
     let mine: f64 = window.local()?.iter().sum();
     assert_eq!(
         world.allreduce(&[mine], Op::Sum)?,

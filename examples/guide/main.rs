@@ -1,5 +1,10 @@
 //! The programs of the user guide, as they stand there: `guide NAME` runs one of them.
 
+#![allow(
+    elided_lifetimes_in_paths,
+    reason = "programs may leave them out, as the guide does"
+)]
+
 use std::process::ExitCode;
 
 /// Each program is a file of its own, with a `main` of its own.
@@ -19,8 +24,8 @@ macro_rules! programs {
 }
 
 programs!(
-    accumulate, dynamic, errors, exchange, fence, hints, layouts, lock_all, locks, notify,
-    raw_fence, requests, shared, strided
+    accumulate, dynamic, errors, exchange, fence, helpers, hints, layouts, lock_all, locks, notify,
+    owned, raw_fence, requests, shared, strided, structs
 );
 
 fn main() -> ExitCode {

@@ -6,7 +6,7 @@ fn main() -> Result<()> {
     let right = (world.rank() + 1) % world.size();
     let mut window = Window::<u8>::allocate(world, 1000)?;
 
-    window.passive(|epoch| -> Result<()> {
+    window.try_passive(|epoch| {
         let lock = epoch.lock(right, LockKind::Shared)?;
         // The request owns the buffer, and gives it back when the put needs it no more.
         let mut buffer = vec![0; 100];
@@ -20,6 +20,6 @@ fn main() -> Result<()> {
         let found = lock.rget_owned(900, buffer)?.wait()?;
         assert_eq!(found, [9; 100]);
         lock.unlock()
-    })??;
+    })?;
     window.free()
 }

@@ -8,6 +8,7 @@ use rdma_sys_shim::memory::copy;
 
 use super::PROC_NULL;
 use super::put_get::Way;
+use super::request::{Request, Until};
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::memory::displacement::Displacement;
 use crate::peers::{Awaited, not_forked};
@@ -63,6 +64,43 @@ impl Window {
         // SAFETY: the caller's promise.
         unsafe { self.transfer(aim, Way::Put, origin, len, disp)? };
         self.on(aim).notify(counter)
+    }
+
+    /// One-sided. As [`Window::put_notify`], with a request: when it is complete, `origin` may be used
+    /// again; data and notification may arrive later. Needs a lock or `lock_all`.
+    ///
+    /// # Errors
+    /// As for [`Window::put_notify`]. Then `origin` is this rank's again.
+    ///
+    /// # Safety
+    /// As for [`Window::put`], until the request is complete.
+    pub unsafe fn rput_notify(
+        &self,
+        origin: *const u8,
+        len: usize,
+        target: u32,
+        disp: u64,
+        counter: u32,
+    ) -> Result<Request> {
+        const OPERATION: &str = "rput_notify";
+        let (aim, disp) = (Aim::new(OPERATION, target), Displacement(disp));
+        self.needs_passive(aim)?;
+        if target == PROC_NULL {
+            return Ok(Request::done());
+        }
+        self.team().check_rank(OPERATION, target)?;
+        self.check_counter(aim, counter)?;
+        // SAFETY: the caller's promise.
+        let ticket = unsafe { self.transfer(aim, Way::Put, origin.cast_mut(), len, disp)? };
+        let request = self.request(target, ticket, Until::Released)?;
+        match self.on(aim).notify(counter) {
+            Ok(()) => Ok(request),
+            Err(error) => {
+                // The first error counts; here it matters only that the device has done.
+                let _ = request.wait();
+                Err(error)
+            }
+        }
     }
 
     /// Local. How often the notification counter `counter` of this rank was raised so far. What was

@@ -41,6 +41,8 @@ pub enum EpochState {
     },
     /// The lock at hand is one of this kind, of this rank.
     LockOf(LockKind, u32),
+    /// `local_mut` of a lock has lent this rank's own part as a slice.
+    OwnPartLent,
 }
 
 impl fmt::Display for EpochState {
@@ -65,6 +67,7 @@ impl fmt::Display for EpochState {
                 f,
                 "rank {rank} is in {call}, where it waits for rank {awaited}"
             ),
+            Self::OwnPartLent => f.write_str("local_mut lends that until its lock is unlocked"),
             Self::LockOf(LockKind::Shared, rank) => {
                 write!(f, "this is a shared lock of rank {rank}")
             }

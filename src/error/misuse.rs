@@ -168,6 +168,8 @@ pub enum Misuse {
     OutOfStep,
     #[error("this process has a job already; it can join only one, once")]
     JobTaken,
+    #[error("this process has left its job; windows are used and freed before that")]
+    JobLeft,
     #[error("the process was forked from a rank; only the rank itself may use the job")]
     Forked,
     #[error("environment variable {name}={value:?} is malformed (legal: {legal})")]
@@ -215,9 +217,11 @@ impl Misuse {
             | Self::BadVariable { .. }
             | Self::NoStride { .. }
             | Self::NoCounter { .. } => ErrorClass::Arg,
-            Self::Callback { .. } | Self::JobTaken | Self::Forked | Self::Device(_) => {
-                ErrorClass::Other
-            }
+            Self::Callback { .. }
+            | Self::JobTaken
+            | Self::JobLeft
+            | Self::Forked
+            | Self::Device(_) => ErrorClass::Other,
         }
     }
 }

@@ -18,9 +18,10 @@
 //!   types, and copies them ([`Walk::pack`], [`Walk::unpack`]).
 //! - **Operations between [`Row`]s**, which need no datatype: [`put_row`] and its kin.
 //! - **Epochs of another shape**: a barrier of the window's ranks ([`synchronise`]), operations that are
-//!   complete in an epoch of any kind ([`flush`], [`complete`]), an end whatever was forgotten
-//!   ([`unlock_everything`], [`quiesce`], [`give_up`]), and a window's memory at its last moment
-//!   ([`free_with`], [`try_free_with`]).
+//!   complete in an epoch of any kind ([`flush`], [`complete`], [`release`]), a look at the target
+//!   ([`heed`]) and at the job ([`in_job`]), an end whatever was forgotten ([`unlock_everything`],
+//!   [`quiesce`], [`give_up`]), and a window's memory at its last moment ([`free_with`],
+//!   [`try_free_with`]).
 //! - **Errors**: [`error`] makes one; [`Error::class`](crate::Error::class) is MPI's.
 //!
 //! # Stability
@@ -71,8 +72,8 @@ pub use combine::{combine, combine_raw};
 pub use memory::Memory;
 pub use walk::Walk;
 pub use window::{
-    aligned_for, check_groups, complete, create_copied, flush, free_with, give_up, quiesce,
-    synchronise, try_free_with, unlock_everything,
+    aligned_for, check_groups, complete, create_copied, flush, free_with, give_up, heed, in_job,
+    quiesce, release, synchronise, try_free_with, unlock_everything,
 };
 
 pub use crate::access::{accumulate_row, get_row, put_row, rget_row, rput_row};

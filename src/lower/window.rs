@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use crate::access::PROC_NULL;
 use crate::comm::{Communicator, Group, Purpose};
 use crate::error::{AbortCause, Error, Misuse, Result};
 use crate::terms::Aim;
-use crate::window::target::Target;
 use crate::window::{Info, Window};
 
 /// Collective. As [`Window::allocate`], with a copy of `bytes` in the memory.
@@ -37,14 +37,16 @@ pub fn synchronise(window: &Window, operation: &'static str) -> Result<()> {
 }
 
 /// One-sided. Completes this rank's operations on a target there, in an epoch of any kind; later loads
-/// of this rank see what they stored.
+/// of this rank see what they stored. Nothing of [`PROC_NULL`] is under way.
 ///
 /// # Errors
 /// The target is not a rank of the window; an operation failed, or the target died.
 #[inline]
 pub fn flush(window: &Window, aim: Aim) -> Result<()> {
-    let target = target(window, aim)?;
-    window.on_known(aim, target).flush()
+    match window.targets().get(aim.rank as usize) {
+        Some(target) => window.on_known(aim, target).flush(),
+        None => aim.aside(|aim| nobody(window, aim)),
+    }
 }
 
 /// One-sided. As [`flush`], for what was fetched: loads of this rank may still overtake what it
@@ -54,14 +56,56 @@ pub fn flush(window: &Window, aim: Aim) -> Result<()> {
 /// As for [`flush`].
 #[inline]
 pub fn complete(window: &Window, aim: Aim) -> Result<()> {
-    let target = target(window, aim)?;
-    window.on_known(aim, target).complete()
+    match window.targets().get(aim.rank as usize) {
+        Some(target) => window.on_known(aim, target).complete(),
+        None => aim.aside(|aim| nobody(window, aim)),
+    }
 }
 
+/// One-sided. Returns when the origin buffers of this rank's operations on a target may be used again, in an
+/// epoch of any kind: at once where the device has copies of them. Nothing of [`PROC_NULL`] is under way.
+///
+/// # Errors
+/// As for [`flush`]; then the device has done with the buffers, too.
 #[inline]
-fn target(window: &Window, aim: Aim) -> Result<&Target> {
-    let target = window.targets().get(aim.rank as usize);
-    target.ok_or_else(|| aim.aside(|aim| no_rank(window, aim)))
+pub fn release(window: &Window, aim: Aim) -> Result<()> {
+    match window.targets().get(aim.rank as usize) {
+        Some(target) => window.on_known(aim, target).flush_locally(),
+        None => aim.aside(|aim| nobody(window, aim)),
+    }
+}
+
+/// Local. Now and then looks whether the target lives and the job goes on, as a flush does: for calls that a
+/// program may repeat until another rank has done something.
+///
+/// # Errors
+/// The target died, or the job was aborted; the target is not a rank of the window.
+#[inline]
+pub fn heed(window: &Window, aim: Aim) -> Result<()> {
+    match window.targets().get(aim.rank as usize) {
+        Some(target) => window.on_known(aim, target).heed(),
+        None => aim.aside(|aim| nobody(window, aim)),
+    }
+}
+
+/// Local. Fails, in the name of `operation`, once this process has left its job: a collective call on the window
+/// would wait for ranks that take it for gone.
+///
+/// # Errors
+/// It has.
+pub fn in_job(window: &Window, operation: &'static str) -> Result<()> {
+    match window.context().has_left_itself() {
+        false => Ok(()),
+        true => Err(Error::new(operation, Misuse::JobLeft)),
+    }
+}
+
+#[cold]
+fn nobody(window: &Window, aim: Aim) -> Result<()> {
+    match aim.rank {
+        PROC_NULL => Ok(()),
+        _ => Err(no_rank(window, aim)),
+    }
 }
 
 #[cold]

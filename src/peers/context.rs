@@ -266,7 +266,7 @@ impl Context {
     fn connect<'f>(&self, fabric: &'f Fabric, rank: u32) -> Result<&'f Peer> {
         not_forked("connect")?;
         let joins_all = std::ptr::eq(fabric, &*self.fabric);
-        if joins_all && rank != self.rank && self.has_left.load(Ordering::Relaxed) {
+        if joins_all && rank != self.rank && self.has_left_itself() {
             return Err(Error::new("connect", PeerError::Left { rank: self.rank }));
         }
         let ask = || {
@@ -301,6 +301,11 @@ impl Context {
         let pmix = self.pmix.try_lock().ok();
         launcher.is_some_and(|client| client.as_ref().is_some_and(Client::is_gone))
             || pmix.is_some_and(|pmix| pmix.as_ref().is_some_and(|pmix| pmix.is_gone()))
+    }
+
+    /// Whether this rank has left the job.
+    pub(crate) fn has_left_itself(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
     }
 
     /// Leaves the job, whether or not the launcher takes the farewell.

@@ -173,7 +173,7 @@ impl OnTarget<'_> {
     /// Makes the origin buffers of this rank's operations there its own again, in an epoch of any
     /// kind.
     #[inline]
-    pub(super) fn flush_locally(self) -> Result<()> {
+    pub(crate) fn flush_locally(self) -> Result<()> {
         if self.target.posted() != Ticket::DONE {
             self.by_call(Self::release_posted)?;
         }

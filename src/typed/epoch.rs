@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use super::own::OwnPart;
+use super::window::len_of;
 use super::{Lock, LockAll, Target};
 use crate::lower::{self, is_forked};
 use crate::raw::{self, Assert};
@@ -27,6 +29,32 @@ pub enum Exchange {}
 
 /// An open epoch: `'op` is how long its operations may use their buffers, `'env` what the body
 /// borrows from outside.
+///
+/// A function that the body calls takes it by reference, and names a lifetime only for buffers that it lends
+/// to operations:
+///
+/// ```
+/// use transom::{Active, Epoch, LockKind, Passive, Result};
+///
+/// fn count(epoch: &Epoch<u64, Passive>, rank: u32) -> Result<u64> {
+///     let lock = epoch.lock(rank, LockKind::Shared)?;
+///     let before = lock.fetch_add(0, 1)?;
+///     lock.unlock()?;
+///     Ok(before)
+/// }
+///
+/// fn send<'op>(epoch: &Epoch<'op, '_, u64, Active>, rank: u32, src: &'op [u64]) -> Result<()> {
+///     epoch.target(rank)?.put(0, src)
+/// }
+/// # fn main() -> Result<()> {
+/// # let job = transom::Job::init()?;
+/// # let mut window = transom::Window::<u64>::allocate(job.world(), 2)?;
+/// # let src = [5, 6];
+/// # window.try_fence(|epoch| send(epoch, 0, &src))?;
+/// # assert_eq!(window.try_passive(|epoch| count(epoch, 0))?, 5);
+/// # window.free()
+/// # }
+/// ```
 pub struct Epoch<'op, 'env: 'op, T, Mode> {
     state: &'op State<'op>,
     /// Invariant in both lifetimes, neither `Send` nor `Sync`.
@@ -36,6 +64,7 @@ pub struct Epoch<'op, 'env: 'op, T, Mode> {
 /// What locks need to know of their epoch.
 pub(super) struct State<'op> {
     pub(super) raw: &'op raw::Window,
+    pub(super) own: OwnPart,
     /// Epochs in destructors may run while a panic unwinds that is none of theirs.
     opened_in_panic: bool,
     /// The first error of a lock that was dropped.
@@ -90,6 +119,7 @@ pub(super) fn run<'env, T, M, R>(
     open(raw)?;
     let state = State {
         raw,
+        own: OwnPart::default(),
         opened_in_panic: thread::panicking(),
         failure: OnceLock::new(),
     };
@@ -150,6 +180,28 @@ impl State<'_> {
     }
 }
 
+impl<T: Element, Mode> Epoch<'_, '_, T, Mode> {
+    /// Local. This process's rank.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.state.raw.rank()
+    }
+
+    /// Local. How many ranks share the window.
+    #[must_use]
+    pub fn ranks(&self) -> u32 {
+        self.state.raw.ranks()
+    }
+
+    /// Local. How many elements a rank's part has.
+    ///
+    /// # Errors
+    /// `rank` is not a rank of the window.
+    pub fn len_of(&self, rank: u32) -> Result<usize> {
+        len_of::<T>(self.state.raw, rank)
+    }
+}
+
 /// Notifications need no lock, and the ranks that send them none of this one's help.
 impl<T, Mode> Epoch<'_, '_, T, Mode> {
     /// Local. How often [`Target::put_notify`] has raised this rank's counter `counter` since the
@@ -180,24 +232,25 @@ impl<T, Mode> Epoch<'_, '_, T, Mode> {
 }
 
 impl<'op, T: Element> Epoch<'op, '_, T, Exchange> {
-    /// Local. The part of `rank`. If `rank` is not one of the epoch's targets, its operations fail.
+    /// Local. The part of `rank`; of `None`, nobody's (see [`Target`]). If `rank` is not one of the
+    /// epoch's targets, its operations fail.
     ///
     /// # Errors
     /// `rank` is not a rank of the window.
     #[inline]
-    pub fn target(&'op self, rank: u32) -> Result<Target<'op, T, Exchange>> {
-        Target::new("target", self.state.raw, rank)
+    pub fn target(&self, rank: impl Into<Option<u32>>) -> Result<Target<'op, T, Exchange>> {
+        Target::new("target", self.state, rank.into())
     }
 }
 
 impl<'op, T: Element> Epoch<'op, '_, T, Active> {
-    /// Local. The part of `rank`.
+    /// Local. The part of `rank`; of `None`, nobody's (see [`Target`]).
     ///
     /// # Errors
     /// `rank` is not a rank of the window.
     #[inline]
-    pub fn target(&'op self, rank: u32) -> Result<Target<'op, T, Active>> {
-        Target::new("target", self.state.raw, rank)
+    pub fn target(&self, rank: impl Into<Option<u32>>) -> Result<Target<'op, T, Active>> {
+        Target::new("target", self.state, rank.into())
     }
 }
 
@@ -210,7 +263,7 @@ impl<'op, T: Element> Epoch<'op, '_, T, Passive> {
     /// forgotten), `lock_all` is in force, the window has the hint `no_locks`, a rank that could
     /// hold the lock died or left.
     #[inline]
-    pub fn lock(&'op self, rank: u32, kind: LockKind) -> Result<Lock<'op, T>> {
+    pub fn lock(&self, rank: u32, kind: LockKind) -> Result<Lock<'op, T>> {
         Lock::take(self.state, rank, kind)
     }
 
@@ -221,7 +274,7 @@ impl<'op, T: Element> Epoch<'op, '_, T, Passive> {
     /// # Errors
     /// A lock is held, the window has the hint `no_locks`, a rank that could hold a lock died or
     /// left.
-    pub fn lock_all(&'op self) -> Result<LockAll<'op, T>> {
+    pub fn lock_all(&self) -> Result<LockAll<'op, T>> {
         LockAll::take(self.state)
     }
 }

@@ -22,17 +22,20 @@ use crate::{Element, EpochState, LockKind, Misuse, Result};
 pub struct Lock<'op, T> {
     target: Target<'op, T, Passive>,
     kind: LockKind,
+    /// Whether this rank's own part was lent under this lock.
+    lends: bool,
     state: &'op State<'op>,
 }
 
 impl<'op, T: Element> Lock<'op, T> {
     #[inline]
     pub(super) fn take(state: &'op State<'op>, rank: u32, kind: LockKind) -> Result<Self> {
-        let target = Target::new("lock", state.raw, rank)?;
+        let target = Target::new("lock", state, Some(rank))?;
         state.raw.lock(kind, rank, Assert::NONE)?;
         Ok(Self {
             target,
             kind,
+            lends: false,
             state,
         })
     }
@@ -44,7 +47,8 @@ impl<'op, T: Element> Lock<'op, T> {
     }
 
     /// Local. This rank's own part, for plain loads and stores, under an exclusive lock of it.
-    /// Completes this rank's operations there first.
+    /// Completes this rank's operations there first, and those of [`Target::put_own`] everywhere, which
+    /// has to wait for the unlock from then on.
     ///
     /// # Errors
     /// The lock is shared or another rank's; an operation failed.
@@ -57,11 +61,17 @@ impl<'op, T: Element> Lock<'op, T> {
             };
             return Err(error("local_mut", misuse));
         }
-        self.target.flush()?;
+        match self.state.own.is_read() {
+            true => raw.flush_all()?,
+            false => self.target.flush()?,
+        }
+        self.state.own.lend();
+        self.lends = true;
         let (base, len) = own_part(raw);
         // SAFETY: our registered memory, aligned and of this length, any bytes being a `T`. In a
         // passive epoch all ranks access it under its lock, which is exclusively ours; our own
-        // operations on it are complete, and new ones need the lock that is borrowed uniquely.
+        // operations on it are complete, and new ones need the lock that is borrowed uniquely; puts that
+        // read it are refused as long as the lock is held.
         Ok(unsafe { slice::from_raw_parts_mut(base.as_ptr(), len) })
     }
 
@@ -72,8 +82,17 @@ impl<'op, T: Element> Lock<'op, T> {
     /// An operation failed, or the target died; then the close of the epoch fails too.
     #[inline]
     pub fn unlock(self) -> Result<()> {
-        let lock = ManuallyDrop::new(self);
-        lock.state.raw.unlock(lock.target.rank())
+        ManuallyDrop::new(self).give_back()
+    }
+}
+
+impl<T> Lock<'_, T> {
+    #[inline]
+    fn give_back(&self) -> Result<()> {
+        if self.lends {
+            self.state.own.take_back();
+        }
+        self.state.raw.unlock(self.target.rank())
     }
 }
 
@@ -90,7 +109,7 @@ impl<T> Drop for Lock<'_, T> {
     #[inline]
     fn drop(&mut self) {
         if !self.state.is_panicking()
-            && let Err(error) = self.state.raw.unlock(self.target.rank())
+            && let Err(error) = self.give_back()
         {
             self.state.fail(error);
         }
@@ -113,14 +132,14 @@ impl<'op, T: Element> LockAll<'op, T> {
         })
     }
 
-    /// Local. The part of `rank`.
+    /// Local. The part of `rank`; of `None`, nobody's (see [`Target`]).
     ///
     /// # Errors
     /// `rank` is not a rank of the window.
     #[inline]
-    pub fn target(&self, rank: u32) -> Result<LockedTarget<'_, 'op, T>> {
+    pub fn target(&self, rank: impl Into<Option<u32>>) -> Result<LockedTarget<'_, 'op, T>> {
         Ok(LockedTarget {
-            target: Target::new("target", self.state.raw, rank)?,
+            target: Target::new("target", self.state, rank.into())?,
             lock: PhantomData,
         })
     }

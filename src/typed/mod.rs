@@ -25,6 +25,8 @@
 //! In a passive epoch, all accesses of all ranks are made under a lock of their target, never
 //! asserted away, so an exclusive lock of its own part gives a rank [`Lock::local_mut`]; it borrows
 //! the lock, without which this rank cannot name that target.
+//! A put from the own part ([`Target::put_own`]) reads memory of which there is no reference: before
+//! `local_mut` lends it, such puts are completed, and from then until the unlock they are refused.
 //!
 //! **Values.** An [`Element`](crate::Element) has no padding and no invalid values, so bytes that
 //! ranks race on are unspecified elements, and nothing worse. Copies to and from window memory are
@@ -34,13 +36,20 @@
 //! there. Only [`Window::free`] and [`Window::into_vec`] free it, after all ranks have come there; a window
 //! that is dropped leaks it.
 //!
+//! **The communicator and the job.** A window has a handle to its communicator, and so to the device and its
+//! connections, for as long as it lives; nothing rests on the lifetime that [`Window`] names, by which the
+//! compiler sees to it that the job is not left before. An [`OwnedWindow`] names none: after the job was left, its
+//! collective calls are refused, and its memory is leaked as that of every window that is dropped.
+//!
 //! **Forks.** A child shares the memory of windows with its parent, and with the ranks that write there, so
 //! every call that leads to it fails there.
 
 mod buffer;
 mod epoch;
 mod lock;
+mod own;
 mod request;
+mod single;
 mod strided;
 mod target;
 mod window;
@@ -51,4 +60,4 @@ pub use lock::{Lock, LockAll, LockedTarget};
 pub use request::Request;
 pub use strided::{Block2d, Region, Strided};
 pub use target::Target;
-pub use window::Window;
+pub use window::{OwnedWindow, Window};

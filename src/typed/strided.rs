@@ -201,7 +201,12 @@ impl Strided {
 }
 
 /// The rows on both sides, of as many elements; this rank has `len` of them.
-fn rows<T>(operation: &'static str, near: Region, len: usize, far: Region) -> Result<(Row, Row)> {
+pub(super) fn rows<T>(
+    operation: &'static str,
+    near: Region,
+    len: usize,
+    far: Region,
+) -> Result<(Row, Row)> {
     let size = size_of::<T>();
     let near_row = near.row(operation, size, len)?;
     // The window's own check comes later; what no memory has is refused here.

@@ -2,34 +2,45 @@
 
 use std::marker::PhantomData;
 
+use super::epoch::State;
+use super::own::OwnPart;
+use super::window::zeroed;
 use super::{Passive, Request};
 use crate::lower::{self, Aim, error};
-use crate::{Accumulate, Atomic, Element, Error, Misuse, Op, Result, raw};
+use crate::raw::PROC_NULL;
+use crate::{Accumulate, Element, Error, Misuse, Op, Result, raw};
 
 /// One rank's part of a window, in an epoch of kind `Mode`. Offsets and lengths count elements.
 ///
 /// Operations that take a buffer for `'op` use it until the epoch closes, and are complete then; a
 /// [`flush`](Target::flush) or [`Lock::unlock`](super::Lock::unlock) completes them sooner, but
 /// does not give the buffer back. For buffers made inside the epoch there are
-/// [`put_blocking`](Target::put_blocking) and [`get_blocking`](Target::get_blocking); those who
-/// want their buffer back and do not want to wait use requests.
+/// [`put_blocking`](Target::put_blocking), [`accumulate_blocking`](Target::accumulate_blocking) and
+/// [`get_vec`](Target::get_vec); for single values,
+/// [`put_value`](Target::put_value), [`accumulate_value`](Target::accumulate_value),
+/// [`load`](Target::load) and [`store`](Target::store); those who want their buffer back and do not want to wait use requests.
 ///
 /// Operations of one epoch are not ordered, accumulates and atomics on the same element aside: a
 /// get may miss what a put before it wrote, unless that is complete.
+///
+/// The target of `None` is nobody, as a neighbour behind an edge: operations on it take place nowhere and
+/// succeed. Buffers stay as they are, and what is returned is zero (MPI-4.1, section 12.3,
+/// `MPI_PROC_NULL`).
 ///
 /// # Errors
 /// Every operation: elements past the end of the target's part, in which case nothing is
 /// transferred; a target that died; a device that failed. The epoch goes on.
 pub struct Target<'op, T, Mode> {
     pub(super) raw: &'op raw::Window,
-    /// A rank of the window.
+    /// A rank of the window, or [`PROC_NULL`].
     pub(super) rank: u32,
+    pub(super) own: &'op OwnPart,
     /// Invariant in `'op`, neither `Send` nor `Sync`.
     marker: PhantomData<*mut (&'op (), T, Mode)>,
 }
 
 impl<T, Mode> Target<'_, T, Mode> {
-    /// Local. Whose part this is.
+    /// Local. Whose part this is: nobody's is [`raw::PROC_NULL`].
     #[must_use]
     #[inline]
     pub fn rank(&self) -> u32 {
@@ -39,13 +50,22 @@ impl<T, Mode> Target<'_, T, Mode> {
 
 impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     #[inline]
-    pub(super) fn new(operation: &'static str, raw: &'op raw::Window, rank: u32) -> Result<Self> {
-        if rank >= raw.ranks() {
-            return Err(no_rank(operation, raw, rank));
-        }
+    pub(super) fn new(
+        operation: &'static str,
+        state: &'op State<'op>,
+        rank: Option<u32>,
+    ) -> Result<Self> {
+        let rank = match rank {
+            Some(rank) if rank >= state.raw.ranks() => {
+                return Err(no_rank(operation, state.raw, rank));
+            }
+            Some(rank) => rank,
+            None => PROC_NULL,
+        };
         Ok(Self {
-            raw,
+            raw: state.raw,
             rank,
+            own: &state.own,
             marker: PhantomData,
         })
     }
@@ -69,12 +89,19 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     /// See [`Target`]; the target has no such counter (hint `transom_notification_counters`).
     #[inline]
     pub fn put_notify(&self, at: usize, src: &'op [T], counter: u32) -> Result<()> {
-        let (origin, len) = (src.as_ptr().cast(), size_of_val(src));
         // SAFETY: as for `put`.
-        unsafe {
-            self.raw
-                .put_notify(origin, len, self.rank, at as u64, counter)
-        }
+        unsafe { self.put_notify_unbound(at, src, counter) }
+    }
+
+    /// One-sided. As [`Target::put_notify`], and complete at the target when it returns.
+    ///
+    /// # Errors
+    /// As for [`Target::put_notify`].
+    #[inline]
+    pub fn put_notify_blocking(&self, at: usize, src: &[T], counter: u32) -> Result<()> {
+        // SAFETY: as for `put_blocking`.
+        unsafe { self.put_notify_unbound(at, src, counter)? };
+        lower::flush(self.raw, self.aim("put_notify_blocking"))
     }
 
     /// One-sided. Copies the elements from `at` on to `dst` (MPI-4.1, section 12.3.2).
@@ -110,6 +137,18 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         self.complete("get_blocking")
     }
 
+    /// One-sided. The `len` elements from `at` on, in a vector: as [`Target::get_blocking`].
+    ///
+    /// # Errors
+    /// See [`Target`]; no memory for the vector.
+    pub fn get_vec(&self, at: usize, len: usize) -> Result<Vec<T>> {
+        const OPERATION: &str = "get_vec";
+        self.check_range(OPERATION, at, len)?;
+        let mut elements = zeroed(OPERATION, len)?;
+        self.get_blocking(at, &mut elements)?;
+        Ok(elements)
+    }
+
     /// One-sided. Combines `src` into the elements from `at` on: `target = target op src`,
     /// atomically for each element (MPI-4.1, section 12.3.4).
     ///
@@ -120,12 +159,22 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     where
         T: Accumulate,
     {
-        let origin = src.as_ptr().cast();
-        // SAFETY: as for `put`; `Accumulate` says what the elements are.
-        unsafe {
-            self.raw
-                .accumulate(origin, src.len(), T::TYPE, self.rank, at as u64, op)
-        }
+        // SAFETY: as for `put`.
+        unsafe { self.accumulate_unbound(op, at, src) }
+    }
+
+    /// One-sided. As [`Target::accumulate`], and complete at the target when it returns.
+    ///
+    /// # Errors
+    /// As for [`Target::accumulate`].
+    #[inline]
+    pub fn accumulate_blocking(&self, op: Op, at: usize, src: &[T]) -> Result<()>
+    where
+        T: Accumulate,
+    {
+        // SAFETY: as for `put_blocking`.
+        unsafe { self.accumulate_unbound(op, at, src)? };
+        lower::flush(self.raw, self.aim("accumulate_blocking"))
     }
 
     /// One-sided. As [`Target::accumulate`], and `dst` gets what was there before: as many elements
@@ -148,65 +197,6 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         }
     }
 
-    /// One-sided. Adds to the element at `at`, wrapping, and returns what was there before,
-    /// atomically (MPI-4.1, section 12.3.4).
-    ///
-    /// # Errors
-    /// See [`Target`].
-    #[inline]
-    pub fn fetch_add(&self, at: usize, add: T) -> Result<T>
-    where
-        T: Atomic,
-    {
-        self.fetch_and_op(Op::Sum, at, add)
-    }
-
-    /// One-sided. Combines `operand` into the element at `at`, and returns what was there before,
-    /// atomically. [`Op::Replace`] is a swap, and [`Op::NoOp`] an atomic load (MPI-4.1, section
-    /// 12.3.4).
-    ///
-    /// # Errors
-    /// See [`Target`]; an operation that is not defined for the type.
-    #[inline]
-    pub fn fetch_and_op(&self, op: Op, at: usize, operand: T) -> Result<T>
-    where
-        T: Atomic,
-    {
-        let mut old = T::zeroed();
-        let origin = (&raw const operand).cast();
-        let result = (&raw mut old).cast();
-        // SAFETY: both are locals of one element, which outlive the operation: it is complete, or
-        // the device has done with them, when `complete` returns.
-        unsafe {
-            self.raw
-                .fetch_and_op(origin, result, T::TYPE, self.rank, at as u64, op)?;
-        }
-        self.complete("fetch_and_op")?;
-        Ok(old)
-    }
-
-    /// One-sided. Replaces the element at `at` by `new` if it equals `expect`, and returns what was
-    /// there before, atomically: the swap took place if that is `expect` (MPI-4.1, section 12.3.4).
-    ///
-    /// # Errors
-    /// See [`Target`].
-    #[inline]
-    pub fn compare_swap(&self, at: usize, expect: T, new: T) -> Result<T>
-    where
-        T: Atomic,
-    {
-        let mut old = T::zeroed();
-        let (origin, compare) = ((&raw const new).cast(), (&raw const expect).cast());
-        let result = (&raw mut old).cast();
-        // SAFETY: as in `fetch_and_op`.
-        unsafe {
-            self.raw
-                .compare_and_swap(origin, compare, result, T::TYPE, self.rank, at as u64)?;
-        }
-        self.complete("compare_and_swap")?;
-        Ok(old)
-    }
-
     /// # Safety
     /// `src` stays borrowed until the operation is complete, and is not what is written to.
     #[inline]
@@ -224,6 +214,54 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         let origin = dst.as_mut_ptr().cast();
         // SAFETY: the caller's promise.
         unsafe { self.raw.get(origin, len, self.rank, at as u64) }
+    }
+
+    /// # Safety
+    /// As for `put_unbound`.
+    #[inline]
+    unsafe fn put_notify_unbound(&self, at: usize, src: &[T], counter: u32) -> Result<()> {
+        let (origin, len) = (src.as_ptr().cast(), size_of_val(src));
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.raw
+                .put_notify(origin, len, self.rank, at as u64, counter)
+        }
+    }
+
+    /// # Safety
+    /// As for `put_unbound`.
+    #[inline]
+    unsafe fn accumulate_unbound(&self, op: Op, at: usize, src: &[T]) -> Result<()>
+    where
+        T: Accumulate,
+    {
+        let (origin, count, at) = (src.as_ptr().cast(), src.len(), at as u64);
+        // SAFETY: the caller's promise; `Accumulate` says what the elements are.
+        unsafe {
+            self.raw
+                .accumulate(origin, count, T::TYPE, self.rank, at, op)
+        }
+    }
+
+    /// What a get checks, before there is a buffer for it.
+    fn check_range(&self, operation: &'static str, at: usize, len: usize) -> Result<()> {
+        if self.rank == PROC_NULL {
+            return Ok(());
+        }
+        let size = self.raw.size_of(self.rank)?;
+        let unit = size_of::<T>() as u64;
+        let end = (at as u64).checked_add(len as u64);
+        if end.is_some_and(|end| end <= size / unit) {
+            return Ok(());
+        }
+        let misuse = Misuse::PastEnd {
+            rank: self.rank,
+            disp: at as u64,
+            unit,
+            len: (len as u64).saturating_mul(unit),
+            size,
+        };
+        Err(error(operation, misuse))
     }
 
     #[inline]
@@ -294,13 +332,40 @@ impl<'op, T: Element> Target<'op, T, Passive> {
     where
         T: Accumulate,
     {
-        let count = src.len();
-        Request::start(src, |origin: *mut T, _| {
-            // SAFETY: the buffer is borrowed until the epoch has closed, and the request holds it;
-            // `Accumulate` says what the elements are.
+        // SAFETY: the buffer is borrowed until the epoch has closed.
+        unsafe { self.accumulate_from(op, at, src) }
+    }
+
+    /// One-sided. As [`Target::raccumulate`], with a buffer that the request owns until it is complete.
+    /// It is lost if the operation fails.
+    ///
+    /// # Errors
+    /// See [`Target::accumulate`].
+    pub fn raccumulate_owned(&self, op: Op, at: usize, src: Vec<T>) -> Result<Request<'op, Vec<T>>>
+    where
+        T: Accumulate,
+    {
+        // SAFETY: nobody but the request can free the buffer, and it waits before it does.
+        unsafe { self.accumulate_from(op, at, src) }
+    }
+
+    /// One-sided. As [`Target::put_notify`], with a buffer that the request owns until it is complete:
+    /// then it may be used again; data and notification may arrive later. It is lost if the operation
+    /// fails.
+    ///
+    /// # Errors
+    /// As for [`Target::put_notify`].
+    pub fn rput_notify_owned(
+        &self,
+        at: usize,
+        src: Vec<T>,
+        counter: u32,
+    ) -> Result<Request<'op, Vec<T>>> {
+        Request::start(src, |origin: *mut T, len| {
+            // SAFETY: nobody but the request can free the buffer, and it waits before it does.
             unsafe {
                 self.raw
-                    .raccumulate(origin.cast(), count, T::TYPE, self.rank, at as u64, op)
+                    .rput_notify(origin.cast(), len, self.rank, at as u64, counter)
             }
         })
     }
@@ -339,7 +404,10 @@ impl<'op, T: Element> Target<'op, T, Passive> {
     /// An operation failed, or the target died.
     #[inline]
     pub fn flush(&self) -> Result<()> {
-        self.raw.flush(self.rank)
+        match self.raw.flush(self.rank) {
+            Err(_) if self.rank == PROC_NULL => Ok(()),
+            flushed => flushed,
+        }
     }
 
     /// # Safety
@@ -349,6 +417,28 @@ impl<'op, T: Element> Target<'op, T, Passive> {
         Request::start(src, |origin: *mut T, len| {
             // SAFETY: the caller's promise, of the buffer that the request now holds.
             unsafe { self.raw.rput(origin.cast(), len, self.rank, at as u64) }
+        })
+    }
+
+    /// # Safety
+    /// As for `put_from`.
+    unsafe fn accumulate_from<B: AsMut<[T]>>(
+        &self,
+        op: Op,
+        at: usize,
+        src: B,
+    ) -> Result<Request<'op, B>>
+    where
+        T: Accumulate,
+    {
+        Request::start(src, |origin: *mut T, len| {
+            let (count, at) = (len / size_of::<T>(), at as u64);
+            // SAFETY: the caller's promise, of the buffer that the request now holds; `Accumulate` says
+            // what the elements are.
+            unsafe {
+                self.raw
+                    .raccumulate(origin.cast(), count, T::TYPE, self.rank, at, op)
+            }
         })
     }
 

@@ -1,7 +1,6 @@
 //! Windows of elements.
 
-use std::collections::TryReserveError;
-use std::fmt;
+use std::fmt::{self, Display};
 use std::io;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -29,12 +28,57 @@ use crate::{Communicator, Element, Error, Group, Info, Misuse, Result, SystemErr
 ///
 /// Dropping a window without freeing it leaks its memory and says so in the log, since other ranks
 /// may still access it.
+///
+/// `'c` is how long the communicator is borrowed, so that the job is not left before its windows are freed.
+/// A value that holds its window needs no lifetime with [`Window::into_owned`].
 pub struct Window<'c, T: Element> {
     raw: raw::Window,
     poisoned: AtomicBool,
-    comm: &'c Communicator,
-    elements: PhantomData<T>,
+    comm: Communicator,
+    marker: PhantomData<(&'c Communicator, T)>,
 }
+
+/// A window that shares its communicator instead of borrowing it, made by [`Window::into_owned`]: a
+/// library's type can hold it, alone or beside the [`Job`](crate::Job). Whatever takes a `Window<T>` takes
+/// this.
+///
+/// ```
+/// use transom::{Communicator, Job, LockKind, OwnedWindow, Result, Window};
+///
+/// struct Counter {
+///     window: OwnedWindow<u64>,
+/// }
+///
+/// impl Counter {
+///     fn new(comm: &Communicator) -> Result<Self> {
+///         let window = Window::allocate(comm, 1)?.into_owned();
+///         Ok(Self { window })
+///     }
+///
+///     fn add(&mut self, value: u64) -> Result<u64> {
+///         self.window
+///             .try_passive(|epoch| epoch.lock(0, LockKind::Shared)?.fetch_add(0, value))
+///     }
+///
+///     fn free(self) -> Result<()> {
+///         self.window.free()
+///     }
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let job = Job::init()?;
+/// let mut counter = Counter::new(job.world())?;
+/// counter.add(3)?;
+/// counter.free()
+/// # }
+/// ```
+///
+/// # The order of dropping
+/// Free the window, then leave the job. A window that is dropped leaks its memory, whenever that is. Where
+/// the job was left before, its collective calls ([`Window::fence`] and the other epochs,
+/// [`Window::free`]) are errors at once, on this rank, and [`Window::local`] still works; other ranks that
+/// wait for this one get an error.
+pub type OwnedWindow<T> = Window<'static, T>;
 
 impl<'c, T: Element> Window<'c, T> {
     const ELEMENT: u64 = {
@@ -124,8 +168,8 @@ impl<'c, T: Element> Window<'c, T> {
         let window = Self {
             raw,
             poisoned: AtomicBool::new(false),
-            comm,
-            elements: PhantomData,
+            comm: comm.clone(),
+            marker: PhantomData,
         };
         let ours = window.raw.disp_unit();
         let theirs = |rank| window.raw.disp_unit_of(rank).unwrap_or(ours);
@@ -146,8 +190,25 @@ impl<'c, T: Element> Window<'c, T> {
 
     /// Local. The communicator whose ranks share the window.
     #[must_use]
-    pub fn comm(&self) -> &'c Communicator {
-        self.comm
+    pub fn comm(&self) -> &Communicator {
+        &self.comm
+    }
+
+    /// Local. The same window, with a share in its communicator instead of a borrow of it.
+    #[must_use]
+    pub fn into_owned(self) -> OwnedWindow<T> {
+        Window {
+            raw: self.raw,
+            poisoned: self.poisoned,
+            comm: self.comm,
+            marker: PhantomData,
+        }
+    }
+
+    /// Local. Whether an epoch ended in a panic, or failed to open or close, so that all calls fail.
+    #[must_use]
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Relaxed)
     }
 
     /// Local. This process's rank.
@@ -192,7 +253,7 @@ impl<'c, T: Element> Window<'c, T> {
     /// # Errors
     /// `rank` is not a rank of the window.
     pub fn len_of(&self, rank: u32) -> Result<usize> {
-        Ok((self.raw.size_of(rank)? / size_of::<T>() as u64) as usize)
+        len_of::<T>(&self.raw, rank)
     }
 
     /// Local. This rank's own part, between epochs.
@@ -230,6 +291,34 @@ impl<'c, T: Element> Window<'c, T> {
         self.run(body)
     }
 
+    /// Collective. As [`Window::fence`], and returns what the body did in place of a result in a result,
+    /// so that one `?` is enough, and `?` in the body needs no type.
+    ///
+    /// ```
+    /// # fn main() -> transom::Result<()> {
+    /// # let job = transom::Job::init()?;
+    /// # let world = job.world();
+    /// let mut window = transom::Window::<u32>::allocate(world, 2)?;
+    /// let mine = [world.rank()];
+    /// window.try_fence(|epoch| {
+    ///     epoch.target((world.rank() + 1) % world.size())?.put(0, &mine)?;
+    ///     epoch.target(0)?.accumulate_value(transom::Op::Sum, 1, 1)?;
+    ///     Ok(())
+    /// })?;
+    /// # window.free()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What the body returned: the epoch has closed properly, and the window is as good as before. As for
+    /// [`Window::fence`]: then it is poisoned ([`Window::is_poisoned`]).
+    pub fn try_fence<'env, R>(
+        &'env mut self,
+        body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Active>) -> Result<R>,
+    ) -> Result<R> {
+        self.run(body)?
+    }
+
     /// Collective at both ends. An epoch of locks: waits for all ranks, runs `body`, in which this
     /// rank may lock every rank's part and access it without that rank's help, and returns what it
     /// returned once all ranks are through, their operations are complete and their locks given
@@ -243,6 +332,19 @@ impl<'c, T: Element> Window<'c, T> {
         body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Passive>) -> R,
     ) -> Result<R> {
         self.run(body)
+    }
+
+    /// Collective at both ends. As [`Window::passive`], and returns what the body did, as
+    /// [`Window::try_fence`] does.
+    ///
+    /// # Errors
+    /// What the body returned: the epoch has closed properly, and the window is as good as before. As for
+    /// [`Window::passive`]: then it is poisoned ([`Window::is_poisoned`]).
+    pub fn try_passive<'env, R>(
+        &'env mut self,
+        body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Passive>) -> Result<R>,
+    ) -> Result<R> {
+        self.run(body)?
     }
 
     /// Collective over the groups. Exposes this rank's part to `origins`, runs `body`, in which it
@@ -279,7 +381,7 @@ impl<'c, T: Element> Window<'c, T> {
         body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Exchange>) -> R,
     ) -> Result<R> {
         const OPERATION: &str = "exchange";
-        self.usable(OPERATION)?;
+        self.usable_together(OPERATION)?;
         lower::check_groups(&self.raw, OPERATION, origins, targets)?;
         let open = |raw: &raw::Window| {
             raw.post(origins, Assert::NONE)?;
@@ -292,11 +394,26 @@ impl<'c, T: Element> Window<'c, T> {
         epoch::run(&self.raw, &self.poisoned, open, close, body)
     }
 
+    /// Collective over the groups. As [`Window::exchange`], and returns what the body did, as
+    /// [`Window::try_fence`] does.
+    ///
+    /// # Errors
+    /// What the body returned: the epoch has closed properly, and the window is as good as before. As for
+    /// [`Window::exchange`].
+    pub fn try_exchange<'env, R>(
+        &'env mut self,
+        origins: &Group,
+        targets: &Group,
+        body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Exchange>) -> Result<R>,
+    ) -> Result<R> {
+        self.exchange(origins, targets, body)?
+    }
+
     fn run<'env, M: Opening, R>(
         &'env self,
         body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, M>) -> R,
     ) -> Result<R> {
-        self.usable(M::NAME)?;
+        self.usable_together(M::NAME)?;
         epoch::run(&self.raw, &self.poisoned, M::open, M::close, body)
     }
 
@@ -307,7 +424,7 @@ impl<'c, T: Element> Window<'c, T> {
     /// The window is poisoned, a rank died, left, or is in an epoch instead; then the memory is
     /// leaked, since other ranks may still access it.
     pub fn free(self) -> Result<()> {
-        self.usable("free")?;
+        self.usable_together("free")?;
         // Waits whatever the hint `no_locks` says: an epoch of a rank that disagrees must not find the
         // memory gone.
         lower::free_with(self.raw, |_, _| ())
@@ -323,7 +440,7 @@ impl<'c, T: Element> Window<'c, T> {
         let mut elements = Vec::new();
         // Before the others are waited for, and told of no failure: the window is freed either way.
         let room = elements.try_reserve_exact(self.len());
-        self.usable("free")?;
+        self.usable_together("free")?;
         let bytes = self.raw.size();
         lower::free_with(self.raw, |base, bytes| {
             if room.is_ok() {
@@ -334,7 +451,7 @@ impl<'c, T: Element> Window<'c, T> {
         })?;
         match room {
             Ok(()) => Ok(elements),
-            Err(error) => Err(no_room(bytes, &error)),
+            Err(error) => Err(no_room("into_vec", bytes, &error)),
         }
     }
 
@@ -346,19 +463,26 @@ impl<'c, T: Element> Window<'c, T> {
 
     fn usable(&self, operation: &'static str) -> Result<()> {
         not_forked(operation)?;
-        match self.poisoned.load(Ordering::Relaxed) {
+        match self.is_poisoned() {
             false => Ok(()),
             true => Err(error(operation, Misuse::Poisoned)),
         }
     }
+
+    /// For calls in which other ranks have a part.
+    fn usable_together(&self, operation: &'static str) -> Result<()> {
+        self.usable(operation)?;
+        lower::in_job(&self.raw, operation)
+    }
 }
 
-fn no_room(bytes: u64, cause: &TryReserveError) -> Error {
+#[cold]
+fn no_room(operation: &'static str, bytes: u64, cause: &dyn Display) -> Error {
     let failed = SystemError::Io {
         what: format!("no {bytes} bytes for the elements of a window ({cause})"),
         source: io::ErrorKind::OutOfMemory.into(),
     };
-    error("into_vec", failed)
+    error(operation, failed)
 }
 
 /// Between epochs, threads may share a window and hand it on.
@@ -376,6 +500,18 @@ impl<T: Element> fmt::Debug for Window<'_, T> {
             .field("poisoned", &self.poisoned)
             .finish_non_exhaustive()
     }
+}
+
+/// How many elements a rank's part has.
+pub(super) fn len_of<T>(raw: &raw::Window, rank: u32) -> Result<usize> {
+    Ok((raw.size_of(rank)? / size_of::<T>() as u64) as usize)
+}
+
+/// Elements of which all bytes are zero.
+pub(super) fn zeroed<T: Element>(operation: &'static str, len: usize) -> Result<Vec<T>> {
+    let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
+    let room = bytemuck::try_zeroed_vec(len);
+    room.map_err(|()| no_room(operation, bytes, &"the allocator has none"))
 }
 
 /// Where this rank's part is, and how many elements it has.

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use transom::raw::{Assert, AtomicDomain, Progress, Window};
+use transom::raw::{Assert, AtomicDomain, PROC_NULL, Progress, Window};
 use transom::{ErrorClass, Info, Job, LockKind, Result};
 use transom_testing::devices::{has_processor_atomics, is_soft};
 use transom_testing::environment;
@@ -17,6 +17,7 @@ pub(crate) const CASES: &[Case] = cases!["notify":
     data_is_there_when_the_counter_says_so @ [1, 2, 3],
     long_data_is_there @ [2],
     earlier_puts_are_there_too @ [2],
+    requests_give_their_buffer_back @ [1, 2],
     every_kind_of_epoch @ [2],
     several_origins_raise_one_counter @ [3, 5],
     counters_are_told_apart @ [2],
@@ -98,6 +99,30 @@ fn earlier_puts_are_there_too(job: &Job) -> Outcome {
             job.world().barrier()?;
         }
         window.close()?;
+    }
+    Ok(())
+}
+
+/// The buffer is spoilt as soon as the request is complete.
+fn requests_give_their_buffer_back(job: &Job) -> Outcome {
+    for memory in MEMORIES {
+        for len in [8, 100_000] {
+            let window = Exposed::open(job, memory, len, 1)?;
+            let ahead = (window.rank() + 1) % window.ranks();
+            window.lock_all(Assert::NONE)?;
+            for round in 1..=20_usize {
+                let mut bytes = patterned(1, len, round);
+                // SAFETY: kept until the request is complete.
+                unsafe { window.rput_notify(bytes.as_ptr(), len, ahead, 0, 0)? }.wait()?;
+                bytes.fill(0xff);
+                std::hint::black_box(&bytes);
+                window.wait_notify(0, round as u64)?;
+                check!(window.bytes() == patterned(1, len, round), "{memory:?}");
+                job.world().barrier()?;
+            }
+            window.unlock_all()?;
+            window.close()?;
+        }
     }
     Ok(())
 }
@@ -308,7 +333,22 @@ fn counters_that_are_none(job: &Job) -> Outcome {
     // SAFETY: refused.
     let null = unsafe { window.put_notify(std::ptr::null(), 4, other, 0, 0) };
     refused(null, ErrorClass::Buffer, &["put_notify"])?;
+    // SAFETY: refused.
+    let requested = unsafe { window.rput_notify([1].as_ptr(), 1, other, 0, 0) };
+    let words = ["rput_notify", "lock"];
+    refused(requested.map(drop), ErrorClass::RmaSync, &words)?;
     window.fence(Assert::NO_SUCCEED)?;
+    window.lock_all(Assert::NONE)?;
+    for (target, disp, counter, class) in
+        [(other, 0, 8, class), (other, 64, 0, range), (2, 0, 0, rank)]
+    {
+        // SAFETY: refused.
+        let put = unsafe { window.rput_notify([1].as_ptr(), 1, target, disp, counter) };
+        refused(put.map(drop), class, &["rput_notify"])?;
+    }
+    // SAFETY: to nobody.
+    unsafe { window.rput_notify([1].as_ptr(), 1, PROC_NULL, 0, 8)? }.wait()?;
+    window.unlock_all()?;
     check_eq!(window.notifications(0)?, 0, "on rank {me}");
     works(job, &window)?;
     window.close()

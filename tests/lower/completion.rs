@@ -18,6 +18,7 @@ use crate::started::{Case, Outcome, Rank, check};
 pub(crate) const CASES: &[Case] = cases!["completion":
     2: flush_waits_until_others_see_it,
     2: complete_waits_until_it_is_there,
+    2: release_waits_until_buffers_may_be_used_again,
     2: quiesce_waits_until_buffers_are_done_with,
     2: quiesce_says_that_it_takes_too_long,
 ];
@@ -75,6 +76,10 @@ impl Watched {
 
     fn complete(&self, target: u32) -> transom::Result<()> {
         self.watch(|| lower::complete(&self.window, Aim::new(OPERATION, target)))
+    }
+
+    fn release(&self, target: u32) -> transom::Result<()> {
+        self.watch(|| lower::release(&self.window, Aim::new(OPERATION, target)))
     }
 
     fn quiesce(&self) -> Outcome {
@@ -156,6 +161,17 @@ fn complete_waits_until_it_is_there(rank: &Rank) -> Outcome {
     }
     watched.has_waited()?;
     watched.close()
+}
+
+/// Origin buffers are spoilt as soon as they may be, which changes nothing at the target.
+fn release_waits_until_buffers_may_be_used_again(rank: &Rank) -> Outcome {
+    rank_1_finds(rank, |watched, mut words| {
+        watched.put(1, &words)?;
+        watched.release(1)?;
+        black_box(&mut words).fill(u64::MAX);
+        black_box(&words);
+        Ok(watched.flush(1)?)
+    })
 }
 
 /// Origin buffers are spoilt as soon as the device has done with them, which changes nothing at the

@@ -10,6 +10,8 @@ use crate::started::{Case, Outcome, Rank, check, error_of};
 pub(crate) const CASES: &[Case] = cases!["refused":
     2: rows_follow_the_rules_of_layouts,
     1: alignments_are_powers_of_two,
+    2: waits_for_nobody_and_for_strangers,
+    2: a_job_that_was_left,
 ];
 
 const WORDS: Row = Row {
@@ -72,4 +74,32 @@ fn alignments_are_powers_of_two(rank: &Rank) -> Outcome {
     check(memory.base().addr().get() % 4096 == 0, "aligned")?;
     drop(memory);
     Ok(job.finish()?)
+}
+
+/// Of nobody nothing is under way; a rank that is none is an error.
+fn waits_for_nobody_and_for_strangers(rank: &Rank) -> Outcome {
+    let job = rank.job()?;
+    let window = Window::allocate(job.world(), 8, 1, &Info::new())?;
+    let waits = [lower::flush, lower::complete, lower::release, lower::heed];
+    for wait in waits {
+        wait(&window, Aim::new("waits", PROC_NULL))?;
+        wait(&window, Aim::new("waits", 1 - rank.rank))?;
+        let error = error_of(wait(&window, Aim::new("waits", 2)), "a rank that is none")?;
+        check(error.class() == ErrorClass::Rank, &error)?;
+    }
+    window.free()?;
+    Ok(job.finish()?)
+}
+
+fn a_job_that_was_left(rank: &Rank) -> Outcome {
+    let job = rank.job()?;
+    let window = Window::allocate(job.world(), 8, 1, &Info::new())?;
+    lower::in_job(&window, "here")?;
+    job.finish()?;
+    let error = error_of(lower::in_job(&window, "here"), "a job that was left")?;
+    let said = error.to_string();
+    check(
+        said.starts_with("here: this process has left its job"),
+        said,
+    )
 }

@@ -15,6 +15,11 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         3,
         a_dead_rank_fails_the_epoch,
     );
+    let awaited = Scenario::new(
+        "loads_of_what_a_dead_rank_was_to_store_end",
+        3,
+        loads_of_what_a_dead_rank_was_to_store_end,
+    );
     let mut all = scenarios![
         a_panic_in_a_fence_is_heard_of: 4,
         a_panic_under_a_lock_keeps_it: 3,
@@ -23,6 +28,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         fence_and_free_do_not_meet: 2,
     ];
     all.push(killed.exits(128 + libc::SIGKILL));
+    all.push(awaited.exits(128 + libc::SIGKILL));
     all
 }
 
@@ -170,6 +176,37 @@ fn a_dead_rank_fails_the_epoch(job: &Job) -> Result<()> {
             }
             lock.unlock()?;
             let error = epoch.lock(2, LockKind::Shared).map(|_| ()).unwrap_err();
+            assert!(error.to_string().contains("rank 2 died"), "{error}");
+            Ok(())
+        })
+        .unwrap_err();
+    assert!(error.to_string().contains("rank 2"), "{error}");
+    assert!(begun.elapsed() < HEARD_WITHIN, "{:?}", begun.elapsed());
+    assert_poisoned(&mut window);
+    Ok(())
+}
+
+/// Rank 0 polls its own part, and rank 1 that of the one that dies.
+fn loads_of_what_a_dead_rank_was_to_store_end(job: &Job) -> Result<()> {
+    let world = job.world();
+    let mut window = Window::<u64>::allocate(world, 1)?;
+    let begun = Instant::now();
+    let error = window
+        .passive(|epoch| -> Result<()> {
+            let everyone = epoch.lock_all()?;
+            everyone.target(2)?.load(0)?;
+            world.barrier()?;
+            if world.rank() == 2 {
+                // SAFETY: both calls take integers.
+                unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+            }
+            let polled = everyone.target(2 * world.rank())?;
+            let error = loop {
+                match polled.load(0) {
+                    Ok(value) => assert_eq!(value, 0),
+                    Err(error) => break error,
+                }
+            };
             assert!(error.to_string().contains("rank 2 died"), "{error}");
             Ok(())
         })

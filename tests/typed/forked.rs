@@ -1,6 +1,6 @@
 //! A forked child is no rank: whatever it calls on a window is refused, and changes nothing.
 
-use transom::{Error, ErrorKind, Group, Job, LockKind, Misuse, Result, Window};
+use transom::{Error, ErrorKind, Group, Job, LockKind, Misuse, Op, Result, Window};
 
 use crate::{Scenario, scenarios};
 
@@ -89,6 +89,18 @@ fn a_child_has_no_epoch(job: &Job) -> Result<()> {
                     ("local_mut", lock.local_mut().map(|own| own.fill(9)).err()),
                     ("put", lock.put_blocking(1, &value).err()),
                     ("fetch_add", lock.fetch_add(1, 1).err()),
+                    ("load", lock.load(1).err()),
+                    ("store", lock.store(1, 1).err()),
+                    (
+                        "accumulate_value",
+                        lock.accumulate_value(Op::Sum, 1, 1).err(),
+                    ),
+                    ("get_vec", lock.get_vec(1, 1).err()),
+                    ("put_own", lock.put_own(1..2, 2..3).err()),
+                    (
+                        "rput_notify_owned",
+                        lock.rput_notify_owned(1, vec![1], 0).err(),
+                    ),
                     ("flush", lock.flush().err()),
                     ("notifications", epoch.notifications(0).err()),
                     ("lock", epoch.lock(1 - me, LockKind::Shared).map(drop).err()),

@@ -6,8 +6,14 @@ mod created;
 mod exchange;
 mod failures;
 mod forked;
+mod helpers;
+mod nobody;
+mod notified;
+mod own_part;
+mod owned;
 mod passive;
 mod strided;
+mod values;
 
 use libtest_mimic::{Failed, Trial};
 use transom::{Job, Result};
@@ -21,9 +27,16 @@ use transom_testing::suite::Suite;
 pub(crate) struct Scenario {
     name: &'static str,
     ranks: u32,
-    play: fn(&Job) -> Result<()>,
+    play: Play,
     /// The launcher's exit code, where a rank is to fail.
     code: i32,
+}
+
+#[derive(Clone, Copy)]
+enum Play {
+    InJob(fn(&Job) -> Result<()>),
+    /// Leaves the job itself.
+    WithJob(fn(Job) -> Result<()>),
 }
 
 /// Scenarios from functions, under their names, each with its number of ranks.
@@ -39,7 +52,16 @@ impl Scenario {
         Self {
             name,
             ranks,
-            play,
+            play: Play::InJob(play),
+            code: 0,
+        }
+    }
+
+    pub(crate) fn leaving(name: &'static str, ranks: u32, play: fn(Job) -> Result<()>) -> Self {
+        Self {
+            name,
+            ranks,
+            play: Play::WithJob(play),
             code: 0,
         }
     }
@@ -66,13 +88,22 @@ fn main() {
         ("passive", passive::scenarios()),
         ("failures", failures::scenarios()),
         ("forked", forked::scenarios()),
+        ("helpers", helpers::scenarios()),
+        ("nobody", nobody::scenarios()),
+        ("notified", notified::scenarios()),
+        ("own_part", own_part::scenarios()),
+        ("owned", owned::scenarios()),
         ("strided", strided::scenarios()),
+        ("values", values::scenarios()),
     ];
     if let Some(name) = environment::case() {
         let mut scenarios = topics.iter().flat_map(|(_, scenarios)| scenarios);
         let scenario = scenarios.find(|scenario| scenario.name == name);
         let job = Job::init().unwrap();
-        return (scenario.unwrap().play)(&job).unwrap();
+        return match scenario.unwrap().play {
+            Play::InJob(play) => play(&job).unwrap(),
+            Play::WithJob(play) => play(job).unwrap(),
+        };
     }
     let mut suite = Suite::new("typed");
     for (topic, scenarios) in topics {

@@ -299,10 +299,10 @@ fn nested_epochs_do_not_wait_in_a_circle(job: &Job) -> Result<()> {
     second.free()
 }
 
-fn cross<'a, 'b>(
+fn cross(
     world: &Communicator,
-    held: &'a Epoch<'a, '_, u64, Passive>,
-    asked: &'b Epoch<'b, '_, u64, Passive>,
+    held: &Epoch<'_, '_, u64, Passive>,
+    asked: &Epoch<'_, '_, u64, Passive>,
 ) -> Result<()> {
     let writers_wait = || -> Result<()> {
         world.barrier()?;

@@ -1,0 +1,157 @@
+//! Operations on one element, whose operands and results are values.
+
+use super::Target;
+use crate::lower;
+use crate::{Accumulate, Atomic, Element, Op, Result};
+
+/// Elements of any type; as put and get, these are not atomic.
+impl<T: Element, Mode> Target<'_, T, Mode> {
+    /// One-sided. As [`Target::put`] of one element, which may be computed inside the epoch (MPI-4.1,
+    /// section 12.3.1).
+    ///
+    /// # Errors
+    /// See [`Target`].
+    #[inline]
+    pub fn put_value(&self, at: usize, value: T) -> Result<()> {
+        let (origin, len) = ((&raw const value).cast(), size_of::<T>());
+        // SAFETY: a local of one element, which outlives the operation's use of it: the device has done
+        // with it when `release` returns, be it with an error.
+        unsafe { self.raw.put(origin, len, self.rank, at as u64)? };
+        lower::release(self.raw, self.aim("put_value"))
+    }
+
+    /// One-sided. The element at `at`: as [`Target::get_blocking`] (MPI-4.1, section 12.3.2).
+    ///
+    /// # Errors
+    /// See [`Target`].
+    #[inline]
+    pub fn get_value(&self, at: usize) -> Result<T> {
+        let mut value = T::zeroed();
+        let (origin, len) = ((&raw mut value).cast(), size_of::<T>());
+        // SAFETY: a local of one element, which outlives the operation: it is complete, or the device
+        // has done with it, when `complete` returns.
+        unsafe { self.raw.get(origin, len, self.rank, at as u64)? };
+        self.complete("get_value")?;
+        Ok(value)
+    }
+}
+
+/// Atomic to each other and to accumulates of all ranks, this one's own part included: whoever carries
+/// out the window's atomics, the processors or the device ([`Window::atomic_domain`]), carries out
+/// these.
+///
+/// [`Window::atomic_domain`]: super::Window::atomic_domain
+impl<T: Element, Mode> Target<'_, T, Mode> {
+    /// One-sided. Combines `value` into the element at `at`: `target = target op value`, atomically
+    /// (MPI-4.1, section 12.3.4). As [`Target::accumulate`] of one element, which may be computed
+    /// inside the epoch; complete at the target when the epoch closes, or with a flush.
+    ///
+    /// # Errors
+    /// See [`Target`]; an operation that is not defined for the type.
+    #[inline]
+    pub fn accumulate_value(&self, op: Op, at: usize, value: T) -> Result<()>
+    where
+        T: Accumulate,
+    {
+        let (origin, at) = ((&raw const value).cast(), at as u64);
+        // SAFETY: as for `put_value`; `Accumulate` says what the element is.
+        unsafe {
+            self.raw.accumulate(origin, 1, T::TYPE, self.rank, at, op)?;
+        }
+        lower::release(self.raw, self.aim("accumulate_value"))
+    }
+
+    /// One-sided. The element at `at`, read atomically: as [`Target::fetch_and_op`] with
+    /// [`Op::NoOp`], so that it may meet accumulates and stores of others. Called again and again, it
+    /// fails once the target is found dead or the job aborted.
+    ///
+    /// # Errors
+    /// See [`Target`].
+    #[inline]
+    pub fn load(&self, at: usize) -> Result<T>
+    where
+        T: Accumulate,
+    {
+        let value = self.fetch_and_op(Op::NoOp, at, T::zeroed())?;
+        lower::heed(self.raw, self.aim("load"))?;
+        Ok(value)
+    }
+
+    /// One-sided. Replaces the element at `at` by `value`, atomically: as [`Target::accumulate`] with
+    /// [`Op::Replace`], and complete at the target when it returns (MPI-4.1, section 12.3.4).
+    ///
+    /// # Errors
+    /// See [`Target`].
+    #[inline]
+    pub fn store(&self, at: usize, value: T) -> Result<()>
+    where
+        T: Accumulate,
+    {
+        let (origin, at) = ((&raw const value).cast(), at as u64);
+        // SAFETY: as for `accumulate_value`: the flush waits for more.
+        unsafe {
+            self.raw
+                .accumulate(origin, 1, T::TYPE, self.rank, at, Op::Replace)?;
+        }
+        lower::flush(self.raw, self.aim("store"))
+    }
+
+    /// One-sided. Adds to the element at `at`, wrapping, and returns what was there before,
+    /// atomically (MPI-4.1, section 12.3.4).
+    ///
+    /// # Errors
+    /// See [`Target`].
+    #[inline]
+    pub fn fetch_add(&self, at: usize, add: T) -> Result<T>
+    where
+        T: Atomic,
+    {
+        self.fetch_and_op(Op::Sum, at, add)
+    }
+
+    /// One-sided. Combines `operand` into the element at `at`, and returns what was there before,
+    /// atomically. [`Op::Replace`] is a swap, and [`Op::NoOp`] an atomic load (MPI-4.1, section
+    /// 12.3.4).
+    ///
+    /// # Errors
+    /// See [`Target`]; an operation that is not defined for the type.
+    #[inline]
+    pub fn fetch_and_op(&self, op: Op, at: usize, operand: T) -> Result<T>
+    where
+        T: Accumulate,
+    {
+        let mut old = T::zeroed();
+        let origin = (&raw const operand).cast();
+        let result = (&raw mut old).cast();
+        // SAFETY: both are locals of one element, which outlive the operation: it is complete, or
+        // the device has done with them, when `complete` returns.
+        unsafe {
+            self.raw
+                .fetch_and_op(origin, result, T::TYPE, self.rank, at as u64, op)?;
+        }
+        self.complete("fetch_and_op")?;
+        Ok(old)
+    }
+
+    /// One-sided. Replaces the element at `at` by `new` if it equals `expect`, and returns what was
+    /// there before, atomically: the swap took place if that is `expect` (MPI-4.1, section 12.3.4).
+    ///
+    /// # Errors
+    /// See [`Target`].
+    #[inline]
+    pub fn compare_swap(&self, at: usize, expect: T, new: T) -> Result<T>
+    where
+        T: Atomic,
+    {
+        let mut old = T::zeroed();
+        let (origin, compare) = ((&raw const new).cast(), (&raw const expect).cast());
+        let result = (&raw mut old).cast();
+        // SAFETY: as in `fetch_and_op`.
+        unsafe {
+            self.raw
+                .compare_and_swap(origin, compare, result, T::TYPE, self.rank, at as u64)?;
+        }
+        self.complete("compare_and_swap")?;
+        Ok(old)
+    }
+}
