@@ -25,7 +25,8 @@ pub trait Accumulate: Element + sealed::Sealed {
     const TYPE: BasicType;
 }
 
-/// Types that single atomics work on: the integers.
+/// Types that [`fetch_add`](crate::Target::fetch_add) and [`compare_swap`](crate::Target::compare_swap) work
+/// on: the integers.
 pub trait Atomic: Accumulate {}
 
 macro_rules! accumulate {
