@@ -164,7 +164,9 @@ impl Window {
             let block = control.allocate(layout.bytes(hints.notification_counters))?;
             let Common { flags, granularity } = hints.common();
             let shares_host = match created.flavor {
-                Flavor::Allocate if shares_host(&team, &exposed.remote) => SHARES_HOST,
+                Flavor::Allocate | Flavor::Create if shares_host(&team, &exposed.remote) => {
+                    SHARES_HOST
+                }
                 _ => 0,
             };
             let no_locks = if hints.no_locks { NO_LOCKS } else { 0 };
@@ -278,7 +280,7 @@ fn shares_host(team: &Team, exposed: &RemoteRegion) -> bool {
         let own = team.peer(team.rank);
         own.is_ok_and(|own| matches!(own.endpoint().map(exposed), Ok(Some(_))))
     };
-    (0..team.size()).all(maps) && (exposed.len == 0 || maps_own())
+    (exposed.len == 0 || maps_own()) && (0..team.size()).all(maps)
 }
 
 fn check_agreement(operation: &'static str, hints: &Hints, entries: &[Entry]) -> Result<()> {

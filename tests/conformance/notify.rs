@@ -367,7 +367,8 @@ fn the_target_need_not_call_in(job: &Job) -> Outcome {
                 false => Progress::TargetThread,
             };
             check_eq!(window.progress(), wanted, "{memory:?}");
-            let shares_host = memory == Memory::Allocate && environment::all_are_neighbours();
+            let shares_host = matches!(memory, Memory::Allocate | Memory::AllocMem)
+                && environment::all_are_neighbours();
             let domain = match has_processor_atomics(&device) || shares_host {
                 true => AtomicDomain::Cpu,
                 false => AtomicDomain::Device,

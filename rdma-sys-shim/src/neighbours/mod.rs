@@ -139,7 +139,7 @@ impl Device for WithNeighbours {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Error, Liveness, Surroundings, open};
+    use crate::{Error, Liveness, RemoteRegion, Surroundings, open};
 
     fn over_soft(setting: Setting) -> WithNeighbours {
         let device = open("soft:map=off", &Surroundings::default()).unwrap();
@@ -180,6 +180,26 @@ mod tests {
         theirs.close();
         let pid = std::process::id();
         assert_eq!(endpoint.liveness(), Liveness::Closed { pid });
+    }
+
+    #[test]
+    fn a_part_of_it_that_is_registered_once_more_is_mapped_too() {
+        let device = over_soft(Setting::On);
+        let endpoint = device.connect(&device.address()).unwrap();
+        let whole = device.allocate(4096, 64).unwrap();
+        let part = whole.base().wrapping_add(100);
+        // SAFETY: a part of memory that outlives it, and that is this test's alone.
+        let region = unsafe { device.register(part, 1000, Access::ALL).unwrap() };
+        let mapping = endpoint.map(&region.remote()).unwrap().unwrap();
+        assert_eq!((mapping.base(), mapping.len()), (part, 1000));
+        for (skip, len) in [(3000, 1000), (u64::MAX - 149, 100), (0, u64::MAX)] {
+            let beyond = RemoteRegion {
+                address: region.remote().address.wrapping_add(skip),
+                len,
+                ..region.remote()
+            };
+            assert!(endpoint.map(&beyond).unwrap().is_none(), "{skip} {len}");
+        }
     }
 
     #[test]

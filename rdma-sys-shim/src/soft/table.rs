@@ -113,7 +113,7 @@ pub(crate) fn look_up(port: &SoftPort, rkey: u64) -> Option<Registered> {
     })
 }
 
-/// The rkey of the region that begins there and has this length, if one does.
+/// The rkey of a region that holds these bytes, if one does.
 pub(crate) fn find(port: &SoftPort, address: u64, len: u64) -> Option<u64> {
     // Entries are taken in turn: behind one that was never used are no others.
     (1..REGIONS as u32)
@@ -128,7 +128,11 @@ pub(crate) fn find(port: &SoftPort, address: u64, len: u64) -> Option<u64> {
         .take_while(|&(_, generation)| generation != 0)
         .map(|(index, generation)| u64::from(generation) << 32 | u64::from(index))
         .find(|&rkey| {
-            look_up(port, rkey).is_some_and(|found| (found.address, found.len) == (address, len))
+            look_up(port, rkey).is_some_and(|found| {
+                let skipped = address.checked_sub(found.address);
+                let end = skipped.and_then(|skipped| skipped.checked_add(len));
+                end.is_some_and(|end| end <= found.len)
+            })
         })
 }
 
