@@ -160,7 +160,11 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self} ({:?})", self.class())
+        match self.class() {
+            // The class of what has none says nothing.
+            ErrorClass::Other => write!(f, "{self}"),
+            class => write!(f, "{self} ({class:?})"),
+        }
     }
 }
 
@@ -207,5 +211,29 @@ impl From<PmixError> for Error {
 impl From<StartError> for Error {
     fn from(error: StartError) -> Self {
         Self::new("job start", SystemError::Start(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_main_prints_of_an_error_ends_with_its_class_if_it_has_one() {
+        let printed = |kind: ErrorKind| format!("{:?}", Error::new("put", kind));
+        let full = SystemError::ControlFull {
+            wanted: 8,
+            capacity: 4,
+        };
+        assert!(printed(full.into()).ends_with("TRANSOM_CONTROL_BYTES (NoMem)"));
+        let refused = SystemError::Io {
+            what: "opening the file".to_owned(),
+            source: std::io::Error::from_raw_os_error(libc::ENOENT),
+        };
+        let printed = printed(refused.into());
+        assert_eq!(
+            printed,
+            "put: opening the file: No such file or directory (os error 2)"
+        );
     }
 }
