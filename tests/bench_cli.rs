@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read as _;
+use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Output, Stdio};
+use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -417,6 +420,71 @@ fn an_interrupt_ends_all_ranks() {
     assert!(error.lines().count() <= 1, "{error}");
     for rank in ranks {
         assert!(!is_running(rank), "{rank} is left");
+    }
+}
+
+#[test]
+fn an_interrupt_takes_the_progress_bar_away() {
+    let mut command = transom(&["bench", "--min-time", "30"]);
+    let (mut screen, terminal) = terminal();
+    command
+        .stdout(Stdio::null())
+        .stderr(terminal)
+        .env("TERM", "xterm");
+    // SAFETY: signal is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
+    let mut child = command.spawn().unwrap();
+    // Holds the other end of the terminal.
+    drop(command);
+    let mut seen = Vec::new();
+    let mut interrupted = false;
+    let mut buffer = [0; 4096];
+    // At the end, Linux says EIO.
+    while let Ok(read @ 1..) = screen.read(&mut buffer) {
+        seen.extend_from_slice(&buffer[..read]);
+        if !interrupted && String::from_utf8_lossy(&seen).contains("allocate.") {
+            let pid = child.id().cast_signed();
+            // SAFETY: kill takes two integers; the pid is our unreaped child's.
+            assert_eq!(unsafe { libc::kill(pid, libc::SIGINT) }, 0);
+            interrupted = true;
+        }
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let seen = String::from_utf8(seen).unwrap();
+    assert!(
+        seen.contains("\u{2588}") || seen.contains("\u{2591}"),
+        "no bar in {seen:?}"
+    );
+    assert!(seen.ends_with("\r\x1b[2K\x1b[?25h"), "{seen:?}");
+}
+
+/// A terminal: what is seen on it, and what a program takes for it.
+fn terminal() -> (fs::File, OwnedFd) {
+    let (mut screen, mut terminal) = (-1, -1);
+    let (none, size) = (
+        ptr::null_mut(),
+        libc::winsize {
+            ws_row: 24,
+            ws_col: 100,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        },
+    );
+    // SAFETY: the descriptors are written to live integers; name and settings may be null.
+    let made = unsafe { libc::openpty(&mut screen, &mut terminal, none, ptr::null(), &size) };
+    assert_eq!(made, 0);
+    // SAFETY: the kernel made both descriptors just now, and nobody else knows them.
+    unsafe {
+        libc::fcntl(screen, libc::F_SETFD, libc::FD_CLOEXEC);
+        (
+            OwnedFd::from_raw_fd(screen).into(),
+            OwnedFd::from_raw_fd(terminal),
+        )
     }
 }
 

@@ -150,7 +150,8 @@ impl Launch {
     }
 
     /// Whether the ranks write straight to the launcher's standard output and standard error,
-    /// for programs that draw on a terminal. Lines of different ranks may then mix.
+    /// for programs that draw on a terminal. Lines of different ranks may then mix; the line that the
+    /// cursor is on is cleared if the job ends before its time.
     #[must_use]
     pub fn direct_output(mut self, direct: bool) -> Self {
         self.direct_output = direct;

@@ -1,7 +1,7 @@
 //! From the ranks' pipes to the launcher's standard output and standard error, in whole lines.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, IsTerminal as _, Read as _};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use super::LaunchError;
@@ -14,12 +14,17 @@ const LONGEST_LINE: usize = 1 << 20;
 /// Sources are numbered `2 × rank` for standard output and `2 × rank + 1` for standard error.
 const LAUNCHER: usize = usize::MAX;
 
+/// Clears the line that a rank has drawn on, and shows the cursor.
+const CLEAR: &[u8] = b"\r\x1b[2K\x1b[?25h";
+
 /// All output of the job.
 pub(super) struct Output {
     /// One for both streams where they lead to the same file, so that lines stay whole there too.
     sinks: Vec<Sink>,
     sources: Vec<Source>,
     label: bool,
+    /// Whether ranks draw on the terminal that standard error is.
+    drawn_on: bool,
     buffer: Vec<u8>,
 }
 
@@ -32,7 +37,8 @@ struct Source {
 }
 
 impl Output {
-    pub(super) fn new(label: bool) -> io::Result<Self> {
+    /// `direct`: the ranks write to the launcher's streams themselves.
+    pub(super) fn new(label: bool, direct: bool) -> io::Result<Self> {
         let mut sinks = vec![
             Sink::new("standard output", &io::stdout())?,
             Sink::new("standard error", &io::stderr())?,
@@ -44,6 +50,7 @@ impl Output {
             sinks,
             sources: Vec::new(),
             label,
+            drawn_on: direct && io::stderr().is_terminal(),
             buffer: vec![0; 1 << 16],
         })
     }
@@ -107,9 +114,18 @@ impl Output {
 
     /// Writes a line of the launcher's own to standard error.
     pub(super) fn say(&mut self, line: &str) {
+        self.clear_line();
         let sink = self.sinks.last_mut().expect("there is at least one");
         sink.push(LAUNCHER, "", line.as_bytes());
         sink.push(LAUNCHER, "", b"\n");
+    }
+
+    /// Takes away what a rank has drawn that was ended meanwhile, such as a progress bar.
+    pub(super) fn clear_line(&mut self) {
+        if self.drawn_on {
+            let sink = self.sinks.last_mut().expect("there is at least one");
+            sink.push(LAUNCHER, "", CLEAR);
+        }
     }
 
     pub(super) fn has_pipes(&self) -> bool {

@@ -116,7 +116,8 @@ impl<'a> Supervisor<'a> {
                 "creating the event queue",
                 "epoll_create1",
             ))?,
-            output: Output::new(launch.label).map_err(LaunchError::system("opening the output"))?,
+            output: Output::new(launch.label, launch.direct_output)
+                .map_err(LaunchError::system("opening the output"))?,
             input: None,
             notice: Notice::publish(&mut server, launch.ranks),
             server,
@@ -429,6 +430,9 @@ impl<'a> Supervisor<'a> {
             }
         }
         self.output.close();
+        if self.phase != Phase::Running {
+            self.output.clear_line();
+        }
         while !self.output.is_flushed() && !abandoned(self) {
             // Without a deadline a reader may take as long as it likes.
             let deadline = self.signal.map(|_| Instant::now() + SILENCE);
