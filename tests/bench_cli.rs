@@ -321,6 +321,30 @@ fn bad_arguments_get_one_line_that_says_what_is_legal() {
     }
 }
 
+#[test]
+fn a_hint_that_nobody_knows_is_warned_of_and_changes_nothing() {
+    let quick = [
+        "--quick", "--op", "put", "--sizes", "8", "--window", "allocate",
+    ];
+    let warned = |args: &[&str]| {
+        let output = output(args);
+        assert!(output.status.success(), "{args:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("allocate.put8_flush"), "{text}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let typo = ["--hint", "mpi_accumulate_granulrity=4096"];
+    let error = warned(&[&["bench"], &quick[..], &typo].concat());
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(error.starts_with("transom: the hint \"mpi_accumulate_granulrity\" is not known"));
+    assert!(error.contains("mpi_accumulate_granularity"), "{error}");
+    let bench = [env!("CARGO_BIN_EXE_transom"), "bench"];
+    let error = warned(&[&["run", "-n", "2"], &bench[..], &quick, &typo].concat());
+    assert_eq!(error.lines().count(), 1, "{error}");
+    let right = ["--hint", "mpi_accumulate_granularity=4096"];
+    assert_eq!(warned(&[&["bench"], &quick[..], &right].concat()), "");
+}
+
 /// `bench` with these options, in a job of so many ranks that another launcher started: one rank says all
 /// of `parts`.
 fn refused_by_one_rank(ranks: &str, options: &[&str], parts: &[&str]) {
@@ -512,10 +536,12 @@ fn devices_are_shown_as_a_table_and_as_json() {
         soft.contains("8/16/32/64 bit") && soft.ends_with("ready"),
         "{soft}"
     );
+    assert_eq!(lines.next(), Some("  chosen for jobs on this host alone"));
     let json = succeed(&["devices", "--json"]);
     let first: Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
     assert_eq!(first["device"], "soft");
     assert_eq!(first["usable"], true);
+    assert_eq!(first["chosen_for"], "one_host");
     assert_eq!(first["atomic_widths"], serde_json::json!([8, 16, 32, 64]));
     let listed = fs::read_dir("/sys/class/infiniband").map_or(0, Iterator::count);
     assert_eq!(json.lines().count(), 1 + listed);

@@ -40,3 +40,9 @@ pub use system::Host;
 pub const fn has_verbs() -> bool {
     cfg!(feature = "verbs")
 }
+
+/// Whether this build has the device `soft:adversarial`.
+#[must_use]
+pub const fn has_adversarial() -> bool {
+    cfg!(feature = "adversarial")
+}

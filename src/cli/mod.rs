@@ -1,16 +1,22 @@
 //! The command line. One file per command.
 
 mod bench;
+mod completions;
 mod devices;
 mod doctor;
+mod hints;
+mod man;
 mod mpi;
 mod run;
+mod screen;
+mod spelling;
+mod usage;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
+
+use screen::{fail, print};
 
 /// Exit code for a command line that makes no sense.
 const USAGE: u8 = 2;
@@ -45,9 +51,17 @@ impl From<BindToArg> for transom::launcher::BindTo {
     }
 }
 
+/// What the command is, and what of it depends on how it was built.
+const VERSION: &str = match (rdma_sys_shim::has_verbs(), rdma_sys_shim::has_adversarial()) {
+    (false, false) => concat!(env!("CARGO_PKG_VERSION"), " (features: none)"),
+    (true, false) => concat!(env!("CARGO_PKG_VERSION"), " (features: verbs)"),
+    (false, true) => concat!(env!("CARGO_PKG_VERSION"), " (features: adversarial)"),
+    (true, true) => concat!(env!("CARGO_PKG_VERSION"), " (features: verbs, adversarial)"),
+};
+
 /// One-sided communication over RDMA.
 #[derive(Parser)]
-#[command(name = "transom", version)]
+#[command(name = "transom", version = VERSION)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -60,13 +74,16 @@ enum Command {
     Devices(devices::Args),
     Doctor(doctor::Args),
     Mpi(mpi::Args),
+    Completions(completions::Args),
+    Man(man::Args),
 }
 
 /// Runs the command that the arguments name.
 pub(crate) fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let words = spelling::with_np(std::env::args_os(), &Cli::command());
+    let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
-        Err(error) => return explain(&error),
+        Err(error) => return usage::explain(&error, &words),
     };
     match cli.command {
         Some(Command::Run(args)) => run::run(args),
@@ -74,43 +91,9 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Devices(args)) => devices::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Mpi(args)) => mpi::run(&args),
-        None => print(&Cli::command().render_help().to_string()),
-    }
-}
-
-/// Prints help where it was asked for, else what is wrong, in one line.
-fn explain(error: &clap::Error) -> ExitCode {
-    if matches!(
-        error.kind(),
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
-    ) {
-        return print(&error.to_string());
-    }
-    let text = error.to_string();
-    let parts = text
-        .lines()
-        .map(str::trim)
-        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
-        .filter(|line| !line.is_empty())
-        .map(|line| match line.strip_prefix("tip: ") {
-            Some(tip) => format!("({tip})"),
-            None => line.to_owned(),
-        });
-    let line = parts.collect::<Vec<_>>().join(" ");
-    fail(&line.strip_prefix("error: ").unwrap_or(&line), USAGE)
-}
-
-/// Ends the command with one line on standard error.
-fn fail(error: &dyn std::fmt::Display, code: u8) -> ExitCode {
-    // Where standard error is gone, the exit code must do.
-    let _ = writeln!(std::io::stderr(), "transom: {error}");
-    ExitCode::from(code)
-}
-
-fn print(text: &str) -> ExitCode {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
+        Some(Command::Completions(args)) => completions::run(&args),
+        Some(Command::Man(args)) => man::run(&args),
+        None => print(&Cli::command().render_help().ansi().to_string()),
     }
 }
 

@@ -18,7 +18,7 @@ use super::BindToArg;
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// How many ranks to start
-    #[arg(short = 'n', long = "ranks", value_name = "N")]
+    #[arg(short = 'n', long = "ranks", alias = "np", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
     ranks: u32,
 
@@ -40,7 +40,7 @@ pub(super) struct Args {
 
     /// The program that each rank runs, and its arguments
     #[arg(required = true, trailing_var_arg = true)]
-    #[arg(value_names = ["PROG", "ARGS"])]
+    #[arg(value_names = ["PROG", "ARGS"], value_hint = clap::ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }
 

@@ -21,6 +21,21 @@ const KINDS_IN_USE: &str = "mpi_memory_alloc_kinds";
 const EAGER_LOCK_ALL: &str = "transom_eager_lock_all";
 pub(crate) const NOTIFICATION_COUNTERS: &str = "transom_notification_counters";
 
+/// All of them.
+pub(super) const KEYS: [&str; 11] = [
+    NO_LOCKS,
+    ORDERING,
+    OPS,
+    GRANULARITY,
+    SAME_SIZE,
+    SAME_DISP_UNIT,
+    NONCONTIGUOUS,
+    ALIGNMENT,
+    KINDS,
+    EAGER_LOCK_ALL,
+    NOTIFICATION_COUNTERS,
+];
+
 const DEFAULT_COUNTERS: u32 = 8;
 const MOST_COUNTERS: u32 = 1 << 20;
 
@@ -316,6 +331,15 @@ mod tests {
         assert_eq!(info.aligned_for(64).alignment().unwrap(), 64);
         let asked = info.with(ALIGNMENT, "8192");
         assert_eq!(asked.aligned_for(64).alignment().unwrap(), 8192);
+    }
+
+    #[test]
+    fn the_keys_that_are_known_are_those_of_what_is_in_force() {
+        let in_force = Hints::parse(&Info::new()).unwrap().to_info();
+        let mut keys: Vec<_> = KEYS.into_iter().chain([KINDS_IN_USE]).collect();
+        keys.sort_unstable();
+        let found: Vec<_> = in_force.iter().map(|(key, _)| key).collect();
+        assert_eq!(found, keys);
     }
 
     #[test]

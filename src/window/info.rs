@@ -28,6 +28,9 @@ use crate::error::Result;
 pub struct Info(BTreeMap<String, String>);
 
 impl Info {
+    /// The keys that Transom knows. Others are legal, and change nothing.
+    pub const KEYS: &[&str] = &hints::KEYS;
+
     /// Local. No hints.
     #[must_use]
     pub fn new() -> Self {

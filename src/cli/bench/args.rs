@@ -17,7 +17,7 @@ use crate::cli::BindToArg;
 #[derive(clap::Args)]
 pub(in crate::cli) struct Args {
     /// How many ranks to start [default: 2]
-    #[arg(short = 'n', long = "ranks", value_name = "N")]
+    #[arg(short = 'n', long = "ranks", alias = "np", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
     ranks: Option<u32>,
 
@@ -69,7 +69,7 @@ pub(in crate::cli) struct Args {
     min_time: Option<f64>,
 
     /// Write one JSON object per line to FILE (`-`: to standard output, in place of the table)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     json: Option<PathBuf>,
 
     /// A hundredth of the iterations: to see that all works, not for comparison

@@ -59,6 +59,7 @@ fn launch(plan: &Plan) -> Result<ExitCode> {
     let spec = plan.device.clone().or_else(|| env::var(DEVICE).ok());
     rdma_sys_shim::open(spec.as_deref().unwrap_or(""), &Surroundings::default())?;
     let _held = plan.json.as_ref().map(JsonFile::probe).transpose()?;
+    super::hints::warn_of_unknown(&plan.info);
     let program = env::current_exe().map_err(BenchError::Executable)?;
     let outcome = Launch::new(ranks, program)
         .args(["bench", "--started"])
@@ -126,6 +127,9 @@ fn measure(plan: &Plan, job: &Job) -> Result<()> {
     let output = match world.rank() {
         0 => {
             plan.check_memory(world.size())?;
+            if !plan.started {
+                super::hints::warn_of_unknown(&plan.info);
+            }
             Some(Output::open(plan, job)?)
         }
         _ => None,

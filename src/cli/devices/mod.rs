@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use rdma_sys_shim::DeviceInfo;
 use rdma_sys_shim::rdma::{self, Choice, RdmaDevice, Seat, Selector};
-use row::DeviceRow;
+use row::{DeviceRow, Jobs};
 use transom_launch::crowding;
 
 /// List the devices of this machine, and what they can do
@@ -51,26 +51,37 @@ fn rows(
         .collect();
     let named = spec.map(|spec| named(spec, &rdma, seat));
     let mut rows: Vec<_> = devices.into_iter().map(DeviceRow::from).collect();
+    rows[0].chosen_for = Some(Jobs::OneHost);
     for (device, standing) in rdma::standings(&rdma, &Selector::default(), seat) {
         let row = rows.iter_mut().find(|row| row.device == device);
-        row.into_iter()
-            .for_each(|row| row.choice = Some(standing.to_string()));
+        row.into_iter().for_each(|row| row.compare(&standing));
     }
     let complaint = match named {
         None => None,
         Some(Named::Soft) => {
-            let soft = rows.iter_mut().find(|row| row.provider == "soft");
-            soft.into_iter().for_each(|row| row.named = true);
+            mark(&mut rows, |row| row.provider == "soft", None);
             None
         }
         Some(Named::Rdma(choice)) => {
-            let row = rows.iter_mut().find(|row| row.device == choice.device);
-            row.into_iter().for_each(|row| row.name(&choice));
+            mark(&mut rows, |row| row.device == choice.device, Some(&choice));
             None
         }
-        Some(Named::Nothing(error)) => Some(error.to_string()),
+        Some(Named::Nothing(error)) => {
+            rows.iter_mut().for_each(|row| row.chosen_for = None);
+            Some(error.to_string())
+        }
     };
     (rows, complaint)
+}
+
+/// Marks the device that the environment names, which leaves the others out.
+fn mark(rows: &mut [DeviceRow], is_named: impl Fn(&DeviceRow) -> bool, choice: Option<&Choice>) {
+    for row in rows {
+        match is_named(row) {
+            true => row.name(choice),
+            false => row.pass_over(),
+        }
+    }
 }
 
 /// What the environment's name leads to.

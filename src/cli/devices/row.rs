@@ -1,8 +1,10 @@
 //! A device as it is shown, in the table and as JSON.
 
-use rdma_sys_shim::rdma::{Choice, GidEntry, Port, RdmaDevice, VerbsLimits};
+use rdma_sys_shim::rdma::{Choice, GidEntry, Port, RdmaDevice, Standing, VerbsLimits};
 use rdma_sys_shim::{AtomicDomain, DeviceInfo, State};
 use serde::Serialize;
+
+use super::super::DEVICE;
 
 #[derive(Serialize)]
 pub(super) struct DeviceRow {
@@ -19,10 +21,22 @@ pub(super) struct DeviceRow {
     pub(super) max_message: Option<u64>,
     /// Whether it would be chosen among the RDMA devices, and why not.
     pub(super) choice: Option<String>,
+    /// The jobs that would run over it as things are.
+    pub(super) chosen_for: Option<Jobs>,
     pub(super) node_guid: Option<String>,
     pub(super) firmware: Option<String>,
     pub(super) ports: Vec<PortRow>,
     pub(super) limits: Option<LimitsRow>,
+}
+
+/// Jobs, by where their ranks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Jobs {
+    OneHost,
+    SeveralHosts,
+    /// The environment names a device for them all.
+    All,
 }
 
 #[derive(Serialize)]
@@ -65,10 +79,30 @@ pub(super) struct LimitsRow {
 }
 
 impl DeviceRow {
+    /// Says how it compares with the RDMA device that jobs on several hosts take.
+    pub(super) fn compare(&mut self, standing: &Standing) {
+        let is_best = matches!(standing, Standing::Best | Standing::AsGood { .. });
+        self.chosen_for = (is_best && self.usable).then_some(Jobs::SeveralHosts);
+        self.choice = Some(match is_best && !self.usable {
+            true => "not chosen: it cannot be used".to_owned(),
+            false => standing.to_string(),
+        });
+    }
+
     /// Marks the device as the one that the environment names, with its port and GID.
-    pub(super) fn name(&mut self, choice: &Choice) {
+    pub(super) fn name(&mut self, choice: Option<&Choice>) {
         self.named = true;
-        self.choose(choice);
+        self.chosen_for = self.usable.then_some(Jobs::All);
+        if let Some(choice) = choice {
+            self.choose(choice);
+        }
+    }
+
+    /// Says that the environment names another one.
+    pub(super) fn pass_over(&mut self) {
+        if self.chosen_for.take().is_some() {
+            self.choice = Some(format!("not chosen: {DEVICE} names another"));
+        }
     }
 
     fn choose(&mut self, choice: &Choice) {
@@ -109,6 +143,7 @@ impl From<DeviceInfo> for DeviceRow {
                 .map(|can| can.max_message)
                 .filter(|&bytes| bytes != u64::MAX),
             choice: None,
+            chosen_for: None,
             node_guid: rdma.map(|rdma| rdma.node_guid.clone()),
             firmware: rdma.and_then(|rdma| rdma.firmware.clone()),
             ports: rdma.map_or_else(Vec::new, ports),

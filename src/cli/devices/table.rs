@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use super::super::DEVICE;
-use super::row::{DeviceRow, GidRow, LimitsRow, PortRow};
+use super::super::screen::{GOOD, STRONG};
+use super::row::{DeviceRow, GidRow, Jobs, LimitsRow, PortRow};
 
 pub(super) fn format(rows: &[DeviceRow]) -> String {
     let head = ["DEVICE", "PROVIDER", "ATOMICS", "MAX MESSAGE", "STATE"].map(str::to_owned);
@@ -11,13 +12,13 @@ pub(super) fn format(rows: &[DeviceRow]) -> String {
     let lines = || [&head].into_iter().chain(&cells);
     let width = |column: usize| lines().map(|line| line[column].len()).max();
     let widths: [usize; 5] = std::array::from_fn(|column| width(column).unwrap_or(0));
-    let mut text = padded(&head, widths);
+    let mut text = format!("{STRONG}{}{STRONG:#}\n", padded(&head, widths));
     for (row, cells) in rows.iter().zip(&cells) {
-        text.push_str(&padded(cells, widths));
+        let _ = writeln!(text, "{}", padded(cells, widths));
         for line in row.ports.iter().flat_map(port) {
             let _ = writeln!(text, "  {line}");
         }
-        if let Some(choice) = &row.choice {
+        if let Some(choice) = choice(row) {
             let _ = writeln!(text, "  {choice}");
         }
         if let Some(limits) = &row.limits {
@@ -25,6 +26,23 @@ pub(super) fn format(rows: &[DeviceRow]) -> String {
         }
     }
     text
+}
+
+/// Which jobs would run over it, or why none.
+fn choice(row: &DeviceRow) -> Option<String> {
+    let jobs = match row.chosen_for {
+        None => return row.choice.clone(),
+        Some(Jobs::OneHost) => "chosen for jobs on this host alone".to_owned(),
+        Some(Jobs::SeveralHosts) => "chosen for jobs on several hosts".to_owned(),
+        Some(Jobs::All) => format!("chosen: {DEVICE} names it"),
+    };
+    let among = row
+        .choice
+        .as_deref()
+        .and_then(|choice| choice.strip_prefix("chosen "));
+    let among = among.filter(|_| row.chosen_for == Some(Jobs::SeveralHosts));
+    let among = among.map_or_else(String::new, |among| format!(", {among}"));
+    Some(format!("{GOOD}{jobs}{GOOD:#}{among}"))
 }
 
 fn cells(row: &DeviceRow) -> [String; 5] {
@@ -49,7 +67,6 @@ fn padded(cells: &[String; 5], widths: [usize; 5]) -> String {
         let _ = write!(line, "{cell:<width$}  ");
     }
     line.truncate(line.trim_end().len());
-    line.push('\n');
     line
 }
 

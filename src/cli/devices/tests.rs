@@ -55,7 +55,8 @@ fn devices() -> Vec<DeviceInfo> {
 }
 
 fn text(spec: Option<&str>) -> String {
-    table::format(&rows(devices(), spec, &Seat::default()).0)
+    let styled = table::format(&rows(devices(), spec, &Seat::default()).0);
+    anstream::adapter::strip_str(&styled).to_string()
 }
 
 #[test]
@@ -65,17 +66,18 @@ fn the_table_shows_devices_ports_gids_and_the_choice() {
     assert!(lines[1].starts_with("soft "), "{text}");
     assert!(lines[1].ends_with("ready"), "{text}");
     assert!(lines[1].contains("8/16/32/64 bit, by the cpu"), "{text}");
-    assert!(lines[2].starts_with("mlx5_0 "), "{text}");
+    assert_eq!(lines[2], "  chosen for jobs on this host alone");
+    assert!(lines[3].starts_with("mlx5_0 "), "{text}");
     assert!(
-        lines[2].ends_with("this build has no verbs provider"),
+        lines[3].ends_with("this build has no verbs provider"),
         "{text}"
     );
     assert_eq!(
-        lines[3..],
+        lines[4..],
         [
             "  port 1: ACTIVE, InfiniBand, LID 31, chosen",
-            "  chosen",
-            lines[5],
+            "  not chosen: it cannot be used",
+            lines[6],
             "  port 1: ACTIVE, LinkUp, Ethernet (dummy0), 2.5 Gb/sec (1X SDR), chosen",
             "    GID 0: fe80::5054:ff:fe12:3456, RoCE v2",
             "    GID 1: ::ffff:10.0.0.1, RoCE v2, chosen",
@@ -83,7 +85,7 @@ fn the_table_shows_devices_ports_gids_and_the_choice() {
         ],
         "{text}"
     );
-    assert!(lines[5].starts_with("rxe0 "), "{text}");
+    assert!(lines[6].starts_with("rxe0 "), "{text}");
     assert!(!text.contains("TRANSOM_DEVICE"), "{text}");
 }
 
@@ -106,6 +108,52 @@ fn the_device_that_the_environment_names_is_marked_with_what_it_names_there() {
         "{text}"
     );
     assert!(text.contains("GID 1: ::ffff:10.0.0.1, RoCE v2\n"), "{text}");
+}
+
+#[test]
+fn what_is_chosen_is_marked_with_the_jobs_that_it_is_chosen_for() {
+    let mut devices = devices();
+    for device in &mut devices {
+        device.state = State::Ready;
+    }
+    let chosen = |spec: Option<&str>| {
+        let rows = rows(devices.clone(), spec, &Seat::default()).0;
+        let lines: [String; 3] = std::array::from_fn(|at| {
+            let text = table::format(&rows[at..=at]);
+            let text = anstream::adapter::strip_str(&text).to_string();
+            let line = text.lines().find(|line| {
+                line.starts_with("  ")
+                    && line.contains("chosen")
+                    && !line.starts_with("  port")
+                    && !line.starts_with("   ")
+            });
+            line.unwrap_or_default().trim().to_owned()
+        });
+        (
+            rows.iter().map(|row| row.chosen_for).collect::<Vec<_>>(),
+            lines,
+        )
+    };
+    let emulated = "not chosen: the kernel emulates it, and mlx5_0 is hardware";
+    let another = "not chosen: TRANSOM_DEVICE names another";
+    let (jobs, lines) = chosen(None);
+    assert_eq!(jobs, [Some(Jobs::OneHost), Some(Jobs::SeveralHosts), None]);
+    let (here, apart) = (
+        "chosen for jobs on this host alone",
+        "chosen for jobs on several hosts",
+    );
+    assert_eq!(lines, [here, apart, emulated]);
+    let (jobs, lines) = chosen(Some("soft:map=off"));
+    assert_eq!(jobs, [Some(Jobs::All), None, None]);
+    assert_eq!(
+        lines,
+        ["chosen: TRANSOM_DEVICE names it", another, emulated]
+    );
+    let (jobs, lines) = chosen(Some("rxe0"));
+    assert_eq!(jobs, [None, None, Some(Jobs::All)]);
+    assert_eq!(lines, [another, another, "chosen: TRANSOM_DEVICE names it"]);
+    // No job starts.
+    assert_eq!(chosen(Some("warp0")).0, [None, None, None]);
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
+use anstyle::Style;
 use serde::Serialize;
+
+use super::super::screen::{BAD, DOUBTFUL, GOOD, STRONG};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -19,6 +22,14 @@ impl Level {
             Self::Ok => "ok",
             Self::Warning => "warning",
             Self::Failure => "FAILURE",
+        }
+    }
+
+    fn style(self) -> Style {
+        match self {
+            Self::Ok => GOOD,
+            Self::Warning => DOUBTFUL,
+            Self::Failure => BAD,
         }
     }
 }
@@ -68,8 +79,10 @@ impl Finding {
 pub(super) fn text(findings: &[Finding]) -> String {
     let mut text = String::new();
     for finding in findings {
-        let word = finding.level.word();
-        let _ = write!(text, "{word:<7}  {}: {}", finding.check, finding.found);
+        let (word, style) = (finding.level.word(), finding.level.style());
+        let (check, found) = (&finding.check, &finding.found);
+        let _ = write!(text, "{style}{word}{style:#}{:1$}", "", 9 - word.len());
+        let _ = write!(text, "{STRONG}{check}{STRONG:#}: {found}");
         if let Some(remedy) = &finding.remedy {
             let _ = write!(text, " -> {remedy}");
         }

@@ -35,12 +35,12 @@ pub(super) struct Args {
     host: Option<Host>,
 
     /// That MPI's library, where the loader does not find it
-    #[arg(long, value_name = "FILE", requires = "host")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "host")]
     host_library: Option<PathBuf>,
 
     /// The program, and its arguments
     #[arg(required = true, trailing_var_arg = true)]
-    #[arg(value_names = ["PROG", "ARGS"])]
+    #[arg(value_names = ["PROG", "ARGS"], value_hint = clap::ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }
 

@@ -10,11 +10,16 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::finding::{Finding, Level, bytes, exit_code, json, text};
+use super::finding::{self, Finding, Level, bytes, exit_code, json};
 use super::machine::{Machine, Probes};
 use super::need::Wanted;
 
 const GIDS: &str = "/sys/class/infiniband/rxe0/ports/1";
+
+/// What is printed where there are no colours.
+fn text(findings: &[Finding]) -> String {
+    anstream::adapter::strip_str(&finding::text(findings)).to_string()
+}
 
 /// A machine and what trying tells of it.
 struct Fake {

@@ -1,0 +1,46 @@
+//! What the command prints: with colours where it is a terminal that reads them, and `NO_COLOR` does not
+//! forbid it.
+
+use std::fmt::Display;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anstyle::{AnsiColor, Style};
+
+pub(super) const GOOD: Style = AnsiColor::Green.on_default();
+pub(super) const DOUBTFUL: Style = AnsiColor::Yellow.on_default().bold();
+pub(super) const BAD: Style = AnsiColor::Red.on_default().bold();
+pub(super) const STRONG: Style = Style::new().bold();
+
+/// Ends the command with one line on standard error.
+pub(super) fn fail(error: &dyn Display, code: u8) -> ExitCode {
+    say(BAD, error);
+    ExitCode::from(code)
+}
+
+/// Says in one line on standard error what is odd, and keeps nothing from going on.
+pub(super) fn warn(oddity: &dyn Display) {
+    say(DOUBTFUL, oddity);
+}
+
+fn say(style: Style, text: &dyn Display) {
+    // Where standard error is gone, the exit code must do.
+    let _ = writeln!(anstream::stderr(), "{style}transom:{style:#} {text}");
+}
+
+/// Prints text that may have styles in it.
+pub(super) fn print(text: &str) -> ExitCode {
+    written(anstream::stdout().write_all(text.as_bytes()))
+}
+
+/// Prints a file's content as it is.
+pub(super) fn print_bytes(content: &[u8]) -> ExitCode {
+    written(std::io::stdout().write_all(content))
+}
+
+fn written(result: std::io::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}

@@ -1,0 +1,75 @@
+//! Command lines that are not understood: one line that says why, and what may have been meant.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::builder::Styles;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::USAGE;
+use super::screen::{fail, print};
+
+/// Prints help where it was asked for, else what is wrong, in one line.
+pub(super) fn explain(error: &clap::Error, words: &[OsString]) -> ExitCode {
+    let text = error.render().ansi().to_string();
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    ) {
+        return print(&text);
+    }
+    let (line, tips) = one_line(&text, &Styles::default());
+    let tips = meant(error, words).map_or(tips, |meant| vec![meant]);
+    match tips.is_empty() {
+        true => fail(&line, USAGE),
+        false => fail(&format_args!("{line} ({})", tips.join("; ")), USAGE),
+    }
+}
+
+/// What clap says in several lines, less the usage and the hint at `--help`; and its tips.
+fn one_line(text: &str, styles: &Styles) -> (String, Vec<String>) {
+    let (error, usage, tip) = (styles.get_error(), styles.get_usage(), styles.get_valid());
+    let usage = format!("{usage}Usage:{usage:#}");
+    let tip = format!("{tip}tip:{tip:#} ");
+    let lines = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with(&usage) && !line.starts_with("For more"))
+        .filter(|line| !line.is_empty());
+    let (tips, parts): (Vec<_>, Vec<_>) = lines.partition(|line| line.starts_with(&tip));
+    let line = parts.join(" ");
+    let prefix = format!("{error}error:{error:#} ");
+    let line = line.strip_prefix(&prefix).unwrap_or(&line).to_owned();
+    (
+        line,
+        tips.iter()
+            .map(|line| line[tip.len()..].to_owned())
+            .collect(),
+    )
+}
+
+/// What whoever is used to the launchers of MPIs may have meant.
+fn meant(error: &clap::Error, words: &[OsString]) -> Option<String> {
+    let first = words.get(1)?.to_str()?;
+    let wrong = match error.kind() {
+        ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
+        ErrorKind::UnknownArgument => ContextKind::InvalidArg,
+        _ => return None,
+    };
+    let ContextValue::String(wrong) = error.get(wrong)? else {
+        return None;
+    };
+    let is_number = ["-n", "--np", "--ranks"].contains(&wrong.as_str());
+    match error.kind() {
+        ErrorKind::InvalidSubcommand if wrong.contains('/') => {
+            Some(format!("to start ranks of it: transom run -n N {wrong}"))
+        }
+        ErrorKind::UnknownArgument if is_number && first == "mpi" => Some(
+            "the MPI's own launcher starts the ranks: mpiexec -n N transom mpi PROG".to_owned(),
+        ),
+        ErrorKind::UnknownArgument if is_number && first.starts_with('-') => {
+            Some("to start ranks: transom run -n N PROG".to_owned())
+        }
+        _ => None,
+    }
+}

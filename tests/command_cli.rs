@@ -1,0 +1,218 @@
+//! The command's own manners: spellings, suggestions, colours, what it says of itself.
+#![cfg(feature = "cli")]
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+/// Exit code, standard output and standard error.
+fn transom(args: &[&str]) -> (i32, String, String) {
+    run(Command::new(env!("CARGO_BIN_EXE_transom")).args(args))
+}
+
+fn run(command: &mut Command) -> (i32, String, String) {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let code = output.status.code().unwrap();
+    (code, text(output.stdout), text(output.stderr))
+}
+
+#[track_caller]
+fn refused(args: &[&str], parts: &[&str]) {
+    let (code, out, error) = transom(args);
+    assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {error}");
+    assert_eq!(error.lines().count(), 1, "{args:?}: {error}");
+    for part in parts {
+        assert!(
+            error.contains(part),
+            "{args:?}: {part:?} is not in {error:?}"
+        );
+    }
+}
+
+#[test]
+fn np_is_as_good_as_n_and_that_of_a_program_is_its_own() {
+    let (code, out, error) = transom(&["run", "-np", "2", "echo", "-np", "4"]);
+    assert_eq!(
+        (code, out.as_str(), error.as_str()),
+        (0, "-np 4\n-np 4\n", "")
+    );
+    let (code, out, _) = transom(&["run", "--np", "1", "--", "echo", "-np"]);
+    assert_eq!((code, out.as_str()), (0, "-np\n"));
+    let fast = [
+        "--quick",
+        "--op",
+        "put",
+        "--sizes",
+        "8",
+        "--bind-to",
+        "none",
+    ];
+    let (code, out, error) = transom(&[&["bench", "-np", "3"], &fast[..]].concat());
+    assert_eq!((code, error.as_str()), (0, ""));
+    assert!(out.starts_with("3 ranks,"), "{out}");
+    refused(&["run", "-np", "0", "true"], &["'0'", "--ranks <N>"]);
+    refused(&["run", "-np"], &["--ranks <N>"]);
+}
+
+#[test]
+fn what_was_meant_is_suggested() {
+    refused(
+        &["bnech"],
+        &["'bnech'", "similar subcommand exists: 'bench'"],
+    );
+    refused(&["bnech", "-n", "4", "--quick"], &["'bench'"]);
+    refused(&["./prog", "7"], &["transom run -n N ./prog"]);
+    refused(&["-np", "4", "./prog"], &["transom run -n N PROG"]);
+    refused(
+        &["mpi", "-np", "4", "./prog"],
+        &["mpiexec -n N transom mpi PROG"],
+    );
+    refused(&["run", "--lable", "-n", "2", "true"], &["'--label'"]);
+    refused(&["completions", "bsh"], &["'bash'"]);
+}
+
+#[test]
+fn colours_are_for_those_who_want_them() {
+    let with = |variables: &[(&str, &str)], args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
+        for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
+            command.env_remove(name);
+        }
+        let (_, out, error) = run(command.args(args).envs(variables.iter().copied()));
+        out + &error
+    };
+    let forced = ("CLICOLOR_FORCE", "1");
+    for args in [
+        &["--help"][..],
+        &["run", "--help"],
+        &["bnech"],
+        &["devices"],
+        &["doctor"],
+    ] {
+        let (piped, forced) = (with(&[], args), with(&[forced], args));
+        assert!(!piped.contains('\x1b'), "{piped:?}");
+        assert!(forced.contains("\x1b["), "{forced:?}");
+        assert_eq!(anstream::adapter::strip_str(&forced).to_string(), piped);
+        assert_eq!(with(&[("NO_COLOR", "1")], args), piped);
+    }
+    assert!(!with(&[forced], &["devices", "--json"]).contains('\x1b'));
+}
+
+#[test]
+fn the_version_says_what_is_built_in() {
+    let (code, out, _) = transom(&["--version"]);
+    let features = [
+        (rdma_sys_shim::has_verbs(), "verbs"),
+        (rdma_sys_shim::has_adversarial(), "adversarial"),
+    ];
+    let built_in: Vec<_> = features
+        .into_iter()
+        .filter_map(|(is, name)| is.then_some(name))
+        .collect();
+    let built_in = if built_in.is_empty() {
+        "none".to_owned()
+    } else {
+        built_in.join(", ")
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(out, format!("transom {version} (features: {built_in})\n"));
+    assert_eq!(code, 0);
+    assert_eq!(transom(&["-V"]).1, out);
+}
+
+#[test]
+fn a_device_name_that_is_printed_can_be_given_again() {
+    let fast = [
+        "--quick",
+        "--op",
+        "put",
+        "--sizes",
+        "8",
+        "--window",
+        "allocate",
+        "--bind-to",
+        "none",
+    ];
+    let device = |spec: &str| {
+        let (code, out, error) = transom(&[&["bench", "--device", spec], &fast[..]].concat());
+        assert_eq!(code, 0, "{error}");
+        let first = out.lines().next().unwrap();
+        let (_, rest) = first.split_once("device ").unwrap();
+        rest.split_once(", rank 0").unwrap().0.to_owned()
+    };
+    for spec in [
+        "auto",
+        "auto:cma=off",
+        "soft",
+        "soft:cma=off,map=off",
+        "auto:adversarial",
+        "soft:adversarial,seed=7",
+    ] {
+        let printed = device(spec);
+        assert_eq!(device(&printed), printed, "{spec}");
+    }
+}
+
+#[test]
+fn completions_are_there_for_each_shell() {
+    for (shell, begin) in [
+        ("bash", "_transom() {"),
+        ("zsh", "#compdef transom"),
+        ("fish", "# Print an optspec"),
+    ] {
+        let (code, script, error) = transom(&["completions", shell]);
+        assert_eq!((code, error.as_str()), (0, ""));
+        assert!(script.starts_with(begin), "{script}");
+        assert!(
+            script.contains("keep-going") && !script.contains("started"),
+            "{script}"
+        );
+    }
+    // What the script defines completes.
+    let (_, script, _) = transom(&["completions", "bash"]);
+    let line = "COMP_WORDS=(transom be); COMP_CWORD=1; _transom transom be transom; echo \"${COMPREPLY[*]}\"";
+    let (code, out, error) = run(Command::new("bash").args(["-c", &format!("{script}\n{line}")]));
+    assert_eq!((code, out.as_str(), error.as_str()), (0, "bench\n", ""));
+}
+
+#[test]
+fn manual_pages_are_printed_and_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = folder.path().join("share/man1");
+    let (code, out, error) = transom(&["man", made.to_str().unwrap()]);
+    assert_eq!((code, out.as_str(), error.as_str()), (0, "", ""));
+    let mut names: Vec<_> = fs::read_dir(&made)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort_unstable();
+    let commands = [
+        "bench",
+        "completions",
+        "devices",
+        "doctor",
+        "man",
+        "mpi",
+        "run",
+    ];
+    let mut expected: Vec<_> = commands
+        .iter()
+        .map(|name| format!("transom-{name}.1"))
+        .collect();
+    expected.push("transom.1".to_owned());
+    assert_eq!(names, expected);
+    let run = fs::read_to_string(made.join("transom-run.1")).unwrap();
+    assert!(
+        run.contains("keep\\-going") && run.contains(".TH TRANSOM-RUN 1"),
+        "{run}"
+    );
+    let (_, page, _) = transom(&["man"]);
+    assert_eq!(page, fs::read_to_string(made.join("transom.1")).unwrap());
+
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    refused(
+        &["man", file.to_str().unwrap()],
+        &["cannot make the folder", file.to_str().unwrap()],
+    );
+}
