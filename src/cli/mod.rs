@@ -70,7 +70,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Args),
-    Bench(bench::Args),
+    Bench(Box<bench::Args>),
     Devices(devices::Args),
     Doctor(doctor::Args),
     Mpi(mpi::Args),

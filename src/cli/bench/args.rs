@@ -72,6 +72,25 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     json: Option<PathBuf>,
 
+    /// Draw latency and bandwidth over size, as an SVG picture
+    #[arg(long, value_name = "FILE.svg", value_parser = parse_picture)]
+    plot: Option<PathBuf>,
+
+    /// Plot these results of earlier runs, which --json has saved, instead of measuring
+    #[arg(long, value_name = "FILE.json", num_args = 1.., requires = "plot")]
+    #[arg(action = clap::ArgAction::Set, conflicts_with_all = MEASURING)]
+    from: Vec<PathBuf>,
+
+    /// Compare two files of results instead of measuring: exits with 1 if a line of B is worse than A's
+    #[arg(long, value_names = ["A.json", "B.json"], num_args = 2)]
+    #[arg(action = clap::ArgAction::Set, conflicts_with_all = MEASURING, conflicts_with = "from")]
+    compare: Vec<PathBuf>,
+
+    /// How much worse a line may be, in percent [default: 5]
+    #[arg(long, value_name = "PERCENT", requires = "compare", value_parser = parse_percent)]
+    #[arg(allow_negative_numbers = true, conflicts_with_all = MEASURING)]
+    tolerance: Option<f64>,
+
     /// A hundredth of the iterations: to see that all works, not for comparison
     #[arg(long)]
     quick: bool,
@@ -81,6 +100,24 @@ pub(in crate::cli) struct Args {
     #[arg(long, short)]
     verbose: bool,
 }
+
+/// What is said of a measurement, which has no meaning where none is made.
+const MEASURING: [&str; 14] = [
+    "ranks",
+    "device",
+    "bind_to",
+    "window",
+    "op",
+    "sync",
+    "sizes",
+    "burst",
+    "hint",
+    "registered",
+    "min_time",
+    "json",
+    "quick",
+    "verbose",
+];
 
 /// Columns of the matrix that strided puts go to.
 pub(super) const COLUMNS: usize = 1024;
@@ -149,17 +186,46 @@ pub(super) struct Plan {
     pub(super) selected: Option<Selected>,
     pub(super) min_time: f64,
     pub(super) json: Option<PathBuf>,
+    pub(super) plot: Option<PathBuf>,
     pub(super) quick: bool,
     pub(super) verbose: bool,
 }
 
+/// What is to be done with files of results.
+pub(super) struct Review {
+    pub(super) compare: Option<[PathBuf; 2]>,
+    /// As a share.
+    pub(super) tolerance: f64,
+    pub(super) plot: Option<PathBuf>,
+    /// What to plot.
+    pub(super) from: Vec<PathBuf>,
+}
+
 impl Args {
+    /// `None` where something is to be measured.
+    pub(super) fn review(&self) -> Option<Review> {
+        let compare = <[PathBuf; 2]>::try_from(self.compare.clone()).ok();
+        let from = match &compare {
+            Some(files) => files.to_vec(),
+            None => self.from.clone(),
+        };
+        (!from.is_empty()).then(|| Review {
+            compare,
+            tolerance: self.tolerance.unwrap_or(5.0) / 100.0,
+            plot: self.plot.clone(),
+            from,
+        })
+    }
+
     pub(super) fn plan(&self) -> Result<Plan> {
         let standard = self.op.is_empty()
             && self.sync.is_empty()
             && self.sizes.is_empty()
             && self.burst.is_none()
             && !self.registered;
+        if let Some(path) = self.plot.as_ref().filter(|_| self.plot == self.json) {
+            return Err(BenchError::SameFile { path: path.clone() });
+        }
         Ok(Plan {
             ranks: self.ranks,
             device: self.device.clone(),
@@ -173,6 +239,7 @@ impl Args {
             selected: (!standard).then(|| self.selected()).transpose()?,
             min_time: self.min_time.unwrap_or(0.0),
             json: self.json.clone(),
+            plot: self.plot.clone(),
             quick: self.quick,
             verbose: self.verbose,
         })
@@ -204,6 +271,19 @@ fn non_empty<'a, T>(given: &'a [T], otherwise: &'a [T]) -> &'a [T] {
 }
 
 impl Operation {
+    /// As --op and records have it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::Get => "get",
+            Self::PutStrided => "put_strided",
+            Self::Accumulate => "accumulate",
+            Self::AccumulateF64 => "accumulate_f64",
+            Self::FetchAndOp => "fetch_and_op",
+            Self::CompareAndSwap => "compare_and_swap",
+        }
+    }
+
     /// As lines are named.
     pub(super) fn label(self) -> &'static str {
         match self {
@@ -254,6 +334,11 @@ impl Operation {
 }
 
 impl Plan {
+    /// Whether origin buffers are in registered memory.
+    pub(super) fn registered(&self) -> bool {
+        self.selected.as_ref().is_some_and(|it| it.registered)
+    }
+
     /// How often an iteration count of the standard suite is gone through.
     pub(super) fn iterations(&self, standard: u32) -> u32 {
         match self.quick {
@@ -304,6 +389,10 @@ enum ValueError {
     Seconds,
     #[error("a hint is KEY=VALUE")]
     Hint,
+    #[error("legal: 0 to 1000 percent")]
+    Percent,
+    #[error("the picture is an SVG file, and so ends in .svg")]
+    Picture,
 }
 
 fn parse_size(text: &str) -> std::result::Result<usize, ValueError> {
@@ -330,6 +419,21 @@ fn parse_seconds(text: &str) -> std::result::Result<f64, ValueError> {
         // A NaN is in no range.
         Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
         _ => Err(ValueError::Seconds),
+    }
+}
+
+fn parse_percent(text: &str) -> std::result::Result<f64, ValueError> {
+    match text.parse::<f64>() {
+        Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent),
+        _ => Err(ValueError::Percent),
+    }
+}
+
+fn parse_picture(text: &str) -> std::result::Result<PathBuf, ValueError> {
+    let path = PathBuf::from(text);
+    match path.extension() {
+        Some(extension) if extension.eq_ignore_ascii_case("svg") => Ok(path),
+        _ => Err(ValueError::Picture),
     }
 }
 
@@ -361,6 +465,18 @@ mod tests {
                 matches!(parse_size(text), Err(ValueError::TooLarge)),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn percents_and_pictures_are_what_they_are_called() {
+        assert_eq!(parse_percent("2.5").unwrap(), 2.5);
+        for text in ["-1", "NaN", "inf", "5%", ""] {
+            assert!(parse_percent(text).is_err(), "{text:?}");
+        }
+        assert_eq!(parse_picture("a/b.SVG").unwrap(), PathBuf::from("a/b.SVG"));
+        for text in ["", "-", ".svg", "b.png", "svg"] {
+            assert!(parse_picture(text).is_err(), "{text:?}");
         }
     }
 

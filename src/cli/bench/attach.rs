@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::io;
 
-use super::engine::{Bench, Line, Scale, TARGET};
+use super::engine::{Bench, Line, Scale, Subject, TARGET};
 use super::error::{BenchError, Result};
 use super::memory::CallerMemory;
 
@@ -52,11 +52,11 @@ pub(super) fn find(bench: &Bench<'_>, memory: &CallerMemory) -> Result<Option<Th
 
 pub(super) fn run(bench: &mut Bench<'_>, there: There, buffer: *mut u8) -> Result<()> {
     bench.group("the system calls alone")?;
-    let calls: [(&str, Call); 2] = [
-        ("get", libc::process_vm_readv),
-        ("put", libc::process_vm_writev),
+    let calls: [(&str, &str, Call); 2] = [
+        ("get", "process_vm_readv", libc::process_vm_readv),
+        ("put", "process_vm_writev", libc::process_vm_writev),
     ];
-    for (name, call) in calls {
+    for (name, op, call) in calls {
         for (suffix, len, iterations, scale) in [
             ("8_by_kernel", 8, 20_000, Scale::Nanoseconds),
             (
@@ -68,6 +68,7 @@ pub(super) fn run(bench: &mut Bench<'_>, there: There, buffer: *mut u8) -> Resul
         ] {
             let line = Line {
                 name: &format!("{name}{suffix}"),
+                subject: Subject::new(op, len, "none"),
                 iterations,
                 scale,
             };

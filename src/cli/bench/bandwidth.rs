@@ -3,7 +3,7 @@
 use transom::raw::Window;
 use transom::{BasicType, Op};
 
-use super::engine::{Bench, Line, Scale, TARGET};
+use super::engine::{Bench, Line, Scale, Subject, TARGET};
 use super::error::Result;
 use super::latency::{accumulate, get, put};
 
@@ -31,16 +31,21 @@ pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Re
     bench.group("one large operation and flush")?;
     for (size, iterations) in MOVES {
         let name = format!("put{}K_bw", size >> 10);
-        put(bench, window, line(&name, size, iterations), buffer, size)?;
+        let line = line(&name, "put", size, iterations);
+        put(bench, window, line, buffer, size)?;
     }
     for (size, iterations) in MOVES {
         let name = format!("get{}K_bw", size >> 10);
-        get(bench, window, line(&name, size, iterations), buffer, size)?;
+        let line = line(&name, "get", size, iterations);
+        get(bench, window, line, buffer, size)?;
     }
     for &(size, iterations) in &MOVES[..ACCUMULATES] {
-        for (label, ty) in [("f64", BasicType::F64), ("i64", BasicType::I64)] {
+        for (label, op, ty) in [
+            ("f64", "accumulate_f64", BasicType::F64),
+            ("i64", "accumulate", BasicType::I64),
+        ] {
             let name = format!("acc_{label}_{}K_bw", size >> 10);
-            let line = line(&name, size, iterations / 4 + 1);
+            let line = line(&name, op, size, iterations / 4 + 1);
             accumulate(bench, window, line, buffer, size / 8, ty)?;
         }
     }
@@ -56,7 +61,7 @@ pub(super) fn run_coarse(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8
             warm(window, buffer, size, iterations)?;
         }
         let name = format!("acc_i64_{}K_coarse_bw", size >> 10);
-        let line = line(&name, size, iterations);
+        let line = line(&name, "accumulate", size, iterations);
         accumulate(bench, window, line, buffer, size / 8, BasicType::I64)?;
     }
     Ok(())
@@ -73,9 +78,10 @@ fn warm(window: &Window, buffer: *mut u8, size: usize, times: u32) -> Result<()>
     Ok(())
 }
 
-fn line(name: &str, size: usize, iterations: u32) -> Line<'_> {
+fn line<'a>(name: &'a str, op: &'static str, size: usize, iterations: u32) -> Line<'a> {
     Line {
         name,
+        subject: Subject::new(op, size, "flush"),
         iterations,
         scale: Scale::Gigabytes(size as f64),
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use transom::raw::{Assert, Window};
 use transom::{BasicType, LockKind, Op};
 
-use super::engine::{Bench, Line, Scale, TARGET};
+use super::engine::{Bench, Line, Scale, Subject, TARGET};
 use super::error::Result;
 
 const COMPUTES: Duration = Duration::from_millis(50);
@@ -21,10 +21,10 @@ enum Access {
     Accumulate,
 }
 
-const ACCESSES: [(&str, Access); LINES] = [
-    ("busy_target_put", Access::Put),
-    ("busy_target_get", Access::Get),
-    ("busy_target_acc", Access::Accumulate),
+const ACCESSES: [(&str, &str, Access); LINES] = [
+    ("busy_target_put", "put", Access::Put),
+    ("busy_target_get", "get", Access::Get),
+    ("busy_target_acc", "accumulate", Access::Accumulate),
 ];
 
 pub(super) const LINES: usize = 3;
@@ -32,14 +32,15 @@ pub(super) const LINES: usize = 3;
 pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
     bench.barrier()?;
     bench.group("target computes: lock, operation, unlock")?;
-    for (name, access) in ACCESSES {
+    for (name, op, access) in ACCESSES {
         let line = Line {
             name,
+            subject: Subject::new(op, 8, "lock").case("busy_target"),
             iterations: 1,
             scale: Scale::Microseconds,
         };
         let (comm, origin) = (bench.comm(), bench.is_origin());
-        bench.repeat(line, || {
+        bench.one_by_one(line, || {
             comm.barrier()?;
             let begun = Instant::now();
             if comm.rank() == TARGET {

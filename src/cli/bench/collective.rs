@@ -5,7 +5,7 @@ use std::hint::black_box;
 use transom::raw::{Assert, Window};
 use transom::{BasicType, Op};
 
-use super::engine::{Bench, Line, Scale, TARGET};
+use super::engine::{Bench, Line, Scale, Subject, TARGET};
 use super::error::Result;
 
 pub(super) const LINES: usize = 2;
@@ -21,6 +21,7 @@ pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Re
 fn fence(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
     let line = Line {
         name: "put8_fence",
+        subject: Subject::new("put", 8, "fence"),
         iterations: 5_000,
         scale: Scale::Nanoseconds,
     };
@@ -41,8 +42,9 @@ fn fence(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> 
 fn contended(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
     let line = Line {
         name: "contended_fetch_add",
+        subject: Subject::new("fetch_and_op", 8, "flush").case("contended"),
         iterations: 20_000,
-        scale: Scale::MegaOperations(f64::from(bench.comm().size())),
+        scale: Scale::MegaOperationsOfAll(f64::from(bench.comm().size())),
     };
     let one = 1_i64.to_ne_bytes();
     let mut result = [0; 8];

@@ -2,7 +2,7 @@
 
 use transom::raw::Window;
 
-use super::engine::{Bench, Line, Scale};
+use super::engine::{Bench, Line, Scale, Subject};
 use super::error::Result;
 use super::memory::CallerMemory;
 
@@ -10,6 +10,7 @@ pub(super) const LINES: usize = 1;
 
 const LINE: Line<'_> = Line {
     name: "create_free_4K",
+    subject: Subject::new("create_free", SIZE, "none"),
     iterations: 200,
     scale: Scale::Microseconds,
 };

@@ -1,5 +1,6 @@
 //! Timing one measurement on all ranks, and repeating it.
 
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -8,6 +9,8 @@ use transom::{Communicator, Info, Job, Op};
 use super::args::Plan;
 use super::error::Result;
 use super::output::Output;
+use super::record::{Metric, What};
+use super::samples::{Percentiles, Samples};
 
 /// The rank whose memory is accessed.
 pub(super) const TARGET: u32 = 0;
@@ -26,6 +29,8 @@ pub(super) enum Scale {
     Microseconds,
     /// So many operations per iteration, in millions a second.
     MegaOperations(f64),
+    /// One operation per iteration on each of so many ranks, in millions a second.
+    MegaOperationsOfAll(f64),
     /// So many bytes per iteration, in 10^9 a second.
     Gigabytes(f64),
 }
@@ -35,8 +40,24 @@ impl Scale {
         match self {
             Self::Nanoseconds | Self::NanosecondsEach(_) => "ns",
             Self::Microseconds => "us",
-            Self::MegaOperations(_) => "Mops/s",
+            Self::MegaOperations(_) | Self::MegaOperationsOfAll(_) => "Mops/s",
             Self::Gigabytes(_) => "GB/s",
+        }
+    }
+
+    pub(super) fn metric(self) -> Metric {
+        match self {
+            Self::Nanoseconds | Self::NanosecondsEach(_) | Self::Microseconds => Metric::Latency,
+            Self::MegaOperations(_) | Self::MegaOperationsOfAll(_) => Metric::Rate,
+            Self::Gigabytes(_) => Metric::Bandwidth,
+        }
+    }
+
+    /// How many operations of one rank an iteration stands for.
+    fn operations(self) -> f64 {
+        match self {
+            Self::NanosecondsEach(count) | Self::MegaOperations(count) => count,
+            _ => 1.0,
         }
     }
 
@@ -47,8 +68,44 @@ impl Scale {
             Self::NanosecondsEach(count) => seconds * 1e9 / count,
             Self::Microseconds => seconds * 1e6,
             _ if seconds == 0.0 => 0.0,
-            Self::MegaOperations(count) => count / seconds / 1e6,
+            Self::MegaOperations(count) | Self::MegaOperationsOfAll(count) => count / seconds / 1e6,
             Self::Gigabytes(bytes) => bytes / seconds / 1e9,
+        }
+    }
+}
+
+/// What a line is about, but for the windows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subject {
+    op: &'static str,
+    size: usize,
+    sync: &'static str,
+    burst: u32,
+    case: Option<&'static str>,
+}
+
+impl Subject {
+    /// One operation on so many bytes, and what completes it.
+    pub(super) const fn new(op: &'static str, size: usize, sync: &'static str) -> Self {
+        Self {
+            op,
+            size,
+            sync,
+            burst: 1,
+            case: None,
+        }
+    }
+
+    /// So many operations before each synchronisation.
+    pub(super) const fn burst(self, burst: u32) -> Self {
+        Self { burst, ..self }
+    }
+
+    /// What is out of the ordinary.
+    pub(super) const fn case(self, case: &'static str) -> Self {
+        Self {
+            case: Some(case),
+            ..self
         }
     }
 }
@@ -57,6 +114,7 @@ impl Scale {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'a> {
     pub(super) name: &'a str,
+    pub(super) subject: Subject,
     pub(super) iterations: u32,
     pub(super) scale: Scale,
 }
@@ -64,26 +122,37 @@ pub(super) struct Line<'a> {
 /// What was measured: one value per repetition.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
-    pub(super) unit: &'static str,
     pub(super) iterations: u32,
     pub(super) values: Vec<f64>,
     /// Work requests for each iteration, on the rank that posted most; `None` where the device
     /// counts none.
     pub(super) requests: Option<f64>,
+    pub(super) percentiles: Option<Percentiles>,
 }
 
 impl Measured {
-    /// The middle one, or the mean of the two in the middle.
     pub(super) fn median(&self) -> f64 {
-        let mut sorted = self.values.clone();
-        sorted.sort_by(f64::total_cmp);
-        let half = sorted.len() / 2;
-        match sorted.len() {
-            0 => 0.0,
-            odd if odd % 2 == 1 => sorted[half],
-            _ => f64::midpoint(sorted[half - 1], sorted[half]),
-        }
+        median(&self.values)
     }
+}
+
+/// The one in the middle, or the mean of the two there.
+pub(super) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let half = sorted.len() / 2;
+    match sorted.len() {
+        0 => 0.0,
+        odd if odd % 2 == 1 => sorted[half],
+        _ => f64::midpoint(sorted[half - 1], sorted[half]),
+    }
+}
+
+/// What a rank is to do of a measurement.
+enum Ask<'a> {
+    /// All iterations, and say how many seconds each took.
+    Total,
+    Samples(&'a mut Samples),
 }
 
 /// One rank's part in the benchmark.
@@ -94,6 +163,8 @@ pub(super) struct Bench<'a> {
     /// On rank 0.
     output: Option<Output>,
     window: &'static str,
+    /// Of the windows that lines are about.
+    hints: BTreeMap<String, String>,
 }
 
 impl<'a> Bench<'a> {
@@ -104,6 +175,7 @@ impl<'a> Bench<'a> {
             plan,
             output,
             window: "",
+            hints: BTreeMap::new(),
         }
     }
 
@@ -135,9 +207,13 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// The lines that follow are about this kind of window.
-    pub(super) fn of_windows(&mut self, kind: &'static str) {
+    /// The lines that follow are about this kind of window, with these hints.
+    pub(super) fn of_windows(&mut self, kind: &'static str, info: &Info) {
         self.window = kind;
+        let hints = info.iter();
+        self.hints = hints
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect();
     }
 
     /// The lines that follow belong together.
@@ -177,9 +253,9 @@ impl<'a> Bench<'a> {
         let iterations = self.plan.iterations(line.iterations);
         let line = Line { iterations, ..line };
         let me = self.comm.rank();
-        self.repeat(line, || match me {
-            ORIGIN => Ok(time(iterations, &mut on_origin)?),
-            TARGET => Ok(time(iterations, &mut on_target)?),
+        self.repeat(line, None, |ask| match me {
+            ORIGIN => part(ask, iterations, &mut on_origin),
+            TARGET => part(ask, iterations, &mut on_target),
             _ => Ok(0.0),
         })
     }
@@ -193,61 +269,86 @@ impl<'a> Bench<'a> {
         let iterations = self.plan.iterations(line.iterations);
         let line = Line { iterations, ..line };
         let calls = iterations + warm_up(iterations);
-        self.repeat_counted(line, Some(calls), || match takes_part {
-            true => Ok(time(iterations, &mut body)?),
+        self.repeat(line, Some(calls), |ask| match takes_part {
+            true => part(ask, iterations, &mut body),
             false => Ok(0.0),
         })
     }
 
-    /// Measures by a method of the caller's, which returns the seconds that this rank needed, and
-    /// does it once or as often as the plan asks for. Collective.
-    pub(super) fn repeat(
+    /// Measures by a method of the caller's, which returns the seconds that this rank needed for one
+    /// iteration, and does it once or as often as the plan asks for. Collective.
+    pub(super) fn one_by_one(
         &mut self,
         line: Line<'_>,
-        seconds: impl FnMut() -> Result<f64>,
+        mut seconds: impl FnMut() -> Result<f64>,
     ) -> Result<Measured> {
-        self.repeat_counted(line, None, seconds)
+        let mut last = 0.0;
+        self.repeat(line, None, |ask| {
+            match ask {
+                Ask::Total => last = seconds()?,
+                Ask::Samples(samples) if last > 0.0 => samples.note(last),
+                Ask::Samples(_) => {}
+            }
+            Ok(last)
+        })
     }
 
-    /// The same; with the number of iterations in each measurement, counts their work requests.
-    fn repeat_counted(
+    /// Measures once or as often as the plan asks for; with the number of iterations in each measurement,
+    /// counts their work requests. Collective.
+    fn repeat(
         &mut self,
         line: Line<'_>,
         calls: Option<u32>,
-        mut seconds: impl FnMut() -> Result<f64>,
+        mut measure: impl FnMut(Ask<'_>) -> Result<f64>,
     ) -> Result<Measured> {
         if let Some(output) = &mut self.output {
             output.begin(self.window, line.name);
         }
         let mut values = Vec::new();
         let mut requests;
+        let mut samples = None;
         let begun = Instant::now();
         loop {
             let before = self.posted();
-            let value = line.scale.apply(seconds()?);
+            let seconds = measure(Ask::Total)?;
             let own = match (before, self.posted(), calls) {
                 (Some(before), Some(after), Some(calls)) => {
                     Some((after - before) as f64 / f64::from(calls))
                 }
                 _ => None,
             };
-            // The time travels along, so that all ranks agree on whether to go on.
+            // The times travel along, so that all ranks agree on whether to go on, and on samples.
             let spent = begun.elapsed().as_secs_f64();
-            let ours = [value, spent, own.unwrap_or(0.0)];
+            let ours = [
+                line.scale.apply(seconds),
+                spent,
+                own.unwrap_or(0.0),
+                seconds,
+            ];
             let greatest = self.comm.allreduce(&ours, Op::Max)?;
             values.push(greatest[0]);
             requests = own.map(|_| greatest[2]);
+            let samples = samples.get_or_insert_with(|| Samples::new(line.iterations, greatest[3]));
+            measure(Ask::Samples(samples))?;
             if greatest[1] >= self.plan.min_time || values.len() == MOST_REPEATS {
                 break;
             }
         }
+        let operations = line.scale.operations();
+        let percentiles = match &samples {
+            Some(samples) => {
+                let greatest = self.comm.allreduce(&samples.figures(operations), Op::Max)?;
+                samples.percentiles(operations, &greatest)
+            }
+            None => None,
+        };
         let measured = Measured {
-            unit: line.scale.unit(),
             iterations: line.iterations,
             values,
             requests,
+            percentiles,
         };
-        self.report(line.name, &measured)?;
+        self.report(line, &measured)?;
         Ok(measured)
     }
 
@@ -256,11 +357,29 @@ impl<'a> Bench<'a> {
     }
 
     /// Reports what follows from something measured.
-    pub(super) fn report(&mut self, name: &str, measured: &Measured) -> Result<()> {
-        match &mut self.output {
-            Some(output) => output.record(self.window, name, measured),
-            None => Ok(()),
-        }
+    pub(super) fn report(&mut self, line: Line<'_>, measured: &Measured) -> Result<()> {
+        let Some(output) = &mut self.output else {
+            return Ok(());
+        };
+        let Subject {
+            op,
+            size,
+            sync,
+            burst,
+            case,
+        } = line.subject;
+        let what = What {
+            window: self.window.to_owned(),
+            op: op.to_owned(),
+            size: size as u64,
+            sync: sync.to_owned(),
+            burst,
+            case: case.map(str::to_owned),
+            registered: self.plan.registered(),
+            hints: self.hints.clone(),
+            metric: line.scale.metric(),
+        };
+        output.record(what, line, measured)
     }
 
     /// A line below the table.
@@ -283,19 +402,41 @@ fn warm_up(iterations: u32) -> u32 {
     iterations / 10 + 1
 }
 
-/// Seconds per iteration, after a tenth of them to warm up. Inlined together with its body, as the
-/// macro of the C program is.
-#[inline(always)]
+/// A rank's part in a measurement that it takes part in.
+fn part(
+    ask: Ask<'_>,
+    iterations: u32,
+    body: &mut impl FnMut() -> transom::Result<()>,
+) -> Result<f64> {
+    match ask {
+        Ask::Total => Ok(time(iterations, body)?),
+        Ask::Samples(samples) => {
+            samples.take(body)?;
+            Ok(0.0)
+        }
+    }
+}
+
+/// Seconds per iteration, after a tenth of them to warm up.
 fn time(iterations: u32, body: &mut impl FnMut() -> transom::Result<()>) -> transom::Result<f64> {
     let iterations = black_box(iterations);
-    for _ in 0..warm_up(iterations) {
-        body()?;
-    }
+    rounds(warm_up(iterations), body)?;
     let start = Instant::now();
-    for _ in 0..iterations {
+    rounds(iterations, body)?;
+    Ok(start.elapsed().as_secs_f64() / f64::from(iterations))
+}
+
+/// The loop around a body: the only place that calls it, so that it is inlined here, as by the macro of the
+/// C program, however many ways there are to this one.
+#[inline(never)]
+pub(super) fn rounds(
+    count: u32,
+    body: &mut impl FnMut() -> transom::Result<()>,
+) -> transom::Result<()> {
+    for _ in 0..count {
         body()?;
     }
-    Ok(start.elapsed().as_secs_f64() / f64::from(iterations))
+    Ok(())
 }
 
 #[cfg(test)]
@@ -304,16 +445,6 @@ mod tests {
 
     #[test]
     fn the_median_is_the_middle() {
-        let median = |values: &[f64]| {
-            let values = values.to_vec();
-            Measured {
-                unit: "ns",
-                iterations: 1,
-                values,
-                requests: None,
-            }
-            .median()
-        };
         assert_eq!(median(&[3.0]), 3.0);
         assert_eq!(median(&[9.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0, 2.0, 9.0]), 3.0);
@@ -325,6 +456,7 @@ mod tests {
         assert_eq!(Scale::NanosecondsEach(4.0).apply(8e-9), 2.0);
         assert_eq!(Scale::Microseconds.apply(0.0), 0.0);
         assert_eq!(Scale::MegaOperations(64.0).apply(1e-6), 64.0);
+        assert_eq!(Scale::MegaOperationsOfAll(2.0).apply(1e-6), 2.0);
         assert_eq!(Scale::Gigabytes(4096.0).apply(0.0), 0.0);
     }
 

@@ -3,10 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
-use clap::ValueEnum as _;
 use transom::launcher::LaunchError;
 
 use super::args::Operation;
+use super::saved::Fault;
 use crate::cli::USAGE;
 
 pub(super) type Result<T> = std::result::Result<T, BenchError>;
@@ -27,7 +27,7 @@ pub(super) enum BenchError {
          which can bind them (as `transom run --bind-to` does)"
     )]
     BindTo,
-    #[error("{} cannot work on {size} bytes (legal: {legal})", name(*.operation))]
+    #[error("{} cannot work on {size} bytes (legal: {legal})", operation.name())]
     Size {
         operation: Operation,
         size: usize,
@@ -48,7 +48,19 @@ pub(super) enum BenchError {
     #[error("a buffer of {size} bytes: out of memory")]
     Buffer { size: usize },
     #[error("cannot write {path:?}: {source}")]
-    Json { path: PathBuf, source: io::Error },
+    File { path: PathBuf, source: io::Error },
+    #[error("cannot compare or plot {path:?}: {fault}")]
+    Saved { path: PathBuf, fault: Fault },
+    #[error("{} and {} have no line in common", .a.display(), .b.display())]
+    NothingInCommon { a: PathBuf, b: PathBuf },
+    #[error("--plot would overwrite {path:?}, which is read or written as JSON")]
+    SameFile { path: PathBuf },
+    #[error("no line of the results is about a size, so that there is nothing to plot")]
+    NoSizes,
+    #[error("{found} lines are too many for one picture (at most {most})")]
+    TooManySeries { found: usize, most: usize },
+    #[error("cannot draw the picture: {0}")]
+    Draw(String),
     #[error("cannot write to standard output: {0}")]
     Output(io::Error),
     #[error("cannot find the program to start as ranks: {0}")]
@@ -61,23 +73,22 @@ pub(super) enum BenchError {
     Library(#[from] transom::Error),
 }
 
-fn name(operation: Operation) -> String {
-    let value = operation.to_possible_value();
-    value.map_or_else(String::new, |value| value.get_name().to_owned())
-}
-
 impl BenchError {
     /// Whether the command line is at fault: then every rank has found the same.
     pub(super) fn is_usage(&self) -> bool {
         matches!(
             self,
-            Self::TooFewRanks { .. } | Self::JobSize { .. } | Self::BindTo | Self::Size { .. }
+            Self::TooFewRanks { .. }
+                | Self::JobSize { .. }
+                | Self::BindTo
+                | Self::Size { .. }
+                | Self::SameFile { .. }
         )
     }
 
     /// Whether whoever reads the results has read enough.
     pub(super) fn is_broken_pipe(&self) -> bool {
-        let (Self::Output(error) | Self::Json { source: error, .. }) = self else {
+        let (Self::Output(error) | Self::File { source: error, .. }) = self else {
             return false;
         };
         error.kind() == io::ErrorKind::BrokenPipe
@@ -86,7 +97,13 @@ impl BenchError {
     pub(super) fn exit_code(&self) -> u8 {
         match self {
             Self::Launch(error) => error.exit_code(),
-            Self::Memory { .. } | Self::Json { .. } | Self::Device(_) => USAGE,
+            Self::Memory { .. }
+            | Self::File { .. }
+            | Self::Saved { .. }
+            | Self::NothingInCommon { .. }
+            | Self::NoSizes
+            | Self::TooManySeries { .. }
+            | Self::Device(_) => USAGE,
             _ if self.is_usage() => USAGE,
             _ => 1,
         }

@@ -6,7 +6,7 @@ use std::ptr;
 use transom::raw::Window;
 use transom::{BasicType, Op};
 
-use super::engine::{Bench, Line, Scale, TARGET};
+use super::engine::{Bench, Line, Scale, Subject, TARGET};
 use super::error::Result;
 
 pub(super) const LINES: usize = 8;
@@ -17,13 +17,14 @@ const BURST: u64 = 64;
 
 pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
     bench.group("one operation and flush")?;
-    put(bench, window, flushed("put8_flush"), buffer, 8)?;
-    get(bench, window, flushed("get8_flush"), buffer, 8)?;
-    for (name, ty, one) in [
-        ("acc_i64_flush", BasicType::I64, 1_i64.to_ne_bytes()),
-        ("acc_f64_flush", BasicType::F64, 1_f64.to_ne_bytes()),
+    put(bench, window, flushed("put8_flush", "put"), buffer, 8)?;
+    get(bench, window, flushed("get8_flush", "get"), buffer, 8)?;
+    let (real, integer) = (1_f64.to_ne_bytes(), 1_i64.to_ne_bytes());
+    for (name, op, ty, one) in [
+        ("acc_i64_flush", "accumulate", BasicType::I64, integer),
+        ("acc_f64_flush", "accumulate_f64", BasicType::F64, real),
     ] {
-        accumulate(bench, window, flushed(name), one.as_ptr(), 1, ty)?;
+        accumulate(bench, window, flushed(name, op), one.as_ptr(), 1, ty)?;
     }
     fetch_add(bench, window)?;
     compare_and_swap(bench, window)?;
@@ -32,17 +33,20 @@ pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Re
     accumulate_burst(bench, window)
 }
 
-fn flushed(name: &str) -> Line<'_> {
+/// Of 8 bytes.
+fn flushed<'a>(name: &'a str, op: &'static str) -> Line<'a> {
     Line {
         name,
+        subject: Subject::new(op, 8, "flush"),
         iterations: ROUNDS,
         scale: Scale::Nanoseconds,
     }
 }
 
-fn burst(name: &str) -> Line<'_> {
+fn burst<'a>(name: &'a str, op: &'static str) -> Line<'a> {
     Line {
         name,
+        subject: Subject::new(op, 8, "flush").burst(BURST as u32),
         iterations: 2_000,
         scale: Scale::MegaOperations(BURST as f64),
     }
@@ -109,7 +113,7 @@ fn fetch_add(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
     let mut result = 0_u64;
     let (from, to) = black_box((one.as_ptr(), (&raw mut result).cast()));
     let (ty, target, at) = black_box((BasicType::I64, TARGET, 0));
-    bench.origin(flushed("fetch_add_flush"), move || {
+    bench.origin(flushed("fetch_add_flush", "fetch_and_op"), move || {
         // SAFETY: both are elements, outlive the flush and are not touched before it.
         unsafe { window.fetch_and_op(from, to, ty, target, at, Op::Sum)? };
         window.flush(target)
@@ -123,7 +127,7 @@ fn compare_and_swap(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
     let mut result = 0_u64;
     let (from, compare) = black_box((new.as_ptr(), expect.as_ptr()));
     let (to, ty, target, at) = black_box(((&raw mut result).cast(), BasicType::I64, TARGET, 0));
-    bench.origin(flushed("cas_flush"), move || {
+    bench.origin(flushed("cas_flush", "compare_and_swap"), move || {
         // SAFETY: all three are elements, outlive the flush and are not touched before it.
         unsafe { window.compare_and_swap(from, compare, to, ty, target, at)? };
         window.flush(target)
@@ -134,7 +138,7 @@ fn compare_and_swap(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
 #[inline(never)]
 fn put_burst(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
     let (from, len, target) = black_box((buffer, 8, TARGET));
-    bench.origin(burst("put8_rate"), move || {
+    bench.origin(burst("put8_rate", "put"), move || {
         for number in 0..BURST {
             // SAFETY: as in `put`.
             unsafe { window.put(from, len, target, 8 * number)? };
@@ -149,7 +153,7 @@ fn accumulate_burst(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
     let one = 1_i64;
     let (from, count, ty, target) =
         black_box((ptr::from_ref(&one).cast(), 1, BasicType::I64, TARGET));
-    bench.origin(burst("acc_i64_rate"), move || {
+    bench.origin(burst("acc_i64_rate", "accumulate"), move || {
         for number in 0..BURST {
             // SAFETY: as in `accumulate`.
             unsafe { window.accumulate(from, count, ty, target, 8 * number, Op::Sum)? };

@@ -10,6 +10,7 @@ mod attach;
 mod bandwidth;
 mod busy;
 mod collective;
+mod compare;
 mod creation;
 mod engine;
 mod error;
@@ -18,6 +19,11 @@ mod locks;
 mod memory;
 mod output;
 mod pairs;
+mod plot;
+mod record;
+mod review;
+mod samples;
+mod saved;
 mod selected;
 mod strided;
 mod suite;
@@ -35,8 +41,15 @@ use args::Plan;
 use engine::Bench;
 use error::{BenchError, Result};
 use output::{JsonFile, Output};
+use plot::PlotFile;
 
 pub(super) fn run(args: &Args) -> ExitCode {
+    if let Some(review) = args.review() {
+        return review::run(&review).unwrap_or_else(|error| match error.is_broken_pipe() {
+            true => ExitCode::FAILURE,
+            false => super::fail(&error, error.exit_code()),
+        });
+    }
     // A job that cannot be joined is an error of the start of the job, not a reason to start
     // another one.
     let outcome = args.plan().and_then(|plan| match is_launched() {
@@ -60,6 +73,7 @@ fn launch(plan: &Plan) -> Result<ExitCode> {
     rdma_sys_shim::open(spec.as_deref().unwrap_or(""), &Surroundings::default())?;
     let _held = plan.json.as_ref().map(JsonFile::probe).transpose()?;
     super::hints::warn_of_unknown(&plan.info);
+    plan.plot.as_deref().map(PlotFile::probe).transpose()?;
     let program = env::current_exe().map_err(BenchError::Executable)?;
     let outcome = Launch::new(ranks, program)
         .args(["bench", "--started"])

@@ -1,59 +1,49 @@
 //! What rank 0 shows: a table, a progress bar, lines of JSON.
 
+use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use transom::Job;
 use transom::launcher::processors;
 
 use super::args::Plan;
-use super::engine::Measured;
+use super::engine::{Line, Measured};
 use super::error::{BenchError, Result};
+use super::plot::PlotFile;
+use super::record::{FORMAT, Metric, Record, Run, What};
+use super::samples::Percentiles;
 
 /// Whether there is something to draw a progress bar on.
 pub(super) fn has_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// One line of JSON.
-#[derive(Serialize)]
-struct Record<'a> {
-    name: &'a str,
-    value: f64,
-    unit: &'static str,
-    device: &'a str,
-    ranks: u32,
-    window: &'a str,
-    iterations: u32,
-    repeats: usize,
-    min: f64,
-    max: f64,
-    quick: bool,
-}
-
 pub(super) struct Output {
-    device: String,
-    ranks: u32,
-    quick: bool,
+    run: Run,
     verbose: bool,
     table: bool,
     json: Option<JsonFile>,
+    plot: Option<PlotFile>,
+    /// What the picture shows.
+    records: Vec<Record>,
     bar: ProgressBar,
 }
 
 impl Output {
     pub(super) fn open(plan: &Plan, job: &Job) -> Result<Self> {
+        let plot = plan.plot.as_deref().map(PlotFile::probe).transpose()?;
         let json = plan.json.as_ref().map(JsonFile::create).transpose()?;
         let output = Self {
-            device: device_spec(job),
-            ranks: job.world().size(),
-            quick: plan.quick,
+            run: Run::begin(device_spec(job), job.world().size(), plan.quick),
             verbose: plan.verbose,
             table: !json.as_ref().is_some_and(JsonFile::is_stdout),
             json,
+            plot,
+            records: Vec::new(),
             bar: match has_terminal() {
                 true => bar(),
                 false => ProgressBar::hidden(),
@@ -61,8 +51,8 @@ impl Output {
         };
         output.show(format_args!(
             "{} ranks, device {}, rank 0 on processors {}{}",
-            output.ranks,
-            output.device,
+            output.run.ranks,
+            output.run.device,
             processors().as_deref().unwrap_or("unknown"),
             if plan.quick {
                 ", a hundredth of the iterations: not for comparison"
@@ -70,6 +60,7 @@ impl Output {
                 ""
             },
         ))?;
+        output.show(format_args!("{}", head(plan.verbose)))?;
         Ok(output)
     }
 
@@ -85,39 +76,32 @@ impl Output {
         self.bar.set_message(format!("{window}.{name}"));
     }
 
-    pub(super) fn record(&mut self, window: &str, name: &str, measured: &Measured) -> Result<()> {
-        let name = format!("{window}.{name}");
-        let value = measured.median();
+    pub(super) fn record(&mut self, what: What, line: Line<'_>, measured: &Measured) -> Result<()> {
         let (min, max) = range(&measured.values);
+        let record = Record {
+            format: FORMAT,
+            name: format!("{}.{}", what.window, line.name),
+            what,
+            run: self.run.clone(),
+            unit: line.scale.unit().to_owned(),
+            value: measured.median(),
+            min,
+            max,
+            iterations: measured.iterations,
+            repeats: measured.values.len(),
+            percentiles: measured.percentiles.clone(),
+        };
         if let Some(json) = &mut self.json {
-            json.write(&Record {
-                name: &name,
-                value,
-                unit: measured.unit,
-                device: &self.device,
-                ranks: self.ranks,
-                window,
-                iterations: measured.iterations,
-                repeats: measured.values.len(),
-                min,
-                max,
-                quick: self.quick,
-            })?;
+            json.write(&record)?;
         }
-        let mut line = format!(
-            "  {name:<36}{:>10} {:<6}",
-            significant(value),
-            measured.unit
-        );
-        if self.verbose {
-            let times = format!("{} x {}", measured.values.len(), measured.iterations);
-            let between = format!("{} to {}", significant(min), significant(max));
-            line = format!("{line}{times:>16}   {between}");
-            if let Some(requests) = measured.requests {
-                line = format!("{line}, {requests:.2} work requests each");
-            }
+        let mut text = row(&record, self.verbose);
+        if let Some(requests) = measured.requests.filter(|_| self.verbose) {
+            text = format!("{text}, {requests:.2} work requests each");
         }
-        self.show(format_args!("{}", line.trim_end()))?;
+        self.show(format_args!("{}", text.trim_end()))?;
+        if self.plot.is_some() {
+            self.records.push(record);
+        }
         self.bar.inc(1);
         Ok(())
     }
@@ -125,8 +109,11 @@ impl Output {
     pub(super) fn finish(&mut self) -> Result<()> {
         debug_assert_eq!(Some(self.bar.position()), self.bar.length());
         self.bar.finish_and_clear();
-        match &mut self.json {
-            Some(json) => json.finish(),
+        if let Some(json) = &mut self.json {
+            json.finish()?;
+        }
+        match &self.plot {
+            Some(plot) => plot.draw(&[(String::new(), &self.records)]),
             None => Ok(()),
         }
     }
@@ -145,10 +132,76 @@ impl Output {
     }
 }
 
+/// Drawn between measurements only: a thread that keeps it moving would disturb them.
 fn bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}")
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {left}{msg}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(0).with_style(style)
+    let left = |state: &ProgressState, to: &mut dyn std::fmt::Write| {
+        // Where that fails, the bar has no such words.
+        let _ = to.write_str(&left(state.elapsed(), state.pos(), state.len()));
+    };
+    ProgressBar::new(0).with_style(style.with_key("left", left))
+}
+
+/// How long the rest takes, if lines go on as they did; nothing before that can be known or matters.
+fn left(elapsed: Duration, done: u64, all: Option<u64>) -> String {
+    let rest = all.unwrap_or(0).saturating_sub(done);
+    if done == 0 || rest == 0 || elapsed < LONG {
+        return String::new();
+    }
+    let seconds = (elapsed.as_secs_f64() / done as f64 * rest as f64).ceil() as u64;
+    match (seconds / 60, seconds % 60) {
+        (0, seconds) => format!("{seconds} s left, "),
+        (minutes, seconds) if minutes < 60 => format!("{minutes} min {seconds} s left, "),
+        (minutes, _) => format!("{} h {} min left, ", minutes / 60, minutes % 60),
+    }
+}
+
+/// A run that takes longer than this says how much longer.
+const LONG: Duration = Duration::from_secs(2);
+
+/// What stands above the columns.
+fn head(verbose: bool) -> String {
+    let mut line = format!("  {:<34}{:>10} {:<6}", "", "mean", "");
+    for (_, name) in columns(verbose) {
+        let _ = write!(line, "{name:>9}");
+    }
+    line
+}
+
+type Column = (fn(&Percentiles) -> f64, &'static str);
+
+fn columns(verbose: bool) -> Vec<Column> {
+    let all: [Column; 5] = [
+        (|of| of.p50, "p50"),
+        (|of| of.p90, "p90"),
+        (|of| of.p99, "p99"),
+        (|of| of.p999, "p99.9"),
+        (|of| of.max, "max"),
+    ];
+    let shown = |&(_, name): &Column| verbose || !matches!(name, "p90" | "p99.9");
+    all.into_iter().filter(shown).collect()
+}
+
+/// A line of the table. Percentiles are times, and so stand beside times.
+fn row(record: &Record, verbose: bool) -> String {
+    let Record { name, unit, .. } = record;
+    let mut text = format!("  {name:<34}{:>10} {unit:<6}", significant(record.value));
+    let percentiles = record.percentiles.as_ref();
+    let percentiles = percentiles.filter(|_| record.what.metric == Metric::Latency);
+    for (of, _) in columns(verbose) {
+        let value = percentiles.map(|all| match &**unit {
+            "us" => of(all) / 1e3,
+            _ => of(all),
+        });
+        let _ = write!(text, "{:>9}", value.map_or_else(String::new, significant));
+    }
+    if verbose {
+        let times = format!("{} x {}", record.repeats, record.iterations);
+        let between = format!("{} to {}", significant(record.min), significant(record.max));
+        let _ = write!(text, "{times:>16}   {between}");
+    }
+    text
 }
 
 /// The device, with the options that it was asked for with, as `--device` takes it.
@@ -177,7 +230,7 @@ fn range(values: &[f64]) -> (f64, f64) {
 }
 
 /// Four significant digits, without an exponent.
-fn significant(value: f64) -> String {
+pub(super) fn significant(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();
     }
@@ -215,7 +268,7 @@ impl JsonFile {
     }
 
     /// Each line is there as soon as it is known.
-    fn write(&mut self, record: &Record<'_>) -> Result<()> {
+    fn write(&mut self, record: &Record) -> Result<()> {
         serde_json::to_writer(&mut self.to, record)
             .map_err(io::Error::from)
             .and_then(|()| self.to.write_all(b"\n"))
@@ -233,11 +286,12 @@ fn failed(path: &Path, source: io::Error) -> BenchError {
         return BenchError::Output(source);
     }
     let path = path.to_owned();
-    BenchError::Json { path, source }
+    BenchError::File { path, source }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::tests::record;
     use super::*;
 
     #[test]
@@ -272,6 +326,51 @@ mod tests {
         ] {
             assert_eq!(spec_of(spec, name), expected, "{spec}");
         }
+    }
+
+    #[test]
+    fn the_time_that_is_left_shows_on_long_runs() {
+        for (elapsed, done, all, text) in [
+            (1, 1, Some(100), ""),
+            (10, 0, Some(100), ""),
+            (10, 100, Some(100), ""),
+            (10, 10, None, ""),
+            (10, 10, Some(11), "1 s left, "),
+            (30, 10, Some(50), "2 min 0 s left, "),
+            (600, 1, Some(13), "2 h 0 min left, "),
+        ] {
+            assert_eq!(left(Duration::from_secs(elapsed), done, all), text);
+        }
+    }
+
+    #[test]
+    fn percentiles_stand_beside_times_in_their_unit() {
+        let mut line = record("put", 8, 6.5);
+        line.percentiles = Some(Percentiles {
+            unit: "ns".to_owned(),
+            operations: 150,
+            samples: 2_000,
+            p50: 6_400.0,
+            p90: 6_600.0,
+            p99: 7_000.0,
+            p999: 9_500.0,
+            max: 60_000.0,
+        });
+        line.unit = "us".to_owned();
+        let cells = |text: &str| {
+            let cells = text.split_whitespace().map(str::to_owned);
+            cells.collect::<Vec<_>>().join(" ")
+        };
+        let short = "allocate.put8_flush 6.500 us 6.400 7.000 60.00";
+        assert_eq!(cells(&row(&line, false)), short);
+        assert_eq!(
+            cells(&row(&line, true)),
+            "allocate.put8_flush 6.500 us 6.400 6.600 7.000 9.500 60.00 1 x 20000 6.500 to 6.500"
+        );
+        line.what.metric = Metric::Bandwidth;
+        assert_eq!(cells(&row(&line, false)), "allocate.put8_flush 6.500 us");
+        assert_eq!(cells(&head(false)), "mean p50 p99 max");
+        assert_eq!(head(false).find("p50"), Some(59));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use transom::raw::{Assert, Window};
 
-use super::engine::{Bench, Line, ORIGIN, Scale, TARGET};
+use super::engine::{Bench, Line, ORIGIN, Scale, Subject, TARGET};
 use super::error::Result;
 
 pub(super) const LINES: usize = 2;
@@ -20,6 +20,7 @@ pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Re
 fn post_start(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
     let line = Line {
         name: "put8_pscw",
+        subject: Subject::new("put", 8, "pscw"),
         iterations: 5_000,
         scale: Scale::Nanoseconds,
     };
@@ -45,6 +46,7 @@ fn post_start(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result
 fn notify(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
     let line = Line {
         name: "put8_notify",
+        subject: Subject::new("put_notify", 8, "notify"),
         iterations: 5_000,
         scale: Scale::NanosecondsEach(2.0),
     };

@@ -11,7 +11,7 @@ use transom::{BasicType, LockKind, Op};
 
 use super::args::{COLUMNS, Operation, Selected, Sync, Windows};
 use super::bandwidth::iterations_for;
-use super::engine::{Bench, Line, Measured, Scale, TARGET};
+use super::engine::{Bench, Line, Measured, Scale, Subject, TARGET};
 use super::error::Result;
 use super::memory::{CallerMemory, OriginBuffer};
 use super::suite::on_each_window;
@@ -101,6 +101,7 @@ fn measure(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8, chosen: Chos
     let name = format!("{what}_{}", sync.label());
     let line = Line {
         name: &name,
+        subject: Subject::new(operation.name(), size, sync.label()).burst(burst),
         iterations: (iterations_for(operation.reach(size), sync.iterations()) / burst).max(2),
         scale: Scale::NanosecondsEach(f64::from(burst)),
     };
@@ -168,7 +169,7 @@ fn measure(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8, chosen: Chos
     }?;
     let scale = Scale::Gigabytes(size as f64);
     let bandwidth = Measured {
-        unit: scale.unit(),
+        percentiles: None,
         values: measured
             .values
             .iter()
@@ -180,7 +181,15 @@ fn measure(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8, chosen: Chos
         Sync::Flush => format!("{what}_bw"),
         _ => format!("{what}_{}_bw", sync.label()),
     };
-    bench.report(&name, &bandwidth)
+    let name = &name;
+    bench.report(
+        Line {
+            name,
+            scale,
+            ..line
+        },
+        &bandwidth,
+    )
 }
 
 #[inline(always)]

@@ -6,7 +6,7 @@ use transom::BasicType;
 use transom::raw::{Committed, Datatype, Window};
 
 use super::args::COLUMNS;
-use super::engine::{Bench, Line, Scale, TARGET};
+use super::engine::{Bench, Line, Scale, Subject, TARGET};
 use super::error::Result;
 
 pub(super) const LINES: usize = 1;
@@ -21,6 +21,7 @@ pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Re
     let dense = Committed::of(BasicType::F64);
     let line = Line {
         name: "put_col1024",
+        subject: Subject::new("put_strided", 8 * COLUMNS, "flush"),
         iterations: 200,
         scale: Scale::Microseconds,
     };

@@ -46,11 +46,11 @@ pub(super) fn run(bench: &mut Bench<'_>, windows: Windows) -> Result<()> {
     let attached = there.map_or(0, |_| attach::LINES);
     bench.expect(windows.count() * LINES + attached);
     if windows.allocate() {
-        bench.of_windows("allocate");
+        bench.of_windows("allocate", bench.info());
         creation::allocate(bench)?;
     }
     if windows.create() {
-        bench.of_windows("create");
+        bench.of_windows("create", bench.info());
         creation::create(bench, &memory)?;
     }
     if let Some(there) = there {
@@ -86,7 +86,7 @@ pub(super) fn on_each_window<'a>(
         // SAFETY: the window's own memory of this length; no rank accesses it before the barrier
         // with which each measurement begins.
         unsafe { window.base().write_bytes(0, span) };
-        bench.of_windows("allocate");
+        bench.of_windows("allocate", info);
         body(bench, &window)?;
         window.free()?;
     }
@@ -94,7 +94,7 @@ pub(super) fn on_each_window<'a>(
         // SAFETY: the memory has `span` bytes, outlives the window (or, after an error, the
         // process ends), nobody else refers to it, and the process has no other thread.
         let window = unsafe { Window::create(comm, memory.pointer(), span, 1, info)? };
-        bench.of_windows("create");
+        bench.of_windows("create", info);
         body(bench, &window)?;
         window.free()?;
     }

@@ -1,6 +1,8 @@
 //! `transom bench` and `transom devices` as a user calls them.
 #![cfg(feature = "cli")]
 
+mod saved;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
@@ -66,7 +68,9 @@ const BUSY: [&str; 2] = ["busy_target_get", "busy_target_acc"];
 fn transom(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
     command.args(args).stdin(Stdio::null());
-    if args[0] == "bench" && !args.contains(&"--bind-to") {
+    let reviews = ["--compare", "--from", "--tolerance"];
+    let measures = !reviews.iter().any(|option| args.contains(option));
+    if args[0] == "bench" && measures && !args.contains(&"--bind-to") {
         command.args(["--bind-to", "none"]);
     }
     command
@@ -116,10 +120,71 @@ fn check_standard(records: &BTreeMap<String, Value>, ranks: u32) {
     assert_eq!(records.len(), 2 * each + BY_KERNEL.len());
 }
 
+/// The fields by which programs find lines, and what the samples say.
+#[track_caller]
+fn check_fields(records: &BTreeMap<String, Value>) {
+    for (line, fields) in [
+        ("put8_flush", r#"["put", 8, "flush", 1, null, "latency"]"#),
+        ("put8_rate", r#"["put", 8, "flush", 64, null, "rate"]"#),
+        (
+            "acc_f64_4K_bw",
+            r#"["accumulate_f64", 4096, "flush", 1, null, "bandwidth"]"#,
+        ),
+        (
+            "put_col1024",
+            r#"["put_strided", 8192, "flush", 1, null, "latency"]"#,
+        ),
+        (
+            "shared_lock_put8_unlock",
+            r#"["put", 8, "lock_shared", 1, null, "latency"]"#,
+        ),
+        (
+            "put8_notify",
+            r#"["put_notify", 8, "notify", 1, null, "latency"]"#,
+        ),
+        (
+            "busy_target_get",
+            r#"["get", 8, "lock", 1, "busy_target", "latency"]"#,
+        ),
+        (
+            "contended_fetch_add",
+            r#"["fetch_and_op", 8, "flush", 1, "contended", "rate"]"#,
+        ),
+    ] {
+        let record = &records[&format!("create.{line}")];
+        let found =
+            ["op", "size", "sync", "burst", "case", "metric"].map(|key| record[key].clone());
+        assert_eq!(
+            Value::from(found.to_vec()).to_string(),
+            fields.replace(' ', ""),
+            "{line}"
+        );
+    }
+    let coarse = &records["allocate.acc_i64_4K_coarse_bw"]["hints"];
+    assert_eq!(coarse["mpi_accumulate_granularity"], "4096");
+    for (name, record) in records {
+        assert_eq!(record["format"], 1);
+        assert_eq!(record["transom"], env!("CARGO_PKG_VERSION"));
+        assert_eq!(record["quick"], true);
+        assert_eq!(record["window"], name.split('.').next().unwrap());
+        let date = record["date"].as_str().unwrap();
+        assert!(date.starts_with("20") && date.ends_with('Z'), "{date}");
+        assert!(!record["host"].as_str().unwrap().is_empty());
+        let of = &record["percentiles"];
+        let figures = ["p50", "p90", "p99", "p999", "max"].map(|key| of[key].as_f64().unwrap());
+        assert!(figures[0] > 0.0 && figures.is_sorted(), "{record}");
+        assert!(
+            of["samples"].as_u64() > Some(0) && of["operations"].as_u64() > Some(0),
+            "{record}"
+        );
+    }
+}
+
 #[test]
 fn the_standard_suite_has_every_line_for_both_kinds_of_window() {
-    let text = succeed(&["bench", "--quick", "--json", "-"]);
-    check_standard(&parse(&text), 2);
+    let records = parse(&succeed(&["bench", "--quick", "--json", "-"]));
+    check_standard(&records, 2);
+    check_fields(&records);
 }
 
 #[test]
@@ -169,9 +234,11 @@ fn the_table_and_the_file_say_the_same() {
             .find(row)
             .unwrap_or_else(|| panic!("no row {name}"));
         let cells: Vec<_> = row.split_whitespace().collect();
-        let [_, value, unit] = cells[..] else {
+        let [_, value, unit, ref beside @ ..] = cells[..] else {
             panic!("{row:?}");
         };
+        let latency = record["metric"] == "latency";
+        assert_eq!(beside.len(), if latency { 3 } else { 0 }, "{row:?}");
         assert_eq!(unit, record["unit"].as_str().unwrap());
         let (shown, exact) = (
             value.parse::<f64>().unwrap(),

@@ -1,0 +1,485 @@
+//! Two files of results side by side: the ratio of each line that both have, and which is better.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+
+use super::engine::median;
+use super::output::significant;
+use super::record::{Record, Run, What, convert};
+use super::saved::Saved;
+
+/// How many runs of a file are described.
+const SHOWN: usize = 4;
+
+/// What makes a line of one file a line of the other, too: device and ranks only where a file has several.
+type Key = (What, Option<(String, u32)>);
+
+/// What the records of one file say of a line.
+struct Cell {
+    name: String,
+    unit: String,
+    less_is_better: bool,
+    values: Vec<f64>,
+    tails: Vec<f64>,
+}
+
+/// A line that both files have.
+struct Row {
+    name: String,
+    unit: String,
+    less_is_better: bool,
+    a: f64,
+    b: f64,
+    /// Of the 99th percentiles, where both files have them.
+    tail: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Better,
+    Same,
+    Worse,
+}
+
+impl Row {
+    /// B's value to A's.
+    fn ratio(&self) -> f64 {
+        self.b / self.a
+    }
+
+    /// A change by a factor counts alike in either direction, and for either kind of metric.
+    fn verdict(&self, tolerance: f64) -> Verdict {
+        let worse = match self.less_is_better {
+            true => self.ratio(),
+            false => self.a / self.b,
+        };
+        match worse {
+            worse if worse > 1.0 + tolerance => Verdict::Worse,
+            worse if 1.0 / worse > 1.0 + tolerance => Verdict::Better,
+            _ => Verdict::Same,
+        }
+    }
+}
+
+impl Verdict {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Better => "better",
+            Self::Same => "",
+            Self::Worse => "WORSE",
+        }
+    }
+
+    fn style(self) -> Style {
+        match self {
+            Self::Better => AnsiColor::Green.on_default(),
+            Self::Same => Style::new(),
+            Self::Worse => AnsiColor::Red.on_default().bold(),
+        }
+    }
+}
+
+pub(super) struct Ratios<'a> {
+    files: [&'a Saved; 2],
+    rows: Vec<Row>,
+    /// Names of the lines that only one of the files has.
+    only: [Vec<String>; 2],
+}
+
+impl<'a> Ratios<'a> {
+    /// `None` where the files have no line in common.
+    pub(super) fn of(files: [&'a Saved; 2]) -> Option<Self> {
+        let tells_apart = files.iter().any(|file| jobs(file).len() > 1);
+        let [a, b] = files.map(|file| cells(file, tells_apart));
+        let mut there: BTreeMap<&Key, &Cell> = b.iter().map(|(key, cell)| (key, cell)).collect();
+        let mut rows = Vec::new();
+        let mut only = [Vec::new(), Vec::new()];
+        for (key, a) in a {
+            match there.remove(&key) {
+                Some(b) => rows.push(row(a, b)),
+                None => only[0].push(a.name),
+            }
+        }
+        let alone = b.iter().filter(|(key, _)| there.contains_key(key));
+        only[1].extend(alone.map(|(_, cell)| cell.name.clone()));
+        (!rows.is_empty()).then_some(Self { files, rows, only })
+    }
+
+    /// How many lines are worse in the second file by more than this share.
+    pub(super) fn worse(&self, tolerance: f64) -> usize {
+        let verdicts = self.rows.iter().map(|row| row.verdict(tolerance));
+        verdicts
+            .filter(|&verdict| verdict == Verdict::Worse)
+            .count()
+    }
+
+    /// With colours, which `to` takes out again where nobody would see them.
+    pub(super) fn write(&self, to: &mut impl Write, tolerance: f64) -> io::Result<()> {
+        for (letter, file) in ["A", "B"].into_iter().zip(self.files) {
+            let runs = runs(file);
+            for run in runs.iter().take(SHOWN) {
+                writeln!(to, "{letter}  {}: {}", file.name(), describe(run))?;
+            }
+            if runs.len() > SHOWN {
+                let more = runs.len() - SHOWN;
+                writeln!(to, "{letter}  {}: and {more} more runs", file.name())?;
+            }
+        }
+        for line in self.differences() {
+            writeln!(to, "{line}")?;
+        }
+        let width = self.rows.iter().map(|row| row.name.chars().count()).max();
+        let width = width.unwrap_or(0);
+        writeln!(
+            to,
+            "\n{:<width$}  {:<6}{:>10} {:>10} {:>8} {:>8}",
+            "", "", "A", "B", "B/A", "p99 B/A"
+        )?;
+        for row in &self.rows {
+            let verdict = row.verdict(tolerance);
+            let style = verdict.style();
+            let tail = row.tail.map_or_else(String::new, significant);
+            let line = format!(
+                "{:<width$}  {:<6}{:>10} {:>10} {style}{:>8}{style:#} {tail:>8}  {style}{}{style:#}",
+                row.name,
+                row.unit,
+                significant(row.a),
+                significant(row.b),
+                significant(row.ratio()),
+                verdict.text(),
+            );
+            writeln!(to, "{}", line.trim_end())?;
+        }
+        writeln!(to)?;
+        for (letter, names) in ["A", "B"].into_iter().zip(&self.only) {
+            if !names.is_empty() {
+                writeln!(to, "only in {letter}: {}", names.join(", "))?;
+            }
+        }
+        let count = |wanted| {
+            let verdicts = self.rows.iter().map(|row| row.verdict(tolerance));
+            verdicts.filter(|&verdict| verdict == wanted).count()
+        };
+        writeln!(
+            to,
+            "{} lines: {} worse and {} better in B by more than {} % (for ns and us less is better, for GB/s \
+             and Mops/s more)",
+            self.rows.len(),
+            count(Verdict::Worse),
+            count(Verdict::Better),
+            tolerance * 100.0,
+        )
+    }
+
+    /// What the two were not measured with alike.
+    fn differences(&self) -> Vec<String> {
+        let fields: [Field; 5] = [
+            ("host", |run| run.host.clone()),
+            ("device", |run| run.device.clone()),
+            ("ranks", |run| run.ranks.to_string()),
+            ("version of transom", |run| run.transom.clone()),
+            ("number of iterations (--quick)", |run| {
+                run.quick.to_string()
+            }),
+        ];
+        let differs = |&(_, field): &Field| {
+            let [a, b] = self.files.map(|file| distinct(file, field));
+            a != b
+        };
+        let names = fields.into_iter().filter(differs).map(|(name, _)| name);
+        let mut lines: Vec<_> = names
+            .map(|name| format!("note: A and B differ in the {name}"))
+            .collect();
+        let quick = |file: &Saved| file.records.iter().any(|record| record.run.quick);
+        if self.files.into_iter().any(quick) {
+            lines.push("note: --quick is not for comparison".to_owned());
+        }
+        lines
+    }
+}
+
+/// Of a run: what it is called, and what it is.
+type Field = (&'static str, fn(&Run) -> String);
+
+fn distinct<T: Ord>(file: &Saved, field: impl Fn(&Run) -> T) -> Vec<T> {
+    let mut found: Vec<_> = file
+        .records
+        .iter()
+        .map(|record| field(&record.run))
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Which jobs a file has results of.
+fn jobs(file: &Saved) -> Vec<(String, u32)> {
+    distinct(file, |run| (run.device.clone(), run.ranks))
+}
+
+/// The runs of a file, the first time that each comes.
+fn runs(file: &Saved) -> Vec<&Run> {
+    let mut found = BTreeSet::new();
+    let runs = file.records.iter().map(|record| &record.run);
+    runs.filter(|&run| found.insert(run)).collect()
+}
+
+fn describe(run: &Run) -> String {
+    let Run {
+        device,
+        ranks,
+        host,
+        transom,
+        date,
+        quick,
+    } = run;
+    let quick = if *quick { ", --quick" } else { "" };
+    format!("device {device}, {ranks} ranks, host {host}, transom {transom}, {date}{quick}")
+}
+
+/// The lines of a file in the order in which they first come; those that come again are runs of the same.
+fn cells(file: &Saved, tells_apart: bool) -> Vec<(Key, Cell)> {
+    let mut places = BTreeMap::new();
+    let mut cells: Vec<(Key, Cell)> = Vec::new();
+    for record in &file.records {
+        let Record { what, run, .. } = record;
+        let job = tells_apart.then(|| (run.device.clone(), run.ranks));
+        let name = match &job {
+            Some((device, ranks)) => format!("{} [{device}, {ranks}]", record.name),
+            None => record.name.clone(),
+        };
+        let key = (what.clone(), job);
+        let at = *places.entry(key.clone()).or_insert(cells.len());
+        if at == cells.len() {
+            let cell = Cell {
+                name,
+                unit: record.unit.clone(),
+                less_is_better: what.metric.less_is_better(),
+                values: Vec::new(),
+                tails: Vec::new(),
+            };
+            cells.push((key, cell));
+        }
+        let cell = &mut cells[at].1;
+        let value = convert(record.value, &record.unit, &cell.unit);
+        cell.values.push(value);
+        let tail = record.percentiles.as_ref().map(|all| all.p99);
+        cell.tails.extend(tail.filter(|&tail| tail > 0.0));
+    }
+    cells
+}
+
+fn row(a: Cell, b: &Cell) -> Row {
+    let tail = (!a.tails.is_empty() && !b.tails.is_empty() && a.less_is_better)
+        .then(|| median(&b.tails) / median(&a.tails));
+    Row {
+        a: median(&a.values),
+        b: convert(median(&b.values), &b.unit, &a.unit),
+        name: a.name,
+        unit: a.unit,
+        less_is_better: a.less_is_better,
+        tail,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::super::record::Metric;
+    use super::super::record::tests::record;
+    use super::super::samples::Percentiles;
+    use super::*;
+
+    fn saved(name: &str, records: Vec<Record>) -> Saved {
+        let path = PathBuf::from(format!("/tmp/{name}.json"));
+        Saved { path, records }
+    }
+
+    fn bandwidth(size: u64, value: f64) -> Record {
+        let mut record = record("put", size, value);
+        record.name = format!("allocate.put{size}_bw");
+        record.what.metric = Metric::Bandwidth;
+        record.unit = "GB/s".to_owned();
+        record
+    }
+
+    fn with_tail(mut record: Record, p99: f64) -> Record {
+        record.percentiles = Some(Percentiles {
+            unit: "ns".to_owned(),
+            operations: 1,
+            samples: 1_000,
+            p50: record.value,
+            p90: record.value,
+            p99,
+            p999: p99,
+            max: p99,
+        });
+        record
+    }
+
+    /// What is written, without colours, with blanks as one.
+    fn written(ratios: &Ratios<'_>, tolerance: f64) -> Vec<String> {
+        let mut out = anstream::StripStream::new(Vec::new());
+        ratios.write(&mut out, tolerance).unwrap();
+        let text = String::from_utf8(out.into_inner()).unwrap();
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        text.lines().map(words).collect()
+    }
+
+    #[test]
+    fn each_metric_has_its_own_better() {
+        let row = |less_is_better, b| Row {
+            name: String::new(),
+            unit: String::new(),
+            less_is_better,
+            a: 100.0,
+            b,
+            tail: None,
+        };
+        for (less_is_better, b, verdict) in [
+            (true, 105.0, Verdict::Same),
+            (true, 105.1, Verdict::Worse),
+            (true, 95.3, Verdict::Same),
+            (true, 95.2, Verdict::Better),
+            (false, 105.0, Verdict::Same),
+            (false, 105.1, Verdict::Better),
+            (false, 95.3, Verdict::Same),
+            (false, 95.2, Verdict::Worse),
+        ] {
+            let found = row(less_is_better, b).verdict(0.05);
+            assert_eq!(found, verdict, "{less_is_better} {b}");
+        }
+        assert_eq!(row(true, 100.0).verdict(0.0), Verdict::Same);
+        assert_eq!(row(true, 100.1).verdict(0.0), Verdict::Worse);
+    }
+
+    #[test]
+    fn ratios_stand_in_the_order_of_the_first_file_and_the_rest_is_named() {
+        let a = saved(
+            "old",
+            vec![
+                with_tail(record("put", 8, 10.0), 20.0),
+                bandwidth(4096, 40.0),
+                record("get", 8, 4.0),
+            ],
+        );
+        let b = saved(
+            "new",
+            vec![
+                bandwidth(4096, 50.0),
+                with_tail(record("put", 8, 11.0), 30.0),
+                record("get", 64, 4.0),
+            ],
+        );
+        let ratios = Ratios::of([&a, &b]).unwrap();
+        assert_eq!(ratios.worse(0.05), 1);
+        assert_eq!(ratios.worse(0.1), 0);
+        let job = "device soft, 2 ranks, host n0, transom 0.1.0, 2026-01-02T03:04:05Z";
+        assert_eq!(
+            written(&ratios, 0.05),
+            [
+                &*format!("A old: {job}"),
+                &*format!("B new: {job}"),
+                "",
+                "A B B/A p99 B/A",
+                "allocate.put8_flush ns 10.00 11.00 1.100 1.500 WORSE",
+                "allocate.put4096_bw GB/s 40.00 50.00 1.250 better",
+                "",
+                "only in A: allocate.get8_flush",
+                "only in B: allocate.get64_flush",
+                "2 lines: 1 worse and 1 better in B by more than 5 % (for ns and us less is better, for GB/s \
+                 and Mops/s more)",
+            ]
+        );
+    }
+
+    #[test]
+    fn colours_are_on_what_is_better_or_worse_alone() {
+        let a = saved("a", vec![record("put", 8, 10.0), record("get", 8, 10.0)]);
+        let b = saved("b", vec![record("put", 8, 20.0), record("get", 8, 10.0)]);
+        let mut out = Vec::new();
+        let ratios = Ratios::of([&a, &b]).unwrap();
+        ratios.write(&mut out, 0.05).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let coloured: Vec<_> = text.lines().filter(|line| line.contains('\x1b')).collect();
+        assert!(
+            matches!(coloured[..], [line] if line.contains("put8")),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn repetitions_count_as_their_median() {
+        let times = |values: [f64; 3]| values.map(|value| record("put", 8, value)).to_vec();
+        let (a, b) = (
+            saved("a", times([10.0, 1.0, 99.0])),
+            saved("b", times([20.0, 99.0, 1.0])),
+        );
+        let ratios = Ratios::of([&a, &b]).unwrap();
+        assert_eq!(ratios.rows.len(), 1);
+        assert_eq!(ratios.rows[0].ratio(), 2.0);
+    }
+
+    #[test]
+    fn units_of_one_metric_are_converted() {
+        let a = saved("a", vec![record("put", 8, 2_000.0)]);
+        let mut there = record("put", 8, 3.0);
+        there.unit = "us".to_owned();
+        let b = saved("b", vec![there]);
+        let ratios = Ratios::of([&a, &b]).unwrap();
+        assert_eq!(ratios.rows[0].ratio(), 1.5);
+    }
+
+    #[test]
+    fn other_machines_are_compared_and_said() {
+        let a = saved("a", vec![record("put", 8, 10.0)]);
+        let mut there = record("put", 8, 10.0);
+        there.run.host = "n1".to_owned();
+        there.run.device = "rxe0".to_owned();
+        there.run.quick = true;
+        let b = saved("b", vec![there]);
+        let lines = written(&Ratios::of([&a, &b]).unwrap(), 0.05);
+        for field in ["host", "device", "number of iterations (--quick)"] {
+            let note = format!("note: A and B differ in the {field}");
+            assert!(lines.contains(&note), "{note} is not in {lines:?}");
+        }
+        assert!(lines.contains(&"note: --quick is not for comparison".to_owned()));
+        assert!(
+            !lines
+                .iter()
+                .any(|line| line.contains("differ in the ranks"))
+        );
+        // With the same in both, there is nothing to say.
+        let lines = written(&Ratios::of([&a, &a]).unwrap(), 0.05);
+        assert!(!lines.iter().any(|line| line.contains("note")), "{lines:?}");
+    }
+
+    #[test]
+    fn a_file_of_several_devices_is_compared_device_by_device() {
+        let both = |soft, other| {
+            let mut there = record("put", 8, other);
+            there.run.device = "rxe0".to_owned();
+            vec![record("put", 8, soft), there]
+        };
+        let (a, b) = (saved("a", both(1.0, 8.0)), saved("b", both(2.0, 4.0)));
+        let ratios = Ratios::of([&a, &b]).unwrap();
+        let rows = ratios.rows.iter().map(|row| (&*row.name, row.ratio()));
+        assert_eq!(
+            rows.collect::<Vec<_>>(),
+            [
+                ("allocate.put8_flush [soft, 2]", 2.0),
+                ("allocate.put8_flush [rxe0, 2]", 0.5)
+            ]
+        );
+    }
+
+    #[test]
+    fn files_without_a_common_line_are_not_compared() {
+        let a = saved("a", vec![record("put", 8, 10.0)]);
+        let b = saved("b", vec![record("put", 16, 10.0)]);
+        assert!(Ratios::of([&a, &b]).is_none());
+    }
+}

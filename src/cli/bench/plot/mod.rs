@@ -1,0 +1,45 @@
+//! Results as a picture: latency and bandwidth over size.
+
+mod draw;
+mod series;
+mod ticks;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use super::error::{BenchError, Result};
+use super::record::Record;
+use series::Picture;
+
+/// A run, or a file of runs, under its name.
+pub(super) type Source<'a> = (String, &'a [Record]);
+
+/// A file that a picture goes to once there is one: it can be written, and what is in it stays until then.
+pub(super) struct PlotFile(PathBuf);
+
+impl PlotFile {
+    pub(super) fn probe(path: &Path) -> Result<Self> {
+        let new = !path.exists();
+        let open = OpenOptions::new().create(true).append(true).open(path);
+        open.map_err(|source| failed(path, source))?;
+        if new {
+            // Else a run that fails would leave a picture of nothing.
+            let _ = fs::remove_file(path);
+        }
+        Ok(Self(path.to_owned()))
+    }
+
+    pub(super) fn draw(&self, sources: &[Source<'_>]) -> Result<()> {
+        let picture = Picture::of(sources)?;
+        let text = draw::svg(&picture).map_err(BenchError::Draw)?;
+        let Self(path) = self;
+        let write = || File::create(path)?.write_all(text.as_bytes());
+        write().map_err(|source| failed(path, source))
+    }
+}
+
+fn failed(path: &Path, source: std::io::Error) -> BenchError {
+    let path = path.to_owned();
+    BenchError::File { path, source }
+}

@@ -1,0 +1,358 @@
+//! Which lines of results a picture has, and what it says of them.
+
+use std::collections::BTreeMap;
+
+use super::super::engine::median;
+use super::super::error::{BenchError, Result};
+use super::super::record::{Record, Run, What};
+use super::Source;
+
+/// Nobody can tell more lines apart.
+const MOST: usize = 200;
+
+pub(super) struct Picture {
+    pub(super) title: String,
+    /// Host, version and date.
+    pub(super) below: String,
+    pub(super) series: Vec<Series>,
+}
+
+/// One operation of one run, completed in one way.
+pub(super) struct Series {
+    pub(super) label: String,
+    /// Windows over the caller's memory: their lines are dashed.
+    pub(super) created: bool,
+    /// Which colour: series that differ in their windows alone have the same.
+    pub(super) colour: usize,
+    /// Bytes, and nanoseconds of one operation; by size.
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+/// What the points of a series have in common: a job of a source, and all of a line but size and metric.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    job: Job,
+    op: String,
+    sync: String,
+    burst: u32,
+    registered: bool,
+    hints: BTreeMap<String, String>,
+    window: String,
+}
+
+/// A run as pictures tell them apart: all repetitions of it are one line.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Job {
+    source: usize,
+    device: String,
+    ranks: u32,
+    host: String,
+    transom: String,
+}
+
+/// Times by size; of each size one time for each repetition.
+type Times = BTreeMap<u64, Vec<f64>>;
+
+impl Picture {
+    pub(super) fn of(sources: &[Source<'_>]) -> Result<Self> {
+        let mut found = collect(sources);
+        // A single size is no line: such series only clutter a picture that has others.
+        if found.iter().any(|(_, times)| times.len() > 1) {
+            found.retain(|(_, times)| times.len() > 1);
+        }
+        match found.len() {
+            0 => return Err(BenchError::NoSizes),
+            1..=MOST => {}
+            found => return Err(BenchError::TooManySeries { found, most: MOST }),
+        }
+        // What is there for comparison comes last.
+        found.sort_by_key(|(key, _)| (key.job.source, key.sync == "none"));
+        let jobs = in_order(found.iter().map(|(key, _)| &key.job));
+        let names = job_names(sources, &jobs);
+        let hints_differ = found.iter().any(|(key, _)| key.hints != found[0].0.hints);
+        let kinds = in_order(found.iter().map(|(key, _)| without_window(key)));
+        let series = found.iter().map(|(key, times)| {
+            let job = jobs.iter().position(|job| **job == key.job);
+            let kind = without_window(key);
+            Series {
+                label: label(key, job.map_or("", |at| &names[at]), hints_differ),
+                created: key.window == "create",
+                colour: kinds.iter().position(|other| *other == kind).unwrap_or(0),
+                points: times
+                    .iter()
+                    .map(|(&size, times)| (size as f64, median(times)))
+                    .collect(),
+            }
+        });
+        let series = series.collect();
+        let (title, below) = captions(sources, &jobs);
+        Ok(Self {
+            title,
+            below,
+            series,
+        })
+    }
+}
+
+fn collect(sources: &[Source<'_>]) -> Vec<(Key, Times)> {
+    let mut places = BTreeMap::new();
+    let mut found: Vec<(Key, Times)> = Vec::new();
+    for (source, (_, records)) in sources.iter().enumerate() {
+        for record in *records {
+            // What is out of the ordinary shows something else than what a size costs, and so does a
+            // window that comes and goes.
+            let What { size, case, op, .. } = &record.what;
+            if *size == 0 || case.is_some() || op == "create_free" {
+                continue;
+            }
+            let key = key(source, record);
+            let at = *places.entry(key.clone()).or_insert(found.len());
+            if at == found.len() {
+                found.push((key, Times::new()));
+            }
+            let times = found[at].1.entry(*size).or_default();
+            times.push(record.nanoseconds());
+        }
+    }
+    found
+}
+
+fn key(source: usize, record: &Record) -> Key {
+    let What {
+        window,
+        op,
+        sync,
+        burst,
+        registered,
+        hints,
+        ..
+    } = record.what.clone();
+    let Run {
+        device,
+        ranks,
+        host,
+        transom,
+        ..
+    } = record.run.clone();
+    Key {
+        job: Job {
+            source,
+            device,
+            ranks,
+            host,
+            transom,
+        },
+        op,
+        sync,
+        burst,
+        registered,
+        hints,
+        window,
+    }
+}
+
+fn without_window(key: &Key) -> Key {
+    let window = String::new();
+    Key {
+        window,
+        ..key.clone()
+    }
+}
+
+/// Each of them once, as they first come.
+fn in_order<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for one in all {
+        if !found.contains(&one) {
+            found.push(one);
+        }
+    }
+    found
+}
+
+/// What is said of a job in a label: what not all have in common, and the file's name where that is not
+/// enough.
+fn job_names(sources: &[Source<'_>], jobs: &[&Job]) -> Vec<String> {
+    let fields: [fn(&Job) -> String; 4] = [
+        |job| job.device.clone(),
+        |job| format!("{} ranks", job.ranks),
+        |job| job.host.clone(),
+        |job| job.transom.clone(),
+    ];
+    let differ = |field: &fn(&Job) -> String| jobs.iter().any(|job| field(job) != field(jobs[0]));
+    let said: Vec<_> = fields.into_iter().filter(differ).collect();
+    let name = |job: &&Job| {
+        let parts: Vec<_> = said.iter().map(|field| field(job)).collect();
+        parts.join(", ")
+    };
+    let names: Vec<_> = jobs.iter().map(name).collect();
+    if in_order(names.iter()).len() == jobs.len() {
+        return names;
+    }
+    let with_file = |(job, name): (&&Job, String)| match &*name {
+        "" => sources[job.source].0.clone(),
+        name => format!("{}, {name}", sources[job.source].0),
+    };
+    jobs.iter().zip(names).map(with_file).collect()
+}
+
+fn label(key: &Key, job: &str, hints: bool) -> String {
+    let mut text = match job {
+        "" => String::new(),
+        job => format!("{job}: "),
+    };
+    text += &key.op;
+    if key.burst > 1 {
+        text += &format!(" ×{}", key.burst);
+    }
+    if key.sync != "none" {
+        text += &format!(" + {}", key.sync);
+    }
+    text += &format!(", {}", key.window);
+    if key.registered {
+        text += ", registered";
+    }
+    for (key, value) in key.hints.iter().filter(|_| hints) {
+        text += &format!(", {key}={value}");
+    }
+    text
+}
+
+/// The title, and what stands below it.
+fn captions(sources: &[Source<'_>], jobs: &[&Job]) -> (String, String) {
+    let list = |field: fn(&Job) -> String| in_order(jobs.iter().map(|job| field(job))).join(", ");
+    let devices = list(|job| job.device.clone());
+    let ranks = list(|job| job.ranks.to_string());
+    let title = format!("One-sided operations: device {devices}, {ranks} ranks");
+    let runs = || sources.iter().flat_map(|(_, records)| *records);
+    // Minutes are enough.
+    let minutes = |record: &Record| {
+        let date = record.run.date.get(..16).unwrap_or(&record.run.date);
+        format!("{} UTC", date.replacen('T', " ", 1))
+    };
+    let mut dates: Vec<_> = runs().map(minutes).collect();
+    dates.sort();
+    dates.dedup();
+    let date = match &dates[..] {
+        [] => String::new(),
+        [date] => date.clone(),
+        [first, .., last] => format!("{first} to {last}"),
+    };
+    let hosts = list(|job| job.host.clone());
+    let versions = list(|job| job.transom.clone());
+    let mut below = format!("host {hosts}, transom {versions}, {date}");
+    if runs().any(|record| record.run.quick) {
+        below += ", --quick: not for comparison";
+    }
+    (title, below)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::record::Metric;
+    use super::super::super::record::tests::record;
+    use super::*;
+
+    fn labels(picture: &Picture) -> Vec<&str> {
+        picture.series.iter().map(|one| &*one.label).collect()
+    }
+
+    #[test]
+    fn times_come_from_any_metric_and_repetitions_are_one_point() {
+        let mut bandwidth = record("put", 4096, 40.96);
+        bandwidth.unit = "GB/s".to_owned();
+        bandwidth.what.metric = Metric::Bandwidth;
+        let records = [
+            bandwidth,
+            record("put", 8, 9.0),
+            record("put", 8, 5.0),
+            record("put", 8, 6.0),
+        ];
+        let picture = Picture::of(&[("a".to_owned(), &records)]).unwrap();
+        assert_eq!(labels(&picture), ["put + flush, allocate"]);
+        assert_eq!(picture.series[0].points, [(8.0, 6.0), (4096.0, 100.0)]);
+        assert_eq!(picture.title, "One-sided operations: device soft, 2 ranks");
+        let below = "host n0, transom 0.1.0, 2026-01-02 03:04 UTC";
+        assert_eq!(picture.below, below);
+    }
+
+    #[test]
+    fn single_sizes_are_left_out_beside_lines_and_are_points_alone() {
+        let records = [
+            record("get", 8, 3.0),
+            record("put", 8, 5.0),
+            record("put", 64, 6.0),
+        ];
+        let picture = Picture::of(&[(String::new(), &records)]).unwrap();
+        assert_eq!(labels(&picture), ["put + flush, allocate"]);
+        let picture = Picture::of(&[(String::new(), &records[..2])]).unwrap();
+        assert_eq!(picture.series.len(), 2);
+        assert_eq!(picture.series[0].points, [(8.0, 3.0)]);
+    }
+
+    #[test]
+    fn what_is_about_no_size_makes_no_picture() {
+        let mut busy = record("put", 8, 5.0);
+        busy.what.case = Some("busy_target".to_owned());
+        let records = [busy, record("none", 0, 5.0), record("create_free", 8, 5.0)];
+        let nothing = Picture::of(&[(String::new(), &records)]);
+        assert!(matches!(nothing, Err(BenchError::NoSizes)));
+        assert!(matches!(Picture::of(&[]), Err(BenchError::NoSizes)));
+        let hinted = |number: usize| {
+            let mut record = record("put", 8, 5.0);
+            let hint = ("no_locks".to_owned(), number.to_string());
+            record.what.hints = BTreeMap::from([hint]);
+            record
+        };
+        let records: Vec<_> = (0..=MOST).map(hinted).collect();
+        let crowd = Picture::of(&[(String::new(), &records)]);
+        assert!(matches!(crowd, Err(BenchError::TooManySeries { .. })));
+    }
+
+    #[test]
+    fn runs_are_told_apart_by_what_differs_or_else_by_their_files() {
+        let here = [record("put", 8, 5.0)];
+        let mut there = here.clone();
+        fn drawn(here: &[Record], there: &[Record]) -> Picture {
+            Picture::of(&[("a".to_owned(), here), ("b".to_owned(), there)]).unwrap()
+        }
+        let picture = drawn(&here, &there);
+        let expected = ["a: put + flush, allocate", "b: put + flush, allocate"];
+        assert_eq!(labels(&picture), expected);
+        there[0].run.device = "rxe0".to_owned();
+        there[0].run.host = "n1".to_owned();
+        there[0].run.date = "2026-01-03T00:00:00Z".to_owned();
+        let picture = drawn(&here, &there);
+        let expected = [
+            "soft, n0: put + flush, allocate",
+            "rxe0, n1: put + flush, allocate",
+        ];
+        assert_eq!(labels(&picture), expected);
+        let title = "One-sided operations: device soft, rxe0, 2 ranks";
+        assert_eq!(picture.title, title);
+        assert!(picture.below.contains("host n0, n1"));
+        assert!(picture.below.contains("03:04 UTC to 2026-01-03"));
+        assert_ne!(picture.series[0].colour, picture.series[1].colour);
+    }
+
+    #[test]
+    fn windows_share_a_colour_and_hints_are_said_where_they_differ() {
+        let mut records = vec![record("put", 8, 5.0); 3];
+        records[1].what.window = "create".to_owned();
+        let hint = ("no_locks".to_owned(), "true".to_owned());
+        records[2].what.hints = BTreeMap::from([hint]);
+        records[2].what.burst = 64;
+        let picture = Picture::of(&[(String::new(), &records)]).unwrap();
+        let expected = [
+            "put + flush, allocate",
+            "put + flush, create",
+            "put ×64 + flush, allocate, no_locks=true",
+        ];
+        assert_eq!(labels(&picture), expected);
+        let looks = picture.series.iter().map(|one| (one.colour, one.created));
+        assert_eq!(
+            looks.collect::<Vec<_>>(),
+            [(0, false), (0, true), (1, false)]
+        );
+    }
+}

@@ -1,0 +1,303 @@
+//! The lines of the report as records of fields: what --json writes, and --compare and --plot read.
+
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+use std::{fs, ptr};
+
+use serde::{Deserialize, Serialize};
+
+use super::samples::Percentiles;
+
+/// Goes up with every change after which a program that reads the records would misunderstand them.
+pub(super) const FORMAT: u64 = 1;
+
+/// A line of the report, and of a JSON file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) format: u64,
+    /// As the table has it. Whoever looks for a line goes by the fields.
+    pub(super) name: String,
+    #[serde(flatten)]
+    pub(super) what: What,
+    #[serde(flatten)]
+    pub(super) run: Run,
+    pub(super) unit: String,
+    /// The median of the repetitions, each of which is a mean over its iterations.
+    pub(super) value: f64,
+    pub(super) min: f64,
+    pub(super) max: f64,
+    pub(super) iterations: u32,
+    pub(super) repeats: usize,
+    /// Absent from what follows from another line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) percentiles: Option<Percentiles>,
+}
+
+/// What was measured. Two runs have a line in common if these are equal.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct What {
+    /// Whose memory the windows are over: `allocate` or `create`.
+    pub(super) window: String,
+    pub(super) op: String,
+    /// Bytes of one operation; 0 where none is transferred.
+    pub(super) size: u64,
+    pub(super) sync: String,
+    /// Operations before each synchronisation.
+    pub(super) burst: u32,
+    /// What is out of the ordinary: `busy_target`, `contended`.
+    pub(super) case: Option<String>,
+    /// Origin buffers in registered memory.
+    pub(super) registered: bool,
+    /// Of the windows.
+    pub(super) hints: BTreeMap<String, String>,
+    pub(super) metric: Metric,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Metric {
+    Latency,
+    Bandwidth,
+    Rate,
+}
+
+impl Metric {
+    fn units(self) -> &'static [&'static str] {
+        match self {
+            Self::Latency => &["ns", "us"],
+            Self::Bandwidth => &["GB/s"],
+            Self::Rate => &["Mops/s"],
+        }
+    }
+
+    pub(super) fn less_is_better(self) -> bool {
+        self == Self::Latency
+    }
+}
+
+/// Where, when and by what.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Run {
+    pub(super) device: String,
+    pub(super) ranks: u32,
+    pub(super) host: String,
+    /// The version of the command.
+    pub(super) transom: String,
+    /// When the run began: UTC, as in RFC 3339.
+    pub(super) date: String,
+    /// A hundredth of the iterations: not for comparison.
+    pub(super) quick: bool,
+}
+
+impl Run {
+    /// A run that begins now, on this host.
+    pub(super) fn begin(device: String, ranks: u32, quick: bool) -> Self {
+        let host = fs::read_to_string("/proc/sys/kernel/hostname");
+        Self {
+            device,
+            ranks,
+            host: host.map_or_else(|_| "unknown".to_owned(), |name| name.trim_end().to_owned()),
+            transom: env!("CARGO_PKG_VERSION").to_owned(),
+            date: now(),
+            quick,
+        }
+    }
+}
+
+impl Record {
+    /// Nanoseconds of one operation.
+    pub(super) fn nanoseconds(&self) -> f64 {
+        match self.what.metric {
+            Metric::Latency => convert(self.value, &self.unit, "ns"),
+            Metric::Rate => 1e3 / self.value,
+            Metric::Bandwidth => self.what.size as f64 / self.value,
+        }
+    }
+
+    /// What is wrong with a record that somebody else has written.
+    pub(super) fn fault(&self) -> Option<String> {
+        let What {
+            window,
+            op,
+            sync,
+            case,
+            hints,
+            ..
+        } = &self.what;
+        let Run {
+            device,
+            host,
+            transom,
+            date,
+            ..
+        } = &self.run;
+        let texts = [
+            &self.name, &self.unit, window, op, sync, device, host, transom, date,
+        ];
+        let hints = hints.iter().flat_map(|(key, value)| [key, value]);
+        // They are printed on terminals, and stand in pictures.
+        if let Some(text) = texts
+            .into_iter()
+            .chain(case)
+            .chain(hints)
+            .find(|text| text.contains(char::is_control))
+        {
+            return Some(format!("{text:?} has a control character"));
+        }
+        let metric = self.what.metric;
+        if !metric.units().contains(&&*self.unit) {
+            return Some(format!("{metric:?} in {:?}", self.unit));
+        }
+        let value = self.value;
+        (!value.is_finite() || value <= 0.0).then(|| format!("a value of {value} was not measured"))
+    }
+}
+
+/// A value in another unit of the same metric.
+pub(super) fn convert(value: f64, from: &str, to: &str) -> f64 {
+    match (from, to) {
+        ("us", "ns") => value * 1e3,
+        ("ns", "us") => value / 1e3,
+        _ => value,
+    }
+}
+
+/// The time in UTC, as RFC 3339 has it.
+fn now() -> String {
+    // SAFETY: a null pointer asks for the result alone.
+    let seconds = unsafe { libc::time(ptr::null_mut()) };
+    utc(seconds).unwrap_or_else(|| "unknown".to_owned())
+}
+
+fn utc(seconds: libc::time_t) -> Option<String> {
+    let mut parts = MaybeUninit::<libc::tm>::uninit();
+    // SAFETY: both are locals of these types.
+    let filled = unsafe { libc::gmtime_r(&raw const seconds, parts.as_mut_ptr()) };
+    if filled.is_null() {
+        return None;
+    }
+    // SAFETY: it returned a pointer, and so has filled all of it.
+    let at = unsafe { parts.assume_init() };
+    Some(format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
+        at.tm_year + 1900,
+        at.tm_mon + 1,
+        at.tm_mday,
+        at.tm_hour,
+        at.tm_min,
+        at.tm_sec
+    ))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A line of eight bytes, to be changed in a field or two.
+    pub(in super::super) fn record(op: &str, size: u64, value: f64) -> Record {
+        Record {
+            format: FORMAT,
+            name: format!("allocate.{op}{size}_flush"),
+            what: What {
+                window: "allocate".to_owned(),
+                op: op.to_owned(),
+                size,
+                sync: "flush".to_owned(),
+                burst: 1,
+                case: None,
+                registered: false,
+                hints: BTreeMap::new(),
+                metric: Metric::Latency,
+            },
+            run: Run {
+                device: "soft".to_owned(),
+                ranks: 2,
+                host: "n0".to_owned(),
+                transom: "0.1.0".to_owned(),
+                date: "2026-01-02T03:04:05Z".to_owned(),
+                quick: false,
+            },
+            unit: "ns".to_owned(),
+            value,
+            min: value,
+            max: value,
+            iterations: 20_000,
+            repeats: 1,
+            percentiles: None,
+        }
+    }
+
+    const GOLDEN: &str = r#"{"format":1,"name":"allocate.put8_flush","window":"allocate","op":"put","size":8,"sync":"flush","burst":1,"case":null,"registered":false,"hints":{"no_locks":"true"},"metric":"latency","device":"soft","ranks":2,"host":"n0","transom":"0.1.0","date":"2026-01-02T03:04:05Z","quick":false,"unit":"ns","value":6.5,"min":6.5,"max":6.5,"iterations":20000,"repeats":1,"percentiles":{"unit":"ns","operations":154,"samples":2000,"p50":6.4,"p90":6.6,"p99":7.0,"p999":9.5,"max":60.25}}"#;
+
+    fn golden() -> Record {
+        let mut record = record("put", 8, 6.5);
+        record.what.hints = BTreeMap::from([("no_locks".to_owned(), "true".to_owned())]);
+        record.percentiles = Some(Percentiles {
+            unit: "ns".to_owned(),
+            operations: 154,
+            samples: 2_000,
+            p50: 6.4,
+            p90: 6.6,
+            p99: 7.0,
+            p999: 9.5,
+            max: 60.25,
+        });
+        record
+    }
+
+    #[test]
+    fn the_format_is_what_readers_expect() {
+        assert_eq!(serde_json::to_string(&golden()).unwrap(), GOLDEN);
+        assert_eq!(serde_json::from_str::<Record>(GOLDEN).unwrap(), golden());
+    }
+
+    #[test]
+    fn what_is_not_known_yet_is_passed_over_and_what_misses_is_named() {
+        let more = GOLDEN.replacen('{', r#"{"later":[1],"#, 1);
+        assert_eq!(serde_json::from_str::<Record>(&more).unwrap(), golden());
+        let less = GOLDEN.replacen(r#""sync":"flush","#, "", 1);
+        let error = serde_json::from_str::<Record>(&less).unwrap_err();
+        assert!(error.to_string().contains("`sync`"), "{error}");
+        let derived = record("put", 8, 6.5);
+        let text = serde_json::to_string(&derived).unwrap();
+        assert!(!text.contains("percentiles"), "{text}");
+        assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), derived);
+    }
+
+    #[test]
+    fn any_unit_leads_to_the_time_of_an_operation() {
+        for (unit, metric, size, value, nanoseconds) in [
+            ("ns", Metric::Latency, 8, 5.0, 5.0),
+            ("us", Metric::Latency, 8, 5.0, 5_000.0),
+            ("Mops/s", Metric::Rate, 8, 50.0, 20.0),
+            ("GB/s", Metric::Bandwidth, 4096, 40.96, 100.0),
+        ] {
+            let mut record = record("put", size, value);
+            record.unit = unit.to_owned();
+            record.what.metric = metric;
+            assert_eq!(record.fault(), None);
+            assert_eq!(record.nanoseconds(), nanoseconds, "{record:?}");
+        }
+        assert_eq!(convert(convert(7.0, "ns", "us"), "us", "ns"), 7.0);
+    }
+
+    #[test]
+    fn what_nobody_measured_is_found() {
+        assert_eq!(record("put", 8, 1.0).fault(), None);
+        assert!(record("put", 8, 0.0).fault().unwrap().contains('0'));
+        assert!(record("put", 8, -1.0).fault().unwrap().contains("-1"));
+        let mut wrong = record("put", 8, 1.0);
+        wrong.unit = "GB/s".to_owned();
+        assert!(wrong.fault().unwrap().contains("GB/s"));
+        let mut record = record("put", 8, 1.0);
+        record.run.host = "\x1b[2J".to_owned();
+        assert!(record.fault().unwrap().contains("control character"));
+    }
+
+    #[test]
+    fn dates_are_of_utc() {
+        assert_eq!(utc(0).unwrap(), "1970-01-01T00:00:00Z");
+        assert_eq!(utc(951_782_400).unwrap(), "2000-02-29T00:00:00Z");
+        assert_eq!(now().len(), "2000-02-29T00:00:00Z".len());
+    }
+}

@@ -1,0 +1,198 @@
+//! How times spread around their mean: iterations timed in small batches, beside the measurement that
+//! times all of them together.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use super::engine::rounds;
+
+/// Seconds of a batch: so many that reading the clock, some 20 ns, does not show.
+const BATCH: f64 = 1e-6;
+/// Samples that a measurement takes at most at once.
+const MOST: u32 = 2_000;
+/// Significant digits that a histogram keeps of each sample.
+const DIGITS: u8 = 3;
+
+/// Times of one operation. A sample is a batch of `operations` that were timed together, so that what
+/// delays one of them shows as its share of the batch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Percentiles {
+    pub(super) unit: String,
+    pub(super) operations: u64,
+    pub(super) samples: u64,
+    pub(super) p50: f64,
+    pub(super) p90: f64,
+    pub(super) p99: f64,
+    pub(super) p999: f64,
+    pub(super) max: f64,
+}
+
+/// One rank's samples of one line.
+pub(super) struct Samples {
+    /// Iterations of a measurement.
+    iterations: u32,
+    /// Iterations of a sample.
+    batch: u32,
+    /// How many are taken next.
+    count: u32,
+    /// What was just taken, in nanoseconds: there is room for all, so that taking them allocates nothing.
+    taken: Vec<u64>,
+    /// Nanoseconds of a batch.
+    histogram: Histogram<u64>,
+}
+
+impl Samples {
+    /// Of a measurement that took so many seconds for each iteration. Ranks that give the same numbers go
+    /// through the same number of iterations.
+    pub(super) fn new(iterations: u32, seconds: f64) -> Self {
+        let count = iterations.clamp(1, MOST);
+        Self {
+            iterations,
+            // Where nothing took time, the quotient is infinite or not a number, and the cast says so.
+            batch: ((BATCH / seconds).ceil() as u32).clamp(1, 10_000),
+            count,
+            taken: Vec::with_capacity(count as usize),
+            histogram: Histogram::new(DIGITS).expect("histograms keep up to five digits"),
+        }
+    }
+
+    /// Times batches of `body`.
+    pub(super) fn take(
+        &mut self,
+        body: &mut impl FnMut() -> transom::Result<()>,
+    ) -> transom::Result<()> {
+        let batch = black_box(self.batch);
+        for _ in 0..self.count {
+            let start = Instant::now();
+            rounds(batch, body)?;
+            self.taken.push(start.elapsed().as_nanos() as u64);
+        }
+        self.settle();
+        // The first pass takes as many as a histogram is worth; the next ones no longer than what they
+        // accompany.
+        self.count = (self.iterations / batch).clamp(1, MOST);
+        Ok(())
+    }
+
+    /// Notes a time that the measurement itself has taken, of one iteration.
+    pub(super) fn note(&mut self, seconds: f64) {
+        self.batch = 1;
+        self.taken.push((seconds * 1e9) as u64);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        for nanoseconds in self.taken.drain(..) {
+            // The histogram grows as it has to, and nothing is too long for it.
+            let _ = self.histogram.record(nanoseconds);
+        }
+    }
+
+    /// How many there are, p50, p90, p99, p99.9 and the greatest: nanoseconds of each of `operations`, of
+    /// which every iteration has so many. A rank that took no part has zeros.
+    pub(super) fn figures(&self, operations: f64) -> [f64; 6] {
+        let share = operations * f64::from(self.batch);
+        let at = |quantile| self.histogram.value_at_quantile(quantile) as f64 / share;
+        [
+            self.histogram.len() as f64,
+            at(0.5),
+            at(0.9),
+            at(0.99),
+            at(0.999),
+            self.histogram.max() as f64 / share,
+        ]
+    }
+
+    /// What all ranks' figures come to: of each, the greatest.
+    pub(super) fn percentiles(&self, operations: f64, greatest: &[f64]) -> Option<Percentiles> {
+        let &[samples, p50, p90, p99, p999, max] = greatest else {
+            return None;
+        };
+        (samples > 0.0).then(|| Percentiles {
+            unit: "ns".to_owned(),
+            operations: (operations * f64::from(self.batch)) as u64,
+            samples: samples as u64,
+            p50,
+            p90,
+            p99,
+            p999,
+            max,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_outlast_the_clock_and_slow_iterations_stand_alone() {
+        for (iterations, seconds, batch, count) in [
+            (20_000, 5e-9, 200, MOST),
+            (20_000, 7e-9, 143, MOST),
+            (8, 8e-4, 1, 8),
+            (2_000, 1e-6, 1, 2_000),
+            (200, 0.0, 10_000, 200),
+            (0, f64::NAN, 1, 1),
+        ] {
+            let samples = Samples::new(iterations, seconds);
+            assert_eq!((samples.batch, samples.count), (batch, count), "{seconds}");
+        }
+    }
+
+    #[test]
+    fn later_passes_take_no_more_iterations_than_the_measurement() {
+        let mut calls = 0;
+        let mut body = || {
+            calls += 1;
+            Ok(())
+        };
+        let mut samples = Samples::new(1_000, 1e-8);
+        samples.take(&mut body).unwrap();
+        samples.take(&mut body).unwrap();
+        assert_eq!(calls, 1_000 * 100 + 10 * 100);
+        assert_eq!(samples.figures(1.0)[0], 1_010.0);
+        assert_eq!(samples.taken.capacity(), 1_000);
+    }
+
+    #[test]
+    fn percentiles_are_of_one_operation() {
+        let mut samples = Samples::new(1_000, 1e-7);
+        assert_eq!(samples.batch, 10);
+        samples
+            .taken
+            .extend((1..=1_000).map(|number| number * 1_000));
+        samples.settle();
+        let figures = samples.figures(2.0);
+        let expected = [1_000.0, 25_000.0, 45_000.0, 49_500.0, 49_950.0, 50_000.0];
+        for (figure, expected) in figures.into_iter().zip(expected) {
+            let off = (figure / expected - 1.0).abs();
+            assert!(off <= 2e-3, "{figure} and not {expected}");
+        }
+        let percentiles = samples.percentiles(2.0, &figures).unwrap();
+        assert_eq!(percentiles.operations, 20);
+        assert_eq!(percentiles.samples, 1_000);
+        assert_eq!(percentiles.max, figures[5]);
+    }
+
+    #[test]
+    fn a_rank_that_took_no_part_counts_for_nothing() {
+        let samples = Samples::new(1_000, 1e-7);
+        let figures = samples.figures(1.0);
+        assert_eq!(figures, [0.0; 6]);
+        assert_eq!(samples.percentiles(1.0, &figures), None);
+    }
+
+    #[test]
+    fn one_sample_is_all_of_its_percentiles() {
+        let mut samples = Samples::new(1, 2e-7);
+        samples.note(7.81e-7);
+        assert_eq!(
+            samples.figures(1.0),
+            [1.0, 781.0, 781.0, 781.0, 781.0, 781.0]
+        );
+    }
+}
