@@ -129,6 +129,10 @@ fn what_is_no_file_of_results_is_refused_in_one_line() {
         &["--compare", &right, &apart],
         &["right.json", "apart.json", "no line in common"],
     );
+    refused(
+        &["--compare", &right, &apart, "--plot", &picture],
+        &["no line in common"],
+    );
     assert!(
         !Path::new(&picture).exists(),
         "what failed has drawn nothing"

@@ -18,19 +18,14 @@ pub(super) fn run(review: &Review) -> Result<ExitCode> {
         PlotFile::probe(path)
     });
     let plot = plot.transpose()?;
-    let mut code = ExitCode::SUCCESS;
-    if let (Some([a, b]), [of_a, of_b]) = (&review.compare, &files[..]) {
-        let (a, b) = (a.clone(), b.clone());
-        let compared = Ratios::of([of_a, of_b]);
-        let compared = compared.ok_or(BenchError::NothingInCommon { a, b })?;
-        let mut out = anstream::stdout().lock();
-        compared
-            .write(&mut out, review.tolerance)
-            .map_err(BenchError::Output)?;
-        if compared.worse(review.tolerance) > 0 {
-            code = ExitCode::FAILURE;
+    let compared = match (&review.compare, &files[..]) {
+        (Some([a, b]), [of_a, of_b]) => {
+            let (a, b) = (a.clone(), b.clone());
+            Some(Ratios::of([of_a, of_b]).ok_or(BenchError::NothingInCommon { a, b })?)
         }
-    }
+        _ => None,
+    };
+    // First the picture: whoever reads the table may stop after its first lines.
     if let Some(plot) = plot {
         let sources: Vec<_> = files
             .iter()
@@ -38,7 +33,15 @@ pub(super) fn run(review: &Review) -> Result<ExitCode> {
             .collect();
         plot.draw(&sources)?;
     }
-    Ok(code)
+    let Some(compared) = compared else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let written = compared.write(&mut anstream::stdout().lock(), review.tolerance);
+    written.map_err(BenchError::Output)?;
+    Ok(match compared.worse(review.tolerance) {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
 }
 
 /// A picture in place of what it shows would be the end of it.
