@@ -71,9 +71,9 @@ fn launch(plan: &Plan) -> Result<ExitCode> {
     // not end for its reader before rank 0 has written.
     let spec = plan.device.clone().or_else(|| env::var(DEVICE).ok());
     rdma_sys_shim::open(spec.as_deref().unwrap_or(""), &Surroundings::default())?;
-    let _held = plan.json.as_ref().map(JsonFile::probe).transpose()?;
     super::hints::warn_of_unknown(&plan.info);
     plan.plot.as_deref().map(PlotFile::probe).transpose()?;
+    let _held = plan.json.as_ref().map(JsonFile::probe).transpose()?;
     let program = env::current_exe().map_err(BenchError::Executable)?;
     let outcome = Launch::new(ranks, program)
         .args(["bench", "--started"])
