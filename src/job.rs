@@ -13,6 +13,7 @@ use crate::datatype::Element;
 use crate::error::{AbortCause, Error, Misuse, Result};
 use crate::lower::Allgather;
 use crate::peers::{Awaited, Context, check_rank, is_forked, named_device, not_forked};
+use crate::seen;
 use crate::terms::{ThreadLevel, WorldRank};
 use crate::typed::Buffer;
 use crate::wait::set_hook;
@@ -57,6 +58,10 @@ impl Job {
     /// of address space, or 4 MiB on devices that lock such memory into physical memory, or what
     /// the number of ranks needs, if that is more.
     ///
+    /// `TRANSOM_LOG`, `TRANSOM_REPORT` and `TRANSOM_TRACE` have what happens shown: warnings and more on
+    /// standard error, where this program has set no subscriber of `tracing` before; a table of what each window
+    /// did; a trace for Perfetto.
+    ///
     /// # Errors
     /// The environment says that there are other ranks, and not how to reach them; ranks do not come within
     /// `TRANSOM_START_TIMEOUT` (seconds; 600), or do not belong together; the device is unknown or refused
@@ -75,6 +80,7 @@ impl Job {
         if TAKEN.swap(true, Ordering::SeqCst) {
             return Err(Error::new("job start", Misuse::JobTaken));
         }
+        seen::prepare();
         let named = named_device();
         let context = match start::join()? {
             Joined::Alone => {
@@ -117,11 +123,13 @@ impl Job {
         if TAKEN.swap(true, Ordering::SeqCst) {
             return Err(Error::new("job start", Misuse::JobTaken));
         }
+        seen::prepare();
         let context = Context::over(by, ranks, level, named_device(), world_block_bytes)?;
         Ok(Self::of(context))
     }
 
     fn of(context: Arc<Context>) -> Self {
+        seen::joined(context.rank().0, || context.identity());
         let world = Communicator::world(&context);
         Self {
             context,
@@ -223,7 +231,9 @@ impl Job {
         // Whoever finds out is to tell others, for which it must still be there.
         let heeded = self.context.heed(OPERATION);
         self.finished = true;
+        seen::leaving();
         let left = self.context.leave();
+        seen::left();
         set_hook(None);
         heeded.and(left.map_err(|error| error.during(OPERATION)))
     }
@@ -316,11 +326,13 @@ impl Drop for Job {
         if self.finished {
             return;
         }
+        seen::leaving();
         if std::thread::panicking() {
             self.context.abort_everywhere(AbortCause::Panicked);
         } else if let Err(error) = self.context.leave() {
             tracing::warn!(%error, "the launcher did not take the farewell");
         }
+        seen::left();
         set_hook(None);
     }
 }

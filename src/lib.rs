@@ -59,6 +59,7 @@ pub mod lower;
 mod memory;
 mod peers;
 pub mod raw;
+mod seen;
 mod sync;
 mod terms;
 mod typed;
@@ -74,7 +75,8 @@ pub use error::{
     Result, SystemError,
 };
 pub use job::Job;
-pub use rdma_sys_shim::Usage;
+pub use rdma_sys_shim::{Usage, Via};
+pub use seen::{Accesses, OperationKind, Statistics, TargetKind, Waits};
 pub use terms::{LockKind, ThreadLevel};
 pub use transom_launch::rendezvous::{Fault as RendezvousFault, RendezvousError};
 pub use transom_launch::{

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rdma_sys_shim::{Endpoint, Ticket};
 
 use crate::error::{Error, Result};
+use crate::seen::Waiting;
 
 mod hook;
 
@@ -160,6 +161,7 @@ impl Patience {
         done: &mut dyn FnMut() -> Result<bool>,
         mut check: impl FnMut() -> Verdict<'a>,
     ) -> Result<()> {
+        let mut waiting = Waiting::begin();
         for spin in EAGER_SPINS..self.spins {
             if done()? {
                 return Ok(());
@@ -176,6 +178,7 @@ impl Patience {
             hook::call();
             std::thread::yield_now();
         }
+        waiting.is_long();
         let mut sleep = FIRST_SLEEP;
         let begun = Instant::now();
         let mut checked = begun;
@@ -226,7 +229,11 @@ impl Patience {
         endpoint: &dyn Endpoint,
         mut done: impl FnMut() -> Result<bool>,
     ) -> Result<()> {
-        for _ in EAGER_SPINS.min(self.spins)..self.spins {
+        if done()? {
+            return Ok(());
+        }
+        let _waiting = Waiting::begin();
+        for _ in EAGER_SPINS.min(self.spins) + 1..self.spins {
             if done()? {
                 return Ok(());
             }

@@ -2,6 +2,7 @@
 
 pub(crate) mod batch;
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::Result;
@@ -177,6 +178,30 @@ pub struct RemoteRegion {
     pub len: u64,
     /// What the owner's device checks accesses against.
     pub rkey: u64,
+}
+
+/// How bytes get into a peer's memory, or from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Via {
+    /// By the processor's own loads and stores, where the memory is mapped.
+    Mapped,
+    /// By the kernel: cross-memory attach.
+    Attached,
+    /// By a thread of the process that the memory belongs to.
+    Agent,
+    /// By an RDMA device.
+    Device,
+}
+
+impl fmt::Display for Via {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Mapped => "mapped",
+            Self::Attached => "attached",
+            Self::Agent => "agent",
+            Self::Device => "device",
+        })
+    }
 }
 
 /// A place in a peer's registered memory.
@@ -467,6 +492,12 @@ pub trait Endpoint: Send + Sync {
     fn has_atomics(&self, region: &RemoteRegion) -> bool {
         let _ = region;
         true
+    }
+
+    /// How what is posted here gets there: transfers, or `atomics`.
+    fn via(&self, atomics: bool) -> Via {
+        let _ = atomics;
+        Via::Device
     }
 
     /// Maps the peer's memory here, if that is possible: all of it, for loads and stores, and for the

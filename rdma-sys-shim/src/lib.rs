@@ -26,7 +26,7 @@ mod verbs;
 pub use device::batch::{Batch, BatchError, LocalPiece, RemoteRun};
 pub use device::{
     ALIGNMENT, Access, AtomicDomain, Capabilities, Device, Endpoint, Liveness, Mapping, Nearest,
-    Region, RemoteAddress, RemoteRegion, TargetThread, Ticket, Update, Usage, Width,
+    Region, RemoteAddress, RemoteRegion, TargetThread, Ticket, Update, Usage, Via, Width,
 };
 pub use error::{Absence, Error, Result};
 pub use inventory::{

@@ -1,6 +1,6 @@
 //! Accumulate, and the way of all its kin past the fast paths.
 
-use rdma_sys_shim::Ticket;
+use rdma_sys_shim::{Ticket, Via};
 
 use super::PROC_NULL;
 use super::elementwise::{self, Fetching};
@@ -146,17 +146,21 @@ impl Window {
         // SAFETY: the buffers are the caller's promise; `place` keeps what it found mapped.
         unsafe {
             if !place.there.is_null() && place.widths.are_combined_in_place(work.ty) {
+                on.count(work.kind(), || Via::Mapped, len as u64);
                 on.combine_mapped((place.there, place.widths), work)?;
                 return Ok(Ticket::DONE);
             }
             behind_stores();
+            let _call = self.in_call(aim);
             let Some(width) = place.widths.word(work.ty, place.at.address) else {
+                on.count(work.kind(), || place.route.via(false), len as u64);
                 on.lock_and_combine_by_device(&place, len, work)?;
                 return Ok(Ticket::DONE);
             };
             let posted = self.combine_words_by_device(&place, width, work);
             let ticket = posted.map_err(|error| on.failed(error))?;
             on.note_posted(ticket);
+            on.count(work.kind(), || place.route.via(true), len as u64);
             Ok(ticket)
         }
     }

@@ -15,7 +15,8 @@ pub(crate) struct Place<'w> {
     pub(crate) route: &'w Route,
     pub(crate) at: RemoteAddress,
     /// Where it is mapped while this is kept, or null: then it has to be reached through the
-    /// device. Only memory that is attached is found here; other mapped memory was before.
+    /// device. Memory that is attached is found only here; other mapped memory was before, but in
+    /// windows that count.
     pub(crate) there: *mut u8,
     /// Which elements single atomics update there.
     pub(crate) widths: AtomicWidths,
@@ -84,7 +85,7 @@ impl<'w> OnTarget<'w> {
             Some(offset) => Ok(Place {
                 route,
                 at: route.region.at(offset.0),
-                there: ptr::null_mut(),
+                there: mapped_at(route, offset, span),
                 widths: self.target.widths(),
                 _found: None,
             }),
@@ -115,6 +116,18 @@ impl<'w> OnTarget<'w> {
             widths: (self.window.atomic_widths()).where_atomic(found.has_atomics),
             _found: Some(found),
         })
+    }
+}
+
+/// Where an offset of the target's memory is mapped, if all of `span` round it is; else null.
+fn mapped_at(route: &Route, offset: Offset, span: Span) -> *mut u8 {
+    let start = offset.moved(span.lo);
+    let first = start.map_or(ptr::null_mut(), |start| {
+        route.mapped.at(start, span.bytes())
+    });
+    match first.is_null() {
+        true => first,
+        false => first.wrapping_offset(-(span.lo as isize)),
     }
 }
 

@@ -102,6 +102,7 @@ impl OnTarget<'_> {
         word: &RemoteWord,
         body: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
+        let _call = self.window.in_call(self.aim);
         let WorldRank(me) = self.window.context().rank();
         let stranded = |error: Error| self.stranded(error);
         if accumulate_lock::try_take(word, me).map_err(stranded)? != AccumulateAttempt::Taken {

@@ -1,13 +1,14 @@
 //! Put and get of contiguous bytes.
 
-use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::copy;
+use rdma_sys_shim::{Ticket, Via};
 
 use super::PROC_NULL;
 use super::bounds::null_buffer;
 use super::request::{Request, Until};
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
+use crate::seen::OperationKind;
 use crate::terms::Aim;
 use crate::window::Window;
 use crate::window::target::Target;
@@ -26,6 +27,13 @@ impl Way {
         match self {
             Self::Put => true,
             Self::Get => target.posted() == Ticket::DONE,
+        }
+    }
+
+    pub(super) fn kind(self) -> OperationKind {
+        match self {
+            Self::Put => OperationKind::Put,
+            Self::Get => OperationKind::Get,
         }
     }
 
@@ -186,6 +194,7 @@ impl Window {
             // SAFETY: as in `put` and `get`; `place` keeps the region mapped.
             unsafe { way.copy(place.there, origin, len) };
             on.target.set_dirty();
+            on.count(way.kind(), || Via::Mapped, len as u64);
             return Ok(Ticket::DONE);
         }
         let endpoint = &place.route.endpoint;
@@ -199,6 +208,7 @@ impl Window {
         };
         let ticket = posted.map_err(|error| on.failed(error))?;
         on.note_posted(ticket);
+        on.count(way.kind(), || place.route.via(false), len as u64);
         Ok(ticket)
     }
 }

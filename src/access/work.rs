@@ -3,6 +3,7 @@
 use super::bounds::{byte_len, null_buffer};
 use crate::datatype::{BasicType, Op};
 use crate::error::{Error, Misuse, Result};
+use crate::seen::OperationKind;
 
 /// `count` elements of one predefined type, one after the other in each of the buffers and at the
 /// target.
@@ -35,6 +36,15 @@ impl Work {
         match op {
             Op::NoOp => Err(Error::new(operation, Misuse::FetchesNothing)),
             _ => Ok(()),
+        }
+    }
+
+    /// What it is counted as.
+    pub(super) fn kind(&self) -> OperationKind {
+        match (self.compare.is_null(), self.result.is_null()) {
+            (false, _) => OperationKind::CompareAndSwap,
+            (true, false) => OperationKind::Fetch,
+            (true, true) => OperationKind::Accumulate,
         }
     }
 

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-use screen::{fail, print};
+use screen::{fail, print, warn};
 
 /// Exit code for a command line that makes no sense.
 const USAGE: u8 = 2;
@@ -28,6 +28,11 @@ const DEVICE: &str = "TRANSOM_DEVICE";
 fn device_variable() -> Option<String> {
     let spec = std::env::var(DEVICE).ok()?;
     (!matches!(spec.as_str(), "" | "auto")).then_some(spec)
+}
+
+/// Whether another of these commands has started this one as a rank, and said what there was to say.
+fn is_rank() -> bool {
+    std::env::var_os("PMI_FD").is_some()
 }
 
 /// How the ranks that a command starts are bound to processors.
@@ -85,6 +90,11 @@ pub(crate) fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage::explain(&error, &words),
     };
+    if let Some(complaint) = transom::lower::log_to_stderr("warn")
+        && !is_rank()
+    {
+        warn(&complaint);
+    }
     match cli.command {
         Some(Command::Run(args)) => run::run(args),
         Some(Command::Bench(args)) => bench::run(&args),

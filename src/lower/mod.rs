@@ -22,6 +22,7 @@
 //!   ([`heed`]) and at the job ([`in_job`]), an end whatever was forgotten ([`unlock_everything`],
 //!   [`quiesce`], [`give_up`]), and a window's memory at its last moment ([`free_with`],
 //!   [`try_free_with`]).
+//! - **The log** on standard error: [`log_to_stderr`].
 //! - **Errors**: [`error`] makes one; [`Error::class`](crate::Error::class) is MPI's.
 //!
 //! # Stability
@@ -83,6 +84,7 @@ pub use transom_launch::{Allgather, AllgatherError};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::peers;
+use crate::seen;
 use crate::window::Info;
 
 /// Local. An error of the call `operation`.
@@ -105,6 +107,18 @@ pub fn error(operation: &'static str, kind: impl Into<ErrorKind>) -> Error {
 #[must_use]
 pub fn is_legal_hint(key: &str, value: &str) -> bool {
     Info::new().with(key, value).is_legal()
+}
+
+/// Local. Has what the library logs written to standard error, a line at a time with time and rank, as
+/// `TRANSOM_LOG` in the environment says, or `default` where it says nothing: `off`, `error`, `warn`, `info`,
+/// `debug`, `trace`, or a list such as `info,rdma_sys_shim=debug`. Does nothing where this program has a
+/// subscriber of `tracing` already, and needs the feature `log`. [`Job::init`](crate::Job::init) does as much
+/// where `TRANSOM_LOG` is set.
+///
+/// Returns what is wrong with what the environment says, in one line: then warnings are shown.
+#[must_use = "somebody ought to read it"]
+pub fn log_to_stderr(default: &str) -> Option<String> {
+    seen::install(Some(default))
 }
 
 /// Local. Whether this process was forked from a rank: then the job is its parent's, and all calls that

@@ -269,24 +269,41 @@ impl Context {
         if joins_all && rank != self.rank && self.has_left_itself() {
             return Err(Error::new("connect", PeerError::Left { rank: self.rank }));
         }
-        let ask = || {
-            if !joins_all {
-                return Ok(None);
-            }
-            let launcher = lock(&self.launcher);
-            let Some(client) = &*launcher else {
-                return Err(Error::new("connect", PeerError::Left { rank: self.rank }));
-            };
-            let note = (self.board.as_ref())
-                .and_then(|(board, generation)| board.read(rank as usize, *generation));
-            match note.and_then(|note| String::from_utf8(note).ok()) {
-                Some(card) => Ok(Some(card)),
-                None => Ok(Some(client.get(&card_key(rank))?)),
-            }
+        let ask = || match joins_all {
+            true => self.ask_for_card(rank).map(Some),
+            false => Ok(None),
         };
         fabric
             .connect(rank, self.patience, ask)
             .map_err(|error| self.name_absent(rank, error))
+    }
+
+    fn ask_for_card(&self, rank: u32) -> Result<String> {
+        let launcher = lock(&self.launcher);
+        let Some(client) = &*launcher else {
+            return Err(Error::new("connect", PeerError::Left { rank: self.rank }));
+        };
+        let note = (self.board.as_ref())
+            .and_then(|(board, generation)| board.read(rank as usize, *generation));
+        match note.and_then(|note| String::from_utf8(note).ok()) {
+            Some(card) => Ok(card),
+            None => Ok(client.get(&card_key(rank))?),
+        }
+    }
+
+    /// A number that all ranks of this job have in common, and no other job's.
+    pub(crate) fn identity(&self) -> Result<u64> {
+        let asked;
+        let first = match self.fabric.card(0) {
+            Some(card) => card,
+            None => {
+                asked = self.ask_for_card(0)?;
+                &asked
+            }
+        };
+        // FNV-1a, which is the same for whatever program a rank runs.
+        let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        Ok(first.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step))
     }
 
     /// Whether a rank took leave of the launcher before it went; `None` if that one does not say.

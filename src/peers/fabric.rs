@@ -61,9 +61,14 @@ impl Fabric {
         &self.control
     }
 
+    /// What a rank published, if it is known here.
+    pub(super) fn card(&self, rank: u32) -> Option<&str> {
+        Some(self.cards[rank as usize].get()?)
+    }
+
     /// What other ranks need to connect to this one.
     pub(crate) fn own_card(&self) -> &str {
-        self.cards[self.rank as usize].get().map_or("", |card| card)
+        self.card(self.rank).unwrap_or_default()
     }
 
     /// Whether the device maps peers' memory, words and all; then it maps this rank's own, too.

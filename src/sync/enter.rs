@@ -31,6 +31,7 @@ impl Window {
         self.team().check_rank(aim.operation, aim.rank)?;
         not_forked(aim.operation)?;
         let on = self.on(aim);
+        let _call = self.in_call(aim);
         let epochs = self.epochs();
         let admission = epochs.admit(aim, on.epoch())?;
         if admission == Admission::Entered {

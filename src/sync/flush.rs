@@ -45,6 +45,8 @@ impl Window {
     /// Nothing is locked; an operation failed; a target died.
     pub fn flush_all(&self) -> Result<()> {
         self.needs_any_lock("flush_all")?;
+        let _call = self.in_shown_call("flush_all", None);
+        self.flush_seen();
         self.complete_all("flush_all")?;
         full_fence();
         self.context().heed("flush_all")
@@ -57,6 +59,8 @@ impl Window {
     pub fn flush_local_all(&self) -> Result<()> {
         const OPERATION: &str = "flush_local_all";
         self.needs_any_lock(OPERATION)?;
+        let _call = self.in_shown_call(OPERATION, None);
+        self.flush_seen();
         if self.device_used() {
             self.each_posted(OPERATION, OnTarget::release_posted)?;
         }
@@ -184,6 +188,7 @@ impl OnTarget<'_> {
     /// Waits for what the device has not reported complete yet.
     pub(crate) fn complete_posted(self) -> Result<()> {
         not_forked(self.aim.operation)?;
+        let _call = self.window.in_call(self.aim);
         let endpoint = &*self.route()?.endpoint;
         let patience = self.window.context().patience();
         self.target
@@ -194,6 +199,7 @@ impl OnTarget<'_> {
     /// Waits for the origin buffers that the device has not given back yet.
     fn release_posted(self) -> Result<()> {
         not_forked(self.aim.operation)?;
+        let _call = self.window.in_call(self.aim);
         let endpoint = &*self.route()?.endpoint;
         let patience = self.window.context().patience();
         let released = patience.release(endpoint, self.target.posted());

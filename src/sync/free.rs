@@ -83,6 +83,7 @@ impl Window {
         if self.is_out_of_step() {
             return Err(Error::new(operation, Misuse::OutOfStep));
         }
+        let _call = self.in_shown_call(operation, None);
         let blocks = self.blocks();
         let published = Cell::new(false);
         let in_long_wait = |_| {

@@ -11,9 +11,12 @@ use super::{Assert, lock_word};
 use crate::error::{Error, Misuse, Result};
 use crate::memory::remote::RemoteWord;
 use crate::peers::{Awaited, is_forked, not_forked};
+use crate::seen::WatchedEpoch;
 use crate::terms::{Aim, LockKind, WorldRank};
 use crate::window::target::Route;
 use crate::window::{Held, OnTarget, Window};
+
+const LOCK: &str = "lock";
 
 impl Window {
     /// One-sided. Begins a passive-target epoch of `target`: waits for its lock, without the
@@ -27,13 +30,27 @@ impl Window {
     /// `no_locks`; another assertion than [`Assert::NO_CHECK`]; a rank that could hold the lock died.
     #[inline]
     pub fn lock(&self, kind: LockKind, target: u32, assert: Assert) -> Result<()> {
-        const OPERATION: &str = "lock";
-        assert.check(OPERATION, Assert::OF_LOCK)?;
-        let ready = self.epochs().takes_locks() && !self.no_locks() && !is_forked();
-        if !ready || target >= self.ranks() {
-            self.prepare_to_lock(target)?;
+        assert.check(LOCK, Assert::OF_LOCK)?;
+        let ready = self.epochs().takes_locks() && !self.locks_aside() && !is_forked();
+        match ready && target < self.ranks() {
+            true => self.lock_prepared(kind, target, assert),
+            false => self.lock_aside(kind, target, assert),
         }
-        let on = self.on(Aim::new(OPERATION, target));
+    }
+
+    /// Off the fast path.
+    #[cold]
+    fn lock_aside(&self, kind: LockKind, target: u32, assert: Assert) -> Result<()> {
+        self.prepare_to_lock(target)?;
+        let _call = self.in_shown_call(LOCK, Some(target));
+        self.lock_prepared(kind, target, assert)?;
+        self.epoch_begun(WatchedEpoch::Lock(target));
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn lock_prepared(&self, kind: LockKind, target: u32, assert: Assert) -> Result<()> {
+        let on = self.on(Aim::new(LOCK, target));
         let route = on.route()?;
         let held = match kind {
             _ if assert.contains(Assert::NO_CHECK) => Held::Unchecked,
@@ -103,12 +120,12 @@ impl Window {
     /// What has to be so before a lock, off the fast path.
     #[cold]
     fn prepare_to_lock(&self, target: u32) -> Result<()> {
-        self.team().check_rank("lock", target)?;
-        not_forked("lock")?;
+        self.team().check_rank(LOCK, target)?;
+        not_forked(LOCK)?;
         if self.no_locks() {
-            return Err(Error::new("lock", Misuse::NoLocks));
+            return Err(Error::new(LOCK, Misuse::NoLocks));
         }
-        self.epochs().prepare_lock("lock", target == self.rank())
+        self.epochs().prepare_lock(LOCK, target == self.rank())
     }
 
     #[cold]
@@ -128,6 +145,7 @@ impl Window {
 impl OnTarget<'_> {
     /// Where operations went through the device.
     fn end_lock_behind(self, held: Held, posted: Ticket) -> Result<()> {
+        let _call = self.window.in_call(self.aim);
         self.complete_before_release()?;
         self.end_lock(held)?;
         self.target.forget_posted(posted);
@@ -201,6 +219,7 @@ impl OnTarget<'_> {
     /// whose death makes the wait endless. `seen` is what stood in the way of the first attempt.
     #[cold]
     fn await_lock(self, word: &RemoteWord, wanted: Held, seen: u64) -> Result<()> {
+        let _call = self.window.in_call(self.aim);
         let precedence = Precedence::new();
         let seen = Cell::new(seen);
         let take = || {

@@ -7,9 +7,12 @@ use rdma_sys_shim::memory::full_fence;
 use super::{Assert, lock_word};
 use crate::error::{Error, Misuse, Result};
 use crate::peers::is_forked;
+use crate::seen::WatchedEpoch;
 use crate::terms::{Aim, Flavor};
 use crate::window::target::Route;
 use crate::window::{Held, Mode, OnTarget, Window};
+
+const OPERATION: &str = "lock_all";
 
 impl Window {
     /// One-sided. Begins a passive-target epoch of all targets with a shared lock (MPI-4.1, section
@@ -30,12 +33,29 @@ impl Window {
     /// hold a lock died.
     #[inline]
     pub fn lock_all(&self, assert: Assert) -> Result<()> {
-        const OPERATION: &str = "lock_all";
         assert.check(OPERATION, Assert::OF_LOCK)?;
         let epochs = self.epochs();
-        if !epochs.may_lock_all() || self.no_locks() || is_forked() {
+        if !epochs.may_lock_all() || self.locks_aside() || is_forked() {
+            return self.lock_all_aside(assert);
+        }
+        self.lock_all_prepared(assert)
+    }
+
+    /// Off the fast path.
+    #[cold]
+    fn lock_all_aside(&self, assert: Assert) -> Result<()> {
+        if !self.epochs().may_lock_all() || self.no_locks() || is_forked() {
             return Err(self.cannot_lock_all());
         }
+        let _call = self.in_shown_call(OPERATION, None);
+        self.lock_all_prepared(assert)?;
+        self.epoch_begun(WatchedEpoch::LockAll);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn lock_all_prepared(&self, assert: Assert) -> Result<()> {
+        let epochs = self.epochs();
         epochs.begin_lock_all();
         if assert.contains(Assert::NO_CHECK) {
             // What others did before this rank was told that it need not check is seen.
@@ -118,6 +138,8 @@ impl Window {
 
     /// Ends the epoch where there is more to do than to give back this rank's own lock.
     fn unlock_others_first(&self, operation: &'static str, mode: Mode) -> Result<()> {
+        let _call = self.in_shown_call(operation, None);
+        self.epoch_ended(WatchedEpoch::LockAll);
         let completed = if self.device_used() {
             self.each_posted(operation, OnTarget::complete_before_release)
         } else {

@@ -31,11 +31,13 @@ impl OnTarget<'_> {
         let context = window.context();
         // An error stays one.
         target.set_count(0);
+        self.call_seen();
         context.heed(aim.operation)?;
         let now = milliseconds();
         let passed = target.since_look(now);
-        // Where calls are rare, each can afford the clock.
-        target.set_count(if passed < 2 * OFTEN { CALLS - 1 } else { 0 });
+        // Where calls are rare, each can afford the clock; where they are watched, each has to come here.
+        let rarely = passed < 2 * OFTEN && window.watch().is_none();
+        target.set_count(if rarely { CALLS - 1 } else { 0 });
         if passed < OFTEN || !context.may_look(now) {
             return Ok(());
         }

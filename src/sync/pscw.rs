@@ -16,6 +16,7 @@ use super::flush::behind_gets;
 use crate::comm::Group;
 use crate::error::{Error, ErrorKind, Misuse, Result};
 use crate::peers::{Awaited, not_forked};
+use crate::seen::WatchedEpoch;
 use crate::terms::Aim;
 use crate::wait::Verdict;
 use crate::window::pairs::Pair;
@@ -52,6 +53,7 @@ impl Window {
             let told = self.pair(aim).and_then(|pair| pair.post(slot));
             told.map_err(|error| aim.aside(|aim| self.give_up(self.failed(aim, error))))?;
         }
+        self.epoch_begun(WatchedEpoch::Post);
         Ok(())
     }
 
@@ -91,6 +93,7 @@ impl Window {
         }
         fence(Ordering::Acquire);
         epochs.start(unchecked);
+        self.epoch_begun(WatchedEpoch::Start);
         Ok(())
     }
 
@@ -107,6 +110,7 @@ impl Window {
         not_forked(OPERATION)?;
         let epochs = self.epochs();
         epochs.check_complete(OPERATION)?;
+        let _call = self.in_shown_call(OPERATION, None);
         let targets = self.started_targets();
         if epochs.mode() == Mode::Started && targets.iter().any(|rank| rank == self.rank()) {
             self.has_own_post(OPERATION)?;
@@ -129,6 +133,7 @@ impl Window {
         }
         behind_gets();
         epochs.complete();
+        self.epoch_ended(WatchedEpoch::Start);
         result.map_err(|error| self.give_up(error))
     }
 
@@ -143,6 +148,7 @@ impl Window {
         const OPERATION: &str = "wait";
         not_forked(OPERATION)?;
         self.epochs().check_wait(OPERATION)?;
+        let _call = self.in_shown_call(OPERATION, None);
         if !self.is_closed_by_all() {
             self.awaits_others(OPERATION)?;
             self.context().patience().wait(
@@ -151,6 +157,7 @@ impl Window {
             )?;
         }
         self.epochs().wait();
+        self.epoch_ended(WatchedEpoch::Post);
         Ok(())
     }
 
@@ -170,6 +177,7 @@ impl Window {
         )?;
         if closed {
             self.epochs().wait();
+            self.epoch_ended(WatchedEpoch::Post);
         }
         Ok(closed)
     }
@@ -206,6 +214,7 @@ impl Window {
     /// Waits until a target of this epoch has posted.
     pub(crate) fn await_post(&self, aim: Aim) -> Result<()> {
         let (operation, rank) = (aim.operation, aim.rank);
+        let _call = self.in_call(aim);
         let pair = self.pair(aim)?;
         let started = pair.started();
         if pair.posts() >= started {

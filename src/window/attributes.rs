@@ -102,7 +102,11 @@ impl Window {
 
     /// Local. Names the window, for messages (MPI-4.1, section 7.8, `MPI_Win_set_name`).
     pub fn set_name(&self, name: impl Into<String>) {
-        *lock(&self.attributes.name) = name.into();
+        let name = name.into();
+        if let Some(watch) = self.watch() {
+            watch.set_name(&name);
+        }
+        *lock(&self.attributes.name) = name;
     }
 
     /// Local. What this rank has set under `key` (MPI-4.1, section 7.7.3, `MPI_Win_get_attr`).

@@ -21,6 +21,7 @@ use crate::error::{Error, Misuse, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
 use crate::peers::not_forked;
+use crate::seen::{self, Watch};
 use crate::terms::Flavor;
 
 /// What each rank tells the others.
@@ -154,6 +155,7 @@ impl Window {
     ) -> Result<Self> {
         let operation = created.operation;
         not_forked(operation)?;
+        let _call = seen::in_call(operation);
         let team = comm.team().clone();
         let layout = BlockLayout::new(team.size(), barrier_bytes(&team.places));
         let prepare = || -> Result<Prepared> {
@@ -213,6 +215,7 @@ impl Window {
             notifications: Column::new(entries.iter().map(|entry| entry.notifications as u32)),
         };
         let block = Arc::new(own.block);
+        let watched = own.hints.statistics || seen::counts_all();
         Ok(Self {
             barrier: Barrier::new(&team, &block, BARRIER_AT),
             out_of_step: AtomicBool::new(false),
@@ -236,13 +239,16 @@ impl Window {
             shares_host,
             eager_lock_all: AtomicBool::new(own.hints.eager_lock_all),
             handed_out: HandedOut::default(),
+            locks_aside: own.hints.no_locks || watched,
+            watch: watched.then(|| Watch::new(created.flavor)),
             hints: own.hints,
             attributes: Attributes::default(),
             error_handler: Handler::default(),
             columns,
             team,
             epochs: Epochs::new(),
-            device_used: AtomicBool::new(false),
+            // What completes all targets asks each of them in a watched window.
+            device_used: AtomicBool::new(watched),
             layout,
             pairs: Pairs::default(),
             block,

@@ -14,6 +14,9 @@ impl Window {
             drop(target.take_route());
         }
         drop(self.memory.take());
+        if let Some(watch) = &self.watch {
+            watch.finish();
+        }
     }
 }
 

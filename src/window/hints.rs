@@ -19,6 +19,8 @@ const KINDS: &str = "mpi_assert_memory_alloc_kinds";
 /// Reported, and no hint.
 const KINDS_IN_USE: &str = "mpi_memory_alloc_kinds";
 const EAGER_LOCK_ALL: &str = "transom_eager_lock_all";
+/// Has the window count what this rank does there.
+const STATISTICS: &str = "transom_statistics";
 pub(crate) const NOTIFICATION_COUNTERS: &str = "transom_notification_counters";
 
 /// All of them.
@@ -85,6 +87,7 @@ pub(crate) struct Hints {
     pub(crate) kinds: String,
     pub(crate) eager_lock_all: bool,
     pub(crate) notification_counters: u32,
+    pub(crate) statistics: bool,
 }
 
 /// The hints that all ranks have to give alike, as they are exchanged.
@@ -136,6 +139,7 @@ impl Hints {
                 .unwrap_or_else(|| "system,mpi".to_owned()),
             eager_lock_all: flag(info, EAGER_LOCK_ALL, false)?,
             notification_counters: counters.unwrap_or(DEFAULT_COUNTERS),
+            statistics: flag(info, STATISTICS, false)?,
         })
     }
 
@@ -162,6 +166,7 @@ impl Hints {
                 NOTIFICATION_COUNTERS,
                 self.notification_counters.to_string(),
             )
+            .with(STATISTICS, self.statistics.to_string())
     }
 
     pub(crate) fn common(&self) -> Common {
@@ -184,6 +189,7 @@ impl Window {
     pub fn info(&self) -> Info {
         let info = Hints {
             eager_lock_all: self.eager_lock_all(),
+            statistics: self.watch().is_some(),
             ..self.hints.clone()
         }
         .to_info();

@@ -21,6 +21,7 @@ mod shared;
 pub(crate) mod target;
 mod targets;
 mod unflushed;
+mod watched;
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,6 +49,7 @@ use crate::error::Result;
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LocalWord};
 use crate::peers::Context;
+use crate::seen::Watch;
 use crate::terms::Flavor;
 use hints::Hints;
 use layout::{BlockLayout, CALL_AT};
@@ -105,6 +107,10 @@ pub struct Window {
     /// Whether that is the processor because all ranks share a host and map each other's memory, over a device whose
     /// atomics are its own.
     shares_host: bool,
+    /// See [`Window::watch`].
+    watch: Option<Arc<Watch>>,
+    /// Whether lock and lock_all have more to do than to lock.
+    locks_aside: bool,
 }
 
 // SAFETY: `base` is an address to hand out; the fields behind the other methods are Send.

@@ -37,7 +37,7 @@ impl Window {
         }
     }
 
-    fn find_route(&self, rank: u32) -> Result<(Route, Reach)> {
+    fn find_route(&self, rank: u32) -> Result<Route> {
         let columns = &self.columns;
         let peer = self.team.peer(rank)?;
         let exposed = self.exposed(rank);
@@ -49,9 +49,10 @@ impl Window {
             lock: control.word(block + LOCK_AT),
             accumulate_lock: control.word(block + ACCUMULATE_LOCK_AT),
             mapping: None,
+            mapped: Reach::NOTHING,
             attached: None,
         };
-        let reach = match &self.memory {
+        route.mapped = match &self.memory {
             Some(WindowMemory::Segment(segment)) => segment.part(&exposed),
             Some(WindowMemory::Dynamic(_)) => {
                 // Displacements are addresses, of memory that the table names.
@@ -64,7 +65,7 @@ impl Window {
                 route.mapping.as_ref().map_or(Reach::NOTHING, Reach::from)
             }
         };
-        Ok((route, reach))
+        Ok(route)
     }
 
     fn map(&self, endpoint: &dyn Endpoint, exposed: &RemoteRegion) -> Result<Option<Mapping>> {
@@ -121,8 +122,12 @@ impl<'w> OnTarget<'w> {
         }
         let unit = window.columns.unit.get(aim.rank);
         let found = window.find_route(aim.rank);
-        let (route, reach) =
-            found.map_err(|error| window.team.blame(aim.operation, aim.rank, error))?;
+        let route = found.map_err(|error| window.team.blame(aim.operation, aim.rank, error))?;
+        let reach = match window.watch() {
+            None => route.mapped,
+            // So that all operations come to where they are counted.
+            Some(_) => Reach::NOTHING,
+        };
         // A segment is one of rank 0's for all, which its device has allocated.
         let atomic = window.is_segment() || route.endpoint.has_atomics(&route.region);
         let widths = window.atomic_widths.where_atomic(atomic);

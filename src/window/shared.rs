@@ -172,8 +172,7 @@ impl Window {
         } else if let Some(WindowMemory::Segment(segment)) = &self.memory {
             part.base = segment.part(&self.exposed(rank)).base;
         } else if part.size > 0 {
-            self.on(Aim::new(operation, rank)).route()?;
-            let reach = self.targets[rank as usize].mapped();
+            let reach = self.on(Aim::new(operation, rank)).route()?.mapped;
             match reach.len < part.size {
                 true => part.size = 0,
                 false => {

@@ -51,6 +51,8 @@ pub(crate) struct Route {
     pub(crate) lock: RemoteWord,
     pub(crate) accumulate_lock: RemoteWord,
     pub(crate) mapping: Option<Mapping>,
+    /// What of the target's memory is mapped, also where the target itself knows nothing of it.
+    pub(crate) mapped: Reach,
     /// What is known of the target's regions, in a dynamic window.
     pub(crate) attached: Option<RegionCache>,
 }
@@ -82,7 +84,7 @@ impl Target {
 
     /// What of the target's memory is mapped, once its route is known.
     #[inline]
-    pub(crate) fn mapped(&self) -> Reach {
+    fn mapped(&self) -> Reach {
         Reach {
             base: self.base.load(Ordering::Relaxed),
             len: self.span.load(Ordering::Relaxed),

@@ -6,7 +6,7 @@ use crate::device::batch::{Batch, BatchError};
 use crate::soft::Neighbour;
 use crate::{
     Device, Endpoint, Error, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket,
-    Update, Width,
+    Update, Via, Width,
 };
 
 pub(super) struct MappingEndpoint {
@@ -168,6 +168,11 @@ impl Endpoint for MappingEndpoint {
     fn has_atomics(&self, _region: &RemoteRegion) -> bool {
         // A device whose atomics are its own has them in all memory.
         true
+    }
+
+    fn via(&self, atomics: bool) -> Via {
+        let connected = self.connected.get();
+        connected.map_or(Via::Device, |endpoint| endpoint.via(atomics))
     }
 
     fn liveness(&self) -> Liveness {

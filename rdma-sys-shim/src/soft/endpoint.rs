@@ -19,7 +19,7 @@ use crate::device::batch::{Batch, BatchError};
 use crate::memory::copy;
 use crate::{
     Access, Endpoint, Error, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket,
-    Update, Width,
+    Update, Via, Width,
 };
 
 /// How transfers reach the peer's memory where it is not mapped.
@@ -462,6 +462,14 @@ impl Endpoint for SoftEndpoint {
             len: region.len,
             _owner: Some(Box::new(range)),
         }))
+    }
+
+    fn via(&self, atomics: bool) -> Via {
+        match self.path {
+            Path::Direct => Via::Mapped,
+            Path::CrossMemory if !atomics => Via::Attached,
+            _ => Via::Agent,
+        }
     }
 
     fn liveness(&self) -> Liveness {

@@ -182,7 +182,9 @@ impl Window {
             return Ok(Ticket::DONE);
         };
         op.check_defined_for(operation, ty)?;
-        let spot = on.spot(disp, there.span, Some(&piece), Use::Combined(ty))?;
+        let fetches = buffers.result.is_some();
+        let usage = Use::Combined { ty, fetches };
+        let spot = on.spot(disp, there.span, Some(&piece), usage)?;
         let elements = |size: u64| size / ty.size() as u64 * ty.extent() as u64;
         let (all, combined) = (elements(there.size), elements(operands_size));
         let no_memory = Piece::cut(all, combined);

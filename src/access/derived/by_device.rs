@@ -27,6 +27,7 @@ impl OnTarget<'_> {
         place: &Place<'_>,
         parts: &Combined<'_>,
     ) -> Result<Ticket> {
+        let _call = self.window.in_call(self.aim);
         let far = Far {
             endpoint: &*place.route.endpoint,
             patience: self.window.context().patience(),

@@ -123,7 +123,7 @@ pub unsafe fn accumulate_row(
         aim,
         origin,
         [near, far],
-        Use::Combined(ty),
+        Use::Combined { ty, fetches: false },
         move |on, spot, [near, far]| {
             op.check_defined_for(aim.operation, ty)?;
             let parts = Combined {

@@ -1,11 +1,14 @@
 //! Where a target's layout is placed.
 
+use rdma_sys_shim::Via;
+
 use super::super::apart::Grain;
 use super::super::bounds::Place;
 use super::super::put_get::Way;
-use crate::datatype::{AtomicWidths, BasicType, Piece, Span};
+use crate::datatype::{AtomicWidths, BasicType, Piece, Span, Together};
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
+use crate::seen::OperationKind;
 use crate::window::OnTarget;
 use crate::window::target::Target;
 
@@ -22,15 +25,34 @@ pub(super) enum Spot<'w> {
 #[derive(Clone, Copy)]
 pub(super) enum Use {
     Moved(Way),
-    /// As elements of this type.
-    Combined(BasicType),
+    /// As elements of this type, with or without fetching what was there.
+    Combined {
+        ty: BasicType,
+        fetches: bool,
+    },
 }
 
 impl Use {
     fn grain(self) -> Grain {
         match self {
             Self::Moved(_) => Grain::BYTE,
-            Self::Combined(ty) => Grain::of(ty),
+            Self::Combined { ty, .. } => Grain::of(ty),
+        }
+    }
+
+    fn kind(self) -> OperationKind {
+        match self {
+            Self::Moved(way) => way.kind(),
+            Self::Combined { fetches: true, .. } => OperationKind::Fetch,
+            Self::Combined { .. } => OperationKind::Accumulate,
+        }
+    }
+
+    /// Whether it goes by the device's atomics, where it goes by the device.
+    fn is_atomic(self, widths: AtomicWidths) -> bool {
+        match self {
+            Self::Moved(_) => false,
+            Self::Combined { ty, .. } => widths.word(ty, 0).is_some(),
         }
     }
 
@@ -38,7 +60,7 @@ impl Use {
     fn is_in_place(self, target: &Target, widths: AtomicWidths) -> bool {
         match self {
             Self::Moved(way) => way.is_in_place(target),
-            Self::Combined(ty) => widths.are_combined_in_place(ty),
+            Self::Combined { ty, .. } => widths.are_combined_in_place(ty),
         }
     }
 }
@@ -68,11 +90,36 @@ impl<'w> OnTarget<'w> {
             }
             (Err(error), None) => return Err(error),
         };
-        Ok(
-            match !place.there.is_null() && usage.is_in_place(self.target, place.widths) {
-                true => Spot::Mapped(place.there, Some(place)),
-                false => Spot::Device(place),
-            },
-        )
+        let mapped = !place.there.is_null() && usage.is_in_place(self.target, place.widths);
+        if self.window.watch().is_some() {
+            self.count_layout(&place, mapped, span, far, usage);
+        }
+        Ok(match mapped {
+            true => Spot::Mapped(place.there, Some(place)),
+            false => Spot::Device(place),
+        })
+    }
+
+    #[cold]
+    fn count_layout(
+        self,
+        place: &Place<'_>,
+        mapped: bool,
+        span: Span,
+        far: Option<&Piece>,
+        usage: Use,
+    ) {
+        let bytes = match far {
+            Some(far) => Together::new([far]).map(|strip| strip.bytes()).sum(),
+            None => span.bytes(),
+        };
+        if bytes == 0 {
+            return;
+        }
+        let via = || match mapped {
+            true => Via::Mapped,
+            false => place.route.via(usage.is_atomic(place.widths)),
+        };
+        self.count(usage.kind(), via, bytes);
     }
 }

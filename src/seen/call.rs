@@ -1,0 +1,186 @@
+//! In which call a thread is, and that it waits there.
+
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::statistics::Waits;
+use super::watch::Watch;
+use super::{trace, watches_waits};
+
+/// What waits of a thread belong to.
+#[derive(Clone)]
+struct Call {
+    name: &'static str,
+    target: Option<u32>,
+    watch: Option<Arc<Watch>>,
+}
+
+thread_local! {
+    static CALL: RefCell<Option<Call>> = const { RefCell::new(None) };
+    /// Whether this thread waits: what it waits for meanwhile is part of that.
+    static WAITS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Kept while a thread is in a call.
+pub(crate) struct InCall {
+    outer: Option<Call>,
+    /// When it began, if it is to be seen in the trace.
+    begun: Option<Instant>,
+    /// It is of one thread.
+    _thread: PhantomData<*const ()>,
+}
+
+impl InCall {
+    /// `shown`: in the trace, too.
+    pub(crate) fn enter(
+        name: &'static str,
+        target: Option<u32>,
+        watch: Option<&Arc<Watch>>,
+        shown: bool,
+    ) -> Self {
+        let call = Call {
+            name,
+            target,
+            watch: watch.cloned(),
+        };
+        Self {
+            // At the end of a thread there may be nowhere to note it.
+            outer: CALL
+                .try_with(|inner| inner.replace(Some(call)))
+                .ok()
+                .flatten(),
+            begun: (shown && trace::is_on()).then(Instant::now),
+            _thread: PhantomData,
+        }
+    }
+}
+
+impl Drop for InCall {
+    fn drop(&mut self) {
+        let outer = self.outer.take();
+        let call = CALL.try_with(|inner| inner.replace(outer)).ok().flatten();
+        if let (Some(begun), Some(call)) = (self.begun, call) {
+            trace::slice(call.name, "call", begun, call.watch.as_deref(), call.target);
+        }
+    }
+}
+
+/// Waits of no window: of communicators, and for peers to be found.
+static ELSEWHERE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+pub(super) fn elsewhere() -> Waits {
+    let [count, time] = [0, 1].map(|index: usize| ELSEWHERE[index].load(Ordering::Relaxed));
+    Waits {
+        count,
+        time: Duration::from_nanos(time),
+    }
+}
+
+/// Kept while a thread waits.
+pub(crate) struct Waiting(Option<Begun>);
+
+struct Begun {
+    at: Instant,
+    /// Whether the trace has its beginning already.
+    told: bool,
+}
+
+impl Waiting {
+    /// Costs a load where nobody wants to know.
+    #[inline]
+    pub(crate) fn begin() -> Self {
+        match watches_waits() {
+            true => Self::begin_watched(),
+            false => Self(None),
+        }
+    }
+
+    #[cold]
+    fn begin_watched() -> Self {
+        let waits_already = WAITS.try_with(|waits| waits.replace(true)).unwrap_or(true);
+        Self((!waits_already).then(|| Begun {
+            at: Instant::now(),
+            told: false,
+        }))
+    }
+
+    /// It comes to sleeping: should this process be killed, the trace says what it waited for.
+    pub(crate) fn is_long(&mut self) {
+        if let Some(begun) = &mut self.0
+            && !begun.told
+            && trace::is_on()
+        {
+            begun.told = true;
+            with_call(|name, target, watch| trace::begin_wait(name, begun.at, watch, target));
+            trace::flush();
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let Some(begun) = self.0.take() else {
+            return;
+        };
+        let _ = WAITS.try_with(|waits| waits.set(false));
+        let time = begun.at.elapsed();
+        with_call(|name, target, watch| {
+            match watch {
+                Some(watch) => watch.waited(time),
+                None => {
+                    ELSEWHERE[0].fetch_add(1, Ordering::Relaxed);
+                    ELSEWHERE[1].fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+                }
+            }
+            match begun.told {
+                true => trace::end_wait(name),
+                false => trace::slice(name, "wait", begun.at, watch, target),
+            }
+        });
+    }
+}
+
+fn with_call(act: impl FnOnce(&str, Option<u32>, Option<&Watch>)) {
+    let call = CALL.try_with(|call| call.borrow().clone()).ok().flatten();
+    match call {
+        Some(call) => {
+            let name = format!("wait in {}", call.name);
+            act(&name, call.target, call.watch.as_deref());
+        }
+        None => act("wait", None, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terms::Flavor;
+
+    #[test]
+    fn a_wait_is_of_the_call_that_it_is_in_and_counts_once() {
+        let watches = [Watch::new(Flavor::Allocate), Watch::new(Flavor::Allocate)];
+        let wait = || {
+            let _outer = Waiting::begin();
+            let _inner = Waiting::begin();
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        let counts = || [0, 1].map(|index: usize| watches[index].statistics().waits.count);
+        {
+            let _call = InCall::enter("fence", None, Some(&watches[0]), true);
+            wait();
+            {
+                let _within = InCall::enter("lock", Some(1), Some(&watches[1]), true);
+                wait();
+                assert_eq!(counts(), [1, 1]);
+            }
+            wait();
+        }
+        wait();
+        assert_eq!(counts(), [2, 1]);
+        assert!(watches[0].statistics().waits.time >= Duration::from_millis(4));
+        assert!(elsewhere().count >= 1);
+    }
+}

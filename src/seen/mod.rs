@@ -1,0 +1,146 @@
+//! What happened, for people to look at: the log on standard error, what windows count, a table of that at
+//! the end of the job, and a trace. All is off unless it is asked for, and costs nothing then: what is counted is
+//! reached where no fast path goes (see `Window::watch`).
+
+mod call;
+#[cfg(feature = "log")]
+mod log;
+mod report;
+mod settings;
+mod sink;
+mod statistics;
+mod trace;
+mod watch;
+
+use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub(crate) use call::{InCall, Waiting};
+use settings::Settings;
+pub use statistics::{Accesses, OperationKind, Statistics, TargetKind, Waits};
+pub(crate) use watch::{Watch, WatchedEpoch};
+
+/// The environment variable that says what is logged.
+const VARIABLE: &str = "TRANSOM_LOG";
+
+/// Of the job that this process is in.
+static RANK: AtomicU32 = AtomicU32::new(NO_RANK);
+const NO_RANK: u32 = u32::MAX;
+/// Whether windows count that do not say so themselves.
+static COUNTS_ALL: AtomicBool = AtomicBool::new(false);
+static REPORTS: AtomicBool = AtomicBool::new(false);
+/// Whether anybody wants to know of waits.
+static WATCHES_WAITS: AtomicBool = AtomicBool::new(false);
+/// What is wrong with the environment, until a rank knows whether it is to say so.
+static COMPLAINT: Mutex<Option<String>> = Mutex::new(None);
+
+/// A process is about to become a rank: has it log, if the environment says so.
+pub(crate) fn prepare() {
+    if let Some(complaint) = install(None) {
+        *held(&COMPLAINT) = Some(complaint);
+    }
+}
+
+/// Has this process log to standard error; see [`log_to_stderr`](crate::lower::log_to_stderr).
+pub(crate) fn install(default: Option<&str>) -> Option<String> {
+    #[cfg(feature = "log")]
+    return log::install(default);
+    #[cfg(not(feature = "log"))]
+    {
+        let _ = default;
+        let said = std::env::var_os(VARIABLE).filter(|said| !said.is_empty());
+        said.map(|_| format!("{VARIABLE}: the library was built without the feature `log`"))
+    }
+}
+
+/// This process is a rank now. `job` says what no other job is called, if that is needed.
+pub(crate) fn joined<E: std::fmt::Display>(rank: u32, job: impl FnOnce() -> Result<u64, E>) {
+    RANK.store(rank, Ordering::Relaxed);
+    let settings = Settings::read(|name| std::env::var_os(name));
+    let complaints = [held(&COMPLAINT).take(), settings.complaint];
+    // All ranks would say the same.
+    if rank == 0 {
+        complaints
+            .iter()
+            .flatten()
+            .for_each(|complaint| say(complaint));
+    }
+    if settings.report {
+        REPORTS.store(true, Ordering::Relaxed);
+        watch_waits();
+    }
+    let mut traced = false;
+    if let Some(path) = &settings.trace {
+        let begun = match job() {
+            Ok(job) => trace::begin(path, job, rank).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        match begun {
+            Ok(()) => traced = true,
+            Err(error) => say(&format!(
+                "rank {rank}: TRANSOM_TRACE: {}: {error}; this rank is not in the trace",
+                path.display()
+            )),
+        }
+    }
+    COUNTS_ALL.store(settings.report || traced, Ordering::Relaxed);
+}
+
+/// This rank is about to leave its job.
+pub(crate) fn leaving() {
+    if REPORTS.swap(false, Ordering::Relaxed) {
+        let rank = RANK.load(Ordering::Relaxed);
+        write_at_once(&report::table(rank, &watch::all(), call::elsewhere()));
+    }
+}
+
+/// It has left.
+pub(crate) fn left() {
+    trace::end();
+}
+
+/// Whether windows are to count.
+pub(crate) fn counts_all() -> bool {
+    COUNTS_ALL.load(Ordering::Relaxed)
+}
+
+/// The call that this thread is in while the guard lives, where something is to be seen of calls that
+/// belong to no window.
+pub(crate) fn in_call(name: &'static str) -> Option<InCall> {
+    watches_waits().then(|| InCall::enter(name, None, None, true))
+}
+
+#[cfg(feature = "log")]
+fn rank() -> Option<u32> {
+    Some(RANK.load(Ordering::Relaxed)).filter(|&rank| rank != NO_RANK)
+}
+
+fn reports() -> bool {
+    REPORTS.load(Ordering::Relaxed)
+}
+
+#[inline]
+fn watches_waits() -> bool {
+    WATCHES_WAITS.load(Ordering::Relaxed)
+}
+
+fn watch_waits() {
+    WATCHES_WAITS.store(true, Ordering::Relaxed);
+}
+
+/// One line on standard error.
+fn say(line: &str) {
+    write_at_once(&format!("transom: {line}\n"));
+}
+
+/// Standard error has no buffer: what is written in one piece stays together.
+fn write_at_once(text: &str) {
+    // Where it is gone, nobody reads it.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Locks it, also if another thread has panicked meanwhile.
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

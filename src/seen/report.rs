@@ -1,0 +1,140 @@
+//! The table of what a rank did, which it writes when it leaves the job.
+
+use std::time::Duration;
+
+use super::statistics::{Statistics, Waits};
+
+/// What each column says: the window, what was done there, to whose memory, which way, and how much.
+const HEAD: [&str; 6] = ["window", "operation", "target", "way", "count", "bytes"];
+/// From here on there are numbers.
+const FIRST_NUMBER: usize = 4;
+
+/// Each line begins with the rank, since those of several ranks may come between each other.
+pub(super) fn table(rank: u32, windows: &[(String, Statistics)], elsewhere: Waits) -> String {
+    let mut rows = vec![HEAD.map(str::to_owned)];
+    for (title, counted) in windows {
+        let row = |what: &str, count: u64, bytes: String| {
+            let nothing = String::new;
+            [
+                title.clone(),
+                what.to_owned(),
+                nothing(),
+                nothing(),
+                count.to_string(),
+                bytes,
+            ]
+        };
+        for accesses in &counted.accesses {
+            rows.push([
+                title.clone(),
+                accesses.operation.to_string(),
+                accesses.target.to_string(),
+                accesses.via.to_string(),
+                accesses.count.to_string(),
+                accesses.bytes.to_string(),
+            ]);
+        }
+        for (what, count) in [("epochs", counted.epochs), ("flushes", counted.flushes)] {
+            if count > 0 {
+                rows.push(row(what, count, String::new()));
+            }
+        }
+        if counted.waits.count > 0 {
+            let what = format!("waits, {}", span(counted.waits.time));
+            rows.push(row(&what, counted.waits.count, String::new()));
+        }
+    }
+    if elsewhere.count > 0 {
+        let mut row = HEAD.map(|_| String::new());
+        row[0] = "none".to_owned();
+        row[1] = format!("waits, {}", span(elsewhere.time));
+        row[FIRST_NUMBER] = elsewhere.count.to_string();
+        rows.push(row);
+    }
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..HEAD.len()).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).enumerate();
+        let cells = cells.map(|(column, (cell, &width))| match column < FIRST_NUMBER {
+            true => format!("{cell:width$}"),
+            false => format!("{cell:>width$}"),
+        });
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text.push_str(&format!("[{rank}] {}\n", line.trim_end()));
+    }
+    text
+}
+
+/// In the unit that leaves up to three digits before the point.
+fn span(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        ..1e-3 => format!("{:.1} us", seconds * 1e6),
+        1e-3..1.0 => format!("{:.1} ms", seconds * 1e3),
+        _ => format!("{seconds:.1} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdma_sys_shim::Via;
+
+    use super::*;
+    use crate::seen::statistics::{Accesses, OperationKind, TargetKind};
+
+    #[test]
+    fn columns_stand_below_each_other_and_lines_say_whose_they_are() {
+        let statistics = Statistics {
+            accesses: vec![
+                Accesses {
+                    operation: OperationKind::Put,
+                    target: TargetKind::Other,
+                    via: Via::Mapped,
+                    count: 1000,
+                    bytes: 8000,
+                },
+                Accesses {
+                    operation: OperationKind::CompareAndSwap,
+                    target: TargetKind::Own,
+                    via: Via::Device,
+                    count: 2,
+                    bytes: 16,
+                },
+            ],
+            epochs: 3,
+            flushes: 0,
+            waits: Waits {
+                count: 4,
+                time: Duration::from_micros(1500),
+            },
+        };
+        let elsewhere = Waits {
+            count: 1,
+            time: Duration::from_nanos(2500),
+        };
+        let windows = [("1 allocate \"té\"".to_owned(), statistics)];
+        let expected = "\
+[12] window           operation         target  way     count  bytes
+[12] 1 allocate \"té\"  put               other   mapped   1000   8000
+[12] 1 allocate \"té\"  compare_and_swap  own     device      2     16
+[12] 1 allocate \"té\"  epochs                              3
+[12] 1 allocate \"té\"  waits, 1.5 ms                       4
+[12] none             waits, 2.5 us                       1
+";
+        assert_eq!(table(12, &windows, elsewhere), expected);
+    }
+
+    #[test]
+    fn spans_have_their_unit() {
+        let texts = [0, 999_900, 1_000_000, 999_900_000, 61_000_000_000];
+        let texts = texts.map(|nanoseconds| span(Duration::from_nanos(nanoseconds)));
+        assert_eq!(
+            texts,
+            ["0.0 us", "999.9 us", "1.0 ms", "999.9 ms", "61.0 s"]
+        );
+    }
+}

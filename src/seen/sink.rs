@@ -1,0 +1,345 @@
+//! The file of a trace, which all ranks of a job write to. It is a whole JSON array at any time: whoever
+//! writes holds the file's lock, puts its events in place of the closing bracket, and closes it again. What a
+//! rank that was killed has left unfinished, the next one takes back.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Events wait in memory until there are so many bytes of them, or for so long.
+const MOST_BUFFERED: usize = 32 << 10;
+const LONGEST_BUFFERED: Duration = Duration::from_millis(10);
+/// Who finds the file locked keeps its events, up to so many bytes.
+const MOST_KEPT: usize = 16 << 20;
+/// For how long the lock is waited for: by the way, and at the beginning and the end.
+const BRIEFLY: Duration = Duration::from_millis(20);
+const LONG: Duration = Duration::from_secs(5);
+
+const END: &[u8] = b"]\n";
+/// What can be unfinished is no longer than what is written at once.
+const LONGEST_TAIL: u64 = MOST_KEPT as u64 + 4096;
+
+pub(super) struct Sink {
+    path: PathBuf,
+    file: File,
+    /// Lines, each of which begins with a comma.
+    buffer: String,
+    written: Instant,
+}
+
+impl Sink {
+    /// The file of this job, made now if this rank is the first to come; what another job has left there
+    /// goes. Also returns where its time begins: `now`, or what the first rank said.
+    pub(super) fn open(path: &Path, job: u64, now: u64) -> io::Result<(Self, u64)> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        let sink = Self {
+            path: path.to_owned(),
+            file,
+            buffer: String::new(),
+            written: Instant::now(),
+        };
+        if !sink.lock(LONG)? {
+            return Err(io::Error::other("another process has locked it"));
+        }
+        let begun = sink.join(job, now);
+        let unlocked = sink.file.unlock();
+        let begun = begun?;
+        unlocked?;
+        Ok((sink, begun))
+    }
+
+    /// With the lock held.
+    fn join(&self, job: u64, now: u64) -> io::Result<u64> {
+        let head = |job: u64| {
+            format!(
+                "[\n{{\"name\":\"job\",\"ph\":\"M\",\"pid\":0,\"args\":{{\"id\":\"{job:016x}\",\"begun\":\""
+            )
+        };
+        let ours = head(job);
+        let mut found = vec![0; ours.len() + 20];
+        let len = read_up_to(&self.file, &mut found, 0)?;
+        let found = String::from_utf8_lossy(&found[..len]);
+        let begun = found.strip_prefix(&ours).and_then(|rest| {
+            let (digits, _) = rest.split_once('"')?;
+            digits.parse().ok()
+        });
+        if let Some(begun) = begun {
+            return Ok(begun);
+        }
+        let text = format!("{ours}{now:019}\"}}}}\n]\n");
+        self.file.set_len(0)?;
+        write_within_limits(&self.file, text.as_bytes(), 0)?;
+        Ok(now)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds an event, one line of JSON.
+    pub(super) fn push(&mut self, event: &str) {
+        self.buffer.push(',');
+        self.buffer.push_str(event);
+        self.buffer.push('\n');
+    }
+
+    pub(super) fn write_out_if_due(&mut self) -> io::Result<()> {
+        match self.buffer.len() >= MOST_BUFFERED || self.written.elapsed() >= LONGEST_BUFFERED {
+            true => self.write_out(),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes what was pushed, unless others keep the file locked: then later.
+    pub(super) fn write_out(&mut self) -> io::Result<()> {
+        self.write_out_within(BRIEFLY).map(drop)
+    }
+
+    /// Writes the rest.
+    pub(super) fn close(&mut self) -> io::Result<()> {
+        match self.write_out_within(LONG)? {
+            true => Ok(()),
+            false => Err(io::Error::other("another process has locked it")),
+        }
+    }
+
+    fn write_out_within(&mut self, limit: Duration) -> io::Result<bool> {
+        if self.buffer.is_empty() {
+            return Ok(true);
+        }
+        self.written = Instant::now();
+        if !self.lock(limit)? {
+            return match self.buffer.len() < MOST_KEPT {
+                true => Ok(false),
+                false => Err(io::Error::other("another process keeps it locked")),
+            };
+        }
+        let written = append(&self.file, &self.buffer);
+        let unlocked = self.file.unlock();
+        self.buffer.clear();
+        written.and(unlocked).map(|()| true)
+    }
+
+    /// False if others hold it for longer than that.
+    fn lock(&self, limit: Duration) -> io::Result<bool> {
+        let begun = Instant::now();
+        loop {
+            match self.file.try_lock() {
+                Ok(()) => return Ok(true),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < limit => {
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+                Err(TryLockError::WouldBlock) => return Ok(false),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Puts lines in place of the closing bracket, and closes it again; on failure, the file stays what it was.
+/// With the lock held.
+fn append(file: &File, lines: &str) -> io::Result<()> {
+    let len = file.metadata()?.len();
+    let at = end_of_lines(file, len)?;
+    let text = [lines.as_bytes(), END].concat();
+    let written = write_within_limits(file, &text, at);
+    if written.is_err() {
+        // The place for the bracket was there before.
+        let _ = file.set_len(at);
+        let _ = file.write_all_at(END, at);
+    } else if at + (text.len() as u64) < len {
+        file.set_len(at + text.len() as u64)?;
+    }
+    written
+}
+
+/// Where the bracket stands, or what was left unfinished.
+fn end_of_lines(file: &File, len: u64) -> io::Result<u64> {
+    let lost = || io::Error::new(ErrorKind::InvalidData, "somebody else has written to it");
+    let mut tail = [0; 3];
+    if len > 3 && read_up_to(file, &mut tail, len - 3)? == 3 && &tail == b"\n]\n" {
+        return Ok(len - END.len() as u64);
+    }
+    let start = len.saturating_sub(LONGEST_TAIL);
+    let mut tail = vec![0; (len - start) as usize];
+    let read = read_up_to(file, &mut tail, start)?;
+    let last = tail[..read].iter().rposition(|&byte| byte == b'\n');
+    // The line of the job is never unfinished.
+    match last {
+        Some(last) if start + last as u64 > 1 => Ok(start + last as u64 + 1),
+        _ => Err(lost()),
+    }
+}
+
+fn read_up_to(file: &File, to: &mut [u8], from: u64) -> io::Result<usize> {
+    let mut len = 0;
+    while len < to.len() {
+        match file.read_at(&mut to[len..], from + len as u64) {
+            Ok(0) => break,
+            Ok(read) => len += read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(len)
+}
+
+/// Beyond the limit of a file's size, the kernel would end the process.
+fn write_within_limits(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: the pointer is to a live structure.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    if at + bytes.len() as u64 > limit.rlim_cur {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
+    file.write_all_at(bytes, at)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    fn events(path: &Path) -> Vec<Value> {
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    }
+
+    fn event(rank: u32, index: usize) -> String {
+        let filler = "x".repeat((index * 37 + rank as usize) % 400);
+        format!("{{\"pid\":{rank},\"index\":{index},\"filler\":\"{filler}\"}}")
+    }
+
+    #[test]
+    fn ranks_that_write_at_once_tear_nothing() {
+        const EACH: usize = 500;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.json");
+        std::fs::write(&path, "what another program has left, and no JSON").unwrap();
+        let begun: Vec<u64> = std::thread::scope(|scope| {
+            let ranks: Vec<_> = (0..4)
+                .map(|rank| {
+                    let path = &path;
+                    scope.spawn(move || {
+                        let (mut sink, begun) = Sink::open(path, 7, 100 + u64::from(rank)).unwrap();
+                        for index in 0..EACH {
+                            sink.push(&event(rank, index));
+                            if index % 7 == 0 {
+                                sink.write_out().unwrap();
+                            }
+                            if index % 100 == 0 {
+                                let whole = File::open(path).unwrap();
+                                whole.lock_shared().unwrap();
+                                assert!(!events(path).is_empty());
+                            }
+                        }
+                        sink.close().unwrap();
+                        begun
+                    })
+                })
+                .collect();
+            let ended = ranks.into_iter().map(|rank| rank.join().unwrap());
+            ended.collect()
+        });
+        assert!(begun.iter().all(|&one| one == begun[0]), "{begun:?}");
+        let events = events(&path);
+        assert_eq!(events.len(), 1 + 4 * EACH);
+        for rank in 0..4 {
+            let of_rank = events[1..].iter().filter(|event| event["pid"] == rank);
+            assert!(
+                of_rank
+                    .enumerate()
+                    .all(|(index, event)| event["index"] == index)
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_killed_rank_left_unfinished_is_taken_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.json");
+        let (mut sink, _) = Sink::open(&path, 7, 1).unwrap();
+        sink.push(&event(0, 0));
+        sink.close().unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        // Wherever the write of the next two events ended.
+        let more = [",", &event(1, 9), "\n,", &event(1, 350), "\n]\n"].concat();
+        let before = whole.len() - END.len();
+        for cut in 0..more.len() {
+            let mut torn = whole[..before].to_vec();
+            torn.extend_from_slice(&more.as_bytes()[..cut]);
+            std::fs::write(&path, torn).unwrap();
+            let (mut sink, begun) = Sink::open(&path, 7, 2).unwrap();
+            assert_eq!(begun, 1, "the job's, still");
+            sink.push(&event(0, 1));
+            sink.close().unwrap();
+            let events = events(&path);
+            assert_eq!(events[1]["index"], 0);
+            assert_eq!(events.last().unwrap()["index"], 1, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn another_jobs_file_begins_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.json");
+        for job in [1, 2] {
+            let (mut sink, begun) = Sink::open(&path, job, job * 10).unwrap();
+            assert_eq!(begun, job * 10);
+            sink.push(&event(0, 0));
+            sink.close().unwrap();
+            assert_eq!(events(&path).len(), 2);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_an_error_that_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = |path: &Path| Sink::open(path, 1, 1).err().unwrap().to_string();
+        assert!(refused(&folder.path().join("no/such/trace")).contains("No such file"));
+        assert!(refused(folder.path()).contains("directory"));
+        assert!(refused(Path::new("/dev/null")).contains("not a regular file"));
+    }
+
+    #[test]
+    fn a_file_that_is_locked_by_others_keeps_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.json");
+        let (mut sink, _) = Sink::open(&path, 7, 1).unwrap();
+        let other = File::open(&path).unwrap();
+        other.lock().unwrap();
+        sink.push(&event(0, 0));
+        let begun = Instant::now();
+        sink.write_out().unwrap();
+        assert!(begun.elapsed() < LONG);
+        other.unlock().unwrap();
+        sink.close().unwrap();
+        assert_eq!(events(&path).len(), 2);
+    }
+
+    #[test]
+    fn a_file_that_somebody_cut_off_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.json");
+        let (mut sink, _) = Sink::open(&path, 7, 1).unwrap();
+        File::create(&path).unwrap().write_all(b"mine").unwrap();
+        sink.push(&event(0, 0));
+        assert!(sink.close().is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+    }
+}

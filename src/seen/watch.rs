@@ -1,0 +1,311 @@
+//! What is counted of one window, and all that was counted in this process.
+
+use std::array;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rdma_sys_shim::Via;
+
+use super::statistics::{Accesses, OperationKind, Statistics, TargetKind, Waits};
+use super::{held, trace};
+use crate::terms::Flavor;
+
+/// Ways, in the order of their variants.
+const VIAS: [Via; 4] = [Via::Mapped, Via::Attached, Via::Agent, Via::Device];
+const WAYS: usize = VIAS.len();
+const TARGETS: usize = TargetKind::ALL.len();
+const KINDS: usize = OperationKind::ALL.len() * TARGETS * WAYS;
+
+/// So many windows keep a line of their own once they are freed; the others are added up.
+const MOST_KEPT: usize = 256;
+
+/// How often something was, and how much of it.
+#[derive(Default)]
+struct Tally {
+    count: AtomicU64,
+    amount: AtomicU64,
+}
+
+impl Tally {
+    fn add(&self, amount: u64) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.amount.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> (u64, u64) {
+        let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        (read(&self.count), read(&self.amount))
+    }
+}
+
+/// An epoch of a window at this rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum WatchedEpoch {
+    Fence,
+    Lock(u32),
+    LockAll,
+    Start,
+    Post,
+}
+
+impl WatchedEpoch {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Fence => "fence epoch",
+            Self::Lock(_) => "lock epoch",
+            Self::LockAll => "lock_all epoch",
+            Self::Start => "start epoch",
+            Self::Post => "post epoch",
+        }
+    }
+
+    pub(super) fn target(self) -> Option<u32> {
+        match self {
+            Self::Lock(rank) => Some(rank),
+            _ => None,
+        }
+    }
+
+    /// Another one for each epoch that can be open in a window.
+    pub(super) fn number(self) -> u64 {
+        match self {
+            Self::Fence => 0,
+            Self::LockAll => 1,
+            Self::Start => 2,
+            Self::Post => 3,
+            Self::Lock(rank) => 4 + u64::from(rank),
+        }
+    }
+}
+
+/// Counts of one window.
+pub(crate) struct Watch {
+    /// In the order in which this rank made them.
+    pub(super) number: u32,
+    flavor: Flavor,
+    name: Mutex<String>,
+    accesses: [Tally; KINDS],
+    epochs: AtomicU64,
+    flushes: AtomicU64,
+    /// In nanoseconds.
+    waits: Tally,
+    /// So that each that ends has begun.
+    open: Mutex<BTreeSet<WatchedEpoch>>,
+}
+
+impl Watch {
+    /// Of a new window.
+    pub(crate) fn new(flavor: Flavor) -> Arc<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let watch = Arc::new(Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            flavor,
+            name: Mutex::default(),
+            accesses: array::from_fn(|_| Tally::default()),
+            epochs: AtomicU64::new(0),
+            flushes: AtomicU64::new(0),
+            waits: Tally::default(),
+            open: Mutex::default(),
+        });
+        super::watch_waits();
+        if super::reports() {
+            held(&ALL).live.push(watch.clone());
+        }
+        watch
+    }
+
+    pub(crate) fn set_name(&self, name: &str) {
+        name.clone_into(&mut held(&self.name));
+    }
+
+    /// What to call the window: its number, what made it, and its name.
+    pub(super) fn title(&self) -> String {
+        let name = held(&self.name);
+        let mut title = format!("{} {}", self.number, self.flavor);
+        if !name.is_empty() {
+            title.push_str(&format!(" {:?}", *name));
+        }
+        title
+    }
+
+    pub(crate) fn count(&self, kind: OperationKind, target: TargetKind, via: Via, bytes: u64) {
+        let index = (kind as usize * TARGETS + target as usize) * WAYS + via as usize;
+        self.accesses[index].add(bytes);
+    }
+
+    /// A call of flush or its kin is over, of which there was nothing else to see.
+    pub(crate) fn flushed(&self, call: &'static str, target: u32) {
+        self.count_flush();
+        trace::mark(call, self, Some(target));
+    }
+
+    pub(crate) fn count_flush(&self) {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn waited(&self, time: Duration) {
+        self.waits.add(time.as_nanos() as u64);
+    }
+
+    pub(crate) fn begin_epoch(&self, epoch: WatchedEpoch) {
+        if held(&self.open).insert(epoch) {
+            self.epochs.fetch_add(1, Ordering::Relaxed);
+            trace::begin_epoch(self, epoch);
+        }
+    }
+
+    /// Nothing, if it never began.
+    pub(crate) fn end_epoch(&self, epoch: WatchedEpoch) {
+        if held(&self.open).remove(&epoch) {
+            trace::end_epoch(self, epoch);
+        }
+    }
+
+    pub(crate) fn statistics(&self) -> Statistics {
+        let mut accesses = Vec::new();
+        let mut tallies = self.accesses.iter();
+        for operation in OperationKind::ALL {
+            for target in TargetKind::ALL {
+                for (via, tally) in VIAS.into_iter().zip(tallies.by_ref().take(WAYS)) {
+                    let (count, bytes) = tally.read();
+                    if count > 0 {
+                        accesses.push(Accesses {
+                            operation,
+                            target,
+                            via,
+                            count,
+                            bytes,
+                        });
+                    }
+                }
+            }
+        }
+        let (count, time) = self.waits.read();
+        Statistics {
+            accesses,
+            epochs: self.epochs.load(Ordering::Relaxed),
+            flushes: self.flushes.load(Ordering::Relaxed),
+            waits: Waits {
+                count,
+                time: Duration::from_nanos(time),
+            },
+        }
+    }
+
+    /// The window is gone.
+    pub(crate) fn finish(self: &Arc<Self>) {
+        let mut open = std::mem::take(&mut *held(&self.open));
+        while let Some(epoch) = open.pop_first() {
+            trace::end_epoch(self, epoch);
+        }
+        let mut all = held(&ALL);
+        let Some(place) = all.live.iter().position(|live| Arc::ptr_eq(live, self)) else {
+            return;
+        };
+        all.live.swap_remove(place);
+        match all.freed.len() < MOST_KEPT {
+            true => all
+                .freed
+                .push((self.number, self.title(), self.statistics())),
+            false => {
+                all.others += 1;
+                let statistics = self.statistics();
+                all.rest += &statistics;
+            }
+        }
+    }
+}
+
+/// What is to be reported.
+struct All {
+    live: Vec<Arc<Watch>>,
+    freed: Vec<(u32, String, Statistics)>,
+    /// How many were freed after these, and what they did.
+    others: u64,
+    rest: Statistics,
+}
+
+static ALL: Mutex<All> = Mutex::new(All {
+    live: Vec::new(),
+    freed: Vec::new(),
+    others: 0,
+    rest: Statistics {
+        accesses: Vec::new(),
+        epochs: 0,
+        flushes: 0,
+        waits: Waits {
+            count: 0,
+            time: Duration::ZERO,
+        },
+    },
+});
+
+/// What the windows of this process did, under their titles.
+pub(super) fn all() -> Vec<(String, Statistics)> {
+    let all = held(&ALL);
+    let live = all.live.iter();
+    let live = live.map(|watch| (watch.number, watch.title(), watch.statistics()));
+    let mut windows: Vec<_> = all.freed.iter().cloned().chain(live).collect();
+    windows.sort_by_key(|&(number, ..)| number);
+    let windows = windows.into_iter();
+    let mut rows: Vec<_> = windows
+        .map(|(_, title, counted)| (title, counted))
+        .collect();
+    if all.others > 0 {
+        rows.push((format!("{} more", all.others), all.rest.clone()));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_read_back_in_its_place() {
+        let watch = Watch::new(Flavor::Allocate);
+        for (index, operation) in (1..).zip(OperationKind::ALL) {
+            for target in TargetKind::ALL {
+                for via in VIAS {
+                    for _ in 0..index {
+                        watch.count(operation, target, via, 10 + via as u64);
+                    }
+                }
+            }
+        }
+        let counted = watch.statistics();
+        assert_eq!(counted.accesses.len(), KINDS);
+        for accesses in &counted.accesses {
+            let index = accesses.operation as u64 + 1;
+            assert_eq!(accesses.count, index, "{accesses:?}");
+            assert_eq!(accesses.bytes, index * (10 + accesses.via as u64));
+        }
+        assert_eq!(
+            counted.of(OperationKind::Get),
+            (16, 2 * 2 * (10 + 11 + 12 + 13))
+        );
+        assert_eq!(counted.by(Via::Agent), (30, 30 * 12));
+        let mut twice = counted.clone();
+        twice += &counted;
+        assert_eq!(twice.of(OperationKind::Get).0, 32);
+        assert_eq!(twice.accesses.len(), KINDS);
+        let mut sum = Statistics::default();
+        sum += &counted;
+        assert_eq!(sum, counted);
+    }
+
+    #[test]
+    fn an_epoch_begins_once_and_ends_only_if_it_began() {
+        let watch = Watch::new(Flavor::Dynamic);
+        for _ in 0..2 {
+            watch.begin_epoch(WatchedEpoch::Lock(3));
+        }
+        watch.end_epoch(WatchedEpoch::Lock(4));
+        assert_eq!(watch.statistics().epochs, 1);
+        watch.end_epoch(WatchedEpoch::Lock(3));
+        watch.begin_epoch(WatchedEpoch::Lock(3));
+        assert_eq!(watch.statistics().epochs, 2);
+    }
+}

@@ -1,0 +1,126 @@
+//! Windows that count. Nothing of it is on a fast path: a watched window maps its targets' memory as far as
+//! [`Route`](super::target::Route) knows, but no target finds it, so that every operation comes to
+//! [`OnTarget::place`], where operations are counted. Its locks are taken aside
+//! ([`Window::locks_aside`]), it looks at all targets when it completes operations (`device_used`), and each
+//! flush and unlock looks up (`count_down`). What is not watched makes no other test than it would anyway.
+
+use std::sync::Arc;
+
+use rdma_sys_shim::Via;
+
+use super::target::Route;
+use super::{OnTarget, Window};
+use crate::seen::{InCall, OperationKind, Statistics, TargetKind, Watch, WatchedEpoch};
+use crate::terms::Aim;
+
+impl Window {
+    /// Local. What this rank did in this window so far, if the window counts: that has to be asked for
+    /// when it is made, by the hint `transom_statistics`, or for all windows by `TRANSOM_REPORT` or
+    /// `TRANSOM_TRACE` in the environment. Counting costs each operation some tens of nanoseconds; a
+    /// window that does not count costs nothing more.
+    ///
+    /// Ranks count by themselves, and need not agree on it. Not in MPI.
+    #[must_use]
+    pub fn statistics(&self) -> Option<Statistics> {
+        self.watch().map(|watch| watch.statistics())
+    }
+
+    /// Where it counts.
+    #[inline]
+    pub(crate) fn watch(&self) -> Option<&Arc<Watch>> {
+        self.watch.as_ref()
+    }
+
+    /// Whether locks are not for the fast path: there are none, or they are seen.
+    #[inline]
+    pub(crate) fn locks_aside(&self) -> bool {
+        self.locks_aside
+    }
+
+    /// What this thread waits for while the guard lives belongs to this call.
+    #[inline]
+    pub(crate) fn in_call(&self, aim: Aim) -> Option<InCall> {
+        let watch = self.watch()?;
+        Some(InCall::enter(
+            aim.operation,
+            Some(aim.rank),
+            Some(watch),
+            false,
+        ))
+    }
+
+    /// As [`Window::in_call`], for a call that stands in the trace, on `target` or on all.
+    #[inline]
+    pub(crate) fn in_shown_call(
+        &self,
+        operation: &'static str,
+        target: Option<u32>,
+    ) -> Option<InCall> {
+        let watch = self.watch()?;
+        Some(InCall::enter(operation, target, Some(watch), true))
+    }
+
+    #[inline]
+    pub(crate) fn epoch_begun(&self, epoch: WatchedEpoch) {
+        if let Some(watch) = self.watch() {
+            watch.begin_epoch(epoch);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn epoch_ended(&self, epoch: WatchedEpoch) {
+        if let Some(watch) = self.watch() {
+            watch.end_epoch(epoch);
+        }
+    }
+
+    /// A fence has ended one epoch, and begun another if `succeed`.
+    #[inline]
+    pub(crate) fn fence_seen(&self, succeed: bool) {
+        self.epoch_ended(WatchedEpoch::Fence);
+        if succeed {
+            self.epoch_begun(WatchedEpoch::Fence);
+        }
+    }
+
+    /// A flush of all targets.
+    pub(crate) fn flush_seen(&self) {
+        if let Some(watch) = self.watch() {
+            watch.count_flush();
+        }
+    }
+}
+
+impl OnTarget<'_> {
+    /// An operation that was found a way.
+    #[inline]
+    pub(crate) fn count(self, kind: OperationKind, via: impl FnOnce() -> Via, bytes: u64) {
+        if let Some(watch) = self.window.watch() {
+            let target = match self.aim.rank == self.window.rank() {
+                true => TargetKind::Own,
+                false => TargetKind::Other,
+            };
+            watch.count(kind, target, via(), bytes);
+        }
+    }
+
+    /// The end of a flush or of an unlock, where these look up.
+    pub(crate) fn call_seen(self) {
+        let Some(watch) = self.window.watch() else {
+            return;
+        };
+        let Aim { operation, rank } = self.aim;
+        match operation {
+            "flush" | "flush_local" => watch.flushed(operation, rank),
+            "unlock" => watch.end_epoch(WatchedEpoch::Lock(rank)),
+            _ => {}
+        }
+    }
+}
+
+impl Route {
+    /// The way of what goes through the endpoint.
+    pub(crate) fn via(&self, atomics: bool) -> Via {
+        self.endpoint.via(atomics)
+    }
+}
