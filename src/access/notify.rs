@@ -126,6 +126,7 @@ impl Window {
         if self.raised(counter) >= at_least {
             return Ok(());
         }
+        let _call = self.in_shown_call(OPERATION, None);
         self.context().patience().wait(
             || Ok(self.raised(counter) >= at_least),
             || self.check_notifiers(OPERATION),

@@ -31,7 +31,6 @@ impl Window {
         self.team().check_rank(aim.operation, aim.rank)?;
         not_forked(aim.operation)?;
         let on = self.on(aim);
-        let _call = self.in_call(aim);
         let epochs = self.epochs();
         let admission = epochs.admit(aim, on.epoch())?;
         if admission == Admission::Entered {
@@ -42,6 +41,7 @@ impl Window {
             return Ok(on.target);
         }
         self.while_entering(on.target, move || {
+            let _call = self.in_call(aim);
             if epochs.is_entered(on.epoch()) {
                 return Ok(());
             }

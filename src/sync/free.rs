@@ -79,11 +79,24 @@ impl Window {
     /// is no other time: it would take back the flags with which the others learn of it.
     #[inline]
     pub(crate) fn synchronise(&self, operation: &'static str, purpose: Purpose) -> Result<()> {
+        match self.watch() {
+            None => self.synchronise_now(operation, purpose),
+            Some(_) => self.synchronise_seen(operation, purpose),
+        }
+    }
+
+    #[cold]
+    fn synchronise_seen(&self, operation: &'static str, purpose: Purpose) -> Result<()> {
+        let _call = self.in_shown_call(operation, None);
+        self.synchronise_now(operation, purpose)
+    }
+
+    #[inline(always)]
+    fn synchronise_now(&self, operation: &'static str, purpose: Purpose) -> Result<()> {
         not_forked(operation)?;
         if self.is_out_of_step() {
             return Err(Error::new(operation, Misuse::OutOfStep));
         }
-        let _call = self.in_shown_call(operation, None);
         let blocks = self.blocks();
         let published = Cell::new(false);
         let in_long_wait = |_| {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::epoch::{self, Active, Epoch, Exchange, Opening, Passive};
 use crate::lower::{self, error, not_forked};
 use crate::raw::{self, Assert};
-use crate::{Communicator, Element, Error, Group, Info, Misuse, Result, SystemError};
+use crate::{Communicator, Element, Error, Group, Info, Misuse, Result, Statistics, SystemError};
 
 /// Memory of every rank of a communicator, as elements of one type, that the others put into, get
 /// from and accumulate on. Lengths and offsets count elements.
@@ -234,6 +234,13 @@ impl<'c, T: Element> Window<'c, T> {
     #[must_use]
     pub fn atomic_domain(&self) -> raw::AtomicDomain {
         self.raw.atomic_domain()
+    }
+
+    /// Local. What this rank did in this window so far, if the window counts: see
+    /// [`raw::Window::statistics`].
+    #[must_use]
+    pub fn statistics(&self) -> Option<Statistics> {
+        self.raw.statistics()
     }
 
     /// Local. How many elements this rank's part has.

@@ -21,6 +21,7 @@ use crate::error::Result;
 /// | `mpi_minimum_memory_alignment` | bytes, a power of two up to 2^40 | allocated memory is aligned so, and to 64 in any case; of shared memory that is contiguous, the first byte of all |
 /// | `mpi_assert_memory_alloc_kinds` | `system,mpi`, or a list of kinds | recorded only, as far as the kinds are known: the device finds out about each buffer by itself. [`Window::info`](crate::raw::Window::info) repeats it as `mpi_memory_alloc_kinds` |
 /// | `transom_eager_lock_all` | `false`, `true` | `true`: `lock_all` locks every rank at once, in the order of ranks |
+/// | `transom_statistics` | `false`, `true` | `true`: the window counts what this rank does there ([`Window::statistics`](crate::raw::Window::statistics)) |
 /// | `transom_notification_counters` | `8`, or 0 to 1048576 | how many notification counters this rank has, of 64 bytes each |
 ///
 /// Hints marked * have to be the same on all ranks.

@@ -39,25 +39,20 @@ impl Window {
 
     /// What this thread waits for while the guard lives belongs to this call.
     #[inline]
-    pub(crate) fn in_call(&self, aim: Aim) -> Option<InCall> {
-        let watch = self.watch()?;
-        Some(InCall::enter(
-            aim.operation,
-            Some(aim.rank),
-            Some(watch),
-            false,
-        ))
+    pub(crate) fn in_call(&self, aim: Aim) -> CallSeen {
+        CallSeen(match self.watch() {
+            None => None,
+            Some(watch) => Some(enter(watch, aim.operation, Some(aim.rank), false)),
+        })
     }
 
     /// As [`Window::in_call`], for a call that stands in the trace, on `target` or on all.
     #[inline]
-    pub(crate) fn in_shown_call(
-        &self,
-        operation: &'static str,
-        target: Option<u32>,
-    ) -> Option<InCall> {
-        let watch = self.watch()?;
-        Some(InCall::enter(operation, target, Some(watch), true))
+    pub(crate) fn in_shown_call(&self, operation: &'static str, target: Option<u32>) -> CallSeen {
+        CallSeen(match self.watch() {
+            None => None,
+            Some(watch) => Some(enter(watch, operation, target, true)),
+        })
     }
 
     #[inline]
@@ -77,9 +72,8 @@ impl Window {
     /// A fence has ended one epoch, and begun another if `succeed`.
     #[inline]
     pub(crate) fn fence_seen(&self, succeed: bool) {
-        self.epoch_ended(WatchedEpoch::Fence);
-        if succeed {
-            self.epoch_begun(WatchedEpoch::Fence);
+        if let Some(watch) = self.watch() {
+            fence_seen(watch, succeed);
         }
     }
 
@@ -88,6 +82,42 @@ impl Window {
         if let Some(watch) = self.watch() {
             watch.count_flush();
         }
+    }
+}
+
+/// Kept during a call of a window. Of one that is not watched, it is but a null to look at.
+pub(crate) struct CallSeen(Option<Box<InCall>>);
+
+impl Drop for CallSeen {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some(call) = self.0.take() {
+            leave(call);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn leave(call: Box<InCall>) {
+    drop(call);
+}
+
+#[cold]
+fn enter(
+    watch: &Arc<Watch>,
+    operation: &'static str,
+    target: Option<u32>,
+    shown: bool,
+) -> Box<InCall> {
+    Box::new(InCall::enter(operation, target, Some(watch), shown))
+}
+
+#[cold]
+fn fence_seen(watch: &Watch, succeed: bool) {
+    watch.end_epoch(WatchedEpoch::Fence);
+    if succeed {
+        watch.begin_epoch(WatchedEpoch::Fence);
     }
 }
 

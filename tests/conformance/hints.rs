@@ -18,7 +18,7 @@ pub(crate) const CASES: &[Case] = cases!["hints":
     later_ones @ [2],
 ];
 
-const DEFAULTS: [(&str, &str); 11] = [
+const DEFAULTS: [(&str, &str); 12] = [
     ("accumulate_ops", "same_op_no_op"),
     ("accumulate_ordering", "rar,raw,war,waw"),
     ("alloc_shared_noncontig", "false"),
@@ -30,6 +30,7 @@ const DEFAULTS: [(&str, &str); 11] = [
     ("same_size", "false"),
     ("transom_eager_lock_all", "false"),
     ("transom_notification_counters", "8"),
+    ("transom_statistics", "false"),
 ];
 
 fn allocate(job: &Job, size: usize, unit: u64, info: &Info) -> transom::Result<Window> {

@@ -9,6 +9,7 @@ mod joining;
 mod output;
 mod rank;
 mod refusals;
+mod seen;
 
 use std::process::Command;
 
@@ -46,7 +47,7 @@ fn main() {
     }
     expect_default_signals();
     let args = Arguments::from_args();
-    let tests: [Vec<Trial>; 7] = [
+    let tests: [Vec<Trial>; 8] = [
         binding::tests(),
         endings::tests(),
         forbidden::tests(),
@@ -54,6 +55,7 @@ fn main() {
         joining::tests(),
         output::tests(),
         refusals::tests(),
+        seen::tests(),
     ];
     libtest_mimic::run(&args, tests.into_iter().flatten().collect()).exit();
 }
