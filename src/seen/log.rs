@@ -44,9 +44,12 @@ pub(super) fn install(default: Option<&str>) -> Option<String> {
 
 /// A level for all, or levels for modules beside it.
 fn levels(text: &str) -> Option<Targets> {
-    let level = |text: &str| LevelFilter::from_str(text.trim()).ok();
-    // A number is no level here.
-    let level = |text: &str| level(text).filter(|_| text.trim().parse::<u32>().is_err());
+    // Numbers and nothing are no levels here.
+    let is_word = |text: &str| text.starts_with(|c: char| c.is_ascii_alphabetic());
+    let level = |text: &str| {
+        let word = Some(text.trim()).filter(|text| is_word(text));
+        LevelFilter::from_str(word?).ok()
+    };
     let mut levels = Targets::new();
     for part in text.split(',') {
         levels = match part.split_once('=') {

@@ -121,9 +121,9 @@ mod tests {
 [12] window           operation         target  way     count  bytes
 [12] 1 allocate \"té\"  put               other   mapped   1000   8000
 [12] 1 allocate \"té\"  compare_and_swap  own     device      2     16
-[12] 1 allocate \"té\"  epochs                              3
-[12] 1 allocate \"té\"  waits, 1.5 ms                       4
-[12] none             waits, 2.5 us                       1
+[12] 1 allocate \"té\"  epochs                                3
+[12] 1 allocate \"té\"  waits, 1.5 ms                         4
+[12] none             waits, 2.5 us                         1
 ";
         assert_eq!(table(12, &windows, elsewhere), expected);
     }

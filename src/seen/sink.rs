@@ -24,6 +24,8 @@ const LONGEST_TAIL: u64 = MOST_KEPT as u64 + 4096;
 pub(super) struct Sink {
     path: PathBuf,
     file: File,
+    /// How the file of this job begins.
+    head: String,
     /// Lines, each of which begins with a comma.
     buffer: String,
     written: Instant,
@@ -45,13 +47,16 @@ impl Sink {
         let sink = Self {
             path: path.to_owned(),
             file,
+            head: format!(
+                "[\n{{\"name\":\"job\",\"ph\":\"M\",\"pid\":0,\"args\":{{\"id\":\"{job:016x}\",\"begun\":\""
+            ),
             buffer: String::new(),
             written: Instant::now(),
         };
         if !sink.lock(LONG)? {
             return Err(io::Error::other("another process has locked it"));
         }
-        let begun = sink.join(job, now);
+        let begun = sink.join(now);
         let unlocked = sink.file.unlock();
         let begun = begun?;
         unlocked?;
@@ -59,27 +64,29 @@ impl Sink {
     }
 
     /// With the lock held.
-    fn join(&self, job: u64, now: u64) -> io::Result<u64> {
-        let head = |job: u64| {
-            format!(
-                "[\n{{\"name\":\"job\",\"ph\":\"M\",\"pid\":0,\"args\":{{\"id\":\"{job:016x}\",\"begun\":\""
-            )
-        };
-        let ours = head(job);
-        let mut found = vec![0; ours.len() + 20];
+    fn join(&self, now: u64) -> io::Result<u64> {
+        const DIGITS: usize = 19;
+        let mut found = vec![0; self.head.len() + DIGITS];
         let len = read_up_to(&self.file, &mut found, 0)?;
-        let found = String::from_utf8_lossy(&found[..len]);
-        let begun = found.strip_prefix(&ours).and_then(|rest| {
-            let (digits, _) = rest.split_once('"')?;
-            digits.parse().ok()
-        });
+        let found = str::from_utf8(&found[..len]).ok();
+        let begun = found.and_then(|found| found.strip_prefix(&self.head)?.parse().ok());
         if let Some(begun) = begun {
             return Ok(begun);
         }
-        let text = format!("{ours}{now:019}\"}}}}\n]\n");
+        let text = format!("{}{now:0DIGITS$}\"}}}}\n]\n", self.head);
         self.file.set_len(0)?;
         write_within_limits(&self.file, text.as_bytes(), 0)?;
         Ok(now)
+    }
+
+    /// With the lock held: whether no other job has taken the file meanwhile.
+    fn is_ours(&self) -> io::Result<()> {
+        let mut found = vec![0; self.head.len()];
+        let len = read_up_to(&self.file, &mut found, 0)?;
+        match found[..len] == *self.head.as_bytes() {
+            true => Ok(()),
+            false => Err(io::Error::other("somebody else writes to it")),
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -124,7 +131,9 @@ impl Sink {
                 false => Err(io::Error::other("another process keeps it locked")),
             };
         }
-        let written = append(&self.file, &self.buffer);
+        let written = self
+            .is_ours()
+            .and_then(|()| append(&self.file, &self.buffer));
         let unlocked = self.file.unlock();
         self.buffer.clear();
         written.and(unlocked).map(|()| true)
@@ -165,7 +174,7 @@ fn append(file: &File, lines: &str) -> io::Result<()> {
 
 /// Where the bracket stands, or what was left unfinished.
 fn end_of_lines(file: &File, len: u64) -> io::Result<u64> {
-    let lost = || io::Error::new(ErrorKind::InvalidData, "somebody else has written to it");
+    let lost = || io::Error::new(ErrorKind::InvalidData, "it has lost its events");
     let mut tail = [0; 3];
     if len > 3 && read_up_to(file, &mut tail, len - 3)? == 3 && &tail == b"\n]\n" {
         return Ok(len - END.len() as u64);
@@ -333,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_somebody_cut_off_is_left_alone() {
+    fn a_file_that_somebody_else_took_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.json");
         let (mut sink, _) = Sink::open(&path, 7, 1).unwrap();
@@ -341,5 +350,11 @@ mod tests {
         sink.push(&event(0, 0));
         assert!(sink.close().is_err());
         assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+        let (mut other, _) = Sink::open(&path, 8, 1).unwrap();
+        sink.push(&event(0, 1));
+        assert!(sink.close().is_err());
+        other.push(&event(1, 0));
+        other.close().unwrap();
+        assert_eq!(events(&path).len(), 2);
     }
 }

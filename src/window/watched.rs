@@ -40,19 +40,16 @@ impl Window {
     /// What this thread waits for while the guard lives belongs to this call.
     #[inline]
     pub(crate) fn in_call(&self, aim: Aim) -> CallSeen {
-        CallSeen(match self.watch() {
-            None => None,
-            Some(watch) => Some(enter(watch, aim.operation, Some(aim.rank), false)),
-        })
+        let Aim { operation, rank } = aim;
+        let watch = self.watch();
+        CallSeen(watch.map(|watch| enter(watch, operation, Some(rank), false)))
     }
 
     /// As [`Window::in_call`], for a call that stands in the trace, on `target` or on all.
     #[inline]
     pub(crate) fn in_shown_call(&self, operation: &'static str, target: Option<u32>) -> CallSeen {
-        CallSeen(match self.watch() {
-            None => None,
-            Some(watch) => Some(enter(watch, operation, target, true)),
-        })
+        let watch = self.watch();
+        CallSeen(watch.map(|watch| enter(watch, operation, target, true)))
     }
 
     #[inline]
