@@ -252,7 +252,10 @@ mod tests {
         let second = table.insert(8192, 100, Access::ALL, None).unwrap();
         assert_eq!(find(&port, 4096, 100), Some(first.rkey));
         assert_eq!(find(&port, 8192, 100), Some(second.rkey));
-        assert_eq!(find(&port, 4096, 99), None);
+        assert_eq!(find(&port, 4100, 96), Some(first.rkey));
+        for (address, len) in [(4096, 101), (4195, 2), (4095, 1), (4100, u64::MAX)] {
+            assert_eq!(find(&port, address, len), None, "{address} {len}");
+        }
         table.remove(first.rkey);
         assert_eq!(find(&port, 4096, 100), None);
         assert_eq!(
