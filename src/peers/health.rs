@@ -1,5 +1,6 @@
 //! Whether the other ranks are still there, and what is told to them when one is not.
 
+use std::io::{self, Write as _};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -75,7 +76,8 @@ impl Context {
             // reason.
             if matches!(cause, PeerError::Silent { .. }) && !self.alarm.is_raised() && !is_forked()
             {
-                eprintln!("transom: rank {}: {cause}", self.me());
+                // A standard error that nobody reads is no reason to panic.
+                let _ = writeln!(io::stderr(), "transom: rank {}: {cause}", self.me());
             }
             self.spread(*rank, cause.cause());
         }

@@ -1,5 +1,6 @@
 //! Epochs: what happens around their bodies.
 
+use std::io::{self, Write as _};
 use std::marker::PhantomData;
 use std::mem;
 use std::process;
@@ -145,9 +146,11 @@ impl Drop for PoisonOnExit<'_> {
     /// Nothing here waits for another rank. Locks stay held, so that nobody takes what their
     /// holder left half done for whole.
     fn drop(&mut self) {
+        let end = MustEnd;
         self.poisoned.store(true, Ordering::Relaxed);
         // A forked child is no rank: it has nothing in flight, and nobody to tell.
         if is_forked() {
+            mem::forget(end);
             return;
         }
         if self.raw.ranks() > 1 {
@@ -158,13 +161,24 @@ impl Drop for PoisonOnExit<'_> {
             lower::give_up(self.raw, cause);
         }
         if !lower::quiesce(self.raw, QUIESCE_LIMIT) {
-            eprintln!(
+            let _ = writeln!(
+                io::stderr(),
                 "transom: rank {} of a window failed in an epoch, and its device may still use \
                  the buffers of operations after {QUIESCE_LIMIT:?}: aborting the process",
                 self.raw.rank()
             );
             process::abort();
         }
+        mem::forget(end);
+    }
+}
+
+/// The device may be using buffers that a panic in between, such as of the program's log, would give back.
+struct MustEnd;
+
+impl Drop for MustEnd {
+    fn drop(&mut self) {
+        process::abort();
     }
 }
 

@@ -47,7 +47,7 @@ impl<'op, T: Element> Lock<'op, T> {
     }
 
     /// Local. This rank's own part, for plain loads and stores, under an exclusive lock of it.
-    /// Completes this rank's operations there first, and those of [`Target::put_own`] everywhere, which
+    /// Completes this rank's operations there first, and after a [`Target::put_own`] those everywhere; `put_own`
     /// has to wait for the unlock from then on.
     ///
     /// # Errors
@@ -71,7 +71,8 @@ impl<'op, T: Element> Lock<'op, T> {
         // SAFETY: our registered memory, aligned and of this length, any bytes being a `T`. In a
         // passive epoch all ranks access it under its lock, which is exclusively ours; our own
         // operations on it are complete, and new ones need the lock that is borrowed uniquely; puts that
-        // read it are refused as long as the lock is held.
+        // read it are refused as long as the lock is held. A lock that is leaked with its slice is given back by the
+        // close of the epoch, which first completes all operations.
         Ok(unsafe { slice::from_raw_parts_mut(base.as_ptr(), len) })
     }
 

@@ -6,6 +6,7 @@ use super::strided::rows;
 use super::window::{own_part, zeroed};
 use super::{Region, Target};
 use crate::lower::{self, Row, error, not_forked};
+use crate::raw::PROC_NULL;
 use crate::{Element, EpochState, Misuse, Result};
 
 /// What this rank's own part is used for in an epoch, besides operations that have it as their target.
@@ -65,6 +66,9 @@ impl<T: Element, Mode> Target<'_, T, Mode> {
         not_forked(OPERATION)?;
         let (base, len) = own_part::<T>(self.raw);
         let (near, far) = rows::<T>(OPERATION, from.into(), len, to.into())?;
+        if self.rank == PROC_NULL {
+            return Ok(());
+        }
         self.own.read(OPERATION)?;
         if self.rank == self.raw.rank() {
             return self.move_within(OPERATION, near, far);

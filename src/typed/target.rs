@@ -99,9 +99,10 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     /// As for [`Target::put_notify`].
     #[inline]
     pub fn put_notify_blocking(&self, at: usize, src: &[T], counter: u32) -> Result<()> {
-        // SAFETY: as for `put_blocking`.
-        unsafe { self.put_notify_unbound(at, src, counter)? };
-        lower::flush(self.raw, self.aim("put_notify_blocking"))
+        // SAFETY: the flush completes the put while the source is borrowed, also where the counter behind it could
+        // not be raised; if it fails, the device has done with the source too.
+        let put = unsafe { self.put_notify_unbound(at, src, counter) };
+        put.and(lower::flush(self.raw, self.aim("put_notify_blocking")))
     }
 
     /// One-sided. Copies the elements from `at` on to `dst` (MPI-4.1, section 12.3.2).

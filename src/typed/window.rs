@@ -318,7 +318,8 @@ impl<'c, T: Element> Window<'c, T> {
     ///
     /// # Errors
     /// What the body returned: the epoch has closed properly, and the window is as good as before. As for
-    /// [`Window::fence`]: then it is poisoned ([`Window::is_poisoned`]).
+    /// [`Window::fence`], in place of what the body returned: where the epoch had begun, the window is poisoned
+    /// ([`Window::is_poisoned`]). This rank has left the job.
     pub fn try_fence<'env, R>(
         &'env mut self,
         body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Active>) -> Result<R>,
@@ -346,7 +347,8 @@ impl<'c, T: Element> Window<'c, T> {
     ///
     /// # Errors
     /// What the body returned: the epoch has closed properly, and the window is as good as before. As for
-    /// [`Window::passive`]: then it is poisoned ([`Window::is_poisoned`]).
+    /// [`Window::passive`], in place of what the body returned: where the epoch had begun, the window is poisoned
+    /// ([`Window::is_poisoned`]). This rank has left the job.
     pub fn try_passive<'env, R>(
         &'env mut self,
         body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Passive>) -> Result<R>,
@@ -395,6 +397,7 @@ impl<'c, T: Element> Window<'c, T> {
             raw.start(targets, Assert::NONE)
         };
         let close = |raw: &raw::Window| {
+            lower::in_job(raw, OPERATION)?;
             raw.complete()?;
             raw.wait()
         };
@@ -406,7 +409,7 @@ impl<'c, T: Element> Window<'c, T> {
     ///
     /// # Errors
     /// What the body returned: the epoch has closed properly, and the window is as good as before. As for
-    /// [`Window::exchange`].
+    /// [`Window::exchange`], in place of what the body returned. This rank has left the job.
     pub fn try_exchange<'env, R>(
         &'env mut self,
         origins: &Group,
@@ -421,7 +424,11 @@ impl<'c, T: Element> Window<'c, T> {
         body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, M>) -> R,
     ) -> Result<R> {
         self.usable_together(M::NAME)?;
-        epoch::run(&self.raw, &self.poisoned, M::open, M::close, body)
+        let close = |raw: &raw::Window| {
+            lower::in_job(raw, M::NAME)?;
+            M::close(raw)
+        };
+        epoch::run(&self.raw, &self.poisoned, M::open, close, body)
     }
 
     /// Collective. Waits for all ranks, and frees the window and its memory (MPI-4.1, section

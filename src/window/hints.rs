@@ -24,7 +24,7 @@ const STATISTICS: &str = "transom_statistics";
 pub(crate) const NOTIFICATION_COUNTERS: &str = "transom_notification_counters";
 
 /// All of them.
-pub(super) const KEYS: [&str; 11] = [
+pub(super) const KEYS: [&str; 12] = [
     NO_LOCKS,
     ORDERING,
     OPS,
@@ -36,6 +36,7 @@ pub(super) const KEYS: [&str; 11] = [
     KINDS,
     EAGER_LOCK_ALL,
     NOTIFICATION_COUNTERS,
+    STATISTICS,
 ];
 
 const DEFAULT_COUNTERS: u32 = 8;

@@ -294,13 +294,13 @@ fn the_ways_over_devices() {
         let mut command = two("soft:adversarial", "seen-count");
         run(command.env("TRANSOM_NEIGHBOURS", neighbours)).expect(0)
     };
-    // Accumulates of floats are combined under a lock, where they are mapped.
+    // The ranks share a host, and so do without the device.
     let near = [
         "put other mapped 3 24",
         "get other mapped 2 64",
         "accumulate other mapped 1 24",
-        "fetch other device 4 32",
-        "compare_and_swap other device 1 8",
+        "fetch other mapped 4 32",
+        "compare_and_swap other mapped 1 8",
     ];
     has(&over("on"), &near);
     has(
