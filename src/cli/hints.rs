@@ -50,7 +50,7 @@ mod tests {
         assert!(nearest("nolocks").contains("similar one: no_locks)"));
         assert!(nearest("same_disp").contains("similar one: same_disp_unit)"));
         assert!(nearest("NO_LOCKS").contains("(known: no_locks, accumulate_ordering,"));
-        assert!(nearest("striping_unit").contains("transom_notification_counters)"));
+        assert!(nearest("striping_unit").contains("transom_statistics)"));
         assert!(Info::KEYS.iter().all(|key| oddity(key).is_none()));
     }
 }

@@ -1,9 +1,9 @@
 //! The collectives among the ranks of a circle, on bytes: ceil(log2(p)) steps each. Roots and parts are by place.
 
-use super::lane::{Direction, Walk};
+use super::lane::{Direction, InLane};
 use crate::error::Result;
 
-impl Walk<'_> {
+impl InLane<'_> {
     /// This rank's place in a tree with `root` at 0.
     fn relative(&self, root: u32) -> u32 {
         let (place, size) = (self.circle().place(), self.circle().size());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::call::mismatch;
-use super::team::{Places, Team};
+use super::team::{Circles, Team};
 use crate::error::{Error, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE, LocalWord};
@@ -19,7 +19,7 @@ use protocol::{DISPUTED, Steps, epoch_of, flag, is_ahead};
 use steps::{Step, steps};
 
 /// Bytes of control block that a barrier of the team takes.
-pub(crate) fn barrier_bytes(team: &Places) -> u64 {
+pub(crate) fn barrier_bytes(team: &Circles) -> u64 {
     u64::from(steps::flags(team.all(), team.by_host())) * LINE
 }
 
@@ -113,8 +113,8 @@ struct Ways {
 
 impl Barrier {
     pub(crate) fn new(team: &Team, block: &Arc<ControlBlock>, at: u64) -> Self {
-        let places = &team.places;
-        let steps = steps(places.all(), places.by_host()).into_iter();
+        let circles = &team.circles;
+        let steps = steps(circles.all(), circles.by_host()).into_iter();
         Self {
             at,
             block: block.clone(),

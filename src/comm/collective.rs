@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::barrier::{Barrier, barrier_bytes};
 use super::call::{Begun, CALL_BYTES, Call};
 use super::lane::{Lane, lane_bytes};
-use super::team::{Places, Team};
+use super::team::{Circles, Team};
 use crate::error::{AbortCause, Error, ErrorKind, Misuse, PeerError, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
@@ -16,12 +16,12 @@ use crate::peers::not_forked;
 pub(crate) const BARRIER_AT: u64 = CALL_BYTES;
 
 /// Bytes of control block that a communicator takes, on each of its ranks.
-pub(crate) fn block_bytes(places: &Places) -> u64 {
-    let lanes = match places.by_host() {
-        None => lane_bytes(places.all().rounds()),
+pub(crate) fn block_bytes(circles: &Circles) -> u64 {
+    let lanes = match circles.by_host() {
+        None => lane_bytes(circles.all().rounds()),
         Some(hosts) => lane_bytes(hosts.rounds_here()) + lane_bytes(hosts.rounds_of_leaders()),
     };
-    BARRIER_AT + barrier_bytes(places) + lanes
+    BARRIER_AT + barrier_bytes(circles) + lanes
 }
 
 /// The part of a communicator that one collective at a time uses.
@@ -61,10 +61,10 @@ impl Engine {
         blocks: &Arc<Column<u64>>,
         barrier: &Arc<Barrier>,
     ) -> Self {
-        let places = &team.places;
-        let start = BARRIER_AT + barrier_bytes(places);
-        let lanes = match places.by_host() {
-            None => Lanes::All(Lane::new(places.all().clone(), block, start)),
+        let circles = &team.circles;
+        let start = BARRIER_AT + barrier_bytes(circles);
+        let lanes = match circles.by_host() {
+            None => Lanes::All(Lane::new(circles.all().clone(), block, start)),
             Some(hosts) => {
                 let of_leaders = start + lane_bytes(hosts.rounds_here());
                 let leaders = hosts.leaders(team.rank);
@@ -177,8 +177,8 @@ mod tests {
     fn a_rank_that_cannot_go_on_does_not_leave_the_others_waiting() {
         let ranks = ranks_in_process("soft", 3, Patience::suspicious());
         // In how much of what rank 0 sends its receiver has read, which nobody else writes so early.
-        let places = Places::new(ranks[0].hosts(), &Group::world(3), 0);
-        let at = BARRIER_AT + barrier_bytes(&places) + LINE;
+        let circles = Circles::new(ranks[0].hosts(), &Group::world(3), 0);
+        let at = BARRIER_AT + barrier_bytes(&circles) + LINE;
         let block = ranks[0].world_block();
         block.word(at).store(u64::MAX, Ordering::Relaxed);
         let errors = thread::scope(|scope| {

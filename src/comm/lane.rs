@@ -58,8 +58,8 @@ impl Lane {
     }
 
     /// For a collective of `core`.
-    pub(super) fn walk<'e>(&'e mut self, core: &'e mut Core) -> Walk<'e> {
-        Walk { core, lane: self }
+    pub(super) fn with<'e>(&'e mut self, core: &'e mut Core) -> InLane<'e> {
+        InLane { core, lane: self }
     }
 
     /// What receivers still write into this rank's block.
@@ -69,7 +69,7 @@ impl Lane {
 }
 
 /// A collective among the ranks of a lane.
-pub(super) struct Walk<'e> {
+pub(super) struct InLane<'e> {
     core: &'e mut Core,
     lane: &'e mut Lane,
 }
@@ -84,7 +84,7 @@ enum Step {
     Stuck,
 }
 
-impl Walk<'_> {
+impl InLane<'_> {
     pub(super) fn circle(&self) -> &Circle {
         &self.lane.circle
     }

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub use group::{Comparison, Group};
 
 pub(crate) use barrier::{Barrier, Purpose, barrier_bytes};
-pub(crate) use team::{Places, Team};
+pub(crate) use team::{Circles, Team};
 
 use crate::datatype::{Element, Op, Reduce};
 use crate::error::{Error, ErrorClass, Misuse, PeerError, Result};
@@ -36,7 +36,7 @@ use transom_launch::Allgather;
 
 /// Bytes that the world communicator takes of every rank's control region: the same for each.
 pub(crate) fn world_block_bytes(size: u32, hosts: &Hosts) -> u64 {
-    block_bytes(&Places::new(hosts, &Group::world(size), 0))
+    block_bytes(&Circles::new(hosts, &Group::world(size), 0))
 }
 
 /// An ordered set of ranks that act together, with a context of its own: what happens in one
@@ -124,7 +124,7 @@ impl Communicator {
         let team = Team::new(context, context.fabric().clone(), itself, 0);
         let control = context.fabric().control();
         let block = control
-            .allocate(block_bytes(&team.places))
+            .allocate(block_bytes(&team.circles))
             .map_err(|error| error.during("alone"))?;
         let blocks = Column::Uniform(block.offset());
         Ok(Self::new(team, block, blocks))

@@ -19,19 +19,19 @@ pub(crate) struct Team {
     pub(crate) fabric: Arc<Fabric>,
     pub(crate) group: Group,
     pub(crate) rank: u32,
-    pub(crate) places: Arc<Places>,
+    pub(crate) circles: Arc<Circles>,
 }
 
 /// Where the ranks of a team stand when they all have to tell each other something.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct Circles {
     /// Whether they all run on one host, as far as that is known.
     one_host: bool,
     all: Circle,
     by_host: Option<ByHost>,
 }
 
-impl Places {
+impl Circles {
     pub(crate) fn new(hosts: &Hosts, group: &Group, rank: u32) -> Self {
         let hosts_of = |rank| {
             group
@@ -68,7 +68,7 @@ impl Team {
         rank: u32,
     ) -> Self {
         Self {
-            places: Arc::new(Places::new(context.hosts(), &group, rank)),
+            circles: Arc::new(Circles::new(context.hosts(), &group, rank)),
             context: context.clone(),
             fabric,
             group,

@@ -3,8 +3,8 @@
 
 use super::by_host::ByHost;
 use super::collective::{Core, Engine, Lanes};
-use super::lane::{Lane, Walk};
-use super::team::Places;
+use super::lane::{InLane, Lane};
+use super::team::Circles;
 use crate::error::Result;
 
 /// The place of a leader among the ranks of its host.
@@ -12,28 +12,28 @@ const LEADER: u32 = 0;
 
 /// How a collective goes.
 enum Course<'e> {
-    All(Walk<'e>),
+    All(InLane<'e>),
     TwoSteps(TwoSteps<'e>),
 }
 
 impl Engine {
-    fn course<'e>(&'e mut self, places: &'e Places) -> Course<'e> {
+    fn course<'e>(&'e mut self, circles: &'e Circles) -> Course<'e> {
         let core = &mut self.core;
         match &mut self.lanes {
-            Lanes::All(all) => Course::All(all.walk(core)),
+            Lanes::All(all) => Course::All(all.with(core)),
             Lanes::ByHost { here, leaders } => Course::TwoSteps(TwoSteps {
                 core,
                 here,
                 leaders: leaders.as_mut(),
-                hosts: places.by_host().expect("what the lanes were made for"),
+                hosts: circles.by_host().expect("what the lanes were made for"),
             }),
         }
     }
 
     /// Copies `root`'s bytes to all.
     pub(crate) fn bcast(&mut self, bytes: &mut [u8], root: u32) -> Result<()> {
-        let places = self.core.team.places.clone();
-        match self.course(&places) {
+        let circles = self.core.team.circles.clone();
+        match self.course(&circles) {
             Course::All(mut walk) => walk.bcast(bytes, root),
             Course::TwoSteps(mut steps) => steps.bcast(bytes, root),
         }
@@ -41,8 +41,8 @@ impl Engine {
 
     /// `lens` are the lengths by rank; at the root, returns all bytes in the order of ranks.
     pub(crate) fn gather(&mut self, mine: &[u8], lens: &[usize], root: u32) -> Result<Vec<u8>> {
-        let places = self.core.team.places.clone();
-        match self.course(&places) {
+        let circles = self.core.team.circles.clone();
+        match self.course(&circles) {
             Course::All(mut walk) => walk.gather(mine, lens, root),
             Course::TwoSteps(mut steps) => steps.gather(mine, lens, root),
         }
@@ -50,8 +50,8 @@ impl Engine {
 
     /// The same, on every rank.
     pub(crate) fn allgather(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<u8>> {
-        let places = self.core.team.places.clone();
-        match self.course(&places) {
+        let circles = self.core.team.circles.clone();
+        match self.course(&circles) {
             Course::All(mut walk) => walk.allgather(mine, lens),
             Course::TwoSteps(mut steps) => steps.allgather(mine, lens),
         }
@@ -64,8 +64,8 @@ impl Engine {
         root: u32,
         combine: impl FnMut(&mut [u8], &[u8]),
     ) -> Result<()> {
-        let places = self.core.team.places.clone();
-        match self.course(&places) {
+        let circles = self.core.team.circles.clone();
+        match self.course(&circles) {
             Course::All(mut walk) => walk.reduce(bytes, root, combine),
             Course::TwoSteps(mut steps) => steps.reduce(bytes, root, combine),
         }
@@ -82,8 +82,8 @@ struct TwoSteps<'e> {
 }
 
 impl TwoSteps<'_> {
-    fn here(&mut self) -> Walk<'_> {
-        self.here.walk(self.core)
+    fn here(&mut self) -> InLane<'_> {
+        self.here.with(self.core)
     }
 
     /// Lengths by place here.
@@ -111,7 +111,7 @@ impl TwoSteps<'_> {
             self.here().bcast(bytes, place)?;
         }
         if let Some(leaders) = &mut self.leaders {
-            leaders.walk(self.core).bcast(bytes, of_root)?;
+            leaders.with(self.core).bcast(bytes, of_root)?;
         }
         match place {
             Some(_) => Ok(()),
@@ -130,7 +130,7 @@ impl TwoSteps<'_> {
         let mut of_others = self.lens_of_hosts(lens);
         of_others[of_root as usize] = 0;
         if let Some(leaders) = &mut self.leaders {
-            let walk = &mut leaders.walk(self.core);
+            let walk = &mut leaders.with(self.core);
             held = walk.gather(&held, &of_others, of_root)?;
         }
         let Some(place) = place else {
@@ -152,7 +152,7 @@ impl TwoSteps<'_> {
         let held = self.here().gather(mine, &lens_here, LEADER)?;
         let of_hosts = self.lens_of_hosts(lens);
         let mut all = match &mut self.leaders {
-            Some(leaders) => leaders.walk(self.core).allgather(&held, &of_hosts)?,
+            Some(leaders) => leaders.with(self.core).allgather(&held, &of_hosts)?,
             None => vec![0; lens.iter().sum()],
         };
         self.here().bcast(&mut all, LEADER)?;
@@ -168,7 +168,7 @@ impl TwoSteps<'_> {
         let of_root = self.hosts.host_of(root);
         self.here().reduce(bytes, LEADER, &mut combine)?;
         if let Some(leaders) = &mut self.leaders {
-            let walk = &mut leaders.walk(self.core);
+            let walk = &mut leaders.with(self.core);
             walk.reduce(bytes, of_root, &mut combine)?;
         }
         let circle = self.here.circle();

@@ -171,12 +171,11 @@ fn left_inside_an_epoch(job: Job) -> Result<()> {
             drop(job.take());
         }
     });
-    // The other one may be through before it looks, or find that this one has left.
-    if let Err(error) = closed {
-        let ErrorKind::Peer(PeerError::Left { rank: 0 } | PeerError::Aborted { .. }) = error.kind()
-        else {
-            panic!("{error}");
-        };
+    let error = closed.unwrap_err();
+    match error.kind() {
+        ErrorKind::Misuse(Misuse::JobLeft) => assert!(first),
+        ErrorKind::Peer(PeerError::Left { rank: 0 } | PeerError::Aborted { .. }) => assert!(!first),
+        _ => panic!("{error}"),
     }
     assert!(begun.elapsed() < HEARD_WITHIN, "{:?}", begun.elapsed());
     if first {
