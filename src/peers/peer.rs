@@ -1,6 +1,6 @@
 //! Another rank of the job, as this one reaches it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use rdma_sys_shim::{AtomicDomain, Device, Endpoint, RemoteRegion};
 use transom_launch::pmi::PmiError;
@@ -103,7 +103,7 @@ fn from_hex(digits: &str) -> Option<Vec<u8>> {
 pub(crate) struct Peer {
     control: Arc<RemoteMemory>,
     /// The same, for blocks of windows whose atomics are the processor's where the device's are its own.
-    shared: OnceLock<Arc<RemoteMemory>>,
+    shared: Arc<RemoteMemory>,
     pub(super) abort: RemoteWord,
     pub(super) state: RemoteWord,
 }
@@ -132,10 +132,13 @@ impl Peer {
             .during("connect")
         })?;
         let control = Arc::new(RemoteMemory::new(endpoint, card.control, patience)?);
+        let shared = Arc::new(control.with_atomics());
         Ok(Self {
-            abort: control.word(super::context::ABORT),
+            // Others may reach it through the device: any cause of the end will do. To tell it to a neighbour must
+            // not take a connection, of which there may be none yet.
+            abort: shared.word(super::context::ABORT),
             state: control.word(super::context::STATE),
-            shared: OnceLock::new(),
+            shared,
             control,
         })
     }
@@ -151,9 +154,8 @@ impl Peer {
 
     /// The same, for what belongs to a window with these atomics.
     pub(crate) fn control_in(&self, domain: AtomicDomain) -> &Arc<RemoteMemory> {
-        let with_atomics = || Arc::new(self.control.with_atomics());
         match domain {
-            AtomicDomain::Cpu => self.shared.get_or_init(with_atomics),
+            AtomicDomain::Cpu => &self.shared,
             AtomicDomain::Device => &self.control,
         }
     }
