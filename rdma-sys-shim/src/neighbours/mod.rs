@@ -48,15 +48,20 @@ impl WithNeighbours {
         }
     }
 
-    /// The process that published `card`, if its memory is to be mapped.
-    fn neighbour(&self, card: &Card) -> Option<Neighbour> {
-        let own = self.memory.as_ref().filter(|_| !card.memory.is_empty())?;
-        let found = own.neighbour(&card.memory);
-        let found = found.inspect_err(|error| {
-            tracing::warn!(%error, "a rank of this host is reached by the device");
-        });
-        let found = found.ok().flatten()?;
-        self.setting.takes(found.pids()).then_some(found)
+    /// The process that published `card`, if its memory is to be mapped. One of this host that is gone is an error: the
+    /// device would only wait for it.
+    fn neighbour(&self, card: &Card) -> Result<Option<Neighbour>> {
+        let Some(own) = self.memory.as_ref().filter(|_| !card.memory.is_empty()) else {
+            return Ok(None);
+        };
+        match own.neighbour(&card.memory) {
+            Ok(found) => Ok(found.filter(|found| self.setting.takes(found.pids()))),
+            Err(error) if error.absence().is_some() => Err(error),
+            Err(error) => {
+                tracing::warn!(%error, "a rank of this host is reached by the device");
+                Ok(None)
+            }
+        }
     }
 }
 
@@ -98,7 +103,7 @@ impl Device for WithNeighbours {
     fn connect(&self, address: &[u8]) -> Result<Arc<dyn Endpoint>> {
         let card = Card::decode(address)?;
         card.must_agree_with(self.setting)?;
-        let Some(neighbour) = self.neighbour(&card) else {
+        let Some(neighbour) = self.neighbour(&card)? else {
             return self.device.connect(&card.device);
         };
         self.found.fetch_add(1, Ordering::Relaxed);
