@@ -33,7 +33,7 @@ pub use inventory::{
     DeviceInfo, Placement, State, Surroundings, is_automatic, list, open, shared_out,
 };
 pub use soft::{NoticeBoard, PORT_BYTES, probe};
-pub use system::Host;
+pub use system::{Host, longest_file};
 
 /// Whether this build has the verbs provider.
 #[must_use]

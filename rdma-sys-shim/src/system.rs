@@ -77,6 +77,13 @@ pub(crate) fn limit(resource: libc::__rlimit_resource_t) -> u64 {
     }
 }
 
+/// How long a file of this process may become. Whoever writes beyond that is killed by the kernel, unless the process
+/// handles or ignores SIGXFSZ.
+#[must_use]
+pub fn longest_file() -> u64 {
+    limit(libc::RLIMIT_FSIZE)
+}
+
 /// Random bytes of the kernel's.
 ///
 /// # Errors

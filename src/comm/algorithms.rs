@@ -2,12 +2,13 @@
 
 use super::lane::{Direction, InLane};
 use crate::error::Result;
+use crate::peers::around;
 
 impl InLane<'_> {
     /// This rank's place in a tree with `root` at 0.
     fn relative(&self, root: u32) -> u32 {
         let (place, size) = (self.circle().place(), self.circle().size());
-        ((u64::from(place) + u64::from(size) - u64::from(root)) % u64::from(size)) as u32
+        around(place, size - root, size)
     }
 
     /// Binomial tree: in round k, each of the 2^k ranks that have the bytes sends them 2^k ahead.

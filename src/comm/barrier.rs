@@ -20,7 +20,7 @@ use steps::{Step, steps};
 
 /// Bytes of control block that a barrier of the team takes.
 pub(crate) fn barrier_bytes(team: &Circles) -> u64 {
-    u64::from(steps::flags(team.all(), team.by_host())) * LINE
+    u64::from(steps::flags(team.all(), team.by_host().map(Arc::as_ref))) * LINE
 }
 
 /// For what a rank comes to a barrier.
@@ -114,7 +114,7 @@ struct Ways {
 impl Barrier {
     pub(crate) fn new(team: &Team, block: &Arc<ControlBlock>, at: u64) -> Self {
         let circles = &team.circles;
-        let steps = steps(circles.all(), circles.by_host()).into_iter();
+        let steps = steps(circles.all(), circles.by_host().map(Arc::as_ref)).into_iter();
         Self {
             at,
             block: block.clone(),

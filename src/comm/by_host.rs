@@ -1,10 +1,8 @@
 //! A team whose ranks run on several hosts, with several on one: what all of them have to tell each other goes
 //! from the ranks of a host to the first of them, its leader, among the leaders, and back.
 
-use super::Group;
 use super::circle::Circle;
 use crate::peers::{Hosts, rounds};
-use crate::terms::WorldRank;
 
 /// The hosts of a team, as one of its ranks sees them.
 #[derive(Debug)]
@@ -20,21 +18,11 @@ pub(crate) struct ByHost {
 }
 
 impl ByHost {
-    /// None where that makes two steps of one: all on one host, or each on its own.
-    pub(super) fn new(hosts: &Hosts, group: &Group, rank: u32) -> Option<Self> {
+    /// `hosts`: by ranks of the team. None where that makes two steps of one: all on one host, or each on its own.
+    pub(super) fn new(hosts: &Hosts, size: u32, rank: u32) -> Option<Self> {
         if hosts.is_one() {
             return None;
         }
-        let host = |rank| {
-            let WorldRank(world) = group.in_world(rank)?;
-            Some(hosts.host_of(world))
-        };
-        let all: Option<Vec<u32>> = (0..group.size()).map(host).collect();
-        Self::of(Hosts::of(all?), group.size(), rank)
-    }
-
-    /// `hosts`: by ranks of the team.
-    fn of(hosts: Hosts, size: u32, rank: u32) -> Option<Self> {
         let hosts: Box<[u32]> = (0..size).map(|rank| hosts.host_of(rank)).collect();
         let mut leaders = Vec::new();
         let mut counts = Vec::new();
@@ -46,7 +34,7 @@ impl ByHost {
             counts[host as usize] += 1;
         }
         let most = counts.into_iter().max()?;
-        if leaders.len() == 1 || most == 1 {
+        if most == 1 {
             return None;
         }
         let mine = hosts[rank as usize];
@@ -100,7 +88,7 @@ pub(super) mod tests {
 
     /// As the rank sees it whose hosts are these.
     pub(in crate::comm) fn by_host(hosts: &[u32], rank: u32) -> Option<ByHost> {
-        ByHost::of(Hosts::of(hosts), hosts.len() as u32, rank)
+        ByHost::new(&Hosts::of(hosts), hosts.len() as u32, rank)
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Ranks of a team that take steps among themselves, in a circle.
 
-use crate::peers::rounds;
+use crate::peers::{around, rounds};
 
 /// Some ranks of a team in order, as one of them sees them.
 #[derive(Clone, Debug)]
@@ -72,9 +72,7 @@ impl Circle {
 
     /// The rank `distance` further on, around the circle.
     pub(super) fn ahead(&self, distance: u32) -> u32 {
-        let size = u64::from(self.size());
-        let place = (u64::from(self.place) + u64::from(distance)) % size;
-        self.rank_at(place as u32)
+        self.rank_at(around(self.place, distance, self.size()))
     }
 
     /// The rank `distance` back, around the circle.

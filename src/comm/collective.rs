@@ -4,6 +4,7 @@ use std::mem;
 use std::sync::Arc;
 
 use super::barrier::{Barrier, barrier_bytes};
+use super::by_host::ByHost;
 use super::call::{Begun, CALL_BYTES, Call};
 use super::lane::{Lane, lane_bytes};
 use super::team::{Circles, Team};
@@ -35,7 +36,11 @@ pub(super) enum Lanes {
     /// One of all ranks.
     All(Lane),
     /// One of the ranks of this host, and for its leader one of all leaders.
-    ByHost { here: Lane, leaders: Option<Lane> },
+    ByHost {
+        hosts: Arc<ByHost>,
+        here: Lane,
+        leaders: Option<Lane>,
+    },
 }
 
 /// One collective, as far as it has come.
@@ -69,6 +74,7 @@ impl Engine {
                 let of_leaders = start + lane_bytes(hosts.rounds_here());
                 let leaders = hosts.leaders(team.rank);
                 Lanes::ByHost {
+                    hosts: hosts.clone(),
                     here: Lane::new(hosts.here().clone(), block, start),
                     leaders: leaders.map(|circle| Lane::new(circle, block, of_leaders)),
                 }
@@ -155,7 +161,7 @@ impl Drop for Engine {
         }
         let (first, second) = match &self.lanes {
             Lanes::All(lane) => (lane, None),
-            Lanes::ByHost { here, leaders } => (here, leaders.as_ref()),
+            Lanes::ByHost { here, leaders, .. } => (here, leaders.as_ref()),
         };
         let lanes = [Some(first), second].into_iter().flatten();
         (self.core.block).retire_until(lanes.flat_map(Lane::last_words));

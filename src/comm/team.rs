@@ -28,21 +28,21 @@ pub(crate) struct Circles {
     /// Whether they all run on one host, as far as that is known.
     one_host: bool,
     all: Circle,
-    by_host: Option<ByHost>,
+    by_host: Option<Arc<ByHost>>,
 }
 
 impl Circles {
     pub(crate) fn new(hosts: &Hosts, group: &Group, rank: u32) -> Self {
-        let hosts_of = |rank| {
-            group
-                .in_world(rank)
-                .map(|WorldRank(rank)| hosts.host_of(rank))
+        let size = group.size();
+        let members = (0..size).filter_map(|rank| group.in_world(rank));
+        let of_members = match hosts.is_one() {
+            true => Hosts::one(),
+            false => Hosts::of(members.map(|WorldRank(rank)| hosts.host_of(rank))),
         };
-        let first = hosts_of(0);
         Self {
-            one_host: hosts.is_one() || (1..group.size()).all(|rank| hosts_of(rank) == first),
-            all: Circle::all(group.size(), rank),
-            by_host: ByHost::new(hosts, group, rank),
+            one_host: of_members.is_one(),
+            all: Circle::all(size, rank),
+            by_host: ByHost::new(&of_members, size, rank).map(Arc::new),
         }
     }
 
@@ -55,7 +55,7 @@ impl Circles {
     }
 
     /// Where they go by hosts.
-    pub(super) fn by_host(&self) -> Option<&ByHost> {
+    pub(super) fn by_host(&self) -> Option<&Arc<ByHost>> {
         self.by_host.as_ref()
     }
 }

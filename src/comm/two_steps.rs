@@ -4,7 +4,6 @@
 use super::by_host::ByHost;
 use super::collective::{Core, Engine, Lanes};
 use super::lane::{InLane, Lane};
-use super::team::Circles;
 use crate::error::Result;
 
 /// The place of a leader among the ranks of its host.
@@ -17,23 +16,26 @@ enum Course<'e> {
 }
 
 impl Engine {
-    fn course<'e>(&'e mut self, circles: &'e Circles) -> Course<'e> {
+    fn course(&mut self) -> Course<'_> {
         let core = &mut self.core;
         match &mut self.lanes {
             Lanes::All(all) => Course::All(all.with(core)),
-            Lanes::ByHost { here, leaders } => Course::TwoSteps(TwoSteps {
+            Lanes::ByHost {
+                hosts,
+                here,
+                leaders,
+            } => Course::TwoSteps(TwoSteps {
                 core,
                 here,
                 leaders: leaders.as_mut(),
-                hosts: circles.by_host().expect("what the lanes were made for"),
+                hosts,
             }),
         }
     }
 
     /// Copies `root`'s bytes to all.
     pub(crate) fn bcast(&mut self, bytes: &mut [u8], root: u32) -> Result<()> {
-        let circles = self.core.team.circles.clone();
-        match self.course(&circles) {
+        match self.course() {
             Course::All(mut walk) => walk.bcast(bytes, root),
             Course::TwoSteps(mut steps) => steps.bcast(bytes, root),
         }
@@ -41,8 +43,7 @@ impl Engine {
 
     /// `lens` are the lengths by rank; at the root, returns all bytes in the order of ranks.
     pub(crate) fn gather(&mut self, mine: &[u8], lens: &[usize], root: u32) -> Result<Vec<u8>> {
-        let circles = self.core.team.circles.clone();
-        match self.course(&circles) {
+        match self.course() {
             Course::All(mut walk) => walk.gather(mine, lens, root),
             Course::TwoSteps(mut steps) => steps.gather(mine, lens, root),
         }
@@ -50,8 +51,7 @@ impl Engine {
 
     /// The same, on every rank.
     pub(crate) fn allgather(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<u8>> {
-        let circles = self.core.team.circles.clone();
-        match self.course(&circles) {
+        match self.course() {
             Course::All(mut walk) => walk.allgather(mine, lens),
             Course::TwoSteps(mut steps) => steps.allgather(mine, lens),
         }
@@ -64,8 +64,7 @@ impl Engine {
         root: u32,
         combine: impl FnMut(&mut [u8], &[u8]),
     ) -> Result<()> {
-        let circles = self.core.team.circles.clone();
-        match self.course(&circles) {
+        match self.course() {
             Course::All(mut walk) => walk.reduce(bytes, root, combine),
             Course::TwoSteps(mut steps) => steps.reduce(bytes, root, combine),
         }

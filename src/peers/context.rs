@@ -2,6 +2,7 @@
 //! region, and the signs of life.
 
 use std::collections::BTreeMap;
+use std::hash::Hash;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -99,9 +100,7 @@ impl Context {
         let ready = named.and_then(|named| {
             let device = open(named, client.as_ref(), neighbours.as_deref())?;
             let known = nodes.map(|nodes| (0..size).map(move |rank| nodes.node_of(rank)));
-            let hosts = Hosts::of_job(&*device, size, known);
-            let reserved = WORLD + world_block(size, &hosts);
-            Ok((Fabric::new(device, reserved, rank, size)?, hosts))
+            Opened::new(device, (rank, size), known, world_block)
         });
         // Those of whom nothing is said may be here.
         let neighbours = neighbours.unwrap_or_else(|| (0..size).collect());
@@ -112,7 +111,7 @@ impl Context {
             // Also where this rank cannot start: the others wait in the barrier, some launchers let
             // them wait for ever, and they want to know why.
             let card = match &ready {
-                Ok((fabric, _)) => fabric.own_card().to_owned(),
+                Ok(opened) => opened.fabric.own_card().to_owned(),
                 Err(error) => refusal(error),
             };
             // Whoever does not see the board asks for the key.
@@ -126,11 +125,15 @@ impl Context {
                 crowded = settled?;
             }
         }
-        let (fabric, hosts) = ready?;
+        let Opened {
+            fabric,
+            hosts,
+            world_block,
+        } = ready?;
         let place = Place {
             rank,
             size,
-            world_block: world_block(size, &hosts),
+            world_block,
             hosts,
             level,
             patience: Patience::new(crowded),
@@ -396,6 +399,32 @@ impl Context {
             Some(_region) => Ok(()),
             None => Err(Error::new("free_mem", Misuse::NotAllocated { address })),
         }
+    }
+}
+
+/// A rank's own part of the start: its device, and where all ranks run.
+struct Opened {
+    fabric: Fabric,
+    hosts: Hosts,
+    /// Bytes of the world communicator's block.
+    world_block: u64,
+}
+
+impl Opened {
+    /// `names`: as for [`Hosts::of_job`].
+    fn new<N: Eq + Hash>(
+        device: Arc<dyn Device>,
+        (rank, size): (u32, u32),
+        names: Option<impl IntoIterator<Item = N>>,
+        world_block: WorldBlock,
+    ) -> Result<Self> {
+        let hosts = Hosts::of_job(&*device, size, names);
+        let world_block = world_block(size, &hosts);
+        Ok(Self {
+            fabric: Fabric::new(device, WORLD + world_block, rank, size)?,
+            hosts,
+            world_block,
+        })
     }
 }
 

@@ -389,7 +389,7 @@ fn is_reason(error: &Error, first: &PeerError) -> bool {
 }
 
 /// The rank `distance` further on, around the circle.
-fn around(rank: u32, distance: u32, size: u32) -> u32 {
+pub(crate) fn around(rank: u32, distance: u32, size: u32) -> u32 {
     ((u64::from(rank) + u64::from(distance)) % u64::from(size)) as u32
 }
 

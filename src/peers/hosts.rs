@@ -13,7 +13,7 @@ use crate::memory::columns::Column;
 pub(crate) struct Hosts(Column<u32>);
 
 impl Hosts {
-    fn one() -> Self {
+    pub(crate) fn one() -> Self {
         Self(Column::Uniform(0))
     }
 

@@ -19,7 +19,7 @@ pub(crate) use context::{Context, check_rank};
 pub(crate) use fabric::Fabric;
 pub(crate) use fork::{is_forked, not_forked};
 pub(crate) use gather::gather_parts_by;
-pub(crate) use health::{Awaited, rounds};
+pub(crate) use health::{Awaited, around, rounds};
 pub(crate) use hosts::Hosts;
 pub(crate) use peer::{Peer, refusal};
 pub(crate) use start::{host_identity, named_device};

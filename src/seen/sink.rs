@@ -205,13 +205,7 @@ fn read_up_to(file: &File, to: &mut [u8], from: u64) -> io::Result<usize> {
 
 /// Beyond the limit of a file's size, the kernel would end the process.
 fn write_within_limits(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
-    let mut limit = libc::rlimit {
-        rlim_cur: libc::RLIM_INFINITY,
-        rlim_max: libc::RLIM_INFINITY,
-    };
-    // SAFETY: the pointer is to a live structure.
-    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
-    if at + bytes.len() as u64 > limit.rlim_cur {
+    if at + bytes.len() as u64 > rdma_sys_shim::longest_file() {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
     file.write_all_at(bytes, at)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use bytemuck::{Pod, Zeroable};
-use rdma_sys_shim::{Access, AtomicDomain, Device, Nearest, Region, RemoteRegion};
+use rdma_sys_shim::{Access, Device, Nearest, Region, RemoteRegion};
 
 use super::attributes::Attributes;
 use super::errors::Handler;
@@ -231,10 +231,6 @@ impl Window {
             atomic_widths: match shares_host {
                 true => AtomicWidths::of_processor(own.hints.granularity),
                 false => AtomicWidths::new(device, own.hints.granularity),
-            },
-            domain: match shares_host {
-                true => AtomicDomain::Cpu,
-                false => device.atomic_domain,
             },
             shares_host,
             eager_lock_all: AtomicBool::new(own.hints.eager_lock_all),

@@ -27,7 +27,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rdma_sys_shim::{AtomicDomain, Region, Ticket};
+use rdma_sys_shim::{Region, Ticket};
 
 pub use attributes::{CallbackResult, Keyval};
 pub use dynamic::get_address;
@@ -102,10 +102,8 @@ pub struct Window {
     layout: BlockLayout,
     pairs: Pairs,
     atomic_widths: AtomicWidths,
-    /// Whose atomics change the words of the window and of its blocks.
-    domain: AtomicDomain,
-    /// Whether that is the processor because all ranks share a host and map each other's memory, over a device whose
-    /// atomics are its own.
+    /// Whether all ranks share a host and map each other's memory, over a device whose atomics are its own: then the
+    /// processor's change the words of the window and of its blocks.
     shares_host: bool,
     /// See [`Window::watch`].
     watch: Option<Arc<Watch>>,

@@ -42,6 +42,9 @@ impl Window {
     /// share a host and map each other's memory.
     #[must_use]
     pub fn atomic_domain(&self) -> AtomicDomain {
-        self.domain
+        match self.shares_host {
+            true => AtomicDomain::Cpu,
+            false => self.team.fabric.device().capabilities().atomic_domain,
+        }
     }
 }

@@ -41,7 +41,10 @@ impl Window {
         let columns = &self.columns;
         let peer = self.team.peer(rank)?;
         let exposed = self.exposed(rank);
-        let (control, block) = (peer.control_in(self.domain), columns.block.get(rank));
+        let (control, block) = (
+            peer.control_in(self.atomic_domain()),
+            columns.block.get(rank),
+        );
         let mut route = Route {
             endpoint: peer.endpoint().clone(),
             region: exposed,

@@ -374,17 +374,23 @@ fn bad_arguments_get_one_line_that_says_what_is_legal() {
         (&["--json", missing], &[missing, "No such file"]),
     ];
     for (args, parts) in cases {
-        let output = output(&[&["bench"], args].concat());
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
-        assert_eq!(error.lines().count(), 1, "{args:?}: {error}");
-        assert!(output.stdout.is_empty(), "{args:?}");
-        for part in parts {
-            assert!(
-                error.contains(part),
-                "{args:?}: {part:?} is not in {error:?}"
-            );
-        }
+        refused(args, parts);
+    }
+}
+
+/// One line on standard error that has all of `parts`, and exit code 2; nothing else is said.
+#[track_caller]
+fn refused(args: &[&str], parts: &[&str]) {
+    let output = output(&[&["bench"], args].concat());
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+    assert_eq!(error.lines().count(), 1, "{args:?}: {error}");
+    assert!(output.stdout.is_empty(), "{args:?}");
+    for part in parts {
+        assert!(
+            error.contains(part),
+            "{args:?}: {part:?} is not in {error:?}"
+        );
     }
 }
 

@@ -2,17 +2,16 @@
 
 use std::io;
 
-use crate::system::limit;
+use crate::system::{limit, longest_file};
 use crate::{Error, Result};
 
 /// So many descriptors are left to the program and to what opens a file for a moment, connecting to a
 /// peer among it. Of a low limit, a quarter.
 const LEFT: u64 = 16;
 
-/// Whether a memory file may be `len` bytes long. The kernel does not merely refuse to make one longer
-/// than the limit, but kills the process, unless it handles or ignores SIGXFSZ.
+/// Whether a memory file may be `len` bytes long: the kernel does not merely refuse to make a longer one.
 pub(super) fn check_file_size(len: usize) -> Result<()> {
-    if len as u64 <= limit(libc::RLIMIT_FSIZE) {
+    if len as u64 <= longest_file() {
         return Ok(());
     }
     let call = format!("ftruncate of a memory file to {len} bytes");

@@ -7,12 +7,12 @@ use rdma_sys_shim::{Device, Placement};
 use transom_launch::pmi::PmiError;
 use transom_launch::{Allgather, crowding};
 
-use super::{Context, Place, WORLD, WorldBlock};
+use super::{Context, Opened, Place, WorldBlock};
 use crate::error::{Error, Misuse, Result};
 use crate::peers::gather::{gather_any_by, gather_by};
 use crate::peers::peer::{refusal, refused};
 use crate::peers::start::{Whereabouts, choose_device, host_identity, shared_out, turn};
-use crate::peers::{Fabric, Hosts, fork, join_texts, split_texts};
+use crate::peers::{fork, join_texts, split_texts};
 use crate::terms::ThreadLevel;
 use crate::wait::Patience;
 
@@ -75,17 +75,19 @@ impl Context {
                 None => choose_device(whereabouts)?,
             };
             let known = all.iter().map(|(host, _)| host);
-            let hosts = Hosts::of_job(&*device, size, Some(known));
-            let reserved = WORLD + world_block(size, &hosts);
-            Ok((Fabric::new(device, reserved, rank, size)?, hosts))
+            Opened::new(device, (rank, size), Some(known), world_block)
         });
         let card = match &ready {
-            Ok((fabric, _)) => fabric.own_card().to_owned(),
+            Ok(opened) => opened.fabric.own_card().to_owned(),
             Err(error) => refusal(error),
         };
         let mine = join_texts(&card, &crowding::processors());
         let told = gather_any_by(OPERATION, by, (rank, size), &mine)?;
-        let (fabric, hosts) = ready?;
+        let Opened {
+            fabric,
+            hosts,
+            world_block,
+        } = ready?;
         let mut processors = Vec::new();
         for (other, bytes) in (0..).zip(&told) {
             let Some((card, allowed)) = split_texts(bytes) else {
@@ -104,7 +106,7 @@ impl Context {
         let place = Place {
             rank,
             size,
-            world_block: world_block(size, &hosts),
+            world_block,
             hosts,
             level,
             patience: Patience::new(crowding::take_turns(&processors)),
