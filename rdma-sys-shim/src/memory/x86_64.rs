@@ -6,6 +6,7 @@ use std::arch::x86_64::{__cpuid, CpuidResult};
 use std::sync::OnceLock;
 
 mod add;
+mod caches;
 mod large;
 
 #[cfg(test)]

@@ -1,17 +1,22 @@
 //! Copies too large for the second-level cache, where the best way depends on the machine.
 //!
 //! Streaming stores do not read the destination first. That nearly doubles the speed once the third level no
-//! longer holds both sides, and loses a fifth or more while it does; where that is, neither the cache sizes
-//! nor the processor's flags say, least of all in a virtual machine, which sees a share of a cache and is told
-//! of all of it. So it is measured: now and then a copy moves an equal part by each method and times the
-//! parts, and the copies of about that length that follow use the fastest.
+//! longer holds both sides, and loses up to half of it while it does; where that is, the cache sizes (`caches`) let
+//! one guess, least of all in a virtual machine, which sees a share of a cache and is told of all of it. So it is
+//! measured: now and then a copy moves an equal part by each method and times the parts, and the copies of about
+//! that length that follow use the fastest.
 
 use std::arch::asm;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
+use super::caches::Caches;
+
 /// No copy below this length comes here, whatever the caches: streaming has never paid there.
-pub(super) const FLOOR: usize = 2 << 20;
+pub(super) const FLOOR: usize = 512 << 10;
+
+/// The second-level cache, where the processor does not tell.
+const USUAL_L2: usize = 2 << 20;
 
 /// A trial is made over the first copies of a length class, and again after so many.
 const TRIAL_PERIOD: u32 = 64;
@@ -22,8 +27,13 @@ const TRIAL_COPIES: u32 = 5;
 /// the third level. Of the others each method's best counts, as they may be disturbed.
 const SETTLING_COPIES: u32 = 2;
 
-/// The share of a copy that a trial gives to each method; the rest moves by the one in use.
+/// The share of a copy that a trial gives to each method, up to so many bytes; the rest moves by the one in use.
 const TRIAL_SHARE: usize = 16;
+const TRIAL_BYTES: usize = 256 << 10;
+
+/// Of so many copies in a row that are slower by a quarter than what was found, the next begins a trial: other memory
+/// is copied now.
+const DISAPPOINTING: u32 = 2;
 
 /// A way to copy ranges that do not overlap.
 ///
@@ -38,9 +48,9 @@ fn methods() -> Vec<Method> {
     }
     // The widest suffices.
     if is_x86_feature_detected!("avx512f") {
-        methods.push(stream_512);
+        methods.extend([stream_ahead_512 as Method, stream_512]);
     } else if is_x86_feature_detected!("avx") {
-        methods.push(stream_256);
+        methods.extend([stream_ahead_256 as Method, stream_256]);
     }
     assert!(methods.len() < TRIAL_SHARE);
     methods
@@ -58,11 +68,37 @@ struct Class {
     copies: u32,
     /// An index into the machine's methods.
     in_use: usize,
-    /// For each method, the most bytes a second seen in the trial under way.
+    /// For each method, the most bytes a second seen in the trial under way, or the last.
     speeds: Vec<f64>,
+    /// How many copies in a row were slower than these let one expect.
+    disappointing: u32,
+    /// As slow as that whole copies may be, by the method in use, since a trial did not help.
+    slow: f64,
 }
 
 impl Class {
+    /// The number of the next copy in its period, whose first are a trial.
+    fn next_turn(&mut self) -> u32 {
+        if self.disappointing >= DISAPPOINTING {
+            (self.copies, self.disappointing) = (0, 0);
+        }
+        let turn = self.copies % TRIAL_PERIOD;
+        self.copies = self.copies.wrapping_add(1);
+        turn
+    }
+
+    /// Takes note of a whole copy between trials.
+    fn note_whole(&mut self, method: usize, speed: f64) {
+        let expected = self.speeds[method].min(self.slow);
+        self.disappointing = match speed < expected * 0.75 {
+            true => self.disappointing + 1,
+            false => 0,
+        };
+        if self.disappointing == DISAPPOINTING {
+            self.slow = speed;
+        }
+    }
+
     /// Takes note of one copy of a trial.
     fn note(&mut self, turn: u32, speeds: &[f64]) {
         if turn == SETTLING_COPIES {
@@ -84,42 +120,36 @@ impl Class {
         let fastest =
             (0..self.speeds.len()).max_by(|&a, &b| self.speeds[a].total_cmp(&self.speeds[b]));
         if let Some(fastest) = fastest.filter(|&method| self.speeds[method] > clearly) {
-            self.in_use = fastest;
+            (self.in_use, self.slow) = (fastest, f64::INFINITY);
         }
     }
 }
 
-#[cfg(target_env = "gnu")]
-fn l2_size() -> usize {
-    // SAFETY: sysconf has no precondition.
-    let size = unsafe { libc::sysconf(libc::_SC_LEVEL2_CACHE_SIZE) };
-    usize::try_from(size).unwrap_or(0)
-}
-
-/// Other C libraries do not say.
-#[cfg(not(target_env = "gnu"))]
-fn l2_size() -> usize {
-    0
-}
-
 static MACHINE: LazyLock<Machine> = LazyLock::new(|| {
     let methods = methods();
-    // A guess, until the first trial ends: streaming lost on the Intel processor that was measured.
-    let guess = match &super::vendor() {
-        b"GenuineIntel" => 0,
-        _ => methods.len() - 1,
-    };
-    let class = Class {
+    let caches = Caches::of_this_processor();
+    let class = |log: usize| Class {
         copies: 0,
-        in_use: guess,
+        in_use: match guess_streams(1 << log, &super::vendor(), caches) {
+            true => methods.len() - 1,
+            false => 0,
+        },
         speeds: vec![0.0; methods.len()],
+        disappointing: 0,
+        slow: f64::INFINITY,
     };
     Machine {
-        threshold: l2_size().max(FLOOR),
+        threshold: caches.l2.unwrap_or(USUAL_L2).max(FLOOR),
+        classes: std::array::from_fn(|log| Mutex::new(class(log))),
         methods,
-        classes: std::array::from_fn(|_| Mutex::new(class.clone())),
     }
 });
+
+/// What copies of about this length use until their first trial ends: streaming, where both sides take half of the
+/// third level or more, unless it is of Intel, whose processors lost by it.
+fn guess_streams(len: usize, vendor: &[u8; 12], caches: Caches) -> bool {
+    vendor != b"GenuineIntel" && caches.l3.is_none_or(|l3| len >= l3 / 4)
+}
 
 /// # Safety
 /// As [`super::super::copy`].
@@ -138,19 +168,22 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     };
     let (turn, in_use) = {
         let mut class = class();
-        class.copies = class.copies.wrapping_add(1);
-        (class.copies.wrapping_sub(1) % TRIAL_PERIOD, class.in_use)
+        (class.next_turn(), class.in_use)
     };
     let mut done = 0;
     if turn < TRIAL_COPIES {
-        let part = len / TRIAL_SHARE;
+        let part = (len / TRIAL_SHARE).min(TRIAL_BYTES);
         // SAFETY: the parts lie in the caller's ranges, which are apart, as there are fewer than TRIAL_SHARE.
         let speeds = unsafe { trial(&machine.methods, to, from, part) };
         done = part * speeds.len();
         class().note(turn, &speeds);
     }
+    let start = Instant::now();
     // SAFETY: what remains of the caller's ranges, which are apart; every listed method works here.
     unsafe { machine.methods[in_use](to.add(done), from.add(done), len - done) }
+    if turn >= TRIAL_COPIES {
+        class().note_whole(in_use, len as f64 / start.elapsed().as_secs_f64());
+    }
 }
 
 /// Copies one part by each method, in order, and returns their speeds in bytes a second.
@@ -179,11 +212,11 @@ unsafe fn rep_movs(to: *mut u8, from: *const u8, len: usize) {
 
 /// Defines a copy by streaming stores, 256 bytes a turn.
 ///
-/// The prefetch looks a page ahead, where the hardware's own does not reach; past the end it does nothing, as
-/// a prefetch never faults. The fence puts the streaming stores before every later store, without which a
+/// `$ahead` are instructions that ask for what is read a page ahead, where the hardware's own prefetching does not
+/// reach; past the end they do nothing, as a prefetch never faults. The fence puts the streaming stores before every later store, without which a
 /// flag could be seen before its data.
 macro_rules! stream {
-    ($name:ident, $load:literal, $($register:literal $offset:literal),+) => {
+    ($name:ident, [$($ahead:literal)*] $load:literal, $($register:literal $offset:literal),+) => {
         /// # Safety
         /// As [`Method`].
         unsafe fn $name(to: *mut u8, from: *const u8, len: usize) {
@@ -200,10 +233,7 @@ macro_rules! stream {
                     "test {len}, {len}",
                     "jz 3f",
                     "2:",
-                    "prefetcht1 [{from} + 4096]",
-                    "prefetcht1 [{from} + 4160]",
-                    "prefetcht1 [{from} + 4224]",
-                    "prefetcht1 [{from} + 4288]",
+                    $($ahead,)*
                     $(concat!($load, " ", $register, ", [{from} + ", $offset, "]"),)+
                     $(concat!("vmovntdq [{to} + ", $offset, "], ", $register),)+
                     "add {from}, 256",
@@ -224,9 +254,21 @@ macro_rules! stream {
     };
 }
 
-stream!(stream_512, "vmovdqu64", "zmm0" "0", "zmm1" "64", "zmm2" "128", "zmm3" "192");
-stream!(
-    stream_256, "vmovdqu",
+/// Defines the copy with what is asked for ahead, and without.
+macro_rules! streams {
+    ($name:ident, $name_ahead:ident, $load:literal, $($register:literal $offset:literal),+) => {
+        stream!($name, [] $load, $($register $offset),+);
+        stream!(
+            $name_ahead,
+            ["prefetcht1 [{from} + 4096]" "prefetcht1 [{from} + 4160]" "prefetcht1 [{from} + 4224]" "prefetcht1 [{from} + 4288]"]
+            $load, $($register $offset),+
+        );
+    };
+}
+
+streams!(stream_512, stream_ahead_512, "vmovdqu64", "zmm0" "0", "zmm1" "64", "zmm2" "128", "zmm3" "192");
+streams!(
+    stream_256, stream_ahead_256, "vmovdqu",
     "ymm0" "0", "ymm1" "32", "ymm2" "64", "ymm3" "96",
     "ymm4" "128", "ymm5" "160", "ymm6" "192", "ymm7" "224"
 );
@@ -236,10 +278,16 @@ stream!(
 pub(in super::super) fn all_methods() -> Vec<(&'static str, Method)> {
     let mut all: Vec<(_, Method)> = vec![("memmove", super::memmove), ("rep movs", rep_movs)];
     if is_x86_feature_detected!("avx") {
-        all.push(("stream 256", stream_256));
+        all.extend([
+            ("stream 256", stream_256 as Method),
+            ("stream ahead 256", stream_ahead_256),
+        ]);
     }
     if is_x86_feature_detected!("avx512f") {
-        all.push(("stream 512", stream_512));
+        all.extend([
+            ("stream 512", stream_512 as Method),
+            ("stream ahead 512", stream_ahead_512),
+        ]);
     }
     all
 }
@@ -253,6 +301,8 @@ mod tests {
             copies: 0,
             in_use,
             speeds: vec![0.0; 3],
+            disappointing: 0,
+            slow: f64::INFINITY,
         }
     }
 
@@ -295,5 +345,40 @@ mod tests {
         let mut class = class(0);
         class.speeds = vec![99.0, 1.0, 1.0];
         assert_eq!(after_trial(class, [[50.0, 51.0, 88.0]; 5]), 2);
+    }
+
+    #[test]
+    fn copies_that_disappoint_begin_a_trial_and_once_only() {
+        let mut class = class(2);
+        let found = [30.0, 31.0, 50.0];
+        let copies = |class: &mut Class, speeds: &[f64]| -> Vec<u32> {
+            let turns = speeds.iter().map(|&speed| {
+                let turn = class.next_turn();
+                match turn < TRIAL_COPIES {
+                    true => class.note(turn, &found),
+                    false => class.note_whole(class.in_use, speed),
+                }
+                turn
+            });
+            turns.collect()
+        };
+        assert_eq!(copies(&mut class, &[0.0; 5]), [0, 1, 2, 3, 4]);
+        let turns = copies(&mut class, &[49.0, 20.0, 40.0, 20.0, 21.0, 0.0]);
+        assert_eq!(turns, [5, 6, 7, 8, 9, 0], "once is no reason, twice is");
+        let turns = copies(&mut class, &[20.0; 30]);
+        assert_eq!(turns, Vec::from_iter(1..=30), "no trial made it faster");
+        assert_eq!(copies(&mut class, &[9.0; 3]), [31, 32, 0], "slower still");
+    }
+
+    #[test]
+    fn the_guess_follows_the_third_level() {
+        let caches = |l3| Caches { l2: None, l3 };
+        let (amd, intel) = (b"AuthenticAMD", b"GenuineIntel");
+        let large = caches(Some(32 << 20));
+        assert!(!guess_streams(4 << 20, amd, large) && guess_streams(8 << 20, amd, large));
+        let small = caches(Some(4 << 20));
+        assert!(!guess_streams(512 << 10, amd, small) && guess_streams(1 << 20, amd, small));
+        assert!(guess_streams(2 << 20, amd, caches(None)));
+        assert!(!guess_streams(64 << 20, intel, large));
     }
 }
