@@ -40,7 +40,8 @@ impl fmt::Display for Flavor {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThreadLevel {
     /// Calls of one rank never overlap: the caller sees to that. Saves a locked instruction here
-    /// and there. If they do overlap, nested or unmatched locks may go unnoticed.
+    /// and there. If they do overlap, nested or unmatched locks may go unnoticed, and
+    /// accumulates of integers be lost.
     Serialized,
     /// Any thread may call at any time.
     #[default]

@@ -7,6 +7,7 @@
 mod cross_memory;
 mod device;
 mod error;
+mod fences;
 mod fields;
 mod fork;
 #[doc(hidden)]
@@ -29,6 +30,7 @@ pub use device::{
     Region, RemoteAddress, RemoteRegion, TargetThread, Ticket, Update, Usage, Via, Width,
 };
 pub use error::{Absence, Error, Result};
+pub use fences::{fence_all, light_fence, take_fences};
 pub use inventory::{
     DeviceInfo, Placement, State, Surroundings, is_automatic, list, open, shared_out,
 };

@@ -157,7 +157,9 @@ impl Window {
                 on.lock_and_combine_by_device(&place, len, work)?;
                 return Ok(Ticket::DONE);
             };
-            let posted = self.combine_words_by_device(&place, width, work);
+            let posted = on.at_words_by_device(&place.route.accumulate_lock, || {
+                self.combine_words_by_device(&place, width, work)
+            });
             let ticket = posted.map_err(|error| on.failed(error))?;
             on.note_posted(ticket);
             on.count(work.kind(), || place.route.via(true), len as u64);
@@ -179,13 +181,7 @@ impl OnTarget<'_> {
         // SAFETY: the caller's promise.
         unsafe {
             match widths.word(work.ty, there.addr() as u64) {
-                Some(width) => {
-                    elementwise::combine_words(there, width, work);
-                    if work.overwrites() {
-                        self.target.set_dirty();
-                    }
-                    Ok(())
-                }
+                Some(width) => self.combine_mapped_words(there, width, work),
                 None => self.lock_and_combine(there, work),
             }
         }

@@ -1,9 +1,8 @@
 //! Accumulates of which every element is one atomic of the processor: aligned integers in mapped
-//! memory.
+//! memory. For many of them there may be a sooner way, which these keep out of: see `words`.
 //!
 //! The path depends on the element's type, its alignment and whose memory it is in, never on the
-//! operation, the count or where the origin is: a single fetch_and_op and a bulk accumulate on one word are atomic to each
-//! other because both use the atomics of the window's one domain. That is the processor's, here or
+//! operation or where the origin is: a fetch_and_op and an accumulate on one word are atomic to each other because both use the atomics of the window's one domain. That is the processor's, here or
 //! in the target's agent, or the device's, which then carries out this rank's operations on its own
 //! memory too, mapped or not. See `by_device`.
 
@@ -11,29 +10,36 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use rdma_sys_shim::Width;
 
+use super::words::Singles;
 use super::work::Work;
 use crate::datatype::{BasicType, Op, combine_word};
 use crate::memory::displacement::Displacement;
 use crate::window::Window;
 
-/// A mapped element that single atomics apply to.
-pub(super) struct Word {
+/// A mapped element that single atomics apply to while this lives.
+pub(super) struct Word<'w> {
     pub(super) at: *mut u8,
     pub(super) width: Width,
+    _singles: Singles<'w>,
 }
 
 impl Window {
     /// The integer at displacement `disp` of a target, if the target was entered and the element is
     /// mapped, of four or eight bytes, and updated by single atomics: the fast path.
     #[inline(always)]
-    pub(super) fn mapped_integer(&self, ty: BasicType, rank: u32, disp: u64) -> Option<Word> {
+    pub(super) fn mapped_integer(&self, ty: BasicType, rank: u32, disp: u64) -> Option<Word<'_>> {
         let target = self.open_target(rank)?;
         let width = target.widths().fast_word(ty)?;
         let at = target.reach(Displacement(disp), width.bytes() as u64);
         if at.is_null() || at.addr() & (width.bytes() - 1) != 0 {
             return None;
         }
-        Some(Word { at, width })
+        let _singles = self.begin_singles(target)?;
+        Some(Word {
+            at,
+            width,
+            _singles,
+        })
     }
 }
 

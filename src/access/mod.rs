@@ -2,6 +2,7 @@
 
 mod accumulate;
 mod accumulate_lock;
+mod announce;
 mod apart;
 mod bounds;
 mod by_device;
@@ -14,6 +15,7 @@ mod notify;
 mod put_get;
 mod request;
 mod transfer;
+mod words;
 mod work;
 
 pub use derived::{accumulate_row, get_row, put_row, rget_row, rput_row};

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use bytemuck::{Pod, Zeroable};
-use rdma_sys_shim::{Access, Device, Nearest, Region, RemoteRegion};
+use rdma_sys_shim::{
+    Access, AtomicDomain, Device, Nearest, Region, RemoteRegion, TargetThread, take_fences,
+};
 
 use super::attributes::Attributes;
 use super::errors::Handler;
 use super::hints::{Common, Hints, SAME_DISP_UNIT, SAME_SIZE};
-use super::layout::{BARRIER_AT, BlockLayout};
+use super::layout::{BARRIER_AT, BlockLayout, MARK_AT};
 use super::pairs::Pairs;
 use super::shared::HandedOut;
 use super::targets::Targets;
@@ -19,7 +21,7 @@ use crate::comm::{Barrier, Communicator, Team, barrier_bytes};
 use crate::datatype::AtomicWidths;
 use crate::error::{Error, Misuse, Result};
 use crate::memory::columns::Column;
-use crate::memory::control::ControlBlock;
+use crate::memory::control::{ControlBlock, LocalWord};
 use crate::peers::not_forked;
 use crate::seen::{self, Watch};
 use crate::terms::Flavor;
@@ -36,7 +38,7 @@ struct Entry {
     /// How many notification counters this rank has.
     notifications: u64,
     unit: u64,
-    /// Those that have to be equal, [`NO_LOCKS`] and [`SHARES_HOST`].
+    /// Those that have to be equal, and [`OF_ALL`].
     hints: u64,
 }
 
@@ -44,6 +46,10 @@ struct Entry {
 const NO_LOCKS: u64 = 1 << 32;
 /// Beside it, whether this rank maps what all of them have.
 const SHARES_HOST: u64 = 1 << 33;
+/// Beside it, whether this rank says when it is at single atomics.
+const MARKS: u64 = 1 << 34;
+/// What is agreed on where all ranks say it.
+const OF_ALL: u64 = NO_LOCKS | SHARES_HOST | MARKS;
 
 /// The call that makes a window, and its arguments.
 #[derive(Clone, Copy)]
@@ -172,6 +178,11 @@ impl Window {
                 _ => 0,
             };
             let no_locks = if hints.no_locks { NO_LOCKS } else { 0 };
+            let marks = match created.flavor {
+                // In one call at a time, and where the kernel makes the fences that others wait for.
+                Flavor::Allocate if !team.context.concurrent() && take_fences() => MARKS,
+                _ => 0,
+            };
             Ok(Prepared {
                 entry: Entry {
                     base: exposed.remote.address,
@@ -181,7 +192,7 @@ impl Window {
                     granularity,
                     unit: created.disp_unit,
                     notifications: hints.notification_counters.into(),
-                    hints: flags | no_locks | shares_host,
+                    hints: flags | no_locks | shares_host | marks,
                 },
                 exposed,
                 block,
@@ -203,9 +214,12 @@ impl Window {
         };
         // Every rank finds the same disagreement, and nobody uses the window.
         check_agreement(operation, &own.hints, &entries)?;
-        own.hints.no_locks = entries.iter().all(|entry| entry.hints & NO_LOCKS != 0);
-        let shares_host = entries.iter().all(|entry| entry.hints & SHARES_HOST != 0);
+        let all = |said| entries.iter().all(|entry| entry.hints & said != 0);
+        own.hints.no_locks = all(NO_LOCKS);
+        let shares_host = all(SHARES_HOST);
         let device = team.fabric.device().capabilities();
+        let by_processor = shares_host || device.atomic_domain == AtomicDomain::Cpu;
+        let marks = by_processor && device.target_thread != TargetThread::ForAll && all(MARKS);
         let columns = Columns {
             base: Column::new(entries.iter().map(|entry| entry.base)),
             size: Column::new(entries.iter().map(|entry| entry.size)),
@@ -233,6 +247,7 @@ impl Window {
                 false => AtomicWidths::new(device, own.hints.granularity),
             },
             shares_host,
+            mark: marks.then(|| LocalWord::new(&block, MARK_AT)),
             eager_lock_all: AtomicBool::new(own.hints.eager_lock_all),
             handed_out: HandedOut::default(),
             locks_aside: own.hints.no_locks || watched,
@@ -290,7 +305,7 @@ fn check_agreement(operation: &'static str, hints: &Hints, entries: &[Entry]) ->
         return Ok(());
     };
     let common = |entry: &Entry| Common {
-        flags: entry.hints & !(NO_LOCKS | SHARES_HOST),
+        flags: entry.hints & !OF_ALL,
         granularity: entry.granularity,
     };
     for (rank, entry) in (0..).zip(entries) {

@@ -25,7 +25,7 @@ mod watched;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rdma_sys_shim::{Region, Ticket};
 
@@ -48,11 +48,12 @@ use crate::datatype::AtomicWidths;
 use crate::error::Result;
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LocalWord};
+use crate::memory::remote::RemoteWord;
 use crate::peers::Context;
 use crate::seen::Watch;
 use crate::terms::Flavor;
 use hints::Hints;
-use layout::{BlockLayout, CALL_AT};
+use layout::{BlockLayout, CALL_AT, MARK_AT};
 use pairs::Pairs;
 use target::Target;
 use targets::Targets;
@@ -105,6 +106,8 @@ pub struct Window {
     /// Whether all ranks share a host and map each other's memory, over a device whose atomics are its own: then the
     /// processor's change the words of the window and of its blocks.
     shares_host: bool,
+    /// Where this rank says that it is at single atomics, if all ranks do.
+    mark: Option<LocalWord>,
     /// See [`Window::watch`].
     watch: Option<Arc<Watch>>,
     /// Whether lock and lock_all have more to do than to lock.
@@ -173,6 +176,17 @@ impl Window {
     pub(crate) fn call_of(&self, rank: u32) -> Result<u64> {
         let word = self.team.word(rank, &self.columns.block, CALL_AT)?;
         word.load_whole()
+    }
+
+    /// Where this rank says that it is at single atomics, in a window whose ranks all do.
+    #[inline(always)]
+    pub(crate) fn mark(&self) -> Option<&AtomicU64> {
+        self.mark.as_ref().map(LocalWord::atomic)
+    }
+
+    /// Where another rank says it.
+    pub(crate) fn mark_of(&self, rank: u32) -> Result<RemoteWord> {
+        self.team.word(rank, &self.columns.block, MARK_AT)
     }
 
     /// Keeps this rank's block, once the window is gone, until each word holds the value beside it.

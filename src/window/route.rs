@@ -1,8 +1,10 @@
 //! The ways to a target's memory and words, found at first use.
 
+use std::sync::atomic::AtomicUsize;
+
 use rdma_sys_shim::{Endpoint, Mapping, RemoteRegion};
 
-use super::layout::{ACCUMULATE_LOCK_AT, LOCK_AT};
+use super::layout::{ACCUMULATE_LOCK_AT, ANNOUNCED_AT, LOCK_AT};
 use super::target::{Route, Target};
 use super::{OnTarget, Window, WindowMemory};
 use crate::error::{AbortCause, Error, ErrorKind, Result};
@@ -51,6 +53,8 @@ impl Window {
             size: exposed.len,
             lock: control.word(block + LOCK_AT),
             accumulate_lock: control.word(block + ACCUMULATE_LOCK_AT),
+            announced: control.word(block + ANNOUNCED_AT),
+            one_by_one: AtomicUsize::new(0),
             mapping: None,
             mapped: Reach::NOTHING,
             attached: None,

@@ -2,7 +2,7 @@
 
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use bytemuck::Zeroable;
 use rdma_sys_shim::{Endpoint, Mapping, RemoteRegion, Ticket};
@@ -50,6 +50,10 @@ pub(crate) struct Route {
     pub(crate) size: u64,
     pub(crate) lock: RemoteWord,
     pub(crate) accumulate_lock: RemoteWord,
+    /// Whether work on many elements is announced at the target.
+    pub(crate) announced: RemoteWord,
+    /// How many elements of such work this rank has combined one by one, for want of an announcement.
+    pub(crate) one_by_one: AtomicUsize,
     pub(crate) mapping: Option<Mapping>,
     /// What of the target's memory is mapped, also where the target itself knows nothing of it.
     pub(crate) mapped: Reach,

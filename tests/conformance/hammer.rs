@@ -1,15 +1,18 @@
 //! All kinds of operations at once, from every rank, the target included.
 
+use std::time::{Duration, Instant};
+
 use transom::raw::Assert;
-use transom::{Job, LockKind, Op};
+use transom::{Accumulate, Job, LockKind, Op};
 
 use crate::case::{Case, Outcome, cases, check, check_eq};
-use crate::exposed::{ALIGNED, Exposed, patterned};
+use crate::exposed::{ALIGNED, Exposed, Memory, patterned};
 use crate::ops::{accumulate, compare_and_swap, fetch_and_op, get, put};
 
 pub(crate) const CASES: &[Case] = cases!["hammer":
     one_word_and_an_invariant_under_locks @ [2, 3, 4, 5, 6],
     own_memory_by_every_way @ [1, 2, 3],
+    many_elements_at_once_beside_one @ [2, 3, 5],
 ];
 
 const ROUNDS: u64 = 90;
@@ -115,6 +118,73 @@ fn own_memory_by_every_way(job: &Job) -> Outcome {
         check_eq!(window.read_u64(8), 120 * ranks, "{memory:?}");
         check!(window.read(16, 300).iter().all(|&byte| byte == 0));
         window.close()?;
+    }
+    Ok(())
+}
+
+/// For a while, ranks add to all elements of a target at once, while others add to one after the other by each kind
+/// of single atomic; in turns, so that work on many comes after none, few and many single ones.
+fn many_elements_at_once_beside_one(job: &Job) -> Outcome {
+    const ELEMENTS: usize = 2048;
+    const WHILE: Duration = Duration::from_millis(120);
+    fn of<T: Accumulate + PartialEq>(
+        job: &Job,
+        memory: Memory,
+        number: fn(u64) -> T,
+        value: fn(T) -> u64,
+    ) -> Outcome {
+        let len = ELEMENTS * size_of::<T>();
+        let window = Exposed::open(job, memory, len, size_of::<T>() as u64)?;
+        let (me, ranks) = (window.rank(), window.ranks());
+        let (zero, one) = (number(0), number(1));
+        let ones = [one; ELEMENTS];
+        let mut added = 0;
+        window.lock_all(Assert::NONE)?;
+        job.world().barrier()?;
+        let begun = Instant::now();
+        for round in (0..).take_while(|round| *round < 8 || begun.elapsed() < WHILE) {
+            let target = round / 64 % ranks;
+            let (at_once, singles) = match (round + me) % 4 {
+                0 => (8, 3),
+                1 => (1, 40),
+                _ => (0, 300),
+            };
+            for _ in 0..at_once {
+                accumulate(&window, &ones, target, 0, Op::Sum)?;
+                added += ELEMENTS as u64;
+            }
+            for single in 0..singles {
+                let at = u64::from(7 * single + me + round) % ELEMENTS as u64;
+                match single % 3 {
+                    0 => drop(fetch_and_op(&window, one, target, at, Op::Sum)?),
+                    1 => accumulate(&window, &[one], target, at, Op::Sum)?,
+                    _ => {
+                        let mut seen = fetch_and_op(&window, zero, target, at, Op::NoOp)?;
+                        loop {
+                            let next = number(value(seen) + 1);
+                            let old = compare_and_swap(&window, seen, next, target, at)?;
+                            if old == seen {
+                                break;
+                            }
+                            seen = old;
+                        }
+                    }
+                }
+                added += 1;
+            }
+            window.flush(target)?;
+        }
+        window.unlock_all()?;
+        let added = job.world().allreduce(&[added], Op::Sum)?;
+        let held: Vec<T> = bytemuck::pod_collect_to_vec(&window.read(0, len));
+        let found = held.into_iter().map(value).sum::<u64>();
+        let found = job.world().allreduce(&[found], Op::Sum)?;
+        check_eq!(found, added, "{memory:?}, {} bytes", size_of::<T>());
+        window.close()
+    }
+    for memory in ALIGNED {
+        of::<u64>(job, memory, |number| number, |value| value)?;
+        of::<u32>(job, memory, |number| number as u32, u64::from)?;
     }
     Ok(())
 }

@@ -5,9 +5,10 @@ use rdma_sys_shim::Ticket;
 use super::super::PROC_NULL;
 use super::super::elementwise;
 use super::super::request::{Request, Until};
+use super::super::words::MANY;
 use super::super::work::Work;
 use super::check_buffer;
-use super::combined::Combined;
+use super::combined::{Combined, ElementBlock};
 use super::spot::{Spot, Use};
 use crate::datatype::{AtomicWidths, Layout, Op, Piece};
 use crate::error::Result;
@@ -15,6 +16,9 @@ use crate::memory::displacement::Displacement;
 use crate::memory::remote::behind_stores;
 use crate::terms::Aim;
 use crate::window::{OnTarget, Window};
+
+/// So many blocks of few words are combined before work on many, if there is any, has its turn.
+const AT_A_TIME: usize = 256;
 
 /// The buffers of an operation, as its caller laid them out.
 struct Buffers<'t> {
@@ -265,14 +269,36 @@ impl OnTarget<'_> {
         let at = |offset: i64| there.wrapping_offset(offset as isize);
         if widths.word(parts.ty, 0).is_some() {
             let mut all = true;
-            for block in parts.blocks() {
-                match widths.word(parts.ty, base.wrapping_add_signed(block.target)) {
+            let word = |block: &ElementBlock| {
+                widths.word(parts.ty, base.wrapping_add_signed(block.target))
+            };
+            let mut blocks = parts.blocks();
+            let mut next = blocks.next();
+            while let Some(block) = next {
+                let work = parts.work(&block);
+                if work.count >= MANY
+                    && let Some(width) = word(&block)
+                {
                     // SAFETY: the caller's promise; aligned, as `word` says.
-                    Some(width) => unsafe {
-                        elementwise::combine_words(at(block.target), width, &parts.work(&block));
-                    },
-                    None => all = false,
+                    unsafe { self.combine_mapped_words(at(block.target), width, &work)? };
+                    next = blocks.next();
+                    continue;
                 }
+                self.at_words(1, |_| {
+                    for _ in 0..AT_A_TIME {
+                        let Some(block) = next else { break };
+                        let work = parts.work(&block);
+                        match word(&block) {
+                            Some(_) if work.count >= MANY => break,
+                            // SAFETY: as above.
+                            Some(width) => unsafe {
+                                elementwise::combine_words(at(block.target), width, &work);
+                            },
+                            None => all = false,
+                        }
+                        next = blocks.next();
+                    }
+                })?;
             }
             if parts.overwrites() {
                 self.target.set_dirty();

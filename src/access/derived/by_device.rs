@@ -38,8 +38,10 @@ impl OnTarget<'_> {
         let mut ticket = Ticket::DONE;
         let words = |words| parts.blocks_of(widths, far.at.address, words);
         if let Some(width) = widths.word(parts.ty, 0) {
-            // SAFETY: the caller's promise.
-            let posted = unsafe { far.combine_words(width, words(true)) };
+            let posted = self.at_words_by_device(&place.route.accumulate_lock, || {
+                // SAFETY: the caller's promise.
+                unsafe { far.combine_words(width, words(true)) }
+            });
             ticket = posted.map_err(|error| self.failed(error))?;
             self.note_posted(ticket);
         }

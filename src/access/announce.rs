@@ -1,0 +1,64 @@
+//! How single atomics, which take no lock, keep out of the way of work on many elements, which takes the accumulate
+//! lock and no atomics.
+//!
+//! Each rank has a mark, which only it writes; each target has an announcement, which is written under its
+//! accumulate lock.
+//!
+//! | | |
+//! |---|---|
+//! | single atomics | set the mark of their rank; if nothing is announced, are carried out; take the mark away. Else they take the lock instead |
+//! | work on many elements | takes the lock; if nothing is announced, announces it, makes a fence for all threads, and waits until it has seen each rank without its mark |
+//!
+//! Either the single atomic sees the announcement, or the other its mark. That takes a full fence on both sides,
+//! of which the frequent one has none: the other makes it for both, at a price. So an announcement stays, until some
+//! single atomics have paid for it with the lock.
+
+use crate::memory::word::SharedWord;
+
+#[cfg(not(all(test, loom)))]
+use rdma_sys_shim::light_fence;
+
+/// In a model, the fence stands where the other side would make it.
+#[cfg(all(test, loom))]
+fn light_fence() {
+    loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
+}
+
+/// A rank is at single atomics while this lives.
+pub(super) struct Marked<'m, W: SharedWord>(&'m W);
+
+impl<W: SharedWord> Drop for Marked<'_, W> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.publish(0);
+    }
+}
+
+/// For single atomics of the rank whose mark this is, of which one call at a time is made. `None` where work on many
+/// elements is announced.
+#[inline(always)]
+pub(super) fn begin_single<'m, W: SharedWord>(mark: &'m W, announced: &W) -> Option<Marked<'m, W>> {
+    mark.publish(1);
+    let marked = Marked(mark);
+    light_fence();
+    (announced.observe() == 0).then_some(marked)
+}
+
+/// Under the lock: announces work on many elements, until `singles` single atomics have found it so. True if it was
+/// not announced: then a fence has to be made, and the marks awaited.
+pub(super) fn announce(announced: &impl SharedWord, singles: u64) -> bool {
+    let left = announced.look();
+    if left != singles {
+        announced.publish(singles);
+    }
+    left == 0
+}
+
+/// Under the lock: a single atomic found the announcement.
+pub(super) fn found_announced(announced: &impl SharedWord) {
+    let left = announced.look();
+    announced.publish(left.saturating_sub(1));
+}
+
+#[cfg(all(test, loom))]
+mod loom_model;

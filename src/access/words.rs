@@ -1,0 +1,171 @@
+//! Work on words of mapped memory, which single atomics update: one by one by these, or many at once under the
+//! accumulate lock, by the processor's vector instructions.
+//!
+//! In windows without marks (see `announce`) it is always one by one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rdma_sys_shim::{Ticket, Width, fence_all};
+
+use super::announce::{Marked, announce, begin_single, found_announced};
+use super::elementwise::combine_words;
+use super::work::Work;
+use crate::error::{ErrorKind, PeerError, Result};
+use crate::memory::remote::RemoteWord;
+use crate::memory::word::SharedWord;
+use crate::peers::Awaited;
+use crate::window::target::{Route, Target};
+use crate::window::{OnTarget, Window};
+
+/// Fewer elements are sooner combined one by one.
+pub(super) const MANY: usize = 16;
+
+/// An announcement costs as much as so many elements do that are combined one by one: it is made after these.
+const ANNOUNCED_AFTER: usize = 4096;
+
+/// So many single atomics, each with a lock that it would not need else, have paid for it.
+const SINGLES: u64 = 256;
+
+/// What stands between single atomics and work on many elements.
+pub(super) enum Singles<'w> {
+    /// Nothing: no such work is done in this window.
+    Free,
+    /// The mark, set.
+    Marked { _mark: Marked<'w, AtomicU64> },
+}
+
+impl Window {
+    /// For single atomics on the mapped words of a target that was entered; `None` if they take the lock.
+    #[inline(always)]
+    pub(super) fn begin_singles<'w>(&'w self, target: &'w Target) -> Option<Singles<'w>> {
+        let Some(mark) = self.mark() else {
+            return Some(Singles::Free);
+        };
+        let announced = target.route()?.announced.atomic()?;
+        let _mark = begin_single(mark, announced)?;
+        Some(Singles::Marked { _mark })
+    }
+}
+
+impl OnTarget<'_> {
+    /// Carries out work on the words from `there` on.
+    ///
+    /// # Safety
+    /// As for [`combine_words`].
+    pub(super) unsafe fn combine_mapped_words(
+        self,
+        there: *mut u8,
+        width: Width,
+        work: &Work,
+    ) -> Result<()> {
+        self.at_words(work.count, |alone| {
+            // SAFETY: the caller's promise; alone, no other accumulate changes the words.
+            unsafe {
+                match alone {
+                    true => work.combine_mapped(there),
+                    false => combine_words(there, width, work),
+                }
+            }
+            if alone || work.overwrites() {
+                self.target.set_dirty();
+            }
+        })
+    }
+
+    /// Calls `combine` for work on `count` mapped words of the target. It is told whether no other accumulate touches
+    /// them meanwhile; else each word takes an atomic.
+    pub(super) fn at_words(self, count: usize, combine: impl FnOnce(bool)) -> Result<()> {
+        let window = self.window;
+        let many = count >= MANY && window.mark().is_some();
+        if !(many && pays(self.route()?, count))
+            && let Some(_singles) = window.begin_singles(self.target)
+        {
+            combine(false);
+            return Ok(());
+        }
+        let route = self.route()?;
+        self.with_accumulate_lock(&route.accumulate_lock, || {
+            match route.announced.atomic() {
+                Some(announced) if many => combine(self.is_alone(announced)?),
+                Some(announced) => {
+                    combine(false);
+                    found_announced(announced);
+                }
+                None => combine(false),
+            }
+            Ok(())
+        })
+    }
+
+    /// Under the lock: keeps single atomics out, if that is possible.
+    fn is_alone(self, announced: &AtomicU64) -> Result<bool> {
+        if !announce(announced, SINGLES) {
+            return Ok(true);
+        }
+        let alone = match fence_all() {
+            true => self.await_marks().map(|()| true),
+            false => Ok(false),
+        };
+        if !matches!(alone, Ok(true)) {
+            announced.publish(0);
+        }
+        alone
+    }
+
+    /// Returns once each other rank was seen without its mark.
+    #[cold]
+    fn await_marks(self) -> Result<()> {
+        let (team, operation) = (self.window.team(), self.aim.operation);
+        for rank in (0..team.size()).filter(|&rank| rank != team.rank) {
+            let blame = |error| team.blame(operation, rank, error);
+            let mark = match self.window.mark_of(rank) {
+                Ok(mark) => mark,
+                // Whoever left the job is at nothing any more.
+                Err(error) if matches!(error.kind(), ErrorKind::Peer(PeerError::Left { .. })) => {
+                    continue;
+                }
+                Err(error) => return Err(blame(error)),
+            };
+            let unmarked = || Ok(mark.load().map_err(blame)? == 0);
+            let check = || match team.group.in_world(rank) {
+                Some(awaited) => team.context.check(operation, Awaited::Rank(awaited)),
+                None => Ok(()),
+            };
+            team.context.patience().wait(unmarked, check)?;
+        }
+        Ok(())
+    }
+
+    /// Posts atomics of the device to words of a target, in memory that is not mapped here: where others may combine
+    /// them without atomics, under the lock, and complete on return. Today's devices map all memory of a window with
+    /// marks, or refuse.
+    pub(super) fn at_words_by_device(
+        self,
+        lock: &RemoteWord,
+        post: impl FnOnce() -> Result<Ticket>,
+    ) -> Result<Ticket> {
+        let window = self.window;
+        if window.mark().is_none() {
+            return post();
+        }
+        self.with_accumulate_lock(lock, || {
+            let ticket = post()?;
+            let endpoint = &*self.route()?.endpoint;
+            window.context().patience().complete(endpoint, ticket)
+        })?;
+        Ok(Ticket::DONE)
+    }
+}
+
+/// Whether work on so many elements is to take the lock. What was combined one by one counts for the next.
+fn pays(route: &Route, count: usize) -> bool {
+    let announced = route.announced.atomic();
+    if announced.is_none_or(|announced| announced.look() != 0) {
+        return true;
+    }
+    let so_far = route.one_by_one.load(Ordering::Relaxed) + count;
+    let pays = so_far >= ANNOUNCED_AFTER;
+    let left = if pays { 0 } else { so_far };
+    route.one_by_one.store(left, Ordering::Relaxed);
+    pays
+}
