@@ -45,8 +45,8 @@ impl ProcessId {
             Ok((state, start_time)) => {
                 start_time == self.start_time && !matches!(state, b'Z' | b'X' | b'x')
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            // As where no descriptor is free. A process that nobody has waited for counts as running then.
+            // It is gone, or another user's where /proc shows only one's own (hidepid), or no descriptor is free. A
+            // process that nobody has waited for counts as running then.
             Err(_) => !is_unknown(self.pid),
         }
     }
