@@ -2,9 +2,10 @@
 //! memory. For many of them there may be a sooner way, which these keep out of: see `words`.
 //!
 //! The path depends on the element's type, its alignment and whose memory it is in, never on the
-//! operation or where the origin is: a fetch_and_op and an accumulate on one word are atomic to each other because both use the atomics of the window's one domain. That is the processor's, here or
-//! in the target's agent, or the device's, which then carries out this rank's operations on its own
-//! memory too, mapped or not. See `by_device`.
+//! operation or where the origin is: a fetch_and_op and an accumulate on one word are atomic to each other
+//! because both use the atomics of the window's one domain. That is the processor's, here or in the target's
+//! agent, or the device's, which then carries out this rank's operations on its own memory too, mapped or not.
+//! See `by_device`.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 

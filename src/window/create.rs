@@ -14,6 +14,7 @@ use super::errors::Handler;
 use super::hints::{Common, Hints, SAME_DISP_UNIT, SAME_SIZE};
 use super::layout::{BARRIER_AT, BlockLayout, MARK_AT};
 use super::pairs::Pairs;
+use super::progress::atomic_domain;
 use super::shared::HandedOut;
 use super::targets::Targets;
 use super::{Columns, Epochs, Info, Window, WindowMemory};
@@ -218,8 +219,9 @@ impl Window {
         own.hints.no_locks = all(NO_LOCKS);
         let shares_host = all(SHARES_HOST);
         let device = team.fabric.device().capabilities();
-        let by_processor = shares_host || device.atomic_domain == AtomicDomain::Cpu;
-        let marks = by_processor && device.target_thread != TargetThread::ForAll && all(MARKS);
+        let marks = atomic_domain(shares_host, device) == AtomicDomain::Cpu
+            && device.target_thread != TargetThread::ForAll
+            && all(MARKS);
         let columns = Columns {
             base: Column::new(entries.iter().map(|entry| entry.base)),
             size: Column::new(entries.iter().map(|entry| entry.size)),

@@ -7,7 +7,7 @@ use transom::{Accumulate, Job, LockKind, Op};
 
 use crate::case::{Case, Outcome, cases, check, check_eq};
 use crate::exposed::{Exposed, MEMORIES, Memory};
-use crate::ops::{accumulate, compare_and_swap, fetch_and_op, get, put};
+use crate::ops::{accumulate, compare_and_swap, fetch_and_op, get, put, replace_by_swaps};
 
 pub(crate) const CASES: &[Case] = cases!["contention":
     single_and_bulk_and_swap_loops_on_one_word @ [2, 3, 8],
@@ -34,16 +34,7 @@ fn sum_exactly<T: Accumulate + PartialEq + std::fmt::Debug>(
         match round % 3 {
             0 => drop(fetch_and_op(window, number(1), 0, at, Op::Sum)?),
             1 => accumulate(window, &[number(1); 4], 0, at, Op::Sum)?,
-            _ => {
-                let mut seen = fetch_and_op(window, number(0), 0, at, Op::NoOp)?;
-                loop {
-                    let old = compare_and_swap(window, seen, plus(seen, number(1)), 0, at)?;
-                    if old == seen {
-                        break;
-                    }
-                    seen = old;
-                }
-            }
+            _ => replace_by_swaps(window, 0, at, |seen| plus(seen, number(1)))?,
         }
     }
     window.unlock_all()?;

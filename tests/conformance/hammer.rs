@@ -7,7 +7,7 @@ use transom::{Accumulate, Job, LockKind, Op};
 
 use crate::case::{Case, Outcome, cases, check, check_eq};
 use crate::exposed::{ALIGNED, Exposed, Memory, patterned};
-use crate::ops::{accumulate, compare_and_swap, fetch_and_op, get, put};
+use crate::ops::{accumulate, fetch_and_op, get, put, replace_by_swaps};
 
 pub(crate) const CASES: &[Case] = cases!["hammer":
     one_word_and_an_invariant_under_locks @ [2, 3, 4, 5, 6],
@@ -41,16 +41,7 @@ fn one_word_and_an_invariant_under_locks(job: &Job) -> Outcome {
             match round % 3 {
                 0 => drop(fetch_and_op(&window, 1_u64, target, 0, Op::Sum)?),
                 1 => accumulate(&window, &[1_u64], target, 0, Op::Sum)?,
-                _ => {
-                    let mut seen = fetch_and_op(&window, 0_u64, target, 0, Op::NoOp)?;
-                    loop {
-                        let old = compare_and_swap(&window, seen, seen + 1, target, 0)?;
-                        if old == seen {
-                            break;
-                        }
-                        seen = old;
-                    }
-                }
+                _ => replace_by_swaps(&window, target, 0, |seen: u64| seen + 1)?,
             }
             let mut guarded = [0; WORDS * 8];
             get(&window, &mut guarded, target, GUARDED)?;
@@ -136,7 +127,7 @@ fn many_elements_at_once_beside_one(job: &Job) -> Outcome {
         let len = ELEMENTS * size_of::<T>();
         let window = Exposed::open(job, memory, len, size_of::<T>() as u64)?;
         let (me, ranks) = (window.rank(), window.ranks());
-        let (zero, one) = (number(0), number(1));
+        let one = number(1);
         let ones = [one; ELEMENTS];
         let mut added = 0;
         window.lock_all(Assert::NONE)?;
@@ -158,17 +149,7 @@ fn many_elements_at_once_beside_one(job: &Job) -> Outcome {
                 match single % 3 {
                     0 => drop(fetch_and_op(&window, one, target, at, Op::Sum)?),
                     1 => accumulate(&window, &[one], target, at, Op::Sum)?,
-                    _ => {
-                        let mut seen = fetch_and_op(&window, zero, target, at, Op::NoOp)?;
-                        loop {
-                            let next = number(value(seen) + 1);
-                            let old = compare_and_swap(&window, seen, next, target, at)?;
-                            if old == seen {
-                                break;
-                            }
-                            seen = old;
-                        }
-                    }
+                    _ => replace_by_swaps(&window, target, at, |seen| number(value(seen) + 1))?,
                 }
                 added += 1;
             }

@@ -41,6 +41,23 @@ pub(crate) fn fetch_and_op<T: Accumulate>(
     Ok(old)
 }
 
+/// Replaces an element by what `next` makes of it, by swaps until one succeeds.
+pub(crate) fn replace_by_swaps<T: Accumulate + PartialEq>(
+    window: &Window,
+    target: u32,
+    disp: u64,
+    next: impl Fn(T) -> T,
+) -> Result<()> {
+    let mut seen = fetch_and_op(window, T::zeroed(), target, disp, Op::NoOp)?;
+    loop {
+        let old = compare_and_swap(window, seen, next(seen), target, disp)?;
+        if old == seen {
+            return Ok(());
+        }
+        seen = old;
+    }
+}
+
 pub(crate) fn compare_and_swap<T: Accumulate>(
     window: &Window,
     expect: T,

@@ -60,13 +60,7 @@ fn is_unknown(pid: u32) -> bool {
 }
 
 fn stat(pid: u32) -> io::Result<(u8, u64)> {
-    let text = match fs::read(format!("/proc/{pid}/stat")) {
-        // The process went away between open and read.
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        other => other?,
-    };
+    let text = fs::read(format!("/proc/{pid}/stat"))?;
     parse_stat(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 

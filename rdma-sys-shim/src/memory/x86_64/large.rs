@@ -1,9 +1,9 @@
 //! Copies too large for the second-level cache, where the best way depends on the machine.
 //!
 //! Streaming stores do not read the destination first. That nearly doubles the speed once the third level no
-//! longer holds both sides, and loses up to half of it while it does; where that is, the cache sizes (`caches`) let
-//! one guess, least of all in a virtual machine, which sees a share of a cache and is told of all of it. So it is
-//! measured: now and then a copy moves an equal part by each method and times the parts, and the copies of about
+//! longer holds both sides, and loses up to half of it while it does. Where that is, the cache sizes (`caches`) only let
+//! one guess, and least of all in a virtual machine, which sees a share of a cache and is told of all of it. So it
+//! is measured: now and then a copy moves an equal part by each method and times the parts, and the copies of about
 //! that length that follow use the fastest.
 
 use std::arch::asm;
@@ -63,7 +63,6 @@ struct Machine {
     classes: [Mutex<Class>; usize::BITS as usize],
 }
 
-#[derive(Clone)]
 struct Class {
     copies: u32,
     /// An index into the machine's methods.
@@ -77,6 +76,17 @@ struct Class {
 }
 
 impl Class {
+    /// No copy was made yet.
+    fn new(methods: usize, in_use: usize) -> Self {
+        Self {
+            copies: 0,
+            in_use,
+            speeds: vec![0.0; methods],
+            disappointing: 0,
+            slow: f64::INFINITY,
+        }
+    }
+
     /// The number of the next copy in its period, whose first are a trial.
     fn next_turn(&mut self) -> u32 {
         if self.disappointing >= DISAPPOINTING {
@@ -128,15 +138,12 @@ impl Class {
 static MACHINE: LazyLock<Machine> = LazyLock::new(|| {
     let methods = methods();
     let caches = Caches::of_this_processor();
-    let class = |log: usize| Class {
-        copies: 0,
-        in_use: match guess_streams(1 << log, &super::vendor(), caches) {
+    let class = |log: usize| {
+        let guess = match guess_streams(1 << log, &super::vendor(), caches) {
             true => methods.len() - 1,
             false => 0,
-        },
-        speeds: vec![0.0; methods.len()],
-        disappointing: 0,
-        slow: f64::INFINITY,
+        };
+        Class::new(methods.len(), guess)
     };
     Machine {
         threshold: caches.l2.unwrap_or(USUAL_L2).max(FLOOR),
@@ -213,8 +220,8 @@ unsafe fn rep_movs(to: *mut u8, from: *const u8, len: usize) {
 /// Defines a copy by streaming stores, 256 bytes a turn.
 ///
 /// `$ahead` are instructions that ask for what is read a page ahead, where the hardware's own prefetching does not
-/// reach; past the end they do nothing, as a prefetch never faults. The fence puts the streaming stores before every later store, without which a
-/// flag could be seen before its data.
+/// reach; past the end they do nothing, as a prefetch never faults. The fence puts the streaming stores before every
+/// later store, without which a flag could be seen before its data.
 macro_rules! stream {
     ($name:ident, [$($ahead:literal)*] $load:literal, $($register:literal $offset:literal),+) => {
         /// # Safety
@@ -297,13 +304,7 @@ mod tests {
     use super::*;
 
     fn class(in_use: usize) -> Class {
-        Class {
-            copies: 0,
-            in_use,
-            speeds: vec![0.0; 3],
-            disappointing: 0,
-            slow: f64::INFINITY,
-        }
+        Class::new(3, in_use)
     }
 
     fn after_trial(mut class: Class, speeds: [[f64; 3]; TRIAL_COPIES as usize]) -> usize {
