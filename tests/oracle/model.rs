@@ -293,29 +293,11 @@ fn combine(op: Op, ty: BasicType, held: &mut [Option<u8>], operands: &[u8]) {
     elements::apply(op, ty, bytes, operands);
     let moved = op == Op::Replace;
     let known = |(at, held): (usize, &Option<u8>)| held.is_some() || is_padding(ty, at);
-    let determined = moved || held.iter().enumerate().all(known) && !has_nan(ty, bytes);
+    let determined = moved || held.iter().enumerate().all(known) && !elements::has_nan(ty, bytes);
     for (at, (held, byte)) in held.iter_mut().zip(bytes).enumerate() {
         if !is_padding(ty, at) {
             *held = determined.then_some(*byte);
         }
-    }
-}
-
-fn has_nan(ty: BasicType, element: &[u8]) -> bool {
-    let single = |at: usize| {
-        let bytes = element[at..at + 4].try_into().expect("four bytes");
-        f32::from_ne_bytes(bytes).is_nan()
-    };
-    let double = |at: usize| {
-        let bytes = element[at..at + 8].try_into().expect("eight bytes");
-        f64::from_ne_bytes(bytes).is_nan()
-    };
-    match ty {
-        BasicType::F32 | BasicType::FloatInt => single(0),
-        BasicType::F64 | BasicType::DoubleInt => double(0),
-        BasicType::ComplexF32 => single(0) || single(4),
-        BasicType::ComplexF64 => double(0) || double(8),
-        _ => false,
     }
 }
 

@@ -218,7 +218,6 @@ pub fn apply(op: Op, ty: BasicType, held: &mut [u8], operands: &[u8]) {
             Op::Replace => take(held, Member::size),
             Op::Minloc | Op::Maxloc => {
                 let (ours, theirs) = (value(held, 0), value(operand, 0));
-                let is_nan = |value: Value| value.partial_cmp(&value).is_none();
                 let better = match op {
                     Op::Minloc => theirs < ours,
                     _ => theirs > ours,
@@ -266,6 +265,17 @@ fn complex_product(ty: BasicType, held: &mut [u8], operand: &[u8]) {
     }
 }
 
+fn is_nan(value: Value) -> bool {
+    value.partial_cmp(&value).is_none()
+}
+
+/// Whether a number of the element is a NaN, whose payload depends on how it was calculated.
+pub fn has_nan(ty: BasicType, element: &[u8]) -> bool {
+    members(ty).iter().any(|&(at, member)| {
+        member.is_float() && is_nan(load(member, &element[at..][..member.size()]))
+    })
+}
+
 /// Whether all bytes are the same, but for the payloads of NaNs that were calculated; the first
 /// element stands at `start`.
 pub fn same(ty: BasicType, start: usize, a: &[u8], b: &[u8]) -> bool {
@@ -280,12 +290,8 @@ pub fn same(ty: BasicType, start: usize, a: &[u8], b: &[u8]) -> bool {
         return a == b;
     };
     let (size, value) = (float.size(), float.value());
-    let is_nan = |bytes: &[u8]| {
-        let value = load(float, bytes);
-        value.partial_cmp(&value).is_none()
-    };
-    let both_nan =
-        |a: &[u8], b: &[u8]| a.len() == size && is_nan(a) && is_nan(b) && a[value..] == b[value..];
+    let nan = |bytes: &[u8]| bytes.len() == size && is_nan(load(float, bytes));
+    let both_nan = |a: &[u8], b: &[u8]| nan(a) && nan(b) && a[value..] == b[value..];
     let first = start % size;
     a[..first] == b[..first]
         && a[first..]
