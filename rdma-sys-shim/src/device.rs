@@ -597,6 +597,17 @@ impl Mapping {
         }
     }
 
+    /// The same, for stores that the adversarial device may hold back.
+    #[cfg(feature = "adversarial")]
+    pub(crate) fn watched(self) -> Self {
+        // SAFETY: mapped by the owner, which is dropped after it: a tuple's fields are dropped in their order.
+        let watched = unsafe { crate::memory::late::Watched::new(self.base, self.len as usize) };
+        Self {
+            _owner: Some(Box::new((watched, self._owner))),
+            ..self
+        }
+    }
+
     /// The same, for the processor's atomics, too: for those who see to it that nobody changes its words by the
     /// device.
     #[must_use]

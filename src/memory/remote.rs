@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use rdma_sys_shim::memory::{copy, full_fence};
+use rdma_sys_shim::memory::{before_flag, copy, full_fence};
 use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion, Ticket, Update, Width};
 
 use super::displacement::Offset;
@@ -120,6 +120,7 @@ impl RemoteMemory {
     pub(crate) fn store(&self, offset: u64, old: u64, new: u64) -> Result<Ticket> {
         match self.mapped_word(offset) {
             Some(word) => {
+                before_flag();
                 word.store(new, Ordering::Release);
                 Ok(Ticket::DONE)
             }
@@ -136,6 +137,7 @@ impl RemoteMemory {
     pub(crate) fn raise(&self, offset: u64) -> Result<Ticket> {
         match self.atomic(offset) {
             Some(word) => {
+                before_flag();
                 word.fetch_add(1, Ordering::Release);
                 Ok(Ticket::DONE)
             }

@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use rdma_sys_shim::memory::before_flag;
+
 use crate::error::Result;
 
 pub(crate) trait SharedWord {
@@ -56,6 +58,7 @@ macro_rules! shared_word {
         impl SharedWord for $atomic {
             #[inline(always)]
             fn publish(&self, value: u64) {
+                before_flag();
                 self.store(value, Ordering::Release);
             }
 
@@ -71,11 +74,13 @@ macro_rules! shared_word {
 
             #[inline(always)]
             fn add(&self, value: u64) -> u64 {
+                before_flag();
                 self.fetch_add(value, Ordering::SeqCst)
             }
 
             #[inline(always)]
             fn replace_if(&self, expect: u64, new: u64) -> u64 {
+                before_flag();
                 self.compare_exchange(expect, new, Ordering::SeqCst, Ordering::SeqCst)
                     .unwrap_or_else(|old| old)
             }

@@ -5,6 +5,8 @@
 //! compiler can see: each is made by inline assembly, by a call the optimiser cannot look through, or by an
 //! atomic. A race then leaves unspecified bytes in the destination, and nothing worse.
 
+#[cfg(feature = "adversarial")]
+pub(crate) mod late;
 #[cfg(any(not(target_arch = "x86_64"), test))]
 mod portable;
 mod rows;
@@ -31,6 +33,8 @@ mod tests;
 /// through this function.
 #[inline]
 pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+    #[cfg(feature = "adversarial")]
+    late::note(to, len);
     // SAFETY: the caller's promise is the one asked for.
     unsafe { arch::copy(to, from, len) }
 }
@@ -43,7 +47,17 @@ pub const TOTAL_STORE_ORDER: bool = cfg!(target_arch = "x86_64");
 /// flush needs; it is a compiler barrier too.
 #[inline]
 pub fn full_fence() {
+    #[cfg(feature = "adversarial")]
+    late::settle();
     arch::full_fence();
+}
+
+/// To be called ahead of a store or an atomic, made by the processor, that tells others of what this process stored
+/// before: processors keep those in order, and so does what the adversarial device holds back.
+#[inline(always)]
+pub fn before_flag() {
+    #[cfg(feature = "adversarial")]
+    late::settle();
 }
 
 /// `to[i] += from[i]` for `count` elements, at any alignment. If `to` and `from` overlap without being equal,
@@ -55,6 +69,8 @@ pub fn full_fence() {
 /// As for [`copy`], with `to` readable as well. The caller holds the target's accumulate lock, without which
 /// concurrent updates are lost; others may read `to` meanwhile.
 pub unsafe fn add_f64(to: *mut u8, from: *const u8, count: usize) {
+    #[cfg(feature = "adversarial")]
+    late::note(to, 8 * count);
     // SAFETY: the caller's promise is the one asked for.
     unsafe { arch::add_f64(to, from, count) }
 }
@@ -64,6 +80,8 @@ pub unsafe fn add_f64(to: *mut u8, from: *const u8, count: usize) {
 /// # Safety
 /// As for [`add_f64`].
 pub unsafe fn add_f32(to: *mut u8, from: *const u8, count: usize) {
+    #[cfg(feature = "adversarial")]
+    late::note(to, 4 * count);
     // SAFETY: the caller's promise is the one asked for.
     unsafe { arch::add_f32(to, from, count) }
 }
@@ -73,6 +91,8 @@ pub unsafe fn add_f32(to: *mut u8, from: *const u8, count: usize) {
 /// # Safety
 /// As for [`add_f64`].
 pub unsafe fn add_i64(to: *mut u8, from: *const u8, count: usize) {
+    #[cfg(feature = "adversarial")]
+    late::note(to, 8 * count);
     // SAFETY: the caller's promise is the one asked for.
     unsafe { arch::add_i64(to, from, count) }
 }
@@ -82,6 +102,8 @@ pub unsafe fn add_i64(to: *mut u8, from: *const u8, count: usize) {
 /// # Safety
 /// As for [`add_f64`].
 pub unsafe fn add_i32(to: *mut u8, from: *const u8, count: usize) {
+    #[cfg(feature = "adversarial")]
+    late::note(to, 4 * count);
     // SAFETY: the caller's promise is the one asked for.
     unsafe { arch::add_i32(to, from, count) }
 }
@@ -104,6 +126,13 @@ pub struct Rows {
 /// # Safety
 /// As for [`copy`], for every block.
 pub unsafe fn copy_rows(to: *mut u8, from: *const u8, rows: Rows) {
+    #[cfg(feature = "adversarial")]
+    for index in 0..rows.count as isize {
+        late::note(
+            to.wrapping_offset(index.wrapping_mul(rows.to_stride)),
+            rows.len,
+        );
+    }
     // SAFETY: the caller's promise is the one asked for.
     unsafe { rows::copy(to, from, rows) }
 }

@@ -52,6 +52,23 @@ impl MappingEndpoint {
     }
 }
 
+impl MappingEndpoint {
+    #[cfg(not(feature = "adversarial"))]
+    fn for_data(&self, mapping: Mapping) -> Mapping {
+        mapping.for_data()
+    }
+
+    /// What is stored there may come late.
+    #[cfg(feature = "adversarial")]
+    fn for_data(&self, mapping: Mapping) -> Mapping {
+        let [own, peer] = self.neighbour.pids();
+        match own == peer {
+            true => mapping.for_data(),
+            false => mapping.for_data().watched(),
+        }
+    }
+}
+
 impl Endpoint for MappingEndpoint {
     fn map(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
         // What cannot be mapped is reached by the device, which says what is wrong with it.
@@ -59,7 +76,7 @@ impl Endpoint for MappingEndpoint {
             tracing::warn!(%error, "memory of a rank of this host is reached by the device");
             None
         });
-        Ok(mapped.map(Mapping::for_data))
+        Ok(mapped.map(|mapping| self.for_data(mapping)))
     }
 
     fn map_or_fail(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
@@ -74,7 +91,7 @@ impl Endpoint for MappingEndpoint {
             reason: "no such memory of that process can be mapped",
         };
         let mapped = self.neighbour.map(region)?;
-        Ok(Some(mapped.ok_or_else(gone)?.for_data()))
+        Ok(Some(self.for_data(mapped.ok_or_else(gone)?)))
     }
 
     unsafe fn write(&self, from: *const u8, len: usize, to: RemoteAddress) -> Result<Ticket> {

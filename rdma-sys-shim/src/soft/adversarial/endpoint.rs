@@ -10,7 +10,7 @@ use super::lane::Progress;
 use super::operation::{Old, PendingOperation, Source, Work};
 use super::options::{AdversarialOptions, Fault};
 use super::random::Random;
-use crate::memory::copy;
+use crate::memory::{copy, late};
 use crate::soft::endpoint::SoftEndpoint;
 use crate::{
     Endpoint, Error, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket, Update, Width,
@@ -20,6 +20,8 @@ use crate::{
 const DEPTH: u64 = 1024;
 /// What is longer is not copied when it is posted, nor held back when it was read.
 const LONG: usize = 256 << 10;
+/// For how long a store is held back that nothing put ahead of an atomic.
+const HELD_BACK: Duration = Duration::from_millis(3);
 /// How much of a read's destination is scribbled over at either end.
 const SCRIBBLE: usize = 64 << 10;
 
@@ -108,6 +110,13 @@ impl AdversarialEndpoint {
         }
     }
 
+    /// As [`Self::post`], for what tells of this thread's stores: it may be done before they are seen, unless they are in
+    /// order.
+    fn post_flag(&self, work: impl FnOnce(&mut Random) -> Work) -> Result<Ticket> {
+        late::hold_back(HELD_BACK);
+        self.post(work)
+    }
+
     /// Without narrow atomics, as over verbs.
     fn wide(&self, width: Width, need: &'static str, at: RemoteAddress) -> Result<()> {
         match width {
@@ -193,7 +202,7 @@ impl Endpoint for AdversarialEndpoint {
         old: *mut u64,
     ) -> Result<Ticket> {
         self.wide(width, "fetch_add", at)?;
-        self.post(|random| {
+        self.post_flag(|random| {
             // SAFETY: the caller's promise.
             unsafe { scribble(old.cast(), 8, random) };
             Work::FetchAdd {
@@ -214,7 +223,7 @@ impl Endpoint for AdversarialEndpoint {
         old: *mut u64,
     ) -> Result<Ticket> {
         self.wide(width, "compare_swap", at)?;
-        self.post(|random| {
+        self.post_flag(|random| {
             // SAFETY: the caller's promise.
             unsafe { scribble(old.cast(), 8, random) };
             Work::CompareSwap {
@@ -236,7 +245,7 @@ impl Endpoint for AdversarialEndpoint {
         count: usize,
     ) -> Result<Ticket> {
         self.wide(width, "atomic update", at)?;
-        self.post(|random| Work::UpdateEach {
+        self.post_flag(|random| Work::UpdateEach {
             at,
             width,
             update,
@@ -247,7 +256,7 @@ impl Endpoint for AdversarialEndpoint {
     }
 
     fn store(&self, at: RemoteAddress, old: u64, new: u64) -> Result<Ticket> {
-        self.post(|_| Work::Store { at, old, new })
+        self.post_flag(|_| Work::Store { at, old, new })
     }
 
     fn released(&self, ticket: Ticket) -> Result<bool> {

@@ -13,6 +13,7 @@ use super::lane::Lane;
 use super::operation::PendingOperation;
 use super::random::Random;
 use super::schedule::Next;
+use crate::memory::late;
 use crate::signals::without_signals;
 use crate::{Error, Result};
 
@@ -154,7 +155,7 @@ fn run(shared: &Shared, seed: u64) {
             take_in(&mut lanes, now, message);
         }
         let mut worked = false;
-        let mut next: Option<Instant> = None;
+        let mut next = late::carry_out_due(now);
         let first = random.below(lanes.len().max(1) as u64) as usize;
         // No endpoint's operations are ordered against another's.
         let (before, after): (Vec<_>, Vec<_>) = lanes
