@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::Result;
 use crate::fork::OfProcess;
+use crate::rdma::AtomicScope;
 use batch::{Batch, BatchError};
 
 /// Rights that a region grants to its peers.
@@ -58,6 +59,18 @@ pub enum AtomicDomain {
     Cpu,
     /// The device: every atomic on a word has to go through it, the target's own included.
     Device,
+    /// Both, where they share memory: the device's atomics are atomic to those of the target's processor
+    /// (`IBV_ATOMIC_GLOB`).
+    Global,
+}
+
+impl From<AtomicScope> for AtomicDomain {
+    fn from(scope: AtomicScope) -> Self {
+        match scope {
+            AtomicScope::Global => Self::Global,
+            AtomicScope::None | AtomicScope::Device => Self::Device,
+        }
+    }
 }
 
 /// The size of the word that an atomic works on.

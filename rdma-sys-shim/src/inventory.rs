@@ -121,7 +121,7 @@ fn limits(_: &Choice) -> Option<VerbsLimits> {
 /// What a verbs device with these limits can do.
 fn capabilities(limits: &VerbsLimits) -> Capabilities {
     Capabilities {
-        atomic_domain: AtomicDomain::Device,
+        atomic_domain: limits.atomic_scope.into(),
         narrow_atomics: false,
         max_message: limits.max_message,
         target_thread: TargetThread::Never,
@@ -291,25 +291,34 @@ mod tests {
         assert_eq!(reason(2), NO_PROVIDER);
     }
 
+    /// The last device, with atomics of this scope.
+    fn with_atomics(atomic_scope: AtomicScope) -> DeviceInfo {
+        let device = devices().pop().unwrap();
+        let choice = best_port(&device);
+        let limits = VerbsLimits {
+            atomic_scope,
+            max_inline: 0,
+            max_message: 1 << 30,
+            max_qp: 1,
+            max_cqe: 1,
+            max_mr: 1,
+            max_qp_rd_atom: 1,
+            active_mtu: 4096,
+        };
+        describe_with(device, choice, Some(limits), true)
+    }
+
+    #[test]
+    fn whose_a_devices_atomics_are_follows_from_their_scope() {
+        let domain = |scope| with_atomics(scope).capabilities.unwrap().atomic_domain;
+        assert_eq!(domain(AtomicScope::Device), AtomicDomain::Device);
+        assert_eq!(domain(AtomicScope::Global), AtomicDomain::Global);
+    }
+
     #[test]
     fn a_device_without_atomics_is_said_to_be_of_no_use() {
-        let with = |atomic_scope| {
-            let device = devices().pop().unwrap();
-            let choice = best_port(&device);
-            let limits = VerbsLimits {
-                atomic_scope,
-                max_inline: 0,
-                max_message: 1 << 30,
-                max_qp: 1,
-                max_cqe: 1,
-                max_mr: 1,
-                max_qp_rd_atom: 1,
-                active_mtu: 4096,
-            };
-            describe_with(device, choice, Some(limits), true)
-        };
-        assert_eq!(with(AtomicScope::Device).state, State::Ready);
-        let State::Unusable(reason) = with(AtomicScope::None).state else {
+        assert_eq!(with_atomics(AtomicScope::Device).state, State::Ready);
+        let State::Unusable(reason) = with_atomics(AtomicScope::None).state else {
             panic!("it is taken for usable");
         };
         assert!(reason.contains("mlx5_1 has no atomics"), "{reason}");

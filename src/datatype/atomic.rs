@@ -19,13 +19,13 @@ const BY_DEVICE: u8 = 16;
 impl AtomicWidths {
     /// A device without narrow atomics must not make them of wide ones: a neighbour's stores would
     /// be lost. Types smaller than the hint `mpi_accumulate_granularity` asks for are locked.
-    pub(crate) fn new(capabilities: &Capabilities, granularity: u64) -> Self {
+    pub(crate) fn new(capabilities: &Capabilities, domain: AtomicDomain, granularity: u64) -> Self {
         let smallest = if capabilities.narrow_atomics { 1 } else { 8 };
-        let domain = match capabilities.atomic_domain {
-            AtomicDomain::Cpu => 0,
+        let by_device = match domain {
+            AtomicDomain::Cpu | AtomicDomain::Global => 0,
             AtomicDomain::Device => BY_DEVICE,
         };
-        Self(Self::sizes(smallest, granularity).0 | domain)
+        Self(Self::sizes(smallest, granularity).0 | by_device)
     }
 
     /// Where all ranks have the memory mapped, and the device's atomics are not used.
@@ -114,7 +114,7 @@ mod tests {
             max_message: 1 << 20,
             pins_memory: false,
         };
-        let all = AtomicWidths::new(&device, 0);
+        let all = AtomicWidths::new(&device, device.atomic_domain, 0);
         assert_eq!(all.word(BasicType::I64, 64), Some(Width::W8));
         assert_eq!(all.word(BasicType::I64, 68), None);
         assert_eq!(all.word(BasicType::U32, 68), Some(Width::W4));
@@ -129,18 +129,29 @@ mod tests {
         for other in [BasicType::F64, BasicType::ComplexF32, BasicType::TwoInt] {
             assert_eq!(all.word(other, 64), None);
         }
-        let coarse = AtomicWidths::new(&device, 3);
+        let coarse = AtomicWidths::new(&device, device.atomic_domain, 3);
         assert_eq!(coarse.word(BasicType::U16, 64), None);
         assert_eq!(coarse.word(BasicType::U32, 64), Some(Width::W4));
-        assert_eq!(AtomicWidths::new(&device, 9), AtomicWidths(0));
         assert_eq!(
-            AtomicWidths::new(&device, 5).fast_word(BasicType::U32),
+            AtomicWidths::new(&device, device.atomic_domain, 9),
+            AtomicWidths(0)
+        );
+        assert_eq!(
+            AtomicWidths::new(&device, device.atomic_domain, 5).fast_word(BasicType::U32),
             None
         );
         device.narrow_atomics = false;
-        assert_eq!(AtomicWidths::new(&device, 8), AtomicWidths(8));
+        assert_eq!(
+            AtomicWidths::new(&device, device.atomic_domain, 8),
+            AtomicWidths(8)
+        );
+        let both = AtomicWidths::new(&device, AtomicDomain::Global, 0);
+        assert!(both.are_combined_in_place(BasicType::I64));
+        assert_eq!(both.fast_word(BasicType::I64), Some(Width::W8));
+        assert_eq!(both.word(BasicType::I32, 64), None);
         device.atomic_domain = AtomicDomain::Device;
-        let theirs = AtomicWidths::from_bits(AtomicWidths::new(&device, 0).bits());
+        let theirs =
+            AtomicWidths::from_bits(AtomicWidths::new(&device, device.atomic_domain, 0).bits());
         assert!(all.are_combined_in_place(BasicType::I64));
         assert!(!theirs.are_combined_in_place(BasicType::I64));
         assert!(theirs.are_combined_in_place(BasicType::F64));

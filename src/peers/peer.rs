@@ -156,7 +156,8 @@ impl Peer {
     pub(crate) fn control_in(&self, domain: AtomicDomain) -> &Arc<RemoteMemory> {
         match domain {
             AtomicDomain::Cpu => &self.shared,
-            AtomicDomain::Device => &self.control,
+            // Locks are kept in one way by all, and some have the device's alone.
+            AtomicDomain::Device | AtomicDomain::Global => &self.control,
         }
     }
 }

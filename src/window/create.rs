@@ -14,7 +14,6 @@ use super::errors::Handler;
 use super::hints::{Common, Hints, SAME_DISP_UNIT, SAME_SIZE};
 use super::layout::{BARRIER_AT, BlockLayout, MARK_AT};
 use super::pairs::Pairs;
-use super::progress::atomic_domain;
 use super::shared::HandedOut;
 use super::targets::Targets;
 use super::{Columns, Epochs, Info, Window, WindowMemory};
@@ -49,8 +48,10 @@ const NO_LOCKS: u64 = 1 << 32;
 const SHARES_HOST: u64 = 1 << 33;
 /// Beside it, whether this rank says when it is at single atomics.
 const MARKS: u64 = 1 << 34;
+/// Beside it, whether the device's atomics on this rank's memory are atomic to the processor's.
+const GLOBAL: u64 = 1 << 35;
 /// What is agreed on where all ranks say it.
-const OF_ALL: u64 = NO_LOCKS | SHARES_HOST | MARKS;
+const OF_ALL: u64 = NO_LOCKS | SHARES_HOST | MARKS | GLOBAL;
 
 /// The call that makes a window, and its arguments.
 #[derive(Clone, Copy)]
@@ -184,6 +185,10 @@ impl Window {
                 Flavor::Allocate if !team.context.concurrent() && take_fences() => MARKS,
                 _ => 0,
             };
+            let global = match team.fabric.device().capabilities().atomic_domain {
+                AtomicDomain::Global => GLOBAL,
+                AtomicDomain::Cpu | AtomicDomain::Device => 0,
+            };
             Ok(Prepared {
                 entry: Entry {
                     base: exposed.remote.address,
@@ -193,7 +198,7 @@ impl Window {
                     granularity,
                     unit: created.disp_unit,
                     notifications: hints.notification_counters.into(),
-                    hints: flags | no_locks | shares_host | marks,
+                    hints: flags | no_locks | shares_host | marks | global,
                 },
                 exposed,
                 block,
@@ -219,7 +224,13 @@ impl Window {
         own.hints.no_locks = all(NO_LOCKS);
         let shares_host = all(SHARES_HOST);
         let device = team.fabric.device().capabilities();
-        let marks = atomic_domain(shares_host, device) == AtomicDomain::Cpu
+        let atomic_domain = match device.atomic_domain {
+            _ if shares_host => AtomicDomain::Cpu,
+            // Each rank's device speaks for the memory of that rank only.
+            AtomicDomain::Global if !all(GLOBAL) => AtomicDomain::Device,
+            domain => domain,
+        };
+        let marks = atomic_domain == AtomicDomain::Cpu
             && device.target_thread != TargetThread::ForAll
             && all(MARKS);
         let columns = Columns {
@@ -246,9 +257,10 @@ impl Window {
             flavor: created.flavor,
             atomic_widths: match shares_host {
                 true => AtomicWidths::of_processor(own.hints.granularity),
-                false => AtomicWidths::new(device, own.hints.granularity),
+                false => AtomicWidths::new(device, atomic_domain, own.hints.granularity),
             },
             shares_host,
+            atomic_domain,
             mark: marks.then(|| LocalWord::new(&block, MARK_AT)),
             eager_lock_all: AtomicBool::new(own.hints.eager_lock_all),
             handed_out: HandedOut::default(),

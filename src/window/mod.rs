@@ -27,7 +27,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use rdma_sys_shim::{Region, Ticket};
+use rdma_sys_shim::{AtomicDomain, Region, Ticket};
 
 pub use attributes::{CallbackResult, Keyval};
 pub use dynamic::get_address;
@@ -106,6 +106,7 @@ pub struct Window {
     /// Whether all ranks share a host and map each other's memory, over a device whose atomics are its own: then the
     /// processor's change the words of the window and of its blocks.
     shares_host: bool,
+    atomic_domain: AtomicDomain,
     /// Where this rank says that it is at single atomics, if all ranks do.
     mark: Option<LocalWord>,
     /// See [`Window::watch`].

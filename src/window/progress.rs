@@ -1,6 +1,6 @@
 //! What operations need of their target while it computes, and whose atomics they are.
 
-use rdma_sys_shim::{AtomicDomain, Capabilities, TargetThread};
+use rdma_sys_shim::{AtomicDomain, TargetThread};
 
 use super::Window;
 use crate::terms::Flavor;
@@ -39,19 +39,12 @@ impl Window {
     /// host included. With [`AtomicDomain::Cpu`], a program's own atomics on its part take part in elementwise
     /// accumulates, but for those of 16 elements and more in an allocated window of a job below
     /// [`ThreadLevel::Multiple`](crate::ThreadLevel), which are atomic to calls of the window only; with
-    /// [`AtomicDomain::Device`], they and those of the window are not atomic to each other. Over
+    /// [`AtomicDomain::Device`], they and those of the window are not atomic to each other; with
+    /// [`AtomicDomain::Global`], those of eight bytes are, where the device says that its atomics are the processor's, too. Over
     /// RDMA devices they are the processor's in allocated windows, and created ones over memory of `alloc_mem`, whose ranks
     /// share a host and map each other's memory.
     #[must_use]
     pub fn atomic_domain(&self) -> AtomicDomain {
-        atomic_domain(self.shares_host, self.team.fabric.device().capabilities())
-    }
-}
-
-/// `shares_host`: whether all ranks of the window share a host and map each other's memory.
-pub(super) fn atomic_domain(shares_host: bool, device: &Capabilities) -> AtomicDomain {
-    match shares_host {
-        true => AtomicDomain::Cpu,
-        false => device.atomic_domain,
+        self.atomic_domain
     }
 }

@@ -371,6 +371,7 @@ fn the_target_need_not_call_in(job: &Job) -> Outcome {
                 && environment::all_are_neighbours();
             let domain = match has_processor_atomics(&device) || shares_host {
                 true => AtomicDomain::Cpu,
+                false if device.contains("atomics=global") => AtomicDomain::Global,
                 false => AtomicDomain::Device,
             };
             check_eq!(window.atomic_domain(), domain, "{memory:?}");

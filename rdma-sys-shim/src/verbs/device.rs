@@ -10,16 +10,14 @@ use std::time::{Duration, Instant};
 use super::adapter::Adapter;
 use super::connect::{Address, Connector, Numbers, PeerId, Queues, Timing};
 use super::endpoint::VerbsEndpoint;
+use super::limits::atomic_scope;
 use super::objects::{CompletionQueue, Establish, QueuePair};
 use super::peer::Peer;
 use super::settings::Settings;
 use super::terms::Terms;
 use super::{events, memory, self_test};
-use crate::rdma::Choice;
-use crate::{
-    Access, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, TargetThread,
-    Usage,
-};
+use crate::rdma::{AtomicScope, Choice};
+use crate::{Access, Capabilities, Device, Endpoint, Error, Region, Result, TargetThread, Usage};
 
 pub(crate) struct VerbsDevice {
     name: String,
@@ -51,14 +49,14 @@ impl VerbsDevice {
     pub(crate) fn open(choice: Choice) -> Result<Self> {
         let settings = Settings::from_env()?;
         let adapter = Adapter::open(&choice, settings)?;
-        let limits = adapter.context.attributes();
-        if limits.atomic_cap == ibverbs_sys::IBV_ATOMIC_NONE {
+        let scope = atomic_scope(adapter.context.attributes());
+        if scope == AtomicScope::None {
             return Err(Error::NoAtomics {
                 device: choice.device,
             });
         }
         let capabilities = Capabilities {
-            atomic_domain: AtomicDomain::Device,
+            atomic_domain: scope.into(),
             narrow_atomics: false,
             max_message: adapter.port.max_message.into(),
             target_thread: TargetThread::Never,

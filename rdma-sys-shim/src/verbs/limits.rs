@@ -7,6 +7,14 @@ use super::settings::Settings;
 use crate::Result;
 use crate::rdma::{AtomicScope, Choice, VerbsLimits};
 
+pub(crate) fn atomic_scope(attributes: &ibverbs_sys::ibv_device_attr) -> AtomicScope {
+    match attributes.atomic_cap {
+        ibverbs_sys::IBV_ATOMIC_NONE => AtomicScope::None,
+        ibverbs_sys::IBV_ATOMIC_GLOB => AtomicScope::Global,
+        _ => AtomicScope::Device,
+    }
+}
+
 /// Asks a device for its limits. What it carries inline, it says by what it grants to a queue pair.
 pub(crate) fn limits(choice: &Choice) -> Result<VerbsLimits> {
     let settings = Settings::from_env()?;
@@ -16,11 +24,7 @@ pub(crate) fn limits(choice: &Choice) -> Result<VerbsLimits> {
     let attributes = adapter.context.attributes();
     let count = |number: i32| u32::try_from(number).unwrap_or(0);
     Ok(VerbsLimits {
-        atomic_scope: match attributes.atomic_cap {
-            ibverbs_sys::IBV_ATOMIC_NONE => AtomicScope::None,
-            ibverbs_sys::IBV_ATOMIC_GLOB => AtomicScope::Global,
-            _ => AtomicScope::Device,
-        },
+        atomic_scope: atomic_scope(attributes),
         max_inline: pair.inline(),
         max_message: adapter.port.max_message.into(),
         max_qp: count(attributes.max_qp),

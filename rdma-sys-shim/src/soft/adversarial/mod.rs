@@ -27,7 +27,7 @@ use schedule::Schedule;
 use super::SoftDevice;
 use super::process::ProcessId;
 use crate::system;
-use crate::{Access, AtomicDomain, Capabilities, Device, Endpoint, Region, Result};
+use crate::{Access, Capabilities, Device, Endpoint, Region, Result};
 
 /// The name that `--device` takes.
 pub(crate) const DEVICE: &str = "soft:adversarial";
@@ -65,7 +65,7 @@ impl AdversarialDevice {
         let soft = SoftDevice::open(inner, launcher)?;
         Ok(Self {
             capabilities: Capabilities {
-                atomic_domain: AtomicDomain::Device,
+                atomic_domain: options.atomics,
                 narrow_atomics: false,
                 ..soft.capabilities().clone()
             },

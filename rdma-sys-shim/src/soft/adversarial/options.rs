@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::DEVICE;
-use crate::{Error, Result};
+use crate::{AtomicDomain, Error, Result};
 
 /// What is kept in order beyond what [`crate::Endpoint`] promises in so many words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +33,16 @@ pub(crate) struct AdversarialOptions {
     pub(crate) delay: Duration,
     pub(crate) order: Order,
     pub(crate) cross_memory: bool,
+    /// Whose the atomics are that it says it has; those of the processor they are in truth.
+    pub(crate) atomics: AtomicDomain,
     /// One in so many operations fails.
     pub(crate) fail_rate: Option<u64>,
     /// What happens to the operation of this number, counted over the endpoints of the process.
     pub(crate) fault: Option<(Fault, u64)>,
 }
 
-const KNOWN: &str = "seed=N, delay=MICROSECONDS, order=rc|loose, cma=on|off, fail=ONE_IN_N, \
+const KNOWN: &str = "seed=N, delay=MICROSECONDS, order=rc|loose, cma=on|off, \
+                     atomics=device|global, fail=ONE_IN_N, \
                      fail_after=N, break_after=N, stop_after=N";
 
 impl AdversarialOptions {
@@ -50,6 +53,7 @@ impl AdversarialOptions {
             delay: Duration::from_micros(200),
             order: Order::Rc,
             cross_memory: true,
+            atomics: AtomicDomain::Device,
             fail_rate: None,
             fault: None,
         };
@@ -87,6 +91,13 @@ impl AdversarialOptions {
                     _ => return None,
                 }
             }
+            "atomics" => {
+                self.atomics = match value {
+                    "device" => AtomicDomain::Device,
+                    "global" => AtomicDomain::Global,
+                    _ => return None,
+                }
+            }
             "fail" => self.fail_rate = Some(count()?),
             "fail_after" => self.fault = Some((Fault::Completion, count()?)),
             "break_after" => self.fault = Some((Fault::Connection, count()?)),
@@ -103,13 +114,15 @@ mod tests {
 
     #[test]
     fn every_option_is_understood() {
-        let options =
-            AdversarialOptions::parse("seed=7,delay=50,order=loose,cma=off,fail=9,break_after=3");
+        let options = AdversarialOptions::parse(
+            "seed=7,delay=50,order=loose,cma=off,atomics=global,fail=9,break_after=3",
+        );
         let wanted = AdversarialOptions {
             seed: Some(7),
             delay: Duration::from_micros(50),
             order: Order::Loose,
             cross_memory: false,
+            atomics: AtomicDomain::Global,
             fail_rate: Some(9),
             fault: Some((Fault::Connection, 3)),
         };
