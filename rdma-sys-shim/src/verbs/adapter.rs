@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::connect::{Families, OwnGid, OwnPort, Transport};
-use super::endpoint::Local;
+use super::endpoint::{Local, Rings};
 use super::events::{self, Trouble};
 use super::memory::{Pinned, Regions};
 use super::objects::{Context, PortAttributes, ProtectionDomain};
@@ -20,6 +20,7 @@ pub(super) struct Adapter {
     pub(super) port: PortAttributes,
     pub(super) own: OwnPort,
     pub(super) regions: Arc<Regions>,
+    pub(super) rings: Arc<Rings>,
     pub(super) settings: Settings,
     pub(super) trouble: Trouble,
     /// Where the answers to atomics arrive that nobody reads.
@@ -68,6 +69,7 @@ impl Adapter {
             port,
             own,
             regions: Arc::default(),
+            rings: Arc::default(),
             settings,
             trouble: Trouble::default(),
             context,

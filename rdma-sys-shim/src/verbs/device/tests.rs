@@ -210,6 +210,48 @@ fn no_request_is_longer_than_what_the_peer_takes() {
 }
 
 #[test]
+#[ignore = "needs an RDMA device"]
+fn quiet_connections_leave_their_rings_to_others() {
+    let origin = open();
+    let targets: Vec<_> = (0..4).map(|_| open()).collect();
+    let regions: Vec<_> = (targets.iter())
+        .map(|target| target.allocate(LONG, 4096).unwrap())
+        .collect();
+    let endpoints: Vec<_> = (targets.iter())
+        .map(|target| origin.connect_to(&target.own).unwrap())
+        .collect();
+    let bytes = vec![7_u8; 8 << 10];
+    let write = |index: usize| {
+        // SAFETY: the bytes outlive the operation, which is waited for below.
+        unsafe {
+            endpoints[index].write(bytes.as_ptr(), bytes.len(), regions[index].remote().at(0))
+        }
+        .unwrap()
+    };
+    let one_by_one = || (0..4).for_each(|index| endpoints[index].wait(write(index)).unwrap());
+    let rings = &origin.adapter.rings;
+    rings.keep(1);
+    one_by_one();
+    assert_eq!(rings.made(), 1);
+    // All at once: each has one for as long as it takes.
+    let tickets: Vec<_> = (0..4).map(write).collect();
+    assert_eq!(rings.made(), 4);
+    for (endpoint, ticket) in endpoints.iter().zip(tickets) {
+        endpoint.wait(ticket).unwrap();
+    }
+    assert_eq!(rings.made(), 1);
+    one_by_one();
+    for region in &regions {
+        // SAFETY: inside the region; nothing is under way any more.
+        let last = unsafe { region.base().add(bytes.len() - 1).read_volatile() };
+        assert_eq!(last, 7);
+    }
+    for device in targets.iter().chain([&origin]) {
+        device.close();
+    }
+}
+
+#[test]
 #[ignore = "needs an RDMA device over Ethernet, with an IPv4 address and an IPv6 one"]
 fn ports_meet_over_the_family_that_both_have() {
     let both = choice();

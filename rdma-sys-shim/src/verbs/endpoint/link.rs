@@ -5,7 +5,9 @@ use std::sync::Arc;
 use ibverbs_sys as ffi;
 use ibverbs_sys::ibv_wc_status as status;
 
+use super::rings::Rings;
 use crate::Result;
+use crate::verbs::adapter::Adapter;
 use crate::verbs::objects::{CompletionQueue, ProtectionDomain, QueuePair};
 
 /// Entries that are taken from the completion queue at a time.
@@ -42,6 +44,7 @@ pub(super) trait Link {
 pub(super) struct Line {
     pub(super) pair: QueuePair,
     pub(super) domain: Arc<ProtectionDomain>,
+    pub(super) rings: Arc<Rings>,
     completions: Arc<CompletionQueue>,
     entries: [ffi::ibv_wc; BATCH],
 }
@@ -50,11 +53,12 @@ impl Line {
     pub(super) fn new(
         pair: QueuePair,
         completions: Arc<CompletionQueue>,
-        domain: Arc<ProtectionDomain>,
+        adapter: &Adapter,
     ) -> Self {
         Self {
             pair,
-            domain,
+            domain: adapter.domain.clone(),
+            rings: adapter.rings.clone(),
             completions,
             entries: [ffi::ibv_wc::default(); BATCH],
         }

@@ -16,6 +16,7 @@ mod link;
 mod queue;
 mod request;
 mod ring;
+mod rings;
 mod signals;
 mod transfer;
 mod unposted;
@@ -26,10 +27,12 @@ use std::time::Instant;
 
 use batch::ELEMENTS;
 use failure::{Failure, Operation};
+use link::Line;
 use queue::SendQueue;
 pub(super) use request::Local;
 use request::{Request, Verb};
 use ring::RingPiece;
+pub(super) use rings::Rings;
 
 use super::adapter::Adapter;
 use super::events;
@@ -74,7 +77,7 @@ impl VerbsEndpoint {
         let pair = queue_pair(adapter, &completions)?;
         pair.prepare(adapter.own.number, adapter.own.partition)?;
         adapter.trouble.forget(pair.number());
-        let queue = SendQueue::new(pair, completions, adapter.domain.clone());
+        let queue = SendQueue::new(Line::new(pair, completions, adapter));
         Ok(Self {
             adapter: adapter.clone(),
             peer,

@@ -11,7 +11,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ibverbs_sys as ffi;
 use ibverbs_sys::ibv_wc_status as status;
 
 use super::borrowed::Borrowed;
@@ -19,16 +18,15 @@ use super::failure::{Failure, Operation};
 use super::link::{Line, Link};
 use super::request::{Local, Request, Verb};
 use super::ring::{Ring, RingPiece};
+use super::rings::{LARGE_RING, RingMemory};
 use super::signals::Signals;
 use super::unposted::{CHAIN, Unposted};
-use crate::verbs::memory::{Lent, Pinned};
-use crate::verbs::objects::{CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair};
+use crate::verbs::memory::Lent;
+use crate::verbs::objects::{MemoryRegion, QueuePair};
 use crate::{Error, RemoteAddress, Result};
 
 /// Room for the answers to atomics.
 const SMALL_RING: u32 = 8 << 10;
-/// Room for data that is copied on its way, for connections that have such.
-const LARGE_RING: u32 = 256 << 10;
 /// The longest request through the ring.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
 /// While the device works on so many requests, short ones wait for others before the bell is rung,
@@ -54,7 +52,7 @@ pub(super) struct SendQueue<L = Line> {
     signals: Signals,
     /// The newest read.
     last_read: u64,
-    ring: Option<(Ring, Pinned)>,
+    ring: Option<(Ring, RingMemory)>,
     /// The origin buffers that requests use in place.
     borrowed: Borrowed,
     /// What was complete when it was looked for progress, and since when nothing else is.
@@ -77,25 +75,18 @@ struct Pending {
 unsafe impl<L: Send> Send for SendQueue<L> {}
 
 impl SendQueue {
-    pub(super) fn new(
-        pair: QueuePair,
-        completions: Arc<CompletionQueue>,
-        domain: Arc<ProtectionDomain>,
-    ) -> Self {
-        let (number, limit) = (pair.number(), pair.send_limit() as usize);
-        let inline = pair.inline() as usize;
-        Self::over(Line::new(pair, completions, domain), number, limit, inline)
+    pub(super) fn new(line: Line) -> Self {
+        let (number, limit) = (line.pair.number(), line.pair.send_limit() as usize);
+        let inline = line.pair.inline() as usize;
+        Self::over(line, number, limit, inline)
     }
 
     pub(super) fn pair(&self) -> Option<&QueuePair> {
         self.link.as_ref().map(|line| &line.pair)
     }
 
-    fn domain(&self) -> Result<&Arc<ProtectionDomain>> {
-        match &self.link {
-            Some(line) => Ok(&line.domain),
-            None => Err(destroyed()),
-        }
+    fn line(&self) -> Result<&Line> {
+        self.link.as_ref().ok_or_else(destroyed)
     }
 
     /// Space in the ring, if there is any now.
@@ -126,9 +117,11 @@ impl SendQueue {
         if self.ring.as_ref().is_some_and(|(ring, _)| !ring.is_empty()) {
             return Ok(());
         }
-        let bytes = if large { LARGE_RING } else { SMALL_RING };
-        let access = ffi::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE;
-        let memory = Pinned::new(self.domain()?, bytes as usize, access)?;
+        let line = self.line()?;
+        let (bytes, memory) = match large {
+            true => (LARGE_RING, line.rings.take(&line.domain)?),
+            false => (SMALL_RING, RingMemory::small(&line.domain, SMALL_RING)?),
+        };
         self.ring = Some((Ring::new(bytes), memory));
         Ok(())
     }
@@ -143,7 +136,7 @@ impl SendQueue {
             return Ok(lkey);
         }
         // SAFETY: the caller's promise; it is given back once its newest request is complete.
-        let lent = unsafe { Lent::new(self.domain()?, base, len, written)? };
+        let lent = unsafe { Lent::new(&self.line()?.domain, base, len, written)? };
         Ok(self.borrowed.lend(lent, base, len, written))
     }
 }

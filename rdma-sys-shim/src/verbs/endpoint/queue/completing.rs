@@ -197,6 +197,17 @@ impl<L: Link> SendQueue<L> {
             }
             ring.give(done.space);
         }
+        self.leave_ring();
+    }
+
+    /// Others may need the ring, now that nothing is under way in it.
+    fn leave_ring(&mut self) {
+        if let Some((ring, memory)) = &self.ring
+            && ring.is_empty()
+            && memory.is_wanted()
+        {
+            self.ring = None;
+        }
     }
 
     #[cold]

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ffi::ibv_send_flags as Flags;
+use ibverbs_sys as ffi;
 
 use super::completing::SLOWEST;
 use super::*;
