@@ -1,8 +1,12 @@
 //! Trying what the soft device would like to use, without opening it.
 
+use std::ffi::{CStr, CString};
 use std::io::{self, PipeReader, PipeWriter, Read as _};
 use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::FileExt as _;
+use std::ptr;
 
+use super::segment::memory_file;
 use crate::cross_memory::{self, Direction, Stopped};
 use crate::{Error, Result};
 
@@ -34,6 +38,62 @@ pub fn cross_memory_attach() -> Result<()> {
             "process_vm_readv of one child from another",
             io::Error::from_raw_os_error(errno),
         )),
+    }
+}
+
+/// Whether a rank may map memory that another one of this user, and of this PID namespace, has allocated. Tried with a
+/// child of this process.
+///
+/// # Errors
+/// The kernel refuses, or no child can be made.
+pub fn mapping() -> Result<()> {
+    let file = memory_file(c"transom-probe", size_of::<u64>())?;
+    let wrote = file.write_all_at(&AFTER.to_ne_bytes(), 0);
+    wrote.map_err(|error| Error::os("writing to a memory file", error))?;
+    let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    let shown = CString::new(path.as_str()).unwrap_or_default();
+    // SAFETY: `map` makes system calls, and reads what they mapped.
+    let mapper = unsafe { Child::fork(|| map(&shown)) }?;
+    match mapper.wait() {
+        0 => Ok(()),
+        errno => Err(Error::os(
+            format!("mapping {path} in another process"),
+            io::Error::from_raw_os_error(errno),
+        )),
+    }
+}
+
+/// Maps a file that holds the word: 0, or an errno.
+fn map(path: &CStr) -> i32 {
+    let failed = || {
+        io::Error::last_os_error()
+            .raw_os_error()
+            .unwrap_or(libc::EIO)
+    };
+    // SAFETY: the path is a C string.
+    let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    if fd == -1 {
+        return failed();
+    }
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping, wherever there is room.
+    let base = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            size_of::<u64>(),
+            rights,
+            libc::MAP_SHARED,
+            fd,
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return failed();
+    }
+    // SAFETY: a whole page is mapped, for as long as this process lives.
+    match unsafe { base.cast::<u64>().read_volatile() } {
+        AFTER => 0,
+        _ => libc::EIO,
     }
 }
 
@@ -148,6 +208,12 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn what_this_process_allocates_another_maps() {
+        mapping().unwrap();
+        assert_eq!(map(c"/proc/self/no/such"), libc::ENOENT);
     }
 
     #[test]

@@ -38,6 +38,12 @@ impl Machine {
         Some(content.trim().to_owned())
     }
 
+    /// What a symbolic link says.
+    pub(super) fn link(&self, path: &str) -> Option<String> {
+        let target = fs::read_link(self.path(path)).ok()?;
+        target.into_os_string().into_string().ok()
+    }
+
     /// The names in a folder, sorted.
     pub(super) fn names(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(path)).into_iter().flatten();
@@ -84,6 +90,7 @@ pub(super) struct Probes {
     /// Whether this build has the verbs provider.
     pub(super) verbs: bool,
     pub(super) attach: rdma_sys_shim::Result<()>,
+    pub(super) mapping: rdma_sys_shim::Result<()>,
     pub(super) clock_resolution: Duration,
     pub(super) processors: u64,
     /// Bytes of `/dev/shm`, where there is one.
@@ -95,6 +102,7 @@ impl Probes {
         Self {
             verbs: rdma_sys_shim::has_verbs(),
             attach: probe::cross_memory_attach(),
+            mapping: probe::mapping(),
             clock_resolution: clock_resolution(),
             processors: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
             shm: capacity(Path::new("/dev/shm")),

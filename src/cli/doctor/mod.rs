@@ -6,6 +6,7 @@ mod host;
 mod machine;
 mod memlock;
 mod need;
+mod neighbours;
 mod rdma;
 mod soft;
 
@@ -50,6 +51,7 @@ fn examine(machine: &Machine, probes: &Probes, wanted: &Wanted) -> Vec<Finding> 
     let need = wanted.need(&devices);
     let mut findings = rdma::check(machine, probes, &devices, wanted, need);
     findings.push(memlock::check(machine, need));
+    findings.push(neighbours::check(machine, probes));
     if wanted.may_use_soft() {
         findings.push(soft::check(machine, probes));
     }

@@ -1,5 +1,7 @@
 //! Limits of memory and tasks, and what the soft device would like.
 
+use std::os::unix::fs::symlink;
+
 use super::*;
 
 #[test]
@@ -100,6 +102,56 @@ fn forbidden_attaching_is_a_warning_with_the_remedy_for_its_cause() {
         exit_code(&fake.examine("rxe0").0),
         0,
         "RDMA does not attach"
+    );
+}
+
+#[test]
+fn whose_memory_is_mapped_depends_on_the_container() {
+    const CHECK: &str = "memory of other ranks";
+    let mut fake = Fake::good();
+    let found = |fake: &Fake| {
+        let report = fake.examine("");
+        assert_eq!(exit_code(&report.0), 0);
+        report.only(CHECK).found.clone()
+    };
+    let namespace = |fake: &Fake, number: u32| {
+        let folder = fake.root.path().join("proc/self/ns");
+        fs::create_dir_all(&folder).unwrap();
+        let _ = fs::remove_file(folder.join("pid"));
+        symlink(format!("pid:[{number}]"), folder.join("pid")).unwrap();
+    };
+    let everywhere = found(&fake);
+    assert!(
+        everywhere.ends_with("if both are of one user"),
+        "{everywhere}"
+    );
+    namespace(&fake, 4_026_531_836);
+    assert_eq!(found(&fake), everywhere);
+    namespace(&fake, 4_026_532_201);
+    assert!(
+        found(&fake)
+            .contains("ranks in other containers of this host are reached by an RDMA device")
+    );
+
+    fake.probes.mapping = Err(refused(
+        "mapping /proc/7/fd/3 in another process",
+        libc::EACCES,
+    ));
+    let line = fake.examine("").sole(Level::Warning, CHECK);
+    assert!(
+        line.contains("in another process failed: Permission denied"),
+        "{line}"
+    );
+    assert!(line.contains("soft cannot join ranks"), "{line}");
+    assert!(
+        line.contains("-> mount the PID namespace's own /proc"),
+        "{line}"
+    );
+    fake.status("0", "2");
+    let line = fake.examine("").sole(Level::Warning, CHECK);
+    assert!(
+        line.contains("-> have the filter of system calls allow memfd_create"),
+        "{line}"
     );
 }
 

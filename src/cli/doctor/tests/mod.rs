@@ -45,6 +45,7 @@ impl Fake {
             probes: Probes {
                 verbs: true,
                 attach: Ok(()),
+                mapping: Ok(()),
                 clock_resolution: Duration::from_nanos(1),
                 processors: 2,
                 shm: Some(64 << 20),
