@@ -1,13 +1,13 @@
 //! How single atomics, which take no lock, keep out of the way of work on many elements, which takes the accumulate
 //! lock and no atomics.
 //!
-//! Each rank has a mark, which only it writes; each target has an announcement, which is written under its
-//! accumulate lock.
+//! Each thread of a rank has a mark, which only it writes; each target has an announcement, which is written under its
+//! accumulate lock. (Below `ThreadLevel::Multiple` all threads of a rank have one mark, since they take turns.)
 //!
 //! | | |
 //! |---|---|
-//! | single atomics | set the mark of their rank; if nothing is announced, are carried out; take the mark away. Else they take the lock instead |
-//! | work on many elements | takes the lock; if nothing is announced, announces it, makes a fence for all threads, and waits until it has seen each rank without its mark |
+//! | single atomics | set the mark of their thread; if nothing is announced, are carried out; take the mark away. Else they take the lock instead |
+//! | work on many elements | takes the lock; if nothing is announced, announces it, makes a fence for all threads, and waits until it has seen each thread without its mark |
 //!
 //! Either the single atomic sees the announcement, or the other its mark. That takes a full fence on both sides,
 //! of which the frequent one has none: the other makes it for both, at a price. So an announcement stays, until some
@@ -24,7 +24,7 @@ fn light_fence() {
     loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
 }
 
-/// A rank is at single atomics while this lives.
+/// A thread is at single atomics while this lives.
 pub(super) struct Marked<'m, W: SharedWord>(&'m W);
 
 impl<W: SharedWord> Drop for Marked<'_, W> {
@@ -34,8 +34,7 @@ impl<W: SharedWord> Drop for Marked<'_, W> {
     }
 }
 
-/// For single atomics of the rank whose mark this is, of which one call at a time is made. `None` where work on many
-/// elements is announced.
+/// For single atomics of the thread whose mark this is. `None` where work on many elements is announced.
 #[inline(always)]
 pub(super) fn begin_single<'m, W: SharedWord>(mark: &'m W, announced: &W) -> Option<Marked<'m, W>> {
     mark.publish(1);

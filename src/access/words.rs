@@ -38,9 +38,10 @@ impl Window {
     /// For single atomics on the mapped words of a target that was entered; `None` if they take the lock.
     #[inline(always)]
     pub(super) fn begin_singles<'w>(&'w self, target: &'w Target) -> Option<Singles<'w>> {
-        let Some(mark) = self.mark() else {
+        let Some(marks) = self.marks() else {
             return Some(Singles::Free);
         };
+        let mark = marks.own()?;
         let announced = target.route()?.announced.atomic()?;
         let _mark = begin_single(mark, announced)?;
         Some(Singles::Marked { _mark })
@@ -76,7 +77,7 @@ impl OnTarget<'_> {
     /// them meanwhile; else each word takes an atomic.
     pub(super) fn at_words(self, count: usize, combine: impl FnOnce(bool)) -> Result<()> {
         let window = self.window;
-        let many = count >= MANY && window.mark().is_some();
+        let many = count >= MANY && window.marks().is_some();
         if !(many && pays(self.route()?, count))
             && let Some(_singles) = window.begin_singles(self.target)
         {
@@ -112,26 +113,28 @@ impl OnTarget<'_> {
         alone
     }
 
-    /// Returns once each other rank was seen without its mark.
+    /// Returns once each thread of each rank was seen without its mark; this one has none set.
     #[cold]
     fn await_marks(self) -> Result<()> {
         let (team, operation) = (self.window.team(), self.aim.operation);
-        for rank in (0..team.size()).filter(|&rank| rank != team.rank) {
+        for rank in 0..team.size() {
             let blame = |error| team.blame(operation, rank, error);
-            let mark = match self.window.mark_of(rank) {
-                Ok(mark) => mark,
+            let marks = match self.window.marks_of(rank) {
+                Ok(marks) => marks,
                 // Whoever left the job is at nothing any more.
                 Err(error) if matches!(error.kind(), ErrorKind::Peer(PeerError::Left { .. })) => {
                     continue;
                 }
                 Err(error) => return Err(blame(error)),
             };
-            let unmarked = || Ok(mark.load().map_err(blame)? == 0);
             let check = || match team.group.in_world(rank) {
                 Some(awaited) => team.context.check(operation, Awaited::Rank(awaited)),
                 None => Ok(()),
             };
-            team.context.patience().wait(unmarked, check)?;
+            for mark in marks {
+                let unmarked = || Ok(mark.load().map_err(blame)? == 0);
+                team.context.patience().wait(unmarked, check)?;
+            }
         }
         Ok(())
     }
@@ -145,7 +148,7 @@ impl OnTarget<'_> {
         post: impl FnOnce() -> Result<Ticket>,
     ) -> Result<Ticket> {
         let window = self.window;
-        if window.mark().is_none() {
+        if window.marks().is_none() {
             return post();
         }
         self.with_accumulate_lock(lock, || {

@@ -21,6 +21,7 @@ use super::peer::refusal;
 use super::{Fabric, Hosts, Peer, fork, is_forked, not_forked, start};
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::memory::control::{ControlBlock, LINE};
+use crate::memory::marks;
 use crate::memory::word::SharedWord;
 use crate::terms::{ThreadLevel, WorldRank};
 use crate::wait::{Patience, lock};
@@ -30,7 +31,7 @@ pub(super) const ABORT: u64 = 0;
 /// Offset of the word in which its rank says that it left.
 pub(super) const STATE: u64 = LINE;
 /// Offset of the world communicator's block.
-const WORLD: u64 = 2 * LINE;
+const WORLD: u64 = marks::AT + marks::BYTES;
 
 pub(super) const STATE_LEFT: u64 = 1;
 

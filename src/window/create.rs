@@ -12,7 +12,7 @@ use rdma_sys_shim::{
 use super::attributes::Attributes;
 use super::errors::Handler;
 use super::hints::{Common, Hints, SAME_DISP_UNIT, SAME_SIZE};
-use super::layout::{BARRIER_AT, BlockLayout, MARK_AT};
+use super::layout::{BARRIER_AT, BlockLayout};
 use super::pairs::Pairs;
 use super::shared::HandedOut;
 use super::targets::Targets;
@@ -21,7 +21,8 @@ use crate::comm::{Barrier, Communicator, Team, barrier_bytes};
 use crate::datatype::AtomicWidths;
 use crate::error::{Error, Misuse, Result};
 use crate::memory::columns::Column;
-use crate::memory::control::{ControlBlock, LocalWord};
+use crate::memory::control::ControlBlock;
+use crate::memory::marks::{self, Marks};
 use crate::peers::not_forked;
 use crate::seen::{self, Watch};
 use crate::terms::Flavor;
@@ -50,8 +51,10 @@ const SHARES_HOST: u64 = 1 << 33;
 const MARKS: u64 = 1 << 34;
 /// Beside it, whether the device's atomics on this rank's memory are atomic to the processor's.
 const GLOBAL: u64 = 1 << 35;
-/// What is agreed on where all ranks say it.
-const OF_ALL: u64 = NO_LOCKS | SHARES_HOST | MARKS | GLOBAL;
+/// Beside it, whether several of its threads may be at them at a time: so it is where any rank says it.
+const THREADS: u64 = 1 << 36;
+/// What is agreed on where all ranks say it, and what need not be equal.
+const OF_ALL: u64 = NO_LOCKS | SHARES_HOST | MARKS | GLOBAL | THREADS;
 
 /// The call that makes a window, and its arguments.
 #[derive(Clone, Copy)]
@@ -181,9 +184,14 @@ impl Window {
             };
             let no_locks = if hints.no_locks { NO_LOCKS } else { 0 };
             let marks = match created.flavor {
-                // In one call at a time, and where the kernel makes the fences that others wait for.
-                Flavor::Allocate if !team.context.concurrent() && take_fences() => MARKS,
+                // Where the kernel makes the fences that others wait for.
+                Flavor::Allocate if take_fences() => MARKS,
                 _ => 0,
+            };
+            let threads = if team.context.concurrent() {
+                THREADS
+            } else {
+                0
             };
             let global = match team.fabric.device().capabilities().atomic_domain {
                 AtomicDomain::Global => GLOBAL,
@@ -198,7 +206,7 @@ impl Window {
                     granularity,
                     unit: created.disp_unit,
                     notifications: hints.notification_counters.into(),
-                    hints: flags | no_locks | shares_host | marks | global,
+                    hints: flags | no_locks | shares_host | marks | global | threads,
                 },
                 exposed,
                 block,
@@ -261,7 +269,8 @@ impl Window {
             },
             shares_host,
             atomic_domain,
-            mark: marks.then(|| LocalWord::new(&block, MARK_AT)),
+            marks: marks.then(|| Marks::new(team.fabric.control(), team.context.concurrent())),
+            marks_of_each: marks::count(entries.iter().any(|entry| entry.hints & THREADS != 0)),
             eager_lock_all: AtomicBool::new(own.hints.eager_lock_all),
             handed_out: HandedOut::default(),
             locks_aside: own.hints.no_locks || watched,

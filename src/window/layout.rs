@@ -6,11 +6,9 @@ pub(crate) const LOCK_AT: u64 = 0;
 /// In which collective call a rank waits; seldom written, so that it needs no line of its own.
 pub(crate) const CALL_AT: u64 = 8;
 pub(crate) const ACCUMULATE_LOCK_AT: u64 = LINE;
-/// Whether the rank is at single atomics; written by it alone.
-pub(crate) const MARK_AT: u64 = 2 * LINE;
 /// Whether work on many elements is announced here; seldom written, and looked at by every single atomic.
-pub(crate) const ANNOUNCED_AT: u64 = 3 * LINE;
-pub(crate) const BARRIER_AT: u64 = 4 * LINE;
+pub(crate) const ANNOUNCED_AT: u64 = 2 * LINE;
+pub(crate) const BARRIER_AT: u64 = 3 * LINE;
 
 /// The places that depend on the number of ranks.
 #[derive(Clone, Copy, Debug)]
@@ -65,14 +63,13 @@ mod tests {
         for ranks in [1, 2, 3, 7, 8, 9, 1000] {
             let layout = BlockLayout::new(ranks, 5 * LINE);
             let flags = (0..5).map(|number| BARRIER_AT + number * LINE);
-            let mut places: Vec<u64> =
-                [LOCK_AT, CALL_AT, ACCUMULATE_LOCK_AT, MARK_AT, ANNOUNCED_AT]
-                    .into_iter()
-                    .chain(flags)
-                    .chain((0..ranks).map(|rank| layout.post_slot(rank)))
-                    .chain((0..ranks).map(|rank| layout.completion_slot(rank)))
-                    .chain((0..3).map(|counter| layout.notification(counter)))
-                    .collect();
+            let mut places: Vec<u64> = [LOCK_AT, CALL_AT, ACCUMULATE_LOCK_AT, ANNOUNCED_AT]
+                .into_iter()
+                .chain(flags)
+                .chain((0..ranks).map(|rank| layout.post_slot(rank)))
+                .chain((0..ranks).map(|rank| layout.completion_slot(rank)))
+                .chain((0..3).map(|counter| layout.notification(counter)))
+                .collect();
             let len = places.len();
             places.sort_unstable();
             places.dedup();

@@ -25,7 +25,7 @@ mod watched;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rdma_sys_shim::{AtomicDomain, Region, Ticket};
 
@@ -48,12 +48,13 @@ use crate::datatype::AtomicWidths;
 use crate::error::Result;
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LocalWord};
+use crate::memory::marks::{self, Marks};
 use crate::memory::remote::RemoteWord;
 use crate::peers::Context;
 use crate::seen::Watch;
 use crate::terms::Flavor;
 use hints::Hints;
-use layout::{BlockLayout, CALL_AT, MARK_AT};
+use layout::{BlockLayout, CALL_AT};
 use pairs::Pairs;
 use target::Target;
 use targets::Targets;
@@ -108,7 +109,9 @@ pub struct Window {
     shares_host: bool,
     atomic_domain: AtomicDomain,
     /// Where this rank says that it is at single atomics, if all ranks do.
-    mark: Option<LocalWord>,
+    marks: Option<Marks>,
+    /// How many of them each rank has, at most.
+    marks_of_each: usize,
     /// See [`Window::watch`].
     watch: Option<Arc<Watch>>,
     /// Whether lock and lock_all have more to do than to lock.
@@ -181,13 +184,14 @@ impl Window {
 
     /// Where this rank says that it is at single atomics, in a window whose ranks all do.
     #[inline(always)]
-    pub(crate) fn mark(&self) -> Option<&AtomicU64> {
-        self.mark.as_ref().map(LocalWord::atomic)
+    pub(crate) fn marks(&self) -> Option<&Marks> {
+        self.marks.as_ref()
     }
 
-    /// Where another rank says it.
-    pub(crate) fn mark_of(&self, rank: u32) -> Result<RemoteWord> {
-        self.team.word(rank, &self.columns.block, MARK_AT)
+    /// Where a rank says it, all its threads.
+    pub(crate) fn marks_of(&self, rank: u32) -> Result<impl Iterator<Item = RemoteWord>> {
+        let control = self.team.peer(rank)?.control();
+        Ok((0..self.marks_of_each).map(|number| control.word(marks::line(number))))
     }
 
     /// Keeps this rank's block, once the window is gone, until each word holds the value beside it.

@@ -1,16 +1,19 @@
 //! Several threads of a rank on one window.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
-use transom::raw::{Assert, Window};
+use transom::raw::{Assert, AtomicDomain, Window};
 use transom::{Job, LockKind, Op};
 
 use crate::case::{Case, Failure, Outcome, cases, check, check_eq};
 use crate::exposed::{Exposed, Memory, patterned};
-use crate::ops::{accumulate, fetch_and_op, get, put};
+use crate::ops::{accumulate, fetch_and_op, get, put, replace_by_swaps};
 
 pub(crate) const CASES: &[Case] = cases!["threads":
     operations_under_lock_all @ [2, 3],
+    many_elements_at_once_beside_one @ [1, 2, 3],
     operations_in_a_fence_epoch @ [2],
     each_thread_locks_a_target_of_its_own @ [4],
     one_thread_gets_a_lock_that_two_want @ [2],
@@ -21,9 +24,13 @@ const THREADS: usize = 4;
 
 /// Runs `body` in several threads; the first failure counts.
 fn together(body: impl Fn(usize) -> Outcome + Sync) -> Outcome {
+    in_threads(THREADS, body)
+}
+
+fn in_threads(count: usize, body: impl Fn(usize) -> Outcome + Sync) -> Outcome {
     thread::scope(|scope| {
         let body = &body;
-        let threads: Vec<_> = (0..THREADS)
+        let threads: Vec<_> = (0..count)
             .map(|number| scope.spawn(move || body(number)))
             .collect();
         threads
@@ -70,6 +77,62 @@ fn operations_under_lock_all(job: &Job) -> Outcome {
             "{memory:?}"
         );
         check_eq!(exposed.read_u64(129), count, "{memory:?}, misaligned");
+        exposed.close()?;
+    }
+    Ok(())
+}
+
+/// For a while, every thread adds to all elements at once and to one after the other, by each kind of single atomic, in
+/// turns. Of seventy threads, some are too many to have a mark.
+fn many_elements_at_once_beside_one(job: &Job) -> Outcome {
+    const ELEMENTS: usize = 512;
+    const WHILE: Duration = Duration::from_millis(100);
+    for threads in [4, 70] {
+        let exposed = Exposed::open(job, Memory::Allocate, ELEMENTS * 8, 8)?;
+        let window: &Window = &exposed;
+        // By a device each element goes for itself.
+        let many = match window.atomic_domain() {
+            AtomicDomain::Cpu => ELEMENTS,
+            _ => 32,
+        };
+        let ones = vec![1_u64; many];
+        let added = AtomicU64::new(0);
+        window.lock_all(Assert::NONE)?;
+        job.world().barrier()?;
+        let begun = Instant::now();
+        in_threads(threads, |number| {
+            let mut own = 0;
+            let goes_on = |round: &usize| *round < 3 || begun.elapsed() < WHILE;
+            for round in (0..).take_while(goes_on) {
+                let target = (round / 64) as u32 % window.ranks();
+                let (at_once, singles) = match (round + number) % 3 {
+                    0 => (10, 2),
+                    1 => (1, 30),
+                    _ => (0, 90),
+                };
+                for _ in 0..at_once {
+                    accumulate(window, &ones, target, 0, Op::Sum)?;
+                    own += many;
+                }
+                for single in 0..singles {
+                    let at = ((round + number) * 7 + single) as u64 % many as u64;
+                    match single % 3 {
+                        0 => drop(fetch_and_op(window, 1_u64, target, at, Op::Sum)?),
+                        1 => accumulate(window, &[1_u64], target, at, Op::Sum)?,
+                        _ => replace_by_swaps(window, target, at, |seen: u64| seen + 1)?,
+                    }
+                    own += 1;
+                }
+                window.flush(target)?;
+            }
+            added.fetch_add(own as u64, Ordering::Relaxed);
+            Ok(())
+        })?;
+        window.unlock_all()?;
+        job.world().barrier()?;
+        let held: u64 = (0..many).map(|at| exposed.read_u64(at * 8)).sum();
+        let sums = (job.world()).allreduce(&[added.into_inner(), held], Op::Sum)?;
+        check_eq!(sums[1], sums[0], "{threads} threads");
         exposed.close()?;
     }
     Ok(())

@@ -1,0 +1,139 @@
+//! Where a rank says that it is at single atomics: a line for each of its threads, at the same place of every control
+//! region. Each is written by one thread alone.
+
+use std::cell::Cell;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+use super::control::{ControlRegion, LINE, LocalWord};
+use crate::wait::lock;
+
+/// Behind the words that tell how the rank is.
+pub(crate) const AT: u64 = 2 * LINE;
+pub(crate) const BYTES: u64 = THREADS as u64 * LINE;
+/// So many threads have a line. What others do is told by no mark.
+const THREADS: usize = 64;
+
+/// Where a thread's mark stands in every control region. `number` is below [`count`].
+pub(crate) fn line(number: usize) -> u64 {
+    AT + number as u64 * LINE
+}
+
+/// How many marks a rank has. `by_thread`: several of its threads may be at single atomics at a time.
+pub(crate) fn count(by_thread: bool) -> usize {
+    if by_thread { THREADS } else { 1 }
+}
+
+/// The marks of this rank.
+pub(crate) struct Marks(Box<[LocalWord]>);
+
+impl Marks {
+    pub(crate) fn new(control: &Arc<ControlRegion>, by_thread: bool) -> Self {
+        let block = Arc::new(control.reserved(AT, BYTES));
+        let mark = |number| LocalWord::new(&block, number as u64 * LINE);
+        Self((0..count(by_thread)).map(mark).collect())
+    }
+
+    /// This thread's, if it has one.
+    #[inline(always)]
+    pub(crate) fn own(&self) -> Option<&AtomicU64> {
+        let number = match self.0.len() {
+            1 => 0,
+            _ => thread_number(),
+        };
+        self.0.get(number).map(LocalWord::atomic)
+    }
+}
+
+/// Not asked for yet.
+const UNKNOWN: usize = usize::MAX;
+/// There was none left.
+const NONE: usize = THREADS;
+
+/// The numbers that threads of this process have, by bits.
+static TAKEN: Mutex<u64> = Mutex::new(0);
+
+thread_local! {
+    static NUMBER: Cell<usize> = const { Cell::new(UNKNOWN) };
+    static LEASE: Lease = const { Lease };
+}
+
+/// Of this process's threads that live, no other has the same, unless it is [`NONE`].
+#[inline(always)]
+fn thread_number() -> usize {
+    match NUMBER.get() {
+        UNKNOWN => take_number(),
+        number => number,
+    }
+}
+
+#[cold]
+fn take_number() -> usize {
+    // A thread that is about to end could not give it back.
+    let ends = LEASE.try_with(|_| ()).is_err();
+    let number = match ends {
+        true => NONE,
+        false => {
+            let mut taken = lock(&TAKEN);
+            let lowest = (!*taken).trailing_zeros();
+            *taken |= 1_u64.checked_shl(lowest).unwrap_or(0);
+            lowest as usize
+        }
+    };
+    NUMBER.set(number);
+    number
+}
+
+/// Gives the number back when its thread ends.
+struct Lease;
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let number = NUMBER.replace(NONE);
+        if number < THREADS {
+            *lock(&TAKEN) &= !(1 << number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Barrier;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn threads_that_live_have_numbers_of_their_own_while_there_are_some() {
+        let mine = thread_number();
+        assert_eq!(thread_number(), mine);
+        let numbers = |threads: usize| {
+            let all_have = Barrier::new(threads);
+            thread::scope(|scope| {
+                let ask = || {
+                    let number = thread_number();
+                    all_have.wait();
+                    number
+                };
+                let asked: Vec<_> = (0..threads).map(|_| scope.spawn(ask)).collect();
+                let numbers = asked.into_iter().map(|thread| thread.join().unwrap());
+                numbers.collect::<Vec<_>>()
+            })
+        };
+        // Others of this process have some, too.
+        for _ in 0..20 {
+            let some = numbers(8);
+            let different: BTreeSet<_> = some
+                .iter()
+                .copied()
+                .filter(|&number| number != NONE)
+                .collect();
+            assert_eq!(different.len(), 8);
+            assert!(!different.contains(&mine));
+        }
+        let many = numbers(2 * THREADS);
+        assert!(many.iter().filter(|&&number| number == NONE).count() >= THREADS);
+        assert_eq!(thread_number(), mine);
+    }
+}
