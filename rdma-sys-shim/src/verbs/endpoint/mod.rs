@@ -11,6 +11,7 @@ mod atomics;
 mod batch;
 mod borrowed;
 mod check;
+mod copies;
 mod failure;
 mod link;
 mod queue;

@@ -14,19 +14,17 @@ use std::time::Instant;
 use ibverbs_sys::ibv_wc_status as status;
 
 use super::borrowed::Borrowed;
+use super::copies::Copies;
 use super::failure::{Failure, Operation};
 use super::link::{Line, Link};
 use super::request::{Local, Request, Verb};
-use super::ring::{Ring, RingPiece};
-use super::rings::{LARGE_RING, RingMemory};
+use super::ring::RingPiece;
 use super::signals::Signals;
 use super::unposted::{CHAIN, Unposted};
 use crate::verbs::memory::Lent;
 use crate::verbs::objects::{MemoryRegion, QueuePair};
 use crate::{Error, RemoteAddress, Result};
 
-/// Room for the answers to atomics.
-const SMALL_RING: u32 = 8 << 10;
 /// The longest request through the ring.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
 /// While the device works on so many requests, short ones wait for others before the bell is rung,
@@ -52,7 +50,7 @@ pub(super) struct SendQueue<L = Line> {
     signals: Signals,
     /// The newest read.
     last_read: u64,
-    ring: Option<(Ring, RingMemory)>,
+    copies: Copies,
     /// The origin buffers that requests use in place.
     borrowed: Borrowed,
     /// What was complete when it was looked for progress, and since when nothing else is.
@@ -78,52 +76,26 @@ impl SendQueue {
     pub(super) fn new(line: Line) -> Self {
         let (number, limit) = (line.pair.number(), line.pair.send_limit() as usize);
         let inline = line.pair.inline() as usize;
-        Self::over(line, number, limit, inline)
+        let copies = Copies::new(line.domain.clone(), line.rings.clone());
+        Self {
+            copies,
+            ..Self::over(line, number, limit, inline)
+        }
     }
 
     pub(super) fn pair(&self) -> Option<&QueuePair> {
         self.link.as_ref().map(|line| &line.pair)
     }
 
-    fn line(&self) -> Result<&Line> {
-        self.link.as_ref().ok_or_else(destroyed)
-    }
-
     /// Space in the ring, if there is any now.
     ///
     /// # Errors
-    /// The ring is needed for the first time, and its memory is refused.
+    /// As for [`Copies::take`].
     pub(super) fn space(&mut self, len: u32) -> Result<Option<(RingPiece, Local)>> {
-        let large = len > SMALL_RING / 4;
-        match &self.ring {
-            Some((ring, _)) if !large || ring.len() >= LARGE_RING => {}
-            _ => self.make_ring(large)?,
+        match self.link {
+            Some(_) => self.copies.take(len),
+            None => Err(destroyed()),
         }
-        Ok(self.ring.as_mut().and_then(|(ring, memory)| {
-            let piece = ring.take(len)?;
-            let local = Local {
-                base: memory.base().wrapping_add(piece.at as usize),
-                len,
-                lkey: memory.lkey(),
-                inline: false,
-            };
-            Some((piece, local))
-        }))
-    }
-
-    /// Makes a ring, unless there is a smaller one in use.
-    #[cold]
-    fn make_ring(&mut self, large: bool) -> Result<()> {
-        if self.ring.as_ref().is_some_and(|(ring, _)| !ring.is_empty()) {
-            return Ok(());
-        }
-        let line = self.line()?;
-        let (bytes, memory) = match large {
-            true => (LARGE_RING, line.rings.take(&line.domain)?),
-            false => (SMALL_RING, RingMemory::small(&line.domain, SMALL_RING)?),
-        };
-        self.ring = Some((Ring::new(bytes), memory));
-        Ok(())
     }
 
     /// Makes an origin buffer known to the device for requests that are about to be posted;
@@ -135,8 +107,9 @@ impl SendQueue {
         if let Some(lkey) = self.borrowed.find(base, len, written, self.completed) {
             return Ok(lkey);
         }
+        let line = self.link.as_ref().ok_or_else(destroyed)?;
         // SAFETY: the caller's promise; it is given back once its newest request is complete.
-        let lent = unsafe { Lent::new(&self.line()?.domain, base, len, written)? };
+        let lent = unsafe { Lent::new(&line.domain, base, len, written)? };
         Ok(self.borrowed.lend(lent, base, len, written))
     }
 }
@@ -154,7 +127,7 @@ impl<L: Link> SendQueue<L> {
             completed: 0,
             signals: Signals::new(limit),
             last_read: 0,
-            ring: None,
+            copies: Copies::default(),
             borrowed: Borrowed::default(),
             watched: None,
             failure: None,

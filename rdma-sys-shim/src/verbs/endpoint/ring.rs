@@ -29,10 +29,6 @@ impl Ring {
         }
     }
 
-    pub(super) fn len(&self) -> u32 {
-        self.len
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.used == 0
     }

@@ -1,6 +1,7 @@
-//! The memory of large rings, which connections have for as long as they copy: what a process pins for copies grows with
-//! the connections that copy at a time, and not with those that ever did.
+//! The memory of large rings. Where many connections copy, each has one for as long as something is under way in it, so
+//! that what a process pins follows from how many copy at a time, and not from how many ever did.
 
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,12 +15,22 @@ use crate::verbs::objects::ProtectionDomain;
 pub(super) const LARGE_RING: u32 = 256 << 10;
 /// While there are no more than so many, each stays with its connection.
 const KEPT: usize = 32;
+/// What nobody took while so many were given back is not needed: registering memory takes long.
+const GIVEN: usize = 1024;
 
 pub(in crate::verbs) struct Rings {
     kept: AtomicUsize,
     made: AtomicUsize,
-    /// What connections have given back.
-    spare: Mutex<Vec<Pinned>>,
+    spare: Mutex<Spare>,
+}
+
+/// What connections have given back.
+#[derive(Default)]
+struct Spare {
+    rings: Vec<Pinned>,
+    /// The fewest that there were since this was last looked at, and how many were given back since.
+    fewest: usize,
+    given: usize,
 }
 
 impl Default for Rings {
@@ -49,12 +60,13 @@ impl Rings {
     }
 
     /// One that another connection has given back, or a new one.
-    pub(super) fn take(self: &Arc<Self>, domain: &Arc<ProtectionDomain>) -> Result<RingMemory> {
-        let spare = self
-            .spare
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+    pub(super) fn take(self: &Arc<Self>, domain: &Arc<ProtectionDomain>) -> Result<LargeRing> {
+        let spare = {
+            let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+            let found = spare.rings.pop();
+            spare.fewest = spare.fewest.min(spare.rings.len());
+            found
+        };
         let memory = match spare {
             Some(memory) => memory,
             None => {
@@ -64,64 +76,49 @@ impl Rings {
                 memory
             }
         };
-        Ok(RingMemory {
-            memory: Some(memory),
-            rings: Some(self.clone()),
+        Ok(LargeRing {
+            memory: ManuallyDrop::new(memory),
+            rings: self.clone(),
         })
     }
 
     fn give(&self, memory: Pinned) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.are_many() && spare.len() >= self.kept.load(Ordering::Relaxed) / 2 {
-            drop(spare);
-            drop(memory);
-            self.made.fetch_sub(1, Ordering::Relaxed);
-        } else {
-            spare.push(memory);
+        spare.rings.push(memory);
+        spare.given += 1;
+        if spare.given < GIVEN {
+            return;
         }
+        let unused = if self.are_many() { spare.fewest } else { 0 };
+        let left = spare.rings.len() - unused;
+        let unused = spare.rings.split_off(left);
+        (spare.fewest, spare.given) = (left, 0);
+        drop(spare);
+        self.made.fetch_sub(unused.len(), Ordering::Relaxed);
     }
 }
 
-/// The memory of a ring; nothing is under way to or from it when it is dropped.
-pub(super) struct RingMemory {
-    /// Gone only while this is dropped.
-    memory: Option<Pinned>,
-    /// Where it goes, if it is large.
-    rings: Option<Arc<Rings>>,
+/// The memory of a large ring, which goes to another connection when it is dropped: nothing is under way in it then.
+pub(super) struct LargeRing {
+    memory: ManuallyDrop<Pinned>,
+    rings: Arc<Rings>,
 }
 
-impl RingMemory {
-    pub(super) fn small(domain: &Arc<ProtectionDomain>, len: u32) -> Result<Self> {
-        Ok(Self {
-            memory: Some(Pinned::new(
-                domain,
-                len as usize,
-                access::IBV_ACCESS_LOCAL_WRITE,
-            )?),
-            rings: None,
-        })
-    }
-
-    pub(super) fn base(&self) -> *mut u8 {
-        self.memory
-            .as_ref()
-            .map_or(std::ptr::null_mut(), Pinned::base)
-    }
-
-    pub(super) fn lkey(&self) -> u32 {
-        self.memory.as_ref().map_or(0, Pinned::lkey)
+impl LargeRing {
+    pub(super) fn memory(&self) -> &Pinned {
+        &self.memory
     }
 
     /// Whether a connection that has nothing under way in it leaves it to others.
     pub(super) fn is_wanted(&self) -> bool {
-        self.rings.as_ref().is_some_and(|rings| rings.are_many())
+        self.rings.are_many()
     }
 }
 
-impl Drop for RingMemory {
+impl Drop for LargeRing {
     fn drop(&mut self) {
-        if let (Some(memory), Some(rings)) = (self.memory.take(), &self.rings) {
-            rings.give(memory);
-        }
+        // SAFETY: it is not used after this drop.
+        let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
+        self.rings.give(memory);
     }
 }

@@ -186,27 +186,18 @@ impl<L: Link> SendQueue<L> {
             if done.space.takes == 0 {
                 continue;
             }
-            let Some((ring, memory)) = &mut self.ring else {
-                continue;
-            };
-            if !done.copy_to.is_null() && self.failure.is_none() {
-                let arrived = memory.base().wrapping_add(done.space.at as usize);
+            if !done.copy_to.is_null()
+                && self.failure.is_none()
+                && let Some(arrived) = self.copies.at(done.space)
+            {
                 // SAFETY: the piece of the ring that this request was given; the destination is
                 // the caller's until the request is reported complete.
                 unsafe { copy(done.copy_to, arrived, done.len as usize) };
             }
-            ring.give(done.space);
+            self.copies.give(done.space);
         }
-        self.leave_ring();
-    }
-
-    /// Others may need the ring, now that nothing is under way in it.
-    fn leave_ring(&mut self) {
-        if let Some((ring, memory)) = &self.ring
-            && ring.is_empty()
-            && memory.is_wanted()
-        {
-            self.ring = None;
+        if self.copies.are_to_be_left() {
+            self.copies.leave();
         }
     }
 
@@ -221,8 +212,8 @@ impl<L: Link> SendQueue<L> {
         // Flushed requests leave the ring and the books, but nothing they brought is copied.
         if let Some(flushed) = self.pending.pop_front() {
             self.completed += 1;
-            if let (Some((ring, _)), true) = (&mut self.ring, flushed.space.takes > 0) {
-                ring.give(flushed.space);
+            if flushed.space.takes > 0 {
+                self.copies.give(flushed.space);
             }
         }
     }

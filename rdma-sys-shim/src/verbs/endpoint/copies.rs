@@ -1,0 +1,121 @@
+//! The registered memory of a connection, through which its requests copy: little for the answers to atomics, which
+//! stays, and much for data, which others may need, too.
+
+use std::sync::Arc;
+
+use ibverbs_sys::ibv_access_flags as access;
+
+use super::request::Local;
+use super::ring::{Ring, RingPiece};
+use super::rings::{LARGE_RING, LargeRing, Rings};
+use crate::Result;
+use crate::verbs::memory::Pinned;
+use crate::verbs::objects::ProtectionDomain;
+
+/// Room for the answers to atomics.
+const SMALL_RING: u32 = 8 << 10;
+
+/// None of it is made before it is needed.
+#[derive(Default)]
+pub(super) struct Copies {
+    /// None over a device that a test plays, for which nothing is copied.
+    from: Option<(Arc<ProtectionDomain>, Arc<Rings>)>,
+    /// Of the large one, if it is there.
+    book: Option<Ring>,
+    small: Option<Pinned>,
+    large: Option<LargeRing>,
+}
+
+impl Copies {
+    pub(super) fn new(domain: Arc<ProtectionDomain>, rings: Arc<Rings>) -> Self {
+        Self {
+            from: Some((domain, rings)),
+            ..Self::default()
+        }
+    }
+
+    /// `len` bytes, if there is room now.
+    ///
+    /// # Errors
+    /// Memory is needed for the first time, or again, and is refused.
+    pub(super) fn take(&mut self, len: u32) -> Result<Option<(RingPiece, Local)>> {
+        let large = len > SMALL_RING / 4;
+        match &self.book {
+            Some(_) if !large || self.large.is_some() => {}
+            // The small one is in use.
+            Some(book) if !book.is_empty() => {}
+            _ if large => self.take_large()?,
+            _ => self.make_small()?,
+        }
+        let Some((book, memory)) = self.parts() else {
+            return Ok(None);
+        };
+        let Some(piece) = book.take(len) else {
+            return Ok(None);
+        };
+        let local = Local {
+            base: memory.base().wrapping_add(piece.at as usize),
+            len,
+            lkey: memory.lkey(),
+            inline: false,
+        };
+        Ok(Some((piece, local)))
+    }
+
+    #[cold]
+    fn take_large(&mut self) -> Result<()> {
+        if let Some((domain, rings)) = &self.from {
+            self.large = Some(rings.take(domain)?);
+            self.book = Some(Ring::new(LARGE_RING));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn make_small(&mut self) -> Result<()> {
+        if let Some((domain, _)) = &self.from {
+            let flags = access::IBV_ACCESS_LOCAL_WRITE;
+            self.small = Some(Pinned::new(domain, SMALL_RING as usize, flags)?);
+            self.book = Some(Ring::new(SMALL_RING));
+        }
+        Ok(())
+    }
+
+    fn parts(&mut self) -> Option<(&mut Ring, &Pinned)> {
+        let memory = match &self.large {
+            Some(large) => large.memory(),
+            None => self.small.as_ref()?,
+        };
+        Some((self.book.as_mut()?, memory))
+    }
+
+    /// Where a piece is.
+    pub(super) fn at(&mut self, piece: RingPiece) -> Option<*mut u8> {
+        let (_, memory) = self.parts()?;
+        Some(memory.base().wrapping_add(piece.at as usize))
+    }
+
+    /// Gives back the oldest piece.
+    pub(super) fn give(&mut self, piece: RingPiece) {
+        if let Some(book) = &mut self.book {
+            book.give(piece);
+        }
+    }
+
+    /// Whether others need the large ring, and nothing is under way in it.
+    #[inline]
+    pub(super) fn are_to_be_left(&self) -> bool {
+        let wanted = self.large.as_ref().is_some_and(LargeRing::is_wanted);
+        wanted && self.book.as_ref().is_some_and(Ring::is_empty)
+    }
+
+    /// Leaves the large ring to others. Atomics, by which locks are released, then need no more memory than there is.
+    #[cold]
+    pub(super) fn leave(&mut self) {
+        if self.small.is_none() && self.make_small().is_err() {
+            return;
+        }
+        self.large = None;
+        self.book = Some(Ring::new(SMALL_RING));
+    }
+}
