@@ -1,27 +1,27 @@
-//! Whether ranks of this host map each other's memory: over soft they have to, over RDMA devices they need not use those.
+//! Whether ranks of this host map each other's memory: over soft they have to, over RDMA devices they go by the device
+//! where they do not.
 
-use super::finding::Finding;
+use super::finding::{Finding, Level};
 use super::machine::{Machine, Probes};
+use super::need::Need;
 
 /// What the kernel calls its first PID namespace.
 const FIRST: &str = "pid:[4026531836]";
 
-pub(super) fn check(machine: &Machine, probes: &Probes) -> Finding {
+const OPEN: &str = "ranks have to be of one user, in one user and PID namespace with a /proc of its own; a filter \
+                    of system calls has to allow memfd_create and opening /proc/<pid>/fd/<n>";
+
+pub(super) fn check(machine: &Machine, probes: &Probes, need: Need) -> Finding {
     const CHECK: &str = "memory of other ranks";
     if let Err(error) = &probes.mapping {
-        let found = format!(
-            "{error}; the device soft cannot join ranks, and over RDMA devices those of one host reach each other by \
-             the device"
-        );
-        let remedy = match machine.status("Seccomp").as_deref() {
-            Some("2") => {
-                "have the filter of system calls allow memfd_create, and opening /proc/<pid>/fd/<n>"
-            }
-            _ => {
-                "mount the PID namespace's own /proc; its files of this user have to be open to it"
-            }
+        let (level, result) = match need {
+            Need::Required => (
+                Level::Warning,
+                "ranks of one host reach each other by the RDMA device",
+            ),
+            Need::None | Need::Wished => (Level::Failure, "the device soft cannot join ranks"),
         };
-        return Finding::warning(CHECK, found, remedy);
+        return Finding::bad(level, CHECK, format!("{result}: {error}"), OPEN.to_owned());
     }
     let namespace = machine.link("/proc/self/ns/pid");
     Finding::ok(
@@ -30,8 +30,9 @@ pub(super) fn check(machine: &Machine, probes: &Probes) -> Finding {
             None | Some(FIRST) => "one rank maps another's, if both are of one user",
             // All is well where one container has all ranks of the host.
             Some(_) => {
-                "one rank maps another's, if both are of one user and in this PID namespace; ranks in other containers \
-                 of this host are reached by an RDMA device, and not by soft, unless all share one (`--pid=host`)"
+                "one rank maps another's, if both are of one user and in this container; those in others on this host \
+                 are reached by an RDMA device, and not by soft, unless they share its PID and user namespaces \
+                 (`--pid=host`)"
             }
         },
     )
