@@ -51,8 +51,8 @@ impl Access {
     }
 }
 
-/// Which unit carries out a device's atomics. Atomics of different units on one word are not
-/// atomic to each other.
+/// Which unit carries out a device's atomics. Where it is one, those of the other on the same word are not atomic to
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomicDomain {
     /// The processor: loads, stores and locked instructions of the target itself take part.
@@ -577,7 +577,7 @@ impl Region {
 /// A region of a peer's memory, mapped into this process until drop.
 pub struct Mapping {
     pub(crate) base: *mut u8,
-    /// Whether the processor's atomics are atomic to those of the device, and the device has them there.
+    /// See [`Mapping::has_atomics`].
     pub(crate) has_atomics: bool,
     pub(crate) len: u64,
     /// Unmaps when dropped.
@@ -596,7 +596,8 @@ impl Mapping {
         self.base
     }
 
-    /// Whether words of it may be changed by the processor's atomics. Where not, the device's are the only ones.
+    /// Whether words of it, locks among them, may be changed by the processor's atomics. Where not, locks are the
+    /// device's, and other words, too, unless its atomics are [`AtomicDomain::Global`].
     #[must_use]
     pub fn has_atomics(&self) -> bool {
         self.has_atomics
@@ -616,7 +617,7 @@ impl Mapping {
         // SAFETY: mapped by the owner, which is dropped after it: a tuple's fields are dropped in their order.
         let watched = unsafe { crate::memory::late::Watched::new(self.base, self.len as usize) };
         Self {
-            _owner: Some(Box::new((watched, self._owner))),
+            _owner: Some(Box::new((OfProcess::new(watched), self._owner))),
             ..self
         }
     }

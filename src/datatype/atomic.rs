@@ -9,7 +9,7 @@ use super::BasicType;
 ///
 /// It follows from what the device can do, from a hint, which are the same on all ranks, and from
 /// whether the device has atomics in that memory. It does not depend on whether an origin has the
-/// memory mapped: all ranks, its own included, take one path to one word.
+/// memory mapped: all ranks, its own included, take single atomics to one word, or its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AtomicWidths(u8);
 

@@ -131,7 +131,7 @@ fn many_elements_at_once_beside_one(job: &Job) -> Outcome {
         let window = Exposed::open(job, memory, len, size_of::<T>() as u64)?;
         let (me, ranks) = (window.rank(), window.ranks());
         let one = number(1);
-        // By a device each goes for itself.
+        // By a device each goes for itself, or all under its lock.
         let many = match window.atomic_domain() {
             AtomicDomain::Cpu => ELEMENTS,
             _ => ELEMENTS / 8,

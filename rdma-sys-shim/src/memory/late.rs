@@ -119,18 +119,28 @@ impl Drop for Watched {
     }
 }
 
+#[inline]
+pub(super) fn is_watching() -> bool {
+    WATCHING.load(Ordering::Relaxed)
+}
+
 /// To be called before bytes are copied to `to`.
 #[inline]
 pub(super) fn note(to: *mut u8, len: usize) {
-    if WATCHING.load(Ordering::Relaxed) && len > 0 {
+    if is_watching() && len > 0 {
         note_watched(to, len.min(BYTES));
     }
 }
 
 #[cold]
 fn note_watched(to: *mut u8, len: usize) {
-    if !memory().watches(to, len) {
-        return;
+    {
+        let mut memory = memory();
+        if !memory.watches(to, len) {
+            return;
+        }
+        // No store overtakes an earlier one to the same place.
+        memory.carry_out_late();
     }
     // SAFETY: watched, and so mapped; whoever copies there keeps it so.
     let overwritten = unsafe { Store::of(to, len) };
@@ -146,7 +156,7 @@ fn note_watched(to: *mut u8, len: usize) {
 /// What was stored is seen by everybody before what comes next.
 #[inline]
 pub(super) fn settle() {
-    if WATCHING.load(Ordering::Relaxed) {
+    if is_watching() {
         FENCES.fetch_add(1, Ordering::SeqCst);
         if ANY_LATE.load(Ordering::SeqCst) {
             memory().carry_out_late();
@@ -156,11 +166,13 @@ pub(super) fn settle() {
 
 /// What this thread stored, and nothing has put in order since, is not seen for as long as `pause`.
 pub(crate) fn hold_back(pause: Duration) {
-    if !WATCHING.load(Ordering::Relaxed) {
+    if !is_watching() {
         return;
     }
     let overwritten = OVERWRITTEN.try_with(RefCell::take).unwrap_or_default();
     let mut memory = memory();
+    // Whoever fences from here on waits for what becomes of it.
+    ANY_LATE.store(true, Ordering::SeqCst);
     let fences = FENCES.load(Ordering::SeqCst);
     let mut held = Vec::new();
     for old in overwritten.into_iter().rev() {
@@ -173,10 +185,10 @@ pub(crate) fn hold_back(pause: Duration) {
             old.carry_out();
         }
     }
-    if !held.is_empty() {
-        memory.late.extend(held.into_iter().rev());
-        memory.due = Some(memory.due.unwrap_or_else(|| Instant::now() + pause));
-        ANY_LATE.store(true, Ordering::SeqCst);
+    memory.late.extend(held.into_iter().rev());
+    match memory.late.is_empty() {
+        true => ANY_LATE.store(false, Ordering::SeqCst),
+        false => memory.due = Some(memory.due.unwrap_or_else(|| Instant::now() + pause)),
     }
 }
 

@@ -62,9 +62,9 @@ impl MappingEndpoint {
     #[cfg(feature = "adversarial")]
     fn for_data(&self, mapping: Mapping) -> Mapping {
         let [own, peer] = self.neighbour.pids();
-        match own == peer {
-            true => mapping.for_data(),
-            false => mapping.for_data().watched(),
+        match own != peer && self.device.name() == crate::soft::ADVERSARIAL {
+            true => mapping.for_data().watched(),
+            false => mapping.for_data(),
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Memory that the device allocates is a memory file of the soft provider's, registered with the device. A
 //! neighbour maps it for loads and stores; every other access, and every atomic, goes through the device, whose
-//! atomics stay the only ones. Who can map what is each process's own matter: either way leads to the same bytes.
+//! atomics stay the only ones, unless they are the processor's, too. Who can map what is each process's own matter:
+//! either way leads to the same bytes.
 
 mod card;
 mod endpoint;

@@ -3,6 +3,8 @@
 mod address;
 #[cfg(feature = "adversarial")]
 mod adversarial;
+#[cfg(feature = "adversarial")]
+pub(crate) use adversarial::DEVICE as ADVERSARIAL;
 mod agent;
 mod endpoint;
 #[cfg(any(test, fuzzing))]

@@ -133,7 +133,7 @@ impl From<DeviceInfo> for DeviceRow {
             atomic_domain: capabilities.map(|can| match can.atomic_domain {
                 AtomicDomain::Cpu => "cpu",
                 AtomicDomain::Device => "device",
-                AtomicDomain::Global => "device and cpu",
+                AtomicDomain::Global => "global",
             }),
             atomic_widths: match capabilities {
                 Some(can) if can.narrow_atomics => vec![8, 16, 32, 64],

@@ -72,7 +72,11 @@ fn padded(cells: &[String; 5], widths: [usize; 5]) -> String {
 
 fn atomics(domain: &str, widths: &[u32]) -> String {
     let widths: Vec<_> = widths.iter().map(u32::to_string).collect();
-    format!("{} bit, by the {domain}", widths.join("/"))
+    let unit = match domain {
+        "global" => "device and cpu",
+        one => one,
+    };
+    format!("{} bit, by the {unit}", widths.join("/"))
 }
 
 fn longest(bytes: Option<u64>) -> String {
