@@ -132,10 +132,11 @@ fn many_elements_at_once_beside_one(job: &Job) -> Outcome {
         let (me, ranks) = (window.rank(), window.ranks());
         let one = number(1);
         // By a device each goes for itself, or all under its lock.
-        let many = match window.atomic_domain() {
-            AtomicDomain::Cpu => ELEMENTS,
-            _ => ELEMENTS / 8,
+        let fewer = match window.atomic_domain() {
+            AtomicDomain::Cpu => 1,
+            _ => 8,
         };
+        let many = ELEMENTS / fewer;
         let ones = vec![one; many];
         let mut added = 0;
         window.lock_all(Assert::NONE)?;
@@ -152,7 +153,7 @@ fn many_elements_at_once_beside_one(job: &Job) -> Outcome {
                 accumulate(&window, &ones, target, 0, Op::Sum)?;
                 added += many as u64;
             }
-            for single in 0..singles {
+            for single in 0..singles / fewer as u32 {
                 let at = u64::from(7 * single + me + round) % ELEMENTS as u64;
                 match single % 3 {
                     0 => drop(fetch_and_op(&window, one, target, at, Op::Sum)?),
