@@ -240,7 +240,7 @@ fn quiet_connections_leave_their_rings_to_others() {
         endpoint.wait(ticket).unwrap();
     }
     assert_eq!(rings.made(), 4, "they may be needed again");
-    let in_turn = (0..600).find(|_| {
+    let in_turn = (0..1000).find(|_| {
         one_by_one();
         rings.made() <= 2
     });

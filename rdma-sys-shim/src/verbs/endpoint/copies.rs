@@ -62,8 +62,12 @@ impl Copies {
         Ok(Some((piece, local)))
     }
 
+    /// And a small one, since it is here that errors are expected, and not where the large one is left.
     #[cold]
     fn take_large(&mut self) -> Result<()> {
+        if self.small.is_none() {
+            self.make_small()?;
+        }
         if let Some((domain, rings)) = &self.from {
             self.large = Some(rings.take(domain)?);
             self.book = Some(Ring::new(LARGE_RING));
@@ -112,9 +116,6 @@ impl Copies {
     /// Leaves the large ring to others. Atomics, by which locks are released, then need no more memory than there is.
     #[cold]
     pub(super) fn leave(&mut self) {
-        if self.small.is_none() && self.make_small().is_err() {
-            return;
-        }
         self.large = None;
         self.book = Some(Ring::new(SMALL_RING));
     }

@@ -16,7 +16,9 @@ pub(super) const LARGE_RING: u32 = 256 << 10;
 /// While there are no more than so many, each stays with its connection.
 const KEPT: usize = 32;
 /// What nobody took while so many were given back is not needed: registering memory takes long.
-const GIVEN: usize = 1024;
+const GIVEN: usize = 256;
+/// So many of these are unmapped at a time, which takes long, too.
+const UNMAPPED: usize = 4;
 
 pub(in crate::verbs) struct Rings {
     kept: AtomicUsize,
@@ -89,7 +91,10 @@ impl Rings {
         if spare.given < GIVEN {
             return;
         }
-        let unused = if self.are_many() { spare.fewest } else { 0 };
+        let many = self
+            .made()
+            .saturating_sub(self.kept.load(Ordering::Relaxed));
+        let unused = spare.fewest.min(many).min(UNMAPPED);
         let left = spare.rings.len() - unused;
         let unused = spare.rings.split_off(left);
         (spare.fewest, spare.given) = (left, 0);
