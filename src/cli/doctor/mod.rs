@@ -51,7 +51,7 @@ fn examine(machine: &Machine, probes: &Probes, wanted: &Wanted) -> Vec<Finding> 
     let need = wanted.need(&devices);
     let mut findings = rdma::check(machine, probes, &devices, wanted, need);
     findings.push(memlock::check(machine, need));
-    findings.push(neighbours::check(machine, probes, need));
+    findings.push(neighbours::check(machine, probes, wanted));
     if wanted.may_use_soft() {
         findings.push(soft::check(machine, probes));
     }

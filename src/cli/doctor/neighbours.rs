@@ -3,7 +3,7 @@
 
 use super::finding::{Finding, Level};
 use super::machine::{Machine, Probes};
-use super::need::Need;
+use super::need::Wanted;
 
 /// What the kernel calls its first PID namespace.
 const FIRST: &str = "pid:[4026531836]";
@@ -11,15 +11,16 @@ const FIRST: &str = "pid:[4026531836]";
 const OPEN: &str = "ranks have to be of one user, in one user and PID namespace with a /proc of its own; a filter \
                     of system calls has to allow memfd_create and opening /proc/<pid>/fd/<n>";
 
-pub(super) fn check(machine: &Machine, probes: &Probes, need: Need) -> Finding {
+pub(super) fn check(machine: &Machine, probes: &Probes, wanted: &Wanted) -> Finding {
     const CHECK: &str = "memory of other ranks";
     if let Err(error) = &probes.mapping {
-        let (level, result) = match need {
-            Need::Required => (
+        let (level, result) = match wanted {
+            Wanted::Rdma(_) => (
                 Level::Warning,
                 "ranks of one host reach each other by the RDMA device",
             ),
-            Need::None | Need::Wished => (Level::Failure, "the device soft cannot join ranks"),
+            // Which jobs on one host take, whatever RDMA devices there are.
+            Wanted::Any | Wanted::Soft => (Level::Failure, "the device soft cannot join ranks"),
         };
         return Finding::bad(level, CHECK, format!("{result}: {error}"), OPEN.to_owned());
     }

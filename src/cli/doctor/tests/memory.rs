@@ -135,7 +135,8 @@ fn whose_memory_is_mapped_depends_on_the_container() {
         libc::EACCES,
     ));
     for (device, level, result) in [
-        ("", Level::Warning, "by the RDMA device: mapping"),
+        ("rxe0", Level::Warning, "by the RDMA device: mapping"),
+        ("", Level::Failure, "soft cannot join ranks: mapping"),
         ("soft", Level::Failure, "soft cannot join ranks: mapping"),
     ] {
         let line = fake.examine(device).sole(level, CHECK);
