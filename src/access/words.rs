@@ -78,16 +78,18 @@ impl OnTarget<'_> {
     pub(super) fn at_words(self, count: usize, combine: impl FnOnce(bool)) -> Result<()> {
         let window = self.window;
         let many = count >= MANY && window.marks().is_some();
-        if !(many && pays(self.route()?, count))
-            && let Some(_singles) = window.begin_singles(self.target)
-        {
+        let pays = many && pays(self.route()?, count);
+        if !pays && let Some(_singles) = window.begin_singles(self.target) {
             combine(false);
             return Ok(());
         }
         let route = self.route()?;
         self.with_accumulate_lock(&route.accumulate_lock, || {
             match route.announced.atomic() {
-                Some(announced) if many => combine(self.is_alone(announced)?),
+                // What does not pay is here for want of a mark, or since it was announced.
+                Some(announced) if pays || many && announced.look() != 0 => {
+                    combine(self.is_alone(announced)?);
+                }
                 Some(announced) => {
                     combine(false);
                     found_announced(announced);

@@ -2,11 +2,10 @@
 //! region. Each is written by one thread alone.
 
 use std::cell::Cell;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::control::{ControlRegion, LINE, LocalWord};
-use crate::wait::lock;
 
 /// Behind the words that tell how the rank is.
 pub(crate) const AT: u64 = 2 * LINE;
@@ -45,16 +44,14 @@ impl Marks {
     }
 }
 
-/// Not asked for yet.
-const UNKNOWN: usize = usize::MAX;
-/// There was none left.
-const NONE: usize = THREADS;
+/// A thread has none: it did not ask yet, or there was none left.
+const NONE: usize = usize::MAX;
 
-/// The numbers that threads of this process have, by bits.
-static TAKEN: Mutex<u64> = Mutex::new(0);
+/// The numbers that threads of this process have, by bits. No lock: a child may be forked at any time.
+static TAKEN: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    static NUMBER: Cell<usize> = const { Cell::new(UNKNOWN) };
+    static NUMBER: Cell<usize> = const { Cell::new(NONE) };
     static LEASE: Lease = const { Lease };
 }
 
@@ -62,7 +59,7 @@ thread_local! {
 #[inline(always)]
 fn thread_number() -> usize {
     match NUMBER.get() {
-        UNKNOWN => take_number(),
+        NONE => take_number(),
         number => number,
     }
 }
@@ -70,16 +67,16 @@ fn thread_number() -> usize {
 #[cold]
 fn take_number() -> usize {
     // A thread that is about to end could not give it back.
-    let ends = LEASE.try_with(|_| ()).is_err();
-    let number = match ends {
-        true => NONE,
-        false => {
-            let mut taken = lock(&TAKEN);
-            let lowest = (!*taken).trailing_zeros();
-            *taken |= 1_u64.checked_shl(lowest).unwrap_or(0);
-            lowest as usize
-        }
+    if LEASE.try_with(|_| ()).is_err() {
+        return NONE;
+    }
+    let with_lowest =
+        |taken: u64| (taken != u64::MAX).then(|| taken | !taken & taken.wrapping_add(1));
+    let order = Ordering::AcqRel;
+    let Ok(before) = TAKEN.fetch_update(order, Ordering::Relaxed, with_lowest) else {
+        return NONE;
     };
+    let number = before.trailing_ones() as usize;
     NUMBER.set(number);
     number
 }
@@ -90,8 +87,8 @@ struct Lease;
 impl Drop for Lease {
     fn drop(&mut self) {
         let number = NUMBER.replace(NONE);
-        if number < THREADS {
-            *lock(&TAKEN) &= !(1 << number);
+        if number != NONE {
+            TAKEN.fetch_and(!(1 << number), Ordering::AcqRel);
         }
     }
 }

@@ -95,6 +95,12 @@ impl RemoteMemory {
         Some(unsafe { AtomicU64::from_ptr(here) })
     }
 
+    /// What the aligned word at `offset` holds, where it is mapped.
+    #[inline]
+    pub(crate) fn look(&self, offset: u64) -> Option<u64> {
+        self.mapped_word(offset).map(SharedWord::look)
+    }
+
     /// The aligned word at `offset`, where the processor's atomics may change it.
     #[inline]
     fn atomic(&self, offset: u64) -> Option<&AtomicU64> {

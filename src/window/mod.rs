@@ -188,10 +188,12 @@ impl Window {
         self.marks.as_ref()
     }
 
-    /// Where a rank says it, all its threads.
+    /// Where a rank says it, all its threads, but for those that are not seen at any now.
     pub(crate) fn marks_of(&self, rank: u32) -> Result<impl Iterator<Item = RemoteWord>> {
         let control = self.team.peer(rank)?.control();
-        Ok((0..self.marks_of_each).map(|number| control.word(marks::line(number))))
+        let lines = (0..self.marks_of_each).map(marks::line);
+        let set = lines.filter(|&line| control.look(line) != Some(0));
+        Ok(set.map(|line| control.word(line)))
     }
 
     /// Keeps this rank's block, once the window is gone, until each word holds the value beside it.
