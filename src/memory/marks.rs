@@ -24,23 +24,30 @@ pub(crate) fn count(by_thread: bool) -> usize {
 }
 
 /// The marks of this rank.
-pub(crate) struct Marks(Box<[LocalWord]>);
+pub(crate) struct Marks {
+    /// That of all threads, where they take turns: single atomics wait for each load on the way to it.
+    first: LocalWord,
+    /// Of each.
+    all: Option<Box<[LocalWord]>>,
+}
 
 impl Marks {
     pub(crate) fn new(control: &Arc<ControlRegion>, by_thread: bool) -> Self {
         let block = Arc::new(control.reserved(AT, BYTES));
         let mark = |number| LocalWord::new(&block, number as u64 * LINE);
-        Self((0..count(by_thread)).map(mark).collect())
+        Self {
+            first: mark(0),
+            all: by_thread.then(|| (0..THREADS).map(mark).collect()),
+        }
     }
 
     /// This thread's, if it has one.
     #[inline(always)]
     pub(crate) fn own(&self) -> Option<&AtomicU64> {
-        let number = match self.0.len() {
-            1 => 0,
-            _ => thread_number(),
-        };
-        self.0.get(number).map(LocalWord::atomic)
+        match &self.all {
+            None => Some(self.first.atomic()),
+            Some(all) => all.get(thread_number()).map(LocalWord::atomic),
+        }
     }
 }
 
