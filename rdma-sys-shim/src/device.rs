@@ -64,15 +64,6 @@ pub enum AtomicDomain {
     Global,
 }
 
-impl From<AtomicScope> for AtomicDomain {
-    fn from(scope: AtomicScope) -> Self {
-        match scope {
-            AtomicScope::Global => Self::Global,
-            AtomicScope::None | AtomicScope::Device => Self::Device,
-        }
-    }
-}
-
 /// The size of the word that an atomic works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
@@ -169,6 +160,22 @@ pub struct Capabilities {
     /// Whether registered memory is locked into physical memory, and so counts against the limit
     /// of locked memory.
     pub pins_memory: bool,
+}
+
+impl Capabilities {
+    /// Those of an RDMA device.
+    pub(crate) fn of_rdma(scope: AtomicScope, max_message: u64) -> Self {
+        Self {
+            atomic_domain: match scope {
+                AtomicScope::Global => AtomicDomain::Global,
+                AtomicScope::None | AtomicScope::Device => AtomicDomain::Device,
+            },
+            narrow_atomics: false,
+            max_message,
+            target_thread: TargetThread::Never,
+            pins_memory: true,
+        }
+    }
 }
 
 /// Which of a device's peers are reached sooner than others.

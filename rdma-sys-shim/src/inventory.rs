@@ -8,7 +8,7 @@ use crate::rdma::{
     self, AtomicScope, Choice, RdmaDevice, Seat, SelectError, Selector, VerbsLimits,
 };
 use crate::soft;
-use crate::{AtomicDomain, Capabilities, Device, Error, Result, TargetThread};
+use crate::{AtomicDomain, Capabilities, Device, Error, Result};
 
 /// The provider's name, which is also taken for whichever of its devices the rule chooses.
 const VERBS: &str = "verbs";
@@ -99,7 +99,8 @@ fn describe_with(
             true => State::Ready,
             false => State::Unusable(reasons.join("; ")),
         },
-        capabilities: limits.as_ref().map(capabilities),
+        capabilities: (limits.as_ref())
+            .map(|limits| Capabilities::of_rdma(limits.atomic_scope, limits.max_message)),
         rdma: Some(device),
         choice: choice.ok(),
         limits,
@@ -116,17 +117,6 @@ fn limits(choice: &Choice) -> Option<VerbsLimits> {
 #[cfg(not(feature = "verbs"))]
 fn limits(_: &Choice) -> Option<VerbsLimits> {
     None
-}
-
-/// What a verbs device with these limits can do.
-fn capabilities(limits: &VerbsLimits) -> Capabilities {
-    Capabilities {
-        atomic_domain: limits.atomic_scope.into(),
-        narrow_atomics: false,
-        max_message: limits.max_message,
-        target_thread: TargetThread::Never,
-        pins_memory: true,
-    }
 }
 
 /// Where the ranks of a job run: it decides what `auto` means.

@@ -47,8 +47,7 @@ pub const TOTAL_STORE_ORDER: bool = cfg!(target_arch = "x86_64");
 /// flush needs; it is a compiler barrier too.
 #[inline]
 pub fn full_fence() {
-    #[cfg(feature = "adversarial")]
-    late::settle();
+    before_flag();
     arch::full_fence();
 }
 

@@ -50,9 +50,7 @@ impl MappingEndpoint {
         let endpoint = self.device.connect(&self.address)?;
         Ok(&**self.connected.get_or_init(|| endpoint))
     }
-}
 
-impl MappingEndpoint {
     #[cfg(not(feature = "adversarial"))]
     fn for_data(&self, mapping: Mapping) -> Mapping {
         mapping.for_data()

@@ -32,13 +32,7 @@ pub fn cross_memory_attach() -> Result<()> {
     let pid = holder.pid as u32;
     // SAFETY: `attach` makes system calls and writes its own stack.
     let reader = unsafe { Child::fork(|| attach(pid, word as u64)) }?;
-    match reader.wait() {
-        0 => Ok(()),
-        errno => Err(Error::os(
-            "process_vm_readv of one child from another",
-            io::Error::from_raw_os_error(errno),
-        )),
-    }
+    reader.succeed("process_vm_readv of one child from another")
 }
 
 /// Whether a rank may map memory that another one of this user, and of this PID namespace, has allocated. Tried with a
@@ -54,13 +48,7 @@ pub fn mapping() -> Result<()> {
     let shown = CString::new(path.as_str()).unwrap_or_default();
     // SAFETY: `map` makes system calls, and reads what they mapped.
     let mapper = unsafe { Child::fork(|| map(&shown)) }?;
-    match mapper.wait() {
-        0 => Ok(()),
-        errno => Err(Error::os(
-            format!("mapping {path} in another process"),
-            io::Error::from_raw_os_error(errno),
-        )),
-    }
+    mapper.succeed(format!("mapping {path} in another process"))
 }
 
 /// Maps a file that holds the word: 0, or an errno.
@@ -147,6 +135,14 @@ impl Child {
             // SAFETY: `_exit` ends this process, and runs nothing of its parent's.
             0 => unsafe { libc::_exit(body()) },
             pid => Ok(Self { pid }),
+        }
+    }
+
+    /// An error of `call` unless the exit code is 0: it is an errno.
+    fn succeed(self, call: impl Into<String>) -> Result<()> {
+        match self.wait() {
+            0 => Ok(()),
+            errno => Err(Error::os(call, io::Error::from_raw_os_error(errno))),
         }
     }
 

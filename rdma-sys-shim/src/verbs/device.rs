@@ -17,7 +17,7 @@ use super::settings::Settings;
 use super::terms::Terms;
 use super::{events, memory, self_test};
 use crate::rdma::{AtomicScope, Choice};
-use crate::{Access, Capabilities, Device, Endpoint, Error, Region, Result, TargetThread, Usage};
+use crate::{Access, Capabilities, Device, Endpoint, Error, Region, Result, Usage};
 
 pub(crate) struct VerbsDevice {
     name: String,
@@ -55,13 +55,7 @@ impl VerbsDevice {
                 device: choice.device,
             });
         }
-        let capabilities = Capabilities {
-            atomic_domain: scope.into(),
-            narrow_atomics: false,
-            max_message: adapter.port.max_message.into(),
-            target_thread: TargetThread::Never,
-            pins_memory: true,
-        };
+        let capabilities = Capabilities::of_rdma(scope, adapter.port.max_message.into());
         let own = Address::fresh(adapter.own.address(), adapter.own.transport, &choice.device)?;
         let adapter = Arc::new(adapter);
         let endpoints = Endpoints::default();

@@ -1,16 +1,14 @@
 //! The registered memory of a connection, through which its requests copy: little for the answers to atomics, which
 //! stays, and much for data, which others may need, too.
 
-use std::sync::Arc;
-
 use ibverbs_sys::ibv_access_flags as access;
 
+use super::link::Line;
 use super::request::Local;
 use super::ring::{Ring, RingPiece};
-use super::rings::{LARGE_RING, LargeRing, Rings};
+use super::rings::{LARGE_RING, LargeRing};
 use crate::Result;
 use crate::verbs::memory::Pinned;
-use crate::verbs::objects::ProtectionDomain;
 
 /// Room for the answers to atomics.
 const SMALL_RING: u32 = 8 << 10;
@@ -18,8 +16,6 @@ const SMALL_RING: u32 = 8 << 10;
 /// None of it is made before it is needed.
 #[derive(Default)]
 pub(super) struct Copies {
-    /// None over a device that a test plays, for which nothing is copied.
-    from: Option<(Arc<ProtectionDomain>, Arc<Rings>)>,
     /// Of the large one, if it is there.
     book: Option<Ring>,
     small: Option<Pinned>,
@@ -27,25 +23,18 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    pub(super) fn new(domain: Arc<ProtectionDomain>, rings: Arc<Rings>) -> Self {
-        Self {
-            from: Some((domain, rings)),
-            ..Self::default()
-        }
-    }
-
     /// `len` bytes, if there is room now.
     ///
     /// # Errors
     /// Memory is needed for the first time, or again, and is refused.
-    pub(super) fn take(&mut self, len: u32) -> Result<Option<(RingPiece, Local)>> {
+    pub(super) fn take(&mut self, len: u32, line: &Line) -> Result<Option<(RingPiece, Local)>> {
         let large = len > SMALL_RING / 4;
         match &self.book {
             Some(_) if !large || self.large.is_some() => {}
             // The small one is in use.
             Some(book) if !book.is_empty() => {}
-            _ if large => self.take_large()?,
-            _ => self.make_small()?,
+            _ if large => self.take_large(line)?,
+            _ => self.make_small(line)?,
         }
         let Some((book, memory)) = self.parts() else {
             return Ok(None);
@@ -64,24 +53,20 @@ impl Copies {
 
     /// And a small one, since it is here that errors are expected, and not where the large one is left.
     #[cold]
-    fn take_large(&mut self) -> Result<()> {
+    fn take_large(&mut self, line: &Line) -> Result<()> {
         if self.small.is_none() {
-            self.make_small()?;
+            self.make_small(line)?;
         }
-        if let Some((domain, rings)) = &self.from {
-            self.large = Some(rings.take(domain)?);
-            self.book = Some(Ring::new(LARGE_RING));
-        }
+        self.large = Some(line.rings.take(&line.domain)?);
+        self.book = Some(Ring::new(LARGE_RING));
         Ok(())
     }
 
     #[cold]
-    fn make_small(&mut self) -> Result<()> {
-        if let Some((domain, _)) = &self.from {
-            let flags = access::IBV_ACCESS_LOCAL_WRITE;
-            self.small = Some(Pinned::new(domain, SMALL_RING as usize, flags)?);
-            self.book = Some(Ring::new(SMALL_RING));
-        }
+    fn make_small(&mut self, line: &Line) -> Result<()> {
+        let flags = access::IBV_ACCESS_LOCAL_WRITE;
+        self.small = Some(Pinned::new(&line.domain, SMALL_RING as usize, flags)?);
+        self.book = Some(Ring::new(SMALL_RING));
         Ok(())
     }
 

@@ -76,11 +76,7 @@ impl SendQueue {
     pub(super) fn new(line: Line) -> Self {
         let (number, limit) = (line.pair.number(), line.pair.send_limit() as usize);
         let inline = line.pair.inline() as usize;
-        let copies = Copies::new(line.domain.clone(), line.rings.clone());
-        Self {
-            copies,
-            ..Self::over(line, number, limit, inline)
-        }
+        Self::over(line, number, limit, inline)
     }
 
     pub(super) fn pair(&self) -> Option<&QueuePair> {
@@ -92,10 +88,8 @@ impl SendQueue {
     /// # Errors
     /// As for [`Copies::take`].
     pub(super) fn space(&mut self, len: u32) -> Result<Option<(RingPiece, Local)>> {
-        match self.link {
-            Some(_) => self.copies.take(len),
-            None => Err(destroyed()),
-        }
+        let line = self.link.as_ref().ok_or_else(destroyed)?;
+        self.copies.take(len, line)
     }
 
     /// Makes an origin buffer known to the device for requests that are about to be posted;

@@ -3,7 +3,7 @@
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ibverbs_sys::ibv_access_flags as access;
 
@@ -56,15 +56,20 @@ impl Rings {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// Whether there are more than stay with their connections.
-    fn are_many(&self) -> bool {
-        self.made() > self.kept.load(Ordering::Relaxed)
+    /// How many there are beyond those that stay with their connections.
+    fn surplus(&self) -> usize {
+        self.made()
+            .saturating_sub(self.kept.load(Ordering::Relaxed))
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Spare> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One that another connection has given back, or a new one.
     pub(super) fn take(self: &Arc<Self>, domain: &Arc<ProtectionDomain>) -> Result<LargeRing> {
         let spare = {
-            let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut spare = self.spare();
             let found = spare.rings.pop();
             spare.fewest = spare.fewest.min(spare.rings.len());
             found
@@ -85,16 +90,13 @@ impl Rings {
     }
 
     fn give(&self, memory: Pinned) {
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spare = self.spare();
         spare.rings.push(memory);
         spare.given += 1;
         if spare.given < GIVEN {
             return;
         }
-        let many = self
-            .made()
-            .saturating_sub(self.kept.load(Ordering::Relaxed));
-        let unused = spare.fewest.min(many).min(UNMAPPED);
+        let unused = spare.fewest.min(self.surplus()).min(UNMAPPED);
         let left = spare.rings.len() - unused;
         let unused = spare.rings.split_off(left);
         (spare.fewest, spare.given) = (left, 0);
@@ -116,7 +118,7 @@ impl LargeRing {
 
     /// Whether a connection that has nothing under way in it leaves it to others.
     pub(super) fn is_wanted(&self) -> bool {
-        self.rings.are_many()
+        self.rings.surplus() > 0
     }
 }
 
