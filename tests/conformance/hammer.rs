@@ -8,7 +8,7 @@ use transom_testing::environment;
 
 use crate::case::{Case, Outcome, cases, check, check_eq};
 use crate::exposed::{ALIGNED, Exposed, Memory, patterned};
-use crate::ops::{accumulate, fetch_and_op, get, put, replace_by_swaps};
+use crate::ops::{accumulate, add_one, fetch_and_op, get, put};
 
 pub(crate) const CASES: &[Case] = cases!["hammer":
     one_word_and_an_invariant_under_locks @ [2, 3, 4, 5, 6],
@@ -41,11 +41,7 @@ fn one_word_and_an_invariant_under_locks(job: &Job) -> Outcome {
                 _ => LockKind::Shared,
             };
             window.lock(kind, target, Assert::NONE)?;
-            match round % 3 {
-                0 => drop(fetch_and_op(&window, 1_u64, target, 0, Op::Sum)?),
-                1 => accumulate(&window, &[1_u64], target, 0, Op::Sum)?,
-                _ => replace_by_swaps(&window, target, 0, |seen: u64| seen + 1)?,
-            }
+            add_one(&window, round, target, 0, 1_u64, |seen| seen + 1)?;
             let mut guarded = [0; WORDS * 8];
             get(&window, &mut guarded, target, GUARDED)?;
             window.flush(target)?;
@@ -155,11 +151,8 @@ fn many_elements_at_once_beside_one(job: &Job) -> Outcome {
             }
             for single in 0..singles / fewer as u32 {
                 let at = u64::from(7 * single + me + round) % ELEMENTS as u64;
-                match single % 3 {
-                    0 => drop(fetch_and_op(&window, one, target, at, Op::Sum)?),
-                    1 => accumulate(&window, &[one], target, at, Op::Sum)?,
-                    _ => replace_by_swaps(&window, target, at, |seen| number(value(seen) + 1))?,
-                }
+                let next = |seen| number(value(seen) + 1);
+                add_one(&window, single.into(), target, at, one, next)?;
                 added += 1;
             }
             window.flush(target)?;

@@ -41,6 +41,22 @@ pub(crate) fn fetch_and_op<T: Accumulate>(
     Ok(old)
 }
 
+/// Adds to an element by one kind of single atomic or another, as `way` says. `next` is what swaps make of it.
+pub(crate) fn add_one<T: Accumulate + PartialEq>(
+    window: &Window,
+    way: u64,
+    target: u32,
+    disp: u64,
+    one: T,
+    next: impl Fn(T) -> T,
+) -> Result<()> {
+    match way % 3 {
+        0 => fetch_and_op(window, one, target, disp, Op::Sum).map(drop),
+        1 => accumulate(window, &[one], target, disp, Op::Sum),
+        _ => replace_by_swaps(window, target, disp, next),
+    }
+}
+
 /// Replaces an element by what `next` makes of it, by swaps until one succeeds.
 pub(crate) fn replace_by_swaps<T: Accumulate + PartialEq>(
     window: &Window,

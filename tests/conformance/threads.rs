@@ -9,7 +9,7 @@ use transom::{Job, LockKind, Op};
 
 use crate::case::{Case, Failure, Outcome, cases, check, check_eq};
 use crate::exposed::{Exposed, Memory, patterned};
-use crate::ops::{accumulate, fetch_and_op, get, put, replace_by_swaps};
+use crate::ops::{accumulate, add_one, fetch_and_op, get, put};
 
 pub(crate) const CASES: &[Case] = cases!["threads":
     operations_under_lock_all @ [2, 3],
@@ -116,11 +116,7 @@ fn many_elements_at_once_beside_one(job: &Job) -> Outcome {
                 }
                 for single in 0..singles {
                     let at = ((round + number) * 7 + single) as u64 % many as u64;
-                    match single % 3 {
-                        0 => drop(fetch_and_op(window, 1_u64, target, at, Op::Sum)?),
-                        1 => accumulate(window, &[1_u64], target, at, Op::Sum)?,
-                        _ => replace_by_swaps(window, target, at, |seen: u64| seen + 1)?,
-                    }
+                    add_one(window, single as u64, target, at, 1_u64, |seen| seen + 1)?;
                     own += 1;
                 }
                 window.flush(target)?;
