@@ -25,6 +25,8 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 /// At leisure, a sleep may take one part in so many of the wait so far, up to a limit.
 const LEISURE: u32 = 32;
 const LONGEST_LEISURE: Duration = Duration::from_millis(10);
+/// Attempts after each sleep where what is awaited lasts for moments only.
+const SNATCHES: u32 = 200;
 /// Where something else goes on meanwhile: so many attempts from one call of the hook to the next,
 /// some microseconds, and the longest sleep between two.
 const SPINS_PER_CALL: u32 = 64;
@@ -92,8 +94,9 @@ pub(crate) fn unawaited(verdict: Verdict<'_>) -> Result<()> {
 /// How much to spin: hardly where ranks take turns on the processors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    spins: u32,
+    crowded: bool,
     at_leisure: bool,
+    snatches: u32,
     check_every: Duration,
     /// Pauses before each check, in which the awaited rank may do its part and go.
     #[cfg(test)]
@@ -101,11 +104,12 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// `crowded`: ranks of this host take turns on the processors.
+    /// `crowded`: as [`Patience::is_crowded`] says it.
     pub(crate) fn new(crowded: bool) -> Self {
         Self {
-            spins: if crowded { 50 } else { SPINS },
+            crowded,
             at_leisure: false,
+            snatches: 1,
             check_every: CHECK_EVERY,
             #[cfg(test)]
             hesitates: false,
@@ -122,11 +126,31 @@ impl Patience {
         }
     }
 
+    /// Whether ranks of this host take turns on the processors.
+    pub(crate) fn is_crowded(self) -> bool {
+        self.crowded
+    }
+
+    /// Attempts before the processor is given away.
+    #[inline]
+    fn spins(self) -> u32 {
+        if self.crowded { 50 } else { SPINS }
+    }
+
     /// For what all ranks come to: one that has waited long rises seldom, so as to leave the processors
     /// to those that work. Not for what one rank after the other waits for, where each would be late.
     pub(crate) fn at_leisure(self) -> Self {
         Self {
             at_leisure: true,
+            ..self
+        }
+    }
+
+    /// For what is there for moments, between which others have it: a single attempt after a sleep may miss it for
+    /// long. Not for what each attempt asks a device for.
+    pub(crate) fn among_rivals(self) -> Self {
+        Self {
+            snatches: SNATCHES,
             ..self
         }
     }
@@ -147,7 +171,7 @@ impl Patience {
         mut done: impl FnMut() -> Result<bool>,
         check: impl FnMut() -> Verdict<'a>,
     ) -> Result<()> {
-        for _ in 0..EAGER_SPINS.min(self.spins) {
+        for _ in 0..EAGER_SPINS.min(self.spins()) {
             if done()? {
                 return Ok(());
             }
@@ -162,7 +186,7 @@ impl Patience {
         mut check: impl FnMut() -> Verdict<'a>,
     ) -> Result<()> {
         let mut waiting = Waiting::begin();
-        for spin in EAGER_SPINS..self.spins {
+        for spin in EAGER_SPINS..self.spins() {
             if done()? {
                 return Ok(());
             }
@@ -172,8 +196,10 @@ impl Patience {
             std::hint::spin_loop();
         }
         for _ in 0..YIELDS {
-            if done()? {
-                return Ok(());
+            for _ in 0..self.snatches {
+                if done()? {
+                    return Ok(());
+                }
             }
             hook::call();
             std::thread::yield_now();
@@ -183,8 +209,10 @@ impl Patience {
         let begun = Instant::now();
         let mut checked = begun;
         loop {
-            if done()? {
-                return Ok(());
+            for _ in 0..self.snatches {
+                if done()? {
+                    return Ok(());
+                }
             }
             let now = Instant::now();
             if now - checked >= self.check_every {
@@ -233,7 +261,7 @@ impl Patience {
             return Ok(());
         }
         let _waiting = Waiting::begin();
-        for _ in EAGER_SPINS.min(self.spins) + 1..self.spins {
+        for _ in EAGER_SPINS.min(self.spins()) + 1..self.spins() {
             if done()? {
                 return Ok(());
             }
@@ -358,6 +386,27 @@ mod tests {
         let failed = std::iter::repeat_with(poll).find_map(|answer| answer.err());
         assert_eq!(failed.unwrap().operation(), "test");
         assert_eq!(told.0.get(), 1);
+    }
+
+    #[test]
+    fn one_among_rivals_tries_often_between_sleeps() {
+        let told = Told::default();
+        let tries = |patience: Patience| {
+            let mut tries = 0;
+            let begun = Instant::now();
+            let check = || match begun.elapsed() < 2 * CHECK_EVERY {
+                true => Ok(()),
+                false => Err(doubt(&told)),
+            };
+            let done = || {
+                tries += 1;
+                Ok(false)
+            };
+            patience.wait(done, check).unwrap_err();
+            tries
+        };
+        let hurried = Patience::new(true);
+        assert!(tries(hurried.among_rivals()) > 10 * tries(hurried));
     }
 
     #[test]

@@ -42,6 +42,7 @@ impl Window {
     #[cold]
     fn lock_aside(&self, kind: LockKind, target: u32, assert: Assert) -> Result<()> {
         self.prepare_to_lock(target)?;
+        self.take_turn();
         let _call = self.in_shown_call(LOCK, Some(target));
         self.lock_prepared(kind, target, assert)?;
         self.epoch_begun(WatchedEpoch::Lock(target));
@@ -247,7 +248,11 @@ impl OnTarget<'_> {
             };
             team.context.check(self.aim.operation, awaited)
         };
-        team.context.patience().wait(take, check)
+        let patience = match word.atomic() {
+            Some(_) => team.context.patience().among_rivals(),
+            None => team.context.patience(),
+        };
+        patience.wait(take, check)
     }
 
     /// This rank in the world, as lock words name it.

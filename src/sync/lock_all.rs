@@ -47,6 +47,7 @@ impl Window {
         if !self.epochs().may_lock_all() || self.no_locks() || is_forked() {
             return Err(self.cannot_lock_all());
         }
+        self.take_turn();
         let _call = self.in_shown_call(OPERATION, None);
         self.lock_all_prepared(assert)?;
         self.epoch_begun(WatchedEpoch::LockAll);

@@ -15,6 +15,7 @@ mod pair;
 mod precedence;
 mod pscw;
 mod shared;
+mod turn;
 
 pub use assert::Assert;
 pub(crate) use flush::behind_gets;

@@ -273,7 +273,7 @@ impl Window {
             marks_of_each: marks::count(entries.iter().any(|entry| entry.hints & THREADS != 0)),
             eager_lock_all: AtomicBool::new(own.hints.eager_lock_all),
             handed_out: HandedOut::default(),
-            locks_aside: own.hints.no_locks || watched,
+            locks_aside: own.hints.no_locks || watched || team.context.patience().is_crowded(),
             watch: watched.then(|| Watch::new(created.flavor)),
             hints: own.hints,
             attributes: Attributes::default(),

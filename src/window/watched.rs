@@ -31,7 +31,7 @@ impl Window {
         self.watch.as_ref()
     }
 
-    /// Whether locks are not for the fast path: there are none, or they are seen.
+    /// Whether locks are not for the fast path: there are none, they are seen, or ranks take turns.
     #[inline]
     pub(crate) fn locks_aside(&self) -> bool {
         self.locks_aside
