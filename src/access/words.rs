@@ -77,8 +77,12 @@ impl OnTarget<'_> {
     /// them meanwhile; else each word takes an atomic.
     pub(super) fn at_words(self, count: usize, combine: impl FnOnce(bool)) -> Result<()> {
         let window = self.window;
-        let many = count >= MANY && window.marks().is_some();
+        let marks = window.marks();
+        let many = count >= MANY && marks.is_some();
         let pays = many && pays(self.route()?, count);
+        if !pays && let Some(marks) = marks {
+            marks.enter();
+        }
         if !pays && let Some(_singles) = window.begin_singles(self.target) {
             combine(false);
             return Ok(());
@@ -135,7 +139,9 @@ impl OnTarget<'_> {
             };
             for mark in marks {
                 let unmarked = || Ok(mark.load().map_err(blame)? == 0);
-                team.context.patience().wait(unmarked, check)?;
+                // In a loop of single atomics it is away for moments only.
+                let patience = team.context.patience().among_rivals();
+                patience.wait(unmarked, check)?;
             }
         }
         Ok(())

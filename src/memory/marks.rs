@@ -28,7 +28,7 @@ pub(crate) struct Marks {
     /// That of all threads, where they take turns: single atomics wait for each load on the way to it.
     first: LocalWord,
     /// Of each.
-    all: Option<Box<[LocalWord]>>,
+    all: Option<Box<[LocalWord; THREADS]>>,
 }
 
 impl Marks {
@@ -37,19 +37,33 @@ impl Marks {
         let mark = |number| LocalWord::new(&block, number as u64 * LINE);
         Self {
             first: mark(0),
-            all: by_thread.then(|| (0..THREADS).map(mark).collect()),
+            all: by_thread.then(|| Box::new(std::array::from_fn(mark))),
         }
     }
 
-    /// This thread's, if it has one.
+    /// This thread's, if it has one. The first call is to be behind [`Marks::enter`].
     #[inline(always)]
     pub(crate) fn own(&self) -> Option<&AtomicU64> {
         match &self.all {
             None => Some(self.first.atomic()),
-            Some(all) => all.get(thread_number()).map(LocalWord::atomic),
+            Some(all) => {
+                unlikely();
+                all.get(NUMBER.get()).map(LocalWord::atomic)
+            }
+        }
+    }
+
+    /// Gives this thread a mark, if it has none and one is left. Not in [`Marks::own`]: for a call on the way, single
+    /// atomics would save registers, and their locked instructions wait for these stores.
+    pub(crate) fn enter(&self) {
+        if self.all.is_some() {
+            thread_number();
         }
     }
 }
+
+#[cold]
+fn unlikely() {}
 
 /// A thread has none: it did not ask yet, or there was none left.
 const NONE: usize = usize::MAX;
@@ -63,7 +77,6 @@ thread_local! {
 }
 
 /// Of this process's threads that live, no other has the same, unless it is [`NONE`].
-#[inline(always)]
 fn thread_number() -> usize {
     match NUMBER.get() {
         NONE => take_number(),
