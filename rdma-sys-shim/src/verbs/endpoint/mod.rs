@@ -427,6 +427,8 @@ impl Endpoint for VerbsEndpoint {
         Ok(None)
     }
 
+    /// A connection that failed may have done so for want of anything between the two: what is asked of it next
+    /// fails as well, and says why.
     fn liveness(&self) -> Liveness {
         let pid = self.peer.pid;
         if self.closed.load(Ordering::Acquire) {
@@ -435,10 +437,10 @@ impl Endpoint for VerbsEndpoint {
         let mut queue = self.queue();
         // The answer, or that there is none, is seen next time.
         let _ = queue.ask();
-        match self.poll(&mut queue) {
-            Ok(()) => Liveness::Alive,
-            Err(_) if self.closed.load(Ordering::Acquire) => Liveness::Closed { pid },
-            Err(_) => Liveness::Gone { pid },
+        let _ = self.poll(&mut queue);
+        match self.closed.load(Ordering::Acquire) {
+            true => Liveness::Closed { pid },
+            false => Liveness::Alive,
         }
     }
 }
