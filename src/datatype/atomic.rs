@@ -1,6 +1,6 @@
 //! Which elements single atomics update.
 
-use rdma_sys_shim::{AtomicDomain, Capabilities, Width};
+use rdma_sys_shim::{AtomicDomain, Width};
 
 use super::BasicType;
 
@@ -17,10 +17,10 @@ pub(crate) struct AtomicWidths(u8);
 const BY_DEVICE: u8 = 16;
 
 impl AtomicWidths {
-    /// A device without narrow atomics must not make them of wide ones: a neighbour's stores would
-    /// be lost. Types smaller than the hint `mpi_accumulate_granularity` asks for are locked.
-    pub(crate) fn new(capabilities: &Capabilities, domain: AtomicDomain, granularity: u64) -> Self {
-        let smallest = if capabilities.narrow_atomics { 1 } else { 8 };
+    /// `narrow`: whether the device has atomics of less than eight bytes. Else these must not be made of wide ones:
+    /// a neighbour's stores would be lost. Types smaller than the hint `mpi_accumulate_granularity` asks for are locked.
+    pub(crate) fn new(narrow: bool, domain: AtomicDomain, granularity: u64) -> Self {
+        let smallest = if narrow { 1 } else { 8 };
         let by_device = match domain {
             AtomicDomain::Cpu | AtomicDomain::Global => 0,
             AtomicDomain::Device => BY_DEVICE,
@@ -101,20 +101,12 @@ impl AtomicWidths {
 
 #[cfg(test)]
 mod tests {
-    use rdma_sys_shim::TargetThread;
-
     use super::*;
 
     #[test]
     fn the_path_follows_from_device_hint_type_and_alignment() {
-        let mut device = Capabilities {
-            target_thread: TargetThread::Never,
-            atomic_domain: AtomicDomain::Cpu,
-            narrow_atomics: true,
-            max_message: 1 << 20,
-            pins_memory: false,
-        };
-        let all = AtomicWidths::new(&device, device.atomic_domain, 0);
+        const CPU: AtomicDomain = AtomicDomain::Cpu;
+        let all = AtomicWidths::new(true, CPU, 0);
         assert_eq!(all.word(BasicType::I64, 64), Some(Width::W8));
         assert_eq!(all.word(BasicType::I64, 68), None);
         assert_eq!(all.word(BasicType::U32, 68), Some(Width::W4));
@@ -129,29 +121,21 @@ mod tests {
         for other in [BasicType::F64, BasicType::ComplexF32, BasicType::TwoInt] {
             assert_eq!(all.word(other, 64), None);
         }
-        let coarse = AtomicWidths::new(&device, device.atomic_domain, 3);
+        let coarse = AtomicWidths::new(true, CPU, 3);
         assert_eq!(coarse.word(BasicType::U16, 64), None);
         assert_eq!(coarse.word(BasicType::U32, 64), Some(Width::W4));
+        assert_eq!(AtomicWidths::new(true, CPU, 9), AtomicWidths(0));
         assert_eq!(
-            AtomicWidths::new(&device, device.atomic_domain, 9),
-            AtomicWidths(0)
-        );
-        assert_eq!(
-            AtomicWidths::new(&device, device.atomic_domain, 5).fast_word(BasicType::U32),
+            AtomicWidths::new(true, CPU, 5).fast_word(BasicType::U32),
             None
         );
-        device.narrow_atomics = false;
-        assert_eq!(
-            AtomicWidths::new(&device, device.atomic_domain, 8),
-            AtomicWidths(8)
-        );
-        let both = AtomicWidths::new(&device, AtomicDomain::Global, 0);
+        assert_eq!(AtomicWidths::new(false, CPU, 8), AtomicWidths(8));
+        let both = AtomicWidths::new(false, AtomicDomain::Global, 0);
         assert!(both.are_combined_in_place(BasicType::I64));
         assert_eq!(both.fast_word(BasicType::I64), Some(Width::W8));
         assert_eq!(both.word(BasicType::I32, 64), None);
-        device.atomic_domain = AtomicDomain::Device;
         let theirs =
-            AtomicWidths::from_bits(AtomicWidths::new(&device, device.atomic_domain, 0).bits());
+            AtomicWidths::from_bits(AtomicWidths::new(false, AtomicDomain::Device, 0).bits());
         assert!(all.are_combined_in_place(BasicType::I64));
         assert!(!theirs.are_combined_in_place(BasicType::I64));
         assert!(theirs.are_combined_in_place(BasicType::F64));

@@ -176,27 +176,20 @@ impl Window {
             let control = team.fabric.control();
             let block = control.allocate(layout.bytes(hints.notification_counters))?;
             let Common { flags, granularity } = hints.common();
-            let shares_host = match created.flavor {
-                Flavor::Allocate | Flavor::Create if shares_host(&team, &exposed.remote) => {
-                    SHARES_HOST
-                }
-                _ => 0,
-            };
-            let no_locks = if hints.no_locks { NO_LOCKS } else { 0 };
-            let marks = match created.flavor {
+            let may_share = matches!(created.flavor, Flavor::Allocate | Flavor::Create);
+            let device = team.fabric.device().capabilities();
+            let said = [
+                (NO_LOCKS, hints.no_locks),
+                (
+                    SHARES_HOST,
+                    may_share && shares_host(&team, &exposed.remote),
+                ),
                 // Where the kernel makes the fences that others wait for.
-                Flavor::Allocate if take_fences() => MARKS,
-                _ => 0,
-            };
-            let threads = if team.context.concurrent() {
-                THREADS
-            } else {
-                0
-            };
-            let global = match team.fabric.device().capabilities().atomic_domain {
-                AtomicDomain::Global => GLOBAL,
-                AtomicDomain::Cpu | AtomicDomain::Device => 0,
-            };
+                (MARKS, created.flavor == Flavor::Allocate && take_fences()),
+                (GLOBAL, device.atomic_domain == AtomicDomain::Global),
+                (THREADS, team.context.concurrent()),
+            ];
+            let said = said.iter().filter(|(_, is_so)| *is_so);
             Ok(Prepared {
                 entry: Entry {
                     base: exposed.remote.address,
@@ -206,7 +199,7 @@ impl Window {
                     granularity,
                     unit: created.disp_unit,
                     notifications: hints.notification_counters.into(),
-                    hints: flags | no_locks | shares_host | marks | global | threads,
+                    hints: said.fold(flags, |flags, (flag, _)| flags | flag),
                 },
                 exposed,
                 block,
@@ -265,7 +258,9 @@ impl Window {
             flavor: created.flavor,
             atomic_widths: match shares_host {
                 true => AtomicWidths::of_processor(own.hints.granularity),
-                false => AtomicWidths::new(device, atomic_domain, own.hints.granularity),
+                false => {
+                    AtomicWidths::new(device.narrow_atomics, atomic_domain, own.hints.granularity)
+                }
             },
             shares_host,
             atomic_domain,
