@@ -122,6 +122,14 @@ static void precision(void) {
   OK(MPI_Accumulate(&one, 1, type, right(), 0, 1, type, MPI_SUM, win));
   OK(MPI_Win_fence(0, win));
   EQUAL(base[0], left() + 1);
+  int before = -1, twice = 2 * (rank + 1), after = -1;
+  OK(MPI_Fetch_and_op(&one, &before, type, right(), 0, MPI_SUM, win));
+  OK(MPI_Win_fence(0, win));
+  EQUAL(before, rank + 1);
+  OK(MPI_Compare_and_swap(&one, &twice, &after, type, right(), 0, win));
+  OK(MPI_Win_fence(0, win));
+  EQUAL(after, twice);
+  EQUAL(base[0], left() + 1);
   OK(MPI_Type_create_f90_real(15, 300, &type));
   double half = rank + 0.5;
   clear();

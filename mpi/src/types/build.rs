@@ -2,11 +2,10 @@
 
 use std::ffi::c_int;
 
-use transom::ErrorClass;
 use transom::raw::{Datatype, Order};
+use transom::{BasicType, ErrorClass};
 
-use super::Views;
-use super::predefined::{self, by_precision};
+use super::{Views, predefined};
 use crate::constants::{self, Combiner, Kind};
 use crate::errors::{Result, bad};
 use crate::host::{Symbol, check, host};
@@ -84,13 +83,28 @@ fn envelope(datatype: MPI_Datatype) -> Result<Envelope> {
 }
 
 fn is_named(datatype: MPI_Datatype) -> bool {
-    let named = |envelope: Envelope| {
-        matches!(
-            Combiner::of(envelope.combiner),
-            Some(Combiner::Named | Combiner::F90Real | Combiner::F90Complex | Combiner::F90Integer)
-        )
-    };
-    envelope(datatype).is_ok_and(named)
+    let named = |combiner| combiner == Combiner::Named || kind_by_precision(combiner).is_some();
+    combiner(datatype).is_some_and(named)
+}
+
+fn combiner(datatype: MPI_Datatype) -> Option<Combiner> {
+    Combiner::of(envelope(datatype).ok()?.combiner)
+}
+
+/// Of a type that the host made for a Fortran program's choice of precision: predefined, without a name.
+fn kind_by_precision(combiner: Combiner) -> Option<Kind> {
+    match combiner {
+        Combiner::F90Real => Some(Kind::Float),
+        Combiner::F90Complex => Some(Kind::Complex),
+        Combiner::F90Integer => Some(Kind::Signed),
+        _ => None,
+    }
+}
+
+/// Such a type, as one element.
+pub(super) fn single_by_precision(datatype: MPI_Datatype) -> Option<BasicType> {
+    let kind = kind_by_precision(combiner(datatype)?)?;
+    predefined::element(datatype, kind)
 }
 
 impl Contents {
@@ -254,9 +268,11 @@ fn inside(datatype: MPI_Datatype) -> Result<Views> {
     let first = |at: usize| contents.integer(at);
     match contents.combiner {
         Combiner::Named => predefined::moved(datatype),
-        Combiner::F90Real => by_precision(datatype, Kind::Float),
-        Combiner::F90Complex => by_precision(datatype, Kind::Complex),
-        Combiner::F90Integer => by_precision(datatype, Kind::Signed),
+        Combiner::F90Real | Combiner::F90Complex | Combiner::F90Integer => {
+            let kind = kind_by_precision(contents.combiner);
+            let views = kind.and_then(|kind| predefined::views(datatype, kind));
+            views.ok_or_else(|| predefined::unknown("a type of that precision"))
+        }
         Combiner::Dup => contents.old(),
         Combiner::Contiguous => contents
             .old()?

@@ -72,6 +72,11 @@ impl Deref for Known {
     }
 }
 
+/// A predefined type, as one element; also one without a name.
+pub(crate) fn single_of_any(datatype: MPI_Datatype) -> Option<BasicType> {
+    single(datatype).or_else(|| build::single_by_precision(datatype))
+}
+
 /// What this handle of the host's stands for.
 pub(crate) fn find(datatype: MPI_Datatype) -> Result<Known> {
     match predefined::find(datatype) {

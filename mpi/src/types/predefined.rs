@@ -177,11 +177,14 @@ fn padded(runs: &[(i64, i64)], extent: i64) -> transom::Result<Datatype> {
     Datatype::resized(&bytes, 0, extent)
 }
 
-/// A type that the host made for a Fortran program's choice of precision.
-pub(super) fn by_precision(datatype: MPI_Datatype, kind: Kind) -> Result<Views> {
-    size(datatype)
-        .and_then(|size| of_kind(kind, size))
-        .ok_or_else(|| unknown("a type of that precision"))
+/// A type of this kind that is not in the table.
+pub(super) fn views(datatype: MPI_Datatype, kind: Kind) -> Option<Views> {
+    of_kind(kind, size(datatype)?)
+}
+
+/// The same, as one element.
+pub(super) fn element(datatype: MPI_Datatype, kind: Kind) -> Option<BasicType> {
+    basic(kind, size(datatype)?)
 }
 
 /// A predefined type that Transom has nothing like: its bytes.
@@ -194,7 +197,7 @@ pub(super) fn moved(datatype: MPI_Datatype) -> Result<Views> {
     })
 }
 
-fn unknown(what: &str) -> Failure {
+pub(super) fn unknown(what: &str) -> Failure {
     bad(
         transom::ErrorClass::Type,
         format!("{what} is not a type that windows hold"),
