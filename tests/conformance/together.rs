@@ -1,5 +1,5 @@
-//! Cases one after the other in one job, where starting many jobs would take too long: on several
-//! emulated hosts.
+//! Cases one after the other in one job, where starting many jobs would take too long: on emulated
+//! hosts.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,32 @@ use crate::case::{Case, launch_together};
 
 /// Stands for every name.
 const ALL: &str = "all";
+/// So does this; each topic has jobs of its own.
+const TOPICS: &str = "topics";
 
-/// A trial for each number of ranks, or none if cases are to be run apart.
+/// A trial for each number of ranks, and for each topic if it is asked for, or none if cases are to be run apart.
 pub(crate) fn trials(device: &'static str, cases: &[Case]) -> Option<Vec<Trial>> {
     let wanted = environment::together()?;
     let words: Vec<&str> = wanted.split_whitespace().collect();
-    let mut by_size: BTreeMap<u32, Vec<Case>> = BTreeMap::new();
+    let by_topic = words.contains(&TOPICS);
+    let mut jobs: BTreeMap<(&str, u32), Vec<Case>> = BTreeMap::new();
     let fit = |case: &&Case| {
-        let begins = |word: &&str| *word == ALL || case.name.starts_with(word);
+        let begins = |word: &&str| [ALL, TOPICS].contains(word) || case.name.starts_with(word);
         words.iter().any(begins)
     };
     for case in cases.iter().filter(fit) {
+        let topic = match case.name.split_once('/') {
+            Some((topic, _)) if by_topic => topic,
+            _ => "",
+        };
         for ranks in case.sizes() {
-            by_size.entry(ranks).or_default().push(*case);
+            jobs.entry((topic, ranks)).or_default().push(*case);
         }
     }
-    let trial = |(ranks, cases): (u32, Vec<Case>)| {
-        let name = format!("{device}/together/{ranks}_ranks");
+    let trial = |((topic, ranks), cases): ((&str, u32), Vec<Case>)| {
+        let under = if topic.is_empty() { "" } else { "/" };
+        let name = format!("{device}/together/{topic}{under}{ranks}_ranks");
         Trial::test(name, move || launch_together(&cases, ranks, device))
     };
-    Some(by_size.into_iter().map(trial).collect())
+    Some(jobs.into_iter().map(trial).collect())
 }
