@@ -25,7 +25,7 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 /// At leisure, a sleep may take one part in so many of the wait so far, up to a limit.
 const LEISURE: u32 = 32;
 const LONGEST_LEISURE: Duration = Duration::from_millis(10);
-/// Attempts after each sleep where what is awaited lasts for moments only.
+/// Attempts each time that this thread has the processor, where what is awaited is there for moments only.
 const SNATCHES: u32 = 200;
 /// Where something else goes on meanwhile: so many attempts from one call of the hook to the next,
 /// some microseconds, and the longest sleep between two.
@@ -196,10 +196,8 @@ impl Patience {
             std::hint::spin_loop();
         }
         for _ in 0..YIELDS {
-            for _ in 0..self.snatches {
-                if done()? {
-                    return Ok(());
-                }
+            if self.snatch(done)? {
+                return Ok(());
             }
             hook::call();
             std::thread::yield_now();
@@ -209,10 +207,8 @@ impl Patience {
         let begun = Instant::now();
         let mut checked = begun;
         loop {
-            for _ in 0..self.snatches {
-                if done()? {
-                    return Ok(());
-                }
+            if self.snatch(done)? {
+                return Ok(());
             }
             let now = Instant::now();
             if now - checked >= self.check_every {
@@ -232,6 +228,17 @@ impl Patience {
             std::thread::sleep(sleep.min(longest));
             sleep = (sleep * 2).min(longest);
         }
+    }
+
+    /// Tries while this thread has the processor.
+    fn snatch(self, done: &mut dyn FnMut() -> Result<bool>) -> Result<bool> {
+        for _ in 1..self.snatches {
+            if done()? {
+                return Ok(true);
+            }
+            std::hint::spin_loop();
+        }
+        done()
     }
 
     /// Waits until the buffer of an endpoint's operation may be used again.
@@ -392,18 +399,21 @@ mod tests {
     fn one_among_rivals_tries_often_between_sleeps() {
         let told = Told::default();
         let tries = |patience: Patience| {
-            let mut tries = 0;
-            let begun = Instant::now();
-            let check = || match begun.elapsed() < 2 * CHECK_EVERY {
-                true => Ok(()),
-                false => Err(doubt(&told)),
+            let (tries, checks) = (Cell::new(0), Cell::new(0));
+            // By the first check it sleeps each time.
+            let check = || match checks.replace(checks.get() + 1) {
+                0 => {
+                    tries.set(0);
+                    Ok(())
+                }
+                _ => Err(doubt(&told)),
             };
             let done = || {
-                tries += 1;
+                tries.set(tries.get() + 1);
                 Ok(false)
             };
             patience.wait(done, check).unwrap_err();
-            tries
+            tries.get()
         };
         let hurried = Patience::new(true);
         assert!(tries(hurried.among_rivals()) > 10 * tries(hurried));

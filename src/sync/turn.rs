@@ -16,7 +16,7 @@ const LOOK_AT_CLOCK: u32 = 256;
 impl Window {
     /// Before a passive-target epoch: now and then lets others have the processor, where there are more ranks than those.
     pub(super) fn take_turn(&self) {
-        // Others may wait for what it has locked already.
+        // Others may wait for what it has locked here already.
         if self.context().patience().is_crowded() && !self.epochs().has_locks() {
             TURN_OF_THREAD.with(Turn::take);
         }
@@ -93,7 +93,8 @@ mod tests {
         let turn = Turn::new();
         for stride in [2, 4, 8, 16, 32, 64, 128, 256, 256] {
             // However long this test takes, the turn is not over.
-            turn.begun.set(Instant::now().checked_add(TURN));
+            turn.begun
+                .set(Instant::now().checked_add(Duration::from_secs(3600)));
             turn.left.set(0);
             turn.take();
             assert_eq!((turn.stride.get(), turn.left.get()), (stride, stride - 1));
