@@ -20,6 +20,10 @@ const SPINS: u32 = 2_000;
 const EAGER_SPINS: u32 = 200;
 /// Times the processor is given away before sleeping.
 const YIELDS: u32 = 200;
+/// At leisure, attempts take no longer than this before the processor is given away, and both no longer than that before
+/// sleeping: on a processor that is slow, as emulated ones are, so many are milliseconds, which what is awaited may need.
+const LONGEST_SPIN: Duration = Duration::from_micros(50);
+const LONGEST_WAKE: Duration = Duration::from_micros(200);
 const FIRST_SLEEP: Duration = Duration::from_micros(20);
 const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 /// At leisure, a sleep may take one part in so many of the wait so far, up to a limit.
@@ -186,12 +190,16 @@ impl Patience {
         mut check: impl FnMut() -> Verdict<'a>,
     ) -> Result<()> {
         let mut waiting = Waiting::begin();
+        let begun = Instant::now();
         for spin in EAGER_SPINS..self.spins() {
             if done()? {
                 return Ok(());
             }
-            if spin % SPINS_PER_CALL == 0 {
-                hook::call();
+            if spin % SPINS_PER_CALL == 0
+                && !hook::call()
+                && self.was_awake_for(begun, LONGEST_SPIN)
+            {
+                break;
             }
             std::hint::spin_loop();
         }
@@ -199,13 +207,15 @@ impl Patience {
             if self.snatch(done)? {
                 return Ok(());
             }
-            hook::call();
+            let has_hook = hook::call();
             std::thread::yield_now();
+            if !has_hook && self.was_awake_for(begun, LONGEST_WAKE) {
+                break;
+            }
         }
         waiting.is_long();
         let mut sleep = FIRST_SLEEP;
-        let begun = Instant::now();
-        let mut checked = begun;
+        let mut checked = Instant::now();
         loop {
             if self.snatch(done)? {
                 return Ok(());
@@ -228,6 +238,11 @@ impl Patience {
             std::thread::sleep(sleep.min(longest));
             sleep = (sleep * 2).min(longest);
         }
+    }
+
+    /// Whether it has been awake for as long as it may. Who takes turns on the processor is away for those of others.
+    fn was_awake_for(self, begun: Instant, longest: Duration) -> bool {
+        self.at_leisure && !self.crowded && begun.elapsed() >= longest
     }
 
     /// Tries while this thread has the processor.
