@@ -122,6 +122,7 @@ static void precision(void) {
   OK(MPI_Accumulate(&one, 1, type, right(), 0, 1, type, MPI_SUM, win));
   OK(MPI_Win_fence(0, win));
   EQUAL(base[0], left() + 1);
+  OK(MPI_Win_fence(0, win));
   int before = -1, twice = 2 * (rank + 1), after = -1;
   OK(MPI_Fetch_and_op(&one, &before, type, right(), 0, MPI_SUM, win));
   OK(MPI_Win_fence(0, win));
