@@ -1,6 +1,7 @@
 //! Ports for tests that listen.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::fs;
+use std::net::{Ipv6Addr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Of those that the system gives to nobody by itself, so that no connection has it by chance.
@@ -16,17 +17,44 @@ pub fn free_port() -> u16 {
     loop {
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let port = FIRST + process * OF_A_PROCESS + next % OF_A_PROCESS;
-        let is_free = |host| TcpListener::bind(SocketAddr::new(host, port)).is_ok();
-        if is_free(Ipv4Addr::UNSPECIFIED.into())
-            && (!has_ipv6() || is_free(Ipv6Addr::LOCALHOST.into()))
-        {
+        if !is_taken(port) {
             return port;
         }
         assert!(next < 10 * OF_A_PROCESS, "all ports are taken");
     }
 }
 
+/// Whether anybody listens at it, at any address. Nothing is bound to find out: a process that another test starts
+/// right then would hold what was bound until it runs its program, and whoever was given the port would find it
+/// taken.
+fn is_taken(port: u16) -> bool {
+    const LISTENS: &str = "0A";
+    let taken = format!(":{port:04X}");
+    let is_it = |line: &str| {
+        let mut fields = line.split_whitespace();
+        let (local, state) = (fields.nth(1), fields.nth(1));
+        state == Some(LISTENS) && local.is_some_and(|local| local.ends_with(&taken))
+    };
+    ["/proc/net/tcp", "/proc/net/tcp6"]
+        .into_iter()
+        .filter_map(|table| fs::read_to_string(table).ok())
+        .any(|table| table.lines().any(is_it))
+}
+
 /// Whether this machine can speak IPv6 with itself.
 pub fn has_ipv6() -> bool {
     TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_at_which_somebody_listens_is_taken() {
+        let port = free_port();
+        let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+        assert!(is_taken(port));
+        assert!(!is_taken(free_port()));
+    }
 }
