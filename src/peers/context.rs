@@ -93,8 +93,8 @@ impl Context {
         fork::watch();
         let (rank, size) = client.as_ref().map_or((0, 1), |c| (c.rank(), c.size()));
         let nodes = match &client {
-            Some(client) => client.process_mapping()?,
-            None => None,
+            Some(client) if size > 1 => Some(start::nodes(client)?),
+            _ => None,
         };
         let here = |nodes: &NodeMap| nodes.neighbours(rank, size).collect::<Vec<_>>();
         let neighbours = nodes.as_ref().map(here);
@@ -103,8 +103,7 @@ impl Context {
             let known = nodes.map(|nodes| (0..size).map(move |rank| nodes.node_of(rank)));
             Opened::new(device, (rank, size), known, world_block)
         });
-        // Those of whom nothing is said may be here.
-        let neighbours = neighbours.unwrap_or_else(|| (0..size).collect());
+        let neighbours = neighbours.unwrap_or_else(|| vec![rank]);
         let mut crowded = false;
         let board = client.as_ref().and_then(notice::find).map(Arc::new);
         let mut generation = None;

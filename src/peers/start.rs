@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rdma_sys_shim::rdma::Seat;
 use rdma_sys_shim::{Device, Host, Placement, Surroundings};
 use transom_launch::crowding;
-use transom_launch::pmi::Client;
+use transom_launch::pmi::{Client, NodeMap, tell_hosts};
 
 use crate::error::{Error, Result};
 
@@ -71,6 +71,17 @@ fn open(spec: &str, here: Whereabouts) -> Result<Arc<dyn Device>> {
         seat: Seat::here(&crowding::allowed()).with_turn(here.turn),
     };
     rdma_sys_shim::open(spec, &around).map_err(|error| Error::from(error).during("job start"))
+}
+
+/// Collective. On which node each rank runs: as the launcher says, or else as the ranks find.
+pub(super) fn nodes(client: &Client) -> Result<NodeMap> {
+    if let Some(known) = client.process_mapping()? {
+        return Ok(known);
+    }
+    let rank = client.rank();
+    // Whoever cannot tell keeps nobody waiting.
+    let host = host_identity(rank).unwrap_or_else(|_| format!("{rank:x}"));
+    Ok(tell_hosts(client, &host)?)
 }
 
 /// Collective. Whether all ranks share this host. A launcher that knows of one node (`neighbours`, the ranks on this

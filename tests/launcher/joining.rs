@@ -21,6 +21,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         children_of_ranks_are_not_ranks,
         without_a_launcher_a_process_is_alone,
         ranks_are_told_their_launcher_and_device,
+        ranks_start_though_their_launcher_names_no_nodes,
     ];
     let under_hydra = trials!["joining":
         hydra_is_spoken,
@@ -176,6 +177,16 @@ fn ranks_are_told_their_launcher_and_device() {
     let args = ["-n", "1", "--device", "some device", "sh", "-c", script];
     let done = run(&mut transom_run(&args)).expect(0);
     assert!(done.text().starts_with("some device "), "{}", done.text());
+}
+
+fn ranks_start_though_their_launcher_names_no_nodes() {
+    let done = run(&mut role(3, &[], "unmapped")).expect(0);
+    assert_eq!(
+        done.sorted(),
+        ["rank 0 of 3", "rank 1 of 3", "rank 2 of 3"],
+        "{}",
+        done.stderr
+    );
 }
 
 fn hydra(ranks: u32, role: &str) -> Done {

@@ -1,6 +1,8 @@
 //! What this binary does as a rank.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _, copy};
+use std::os::fd::{AsRawFd as _, FromRawFd as _};
+use std::os::unix::net::UnixStream;
 use std::process::{Command, exit};
 use std::time::Duration;
 
@@ -32,6 +34,8 @@ pub(crate) fn play(role: &str) {
         "leave-before-joining" => leave_before_joining(),
         "init" => init(),
         "wait" => wait(),
+        "meet" => meet(),
+        "unmapped" => unmapped(),
         "child" => child(),
         "grandchild" => report(),
         other => crate::seen::play(other),
@@ -193,6 +197,37 @@ fn wait() {
     println!("waits");
     let error = window.wait_notify(0, 1).unwrap_err();
     eprintln!("{error}");
+}
+
+fn meet() {
+    let job = transom::Job::init().unwrap();
+    let world = job.world();
+    world.barrier().unwrap();
+    println!("rank {} of {}", world.rank(), world.size());
+}
+
+/// Passes on what a rank and its launcher tell each other, but for the question on which nodes ranks run.
+fn unmapped() {
+    let socket = std::env::var("PMI_FD").unwrap().parse().unwrap();
+    // SAFETY: the launcher's socket, which is this process's alone, and used here only.
+    let mut launcher = unsafe { UnixStream::from_raw_fd(socket) };
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    // SAFETY: the descriptor is open.
+    assert_eq!(0, unsafe {
+        libc::fcntl(theirs.as_raw_fd(), libc::F_SETFD, 0)
+    });
+    let mut command = playing(Command::new("env"), "meet");
+    command.env("PMI_FD", theirs.as_raw_fd().to_string());
+    let mut rank = command.spawn().unwrap();
+    drop(theirs);
+    let (mut from, mut to) = (launcher.try_clone().unwrap(), ours.try_clone().unwrap());
+    std::thread::spawn(move || copy(&mut from, &mut to));
+    for line in BufReader::new(ours).lines() {
+        let line = line.unwrap();
+        let line = line.replace("key=PMI_process_mapping", "key=nobody");
+        launcher.write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+    exit(rank.wait().unwrap().code().unwrap_or(1));
 }
 
 /// A rank whose child, though it inherits the variables, must not speak for it.

@@ -1,5 +1,9 @@
 //! Which ranks share a node: the value of `PMI_process_mapping`, `(vector,(0,2,4),(2,1,3))`.
 
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+
 /// The node of every rank, as the launcher's list of blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeMap {
@@ -23,6 +27,28 @@ impl Block {
 }
 
 impl NodeMap {
+    /// `names`: of the node of each rank, of one rank at least. Nodes are numbered as they come.
+    pub(crate) fn of<N: Eq + Hash>(names: &[N]) -> Self {
+        let mut numbers = HashMap::new();
+        let mut blocks: Vec<Block> = Vec::new();
+        for name in names {
+            let next = numbers.len() as u32;
+            let first = *numbers.entry(name).or_insert(next);
+            match blocks.last_mut().filter(|last| last.first == first) {
+                Some(last) => last.per_node += 1,
+                None => blocks.push(Block {
+                    first,
+                    nodes: 1,
+                    per_node: 1,
+                }),
+            }
+        }
+        Self {
+            blocks,
+            period: names.len() as u64,
+        }
+    }
+
     /// `None` if `text` is not a vector mapping.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let list = text.trim().strip_prefix("(vector,")?.strip_suffix(')')?;
@@ -55,6 +81,21 @@ impl NodeMap {
     pub fn neighbours(&self, rank: u32, size: u32) -> impl Iterator<Item = u32> {
         let node = self.node_of(rank);
         (0..size).filter(move |&other| self.node_of(other) == node)
+    }
+}
+
+impl fmt::Display for NodeMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "(vector")?;
+        for Block {
+            first,
+            nodes,
+            per_node,
+        } in &self.blocks
+        {
+            write!(f, ",({first},{nodes},{per_node})")?;
+        }
+        write!(f, ")")
     }
 }
 
@@ -105,6 +146,12 @@ mod tests {
     }
 
     #[test]
+    fn nodes_are_numbered_as_their_names_come() {
+        let map = NodeMap::of(&["b", "b", "a", "b", "c"]);
+        assert_eq!(map.to_string(), "(vector,(0,1,2),(1,1,1),(0,1,1),(2,1,1))");
+    }
+
+    #[test]
     fn anything_else_is_refused() {
         for text in [
             "",
@@ -125,6 +172,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_map_of_names_is_read_as_it_was_written(names in proptest::collection::vec(0..4_u32, 1..40)) {
+            let map = NodeMap::parse(&NodeMap::of(&names).to_string()).unwrap();
+            for (rank, name) in (0..).zip(&names) {
+                let before = names.iter().position(|other| other == name).unwrap();
+                prop_assert_eq!(map.node_of(rank), map.node_of(before as u32));
+                let here = names.iter().filter(|&other| other == name).count();
+                prop_assert_eq!(map.neighbours(rank, names.len() as u32).count(), here);
+            }
+        }
+
         #[test]
         fn any_text_is_survived(text in r"\(vector,(\([0-9]{0,11},[0-9]{0,11},[0-9]{0,11}\),?){0,4}\)", rank in any::<u32>()) {
             if let Some(map) = NodeMap::parse(&text) {

@@ -5,6 +5,7 @@ mod environment;
 mod error;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod hosts;
 mod mapping;
 mod server;
 mod siblings;
@@ -15,5 +16,6 @@ mod wire;
 pub use client::Client;
 pub(crate) use environment::{Launcher, detect};
 pub use error::PmiError;
+pub use hosts::tell_hosts;
 pub use mapping::NodeMap;
 pub(crate) use server::{Action, Server, left_key};
