@@ -17,7 +17,7 @@ use super::settings::Settings;
 use super::terms::Terms;
 use super::{events, memory, self_test};
 use crate::rdma::{AtomicScope, Choice};
-use crate::{Access, Capabilities, Device, Endpoint, Error, Region, Result, Usage};
+use crate::{Access, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, Usage};
 
 pub(crate) struct VerbsDevice {
     name: String,
@@ -49,7 +49,7 @@ impl VerbsDevice {
     pub(crate) fn open(choice: Choice) -> Result<Self> {
         let settings = Settings::from_env()?;
         let adapter = Adapter::open(&choice, settings)?;
-        let scope = atomic_scope(adapter.context.attributes());
+        let scope = atomic_scope(&adapter.context);
         if scope == AtomicScope::None {
             return Err(Error::NoAtomics {
                 device: choice.device,
@@ -66,7 +66,7 @@ impl VerbsDevice {
         let events = events::watch(&adapter);
         let timing = Timing::from_environment()?;
         let connector = Connector::start(&adapter, own, queues, timing, Some(events))?;
-        let device = Self {
+        let mut device = Self {
             name: choice.device,
             capabilities,
             own: connector.address().clone(),
@@ -76,6 +76,14 @@ impl VerbsDevice {
         };
         let to_self = device.connect_to(&device.own)?;
         self_test::atomics(&device, &to_self)?;
+        if scope == AtomicScope::Global && !self_test::adds_beside_the_processor(&device, &to_self)?
+        {
+            tracing::warn!(
+                device = device.name,
+                "its atomics are not atomic to the processor's, though it says so"
+            );
+            device.capabilities.atomic_domain = AtomicDomain::Device;
+        }
         Ok(device)
     }
 

@@ -1,16 +1,26 @@
 //! What a device allows, for reports.
 
+use ibverbs_sys as ffi;
+
 use super::adapter::Adapter;
 use super::endpoint;
-use super::objects::CompletionQueue;
+use super::objects::{CompletionQueue, Context};
 use super::settings::Settings;
 use crate::Result;
 use crate::rdma::{AtomicScope, Choice, VerbsLimits};
 
-pub(crate) fn atomic_scope(attributes: &ibverbs_sys::ibv_device_attr) -> AtomicScope {
-    match attributes.atomic_cap {
-        ibverbs_sys::IBV_ATOMIC_NONE => AtomicScope::None,
-        ibverbs_sys::IBV_ATOMIC_GLOB => AtomicScope::Global,
+/// To what a device's atomics are atomic, as it says.
+pub(crate) fn atomic_scope(device: &Context) -> AtomicScope {
+    scope(device.attributes().atomic_cap, device.pci_atomics())
+}
+
+fn scope(said: ffi::ibv_atomic_cap, by_bus: ffi::ibv_pci_atomic_caps) -> AtomicScope {
+    let words = ffi::IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP;
+    let of_words = |sizes: u16| u32::from(sizes) & words != 0;
+    match said {
+        ffi::IBV_ATOMIC_NONE => AtomicScope::None,
+        ffi::IBV_ATOMIC_GLOB => AtomicScope::Global,
+        _ if of_words(by_bus.fetch_add) && of_words(by_bus.compare_swap) => AtomicScope::Global,
         _ => AtomicScope::Device,
     }
 }
@@ -24,7 +34,7 @@ pub(crate) fn limits(choice: &Choice) -> Result<VerbsLimits> {
     let attributes = adapter.context.attributes();
     let count = |number: i32| u32::try_from(number).unwrap_or(0);
     Ok(VerbsLimits {
-        atomic_scope: atomic_scope(attributes),
+        atomic_scope: atomic_scope(&adapter.context),
         max_inline: pair.inline(),
         max_message: adapter.port.max_message.into(),
         max_qp: count(attributes.max_qp),
@@ -33,4 +43,32 @@ pub(crate) fn limits(choice: &Choice) -> Result<VerbsLimits> {
         max_qp_rd_atom: count(attributes.max_qp_rd_atom),
         active_mtu: 128 << adapter.port.mtu,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn atomics_that_the_bus_carries_out_are_the_processors_too() {
+        let by_bus = |fetch_add, compare_swap| ffi::ibv_pci_atomic_caps {
+            fetch_add,
+            swap: 7,
+            compare_swap,
+        };
+        let of_device = |by_bus| scope(ffi::IBV_ATOMIC_HCA, by_bus);
+        // Bits for 4, 8 and 16 bytes.
+        assert_eq!(of_device(by_bus(2, 6)), AtomicScope::Global);
+        for (fetch_add, compare_swap) in [(0, 0), (2, 0), (0, 2), (5, 7), (7, 5)] {
+            assert_eq!(
+                of_device(by_bus(fetch_add, compare_swap)),
+                AtomicScope::Device
+            );
+        }
+        assert_eq!(scope(ffi::IBV_ATOMIC_NONE, by_bus(7, 7)), AtomicScope::None);
+        assert_eq!(
+            scope(ffi::IBV_ATOMIC_GLOB, by_bus(0, 0)),
+            AtomicScope::Global
+        );
+    }
 }

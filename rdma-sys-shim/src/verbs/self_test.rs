@@ -1,5 +1,7 @@
 //! A few atomics on this process's own memory, before anybody relies on them.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::device::VerbsDevice;
 use super::endpoint::VerbsEndpoint;
 use crate::{Device, Endpoint, Error, Region, RemoteAddress, Result, Ticket, Width};
@@ -20,6 +22,36 @@ const WANTED: [u64; 4] = [START, START + ADD, NEW, NEW];
 pub(super) fn atomics(device: &VerbsDevice, to_self: &VerbsEndpoint) -> Result<()> {
     let region = device.allocate(8, 8)?;
     judge(device.name(), try_out(&mut Own { to_self, region })?)
+}
+
+/// The device's adds, where the processor adds beside it.
+const TRIALS: u64 = 500;
+/// The processor's during one of these, after which it only waits.
+const MOST_BESIDE: u64 = 1 << 20;
+
+/// Whether no add to a word is lost where the device and the processor add at the same time. A device says of itself
+/// that its atomics are the processor's, too; what becomes of that on the way to memory, nobody else would find.
+pub(super) fn adds_beside_the_processor(
+    device: &VerbsDevice,
+    to_self: &VerbsEndpoint,
+) -> Result<bool> {
+    let region = device.allocate(8, 8)?;
+    none_is_lost(&mut Own { to_self, region })
+}
+
+/// A word to which the device adds, and meanwhile the processor.
+trait Meeting {
+    /// The device adds 1, and the processor 1 and again 1 until that is done: what they add together.
+    fn add(&mut self) -> Result<u64>;
+    fn sum(&self) -> u64;
+}
+
+fn none_is_lost(word: &mut impl Meeting) -> Result<bool> {
+    let mut added = word.sum();
+    for _ in 0..TRIALS {
+        added += word.add()?;
+    }
+    Ok(word.sum() == added)
 }
 
 /// A word in memory, with a device's atomics on it.
@@ -93,9 +125,71 @@ impl Word for Own<'_> {
     }
 }
 
+impl Meeting for Own<'_> {
+    fn add(&mut self) -> Result<u64> {
+        let (mut old, mut added) = (0, 1);
+        // SAFETY: as above; the loop ends when the operation is complete, or has failed for good.
+        let ticket = unsafe { (self.to_self).fetch_add(self.at(), Width::W8, 1, &raw mut old) }?;
+        // SAFETY: the region's only word, which the processor has at atomics only while the device adds.
+        let word = unsafe { AtomicU64::from_ptr(self.region.base().cast()) };
+        while !self.to_self.completed(ticket)? {
+            if added > MOST_BESIDE {
+                self.to_self.wait(ticket)?;
+                break;
+            }
+            word.fetch_add(1, Ordering::Relaxed);
+            added += 1;
+        }
+        Ok(added)
+    }
+
+    fn sum(&self) -> u64 {
+        self.load()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A device that has read the word before the processor adds, and writes it afterwards.
+    struct Late {
+        word: u64,
+        turn: u64,
+        /// In which turn it does so: else it is atomic.
+        is_late: fn(u64) -> bool,
+    }
+
+    impl Meeting for Late {
+        fn add(&mut self) -> Result<u64> {
+            let read = self.word;
+            self.turn += 1;
+            self.word = match (self.is_late)(self.turn) {
+                true => read + 1,
+                false => read + 4,
+            };
+            Ok(4)
+        }
+
+        fn sum(&self) -> u64 {
+            self.word
+        }
+    }
+
+    #[test]
+    fn a_device_that_loses_adds_of_the_processor_is_found() {
+        let (word, turn) = (START, 0);
+        let tried = |is_late| {
+            none_is_lost(&mut Late {
+                word,
+                turn,
+                is_late,
+            })
+            .unwrap()
+        };
+        assert!(tried(|_| false));
+        assert!(!tried(|turn| turn == TRIALS));
+    }
 
     /// A device that does something to the numbers on their way.
     struct Model {

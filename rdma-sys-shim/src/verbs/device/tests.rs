@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Endpoints, PeerQueues, VerbsDevice};
+use super::{Endpoints, PeerQueues, VerbsDevice, self_test};
 use crate::rdma::{self, Choice, Seat, Selector};
 use crate::verbs::connect::{Numbers, Queues};
 use crate::verbs::endpoint::VerbsEndpoint;
@@ -96,6 +96,15 @@ fn failure(result: Result<()>) -> (Error, String) {
 }
 
 /// Writes where nothing is under way, and atomics behind data and other stores.
+/// What comes out depends on the device: soft-RoCE's atomics lose the processor's adds if they meet.
+#[test]
+#[ignore = "needs an RDMA device"]
+fn the_device_and_the_processor_add_to_one_word() {
+    let device = open();
+    let to_self = device.connect_to(&device.own).unwrap();
+    self_test::adds_beside_the_processor(&device, &to_self).unwrap();
+}
+
 #[test]
 #[ignore = "needs an RDMA device"]
 fn stores_of_either_kind_count_up_behind_what_was_written() {

@@ -84,12 +84,17 @@ impl Failure {
                 reason: "the target's device refused it: outside of the region, without the \
                          right, misaligned, or deregistered",
             },
-            status::IBV_WC_RETRY_EXC_ERR | status::IBV_WC_RNR_RETRY_EXC_ERR => Error::NoAnswer {
-                operation: need,
-                pid: peer.pid,
-                host: peer.host.clone(),
-                why: trouble.unwrap_or_else(|| UNKNOWN.into()),
-            },
+            // With a trouble here the peer is not to blame, and may be well.
+            status::IBV_WC_RETRY_EXC_ERR | status::IBV_WC_RNR_RETRY_EXC_ERR
+                if trouble.is_none() =>
+            {
+                Error::NoAnswer {
+                    operation: need,
+                    pid: peer.pid,
+                    host: peer.host.clone(),
+                    why: UNKNOWN.into(),
+                }
+            }
             other => Error::Completion {
                 operation: need,
                 address,
@@ -126,6 +131,8 @@ fn words(code: status::Type) -> &'static str {
         status::IBV_WC_REM_INV_REQ_ERR => {
             "remote invalid request: the target's queue pair does not take it"
         }
+        status::IBV_WC_RETRY_EXC_ERR => "no answer within all retries",
+        status::IBV_WC_RNR_RETRY_EXC_ERR => "the target was not ready in any retry",
         status::IBV_WC_REM_OP_ERR => "remote operation error: the target's device failed",
         status::IBV_WC_LOC_RDD_VIOL_ERR => {
             "local RDD violation: the reliable datagram domains of queue pair and end-to-end context \
@@ -149,10 +156,10 @@ mod tests {
     use super::*;
 
     fn error(status: status::Type) -> String {
-        error_with(status, None)
+        failed(status, None).to_string()
     }
 
-    fn error_with(status: status::Type, trouble: Option<Arc<str>>) -> String {
+    fn failed(status: status::Type, trouble: Option<Arc<str>>) -> Error {
         let peer = Peer {
             pid: 77,
             host: "n1".into(),
@@ -169,7 +176,7 @@ mod tests {
             vendor: 0,
             flushed: 0,
         };
-        failure.error(&peer, trouble).to_string()
+        failure.error(&peer, trouble)
     }
 
     #[test]
@@ -186,8 +193,10 @@ mod tests {
         assert!(error(status::IBV_WC_REM_ACCESS_ERR).contains("0x2a"));
         assert!(error(status::IBV_WC_RETRY_EXC_ERR).contains("no answer"));
         for code in [status::IBV_WC_LOC_QP_OP_ERR, status::IBV_WC_RETRY_EXC_ERR] {
-            let text = error_with(code, Some("port 1 of rxe0 is down here".into()));
+            let error = failed(code, Some("port 1 of rxe0 is down here".into()));
+            let text = error.to_string();
             assert!(text.contains("port 1 of rxe0 is down here"), "{text}");
+            assert_eq!(error.absence(), None, "{text}");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Once};
 
 use ibverbs_sys as ffi;
 
-use super::check;
+use super::{check, extended};
 use crate::{Error, Result};
 
 /// An open device. Its methods may be called by several threads, as libibverbs allows.
@@ -15,6 +15,7 @@ pub(crate) struct Context {
     raw: NonNull<ffi::ibv_context>,
     name: String,
     attributes: ffi::ibv_device_attr,
+    pci_atomics: ffi::ibv_pci_atomic_caps,
 }
 
 // SAFETY: libibverbs lets any thread use a context; the pointer stays valid until drop.
@@ -71,6 +72,9 @@ impl Context {
             raw,
             name: name.to_owned(),
             attributes: ffi::ibv_device_attr::default(),
+            pci_atomics: extended::attributes(raw)
+                .map(|attributes| attributes.pci_atomic_caps)
+                .unwrap_or_default(),
         };
         // SAFETY: an open context and a place for the answer.
         let code = unsafe { ffi::ibv_query_device(context.raw(), &mut context.attributes) };
@@ -89,6 +93,12 @@ impl Context {
     /// The device's limits.
     pub(crate) fn attributes(&self) -> &ffi::ibv_device_attr {
         &self.attributes
+    }
+
+    /// Which atomics the device has the bus carry out, so that they are atomic to the processor's. None where it
+    /// does not say.
+    pub(crate) fn pci_atomics(&self) -> ffi::ibv_pci_atomic_caps {
+        self.pci_atomics
     }
 
     /// Where asynchronous events are announced.

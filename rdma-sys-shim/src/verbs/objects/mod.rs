@@ -4,6 +4,7 @@
 mod completion;
 mod context;
 mod domain;
+mod extended;
 mod queue_pair;
 
 pub(crate) use completion::{CompletionChannel, CompletionQueue};
