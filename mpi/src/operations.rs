@@ -224,8 +224,10 @@ impl Fetching {
 /// The type of a call on one element.
 #[inline(always)]
 fn single(ty: MPI_Datatype) -> Result<BasicType> {
-    types::single_of_any(ty)
-        .ok_or_else(|| bad(ErrorClass::Type, "the call takes a predefined datatype"))
+    types::single_of_any(ty).ok_or_else(|| {
+        let takes = "the call takes a predefined datatype of those that windows hold";
+        bad(ErrorClass::Type, takes)
+    })
 }
 
 /// The host's request for an operation, or a finished one where the target is nobody.

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::window::Window;
+use crate::window::{Window, held_locks};
 
 /// Long beside a change of threads, which takes some microseconds, and short beside the time that the system gives each.
 const TURN: Duration = Duration::from_micros(100);
@@ -16,9 +16,10 @@ const LOOK_AT_CLOCK: u32 = 256;
 impl Window {
     /// Before a passive-target epoch: now and then lets others have the processor, where there are more ranks than those.
     pub(super) fn take_turn(&self) {
-        // Others may wait for what it has locked here already.
-        if self.context().patience().is_crowded() && !self.epochs().has_locks() {
-            TURN_OF_THREAD.with(Turn::take);
+        if self.context().patience().is_crowded() {
+            // Others may wait for what this process has locked already, in whatever window and by whatever thread. One
+            // that keeps a lock all the time takes no turns.
+            TURN_OF_THREAD.with(|turn| turn.take(|| held_locks().is_empty()));
         }
     }
 }
@@ -45,23 +46,24 @@ impl Turn {
         }
     }
 
-    fn take(&self) {
+    fn take(&self, may_yield: impl FnOnce() -> bool) {
         match self.left.get() {
-            0 => self.look_at_clock(),
+            0 => self.look_at_clock(may_yield),
             left => self.left.set(left - 1),
         }
     }
 
-    fn look_at_clock(&self) {
+    #[cold]
+    fn look_at_clock(&self, may_yield: impl FnOnce() -> bool) {
         let now = Instant::now();
         let begun = self.begun.get().unwrap_or(now);
-        let stride = if now - begun < TURN {
-            self.begun.set(Some(begun));
-            (self.stride.get() * 2).min(LOOK_AT_CLOCK)
-        } else {
+        let stride = if now - begun >= TURN && may_yield() {
             thread::yield_now();
             self.begun.set(Some(Instant::now()));
             1
+        } else {
+            self.begun.set(Some(begun));
+            (self.stride.get() * 2).min(LOOK_AT_CLOCK)
         };
         self.stride.set(stride);
         self.left.set(stride - 1);
@@ -80,12 +82,24 @@ mod tests {
         turn.stride.set(3);
         turn.left.set(2);
         for left in [1, 0] {
-            turn.take();
+            turn.take(|| true);
             assert_eq!((turn.begun.get(), turn.left.get()), (long_ago, left));
         }
-        turn.take();
+        turn.take(|| true);
         assert!(turn.begun.get() > long_ago);
         assert_eq!((turn.stride.get(), turn.left.get()), (1, 0));
+    }
+
+    #[test]
+    fn a_turn_that_must_not_end_is_over_as_soon_as_it_may() {
+        let turn = Turn::new();
+        let long_ago = Instant::now().checked_sub(2 * TURN);
+        turn.begun.set(long_ago);
+        turn.take(|| false);
+        assert_eq!((turn.begun.get(), turn.left.get()), (long_ago, 1));
+        turn.take(|| true);
+        turn.take(|| true);
+        assert!(turn.begun.get() > long_ago);
     }
 
     #[test]
@@ -96,7 +110,7 @@ mod tests {
             turn.begun
                 .set(Instant::now().checked_add(Duration::from_secs(3600)));
             turn.left.set(0);
-            turn.take();
+            turn.take(|| true);
             assert_eq!((turn.stride.get(), turn.left.get()), (stride, stride - 1));
         }
     }
