@@ -17,7 +17,13 @@ const TOPICS: &str = "topics";
 pub(crate) fn trials(device: &'static str, cases: &[Case]) -> Option<Vec<Trial>> {
     let wanted = environment::together()?;
     let words: Vec<&str> = wanted.split_whitespace().collect();
+    assert!(!words.is_empty(), "names of no cases to be run together");
     let by_topic = words.contains(&TOPICS);
+    for word in &words {
+        let begins = |case: &Case| case.name.starts_with(word);
+        let known = [ALL, TOPICS].contains(word) || cases.iter().any(begins);
+        assert!(known, "no case's name begins with {word:?}");
+    }
     let mut jobs: BTreeMap<(&str, u32), Vec<Case>> = BTreeMap::new();
     let fit = |case: &&Case| {
         let begins = |word: &&str| [ALL, TOPICS].contains(word) || case.name.starts_with(word);
