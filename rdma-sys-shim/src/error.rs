@@ -165,8 +165,10 @@ pub enum Error {
         code: u32,
         /// What the device adds to it.
         vendor: u32,
-        /// What is wrong with this process's own port, if anything.
+        /// What is wrong with this process's own device, port or connection, if anything.
         why: Option<Arc<str>>,
+        /// Whether that is of the device or the port.
+        port_failed: bool,
     },
     /// The peer cannot be reached over this device.
     #[error("peer process {pid} cannot be reached over {device}: {reason}")]
@@ -380,6 +382,18 @@ impl Error {
             Self::NoAnswer { pid, .. } => Some((*pid, Absence::Silent)),
             _ => None,
         }
+    }
+
+    /// Whether it failed because this process's own device or port did.
+    #[must_use]
+    pub fn is_own_trouble(&self) -> bool {
+        matches!(
+            self,
+            Self::Completion {
+                port_failed: true,
+                ..
+            }
+        )
     }
 
     /// True for the verbs status "remote access error".

@@ -121,6 +121,14 @@ impl Error {
         }
     }
 
+    /// Whether the operation failed because this rank's own device did.
+    pub(crate) fn is_own_trouble(&self) -> bool {
+        match &self.0.kind {
+            ErrorKind::System(SystemError::Device(error)) => error.is_own_trouble(),
+            _ => false,
+        }
+    }
+
     /// Whether the operation failed because the rank is not there any more.
     pub(crate) fn is_absence(&self) -> bool {
         let named = matches!(

@@ -122,6 +122,8 @@ pub enum AbortCause {
     FoundGarbled = 8,
     /// It was not there any more when it was first needed.
     Gone = 9,
+    /// Its RDMA device or port failed.
+    DeviceFailed = 10,
 }
 
 impl AbortCause {
@@ -135,6 +137,7 @@ impl AbortCause {
             7 => Self::CollectiveFailed,
             8 => Self::FoundGarbled,
             9 => Self::Gone,
+            10 => Self::DeviceFailed,
             _ => Self::Aborted,
         }
     }
@@ -152,6 +155,7 @@ impl fmt::Display for AbortCause {
             Self::FoundGarbled => "read from another what makes no sense",
             Self::CollectiveFailed => "could not take its part in a collective call",
             Self::Gone => "was gone",
+            Self::DeviceFailed => "could not use its RDMA device any more",
         })
     }
 }

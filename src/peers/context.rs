@@ -92,18 +92,22 @@ impl Context {
     ) -> Result<Arc<Self>> {
         fork::watch();
         let (rank, size) = client.as_ref().map_or((0, 1), |c| (c.rank(), c.size()));
-        let nodes = match &client {
-            Some(client) if size > 1 => Some(start::nodes(client)?),
-            _ => None,
+        let said = match &client {
+            Some(client) => client.process_mapping()?,
+            None => None,
         };
         let here = |nodes: &NodeMap| nodes.neighbours(rank, size).collect::<Vec<_>>();
-        let neighbours = nodes.as_ref().map(here);
+        let neighbours = said.as_ref().map(here);
+        let nodes = match (&client, said) {
+            (Some(client), None) if size > 1 => Some(start::nodes(client)?),
+            (_, said) => said,
+        };
+        let near = nodes.as_ref().map_or_else(|| vec![rank], here);
         let ready = named.and_then(|named| {
             let device = open(named, client.as_ref(), neighbours.as_deref())?;
             let known = nodes.map(|nodes| (0..size).map(move |rank| nodes.node_of(rank)));
             Opened::new(device, (rank, size), known, world_block)
         });
-        let neighbours = neighbours.unwrap_or_else(|| vec![rank]);
         let mut crowded = false;
         let board = client.as_ref().and_then(notice::find).map(Arc::new);
         let mut generation = None;
@@ -120,7 +124,7 @@ impl Context {
             generation = board.as_ref().and_then(noted);
             crowding::publish(client);
             let told = told.and_then(|()| client.barrier());
-            let settled = told.and_then(|()| crowding::settle(client, &neighbours));
+            let settled = told.and_then(|()| crowding::settle(client, &near));
             if ready.is_ok() {
                 crowded = settled?;
             }

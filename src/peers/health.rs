@@ -63,7 +63,7 @@ impl Context {
         }
     }
 
-    /// Tells the others if the error is about a rank that is missing.
+    /// Tells the others if the error is about a rank that is missing, or about this one's device.
     fn tell_of(&self, error: &Error) {
         if let ErrorKind::Peer(
             cause @ (PeerError::Died { rank, .. }
@@ -84,6 +84,10 @@ impl Context {
         // Whose memory makes no sense lives, and has to hear of it.
         if let ErrorKind::Peer(PeerError::Garbled { .. }) = error.kind() {
             self.abort_everywhere(AbortCause::FoundGarbled);
+        }
+        // Neighbours reach this rank without the device, and would take it for one that is well.
+        if error.is_own_trouble() {
+            self.abort_everywhere(AbortCause::DeviceFailed);
         }
     }
 
@@ -345,7 +349,7 @@ impl Witness for Context {
     #[cold]
     fn confirm(&self, error: Error) -> Error {
         match self.aborted() {
-            Some(first) if !is_reason(&error, &first) => {
+            Some(first) if !is_reason(&error, &first, self.me()) => {
                 self.tell(self.alarm.word(), false);
                 Error::new(error.operation(), first)
             }
@@ -377,14 +381,13 @@ fn tell_together<'p>(peers: impl Iterator<Item = &'p Peer>, word: u64) {
     }
 }
 
-/// Whether the job was aborted for the silence that this error gives the reason of: this rank may have
-/// told so itself.
-fn is_reason(error: &Error, first: &PeerError) -> bool {
+/// Whether the job was aborted for the silence, or for this rank's trouble, that this error gives the reason of: this
+/// rank may have told so itself.
+fn is_reason(error: &Error, first: &PeerError, me: u32) -> bool {
+    let told = (first.rank(), first.cause());
     match error.kind() {
-        ErrorKind::Peer(ours @ PeerError::Silent { rank, .. }) => {
-            (*rank, ours.cause()) == (first.rank(), first.cause())
-        }
-        _ => false,
+        ErrorKind::Peer(ours @ PeerError::Silent { rank, .. }) => told == (*rank, ours.cause()),
+        _ => error.is_own_trouble() && told == (me, AbortCause::DeviceFailed),
     }
 }
 
@@ -415,10 +418,10 @@ mod tests {
             Error::new("put", PeerError::Silent { rank, reason })
         };
         let aborted = |rank, cause| PeerError::Aborted { rank, cause };
-        assert!(is_reason(&silent(3), &aborted(3, AbortCause::Silent)));
-        assert!(!is_reason(&silent(3), &aborted(2, AbortCause::Silent)));
-        assert!(!is_reason(&silent(3), &aborted(3, AbortCause::Died)));
+        assert!(is_reason(&silent(3), &aborted(3, AbortCause::Silent), 1));
+        assert!(!is_reason(&silent(3), &aborted(2, AbortCause::Silent), 1));
+        assert!(!is_reason(&silent(3), &aborted(3, AbortCause::Died), 1));
         let told = Error::new("put", aborted(3, AbortCause::Silent));
-        assert!(!is_reason(&told, &aborted(3, AbortCause::Silent)));
+        assert!(!is_reason(&told, &aborted(3, AbortCause::Silent), 1));
     }
 }

@@ -73,15 +73,11 @@ fn open(spec: &str, here: Whereabouts) -> Result<Arc<dyn Device>> {
     rdma_sys_shim::open(spec, &around).map_err(|error| Error::from(error).during("job start"))
 }
 
-/// Collective. On which node each rank runs: as the launcher says, or else as the ranks find.
+/// Collective. On which machine each rank runs, where the launcher does not say.
 pub(super) fn nodes(client: &Client) -> Result<NodeMap> {
-    if let Some(known) = client.process_mapping()? {
-        return Ok(known);
-    }
-    let rank = client.rank();
-    // Whoever cannot tell keeps nobody waiting.
-    let host = host_identity(rank).unwrap_or_else(|_| format!("{rank:x}"));
-    Ok(tell_hosts(client, &host)?)
+    // Ranks in containers that hide it share one, as they may share its processors.
+    let boot = Host::this().map_or(0, |host| u128::from_be_bytes(host.boot));
+    Ok(tell_hosts(client, &format!("{boot:x}"))?)
 }
 
 /// Collective. Whether all ranks share this host. A launcher that knows of one node (`neighbours`, the ranks on this
@@ -103,8 +99,10 @@ fn told(client: &Client) -> Result<Whereabouts> {
     let (me, devices) = (client.rank(), shared_out());
     let key = |rank: u32| format!("transom-host-{rank}");
     let turn_key = |rank: u32| format!("transom-turn-{rank}");
-    let mine = format!("{}/{devices:x}", host_identity(me)?);
-    client.put(&key(me), &mine)?;
+    let identity = host_identity(me);
+    // Who cannot tell does not keep the others waiting.
+    let host = identity.as_deref().unwrap_or("unknown");
+    client.put(&key(me), &format!("{host}/{devices:x}"))?;
     client.barrier()?;
     if me == 0 {
         let mut all = Vec::new();
@@ -123,6 +121,7 @@ fn told(client: &Client) -> Result<Whereabouts> {
         }
     }
     client.barrier()?;
+    identity?;
     let turn = match devices {
         0 => 0,
         _ => client.get(&turn_key(me))?.parse().unwrap_or(0),

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::window::{Window, held_locks};
+use crate::window::{Held, Window, held_locks};
 
 /// Long beside a change of threads, which takes some microseconds, and short beside the time that the system gives each.
 const TURN: Duration = Duration::from_micros(100);
@@ -17,9 +17,14 @@ impl Window {
     /// Before a passive-target epoch: now and then lets others have the processor, where there are more ranks than those.
     pub(super) fn take_turn(&self) {
         if self.context().patience().is_crowded() {
-            // Others may wait for what this process has locked already, in whatever window and by whatever thread. One
-            // that keeps a lock all the time takes no turns.
-            TURN_OF_THREAD.with(|turn| turn.take(|| held_locks().is_empty()));
+            // Others may wait for what this process has locked already, in whatever window and by whatever thread. A
+            // shared lock does not count: some are held all the time.
+            let is_free = || {
+                held_locks()
+                    .iter()
+                    .all(|(held, _)| *held != Held::Exclusive)
+            };
+            TURN_OF_THREAD.with(|turn| turn.take(is_free));
         }
     }
 }

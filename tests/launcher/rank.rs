@@ -209,6 +209,10 @@ fn meet() {
 /// Passes on what a rank and its launcher tell each other, but for the question on which nodes ranks run.
 fn unmapped() {
     let socket = std::env::var("PMI_FD").unwrap().parse().unwrap();
+    // SAFETY: the call takes integers.
+    assert_eq!(0, unsafe {
+        libc::fcntl(socket, libc::F_SETFD, libc::FD_CLOEXEC)
+    });
     // SAFETY: the launcher's socket, which is this process's alone, and used here only.
     let mut launcher = unsafe { UnixStream::from_raw_fd(socket) };
     let (ours, theirs) = UnixStream::pair().unwrap();

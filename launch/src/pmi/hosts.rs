@@ -2,8 +2,10 @@
 
 use super::{Client, NodeMap, PmiError};
 
+/// Begins all keys.
+const PREFIX: &str = "transom-hosts";
 /// How many pieces the map comes in: it may be longer than a value.
-const PIECES: &str = "transom-hosts";
+const PIECES: &str = "transom-hosts-pieces";
 /// Bytes of a piece: every launcher takes values of that length.
 const PIECE: usize = 200;
 
@@ -48,11 +50,11 @@ fn tell_map(client: &Client) -> Result<(), PmiError> {
 }
 
 fn name_key(rank: u32) -> String {
-    format!("{PIECES}-name-{rank}")
+    format!("{PREFIX}-name-{rank}")
 }
 
 fn piece_key(number: usize) -> String {
-    format!("{PIECES}-{number}")
+    format!("{PREFIX}-{number}")
 }
 
 #[cfg(test)]
@@ -78,8 +80,14 @@ mod tests {
 
     #[test]
     fn a_map_that_is_longer_than_a_value_comes_in_pieces() {
-        let maps = hosts(70, |rank| format!("host-{}", rank % 7));
-        let expected: Vec<u32> = (0..70).map(|rank| rank % 7).collect();
-        assert_eq!(maps, vec![expected; 70]);
+        // Of two hosts in turn, with one rank more each time, so that no row goes on.
+        let host = |rank: u32| (0..).find(|n| n * (n + 1) / 2 > rank).unwrap_or(0) % 2;
+        let all: Vec<u32> = (0..500).map(host).collect();
+        assert!(NodeMap::of(&all).to_string().len() > PIECE);
+        let expected: Vec<u32> = all.iter().map(|host| 1 - host).collect();
+        assert_eq!(
+            hosts(500, |rank| host(rank).to_string()),
+            vec![expected; 500]
+        );
     }
 }

@@ -43,8 +43,18 @@ impl NodeMap {
                 }),
             }
         }
+        let mut rows: Vec<Block> = Vec::new();
+        for block in blocks {
+            let goes_on = |row: &&mut Block| {
+                row.first + row.nodes == block.first && row.per_node == block.per_node
+            };
+            match rows.last_mut().filter(goes_on) {
+                Some(row) => row.nodes += 1,
+                None => rows.push(block),
+            }
+        }
         Self {
-            blocks,
+            blocks: rows,
             period: names.len() as u64,
         }
     }
@@ -147,8 +157,12 @@ mod tests {
 
     #[test]
     fn nodes_are_numbered_as_their_names_come() {
-        let map = NodeMap::of(&["b", "b", "a", "b", "c"]);
-        assert_eq!(map.to_string(), "(vector,(0,1,2),(1,1,1),(0,1,1),(2,1,1))");
+        let written = |names: &[&str]| NodeMap::of(names).to_string();
+        let mixed = written(&["b", "b", "a", "b", "c"]);
+        assert_eq!(mixed, "(vector,(0,1,2),(1,1,1),(0,1,1),(2,1,1))");
+        assert_eq!(written(&["a", "a", "b", "b"]), "(vector,(0,2,2))");
+        let round_robin = written(&["a", "b", "c", "a", "b", "c"]);
+        assert_eq!(round_robin, "(vector,(0,3,1),(0,3,1))");
     }
 
     #[test]

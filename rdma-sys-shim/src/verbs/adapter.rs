@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::connect::{Families, OwnGid, OwnPort, Transport};
 use super::endpoint::{Local, Rings};
-use super::events::{self, Trouble};
+use super::events::{self, Fault, Trouble};
 use super::memory::{Pinned, Regions};
 use super::objects::{Context, PortAttributes, ProtectionDomain};
 use super::settings::Settings;
@@ -89,15 +89,16 @@ impl Adapter {
     /// What is wrong with this process's own queue pair or port, if anything: as the device announced
     /// it, or as it is found now, since requests may fail before the announcement.
     #[cold]
-    pub(super) fn find_trouble(&self, pair: u32) -> Option<Arc<str>> {
+    pub(super) fn find_trouble(&self, pair: u32) -> Option<Fault> {
         if let Some(announced) = self.trouble.of(pair) {
             return Some(announced);
         }
-        match self.context.port(self.port.number) {
-            Ok(port) if port.active => None,
-            Ok(port) => Some(events::port_is_down(port.number, self.context.name()).into()),
-            Err(_) => Some(events::device_is_gone(self.context.name()).into()),
-        }
+        let found = match self.context.port(self.port.number) {
+            Ok(port) if port.active => return None,
+            Ok(port) => events::port_is_down(port.number, self.context.name()),
+            Err(_) => events::device_is_gone(self.context.name()),
+        };
+        Some(Fault::Port(found.into()))
     }
 
     /// Reads and atomics that one connection may have under way, from here and to here.

@@ -17,6 +17,20 @@ const HEAR: Duration = Duration::from_millis(100);
 /// How often is looked whether another thread has taken it.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// Something that is wrong with this process's own queue pair, or with its port or device, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    Pair(Arc<str>),
+    Port(Arc<str>),
+}
+
+impl Fault {
+    pub(super) fn words(&self) -> Arc<str> {
+        let (Self::Pair(words) | Self::Port(words)) = self;
+        words.clone()
+    }
+}
+
 /// What is wrong with this process's own port and queue pairs, as far as the device has said.
 #[derive(Default)]
 pub(super) struct Trouble {
@@ -37,9 +51,10 @@ struct Said {
 
 impl Trouble {
     /// What is wrong with a queue pair, or else with the port.
-    pub(super) fn of(&self, pair: u32) -> Option<Arc<str>> {
+    pub(super) fn of(&self, pair: u32) -> Option<Fault> {
         let said = self.said();
-        said.pairs.get(&pair).or(said.port.as_ref()).cloned()
+        let of_pair = said.pairs.get(&pair).cloned().map(Fault::Pair);
+        of_pair.or_else(|| said.port.clone().map(Fault::Port))
     }
 
     /// A new queue pair may have the number of one that is gone.
@@ -192,7 +207,10 @@ mod tests {
                 event_type: ffi::IBV_EVENT_QP_ACCESS_ERR,
             },
         );
-        let words = |pair| trouble.of(pair).unwrap_or_default().to_string();
+        let words = |pair| match trouble.of(pair) {
+            Some(fault) => fault.words().to_string(),
+            None => String::new(),
+        };
         assert!(words(7).contains("may not use"), "{}", words(7));
         assert_eq!(words(8), "");
         let of_port = |event_type| ffi::ibv_async_event {
@@ -208,6 +226,7 @@ mod tests {
         assert!(trouble.down_since().is_some(), "another port");
         trouble.forget(7);
         assert_eq!(words(7), words(8));
+        assert!(matches!(trouble.of(7), Some(Fault::Port(_))));
         trouble.note("rxe0", 1, &of_port(ffi::IBV_EVENT_PORT_ACTIVE));
         assert_eq!((words(8), trouble.down_since()), (String::new(), None));
         assert!(!trouble.is_fatal());

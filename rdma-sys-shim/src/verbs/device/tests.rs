@@ -95,7 +95,6 @@ fn failure(result: Result<()>) -> (Error, String) {
     (error, text)
 }
 
-/// Writes where nothing is under way, and atomics behind data and other stores.
 /// What comes out depends on the device: soft-RoCE's atomics lose the processor's adds if they meet.
 #[test]
 #[ignore = "needs an RDMA device"]
@@ -105,6 +104,7 @@ fn the_device_and_the_processor_add_to_one_word() {
     self_test::adds_beside_the_processor(&device, &to_self).unwrap();
 }
 
+/// Writes where nothing is under way, and atomics behind data and other stores.
 #[test]
 #[ignore = "needs an RDMA device"]
 fn stores_of_either_kind_count_up_behind_what_was_written() {

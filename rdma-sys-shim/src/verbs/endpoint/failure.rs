@@ -1,9 +1,8 @@
 //! What a failed completion means, in words.
 
-use std::sync::Arc;
-
 use ibverbs_sys::ibv_wc_status as status;
 
+use super::super::events::Fault;
 use super::super::peer::Peer;
 use crate::{Access, Error, RemoteAddress};
 
@@ -69,10 +68,11 @@ impl Failure {
 
     /// The failure as an error of an operation on `peer`. `trouble` is what is known to be wrong
     /// with this process's own queue pair or port.
-    pub(super) fn error(&self, peer: &Peer, trouble: Option<Arc<str>>) -> Error {
+    pub(super) fn error(&self, peer: &Peer, trouble: Option<&Fault>) -> Error {
         let need = self.operation.name();
         let RemoteAddress { address, rkey } = self.at;
         let len = self.len;
+        let port_failed = matches!(trouble, Some(Fault::Port(_)));
         match self.status {
             status::IBV_WC_REM_ACCESS_ERR => Error::RemoteAccess {
                 need,
@@ -84,15 +84,13 @@ impl Failure {
                 reason: "the target's device refused it: outside of the region, without the \
                          right, misaligned, or deregistered",
             },
-            // With a trouble here the peer is not to blame, and may be well.
-            status::IBV_WC_RETRY_EXC_ERR | status::IBV_WC_RNR_RETRY_EXC_ERR
-                if trouble.is_none() =>
-            {
+            // Where the own port failed, the peer is not to blame, and may be well.
+            status::IBV_WC_RETRY_EXC_ERR | status::IBV_WC_RNR_RETRY_EXC_ERR if !port_failed => {
                 Error::NoAnswer {
                     operation: need,
                     pid: peer.pid,
                     host: peer.host.clone(),
-                    why: UNKNOWN.into(),
+                    why: trouble.map_or_else(|| UNKNOWN.into(), Fault::words),
                 }
             }
             other => Error::Completion {
@@ -104,7 +102,8 @@ impl Failure {
                 status: words(other),
                 code: other,
                 vendor: self.vendor,
-                why: trouble,
+                why: trouble.map(Fault::words),
+                port_failed,
             },
         }
     }
@@ -159,7 +158,7 @@ mod tests {
         failed(status, None).to_string()
     }
 
-    fn failed(status: status::Type, trouble: Option<Arc<str>>) -> Error {
+    fn failed(status: status::Type, trouble: Option<&Fault>) -> Error {
         let peer = Peer {
             pid: 77,
             host: "n1".into(),
@@ -193,10 +192,22 @@ mod tests {
         assert!(error(status::IBV_WC_REM_ACCESS_ERR).contains("0x2a"));
         assert!(error(status::IBV_WC_RETRY_EXC_ERR).contains("no answer"));
         for code in [status::IBV_WC_LOC_QP_OP_ERR, status::IBV_WC_RETRY_EXC_ERR] {
-            let error = failed(code, Some("port 1 of rxe0 is down here".into()));
+            let error = failed(
+                code,
+                Some(&Fault::Port("port 1 of rxe0 is down here".into())),
+            );
             let text = error.to_string();
             assert!(text.contains("port 1 of rxe0 is down here"), "{text}");
-            assert_eq!(error.absence(), None, "{text}");
+            assert!(
+                error.is_own_trouble() && error.absence().is_none(),
+                "{text}"
+            );
+            let error = failed(
+                code,
+                Some(&Fault::Pair("the peer asked for too much".into())),
+            );
+            assert!(error.to_string().contains("the peer asked"), "{error}");
+            assert!(!error.is_own_trouble(), "{error}");
         }
     }
 }

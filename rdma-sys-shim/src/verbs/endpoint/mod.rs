@@ -23,7 +23,7 @@ mod transfer;
 mod unposted;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use batch::ELEMENTS;
@@ -36,7 +36,7 @@ use ring::RingPiece;
 pub(super) use rings::Rings;
 
 use super::adapter::Adapter;
-use super::events;
+use super::events::{self, Fault};
 use super::objects::{CompletionQueue, Establish, QueueLimits, QueuePair};
 use super::peer::Peer;
 use crate::device::batch::{Batch, BatchError};
@@ -64,8 +64,8 @@ pub(super) struct VerbsEndpoint {
     completed: AtomicU64,
     borrowing: AtomicU64,
     closed: AtomicBool,
-    /// The device was given time to announce why the connection has failed.
-    heard: AtomicBool,
+    /// What was wrong here when the connection failed: later it may be in order again.
+    trouble: OnceLock<Option<Fault>>,
 }
 
 impl VerbsEndpoint {
@@ -89,7 +89,7 @@ impl VerbsEndpoint {
             completed: AtomicU64::new(0),
             borrowing: AtomicU64::new(0),
             closed: AtomicBool::new(false),
-            heard: AtomicBool::new(false),
+            trouble: OnceLock::new(),
         })
     }
 
@@ -188,11 +188,14 @@ impl VerbsEndpoint {
 
     #[cold]
     fn explain(&self, queue: &SendQueue, failure: &Failure) -> Error {
-        let pair = queue.number();
-        if failure.is_consequence() && !self.heard.swap(true, Ordering::Relaxed) {
-            events::hear_of(&self.adapter, pair);
-        }
-        failure.error(&self.peer, self.adapter.find_trouble(pair))
+        let trouble = self.trouble.get_or_init(|| {
+            let pair = queue.number();
+            if failure.is_consequence() {
+                events::hear_of(&self.adapter, pair);
+            }
+            self.adapter.find_trouble(pair)
+        });
+        failure.error(&self.peer, trouble.as_ref())
     }
 
     fn has_left(&self) -> Error {
