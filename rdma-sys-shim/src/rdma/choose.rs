@@ -16,6 +16,8 @@ use super::{
 pub struct Choice {
     /// The device's name.
     pub device: String,
+    /// True if the kernel emulates it over an ordinary network device.
+    pub emulated: bool,
     /// The port's number.
     pub port: u8,
     /// What the port is connected to.
@@ -227,6 +229,7 @@ impl<'a> Search<'a> {
         };
         Ok(Choice {
             device: device.name.clone(),
+            emulated: device.emulated,
             port: port.number,
             link_layer: port.link_layer,
             lid: port.lid,

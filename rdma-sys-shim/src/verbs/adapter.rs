@@ -23,6 +23,9 @@ pub(super) struct Adapter {
     pub(super) rings: Arc<Rings>,
     pub(super) settings: Settings,
     pub(super) trouble: Trouble,
+    /// Whether a request can be told to take effect after reads. soft-RoCE of Linux 6.1 forgets such a one if the read
+    /// is answered while it sees that it has to wait, and if it is sent again: it waits for itself then.
+    pub(super) has_fences: bool,
     /// Where the answers to atomics arrive that nobody reads.
     nowhere: Pinned,
 }
@@ -72,6 +75,7 @@ impl Adapter {
             rings: Arc::default(),
             settings,
             trouble: Trouble::default(),
+            has_fences: !choice.emulated,
             context,
         })
     }

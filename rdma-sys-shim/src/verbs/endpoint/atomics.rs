@@ -5,11 +5,21 @@ use std::sync::atomic::Ordering;
 use super::VerbsEndpoint;
 use super::check::{check_word, offset};
 use super::failure::Operation;
+use super::queue::SendQueue;
 use super::request::{Local, Request, Verb};
 use super::unposted::CHAIN;
 use crate::{Endpoint, RemoteAddress, Result, Ticket, Update, Width};
 
 impl VerbsEndpoint {
+    /// What is posted next takes effect after the reads that are under way: whether it needs the flag for that, or
+    /// there are none any more.
+    fn put_behind_reads(&self, queue: &mut SendQueue) -> Result<bool> {
+        if !queue.reads_pending() || self.adapter.has_fences {
+            return Ok(queue.reads_pending());
+        }
+        self.until(queue, |queue| Ok((!queue.reads_pending()).then_some(false)))
+    }
+
     /// An atomic whose answer goes to `old`, or nowhere if that is null.
     ///
     /// # Safety
@@ -25,12 +35,13 @@ impl VerbsEndpoint {
     ) -> Result<Ticket> {
         check_word(&self.peer, operation, at, width)?;
         let mut queue = self.open_queue()?;
+        let fence = self.put_behind_reads(&mut queue)?;
         let (space, local) = self.take_space(&mut queue, 8)?;
         let request = Request {
             verb,
             space,
             copy_to: old.cast(),
-            fence: queue.reads_pending(),
+            fence,
             signal: true,
             ..Request::whole(operation, at, local)
         };
@@ -53,6 +64,7 @@ impl VerbsEndpoint {
         let mut queue = self.open_queue()?;
         let mut ticket = Ticket::DONE;
         let (longest, nowhere) = (queue.chain(), self.adapter.nowhere());
+        let fence = self.put_behind_reads(&mut queue)?;
         for start in (0..count).step_by(longest) {
             let chain = longest.min(count - start);
             let mut requests = [Request::whole(Operation::FetchAdd, at, Local::NOTHING); CHAIN];
@@ -62,7 +74,7 @@ impl VerbsEndpoint {
                 let add = unsafe { values.add(word).cast::<u64>().read_unaligned() };
                 *request = Request {
                     verb: Verb::FetchAdd { add },
-                    fence: index == 0 && queue.reads_pending(),
+                    fence: fence && start + index == 0,
                     ..Request::whole(Operation::FetchAdd, offset(at, word), nowhere)
                 };
             }
@@ -158,8 +170,9 @@ impl VerbsEndpoint {
         if !queue.is_idle() {
             self.poll(&mut queue)?;
         }
+        let fence = self.put_behind_reads(&mut queue)?;
         self.make_room(&mut queue, 1)?;
         // SAFETY: answers that nobody reads may all arrive in the one place.
-        unsafe { queue.post_store(at, old, new, self.adapter.nowhere()) }.map(Ticket)
+        unsafe { queue.post_store(at, old, new, self.adapter.nowhere(), fence) }.map(Ticket)
     }
 }

@@ -233,7 +233,7 @@ impl<L: Link> SendQueue<L> {
 
     /// Stores `new` in a word that holds `old`, after everything that was posted before; there is room.
     /// A write may overtake other writes, an atomic does not: while anything is under way, one adds the
-    /// difference, and its answer goes to `answer`.
+    /// difference, and its answer goes to `answer`; with `fence` also after reads.
     ///
     /// # Safety
     /// `answer` may be written by the device until the request is complete, and is never read.
@@ -243,6 +243,7 @@ impl<L: Link> SendQueue<L> {
         old: u64,
         new: u64,
         answer: Local,
+        fence: bool,
     ) -> Result<u64> {
         let value = new.to_ne_bytes();
         let request = if self.is_idle() && self.inline >= value.len() {
@@ -258,7 +259,7 @@ impl<L: Link> SendQueue<L> {
                 verb: Verb::FetchAdd {
                     add: new.wrapping_sub(old),
                 },
-                fence: self.reads_pending(),
+                fence,
                 ..Request::whole(Operation::Store, at, answer)
             }
         };

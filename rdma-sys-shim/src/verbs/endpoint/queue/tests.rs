@@ -150,8 +150,9 @@ impl Bench {
 
     fn store(&mut self, old: u64, new: u64) -> u64 {
         let at = RemoteAddress::default();
+        let fence = self.queue.reads_pending();
         // SAFETY: no device uses the memory.
-        unsafe { self.queue.post_store(at, old, new, Local::NOTHING) }.unwrap()
+        unsafe { self.queue.post_store(at, old, new, Local::NOTHING, fence) }.unwrap()
     }
 
     /// What was added to words, and by which request.
