@@ -8,7 +8,7 @@ use transom::{BasicType, ErrorClass, Op};
 use crate::errors::{Result, bad};
 use crate::exported::{on_windows, quick_on_windows};
 use crate::mpi_h::{MPI_Aint, MPI_Count, MPI_Datatype, MPI_Op, MPI_Request, MPI_Win};
-use crate::process::rank;
+use crate::process::{rank, somebody};
 use crate::types::{self, Dense, Known};
 use crate::{constants, requests};
 
@@ -305,9 +305,9 @@ operations! {
     MPI_Put PMPI_Put MPI_Put_c PMPI_Put_c(N origin: *const c_void, origin_count: N, origin_type: MPI_Datatype,
         target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, win: MPI_Win) of win as ours quick {
         let (from, to) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
-        bytes(from.elements, to.elements).map(|len| {
+        somebody(target).zip(bytes(from.elements, to.elements)).map(|(target, len)| {
             // SAFETY: the program keeps MPI's rules for buffers.
-            unsafe { ours.window().put(origin.cast(), len, rank(target), disp as u64) }
+            unsafe { ours.window().put(origin.cast(), len, target, disp as u64) }
         })
     } else {
         let from = near(origin, origin_count, origin_type);
@@ -318,9 +318,9 @@ operations! {
     MPI_Get PMPI_Get MPI_Get_c PMPI_Get_c(N origin: *mut c_void, origin_count: N, origin_type: MPI_Datatype,
         target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, win: MPI_Win) of win as ours quick {
         let (to, from) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
-        bytes(from.elements, to.elements).map(|len| {
+        somebody(target).zip(bytes(from.elements, to.elements)).map(|(target, len)| {
             // SAFETY: the program keeps MPI's rules for buffers.
-            unsafe { ours.window().get(origin.cast(), len, rank(target), disp as u64) }
+            unsafe { ours.window().get(origin.cast(), len, target, disp as u64) }
         })
     } else {
         let to = near(origin, origin_count, origin_type);
@@ -332,9 +332,10 @@ operations! {
         origin_type: MPI_Datatype, target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, handle: MPI_Op,
         win: MPI_Win) of win as ours quick {
         let (from, to) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
-        elements(from.elements, to.elements).zip(constants::op(handle)).map(|((count, ty), op)| {
+        let what = elements(from.elements, to.elements).zip(constants::op(handle));
+        somebody(target).zip(what).map(|(target, ((count, ty), op))| {
             // SAFETY: the program keeps MPI's rules for buffers.
-            unsafe { ours.window().accumulate(origin.cast(), count, ty, rank(target), disp as u64, op) }
+            unsafe { ours.window().accumulate(origin.cast(), count, ty, target, disp as u64, op) }
         })
     } else {
         let from = near(origin, origin_count, origin_type);
@@ -414,10 +415,10 @@ quick_on_windows! {
 
     fn MPI_Compare_and_swap PMPI_Compare_and_swap(origin: *const c_void, compare: *const c_void,
         result: *mut c_void, ty: MPI_Datatype, target: c_int, disp: MPI_Aint, win: MPI_Win) of win as ours quick {
-        types::single(ty).map(|ty| {
+        somebody(target).zip(types::single(ty)).map(|(target, ty)| {
             let (new, expect, old) = (origin.cast(), compare.cast(), result.cast());
             // SAFETY: the program keeps MPI's rules for buffers.
-            unsafe { ours.window().compare_and_swap(new, expect, old, ty, rank(target), disp as u64) }
+            unsafe { ours.window().compare_and_swap(new, expect, old, ty, target, disp as u64) }
         })
     } else {
         single(ty).and_then(|ty| {

@@ -267,6 +267,12 @@ impl Process {
     }
 }
 
+/// A target that is a rank.
+#[inline(always)]
+pub(crate) fn somebody(target: c_int) -> Option<u32> {
+    u32::try_from(target).ok()
+}
+
 /// A target's rank, as Transom has it. Negative numbers that stand for nobody become no rank of any window.
 #[inline(always)]
 pub(crate) fn rank(theirs: c_int) -> u32 {

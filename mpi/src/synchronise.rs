@@ -8,7 +8,7 @@ use transom::{ErrorClass, LockKind};
 use crate::errors::{Result, bad};
 use crate::exported::{on_windows, quick_on_windows};
 use crate::mpi_h::{MPI_Group, MPI_Win};
-use crate::process::{self, rank};
+use crate::process::{self, rank, somebody};
 use crate::{constants, groups};
 
 /// The assertions of an `int`.
@@ -45,23 +45,22 @@ fn some_asserts(bits: c_int) -> Result<Assert> {
     }
 }
 
-fn kind(number: c_int) -> Result<LockKind> {
+#[inline(always)]
+fn known_kind(number: c_int) -> Option<LockKind> {
     if number == constants::lock_exclusive() {
-        Ok(LockKind::Exclusive)
+        Some(LockKind::Exclusive)
     } else if number == constants::lock_shared() {
-        Ok(LockKind::Shared)
+        Some(LockKind::Shared)
     } else {
-        Err(bad(
-            ErrorClass::LockType,
-            format!("{number} is no kind of lock"),
-        ))
+        None
     }
 }
 
-/// A target that is a rank.
-#[inline(always)]
-fn somebody(target: c_int) -> Option<u32> {
-    u32::try_from(target).ok()
+fn kind(number: c_int) -> Result<LockKind> {
+    known_kind(number).ok_or_else(|| {
+        let text = format!("{number} is no kind of lock");
+        bad(ErrorClass::LockType, text)
+    })
 }
 
 /// Nobody is always locked, and done with everything.
@@ -103,14 +102,6 @@ on_windows! {
         done.map(|done| unsafe { *flag = done.into() }).map_err(Into::into)
     }
 
-    fn MPI_Win_lock PMPI_Win_lock(kind_of_lock: c_int, target: c_int, assert: c_int, win: MPI_Win)
-        of win as ours {
-        kind(kind_of_lock).and_then(|kind| {
-            let assert = asserts(assert)?;
-            on_somebody(target, |target| ours.window().lock(kind, target, assert))
-        })
-    }
-
     fn MPI_Win_lock_all PMPI_Win_lock_all(assert: c_int, win: MPI_Win) of win as ours {
         asserts(assert).and_then(|assert| Ok(ours.window().lock_all(assert)?))
     }
@@ -122,6 +113,17 @@ on_windows! {
 }
 
 quick_on_windows! {
+    fn MPI_Win_lock PMPI_Win_lock(kind_of_lock: c_int, target: c_int, assert: c_int, win: MPI_Win)
+        of win as ours quick {
+        somebody(target).zip(known_kind(kind_of_lock)).filter(|_| assert == 0)
+            .map(|(target, kind)| ours.window().lock(kind, target, Assert::NONE))
+    } else {
+        kind(kind_of_lock).and_then(|kind| {
+            let assert = asserts(assert)?;
+            on_somebody(target, |target| ours.window().lock(kind, target, assert))
+        })
+    }
+
     fn MPI_Win_unlock PMPI_Win_unlock(target: c_int, win: MPI_Win) of win as ours quick {
         process::now_and_then();
         somebody(target).map(|target| ours.window().unlock(target))
