@@ -61,6 +61,7 @@ fn what_was_meant_is_suggested() {
         &["'bnech'", "similar subcommand exists: 'bench'"],
     );
     refused(&["bnech", "-n", "4", "--quick"], &["'bench'"]);
+    refused(&["help", "bnech"], &["similar subcommand exists: 'bench'"]);
     refused(&["./prog", "7"], &["transom run -n N ./prog"]);
     refused(&["-np", "4", "./prog"], &["transom run -n N PROG"]);
     refused(

@@ -88,7 +88,10 @@ pub(crate) fn main() -> ExitCode {
     let words = spelling::with_np(std::env::args_os(), &Cli::command());
     let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
-        Err(error) => return usage::explain(&error, &words),
+        Err(error) => {
+            let error = usage::without_help::<Cli>(&words).unwrap_or(error);
+            return usage::explain(&error, &words);
+        }
     };
     if let Some(complaint) = transom::lower::log_to_stderr("warn")
         && !is_rank()

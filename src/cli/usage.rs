@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::Parser;
 use clap::builder::Styles;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -46,6 +47,15 @@ fn one_line(text: &str, styles: &Styles) -> (String, Vec<String>) {
             .map(|line| line[tip.len()..].to_owned())
             .collect(),
     )
+}
+
+/// What is wrong with the command that `help` is asked about, of which clap says less.
+pub(super) fn without_help<P: Parser>(words: &[OsString]) -> Option<clap::Error> {
+    let [program, help, command, ..] = words else {
+        return None;
+    };
+    let error = P::try_parse_from([program, command]).err()?;
+    (help == "help" && error.kind() == ErrorKind::InvalidSubcommand).then_some(error)
 }
 
 /// What whoever is used to the launchers of MPIs may have meant.
