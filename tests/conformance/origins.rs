@@ -214,27 +214,6 @@ fn beyond_the_longest_message(job: &Job) -> Outcome {
 }
 
 /// What a get fetched is what was there before the put behind it, once a flush stands between.
-/// Devices must put the atomic behind the get, whose memory it may release, also if packets of either are lost.
-fn gets_with_atomics_behind_them(job: &Job) -> Outcome {
-    const READ: usize = 3000;
-    let window = Exposed::open(job, Memory::Allocate, 8 * 8 + READ, 8)?;
-    let (me, target) = (window.rank(), other(&window));
-    let pattern = |rank| patterned(rank, READ, 7);
-    window.lock_all(Assert::NONE)?;
-    put(&window, &pattern(me), me, 8)?;
-    window.flush(me)?;
-    job.world().barrier()?;
-    for round in 0..200 {
-        let mut seen = vec![0; if round % 2 == 0 { 8 } else { READ }];
-        get(&window, &mut seen, target, 8)?;
-        let before = fetch_and_op(&window, 1_u64, target, me.into(), Op::Sum)?;
-        check_eq!(before, round, "the counter of rank {me}");
-        check!(seen == pattern(target)[..seen.len()], "round {round}");
-    }
-    window.unlock_all()?;
-    window.close()
-}
-
 fn a_get_then_a_put_to_the_same_place(job: &Job) -> Outcome {
     let window = Exposed::open(job, Memory::Allocate, 3 * 4096, 4096)?;
     let (me, target) = (window.rank(), other(&window));
@@ -252,6 +231,27 @@ fn a_get_then_a_put_to_the_same_place(job: &Job) -> Outcome {
         window.flush(target)?;
         check!(seen == last, "round {round}");
         last = next;
+    }
+    window.unlock_all()?;
+    window.close()
+}
+
+/// Devices must put the atomic behind the get, whose memory it may release, also if packets of either are lost.
+fn gets_with_atomics_behind_them(job: &Job) -> Outcome {
+    const READ: usize = 3000;
+    let window = Exposed::open(job, Memory::Allocate, 8 * 8 + READ, 8)?;
+    let (me, target) = (window.rank(), other(&window));
+    let pattern = |rank| patterned(rank, READ, 7);
+    window.lock_all(Assert::NONE)?;
+    put(&window, &pattern(me), me, 8)?;
+    window.flush(me)?;
+    job.world().barrier()?;
+    for round in 0..200 {
+        let mut seen = vec![0; if round % 2 == 0 { 8 } else { READ }];
+        get(&window, &mut seen, target, 8)?;
+        let before = fetch_and_op(&window, 1_u64, target, me.into(), Op::Sum)?;
+        check_eq!(before, round, "the counter of rank {me}");
+        check!(seen == pattern(target)[..seen.len()], "round {round}");
     }
     window.unlock_all()?;
     window.close()

@@ -23,8 +23,8 @@ pub(super) struct Adapter {
     pub(super) rings: Arc<Rings>,
     pub(super) settings: Settings,
     pub(super) trouble: Trouble,
-    /// Whether a request can be told to take effect after reads. soft-RoCE of Linux 6.1 forgets such a one if the read
-    /// is answered while it sees that it has to wait, and if it is sent again: it waits for itself then.
+    /// Whether a fence puts a request behind reads. soft-RoCE of Linux 6.1 forgets some that carry one: those that
+    /// have to be sent again, which wait for themselves then, and those whose wait begins just as the read is answered.
     pub(super) has_fences: bool,
     /// Where the answers to atomics arrive that nobody reads.
     nowhere: Pinned,

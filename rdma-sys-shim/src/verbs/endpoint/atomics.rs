@@ -1,5 +1,6 @@
 //! Atomics, one or many, and stores of single words.
 
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use super::VerbsEndpoint;
@@ -11,13 +12,19 @@ use super::unposted::CHAIN;
 use crate::{Endpoint, RemoteAddress, Result, Ticket, Update, Width};
 
 impl VerbsEndpoint {
-    /// What is posted next takes effect after the reads that are under way: whether it needs the flag for that, or
-    /// there are none any more.
-    fn put_behind_reads(&self, queue: &mut SendQueue) -> Result<bool> {
-        if !queue.reads_pending() || self.adapter.has_fences {
-            return Ok(queue.reads_pending());
+    /// The queue for a request that is to take effect after the reads that are under way, and whether it has to carry
+    /// a fence for that: where that is no use, there are none any more.
+    fn queue_behind_reads(&self) -> Result<(MutexGuard<'_, SendQueue>, bool)> {
+        loop {
+            let queue = self.open_queue()?;
+            let read = match queue.pending_read() {
+                None => return Ok((queue, false)),
+                Some(_) if self.adapter.has_fences => return Ok((queue, true)),
+                Some(read) => read,
+            };
+            drop(queue);
+            self.wait(Ticket(read))?;
         }
-        self.until(queue, |queue| Ok((!queue.reads_pending()).then_some(false)))
     }
 
     /// An atomic whose answer goes to `old`, or nowhere if that is null.
@@ -34,8 +41,7 @@ impl VerbsEndpoint {
         old: *mut u64,
     ) -> Result<Ticket> {
         check_word(&self.peer, operation, at, width)?;
-        let mut queue = self.open_queue()?;
-        let fence = self.put_behind_reads(&mut queue)?;
+        let (mut queue, fence) = self.queue_behind_reads()?;
         let (space, local) = self.take_space(&mut queue, 8)?;
         let request = Request {
             verb,
@@ -61,10 +67,9 @@ impl VerbsEndpoint {
         values: *const u8,
         count: usize,
     ) -> Result<Ticket> {
-        let mut queue = self.open_queue()?;
+        let (mut queue, fence) = self.queue_behind_reads()?;
         let mut ticket = Ticket::DONE;
         let (longest, nowhere) = (queue.chain(), self.adapter.nowhere());
-        let fence = self.put_behind_reads(&mut queue)?;
         for start in (0..count).step_by(longest) {
             let chain = longest.min(count - start);
             let mut requests = [Request::whole(Operation::FetchAdd, at, Local::NOTHING); CHAIN];
@@ -166,11 +171,10 @@ impl VerbsEndpoint {
     /// Stores a word that only this process writes to.
     pub(super) fn store_word(&self, at: RemoteAddress, old: u64, new: u64) -> Result<Ticket> {
         check_word(&self.peer, Operation::Store, at, Width::W8)?;
-        let mut queue = self.open_queue()?;
+        let (mut queue, fence) = self.queue_behind_reads()?;
         if !queue.is_idle() {
             self.poll(&mut queue)?;
         }
-        let fence = self.put_behind_reads(&mut queue)?;
         self.make_room(&mut queue, 1)?;
         // SAFETY: answers that nobody reads may all arrive in the one place.
         unsafe { queue.post_store(at, old, new, self.adapter.nowhere(), fence) }.map(Ticket)

@@ -234,11 +234,12 @@ impl VerbsEndpoint {
                 return Ok(found);
             }
             queue.ask()?;
-            self.poll(queue)?;
             spins = spins.wrapping_add(1);
             if spins.is_multiple_of(WATCH_SPINS) {
                 self.watch(queue)?;
             }
+            // Says also why a watch has broken off.
+            self.poll(queue)?;
             if spins.is_multiple_of(SPINS) {
                 std::thread::yield_now();
             }

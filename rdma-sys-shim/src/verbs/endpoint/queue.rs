@@ -163,9 +163,9 @@ impl<L: Link> SendQueue<L> {
         self.failure.as_ref()
     }
 
-    /// Whether a read may still be under way, which an atomic would overtake without a fence.
-    pub(super) fn reads_pending(&self) -> bool {
-        self.last_read > self.completed
+    /// The newest read, if it may still be under way: an atomic would overtake it without a fence.
+    pub(super) fn pending_read(&self) -> Option<u64> {
+        (self.last_read > self.completed).then_some(self.last_read)
     }
 
     /// How many requests fit now.
@@ -231,9 +231,9 @@ impl<L: Link> SendQueue<L> {
         Ok(self.posted)
     }
 
-    /// Stores `new` in a word that holds `old`, after everything that was posted before; there is room.
-    /// A write may overtake other writes, an atomic does not: while anything is under way, one adds the
-    /// difference, and its answer goes to `answer`; with `fence` also after reads.
+    /// Stores `new` in a word that holds `old`, after everything that was posted before; there is room, and `fence`
+    /// is set if reads are among that. A write may overtake other writes, an atomic does not: while anything is under
+    /// way, one adds the difference, and its answer goes to `answer`.
     ///
     /// # Safety
     /// `answer` may be written by the device until the request is complete, and is never read.
