@@ -1,0 +1,1 @@
+//! What there is to this crate happens when it is built: see its `build.rs`.
