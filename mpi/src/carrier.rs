@@ -18,8 +18,8 @@ use crate::exported::on_windows;
 use crate::host::{HostError, check, host};
 use crate::mpi_h::{MPI_Aint, MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Win};
 use crate::process::process;
-use crate::report;
 use crate::windows::{Ours, lock};
+use crate::{report, turn};
 
 /// The communicator of this process alone, once there is a carrier. Threads make carriers one after the other, as
 /// for any communicator.
@@ -72,13 +72,24 @@ impl Carrier {
 impl Drop for Carrier {
     fn drop(&mut self) {
         // SAFETY: nobody else has the handle.
-        unsafe { host!(PMPI_Win_free(*mut MPI_Win))(&raw mut self.0) };
+        unsafe { free(&raw mut self.0) };
     }
+}
+
+/// What the host says; it calls the program's functions for what the carrier has.
+///
+/// # Safety
+/// `place` has the handle of a carrier.
+pub(crate) unsafe fn free(place: *mut MPI_Win) -> c_int {
+    let _turn = turn::take();
+    // SAFETY: the caller's promise.
+    unsafe { host!(PMPI_Win_free(*mut MPI_Win))(place) }
 }
 
 fn make() -> std::result::Result<MPI_Win, HostError> {
     let mut win = constants::win_null();
     let mut base: *mut c_void = ptr::null_mut();
+    let _turn = turn::take();
     let mut alone = lock(&ALONE);
     let comm = match &mut *alone {
         Some(Alone(comm)) => *comm,

@@ -7,7 +7,7 @@ use transom::lower::try_free_with;
 use transom::raw::{Flavor, MemoryModel, Window};
 use transom::{Communicator, ErrorClass, Group, Info};
 
-use crate::carrier::Carrier;
+use crate::carrier::{self, Carrier};
 use crate::errors::{Result, bad, told, told_comm};
 use crate::exported::{exported, on_windows};
 use crate::groups::HostGroup;
@@ -361,20 +361,20 @@ unsafe fn free(ours: &'static Ours, win: *mut MPI_Win) -> Result<()> {
         return Err(bad(ErrorClass::Win, "the window is freed already"));
     };
     // SAFETY: the caller's promise.
-    let carrier = unsafe { *win };
+    let handle = unsafe { *win };
     // The host calls the attributes' functions: those may still look at the memory, and ask for what is
     // predefined.
     let by_host = |_, _| {
         // SAFETY: the caller's promise.
-        check(unsafe { host!(PMPI_Win_free(*mut MPI_Win))(win) })
+        check(unsafe { carrier::free(win) })
     };
     match try_free_with(window, by_host) {
         Ok(freed) => {
-            ours.forget(carrier);
+            ours.forget(handle);
             Ok(freed?)
         }
         Err((window, error)) => {
-            ours.put_back(carrier, *window);
+            ours.put_back(handle, *window);
             Err(error.into())
         }
     }

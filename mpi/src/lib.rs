@@ -27,5 +27,6 @@ mod process;
 mod report;
 mod requests;
 mod synchronise;
+mod turn;
 mod types;
 mod windows;

@@ -129,6 +129,25 @@ static void groups(MPI_Comm comm, MPI_Win win) {
   OK(MPI_Group_free(&ours));
 }
 
+static int free_other(MPI_Win win, int keyval, void *other, void *extra) {
+  return MPI_Win_free((MPI_Win *)other);
+}
+
+/* A window that takes another one with it. */
+static void together(void) {
+  int keyval;
+  long *base;
+  MPI_Win outer, inner;
+  OK(MPI_Win_allocate(64, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &outer));
+  OK(MPI_Win_allocate(64, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &inner));
+  OK(MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, free_other, &keyval, NULL));
+  OK(MPI_Win_set_attr(outer, keyval, &inner));
+  OK(MPI_Win_free_keyval(&keyval));
+  OK(MPI_Win_free(&outer));
+  CHECK(outer == MPI_WIN_NULL);
+  CHECK(inner == MPI_WIN_NULL);
+}
+
 int main(int argc, char **argv) {
   begin(&argc, &argv);
   char *base;
@@ -150,6 +169,7 @@ int main(int argc, char **argv) {
   EQUAL(deleted, 1);
   EQUAL(copied, 0);
   OK(MPI_Comm_free(&reversed));
+  together();
   hints();
   return end();
 }

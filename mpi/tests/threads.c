@@ -1,5 +1,6 @@
 /* Threads that use one window, and windows of their own, at the same time. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include "check.h"
 
 enum { THREADS = 3, TIMES = 300 };
@@ -50,7 +51,7 @@ static void *alone(void *arg) {
 /* Each on a communicator of its own, as MPI asks of collective calls. */
 static void *creating(void *arg) {
   long me = (long)arg;
-  for (int i = 0; i < 10; i++) {
+  for (int i = 0; i < 30; i++) {
     MPI_Win mine;
     long *memory, value = rank + me;
     OK(MPI_Win_allocate(64, 8, MPI_INFO_NULL, comms[me], &memory, &mine));
@@ -60,6 +61,28 @@ static void *creating(void *arg) {
     EQUAL(*memory, left() + me);
     OK(MPI_Win_free(&mine));
   }
+  return NULL;
+}
+
+/* What a window carries may wait for other processes when it goes: here the threads of two processes wait for each
+   other, if each process begins with another window. */
+static atomic_int begun;
+
+static int deleting(MPI_Win of, int keyval, void *comm, void *extra) {
+  atomic_fetch_add(&begun, 1);
+  return MPI_Barrier(*(MPI_Comm *)comm);
+}
+
+static void *carrying(void *arg) {
+  long me = (long)arg;
+  MPI_Win mine;
+  long *memory;
+  int keyval;
+  OK(MPI_Win_allocate(64, 8, MPI_INFO_NULL, comms[me], &memory, &mine));
+  OK(MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, deleting, &keyval, NULL));
+  OK(MPI_Win_set_attr(mine, keyval, &comms[me]));
+  OK(MPI_Win_free(&mine));
+  OK(MPI_Win_free_keyval(&keyval));
   return NULL;
 }
 
@@ -92,6 +115,8 @@ int main(int argc, char **argv) {
   if (rank == 0) EQUAL(base[1], (long)THREADS * TIMES * size);
   all(alone);
   all(creating);
+  all(carrying);
+  EQUAL(atomic_load(&begun), THREADS);
   for (int i = 0; i < THREADS; i++) {
     OK(MPI_Win_free(&own[i]));
     OK(MPI_Comm_free(&comms[i]));
