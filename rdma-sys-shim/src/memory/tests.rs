@@ -87,7 +87,7 @@ fn every_short_length_at_every_alignment() {
 
 #[test]
 fn lengths_around_the_thresholds() {
-    let interesting = [4096, 65536, 1 << 20, 2 << 20, 4 << 20];
+    let interesting = [1024, 4096, 65536, 1 << 20, 2 << 20, 4 << 20];
     for (what, copy) in COPIES {
         for base in interesting {
             for len in [base - 65, base - 1, base, base + 1, base + 255, base + 257] {
@@ -122,6 +122,14 @@ fn every_method_for_large_copies() {
             319,
             320,
             321,
+            1023,
+            1024,
+            1055,
+            1056,
+            1057,
+            1311,
+            1312,
+            1313,
             5000,
             65536,
             1 << 20,

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 mod add;
 mod caches;
 mod large;
+mod medium;
 
 #[cfg(test)]
 pub(super) use add::add_loops;
@@ -31,12 +32,27 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     } else if len <= SHORT {
         // SAFETY: the caller's promise is the one asked for, and the length was checked.
         unsafe { copy_short(to, from, len) }
-    } else if len < large::FLOOR {
-        // SAFETY: the caller's promise is the one asked for.
-        unsafe { memmove(to, from, len) }
     } else {
         // SAFETY: the caller's promise is the one asked for.
-        unsafe { large::copy(to, from, len) }
+        unsafe { copy_long(to, from, len) }
+    }
+}
+
+/// Out of line: what makes calls has no place in the callers' few instructions.
+///
+/// # Safety
+/// As [`super::copy`].
+#[inline(never)]
+unsafe fn copy_long(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: the caller's promise is the one asked for, and the length was checked.
+    unsafe {
+        if len < medium::FLOOR {
+            memmove(to, from, len);
+        } else if len < large::FLOOR {
+            medium::copy(to, from, len);
+        } else {
+            large::copy(to, from, len);
+        }
     }
 }
 
@@ -134,8 +150,7 @@ pub(super) unsafe fn copy_fixed<const LEN: usize>(to: *mut u8, from: *const u8) 
     }
 }
 
-/// The C library's memmove, which is its memcpy with a promise about overlap, and as fast as any loop while
-/// the data fits in the second-level cache.
+/// The C library's memmove, which is its memcpy with a promise about overlap.
 ///
 /// # Safety
 /// As [`super::copy`].
