@@ -206,10 +206,10 @@ pub enum Error {
         /// The names that exist.
         known: String,
     },
-    /// The ranks run on several hosts, and no device of this one joins them.
+    /// The ranks run on several hosts, or in containers that keep them apart, and no device of this one joins them.
     #[error(
-        "the ranks run on several hosts, and no device of this one can join them (found: {found}): \
-         {remedy}"
+        "the ranks run on several hosts, or in containers that do not share their processes (`--pid=host`), and no \
+         device of this one can join them (found: {found}): {remedy}"
     )]
     NoneBetweenHosts {
         /// The devices that exist, and why each cannot.
