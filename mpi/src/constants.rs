@@ -180,6 +180,21 @@ pub(crate) fn op(handle: MPI_Op) -> Option<Op> {
     Some(Op::ALL[at])
 }
 
+/// The operation, if it is one that is often called by and takes one instruction.
+#[inline(always)]
+pub(crate) fn quick_op(handle: MPI_Op) -> Option<Op> {
+    let [sum, .., replace, no_op] = &transom_ops;
+    if handle == *sum {
+        Some(Op::Sum)
+    } else if handle == *replace {
+        Some(Op::Replace)
+    } else if handle == *no_op {
+        Some(Op::NoOp)
+    } else {
+        None
+    }
+}
+
 /// The predefined datatypes, of which some may be null.
 pub(crate) fn predefined() -> impl Iterator<Item = (MPI_Datatype, Kind)> {
     // SAFETY: the table has this length, and its kinds are numbers of `KINDS`: it is part of this library.

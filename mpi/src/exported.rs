@@ -36,26 +36,30 @@ macro_rules! on_windows {
 }
 pub(crate) use on_windows;
 
-/// As `on_windows`, with what most calls come down to before it: the result if it was done, on a window that
-/// was used lately. All else is a call with the same arguments, so that these stay where they are until then.
+/// As `on_windows`, with what most calls come to before it, on a window that was used lately. `at_once` returns 0 if
+/// that was all; it makes no call but with as many arguments at its end, so that registers and arguments stay where they
+/// are. `quick` is the result of what is done without a look at the rest; all else comes after it.
 macro_rules! quick_on_windows {
     ($(fn $mpi:ident $pmpi:ident($($arg:ident: $ty:ty),* $(,)?) of $win:ident as $ours:ident
-        quick $quick:block else $body:block)*) => {
+        at_once $at_once:block $(quick $quick:block)? else $body:block)*) => {
         $crate::exported::exported! {$(
             fn $mpi $pmpi($($arg: $ty),*) {
                 #[cold]
                 #[inline(never)]
                 unsafe extern "C" fn else_call($($arg: $ty),*) -> std::ffi::c_int {
+                    $(if let Some($ours) = $crate::windows::lately($win) {
+                        let quick: Option<transom::Result<()>> = $quick;
+                        match quick {
+                            None => {}
+                            Some(Ok(())) => return 0,
+                            Some(Err(error)) => return $crate::errors::tell(stringify!($mpi), $win, error),
+                        }
+                    })?
                     $crate::exported::either!($mpi $pmpi($($arg: $ty),*) of $win as $ours $body)
                 }
 
                 if let Some($ours) = $crate::windows::lately($win) {
-                    let quick: Option<transom::Result<()>> = $quick;
-                    match quick {
-                        None => {}
-                        Some(Ok(())) => return 0,
-                        Some(Err(error)) => return $crate::errors::tell(stringify!($mpi), $win, error),
-                    }
+                    $at_once
                 }
                 // SAFETY: the program's own arguments.
                 unsafe { else_call($($arg),*) }

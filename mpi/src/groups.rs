@@ -1,6 +1,8 @@
 //! The host's groups, as groups of the job's ranks.
 
+use std::cell::UnsafeCell;
 use std::ffi::c_int;
+use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,7 +11,7 @@ use transom::{ErrorClass, Group};
 use crate::errors::{Failure, Result, bad};
 use crate::exported::exported;
 use crate::host::{check, host};
-use crate::mpi_h::{MPI_Comm, MPI_Group};
+use crate::mpi_h::{AtomicNumber, MPI_Comm, MPI_Group, NO_HANDLE, Number};
 use crate::process::{Process, process};
 use crate::windows::lock;
 use crate::{constants, report};
@@ -79,28 +81,70 @@ fn translated(theirs: MPI_Group, into: MPI_Group) -> Result<Option<Vec<u32>>> {
     Ok(ranks.iter().map(|&rank| u32::try_from(rank).ok()).collect())
 }
 
-/// Programs post and start with the same groups again and again: those used lately, by the host's handles, until
-/// one is freed, when its handle may come again for another.
-static LATELY: Mutex<Vec<(usize, Group)>> = Mutex::new(Vec::new());
-const MOST: usize = 8;
+/// Programs post and start with the same groups again and again. Those that were passed and not freed yet, as far as
+/// there is a place for each by its handle.
+static KNOWN: [Known; PLACES] = [const {
+    Known {
+        handle: AtomicNumber::new(NO_HANDLE),
+        group: UnsafeCell::new(None),
+    }
+}; PLACES];
+const PLACES: usize = 64;
+
+struct Known {
+    handle: AtomicNumber,
+    group: UnsafeCell<Option<Group>>,
+}
+
+// SAFETY: what is in the cell changes under the lock of `CHANGING` and while the handle is not here only, and nobody looks
+// into it but by the handle.
+unsafe impl Sync for Known {}
+
+static CHANGING: Mutex<()> = Mutex::new(());
+
 /// As long as this is 0, a group that is freed is not looked for.
 static REMEMBERED: AtomicUsize = AtomicUsize::new(0);
 
-fn number(group: MPI_Group) -> usize {
-    group.0 as usize
+/// Handles are numbers in a row, or addresses of small structures.
+#[inline(always)]
+fn place(handle: Number) -> &'static Known {
+    let row = match cfg!(handles_are_numbers) {
+        true => handle,
+        false => handle >> 4 ^ handle >> 10,
+    };
+    &KNOWN[row as usize % PLACES]
+}
+
+/// What a call was passed.
+pub(crate) enum Passed {
+    Known(&'static Group),
+    Made(Group),
+}
+
+impl Deref for Passed {
+    type Target = Group;
+
+    #[inline(always)]
+    fn deref(&self) -> &Group {
+        match self {
+            Self::Known(group) => group,
+            Self::Made(group) => group,
+        }
+    }
 }
 
 /// What a call on a window was passed.
-pub(crate) fn find(theirs: MPI_Group) -> Result<Group> {
-    let handle = number(theirs);
-    let known = lock(&LATELY)
-        .iter()
-        .find(|(known, _)| *known == handle)
-        .map(|(_, group)| group.clone());
-    match known {
-        Some(group) => Ok(group),
-        None => find_far(theirs),
+#[inline]
+pub(crate) fn find(theirs: MPI_Group) -> Result<Passed> {
+    let known = place(theirs.number());
+    if known.handle.load(Ordering::Acquire) == theirs.number() {
+        // SAFETY: it was stored before its handle was, and is taken away when the program frees the group: then no call
+        // uses it, or the program breaks MPI's rules.
+        if let Some(group) = unsafe { &*known.group.get() } {
+            return Ok(Passed::Known(group));
+        }
     }
+    find_far(theirs).map(Passed::Made)
 }
 
 #[cold]
@@ -117,34 +161,49 @@ fn find_far(theirs: MPI_Group) -> Result<Group> {
             "the group has processes that are not of the job",
         )
     })?;
-    let mut lately = lock(&LATELY);
-    if lately.len() == MOST {
-        lately.remove(0);
-    }
-    lately.push((number(theirs), group.clone()));
-    REMEMBERED.store(lately.len(), Ordering::Release);
+    remember(theirs.number(), &group);
     Ok(group)
+}
+
+fn remember(handle: Number, group: &Group) {
+    let _changing = lock(&CHANGING);
+    let known = place(handle);
+    if known.handle.load(Ordering::Relaxed) == NO_HANDLE {
+        // SAFETY: nobody else changes it, and nobody looks before its handle is here.
+        unsafe { *known.group.get() = Some(group.clone()) };
+        known.handle.store(handle, Ordering::Release);
+        REMEMBERED.fetch_add(1, Ordering::Release);
+    }
 }
 
 exported! {
     fn MPI_Group_free PMPI_Group_free(group: *mut MPI_Group) {
         if REMEMBERED.load(Ordering::Acquire) > 0 && !group.is_null() {
             // SAFETY: the program's own handle.
-            forget(unsafe { *group });
+            let handle = unsafe { *group }.number();
+            forget(place(handle), |known| known == handle);
         }
         // SAFETY: what the program passed goes on to where it would have gone without us.
         unsafe { host!(PMPI_Group_free(*mut MPI_Group))(group) }
     }
 }
 
+/// The handle may come again, for another group.
 #[cold]
-fn forget(group: MPI_Group) {
-    let mut lately = lock(&LATELY);
-    lately.retain(|(known, _)| *known != number(group));
-    REMEMBERED.store(lately.len(), Ordering::Release);
+fn forget(known: &Known, which: impl FnOnce(Number) -> bool) {
+    let _changing = lock(&CHANGING);
+    let handle = known.handle.load(Ordering::Relaxed);
+    if handle != NO_HANDLE && which(handle) {
+        known.handle.store(NO_HANDLE, Ordering::Release);
+        // SAFETY: no call uses a group while the program frees it or ends MPI, and none finds it any more.
+        unsafe { *known.group.get() = None };
+        REMEMBERED.fetch_sub(1, Ordering::Release);
+    }
 }
 
 /// The job is about to end, and its ranks with it.
 pub(crate) fn end() {
-    lock(&LATELY).clear();
+    for known in &KNOWN {
+        forget(known, |_| true);
+    }
 }

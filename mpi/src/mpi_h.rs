@@ -15,11 +15,34 @@ type Handle = c_int;
 #[cfg(not(handles_are_numbers))]
 type Handle = *mut std::ffi::c_void;
 
+/// A handle, for tables: no wider than it is, so that calls pass it on as it came.
+#[cfg(handles_are_numbers)]
+pub(crate) type Number = u32;
+#[cfg(not(handles_are_numbers))]
+pub(crate) type Number = usize;
+
+/// A [`Number`] that threads share.
+#[cfg(handles_are_numbers)]
+pub(crate) type AtomicNumber = std::sync::atomic::AtomicU32;
+#[cfg(not(handles_are_numbers))]
+pub(crate) type AtomicNumber = std::sync::atomic::AtomicUsize;
+
+/// No handle of any host: neither an address of a program nor of a kind that there is.
+pub(crate) const NO_HANDLE: Number = 1 << (Number::BITS - 1) | 1;
+
 macro_rules! handles {
     ($($name:ident)+) => {$(
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(transparent)]
         pub(crate) struct $name(pub(crate) Handle);
+
+        impl $name {
+            #[inline(always)]
+            #[allow(dead_code, reason = "some are in no table")]
+            pub(crate) fn number(self) -> Number {
+                self.0 as Number
+            }
+        }
     )+};
 }
 

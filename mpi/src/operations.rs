@@ -1,7 +1,9 @@
 //! Operations: put, get and the accumulates (MPI-4.1, section 12.3).
 
 use std::ffi::{c_int, c_void};
+use std::hint::black_box;
 
+use transom::lower::at_once::{self, InPlace};
 use transom::raw::{Layout, PROC_NULL, Request, Window};
 use transom::{BasicType, ErrorClass, Op};
 
@@ -62,7 +64,7 @@ impl Elements {
     /// Bytes, of a type with so many in an element.
     #[inline(always)]
     fn bytes(self, Dense { size, .. }: Dense) -> Option<u64> {
-        u64::try_from(self.count).ok()?.checked_mul(size)
+        u64::try_from(self.count).ok()?.checked_mul(size.into())
     }
 
     fn check(self, whose: &str) -> Result<u64> {
@@ -86,6 +88,52 @@ impl Far {
     fn place(self) -> (u32, u64) {
         (rank(self.rank), self.disp as u64)
     }
+}
+
+/// Elements of one dense type on both sides, of which those that move have room: their number, and the type.
+#[inline(always)]
+fn alike(from: Elements, to: Elements) -> Option<(u32, Dense)> {
+    let dense = types::quick(from.ty)?;
+    // What is negative is more.
+    let fits =
+        from.ty == to.ty && from.count <= to.count && from.count as u64 <= u64::from(u32::MAX);
+    fits.then_some((from.count as u32, dense))
+}
+
+/// As [`bytes`], of elements that are alike.
+#[inline(always)]
+fn bytes_alike(from: Elements, to: Elements) -> Option<usize> {
+    let (count, dense) = alike(from, to)?;
+    Some(count as usize * dense.size as usize)
+}
+
+/// 0, as the compiler does not know: so what a caller returns is the result of its last call, by which it can end, and
+/// it saves no registers for that.
+#[inline(always)]
+fn success() -> c_int {
+    black_box(0)
+}
+
+/// The end of a put that is but a copy.
+///
+/// # Safety
+/// As for [`InPlace::put`].
+#[inline(never)]
+unsafe extern "C" fn put_in_place(there: InPlace<'_>, origin: *const u8, len: usize) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { there.put(origin, len) };
+    success()
+}
+
+/// The end of a get that is but a copy.
+///
+/// # Safety
+/// As for [`InPlace::get`].
+#[inline(never)]
+unsafe extern "C" fn get_in_place(there: InPlace<'_>, origin: *mut u8, len: usize) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { there.get(origin, len) };
+    success()
 }
 
 /// How many bytes move from elements to others that have room for them, where neither have padding.
@@ -277,16 +325,18 @@ unsafe fn raccumulate(window: &Window, near: Near, far: Far, op: Op) -> Result<R
 /// Both forms of a call: counts of `int`, and of `MPI_Count`.
 macro_rules! operations {
     ($($first:ident $second:ident $large:ident $large_second:ident ($count:ident $($arg:ident: $ty:ty),*)
-        of $win:ident as $ours:ident $(quick $quick:block else)? $body:block)*) => {$(
-        operations!(@one $first $second c_int, ($($arg: $ty),*) $count $win $ours $(quick $quick)? $body);
-        operations!(@one $large $large_second MPI_Count, ($($arg: $ty),*) $count $win $ours $(quick $quick)? $body);
+        of $win:ident as $ours:ident $(at_once $at_once:block quick $quick:block else)? $body:block)*) => {$(
+        operations!(@one $first $second c_int, ($($arg: $ty),*) $count $win $ours
+            $(at_once $at_once quick $quick)? $body);
+        operations!(@one $large $large_second MPI_Count, ($($arg: $ty),*) $count $win $ours
+            $(at_once $at_once quick $quick)? $body);
     )*};
     (@one $name:ident $second:ident $int:ty, ($($arg:ident: $ty:ty),*) $count:ident $win:ident $ours:ident
-        quick $quick:block $body:block) => {
+        at_once $at_once:block quick $quick:block $body:block) => {
         const _: () = {
             type $count = $int;
             quick_on_windows! {
-                fn $name $second($($arg: $ty),*) of $win as $ours quick $quick else $body
+                fn $name $second($($arg: $ty),*) of $win as $ours at_once $at_once quick $quick else $body
             }
         };
     };
@@ -303,7 +353,21 @@ macro_rules! operations {
 
 operations! {
     MPI_Put PMPI_Put MPI_Put_c PMPI_Put_c(N origin: *const c_void, origin_count: N, origin_type: MPI_Datatype,
-        target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, win: MPI_Win) of win as ours quick {
+        target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, win: MPI_Win) of win as ours at_once {
+        let (from, to) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
+        if let Some(len) = bytes_alike(from.elements, to.elements)
+            && let Some(there) = at_once::to_put(ours.window(), len, target as u32, disp as u64)
+            && !origin.is_null() {
+            // SAFETY: the program keeps MPI's rules for buffers.
+            unsafe {
+                match len {
+                    8 => there.put(origin.cast(), 8),
+                    _ => return put_in_place(there, origin.cast(), len),
+                }
+            }
+            return 0;
+        }
+    } quick {
         let (from, to) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
         somebody(target).zip(bytes(from.elements, to.elements)).map(|(target, len)| {
             // SAFETY: the program keeps MPI's rules for buffers.
@@ -316,7 +380,21 @@ operations! {
     }
 
     MPI_Get PMPI_Get MPI_Get_c PMPI_Get_c(N origin: *mut c_void, origin_count: N, origin_type: MPI_Datatype,
-        target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, win: MPI_Win) of win as ours quick {
+        target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, win: MPI_Win) of win as ours at_once {
+        let (to, from) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
+        if let Some(len) = bytes_alike(to.elements, from.elements)
+            && let Some(there) = at_once::to_get(ours.window(), len, target as u32, disp as u64)
+            && !origin.is_null() {
+            // SAFETY: the program keeps MPI's rules for buffers.
+            unsafe {
+                match len {
+                    8 => there.get(origin.cast(), 8),
+                    _ => return get_in_place(there, origin.cast(), len),
+                }
+            }
+            return 0;
+        }
+    } quick {
         let (to, from) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
         somebody(target).zip(bytes(from.elements, to.elements)).map(|(target, len)| {
             // SAFETY: the program keeps MPI's rules for buffers.
@@ -330,7 +408,15 @@ operations! {
 
     MPI_Accumulate PMPI_Accumulate MPI_Accumulate_c PMPI_Accumulate_c(N origin: *const c_void, origin_count: N,
         origin_type: MPI_Datatype, target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, handle: MPI_Op,
-        win: MPI_Win) of win as ours quick {
+        win: MPI_Win) of win as ours at_once {
+        let (from, to) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
+        if let Some((1, dense)) = alike(from.elements, to.elements)
+            && constants::quick_op(handle) == Some(Op::Sum) && !origin.is_null()
+            // SAFETY: the program keeps MPI's rules for buffers.
+            && unsafe { at_once::add(ours.window(), origin.cast(), dense.ty, target as u32, disp as u64) } {
+            return 0;
+        }
+    } quick {
         let (from, to) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
         let what = elements(from.elements, to.elements).zip(constants::op(handle));
         somebody(target).zip(what).map(|(target, ((count, ty), op))| {
@@ -399,12 +485,15 @@ operations! {
 
 quick_on_windows! {
     fn MPI_Fetch_and_op PMPI_Fetch_and_op(origin: *const c_void, result: *mut c_void, ty: MPI_Datatype,
-        target: c_int, disp: MPI_Aint, handle: MPI_Op, win: MPI_Win) of win as ours quick {
-        types::single(ty).zip(constants::op(handle)).map(|(ty, op)| {
-            let (origin, result) = (origin.cast(), result.cast());
+        target: c_int, disp: MPI_Aint, handle: MPI_Op, win: MPI_Win) of win as ours at_once {
+        if let Some((dense, op)) = types::quick(ty).zip(constants::quick_op(handle)) {
+            let (window, origin, result) = (ours.window(), origin.cast(), result.cast());
+            let (ty, target, disp) = (dense.ty, target as u32, disp as u64);
             // SAFETY: the program keeps MPI's rules for buffers.
-            unsafe { ours.window().fetch_and_op(origin, result, ty, rank(target), disp as u64, op) }
-        })
+            if unsafe { at_once::fetch_and_op(window, origin, result, ty, target, disp, op) } {
+                return 0;
+            }
+        }
     } else {
         op(handle).and_then(|op| {
             let (ty, origin, result) = (single(ty)?, origin.cast(), result.cast());
@@ -414,12 +503,15 @@ quick_on_windows! {
     }
 
     fn MPI_Compare_and_swap PMPI_Compare_and_swap(origin: *const c_void, compare: *const c_void,
-        result: *mut c_void, ty: MPI_Datatype, target: c_int, disp: MPI_Aint, win: MPI_Win) of win as ours quick {
-        somebody(target).zip(types::single(ty)).map(|(target, ty)| {
-            let (new, expect, old) = (origin.cast(), compare.cast(), result.cast());
+        result: *mut c_void, ty: MPI_Datatype, target: c_int, disp: MPI_Aint, win: MPI_Win) of win as ours at_once {
+        if let Some(dense) = types::quick(ty) {
+            let (window, new, expect, old) = (ours.window(), origin.cast(), compare.cast(), result.cast());
+            let (ty, target, disp) = (dense.ty, target as u32, disp as u64);
             // SAFETY: the program keeps MPI's rules for buffers.
-            unsafe { ours.window().compare_and_swap(new, expect, old, ty, target, disp as u64) }
-        })
+            if unsafe { at_once::compare_and_swap(window, new, expect, old, ty, target, disp) } {
+                return 0;
+            }
+        }
     } else {
         single(ty).and_then(|ty| {
             let (new, expect, old) = (origin.cast(), compare.cast(), result.cast());

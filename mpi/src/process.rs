@@ -204,14 +204,31 @@ pub(crate) fn let_host_go_on() {
 /// The same, for calls that programs make in loops and that have to be quick: some of them.
 #[inline(always)]
 pub(crate) fn now_and_then() {
-    const OFTEN: u32 = 256;
+    if is_due() {
+        let_host_go_on();
+    }
+}
+
+/// The same, for those few of such calls that are more than what is done at once: one in some 64 is.
+pub(crate) fn after_quick_ones() {
+    if counted().is_multiple_of(8) {
+        let_host_go_on();
+    }
+}
+
+/// Whether a call is one of those few: then the host ought to go on.
+#[inline(always)]
+pub(crate) fn is_due() -> bool {
+    counted().is_multiple_of(256)
+}
+
+#[inline(always)]
+fn counted() -> u32 {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     // Threads may lose each other's counts.
     let calls = CALLS.load(Ordering::Relaxed).wrapping_add(1);
     CALLS.store(calls, Ordering::Relaxed);
-    if calls.is_multiple_of(OFTEN) {
-        let_host_go_on();
-    }
+    calls
 }
 
 /// Collective over the host's world, which is about to end.

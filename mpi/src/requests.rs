@@ -16,14 +16,14 @@ use crate::constants;
 use crate::errors::{self, Result};
 use crate::exported::exported;
 use crate::host::{check, host};
-use crate::mpi_h::{MPI_Comm, MPI_Datatype, MPI_Request, MPI_Status, MPI_Win};
+use crate::mpi_h::{MPI_Comm, MPI_Datatype, MPI_Request, MPI_Status, MPI_Win, Number};
 use crate::process::process;
 use crate::windows::lock;
 
 /// How many requests are not complete, or failed and nobody was told so far.
 static PENDING: AtomicUsize = AtomicUsize::new(0);
 /// Those, by the host's handles.
-static ALL: Mutex<Option<HashMap<usize, Pending>>> = Mutex::new(None);
+static ALL: Mutex<Option<HashMap<Number, Pending>>> = Mutex::new(None);
 
 /// An operation whose request the program has.
 struct Pending {
@@ -119,10 +119,6 @@ pub(crate) unsafe fn receive_from_nobody(
     }
 }
 
-fn number(request: MPI_Request) -> usize {
-    request.0 as usize
-}
-
 /// # Safety
 /// MPI's, for the query function of a request.
 unsafe extern "C" fn query(_: *mut c_void, status: *mut MPI_Status) -> c_int {
@@ -161,11 +157,11 @@ fn any() -> bool {
 fn put(handle: MPI_Request, state: State, origin: Origin) {
     lock(&ALL)
         .get_or_insert_default()
-        .insert(number(handle), Pending { state, origin });
+        .insert(handle.number(), Pending { state, origin });
 }
 
 fn take(handle: MPI_Request) -> Option<Pending> {
-    lock(&ALL).as_mut()?.remove(&number(handle))
+    lock(&ALL).as_mut()?.remove(&handle.number())
 }
 
 /// Tells the host that one is complete.

@@ -2,13 +2,14 @@
 
 use std::ffi::c_int;
 
+use transom::lower::at_once;
 use transom::raw::Assert;
 use transom::{ErrorClass, LockKind};
 
 use crate::errors::{Result, bad};
 use crate::exported::{on_windows, quick_on_windows};
 use crate::mpi_h::{MPI_Group, MPI_Win};
-use crate::process::{self, rank, somebody};
+use crate::process::{self, rank};
 use crate::{constants, groups};
 
 /// The assertions of an `int`.
@@ -102,10 +103,6 @@ on_windows! {
         done.map(|done| unsafe { *flag = done.into() }).map_err(Into::into)
     }
 
-    fn MPI_Win_lock_all PMPI_Win_lock_all(assert: c_int, win: MPI_Win) of win as ours {
-        asserts(assert).and_then(|assert| Ok(ours.window().lock_all(assert)?))
-    }
-
     fn MPI_Win_sync PMPI_Win_sync(win: MPI_Win) of win as ours {
         process::now_and_then();
         ours.window().sync().map_err(Into::into)
@@ -114,9 +111,9 @@ on_windows! {
 
 quick_on_windows! {
     fn MPI_Win_lock PMPI_Win_lock(kind_of_lock: c_int, target: c_int, assert: c_int, win: MPI_Win)
-        of win as ours quick {
-        somebody(target).zip(known_kind(kind_of_lock)).filter(|_| assert == 0)
-            .map(|(target, kind)| ours.window().lock(kind, target, Assert::NONE))
+        of win as ours at_once {
+        if assert == 0 && let Some(kind) = known_kind(kind_of_lock)
+            && at_once::lock(ours.window(), kind, target as u32) { return 0; }
     } else {
         kind(kind_of_lock).and_then(|kind| {
             let assert = asserts(assert)?;
@@ -124,45 +121,49 @@ quick_on_windows! {
         })
     }
 
-    fn MPI_Win_unlock PMPI_Win_unlock(target: c_int, win: MPI_Win) of win as ours quick {
-        process::now_and_then();
-        somebody(target).map(|target| ours.window().unlock(target))
+    fn MPI_Win_lock_all PMPI_Win_lock_all(assert: c_int, win: MPI_Win) of win as ours at_once {
+        if assert == 0 && at_once::lock_all(ours.window()) { return 0; }
     } else {
+        asserts(assert).and_then(|assert| Ok(ours.window().lock_all(assert)?))
+    }
+
+    fn MPI_Win_unlock PMPI_Win_unlock(target: c_int, win: MPI_Win) of win as ours at_once {
+        if at_once::unlock(ours.window(), target as u32) { return 0; }
+    } else {
+        process::after_quick_ones();
         on_somebody(target, |target| ours.window().unlock(target))
     }
 
-    fn MPI_Win_flush PMPI_Win_flush(target: c_int, win: MPI_Win) of win as ours quick {
-        process::now_and_then();
-        somebody(target).map(|target| ours.window().flush(target))
+    fn MPI_Win_flush PMPI_Win_flush(target: c_int, win: MPI_Win) of win as ours at_once {
+        if at_once::flush(ours.window(), target as u32) { return 0; }
     } else {
+        process::after_quick_ones();
         on_somebody(target, |target| ours.window().flush(target))
     }
 
-    fn MPI_Win_flush_local PMPI_Win_flush_local(target: c_int, win: MPI_Win) of win as ours quick {
-        process::now_and_then();
-        somebody(target).map(|target| ours.window().flush_local(target))
+    fn MPI_Win_flush_local PMPI_Win_flush_local(target: c_int, win: MPI_Win) of win as ours at_once {
+        if at_once::flush_local(ours.window(), target as u32) { return 0; }
     } else {
+        process::after_quick_ones();
         on_somebody(target, |target| ours.window().flush_local(target))
     }
 
-    fn MPI_Win_flush_all PMPI_Win_flush_all(win: MPI_Win) of win as ours quick {
-        process::now_and_then();
-        Some(ours.window().flush_all())
+    fn MPI_Win_unlock_all PMPI_Win_unlock_all(win: MPI_Win) of win as ours at_once {
+        if !process::is_due() && at_once::unlock_all(ours.window()) { return 0; }
     } else {
+        process::let_host_go_on();
+        ours.window().unlock_all().map_err(Into::into)
+    }
+}
+
+on_windows! {
+    fn MPI_Win_flush_all PMPI_Win_flush_all(win: MPI_Win) of win as ours {
+        process::now_and_then();
         ours.window().flush_all().map_err(Into::into)
     }
 
-    fn MPI_Win_flush_local_all PMPI_Win_flush_local_all(win: MPI_Win) of win as ours quick {
+    fn MPI_Win_flush_local_all PMPI_Win_flush_local_all(win: MPI_Win) of win as ours {
         process::now_and_then();
-        Some(ours.window().flush_local_all())
-    } else {
         ours.window().flush_local_all().map_err(Into::into)
-    }
-
-    fn MPI_Win_unlock_all PMPI_Win_unlock_all(win: MPI_Win) of win as ours quick {
-        process::now_and_then();
-        Some(ours.window().unlock_all())
-    } else {
-        ours.window().unlock_all().map_err(Into::into)
     }
 }

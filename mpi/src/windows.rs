@@ -3,17 +3,17 @@
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
-use crate::mpi_h::{MPI_Aint, MPI_Win};
+use crate::mpi_h::{AtomicNumber, MPI_Aint, MPI_Win, NO_HANDLE, Number};
 use transom::raw::Window;
 
 /// A window of ours. It is never freed: once its window is, it waits for another.
 pub(crate) struct Ours {
-    /// The carrier's, or [`NONE`].
-    handle: AtomicUsize,
+    /// The carrier's, or [`NO_HANDLE`].
+    handle: AtomicNumber,
     window: UnsafeCell<Option<Window>>,
     attributes: UnsafeCell<Attributes>,
 }
@@ -36,50 +36,62 @@ unsafe impl Send for Ours {}
 
 const NEAR: usize = 64;
 
-/// No handle of any host: neither an address of a program nor an `int`.
-const NONE: usize = 1 << (usize::BITS - 1) | 1;
-
 /// The windows used last, by some bits of their handles.
-static LATELY: [AtomicPtr<Ours>; NEAR] = [const { AtomicPtr::new(ptr::null_mut()) }; NEAR];
+static LATELY: [AtomicPtr<Ours>; NEAR] =
+    [const { AtomicPtr::new((&raw const NOBODYS).cast_mut()) }; NEAR];
 
-static ALL: RwLock<Option<HashMap<usize, &'static Ours>>> = RwLock::new(None);
+/// Stands where none was used, so that it need not be asked whether one was.
+static NOBODYS: Ours = Ours {
+    handle: AtomicNumber::new(NO_HANDLE),
+    window: UnsafeCell::new(None),
+    attributes: UnsafeCell::new(Attributes {
+        base: ptr::null_mut(),
+        size: 0,
+        disp_unit: 0,
+        flavor: 0,
+        model: 0,
+    }),
+};
 
-fn number(win: MPI_Win) -> usize {
-    win.0 as usize
-}
+static ALL: RwLock<Option<HashMap<Number, &'static Ours>>> = RwLock::new(None);
 
 /// Handles are numbers in a row, or addresses of large structures.
 #[inline(always)]
-fn place(handle: usize) -> usize {
-    (handle ^ handle >> 8) % NEAR
+fn place(handle: Number) -> usize {
+    let handle = match cfg!(handles_are_numbers) {
+        true => handle,
+        false => handle ^ handle >> 8,
+    };
+    (handle % NEAR as Number) as usize
 }
 
 /// The window of this handle, if it is ours and was used lately.
 #[inline(always)]
 pub(crate) fn lately(win: MPI_Win) -> Option<&'static Ours> {
-    let handle = number(win);
+    let handle = win.number();
     let lately = LATELY[place(handle)].load(Ordering::Acquire);
-    // SAFETY: null, or one that was leaked.
-    unsafe { lately.as_ref() }.filter(|ours| ours.handle.load(Ordering::Acquire) == handle)
+    // SAFETY: one that was leaked, or nobody's.
+    let ours = unsafe { NonNull::new_unchecked(lately).as_ref() };
+    (ours.handle.load(Ordering::Acquire) == handle).then_some(ours)
 }
 
 /// The window of this handle, if it is ours.
 #[inline(always)]
 pub(crate) fn find(win: MPI_Win) -> Option<&'static Ours> {
-    lately(win).or_else(|| find_far(number(win)))
+    lately(win).or_else(|| find_far(win.number()))
 }
 
 /// The window of this handle, also while it is freed: then it has its attributes still.
 pub(crate) fn find_attributes(win: MPI_Win) -> Option<&'static Attributes> {
     let all = ALL.read().unwrap_or_else(PoisonError::into_inner);
-    let ours: &'static Ours = all.as_ref()?.get(&number(win))?;
+    let ours: &'static Ours = all.as_ref()?.get(&win.number())?;
     // SAFETY: they stay until the handle goes.
     Some(unsafe { &*ours.attributes.get() })
 }
 
 #[cold]
 #[inline(never)]
-fn find_far(handle: usize) -> Option<&'static Ours> {
+fn find_far(handle: Number) -> Option<&'static Ours> {
     let all = ALL.read().unwrap_or_else(PoisonError::into_inner);
     let ours = *all.as_ref()?.get(&handle)?;
     if ours.handle.load(Ordering::Acquire) != handle {
@@ -102,31 +114,29 @@ pub(crate) fn insert(carrier: MPI_Win, window: Window, attributes: Attributes) {
             ours
         }
         None => Box::leak(Box::new(Ours {
-            handle: AtomicUsize::new(NONE),
+            handle: AtomicNumber::new(NO_HANDLE),
             window: UnsafeCell::new(None),
             attributes: UnsafeCell::new(attributes),
         })),
     };
     ours.put_back(carrier, window);
     let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
-    all.get_or_insert_default().insert(number(carrier), ours);
+    all.get_or_insert_default().insert(carrier.number(), ours);
 }
 
 impl Ours {
     #[inline(always)]
     pub(crate) fn window(&self) -> &Window {
-        // SAFETY: the program uses the handle, so that the window is not being freed: else it would break
-        // MPI's rules.
-        match unsafe { &*self.window.get() } {
-            Some(window) => window,
-            None => freed(),
-        }
+        // SAFETY: this was found by its handle, which is stored when there is a window (`put_back`), and taken away
+        // before that is (`take`). The program uses the handle, so that the window is not being freed meanwhile: else
+        // it would break MPI's rules.
+        unsafe { (*self.window.get()).as_ref().unwrap_unchecked() }
     }
 
     /// For the call that frees the window. Until [`Ours::forget`] the handle has its attributes, and is the
     /// host's else.
     pub(crate) fn take(&self) -> Option<Window> {
-        self.handle.store(NONE, Ordering::Release);
+        self.handle.store(NO_HANDLE, Ordering::Release);
         // SAFETY: no thread uses a window while one frees it.
         unsafe { (*self.window.get()).take() }
     }
@@ -135,23 +145,18 @@ impl Ours {
     pub(crate) fn put_back(&self, carrier: MPI_Win, window: Window) {
         // SAFETY: as for `take`.
         unsafe { *self.window.get() = Some(window) };
-        self.handle.store(number(carrier), Ordering::Release);
+        self.handle.store(carrier.number(), Ordering::Release);
     }
 
     /// The handle may come again, for another window.
     pub(crate) fn forget(&'static self, carrier: MPI_Win) {
-        let handle = number(carrier);
+        let handle = carrier.number();
         let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(all) = all.as_mut() {
             all.remove(&handle);
         }
         lock(&SPARE).push(self);
     }
-}
-
-#[cold]
-fn freed() -> ! {
-    panic!("a window is used while it is freed")
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

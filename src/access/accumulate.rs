@@ -36,17 +36,8 @@ impl Window {
         op: Op,
     ) -> Result<()> {
         if count == 1 && op == Op::Sum && !origin.is_null() {
-            if let Some(word) = self.mapped_integer(ty, target, disp) {
-                // SAFETY: `origin` is the caller's promise; the word lies aligned inside the
-                // mapping of the target's memory.
-                unsafe {
-                    let operand = word.width.load(origin);
-                    elementwise::fetch_op(word.at, word.width, Fetching::Add, operand);
-                }
-                return Ok(());
-            }
             // SAFETY: the caller's promise.
-            if ty == BasicType::F64 && unsafe { self.try_add_f64(origin, target, disp) } {
+            if unsafe { self.add_at_once(origin, ty, target, disp) } {
                 return Ok(());
             }
         }
@@ -78,6 +69,34 @@ impl Window {
         // SAFETY: the caller's promise.
         let ticket = unsafe { self.accumulate_any(aim, origin, count, ty, disp, op)? };
         self.request(target, ticket, Until::Released)
+    }
+
+    /// Adds one element where that is one instruction, or a few under a lock that is free; false where there is more to
+    /// it, or anything amiss, with nothing done.
+    ///
+    /// # Safety
+    /// `origin` is readable for one element (of any alignment).
+    #[inline(always)]
+    pub(crate) unsafe fn add_at_once(
+        &self,
+        origin: *const u8,
+        ty: BasicType,
+        target: u32,
+        disp: u64,
+    ) -> bool {
+        if ty == BasicType::F64 {
+            // SAFETY: the caller's promise.
+            return unsafe { self.try_add_f64(origin, target, disp) };
+        }
+        let Some(word) = self.mapped_integer(ty, target, disp) else {
+            return false;
+        };
+        // SAFETY: `origin` is the caller's promise; the word lies aligned inside the mapping of the target's memory.
+        unsafe {
+            let operand = word.width.load(origin);
+            elementwise::fetch_op(word.at, word.width, Fetching::Add, operand);
+        }
+        true
     }
 
     /// # Safety

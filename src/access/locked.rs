@@ -33,7 +33,7 @@ impl Window {
     ///
     /// # Safety
     /// `operand` is readable for eight bytes.
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn try_add_f64(&self, operand: *const u8, rank: u32, disp: u64) -> bool {
         let Some(target) = self.open_target(rank) else {
             return false;

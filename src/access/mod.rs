@@ -19,6 +19,8 @@ mod words;
 mod work;
 
 pub use derived::{accumulate_row, get_row, put_row, rget_row, rput_row};
+pub use put_get::InPlace;
+pub(crate) use put_get::Way;
 pub use request::Request;
 
 /// A target that is no rank, as a neighbour behind an edge of a grid: every communication call of

@@ -14,7 +14,7 @@ use crate::window::Window;
 use crate::window::target::Target;
 
 #[derive(Clone, Copy)]
-pub(super) enum Way {
+pub(crate) enum Way {
     Put,
     Get,
 }
@@ -53,7 +53,55 @@ impl Way {
     }
 }
 
+/// Mapped bytes of a target that operations may go to: a put or a get that is but a copy.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct InPlace<'w> {
+    there: *mut u8,
+    target: &'w Target,
+}
+
+impl InPlace<'_> {
+    /// Copies as many bytes from `origin` as were asked for, as [`Window::put`] does.
+    ///
+    /// # Safety
+    /// `len` is what this was made for. `origin` is readable for so many bytes, and does not overlap with those
+    /// written to.
+    #[inline(always)]
+    pub unsafe fn put(self, origin: *const u8, len: usize) {
+        // SAFETY: `origin` and `len` are the caller's promise; the range was found inside the mapping of the target's
+        // memory, which is kept until the window is freed.
+        unsafe { copy(self.there, origin, len) };
+        self.target.set_dirty();
+    }
+
+    /// Copies as many bytes to `origin` as were asked for, as [`Window::get`] does.
+    ///
+    /// # Safety
+    /// `len` is what this was made for. `origin` is writable for so many bytes, nobody else touches it, and it does
+    /// not overlap with those read.
+    #[inline(always)]
+    pub unsafe fn get(self, origin: *mut u8, len: usize) {
+        // SAFETY: as for `put`, the other way round.
+        unsafe { copy(origin, self.there, len) };
+    }
+}
+
 impl Window {
+    /// Where a put or a get of so many bytes is but a copy; `None` where there is more to it, or anything amiss.
+    #[inline(always)]
+    pub(crate) fn in_place(
+        &self,
+        way: Way,
+        len: usize,
+        target: u32,
+        disp: u64,
+    ) -> Option<InPlace<'_>> {
+        let target = self.open_target(target)?;
+        let there = target.reach(Displacement(disp), len as u64);
+        (!there.is_null() && way.is_in_place(target)).then_some(InPlace { there, target })
+    }
+
     /// One-sided. Copies `len` bytes from `origin` to displacement `disp` (in the target's units)
     /// of `target`'s memory. Complete at the next synchronisation: fence, flush or unlock (MPI-4.1,
     /// section 12.3.1).
@@ -67,15 +115,12 @@ impl Window {
     /// it does not overlap with the bytes written to.
     #[inline]
     pub unsafe fn put(&self, origin: *const u8, len: usize, target: u32, disp: u64) -> Result<()> {
-        if let Some(open) = self.open_target(target) {
-            let there = open.reach(Displacement(disp), len as u64);
-            if !there.is_null() && !origin.is_null() {
-                // SAFETY: `origin` is the caller's promise; `reach` found the range inside the
-                // mapping of the target's memory, which is kept until the window is freed.
-                unsafe { copy(there, origin, len) };
-                open.set_dirty();
-                return Ok(());
-            }
+        if let Some(there) = self.in_place(Way::Put, len, target, disp)
+            && !origin.is_null()
+        {
+            // SAFETY: `origin` is the caller's promise; the length is that of `there`.
+            unsafe { there.put(origin, len) };
+            return Ok(());
         }
         let aim = Aim::new("put", target);
         // SAFETY: the caller's promise.
@@ -95,13 +140,12 @@ impl Window {
     /// complete; it does not overlap with the bytes read.
     #[inline]
     pub unsafe fn get(&self, origin: *mut u8, len: usize, target: u32, disp: u64) -> Result<()> {
-        if let Some(open) = self.open_target(target) {
-            let there = open.reach(Displacement(disp), len as u64);
-            if !there.is_null() && !origin.is_null() && Way::Get.is_in_place(open) {
-                // SAFETY: as for `put`, the other way round.
-                unsafe { copy(origin, there, len) };
-                return Ok(());
-            }
+        if let Some(there) = self.in_place(Way::Get, len, target, disp)
+            && !origin.is_null()
+        {
+            // SAFETY: as for `put`.
+            unsafe { there.get(origin, len) };
+            return Ok(());
         }
         let aim = Aim::new("get", target);
         // SAFETY: the caller's promise.

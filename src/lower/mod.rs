@@ -22,6 +22,7 @@
 //!   ([`heed`]) and at the job ([`in_job`]), an end whatever was forgotten ([`unlock_everything`],
 //!   [`quiesce`], [`give_up`]), and a window's memory at its last moment ([`free_with`],
 //!   [`try_free_with`]).
+//! - **Quick calls**: [`at_once`] has what most calls come to, and says where it is not all.
 //! - **The log** on standard error: [`log_to_stderr`].
 //! - **Errors**: [`error`] makes one; [`Error::class`](crate::Error::class) is MPI's.
 //!
@@ -64,6 +65,7 @@
 //! # }
 //! ```
 
+pub mod at_once;
 mod combine;
 mod memory;
 mod walk;

@@ -20,6 +20,14 @@ impl Displacement {
         self.0.checked_mul(unit).map(Offset)
     }
 
+    /// As [`Displacement::in_bytes`], for memory that is mapped, which is in the lower half of all addresses: by a
+    /// multiplication that takes one register. What is beyond may be any offset there.
+    #[inline(always)]
+    pub(crate) fn in_mapped_bytes(self, unit: u64) -> Option<Offset> {
+        let bytes = (self.0 as i64).checked_mul(unit as i64)?;
+        Some(Offset(bytes as u64))
+    }
+
     /// What it is in a dynamic window.
     #[inline]
     pub(crate) fn as_address(self) -> Address {
@@ -97,6 +105,11 @@ mod tests {
     fn what_is_past_64_bits_is_nowhere() {
         assert_eq!(Displacement(1 << 61).in_bytes(8), None);
         assert_eq!(Displacement(1 << 60).in_bytes(8), Some(Offset(1 << 63)));
+        for far in [1 << 61, (1 << 60) - 1, 1 << 60, u64::MAX, u64::MAX - 7] {
+            let mapped = Displacement(far).in_mapped_bytes(8);
+            assert!(mapped.is_none_or(|offset| !offset.fits(0, (1 << 63) - 9)));
+        }
+        assert_eq!(Displacement(7).in_mapped_bytes(8), Some(Offset(56)));
         assert_eq!(Offset(0).moved(-1), None);
         assert_eq!(Offset(1).moved(-1), Some(Offset(0)));
         assert_eq!(Offset(u64::MAX).moved(1), None);

@@ -22,6 +22,37 @@ impl Window {
     /// aborted because another rank did.
     #[inline]
     pub fn flush(&self, target: u32) -> Result<()> {
+        match self.flush_at_once(target) {
+            true => Ok(()),
+            false => self.flush_any(target),
+        }
+    }
+
+    /// As [`Window::flush`], where nothing is waited for and nothing amiss; else false, with nothing done.
+    #[inline(always)]
+    pub(crate) fn flush_at_once(&self, target: u32) -> bool {
+        let complete = self.complete_at_once(target);
+        if let Some(target) = complete {
+            target.stored().flush(full_fence);
+        }
+        complete.is_some()
+    }
+
+    /// The target, if nothing of this rank is under way there and nothing amiss; this rank's own loads may still
+    /// overtake its stores.
+    #[inline(always)]
+    fn complete_at_once(&self, target: u32) -> Option<&Target> {
+        let target = self.targets().get(target as usize)?;
+        let at_once = self.epochs().is_passive(target.epoch())
+            && !is_forked()
+            && target.posted() == Ticket::DONE
+            && target.count_down_to_one();
+        behind_gets();
+        at_once.then_some(target)
+    }
+
+    #[inline(never)]
+    fn flush_any(&self, target: u32) -> Result<()> {
         let on = self.on_passive(Aim::new("flush", target))?;
         on.flush()?;
         on.heed()
@@ -34,6 +65,20 @@ impl Window {
     /// As for [`Window::flush`].
     #[inline]
     pub fn flush_local(&self, target: u32) -> Result<()> {
+        match self.flush_local_at_once(target) {
+            true => Ok(()),
+            false => self.flush_local_any(target),
+        }
+    }
+
+    /// As [`Window::flush_local`], where nothing is waited for and nothing amiss; else false, with nothing done.
+    #[inline(always)]
+    pub(crate) fn flush_local_at_once(&self, target: u32) -> bool {
+        self.complete_at_once(target).is_some()
+    }
+
+    #[inline(never)]
+    fn flush_local_any(&self, target: u32) -> Result<()> {
         let on = self.on_passive(Aim::new("flush_local", target))?;
         on.flush_locally()?;
         on.heed()

@@ -10,10 +10,11 @@ use super::precedence::Precedence;
 use super::{Assert, lock_word};
 use crate::error::{Error, Misuse, Result};
 use crate::memory::remote::RemoteWord;
+use crate::memory::word::LockWord;
 use crate::peers::{Awaited, is_forked, not_forked};
 use crate::seen::WatchedEpoch;
 use crate::terms::{Aim, LockKind, WorldRank};
-use crate::window::target::Route;
+use crate::window::target::{Route, Target};
 use crate::window::{Held, OnTarget, Window};
 
 const LOCK: &str = "lock";
@@ -30,6 +31,46 @@ impl Window {
     /// `no_locks`; another assertion than [`Assert::NO_CHECK`]; a rank that could hold the lock died.
     #[inline]
     pub fn lock(&self, kind: LockKind, target: u32, assert: Assert) -> Result<()> {
+        match assert == Assert::NONE && self.lock_at_once(kind, target) {
+            true => Ok(()),
+            false => self.lock_any(kind, target, assert),
+        }
+    }
+
+    /// As [`Window::lock`] without assertions, where the lock is free and nothing amiss; else false, with nothing
+    /// changed.
+    #[inline(always)]
+    pub(crate) fn lock_at_once(&self, kind: LockKind, target: u32) -> bool {
+        let (epochs, concurrent) = (self.epochs(), self.context().concurrent());
+        if !epochs.takes_locks() || self.locks_aside() || is_forked() {
+            return false;
+        }
+        let Some(known) = self.targets().get(target as usize) else {
+            return false;
+        };
+        let Some(word) = word_at_hand(known) else {
+            return false;
+        };
+        if !epochs.try_begin_lock(known.epoch(), concurrent) {
+            return false;
+        }
+        let (held, taken) = match kind {
+            LockKind::Shared => (Held::Shared, lock_word::try_shared(word)),
+            LockKind::Exclusive => {
+                let me = self.context().rank().0;
+                (Held::Exclusive, lock_word::try_exclusive(word, me))
+            }
+        };
+        let at_once = matches!(taken, Ok(Ok(())));
+        match at_once {
+            true => epochs.lock(known.epoch(), held, concurrent),
+            false => epochs.give_up_lock(known.epoch()),
+        }
+        at_once
+    }
+
+    #[inline(never)]
+    fn lock_any(&self, kind: LockKind, target: u32, assert: Assert) -> Result<()> {
         assert.check(LOCK, Assert::OF_LOCK)?;
         let ready = self.epochs().takes_locks() && !self.locks_aside() && !is_forked();
         match ready && target < self.ranks() {
@@ -85,6 +126,42 @@ impl Window {
     /// job was aborted because another rank did: then the epoch is over all the same.
     #[inline]
     pub fn unlock(&self, target: u32) -> Result<()> {
+        match self.unlock_at_once(target) {
+            true => Ok(()),
+            false => self.unlock_any(target),
+        }
+    }
+
+    /// As [`Window::unlock`], where nothing is waited for and nothing amiss; else false, with nothing changed.
+    #[inline(always)]
+    pub(crate) fn unlock_at_once(&self, target: u32) -> bool {
+        let (epochs, concurrent) = (self.epochs(), self.context().concurrent());
+        let Some(known) = self.targets().get(target as usize) else {
+            return false;
+        };
+        let Some(held @ (Held::Shared | Held::Exclusive)) = epochs.locked_by_lock(known.epoch())
+        else {
+            return false;
+        };
+        let Some(word) = word_at_hand(known) else {
+            return false;
+        };
+        let at_once = !is_forked()
+            && known.posted() == Ticket::DONE
+            && known.count_down_to_one()
+            && epochs.begin_unlock(known.epoch(), held, concurrent);
+        if at_once {
+            let me = self.context().rank().0;
+            // What the processor adds is added.
+            let given_back = give_back(word, held, me);
+            debug_assert!(given_back.is_ok());
+            epochs.unlock(known.epoch());
+        }
+        at_once
+    }
+
+    #[inline(never)]
+    fn unlock_any(&self, target: u32) -> Result<()> {
         let (Some(known), false) = (self.targets().get(target as usize), is_forked()) else {
             return Err(self.cannot_unlock(target));
         };
@@ -181,19 +258,8 @@ impl OnTarget<'_> {
     /// Gives a lock back, behind what this rank has stored.
     #[inline(always)]
     pub(crate) fn release(self, held: Held, route: &Route) -> Result<()> {
-        if !TOTAL_STORE_ORDER {
-            full_fence();
-        }
-        let add = match held {
-            Held::Shared => lock_word::SHARED_RELEASE,
-            Held::Exclusive => lock_word::exclusive_release(self.me()),
-            _ => {
-                full_fence();
-                return Ok(());
-            }
-        };
-        match route.lock.fetch_add(add) {
-            Ok(_) => Ok(()),
+        match give_back(&route.lock, held, self.me()) {
+            Ok(()) => Ok(()),
             Err(error) => Err(self.aside(|on| on.stranded(error))),
         }
     }
@@ -260,4 +326,28 @@ impl OnTarget<'_> {
     fn me(self) -> u32 {
         self.window.context().rank().0
     }
+}
+
+/// The lock word of a target that was found before, where the processor changes it.
+#[inline(always)]
+pub(super) fn word_at_hand(target: &Target) -> Option<&RemoteWord> {
+    let word = &target.route()?.lock;
+    word.atomic().map(|_| word)
+}
+
+/// Gives back a lock that `me` holds, if it holds one, behind what this rank has stored.
+#[inline(always)]
+pub(super) fn give_back(word: &impl LockWord, held: Held, me: u32) -> Result<()> {
+    if !TOTAL_STORE_ORDER {
+        full_fence();
+    }
+    let add = match held {
+        Held::Shared => lock_word::SHARED_RELEASE,
+        Held::Exclusive => lock_word::exclusive_release(me),
+        _ => {
+            full_fence();
+            return Ok(());
+        }
+    };
+    word.fetch_add(add).map(drop)
 }

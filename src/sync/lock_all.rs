@@ -4,6 +4,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use rdma_sys_shim::memory::full_fence;
 
+use super::lock::{give_back, word_at_hand};
 use super::{Assert, lock_word};
 use crate::error::{Error, Misuse, Result};
 use crate::peers::is_forked;
@@ -33,6 +34,39 @@ impl Window {
     /// hold a lock died.
     #[inline]
     pub fn lock_all(&self, assert: Assert) -> Result<()> {
+        match assert == Assert::NONE && self.lock_all_at_once() {
+            true => Ok(()),
+            false => self.lock_all_any(assert),
+        }
+    }
+
+    /// As [`Window::lock_all`] without assertions, where this rank's own lock is the only one to take, and free, and
+    /// nothing amiss; else false, with nothing changed.
+    #[inline(always)]
+    pub(crate) fn lock_all_at_once(&self) -> bool {
+        let epochs = self.epochs();
+        let in_order = self.eager_lock_all() || self.flavor() == Flavor::Shared;
+        if !epochs.may_lock_all() || self.locks_aside() || is_forked() {
+            return false;
+        }
+        if in_order || self.has_handed_out() {
+            return false;
+        }
+        let own = &self.targets()[self.rank() as usize];
+        let Some(word) = word_at_hand(own) else {
+            return false;
+        };
+        let at_once = matches!(lock_word::try_shared(word), Ok(Ok(())));
+        if at_once {
+            epochs.begin_lock_all();
+            epochs.lock_own(own.epoch());
+            epochs.lock_all(false);
+        }
+        at_once
+    }
+
+    #[inline(never)]
+    fn lock_all_any(&self, assert: Assert) -> Result<()> {
         assert.check(OPERATION, Assert::OF_LOCK)?;
         let epochs = self.epochs();
         if !epochs.may_lock_all() || self.locks_aside() || is_forked() {
@@ -119,6 +153,38 @@ impl Window {
     /// another rank did: then the epoch is over all the same.
     #[inline]
     pub fn unlock_all(&self) -> Result<()> {
+        match self.unlock_all_at_once() {
+            true => Ok(()),
+            false => self.unlock_all_any(),
+        }
+    }
+
+    /// As [`Window::unlock_all`], where this rank's own lock is the only one to give back and nothing amiss; else
+    /// false, with nothing changed.
+    #[inline(always)]
+    pub(crate) fn unlock_all_at_once(&self) -> bool {
+        let epochs = self.epochs();
+        if epochs.mode() != Mode::LockAll || is_forked() || self.context().is_aborted() {
+            return false;
+        }
+        if self.device_used() || epochs.any_entered() {
+            return false;
+        }
+        let own = &self.targets()[self.rank() as usize];
+        let Some(word) = word_at_hand(own) else {
+            return false;
+        };
+        epochs.unlock_all();
+        epochs.release(own.epoch());
+        own.stored().forget();
+        // What the processor adds is added.
+        let given_back = give_back(word, Held::Shared, self.context().rank().0);
+        debug_assert!(given_back.is_ok());
+        true
+    }
+
+    #[inline(never)]
+    fn unlock_all_any(&self) -> Result<()> {
         const OPERATION: &str = "unlock_all";
         let (epochs, mode) = (self.epochs(), self.epochs().mode());
         if !mode.is_lock_all() || is_forked() {

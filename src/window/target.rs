@@ -72,7 +72,7 @@ impl Target {
     /// not.
     #[inline]
     pub(crate) fn reach(&self, disp: Displacement, len: u64) -> *mut u8 {
-        match disp.in_bytes(self.unit()) {
+        match disp.in_mapped_bytes(self.unit()) {
             Some(offset) => self.mapped().at(offset, len),
             None => ptr::null_mut(),
         }
@@ -175,6 +175,16 @@ impl Target {
         let left = self.count.load(Ordering::Relaxed);
         self.count.store(left.wrapping_sub(1), Ordering::Relaxed);
         left == 0
+    }
+
+    /// Counts, unless it is time for a look: false then, and the next count tells as much.
+    #[inline(always)]
+    pub(crate) fn count_down_to_one(&self) -> bool {
+        let left = self.count.load(Ordering::Relaxed);
+        if left != 0 {
+            self.count.store(left - 1, Ordering::Relaxed);
+        }
+        left != 0
     }
 
     pub(crate) fn set_count(&self, calls: u8) {

@@ -1,7 +1,7 @@
 //! Windows whose creation an allgather carries that is not the library's.
 
-use transom::lower::{self, Aim, Row};
-use transom::raw::{Assert, Window};
+use transom::lower::{self, Aim, Row, at_once};
+use transom::raw::{Assert, PROC_NULL, Window};
 use transom::{BasicType, Communicator, Info, Job, LockKind, Op};
 
 use crate::cases;
@@ -14,6 +14,7 @@ pub(crate) const CASES: &[Case] = cases!["windows":
     4: windows_of_some_ranks,
     3: collectives_of_the_host,
     3: epochs_of_another_shape,
+    3: calls_at_once,
     3: the_typed_interface_outside,
 ];
 
@@ -241,5 +242,129 @@ fn the_typed_interface_outside(rank: &Rank) -> Outcome {
         5, before, 0, 0, 0, before, 0, 0, 0, before, 0, 0, 0, before, 0, 9,
     ];
     check(window.into_vec()? == wanted, "what others put")?;
+    Ok(job.finish()?)
+}
+
+/// Which of the calls that need an epoch or a lock of rank 0 go ahead at once.
+fn without_epoch(window: &Window) -> [bool; 6] {
+    let one = (&raw const ONE).cast();
+    [
+        at_once::to_put(window, 8, 0, 0).is_some(),
+        at_once::to_get(window, 8, 0, 0).is_some(),
+        // SAFETY: of a static.
+        unsafe { at_once::add(window, one, BasicType::U64, 0, 0) },
+        at_once::flush(window, 0),
+        at_once::flush_local(window, 0),
+        at_once::unlock(window, 0),
+    ]
+}
+
+static ONE: u64 = 1;
+
+/// Each does all of its call or nothing, so that the call itself may follow; and what is amiss, the call tells.
+fn calls_at_once(rank: &Rank) -> Outcome {
+    const ROUNDS: u64 = 300;
+    let job = rank.job()?;
+    let comm = comm(&job, rank, "windows")?;
+    let window = Window::allocate(&comm, 64, 8, &Info::new())?;
+    let (ranks, me) = (u64::from(window.ranks()), rank.rank);
+    let one = (&raw const ONE).cast::<u8>();
+    check(without_epoch(&window) == [false; 6], "before any epoch")?;
+    check(!at_once::unlock_all(&window), "before lock_all")?;
+
+    // The count is right only if none that says no has locked or added.
+    for _ in 0..ROUNDS {
+        if !at_once::lock(&window, LockKind::Exclusive, 0) {
+            window.lock(LockKind::Exclusive, 0, Assert::NONE)?;
+        }
+        check(!at_once::lock(&window, LockKind::Shared, 0), "it is locked")?;
+        check(!at_once::lock_all(&window), "a target is locked")?;
+        let mut count = 0_u64;
+        let at = (&raw mut count).cast::<u8>();
+        // SAFETY: locals that outlive the unlock.
+        unsafe {
+            match at_once::to_get(&window, 8, 0, 1) {
+                Some(there) => there.get(at, 8),
+                None => window.get(at, 8, 0, 1)?,
+            }
+            if !at_once::flush(&window, 0) {
+                window.flush(0)?;
+            }
+            count += 1;
+            match at_once::to_put(&window, 8, 0, 1) {
+                Some(there) => there.put(at, 8),
+                None => window.put(at, 8, 0, 1)?,
+            }
+            if !at_once::flush_local(&window, 0) {
+                window.flush_local(0)?;
+            }
+        }
+        if !at_once::unlock(&window, 0) {
+            window.unlock(0)?;
+        }
+        check(without_epoch(&window) == [false; 6], "behind an unlock")?;
+    }
+
+    for round in 0..ROUNDS {
+        if !at_once::lock_all(&window) {
+            window.lock_all(Assert::NONE)?;
+        }
+        check(
+            !at_once::lock(&window, LockKind::Shared, 0),
+            "lock_all is in force",
+        )?;
+        check(!at_once::unlock(&window, 0), "it was not locked by lock")?;
+        let (mut old, mut seen) = (0_u64, u64::MAX);
+        let (old_at, seen_at) = ((&raw mut old).cast(), (&raw mut seen).cast());
+        // SAFETY: locals that outlive the flush.
+        unsafe {
+            if !at_once::add(&window, one, BasicType::U64, 0, 2) {
+                window.accumulate(one, 1, BasicType::U64, 0, 2, Op::Sum)?;
+            }
+            if !at_once::fetch_and_op(&window, one, old_at, BasicType::U64, 0, 3, Op::Sum) {
+                window.fetch_and_op(one, old_at, BasicType::U64, 0, 3, Op::Sum)?;
+            }
+            let mine = (&raw const round).cast::<u8>();
+            let (ty, disp) = (BasicType::U64, u64::from(4 + me));
+            let next = round + 1;
+            let next = (&raw const next).cast::<u8>();
+            if !at_once::compare_and_swap(&window, next, mine, seen_at, ty, 0, disp) {
+                window.compare_and_swap(next, mine, seen_at, ty, 0, disp)?;
+            }
+            check(
+                !at_once::add(&window, one, BasicType::U64, 0, 8),
+                "past the end",
+            )?;
+            check(
+                !at_once::add(&window, one, BasicType::U64, PROC_NULL, 0),
+                "nobody",
+            )?;
+        }
+        for (target, disp) in [(0, 8), (0, u64::MAX), (window.ranks(), 0), (PROC_NULL, 0)] {
+            let put = at_once::to_put(&window, 8, target, disp).is_some();
+            let get = at_once::to_get(&window, 8, target, disp).is_some();
+            check(
+                !put && !get,
+                format!("displacement {disp} of rank {target}"),
+            )?;
+        }
+        if !at_once::flush(&window, 0) {
+            window.flush(0)?;
+        }
+        check(
+            seen == round && old < ranks * ROUNDS,
+            format!("{seen} and {old}"),
+        )?;
+        if !at_once::unlock_all(&window) {
+            window.unlock_all()?;
+        }
+        check(!at_once::unlock_all(&window), "lock_all is over")?;
+    }
+    lower::synchronise(&window, "the end of the rounds")?;
+    if me == 0 {
+        let words = words(&window);
+        check(words[1..4] == [ranks * ROUNDS; 3], format!("{words:?}"))?;
+    }
+    window.free()?;
     Ok(job.finish()?)
 }

@@ -13,10 +13,10 @@ use crate::constants;
 use crate::errors::{Result, bad};
 use crate::host::{check, host};
 use crate::keyval::{Copy, Delete, not_copied};
-use crate::mpi_h::MPI_Datatype;
+use crate::mpi_h::{MPI_Datatype, Number};
 use crate::process::process;
 
-static DERIVED: RwLock<Option<HashMap<usize, Arc<Type>>>> = RwLock::new(None);
+static DERIVED: RwLock<Option<HashMap<Number, Arc<Type>>>> = RwLock::new(None);
 /// The attribute that types in the map have, once there is one.
 static KEYVAL: AtomicI32 = AtomicI32::new(0);
 
@@ -62,13 +62,13 @@ unsafe extern "C" fn deleted(
     _: *mut c_void,
 ) -> c_int {
     if let Some(known) = &mut *DERIVED.write().unwrap_or_else(PoisonError::into_inner) {
-        known.remove(&(datatype.0 as usize));
+        known.remove(&(datatype.number()));
     }
     0
 }
 
 pub(super) fn find(datatype: MPI_Datatype) -> Result<Arc<Type>> {
-    let handle = datatype.0 as usize;
+    let handle = datatype.number();
     {
         let known = DERIVED.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(ty) = known.as_ref().and_then(|known| known.get(&handle)) {

@@ -3,6 +3,7 @@
 mod build;
 mod cache;
 mod predefined;
+mod quick;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use transom::raw::{Committed, Datatype};
 
 pub(crate) use cache::{begin, end};
 pub(crate) use predefined::{dense, single};
+pub(crate) use quick::quick;
 
 use crate::errors::Result;
 use crate::mpi_h::MPI_Datatype;
@@ -28,7 +30,7 @@ pub(crate) struct Type {
 #[derive(Clone, Copy)]
 pub(crate) struct Dense {
     pub(crate) ty: BasicType,
-    pub(crate) size: u64,
+    pub(crate) size: u32,
 }
 
 /// A type that is being made: both views.

@@ -6,11 +6,11 @@ use std::sync::OnceLock;
 use transom::BasicType;
 use transom::raw::Datatype;
 
-use super::{Dense, Type, Views};
+use super::{Dense, Type, Views, quick};
 use crate::constants::{self, Kind};
 use crate::errors::{Failure, Result, bad};
 use crate::host::host;
-use crate::mpi_h::MPI_Datatype;
+use crate::mpi_h::{MPI_Datatype, Number};
 
 /// Some four times as many as there are types.
 const SLOTS: usize = 256;
@@ -18,7 +18,7 @@ const SLOTS: usize = 256;
 #[derive(Clone, Copy)]
 struct Slot {
     /// 0 where there is none.
-    handle: usize,
+    handle: Number,
     dense: Option<Dense>,
     basic: Option<BasicType>,
     ty: Option<&'static Type>,
@@ -26,18 +26,17 @@ struct Slot {
 
 struct Table([Slot; SLOTS]);
 
-/// In place, so that nothing is followed to find it.
 static TABLE: OnceLock<Table> = OnceLock::new();
 
 #[inline(always)]
-fn place(handle: usize) -> usize {
+fn place(handle: Number) -> usize {
     ((handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
 }
 
 #[inline(always)]
 fn slot(datatype: MPI_Datatype) -> Option<&'static Slot> {
     let table = TABLE.get()?;
-    let handle = datatype.0 as usize;
+    let handle = datatype.number();
     let mut at = place(handle);
     loop {
         let slot = &table.0[at % SLOTS];
@@ -87,12 +86,17 @@ pub(super) fn begin() {
                 table.0[at % SLOTS] = slot;
             }
         }
+        let taken = table
+            .0
+            .iter()
+            .filter_map(|slot| Some((slot.handle, slot.dense?)));
+        quick::begin(&taken.collect::<Vec<_>>());
         table
     });
 }
 
 fn made(datatype: MPI_Datatype, kind: Kind) -> Option<Slot> {
-    if datatype == constants::datatype_null() || datatype.0 as usize == 0 {
+    if datatype == constants::datatype_null() || datatype.number() == 0 {
         return None;
     }
     let size = size(datatype)?;
@@ -100,11 +104,11 @@ fn made(datatype: MPI_Datatype, kind: Kind) -> Option<Slot> {
     let ty: &'static Type = Box::leak(Box::new(views.commit()));
     let basic = basic(kind, size);
     Some(Slot {
-        handle: datatype.0 as usize,
+        handle: datatype.number(),
         basic,
         dense: basic.filter(|ty| ty.size() == ty.extent()).map(|ty| Dense {
             ty,
-            size: ty.size() as u64,
+            size: ty.size() as u32,
         }),
         ty: Some(ty),
     })

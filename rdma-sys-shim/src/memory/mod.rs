@@ -67,6 +67,7 @@ pub fn before_flag() {
 /// # Safety
 /// As for [`copy`], with `to` readable as well. The caller holds the target's accumulate lock, without which
 /// concurrent updates are lost; others may read `to` meanwhile.
+#[inline]
 pub unsafe fn add_f64(to: *mut u8, from: *const u8, count: usize) {
     #[cfg(feature = "adversarial")]
     late::note(to, 8 * count);

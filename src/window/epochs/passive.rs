@@ -42,10 +42,16 @@ impl Epochs {
         target: &TargetEpoch,
         concurrent: bool,
     ) -> Result<()> {
-        match target.change_held(Held::No, Held::Changing, concurrent) {
+        match self.try_begin_lock(target, concurrent) {
             true => Ok(()),
             false => Err(aim.aside(refusal::already_locked)),
         }
+    }
+
+    /// As [`Epochs::begin_lock`]; false where that is an error.
+    #[inline]
+    pub(crate) fn try_begin_lock(&self, target: &TargetEpoch, concurrent: bool) -> bool {
+        target.change_held(Held::No, Held::Changing, concurrent)
     }
 
     #[inline]

@@ -53,6 +53,7 @@ macro_rules! add_each {
     ($name:ident, $element:ty, $class:ident, $($instruction:literal),+) => {
         /// # Safety
         /// As [`super::super::add_f64`], for `len` bytes of whole elements.
+        #[inline]
         unsafe fn $name(to: *mut u8, from: *const u8, len: usize) {
             for at in (0..len).step_by(size_of::<$element>()) {
                 // SAFETY: the element at `at` is one of those that the caller vouches for.
@@ -110,6 +111,11 @@ macro_rules! adds {
         /// As [`super::super::add_f64`].
         #[inline]
         pub(in super::super) unsafe fn $name(to: *mut u8, from: *const u8, count: usize) {
+            // No call for an element alone.
+            if count == 1 {
+                // SAFETY: the caller's promise.
+                return unsafe { $each(to, from, size_of::<$element>()) };
+            }
             let blocks: Add = if count * size_of::<$element>() < BLOCK + LINE {
                 $each
             } else if is_x86_feature_detected!($has_512) {
