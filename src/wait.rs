@@ -10,14 +10,16 @@ use crate::error::{Error, Result};
 use crate::seen::Waiting;
 
 mod hook;
+mod pause;
 
 pub(crate) use hook::set_hook;
 
 /// Attempts before the processor is given away, where every rank has a processor of its own.
 const SPINS: u32 = 2_000;
-/// Of those, the attempts without a pause between them: a flag that a neighbour is about to
-/// write arrives within some tens of nanoseconds.
+/// Of those, the first: a flag that a neighbour is about to write arrives within some tens of nanoseconds. There
+/// are so many without a pause between them, and fewer with one, where it is short.
 const EAGER_SPINS: u32 = 200;
+const EAGER_PAUSED: u32 = 40;
 /// Times the processor is given away before sleeping.
 const YIELDS: u32 = 200;
 /// At leisure, attempts take no longer than this before the processor is given away, and both no longer than that before
@@ -175,9 +177,14 @@ impl Patience {
         mut done: impl FnMut() -> Result<bool>,
         check: impl FnMut() -> Verdict<'a>,
     ) -> Result<()> {
-        for _ in 0..EAGER_SPINS.min(self.spins()) {
+        let pauses = pause::is_short();
+        let attempts = if pauses { EAGER_PAUSED } else { EAGER_SPINS };
+        for _ in 0..attempts.min(self.spins()) {
             if done()? {
                 return Ok(());
+            }
+            if pauses {
+                std::hint::spin_loop();
             }
         }
         self.wait_long(&mut done, check)

@@ -205,7 +205,7 @@ impl OnTarget<'_> {
     fn notify(self, counter: u32) -> Result<()> {
         let pair = self.pair()?;
         let at = self.window.layout().notification(counter);
-        self.complete_before_flag(pair.is_raised_here(at))?;
+        self.complete_before_flag(|| pair.is_raised_here(at))?;
         let raised = pair.raise(at).map_err(|error| self.failed(error))?;
         self.note_posted(raised);
         Ok(())

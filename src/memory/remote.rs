@@ -108,33 +108,10 @@ impl RemoteMemory {
         self.has_atomics.then_some(word)
     }
 
-    /// Whether what is stored in the word at `offset` does not go through the device.
-    #[inline]
-    pub(crate) fn is_stored_here(&self, offset: u64) -> bool {
-        self.mapped_word(offset).is_some()
-    }
-
     /// Whether what is added to the word at `offset` does not go through the device.
     #[inline]
     pub(crate) fn is_raised_here(&self, offset: u64) -> bool {
         self.atomic(offset).is_some()
-    }
-
-    /// Stores in the word at `offset`, after everything that this rank did to the same peer before: what went
-    /// through the device must be complete if the word is mapped. `old` is what this rank stored there last, or 0.
-    #[inline]
-    pub(crate) fn store(&self, offset: u64, old: u64, new: u64) -> Result<Ticket> {
-        match self.mapped_word(offset) {
-            Some(word) => {
-                before_flag();
-                word.store(new, Ordering::Release);
-                Ok(Ticket::DONE)
-            }
-            None => {
-                behind_stores();
-                Ok(self.endpoint.store(self.region.at(offset), old, new)?)
-            }
-        }
     }
 
     /// Adds one to the word at `offset`, after everything that this rank did to the same peer
@@ -280,6 +257,12 @@ impl RemoteWord {
         }
         // SAFETY: the caller's promise; everybody uses it as an atomic.
         Some(unsafe { AtomicU64::from_ptr(word) })
+    }
+
+    /// Whether what is stored in it does not go through the device.
+    #[inline]
+    pub(crate) fn is_stored_here(&self) -> bool {
+        self.mapped().is_some()
     }
 
     /// Whether the peer's device refused access to this very word: over a connection that broke, an

@@ -27,7 +27,9 @@ impl Window {
             let slot = self.own_word(self.layout().post_slot(rank));
             let completed = self.own_word(self.layout().completion_slot(rank));
             let control = peer.control_in(self.atomic_domain());
-            Pair::new(control, self.block_of(rank), slot, completed)
+            let (layout, me) = (self.layout(), self.rank());
+            let there = [layout.post_slot(me), layout.completion_slot(me)];
+            Pair::new(control, self.block_of(rank), there, slot, completed)
         }))
     }
 
@@ -146,8 +148,8 @@ impl<'w> OnTarget<'w> {
     /// Waits for what this rank posted to the target, if a flag there would overtake it: one that is changed
     /// here, at once.
     #[inline]
-    pub(crate) fn complete_before_flag(self, is_changed_here: bool) -> Result<()> {
-        match self.target.posted() != Ticket::DONE && is_changed_here {
+    pub(crate) fn complete_before_flag(self, is_changed_here: impl FnOnce() -> bool) -> Result<()> {
+        match self.target.posted() != Ticket::DONE && is_changed_here() {
             true => self.by_call(Self::complete_posted),
             false => Ok(()),
         }

@@ -47,10 +47,9 @@ impl Window {
         let origins = self.origins();
         self.call_roll(OPERATION, group, origins)?;
         epochs.post();
-        let slot = self.layout().post_slot(me);
         for rank in origins.iter() {
             let aim = Aim::new(OPERATION, rank);
-            let told = self.pair(aim).and_then(|pair| pair.post(slot));
+            let told = self.pair(aim).and_then(Pair::post);
             told.map_err(|error| aim.aside(|aim| self.give_up(self.failed(aim, error))))?;
         }
         self.epoch_begun(WatchedEpoch::Post);
@@ -289,10 +288,9 @@ impl OnTarget<'_> {
             return Err(error);
         }
         let pair = self.pair()?;
-        let slot = window.layout().completion_slot(window.rank());
-        self.complete_before_flag(pair.is_stored_here(slot))?;
-        let told = pair.complete(slot);
-        told.map_err(|error| self.aside(|on| on.failed(error)))
+        self.complete_before_flag(|| pair.completes_here())?;
+        pair.complete()
+            .map_err(|error| self.aside(|on| on.failed(error)))
     }
 }
 

@@ -9,7 +9,7 @@ use rdma_sys_shim::{Endpoint, Ticket};
 use crate::comm::Group;
 use crate::error::Result;
 use crate::memory::control::LocalWord;
-use crate::memory::remote::RemoteMemory;
+use crate::memory::remote::{RemoteMemory, RemoteWord};
 use crate::wait::Polls;
 
 /// The other ranks, as far as they are used; nothing is allocated before the first one is.
@@ -40,12 +40,14 @@ pub(crate) struct Pair {
     slot: LocalWord,
     /// How many access epochs the other has completed on this rank.
     completed: LocalWord,
+    /// Where the other counts the exposure epochs that this rank has opened to it, and the access epochs that this
+    /// rank has completed on it.
+    slot_there: RemoteWord,
+    completed_there: RemoteWord,
     /// How many exposure epochs this rank has opened to the other.
     posted: AtomicU64,
-    /// How many access epochs this rank has started on the other, and how many of them the other was
-    /// last told to be complete.
+    /// How many access epochs this rank has started on the other.
     started: AtomicU64,
-    told: AtomicU64,
     /// The last flag that the device may still be working on, or 0.
     sent: AtomicU64,
 }
@@ -110,11 +112,12 @@ impl Roll {
 }
 
 impl Pair {
-    /// `block`: where the window's block stands in the other's control region. The two words are this
-    /// rank's own.
+    /// `block`: where the window's block stands in the other's control region, and in that the slot that this rank
+    /// posts to and the one for what it completes. The two words are this rank's own.
     pub(crate) fn new(
         control: &Arc<RemoteMemory>,
         block: u64,
+        [post_slot, completion_slot]: [u64; 2],
         slot: LocalWord,
         completed: LocalWord,
     ) -> Self {
@@ -123,9 +126,10 @@ impl Pair {
             block,
             slot,
             completed,
+            slot_there: control.word(block + post_slot),
+            completed_there: control.word(block + completion_slot),
             posted: AtomicU64::new(0),
             started: AtomicU64::new(0),
-            told: AtomicU64::new(0),
             sent: AtomicU64::new(Ticket::DONE.0),
         }
     }
@@ -149,13 +153,12 @@ impl Pair {
         started
     }
 
-    /// Tells the other rank, `at` bytes into its block, that one more exposure epoch is open to it.
+    /// Tells the other rank that one more exposure epoch is open to it.
     #[inline]
-    pub(crate) fn post(&self, at: u64) -> Result<()> {
-        let before = self.posted();
-        let posted = before + 1;
+    pub(crate) fn post(&self) -> Result<()> {
+        let posted = self.posted() + 1;
         self.posted.store(posted, Ordering::Relaxed);
-        let sent = self.control.store(self.block + at, before, posted)?;
+        let sent = self.slot_there.store(posted)?;
         self.note_sent(sent);
         Ok(())
     }
@@ -173,22 +176,19 @@ impl Pair {
         self.completed.atomic().load(Ordering::Acquire) >= self.posted()
     }
 
-    /// Tells the other rank, `at` bytes into its block, that all access epochs so far are complete:
-    /// behind everything that this rank did to it, but what went through the device must be complete
-    /// if the word is mapped.
+    /// Tells the other rank that all access epochs so far are complete: behind everything that this rank did to it,
+    /// but what went through the device must be complete if that is [told here](Pair::completes_here).
     #[inline]
-    pub(crate) fn complete(&self, at: u64) -> Result<()> {
-        let (before, started) = (self.told.load(Ordering::Relaxed), self.started());
-        self.told.store(started, Ordering::Relaxed);
-        let sent = (self.control).store(self.block + at, before, started)?;
+    pub(crate) fn complete(&self) -> Result<()> {
+        let sent = self.completed_there.store(self.started())?;
         self.note_sent(sent);
         Ok(())
     }
 
-    /// As [`RemoteMemory::is_stored_here`], of the word `at` bytes into the other's block.
+    /// Whether what [`Pair::complete`] stores does not go through the device.
     #[inline]
-    pub(crate) fn is_stored_here(&self, at: u64) -> bool {
-        self.control.is_stored_here(self.block + at)
+    pub(crate) fn completes_here(&self) -> bool {
+        self.completed_there.is_stored_here()
     }
 
     /// As [`RemoteMemory::is_raised_here`], of the word `at` bytes into the other's block.
