@@ -82,27 +82,32 @@ impl Job {
         }
         seen::prepare();
         let named = named_device();
-        let context = match start::join()? {
+        let (context, started) = match start::join()? {
             Joined::Alone => {
                 if named.is_err() {
                     // Nobody waits for this process: it may try another device.
                     TAKEN.store(false, Ordering::SeqCst);
                 }
-                Context::join(level, None, named, world_block_bytes)?
+                let context = Context::join(level, None, named, world_block_bytes)?;
+                (context, "alone")
             }
-            Joined::Pmi(client) => Context::join(level, Some(client), named, world_block_bytes)?,
+            Joined::Pmi(client) => {
+                let context = Context::join(level, Some(client), named, world_block_bytes)?;
+                (context, "PMI")
+            }
             Joined::Pmix(pmix) => {
                 let ranks = check_rank(&pmix)?;
                 let context = Context::over(&pmix, ranks, level, named, world_block_bytes)?;
                 context.set_pmix(pmix);
-                context
+                (context, "PMIx")
             }
             Joined::Rendezvous(met) => {
                 let ranks = check_rank(&met)?;
-                Context::over(&met, ranks, level, named, world_block_bytes)?
+                let context = Context::over(&met, ranks, level, named, world_block_bytes)?;
+                (context, "rendezvous")
             }
         };
-        Ok(Self::of(context))
+        Ok(Self::of(context, started))
     }
 
     /// Collective over the job. Joins a job whose ranks somebody else has started, and which an
@@ -125,11 +130,23 @@ impl Job {
         }
         seen::prepare();
         let context = Context::over(by, ranks, level, named_device(), world_block_bytes)?;
-        Ok(Self::of(context))
+        Ok(Self::of(context, "an allgather"))
     }
 
-    fn of(context: Arc<Context>) -> Self {
+    /// `started`: by what the ranks found each other.
+    fn of(context: Arc<Context>, started: &str) -> Self {
         seen::joined(context.rank().0, || context.identity());
+        tracing::info!(
+            ranks = context.size(),
+            device = context.device().name(),
+            by = started,
+            "joined the job"
+        );
+        if context.patience().is_crowded() {
+            tracing::info!(
+                "there are more ranks than processors here: waits give theirs away soon"
+            );
+        }
         let world = Communicator::world(&context);
         Self {
             context,

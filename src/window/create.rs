@@ -244,7 +244,7 @@ impl Window {
         };
         let block = Arc::new(own.block);
         let watched = own.hints.statistics || seen::counts_all();
-        Ok(Self {
+        let window = Self {
             barrier: Barrier::new(&team, &block, BARRIER_AT),
             out_of_step: AtomicBool::new(false),
             targets: Targets::new(team.size()),
@@ -281,7 +281,9 @@ impl Window {
             layout,
             pairs: Pairs::default(),
             block,
-        })
+        };
+        window.tell_made();
+        Ok(window)
     }
 }
 

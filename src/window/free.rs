@@ -14,6 +14,7 @@ impl Window {
             drop(target.take_route());
         }
         drop(self.memory.take());
+        self.tell_freed();
         if let Some(watch) = &self.watch {
             watch.finish();
         }

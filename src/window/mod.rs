@@ -20,6 +20,7 @@ mod route;
 mod shared;
 pub(crate) mod target;
 mod targets;
+mod told;
 mod unflushed;
 mod watched;
 

@@ -27,6 +27,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_trace_goes_on_where_ranks_are_killed,
         a_trace_that_cannot_be_written_stops_nothing,
         the_log_has_time_and_rank,
+        the_log_tells_of_jobs_and_windows,
         the_programs_own_subscriber_stays,
     ]
 }
@@ -544,6 +545,41 @@ fn the_log_has_time_and_rank() {
         .lines()
         .filter(|line| line.starts_with("transom: TRANSOM_LOG=wran: "));
     assert_eq!((complaints.count(), bad.lines().count()), (2, 4), "{bad}");
+}
+
+fn the_log_tells_of_jobs_and_windows() {
+    let log = |device: &str, role_name: &str| {
+        let mut command = two(device, role_name);
+        run(command.env("TRANSOM_LOG", "info")).expect(0).stderr
+    };
+    // What stands behind the rank, in order.
+    let of_rank = |log: &str, rank: u32| -> Vec<String> {
+        let begin = format!("  INFO rank {rank} ");
+        let lines = log.lines();
+        let own = lines.filter_map(|line| Some(line.split_once(&begin)?.1.to_owned()));
+        own.filter(|line| !line.contains("more ranks than processors"))
+            .collect()
+    };
+    for (device, role, by, memory) in [
+        ("soft", "seen-uncounted", "allocate", "mapped"),
+        ("soft:map=off", "seen-uncounted", "allocate", "not mapped"),
+        ("soft", "seen-created", "create", "not mapped"),
+    ] {
+        let log = log(device, role);
+        for rank in 0..2 {
+            let lines = of_rank(&log, rank);
+            let [joined, made, freed] = &lines[..] else {
+                panic!("{log}");
+            };
+            let job = "transom::job: joined the job ranks=2 device=\"soft\" by=\"PMI\"";
+            assert_eq!(joined, job);
+            let begin = format!("transom::window: made a window by {by} bytes={SIZE} disp_unit=1 ");
+            assert!(made.starts_with(&begin), "{made}");
+            assert!(made.contains(&format!("memory=\"{memory}\"")), "{made}");
+            let begin = format!("transom::window: freed a window of {by} bytes={SIZE} ");
+            assert!(freed.starts_with(&begin), "{freed}");
+        }
+    }
 }
 
 fn the_programs_own_subscriber_stays() {
