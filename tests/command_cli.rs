@@ -2,6 +2,8 @@
 #![cfg(feature = "cli")]
 
 use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 
 /// Exit code, standard output and standard error.
@@ -26,6 +28,32 @@ fn refused(args: &[&str], parts: &[&str]) {
             error.contains(part),
             "{args:?}: {part:?} is not in {error:?}"
         );
+    }
+}
+
+/// In how many writes the command says on standard error what it has to say.
+fn writes(args: &[&str], variables: &[(&str, &str)]) -> usize {
+    let (ours, theirs) = UnixDatagram::pair().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
+    command.stderr(OwnedFd::from(theirs)).stdout(Stdio::null());
+    command.args(args).envs(variables.iter().copied());
+    command.status().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    let mut buffer = [0; 4096];
+    std::iter::from_fn(|| ours.recv(&mut buffer).ok()).count()
+}
+
+#[test]
+fn a_line_on_standard_error_is_one_write() {
+    for forced in ["0", "1"] {
+        let variables = [("CLICOLOR_FORCE", forced)];
+        for args in [
+            &["bench", "-n", "1"][..],
+            &["run", "-n", "1", "/no/such/program"],
+            &["bnech"],
+        ] {
+            assert_eq!(writes(args, &variables), 1, "{args:?}");
+        }
     }
 }
 

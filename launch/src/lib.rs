@@ -25,3 +25,4 @@ mod sys;
 
 pub use allgather::{Allgather, AllgatherError};
 pub use environment::EnvironmentError;
+pub use sys::say;

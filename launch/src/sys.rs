@@ -1,8 +1,16 @@
 //! The system calls that the standard library does not offer, without policy.
 
-use std::io;
+use std::fmt::Display;
+use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
+
+/// One line on standard error, written at once: that has no buffer, and takes each part of a formatted line by a
+/// write of its own, between which other ranks write theirs.
+pub fn say(line: &dyn Display) {
+    // Where it is gone, nobody reads it.
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+}
 
 /// Turns the -1 of a C call into an error.
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {

@@ -2,9 +2,11 @@
 //! forbid it.
 
 use std::fmt::Display;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use anstream::adapter::strip_str;
+use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 
 pub(super) const GOOD: Style = AnsiColor::Green.on_default();
@@ -24,8 +26,13 @@ pub(super) fn warn(oddity: &dyn Display) {
 }
 
 fn say(style: Style, text: &dyn Display) {
-    // Where standard error is gone, the exit code must do.
-    let _ = writeln!(anstream::stderr(), "{style}transom:{style:#} {text}");
+    let line = format!("{style}transom:{style:#} {text}\n");
+    let line = match AutoStream::choice(&io::stderr()) {
+        ColorChoice::Never => strip_str(&line).to_string(),
+        _ => line,
+    };
+    // In one piece, between what other ranks write. Where standard error is gone, the exit code must do.
+    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 /// Prints text that may have styles in it.

@@ -1,12 +1,12 @@
 //! Whether the other ranks are still there, and what is told to them when one is not.
 
-use std::io::{self, Write as _};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rdma_sys_shim::{Absence, Liveness, Ticket};
 use transom_launch::notice::{self, culprit, encode};
 use transom_launch::pmi::PmiError;
+use transom_launch::say;
 
 use super::context::{Context, STATE_LEFT};
 use super::fabric::Fabric;
@@ -76,8 +76,7 @@ impl Context {
             // reason.
             if matches!(cause, PeerError::Silent { .. }) && !self.alarm.is_raised() && !is_forked()
             {
-                // A standard error that nobody reads is no reason to panic.
-                let _ = writeln!(io::stderr(), "transom: rank {}: {cause}", self.me());
+                say(&format_args!("transom: rank {}: {cause}", self.me()));
             }
             self.spread(*rank, cause.cause());
         }

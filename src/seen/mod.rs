@@ -131,7 +131,7 @@ fn watch_waits() {
 
 /// One line on standard error.
 fn say(line: &str) {
-    write_at_once(&format!("transom: {line}\n"));
+    transom_launch::say(&format_args!("transom: {line}"));
 }
 
 /// Standard error has no buffer: what is written in one piece stays together.

@@ -161,12 +161,13 @@ impl Drop for PoisonOnExit<'_> {
             lower::give_up(self.raw, cause);
         }
         if !lower::quiesce(self.raw, QUIESCE_LIMIT) {
-            let _ = writeln!(
-                io::stderr(),
+            let line = format!(
                 "transom: rank {} of a window failed in an epoch, and its device may still use \
-                 the buffers of operations after {QUIESCE_LIMIT:?}: aborting the process",
+                 the buffers of operations after {QUIESCE_LIMIT:?}: aborting the process\n",
                 self.raw.rank()
             );
+            // In one piece, between what other ranks write.
+            let _ = io::stderr().write_all(line.as_bytes());
             process::abort();
         }
         mem::forget(end);

@@ -3,7 +3,7 @@
 
 use std::error::Error;
 use std::fmt;
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -82,7 +82,7 @@ pub fn main<O: Launchable>(
     let job = match Job::init() {
         Ok(job) => job,
         Err(error) => {
-            eprintln!("{name}: {error}");
+            say(name, &error);
             return ExitCode::FAILURE;
         }
     };
@@ -105,7 +105,8 @@ pub fn main<O: Launchable>(
         Some(ranks) if ranks != world.size() => {
             say_once(&|| {
                 let size = world.size();
-                eprintln!("{name}: -n says {ranks} ranks, but the launcher has started {size}");
+                let line = format!("-n says {ranks} ranks, but the launcher has started {size}");
+                say(name, &line);
             });
             return ExitCode::FAILURE;
         }
@@ -113,10 +114,15 @@ pub fn main<O: Launchable>(
     }
     match run(world, &options) {
         Ok(()) => return ExitCode::SUCCESS,
-        Err(error @ Failure::Agreed { .. }) => say_once(&|| eprintln!("{name}: {error}")),
-        Err(error) => eprintln!("{name}: rank {}: {error}", world.rank()),
+        Err(error @ Failure::Agreed { .. }) => say_once(&|| say(name, &error)),
+        Err(error) => say(name, &format_args!("rank {}: {error}", world.rank())),
     }
     ExitCode::FAILURE
+}
+
+/// One line on standard error, in one piece: ranks write there at once.
+fn say(name: &str, what: &dyn fmt::Display) {
+    let _ = io::stderr().write_all(format!("{name}: {what}\n").as_bytes());
 }
 
 /// Starts this program anew, on `ranks` ranks of this machine.
@@ -132,11 +138,14 @@ fn launch(name: &str, ranks: u32) -> ExitCode {
     match outcome {
         Ok(Ok(outcome)) => ExitCode::from(outcome.exit_code()),
         Ok(Err(error)) => {
-            eprintln!("{name}: {error}");
+            say(name, &error);
             ExitCode::FAILURE
         }
         Err(error) => {
-            eprintln!("{name}: this program's file is not known: {error}");
+            say(
+                name,
+                &format_args!("this program's file is not known: {error}"),
+            );
             ExitCode::FAILURE
         }
     }

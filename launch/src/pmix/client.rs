@@ -11,6 +11,7 @@ use super::library::{Found, Library, Process, c_string};
 use super::waiting::within;
 use crate::allgather::{Allgather, AllgatherError};
 use crate::environment::start_limit;
+use crate::sys::say;
 
 /// Longer than what any rank passes.
 const LONGEST: usize = 1 << 20;
@@ -90,10 +91,10 @@ impl Pmix {
     pub fn abort(&self, code: i32, message: &str) -> Result<(), PmixError> {
         const ABORT: &str = "PMIx_Abort";
         // Open MPI's mpirun 4.1 keeps the message to itself, and so does Slurm.
-        eprintln!(
-            "rank {} called abort with code {code}: {message}",
-            self.own.rank
-        );
+        let rank = self.own.rank;
+        say(&format_args!(
+            "rank {rank} called abort with code {code}: {message}"
+        ));
         let library = self.library;
         let message = c_string(message);
         limited(ABORT, Some(SHORT), move || library.abort(code, &message))?.map_err(|status| {

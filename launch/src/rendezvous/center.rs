@@ -254,7 +254,9 @@ impl Arrivals<'_> {
                 let (address, missing) = (&self.member.address, self.register.missing());
                 let seen = self.register.seen();
                 let missing = Named(&missing);
-                eprintln!("transom: rank 0 still waits at {address} for {missing}{seen}");
+                sys::say(&format_args!(
+                    "transom: rank 0 still waits at {address} for {missing}{seen}"
+                ));
             }
             let ready = self.poll([deadline, remind_at].into_iter().flatten().min())?;
             for listener in &self.listeners {
@@ -303,10 +305,10 @@ impl Arrivals<'_> {
             Arrival::OtherSecret(claim, place) => {
                 if self.register.suspect(claim, place) {
                     let rank = claim.rank;
-                    eprintln!(
+                    sys::say(&format_args!(
                         "transom: rank 0 refused a process at {place}, which says that it is rank \
                          {rank} and has another TRANSOM_JOB_SECRET"
-                    );
+                    ));
                 }
             }
         }

@@ -151,7 +151,9 @@ pub(super) fn find(member: &Member, limit: Option<Duration>) -> Result<Line, Ren
         }
         if !is_reminded && waited >= REMIND_AFTER {
             is_reminded = true;
-            eprintln!("transom: rank {rank} still looks for rank 0 at {address}: {obstacle}");
+            sys::say(&format_args!(
+                "transom: rank {rank} still looks for rank 0 at {address}: {obstacle}"
+            ));
         }
         sleep(left(pause, deadline));
         pause = (pause * 2).min(LONGEST_PAUSE);
