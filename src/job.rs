@@ -135,7 +135,10 @@ impl Job {
 
     /// `started`: by what the ranks found each other.
     fn of(context: Arc<Context>, started: &str) -> Self {
-        seen::joined(context.rank().0, || context.identity());
+        let rank = context.rank().0;
+        let host = |rank| context.hosts().host_of(rank);
+        let is_first = (0..rank).all(|other| host(other) != host(rank));
+        seen::joined(rank, is_first, || context.identity());
         tracing::info!(
             ranks = context.size(),
             device = context.device().name(),

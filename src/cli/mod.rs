@@ -83,6 +83,17 @@ enum Command {
     Man(man::Args),
 }
 
+impl Command {
+    /// Whether ranks come of it, the first of which says what is wrong with the environment of all.
+    fn leads_to_ranks(&self) -> bool {
+        match self {
+            Self::Run(_) | Self::Mpi(_) => true,
+            Self::Bench(args) => args.measures(),
+            _ => false,
+        }
+    }
+}
+
 /// Runs the command that the arguments name.
 pub(crate) fn main() -> ExitCode {
     let words = spelling::with_np(std::env::args_os(), &Cli::command());
@@ -95,6 +106,7 @@ pub(crate) fn main() -> ExitCode {
     };
     if let Some(complaint) = transom::lower::log_to_stderr("warn")
         && !is_rank()
+        && !cli.command.as_ref().is_some_and(Command::leads_to_ranks)
     {
         warn(&complaint);
     }

@@ -54,8 +54,13 @@ pub(crate) fn install(default: Option<&str>) -> Option<String> {
     }
 }
 
-/// This process is a rank now. `job` says what no other job is called, if that is needed.
-pub(crate) fn joined<E: std::fmt::Display>(rank: u32, job: impl FnOnce() -> Result<u64, E>) {
+/// This process is a rank now, and `speaks` for those of its host. `job` says what no other job is called, if that
+/// is needed.
+pub(crate) fn joined<E: std::fmt::Display>(
+    rank: u32,
+    speaks: bool,
+    job: impl FnOnce() -> Result<u64, E>,
+) {
     RANK.store(rank, Ordering::Relaxed);
     let settings = Settings::read(|name| std::env::var_os(name));
     let complaints = [held(&COMPLAINT).take(), settings.complaint];
@@ -78,10 +83,19 @@ pub(crate) fn joined<E: std::fmt::Display>(rank: u32, job: impl FnOnce() -> Resu
         };
         match begun {
             Ok(()) => traced = true,
-            Err(error) => say(&format!(
-                "rank {rank}: TRANSOM_TRACE: {}: {error}; this rank is not in the trace",
-                path.display()
-            )),
+            Err(error) => {
+                let what = format!(
+                    "TRANSOM_TRACE: {}: {error}; this rank is not in the trace",
+                    path.display()
+                );
+                // The ranks of a host have most such errors in common.
+                match speaks {
+                    true => say(&format!(
+                        "rank {rank}: {what}, nor are others of its host that find the same"
+                    )),
+                    false => tracing::warn!("{what}"),
+                }
+            }
         }
     }
     COUNTS_ALL.store(settings.report || traced, Ordering::Relaxed);

@@ -17,6 +17,8 @@ const MOST_KEPT: usize = 16 << 20;
 const BRIEFLY: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(5);
 
+/// How the traces of all jobs begin.
+const HEAD: &str = "[\n{\"name\":\"job\",\"ph\":\"M\",\"pid\":0,\"args\":{\"id\":\"";
 const END: &[u8] = b"]\n";
 /// What can be unfinished is no longer than what is written at once.
 const LONGEST_TAIL: u64 = MOST_KEPT as u64 + 4096;
@@ -32,8 +34,8 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    /// The file of this job, made now if this rank is the first to come; what another job has left there
-    /// goes. Also returns where its time begins: `now`, or what the first rank said.
+    /// The file of this job, made now if this rank is the first to come; the trace that another job has left there
+    /// goes, and nothing else does. Also returns where its time begins: `now`, or what the first rank said.
     pub(super) fn open(path: &Path, job: u64, now: u64) -> io::Result<(Self, u64)> {
         let file = OpenOptions::new()
             .read(true)
@@ -47,9 +49,7 @@ impl Sink {
         let sink = Self {
             path: path.to_owned(),
             file,
-            head: format!(
-                "[\n{{\"name\":\"job\",\"ph\":\"M\",\"pid\":0,\"args\":{{\"id\":\"{job:016x}\",\"begun\":\""
-            ),
+            head: format!("{HEAD}{job:016x}\",\"begun\":\""),
             buffer: String::new(),
             written: Instant::now(),
         };
@@ -68,10 +68,18 @@ impl Sink {
         const DIGITS: usize = 19;
         let mut found = vec![0; self.head.len() + DIGITS];
         let len = read_up_to(&self.file, &mut found, 0)?;
-        let found = str::from_utf8(&found[..len]).ok();
-        let begun = found.and_then(|found| found.strip_prefix(&self.head)?.parse().ok());
+        let found = &found[..len];
+        let text = str::from_utf8(found).ok();
+        let begun = text.and_then(|found| found.strip_prefix(&self.head)?.parse().ok());
         if let Some(begun) = begun {
             return Ok(begun);
+        }
+        // Of a rank that was killed while it made the file, there may be less.
+        let known = found.len().min(HEAD.len());
+        if found[..known] != HEAD.as_bytes()[..known] {
+            return Err(io::Error::other(
+                "it holds something else than a trace of a job, which would be lost",
+            ));
         }
         let text = format!("{}{now:0DIGITS$}\"}}}}\n]\n", self.head);
         self.file.set_len(0)?;
@@ -233,7 +241,7 @@ mod tests {
         const EACH: usize = 500;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.json");
-        std::fs::write(&path, "what another program has left, and no JSON").unwrap();
+        std::fs::write(&path, &HEAD[..20]).unwrap();
         let begun: Vec<u64> = std::thread::scope(|scope| {
             let ranks: Vec<_> = (0..4)
                 .map(|rank| {
@@ -317,6 +325,12 @@ mod tests {
         assert!(refused(&folder.path().join("no/such/trace")).contains("No such file"));
         assert!(refused(folder.path()).contains("directory"));
         assert!(refused(Path::new("/dev/null")).contains("not a regular file"));
+        let precious = folder.path().join("results.json");
+        for content in ["{\"format\":1}\n", "x", "[{\"name\":\"other\"}]"] {
+            std::fs::write(&precious, content).unwrap();
+            assert!(refused(&precious).contains("something else than a trace"));
+            assert_eq!(std::fs::read_to_string(&precious).unwrap(), content);
+        }
     }
 
     #[test]
@@ -344,6 +358,7 @@ mod tests {
         sink.push(&event(0, 0));
         assert!(sink.close().is_err());
         assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+        std::fs::write(&path, "").unwrap();
         let (mut other, _) = Sink::open(&path, 8, 1).unwrap();
         sink.push(&event(0, 1));
         assert!(sink.close().is_err());

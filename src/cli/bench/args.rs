@@ -202,6 +202,11 @@ pub(super) struct Review {
 }
 
 impl Args {
+    /// Whether something is to be measured.
+    pub(in crate::cli) fn measures(&self) -> bool {
+        self.compare.is_empty() && self.from.is_empty()
+    }
+
     /// `None` where something is to be measured.
     pub(super) fn review(&self) -> Option<Review> {
         let compare = <[PathBuf; 2]>::try_from(self.compare.clone()).ok();
