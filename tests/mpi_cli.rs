@@ -81,7 +81,8 @@ fn a_program_that_is_not_there() {
         env!("CARGO_MANIFEST_DIR"),
     ] {
         let (code, line) = refused(&[name]);
-        assert_eq!(code, 1);
+        // As under a shell, and by `transom run`.
+        assert_eq!(code, 127);
         assert!(line.contains(name), "{line}");
     }
 }

@@ -112,7 +112,17 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Ok((program, preload)) => start(args, program, preload),
         Err(error) => error,
     };
-    super::fail(&error, 1)
+    super::fail(&error, error.exit_code())
+}
+
+impl MpiError {
+    /// What a shell and `transom run` end with where there is no program; else any code that is an error.
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::NoProgram(_) => 127,
+            _ => 1,
+        }
+    }
 }
 
 /// The program's file, and what goes in front of it.
