@@ -4,8 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::error::{BenchError, Result};
 use super::record::{FORMAT, Record};
@@ -72,12 +71,6 @@ fn load(path: &Path) -> std::result::Result<Vec<u8>, Fault> {
     }
 }
 
-/// What all formats have, also those to come.
-#[derive(Deserialize)]
-struct Versioned {
-    format: Option<Value>,
-}
-
 fn parse(text: &[u8]) -> std::result::Result<Vec<Record>, Fault> {
     let mut records = Vec::new();
     let lines = text.split_inclusive(|&byte| byte == b'\n');
@@ -85,13 +78,16 @@ fn parse(text: &[u8]) -> std::result::Result<Vec<Record>, Fault> {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let versioned: Versioned = serde_json::from_slice(line).map_err(|error| {
+        let value: Value = serde_json::from_slice(line).map_err(|error| {
             match error.is_eof() && !line.ends_with(b"\n") {
                 true => Fault::CutOff(number),
                 false => Fault::Json(number, error),
             }
         })?;
-        let format = versioned.format.ok_or(Fault::NoFormat(number))?;
+        // What all formats have, also those to come.
+        let fields: Option<Map<String, Value>> = serde_json::from_value(value).ok();
+        let format = fields.and_then(|mut fields| fields.remove("format"));
+        let format = format.ok_or(Fault::NoFormat(number))?;
         if format != FORMAT {
             return Err(Fault::Format(number, format));
         }
@@ -129,7 +125,7 @@ mod tests {
     #[test]
     fn whatever_is_no_file_of_results_is_told_apart() {
         let good = line(1.0);
-        let cases: [(String, &str); 12] = [
+        let cases: [(String, &str); 13] = [
             (String::new(), "no results"),
             (" \n\n".to_owned(), "no results"),
             (
@@ -141,7 +137,8 @@ mod tests {
                 "line 1 is no JSON",
             ),
             ("put8_flush 6.5 ns\n".to_owned(), "line 1 is no JSON"),
-            ("[1, 2]\n".to_owned(), "line 1 is no"),
+            ("[]\n".to_owned(), "line 1 names no format"),
+            ("7\n".to_owned(), "line 1 names no format"),
             (
                 r#"{"name":"allocate.put8_flush","value":6.5}"#.to_owned(),
                 "line 1 names no format",
