@@ -7,6 +7,49 @@ use super::screen;
 /// How alike two words are of which one may be a misspelling of the other.
 const ALIKE: f64 = 0.85;
 
+/// Keys, what their values are, and some of these.
+const VALUES: [(&str, &str, &[&str]); 12] = [
+    ("no_locks", FLAG, &["true", "false"]),
+    (
+        "accumulate_ordering",
+        "none, or some of rar,raw,war,waw",
+        &["none", "rar,raw,war,waw"],
+    ),
+    (
+        "accumulate_ops",
+        "same_op, same_op_no_op",
+        &["same_op", "same_op_no_op"],
+    ),
+    (
+        "mpi_accumulate_granularity",
+        "0 to 2^63 − 1, in bytes",
+        &["0", "4096"],
+    ),
+    ("same_size", FLAG, &["true", "false"]),
+    ("same_disp_unit", FLAG, &["true", "false"]),
+    ("alloc_shared_noncontig", FLAG, &["true", "false"]),
+    (
+        "mpi_minimum_memory_alignment",
+        "a power of two up to 2^40, in bytes",
+        &["64", "4096", "65536"],
+    ),
+    (
+        "mpi_assert_memory_alloc_kinds",
+        "a list of kinds, such as system,mpi:alloc_mem",
+        &["system", "system,mpi:alloc_mem"],
+    ),
+    ("transom_eager_lock_all", FLAG, &["true", "false"]),
+    ("transom_notification_counters", "0 to 1048576", &["8"]),
+    ("transom_statistics", FLAG, &["true", "false"]),
+];
+const FLAG: &str = "true, false";
+
+/// What a window takes for this hint.
+pub(super) fn legal(key: &str) -> &'static str {
+    let known = VALUES.iter().find(|(known, ..)| *known == key);
+    known.map_or("any value", |(_, legal, _)| legal)
+}
+
 /// Warns of each hint that nobody knows, in a line.
 pub(super) fn warn_of_unknown(hints: &Info) {
     for (key, _) in hints.iter() {
@@ -38,6 +81,8 @@ fn oddity(key: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use transom::lower::is_legal_hint;
+
     use super::*;
 
     #[test]
@@ -52,5 +97,18 @@ mod tests {
         assert!(nearest("NO_LOCKS").contains("(known: no_locks, accumulate_ordering,"));
         assert!(nearest("striping_unit").contains("transom_statistics)"));
         assert!(Info::KEYS.iter().all(|key| oddity(key).is_none()));
+    }
+
+    #[test]
+    fn what_is_said_of_each_hint_is_what_windows_take() {
+        let known: Vec<&str> = VALUES.iter().map(|(key, ..)| *key).collect();
+        assert_eq!(known, Info::KEYS);
+        for (key, _, values) in VALUES {
+            for value in values {
+                assert!(is_legal_hint(key, value), "{key}={value}");
+            }
+            assert!(!is_legal_hint(key, ";"), "{key}");
+        }
+        assert!(legal("no_locks").contains("false"));
     }
 }

@@ -345,7 +345,7 @@ fn bad_arguments_get_one_line_that_says_what_is_legal() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("no/such/file");
     let missing = missing.to_str().unwrap();
-    let cases: [(&[&str], &[&str]); 17] = [
+    let cases: [(&[&str], &[&str]); 19] = [
         (&["-n", "0"], &["'0'", "1..=65536"]),
         (&["-n", "1"], &["at least 2 ranks", "found 1"]),
         (&["-n", "-3"], &["-3"]),
@@ -367,6 +367,14 @@ fn bad_arguments_get_one_line_that_says_what_is_legal() {
             &["accumulate", "12", "multiples of 8"],
         ),
         (&["--hint", "no_locks"], &["'no_locks'", "KEY=VALUE"]),
+        (
+            &["--hint", "no_locks=maybe"],
+            &["no_locks=\"maybe\"", "true, false"],
+        ),
+        (
+            &["--hint", "mpi_minimum_memory_alignment=3"],
+            &["=\"3\"", "a power of two"],
+        ),
         (&["--min-time", "-1"], &["'-1'", "0 to 3600"]),
         (&["--min-time", "NaN"], &["'NaN'", "0 to 3600"]),
         (&["--min-time", "1e300"], &["'1e300'", "0 to 3600"]),
@@ -435,6 +443,32 @@ fn refused_by_one_rank(ranks: &str, options: &[&str], parts: &[&str]) {
 #[test]
 fn a_job_of_the_wrong_size_is_refused_by_one_rank() {
     refused_by_one_rank("3", &["-n", "2"], &["-n 2", "3 ranks"]);
+}
+
+#[test]
+fn a_malformed_hint_is_refused_by_one_rank() {
+    refused_by_one_rank("2", &["--hint", "no_locks=maybe"], &["no_locks", "false"]);
+}
+
+#[test]
+fn results_that_find_no_room_are_told_of_in_one_line() {
+    let output = output(&[
+        "bench",
+        "--quick",
+        "--op",
+        "put",
+        "--sizes",
+        "8",
+        "--json",
+        "/dev/full",
+    ]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(
+        error.contains("cannot write \"/dev/full\": No space"),
+        "{error}"
+    );
 }
 
 #[test]

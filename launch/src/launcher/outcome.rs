@@ -1,6 +1,6 @@
 //! How a job ended.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use super::signals;
 
@@ -104,7 +104,13 @@ impl fmt::Display for Failure {
             Cause::Aborted { code, message } => {
                 write!(f, "called abort with code {code}")?;
                 match message {
-                    Some(message) => write!(f, ": {}", message.escape_debug()),
+                    Some(message) => {
+                        f.write_str(": ")?;
+                        message.chars().try_for_each(|c| match c.is_control() {
+                            true => write!(f, "{}", c.escape_debug()),
+                            false => f.write_char(c),
+                        })
+                    }
                     None => Ok(()),
                 }
             }

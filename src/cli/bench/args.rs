@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use transom::Info;
 use transom::launcher::MAX_RANKS;
+use transom::lower::is_legal_hint;
 
 use super::error::{BenchError, Result};
 use super::suite;
-use crate::cli::BindToArg;
+use crate::cli::{BindToArg, hints};
 
 /// Measure one-sided operations between the ranks of a job on this machine
 ///
@@ -350,6 +351,21 @@ impl Plan {
             true => (standard / 100).max(1),
             false => standard,
         }
+    }
+
+    /// Refuses values of hints that no window takes.
+    pub(super) fn check_hints(&self) -> Result<()> {
+        let refused = self
+            .info
+            .iter()
+            .find(|(key, value)| !is_legal_hint(key, value));
+        refused.map_or(Ok(()), |(key, value)| {
+            Err(BenchError::Hint {
+                key: key.to_owned(),
+                value: value.to_owned(),
+                legal: hints::legal(key),
+            })
+        })
     }
 
     /// Refuses what would only end when the system runs out of memory.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
+use std::process::exit;
 use std::time::Instant;
 
 use transom::{Communicator, Info, Job, Op};
@@ -218,10 +219,20 @@ impl<'a> Bench<'a> {
 
     /// The lines that follow belong together.
     pub(super) fn group(&mut self, title: &'static str) -> Result<()> {
-        match &mut self.output {
+        let shown = match &mut self.output {
             Some(output) => output.group(self.window, title),
             None => Ok(()),
-        }
+        };
+        self.shown(shown)
+    }
+
+    /// Nobody goes on once rank 0 cannot show what was measured. It ends here, since windows that go
+    /// half-way would be warned of.
+    fn shown(&self, result: Result<()>) -> Result<()> {
+        result.inspect_err(|error| {
+            super::abort(self.plan, self.job, error);
+            exit(error.exit_code().into());
+        })
     }
 
     /// Measures on rank 1; the others wait.
@@ -379,15 +390,17 @@ impl<'a> Bench<'a> {
             hints: self.hints.clone(),
             metric: line.scale.metric(),
         };
-        output.record(what, line, measured)
+        let shown = output.record(what, line, measured);
+        self.shown(shown)
     }
 
     /// A line below the table.
     pub(super) fn note(&self, line: &std::fmt::Arguments<'_>) -> Result<()> {
-        match &self.output {
+        let shown = match &self.output {
             Some(output) => output.note(line),
             None => Ok(()),
-        }
+        };
+        self.shown(shown)
     }
 
     pub(super) fn finish(&mut self) -> Result<()> {

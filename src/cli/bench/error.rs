@@ -33,6 +33,12 @@ pub(super) enum BenchError {
         size: usize,
         legal: &'static str,
     },
+    #[error("--hint {key}={value:?} is malformed (legal: {legal})")]
+    Hint {
+        key: String,
+        value: String,
+        legal: &'static str,
+    },
     #[error(
         "windows of {size} bytes need {needed} bytes of memory on {ranks} ranks, but {available} \
          are available; use smaller --sizes"
@@ -82,6 +88,7 @@ impl BenchError {
                 | Self::JobSize { .. }
                 | Self::BindTo
                 | Self::Size { .. }
+                | Self::Hint { .. }
                 | Self::SameFile { .. }
         )
     }

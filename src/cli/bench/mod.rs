@@ -73,6 +73,7 @@ fn launch(plan: &Plan) -> Result<ExitCode> {
     rdma_sys_shim::open(spec.as_deref().unwrap_or(""), &Surroundings::default())?;
     super::hints::warn_of_unknown(&plan.info);
     plan.plot.as_deref().map(PlotFile::probe).transpose()?;
+    plan.check_hints()?;
     let _held = plan.json.as_ref().map(JsonFile::probe).transpose()?;
     let program = env::current_exe().map_err(BenchError::Executable)?;
     let outcome = Launch::new(ranks, program)
@@ -109,15 +110,24 @@ fn take_part(plan: &Plan) -> Result<ExitCode> {
             Ok(code)
         }
         Err(error) => {
-            let code = error.exit_code();
-            if !error.is_broken_pipe() {
-                let rank = job.world().rank();
-                super::fail(&format_args!("rank {rank}: {error}"), code);
-            }
-            job.abort(code.into(), "the benchmark failed on this rank");
-            Ok(ExitCode::from(code))
+            abort(plan, &job, &error);
+            Ok(ExitCode::from(error.exit_code()))
         }
     }
+}
+
+/// Ends the job with a failure of this rank's, in one line: our own launcher passes on why it was ended.
+fn abort(plan: &Plan, job: &Job, error: &BenchError) {
+    let code = error.exit_code();
+    let why = match error.is_broken_pipe() {
+        true => "nobody reads the results".to_owned(),
+        false => error.to_string(),
+    };
+    if !plan.started && !error.is_broken_pipe() {
+        let rank = job.world().rank();
+        super::fail(&format_args!("rank {rank}: {error}"), code);
+    }
+    job.abort(code.into(), &why);
 }
 
 /// That a rank does not answer, nobody else may know: it is the way to it that is broken.
@@ -138,6 +148,7 @@ fn measure(plan: &Plan, job: &Job) -> Result<()> {
         return Err(BenchError::BindTo);
     }
     enough(world.size())?;
+    plan.check_hints()?;
     let output = match world.rank() {
         0 => {
             plan.check_memory(world.size())?;
