@@ -90,6 +90,14 @@ fn what_was_meant_is_suggested() {
     );
     refused(&["bnech", "-n", "4", "--quick"], &["'bench'"]);
     refused(&["help", "bnech"], &["similar subcommand exists: 'bench'"]);
+    for (wrong, right) in [("rnu", "run"), ("mna", "man"), ("mip", "mpi")] {
+        let similar = format!("similar subcommand exists: '{right}'");
+        refused(&[wrong], &[&similar]);
+        refused(&["help", wrong], &[&similar]);
+    }
+    for far in [&["nur"][..], &["help", "nur"], &["start"]] {
+        refused(far, &["subcommands are run, bench,", "man"]);
+    }
     refused(&["./prog", "7"], &["transom run -n N ./prog"]);
     refused(&["-np", "4", "./prog"], &["transom run -n N PROG"]);
     refused(

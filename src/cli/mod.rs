@@ -101,7 +101,7 @@ pub(crate) fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let error = usage::without_help::<Cli>(&words).unwrap_or(error);
-            return usage::explain(&error, &words);
+            return usage::explain(&error, &words, &Cli::command());
         }
     };
     if let Some(complaint) = transom::lower::log_to_stderr("warn")

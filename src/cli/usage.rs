@@ -3,15 +3,15 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::builder::Styles;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, Parser};
 
 use super::USAGE;
 use super::screen::{fail, print};
 
 /// Prints help where it was asked for, else what is wrong, in one line.
-pub(super) fn explain(error: &clap::Error, words: &[OsString]) -> ExitCode {
+pub(super) fn explain(error: &clap::Error, words: &[OsString], cli: &Command) -> ExitCode {
     let text = error.render().ansi().to_string();
     if matches!(
         error.kind(),
@@ -20,7 +20,10 @@ pub(super) fn explain(error: &clap::Error, words: &[OsString]) -> ExitCode {
         return print(&text);
     }
     let (line, tips) = one_line(&text, &Styles::default());
-    let tips = meant(error, words).map_or(tips, |meant| vec![meant]);
+    let mut tips = meant(error, words).map_or(tips, |meant| vec![meant]);
+    if tips.is_empty() && error.kind() == ErrorKind::InvalidSubcommand {
+        tips.extend(wrong(error, ContextKind::InvalidSubcommand).map(|word| commands(word, cli)));
+    }
     match tips.is_empty() {
         true => fail(&line, USAGE),
         false => fail(&format_args!("{line} ({})", tips.join("; ")), USAGE),
@@ -66,10 +69,8 @@ fn meant(error: &clap::Error, words: &[OsString]) -> Option<String> {
         ErrorKind::UnknownArgument => ContextKind::InvalidArg,
         _ => return None,
     };
-    let ContextValue::String(wrong) = error.get(wrong)? else {
-        return None;
-    };
-    let is_number = ["-n", "--np", "--ranks"].contains(&wrong.as_str());
+    let wrong = self::wrong(error, wrong)?;
+    let is_number = ["-n", "--np", "--ranks"].contains(&wrong);
     match error.kind() {
         ErrorKind::InvalidSubcommand if wrong.contains('/') => {
             Some(format!("to start ranks of it: transom run -n N {wrong}"))
@@ -81,5 +82,29 @@ fn meant(error: &clap::Error, words: &[OsString]) -> Option<String> {
             Some("to start ranks: transom run -n N PROG".to_owned())
         }
         _ => None,
+    }
+}
+
+/// The word that is not understood.
+fn wrong(error: &clap::Error, kind: ContextKind) -> Option<&str> {
+    match error.get(kind)? {
+        ContextValue::String(wrong) => Some(wrong),
+        _ => None,
+    }
+}
+
+/// The command that differs from a word in a letter, or in two that have changed places, which clap takes for more;
+/// or else all commands.
+fn commands(word: &str, cli: &Command) -> String {
+    let shown = cli
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set());
+    let names: Vec<&str> = shown.map(Command::get_name).collect();
+    let near = names
+        .iter()
+        .find(|name| strsim::osa_distance(name, word) <= 1);
+    match near {
+        Some(name) => format!("a similar subcommand exists: '{name}'"),
+        None => format!("the subcommands are {}", names.join(", ")),
     }
 }
