@@ -32,7 +32,9 @@ pub(super) fn with_np(words: impl IntoIterator<Item = OsString>, cli: &Command) 
 fn as_n(word: OsString) -> OsString {
     match word.to_str().and_then(|word| word.strip_prefix("-np")) {
         Some("") => "-n".into(),
-        Some(value) if value.starts_with('=') => format!("-n{value}").into(),
+        Some(value) if value.starts_with(|c: char| c == '=' || c.is_ascii_digit()) => {
+            format!("-n{value}").into()
+        }
         _ => word,
     }
 }
@@ -85,6 +87,7 @@ mod tests {
         for (line, expected) in [
             ("transom run -np 4 prog", "transom run -n 4 prog"),
             ("transom run -np=4 prog", "transom run -n=4 prog"),
+            ("transom run -np2 prog -np2", "transom run -n2 prog -np2"),
             (
                 "transom run --label --device soft -np 4 prog",
                 "transom run --label --device soft -n 4 prog",

@@ -38,6 +38,13 @@ fn matrices_of_all_shapes() {
 }
 
 #[test]
+fn it_starts_its_ranks_as_it_is_told() {
+    for ranks in [&["-n", "3"][..], &["-np", "3"], &["-np3"], &["-np=3"]] {
+        check(Command::new(program("transpose")).args(ranks), 10_000);
+    }
+}
+
+#[test]
 fn every_way_of_the_soft_device() {
     for device in [
         "soft:map=off",

@@ -2,6 +2,7 @@
 //! ranks have, which are said once.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -72,7 +73,7 @@ pub fn main<O: Launchable>(
     name: &str,
     run: impl FnOnce(&Communicator, &O) -> Result<(), Failure>,
 ) -> ExitCode {
-    let options = O::try_parse();
+    let options = O::try_parse_from(words::<O>(std::env::args_os()));
     if let Ok(options) = &options
         && let Some(ranks) = options.ranks()
         && !launcher::is_launched()
@@ -118,6 +119,19 @@ pub fn main<O: Launchable>(
         Err(error) => say(name, &format_args!("rank {}: {error}", world.rank())),
     }
     ExitCode::FAILURE
+}
+
+/// `-np N`, as launchers of MPIs take it, is `-n N` where that is an option.
+fn words<O: Parser>(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let command = O::command();
+    let takes_n = command
+        .get_arguments()
+        .any(|argument| argument.get_short() == Some('n'));
+    let as_n = |word: OsString| match word.to_str().and_then(|word| word.strip_prefix("-np")) {
+        Some(rest) if takes_n => format!("-n{rest}").into(),
+        _ => word,
+    };
+    words.into_iter().map(as_n).collect()
 }
 
 /// One line on standard error, in one piece: ranks write there at once.
