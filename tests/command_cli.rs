@@ -239,10 +239,27 @@ fn manual_pages_are_printed_and_written() {
     expected.push("transom.1".to_owned());
     assert_eq!(names, expected);
     let run = fs::read_to_string(made.join("transom-run.1")).unwrap();
-    assert!(
-        run.contains("keep\\-going") && run.contains(".TH TRANSOM-RUN 1"),
-        "{run}"
-    );
+    for part in [
+        "keep\\-going",
+        ".TH TRANSOM-RUN 1",
+        "\\-np N",
+        ".SH ENVIRONMENT",
+        "TRANSOM_LOG",
+        "TRANSOM_TRACE",
+    ] {
+        assert!(run.contains(part), "{part} is not in {run}");
+    }
+    for args in [&["--help"][..], &["run", "--help"], &["bench", "-h"]] {
+        let (_, help, _) = transom(args);
+        for part in [
+            "Environment:",
+            "TRANSOM_REPORT",
+            "TRANSOM_DEVICE",
+            "NO_COLOR",
+        ] {
+            assert!(help.contains(part), "{args:?}: {part} is not in {help}");
+        }
+    }
     let (_, page, _) = transom(&["man"]);
     assert_eq!(page, fs::read_to_string(made.join("transom.1")).unwrap());
 

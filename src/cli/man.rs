@@ -9,7 +9,7 @@ use clap::{Command, CommandFactory as _};
 use clap_mangen::Man;
 use thiserror::Error;
 
-use super::{Cli, USAGE, screen};
+use super::{Cli, USAGE, environment, screen};
 
 /// Print the manual page, or write those of all commands into a folder
 ///
@@ -62,6 +62,22 @@ fn pages() -> Result<Vec<(String, Vec<u8>)>, ManError> {
     [&cli].into_iter().chain(commands).map(page).collect()
 }
 
+/// As all pages, but for a section of the environment, which is no further text here.
+fn render(man: &Man, command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
+    man.render_title(page)?;
+    man.render_name_section(page)?;
+    man.render_synopsis_section(page)?;
+    man.render_description_section(page)?;
+    man.render_options_section(page)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(page)?;
+    }
+    if let Some(section) = environment::manual_section(command.get_name()) {
+        page.extend_from_slice(section.as_bytes());
+    }
+    man.render_version_section(page)
+}
+
 fn page(command: &Command) -> Result<(String, Vec<u8>), ManError> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     let man = Man::new(command.clone().version(env!("CARGO_PKG_VERSION")))
@@ -69,6 +85,6 @@ fn page(command: &Command) -> Result<(String, Vec<u8>), ManError> {
         .source(concat!("transom ", env!("CARGO_PKG_VERSION")))
         .manual("Transom");
     let mut page = Vec::new();
-    man.render(&mut page).map_err(ManError::Render)?;
+    render(&man, command, &mut page).map_err(ManError::Render)?;
     Ok((man.get_filename(), page))
 }

@@ -4,6 +4,7 @@ mod bench;
 mod completions;
 mod devices;
 mod doctor;
+mod environment;
 mod hints;
 mod man;
 mod mpi;
@@ -66,7 +67,7 @@ const VERSION: &str = match (rdma_sys_shim::has_verbs(), rdma_sys_shim::has_adve
 
 /// One-sided communication over RDMA.
 #[derive(Parser)]
-#[command(name = "transom", version = VERSION)]
+#[command(name = "transom", version = VERSION, after_help = environment::help("transom"))]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -74,10 +75,15 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    #[command(after_help = environment::help("run"))]
     Run(run::Args),
+    #[command(after_help = environment::help("bench"))]
     Bench(Box<bench::Args>),
+    #[command(after_help = environment::help("devices"))]
     Devices(devices::Args),
+    #[command(after_help = environment::help("doctor"))]
     Doctor(doctor::Args),
+    #[command(after_help = environment::help("mpi"))]
     Mpi(mpi::Args),
     Completions(completions::Args),
     Man(man::Args),

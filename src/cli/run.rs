@@ -17,7 +17,7 @@ use super::BindToArg;
 /// TRANSOM_RANK, TRANSOM_SIZE, TRANSOM_RENDEZVOUS=HOST:PORT and TRANSOM_JOB_SECRET.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// How many ranks to start
+    /// How many ranks to start; -np N does as well
     #[arg(short = 'n', long = "ranks", alias = "np", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
     ranks: u32,

@@ -17,7 +17,7 @@ use crate::cli::{BindToArg, hints};
 /// `mpirun` or `srun`. Without --op, --sync and --sizes, the standard suite runs.
 #[derive(clap::Args)]
 pub(in crate::cli) struct Args {
-    /// How many ranks to start [default: 2]
+    /// How many ranks to start; -np N does as well [default: 2]
     #[arg(short = 'n', long = "ranks", alias = "np", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
     ranks: Option<u32>,

@@ -1,0 +1,70 @@
+//! The environment variables that commands and their ranks heed, for their help and manual pages.
+
+use std::fmt::Write as _;
+
+use clap::builder::Styles;
+
+/// A variable, and what it does.
+type Variable = (&'static str, &'static str);
+
+/// What whoever takes part in a job heeds.
+const OF_RANKS: [Variable; 5] = [
+    (
+        "TRANSOM_DEVICE",
+        "the device of jobs: auto, soft, verbs, or NAME[:PORT[:GID]]",
+    ),
+    (
+        "TRANSOM_LOG",
+        "what is logged to standard error: off, error, warn, info, debug, trace",
+    ),
+    (
+        "TRANSOM_REPORT",
+        "1: a table of what each window did, when a rank leaves the job",
+    ),
+    (
+        "TRANSOM_TRACE",
+        "a file for a trace of the job, which ui.perfetto.dev shows",
+    ),
+    (
+        "TRANSOM_START_TIMEOUT",
+        "how many seconds ranks wait for each other at the start (600; 0: for ever)",
+    ),
+];
+
+const OF_ALL: [Variable; 1] = [("NO_COLOR", "1: no colours")];
+
+/// Those of a command; `None` if there are none but [`OF_ALL`].
+pub(super) fn of_command(name: &str) -> Option<Vec<Variable>> {
+    let only = |names: &[&str]| {
+        let known = OF_RANKS.into_iter();
+        known.filter(|(name, _)| names.contains(name)).collect()
+    };
+    let mut found: Vec<Variable> = match name {
+        "transom" | "run" | "bench" | "mpi" => OF_RANKS.to_vec(),
+        "devices" | "doctor" => only(&["TRANSOM_DEVICE", "TRANSOM_LOG"]),
+        _ => return None,
+    };
+    found.extend(OF_ALL);
+    Some(found)
+}
+
+/// What stands below a command's options.
+pub(super) fn help(name: &str) -> String {
+    let header = *Styles::default().get_header();
+    let mut text = format!("{header}Environment:{header:#}");
+    for (variable, what) in of_command(name).unwrap_or_default() {
+        // Writing to a string does not fail.
+        let _ = write!(text, "\n  {variable:<23}{what}");
+    }
+    text
+}
+
+/// The section of a manual page.
+pub(super) fn manual_section(name: &str) -> Option<String> {
+    let mut text = ".SH ENVIRONMENT\n".to_owned();
+    for (variable, what) in of_command(name)? {
+        let what = what.replace('\\', "\\\\").replace('-', "\\-");
+        let _ = writeln!(text, ".TP\n\\fB{variable}\\fR\n{what}");
+    }
+    Some(text)
+}
