@@ -205,11 +205,47 @@ fn completions_are_there_for_each_shell() {
             "{script}"
         );
     }
-    // What the script defines completes.
+    // What the script defines completes, and so do programs and their arguments.
     let (_, script, _) = transom(&["completions", "bash"]);
-    let line = "COMP_WORDS=(transom be); COMP_CWORD=1; _transom transom be transom; echo \"${COMPREPLY[*]}\"";
-    let (code, out, error) = run(Command::new("bash").args(["-c", &format!("{script}\n{line}")]));
-    assert_eq!((code, out.as_str(), error.as_str()), (0, "bench\n", ""));
+    let offered = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [.., before, word] = words[..] else {
+            panic!("{line}");
+        };
+        let call = format!(
+            "COMP_WORDS=({line}); COMP_CWORD={}; _transom_or_program transom '{word}' '{before}'; \
+             printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            words.len() - 1
+        );
+        let mut bash = Command::new("bash");
+        bash.current_dir(env!("CARGO_MANIFEST_DIR"));
+        let (code, out, error) = run(bash.args(["-c", &format!("{script}\n{call}")]));
+        assert_eq!((code, error.as_str()), (0, ""), "{line}");
+        out.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (line, words) in [
+        ("transom be", &["bench"][..]),
+        ("transom run --device s", &["soft"]),
+        (
+            "transom bench --hint no_locks",
+            &["no_locks=true", "no_locks=false"],
+        ),
+        ("transom bench --op fetch", &["fetch_and_op"]),
+        ("transom run -n 2 --keep", &["--keep-going"]),
+        (
+            "transom run -n 2 --device soft Carg",
+            &["Cargo.toml", "Cargo.lock"],
+        ),
+        ("transom run --device = soft -n 2 Cargo.t", &["Cargo.toml"]),
+        ("transom run --label -n2 Cargo.t", &["Cargo.toml"]),
+        ("transom mpi --strict -- Cargo.t", &["Cargo.toml"]),
+    ] {
+        let mut found = offered(line);
+        found.sort_by_key(|word| words.iter().position(|known| known == word));
+        assert_eq!(found, words, "{line}");
+    }
+    assert!(offered("transom run -n 2 ec").contains(&"echo".to_owned()));
+    assert_eq!(offered("transom run -n 2 prog --keep"), [""]);
 }
 
 #[test]

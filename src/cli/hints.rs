@@ -50,6 +50,13 @@ pub(super) fn legal(key: &str) -> &'static str {
     known.map_or("any value", |(_, legal, _)| legal)
 }
 
+/// Hints as `--hint` takes them, some of each key.
+pub(super) fn examples() -> Vec<String> {
+    let of_key =
+        |(key, _, values): (_, _, &'static [_])| values.iter().map(move |v| format!("{key}={v}"));
+    VALUES.into_iter().flat_map(of_key).collect()
+}
+
 /// Warns of each hint that nobody knows, in a line.
 pub(super) fn warn_of_unknown(hints: &Info) {
     for (key, _) in hints.iter() {

@@ -11,6 +11,7 @@ mod mpi;
 mod run;
 mod screen;
 mod spelling;
+mod suggested;
 mod usage;
 
 use std::process::ExitCode;

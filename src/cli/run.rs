@@ -20,10 +20,12 @@ pub(super) struct Args {
     /// How many ranks to start; -np N does as well
     #[arg(short = 'n', long = "ranks", alias = "np", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
+    #[arg(value_hint = clap::ValueHint::Other)]
     ranks: u32,
 
     /// Which device the ranks use: soft, verbs, or NAME[:PORT[:GID]], as in rxe0:1 (TRANSOM_DEVICE)
-    #[arg(long, value_name = "D")]
+    #[arg(long, value_name = "D", value_parser = super::suggested::device())]
+    #[arg(hide_possible_values = true)]
     device: Option<String>,
 
     /// How the ranks are bound to processors. Jobs that run side by side would be bound to the same ones

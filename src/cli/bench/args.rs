@@ -3,13 +3,14 @@
 use std::fs;
 use std::path::PathBuf;
 
+use clap::builder::TypedValueParser as _;
 use transom::Info;
 use transom::launcher::MAX_RANKS;
 use transom::lower::is_legal_hint;
 
 use super::error::{BenchError, Result};
 use super::suite;
-use crate::cli::{BindToArg, hints};
+use crate::cli::{BindToArg, hints, suggested};
 
 /// Measure one-sided operations between the ranks of a job on this machine
 ///
@@ -19,11 +20,12 @@ use crate::cli::{BindToArg, hints};
 pub(in crate::cli) struct Args {
     /// How many ranks to start; -np N does as well [default: 2]
     #[arg(short = 'n', long = "ranks", alias = "np", value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)), value_hint = OTHER)]
     ranks: Option<u32>,
 
     /// Which device the ranks use: soft, verbs, or NAME[:PORT[:GID]], as in rxe0:1 (TRANSOM_DEVICE)
-    #[arg(long, value_name = "D")]
+    #[arg(long, value_name = "D", value_parser = suggested::device())]
+    #[arg(hide_possible_values = true)]
     device: Option<String>,
 
     /// How the ranks that this command starts are bound to processors [default: auto]. Benchmarks that run
@@ -49,15 +51,17 @@ pub(in crate::cli) struct Args {
 
     /// Bytes of each operation, with K, M or G for powers of 1024 [default: 8,4K,64K,1M, and 8
     /// for fetch_and_op and compare_and_swap]
-    #[arg(long, value_delimiter = ',', value_parser = parse_size)]
+    #[arg(long, value_delimiter = ',', value_parser = parse_size, value_hint = OTHER)]
     sizes: Vec<usize>,
 
     /// Operations before each synchronisation [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(value_hint = OTHER)]
     burst: Option<u32>,
 
     /// Hint to all windows; may be given more than once
-    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_hint)]
+    #[arg(long, value_name = "KEY=VALUE", hide_possible_values = true)]
+    #[arg(value_parser = suggested::hint().try_map(|text: String| parse_hint(&text)))]
     hint: Vec<(String, String)>,
 
     /// Origin buffers in registered memory, from and to which a device transfers without a copy
@@ -66,7 +70,7 @@ pub(in crate::cli) struct Args {
 
     /// Repeat each measurement until it took this many seconds, and report the median
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
-    #[arg(allow_negative_numbers = true)]
+    #[arg(allow_negative_numbers = true, value_hint = OTHER)]
     min_time: Option<f64>,
 
     /// Write one JSON object per line to FILE (`-`: to standard output, in place of the table)
@@ -74,22 +78,24 @@ pub(in crate::cli) struct Args {
     json: Option<PathBuf>,
 
     /// Draw latency and bandwidth over size, as an SVG picture
-    #[arg(long, value_name = "FILE.svg", value_parser = parse_picture)]
+    #[arg(long, value_name = "FILE.svg", value_parser = parse_picture, value_hint = clap::ValueHint::FilePath)]
     plot: Option<PathBuf>,
 
     /// Plot these results of earlier runs, which --json has saved, instead of measuring
     #[arg(long, value_name = "FILE.json", num_args = 1.., requires = "plot")]
     #[arg(action = clap::ArgAction::Set, conflicts_with_all = MEASURING)]
+    #[arg(value_hint = clap::ValueHint::FilePath)]
     from: Vec<PathBuf>,
 
     /// Compare two files of results instead of measuring: exits with 1 if a line of B is worse than A's
     #[arg(long, value_names = ["A.json", "B.json"], num_args = 2)]
     #[arg(action = clap::ArgAction::Set, conflicts_with_all = MEASURING, conflicts_with = "from")]
+    #[arg(value_hint = clap::ValueHint::FilePath)]
     compare: Vec<PathBuf>,
 
     /// How much worse a line may be, in percent [default: 5]
     #[arg(long, value_name = "PERCENT", requires = "compare", value_parser = parse_percent)]
-    #[arg(allow_negative_numbers = true, conflicts_with_all = MEASURING)]
+    #[arg(allow_negative_numbers = true, conflicts_with_all = MEASURING, value_hint = OTHER)]
     tolerance: Option<f64>,
 
     /// A hundredth of the iterations: to see that all works, not for comparison
@@ -101,6 +107,9 @@ pub(in crate::cli) struct Args {
     #[arg(long, short)]
     verbose: bool,
 }
+
+/// No file, and nothing else that a shell could know.
+const OTHER: clap::ValueHint = clap::ValueHint::Other;
 
 /// What is said of a measurement, which has no meaning where none is made.
 const MEASURING: [&str; 14] = [

@@ -24,7 +24,8 @@ use need::Wanted;
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Require what this device needs: soft, verbs, or NAME[:PORT[:GID]] (TRANSOM_DEVICE)
-    #[arg(long, value_name = "D")]
+    #[arg(long, value_name = "D", value_parser = super::suggested::device())]
+    #[arg(hide_possible_values = true)]
     device: Option<String>,
 
     /// Print one JSON object per check

@@ -1,0 +1,39 @@
+//! Values that completions offer, of options that take others, too.
+
+use std::ffi::OsStr;
+
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, Command, Error};
+
+use super::hints;
+
+/// What `--device` may name without knowing this machine.
+pub(super) fn device() -> impl TypedValueParser<Value = String> {
+    let devices = ["auto", "soft", "verbs"];
+    Suggested(devices.map(str::to_owned).to_vec())
+}
+
+/// Each known hint with values that it may have.
+pub(super) fn hint() -> impl TypedValueParser<Value = String> {
+    Suggested(hints::examples())
+}
+
+#[derive(Clone)]
+struct Suggested(Vec<String>);
+
+impl TypedValueParser for Suggested {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.iter().map(PossibleValue::new)))
+    }
+}
