@@ -10,14 +10,19 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::series::{Picture, Series};
 use super::ticks::{self, Ticks};
 
-const WIDTH: u32 = 1_540;
+/// Of both charts.
+const CHARTS: u32 = 1_060;
 const HEIGHT: u32 = 560;
 const HEAD: u32 = 64;
+/// The legend's width at least, of which the lines before the texts take some.
 const LEGEND: u32 = 480;
+const BEFORE_TEXT: u32 = 44;
+/// Of a character of the legend, most of which have less.
+const CHARACTER: u32 = 9;
 /// Of a line of the legend.
 const ROW: i32 = 20;
 /// Characters of a text that find room: one of the legend, one above the charts.
-const LABEL: usize = 60;
+const LABEL: usize = 120;
 const CAPTION: usize = 150;
 
 const FONT: &str = "sans-serif";
@@ -48,7 +53,11 @@ pub(super) fn svg(picture: &Picture) -> Drawn<String> {
     // A legend that is longer than the charts makes all of it higher.
     let rows = u32::try_from(picture.series.len()).unwrap_or(u32::MAX);
     let height = HEIGHT.max(rows.saturating_mul(ROW as u32).saturating_add(HEAD + 40));
-    let root = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();
+    // One with long texts makes it wider.
+    let texts = picture.series.iter().map(|one| one.label.chars().count());
+    let longest = texts.max().unwrap_or(0).min(LABEL) as u32;
+    let width = CHARTS + LEGEND.max(BEFORE_TEXT + longest * CHARACTER);
+    let root = SVGBackend::with_string(&mut text, (width, height)).into_drawing_area();
     draw(&root, picture)?;
     root.present().map_err(told)?;
     drop(root);
@@ -60,8 +69,8 @@ fn draw(root: &Area<'_>, picture: &Picture) -> Drawn<()> {
     let (head, body) = root.split_vertically(HEAD);
     caption(&head, &picture.title, 18, 22.0)?;
     caption(&head, &picture.below, 44, 16.0)?;
-    let (charts, legend) = body.split_horizontally(WIDTH - LEGEND);
-    let (left, right) = charts.split_horizontally((WIDTH - LEGEND) / 2);
+    let (charts, legend) = body.split_horizontally(CHARTS);
+    let (left, right) = charts.split_horizontally(CHARTS / 2);
     let latency = |&(size, nanoseconds): &(f64, f64)| (size, nanoseconds);
     let bandwidth = |&(size, nanoseconds): &(f64, f64)| (size, size / nanoseconds);
     chart(
@@ -81,7 +90,7 @@ fn draw(root: &Area<'_>, picture: &Picture) -> Drawn<()> {
 fn caption(area: &Area<'_>, text: &str, y: i32, size: f64) -> Drawn<()> {
     let middle = Pos::new(HPos::Center, VPos::Center);
     let style = (FONT, size).into_font().color(&INK).pos(middle);
-    let at = (WIDTH as i32 / 2, y);
+    let at = (area.dim_in_pixel().0 as i32 / 2, y);
     area.draw_text(&clipped(text, CAPTION), &style, at)
         .map_err(told)
 }
@@ -158,7 +167,8 @@ fn entry(area: &Area<'_>, series: &Series, y: i32) -> Drawn<()> {
     let beside = Pos::new(HPos::Left, VPos::Center);
     let text = (FONT, 15).into_font().color(&INK).pos(beside);
     let label = clipped(&series.label, LABEL);
-    area.draw_text(&label, &text, (44, y)).map_err(told)
+    area.draw_text(&label, &text, (BEFORE_TEXT as i32, y))
+        .map_err(told)
 }
 
 fn style(series: &Series) -> ShapeStyle {
@@ -261,7 +271,15 @@ mod tests {
         let svg = picture((0..60).map(one).collect());
         let height = format!("height=\"{}\"", 60 * ROW as u32 + HEAD + 40);
         assert!(svg.contains(&height), "{}", &svg[..200]);
-        let label = texts(&svg).pop().unwrap().chars().count();
-        assert_eq!(label, LABEL);
+        // The legend is as wide as its texts.
+        assert_eq!(texts(&svg).pop().unwrap().len(), 100);
+        let width = CHARTS + BEFORE_TEXT + 100 * CHARACTER;
+        assert!(
+            svg.contains(&format!("width=\"{width}\"")),
+            "{}",
+            &svg[..200]
+        );
+        let svg = picture(vec![series(&"x".repeat(500), 0, false, &[(8.0, 6.5)])]);
+        assert_eq!(texts(&svg).pop().unwrap().chars().count(), LABEL);
     }
 }

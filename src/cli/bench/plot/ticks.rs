@@ -48,11 +48,13 @@ pub(super) fn decades(values: impl Iterator<Item = f64>) -> Ticks {
         all.filter(|mark| range.contains(mark)).collect()
     };
     let few = (range.end / range.start).log10() < 2.5;
-    let bold = match few {
-        true => marks(&[1.0, 2.0, 5.0]),
-        false => marks(&[1.0]),
-    };
-    let light = marks(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
+    let digits = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0];
+    let tenths: Vec<f64> = (10..100).map(|tenths| f64::from(tenths) / 10.0).collect();
+    let all: [&[f64]; 4] = [&[1.0], &[1.0, 2.0, 5.0], &digits, &tenths];
+    // A single text says nothing of what is beside it.
+    let mut bold = all[usize::from(few)..].iter().map(|digits| marks(digits));
+    let bold = bold.find(|marks| marks.len() > 1).unwrap_or_default();
+    let light = marks(&digits);
     Ticks { range, bold, light }
 }
 
@@ -102,6 +104,13 @@ mod tests {
             assert!(ticks.range.contains(&8.0) && !ticks.range.is_empty());
             assert!(!ticks.bold.is_empty(), "{ticks:?}");
         }
+        // With texts on two marks at least, to read it by.
+        for tenths in 10..100 {
+            let value = 10_f64.powi(tenths % 7) * f64::from(tenths) / 10.0;
+            let ticks = decades([value].into_iter());
+            assert!(ticks.bold.len() > 1, "{value}: {ticks:?}");
+        }
+        assert_eq!(decades([8.0].into_iter()).bold, [6.0, 7.0, 8.0, 9.0, 10.0]);
         // As does a value that no power of two is near to.
         assert!(!sizes([3.0].into_iter()).bold.is_empty());
     }
