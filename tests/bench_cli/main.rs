@@ -451,6 +451,39 @@ fn a_malformed_hint_is_refused_by_one_rank() {
 }
 
 #[test]
+fn a_watched_run_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let trace = path("events");
+    let measured = |variable: Option<(&str, &str)>, file: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
+        command.args(["bench", "--quick", "--op", "put", "--sizes", "8"]);
+        command.args(["--json", &path(file)]);
+        command.envs(variable);
+        let output = command.output().unwrap();
+        assert!(output.status.success());
+        let table = String::from_utf8(output.stdout).unwrap();
+        let records = parse(&fs::read_to_string(path(file)).unwrap());
+        let watched = records["allocate.put8_flush"]["watched"].clone();
+        (table.lines().next().unwrap().to_owned(), watched)
+    };
+    let (head, watched) = measured(None, "plain");
+    assert!(!head.contains("slowed down") && watched.is_null(), "{head}");
+    for (variable, value, name) in [
+        ("TRANSOM_REPORT", "1", "report"),
+        ("TRANSOM_TRACE", &*trace, "trace"),
+    ] {
+        let (head, watched) = measured(Some((variable, value)), name);
+        let said = format!(", slowed down by {variable}: not for comparison");
+        assert!(head.ends_with(&said) && watched == name, "{head} {watched}");
+        let compared = output(&["bench", "--compare", &path("plain"), &path(name)]);
+        let compared = String::from_utf8(compared.stdout).unwrap();
+        let note = format!("note: what was measured with {variable} is not for comparison");
+        assert!(compared.contains(&note), "{compared}");
+    }
+}
+
+#[test]
 fn results_that_find_no_room_are_told_of_in_one_line() {
     let output = output(&[
         "bench",

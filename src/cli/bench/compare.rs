@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::engine::median;
 use super::output::significant;
-use super::record::{Record, Run, What, convert};
+use super::record::{Record, Run, Watched, What, convert};
 use super::saved::Saved;
 
 /// How many runs of a file are described.
@@ -175,7 +175,7 @@ impl<'a> Ratios<'a> {
 
     /// What the two were not measured with alike.
     fn differences(&self) -> Vec<String> {
-        let fields: [Field; 5] = [
+        let fields: [Field; 6] = [
             ("host", |run| run.host.clone()),
             ("device", |run| run.device.clone()),
             ("ranks", |run| run.ranks.to_string()),
@@ -183,6 +183,7 @@ impl<'a> Ratios<'a> {
             ("number of iterations (--quick)", |run| {
                 run.quick.to_string()
             }),
+            ("counting of operations", |run| format!("{:?}", run.watched)),
         ];
         let differs = |&(_, field): &Field| {
             let [a, b] = self.files.map(|file| distinct(file, field));
@@ -195,6 +196,18 @@ impl<'a> Ratios<'a> {
         let quick = |file: &Saved| file.records.iter().any(|record| record.run.quick);
         if self.files.into_iter().any(quick) {
             lines.push("note: --quick is not for comparison".to_owned());
+        }
+        for watched in [Watched::Report, Watched::Trace] {
+            let has = |file: &&Saved| {
+                let mut runs = file.records.iter().map(|record| &record.run);
+                runs.any(|run| run.watched == Some(watched))
+            };
+            if self.files.iter().any(has) {
+                let variable = watched.variable();
+                lines.push(format!(
+                    "note: what was measured with {variable} is not for comparison"
+                ));
+            }
         }
         lines
     }
@@ -234,9 +247,13 @@ fn describe(run: &Run) -> String {
         transom,
         date,
         quick,
+        watched,
     } = run;
+    let watched = watched.map_or(String::new(), |by| format!(", {}", by.variable()));
     let quick = if *quick { ", --quick" } else { "" };
-    format!("device {device}, {ranks} ranks, host {host}, transom {transom}, {date}{quick}")
+    format!(
+        "device {device}, {ranks} ranks, host {host}, transom {transom}, {date}{quick}{watched}"
+    )
 }
 
 /// The lines of a file in the order in which they first come; those that come again are runs of the same.
@@ -440,13 +457,22 @@ mod tests {
         there.run.host = "n1".to_owned();
         there.run.device = "rxe0".to_owned();
         there.run.quick = true;
+        there.run.watched = Some(Watched::Trace);
         let b = saved("b", vec![there]);
         let lines = written(&Ratios::of([&a, &b]).unwrap(), 0.05);
-        for field in ["host", "device", "number of iterations (--quick)"] {
+        for field in [
+            "host",
+            "device",
+            "number of iterations (--quick)",
+            "counting of operations",
+        ] {
             let note = format!("note: A and B differ in the {field}");
             assert!(lines.contains(&note), "{note} is not in {lines:?}");
         }
         assert!(lines.contains(&"note: --quick is not for comparison".to_owned()));
+        let traced = "note: what was measured with TRANSOM_TRACE is not for comparison";
+        assert!(lines.contains(&traced.to_owned()), "{lines:?}");
+        assert!(lines[1].ends_with(", --quick, TRANSOM_TRACE"), "{lines:?}");
         assert!(
             !lines
                 .iter()

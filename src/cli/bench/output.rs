@@ -14,7 +14,7 @@ use super::args::Plan;
 use super::engine::{Line, Measured};
 use super::error::{BenchError, Result};
 use super::plot::PlotFile;
-use super::record::{FORMAT, Metric, Record, Run, What};
+use super::record::{FORMAT, Metric, Record, Run, Watched, What};
 use super::samples::Percentiles;
 
 /// Whether there is something to draw a progress bar on.
@@ -37,8 +37,9 @@ impl Output {
     pub(super) fn open(plan: &Plan, job: &Job) -> Result<Self> {
         let plot = plan.plot.as_deref().map(PlotFile::probe).transpose()?;
         let json = plan.json.as_ref().map(JsonFile::create).transpose()?;
+        let watched = Watched::here();
         let output = Self {
-            run: Run::begin(device_spec(job), job.world().size(), plan.quick),
+            run: Run::begin(device_spec(job), job.world().size(), plan.quick, watched),
             verbose: plan.verbose,
             table: !json.as_ref().is_some_and(JsonFile::is_stdout),
             json,
@@ -50,7 +51,7 @@ impl Output {
             },
         };
         output.show(format_args!(
-            "{} ranks, device {}, rank 0 on processors {}{}",
+            "{} ranks, device {}, rank 0 on processors {}{}{}",
             output.run.ranks,
             output.run.device,
             processors().as_deref().unwrap_or("unknown"),
@@ -59,6 +60,10 @@ impl Output {
             } else {
                 ""
             },
+            watched.map_or(String::new(), |by| format!(
+                ", slowed down by {}: not for comparison",
+                by.variable()
+            )),
         ))?;
         output.show(format_args!("{}", head(plan.verbose)))?;
         Ok(output)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
-use std::{fs, ptr};
+use std::{env, fs, ptr};
 
 use serde::{Deserialize, Serialize};
 
@@ -87,11 +87,43 @@ pub(super) struct Run {
     pub(super) date: String,
     /// A hundredth of the iterations: not for comparison.
     pub(super) quick: bool,
+    /// What the library did beside: no less so. Records of before do not say it.
+    #[serde(default)]
+    pub(super) watched: Option<Watched>,
+}
+
+/// What the environment had of the library, which each operation pays for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Watched {
+    /// A trace, for which windows count, too.
+    Trace,
+    /// A report.
+    Report,
+}
+
+impl Watched {
+    /// As the environment says, which a file that cannot be written may keep from it.
+    pub(super) fn here() -> Option<Self> {
+        let said = |by: Self| env::var(by.variable()).unwrap_or_default();
+        match said(Self::Report).as_str() {
+            _ if !said(Self::Trace).is_empty() => Some(Self::Trace),
+            "1" | "true" | "yes" | "on" => Some(Self::Report),
+            _ => None,
+        }
+    }
+
+    pub(super) fn variable(self) -> &'static str {
+        match self {
+            Self::Trace => "TRANSOM_TRACE",
+            Self::Report => "TRANSOM_REPORT",
+        }
+    }
 }
 
 impl Run {
     /// A run that begins now, on this host.
-    pub(super) fn begin(device: String, ranks: u32, quick: bool) -> Self {
+    pub(super) fn begin(device: String, ranks: u32, quick: bool, watched: Option<Watched>) -> Self {
         let host = fs::read_to_string("/proc/sys/kernel/hostname");
         Self {
             device,
@@ -100,6 +132,7 @@ impl Run {
             transom: env!("CARGO_PKG_VERSION").to_owned(),
             date: now(),
             quick,
+            watched,
         }
     }
 }
@@ -216,6 +249,7 @@ pub(super) mod tests {
                 transom: "0.1.0".to_owned(),
                 date: "2026-01-02T03:04:05Z".to_owned(),
                 quick: false,
+                watched: None,
             },
             unit: "ns".to_owned(),
             value,
@@ -227,7 +261,7 @@ pub(super) mod tests {
         }
     }
 
-    const GOLDEN: &str = r#"{"format":1,"name":"allocate.put8_flush","window":"allocate","op":"put","size":8,"sync":"flush","burst":1,"case":null,"registered":false,"hints":{"no_locks":"true"},"metric":"latency","device":"soft","ranks":2,"host":"n0","transom":"0.1.0","date":"2026-01-02T03:04:05Z","quick":false,"unit":"ns","value":6.5,"min":6.5,"max":6.5,"iterations":20000,"repeats":1,"percentiles":{"unit":"ns","operations":154,"samples":2000,"p50":6.4,"p90":6.6,"p99":7.0,"p999":9.5,"max":60.25}}"#;
+    const GOLDEN: &str = r#"{"format":1,"name":"allocate.put8_flush","window":"allocate","op":"put","size":8,"sync":"flush","burst":1,"case":null,"registered":false,"hints":{"no_locks":"true"},"metric":"latency","device":"soft","ranks":2,"host":"n0","transom":"0.1.0","date":"2026-01-02T03:04:05Z","quick":false,"watched":null,"unit":"ns","value":6.5,"min":6.5,"max":6.5,"iterations":20000,"repeats":1,"percentiles":{"unit":"ns","operations":154,"samples":2000,"p50":6.4,"p90":6.6,"p99":7.0,"p999":9.5,"max":60.25}}"#;
 
     fn golden() -> Record {
         let mut record = record("put", 8, 6.5);
@@ -255,6 +289,8 @@ pub(super) mod tests {
     fn what_is_not_known_yet_is_passed_over_and_what_misses_is_named() {
         let more = GOLDEN.replacen('{', r#"{"later":[1],"#, 1);
         assert_eq!(serde_json::from_str::<Record>(&more).unwrap(), golden());
+        let earlier = GOLDEN.replacen(r#""watched":null,"#, "", 1);
+        assert_eq!(serde_json::from_str::<Record>(&earlier).unwrap(), golden());
         let less = GOLDEN.replacen(r#""sync":"flush","#, "", 1);
         let error = serde_json::from_str::<Record>(&less).unwrap_err();
         assert!(error.to_string().contains("`sync`"), "{error}");

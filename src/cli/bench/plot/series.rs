@@ -244,6 +244,9 @@ fn captions(sources: &[Source<'_>], jobs: &[&Job]) -> (String, String) {
     if runs().any(|record| record.run.quick) {
         below += ", --quick: not for comparison";
     }
+    if let Some(watched) = runs().find_map(|record| record.run.watched) {
+        below += &format!(", {}: not for comparison", watched.variable());
+    }
     (title, below)
 }
 
