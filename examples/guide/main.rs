@@ -24,8 +24,8 @@ macro_rules! programs {
 }
 
 programs!(
-    accumulate, dynamic, errors, exchange, fence, helpers, hints, layouts, lock_all, locks, notify,
-    owned, raw_fence, requests, shared, strided, structs
+    accumulate, counted, dynamic, errors, exchange, fence, helpers, hints, layouts, lock_all,
+    locks, notify, owned, raw_fence, requests, shared, strided, structs
 );
 
 fn main() -> ExitCode {
