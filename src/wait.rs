@@ -177,7 +177,8 @@ impl Patience {
         mut done: impl FnMut() -> Result<bool>,
         check: impl FnMut() -> Verdict<'a>,
     ) -> Result<()> {
-        let pauses = pause::is_short();
+        // Where ranks take turns, what is awaited may be another's turn away.
+        let pauses = !self.crowded && pause::is_short();
         let attempts = if pauses { EAGER_PAUSED } else { EAGER_SPINS };
         for _ in 0..attempts.min(self.spins()) {
             if done()? {

@@ -112,13 +112,18 @@ struct Ways {
 }
 
 impl Barrier {
-    pub(crate) fn new(team: &Team, block: &Arc<ControlBlock>, at: u64) -> Self {
+    /// `turns`: all ranks know that they take turns on the processors.
+    pub(crate) fn new(team: &Team, block: &Arc<ControlBlock>, at: u64, turns: bool) -> Self {
         let circles = &team.circles;
-        let steps = steps(circles.all(), circles.by_host().map(Arc::as_ref)).into_iter();
+        let by_host = circles.by_host().map(Arc::as_ref);
+        let steps = steps(circles.all(), by_host, turns);
         Self {
             at,
             block: block.clone(),
-            steps: steps.map(|step| (step, OnceLock::new())).collect(),
+            steps: steps
+                .into_iter()
+                .map(|step| (step, OnceLock::new()))
+                .collect(),
             epoch: AtomicU32::new(0),
         }
     }

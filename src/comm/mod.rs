@@ -59,7 +59,7 @@ impl Communicator {
     fn new(team: Team, block: ControlBlock, blocks: Column<u64>) -> Self {
         let block = Arc::new(block);
         let blocks = Arc::new(blocks);
-        let barrier = Arc::new(Barrier::new(&team, &block, BARRIER_AT));
+        let barrier = Arc::new(Barrier::new(&team, &block, BARRIER_AT, false));
         let engine = Engine::new(&team, &block, &blocks, &barrier);
         Self::carried(team, Carrier::Pipes(Box::new(engine)))
     }

@@ -53,8 +53,10 @@ const MARKS: u64 = 1 << 34;
 const GLOBAL: u64 = 1 << 35;
 /// Beside it, whether several of its threads may be at them at a time: so it is where any rank says it.
 const THREADS: u64 = 1 << 36;
+/// Beside it, whether it takes turns with others on the processors.
+const TURNS: u64 = 1 << 37;
 /// What is agreed on where all ranks say it, and what need not be equal.
-const OF_ALL: u64 = NO_LOCKS | SHARES_HOST | MARKS | GLOBAL | THREADS;
+const OF_ALL: u64 = NO_LOCKS | SHARES_HOST | MARKS | GLOBAL | THREADS | TURNS;
 
 /// The call that makes a window, and its arguments.
 #[derive(Clone, Copy)]
@@ -188,6 +190,7 @@ impl Window {
                 (MARKS, created.flavor == Flavor::Allocate && take_fences()),
                 (GLOBAL, device.atomic_domain == AtomicDomain::Global),
                 (THREADS, team.context.concurrent()),
+                (TURNS, team.context.patience().is_crowded()),
             ];
             let said = said.iter().filter(|(_, is_so)| *is_so);
             Ok(Prepared {
@@ -245,7 +248,7 @@ impl Window {
         let block = Arc::new(own.block);
         let watched = own.hints.statistics || seen::counts_all();
         let window = Self {
-            barrier: Barrier::new(&team, &block, BARRIER_AT),
+            barrier: Barrier::new(&team, &block, BARRIER_AT, all(TURNS)),
             out_of_step: AtomicBool::new(false),
             targets: Targets::new(team.size()),
             base: match own.exposed.memory {

@@ -1,5 +1,7 @@
 //! Windows whose creation an allgather carries that is not the library's.
 
+use std::cell::Cell;
+
 use transom::lower::{self, Aim, Row, at_once};
 use transom::raw::{Assert, PROC_NULL, Window};
 use transom::{BasicType, Communicator, Info, Job, LockKind, Op};
@@ -279,8 +281,8 @@ fn calls_at_once(rank: &Rank) -> Outcome {
         }
         check(!at_once::lock(&window, LockKind::Shared, 0), "it is locked")?;
         check(!at_once::lock_all(&window), "a target is locked")?;
-        let mut count = 0_u64;
-        let at = (&raw mut count).cast::<u8>();
+        let count = Cell::new(0_u64);
+        let at = count.as_ptr().cast::<u8>();
         // SAFETY: locals that outlive the unlock.
         unsafe {
             match at_once::to_get(&window, 8, 0, 1) {
@@ -290,7 +292,7 @@ fn calls_at_once(rank: &Rank) -> Outcome {
             if !at_once::flush(&window, 0) {
                 window.flush(0)?;
             }
-            count += 1;
+            count.set(count.get() + 1);
             match at_once::to_put(&window, 8, 0, 1) {
                 Some(there) => there.put(at, 8),
                 None => window.put(at, 8, 0, 1)?,

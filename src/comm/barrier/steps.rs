@@ -1,4 +1,8 @@
-//! Whom a rank tells, and whom it hears, in which order: around the circle of all ranks, or by hosts.
+//! Whom a rank tells, and whom it hears, in which order: around the circle of all ranks, up and down a tree, or by hosts.
+//!
+//! Around the circle is soonest where all ranks are at work: it takes log2(n) rounds, in each of which all tell and hear.
+//! Where they take turns on the processors, each round takes a turn of all of them; up a tree of many branches and back takes
+//! two where that has one level.
 //!
 //! By hosts, arrivals go up a binomial tree of the ranks of a host to its leader, around the circle of leaders, and
 //! back down the tree. So between n hosts go n · ceil(log2(n)) flags, however many ranks there are.
@@ -24,19 +28,60 @@ fn flag(rank: u32, number: u32) -> Option<Flag> {
     Some(Flag { rank, number })
 }
 
-/// How many flags each rank has.
+/// The most that one rank hears in a tree.
+const BRANCHES: u32 = 32;
+
+/// How many flags each rank has, whether or not they take turns.
 pub(super) fn flags(all: &Circle, by_host: Option<&ByHost>) -> u32 {
     match by_host {
-        None => all.rounds(),
+        // In a tree, one that releases and one of each branch.
+        None => all.rounds().max(all.size().min(BRANCHES + 1)),
         Some(hosts) => hosts.rounds_here() + hosts.rounds_of_leaders() + 1,
     }
 }
 
-/// The steps of the rank whose circle of all ranks this is.
-pub(super) fn steps(all: &Circle, by_host: Option<&ByHost>) -> Vec<Step> {
-    let Some(hosts) = by_host else {
-        return around(all, 0);
-    };
+/// The steps of the rank whose circle of all ranks this is. `turns`: all ranks know that they take turns on the
+/// processors.
+pub(super) fn steps(all: &Circle, by_host: Option<&ByHost>, turns: bool) -> Vec<Step> {
+    match by_host {
+        Some(hosts) => by_hosts(all, hosts),
+        None if turns => up_and_down(all),
+        None => around(all, 0),
+    }
+}
+
+/// A tree with the first rank at its root.
+fn up_and_down(all: &Circle) -> Vec<Step> {
+    // The first flag is that of who releases.
+    let released = 0;
+    let arrived = |place: u32| 1 + (place - 1) % BRANCHES;
+    let (place, size) = (all.place(), all.size());
+    let first = (u64::from(place) * u64::from(BRANCHES) + 1).min(size.into()) as u32;
+    let below = first..size.min(first.saturating_add(BRANCHES));
+    let mut steps = Vec::new();
+    for child in below.clone() {
+        steps.push(Step {
+            to: None,
+            from: flag(all.rank_at(child), arrived(child)),
+        });
+    }
+    if place > 0 {
+        let parent = all.rank_at((place - 1) / BRANCHES);
+        steps.push(Step {
+            to: flag(parent, arrived(place)),
+            from: flag(parent, released),
+        });
+    }
+    for child in below {
+        steps.push(Step {
+            to: flag(all.rank_at(child), released),
+            from: None,
+        });
+    }
+    steps
+}
+
+fn by_hosts(all: &Circle, hosts: &ByHost) -> Vec<Step> {
     let of_leaders = hosts.rounds_here();
     let released = of_leaders + hosts.rounds_of_leaders();
     let (here, mut steps) = (hosts.here(), Vec::new());
@@ -90,16 +135,23 @@ mod tests {
     use crate::peers::rounds;
 
     fn all_steps(hosts: &[u32]) -> Vec<Vec<Step>> {
+        steps_of(hosts, false)
+    }
+
+    fn steps_of(hosts: &[u32], turns: bool) -> Vec<Vec<Step>> {
         let size = hosts.len() as u32;
-        let of = |rank| steps(&Circle::all(size, rank), by_host(hosts, rank).as_ref());
+        let of = |rank| {
+            let all = Circle::all(size, rank);
+            steps(&all, by_host(hosts, rank).as_ref(), turns)
+        };
         (0..size).map(of).collect()
     }
 
     /// Lets all ranks take their steps as far as they come; says who knows of whom in the end, by bits.
-    fn pass(all: &[Vec<Step>]) -> Vec<u64> {
+    fn pass(all: &[Vec<Step>]) -> Vec<u128> {
         let ranks = all.len();
-        let mut knows: Vec<u64> = (0..ranks).map(|rank| 1 << rank).collect();
-        let mut told: Vec<Vec<Option<u64>>> = vec![vec![None; 16]; ranks];
+        let mut knows: Vec<u128> = (0..ranks).map(|rank| 1 << rank).collect();
+        let mut told: Vec<Vec<Option<u128>>> = vec![vec![None; 40]; ranks];
         // Of each rank, how many of its steps it has told and how many it is through with.
         let mut done = vec![(0, 0); ranks];
         loop {
@@ -155,19 +207,33 @@ mod tests {
         some
     }
 
+    /// With jobs on one host whose trees have two levels, and more than one branch in each.
+    fn placements_with_turns() -> impl Iterator<Item = (Vec<u32>, bool)> {
+        let larger = [32, 33, 34, 65, 66, 99, 127].map(|size| vec![0; size]);
+        let all = placements().into_iter().chain(larger);
+        all.flat_map(|hosts| [(hosts.clone(), false), (hosts, true)])
+    }
+
     #[test]
     fn whoever_is_through_knows_that_all_have_come() {
-        for hosts in placements() {
+        for (hosts, turns) in placements_with_turns() {
             let everyone = (1 << hosts.len()) - 1;
-            let knows = pass(&all_steps(&hosts));
+            let knows = pass(&steps_of(&hosts, turns));
             assert!(knows.iter().all(|&known| known == everyone), "{hosts:?}");
         }
     }
 
     #[test]
+    fn in_turns_a_few_ranks_tell_one_and_hear_of_it() {
+        let all = steps_of(&[0; 5], true);
+        assert_eq!(all[0].len(), 8, "it hears four and tells four");
+        assert!(all[1..].iter().all(|steps| steps.len() == 1));
+    }
+
+    #[test]
     fn what_one_tells_the_other_hears_at_that_place() {
-        for hosts in placements() {
-            let all = all_steps(&hosts);
+        for (hosts, turns) in placements_with_turns() {
+            let all = steps_of(&hosts, turns);
             let told = all.iter().enumerate().flat_map(|(rank, steps)| {
                 let to = steps.iter().filter_map(|step| step.to);
                 to.map(move |flag| (rank as u32, flag.rank, flag.number))

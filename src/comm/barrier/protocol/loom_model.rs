@@ -75,13 +75,13 @@ impl Rank<'_> {
 }
 
 impl Ranks {
-    /// On these hosts.
-    fn new(hosts: &[u32]) -> Arc<Self> {
+    /// On these hosts. `turns`: they take turns.
+    fn of(hosts: &[u32], turns: bool) -> Arc<Self> {
         let ranks = hosts.len() as u32;
         let all = |rank| Circle::all(ranks, rank);
         let count = flags(&all(0), by_host(hosts, 0).as_ref());
         let flags = || (0..count).map(|_| AtomicU64::new(0)).collect();
-        let steps = |rank| steps(&all(rank), by_host(hosts, rank).as_ref());
+        let steps = |rank| steps(&all(rank), by_host(hosts, rank).as_ref(), turns);
         Arc::new(Self {
             steps: (0..ranks).map(steps).collect(),
             flags: (0..ranks).map(|_| flags()).collect(),
@@ -124,8 +124,17 @@ fn check(
     preemptions: usize,
     rank: impl Fn(&Ranks, usize) + Send + Sync + Copy + 'static,
 ) {
+    check_of(hosts, false, preemptions, rank);
+}
+
+fn check_of(
+    hosts: &'static [u32],
+    turns: bool,
+    preemptions: usize,
+    rank: impl Fn(&Ranks, usize) + Send + Sync + Copy + 'static,
+) {
     explore(preemptions, move || {
-        let all = Ranks::new(hosts);
+        let all = Ranks::of(hosts, turns);
         let others: Vec<_> = (1..hosts.len())
             .map(|me| {
                 let all = all.clone();
@@ -154,6 +163,11 @@ fn ranks_of_two_hosts_see_each_other() {
     check(&[0, 1, 0], 2, Ranks::meet_twice);
 }
 
+#[test]
+fn ranks_that_take_turns_see_each_other() {
+    check_of(&[0, 0, 0], true, 2, Ranks::meet_twice);
+}
+
 /// The second of the ranks came to free the window.
 fn meet_at_odds(ranks: &Ranks, me: usize) {
     let purpose = match me {
@@ -170,4 +184,5 @@ fn all_find_that_one_came_for_something_else() {
     check(&[0, 0, 0], 2, meet_at_odds);
     check(&[0, 1, 0], 2, meet_at_odds);
     check(&[0, 0, 1], 2, meet_at_odds);
+    check_of(&[0, 0, 0], true, 2, meet_at_odds);
 }
