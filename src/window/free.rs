@@ -26,7 +26,8 @@ impl Drop for Window {
         let Some(memory) = self.memory.take() else {
             return;
         };
-        if !is_forked() {
+        // Once the job was aborted, there is nothing to free it with.
+        if !is_forked() && !self.context().is_aborted() {
             tracing::warn!(
                 base = ?self.base,
                 size = self.size(),
