@@ -200,6 +200,10 @@ fn launchers_that_cannot_be_used() {
             &["MV2_COMM_WORLD_SIZE=\"4\""],
         ),
         (
+            with(&[("PALS_RANKID", "1")]),
+            &["PALS_RANKID=\"1\"", "no PALS_NRANKS"],
+        ),
+        (
             with(&[("PMIX_RANK", "1"), ("PMIX_NAMESPACE", "7")]),
             &["PMIX_NAMESPACE=\"7\"", "PMIx"],
         ),

@@ -14,8 +14,8 @@ pub(crate) struct Launcher {
 
 const PMI: [&str; 4] = ["PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT"];
 
-const USE_PMI: &str = "start the job with `transom run`, `mpiexec.hydra` or `srun --mpi=pmi2`, or \
-                       unset these variables for a job of one rank";
+const USE_PMI: &str = "start the job with `transom run`, `mpiexec.hydra`, Open MPI's `mpirun`, `srun --mpi=pmi2` \
+                       or `srun --mpi=pmix`, or unset these variables for a job of one rank";
 
 /// Finds the launcher, if there is one.
 pub(crate) fn detect(

@@ -36,17 +36,21 @@ const INDEX: &str = "JOB_COMPLETION_INDEX";
 
 const PMIX: [&str; 2] = ["PMIX_RANK", "PMIX_NAMESPACE"];
 
-/// Of launchers that tell a process how many it is one of. SLURM_NTASKS and SLURM_PROCID are also set in
-/// a batch script, where a job of one is right, and so are not among them.
-const TASKS: [&str; 3] = [
-    "OMPI_COMM_WORLD_SIZE",
-    "SLURM_STEP_NUM_TASKS",
-    "MV2_COMM_WORLD_SIZE",
+/// How launchers tell a process which one it is, and of how many.
+const LAUNCHERS: [[&str; 2]; 5] = [
+    ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"],
+    SLURM,
+    ["MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"],
+    ["PALS_RANKID", "PALS_NRANKS"],
+    ["JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"],
 ];
 
-const SAY_WHO: &str = "start the job with `transom run`, `mpiexec.hydra` or `srun --mpi=pmi2`, or set \
-                       TRANSOM_RANK, TRANSOM_SIZE and TRANSOM_RENDEZVOUS=HOST:PORT for each rank, or \
-                       TRANSOM_SIZE=1 for a job of one rank";
+/// SLURM_PROCID, as SLURM_NTASKS, is also set in a batch script, where a job of one is right: it counts as little.
+const SLURM: [&str; 2] = ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS"];
+
+const SAY_WHO: &str = "start the job with `transom run`, `mpiexec.hydra`, Open MPI's `mpirun`, `srun --mpi=pmi2` \
+                       or `srun --mpi=pmix`, or set TRANSOM_RANK, TRANSOM_SIZE and \
+                       TRANSOM_RENDEZVOUS=HOST:PORT for each rank, or TRANSOM_SIZE=1 for a job of one rank";
 
 const SAY_ALL: &str = "set TRANSOM_RANK, TRANSOM_SIZE and TRANSOM_RENDEZVOUS=HOST:PORT for each rank \
                        (host and port where rank 0 listens), or TRANSOM_SIZE=1 for a job of one rank";
@@ -83,8 +87,14 @@ impl Environment<'_> {
         (self.0)(name)?.to_str()?.parse().ok()
     }
 
-    fn several(&self, name: &str) -> bool {
-        self.number(name).is_some_and(|count| count > 1)
+    /// Whether a launcher says that there are others, or may have wanted to.
+    fn several(&self, size: &str) -> bool {
+        self.is_set(size) && self.number(size) != Some(1)
+    }
+
+    /// The same where it says which rank this is besides, which it does not do to others than ranks.
+    fn one_of_several(&self, [rank, size]: [&str; 2]) -> bool {
+        self.several(size) || self.is_set(rank) && !self.is_set(size)
     }
 
     fn error(
@@ -240,34 +250,37 @@ impl Environment<'_> {
 
     /// What launchers say that know nothing of Transom.
     fn guessed(&self) -> Result<Starter, EnvironmentError> {
-        if self.is_set(TORCHRUN) && self.is_set("RANK") {
+        if self.is_set(TORCHRUN) {
             return self.what_is_told();
         }
-        let is_one = TASKS.iter().any(|name| self.number(name) == Some(1));
+        let several = |launcher: &[&str; 2]| match *launcher {
+            SLURM => self.several(SLURM[1]),
+            names => self.one_of_several(names),
+        };
+        let launcher = LAUNCHERS.iter().find(|launcher| several(launcher));
+        let is_one = LAUNCHERS
+            .iter()
+            .any(|[_, size]| self.number(size) == Some(1));
         if PMIX.iter().any(|name| self.is_set(name)) {
             return match PMIX.iter().all(|name| self.is_set(name)) {
-                _ if is_one => Ok(Starter::Alone),
+                _ if is_one && launcher.is_none() => Ok(Starter::Alone),
                 true => Ok(Starter::Pmix),
                 // libpmix would take it for a process alone.
                 false => Err(self.error(
                     "this is half of what a launcher says that offers PMIx",
-                    &[&PMIX[..], &TASKS[..2], &["PMI_FD"]].concat(),
+                    &[&PMIX[..], launcher.unwrap_or(&LAUNCHERS[0]), &["PMI_FD"]].concat(),
                     SAY_WHO,
                 )),
             };
         }
-        if TASKS.iter().any(|name| self.several(name)) {
-            let names = [
-                &TASKS[..],
-                &["SLURM_MPI_TYPE", "SLURM_PROCID", "PMIX_RANK", "PMI_FD"],
-            ];
+        if let Some(launcher) = launcher {
             return Err(self.error(
-                "the process is one of several, but its launcher does not offer PMI-1",
-                &names.concat(),
+                "the process is one of several, but its launcher offers neither PMI-1 nor PMIx",
+                &[&launcher[..], &["PMI_FD"], &PMIX[..]].concat(),
                 SAY_WHO,
             ));
         }
-        if self.several(FLUX[1]) {
+        if self.one_of_several(FLUX) {
             return Err(self.error(
                 "the process is one of several, but Flux offers no PMI-1",
                 &[FLUX[0], FLUX[1], "PMI_FD"],

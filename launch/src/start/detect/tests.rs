@@ -156,6 +156,31 @@ fn starters_are_known_by_their_variables() {
             ],
             Starter::Pmix,
         ),
+        // mpirun in a step of one task.
+        (
+            vec![
+                ("PMIX_RANK", "1"),
+                ("PMIX_NAMESPACE", "7"),
+                ("OMPI_COMM_WORLD_SIZE", "2"),
+                ("SLURM_STEP_NUM_TASKS", "1"),
+            ],
+            Starter::Pmix,
+        ),
+        (
+            vec![("JSM_NAMESPACE_RANK", "0"), ("JSM_NAMESPACE_SIZE", "1")],
+            Starter::Alone,
+        ),
+        (
+            vec![("PALS_RANKID", "0"), ("PALS_NRANKS", "1")],
+            Starter::Alone,
+        ),
+        (
+            vec![("TORCHELASTIC_RUN_ID", "none"), ("WORLD_SIZE", "1")],
+            Starter::Alone,
+        ),
+        // Words of many programs: only together do they say something.
+        (vec![("RANK", "major")], Starter::Alone),
+        (vec![("WORLD_SIZE", "large")], Starter::Alone),
     ];
     for (variables, expected) in cases {
         let found = with(&variables);
@@ -332,5 +357,84 @@ fn half_of_pmix_is_an_error_unless_the_process_is_the_only_one() {
         }
         let only = with(&[(half, "0"), ("OMPI_COMM_WORLD_SIZE", "1")]);
         assert_eq!(only.unwrap(), Starter::Alone);
+    }
+}
+
+/// N jobs of one would each report success.
+#[test]
+fn half_of_what_a_launcher_says_makes_no_job_of_one() {
+    let cases: &[(Variables<'_>, &[&str])] = &[
+        (
+            &[("RANK", "0"), ("WORLD_SIZE", "abc")],
+            &["RANK=\"0\"", "WORLD_SIZE=\"abc\""],
+        ),
+        (&[("RANK", "0"), ("WORLD_SIZE", "0")], &["WORLD_SIZE=\"0\""]),
+        (
+            &[("TORCHELASTIC_RUN_ID", "none"), ("WORLD_SIZE", "2")],
+            &["no RANK", "WORLD_SIZE=\"2\""],
+        ),
+        (
+            &[("TORCHELASTIC_RUN_ID", "none"), ("RANK", "1")],
+            &["RANK=\"1\"", "no WORLD_SIZE"],
+        ),
+        (
+            &[("FLUX_TASK_RANK", "1"), ("FLUX_JOB_SIZE", "abc")],
+            &["FLUX_TASK_RANK=\"1\"", "FLUX_JOB_SIZE=\"abc\""],
+        ),
+        (
+            &[("FLUX_TASK_RANK", "1")],
+            &["FLUX_TASK_RANK=\"1\"", "no FLUX_JOB_SIZE"],
+        ),
+        (
+            &[("SLURM_STEP_NUM_TASKS", "x")],
+            &["SLURM_STEP_NUM_TASKS=\"x\"", "srun --mpi=pmix"],
+        ),
+        (
+            &[("MV2_COMM_WORLD_SIZE", "x")],
+            &["MV2_COMM_WORLD_SIZE=\"x\"", "mpirun"],
+        ),
+        (
+            &[("MV2_COMM_WORLD_RANK", "1")],
+            &["MV2_COMM_WORLD_RANK=\"1\"", "no MV2_COMM_WORLD_SIZE"],
+        ),
+        (
+            &[("OMPI_COMM_WORLD_RANK", "1")],
+            &["OMPI_COMM_WORLD_RANK=\"1\"", "no OMPI_COMM_WORLD_SIZE"],
+        ),
+        (
+            &[("PALS_RANKID", "3"), ("PALS_NRANKS", "4")],
+            &["PALS_RANKID=\"3\"", "PALS_NRANKS=\"4\""],
+        ),
+        (
+            &[("PALS_RANKID", "0")],
+            &["PALS_RANKID=\"0\"", "no PALS_NRANKS"],
+        ),
+        (
+            &[("JSM_NAMESPACE_RANK", "1"), ("JSM_NAMESPACE_SIZE", "2")],
+            &["JSM_NAMESPACE_RANK=\"1\"", "JSM_NAMESPACE_SIZE=\"2\""],
+        ),
+        (
+            &[("JSM_NAMESPACE_SIZE", "2 nodes")],
+            &["no JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE=\"2 nodes\""],
+        ),
+        // One that says that there is one rank does not hide one that says more.
+        (
+            &[
+                ("SLURM_STEP_NUM_TASKS", "1"),
+                ("OMPI_COMM_WORLD_SIZE", "2"),
+                ("PMIX_RANK", "0"),
+            ],
+            &["OMPI_COMM_WORLD_SIZE=\"2\"", "no PMIX_NAMESPACE"],
+        ),
+    ];
+    for (variables, shown) in cases {
+        let error = match with(variables) {
+            Err(error) => error.to_string(),
+            Ok(starter) => panic!("{variables:?}: {starter:?}"),
+        };
+        for part in *shown {
+            assert!(error.contains(part), "{part:?} is not in {error:?}");
+        }
+        assert!(error.contains("TRANSOM_SIZE=1"), "{error}");
     }
 }
