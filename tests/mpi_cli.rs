@@ -165,6 +165,19 @@ fn what_the_loader_does_not_take_is_not_run_without() {
         line.contains("libtransom_mpi_openmpi.so") && !line.contains("/no/such"),
         "{line}"
     );
+    assert!(!line.contains("ignored"), "{line}");
+}
+
+#[test]
+fn a_launcher_comes_before_the_command() {
+    let folder = folder();
+    let path = folder.path().join("mpiexec");
+    fs::hard_link(TRANSOM, &path).unwrap();
+    let path = path.to_str().unwrap();
+    let (code, line) = refused(&[path, "-n", "2", "./prog"]);
+    assert_eq!(code, 1, "{line}");
+    let order = format!("{path} OPTIONS transom mpi PROG ARGS");
+    assert!(line.contains(&order), "{line}");
 }
 
 #[test]
@@ -180,7 +193,15 @@ fn a_static_program() {
         }
     });
     let line = Made::new("static", &bytes, 0o755).refused(&[]);
-    assert!(line.contains("statically linked"), "{line}");
+    for part in [
+        "statically linked",
+        "link it dynamically",
+        "-ltransom_mpi_mpich,",
+        "-ltransom_mpi_openmpi",
+        "-ltransom_mpi_abi",
+    ] {
+        assert!(line.contains(part), "{line}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `transom mpi`: runs a program of MPI with Transom's windows.
 
 mod host;
+mod launcher;
 mod library;
 mod program;
 
@@ -52,7 +53,8 @@ enum MpiError {
     #[error("{program} cannot be read: {source}")]
     Unreadable { program: PathBuf, source: io::Error },
     #[error(
-        "{0} is statically linked: no library can go in front of its MPI; link it with -ltransom_mpi instead"
+        "{0} is statically linked: no library can go in front of its MPI; link it dynamically, then this command takes \
+         it, or link it with -ltransom_mpi_mpich, -ltransom_mpi_openmpi or -ltransom_mpi_abi besides"
     )]
     Static(PathBuf),
     #[error(
@@ -65,6 +67,8 @@ enum MpiError {
     Capabilities(PathBuf),
     #[error("{0} is no program of this machine")]
     NotElf(PathBuf),
+    #[error("{0} is a launcher, which comes first: {0} OPTIONS transom mpi PROG ARGS")]
+    Launcher(String),
     #[error(
         "{0} is not linked against an MPI; if it loads one later, as scripts and Python do, name it with --host"
     )]
@@ -134,6 +138,9 @@ fn prepare(args: &Args) -> Result<(PathBuf, OsString), MpiError> {
         .unwrap_or_default();
     let program = Program::find(name)?;
     let linked = program.host()?;
+    if linked.is_none() && launcher::is_launcher(Path::new(name)) {
+        return Err(MpiError::Launcher(name.display().to_string()));
+    }
     let host = match (linked, args.host) {
         (Some(found), Some(asked)) if found != asked => {
             let program = program.path;
@@ -155,6 +162,9 @@ fn prepare(args: &Args) -> Result<(PathBuf, OsString), MpiError> {
     let libraries = [Some(library.into_os_string()), hosts_own];
     for library in libraries.iter().flatten() {
         program.check_preload(library)?;
+    }
+    if let Some(warning) = launcher::foreign(host, |name| std::env::var(name).ok()) {
+        super::warn(&warning);
     }
     let earlier = std::env::var_os("LD_PRELOAD").filter(|list| !list.is_empty());
     Ok((program.path, preload(earlier, libraries)))

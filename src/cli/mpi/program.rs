@@ -171,7 +171,9 @@ fn is_root() -> bool {
 fn complaint(output: &Output) -> Option<String> {
     let text = String::from_utf8_lossy(&output.stderr);
     let line = text.lines().find(|line| line.contains("preload"))?;
-    Some(line.trim_start_matches("ERROR: ").to_owned())
+    // It would go on without.
+    let line = line.trim_start_matches("ERROR: ");
+    Some(line.trim_end_matches(": ignored.").to_owned())
 }
 
 /// The interpreter that a program of this machine's kind names.
