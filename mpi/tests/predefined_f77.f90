@@ -108,7 +108,7 @@ contains
     if (type == MPI_COMPLEX .or. type == MPI_COMPLEX8) call put(transfer(cmplx(x * 0.3, x * x - 9.1), mold), raw)
     if (type == MPI_DOUBLE_COMPLEX .or. type == MPI_COMPLEX16) &
       call put(transfer([(x(i) * 0.3d0, x(i) * x(i) - 9.1d0, i = 1, n)], mold), raw)
-    if (type == MPI_LOGICAL) call put(transfer(mod(x + 4, 3) == 1, mold), raw)
+    if (type == MPI_LOGICAL) call put(transfer([(mod(x(i) + 4 + i, 2) == 1, i = 1, n)], mold), raw)
     ! Equal values with other indexes.
     if (type == MPI_2INTEGER) call put(transfer([(x(i) / 3, who * n + i, i = 1, n)], mold), raw)
     if (type == MPI_2REAL) call put(transfer([(x(i) / 6 * 0.3, real(mod(who * 3 + i, 20) - 10), i = 1, n)], mold), raw)
