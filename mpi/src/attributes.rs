@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
+use crate::errors::null;
 use crate::exported::{exported, on_windows};
 use crate::host::{Symbol, host};
 use crate::mpi_h::{MPI_Aint, MPI_Info, MPI_Win};
@@ -55,7 +56,8 @@ fn predefined(attributes: &Attributes, keyval: c_int) -> Option<Value<'_>> {
 exported! {
     fn MPI_Win_get_attr PMPI_Win_get_attr(win: MPI_Win, keyval: c_int, value: *mut c_void, flag: *mut c_int) {
         let attributes = windows::find_attributes(win);
-        if let Some(found) = attributes.and_then(|attributes| predefined(attributes, keyval)) {
+        let places = !value.is_null() && !flag.is_null();
+        if places && let Some(found) = attributes.and_then(|attributes| predefined(attributes, keyval)) {
             // SAFETY: the program's own places.
             unsafe {
                 value.cast::<*const c_void>().write_unaligned(found.pointer());
@@ -72,12 +74,15 @@ exported! {
 
 on_windows! {
     fn MPI_Win_set_info PMPI_Win_set_info(win: MPI_Win, hints: MPI_Info) of win as ours {
-        info::from_host(hints).and_then(|hints| Ok(ours.window().set_info(&hints)?))
+        info::given(hints).and_then(|hints| Ok(ours.window().set_info(&hints)?))
     }
 
     fn MPI_Win_get_info PMPI_Win_get_info(win: MPI_Win, hints: *mut MPI_Info) of win as ours {
-        // SAFETY: the program's own place.
-        info::to_host(&ours.window().info()).map(|made| unsafe { *hints = made })
+        match hints.is_null() {
+            true => Err(null("info_used")),
+            // SAFETY: the program's own place.
+            false => info::to_host(&ours.window().info()).map(|made| unsafe { *hints = made }),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use transom::ErrorClass;
 
 use crate::constants;
-use crate::errors::{Failure, Result, bad};
+use crate::errors::{Failure, Result, bad, null};
 use crate::exported::on_windows;
 use crate::host::{HostError, check, host};
 use crate::mpi_h::{MPI_Aint, MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Win};
@@ -128,6 +128,9 @@ on_windows! {
 /// # Safety
 /// `place` is writable.
 unsafe fn get_group(ours: &Ours, place: *mut MPI_Group) -> Result<()> {
+    if place.is_null() {
+        return Err(null("group"));
+    }
     let Some(process) = process() else {
         return Err(bad(ErrorClass::Other, report::why_no_job()));
     };

@@ -4,16 +4,16 @@ use std::ffi::{c_int, c_void};
 use std::ops::Deref;
 
 use transom::lower::try_free_with;
-use transom::raw::{Flavor, MemoryModel, Window};
+use transom::raw::{Flavor, MemoryModel, PROC_NULL, Window};
 use transom::{Communicator, ErrorClass, Group, Info};
 
 use crate::carrier::{self, Carrier};
-use crate::errors::{Result, bad, told, told_comm};
+use crate::errors::{Result, bad, null, told, told_comm};
 use crate::exported::{exported, on_windows};
 use crate::groups::HostGroup;
 use crate::host::{check, host};
 use crate::mpi_h::{MPI_Aint, MPI_Comm, MPI_Info, MPI_Win};
-use crate::process::{Process, Ranks, process};
+use crate::process::{self, Process, Ranks, process};
 use crate::windows::{self, Attributes, Ours};
 use crate::{constants, info, report};
 
@@ -46,7 +46,16 @@ enum Kind {
 }
 
 impl Asked {
-    fn check(&self) -> Result<(usize, u64)> {
+    /// `win` is where the handle goes.
+    fn check(&self, win: *mut MPI_Win) -> Result<(usize, u64)> {
+        if win.is_null() {
+            return Err(null("win"));
+        }
+        if let Kind::Allocate(place) | Kind::AllocateShared(place) = self.kind
+            && place.is_null()
+        {
+            return Err(null("baseptr"));
+        }
         let size = usize::try_from(self.size)
             .map_err(|_| bad(ErrorClass::Size, format!("the size is {}", self.size)))?;
         match u64::try_from(self.unit) {
@@ -239,7 +248,7 @@ unsafe fn create(
         Err(why) => return the_hosts(why),
     };
     let arguments = asked
-        .check()
+        .check(win)
         .and_then(|shape| Ok((shape, info::from_host(asked.hints)?)));
     let ours = process.as_deref().zip(group);
     let carrier = match ours {
@@ -343,6 +352,9 @@ creating! {
 
 exported! {
     fn MPI_Win_free PMPI_Win_free(win: *mut MPI_Win) {
+        if win.is_null() {
+            return told_comm("MPI_Win_free", constants::comm_self(), Err(null("win")));
+        }
         // SAFETY: the program's own handle.
         let handle = unsafe { *win };
         match windows::find(handle) {
@@ -415,7 +427,16 @@ unsafe fn shared_query<U: TryFrom<u64>>(
     unit: *mut U,
     base: *mut c_void,
 ) -> Result<()> {
-    let rank = (target != constants::proc_null()).then_some(target as u32);
+    for (what, is_null) in [
+        ("size", size.is_null()),
+        ("disp_unit", unit.is_null()),
+        ("baseptr", base.is_null()),
+    ] {
+        if is_null {
+            return Err(null(what));
+        }
+    }
+    let rank = Some(process::rank(target)?).filter(|&rank| rank != PROC_NULL);
     let part = ours.window().shared_query(rank)?;
     let disp_unit = U::try_from(part.disp_unit).map_err(|_| {
         bad(

@@ -44,6 +44,15 @@ pub(crate) fn bad(class: ErrorClass, text: impl Into<String>) -> Failure {
     Failure::Argument(class, text.into())
 }
 
+/// The place for a result is none.
+#[cold]
+pub(crate) fn null(what: &str) -> Failure {
+    bad(
+        ErrorClass::Arg,
+        format!("the pointer {what} is null, where a result goes"),
+    )
+}
+
 impl Failure {
     /// The sentence.
     pub(crate) fn text(&self) -> String {

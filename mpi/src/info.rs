@@ -32,6 +32,14 @@ pub(crate) fn from_host(info: MPI_Info) -> Result<Info> {
     Ok(hints)
 }
 
+/// The hints of a call that is for them alone.
+pub(crate) fn given(info: MPI_Info) -> Result<Info> {
+    match info == constants::info_null() {
+        true => Err(bad(ErrorClass::Info, "the info object is MPI_INFO_NULL")),
+        false => from_host(info),
+    }
+}
+
 fn pair(info: MPI_Info, at: c_int) -> Result<(String, String)> {
     let mut key = vec![0 as c_char; constants::max_info_key().unsigned_abs() as usize + 1];
     let (mut len, mut flag) = (0, 0);

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use transom::{ErrorClass, Info};
 
-use crate::errors::{Result, bad, told_comm};
+use crate::errors::{Result, bad, null, told_comm};
 use crate::exported::exported;
 use crate::host::host;
 use crate::mpi_h::{MPI_Aint, MPI_Info};
@@ -33,9 +33,12 @@ exported! {
             // SAFETY: what the program passed goes on to where it would have gone without us.
             return unsafe { host!(PMPI_Alloc_mem(MPI_Aint, MPI_Info, *mut c_void))(size, hints, base) };
         };
-        // SAFETY: the program's own place for it.
-        let allocated = allocate(&process, size, hints)
-            .map(|found| unsafe { base.cast::<*mut u8>().write_unaligned(found) });
+        let allocated = match base.is_null() {
+            true => Err(null("baseptr")),
+            // SAFETY: the program's own place for it.
+            false => allocate(&process, size, hints)
+                .map(|found| unsafe { base.cast::<*mut u8>().write_unaligned(found) }),
+        };
         told_comm("MPI_Alloc_mem", constants::comm_world(), allocated)
     }
 

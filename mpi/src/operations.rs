@@ -4,10 +4,10 @@ use std::ffi::{c_int, c_void};
 use std::hint::black_box;
 
 use transom::lower::at_once::{self, InPlace};
-use transom::raw::{Layout, PROC_NULL, Request, Window};
+use transom::raw::{Flavor, Layout, PROC_NULL, Request, Window};
 use transom::{BasicType, ErrorClass, Op};
 
-use crate::errors::{Result, bad};
+use crate::errors::{Result, bad, null};
 use crate::exported::{on_windows, quick_on_windows};
 use crate::mpi_h::{MPI_Aint, MPI_Count, MPI_Datatype, MPI_Op, MPI_Request, MPI_Win};
 use crate::process::{rank, somebody};
@@ -84,9 +84,20 @@ impl Elements {
 }
 
 impl Far {
-    /// The target and the displacement.
-    fn place(self) -> (u32, u64) {
-        (rank(self.rank), self.disp as u64)
+    /// The target and the displacement, which is an address in dynamic windows alone.
+    fn place(self, window: &Window) -> Result<(u32, u64)> {
+        let target = rank(self.rank)?;
+        if self.disp < 0 && target != PROC_NULL && window.flavor() != Flavor::Dynamic {
+            let text = format!("the displacement is {}", self.disp);
+            return Err(bad(ErrorClass::Disp, text));
+        }
+        Ok((target, self.disp as u64))
+    }
+
+    /// The target, where neither it nor the displacement is negative: what is needs a look at what it stands for.
+    #[inline(always)]
+    fn somebody(self) -> Option<u32> {
+        (self.disp >= 0).then(|| somebody(self.rank)).flatten()
     }
 }
 
@@ -159,20 +170,58 @@ impl Found {
         self.ty.bytes.times(self.count)
     }
 
+    /// In bytes.
+    fn size(&self) -> u64 {
+        self.ty.bytes.datatype().size().saturating_mul(self.count)
+    }
+
+    fn describe(&self, elements: Elements) -> String {
+        let name = types::name(elements.ty);
+        format!("{} × {name} ({} bytes)", self.count, self.size())
+    }
+
     fn elements(&self) -> Layout<'_> {
         self.ty.elements.times(self.count)
     }
 }
 
-/// Both sides of a transfer that is no plain copy of bytes.
+fn put_sides(near: Near, far: Far) -> Result<(Found, Found)> {
+    move_sides((near.elements, "origin"), (far.elements, "target"))
+}
+
+fn get_sides(near: Near, far: Far) -> Result<(Found, Found)> {
+    // The origin's count is the first argument.
+    near.elements.check("origin")?;
+    move_sides((far.elements, "target"), (near.elements, "origin"))
+}
+
+/// Both sides of an accumulate.
 fn sides(near: Near, far: Far) -> Result<(Found, Found)> {
     Ok((near.elements.find("origin")?, far.elements.find("target")?))
+}
+
+/// Both sides of a move, of which the one that bytes go to has room for them. The types have the program's names here,
+/// and are but bytes for the window.
+fn move_sides(from: (Elements, &str), to: (Elements, &str)) -> Result<(Found, Found)> {
+    let ((from, from_whose), (to, to_whose)) = (from, to);
+    let (there, room) = (from.find(from_whose)?, to.find(to_whose)?);
+    match there.size() <= room.size() {
+        true => Ok((there, room)),
+        false => Err(bad(
+            ErrorClass::Type,
+            format!(
+                "{} of the {from_whose} do not fit into {} of the {to_whose}",
+                there.describe(from),
+                room.describe(to)
+            ),
+        )),
+    }
 }
 
 /// # Safety
 /// As for [`Window::put_layout`].
 unsafe fn put(window: &Window, near: Near, far: Far) -> Result<()> {
-    let ((from, to), (target, disp)) = (sides(near, far)?, far.place());
+    let ((from, to), (target, disp)) = (put_sides(near, far)?, far.place(window)?);
     // SAFETY: the caller's promise.
     Ok(unsafe { window.put_layout(near.at.cast(), from.bytes(), target, disp, to.bytes()) }?)
 }
@@ -180,7 +229,7 @@ unsafe fn put(window: &Window, near: Near, far: Far) -> Result<()> {
 /// # Safety
 /// As for [`Window::get_layout`].
 unsafe fn get(window: &Window, near: Near, far: Far) -> Result<()> {
-    let ((to, from), (target, disp)) = (sides(near, far)?, far.place());
+    let ((from, to), (target, disp)) = (get_sides(near, far)?, far.place(window)?);
     // SAFETY: the caller's promise.
     Ok(unsafe { window.get_layout(near.at.cast(), to.bytes(), target, disp, from.bytes()) }?)
 }
@@ -207,7 +256,7 @@ fn elements(near: Elements, far: Elements) -> Option<(usize, BasicType)> {
 /// # Safety
 /// As for [`Window::accumulate_layout`].
 unsafe fn accumulate(window: &Window, near: Near, far: Far, op: Op) -> Result<()> {
-    let ((from, to), (target, disp)) = (sides(near, far)?, far.place());
+    let ((from, to), (target, disp)) = (sides(near, far)?, far.place(window)?);
     let (from, to) = (from.elements(), to.elements());
     // SAFETY: the caller's promise.
     Ok(unsafe { window.accumulate_layout(near.at.cast(), from, target, disp, to, op) }?)
@@ -226,11 +275,12 @@ struct Fetching {
 
 fn fetching(near: Near, result: Near, far: Far, op: Op) -> Result<Fetching> {
     // With NoOp, neither the origin's buffer nor its count nor its type matter.
-    let near = match op {
-        Op::NoOp => result,
-        _ => near,
+    let (near, whose) = match op {
+        Op::NoOp => (result, "result"),
+        _ => (near, "origin"),
     };
-    let (from, at) = sides(near, far)?;
+    let from = near.elements.find(whose)?;
+    let at = far.elements.find("target")?;
     let into = result.elements.find("result")?;
     Ok(Fetching {
         near,
@@ -249,7 +299,7 @@ impl Fetching {
     unsafe fn call(self, window: &Window) -> Result<()> {
         let (near, result) = (self.near.at.cast(), self.result.at.cast());
         let (from, into) = (self.from.elements(), self.into.elements());
-        let ((target, disp), at) = (self.far.place(), self.at.elements());
+        let ((target, disp), at) = (self.far.place(window)?, self.at.elements());
         // SAFETY: the caller's promise.
         Ok(unsafe {
             window.get_accumulate_layout(near, from, result, into, target, disp, at, self.op)
@@ -261,7 +311,7 @@ impl Fetching {
     unsafe fn request(self, window: &Window) -> Result<Request> {
         let (near, result) = (self.near.at.cast(), self.result.at.cast());
         let (from, into) = (self.from.elements(), self.into.elements());
-        let ((target, disp), at) = (self.far.place(), self.at.elements());
+        let ((target, disp), at) = (self.far.place(window)?, self.at.elements());
         // SAFETY: the caller's promise.
         Ok(unsafe {
             window.rget_accumulate_layout(near, from, result, into, target, disp, at, self.op)
@@ -278,29 +328,32 @@ fn single(ty: MPI_Datatype) -> Result<BasicType> {
     })
 }
 
-/// The host's request for an operation, or a finished one where the target is nobody.
+/// Where a call on one element goes.
+fn place(window: &Window, target: c_int, disp: MPI_Aint) -> Result<(u32, u64)> {
+    far(target, disp, 1, constants::byte()).place(window)
+}
+
+/// The host's request for an operation.
 ///
 /// # Safety
 /// `request` is writable.
 unsafe fn with_request(
     call: &'static str,
     carrier: MPI_Win,
-    target: c_int,
     request: *mut MPI_Request,
     make: impl FnOnce() -> Result<Request>,
 ) -> Result<()> {
-    match rank(target) {
-        // SAFETY: the caller's promise.
-        PROC_NULL => unsafe { requests::complete(request) },
-        // SAFETY: as above.
-        _ => unsafe { requests::lend(call, carrier, make()?, request) },
+    if request.is_null() {
+        return Err(null("request"));
     }
+    // SAFETY: the caller's promise.
+    unsafe { requests::lend(call, carrier, make()?, request) }
 }
 
 /// # Safety
 /// As for [`Window::rput_layout`].
 unsafe fn rput(window: &Window, near: Near, far: Far) -> Result<Request> {
-    let ((from, to), (target, disp)) = (sides(near, far)?, far.place());
+    let ((from, to), (target, disp)) = (put_sides(near, far)?, far.place(window)?);
     // SAFETY: the caller's promise.
     Ok(unsafe { window.rput_layout(near.at.cast(), from.bytes(), target, disp, to.bytes()) }?)
 }
@@ -308,7 +361,7 @@ unsafe fn rput(window: &Window, near: Near, far: Far) -> Result<Request> {
 /// # Safety
 /// As for [`Window::rget_layout`].
 unsafe fn rget(window: &Window, near: Near, far: Far) -> Result<Request> {
-    let ((to, from), (target, disp)) = (sides(near, far)?, far.place());
+    let ((from, to), (target, disp)) = (get_sides(near, far)?, far.place(window)?);
     // SAFETY: the caller's promise.
     Ok(unsafe { window.rget_layout(near.at.cast(), to.bytes(), target, disp, from.bytes()) }?)
 }
@@ -316,7 +369,7 @@ unsafe fn rget(window: &Window, near: Near, far: Far) -> Result<Request> {
 /// # Safety
 /// As for [`Window::raccumulate_layout`].
 unsafe fn raccumulate(window: &Window, near: Near, far: Far, op: Op) -> Result<Request> {
-    let ((from, to), (target, disp)) = (sides(near, far)?, far.place());
+    let ((from, to), (target, disp)) = (sides(near, far)?, far.place(window)?);
     let (from, to) = (from.elements(), to.elements());
     // SAFETY: the caller's promise.
     Ok(unsafe { window.raccumulate_layout(near.at.cast(), from, target, disp, to, op) }?)
@@ -369,7 +422,7 @@ operations! {
         }
     } quick {
         let (from, to) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
-        somebody(target).zip(bytes(from.elements, to.elements)).map(|(target, len)| {
+        to.somebody().zip(bytes(from.elements, to.elements)).map(|(target, len)| {
             // SAFETY: the program keeps MPI's rules for buffers.
             unsafe { ours.window().put(origin.cast(), len, target, disp as u64) }
         })
@@ -396,7 +449,7 @@ operations! {
         }
     } quick {
         let (to, from) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
-        somebody(target).zip(bytes(from.elements, to.elements)).map(|(target, len)| {
+        from.somebody().zip(bytes(from.elements, to.elements)).map(|(target, len)| {
             // SAFETY: the program keeps MPI's rules for buffers.
             unsafe { ours.window().get(origin.cast(), len, target, disp as u64) }
         })
@@ -419,7 +472,7 @@ operations! {
     } quick {
         let (from, to) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
         let what = elements(from.elements, to.elements).zip(constants::op(handle));
-        somebody(target).zip(what).map(|(target, ((count, ty), op))| {
+        to.somebody().zip(what).map(|(target, ((count, ty), op))| {
             // SAFETY: the program keeps MPI's rules for buffers.
             unsafe { ours.window().accumulate(origin.cast(), count, ty, target, disp as u64, op) }
         })
@@ -446,7 +499,7 @@ operations! {
         let from = near(origin, origin_count, origin_type);
         let window = ours.window();
         // SAFETY: the program keeps MPI's rules for buffers.
-        unsafe { with_request("MPI_Rput", win, target, request, || rput(window, from, far(target, disp, count, ty))) }
+        unsafe { with_request("MPI_Rput", win, request, || rput(window, from, far(target, disp, count, ty))) }
     }
 
     MPI_Rget PMPI_Rget MPI_Rget_c PMPI_Rget_c(N origin: *mut c_void, origin_count: N, origin_type: MPI_Datatype,
@@ -455,7 +508,7 @@ operations! {
         let to = near(origin, origin_count, origin_type);
         let window = ours.window();
         // SAFETY: the program keeps MPI's rules for buffers.
-        unsafe { with_request("MPI_Rget", win, target, request, || rget(window, to, far(target, disp, count, ty))) }
+        unsafe { with_request("MPI_Rget", win, request, || rget(window, to, far(target, disp, count, ty))) }
     }
 
     MPI_Raccumulate PMPI_Raccumulate MPI_Raccumulate_c PMPI_Raccumulate_c(N origin: *const c_void,
@@ -465,7 +518,7 @@ operations! {
         let (window, at) = (ours.window(), far(target, disp, count, ty));
         // SAFETY: the program keeps MPI's rules for buffers.
         op(handle).and_then(|op| unsafe {
-            with_request("MPI_Raccumulate", win, target, request, || raccumulate(window, from, at, op))
+            with_request("MPI_Raccumulate", win, request, || raccumulate(window, from, at, op))
         })
     }
 
@@ -478,7 +531,7 @@ operations! {
         let (window, at) = (ours.window(), far(target, disp, count, ty));
         // SAFETY: the program keeps MPI's rules for buffers.
         op(handle).and_then(|op| unsafe {
-            with_request("MPI_Rget_accumulate", win, target, request, || fetching(from, into, at, op)?.request(window))
+            with_request("MPI_Rget_accumulate", win, request, || fetching(from, into, at, op)?.request(window))
         })
     }
 }
@@ -497,8 +550,9 @@ quick_on_windows! {
     } else {
         op(handle).and_then(|op| {
             let (ty, origin, result) = (single(ty)?, origin.cast(), result.cast());
+            let (target, disp) = place(ours.window(), target, disp)?;
             // SAFETY: the program keeps MPI's rules for buffers.
-            Ok(unsafe { ours.window().fetch_and_op(origin, result, ty, rank(target), disp as u64, op) }?)
+            Ok(unsafe { ours.window().fetch_and_op(origin, result, ty, target, disp, op) }?)
         })
     }
 
@@ -515,8 +569,9 @@ quick_on_windows! {
     } else {
         single(ty).and_then(|ty| {
             let (new, expect, old) = (origin.cast(), compare.cast(), result.cast());
+            let (target, disp) = place(ours.window(), target, disp)?;
             // SAFETY: the program keeps MPI's rules for buffers.
-            Ok(unsafe { ours.window().compare_and_swap(new, expect, old, ty, rank(target), disp as u64) }?)
+            Ok(unsafe { ours.window().compare_and_swap(new, expect, old, ty, target, disp) }?)
         })
     }
 }

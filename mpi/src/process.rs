@@ -7,10 +7,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use transom::lower::{Allgather, AllgatherError};
 use transom::raw::PROC_NULL;
-use transom::{Communicator, Comparison, Group, Job, ThreadLevel};
+use transom::{Communicator, Comparison, ErrorClass, Group, Job, ThreadLevel};
 
 use crate::constants;
-use crate::errors::Result;
+use crate::errors::{Result, bad};
 use crate::host::{HostError, check, host};
 use crate::mpi_h::{MPI_Comm, MPI_Datatype, MPI_Errhandler, MPI_Group, MPI_Request, MPI_Status};
 use crate::report;
@@ -290,11 +290,15 @@ pub(crate) fn somebody(target: c_int) -> Option<u32> {
     u32::try_from(target).ok()
 }
 
-/// A target's rank, as Transom has it. Negative numbers that stand for nobody become no rank of any window.
+/// A target's rank, as Transom has it. Of negative numbers, one stands for nobody.
 #[inline(always)]
-pub(crate) fn rank(theirs: c_int) -> u32 {
-    match theirs < 0 && theirs == constants::proc_null() {
-        true => PROC_NULL,
-        false => theirs as u32,
+pub(crate) fn rank(theirs: c_int) -> Result<u32> {
+    match u32::try_from(theirs) {
+        Ok(rank) => Ok(rank),
+        Err(_) if theirs == constants::proc_null() => Ok(PROC_NULL),
+        Err(_) => Err(bad(
+            ErrorClass::Rank,
+            format!("rank {theirs} is not one of the window's ranks, which begin with 0"),
+        )),
     }
 }

@@ -6,7 +6,7 @@ use transom::lower::at_once;
 use transom::raw::Assert;
 use transom::{ErrorClass, LockKind};
 
-use crate::errors::{Result, bad};
+use crate::errors::{Result, bad, null};
 use crate::exported::{on_windows, quick_on_windows};
 use crate::mpi_h::{MPI_Group, MPI_Win};
 use crate::process::{self, rank};
@@ -69,7 +69,7 @@ fn kind(number: c_int) -> Result<LockKind> {
 fn on_somebody(target: c_int, call: impl FnOnce(u32) -> transom::Result<()>) -> Result<()> {
     match target == constants::proc_null() {
         true => Ok(()),
-        false => Ok(call(rank(target))?),
+        false => Ok(call(rank(target)?)?),
     }
 }
 
@@ -95,12 +95,16 @@ on_windows! {
     }
 
     fn MPI_Win_test PMPI_Win_test(win: MPI_Win, flag: *mut c_int) of win as ours {
-        let done = ours.window().test();
-        if let Ok(false) = done {
-            process::let_host_go_on();
+        if flag.is_null() {
+            Err(null("flag"))
+        } else {
+            let done = ours.window().test();
+            if let Ok(false) = done {
+                process::let_host_go_on();
+            }
+            // SAFETY: the program's own place for it.
+            done.map(|done| unsafe { *flag = done.into() }).map_err(Into::into)
         }
-        // SAFETY: the program's own place for it.
-        done.map(|done| unsafe { *flag = done.into() }).map_err(Into::into)
     }
 
     fn MPI_Win_sync PMPI_Win_sync(win: MPI_Win) of win as ours {

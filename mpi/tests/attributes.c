@@ -88,7 +88,8 @@ static void hints(void) {
   OK(MPI_Info_set(info, "accumulate_ops", "what is this"));
   OK(MPI_Win_set_info(win, info));
   OK(MPI_Info_free(&info));
-  OK(MPI_Win_set_info(win, MPI_INFO_NULL));
+  OK(MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN));
+  FAILS(MPI_Win_set_info(win, MPI_INFO_NULL), MPI_ERR_INFO);
   OK(MPI_Win_get_info(win, &got));
   OK(MPI_Info_free(&got));
   OK(MPI_Win_free(&win));

@@ -1,9 +1,109 @@
 /* What a program does wrong is MPI's class and a sentence, where it asked for codes; and the window works on. */
 #include "check.h"
+#include <limits.h>
 
 static char *base;
 static MPI_Win win;
 enum { BYTES = 64 };
+
+/* As FAILS, and the sentence says this. */
+#define SAYS(call, class, ...)                                                                         \
+  do {                                                                                                 \
+    int said_ = (call);                                                                                \
+    FAILS(said_, class);                                                                               \
+    const char *parts_[] = {__VA_ARGS__};                                                              \
+    for (size_t i_ = 0; i_ < sizeof parts_ / sizeof *parts_; i_++)                                     \
+      if (!strstr(sentence(said_), parts_[i_])) FAIL("%s does not say %s: %s", #call, parts_[i_], sentence(said_)); \
+  } while (0)
+
+/* What wraps around or stands for nobody by chance; and what is wrong for nobody, too. */
+static void numbers(void) {
+  char b[BYTES] = {0}, c[BYTES] = {0};
+  MPI_Request request;
+  MPI_Datatype wide;
+  MPI_Win dynamic;
+  OK(MPI_Type_vector(2, 1, 100, MPI_CHAR, &wide));
+  OK(MPI_Type_commit(&wide));
+  OK(MPI_Win_lock_all(0, win));
+  for (int i = 0; i < 2; i++) {
+    int target = i ? INT_MIN : -2222;
+    const char *says = i ? "rank -2147483648 is" : "rank -2222 is";
+    SAYS(MPI_Put(b, 1, MPI_CHAR, target, 0, 1, MPI_CHAR, win), MPI_ERR_RANK, says);
+    SAYS(MPI_Get(b, 1, MPI_CHAR, target, 0, 1, MPI_CHAR, win), MPI_ERR_RANK, says);
+    SAYS(MPI_Accumulate(b, 1, MPI_INT, target, 0, 1, MPI_INT, MPI_SUM, win), MPI_ERR_RANK, says);
+    SAYS(MPI_Get_accumulate(b, 1, MPI_INT, c, 1, MPI_INT, target, 0, 1, MPI_INT, MPI_SUM, win), MPI_ERR_RANK, says);
+    SAYS(MPI_Fetch_and_op(b, c, MPI_INT, target, 0, MPI_SUM, win), MPI_ERR_RANK, says);
+    SAYS(MPI_Compare_and_swap(b, b, c, MPI_INT, target, 0, win), MPI_ERR_RANK, says);
+    SAYS(MPI_Rput(b, 1, MPI_CHAR, target, 0, 1, MPI_CHAR, win, &request), MPI_ERR_RANK, says);
+    SAYS(MPI_Rget(b, 1, MPI_CHAR, target, 0, 1, MPI_CHAR, win, &request), MPI_ERR_RANK, says);
+    SAYS(MPI_Win_flush(target, win), MPI_ERR_RANK, says);
+  }
+  SAYS(MPI_Put(b, 1, MPI_CHAR, right(), -1, 1, MPI_CHAR, win), MPI_ERR_DISP, "displacement is -1");
+  SAYS(MPI_Get(b, 1, MPI_CHAR, right(), LONG_MIN, 1, MPI_CHAR, win), MPI_ERR_DISP, "displacement is -9223372036854775808");
+  SAYS(MPI_Accumulate(b, 1, MPI_INT, right(), -4, 1, MPI_INT, MPI_SUM, win), MPI_ERR_DISP, "displacement is -4");
+  SAYS(MPI_Get_accumulate(b, 1, MPI_INT, c, 1, MPI_INT, right(), -4, 1, MPI_INT, MPI_SUM, win), MPI_ERR_DISP, "is -4");
+  SAYS(MPI_Fetch_and_op(b, c, MPI_INT, right(), -4, MPI_SUM, win), MPI_ERR_DISP, "displacement is -4");
+  SAYS(MPI_Compare_and_swap(b, b, c, MPI_INT, right(), -4, win), MPI_ERR_DISP, "displacement is -4");
+  SAYS(MPI_Rput(b, 1, MPI_CHAR, right(), -1, 1, MPI_CHAR, win, &request), MPI_ERR_DISP, "displacement is -1");
+  FAILS(MPI_Rput(b, 1, MPI_CHAR, MPI_PROC_NULL, 0, -1, MPI_CHAR, win, &request), MPI_ERR_COUNT);
+  FAILS(MPI_Put(b, 1, MPI_CHAR, MPI_PROC_NULL, 0, -1, MPI_CHAR, win), MPI_ERR_COUNT);
+  FAILS(MPI_Rget(b, -1, MPI_CHAR, MPI_PROC_NULL, 0, 1, MPI_CHAR, win, &request), MPI_ERR_COUNT);
+  FAILS(MPI_Raccumulate(b, 1, MPI_DATATYPE_NULL, MPI_PROC_NULL, 0, 1, MPI_INT, MPI_SUM, win, &request), MPI_ERR_TYPE);
+  SAYS(MPI_Get_accumulate(b, 1, MPI_INT, c, -1, MPI_INT, right(), 0, 1, MPI_INT, MPI_NO_OP, win), MPI_ERR_COUNT,
+       "the result count is -1");
+  SAYS(MPI_Put(b, 3, MPI_INT, right(), 0, 2, MPI_INT, win), MPI_ERR_TYPE, "3 × MPI_INT (12 bytes) of the origin",
+       "2 × MPI_INT (8 bytes) of the target");
+  SAYS(MPI_Get(b, 1, MPI_CHAR, right(), 0, 1, MPI_DOUBLE, win), MPI_ERR_TYPE, "1 × MPI_DOUBLE (8 bytes) of the target",
+       "1 × MPI_CHAR (1 bytes) of the origin");
+  SAYS(MPI_Rput(b, 2, MPI_INT, right(), 0, 1, wide, win, &request), MPI_ERR_TYPE, "a derived datatype (2 bytes)");
+  OK(MPI_Win_unlock_all(win));
+  SAYS(MPI_Win_lock(MPI_LOCK_SHARED, INT_MIN, 0, win), MPI_ERR_RANK, "rank -2147483648 is");
+  /* There a displacement is an address. */
+  OK(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &dynamic));
+  OK(MPI_Win_set_errhandler(dynamic, MPI_ERRORS_RETURN));
+  OK(MPI_Win_lock_all(0, dynamic));
+  FAILS(MPI_Put(b, 1, MPI_CHAR, right(), -4096, 1, MPI_CHAR, dynamic), MPI_ERR_RMA_RANGE);
+  OK(MPI_Win_unlock_all(dynamic));
+  OK(MPI_Win_free(&dynamic));
+  OK(MPI_Type_free(&wide));
+}
+
+/* Places for results that are none. */
+static void nowhere(void) {
+  MPI_Win shared;
+  MPI_Comm near = machine(MPI_COMM_WORLD);
+  MPI_Aint bytes;
+  int unit, flag;
+  char *at, memory[8];
+  void *value;
+  OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+  FAILS(MPI_Win_free(NULL), MPI_ERR_ARG);
+  FAILS(MPI_Win_create(memory, 8, 1, MPI_INFO_NULL, MPI_COMM_WORLD, NULL), MPI_ERR_ARG);
+  FAILS(MPI_Win_allocate(8, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &at, NULL), MPI_ERR_ARG);
+  FAILS(MPI_Win_allocate(8, 1, MPI_INFO_NULL, MPI_COMM_WORLD, NULL, &shared), MPI_ERR_ARG);
+  FAILS(MPI_Win_allocate_shared(8, 1, MPI_INFO_NULL, MPI_COMM_SELF, &at, NULL), MPI_ERR_ARG);
+  FAILS(MPI_Win_allocate_shared(8, 1, MPI_INFO_NULL, MPI_COMM_SELF, NULL, &shared), MPI_ERR_ARG);
+  FAILS(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, NULL), MPI_ERR_ARG);
+  FAILS(MPI_Alloc_mem(8, MPI_INFO_NULL, NULL), MPI_ERR_ARG);
+  FAILS(MPI_Win_get_info(win, NULL), MPI_ERR_ARG);
+  FAILS(MPI_Win_get_group(win, NULL), MPI_ERR_ARG);
+  FAILS(MPI_Win_set_info(win, MPI_INFO_NULL), MPI_ERR_INFO);
+  CHECK(MPI_Win_get_attr(win, MPI_WIN_SIZE, NULL, &flag) != MPI_SUCCESS);
+  CHECK(MPI_Win_get_attr(win, MPI_WIN_SIZE, &value, NULL) != MPI_SUCCESS);
+  FAILS(MPI_Win_test(win, NULL), MPI_ERR_ARG);
+  OK(MPI_Win_allocate_shared(8, 1, MPI_INFO_NULL, near, &at, &shared));
+  OK(MPI_Win_set_errhandler(shared, MPI_ERRORS_RETURN));
+  FAILS(MPI_Win_shared_query(shared, 0, NULL, &unit, &at), MPI_ERR_ARG);
+  FAILS(MPI_Win_shared_query(shared, 0, &bytes, NULL, &at), MPI_ERR_ARG);
+  FAILS(MPI_Win_shared_query(shared, 0, &bytes, &unit, NULL), MPI_ERR_ARG);
+  SAYS(MPI_Win_shared_query(shared, INT_MIN, &bytes, &unit, &at), MPI_ERR_RANK, "rank -2147483648 is");
+  OK(MPI_Win_lock_all(0, win));
+  FAILS(MPI_Rput(memory, 1, MPI_CHAR, right(), 0, 1, MPI_CHAR, win, NULL), MPI_ERR_ARG);
+  OK(MPI_Win_unlock_all(win));
+  OK(MPI_Win_free(&shared));
+  OK(MPI_Comm_free(&near));
+}
 
 static void sum(void *in, void *inout, int *len, MPI_Datatype *type) {}
 
@@ -131,6 +231,8 @@ int main(int argc, char **argv) {
   epochs();
   flavours();
   creation();
+  numbers();
+  nowhere();
   for (int i = 0; i < BYTES; i++) EQUAL_AT(i, base[i], 7);
   char value = 1 + rank;
   OK(MPI_Win_fence(0, win));

@@ -5,6 +5,7 @@ mod cache;
 mod predefined;
 mod quick;
 
+use std::ffi::{CStr, c_char, c_int};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ pub(crate) use predefined::{dense, single};
 pub(crate) use quick::quick;
 
 use crate::errors::Result;
+use crate::host::host;
 use crate::mpi_h::MPI_Datatype;
 
 /// A datatype in two views.
@@ -77,6 +79,23 @@ impl Deref for Known {
 /// A predefined type, as one element; also one without a name.
 pub(crate) fn single_of_any(datatype: MPI_Datatype) -> Option<BasicType> {
     single(datatype).or_else(|| build::single_by_precision(datatype))
+}
+
+/// What the program calls it.
+pub(crate) fn name(datatype: MPI_Datatype) -> String {
+    let mut name = [0 as c_char; 1024];
+    let mut len = 0;
+    // SAFETY: there is room for the longest name of any host, which ends it with a 0.
+    let name = unsafe {
+        let code = host!(PMPI_Type_get_name(MPI_Datatype, *mut c_char, *mut c_int))(
+            datatype,
+            name.as_mut_ptr(),
+            &raw mut len,
+        );
+        (code == 0).then(|| CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned())
+    };
+    name.filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "a derived datatype".to_owned())
 }
 
 /// What this handle of the host's stands for.
