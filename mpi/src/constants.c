@@ -25,6 +25,17 @@ _Static_assert(sizeof(MPI_Aint) == sizeof(void *) && sizeof(MPI_Count) == 8, "wi
 #define NUMBER(name) const int transom_##name = MPI_##name;
 #define HANDLE(type, name) const type transom_##name = MPI_##name;
 
+/* Whose mpi.h this is: a place in loaded::ABIS. */
+#if defined(MPI_ABI_VERSION)
+const int transom_abi = 2;
+#elif defined(OPEN_MPI)
+const int transom_abi = 1;
+#elif defined(MPICH)
+const int transom_abi = 0;
+#else
+const int transom_abi = -1;
+#endif
+
 NUMBER(PROC_NULL)
 NUMBER(LOCK_SHARED)
 NUMBER(LOCK_EXCLUSIVE)
@@ -63,6 +74,11 @@ HANDLE(MPI_Group, GROUP_NULL)
 HANDLE(MPI_Request, REQUEST_NULL)
 HANDLE(MPI_Errhandler, ERRORS_ARE_FATAL)
 HANDLE(MPI_Errhandler, ERRORS_RETURN)
+/* Since MPI-4. */
+#ifndef MPI_ERRORS_ABORT
+#define MPI_ERRORS_ABORT MPI_ERRHANDLER_NULL
+#endif
+HANDLE(MPI_Errhandler, ERRORS_ABORT)
 HANDLE(MPI_Datatype, BYTE)
 HANDLE(MPI_Datatype, DATATYPE_NULL)
 MPI_Status *const transom_STATUS_IGNORE = MPI_STATUS_IGNORE;

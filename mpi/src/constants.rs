@@ -52,13 +52,15 @@ constants! {
         distribute_block transom_DISTRIBUTE_BLOCK,
         distribute_cyclic transom_DISTRIBUTE_CYCLIC,
         distribute_dflt_darg transom_DISTRIBUTE_DFLT_DARG,
-        error_in_status transom_ERR_IN_STATUS;
+        error_in_status transom_ERR_IN_STATUS,
+        abi transom_abi;
     MPI_Comm: comm_self transom_COMM_SELF, comm_world transom_COMM_WORLD, comm_null transom_COMM_NULL;
     MPI_Win: win_null transom_WIN_NULL;
     MPI_Info: info_null transom_INFO_NULL;
     MPI_Group: group_null transom_GROUP_NULL;
     MPI_Request: request_null transom_REQUEST_NULL;
-    MPI_Errhandler: errors_are_fatal transom_ERRORS_ARE_FATAL, errors_return transom_ERRORS_RETURN;
+    MPI_Errhandler: errors_are_fatal transom_ERRORS_ARE_FATAL, errors_return transom_ERRORS_RETURN,
+        errors_abort transom_ERRORS_ABORT;
     MPI_Datatype: byte transom_BYTE, datatype_null transom_DATATYPE_NULL;
     *mut MPI_Status: status_ignore transom_STATUS_IGNORE, statuses_ignore transom_STATUSES_IGNORE;
     usize: status_size transom_status_size, status_error transom_status_error;

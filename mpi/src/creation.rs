@@ -8,7 +8,7 @@ use transom::raw::{Flavor, MemoryModel, PROC_NULL, Window};
 use transom::{Communicator, ErrorClass, Group, Info};
 
 use crate::carrier::{self, Carrier};
-use crate::errors::{Result, bad, null, told, told_comm};
+use crate::errors::{self, Failure, Result, bad, null, told, told_comm};
 use crate::exported::{exported, on_windows};
 use crate::groups::HostGroup;
 use crate::host::{check, host};
@@ -30,6 +30,7 @@ enum Verdict {
 
 /// What a program asks for. Sizes and units are wrong if they are negative.
 struct Asked {
+    call: &'static str,
     kind: Kind,
     size: MPI_Aint,
     unit: i64,
@@ -118,13 +119,29 @@ fn is_inter(comm: MPI_Comm) -> Result<bool> {
     Ok(flag != 0)
 }
 
+/// Why a window has to be the host's, whatever the other ranks say.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NotOurs {
+    Session,
+    Strangers,
+}
+
+impl NotOurs {
+    fn why(self) -> &'static str {
+        match self {
+            Self::Session => report::ONLY_SESSIONS,
+            Self::Strangers => "the communicator has processes that are not of the job",
+        }
+    }
+}
+
 /// The group of the job's ranks that the window is of, in processes with a job, or why the window has to be the
 /// host's: each process of the communicator knows that by itself. Processes of another job must not be asked:
 /// they may run without this library.
 fn ranks_of(
     comm: MPI_Comm,
     process: Option<&Process>,
-) -> Result<std::result::Result<Option<Group>, &'static str>> {
+) -> Result<std::result::Result<Option<Group>, NotOurs>> {
     if comm == constants::comm_null() {
         return Err(bad(ErrorClass::Comm, "the communicator is MPI_COMM_NULL"));
     }
@@ -132,6 +149,9 @@ fn ranks_of(
         // MPICH would crash.
         let why = "the communicator is an intercommunicator, and those have no windows";
         return Err(bad(ErrorClass::Comm, why));
+    }
+    if process.is_none() && !process::has_begun() {
+        return Ok(Err(NotOurs::Session));
     }
     let theirs = HostGroup::of(comm)?;
     let (group, is_ours) = match process {
@@ -144,7 +164,7 @@ fn ranks_of(
     };
     Ok(match is_ours {
         true => Ok(group),
-        false => Err("the communicator has processes that are not of the job"),
+        false => Err(NotOurs::Strangers),
     })
 }
 
@@ -223,6 +243,13 @@ fn joined(
     }
 }
 
+fn not_ours(why: &str) -> Failure {
+    bad(
+        ErrorClass::Other,
+        format!("the window cannot be Transom's: {why}"),
+    )
+}
+
 /// Makes a window ours, or by the host's own call.
 ///
 /// # Safety
@@ -234,10 +261,7 @@ unsafe fn create(
 ) -> Result<c_int> {
     let the_hosts = |why: &str| {
         if report::strict() {
-            return Err(bad(
-                ErrorClass::Other,
-                format!("the window cannot be Transom's: {why}"),
-            ));
+            return Err(not_ours(why));
         }
         report::window_is_the_hosts(why);
         Ok(by_host())
@@ -245,7 +269,12 @@ unsafe fn create(
     let process = process();
     let group = match ranks_of(asked.comm, process.as_deref())? {
         Ok(group) => group,
-        Err(why) => return the_hosts(why),
+        // The strangers may be without this library, and wait in the host's call for those that get an error here.
+        Err(NotOurs::Strangers) if report::strict() => {
+            let failure = not_ours(NotOurs::Strangers.why());
+            errors::end_all(asked.call, &failure, asked.comm)
+        }
+        Err(not_ours) => return the_hosts(not_ours.why()),
     };
     let arguments = asked
         .check(win)
@@ -313,6 +342,7 @@ macro_rules! creating {
             fn $name $second($($arg: $ty),*) {
                 #[allow(clippy::unnecessary_cast, reason = "of what type it is, hosts differ")]
                 let asked = Asked {
+                    call: stringify!($name),
                     kind: $kind,
                     size: $size,
                     unit: $unit as i64,
@@ -324,7 +354,7 @@ macro_rules! creating {
                 // SAFETY: the program keeps MPI's rules for memory, and passes places of its own.
                 match unsafe { create(&asked, $win, by_host) } {
                     Ok(code) => code,
-                    Err(failure) => told_comm(stringify!($name), $comm, Err(failure)),
+                    Err(failure) => told_comm(asked.call, $comm, Err(failure)),
                 }
             }
         )*}

@@ -2,11 +2,12 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::exported::exported;
 use crate::host::host;
 use crate::keyval::{Copy, Delete, not_copied};
-use crate::mpi_h::MPI_Comm;
+use crate::mpi_h::{MPI_Comm, MPI_Errhandler, MPI_Info};
 use crate::{carrier, constants, groups, loaded, memory, process, report, types};
 
 exported! {
@@ -31,7 +32,43 @@ exported! {
     }
 }
 
-/// With two MPIs, calls of one would end in the other.
+/// Sessions that the program has begun and not ended.
+static SESSIONS: AtomicUsize = AtomicUsize::new(0);
+
+exported! {
+    fn MPI_Session_init PMPI_Session_init(info: MPI_Info, handler: MPI_Errhandler, session: *mut c_void) {
+        one_host();
+        // SAFETY: what the program passed goes on to where it would have gone without us.
+        let code = unsafe {
+            host!(PMPI_Session_init(MPI_Info, MPI_Errhandler, *mut c_void))(info, handler, session)
+        };
+        if code == 0 {
+            SESSIONS.fetch_add(1, Ordering::Relaxed);
+        }
+        code
+    }
+
+    fn MPI_Session_finalize PMPI_Session_finalize(session: *mut c_void) {
+        // SAFETY: what the program passed goes on to where it would have gone without us.
+        let code = unsafe { host!(PMPI_Session_finalize(*mut c_void))(session) };
+        let was_last = code == 0 && SESSIONS.fetch_sub(1, Ordering::Relaxed) == 1;
+        if was_last && !process::has_begun() {
+            report::print(launcher_rank(), None);
+        }
+        code
+    }
+}
+
+/// Without a world, launchers alone say which rank this is.
+fn launcher_rank() -> u32 {
+    let rank = |name| std::env::var(name).ok()?.parse().ok();
+    ["PMIX_RANK", "PMI_RANK"]
+        .into_iter()
+        .find_map(rank)
+        .unwrap_or(0)
+}
+
+/// With two MPIs, calls of one would end in the other; and handles of one are nothing in another.
 fn one_host() {
     let hosts = loaded::hosts();
     if hosts.len() > 1 {
@@ -39,6 +76,15 @@ fn one_host() {
         report::trouble(&format!(
             "{} are loaded into one process; with `transom mpi --host`, name the one that the program uses",
             hosts.join(" and ")
+        ));
+        std::process::exit(1);
+    }
+    if let (Some(built_for), Some(host)) = (loaded::built_for(), hosts.first())
+        && built_for != *host
+    {
+        report::trouble(&format!(
+            "this library is for {built_for}, and the program's MPI is {host}: start it with `transom mpi`, which takes \
+             the library for that"
         ));
         std::process::exit(1);
     }
@@ -76,8 +122,11 @@ fn end_in_finalize() {
 }
 
 unsafe extern "C" fn ending(_: MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
-    if let Some(process) = process::process() {
-        report::print(process.job.world().rank(), process.job.device_name());
+    match process::process() {
+        Some(process) => {
+            report::print(process.job.world().rank(), Some(process.job.device_name()));
+        }
+        None => report::print(process::world_rank(), None),
     }
     types::end();
     groups::end();

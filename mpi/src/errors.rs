@@ -11,7 +11,7 @@ use crate::exported::exported;
 use crate::host::{HostError, host};
 use crate::mpi_h::{MPI_Comm, MPI_Errhandler, MPI_Win};
 use crate::windows::{self, lock};
-use crate::{constants, report};
+use crate::{constants, process, report};
 
 /// Why a call failed.
 #[derive(Debug)]
@@ -190,21 +190,36 @@ fn tell_window(call: &str, carrier: MPI_Win, failure: &Failure) -> c_int {
         unsafe {
             host!(PMPI_Win_get_errhandler(MPI_Win, *mut MPI_Errhandler))(carrier, &raw mut handler)
         };
-        last_words(call, failure, handler);
+        if ends_all(handler) {
+            end_all(call, failure, constants::comm_world());
+        }
+        give_back(handler);
         // SAFETY: the carrier is a window of the host's that is not freed.
         unsafe { host!(PMPI_Win_call_errhandler(MPI_Win, c_int))(carrier, code) };
     }
     code
 }
 
-/// Hosts end the process without the sentence, or with a wrong one, if the handler is the fatal one.
-fn last_words(call: &str, failure: &Failure, mut handler: MPI_Errhandler) {
-    if handler == constants::errors_are_fatal() {
-        report::trouble(&format!("{call}: {}", failure.text()));
-    } else {
-        // SAFETY: the host gave it out to us.
-        unsafe { host!(PMPI_Errhandler_free(*mut MPI_Errhandler))(&raw mut handler) };
-    }
+/// Whether the handler is one of the host's that end processes.
+fn ends_all(handler: MPI_Errhandler) -> bool {
+    // A host without the second has a null handler there, which nothing has.
+    handler == constants::errors_are_fatal() || handler == constants::errors_abort()
+}
+
+fn give_back(mut handler: MPI_Errhandler) {
+    // SAFETY: the host gave it out to us.
+    unsafe { host!(PMPI_Errhandler_free(*mut MPI_Errhandler))(&raw mut handler) };
+}
+
+/// What the host's handlers do that end processes: those have another sentence than this, or none. The job's exit code is
+/// the error's class.
+#[cold]
+pub(crate) fn end_all(call: &str, failure: &Failure, comm: MPI_Comm) -> ! {
+    report::trouble(&format!("{call}: {}", failure.text()));
+    let class = class_of(failure.code(call));
+    // SAFETY: the communicator is the program's, and alive; all that are connected to it are to end.
+    unsafe { host!(PMPI_Abort(MPI_Comm, c_int))(comm, class) };
+    std::process::exit(class)
 }
 
 /// What a call that creates on a communicator returns.
@@ -222,7 +237,17 @@ pub(crate) fn told_comm(call: &'static str, comm: MPI_Comm, result: Result<()>) 
         unsafe {
             host!(PMPI_Comm_get_errhandler(MPI_Comm, *mut MPI_Errhandler))(comm, &raw mut handler)
         };
-        last_words(call, &failure, handler);
+        if handler == constants::errors_are_fatal() {
+            let all = match process::has_begun() {
+                true => constants::comm_world(),
+                false => comm,
+            };
+            end_all(call, &failure, all);
+        }
+        if ends_all(handler) {
+            end_all(call, &failure, comm);
+        }
+        give_back(handler);
         // SAFETY: the host checks the handle.
         unsafe { host!(PMPI_Comm_call_errhandler(MPI_Comm, c_int))(comm, code) };
     }

@@ -40,14 +40,8 @@ impl HostGroup {
         in_job(self.0, process)
     }
 
-    /// Whether all of it are of the host's world, which sessions may be without: for processes without a job.
+    /// Whether all of it are of the host's world: for processes without a job.
     pub(crate) fn is_in_world(&self) -> Result<bool> {
-        let mut has_begun = 0;
-        // SAFETY: a local.
-        check(unsafe { host!(PMPI_Initialized(*mut c_int))(&raw mut has_begun) })?;
-        if has_begun == 0 {
-            return Ok(false);
-        }
         let world = Self::of(constants::comm_world())?;
         Ok(translated(self.0, world.0)?.is_some())
     }

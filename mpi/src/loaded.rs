@@ -3,13 +3,28 @@
 use std::collections::BTreeSet;
 use std::ffi::{CStr, c_int, c_void};
 
+use crate::constants;
+
+/// The ABIs that there are, in the order of `constants.c`.
+const ABIS: [&str; 3] = [
+    "MPICH or Intel MPI",
+    "Open MPI",
+    "an MPI with the ABI of MPI-5",
+];
+
 /// Names of libraries, and the MPI that they are of.
 const HOSTS: [(&str, &str); 4] = [
-    ("libmpi.so.12", "MPICH or Intel MPI"),
-    ("libmpich.so.12", "MPICH or Intel MPI"),
-    ("libmpi.so.40", "Open MPI"),
-    ("libmpi_abi.so", "an MPI with the ABI of MPI-5"),
+    ("libmpi.so.12", ABIS[0]),
+    ("libmpich.so.12", ABIS[0]),
+    ("libmpi.so.40", ABIS[1]),
+    ("libmpi_abi.so", ABIS[2]),
 ];
+
+/// Which of these this library was built for, if it is one of them.
+pub(crate) fn built_for() -> Option<&'static str> {
+    let place = usize::try_from(constants::abi()).ok()?;
+    ABIS.get(place).copied()
+}
 
 /// The MPIs whose libraries are loaded.
 pub(crate) fn hosts() -> BTreeSet<&'static str> {

@@ -10,7 +10,7 @@ use transom::raw::PROC_NULL;
 use transom::{Communicator, Comparison, ErrorClass, Group, Job, ThreadLevel};
 
 use crate::constants;
-use crate::errors::{Result, bad};
+use crate::errors::{Failure, Result, bad};
 use crate::host::{HostError, check, host};
 use crate::mpi_h::{MPI_Comm, MPI_Datatype, MPI_Errhandler, MPI_Group, MPI_Request, MPI_Status};
 use crate::report;
@@ -123,21 +123,65 @@ impl Allgather for Ranks {
     }
 }
 
+/// Whether the host has its world, which sessions may be without.
+pub(crate) fn has_begun() -> bool {
+    let mut flag = 0;
+    // SAFETY: a local.
+    unsafe { host!(PMPI_Initialized(*mut c_int))(&raw mut flag) };
+    flag != 0
+}
+
+/// Which rank of the host's world this is.
+pub(crate) fn world_rank() -> u32 {
+    Ranks::of(constants::comm_world()).map_or(0, |ranks| ranks.rank)
+}
+
 /// Collective over the host's world, which has just begun. Without a job, all windows stay the host's.
 pub(crate) fn begin() {
-    if env::var_os("TRANSOM_MPI").is_some_and(|value| value == "0") {
-        return;
-    }
-    match start() {
+    match start(!is_off()) {
         Ok(process) => {
             let process = Some(Arc::new(process));
             *PROCESS.write().unwrap_or_else(PoisonError::into_inner) = process;
         }
-        Err(failure) => report::no_job(failure.text()),
+        Err(NoJob::Agreed(why)) => report::no_job(why),
+        Err(NoJob::Failed(failure)) => {
+            let why = failure.text();
+            report::failed(&why);
+            report::no_job(why);
+        }
     }
 }
 
-fn start() -> Result<Process> {
+fn is_off() -> bool {
+    env::var_os("TRANSOM_MPI").is_some_and(|value| value == "0")
+}
+
+/// Why there is no job.
+enum NoJob {
+    /// All ranks say the same.
+    Agreed(String),
+    Failed(Failure),
+}
+
+impl<E: Into<Failure>> From<E> for NoJob {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Fails alike on all ranks if one of them is to do without: the others would wait for it in vain.
+fn all_take_part(ranks: &Ranks, takes_part: bool) -> std::result::Result<(), NoJob> {
+    let mut all = vec![0; ranks.size as usize];
+    ranks.allgather_bytes(&[takes_part.into()], &mut all)?;
+    let why = match all.iter().position(|&each| each == 0) {
+        None => return Ok(()),
+        Some(_) if all.iter().all(|&each| each == 0) => "TRANSOM_MPI=0".to_owned(),
+        Some(rank) => format!("rank {rank} has TRANSOM_MPI=0"),
+    };
+    Err(NoJob::Agreed(why))
+}
+
+fn start(takes_part: bool) -> std::result::Result<Process, NoJob> {
     let (mut provided, mut private, mut world) =
         (0, constants::comm_null(), constants::group_null());
     // SAFETY: all three are locals; the host has begun.
@@ -152,6 +196,15 @@ fn start() -> Result<Process> {
             private,
             constants::errors_return(),
         ))?;
+    }
+    let ranks = Ranks::of(private)?;
+    if let Err(why) = all_take_part(&ranks, takes_part) {
+        // SAFETY: nobody else has the handle, and all ranks come here.
+        unsafe { host!(PMPI_Comm_free(*mut MPI_Comm))(&raw mut private) };
+        return Err(why);
+    }
+    // SAFETY: a local; the communicator is alive.
+    unsafe {
         check(host!(PMPI_Comm_group(MPI_Comm, *mut MPI_Group))(
             private,
             &raw mut world,
@@ -161,7 +214,7 @@ fn start() -> Result<Process> {
         true => ThreadLevel::Multiple,
         false => ThreadLevel::Serialized,
     };
-    let job = Job::over(&Ranks::of(private)?, level)?;
+    let job = Job::over(&ranks, level)?;
     let private_number = private.0 as usize;
     job.on_wait(move || progress(MPI_Comm(private_number as _)));
     let gone = move |code: i32, _: &str| {

@@ -6,11 +6,15 @@ use std::io::{self, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::process;
 use crate::windows::lock;
 
 static OURS: AtomicU64 = AtomicU64::new(0);
 static HOSTS: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 static NO_JOB: Mutex<Option<String>> = Mutex::new(None);
+
+/// Sessions have no world that would make a job.
+pub(crate) const ONLY_SESSIONS: &str = "the program began by MPI_Session_init";
 
 fn is_set(name: &str) -> bool {
     env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
@@ -29,18 +33,25 @@ pub(crate) fn window_is_the_hosts(why: &str) {
     *lock(&HOSTS).entry(why.to_owned()).or_default() += 1;
 }
 
-/// There is no job, and will be none.
-pub(crate) fn no_job(why: String) {
+/// A rank has another reason than the others may have.
+pub(crate) fn failed(why: &str) {
     if strict() || is_set("TRANSOM_MPI_REPORT") {
         trouble(&format!("all windows stay the host's: {why}"));
     }
+}
+
+/// There is no job, and will be none.
+pub(crate) fn no_job(why: String) {
     *lock(&NO_JOB) = Some(why);
 }
 
 /// Why there is no job.
 pub(crate) fn why_no_job() -> String {
     let why = lock(&NO_JOB).clone();
-    why.unwrap_or_else(|| "MPI_Init was not called through this library".to_owned())
+    why.unwrap_or_else(|| match process::has_begun() {
+        true => "MPI_Init was not called through this library".to_owned(),
+        false => ONLY_SESSIONS.to_owned(),
+    })
 }
 
 /// A line for what cannot be told through an error handler, and for reports.
@@ -50,16 +61,20 @@ pub(crate) fn trouble(text: &str) {
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// Says on rank 0 what its windows were.
-pub(crate) fn print(rank: u32, device: &str) {
+/// Says on rank 0 what its windows were, and the device, if there was a job.
+pub(crate) fn print(rank: u32, device: Option<&str>) {
     if rank != 0 || !is_set("TRANSOM_MPI_REPORT") {
         return;
     }
+    let of = match device {
+        Some(device) => format!("device {device}"),
+        None => format!("no job: {}", why_no_job()),
+    };
     let hosts = lock(&HOSTS);
     let count: u64 = hosts.values().sum();
     let ours = OURS.load(Ordering::Relaxed);
     trouble(&format!(
-        "windows of rank 0: {ours} of Transom, {count} of the host's; device {device}"
+        "windows of rank 0: {ours} of Transom, {count} of the host's; {of}"
     ));
     for (why, count) in &*hosts {
         trouble(&format!("  {count} of the host's: {why}"));
