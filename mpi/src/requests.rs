@@ -359,6 +359,21 @@ unsafe fn among<'l>(done: c_int, indices: *const c_int) -> impl Fn(usize) -> Opt
     }
 }
 
+/// Completes those of ours among these that have come about, for a call that ends none of them.
+///
+/// # Safety
+/// There are that many requests.
+unsafe fn look_at(count: c_int, requests: *const MPI_Request) {
+    if any() {
+        let mut failures = Failures::default();
+        // SAFETY: the caller's promise; nothing of the list has ended.
+        unsafe {
+            failures.poll(list(count, requests));
+            failures.tell(requests);
+        }
+    }
+}
+
 exported! {
     fn MPI_Wait PMPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) {
         let mut failures = Failures::default();
@@ -447,14 +462,44 @@ exported! {
     // What failed is told by the call that ends the request.
     fn MPI_Request_get_status PMPI_Request_get_status(request: MPI_Request, flag: *mut c_int,
         status: *mut MPI_Status) {
-        if any() {
-            let mut failures = Failures::default();
-            failures.poll(&[request]);
-            // SAFETY: the list is this one, and nothing of it has ended.
-            unsafe { failures.tell(&raw const request) };
-        }
+        // SAFETY: the list is this one.
+        unsafe { look_at(1, &raw const request) };
         // SAFETY: the program's own places.
         unsafe { host!(PMPI_Request_get_status(MPI_Request, *mut c_int, *mut MPI_Status))(request, flag, status) }
+    }
+
+    // Those of several are MPI-4.1's: whoever calls them has a host with them.
+    fn MPI_Request_get_status_all PMPI_Request_get_status_all(count: c_int, requests: *const MPI_Request,
+        flag: *mut c_int, statuses: *mut MPI_Status) {
+        // SAFETY: the program's own requests and places.
+        unsafe {
+            look_at(count, requests);
+            host!(PMPI_Request_get_status_all(c_int, *const MPI_Request, *mut c_int, *mut MPI_Status))(
+                count, requests, flag, statuses,
+            )
+        }
+    }
+
+    fn MPI_Request_get_status_any PMPI_Request_get_status_any(count: c_int, requests: *const MPI_Request,
+        index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status) {
+        // SAFETY: the program's own requests and places.
+        unsafe {
+            look_at(count, requests);
+            host!(PMPI_Request_get_status_any(
+                c_int, *const MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status
+            ))(count, requests, index, flag, status)
+        }
+    }
+
+    fn MPI_Request_get_status_some PMPI_Request_get_status_some(count: c_int, requests: *const MPI_Request,
+        done: *mut c_int, indices: *mut c_int, statuses: *mut MPI_Status) {
+        // SAFETY: the program's own requests and places.
+        unsafe {
+            look_at(count, requests);
+            host!(PMPI_Request_get_status_some(
+                c_int, *const MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status
+            ))(count, requests, done, indices, statuses)
+        }
     }
 
     // The operation goes on: what completes it at the origin or the target says how it ended.

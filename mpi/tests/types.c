@@ -56,6 +56,20 @@ static void absolute(void) {
   OK(MPI_Type_free(&type));
 }
 
+/* Pairs by what is in them: hosts give out those that have names, and null for others. */
+static void pairs(void) {
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+  struct { double value; int index; } mine = {rank + 0.5, rank}, *held = (void *)base;
+  MPI_Datatype type;
+  OK(MPI_Type_get_value_index(MPI_DOUBLE, MPI_INT, &type));
+  CHECK(type != MPI_DATATYPE_NULL);
+  clear();
+  OK(MPI_Accumulate(&mine, 1, type, 0, 0, 1, type, MPI_MAXLOC, win));
+  OK(MPI_Win_fence(0, win));
+  if (rank == 0) CHECK(held->value == size - 0.5 && held->index == size - 1);
+#endif
+}
+
 static void bytes(void) {
   double mine[4] = {rank + 0.25, -rank, 1e300, 3}, got[4];
   clear();
@@ -165,6 +179,7 @@ int main(int argc, char **argv) {
   reused();
   absolute();
   bytes();
+  pairs();
   particles();
   precision();
   nothing();
