@@ -44,6 +44,7 @@ exported! {
         };
         if code == 0 {
             SESSIONS.fetch_add(1, Ordering::Relaxed);
+            process::session_begins();
         }
         code
     }

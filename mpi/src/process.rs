@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use transom::lower::{Allgather, AllgatherError};
@@ -123,8 +123,19 @@ impl Allgather for Ranks {
     }
 }
 
-/// Whether the host has its world, which sessions may be without.
+static HAS_WORLD: AtomicBool = AtomicBool::new(false);
+static HAS_SESSION: AtomicBool = AtomicBool::new(false);
+
+/// The program has begun a session, which need not have a world.
+pub(crate) fn session_begins() {
+    HAS_SESSION.store(true, Ordering::Relaxed);
+}
+
+/// Whether the host has its world. In Intel MPI, sessions count as if they had.
 pub(crate) fn has_begun() -> bool {
+    if HAS_WORLD.load(Ordering::Relaxed) || HAS_SESSION.load(Ordering::Relaxed) {
+        return HAS_WORLD.load(Ordering::Relaxed);
+    }
     let mut flag = 0;
     // SAFETY: a local.
     unsafe { host!(PMPI_Initialized(*mut c_int))(&raw mut flag) };
@@ -138,6 +149,7 @@ pub(crate) fn world_rank() -> u32 {
 
 /// Collective over the host's world, which has just begun. Without a job, all windows stay the host's.
 pub(crate) fn begin() {
+    HAS_WORLD.store(true, Ordering::Relaxed);
     match start(!is_off()) {
         Ok(process) => {
             let process = Some(Arc::new(process));
