@@ -25,13 +25,14 @@ _Static_assert(sizeof(MPI_Aint) == sizeof(void *) && sizeof(MPI_Count) == 8, "wi
 #define NUMBER(name) const int transom_##name = MPI_##name;
 #define HANDLE(type, name) const type transom_##name = MPI_##name;
 
-/* Whose mpi.h this is: a place in loaded::ABIS. */
-#if defined(MPI_ABI_VERSION)
-const int transom_abi = 2;
-#elif defined(OPEN_MPI)
+/* Whose mpi.h this is: a place in loaded::ABIS. As mpi/install tells them apart: an MPI's own may define MPI_ABI_VERSION
+ * as well, and that of the ABI which comes with MPICH defines MPICH. */
+#if defined(OMPI_MAJOR_VERSION)
 const int transom_abi = 1;
-#elif defined(MPICH)
+#elif defined(MPICH_NUMVERSION) || defined(I_MPI_NUMVERSION) || defined(MVAPICH_VERSION) || defined(MVAPICH2_VERSION)
 const int transom_abi = 0;
+#elif defined(MPI_ABI_VERSION)
+const int transom_abi = 2;
 #else
 const int transom_abi = -1;
 #endif

@@ -41,7 +41,7 @@ pub(crate) use on_windows;
 /// are. `quick` is the result of what is done without a look at the rest; all else comes after it.
 macro_rules! quick_on_windows {
     ($(fn $mpi:ident $pmpi:ident($($arg:ident: $ty:ty),* $(,)?) of $win:ident as $ours:ident
-        at_once $at_once:block $(quick $quick:block)? else $body:block)*) => {
+        at_once $window:ident $at_once:block $(quick $quick:block)? else $body:block)*) => {
         $crate::exported::exported! {$(
             fn $mpi $pmpi($($arg: $ty),*) {
                 #[cold]
@@ -58,7 +58,9 @@ macro_rules! quick_on_windows {
                     $crate::exported::either!($mpi $pmpi($($arg: $ty),*) of $win as $ours $body)
                 }
 
-                if let Some($ours) = $crate::windows::lately($win) {
+                if let Some(ours) = $crate::windows::lately($win) {
+                    // SAFETY: the program uses the handle, so that it frees the window in no thread meanwhile.
+                    let $window = unsafe { ours.quick_window() };
                     $at_once
                 }
                 // SAFETY: the program's own arguments.

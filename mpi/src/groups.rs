@@ -2,7 +2,6 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
-use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,7 +11,7 @@ use crate::errors::{Failure, Result, bad};
 use crate::exported::exported;
 use crate::host::{check, host};
 use crate::mpi_h::{AtomicNumber, MPI_Comm, MPI_Group, NO_HANDLE, Number};
-use crate::process::{Process, process};
+use crate::process::{self, Process, process};
 use crate::windows::lock;
 use crate::{constants, report};
 
@@ -75,8 +74,8 @@ fn translated(theirs: MPI_Group, into: MPI_Group) -> Result<Option<Vec<u32>>> {
     Ok(ranks.iter().map(|&rank| u32::try_from(rank).ok()).collect())
 }
 
-/// Programs post and start with the same groups again and again. Those that were passed and not freed yet, as far as
-/// there is a place for each by its handle.
+/// Programs post and start with the same groups again and again: those that were passed last, by the host's handles, until
+/// one is freed, when its handle may come again for another. Several references to one group have one handle.
 static KNOWN: [Known; PLACES] = [const {
     Known {
         handle: AtomicNumber::new(NO_HANDLE),
@@ -90,8 +89,8 @@ struct Known {
     group: UnsafeCell<Option<Group>>,
 }
 
-// SAFETY: what is in the cell changes under the lock of `CHANGING` and while the handle is not here only, and nobody looks
-// into it but by the handle.
+// SAFETY: what is in the cell is looked at and changed by one thread at a time: by whoever holds the lock of `CHANGING`,
+// or, where calls of several threads do not overlap, by the one that is in a call.
 unsafe impl Sync for Known {}
 
 static CHANGING: Mutex<()> = Mutex::new(());
@@ -109,36 +108,20 @@ fn place(handle: Number) -> &'static Known {
     &KNOWN[row as usize % PLACES]
 }
 
-/// What a call was passed.
-pub(crate) enum Passed {
-    Known(&'static Group),
-    Made(Group),
-}
-
-impl Deref for Passed {
-    type Target = Group;
-
-    #[inline(always)]
-    fn deref(&self) -> &Group {
-        match self {
-            Self::Known(group) => group,
-            Self::Made(group) => group,
-        }
-    }
-}
-
 /// What a call on a window was passed.
 #[inline]
-pub(crate) fn find(theirs: MPI_Group) -> Result<Passed> {
+pub(crate) fn find(theirs: MPI_Group) -> Result<Group> {
     let known = place(theirs.number());
-    if known.handle.load(Ordering::Acquire) == theirs.number() {
-        // SAFETY: it was stored before its handle was, and is taken away when the program frees the group: then no call
-        // uses it, or the program breaks MPI's rules.
+    // Without threads that overlap, a lock costs as much as all the rest.
+    let changing = process::is_concurrent().then(|| lock(&CHANGING));
+    if known.handle.load(Ordering::Relaxed) == theirs.number() {
+        // SAFETY: the lock is held, or no other thread is in a call; the clone is made before that changes.
         if let Some(group) = unsafe { &*known.group.get() } {
-            return Ok(Passed::Known(group));
+            return Ok(group.clone());
         }
     }
-    find_far(theirs).map(Passed::Made)
+    drop(changing);
+    find_far(theirs)
 }
 
 #[cold]
@@ -162,10 +145,10 @@ fn find_far(theirs: MPI_Group) -> Result<Group> {
 fn remember(handle: Number, group: &Group) {
     let _changing = lock(&CHANGING);
     let known = place(handle);
-    if known.handle.load(Ordering::Relaxed) == NO_HANDLE {
-        // SAFETY: nobody else changes it, and nobody looks before its handle is here.
-        unsafe { *known.group.get() = Some(group.clone()) };
-        known.handle.store(handle, Ordering::Release);
+    // SAFETY: the lock is held, which others take as well where calls overlap.
+    let before = unsafe { (*known.group.get()).replace(group.clone()) };
+    known.handle.store(handle, Ordering::Relaxed);
+    if before.is_none() {
         REMEMBERED.fetch_add(1, Ordering::Release);
     }
 }
@@ -188,8 +171,8 @@ fn forget(known: &Known, which: impl FnOnce(Number) -> bool) {
     let _changing = lock(&CHANGING);
     let handle = known.handle.load(Ordering::Relaxed);
     if handle != NO_HANDLE && which(handle) {
-        known.handle.store(NO_HANDLE, Ordering::Release);
-        // SAFETY: no call uses a group while the program frees it or ends MPI, and none finds it any more.
+        known.handle.store(NO_HANDLE, Ordering::Relaxed);
+        // SAFETY: as in `remember`.
         unsafe { *known.group.get() = None };
         REMEMBERED.fetch_sub(1, Ordering::Release);
     }

@@ -186,13 +186,13 @@ impl Found {
 }
 
 fn put_sides(near: Near, far: Far) -> Result<(Found, Found)> {
-    move_sides((near.elements, "origin"), (far.elements, "target"))
+    move_sides((near.elements, "origin"), (far.elements, "target"), far)
 }
 
 fn get_sides(near: Near, far: Far) -> Result<(Found, Found)> {
     // The origin's count is the first argument.
     near.elements.check("origin")?;
-    move_sides((far.elements, "target"), (near.elements, "origin"))
+    move_sides((far.elements, "target"), (near.elements, "origin"), far)
 }
 
 /// Both sides of an accumulate.
@@ -200,12 +200,12 @@ fn sides(near: Near, far: Far) -> Result<(Found, Found)> {
     Ok((near.elements.find("origin")?, far.elements.find("target")?))
 }
 
-/// Both sides of a move, of which the one that bytes go to has room for them. The types have the program's names here,
-/// and are but bytes for the window.
-fn move_sides(from: (Elements, &str), to: (Elements, &str)) -> Result<(Found, Found)> {
+/// Both sides of a move, of which the one that bytes go to has room for them; to and from nobody, none move. The types
+/// have the program's names here, and are but bytes for the window.
+fn move_sides(from: (Elements, &str), to: (Elements, &str), far: Far) -> Result<(Found, Found)> {
     let ((from, from_whose), (to, to_whose)) = (from, to);
     let (there, room) = (from.find(from_whose)?, to.find(to_whose)?);
-    match there.size() <= room.size() {
+    match far.rank == constants::proc_null() || there.size() <= room.size() {
         true => Ok((there, room)),
         false => Err(bad(
             ErrorClass::Type,
@@ -378,18 +378,18 @@ unsafe fn raccumulate(window: &Window, near: Near, far: Far, op: Op) -> Result<R
 /// Both forms of a call: counts of `int`, and of `MPI_Count`.
 macro_rules! operations {
     ($($first:ident $second:ident $large:ident $large_second:ident ($count:ident $($arg:ident: $ty:ty),*)
-        of $win:ident as $ours:ident $(at_once $at_once:block quick $quick:block else)? $body:block)*) => {$(
+        of $win:ident as $ours:ident $(at_once $window:ident $at_once:block quick $quick:block else)? $body:block)*) => {$(
         operations!(@one $first $second c_int, ($($arg: $ty),*) $count $win $ours
-            $(at_once $at_once quick $quick)? $body);
+            $(at_once $window $at_once quick $quick)? $body);
         operations!(@one $large $large_second MPI_Count, ($($arg: $ty),*) $count $win $ours
-            $(at_once $at_once quick $quick)? $body);
+            $(at_once $window $at_once quick $quick)? $body);
     )*};
     (@one $name:ident $second:ident $int:ty, ($($arg:ident: $ty:ty),*) $count:ident $win:ident $ours:ident
-        at_once $at_once:block quick $quick:block $body:block) => {
+        at_once $window:ident $at_once:block quick $quick:block $body:block) => {
         const _: () = {
             type $count = $int;
             quick_on_windows! {
-                fn $name $second($($arg: $ty),*) of $win as $ours at_once $at_once quick $quick else $body
+                fn $name $second($($arg: $ty),*) of $win as $ours at_once $window $at_once quick $quick else $body
             }
         };
     };
@@ -406,10 +406,10 @@ macro_rules! operations {
 
 operations! {
     MPI_Put PMPI_Put MPI_Put_c PMPI_Put_c(N origin: *const c_void, origin_count: N, origin_type: MPI_Datatype,
-        target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, win: MPI_Win) of win as ours at_once {
+        target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, win: MPI_Win) of win as ours at_once window {
         let (from, to) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
         if let Some(len) = bytes_alike(from.elements, to.elements)
-            && let Some(there) = at_once::to_put(ours.window(), len, target as u32, disp as u64)
+            && let Some(there) = at_once::to_put(window, len, target as u32, disp as u64)
             && !origin.is_null() {
             // SAFETY: the program keeps MPI's rules for buffers.
             unsafe {
@@ -433,10 +433,10 @@ operations! {
     }
 
     MPI_Get PMPI_Get MPI_Get_c PMPI_Get_c(N origin: *mut c_void, origin_count: N, origin_type: MPI_Datatype,
-        target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, win: MPI_Win) of win as ours at_once {
+        target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, win: MPI_Win) of win as ours at_once window {
         let (to, from) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
         if let Some(len) = bytes_alike(to.elements, from.elements)
-            && let Some(there) = at_once::to_get(ours.window(), len, target as u32, disp as u64)
+            && let Some(there) = at_once::to_get(window, len, target as u32, disp as u64)
             && !origin.is_null() {
             // SAFETY: the program keeps MPI's rules for buffers.
             unsafe {
@@ -461,12 +461,12 @@ operations! {
 
     MPI_Accumulate PMPI_Accumulate MPI_Accumulate_c PMPI_Accumulate_c(N origin: *const c_void, origin_count: N,
         origin_type: MPI_Datatype, target: c_int, disp: MPI_Aint, count: N, ty: MPI_Datatype, handle: MPI_Op,
-        win: MPI_Win) of win as ours at_once {
+        win: MPI_Win) of win as ours at_once window {
         let (from, to) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
         if let Some((1, dense)) = alike(from.elements, to.elements)
             && constants::quick_op(handle) == Some(Op::Sum) && !origin.is_null()
             // SAFETY: the program keeps MPI's rules for buffers.
-            && unsafe { at_once::add(ours.window(), origin.cast(), dense.ty, target as u32, disp as u64) } {
+            && unsafe { at_once::add(window, origin.cast(), dense.ty, target as u32, disp as u64) } {
             return 0;
         }
     } quick {
@@ -538,9 +538,9 @@ operations! {
 
 quick_on_windows! {
     fn MPI_Fetch_and_op PMPI_Fetch_and_op(origin: *const c_void, result: *mut c_void, ty: MPI_Datatype,
-        target: c_int, disp: MPI_Aint, handle: MPI_Op, win: MPI_Win) of win as ours at_once {
+        target: c_int, disp: MPI_Aint, handle: MPI_Op, win: MPI_Win) of win as ours at_once window {
         if let Some((dense, op)) = types::quick(ty).zip(constants::quick_op(handle)) {
-            let (window, origin, result) = (ours.window(), origin.cast(), result.cast());
+            let (origin, result) = (origin.cast(), result.cast());
             let (ty, target, disp) = (dense.ty, target as u32, disp as u64);
             // SAFETY: the program keeps MPI's rules for buffers.
             if unsafe { at_once::fetch_and_op(window, origin, result, ty, target, disp, op) } {
@@ -557,9 +557,9 @@ quick_on_windows! {
     }
 
     fn MPI_Compare_and_swap PMPI_Compare_and_swap(origin: *const c_void, compare: *const c_void,
-        result: *mut c_void, ty: MPI_Datatype, target: c_int, disp: MPI_Aint, win: MPI_Win) of win as ours at_once {
+        result: *mut c_void, ty: MPI_Datatype, target: c_int, disp: MPI_Aint, win: MPI_Win) of win as ours at_once window {
         if let Some(dense) = types::quick(ty) {
-            let (window, new, expect, old) = (ours.window(), origin.cast(), compare.cast(), result.cast());
+            let (new, expect, old) = (origin.cast(), compare.cast(), result.cast());
             let (ty, target, disp) = (dense.ty, target as u32, disp as u64);
             // SAFETY: the program keeps MPI's rules for buffers.
             if unsafe { at_once::compare_and_swap(window, new, expect, old, ty, target, disp) } {

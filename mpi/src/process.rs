@@ -33,6 +33,14 @@ unsafe impl Sync for Process {}
 
 static PROCESS: RwLock<Option<Arc<Process>>> = RwLock::new(None);
 
+/// Whether calls of several threads may overlap, in a job.
+static IS_CONCURRENT: AtomicBool = AtomicBool::new(false);
+
+#[inline(always)]
+pub(crate) fn is_concurrent() -> bool {
+    IS_CONCURRENT.load(Ordering::Relaxed)
+}
+
 /// The job, while there is one. No lock is held: handlers and callbacks of the program may end it.
 pub(crate) fn process() -> Option<Arc<Process>> {
     PROCESS
@@ -131,8 +139,14 @@ pub(crate) fn session_begins() {
     HAS_SESSION.store(true, Ordering::Relaxed);
 }
 
-/// Whether the host has its world. In Intel MPI, sessions count as if they had.
+/// Whether the host has its world, which it has no more once it has ended. In Intel MPI, sessions count as if they had.
 pub(crate) fn has_begun() -> bool {
+    let mut has_ended = 0;
+    // SAFETY: a local.
+    unsafe { host!(PMPI_Finalized(*mut c_int))(&raw mut has_ended) };
+    if has_ended != 0 {
+        return false;
+    }
     if HAS_WORLD.load(Ordering::Relaxed) || HAS_SESSION.load(Ordering::Relaxed) {
         return HAS_WORLD.load(Ordering::Relaxed);
     }
@@ -226,6 +240,7 @@ fn start(takes_part: bool) -> std::result::Result<Process, NoJob> {
         true => ThreadLevel::Multiple,
         false => ThreadLevel::Serialized,
     };
+    IS_CONCURRENT.store(level == ThreadLevel::Multiple, Ordering::Relaxed);
     let job = Job::over(&ranks, level)?;
     let private_number = private.0 as usize;
     job.on_wait(move || progress(MPI_Comm(private_number as _)));
@@ -274,9 +289,10 @@ pub(crate) fn now_and_then() {
     }
 }
 
-/// The same, for those few of such calls that are more than what is done at once: one in some 64 is.
+/// The same, for those few of such calls that are more than what is done at once: one in some 64 is, so that it is one of
+/// 256 altogether.
 pub(crate) fn after_quick_ones() {
-    if counted().is_multiple_of(8) {
+    if counted().is_multiple_of(4) {
         let_host_go_on();
     }
 }

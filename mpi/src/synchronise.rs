@@ -115,9 +115,9 @@ on_windows! {
 
 quick_on_windows! {
     fn MPI_Win_lock PMPI_Win_lock(kind_of_lock: c_int, target: c_int, assert: c_int, win: MPI_Win)
-        of win as ours at_once {
+        of win as ours at_once window {
         if assert == 0 && let Some(kind) = known_kind(kind_of_lock)
-            && at_once::lock(ours.window(), kind, target as u32) { return 0; }
+            && at_once::lock(window, kind, target as u32) { return 0; }
     } else {
         kind(kind_of_lock).and_then(|kind| {
             let assert = asserts(assert)?;
@@ -125,35 +125,35 @@ quick_on_windows! {
         })
     }
 
-    fn MPI_Win_lock_all PMPI_Win_lock_all(assert: c_int, win: MPI_Win) of win as ours at_once {
-        if assert == 0 && at_once::lock_all(ours.window()) { return 0; }
+    fn MPI_Win_lock_all PMPI_Win_lock_all(assert: c_int, win: MPI_Win) of win as ours at_once window {
+        if assert == 0 && at_once::lock_all(window) { return 0; }
     } else {
         asserts(assert).and_then(|assert| Ok(ours.window().lock_all(assert)?))
     }
 
-    fn MPI_Win_unlock PMPI_Win_unlock(target: c_int, win: MPI_Win) of win as ours at_once {
-        if at_once::unlock(ours.window(), target as u32) { return 0; }
+    fn MPI_Win_unlock PMPI_Win_unlock(target: c_int, win: MPI_Win) of win as ours at_once window {
+        if at_once::unlock(window, target as u32) { return 0; }
     } else {
         process::after_quick_ones();
         on_somebody(target, |target| ours.window().unlock(target))
     }
 
-    fn MPI_Win_flush PMPI_Win_flush(target: c_int, win: MPI_Win) of win as ours at_once {
-        if at_once::flush(ours.window(), target as u32) { return 0; }
+    fn MPI_Win_flush PMPI_Win_flush(target: c_int, win: MPI_Win) of win as ours at_once window {
+        if at_once::flush(window, target as u32) { return 0; }
     } else {
         process::after_quick_ones();
         on_somebody(target, |target| ours.window().flush(target))
     }
 
-    fn MPI_Win_flush_local PMPI_Win_flush_local(target: c_int, win: MPI_Win) of win as ours at_once {
-        if at_once::flush_local(ours.window(), target as u32) { return 0; }
+    fn MPI_Win_flush_local PMPI_Win_flush_local(target: c_int, win: MPI_Win) of win as ours at_once window {
+        if at_once::flush_local(window, target as u32) { return 0; }
     } else {
         process::after_quick_ones();
         on_somebody(target, |target| ours.window().flush_local(target))
     }
 
-    fn MPI_Win_unlock_all PMPI_Win_unlock_all(win: MPI_Win) of win as ours at_once {
-        if !process::is_due() && at_once::unlock_all(ours.window()) { return 0; }
+    fn MPI_Win_unlock_all PMPI_Win_unlock_all(win: MPI_Win) of win as ours at_once window {
+        if !process::is_due() && at_once::unlock_all(window) { return 0; }
     } else {
         process::let_host_go_on();
         ours.window().unlock_all().map_err(Into::into)

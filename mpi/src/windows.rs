@@ -125,11 +125,22 @@ pub(crate) fn insert(carrier: MPI_Win, window: Window, attributes: Attributes) {
 }
 
 impl Ours {
-    #[inline(always)]
     pub(crate) fn window(&self) -> &Window {
-        // SAFETY: this was found by its handle, which is stored when there is a window (`put_back`), and taken away
-        // before that is (`take`). The program uses the handle, so that the window is not being freed meanwhile: else
-        // it would break MPI's rules.
+        // SAFETY: the program uses the handle, so that the window is not being freed: else it would break
+        // MPI's rules.
+        match unsafe { &*self.window.get() } {
+            Some(window) => window,
+            None => freed(),
+        }
+    }
+
+    /// The same, where each test counts.
+    ///
+    /// # Safety
+    /// This was found by its handle just now, and no thread frees the window meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn quick_window(&self) -> &Window {
+        // SAFETY: a handle is here from when there is a window (`put_back`) until before it is taken away (`take`).
         unsafe { (*self.window.get()).as_ref().unwrap_unchecked() }
     }
 
@@ -157,6 +168,11 @@ impl Ours {
         }
         lock(&SPARE).push(self);
     }
+}
+
+#[cold]
+fn freed() -> ! {
+    panic!("a window is used while it is freed")
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -15,6 +15,9 @@ int main(int argc, char **argv) {
     if (kind < 1 || kind > 1) {
       OK(MPI_Put(&mine, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, win));
       OK(MPI_Get(&got, 1, MPI_INT, MPI_PROC_NULL, 999, 1, MPI_INT, win));
+      /* As where a neighbour's count is computed. */
+      OK(MPI_Put(&mine, 1, MPI_INT, MPI_PROC_NULL, 0, 0, MPI_INT, win));
+      OK(MPI_Get(&got, 0, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, win));
       OK(MPI_Accumulate(&mine, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, MPI_SUM, win));
       OK(MPI_Get_accumulate(&mine, 1, MPI_INT, &got, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, MPI_SUM, win));
       OK(MPI_Fetch_and_op(&mine, &got, MPI_INT, MPI_PROC_NULL, 0, MPI_SUM, win));
@@ -22,6 +25,8 @@ int main(int argc, char **argv) {
     }
     if (kind == 2) {
       OK(MPI_Rput(&mine, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, win, &request));
+      OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+      OK(MPI_Rput(&mine, 1, MPI_INT, MPI_PROC_NULL, 0, 0, MPI_INT, win, &request));
       OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
       OK(MPI_Rget(&got, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, win, &request));
       OK(MPI_Wait(&request, MPI_STATUS_IGNORE));

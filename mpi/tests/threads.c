@@ -48,6 +48,39 @@ static void *alone(void *arg) {
   return NULL;
 }
 
+/* All groups of one communicator have one handle, which one thread frees while others pass it; those of two ranks alone
+   have another each time. */
+static void *meeting(void *arg) {
+  long me = (long)arg;
+  for (int i = 0; i < TIMES; i++) {
+    long value = rank * 10000 + me * 1000 + i;
+    MPI_Group all, some;
+    int two[2] = {rank, right()};
+    OK(MPI_Comm_group(MPI_COMM_WORLD, &all));
+    OK(MPI_Group_incl(all, size > 1 ? 2 : 1, two, &some));
+    OK(MPI_Win_post(all, 0, own[me]));
+    OK(MPI_Win_start(all, 0, own[me]));
+    OK(MPI_Put(&value, 1, MPI_LONG, right(), 0, 1, MPI_LONG, own[me]));
+    OK(MPI_Group_free(&all));
+    OK(MPI_Win_complete(own[me]));
+    OK(MPI_Win_wait(own[me]));
+    EQUAL(*own_base[me], left() * 10000 + me * 1000 + i);
+    OK(MPI_Win_post(some, 0, own[me]));
+    OK(MPI_Group_free(&some));
+    int from[2] = {rank, left()};
+    OK(MPI_Comm_group(MPI_COMM_WORLD, &all));
+    OK(MPI_Group_incl(all, size > 1 ? 2 : 1, from, &some));
+    OK(MPI_Win_start(some, 0, own[me]));
+    OK(MPI_Put(&value, 1, MPI_LONG, left(), 1, 1, MPI_LONG, own[me]));
+    OK(MPI_Group_free(&some));
+    OK(MPI_Group_free(&all));
+    OK(MPI_Win_complete(own[me]));
+    OK(MPI_Win_wait(own[me]));
+    EQUAL(own_base[me][1], right() * 10000 + me * 1000 + i);
+  }
+  return NULL;
+}
+
 /* Each on a communicator of its own, as MPI asks of collective calls. */
 static void *creating(void *arg) {
   long me = (long)arg;
@@ -114,6 +147,7 @@ int main(int argc, char **argv) {
   EQUAL(sum, (long)THREADS * TIMES * size);
   if (rank == 0) EQUAL(base[1], (long)THREADS * TIMES * size);
   all(alone);
+  all(meeting);
   all(creating);
   all(carrying);
   EQUAL(atomic_load(&begun), THREADS);

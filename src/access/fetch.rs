@@ -73,7 +73,7 @@ impl Window {
     /// with nothing done.
     ///
     /// # Safety
-    /// As for [`Window::fetch_and_op`], of buffers that are not null.
+    /// As for [`Window::fetch_and_op`]; nulls are refused.
     #[inline(always)]
     pub(crate) unsafe fn fetch_at_once(
         &self,
@@ -108,7 +108,7 @@ impl Window {
     /// amiss, with nothing done.
     ///
     /// # Safety
-    /// As for [`Window::compare_and_swap`], of buffers that are not null.
+    /// As for [`Window::compare_and_swap`]; nulls are refused.
     #[inline(always)]
     pub(crate) unsafe fn swap_at_once(
         &self,

@@ -132,7 +132,7 @@ impl Window {
         }
     }
 
-    /// As [`Window::unlock`], where nothing is waited for and nothing amiss; else false, with nothing changed.
+    /// As [`Window::unlock`], where nothing is waited for and nothing amiss; else false, with nothing changed but a count.
     #[inline(always)]
     pub(crate) fn unlock_at_once(&self, target: u32) -> bool {
         let (epochs, concurrent) = (self.epochs(), self.context().concurrent());
@@ -148,7 +148,7 @@ impl Window {
         };
         let at_once = !is_forked()
             && known.posted() == Ticket::DONE
-            && known.count_down_to_one()
+            && known.counts()
             && epochs.begin_unlock(known.epoch(), held, concurrent);
         if at_once {
             let me = self.context().rank().0;

@@ -169,17 +169,16 @@ impl Target {
         self.posted.forget(completed);
     }
 
-    /// True now and then: of calls that nothing else would tell of the target's death.
+    /// True now and then: of calls that nothing else would tell of the target's death. Then a look is due, which says
+    /// when the next one is.
     #[inline]
     pub(crate) fn count_down(&self) -> bool {
-        let left = self.count.load(Ordering::Relaxed);
-        self.count.store(left.wrapping_sub(1), Ordering::Relaxed);
-        left == 0
+        !self.counts()
     }
 
-    /// Counts, unless it is time for a look: false then, and the next count tells as much.
+    /// Counts a call, unless a look is due.
     #[inline(always)]
-    pub(crate) fn count_down_to_one(&self) -> bool {
+    pub(crate) fn counts(&self) -> bool {
         let left = self.count.load(Ordering::Relaxed);
         if left != 0 {
             self.count.store(left - 1, Ordering::Relaxed);

@@ -19,7 +19,7 @@ struct Place {
     dense: UnsafeCell<Dense>,
 }
 
-// SAFETY: what is in the cell changes before the handle is stored only, which who reads it has loaded.
+// SAFETY: a cell is written to before its handle is stored, and never again; whoever reads it has loaded the handle.
 unsafe impl Sync for Place {}
 
 static TABLE: [Place; PLACES] = [const {

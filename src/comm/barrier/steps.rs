@@ -28,8 +28,8 @@ fn flag(rank: u32, number: u32) -> Option<Flag> {
     Some(Flag { rank, number })
 }
 
-/// The most that one rank hears in a tree.
-const BRANCHES: u32 = 32;
+/// The most that one rank hears in a tree: each is a line of every block, whether or not ranks take turns.
+const BRANCHES: u32 = 8;
 
 /// How many flags each rank has, whether or not they take turns.
 pub(super) fn flags(all: &Circle, by_host: Option<&ByHost>) -> u32 {
@@ -209,7 +209,7 @@ mod tests {
 
     /// With jobs on one host whose trees have two levels, and more than one branch in each.
     fn placements_with_turns() -> impl Iterator<Item = (Vec<u32>, bool)> {
-        let larger = [32, 33, 34, 65, 66, 99, 127].map(|size| vec![0; size]);
+        let larger = [33, 65, 72, 73, 74, 99, 127].map(|size| vec![0; size]);
         let all = placements().into_iter().chain(larger);
         all.flat_map(|hosts| [(hosts.clone(), false), (hosts, true)])
     }
