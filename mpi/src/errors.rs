@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_int};
 use std::ptr;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use transom::ErrorClass;
 
@@ -211,11 +212,16 @@ fn give_back(mut handler: MPI_Errhandler) {
     unsafe { host!(PMPI_Errhandler_free(*mut MPI_Errhandler))(&raw mut handler) };
 }
 
+/// For so long, launchers have the last words of a process before they hear that it has ended.
+const TO_BE_PASSED_ON: Duration = Duration::from_millis(100);
+
 /// What the host's handlers do that end processes: those have another sentence than this, or none. The job's exit code is
 /// the error's class.
 #[cold]
 pub(crate) fn end_all(call: &str, failure: &Failure, comm: MPI_Comm) -> ! {
     report::trouble(&format!("{call}: {}", failure.text()));
+    // Hydra ends all processes at once, and forgets what it has not passed on yet.
+    std::thread::sleep(TO_BE_PASSED_ON);
     let class = class_of(failure.code(call));
     // SAFETY: the communicator is the program's, and alive; all that are connected to it are to end.
     unsafe { host!(PMPI_Abort(MPI_Comm, c_int))(comm, class) };
