@@ -10,7 +10,7 @@ use transom::{ErrorClass, Group};
 use crate::errors::{Failure, Result, bad};
 use crate::exported::exported;
 use crate::host::{check, host};
-use crate::mpi_h::{AtomicNumber, MPI_Comm, MPI_Group, NO_HANDLE, Number};
+use crate::mpi_h::{MPI_Comm, MPI_Group, Number};
 use crate::process::{self, Process, process};
 use crate::windows::lock;
 use crate::{constants, report};
@@ -76,18 +76,11 @@ fn translated(theirs: MPI_Group, into: MPI_Group) -> Result<Option<Vec<u32>>> {
 
 /// Programs post and start with the same groups again and again: those that were passed last, by the host's handles, until
 /// one is freed, when its handle may come again for another. Several references to one group have one handle.
-static KNOWN: [Known; PLACES] = [const {
-    Known {
-        handle: AtomicNumber::new(NO_HANDLE),
-        group: UnsafeCell::new(None),
-    }
-}; PLACES];
+static KNOWN: [Known; PLACES] = [const { Known(UnsafeCell::new(None)) }; PLACES];
 const PLACES: usize = 64;
 
-struct Known {
-    handle: AtomicNumber,
-    group: UnsafeCell<Option<Group>>,
-}
+/// A group of the host's, by its handle.
+struct Known(UnsafeCell<Option<(Number, Group)>>);
 
 // SAFETY: what is in the cell is looked at and changed by one thread at a time: by whoever holds the lock of `CHANGING`,
 // or, where calls of several threads do not overlap, by the one that is in a call.
@@ -111,16 +104,13 @@ fn place(handle: Number) -> &'static Known {
 /// What a call on a window was passed.
 #[inline]
 pub(crate) fn find(theirs: MPI_Group) -> Result<Group> {
-    let known = place(theirs.number());
     // Without threads that overlap, a lock costs as much as all the rest.
     let changing = process::is_concurrent().then(|| lock(&CHANGING));
-    if known.handle.load(Ordering::Relaxed) == theirs.number() {
-        // SAFETY: the lock is held, or no other thread is in a call; the clone is made before that changes.
-        if let Some(group) = unsafe { &*known.group.get() } {
-            return Ok(group.clone());
-        }
+    // SAFETY: the lock is held, or no other thread is in a call; the clone is made before that changes.
+    match unsafe { &*place(theirs.number()).0.get() } {
+        Some((known, group)) if *known == theirs.number() => return Ok(group.clone()),
+        _ => drop(changing),
     }
-    drop(changing);
     find_far(theirs)
 }
 
@@ -144,10 +134,8 @@ fn find_far(theirs: MPI_Group) -> Result<Group> {
 
 fn remember(handle: Number, group: &Group) {
     let _changing = lock(&CHANGING);
-    let known = place(handle);
     // SAFETY: the lock is held, which others take as well where calls overlap.
-    let before = unsafe { (*known.group.get()).replace(group.clone()) };
-    known.handle.store(handle, Ordering::Relaxed);
+    let before = unsafe { (*place(handle).0.get()).replace((handle, group.clone())) };
     if before.is_none() {
         REMEMBERED.fetch_add(1, Ordering::Release);
     }
@@ -169,11 +157,9 @@ exported! {
 #[cold]
 fn forget(known: &Known, which: impl FnOnce(Number) -> bool) {
     let _changing = lock(&CHANGING);
-    let handle = known.handle.load(Ordering::Relaxed);
-    if handle != NO_HANDLE && which(handle) {
-        known.handle.store(NO_HANDLE, Ordering::Relaxed);
-        // SAFETY: as in `remember`.
-        unsafe { *known.group.get() = None };
+    // SAFETY: as in `remember`.
+    let known = unsafe { &mut *known.0.get() };
+    if known.take_if(|(handle, _)| which(*handle)).is_some() {
         REMEMBERED.fetch_sub(1, Ordering::Release);
     }
 }

@@ -15,9 +15,9 @@ impl OnTarget<'_> {
     /// accessed it: of quick ones few look at more than the count.
     #[inline]
     pub(crate) fn heed(self) -> Result<()> {
-        match self.target.count_down() {
-            true => self.aside(Self::look),
-            false => Ok(()),
+        match self.target.counts() {
+            true => Ok(()),
+            false => self.aside(Self::look),
         }
     }
 

@@ -169,14 +169,8 @@ impl Target {
         self.posted.forget(completed);
     }
 
-    /// True now and then: of calls that nothing else would tell of the target's death. Then a look is due, which says
-    /// when the next one is.
-    #[inline]
-    pub(crate) fn count_down(&self) -> bool {
-        !self.counts()
-    }
-
-    /// Counts a call, unless a look is due.
+    /// Counts a call, of those that nothing else would tell of the target's death; false now and then: then a look is
+    /// due, which says when the next one is.
     #[inline(always)]
     pub(crate) fn counts(&self) -> bool {
         let left = self.count.load(Ordering::Relaxed);

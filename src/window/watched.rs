@@ -2,7 +2,7 @@
 //! [`Route`](super::target::Route) knows, but no target finds it, so that every operation comes to
 //! [`OnTarget::place`], where operations are counted. Its locks are taken aside
 //! ([`Window::locks_aside`]), it looks at all targets when it completes operations (`device_used`), and each
-//! flush and unlock looks up (`count_down`). What is not watched makes no other test than it would anyway.
+//! flush and unlock looks up (`counts`). What is not watched makes no other test than it would anyway.
 
 use std::sync::Arc;
 

@@ -62,7 +62,7 @@ unsafe extern "C" fn deleted(
     _: *mut c_void,
 ) -> c_int {
     if let Some(known) = &mut *DERIVED.write().unwrap_or_else(PoisonError::into_inner) {
-        known.remove(&(datatype.number()));
+        known.remove(&datatype.number());
     }
     0
 }

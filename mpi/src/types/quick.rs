@@ -57,7 +57,7 @@ pub(crate) fn quick(datatype: MPI_Datatype) -> Option<Dense> {
 
 /// Takes up types, once, before any call looks for one.
 pub(super) fn begin(types: &[(Number, Dense)]) {
-    let (factor, _) = best_factor(types);
+    let factor = best_factor(types);
     FACTOR.store(factor, Ordering::Relaxed);
     for &(handle, dense) in types {
         let at = &TABLE[place(handle, factor)];
@@ -69,8 +69,8 @@ pub(super) fn begin(types: &[(Number, Dense)]) {
     }
 }
 
-/// The first factor by which no two types have one place, or that by which the fewest do; and how many do.
-fn best_factor(types: &[(Number, Dense)]) -> (u32, usize) {
+/// The first factor by which no two types have one place, or that by which the fewest do.
+fn best_factor(types: &[(Number, Dense)]) -> u32 {
     let candidates = (1..=TRIED).map(|number| number.wrapping_mul(0x9e37_79b9) | 1);
     let without_place = |factor| {
         let mut taken = [false; PLACES];
@@ -89,5 +89,5 @@ fn best_factor(types: &[(Number, Dense)]) -> (u32, usize) {
             break;
         }
     }
-    best
+    best.0
 }
