@@ -50,11 +50,9 @@ pub(super) fn awaited(word: u64) -> Option<u32> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AccumulateAttempt {
     Taken,
-    /// Not yet, but nobody else will have it before this rank, once who holds it in this word has
-    /// released it.
-    Next(u64),
-    /// This word stood in the way.
-    Busy(u64),
+    /// Not yet, but nobody else will have it before this rank, once who holds it has released it.
+    Next,
+    Busy,
 }
 
 /// Tries to take a free lock that nobody waits for.
@@ -64,7 +62,7 @@ pub(super) fn try_take(word: &impl LockWord, rank: u32) -> Result<AccumulateAtte
     Ok(if found == 0 {
         AccumulateAttempt::Taken
     } else {
-        AccumulateAttempt::Busy(found)
+        AccumulateAttempt::Busy
     })
 }
 
@@ -85,7 +83,7 @@ pub(super) fn retry(
         Ok(if found == seen {
             attempt
         } else {
-            AccumulateAttempt::Busy(found)
+            AccumulateAttempt::Busy
         })
     };
     if is_next {
@@ -93,29 +91,29 @@ pub(super) fn retry(
         let stays = !word.is_mapped();
         if seen == entry {
             return Ok(match swap(mine, AccumulateAttempt::Taken)? {
-                AccumulateAttempt::Busy(found) if stays => AccumulateAttempt::Next(found),
+                AccumulateAttempt::Busy if stays => AccumulateAttempt::Next,
                 attempt => attempt,
             });
         }
         if stays || next == entry {
-            return Ok(AccumulateAttempt::Next(seen));
+            return Ok(AccumulateAttempt::Next);
         }
     }
     if next != 0 {
-        return Ok(AccumulateAttempt::Busy(seen));
+        return Ok(AccumulateAttempt::Busy);
     }
     if long && !word.is_mapped() {
         let found = word.fetch_add(entry)?;
         if found >> NEXT_SHIFT == 0 {
-            return Ok(AccumulateAttempt::Next(found));
+            return Ok(AccumulateAttempt::Next);
         }
         word.fetch_add(entry.wrapping_neg())?;
-        return Ok(AccumulateAttempt::Busy(found));
+        return Ok(AccumulateAttempt::Busy);
     }
     match seen {
         0 => swap(mine, AccumulateAttempt::Taken),
-        _ if long => swap(seen | entry, AccumulateAttempt::Next(seen)),
-        _ => Ok(AccumulateAttempt::Busy(seen)),
+        _ if long => swap(seen | entry, AccumulateAttempt::Next),
+        _ => Ok(AccumulateAttempt::Busy),
     }
 }
 
@@ -196,19 +194,19 @@ mod tests {
         let retry = |rank, long, is_next| retry(&word, rank, long, is_next).unwrap();
         let (next, both) = (entry(7), entry(7) | 5);
         assert_eq!(try_take(&word, 4).unwrap(), AccumulateAttempt::Taken);
-        assert_eq!(retry(7, false, false), AccumulateAttempt::Busy(5));
-        assert_eq!(retry(7, true, false), AccumulateAttempt::Next(5));
-        assert_eq!(retry(7, false, true), AccumulateAttempt::Next(both));
-        assert_eq!(retry(9, true, false), AccumulateAttempt::Busy(both));
+        assert_eq!(retry(7, false, false), AccumulateAttempt::Busy);
+        assert_eq!(retry(7, true, false), AccumulateAttempt::Next);
+        assert_eq!(retry(7, false, true), AccumulateAttempt::Next);
+        assert_eq!(retry(9, true, false), AccumulateAttempt::Busy);
         assert_eq!(awaited(both), Some(4));
         release(4);
-        assert_eq!(try_take(&word, 4).unwrap(), AccumulateAttempt::Busy(next));
-        assert_eq!(retry(4, true, false), AccumulateAttempt::Busy(next));
+        assert_eq!(try_take(&word, 4).unwrap(), AccumulateAttempt::Busy);
+        assert_eq!(retry(4, true, false), AccumulateAttempt::Busy);
         // Another thread of the same rank.
-        assert_eq!(retry(7, true, false), AccumulateAttempt::Busy(next));
+        assert_eq!(retry(7, true, false), AccumulateAttempt::Busy);
         assert_eq!(awaited(next), Some(7));
         assert_eq!(retry(7, true, true), AccumulateAttempt::Taken);
-        assert_eq!(retry(9, true, false), AccumulateAttempt::Next(8));
+        assert_eq!(retry(9, true, false), AccumulateAttempt::Next);
         release(7);
         assert_eq!(retry(9, false, true), AccumulateAttempt::Taken);
         release(9);
@@ -231,10 +229,9 @@ mod tests {
             word: AtomicU64::new(entry(7) + entry(3)),
             is_mapped: false,
         };
-        let both = word.word.look();
         assert_eq!(
             retry(&word, 7, true, true).unwrap(),
-            AccumulateAttempt::Next(both)
+            AccumulateAttempt::Next
         );
         word.fetch_add(entry(3).wrapping_neg()).unwrap();
         assert_eq!(

@@ -2,7 +2,6 @@
 //! doubles, misaligned integers, and those that a hint sends here. The origin takes the target's
 //! accumulate lock, combines, and releases it.
 
-use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -125,8 +124,6 @@ impl OnTarget<'_> {
         let WorldRank(me) = team.context.rank();
         let begun = Instant::now();
         let any = |index| team.group.in_world(index);
-        // The last word that stood in the way.
-        let obstacle = Cell::new(0);
         let mut is_next = false;
         loop {
             let mut taken = false;
@@ -134,14 +131,12 @@ impl OnTarget<'_> {
                 let long = begun.elapsed() >= LONG;
                 let attempt = accumulate_lock::retry(word, me, long, is_next);
                 let attempt = attempt.map_err(|error| self.stranded(error))?;
-                if let AccumulateAttempt::Next(seen) | AccumulateAttempt::Busy(seen) = attempt {
-                    obstacle.set(seen);
-                }
                 taken = attempt == AccumulateAttempt::Taken;
-                Ok(taken || matches!(attempt, AccumulateAttempt::Next(_)) != is_next)
+                Ok(taken || (attempt == AccumulateAttempt::Next) != is_next)
             };
             let check = || {
-                let awaited = match accumulate_lock::awaited(obstacle.get()) {
+                let seen = word.load_by_atomic().map_err(|error| self.failed(error))?;
+                let awaited = match accumulate_lock::awaited(seen) {
                     Some(rank) if rank != me => Awaited::Rank(WorldRank(rank)),
                     // Somebody who died while it withdrew its entry is named by nothing. Who left holds
                     // nothing.

@@ -319,6 +319,14 @@ impl RemoteWord {
         }
     }
 
+    /// Loads a word that only atomics change: as it stood at some time.
+    pub(crate) fn load_by_atomic(&self) -> Result<u64> {
+        match self.mapped() {
+            Some(word) => Ok(word.look()),
+            None => self.compare_swap(0, 0),
+        }
+    }
+
     /// A read, and not an atomic that adds nothing: that would write the word back, over what its
     /// owner may have stored meanwhile. Whoever acts on a lock word tries an atomic after it.
     #[cold]
@@ -440,16 +448,30 @@ mod tests {
     #[test]
     fn a_word_that_is_torn_by_a_store_is_read_again() {
         let (old, torn, new) = (0x0257_0006, 0x0258_0006, 0x0258_0007);
-        let endpoint = Arc::new(Scripted::default());
+        let (endpoint, word) = scripted_word();
         lock(&endpoint.words).extend([torn, new, new, old]);
+        assert_eq!(word.load_whole().unwrap(), new);
+        assert_eq!(*lock(&endpoint.words), [old], "and no more often than that");
+    }
+
+    #[test]
+    fn a_word_that_atomics_change_all_the_time_is_loaded_by_one_and_stays_as_it_is() {
+        let (endpoint, word) = scripted_word();
+        for held in [0x0257_0006, 0] {
+            endpoint.held.store(held, Ordering::Relaxed);
+            assert_eq!(word.load_by_atomic().unwrap(), held);
+            assert_eq!(endpoint.held.load(Ordering::Relaxed), held);
+        }
+    }
+
+    fn scripted_word() -> (Arc<Scripted>, RemoteWord) {
+        let endpoint = Arc::new(Scripted::default());
         let region = RemoteRegion {
             address: 4096,
             len: 64,
             rkey: 1,
         };
         let memory = RemoteMemory::new(endpoint.clone(), region, Patience::new(false)).unwrap();
-        let word = Arc::new(memory).word(8);
-        assert_eq!(word.load_whole().unwrap(), new);
-        assert_eq!(*lock(&endpoint.words), [old], "and no more often than that");
+        (endpoint, Arc::new(memory).word(8))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rdma_sys_shim::{
     Endpoint, Liveness, Mapping, RemoteAddress, RemoteRegion, Ticket, Update, Width,
@@ -20,6 +20,8 @@ pub(crate) struct Scripted {
     pub(crate) fails: bool,
     /// The words that are read, one after the other.
     pub(crate) words: Mutex<VecDeque<u64>>,
+    /// What every word holds that is swapped.
+    pub(crate) held: AtomicU64,
 }
 
 type Posted = rdma_sys_shim::Result<Ticket>;
@@ -52,12 +54,17 @@ impl Endpoint for Scripted {
     unsafe fn compare_swap(
         &self,
         _: RemoteAddress,
-        _: Width,
-        _: u64,
-        _: u64,
-        _: *mut u64,
+        width: Width,
+        expect: u64,
+        new: u64,
+        old: *mut u64,
     ) -> Posted {
-        unreachable!()
+        assert_eq!(width, Width::W8);
+        let order = Ordering::Relaxed;
+        let (Ok(found) | Err(found)) = self.held.compare_exchange(expect, new, order, order);
+        // SAFETY: writable, by the caller's promise.
+        unsafe { old.write(found) };
+        Ok(Ticket(1))
     }
 
     unsafe fn update_each(

@@ -1,6 +1,5 @@
 //! Lock and unlock of single targets.
 
-use std::cell::Cell;
 use std::sync::atomic::{Ordering, fence};
 
 use rdma_sys_shim::Ticket;
@@ -61,7 +60,7 @@ impl Window {
                 (Held::Exclusive, lock_word::try_exclusive(word, me))
             }
         };
-        let at_once = matches!(taken, Ok(Ok(())));
+        let at_once = matches!(taken, Ok(true));
         match at_once {
             true => epochs.lock(known.epoch(), held, concurrent),
             false => epochs.give_up_lock(known.epoch()),
@@ -267,8 +266,8 @@ impl OnTarget<'_> {
     #[inline(always)]
     pub(crate) fn take_shared(self, route: &Route) -> Result<()> {
         match lock_word::try_shared(&route.lock) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(seen)) => self.aside(|on| on.await_lock(&route.lock, Held::Shared, seen)),
+            Ok(true) => Ok(()),
+            Ok(false) => self.aside(|on| on.await_lock(&route.lock, Held::Shared)),
             Err(error) => Err(self.aside(|on| on.stranded(error))),
         }
     }
@@ -276,40 +275,35 @@ impl OnTarget<'_> {
     #[inline(always)]
     fn take_exclusive(self, route: &Route) -> Result<()> {
         match lock_word::try_exclusive(&route.lock, self.me()) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(seen)) => self.aside(|on| on.await_lock(&route.lock, Held::Exclusive, seen)),
+            Ok(true) => Ok(()),
+            Ok(false) => self.aside(|on| on.await_lock(&route.lock, Held::Exclusive)),
             Err(error) => Err(self.aside(|on| on.stranded(error))),
         }
     }
 
     /// Tries until the lock is there. Who holds it shared is not known, so any rank may be the one
-    /// whose death makes the wait endless. `seen` is what stood in the way of the first attempt.
+    /// whose death makes the wait endless.
     #[cold]
-    fn await_lock(self, word: &RemoteWord, wanted: Held, seen: u64) -> Result<()> {
+    fn await_lock(self, word: &RemoteWord, wanted: Held) -> Result<()> {
         let _call = self.window.in_call(self.aim);
         let precedence = Precedence::new();
-        let seen = Cell::new(seen);
         let take = || {
             let tried = match wanted {
                 Held::Exclusive => lock_word::retry_exclusive(word, self.me()),
                 _ => lock_word::retry_shared(word, || precedence.overtakes()),
             };
-            match tried.map_err(|error| self.stranded(error))? {
-                Ok(()) => Ok(true),
-                Err(now) => {
-                    seen.set(now);
-                    Ok(false)
-                }
-            }
+            tried.map_err(|error| self.stranded(error))
         };
         let team = self.window.team();
         let any = |index| team.group.in_world(index);
         let check = || {
-            let awaited = match lock_word::holder(seen.get()) {
+            let seen = word.load_by_atomic().map_err(|error| self.failed(error))?;
+            let awaited = match lock_word::holder(seen) {
                 Some(holder) if holder != self.me() => Awaited::Rank(WorldRank(holder)),
                 _ => Awaited::AnyOf {
                     ranks: &any,
-                    excused: &|_, _| false,
+                    // While somebody holds it, that may be one who left.
+                    excused: &|_, left| left && lock_word::is_free(seen),
                 },
             };
             team.context.check(self.aim.operation, awaited)

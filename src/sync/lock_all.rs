@@ -56,7 +56,7 @@ impl Window {
         let Some(word) = word_at_hand(own) else {
             return false;
         };
-        let at_once = matches!(lock_word::try_shared(word), Ok(Ok(())));
+        let at_once = matches!(lock_word::try_shared(word), Ok(true));
         if at_once {
             epochs.begin_lock_all();
             epochs.lock_own(own.epoch());

@@ -33,62 +33,57 @@ pub(crate) fn holder(word: u64) -> Option<u32> {
     (word & EXCLUSIVE != 0).then_some((word >> RANK_SHIFT & RANK_MASK) as u32)
 }
 
-/// What came of trying to take the lock: `Err` holds the word that stood in the way.
-pub(crate) type Attempt = std::result::Result<(), u64>;
+/// Whether nobody holds the word, though somebody may wait.
+pub(crate) fn is_free(word: u64) -> bool {
+    word & !WAITING == 0
+}
 
 /// Tries to take the lock shared.
 #[inline(always)]
-pub(crate) fn try_shared(word: &impl LockWord) -> Result<Attempt> {
+pub(crate) fn try_shared(word: &impl LockWord) -> Result<bool> {
     try_shared_against(word, EXCLUSIVE | WAITING)
 }
 
 #[inline]
-fn try_shared_against(word: &impl LockWord, obstacles: u64) -> Result<Attempt> {
+fn try_shared_against(word: &impl LockWord, obstacles: u64) -> Result<bool> {
     let old = word.fetch_add(1)?;
     if old & obstacles == 0 {
-        return Ok(Ok(()));
+        return Ok(true);
     }
     word.fetch_add(1_u64.wrapping_neg())?;
-    Ok(Err(old))
+    Ok(false)
 }
 
 /// One more try of a reader that waits: looks first, so that waiting readers do not write.
 /// `overtakes`: whether it goes in before writers that only wait; asked where these stand in the way.
-pub(crate) fn retry_shared(
-    word: &impl LockWord,
-    overtakes: impl FnOnce() -> bool,
-) -> Result<Attempt> {
+pub(crate) fn retry_shared(word: &impl LockWord, overtakes: impl FnOnce() -> bool) -> Result<bool> {
     let seen = word.load()?;
     let obstacles = match seen & (EXCLUSIVE | WAITING) {
         0 => EXCLUSIVE | WAITING,
         WAITING if overtakes() => EXCLUSIVE,
-        _ => return Ok(Err(seen)),
+        _ => return Ok(false),
     };
     try_shared_against(word, obstacles)
 }
 
 /// Tries to take a free lock exclusively.
 #[inline(always)]
-pub(crate) fn try_exclusive(word: &impl LockWord, rank: u32) -> Result<Attempt> {
+pub(crate) fn try_exclusive(word: &impl LockWord, rank: u32) -> Result<bool> {
     let old = word.compare_swap(0, exclusive(rank))?;
-    Ok(if old == 0 { Ok(()) } else { Err(old) })
+    Ok(old == 0)
 }
 
 /// One more try of a writer that waits: takes the word if only a wait stands in it, and makes sure
 /// that the wait is seen.
-pub(crate) fn retry_exclusive(word: &impl LockWord, rank: u32) -> Result<Attempt> {
+pub(crate) fn retry_exclusive(word: &impl LockWord, rank: u32) -> Result<bool> {
     let seen = word.load()?;
     let wanted = match seen {
         0 | WAITING => exclusive(rank),
         _ if seen & WAITING == 0 => seen | WAITING,
-        _ => return Ok(Err(seen)),
+        _ => return Ok(false),
     };
     let old = word.compare_swap(seen, wanted)?;
-    Ok(if old == seen && wanted == exclusive(rank) {
-        Ok(())
-    } else {
-        Err(old)
-    })
+    Ok(old == seen && wanted == exclusive(rank))
 }
 
 /// What to add to the word to give back a shared lock.

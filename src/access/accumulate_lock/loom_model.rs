@@ -42,7 +42,7 @@ impl Target {
             let is_next = Cell::new(false);
             self.lock.changes.wait_until(|| {
                 let attempt = attempt(retry(&self.lock, rank, long, is_next.get()));
-                is_next.set(matches!(attempt, AccumulateAttempt::Next(_)));
+                is_next.set(attempt == AccumulateAttempt::Next);
                 attempt == AccumulateAttempt::Taken
             });
         }

@@ -24,10 +24,10 @@ impl Target {
     /// As `Window::lock` does: once in the hope that it is free, then over and over.
     fn await_lock(
         &self,
-        first: impl FnOnce(&WatchedWord) -> Result<Attempt>,
-        again: impl Fn(&WatchedWord) -> Result<Attempt>,
+        first: impl FnOnce(&WatchedWord) -> Result<bool>,
+        again: impl Fn(&WatchedWord) -> Result<bool>,
     ) {
-        let taken = |attempt: Result<Attempt>| attempt.expect("nothing fails here").is_ok();
+        let taken = |attempt: Result<bool>| attempt.expect("nothing fails here");
         if !taken(first(&self.lock)) {
             self.lock.changes.wait_until(|| taken(again(&self.lock)));
         }
