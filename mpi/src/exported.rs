@@ -37,8 +37,8 @@ macro_rules! on_windows {
 pub(crate) use on_windows;
 
 /// As `on_windows`, with what most calls come to before it, on a window that was used lately. `at_once` returns 0 if
-/// that was all; it makes no call but with as many arguments at its end, so that registers and arguments stay where they
-/// are. `quick` is the result of what is done without a look at the rest; all else comes after it.
+/// that was all; it makes no call but just before that, so that the arguments of all else stay where they are. `quick` is
+/// the result of what is done without a look at the rest; all else comes after it.
 macro_rules! quick_on_windows {
     ($(fn $mpi:ident $pmpi:ident($($arg:ident: $ty:ty),* $(,)?) of $win:ident as $ours:ident
         at_once $window:ident $at_once:block $(quick $quick:block)? else $body:block)*) => {

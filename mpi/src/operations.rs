@@ -1,7 +1,6 @@
 //! Operations: put, get and the accumulates (MPI-4.1, section 12.3).
 
 use std::ffi::{c_int, c_void};
-use std::hint::black_box;
 
 use transom::lower::at_once::{self, InPlace};
 use transom::raw::{Flavor, Layout, PROC_NULL, Request, Window};
@@ -118,33 +117,25 @@ fn bytes_alike(from: Elements, to: Elements) -> Option<usize> {
     Some(count as usize * dense.size as usize)
 }
 
-/// 0, as the compiler does not know: so what a caller returns is the result of its last call, by which it can end, and
-/// it saves no registers for that.
-#[inline(always)]
-fn success() -> c_int {
-    black_box(0)
-}
-
-/// The end of a put that is but a copy.
+/// A put that is but a copy, of so many bytes that it takes a call. Nothing is needed after it: so its caller saves
+/// nothing for it, and goes on to all else by a jump, which it would not beside another.
 ///
 /// # Safety
 /// As for [`InPlace::put`].
 #[inline(never)]
-unsafe extern "C" fn put_in_place(there: InPlace<'_>, origin: *const u8, len: usize) -> c_int {
+unsafe extern "C" fn put_in_place(there: InPlace<'_>, origin: *const u8, len: usize) {
     // SAFETY: the caller's promise.
     unsafe { there.put(origin, len) };
-    success()
 }
 
-/// The end of a get that is but a copy.
+/// A get that is but a copy, as [`put_in_place`].
 ///
 /// # Safety
 /// As for [`InPlace::get`].
 #[inline(never)]
-unsafe extern "C" fn get_in_place(there: InPlace<'_>, origin: *mut u8, len: usize) -> c_int {
+unsafe extern "C" fn get_in_place(there: InPlace<'_>, origin: *mut u8, len: usize) {
     // SAFETY: the caller's promise.
     unsafe { there.get(origin, len) };
-    success()
 }
 
 /// How many bytes move from elements to others that have room for them, where neither have padding.
@@ -415,7 +406,7 @@ operations! {
             unsafe {
                 match len {
                     8 => there.put(origin.cast(), 8),
-                    _ => return put_in_place(there, origin.cast(), len),
+                    _ => put_in_place(there, origin.cast(), len),
                 }
             }
             return 0;
@@ -442,7 +433,7 @@ operations! {
             unsafe {
                 match len {
                     8 => there.get(origin.cast(), 8),
-                    _ => return get_in_place(there, origin.cast(), len),
+                    _ => get_in_place(there, origin.cast(), len),
                 }
             }
             return 0;

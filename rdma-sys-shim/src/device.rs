@@ -350,6 +350,10 @@ pub trait Device: Send + Sync {
     /// `access` at any time: the caller has no Rust reference to it that forbids that.
     unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region>;
 
+    /// From here on a thread of the device's own may take part in long transfers, where the calling one copies. It runs on
+    /// the processors of process `like`, or on this one's own.
+    fn share_copies(&self, _like: Option<u32>) {}
+
     /// Says to all connected peers that this process leaves in good order, once what it posted
     /// has arrived; waits no longer than the device takes to find that a peer is gone. Endpoints
     /// may still be used, for as long as their peers are there.
@@ -518,6 +522,14 @@ pub trait Endpoint: Send + Sync {
     fn via(&self, atomics: bool) -> Via {
         let _ = atomics;
         Via::Device
+    }
+
+    /// Has `piece` carry out the pieces number 0 to `count` - 1 of work on the peer's memory, each once, by the calling
+    /// thread and one of the device's own ([`Device::share_copies`]), in any order. False where there is none, with
+    /// nothing done; else whatever a piece posts is complete when it returns.
+    fn share_out(&self, count: usize, piece: &(dyn Fn(usize) + Sync)) -> bool {
+        let _ = (count, piece);
+        false
     }
 
     /// Maps the peer's memory here, if that is possible: all of it, for loads and stores, and for the

@@ -1,16 +1,21 @@
 //! Elements that are read, combined and written back through the device, under the accumulate lock.
 
 use std::cell::Cell;
+use std::sync::Mutex;
 
 use rdma_sys_shim::{Endpoint, RemoteAddress, Ticket};
 
 use super::bounds::Place;
 use super::work::Work;
 use crate::error::Result;
-use crate::wait::Patience;
+use crate::wait::{Patience, lock};
 
 /// Bytes that are combined at a time.
 const CHUNK: usize = 64 << 10;
+
+/// From so many bytes on, the work is worth a second thread, and each of the two takes so many at a time.
+const LONG: usize = 512 << 10;
+const PIECE: usize = 2 * CHUNK;
 
 pub(super) struct Transfer<'w> {
     endpoint: &'w dyn Endpoint,
@@ -41,6 +46,55 @@ impl<'w> Transfer<'w> {
     /// # Safety
     /// The buffers of the work are valid for its elements.
     pub(super) unsafe fn carry_out(&self) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let shared = if self.len < LONG {
+                None
+            } else {
+                self.share_out()
+            };
+            match shared {
+                Some(result) => result,
+                None => self.carry_out_alone(),
+            }
+        }
+    }
+
+    /// As [`Transfer::carry_out`], by two threads; `None` where there is no second one, with nothing done.
+    ///
+    /// # Safety
+    /// As for [`Transfer::carry_out`].
+    unsafe fn share_out(&self) -> Option<Result<()>> {
+        let extent = self.work.ty.extent();
+        let piece = PIECE / extent * extent;
+        let (endpoint, patience, at, len) = (self.endpoint, self.patience, self.at, self.len);
+        let work = Shared(self.work);
+        let failed = Mutex::new(None);
+        let carry_out = |index: usize| {
+            let start = index * piece;
+            let len = piece.min(len - start);
+            // SAFETY: these elements lie in what the caller promises.
+            let work = unsafe { work.get().part(start / extent, len.div_ceil(extent)) };
+            let part = Transfer {
+                endpoint,
+                patience,
+                at: at.moved(start as i64),
+                work: &work,
+                len,
+                last: Cell::new(Ticket::DONE),
+            };
+            // SAFETY: as above; no two pieces have elements in common.
+            if let Err(error) = unsafe { part.carry_out_alone() } {
+                lock(&failed).get_or_insert(error);
+            }
+        };
+        let shared = endpoint.share_out(len.div_ceil(piece), &carry_out);
+        shared.then(|| lock(&failed).take().map_or(Ok(()), Err))
+    }
+
+    /// # Safety
+    /// As for [`Transfer::carry_out`].
+    unsafe fn carry_out_alone(&self) -> Result<()> {
         let mut buffers = [Vec::new(), Vec::new()];
         let result = if self.work.overwrites() {
             // SAFETY: the caller's promise.
@@ -128,5 +182,18 @@ impl<'w> Transfer<'w> {
             }
         }
         Ok(())
+    }
+}
+
+/// Work that two threads do parts of.
+struct Shared<'w>(&'w Work);
+
+// SAFETY: the buffers are the program's, which lends them to this rank until the operation is complete; which of its
+// threads touches which elements is up to `Transfer::share_out`.
+unsafe impl Sync for Shared<'_> {}
+
+impl Shared<'_> {
+    fn get(&self) -> &Work {
+        self.0
     }
 }

@@ -20,6 +20,26 @@ pub(super) struct Work {
 }
 
 impl Work {
+    /// The same on `count` of the elements, from number `first` on.
+    ///
+    /// # Safety
+    /// There are so many, and the buffers are valid for them.
+    pub(super) unsafe fn part(&self, first: usize, count: usize) -> Self {
+        let offset = first * self.ty.extent();
+        let skip = |buffer: *const u8| match buffer.is_null() {
+            true => buffer,
+            // SAFETY: the caller's promise.
+            false => unsafe { buffer.add(offset) },
+        };
+        Self {
+            count,
+            operands: skip(self.operands),
+            compare: skip(self.compare),
+            result: skip(self.result).cast_mut(),
+            ..*self
+        }
+    }
+
     /// Checks that the operation is defined for the type, and returns how many bytes there are from
     /// the first element to the end of the last.
     pub(super) fn check(&self, operation: &'static str) -> Result<usize> {

@@ -134,6 +134,9 @@ impl Context {
             hosts,
             world_block,
         } = ready?;
+        if !crowded {
+            fabric.device().share_copies(start::bound_by());
+        }
         let place = Place {
             rank,
             size,

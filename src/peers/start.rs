@@ -159,6 +159,14 @@ fn launcher_process() -> Option<u32> {
         .or_else(|| Some(std::os::unix::process::parent_id()))
 }
 
+/// The launcher, if it has bound this process to a core without having been told to: its threads may leave it.
+pub(super) fn bound_by() -> Option<u32> {
+    match std::env::var("TRANSOM_BOUND").as_deref() {
+        Ok("auto") => launcher_process(),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

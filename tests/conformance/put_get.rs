@@ -1,16 +1,17 @@
 //! Put and get of every class of length, with everything round the target range untouched.
 
-use transom::Job;
 use transom::raw::{Assert, Window};
+use transom::{Job, Op};
 
 use crate::case::{Case, Outcome, cases, check, check_eq};
 use crate::exposed::{Exposed, MEMORIES, Memory, patterned};
-use crate::ops::{get, put_from as put};
+use crate::ops::{accumulate, get, put_from as put};
 
 pub(crate) const CASES: &[Case] = cases!["put_get":
     short_lengths_at_every_offset @ [2],
     lengths_round_powers_of_two @ [2],
     twenty_mebibytes @ [2],
+    long_transfers_one_after_the_other @ [2],
     to_oneself @ [1, 2],
     to_every_rank_in_turn @ [5],
     an_origin_that_moves_on_after_flush_local @ [2],
@@ -117,6 +118,52 @@ fn twenty_mebibytes(job: &Job) -> Outcome {
             try_one(4097, 20 << 20)?;
             try_one(1, 20 << 20)
         })?;
+    }
+    Ok(())
+}
+
+/// So many of one length that all ways to carry them out are met, whatever is found to be the best of them; and
+/// accumulates of the same length.
+fn long_transfers_one_after_the_other(job: &Job) -> Outcome {
+    const NUMBERS: usize = (2 << 20) / 8 + 12_345;
+    const ROUNDS: usize = 8;
+    let (size, ends) = (8 * NUMBERS + 7, [0, 8 * NUMBERS]);
+    for memory in [Memory::Heap, Memory::Odd] {
+        let window = Exposed::open(job, memory, size, 1)?;
+        let mut back = vec![0; size];
+        if window.rank() == 1 {
+            window.lock_all(Assert::NONE)?;
+            for round in 0..ROUNDS {
+                let bytes = patterned(1, size, round);
+                put(&window, &bytes, 0, 0)?;
+                window.flush(0)?;
+                get(&window, &mut back, 0, 0)?;
+                window.flush(0)?;
+                check!(back == bytes, "{memory:?}: round {round}");
+            }
+            put(&window, &vec![0; size], 0, 0)?;
+            window.flush(0)?;
+            let numbers: Vec<f64> = (0..NUMBERS).map(|number| number as f64).collect();
+            for _ in 0..ROUNDS {
+                accumulate(&window, &numbers, 0, 0, Op::Sum)?;
+            }
+            window.unlock_all()?;
+        }
+        window.fence(Assert::NO_SUCCEED)?;
+        if window.rank() == 0 {
+            let bytes = window.read(ends[0], ends[1]);
+            let wrong = bytes.chunks(8).enumerate().find(|(number, bytes)| {
+                let wanted = (number * ROUNDS) as f64;
+                **bytes != wanted.to_ne_bytes()
+            });
+            check_eq!(wrong, None, "{memory:?}: a sum");
+            check_eq!(
+                window.read(ends[1], 7),
+                [0; 7],
+                "{memory:?}: behind the sums"
+            );
+        }
+        window.close()?;
     }
     Ok(())
 }

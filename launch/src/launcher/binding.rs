@@ -16,7 +16,8 @@ pub enum BindTo {
     /// Each rank, with all its threads, has a core of its own, which is an error where there are not
     /// enough of them.
     Core,
-    /// As `Core` where there are as many cores as ranks and their time is not limited, else as `None`.
+    /// As `Core` where there are as many cores as ranks and their time is not limited, else as `None`. The
+    /// thread that Transom starts for long transfers may run on all processors of the launcher's.
     Auto,
 }
 

@@ -69,6 +69,10 @@ impl Template<'_> {
         if let Some(device) = &launch.device {
             command.env("TRANSOM_DEVICE", device);
         }
+        match launch.bind_to == BindTo::Auto && !self.cores.is_empty() {
+            true => command.env("TRANSOM_BOUND", "auto"),
+            false => command.env_remove("TRANSOM_BOUND"),
+        };
 
         let (socket, slot) = (theirs.as_raw_fd(), self.slot);
         let (open_files, signal_mask) = (self.open_files, self.signal_mask);

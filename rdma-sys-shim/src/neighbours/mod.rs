@@ -91,6 +91,10 @@ impl Device for WithNeighbours {
         }
     }
 
+    fn share_copies(&self, like: Option<u32>) {
+        self.device.share_copies(like);
+    }
+
     fn address(&self) -> Vec<u8> {
         let memory = self.memory.as_ref();
         Card {

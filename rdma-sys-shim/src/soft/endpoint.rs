@@ -3,12 +3,15 @@
 
 mod batch;
 
+use std::convert::Infallible;
 use std::fs::File;
 use std::os::fd::RawFd;
+use std::ptr;
 use std::sync::Arc;
 
 use super::Options;
 use super::agent;
+use super::copier::{Copier, Kind};
 use super::port::{SLOT_BYTES, SoftPort};
 use super::process::ProcessId;
 use super::request::{Operation, Request};
@@ -21,6 +24,11 @@ use crate::{
     Access, Endpoint, Error, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket,
     Update, Via, Width,
 };
+
+/// From here on, a transfer takes longer than a thread to come and do part of it.
+const LONG: usize = 2 << 20;
+/// What a thread does of it at a time: some tens of microseconds.
+const PIECE: usize = 256 << 10;
 
 /// How transfers reach the peer's memory where it is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,15 +44,22 @@ pub(crate) struct SoftEndpoint {
     port: Arc<SoftPort>,
     path: Path,
     options: Options,
+    copier: Arc<Copier>,
 }
 
 impl SoftEndpoint {
-    pub(crate) fn to_self(peer: ProcessId, port: Arc<SoftPort>, options: Options) -> Self {
+    pub(crate) fn to_self(
+        peer: ProcessId,
+        port: Arc<SoftPort>,
+        options: Options,
+        copier: Arc<Copier>,
+    ) -> Self {
         Self {
             peer,
             port,
             path: Path::Direct,
             options,
+            copier,
         }
     }
 
@@ -56,6 +71,7 @@ impl SoftEndpoint {
         options: Options,
         nonce: u64,
         nonce_address: u64,
+        copier: Arc<Copier>,
     ) -> Self {
         let mut seen = 0u64;
         // SAFETY: `seen` is a local of eight bytes.
@@ -81,6 +97,7 @@ impl SoftEndpoint {
             port: Arc::new(port),
             path,
             options,
+            copier,
         }
     }
 
@@ -136,7 +153,7 @@ impl SoftEndpoint {
             }
             Path::CrossMemory => {
                 // SAFETY: `local` is the caller's promise.
-                unsafe { cross_memory::transfer(self.peer.pid, direction, local, at.address, len) }
+                unsafe { self.attach(direction, local, at.address, len) }
                     .map_err(|stopped| self.stopped(stopped, operation, at, len))?;
             }
             Path::Agent => {
@@ -153,6 +170,36 @@ impl SoftEndpoint {
             }
         }
         Ok(Ticket::DONE)
+    }
+
+    /// Has the kernel copy; what is long, by two threads.
+    ///
+    /// # Safety
+    /// As for [`cross_memory::transfer`].
+    unsafe fn attach(
+        &self,
+        direction: Direction,
+        local: *mut u8,
+        remote: u64,
+        len: usize,
+    ) -> std::result::Result<(), Stopped> {
+        let pid = self.peer.pid;
+        if len < LONG {
+            // SAFETY: the caller's promise.
+            return unsafe { cross_memory::transfer(pid, direction, local, remote, len) };
+        }
+        let local = local.expose_provenance();
+        let kind = match direction {
+            Direction::Write => Kind::Writes,
+            Direction::Read => Kind::Reads,
+        };
+        self.copier.share_out(kind, len.div_ceil(PIECE), |index| {
+            let start = index * PIECE;
+            let here = ptr::with_exposed_provenance_mut(local + start);
+            let (there, len) = (remote + start as u64, PIECE.min(len - start));
+            // SAFETY: a part of what the caller promises, and each part is carried out once, before `share_out` returns.
+            unsafe { cross_memory::transfer(pid, direction, here, there, len) }
+        })
     }
 
     /// # Safety
@@ -414,6 +461,17 @@ impl Endpoint for SoftEndpoint {
         // What is gone is found out by the operation.
         table::look_up(&self.port, region.rkey)
             .is_none_or(|found| found.len == 0 || found.access.allows(Access::ATOMIC))
+    }
+
+    fn share_out(&self, count: usize, piece: &(dyn Fn(usize) + Sync)) -> bool {
+        let shares = self.path == Path::CrossMemory && self.copier.is_allowed();
+        if shares {
+            let Ok(()) = self.copier.share_out(Kind::Combines, count, |index| {
+                piece(index);
+                Ok::<_, Infallible>(())
+            });
+        }
+        shares
     }
 
     fn map(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {

@@ -6,6 +6,7 @@ mod adversarial;
 #[cfg(feature = "adversarial")]
 pub(crate) use adversarial::DEVICE as ADVERSARIAL;
 mod agent;
+mod copier;
 mod endpoint;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
@@ -16,6 +17,7 @@ mod owned;
 mod port;
 pub mod probe;
 mod process;
+mod processors;
 mod request;
 mod room;
 mod segment;
@@ -32,6 +34,7 @@ pub use port::PORT_BYTES;
 
 use address::Address;
 use agent::Agent;
+use copier::Copier;
 use endpoint::SoftEndpoint;
 use owned::Segments;
 use port::SoftPort;
@@ -121,6 +124,7 @@ pub(crate) struct Own {
     port: Arc<SoftPort>,
     table: RegionTable,
     agent: Agent,
+    copier: Arc<Copier>,
     segments: Segments,
     options: Options,
     /// Whether peers are expected to reach memory that they cannot map without the agent.
@@ -153,6 +157,7 @@ impl SoftDevice {
                 address: Address::of(id, nonce, &port, options, &host),
                 table: RegionTable::new(port.clone()),
                 agent: Agent::new(port.clone()),
+                copier: Arc::new(Copier::new()),
                 segments: Segments::default(),
                 port,
                 options,
@@ -169,7 +174,8 @@ impl SoftDevice {
     fn endpoint_of(&self, address: &Address) -> Result<SoftEndpoint> {
         let own = &self.own;
         if *address == own.address {
-            return Ok(SoftEndpoint::to_self(own.id, own.port.clone(), own.options));
+            let (port, copier) = (own.port.clone(), own.copier.clone());
+            return Ok(SoftEndpoint::to_self(own.id, port, own.options, copier));
         }
         own.address.must_share_host_with(address)?;
         let port = SoftPort::open(DEVICE, address.id, address.fd, address.nonce)?;
@@ -179,6 +185,7 @@ impl SoftDevice {
             own.options,
             address.nonce,
             address.nonce_address,
+            own.copier.clone(),
         );
         if !endpoint.attaches() {
             // What keeps this process from its peer keeps the peer from this one.
@@ -227,6 +234,10 @@ impl Device for SoftDevice {
     unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region> {
         // SAFETY: the caller's promise.
         unsafe { owned::register(&self.own, base, len, access) }
+    }
+
+    fn share_copies(&self, like: Option<u32>) {
+        self.own.copier.allow(like);
     }
 
     /// Every operation is complete when its call returns.

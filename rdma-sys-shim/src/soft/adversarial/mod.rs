@@ -89,6 +89,10 @@ impl Device for AdversarialDevice {
         &self.capabilities
     }
 
+    fn share_copies(&self, like: Option<u32>) {
+        self.soft.share_copies(like);
+    }
+
     fn address(&self) -> Vec<u8> {
         self.soft.address()
     }

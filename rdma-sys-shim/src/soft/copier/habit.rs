@@ -1,0 +1,128 @@
+//! Whether a second thread helps, as found out by trying: some transfers without it, and some with it. Transfers that
+//! are alike in what they do and about how long have a habit of their own.
+
+use std::time::Duration;
+
+/// A trial is so many transfers without the second thread, and then so many with it.
+const ALONE: u32 = 2;
+const SHARED: u32 = 3;
+/// Of the latter, the first wakes the thread, and the processor that it runs on.
+const WAKING: u32 = 1;
+
+/// Transfers from one trial to the next; after each that the second thread lost, twice as many.
+const PERIOD: u32 = 32;
+const LONGEST_PERIOD: u32 = 512;
+
+#[derive(Clone, Copy)]
+pub(super) struct Habit {
+    is_shared: bool,
+    /// The number of the next transfer: those from 0 on are a trial, those before it go by what the last one said.
+    next: i32,
+    period: u32,
+    /// The shortest times of the trial under way, without the second thread and with it.
+    best: [Duration; 2],
+}
+
+impl Habit {
+    pub(super) const fn new() -> Self {
+        Self {
+            is_shared: false,
+            next: 0,
+            period: PERIOD,
+            best: [Duration::MAX; 2],
+        }
+    }
+
+    /// Whether the next transfer is to be shared.
+    pub(super) fn shares(&self) -> bool {
+        match self.next {
+            ..0 => self.is_shared,
+            turn => turn as u32 >= ALONE,
+        }
+    }
+
+    /// How long each piece of that transfer took.
+    pub(super) fn note(&mut self, time: Duration) {
+        if let Ok(turn) = u32::try_from(self.next)
+            && !(ALONE..ALONE + WAKING).contains(&turn)
+        {
+            let best = &mut self.best[usize::from(turn >= ALONE)];
+            *best = time.min(*best);
+        }
+        self.next += 1;
+        if self.next == (ALONE + SHARED) as i32 {
+            self.judge();
+        }
+    }
+
+    fn judge(&mut self) {
+        let [alone, shared] = self.best;
+        // What is little sooner takes another processor for nothing.
+        self.is_shared = shared < alone * 7 / 8;
+        self.period = match self.is_shared {
+            true => PERIOD,
+            false => (2 * self.period).min(LONGEST_PERIOD),
+        };
+        self.next = -(self.period as i32);
+        self.best = [Duration::MAX; 2];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Transfers whose pieces take so many microseconds alone, and so many shared: how many are shared, up to the end of
+    /// the next trial.
+    fn shared_until_judged(habit: &mut Habit, alone: u64, shared: u64) -> (u32, u32) {
+        let (mut number, mut of_them_shared) = (0, 0);
+        loop {
+            let shares = habit.shares();
+            let time = if shares { shared } else { alone };
+            habit.note(Duration::from_micros(time));
+            number += 1;
+            of_them_shared += u32::from(shares);
+            if habit.next < 0 && number >= ALONE + SHARED {
+                return (number, of_them_shared);
+            }
+            // Until the trial has come.
+            while habit.next < 0 {
+                of_them_shared += u32::from(habit.shares());
+                habit.note(Duration::from_micros(time));
+                number += 1;
+            }
+        }
+    }
+
+    #[test]
+    fn what_helps_is_used_and_tried_again_now_and_then() {
+        let mut habit = Habit::new();
+        assert_eq!(shared_until_judged(&mut habit, 10, 6), (5, 3));
+        for _ in 0..3 {
+            assert_eq!(shared_until_judged(&mut habit, 10, 6), (37, 35));
+        }
+        assert_eq!(shared_until_judged(&mut habit, 10, 9), (37, 35));
+        assert!(!habit.shares(), "a tenth sooner does not count");
+    }
+
+    #[test]
+    fn what_does_not_help_is_tried_less_and_less_often() {
+        let mut habit = Habit::new();
+        assert_eq!(shared_until_judged(&mut habit, 10, 11), (5, 3));
+        for period in [64, 128, 256, 512, 512] {
+            let transfers = period + ALONE + SHARED;
+            assert_eq!(shared_until_judged(&mut habit, 10, 11), (transfers, SHARED));
+        }
+        shared_until_judged(&mut habit, 10, 5);
+        assert_eq!(shared_until_judged(&mut habit, 10, 5), (37, 35));
+    }
+
+    #[test]
+    fn the_transfer_that_wakes_the_thread_does_not_count() {
+        let mut habit = Habit::new();
+        for time in [10, 10, 500, 6, 6] {
+            habit.note(Duration::from_micros(time));
+        }
+        assert!(habit.shares());
+    }
+}

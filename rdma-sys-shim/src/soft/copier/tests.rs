@@ -1,0 +1,106 @@
+use std::sync::Barrier;
+use std::sync::atomic::AtomicU32;
+use std::thread::ThreadId;
+
+use super::*;
+
+/// One whose second thread runs, also where there is one processor only.
+fn started() -> Copier {
+    let copier = Copier::new();
+    let _ = copier.processors.set(Processors::of(0).unwrap());
+    {
+        let mut turn = copier.take_turn().unwrap();
+        assert!(copier.has_started(&mut turn.thread));
+    }
+    copier
+}
+
+#[test]
+fn two_threads_are_at_the_pieces() {
+    let copier = started();
+    let met = Barrier::new(2);
+    for _ in 0..100 {
+        // Either waits until the other has a piece, too.
+        let row = Row::new(2, |_| {
+            met.wait();
+            Ok::<_, ()>(())
+        });
+        copier.carry_out_shared(&row);
+    }
+}
+
+#[test]
+fn each_piece_is_carried_out_once_whoever_asks_at_the_same_time() {
+    let copier = started();
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for count in (0..200).chain([1, 2, 3, 1000]) {
+                    let pieces: Vec<_> = (0..count).map(|_| AtomicU32::new(0)).collect();
+                    let shared = copier.share_out(Kind::Writes, count, |index| {
+                        pieces[index].fetch_add(1, Ordering::Relaxed);
+                        Ok::<_, ()>(())
+                    });
+                    assert_eq!(shared, Ok(()));
+                    let times = pieces.iter().map(|piece| piece.load(Ordering::Relaxed));
+                    assert!(times.into_iter().all(|times| times == 1), "{count}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_failure_is_told_and_no_piece_is_begun_after_it() {
+    let begun = AtomicUsize::new(0);
+    let fails_at_3 = |index| {
+        begun.fetch_add(1, Ordering::Relaxed);
+        if index == 3 { Err("torn") } else { Ok(()) }
+    };
+    let alone = Copier::new().share_out(Kind::Reads, 1000, fails_at_3);
+    assert_eq!((alone, begun.load(Ordering::Relaxed)), (Err("torn"), 4));
+    let copier = started();
+    for _ in 0..100 {
+        let shared = copier.share_out(Kind::Reads, 1000, fails_at_3);
+        assert_eq!(shared, Err("torn"));
+    }
+}
+
+#[test]
+fn without_leave_each_thread_works_alone() {
+    let copier = Copier::new();
+    let me = thread::current().id();
+    let others: Mutex<Vec<ThreadId>> = Mutex::new(Vec::new());
+    for _ in 0..20 {
+        let shared = copier.share_out(Kind::Combines, 8, |_| {
+            if thread::current().id() != me {
+                others.lock().unwrap().push(thread::current().id());
+            }
+            Ok::<_, ()>(())
+        });
+        assert_eq!(shared, Ok(()));
+    }
+    assert_eq!(others.into_inner().unwrap(), []);
+    assert!(!copier.is_allowed());
+}
+
+#[test]
+fn a_second_thread_needs_a_second_processor() {
+    let copier = Copier::new();
+    let only = {
+        let mut only = Processors::of(0).unwrap();
+        only.keep_first();
+        only
+    };
+    thread::spawn(move || {
+        only.bind().unwrap();
+        copier.allow(None);
+        assert!(!copier.is_allowed());
+        // What the main thread has, which is bound to nothing.
+        copier.allow(Some(std::process::id()));
+        let processors = Processors::of(std::process::id()).unwrap().number();
+        assert_eq!(copier.is_allowed(), processors > 1);
+    })
+    .join()
+    .unwrap();
+}
