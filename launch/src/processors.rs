@@ -123,6 +123,12 @@ impl From<&Processors> for Mask {
     }
 }
 
+impl fmt::Display for Mask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.processors().collect::<Processors>().fmt(f)
+    }
+}
+
 impl Mask {
     fn processors(&self) -> impl Iterator<Item = u32> {
         let words = (0..).step_by(BITS as usize).zip(&self.0);

@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::Result;
@@ -524,11 +525,12 @@ pub trait Endpoint: Send + Sync {
         Via::Device
     }
 
-    /// Has `piece` carry out the pieces number 0 to `count` - 1 of work on the peer's memory, each once, by the calling
-    /// thread and one of the device's own ([`Device::share_copies`]), in any order. False where there is none, with
-    /// nothing done; else whatever a piece posts is complete when it returns.
-    fn share_out(&self, count: usize, piece: &(dyn Fn(usize) + Sync)) -> bool {
-        let _ = (count, piece);
+    /// Has `part` carry out work on the peer's memory, in parts that together are its pieces number 0 to `count` - 1, each
+    /// once: by the calling thread and one of the device's own ([`Device::share_copies`]), in any order, or all in one
+    /// part; after one that says false, no others are begun. False where there is no such thread, with nothing done; else
+    /// whatever a part posts is complete at once.
+    fn share_out(&self, count: usize, part: &(dyn Fn(Range<usize>) -> bool + Sync)) -> bool {
+        let _ = (count, part);
         false
     }
 

@@ -135,7 +135,10 @@ impl OnTarget<'_> {
                 Ok(taken || (attempt == AccumulateAttempt::Next) != is_next)
             };
             let check = || {
-                let seen = word.load_by_atomic().map_err(|error| self.failed(error))?;
+                let Ok(seen) = word.load_by_atomic() else {
+                    // The next try tells why.
+                    return Ok(());
+                };
                 let awaited = match accumulate_lock::awaited(seen) {
                     Some(rank) if rank != me => Awaited::Rank(WorldRank(rank)),
                     // Somebody who died while it withdrew its entry is named by nothing. Who left holds

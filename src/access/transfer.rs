@@ -1,6 +1,8 @@
 //! Elements that are read, combined and written back through the device, under the accumulate lock.
 
 use std::cell::Cell;
+use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::sync::Mutex;
 
 use rdma_sys_shim::{Endpoint, RemoteAddress, Ticket};
@@ -48,10 +50,10 @@ impl<'w> Transfer<'w> {
     pub(super) unsafe fn carry_out(&self) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe {
-            let shared = if self.len < LONG {
-                None
-            } else {
-                self.share_out()
+            // What overwrites is one write, which the device may share out.
+            let shared = match self.len < LONG || self.work.overwrites() {
+                true => None,
+                false => self.share_out(),
             };
             match shared {
                 Some(result) => result,
@@ -68,11 +70,11 @@ impl<'w> Transfer<'w> {
         let extent = self.work.ty.extent();
         let piece = PIECE / extent * extent;
         let (endpoint, patience, at, len) = (self.endpoint, self.patience, self.at, self.len);
-        let work = Shared(self.work);
+        let work = Divided(self.work);
         let failed = Mutex::new(None);
-        let carry_out = |index: usize| {
-            let start = index * piece;
-            let len = piece.min(len - start);
+        let carry_out = |pieces: Range<usize>| {
+            let start = pieces.start * piece;
+            let len = len.min(pieces.end * piece) - start;
             // SAFETY: these elements lie in what the caller promises.
             let work = unsafe { work.get().part(start / extent, len.div_ceil(extent)) };
             let part = Transfer {
@@ -83,10 +85,13 @@ impl<'w> Transfer<'w> {
                 len,
                 last: Cell::new(Ticket::DONE),
             };
-            // SAFETY: as above; no two pieces have elements in common.
-            if let Err(error) = unsafe { part.carry_out_alone() } {
+            // SAFETY: as above; no two parts have elements in common.
+            let done = unsafe { part.carry_out_alone() };
+            if let Err(error) = done {
                 lock(&failed).get_or_insert(error);
+                return false;
             }
+            true
         };
         let shared = endpoint.share_out(len.div_ceil(piece), &carry_out);
         shared.then(|| lock(&failed).take().map_or(Ok(()), Err))
@@ -95,7 +100,7 @@ impl<'w> Transfer<'w> {
     /// # Safety
     /// As for [`Transfer::carry_out`].
     unsafe fn carry_out_alone(&self) -> Result<()> {
-        let mut buffers = [Vec::new(), Vec::new()];
+        let mut buffers = [Buffer::default(), Buffer::default()];
         let result = if self.work.overwrites() {
             // SAFETY: the caller's promise.
             unsafe { self.write(self.work.operands, 0, self.len) }
@@ -113,27 +118,26 @@ impl<'w> Transfer<'w> {
     ///
     /// # Safety
     /// As for [`Transfer::carry_out`]; the buffers are kept until the last operation has ended.
-    unsafe fn combine(&self, buffers: &mut [Vec<u8>; 2]) -> Result<()> {
+    unsafe fn combine(&self, buffers: &mut [Buffer; 2]) -> Result<()> {
         let extent = self.work.ty.extent();
         let chunk = CHUNK / extent * extent;
         let part = |start: usize| chunk.min(self.len - start);
         let mut written = [Ticket::DONE; 2];
-        buffers[0].resize(part(0), 0);
+        let to = at_least(&mut buffers[0], part(0));
         // SAFETY: the buffer is as long, and not touched before the read has ended.
-        let mut read = unsafe { self.read(buffers[0].as_mut_ptr(), 0, part(0))? };
+        let mut read = unsafe { self.read(to, 0, part(0))? };
         for (index, start) in (0..self.len).step_by(chunk).enumerate() {
             let (this, other) = (index % 2, (index + 1) % 2);
             let mut next_read = Ticket::DONE;
             let next = start + chunk;
             if next < self.len {
                 self.patience.release(self.endpoint, written[other])?;
-                buffers[other].resize(part(next), 0);
-                let to = buffers[other].as_mut_ptr();
+                let to = at_least(&mut buffers[other], part(next));
                 // SAFETY: as above; what was written from there before has been taken.
                 next_read = unsafe { self.read(to, next, part(next))? };
             }
             self.patience.complete(self.endpoint, read)?;
-            let held = buffers[this].as_mut_ptr();
+            let held = at_least(&mut buffers[this], part(start));
             let (first, count) = (start / extent, part(start).div_ceil(extent));
             // SAFETY: the buffer holds these elements; the work's are the caller's promise.
             unsafe {
@@ -185,14 +189,26 @@ impl<'w> Transfer<'w> {
     }
 }
 
+/// Room for a chunk, of which nothing is read but what was read into it from the target.
+type Buffer = Box<[MaybeUninit<u8>]>;
+
+/// Where a buffer begins, made anew if it has less than `len` bytes.
+fn at_least(buffer: &mut Buffer, len: usize) -> *mut u8 {
+    if buffer.len() < len {
+        *buffer = Box::new_uninit_slice(len);
+    }
+    buffer.as_mut_ptr().cast()
+}
+
 /// Work that two threads do parts of.
-struct Shared<'w>(&'w Work);
+struct Divided<'w>(&'w Work);
 
-// SAFETY: the buffers are the program's, which lends them to this rank until the operation is complete; which of its
-// threads touches which elements is up to `Transfer::share_out`.
-unsafe impl Sync for Shared<'_> {}
+// SAFETY: the work itself is only read. Its buffers are the program's, which lends them to this rank, whichever of its
+// threads, until the operation is complete; and no two of the parts that `Transfer::share_out` makes have elements in
+// common.
+unsafe impl Sync for Divided<'_> {}
 
-impl Shared<'_> {
+impl Divided<'_> {
     fn get(&self) -> &Work {
         self.0
     }

@@ -134,9 +134,6 @@ impl Context {
             hosts,
             world_block,
         } = ready?;
-        if !crowded {
-            fabric.device().share_copies(start::bound_by());
-        }
         let place = Place {
             rank,
             size,
@@ -165,6 +162,11 @@ impl Context {
             patience,
         } = place;
         let signs = fabric.control().reserved(0, WORLD);
+        if !patience.is_crowded() {
+            fabric
+                .device()
+                .share_copies(start::launcher_with_more_processors());
+        }
         Self {
             rank,
             size,

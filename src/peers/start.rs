@@ -159,12 +159,13 @@ fn launcher_process() -> Option<u32> {
         .or_else(|| Some(std::os::unix::process::parent_id()))
 }
 
-/// The launcher, if it has bound this process to a core without having been told to: its threads may leave it.
-pub(super) fn bound_by() -> Option<u32> {
-    match std::env::var("TRANSOM_BOUND").as_deref() {
-        Ok("auto") => launcher_process(),
-        _ => None,
-    }
+/// The launcher, if it has bound this process to a core without having been told to, and nobody has bound it elsewhere
+/// since: then its other threads may leave that.
+pub(super) fn launcher_with_more_processors() -> Option<u32> {
+    let bound = std::env::var("TRANSOM_BOUND").ok()?;
+    (bound == crowding::processors())
+        .then(launcher_process)
+        .flatten()
 }
 
 #[cfg(test)]

@@ -297,13 +297,18 @@ impl OnTarget<'_> {
         let team = self.window.team();
         let any = |index| team.group.in_world(index);
         let check = || {
-            let seen = word.load_by_atomic().map_err(|error| self.failed(error))?;
-            let awaited = match lock_word::holder(seen) {
+            let Ok(seen) = word.load_by_atomic() else {
+                // The next try tells why.
+                return Ok(());
+            };
+            let holder = lock_word::holder(seen);
+            let is_shared = holder.is_none() && !lock_word::is_free(seen);
+            let awaited = match holder {
                 Some(holder) if holder != self.me() => Awaited::Rank(WorldRank(holder)),
                 _ => Awaited::AnyOf {
                     ranks: &any,
-                    // While somebody holds it, that may be one who left.
-                    excused: &|_, left| left && lock_word::is_free(seen),
+                    // Of those who share it, one may have left.
+                    excused: &|_, left| left && !is_shared,
                 },
             };
             team.context.check(self.aim.operation, awaited)

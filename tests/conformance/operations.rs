@@ -12,6 +12,7 @@ use crate::exposed::{Exposed, MEMORIES, Memory};
 
 pub(crate) const CASES: &[Case] = cases!["operations":
     every_operation_on_every_type_is_as_the_model_says @ [2],
+    long_operations_are_as_the_model_says @ [2],
     one_element_is_fetched_and_combined @ [2],
     types_that_swap_compare_bits @ [2],
     what_is_not_defined_is_refused @ [2],
@@ -42,16 +43,27 @@ fn span(ty: BasicType, count: usize) -> usize {
 }
 
 fn check_table(job: &Job, memory: Memory, counts: &[usize], info: &Info) -> Outcome {
-    const HALF: usize = 16 << 10;
-    let window = Exposed::over(job, job.world(), memory, 2 * HALF, 1, info)?;
+    check_pairs(job, memory, 16 << 10, defined(), counts, info)
+}
+
+/// `half`: what each rank has of the other's memory.
+fn check_pairs(
+    job: &Job,
+    memory: Memory,
+    half: usize,
+    pairs: impl Iterator<Item = (Op, BasicType)>,
+    counts: &[usize],
+    info: &Info,
+) -> Outcome {
+    let window = Exposed::over(job, job.world(), memory, 2 * half, 1, info)?;
     let (me, target) = (window.rank(), 1 - window.rank());
     let mut numbers = Numbers::new(17 + u64::from(me));
     window.lock_all(Assert::NONE)?;
-    for (round, (op, ty)) in defined().enumerate() {
+    for (round, (op, ty)) in pairs.enumerate() {
         let count = counts[round % counts.len()];
         for shift in [0, 1 + round % 7] {
             let (guard, len) = (40, span(ty, count));
-            let disp = me as usize * HALF + 64 + shift;
+            let disp = me as usize * half + 64 + shift;
             let operands = numbers.elements(ty, count);
             // The guards and the padding are random too, and have to stay.
             let mut wanted = numbers.elements(ty, count + 160 / ty.extent());
@@ -104,6 +116,29 @@ fn every_operation_on_every_type_is_as_the_model_says(job: &Job) -> Outcome {
         let mut counts = COUNTS;
         counts.rotate_left(turn);
         check_table(job, memory, &counts, &Info::new())?;
+    }
+    Ok(())
+}
+
+/// Longer than what one thread, or one step of any path, does at a time, and no multiple of it.
+fn long_operations_are_as_the_model_says(job: &Job) -> Outcome {
+    // Some fetch, and some do not.
+    let pairs = [
+        (Op::Sum, BasicType::F64),
+        (Op::Minloc, BasicType::LongDoubleInt),
+        (Op::Bxor, BasicType::I32),
+        (Op::Maxloc, BasicType::DoubleInt),
+    ];
+    let counts = pairs.map(|(_, ty)| (512 << 10) / ty.extent() + 321);
+    for memory in [Memory::Heap, Memory::Odd] {
+        check_pairs(
+            job,
+            memory,
+            1 << 20,
+            pairs.into_iter(),
+            &counts,
+            &Info::new(),
+        )?;
     }
     Ok(())
 }

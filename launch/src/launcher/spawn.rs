@@ -69,14 +69,14 @@ impl Template<'_> {
         if let Some(device) = &launch.device {
             command.env("TRANSOM_DEVICE", device);
         }
-        match launch.bind_to == BindTo::Auto && !self.cores.is_empty() {
-            true => command.env("TRANSOM_BOUND", "auto"),
-            false => command.env_remove("TRANSOM_BOUND"),
+        let core = self.cores.get(rank as usize).cloned();
+        match core.as_ref().filter(|_| launch.bind_to == BindTo::Auto) {
+            Some(core) => command.env("TRANSOM_BOUND", core.to_string()),
+            None => command.env_remove("TRANSOM_BOUND"),
         };
 
         let (socket, slot) = (theirs.as_raw_fd(), self.slot);
         let (open_files, signal_mask) = (self.open_files, self.signal_mask);
-        let core = self.cores.get(rank as usize).cloned();
         let must_bind = launch.bind_to == BindTo::Core;
         let launcher = std::process::id().cast_signed();
         let prepare = move || {

@@ -1,11 +1,15 @@
-//! A second thread for long transfers. Who asks for one carries out its pieces one after the other, and the second
-//! thread takes from the same row, where that was found to be sooner (`habit`): it needs a processor that is free, and
-//! nothing tells whether one is. Nobody waits for it to come, but for the piece that it is at.
+//! A second thread for long transfers. Where that was found to be sooner (`habit`), who asks for one carries out its pieces
+//! one after the other, and the second thread takes from the same row. It stands back behind all other threads, so that
+//! it helps on a processor that nobody else uses. Nobody waits for it to come, but for the piece that it is at,
+//! which takes some tens of microseconds: a wait that is no peer's.
 
 mod habit;
 
 use std::hint;
 use std::io;
+use std::mem;
+use std::ops::Range;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
@@ -36,8 +40,9 @@ pub(crate) struct Copier {
     shared: Arc<Shared>,
     /// Held by the one transfer that is shared out at a time.
     turn: Mutex<Turn>,
-    /// Where it may run; `None` while it may not.
-    processors: OnceLock<Processors>,
+    /// Whether there may be a second thread; it may run where that process may, if one is named, and else where the first
+    /// may.
+    allowed: OnceLock<Option<u32>>,
     /// In a forked child there is no second thread.
     pid: u32,
 }
@@ -51,7 +56,8 @@ struct Shared {
     state: Mutex<State>,
     offered: Condvar,
     is_done: Condvar,
-    /// Whether the state is [`State::Taken`]; for those who look more often than they could lock.
+    /// Whether the state is [`State::Taken`]: a hint, for those who look more often than they could lock. What was copied
+    /// is put in order by the lock, which whoever waits takes in any case.
     is_taken: AtomicBool,
 }
 
@@ -59,19 +65,19 @@ struct Shared {
 enum State {
     Idle,
     /// Nobody has come to it.
-    Offered(Work),
+    Offered(Offered),
     /// The second thread is at it.
     Taken,
     /// The second thread is to end.
     Over,
 }
 
-/// What the second thread is to do. Its lifetime is not said here: see [`Offer`].
+/// What the second thread is to do. Its lifetime is not said here: [`Offer`] keeps to it.
 #[derive(Clone, Copy)]
-struct Work(*const (dyn Fn() + Sync));
+struct Offered(*const (dyn Fn() + Sync));
 
-// SAFETY: what it points to may be called by any thread.
-unsafe impl Send for Work {}
+// SAFETY: what it points to is `Sync`, so that another thread may call it, for as long as `Offer` lasts.
+unsafe impl Send for Offered {}
 
 /// Work that stands offered, or is being done, by the second thread too. It is neither any more once this is dropped.
 struct Offer<'a> {
@@ -91,7 +97,7 @@ impl Copier {
                 thread: None,
                 habits: [[Habit::new(); CLASSES]; 3],
             }),
-            processors: OnceLock::new(),
+            allowed: OnceLock::new(),
             pid: std::process::id(),
         }
     }
@@ -100,7 +106,7 @@ impl Copier {
     /// on this one's own.
     pub(crate) fn allow(&self, like: Option<u32>) {
         match Processors::of(like.unwrap_or(0)) {
-            Ok(processors) if processors.number() > 1 => drop(self.processors.set(processors)),
+            Ok(processors) if processors.number() > 1 => drop(self.allowed.set(like)),
             Ok(_) => {}
             Err(error) => tracing::debug!(%error, "no second thread for long transfers"),
         }
@@ -108,18 +114,18 @@ impl Copier {
 
     /// Whether there may be a second thread.
     pub(super) fn is_allowed(&self) -> bool {
-        self.processors.get().is_some()
+        self.allowed.get().is_some()
     }
 
-    /// Has `piece` carry out the pieces number 0 to `count` - 1 of a transfer, each once, in any order and two at a time.
-    /// After one that failed, no others are begun.
+    /// Has `part` carry out parts of a transfer, which together are its pieces number 0 to `count` - 1, each once: all in
+    /// one part, or many parts, in any order and two at a time. After one that failed, no others are begun.
     pub(crate) fn share_out<E: Send>(
         &self,
         kind: Kind,
         count: usize,
-        piece: impl Fn(usize) -> Result<(), E> + Sync,
+        part: impl Fn(Range<usize>) -> Result<(), E> + Sync,
     ) -> Result<(), E> {
-        let row = Row::new(count, piece);
+        let row = Row::new(count, part);
         match self.take_turn() {
             Some(mut turn) if count > 1 => {
                 let Turn { thread, habits } = &mut *turn;
@@ -128,11 +134,13 @@ impl Copier {
                 let begun = Instant::now();
                 match habit.shares() && self.has_started(thread) {
                     true => self.carry_out_shared(&row),
-                    false => row.carry_out(),
+                    false => row.carry_out_whole(),
                 }
-                habit.note(begun.elapsed() / count as u32);
+                if !row.has_failed() {
+                    habit.note(begun.elapsed() / count as u32);
+                }
             }
-            _ => row.carry_out(),
+            _ => row.carry_out_whole(),
         }
         let failed = row.failed.into_inner();
         failed
@@ -140,12 +148,28 @@ impl Copier {
             .map_or(Ok(()), Err)
     }
 
-    fn carry_out_shared<E: Send>(&self, row: &Row<E, impl Fn(usize) -> Result<(), E> + Sync>) {
-        let work = || row.carry_out();
+    fn carry_out_shared<E: Send>(
+        &self,
+        row: &Row<E, impl Fn(Range<usize>) -> Result<(), E> + Sync>,
+    ) {
+        let panicked = Mutex::new(None);
+        let work = || {
+            let done = panic::catch_unwind(AssertUnwindSafe(|| row.carry_out()));
+            if let Err(payload) = done {
+                row.end();
+                *panicked.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
+            }
+        };
         // SAFETY: the offer is dropped before `work`, and what that borrows; the turn is taken.
         let offer = unsafe { Offer::make(&self.shared, &work) };
         row.carry_out();
         drop(offer);
+        let panicked = panicked
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(payload) = panicked {
+            panic::resume_unwind(payload);
+        }
     }
 
     /// `None` where there is no second thread for this one.
@@ -174,15 +198,16 @@ impl Copier {
     }
 
     fn start(&self) -> io::Result<JoinHandle<()>> {
-        let (shared, processors) = (self.shared.clone(), self.processors.get().cloned());
+        let (shared, like) = (self.shared.clone(), self.allowed.get().copied().flatten());
         without_signals(|| {
             thread::Builder::new()
                 .name("transom-copier".into())
                 .stack_size(128 << 10)
                 .spawn(move || {
-                    if let Some(Err(error)) = processors.map(|processors| processors.bind()) {
+                    if let Some(Err(error)) = like.map(|pid| Processors::of(pid)?.bind()) {
                         tracing::debug!(%error, "the second thread stays where the first is bound");
                     }
+                    stand_back();
                     serve(&shared);
                 })
         })
@@ -191,11 +216,13 @@ impl Copier {
 
 impl Drop for Copier {
     fn drop(&mut self) {
-        if self.pid != std::process::id() {
-            return;
-        }
         let turn = self.turn.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = turn.thread.take() {
+            if self.pid != std::process::id() {
+                // It is the parent's.
+                mem::forget(thread);
+                return;
+            }
             *self.shared.lock() = State::Over;
             self.shared.offered.notify_one();
             let _ = thread.join();
@@ -205,19 +232,42 @@ impl Drop for Copier {
 
 /// Pieces of work, taken one after the other by whoever comes.
 struct Row<E, F> {
+    count: usize,
     next: AtomicUsize,
     end: AtomicUsize,
-    piece: F,
+    part: F,
     failed: Mutex<Option<E>>,
 }
 
-impl<E, F: Fn(usize) -> Result<(), E>> Row<E, F> {
-    fn new(count: usize, piece: F) -> Self {
+impl<E, F: Fn(Range<usize>) -> Result<(), E>> Row<E, F> {
+    fn new(count: usize, part: F) -> Self {
         Self {
+            count,
             next: AtomicUsize::new(0),
             end: AtomicUsize::new(count),
-            piece,
+            part,
             failed: Mutex::new(None),
+        }
+    }
+
+    /// No more pieces are begun.
+    fn end(&self) {
+        self.end.store(0, Ordering::Relaxed);
+    }
+
+    fn has_failed(&self) -> bool {
+        self.end.load(Ordering::Relaxed) < self.count
+    }
+
+    fn carry_out_whole(&self) {
+        self.carry_out_part(0..self.count);
+    }
+
+    fn carry_out_part(&self, pieces: Range<usize>) {
+        if let Err(error) = (self.part)(pieces) {
+            self.end();
+            let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            failed.get_or_insert(error);
         }
     }
 
@@ -228,11 +278,7 @@ impl<E, F: Fn(usize) -> Result<(), E>> Row<E, F> {
             if index >= self.end.load(Ordering::Relaxed) {
                 return;
             }
-            if let Err(error) = (self.piece)(index) {
-                self.end.store(0, Ordering::Relaxed);
-                let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-                failed.get_or_insert(error);
-            }
+            self.carry_out_part(index..index + 1);
         }
     }
 }
@@ -246,7 +292,7 @@ impl<'a> Offer<'a> {
         let work = unsafe {
             std::mem::transmute::<*const (dyn Fn() + Sync + '_), *const (dyn Fn() + Sync)>(work)
         };
-        *shared.lock() = State::Offered(Work(work));
+        *shared.lock() = State::Offered(Offered(work));
         shared.offered.notify_one();
         Self { shared }
     }
@@ -275,18 +321,28 @@ impl Shared {
     }
 }
 
+/// Has the calling thread run where nothing else wants to.
+fn stand_back() {
+    const LAST: libc::c_int = 19;
+    // SAFETY: the call takes numbers; 0 is the calling thread.
+    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, LAST) } != 0 {
+        let error = io::Error::last_os_error();
+        tracing::debug!(%error, "the second thread of long transfers is as good as others");
+    }
+}
+
 /// The second thread.
 fn serve(shared: &Shared) {
     let mut state = shared.lock();
     loop {
         match *state {
             State::Over => return,
-            State::Offered(Work(work)) => {
+            State::Offered(Offered(work)) => {
                 *state = State::Taken;
                 shared.is_taken.store(true, Ordering::Relaxed);
                 drop(state);
-                // SAFETY: it stands offered until its `Offer` is dropped, which waits while it is taken; and the
-                // caller of `Offer::make` keeps it until then.
+                // SAFETY: it is kept until its `Offer` is dropped (`Offer::make`), which waits while the state is `Taken`: so
+                // until after this call, behind which nothing here touches it.
                 unsafe { (*work)() };
                 state = shared.lock();
                 *state = State::Idle;

@@ -3,8 +3,8 @@
 
 mod batch;
 
-use std::convert::Infallible;
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::Arc;
@@ -172,7 +172,7 @@ impl SoftEndpoint {
         Ok(Ticket::DONE)
     }
 
-    /// Has the kernel copy; what is long, by two threads.
+    /// Has the kernel copy; what is long, piece by piece, by two threads if that is sooner.
     ///
     /// # Safety
     /// As for [`cross_memory::transfer`].
@@ -193,10 +193,10 @@ impl SoftEndpoint {
             Direction::Write => Kind::Writes,
             Direction::Read => Kind::Reads,
         };
-        self.copier.share_out(kind, len.div_ceil(PIECE), |index| {
-            let start = index * PIECE;
+        self.copier.share_out(kind, len.div_ceil(PIECE), |pieces| {
+            let start = pieces.start * PIECE;
             let here = ptr::with_exposed_provenance_mut(local + start);
-            let (there, len) = (remote + start as u64, PIECE.min(len - start));
+            let (there, len) = (remote + start as u64, len.min(pieces.end * PIECE) - start);
             // SAFETY: a part of what the caller promises, and each part is carried out once, before `share_out` returns.
             unsafe { cross_memory::transfer(pid, direction, here, there, len) }
         })
@@ -463,13 +463,12 @@ impl Endpoint for SoftEndpoint {
             .is_none_or(|found| found.len == 0 || found.access.allows(Access::ATOMIC))
     }
 
-    fn share_out(&self, count: usize, piece: &(dyn Fn(usize) + Sync)) -> bool {
+    fn share_out(&self, count: usize, part: &(dyn Fn(Range<usize>) -> bool + Sync)) -> bool {
         let shares = self.path == Path::CrossMemory && self.copier.is_allowed();
         if shares {
-            let Ok(()) = self.copier.share_out(Kind::Combines, count, |index| {
-                piece(index);
-                Ok::<_, Infallible>(())
-            });
+            let part = |pieces| part(pieces).then_some(()).ok_or(());
+            // Whoever said that it failed knows.
+            let _ = self.copier.share_out(Kind::Combines, count, part);
         }
         shares
     }

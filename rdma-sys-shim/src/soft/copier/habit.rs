@@ -37,16 +37,16 @@ impl Habit {
     pub(super) fn shares(&self) -> bool {
         match self.next {
             ..0 => self.is_shared,
-            turn => turn as u32 >= ALONE,
+            number => number as u32 >= ALONE,
         }
     }
 
     /// How long each piece of that transfer took.
     pub(super) fn note(&mut self, time: Duration) {
-        if let Ok(turn) = u32::try_from(self.next)
-            && !(ALONE..ALONE + WAKING).contains(&turn)
+        if let Ok(number) = u32::try_from(self.next)
+            && !(ALONE..ALONE + WAKING).contains(&number)
         {
-            let best = &mut self.best[usize::from(turn >= ALONE)];
+            let best = &mut self.best[usize::from(number >= ALONE)];
             *best = time.min(*best);
         }
         self.next += 1;

@@ -7,7 +7,7 @@ use super::*;
 /// One whose second thread runs, also where there is one processor only.
 fn started() -> Copier {
     let copier = Copier::new();
-    let _ = copier.processors.set(Processors::of(0).unwrap());
+    let _ = copier.allowed.set(None);
     {
         let mut turn = copier.take_turn().unwrap();
         assert!(copier.has_started(&mut turn.thread));
@@ -37,8 +37,10 @@ fn each_piece_is_carried_out_once_whoever_asks_at_the_same_time() {
             scope.spawn(|| {
                 for count in (0..200).chain([1, 2, 3, 1000]) {
                     let pieces: Vec<_> = (0..count).map(|_| AtomicU32::new(0)).collect();
-                    let shared = copier.share_out(Kind::Writes, count, |index| {
-                        pieces[index].fetch_add(1, Ordering::Relaxed);
+                    let shared = copier.share_out(Kind::Writes, count, |part| {
+                        for piece in &pieces[part] {
+                            piece.fetch_add(1, Ordering::Relaxed);
+                        }
                         Ok::<_, ()>(())
                     });
                     assert_eq!(shared, Ok(()));
@@ -51,18 +53,48 @@ fn each_piece_is_carried_out_once_whoever_asks_at_the_same_time() {
 }
 
 #[test]
-fn a_failure_is_told_and_no_piece_is_begun_after_it() {
-    let begun = AtomicUsize::new(0);
-    let fails_at_3 = |index| {
-        begun.fetch_add(1, Ordering::Relaxed);
-        if index == 3 { Err("torn") } else { Ok(()) }
+fn a_failure_is_told_and_no_part_is_begun_after_it() {
+    let fails_at_3 = |part: Range<usize>| match part.contains(&3) {
+        true => Err("torn"),
+        false => Ok(()),
     };
-    let alone = Copier::new().share_out(Kind::Reads, 1000, fails_at_3);
-    assert_eq!((alone, begun.load(Ordering::Relaxed)), (Err("torn"), 4));
     let copier = started();
-    for _ in 0..100 {
+    for _ in 0..50 {
         let shared = copier.share_out(Kind::Reads, 1000, fails_at_3);
         assert_eq!(shared, Err("torn"));
+    }
+    let begun = AtomicUsize::new(0);
+    for _ in 0..100 {
+        let row = Row::new(100_000, |part| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            fails_at_3(part)
+        });
+        copier.carry_out_shared(&row);
+        assert!(row.has_failed());
+    }
+    // The other thread may be late to notice, but not each time by all of them.
+    let begun = begun.into_inner();
+    assert!(begun < 5_000_000, "{begun}");
+}
+
+#[test]
+fn a_panic_of_the_second_thread_is_the_first_ones() {
+    let copier = started();
+    let (me, met) = (thread::current().id(), Barrier::new(2));
+    for _ in 0..3 {
+        let row = Row::new(2, |_| {
+            met.wait();
+            assert_eq!(thread::current().id(), me, "as it should");
+            Ok::<_, ()>(())
+        });
+        let shared = panic::catch_unwind(AssertUnwindSafe(|| copier.carry_out_shared(&row)));
+        let payload = shared.unwrap_err();
+        assert!(
+            payload
+                .downcast::<String>()
+                .unwrap()
+                .contains("as it should")
+        );
     }
 }
 
@@ -81,7 +113,7 @@ fn without_leave_each_thread_works_alone() {
         assert_eq!(shared, Ok(()));
     }
     assert_eq!(others.into_inner().unwrap(), []);
-    assert!(!copier.is_allowed());
+    assert!(copier.turn.lock().unwrap().thread.is_none());
 }
 
 #[test]
