@@ -75,8 +75,7 @@ impl<'w> Transfer<'w> {
         let carry_out = |pieces: Range<usize>| {
             let start = pieces.start * piece;
             let len = len.min(pieces.end * piece) - start;
-            // SAFETY: these elements lie in what the caller promises.
-            let work = unsafe { work.get().part(start / extent, len.div_ceil(extent)) };
+            let work = work.get().part(start / extent, len.div_ceil(extent));
             let part = Transfer {
                 endpoint,
                 patience,
@@ -85,7 +84,7 @@ impl<'w> Transfer<'w> {
                 len,
                 last: Cell::new(Ticket::DONE),
             };
-            // SAFETY: as above; no two parts have elements in common.
+            // SAFETY: these elements lie in what the caller promises; no two parts have any in common.
             let done = unsafe { part.carry_out_alone() };
             if let Err(error) = done {
                 lock(&failed).get_or_insert(error);

@@ -290,7 +290,7 @@ impl<'a> Offer<'a> {
         let work = &raw const *work;
         // SAFETY: the types differ in the lifetime alone, which nothing relies on: see `serve`.
         let work = unsafe {
-            std::mem::transmute::<*const (dyn Fn() + Sync + '_), *const (dyn Fn() + Sync)>(work)
+            mem::transmute::<*const (dyn Fn() + Sync + '_), *const (dyn Fn() + Sync)>(work)
         };
         *shared.lock() = State::Offered(Offered(work));
         shared.offered.notify_one();
