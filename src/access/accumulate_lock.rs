@@ -46,7 +46,7 @@ pub(super) fn awaited(word: u64) -> Option<u32> {
     named.checked_sub(1).map(|rank| rank as u32)
 }
 
-/// What came of trying to take the lock.
+/// What came of one more try to take the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AccumulateAttempt {
     Taken,
@@ -57,13 +57,8 @@ pub(super) enum AccumulateAttempt {
 
 /// Tries to take a free lock that nobody waits for.
 #[inline(always)]
-pub(super) fn try_take(word: &impl LockWord, rank: u32) -> Result<AccumulateAttempt> {
-    let found = word.compare_swap(0, held_by(rank))?;
-    Ok(if found == 0 {
-        AccumulateAttempt::Taken
-    } else {
-        AccumulateAttempt::Busy
-    })
+pub(super) fn try_take(word: &impl LockWord, rank: u32) -> Result<bool> {
+    Ok(word.compare_swap(0, held_by(rank))? == 0)
 }
 
 /// One more try of a rank that waits: looks first, so that those who wait do not write. `long`: it
@@ -193,14 +188,14 @@ mod tests {
         };
         let retry = |rank, long, is_next| retry(&word, rank, long, is_next).unwrap();
         let (next, both) = (entry(7), entry(7) | 5);
-        assert_eq!(try_take(&word, 4).unwrap(), AccumulateAttempt::Taken);
+        assert!(try_take(&word, 4).unwrap());
         assert_eq!(retry(7, false, false), AccumulateAttempt::Busy);
         assert_eq!(retry(7, true, false), AccumulateAttempt::Next);
         assert_eq!(retry(7, false, true), AccumulateAttempt::Next);
         assert_eq!(retry(9, true, false), AccumulateAttempt::Busy);
         assert_eq!(awaited(both), Some(4));
         release(4);
-        assert_eq!(try_take(&word, 4).unwrap(), AccumulateAttempt::Busy);
+        assert!(!try_take(&word, 4).unwrap());
         assert_eq!(retry(4, true, false), AccumulateAttempt::Busy);
         // Another thread of the same rank.
         assert_eq!(retry(7, true, false), AccumulateAttempt::Busy);

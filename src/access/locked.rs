@@ -16,7 +16,6 @@ use crate::datatype::{BasicType, Op, combine, copy_elements};
 use crate::error::{Error, Result};
 use crate::memory::displacement::Displacement;
 use crate::memory::remote::RemoteWord;
-use crate::peers::Awaited;
 use crate::terms::WorldRank;
 use crate::window::{OnTarget, Window};
 
@@ -104,7 +103,7 @@ impl OnTarget<'_> {
         let _call = self.window.in_call(self.aim);
         let WorldRank(me) = self.window.context().rank();
         let stranded = |error: Error| self.stranded(error);
-        if accumulate_lock::try_take(word, me).map_err(stranded)? != AccumulateAttempt::Taken {
+        if !accumulate_lock::try_take(word, me).map_err(stranded)? {
             self.await_accumulate_lock(word)?;
         }
         let result = body();
@@ -120,10 +119,9 @@ impl OnTarget<'_> {
 
     #[cold]
     fn await_accumulate_lock(self, word: &RemoteWord) -> Result<()> {
-        let team = self.window.team();
-        let WorldRank(me) = team.context.rank();
+        let context = self.window.context();
+        let WorldRank(me) = context.rank();
         let begun = Instant::now();
-        let any = |index| team.group.in_world(index);
         let mut is_next = false;
         loop {
             let mut taken = false;
@@ -134,23 +132,9 @@ impl OnTarget<'_> {
                 taken = attempt == AccumulateAttempt::Taken;
                 Ok(taken || (attempt == AccumulateAttempt::Next) != is_next)
             };
-            let check = || {
-                let Ok(seen) = word.load_by_atomic() else {
-                    // The next try tells why.
-                    return Ok(());
-                };
-                let awaited = match accumulate_lock::awaited(seen) {
-                    Some(rank) if rank != me => Awaited::Rank(WorldRank(rank)),
-                    // Somebody who died while it withdrew its entry is named by nothing. Who left holds
-                    // nothing.
-                    _ => Awaited::AnyOf {
-                        ranks: &any,
-                        excused: &|_, left| left,
-                    },
-                };
-                team.context.check(self.aim.operation, awaited)
-            };
-            team.context.patience().wait(changed, check)?;
+            // Somebody who died while it withdrew its entry is named by nothing. Who left holds nothing.
+            let check = || self.check_holder(word, accumulate_lock::awaited, |_| false);
+            context.patience().wait(changed, check)?;
             if taken {
                 return Ok(());
             }

@@ -10,9 +10,9 @@ use super::{Assert, lock_word};
 use crate::error::{Error, Misuse, Result};
 use crate::memory::remote::RemoteWord;
 use crate::memory::word::LockWord;
-use crate::peers::{Awaited, is_forked, not_forked};
+use crate::peers::{is_forked, not_forked};
 use crate::seen::WatchedEpoch;
-use crate::terms::{Aim, LockKind, WorldRank};
+use crate::terms::{Aim, LockKind};
 use crate::window::target::{Route, Target};
 use crate::window::{Held, OnTarget, Window};
 
@@ -294,28 +294,11 @@ impl OnTarget<'_> {
             };
             tried.map_err(|error| self.stranded(error))
         };
-        let team = self.window.team();
-        let any = |index| team.group.in_world(index);
-        let check = || {
-            let Ok(seen) = word.load_by_atomic() else {
-                // The next try tells why.
-                return Ok(());
-            };
-            let holder = lock_word::holder(seen);
-            let is_shared = holder.is_none() && !lock_word::is_free(seen);
-            let awaited = match holder {
-                Some(holder) if holder != self.me() => Awaited::Rank(WorldRank(holder)),
-                _ => Awaited::AnyOf {
-                    ranks: &any,
-                    // Of those who share it, one may have left.
-                    excused: &|_, left| left && !is_shared,
-                },
-            };
-            team.context.check(self.aim.operation, awaited)
-        };
+        let check = || self.check_holder(word, lock_word::holder, lock_word::is_shared);
+        let patience = self.window.context().patience();
         let patience = match word.atomic() {
-            Some(_) => team.context.patience().among_rivals(),
-            None => team.context.patience(),
+            Some(_) => patience.among_rivals(),
+            None => patience,
         };
         patience.wait(take, check)
     }

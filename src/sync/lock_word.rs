@@ -33,9 +33,9 @@ pub(crate) fn holder(word: u64) -> Option<u32> {
     (word & EXCLUSIVE != 0).then_some((word >> RANK_SHIFT & RANK_MASK) as u32)
 }
 
-/// Whether nobody holds the word, though somebody may wait.
-pub(crate) fn is_free(word: u64) -> bool {
-    word & !WAITING == 0
+/// Whether somebody holds the word, but not exclusively.
+pub(crate) fn is_shared(word: u64) -> bool {
+    word & EXCLUSIVE == 0 && word & !WAITING != 0
 }
 
 /// Tries to take the lock shared.

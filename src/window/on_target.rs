@@ -6,7 +6,10 @@ use super::Window;
 use super::epochs::TargetEpoch;
 use super::target::Target;
 use crate::error::Error;
-use crate::terms::Aim;
+use crate::memory::remote::RemoteWord;
+use crate::peers::Awaited;
+use crate::terms::{Aim, WorldRank};
+use crate::wait::Verdict;
 
 /// What is done with it stands where it belongs: reaching the memory, entering, locks, flushes and the
 /// operations themselves.
@@ -82,6 +85,31 @@ impl<'w> OnTarget<'w> {
             true => error,
             false => self.window.give_up(error),
         }
+    }
+
+    /// Whether a wait for the lock in `word` can still end: as long as who holds it is there, whom `holder` finds in what
+    /// the word holds. Where it names nobody, that may be any rank, also one that left if `may_have_left`.
+    #[cold]
+    pub(crate) fn check_holder(
+        self,
+        word: &RemoteWord,
+        holder: fn(u64) -> Option<u32>,
+        may_have_left: fn(u64) -> bool,
+    ) -> Verdict<'w> {
+        let Ok(seen) = word.load_by_atomic() else {
+            // The next try tells why.
+            return Ok(());
+        };
+        let team = self.window.team();
+        let WorldRank(me) = team.context.rank();
+        let awaited = match holder(seen) {
+            Some(rank) if rank != me => Awaited::Rank(WorldRank(rank)),
+            _ => Awaited::AnyOf {
+                ranks: &|index| team.group.in_world(index),
+                excused: &|_, left| left && !may_have_left(seen),
+            },
+        };
+        team.context.check(self.aim.operation, awaited)
     }
 
     /// As [`Window::note_posted`].

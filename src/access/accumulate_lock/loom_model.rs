@@ -37,11 +37,11 @@ unsafe impl Sync for Target {}
 
 impl Target {
     fn combine(&self, rank: u32, long: bool) {
-        let attempt = |attempt: Result<AccumulateAttempt>| attempt.expect("nothing fails here");
-        if attempt(try_take(&self.lock, rank)) != AccumulateAttempt::Taken {
+        if !try_take(&self.lock, rank).expect("nothing fails here") {
             let is_next = Cell::new(false);
             self.lock.changes.wait_until(|| {
-                let attempt = attempt(retry(&self.lock, rank, long, is_next.get()));
+                let attempt = retry(&self.lock, rank, long, is_next.get());
+                let attempt = attempt.expect("nothing fails here");
                 is_next.set(attempt == AccumulateAttempt::Next);
                 attempt == AccumulateAttempt::Taken
             });
