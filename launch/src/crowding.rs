@@ -4,8 +4,10 @@
 //! every rank to a core leaves each with one. So all tell where they may run, and the first of each host
 //! says what that comes to. If each asked for itself, the launcher had to answer for every pair.
 
+use std::io;
+
 use crate::pmi::{Client, PmiError};
-use crate::processors::Processors;
+use crate::processors::{Mask, Processors};
 
 /// Tells the others where this rank may run. They can ask after the next barrier. Where it says nothing,
 /// this rank counts as one that may run everywhere.
@@ -48,7 +50,21 @@ pub fn settle(client: &Client, neighbours: &[u32]) -> Result<bool, PmiError> {
 /// Local. The processors that this rank may run on: none where that is not known.
 #[must_use]
 pub fn allowed() -> Vec<u32> {
-    Processors::allowed().map_or_else(|_| Vec::new(), |mine| mine.iter().collect())
+    allowed_to(0)
+}
+
+/// Local. The same of a process of this host; 0 is this rank.
+#[must_use]
+pub fn allowed_to(pid: u32) -> Vec<u32> {
+    Processors::of(pid).map_or_else(|_| Vec::new(), |its| its.iter().collect())
+}
+
+/// Local. Has the calling thread run wherever a process of this host may.
+///
+/// # Errors
+/// There is no such process, or the system refuses.
+pub fn run_like(pid: u32) -> io::Result<()> {
+    Mask::from(&Processors::of(pid)?).bind()
 }
 
 /// Local. Where this rank may run, to be told to the others: empty where nothing is known of it.
@@ -150,6 +166,21 @@ mod tests {
         assert_eq!(bound(&vec![None; many]), vec![true; many]);
         assert_eq!(bound(&vec![each[0].clone(); 2]), [true, true]);
         assert_eq!(bound(&each), vec![false; each.len()]);
+    }
+
+    #[test]
+    fn a_thread_that_is_bound_runs_like_its_process_again() {
+        let process = std::process::id();
+        std::thread::spawn(move || {
+            let first = allowed_to(process).into_iter().take(1);
+            let first: Processors = first.collect();
+            Mask::from(&first).bind().unwrap();
+            assert_eq!(allowed().len(), 1);
+            run_like(process).unwrap();
+            assert_eq!(allowed(), allowed_to(process));
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

@@ -21,9 +21,14 @@ pub(crate) struct Processors(BTreeSet<u32>);
 impl Processors {
     /// Those that the calling thread may run on, and what it starts.
     pub(crate) fn allowed() -> io::Result<Self> {
+        Self::of(0)
+    }
+
+    /// Those that a process may run on; 0 is the calling thread.
+    pub(crate) fn of(pid: u32) -> io::Result<Self> {
         let mut mask = Mask(vec![0; 16]);
         loop {
-            match mask.read() {
+            match mask.read(pid) {
                 Ok(()) => return Ok(Self(mask.processors().collect())),
                 // It has fewer bits than the kernel's.
                 Err(error)
@@ -137,12 +142,12 @@ impl Mask {
         })
     }
 
-    /// Takes the bits of the calling thread.
-    fn read(&mut self) -> io::Result<()> {
+    /// Takes the bits of a process, or of the calling thread (0).
+    fn read(&mut self, pid: u32) -> io::Result<()> {
         let (words, bytes) = (self.0.as_mut_ptr(), size_of_val(&self.0[..]));
         // SAFETY: the call writes at most as many bytes as it is told, which are those of live words
         // that nobody else has. A cpu_set_t is such words too, and their number is what it is told.
-        check(unsafe { libc::sched_getaffinity(0, bytes, words.cast()) })?;
+        check(unsafe { libc::sched_getaffinity(pid.cast_signed(), bytes, words.cast()) })?;
         Ok(())
     }
 

@@ -306,6 +306,9 @@ pub struct Usage {
 /// What allocated memory is aligned to at the least, in bytes: a cache line.
 pub const ALIGNMENT: usize = 64;
 
+/// What a thread of a device's own does first.
+pub type ThreadBegin = Arc<dyn Fn() + Send + Sync>;
+
 /// An open device.
 pub trait Device: Send + Sync {
     /// The name that `--device` takes.
@@ -351,9 +354,11 @@ pub trait Device: Send + Sync {
     /// `access` at any time: the caller has no Rust reference to it that forbids that.
     unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region>;
 
-    /// From here on a thread of the device's own may take part in long transfers, where the calling one copies. It runs on
-    /// the processors of process `like`, or on this one's own.
-    fn share_copies(&self, _like: Option<u32>) {}
+    /// From here on a thread of the device's own may take part in long transfers, where the calling one copies. It begins
+    /// by calling `begin`, which says where it runs: where the thread that first needed it may, unless told.
+    fn share_copies(&self, begin: ThreadBegin) {
+        let _ = begin;
+    }
 
     /// Says to all connected peers that this process leaves in good order, once what it posted
     /// has arrived; waits no longer than the device takes to find that a peer is gone. Endpoints

@@ -27,7 +27,8 @@ mod verbs;
 pub use device::batch::{Batch, BatchError, LocalPiece, RemoteRun};
 pub use device::{
     ALIGNMENT, Access, AtomicDomain, Capabilities, Device, Endpoint, Liveness, Mapping, Nearest,
-    Region, RemoteAddress, RemoteRegion, TargetThread, Ticket, Update, Usage, Via, Width,
+    Region, RemoteAddress, RemoteRegion, TargetThread, ThreadBegin, Ticket, Update, Usage, Via,
+    Width,
 };
 pub use error::{Absence, Error, Result};
 pub use fences::{fence_all, light_fence, take_fences};

@@ -162,10 +162,10 @@ impl Context {
             patience,
         } = place;
         let signs = fabric.control().reserved(0, WORLD);
-        if !patience.is_crowded() {
-            fabric
-                .device()
-                .share_copies(start::launcher_with_more_processors());
+        if !patience.is_crowded()
+            && let Some(begin) = start::second_thread()
+        {
+            fabric.device().share_copies(begin);
         }
         Self {
             rank,

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use rdma_sys_shim::rdma::Seat;
-use rdma_sys_shim::{Device, Host, Placement, Surroundings};
+use rdma_sys_shim::{Device, Host, Placement, Surroundings, ThreadBegin};
 use transom_launch::crowding;
 use transom_launch::pmi::{Client, NodeMap, tell_hosts};
 
@@ -159,9 +159,22 @@ fn launcher_process() -> Option<u32> {
         .or_else(|| Some(std::os::unix::process::parent_id()))
 }
 
+/// How a second thread of this rank's begins, if there is a second processor for it.
+pub(super) fn second_thread() -> Option<ThreadBegin> {
+    let like = launcher_with_more_processors();
+    if crowding::allowed_to(like.unwrap_or(0)).len() < 2 {
+        return None;
+    }
+    Some(Arc::new(move || {
+        if let Some(Err(error)) = like.map(crowding::run_like) {
+            tracing::debug!(%error, "the second thread stays where the first is bound");
+        }
+    }))
+}
+
 /// The launcher, if it has bound this process to a core without having been told to, and nobody has bound it elsewhere
 /// since: then its other threads may leave that.
-pub(super) fn launcher_with_more_processors() -> Option<u32> {
+fn launcher_with_more_processors() -> Option<u32> {
     let bound = std::env::var("TRANSOM_BOUND").ok()?;
     (bound == crowding::processors())
         .then(launcher_process)

@@ -18,7 +18,7 @@ pub(crate) use setting::Setting;
 
 use crate::fork::OfProcess;
 use crate::soft::{Neighbour, NeighbourMemory};
-use crate::{Access, Capabilities, Device, Endpoint, Nearest, Region, Result, Usage};
+use crate::{Access, Capabilities, Device, Endpoint, Nearest, Region, Result, ThreadBegin, Usage};
 
 /// A device, with memory that neighbours map.
 pub(crate) struct WithNeighbours {
@@ -91,8 +91,8 @@ impl Device for WithNeighbours {
         }
     }
 
-    fn share_copies(&self, like: Option<u32>) {
-        self.device.share_copies(like);
+    fn share_copies(&self, begin: ThreadBegin) {
+        self.device.share_copies(begin);
     }
 
     fn address(&self) -> Vec<u8> {

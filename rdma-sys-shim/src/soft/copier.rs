@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use habit::Habit;
 
-use super::processors::Processors;
+use crate::ThreadBegin;
 use crate::signals::without_signals;
 
 /// Looks at whether the second thread has ended its piece, before sleeping until then: some tens of microseconds.
@@ -40,9 +40,8 @@ pub(crate) struct Copier {
     shared: Arc<Shared>,
     /// Held by the one transfer that is shared out at a time.
     turn: Mutex<Turn>,
-    /// Whether there may be a second thread; it may run where that process may, if one is named, and else where the first
-    /// may.
-    allowed: OnceLock<Option<u32>>,
+    /// What the second thread does first; `None` while there may be none.
+    begin: OnceLock<ThreadBegin>,
     /// In a forked child there is no second thread.
     pid: u32,
 }
@@ -97,24 +96,19 @@ impl Copier {
                 thread: None,
                 habits: [[Habit::new(); CLASSES]; 3],
             }),
-            allowed: OnceLock::new(),
+            begin: OnceLock::new(),
             pid: std::process::id(),
         }
     }
 
-    /// From here on there may be a second thread, if there is a second processor. It runs on those of process `like`, or
-    /// on this one's own.
-    pub(crate) fn allow(&self, like: Option<u32>) {
-        match Processors::of(like.unwrap_or(0)) {
-            Ok(processors) if processors.number() > 1 => drop(self.allowed.set(like)),
-            Ok(_) => {}
-            Err(error) => tracing::debug!(%error, "no second thread for long transfers"),
-        }
+    /// From here on there may be a second thread, which begins by calling `begin`.
+    pub(crate) fn allow(&self, begin: ThreadBegin) {
+        let _ = self.begin.set(begin);
     }
 
     /// Whether there may be a second thread.
     pub(super) fn is_allowed(&self) -> bool {
-        self.allowed.get().is_some()
+        self.begin.get().is_some()
     }
 
     /// Has `part` carry out parts of a transfer, which together are its pieces number 0 to `count` - 1, each once: all in
@@ -198,14 +192,14 @@ impl Copier {
     }
 
     fn start(&self) -> io::Result<JoinHandle<()>> {
-        let (shared, like) = (self.shared.clone(), self.allowed.get().copied().flatten());
+        let (shared, begin) = (self.shared.clone(), self.begin.get().cloned());
         without_signals(|| {
             thread::Builder::new()
                 .name("transom-copier".into())
                 .stack_size(128 << 10)
                 .spawn(move || {
-                    if let Some(Err(error)) = like.map(|pid| Processors::of(pid)?.bind()) {
-                        tracing::debug!(%error, "the second thread stays where the first is bound");
+                    if let Some(begin) = begin {
+                        begin();
                     }
                     stand_back();
                     serve(&shared);

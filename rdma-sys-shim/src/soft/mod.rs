@@ -17,7 +17,6 @@ mod owned;
 mod port;
 pub mod probe;
 mod process;
-mod processors;
 mod request;
 mod room;
 mod segment;
@@ -45,6 +44,7 @@ use crate::cross_memory;
 use crate::system::{Host, random};
 use crate::{
     Access, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, TargetThread,
+    ThreadBegin,
 };
 
 /// The name that `--device` takes.
@@ -236,8 +236,8 @@ impl Device for SoftDevice {
         unsafe { owned::register(&self.own, base, len, access) }
     }
 
-    fn share_copies(&self, like: Option<u32>) {
-        self.own.copier.allow(like);
+    fn share_copies(&self, begin: ThreadBegin) {
+        self.own.copier.allow(begin);
     }
 
     /// Every operation is complete when its call returns.

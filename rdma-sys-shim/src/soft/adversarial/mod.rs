@@ -27,7 +27,7 @@ use schedule::Schedule;
 use super::SoftDevice;
 use super::process::ProcessId;
 use crate::system;
-use crate::{Access, Capabilities, Device, Endpoint, Region, Result};
+use crate::{Access, Capabilities, Device, Endpoint, Region, Result, ThreadBegin};
 
 /// The name that `--device` takes.
 pub(crate) const DEVICE: &str = "soft:adversarial";
@@ -89,8 +89,8 @@ impl Device for AdversarialDevice {
         &self.capabilities
     }
 
-    fn share_copies(&self, like: Option<u32>) {
-        self.soft.share_copies(like);
+    fn share_copies(&self, begin: ThreadBegin) {
+        self.soft.share_copies(begin);
     }
 
     fn address(&self) -> Vec<u8> {

@@ -7,7 +7,7 @@ use super::*;
 /// One whose second thread runs, also where there is one processor only.
 fn started() -> Copier {
     let copier = Copier::new();
-    let _ = copier.allowed.set(None);
+    copier.allow(Arc::new(|| ()));
     {
         let mut turn = copier.take_turn().unwrap();
         assert!(copier.has_started(&mut turn.thread));
@@ -117,22 +117,16 @@ fn without_leave_each_thread_works_alone() {
 }
 
 #[test]
-fn a_second_thread_needs_a_second_processor() {
+fn the_second_thread_begins_as_it_is_told() {
     let copier = Copier::new();
-    let only = {
-        let mut only = Processors::of(0).unwrap();
-        only.keep_first();
-        only
-    };
-    thread::spawn(move || {
-        only.bind().unwrap();
-        copier.allow(None);
-        assert!(!copier.is_allowed());
-        // What the main thread has, which is bound to nothing.
-        copier.allow(Some(std::process::id()));
-        let processors = Processors::of(std::process::id()).unwrap().number();
-        assert_eq!(copier.is_allowed(), processors > 1);
-    })
-    .join()
-    .unwrap();
+    let (told, heard) = std::sync::mpsc::channel();
+    let told = Mutex::new(told);
+    copier.allow(Arc::new(move || {
+        let thread = thread::current();
+        let name = thread.name().map(str::to_owned);
+        told.lock().unwrap().send(name).unwrap();
+    }));
+    assert!(heard.try_recv().is_err(), "it is not needed yet");
+    assert!(copier.has_started(&mut copier.take_turn().unwrap().thread));
+    assert_eq!(heard.recv().unwrap().as_deref(), Some("transom-copier"));
 }
