@@ -186,6 +186,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_second_thread_needs_a_second_processor() {
+        assert_eq!(second_thread().is_some(), crowding::allowed().len() > 1);
+        let first = crowding::allowed()[0] as usize;
+        let bound = std::thread::spawn(move || {
+            // SAFETY: an empty set is all zeros, and the calls read and change it alone; 0 is this thread.
+            let rc = unsafe {
+                let mut only = std::mem::zeroed::<libc::cpu_set_t>();
+                libc::CPU_SET(first, &mut only);
+                libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const only)
+            };
+            assert_eq!(rc, 0);
+            second_thread().is_none()
+        });
+        assert!(bound.join().unwrap());
+    }
+
+    #[test]
     fn ranks_of_a_host_that_choose_alike_take_turns() {
         // Bound by turns to two sockets of host a, with devices 7 and 8 beside them; two on host b.
         let all = [
