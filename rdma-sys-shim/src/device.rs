@@ -306,9 +306,6 @@ pub struct Usage {
 /// What allocated memory is aligned to at the least, in bytes: a cache line.
 pub const ALIGNMENT: usize = 64;
 
-/// What a thread of a device's own does first.
-pub type ThreadBegin = Arc<dyn Fn() + Send + Sync>;
-
 /// An open device.
 pub trait Device: Send + Sync {
     /// The name that `--device` takes.
@@ -353,12 +350,6 @@ pub trait Device: Send + Sync {
     /// Until the region is dropped, the memory stays mapped, and peers may access it within
     /// `access` at any time: the caller has no Rust reference to it that forbids that.
     unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region>;
-
-    /// From here on a thread of the device's own may take part in long transfers, where the calling one copies. It begins
-    /// by calling `begin`, which says where it runs: where the thread that first needed it may, unless told.
-    fn share_copies(&self, begin: ThreadBegin) {
-        let _ = begin;
-    }
 
     /// Says to all connected peers that this process leaves in good order, once what it posted
     /// has arrived; waits no longer than the device takes to find that a peer is gone. Endpoints
@@ -531,9 +522,9 @@ pub trait Endpoint: Send + Sync {
     }
 
     /// Has `part` carry out work on the peer's memory, in parts that together are its pieces number 0 to `count` - 1, each
-    /// once: by the calling thread and one of the device's own ([`Device::share_copies`]), in any order, or all in one
-    /// part; after one that says false, no others are begun. False where there is no such thread, with nothing done; else
-    /// whatever a part posts is complete at once.
+    /// once: by the calling thread and the second one of this process ([`SecondThread`](crate::SecondThread)), in any order,
+    /// or all in one part; after one that says false, no others are begun. False where that is not for two threads, with
+    /// nothing done; else whatever a part posts is complete at once.
     fn share_out(&self, count: usize, part: &(dyn Fn(Range<usize>) -> bool + Sync)) -> bool {
         let _ = (count, part);
         false

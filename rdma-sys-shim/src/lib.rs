@@ -4,6 +4,7 @@
 //! [`list`] says which devices there are, [`open`] opens one. [`rdma`] reads what the kernel shows of
 //! RDMA devices and chooses among them; it needs no verbs library.
 
+mod copier;
 mod cross_memory;
 mod device;
 mod error;
@@ -24,11 +25,11 @@ mod system;
 #[cfg(feature = "verbs")]
 mod verbs;
 
+pub use copier::{SecondThread, ThreadBegin};
 pub use device::batch::{Batch, BatchError, LocalPiece, RemoteRun};
 pub use device::{
     ALIGNMENT, Access, AtomicDomain, Capabilities, Device, Endpoint, Liveness, Mapping, Nearest,
-    Region, RemoteAddress, RemoteRegion, TargetThread, ThreadBegin, Ticket, Update, Usage, Via,
-    Width,
+    Region, RemoteAddress, RemoteRegion, TargetThread, Ticket, Update, Usage, Via, Width,
 };
 pub use error::{Absence, Error, Result};
 pub use fences::{fence_all, light_fence, take_fences};

@@ -1,17 +1,95 @@
-//! Threads of this crate's own, which run none of the program's signal handlers.
+//! Threads of this crate's own, which run none of the program's signal handlers but those of faults.
 
-/// Runs `body` with all signals blocked, which a thread started in it inherits: the program's
+/// What is told to the thread that touched the memory, and ends the process where it is blocked. Programs that
+/// watch memory of their own by it go on.
+const FAULTS: [libc::c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+
+/// Runs `body` with all other signals blocked, which a thread started in it inherits: the program's
 /// handlers expect the program's threads.
 pub(crate) fn without_signals<R>(body: impl FnOnce() -> R) -> R {
     // SAFETY: sigfillset initialises the set; the mask of the calling thread alone changes, and is
     // put back.
     unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut most: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        libc::sigfillset(&raw mut most);
+        for signal in FAULTS {
+            libc::sigdelset(&raw mut most, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const most, &raw mut before);
         let result = body();
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+    use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+    use super::*;
+    use crate::memory;
+
+    const LEN: usize = 1 << 16;
+
+    static WATCHED: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+
+    /// Opens what is watched; any other fault ends the process, as it does without a handler.
+    extern "C" fn open_watched(
+        signal: libc::c_int,
+        info: *mut libc::siginfo_t,
+        _: *mut libc::c_void,
+    ) {
+        let watched = WATCHED.load(Ordering::Relaxed);
+        // SAFETY: the kernel passes a valid record of a fault; the calls are those that handlers may make.
+        unsafe {
+            let at = (*info).si_addr();
+            if at.addr().wrapping_sub(watched.addr()) < LEN {
+                libc::mprotect(watched.cast(), LEN, libc::PROT_READ | libc::PROT_WRITE);
+            } else {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+        }
+    }
+
+    #[test]
+    fn a_program_that_watches_its_memory_sees_a_fault_of_our_thread() {
+        // SAFETY: new memory, which only this test uses; the handler is put back before it ends, and serves any thread.
+        unsafe {
+            let watched = libc::mmap(
+                ptr::null_mut(),
+                LEN,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            assert_ne!(watched, libc::MAP_FAILED);
+            WATCHED.store(watched.cast(), Ordering::Relaxed);
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = open_watched as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO;
+            let mut before: libc::sigaction = std::mem::zeroed();
+            assert_eq!(
+                libc::sigaction(libc::SIGSEGV, &raw const action, &raw mut before),
+                0
+            );
+            let found = AtomicU64::new(7);
+            std::thread::scope(|scope| {
+                without_signals(|| {
+                    scope.spawn(|| {
+                        let watched = WATCHED.load(Ordering::Relaxed);
+                        memory::copy(found.as_ptr().cast(), watched, 8);
+                    });
+                });
+            });
+            assert_eq!(found.into_inner(), 0);
+            assert_eq!(
+                libc::sigaction(libc::SIGSEGV, &raw const before, ptr::null_mut()),
+                0
+            );
+            assert_eq!(libc::munmap(watched, LEN), 0);
+        }
     }
 }

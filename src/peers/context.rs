@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rdma_sys_shim::{Device, NoticeBoard, Region};
+use rdma_sys_shim::{Device, NoticeBoard, Region, SecondThread};
 use transom_launch::pmi::{Client, NodeMap};
 use transom_launch::pmix::Pmix;
 use transom_launch::{crowding, notice};
@@ -64,6 +64,8 @@ pub(crate) struct Context {
     on_abort: Mutex<Option<Arc<AbortHook>>>,
     has_left: AtomicBool,
     allocations: Mutex<BTreeMap<usize, Region>>,
+    /// For long transfers, where ranks do not share processors.
+    _second_thread: Option<SecondThread>,
 }
 
 /// Gets the exit code and the reason.
@@ -162,11 +164,7 @@ impl Context {
             patience,
         } = place;
         let signs = fabric.control().reserved(0, WORLD);
-        if !patience.is_crowded()
-            && let Some(begin) = start::second_thread()
-        {
-            fabric.device().share_copies(begin);
-        }
+        let begin = start::second_thread().filter(|_| !patience.is_crowded());
         Self {
             rank,
             size,
@@ -174,6 +172,7 @@ impl Context {
             world_block,
             level,
             patience,
+            _second_thread: begin.map(SecondThread::allow),
             alarm: Alarm::new(signs, board.as_ref().map(|(board, _)| board.clone())),
             fabric: Arc::new(fabric),
             host: Mutex::default(),

@@ -127,7 +127,11 @@ fn twenty_mebibytes(job: &Job) -> Outcome {
 fn long_transfers_one_after_the_other(job: &Job) -> Outcome {
     const ROUNDS: usize = 8;
     // What is found out holds for a power of two.
-    for (memory, least) in [(Memory::Heap, 2 << 20), (Memory::Odd, 4 << 20)] {
+    for (memory, least) in [
+        (Memory::Heap, 2 << 20),
+        (Memory::Odd, 4 << 20),
+        (Memory::Allocate, 8 << 20),
+    ] {
         let numbers = least / 8 + 12_345;
         let (size, end) = (8 * numbers + 7, 8 * numbers);
         let window = Exposed::open(job, memory, size, 1)?;

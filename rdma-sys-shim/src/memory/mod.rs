@@ -10,6 +10,7 @@ pub(crate) mod late;
 #[cfg(any(not(target_arch = "x86_64"), test))]
 mod portable;
 mod rows;
+mod shared;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 

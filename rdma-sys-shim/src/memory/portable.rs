@@ -4,6 +4,8 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering, fence};
 
+use super::shared;
+
 type MemMove = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> *mut c_void;
 
 /// Called through a volatile read: a direct call is a memory access that LLVM understands and may assume
@@ -42,8 +44,14 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
         1 => one_word!(AtomicU8),
         _ => {}
     }
-    // SAFETY: the caller's promise is the one asked for.
-    unsafe { move_bytes(to, from, len) }
+    // SAFETY: the caller's promise is the one asked for; a long copy is shared if the ranges are apart.
+    unsafe {
+        if len >= shared::LONG && to.addr().abs_diff(from.addr()) >= len {
+            shared::copy(move_bytes, to, from, len);
+        } else {
+            move_bytes(to, from, len);
+        }
+    }
 }
 
 /// No hint is known.

@@ -1,8 +1,10 @@
 use std::hint::black_box;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{arch, portable};
+use super::{arch, portable, shared};
+use crate::SecondThread;
 
 mod rows;
 mod sums;
@@ -107,6 +109,18 @@ fn a_large_copy_is_right_before_during_and_after_a_trial() {
     }
 }
 
+#[test]
+fn two_threads_copy_as_one_does() {
+    let _leave = SecondThread::allow(Arc::new(|| ()));
+    // As many of one class as reach the trials of both ways, and what was found by them.
+    for (what, copy) in COPIES {
+        for turn in 0..40 {
+            let len = shared::LONG + 12_345 * turn;
+            check_copy(copy, what, len, turn % 64, (turn * 5) % 64);
+        }
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn every_method_for_large_copies() {
@@ -163,7 +177,9 @@ fn overlap_is_as_memmove() {
         300,
         5000,
         3 << 20,
+        shared::LONG + 77,
     ];
+    let _leave = SecondThread::allow(Arc::new(|| ()));
     for (what, copy) in COPIES {
         for len in lengths {
             for shift in [0, 1, 4, 8, 15, 64] {

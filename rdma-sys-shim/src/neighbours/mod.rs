@@ -18,7 +18,7 @@ pub(crate) use setting::Setting;
 
 use crate::fork::OfProcess;
 use crate::soft::{Neighbour, NeighbourMemory};
-use crate::{Access, Capabilities, Device, Endpoint, Nearest, Region, Result, ThreadBegin, Usage};
+use crate::{Access, Capabilities, Device, Endpoint, Nearest, Region, Result, Usage};
 
 /// A device, with memory that neighbours map.
 pub(crate) struct WithNeighbours {
@@ -89,10 +89,6 @@ impl Device for WithNeighbours {
             Setting::On => Nearest::OfHost,
             Setting::Some => Nearest::Any,
         }
-    }
-
-    fn share_copies(&self, begin: ThreadBegin) {
-        self.device.share_copies(begin);
     }
 
     fn address(&self) -> Vec<u8> {

@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use super::Options;
 use super::agent;
-use super::copier::{Copier, Kind};
 use super::port::{SLOT_BYTES, SoftPort};
 use super::process::ProcessId;
 use super::request::{Operation, Request};
 use super::segment::{self, AddressRange};
 use super::table;
+use crate::copier::{self, Pieces};
 use crate::cross_memory::{self, Direction, Stopped};
 use crate::device::batch::{Batch, BatchError};
 use crate::memory::copy;
@@ -44,22 +44,15 @@ pub(crate) struct SoftEndpoint {
     port: Arc<SoftPort>,
     path: Path,
     options: Options,
-    copier: Arc<Copier>,
 }
 
 impl SoftEndpoint {
-    pub(crate) fn to_self(
-        peer: ProcessId,
-        port: Arc<SoftPort>,
-        options: Options,
-        copier: Arc<Copier>,
-    ) -> Self {
+    pub(crate) fn to_self(peer: ProcessId, port: Arc<SoftPort>, options: Options) -> Self {
         Self {
             peer,
             port,
             path: Path::Direct,
             options,
-            copier,
         }
     }
 
@@ -71,7 +64,6 @@ impl SoftEndpoint {
         options: Options,
         nonce: u64,
         nonce_address: u64,
-        copier: Arc<Copier>,
     ) -> Self {
         let mut seen = 0u64;
         // SAFETY: `seen` is a local of eight bytes.
@@ -97,7 +89,6 @@ impl SoftEndpoint {
             port: Arc::new(port),
             path,
             options,
-            copier,
         }
     }
 
@@ -189,11 +180,11 @@ impl SoftEndpoint {
             return unsafe { cross_memory::transfer(pid, direction, local, remote, len) };
         }
         let local = local.expose_provenance();
-        let kind = match direction {
-            Direction::Write => Kind::Writes,
-            Direction::Read => Kind::Reads,
+        let what = match direction {
+            Direction::Write => Pieces::Writes,
+            Direction::Read => Pieces::Reads,
         };
-        self.copier.share_out(kind, len.div_ceil(PIECE), |pieces| {
+        copier::share_out(what, len.div_ceil(PIECE), |pieces| {
             let start = pieces.start * PIECE;
             let here = ptr::with_exposed_provenance_mut(local + start);
             let (there, len) = (remote + start as u64, len.min(pieces.end * PIECE) - start);
@@ -464,11 +455,11 @@ impl Endpoint for SoftEndpoint {
     }
 
     fn share_out(&self, count: usize, part: &(dyn Fn(Range<usize>) -> bool + Sync)) -> bool {
-        let shares = self.path == Path::CrossMemory && self.copier.is_allowed();
+        let shares = self.path == Path::CrossMemory && copier::is_allowed();
         if shares {
             let part = |pieces| part(pieces).then_some(()).ok_or(());
             // Whoever said that it failed knows.
-            let _ = self.copier.share_out(Kind::Combines, count, part);
+            let _ = copier::share_out(Pieces::Combines, count, part);
         }
         shares
     }

@@ -6,7 +6,6 @@ mod adversarial;
 #[cfg(feature = "adversarial")]
 pub(crate) use adversarial::DEVICE as ADVERSARIAL;
 mod agent;
-mod copier;
 mod endpoint;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
@@ -33,7 +32,6 @@ pub use port::PORT_BYTES;
 
 use address::Address;
 use agent::Agent;
-use copier::Copier;
 use endpoint::SoftEndpoint;
 use owned::Segments;
 use port::SoftPort;
@@ -44,7 +42,6 @@ use crate::cross_memory;
 use crate::system::{Host, random};
 use crate::{
     Access, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, TargetThread,
-    ThreadBegin,
 };
 
 /// The name that `--device` takes.
@@ -124,7 +121,6 @@ pub(crate) struct Own {
     port: Arc<SoftPort>,
     table: RegionTable,
     agent: Agent,
-    copier: Arc<Copier>,
     segments: Segments,
     options: Options,
     /// Whether peers are expected to reach memory that they cannot map without the agent.
@@ -157,7 +153,6 @@ impl SoftDevice {
                 address: Address::of(id, nonce, &port, options, &host),
                 table: RegionTable::new(port.clone()),
                 agent: Agent::new(port.clone()),
-                copier: Arc::new(Copier::new()),
                 segments: Segments::default(),
                 port,
                 options,
@@ -174,8 +169,8 @@ impl SoftDevice {
     fn endpoint_of(&self, address: &Address) -> Result<SoftEndpoint> {
         let own = &self.own;
         if *address == own.address {
-            let (port, copier) = (own.port.clone(), own.copier.clone());
-            return Ok(SoftEndpoint::to_self(own.id, port, own.options, copier));
+            let port = own.port.clone();
+            return Ok(SoftEndpoint::to_self(own.id, port, own.options));
         }
         own.address.must_share_host_with(address)?;
         let port = SoftPort::open(DEVICE, address.id, address.fd, address.nonce)?;
@@ -185,7 +180,6 @@ impl SoftDevice {
             own.options,
             address.nonce,
             address.nonce_address,
-            own.copier.clone(),
         );
         if !endpoint.attaches() {
             // What keeps this process from its peer keeps the peer from this one.
@@ -234,10 +228,6 @@ impl Device for SoftDevice {
     unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region> {
         // SAFETY: the caller's promise.
         unsafe { owned::register(&self.own, base, len, access) }
-    }
-
-    fn share_copies(&self, begin: ThreadBegin) {
-        self.own.copier.allow(begin);
     }
 
     /// Every operation is complete when its call returns.

@@ -10,6 +10,7 @@ use std::arch::asm;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
+use super::super::shared::{self, Method};
 use super::caches::Caches;
 use super::medium;
 
@@ -35,12 +36,6 @@ const TRIAL_BYTES: usize = 256 << 10;
 /// Of so many copies in a row that are slower by a quarter than what was found, the next begins a trial: other memory
 /// is copied now.
 const DISAPPOINTING: u32 = 2;
-
-/// A way to copy ranges that do not overlap.
-///
-/// # Safety
-/// As [`super::super::copy`]; the ranges do not overlap, and the processor has the instructions.
-pub(in super::super) type Method = unsafe fn(*mut u8, *const u8, usize);
 
 fn methods() -> Vec<Method> {
     let mut methods: Vec<Method> = match medium::gains() {
@@ -191,8 +186,15 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
         class().note(turn, &speeds);
     }
     let start = Instant::now();
+    let method = machine.methods[in_use];
     // SAFETY: what remains of the caller's ranges, which are apart; every listed method works here.
-    unsafe { machine.methods[in_use](to.add(done), from.add(done), len - done) }
+    unsafe {
+        if turn < TRIAL_COPIES || len < shared::LONG {
+            method(to.add(done), from.add(done), len - done);
+        } else {
+            shared::copy(method, to, from, len);
+        }
+    }
     if turn >= TRIAL_COPIES {
         class().note_whole(in_use, len as f64 / start.elapsed().as_secs_f64());
     }

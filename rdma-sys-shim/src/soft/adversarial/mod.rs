@@ -27,7 +27,7 @@ use schedule::Schedule;
 use super::SoftDevice;
 use super::process::ProcessId;
 use crate::system;
-use crate::{Access, Capabilities, Device, Endpoint, Region, Result, ThreadBegin};
+use crate::{Access, Capabilities, Device, Endpoint, Region, Result};
 
 /// The name that `--device` takes.
 pub(crate) const DEVICE: &str = "soft:adversarial";
@@ -87,10 +87,6 @@ impl Device for AdversarialDevice {
 
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
-    }
-
-    fn share_copies(&self, begin: ThreadBegin) {
-        self.soft.share_copies(begin);
     }
 
     fn address(&self) -> Vec<u8> {

@@ -1,13 +1,11 @@
 use std::sync::Barrier;
 use std::sync::atomic::AtomicU32;
-use std::thread::ThreadId;
 
 use super::*;
 
 /// One whose second thread runs, also where there is one processor only.
 fn started() -> Copier {
-    let copier = Copier::new();
-    copier.allow(Arc::new(|| ()));
+    let copier = Copier::new(Arc::new(|| ()));
     {
         let mut turn = copier.take_turn().unwrap();
         assert!(copier.has_started(&mut turn.thread));
@@ -37,7 +35,7 @@ fn each_piece_is_carried_out_once_whoever_asks_at_the_same_time() {
             scope.spawn(|| {
                 for count in (0..200).chain([1, 2, 3, 1000]) {
                     let pieces: Vec<_> = (0..count).map(|_| AtomicU32::new(0)).collect();
-                    let shared = copier.share_out(Kind::Writes, count, |part| {
+                    let shared = copier.share_out(Pieces::Writes, count, |part| {
                         for piece in &pieces[part] {
                             piece.fetch_add(1, Ordering::Relaxed);
                         }
@@ -60,7 +58,7 @@ fn a_failure_is_told_and_no_part_is_begun_after_it() {
     };
     let copier = started();
     for _ in 0..50 {
-        let shared = copier.share_out(Kind::Reads, 1000, fails_at_3);
+        let shared = copier.share_out(Pieces::Reads, 1000, fails_at_3);
         assert_eq!(shared, Err("torn"));
     }
     let begun = AtomicUsize::new(0);
@@ -99,29 +97,26 @@ fn a_panic_of_the_second_thread_is_the_first_ones() {
 }
 
 #[test]
-fn without_leave_each_thread_works_alone() {
-    let copier = Copier::new();
-    let me = thread::current().id();
-    let others: Mutex<Vec<ThreadId>> = Mutex::new(Vec::new());
-    for _ in 0..20 {
-        let shared = copier.share_out(Kind::Combines, 8, |_| {
-            if thread::current().id() != me {
-                others.lock().unwrap().push(thread::current().id());
-            }
-            Ok::<_, ()>(())
-        });
-        assert_eq!(shared, Ok(()));
-    }
-    assert_eq!(others.into_inner().unwrap(), []);
-    assert!(copier.turn.lock().unwrap().thread.is_none());
+fn leave_lasts_as_long_as_somebody_gives_it() {
+    let current = Current::nobodys();
+    assert!(current.get().is_none());
+    let first = current.get_or_make(Arc::new(|| ()));
+    let second = current.get_or_make(Arc::new(|| ()));
+    assert!(
+        Arc::ptr_eq(&first, &second),
+        "one thread, whoever gives leave"
+    );
+    drop(first);
+    assert!(current.get().is_some_and(|one| Arc::ptr_eq(&one, &second)));
+    drop(second);
+    assert!(current.get().is_none());
 }
 
 #[test]
 fn the_second_thread_begins_as_it_is_told() {
-    let copier = Copier::new();
     let (told, heard) = std::sync::mpsc::channel();
     let told = Mutex::new(told);
-    copier.allow(Arc::new(move || {
+    let copier = Copier::new(Arc::new(move || {
         let thread = thread::current();
         let name = thread.name().map(str::to_owned);
         told.lock().unwrap().send(name).unwrap();

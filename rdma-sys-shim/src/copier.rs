@@ -1,7 +1,7 @@
-//! A second thread for long transfers. Where that was found to be sooner (`habit`), who asks for one carries out its pieces
-//! one after the other, and the second thread takes from the same row. It stands back behind all other threads, so that
-//! it helps on a processor that nobody else uses. Nobody waits for it to come, but for the piece that it is at,
-//! which takes some tens of microseconds: a wait that is no peer's.
+//! A second thread for long transfers, and copies. Where that was found to be sooner (`habit`), who asks for one carries
+//! out its pieces one after the other, and the second thread takes from the same row. It stands back behind all other
+//! threads, so that it helps on a processor that nobody else uses. Nobody waits for it to come, but for the piece that
+//! it is at, which takes some tens of microseconds: a wait that is no peer's.
 
 mod habit;
 
@@ -11,13 +11,12 @@ use std::mem;
 use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use habit::Habit;
 
-use crate::ThreadBegin;
 use crate::signals::without_signals;
 
 /// Looks at whether the second thread has ended its piece, before sleeping until then: some tens of microseconds.
@@ -26,29 +25,46 @@ const SPINS: u32 = 2_000;
 /// Classes of transfers by their lengths: powers of two.
 const CLASSES: usize = 16;
 
+/// What the second thread does first, which says where it runs.
+pub type ThreadBegin = Arc<dyn Fn() + Send + Sync>;
+
+/// Leave for a second thread of this process to take part in long transfers, for as long as this is kept. There is one
+/// such thread in a process, whoever gives leave; it is started by the first transfer that it may help with.
+pub struct SecondThread {
+    _copier: Arc<Copier>,
+}
+
+/// This process's.
+static CURRENT: Current = Current::nobodys();
+
+/// Where the copier stands while somebody gives leave.
+struct Current(Mutex<Weak<Copier>>);
+
 /// What the pieces of a transfer are.
 #[derive(Clone, Copy)]
-pub(crate) enum Kind {
+pub(crate) enum Pieces {
+    /// Copies within what is mapped here.
+    Copies,
     Writes,
     Reads,
     /// Reads, and writes of what was made of them.
     Combines,
 }
 
-/// The second thread of a process: it is started by the first long transfer, and ends with this.
-pub(crate) struct Copier {
+const KINDS_OF_PIECES: usize = 4;
+
+struct Copier {
     shared: Arc<Shared>,
     /// Held by the one transfer that is shared out at a time.
     turn: Mutex<Turn>,
-    /// What the second thread does first; `None` while there may be none.
-    begin: OnceLock<ThreadBegin>,
+    begin: ThreadBegin,
     /// In a forked child there is no second thread.
     pid: u32,
 }
 
 struct Turn {
     thread: Option<JoinHandle<()>>,
-    habits: [[Habit; CLASSES]; 3],
+    habits: [[Habit; CLASSES]; KINDS_OF_PIECES],
 }
 
 struct Shared {
@@ -83,8 +99,59 @@ struct Offer<'a> {
     shared: &'a Shared,
 }
 
+impl SecondThread {
+    /// It begins by calling `begin`, unless it is there already.
+    #[must_use]
+    pub fn allow(begin: ThreadBegin) -> Self {
+        let _copier = CURRENT.get_or_make(begin);
+        Self { _copier }
+    }
+}
+
+impl Current {
+    const fn nobodys() -> Self {
+        Self(Mutex::new(Weak::new()))
+    }
+
+    fn get_or_make(&self, begin: ThreadBegin) -> Arc<Copier> {
+        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A forked child has its parent's, which is without a thread there.
+        let own = (current.upgrade()).filter(|copier| copier.pid == std::process::id());
+        let copier = own.unwrap_or_else(|| Arc::new(Copier::new(begin)));
+        *current = Arc::downgrade(&copier);
+        copier
+    }
+
+    fn get(&self) -> Option<Arc<Copier>> {
+        // A forked child may find it locked for ever.
+        match self.0.try_lock() {
+            Ok(current) => current.upgrade(),
+            Err(TryLockError::Poisoned(current)) => current.into_inner().upgrade(),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+/// Whether there may be a second thread.
+pub(crate) fn is_allowed() -> bool {
+    CURRENT.get().is_some()
+}
+
+/// Has `part` carry out parts of a transfer, which together are its pieces number 0 to `count` - 1, each once: all in
+/// one part, or many parts, in any order and two at a time. After one that failed, no others are begun.
+pub(crate) fn share_out<E: Send>(
+    what: Pieces,
+    count: usize,
+    part: impl Fn(Range<usize>) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    match CURRENT.get() {
+        Some(copier) => copier.share_out(what, count, part),
+        None => part(0..count),
+    }
+}
+
 impl Copier {
-    pub(crate) fn new() -> Self {
+    fn new(begin: ThreadBegin) -> Self {
         Self {
             shared: Arc::new(Shared {
                 state: Mutex::new(State::Idle),
@@ -94,28 +161,16 @@ impl Copier {
             }),
             turn: Mutex::new(Turn {
                 thread: None,
-                habits: [[Habit::new(); CLASSES]; 3],
+                habits: [[Habit::new(); CLASSES]; KINDS_OF_PIECES],
             }),
-            begin: OnceLock::new(),
+            begin,
             pid: std::process::id(),
         }
     }
 
-    /// From here on there may be a second thread, which begins by calling `begin`.
-    pub(crate) fn allow(&self, begin: ThreadBegin) {
-        let _ = self.begin.set(begin);
-    }
-
-    /// Whether there may be a second thread.
-    pub(super) fn is_allowed(&self) -> bool {
-        self.begin.get().is_some()
-    }
-
-    /// Has `part` carry out parts of a transfer, which together are its pieces number 0 to `count` - 1, each once: all in
-    /// one part, or many parts, in any order and two at a time. After one that failed, no others are begun.
-    pub(crate) fn share_out<E: Send>(
+    fn share_out<E: Send>(
         &self,
-        kind: Kind,
+        what: Pieces,
         count: usize,
         part: impl Fn(Range<usize>) -> Result<(), E> + Sync,
     ) -> Result<(), E> {
@@ -124,7 +179,7 @@ impl Copier {
             Some(mut turn) if count > 1 => {
                 let Turn { thread, habits } = &mut *turn;
                 let class = (count.ilog2() as usize).min(CLASSES - 1);
-                let habit = &mut habits[kind as usize][class];
+                let habit = &mut habits[what as usize][class];
                 let begun = Instant::now();
                 match habit.shares() && self.has_started(thread) {
                     true => self.carry_out_shared(&row),
@@ -168,7 +223,7 @@ impl Copier {
 
     /// `None` where there is no second thread for this one.
     fn take_turn(&self) -> Option<MutexGuard<'_, Turn>> {
-        if !self.is_allowed() || self.pid != std::process::id() {
+        if self.pid != std::process::id() {
             return None;
         }
         match self.turn.try_lock() {
@@ -192,15 +247,13 @@ impl Copier {
     }
 
     fn start(&self) -> io::Result<JoinHandle<()>> {
-        let (shared, begin) = (self.shared.clone(), self.begin.get().cloned());
+        let (shared, begin) = (self.shared.clone(), self.begin.clone());
         without_signals(|| {
             thread::Builder::new()
                 .name("transom-copier".into())
                 .stack_size(128 << 10)
                 .spawn(move || {
-                    if let Some(begin) = begin {
-                        begin();
-                    }
+                    begin();
                     stand_back();
                     serve(&shared);
                 })
