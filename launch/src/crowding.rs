@@ -5,6 +5,7 @@
 //! says what that comes to. If each asked for itself, the launcher had to answer for every pair.
 
 use std::io;
+use std::marker::PhantomData;
 
 use crate::pmi::{Client, PmiError};
 use crate::processors::{Mask, Processors};
@@ -59,12 +60,31 @@ pub fn allowed_to(pid: u32) -> Vec<u32> {
     Processors::of(pid).map_or_else(|_| Vec::new(), |its| its.iter().collect())
 }
 
-/// Local. Has the calling thread run wherever a process of this host may.
+/// Local. Has the calling thread run wherever a process of this host may, until the result is dropped.
 ///
 /// # Errors
 /// There is no such process, or the system refuses.
-pub fn run_like(pid: u32) -> io::Result<()> {
-    Mask::from(&Processors::of(pid)?).bind()
+pub fn run_like(pid: u32) -> io::Result<RunsElsewhere> {
+    let before = Mask::from(&Processors::allowed()?);
+    Mask::from(&Processors::of(pid)?).bind()?;
+    Ok(RunsElsewhere {
+        before,
+        _of_this_thread: PhantomData,
+    })
+}
+
+/// A thread that does not run where it is bound, until this is dropped.
+pub struct RunsElsewhere {
+    before: Mask,
+    _of_this_thread: PhantomData<*mut ()>,
+}
+
+impl Drop for RunsElsewhere {
+    fn drop(&mut self) {
+        if let Err(error) = self.before.bind() {
+            tracing::warn!(%error, "a thread is not bound any more to where it was");
+        }
+    }
 }
 
 /// Local. Where this rank may run, to be told to the others: empty where nothing is known of it.
@@ -176,8 +196,13 @@ mod tests {
             let first: Processors = first.collect();
             Mask::from(&first).bind().unwrap();
             assert_eq!(allowed().len(), 1);
-            run_like(process).unwrap();
+            let bound = allowed();
+            let elsewhere = run_like(process).unwrap();
             assert_eq!(allowed(), allowed_to(process));
+            let started = std::thread::spawn(allowed).join().unwrap();
+            assert_eq!(started, allowed_to(process));
+            drop(elsewhere);
+            assert_eq!(allowed(), bound);
         })
         .join()
         .unwrap();

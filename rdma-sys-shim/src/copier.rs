@@ -25,8 +25,8 @@ const SPINS: u32 = 2_000;
 /// Classes of transfers by their lengths: powers of two.
 const CLASSES: usize = 16;
 
-/// What the second thread does first, which says where it runs.
-pub type ThreadBegin = Arc<dyn Fn() + Send + Sync>;
+/// Calls what it gets, which starts the second thread: that inherits where the calling thread may run meanwhile.
+pub type StartThread = Arc<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
 
 /// Leave for a second thread of this process to take part in long transfers, for as long as this is kept. There is one
 /// such thread in a process, whoever gives leave; it is started by the first transfer that it may help with.
@@ -57,7 +57,7 @@ struct Copier {
     shared: Arc<Shared>,
     /// Held by the one transfer that is shared out at a time.
     turn: Mutex<Turn>,
-    begin: ThreadBegin,
+    start: StartThread,
     /// In a forked child there is no second thread.
     pid: u32,
 }
@@ -100,10 +100,10 @@ struct Offer<'a> {
 }
 
 impl SecondThread {
-    /// It begins by calling `begin`, unless it is there already.
+    /// It is started within `start`, unless it is there already.
     #[must_use]
-    pub fn allow(begin: ThreadBegin) -> Self {
-        let _copier = CURRENT.get_or_make(begin);
+    pub fn allow(start: StartThread) -> Self {
+        let _copier = CURRENT.get_or_make(start);
         Self { _copier }
     }
 }
@@ -113,11 +113,11 @@ impl Current {
         Self(Mutex::new(Weak::new()))
     }
 
-    fn get_or_make(&self, begin: ThreadBegin) -> Arc<Copier> {
+    fn get_or_make(&self, start: StartThread) -> Arc<Copier> {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // A forked child has its parent's, which is without a thread there.
         let own = (current.upgrade()).filter(|copier| copier.pid == std::process::id());
-        let copier = own.unwrap_or_else(|| Arc::new(Copier::new(begin)));
+        let copier = own.unwrap_or_else(|| Arc::new(Copier::new(start)));
         *current = Arc::downgrade(&copier);
         copier
     }
@@ -151,7 +151,7 @@ pub(crate) fn share_out<E: Send>(
 }
 
 impl Copier {
-    fn new(begin: ThreadBegin) -> Self {
+    fn new(start: StartThread) -> Self {
         Self {
             shared: Arc::new(Shared {
                 state: Mutex::new(State::Idle),
@@ -163,7 +163,7 @@ impl Copier {
                 thread: None,
                 habits: [[Habit::new(); CLASSES]; KINDS_OF_PIECES],
             }),
-            begin,
+            start,
             pid: std::process::id(),
         }
     }
@@ -178,7 +178,7 @@ impl Copier {
         match self.take_turn() {
             Some(mut turn) if count > 1 => {
                 let Turn { thread, habits } = &mut *turn;
-                let class = (count.ilog2() as usize).min(CLASSES - 1);
+                let class = (count.next_power_of_two().ilog2() as usize).min(CLASSES - 1);
                 let habit = &mut habits[what as usize][class];
                 let begun = Instant::now();
                 match habit.shares() && self.has_started(thread) {
@@ -247,17 +247,20 @@ impl Copier {
     }
 
     fn start(&self) -> io::Result<JoinHandle<()>> {
-        let (shared, begin) = (self.shared.clone(), self.begin.clone());
-        without_signals(|| {
-            thread::Builder::new()
+        let mut started = None;
+        (self.start)(&mut || {
+            let shared = self.shared.clone();
+            let thread = thread::Builder::new()
                 .name("transom-copier".into())
-                .stack_size(128 << 10)
-                .spawn(move || {
-                    begin();
+                .stack_size(128 << 10);
+            started = Some(without_signals(|| {
+                thread.spawn(move || {
                     stand_back();
                     serve(&shared);
                 })
-        })
+            }));
+        });
+        started.unwrap_or_else(|| Err(io::Error::other("nobody started it")))
     }
 }
 

@@ -25,7 +25,7 @@ mod system;
 #[cfg(feature = "verbs")]
 mod verbs;
 
-pub use copier::{SecondThread, ThreadBegin};
+pub use copier::{SecondThread, StartThread};
 pub use device::batch::{Batch, BatchError, LocalPiece, RemoteRun};
 pub use device::{
     ALIGNMENT, Access, AtomicDomain, Capabilities, Device, Endpoint, Liveness, Mapping, Nearest,

@@ -164,7 +164,7 @@ impl Context {
             patience,
         } = place;
         let signs = fabric.control().reserved(0, WORLD);
-        let begin = start::second_thread().filter(|_| !patience.is_crowded());
+        let second_thread = start::second_thread().filter(|_| !patience.is_crowded());
         Self {
             rank,
             size,
@@ -172,7 +172,7 @@ impl Context {
             world_block,
             level,
             patience,
-            _second_thread: begin.map(SecondThread::allow),
+            _second_thread: second_thread.map(SecondThread::allow),
             alarm: Alarm::new(signs, board.as_ref().map(|(board, _)| board.clone())),
             fabric: Arc::new(fabric),
             host: Mutex::default(),

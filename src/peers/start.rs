@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use rdma_sys_shim::rdma::Seat;
-use rdma_sys_shim::{Device, Host, Placement, Surroundings, ThreadBegin};
+use rdma_sys_shim::{Device, Host, Placement, StartThread, Surroundings};
 use transom_launch::crowding;
 use transom_launch::pmi::{Client, NodeMap, tell_hosts};
 
@@ -159,15 +159,21 @@ fn launcher_process() -> Option<u32> {
         .or_else(|| Some(std::os::unix::process::parent_id()))
 }
 
-/// How a second thread of this rank's begins, if there is a second processor for it.
-pub(super) fn second_thread() -> Option<ThreadBegin> {
+/// How a second thread of this rank's is started, if there is a second processor for it.
+pub(super) fn second_thread() -> Option<StartThread> {
     let like = launcher_with_more_processors();
     if crowding::allowed_to(like.unwrap_or(0)).len() < 2 {
         return None;
     }
-    Some(Arc::new(move || {
-        if let Some(Err(error)) = like.map(crowding::run_like) {
-            tracing::debug!(%error, "the second thread stays where the first is bound");
+    Some(Arc::new(move |start| {
+        // Bound as this one is when it starts, it would come to another processor only when this one sleeps.
+        let here = like.map(crowding::run_like).transpose();
+        start();
+        match here {
+            Ok(there) => drop(there),
+            Err(error) => {
+                tracing::debug!(%error, "the second thread stays where the first is bound");
+            }
         }
     }))
 }

@@ -3,11 +3,23 @@
 
 use std::time::Duration;
 
-/// A trial is so many transfers without the second thread, and then so many with it.
-const ALONE: u32 = 2;
-const SHARED: u32 = 3;
-/// Of the latter, the first wakes the thread, and the processor that it runs on.
-const WAKING: u32 = 1;
+/// The transfers of a trial, of each way the best counts: what comes first in a program finds its memory untouched, and is
+/// slow by that.
+const TRIAL: [Try; 5] = [
+    Try::Alone,
+    Try::Waking,
+    Try::Shared,
+    Try::Shared,
+    Try::Alone,
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Try {
+    Alone,
+    Shared,
+    /// Shared, and not counted: it wakes the thread, and the processor that it runs on.
+    Waking,
+}
 
 /// Transfers from one trial to the next; after each that the second thread lost, twice as many.
 const PERIOD: u32 = 32;
@@ -37,20 +49,20 @@ impl Habit {
     pub(super) fn shares(&self) -> bool {
         match self.next {
             ..0 => self.is_shared,
-            number => number as u32 >= ALONE,
+            number => TRIAL[number as usize] != Try::Alone,
         }
     }
 
     /// How long each piece of that transfer took.
     pub(super) fn note(&mut self, time: Duration) {
-        if let Ok(number) = u32::try_from(self.next)
-            && !(ALONE..ALONE + WAKING).contains(&number)
+        if let Ok(number) = usize::try_from(self.next)
+            && TRIAL[number] != Try::Waking
         {
-            let best = &mut self.best[usize::from(number >= ALONE)];
+            let best = &mut self.best[usize::from(TRIAL[number] == Try::Shared)];
             *best = time.min(*best);
         }
         self.next += 1;
-        if self.next == (ALONE + SHARED) as i32 {
+        if self.next == TRIAL.len() as i32 {
             self.judge();
         }
     }
@@ -82,7 +94,7 @@ mod tests {
             habit.note(Duration::from_micros(time));
             number += 1;
             of_them_shared += u32::from(shares);
-            if habit.next < 0 && number >= ALONE + SHARED {
+            if habit.next < 0 && number >= TRIAL.len() as u32 {
                 return (number, of_them_shared);
             }
             // Until the trial has come.
@@ -110,19 +122,25 @@ mod tests {
         let mut habit = Habit::new();
         assert_eq!(shared_until_judged(&mut habit, 10, 11), (5, 3));
         for period in [64, 128, 256, 512, 512] {
-            let transfers = period + ALONE + SHARED;
-            assert_eq!(shared_until_judged(&mut habit, 10, 11), (transfers, SHARED));
+            let transfers = period + TRIAL.len() as u32;
+            assert_eq!(shared_until_judged(&mut habit, 10, 11), (transfers, 3));
         }
         shared_until_judged(&mut habit, 10, 5);
         assert_eq!(shared_until_judged(&mut habit, 10, 5), (37, 35));
     }
 
     #[test]
-    fn the_transfer_that_wakes_the_thread_does_not_count() {
-        let mut habit = Habit::new();
-        for time in [10, 10, 500, 6, 6] {
-            habit.note(Duration::from_micros(time));
-        }
-        assert!(habit.shares());
+    fn the_transfer_that_wakes_the_thread_does_not_count_nor_do_slow_ones() {
+        let shares_after = |times: [u64; 5]| {
+            let mut habit = Habit::new();
+            for time in times {
+                habit.note(Duration::from_micros(time));
+            }
+            habit.shares()
+        };
+        assert!(shares_after([10, 500, 6, 6, 10]));
+        assert!(!shares_after([10, 5, 10, 10, 10]));
+        assert!(!shares_after([500, 500, 10, 10, 10]));
+        assert!(shares_after([10, 500, 500, 6, 500]));
     }
 }

@@ -5,7 +5,7 @@ use super::*;
 
 /// One whose second thread runs, also where there is one processor only.
 fn started() -> Copier {
-    let copier = Copier::new(Arc::new(|| ()));
+    let copier = Copier::new(Arc::new(|start| start()));
     {
         let mut turn = copier.take_turn().unwrap();
         assert!(copier.has_started(&mut turn.thread));
@@ -100,8 +100,8 @@ fn a_panic_of_the_second_thread_is_the_first_ones() {
 fn leave_lasts_as_long_as_somebody_gives_it() {
     let current = Current::nobodys();
     assert!(current.get().is_none());
-    let first = current.get_or_make(Arc::new(|| ()));
-    let second = current.get_or_make(Arc::new(|| ()));
+    let first = current.get_or_make(Arc::new(|start| start()));
+    let second = current.get_or_make(Arc::new(|start| start()));
     assert!(
         Arc::ptr_eq(&first, &second),
         "one thread, whoever gives leave"
@@ -113,15 +113,22 @@ fn leave_lasts_as_long_as_somebody_gives_it() {
 }
 
 #[test]
-fn the_second_thread_begins_as_it_is_told() {
-    let (told, heard) = std::sync::mpsc::channel();
-    let told = Mutex::new(told);
-    let copier = Copier::new(Arc::new(move || {
-        let thread = thread::current();
-        let name = thread.name().map(str::to_owned);
-        told.lock().unwrap().send(name).unwrap();
+fn the_second_thread_starts_as_it_is_told_and_when_it_is_needed() {
+    let starts = Arc::new(AtomicU32::new(0));
+    let counted = starts.clone();
+    let copier = Copier::new(Arc::new(move |start: &mut dyn FnMut()| {
+        start();
+        counted.fetch_add(1, Ordering::Relaxed);
     }));
-    assert!(heard.try_recv().is_err(), "it is not needed yet");
-    assert!(copier.has_started(&mut copier.take_turn().unwrap().thread));
-    assert_eq!(heard.recv().unwrap().as_deref(), Some("transom-copier"));
+    assert_eq!(starts.load(Ordering::Relaxed), 0);
+    for _ in 0..2 {
+        assert!(copier.has_started(&mut copier.take_turn().unwrap().thread));
+        assert_eq!(starts.load(Ordering::Relaxed), 1);
+    }
+    let refuses = Copier::new(Arc::new(|_| ()));
+    assert!(!refuses.has_started(&mut refuses.take_turn().unwrap().thread));
+    assert_eq!(
+        refuses.share_out(Pieces::Reads, 9, |_| Ok::<_, ()>(())),
+        Ok(())
+    );
 }

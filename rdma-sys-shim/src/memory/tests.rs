@@ -111,7 +111,7 @@ fn a_large_copy_is_right_before_during_and_after_a_trial() {
 
 #[test]
 fn two_threads_copy_as_one_does() {
-    let _leave = SecondThread::allow(Arc::new(|| ()));
+    let _leave = SecondThread::allow(Arc::new(|start| start()));
     // As many of one class as reach the trials of both ways, and what was found by them.
     for (what, copy) in COPIES {
         for turn in 0..40 {
@@ -179,7 +179,7 @@ fn overlap_is_as_memmove() {
         3 << 20,
         shared::LONG + 77,
     ];
-    let _leave = SecondThread::allow(Arc::new(|| ()));
+    let _leave = SecondThread::allow(Arc::new(|start| start()));
     for (what, copy) in COPIES {
         for len in lengths {
             for shift in [0, 1, 4, 8, 15, 64] {

@@ -189,10 +189,10 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     let method = machine.methods[in_use];
     // SAFETY: what remains of the caller's ranges, which are apart; every listed method works here.
     unsafe {
-        if turn < TRIAL_COPIES || len < shared::LONG {
-            method(to.add(done), from.add(done), len - done);
-        } else {
-            shared::copy(method, to, from, len);
+        let (to, from, rest) = (to.add(done), from.add(done), len - done);
+        match len < shared::LONG {
+            true => method(to, from, rest),
+            false => shared::copy(method, to, from, rest),
         }
     }
     if turn >= TRIAL_COPIES {
