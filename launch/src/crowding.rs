@@ -60,13 +60,13 @@ pub fn allowed_to(pid: u32) -> Vec<u32> {
     Processors::of(pid).map_or_else(|_| Vec::new(), |its| its.iter().collect())
 }
 
-/// Local. Has the calling thread run wherever a process of this host may, until the result is dropped.
+/// Local. Has the calling thread run on some processors, and what it starts meanwhile, until the result is dropped.
 ///
 /// # Errors
-/// There is no such process, or the system refuses.
-pub fn run_like(pid: u32) -> io::Result<RunsElsewhere> {
+/// The system refuses, or none of them is there.
+pub fn run_at(processors: &[u32]) -> io::Result<RunsElsewhere> {
     let before = Mask::from(&Processors::allowed()?);
-    Mask::from(&Processors::of(pid)?).bind()?;
+    Mask::from(&processors.iter().copied().collect()).bind()?;
     Ok(RunsElsewhere {
         before,
         _of_this_thread: PhantomData,
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_bound_runs_like_its_process_again() {
+    fn a_thread_that_is_bound_runs_elsewhere_for_a_while() {
         let process = std::process::id();
         std::thread::spawn(move || {
             let first = allowed_to(process).into_iter().take(1);
@@ -197,7 +197,7 @@ mod tests {
             Mask::from(&first).bind().unwrap();
             assert_eq!(allowed().len(), 1);
             let bound = allowed();
-            let elsewhere = run_like(process).unwrap();
+            let elsewhere = run_at(&allowed_to(process)).unwrap();
             assert_eq!(allowed(), allowed_to(process));
             let started = std::thread::spawn(allowed).join().unwrap();
             assert_eq!(started, allowed_to(process));

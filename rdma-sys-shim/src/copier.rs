@@ -1,9 +1,11 @@
 //! A second thread for long transfers, and copies. Where that was found to be sooner (`habit`), who asks for one carries
 //! out its pieces one after the other, and the second thread takes from the same row. It stands back behind all other
 //! threads, so that it helps on a processor that nobody else uses. Nobody waits for it to come, but for the piece that
-//! it is at, which takes some tens of microseconds: a wait that is no peer's.
+//! it is at, which takes some tens of microseconds; and if others have come to its processor meanwhile, it is called to
+//! the one of who waits (`summons`).
 
 mod habit;
+mod summons;
 
 use std::hint;
 use std::io;
@@ -11,16 +13,24 @@ use std::mem;
 use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use habit::Habit;
+use summons::Thread;
 
 use crate::signals::without_signals;
 
 /// Looks at whether the second thread has ended its piece, before sleeping until then: some tens of microseconds.
 const SPINS: u32 = 2_000;
+
+/// A piece that takes longer lies still: others have the processor that it was begun on.
+const LATE: Duration = Duration::from_micros(200);
+
+/// A piece that takes so many times as long as they do without the second thread makes pages that were not there, which one
+/// thread does sooner: two keep each other's processor from what they change of the process's memory.
+const TIMES_AS_SLOW: u32 = 8;
 
 /// Classes of transfers by their lengths: powers of two.
 const CLASSES: usize = 16;
@@ -29,7 +39,8 @@ const CLASSES: usize = 16;
 pub type StartThread = Arc<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
 
 /// Leave for a second thread of this process to take part in long transfers, for as long as this is kept. There is one
-/// such thread in a process, whoever gives leave; it is started by the first transfer that it may help with.
+/// such thread in a process, whoever gives leave; it is started by the first transfer that it may help with, and has
+/// ended when the last who gave leave is dropped.
 pub struct SecondThread {
     _copier: Arc<Copier>,
 }
@@ -51,7 +62,7 @@ pub(crate) enum Pieces {
     Combines,
 }
 
-const KINDS_OF_PIECES: usize = 4;
+const KINDS_OF_PIECES: usize = Pieces::Combines as usize + 1;
 
 struct Copier {
     shared: Arc<Shared>,
@@ -74,6 +85,8 @@ struct Shared {
     /// Whether the state is [`State::Taken`]: a hint, for those who look more often than they could lock. What was copied
     /// is put in order by the lock, which whoever waits takes in any case.
     is_taken: AtomicBool,
+    /// The second one, once it runs.
+    thread: OnceLock<Thread>,
 }
 
 #[derive(Clone, Copy)]
@@ -113,6 +126,7 @@ impl Current {
         Self(Mutex::new(Weak::new()))
     }
 
+    /// Not for forked children, which may wait for ever.
     fn get_or_make(&self, start: StartThread) -> Arc<Copier> {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // A forked child has its parent's, which is without a thread there.
@@ -158,6 +172,7 @@ impl Copier {
                 offered: Condvar::new(),
                 is_done: Condvar::new(),
                 is_taken: AtomicBool::new(false),
+                thread: OnceLock::new(),
             }),
             turn: Mutex::new(Turn {
                 thread: None,
@@ -182,7 +197,7 @@ impl Copier {
                 let habit = &mut habits[what as usize][class];
                 let begun = Instant::now();
                 match habit.shares() && self.has_started(thread) {
-                    true => self.carry_out_shared(&row),
+                    true => self.carry_out_shared(&row, habit.alone()),
                     false => row.carry_out_whole(),
                 }
                 if !row.has_failed() {
@@ -197,13 +212,19 @@ impl Copier {
             .map_or(Ok(()), Err)
     }
 
+    /// `usual`: how long a piece takes without the second thread.
     fn carry_out_shared<E: Send>(
         &self,
         row: &Row<E, impl Fn(Range<usize>) -> Result<(), E> + Sync>,
+        usual: Duration,
     ) {
+        let slow = usual.saturating_mul(TIMES_AS_SLOW);
         let panicked = Mutex::new(None);
         let work = || {
-            let done = panic::catch_unwind(AssertUnwindSafe(|| row.carry_out()));
+            let is_wanted = || !row.is_for_one.load(Ordering::Relaxed);
+            let done = panic::catch_unwind(AssertUnwindSafe(|| {
+                while is_wanted() && row.carry_out_next() {}
+            }));
             if let Err(payload) = done {
                 row.end();
                 *panicked.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
@@ -211,7 +232,15 @@ impl Copier {
         };
         // SAFETY: the offer is dropped before `work`, and what that borrows; the turn is taken.
         let offer = unsafe { Offer::make(&self.shared, &work) };
-        row.carry_out();
+        loop {
+            let begun = Instant::now();
+            if !row.carry_out_next() {
+                break;
+            }
+            if begun.elapsed() > slow {
+                row.is_for_one.store(true, Ordering::Relaxed);
+            }
+        }
         drop(offer);
         let panicked = panicked
             .into_inner()
@@ -237,7 +266,10 @@ impl Copier {
     fn has_started(&self, thread: &mut Option<JoinHandle<()>>) -> bool {
         if thread.is_none() {
             match self.start() {
-                Ok(started) => *thread = Some(started),
+                Ok(started) => {
+                    tracing::debug!("a second thread takes part in long transfers");
+                    *thread = Some(started);
+                }
                 Err(error) => {
                     tracing::debug!(%error, "no second thread for a long transfer");
                 }
@@ -287,6 +319,8 @@ struct Row<E, F> {
     end: AtomicUsize,
     part: F,
     failed: Mutex<Option<E>>,
+    /// The second thread takes no more of it.
+    is_for_one: AtomicBool,
 }
 
 impl<E, F: Fn(Range<usize>) -> Result<(), E>> Row<E, F> {
@@ -297,6 +331,7 @@ impl<E, F: Fn(Range<usize>) -> Result<(), E>> Row<E, F> {
             end: AtomicUsize::new(count),
             part,
             failed: Mutex::new(None),
+            is_for_one: AtomicBool::new(false),
         }
     }
 
@@ -321,15 +356,14 @@ impl<E, F: Fn(Range<usize>) -> Result<(), E>> Row<E, F> {
         }
     }
 
-    /// Takes pieces until there are none.
-    fn carry_out(&self) {
-        loop {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
-            if index >= self.end.load(Ordering::Relaxed) {
-                return;
-            }
+    /// Takes a piece; false if there are none.
+    fn carry_out_next(&self) -> bool {
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        let is_there = index < self.end.load(Ordering::Relaxed);
+        if is_there {
             self.carry_out_part(index..index + 1);
         }
+        is_there
     }
 }
 
@@ -357,9 +391,14 @@ impl Drop for Offer<'_> {
             }
             hint::spin_loop();
         }
-        let mut state = shared.lock();
-        while matches!(*state, State::Taken) {
-            state = (shared.is_done.wait(state)).unwrap_or_else(PoisonError::into_inner);
+        let is_taken = |state: &mut State| matches!(state, State::Taken);
+        let (mut state, waited) = (shared.is_done)
+            .wait_timeout_while(shared.lock(), LATE, is_taken)
+            .unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            let _summoned = shared.thread.get().map(|thread| thread.summon());
+            state = (shared.is_done.wait_while(state, is_taken))
+                .unwrap_or_else(PoisonError::into_inner);
         }
         *state = State::Idle;
     }
@@ -383,6 +422,7 @@ fn stand_back() {
 
 /// The second thread.
 fn serve(shared: &Shared) {
+    let _ = shared.thread.set(Thread::current());
     let mut state = shared.lock();
     loop {
         match *state {
@@ -394,10 +434,11 @@ fn serve(shared: &Shared) {
                 // SAFETY: it is kept until its `Offer` is dropped (`Offer::make`), which waits while the state is `Taken`: so
                 // until after this call, behind which nothing here touches it.
                 unsafe { (*work)() };
-                state = shared.lock();
-                *state = State::Idle;
+                *shared.lock() = State::Idle;
                 shared.is_taken.store(false, Ordering::Relaxed);
+                // Without the lock, which whoever waits might wait for while others have this processor.
                 shared.is_done.notify_one();
+                state = shared.lock();
             }
             _ => state = (shared.offered.wait(state)).unwrap_or_else(PoisonError::into_inner),
         }

@@ -1,8 +1,15 @@
 //! Threads of this crate's own, which run none of the program's signal handlers but those of faults.
 
-/// What is told to the thread that touched the memory, and ends the process where it is blocked. Programs that
-/// watch memory of their own by it go on.
-const FAULTS: [libc::c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+/// What is told to the thread that does it, and ends the process where it is blocked. Programs that watch memory of their own
+/// by it, or stand in for system calls, go on.
+const FAULTS: [libc::c_int; 6] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGSYS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGTRAP,
+];
 
 /// Runs `body` with all other signals blocked, which a thread started in it inherits: the program's
 /// handlers expect the program's threads.

@@ -8,7 +8,7 @@ use clap::builder::Styles;
 type Variable = (&'static str, &'static str);
 
 /// What whoever takes part in a job heeds.
-const OF_RANKS: [Variable; 5] = [
+const OF_RANKS: [Variable; 6] = [
     (
         "TRANSOM_DEVICE",
         "the device of jobs: auto, soft, verbs, or NAME[:PORT[:GID]]",
@@ -28,6 +28,10 @@ const OF_RANKS: [Variable; 5] = [
     (
         "TRANSOM_START_TIMEOUT",
         "how many seconds ranks wait for each other at the start (600; 0: for ever)",
+    ),
+    (
+        "TRANSOM_SECOND_THREAD",
+        "off: long copies are left to the thread that asks for them",
     ),
 ];
 

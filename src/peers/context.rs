@@ -18,7 +18,7 @@ pub(crate) use over::check_rank;
 
 use super::alarm::Alarm;
 use super::peer::refusal;
-use super::{Fabric, Hosts, Peer, fork, is_forked, not_forked, start};
+use super::{Fabric, Hosts, Peer, fork, is_forked, not_forked, second_thread, start};
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::memory::control::{ControlBlock, LINE};
 use crate::memory::marks;
@@ -79,6 +79,8 @@ struct Place {
     world_block: u64,
     level: ThreadLevel,
     patience: Patience,
+    /// Whether there may be one, if ranks do not take turns.
+    second_thread: bool,
 }
 
 /// What the communicator of all ranks takes of every control region.
@@ -135,6 +137,7 @@ impl Context {
             fabric,
             hosts,
             world_block,
+            second_thread,
         } = ready?;
         let place = Place {
             rank,
@@ -143,6 +146,7 @@ impl Context {
             hosts,
             level,
             patience: Patience::new(crowded),
+            second_thread,
         };
         let board = board.map(|board| (board, generation));
         Ok(Arc::new(Self::new(place, fabric, client, board)))
@@ -162,9 +166,9 @@ impl Context {
             world_block,
             level,
             patience,
+            second_thread,
         } = place;
         let signs = fabric.control().reserved(0, WORLD);
-        let second_thread = start::second_thread().filter(|_| !patience.is_crowded());
         Self {
             rank,
             size,
@@ -172,7 +176,9 @@ impl Context {
             world_block,
             level,
             patience,
-            _second_thread: second_thread.map(SecondThread::allow),
+            _second_thread: (second_thread && !patience.is_crowded())
+                .then(second_thread::allow)
+                .flatten(),
             alarm: Alarm::new(signs, board.as_ref().map(|(board, _)| board.clone())),
             fabric: Arc::new(fabric),
             host: Mutex::default(),
@@ -416,6 +422,7 @@ struct Opened {
     hosts: Hosts,
     /// Bytes of the world communicator's block.
     world_block: u64,
+    second_thread: bool,
 }
 
 impl Opened {
@@ -429,6 +436,7 @@ impl Opened {
         let hosts = Hosts::of_job(&*device, size, names);
         let world_block = world_block(size, &hosts);
         Ok(Self {
+            second_thread: second_thread::is_wanted()?,
             fabric: Fabric::new(device, WORLD + world_block, rank, size)?,
             hosts,
             world_block,

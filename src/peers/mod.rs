@@ -10,6 +10,7 @@ mod gather;
 mod health;
 mod hosts;
 mod peer;
+mod second_thread;
 mod start;
 mod texts;
 

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use rdma_sys_shim::rdma::Seat;
-use rdma_sys_shim::{Device, Host, Placement, StartThread, Surroundings};
+use rdma_sys_shim::{Device, Host, Placement, Surroundings};
 use transom_launch::crowding;
 use transom_launch::pmi::{Client, NodeMap, tell_hosts};
 
@@ -152,61 +152,16 @@ pub(crate) fn host_identity(rank: u32) -> Result<String> {
 }
 
 /// Under Yama, peers may attach if they descend from this process.
-fn launcher_process() -> Option<u32> {
+pub(super) fn launcher_process() -> Option<u32> {
     std::env::var("TRANSOM_LAUNCHER_PID")
         .ok()
         .and_then(|pid| pid.parse().ok())
         .or_else(|| Some(std::os::unix::process::parent_id()))
 }
 
-/// How a second thread of this rank's is started, if there is a second processor for it.
-pub(super) fn second_thread() -> Option<StartThread> {
-    let like = launcher_with_more_processors();
-    if crowding::allowed_to(like.unwrap_or(0)).len() < 2 {
-        return None;
-    }
-    Some(Arc::new(move |start| {
-        // Bound as this one is when it starts, it would come to another processor only when this one sleeps.
-        let here = like.map(crowding::run_like).transpose();
-        start();
-        match here {
-            Ok(there) => drop(there),
-            Err(error) => {
-                tracing::debug!(%error, "the second thread stays where the first is bound");
-            }
-        }
-    }))
-}
-
-/// The launcher, if it has bound this process to a core without having been told to, and nobody has bound it elsewhere
-/// since: then its other threads may leave that.
-fn launcher_with_more_processors() -> Option<u32> {
-    let bound = std::env::var("TRANSOM_BOUND").ok()?;
-    (bound == crowding::processors())
-        .then(launcher_process)
-        .flatten()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_second_thread_needs_a_second_processor() {
-        assert_eq!(second_thread().is_some(), crowding::allowed().len() > 1);
-        let first = crowding::allowed()[0] as usize;
-        let bound = std::thread::spawn(move || {
-            // SAFETY: an empty set is all zeros, and the calls read and change it alone; 0 is this thread.
-            let rc = unsafe {
-                let mut only = std::mem::zeroed::<libc::cpu_set_t>();
-                libc::CPU_SET(first, &mut only);
-                libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const only)
-            };
-            assert_eq!(rc, 0);
-            second_thread().is_none()
-        });
-        assert!(bound.join().unwrap());
-    }
 
     #[test]
     fn ranks_of_a_host_that_choose_alike_take_turns() {

@@ -33,6 +33,8 @@ pub(super) struct Habit {
     period: u32,
     /// The shortest times of the trial under way, without the second thread and with it.
     best: [Duration; 2],
+    /// The former of the last trial.
+    alone: Duration,
 }
 
 impl Habit {
@@ -42,7 +44,13 @@ impl Habit {
             next: 0,
             period: PERIOD,
             best: [Duration::MAX; 2],
+            alone: Duration::MAX,
         }
+    }
+
+    /// How long a piece takes without the second thread, as far as that is known.
+    pub(super) fn alone(&self) -> Duration {
+        self.alone.min(self.best[0])
     }
 
     /// Whether the next transfer is to be shared.
@@ -76,6 +84,7 @@ impl Habit {
             false => (2 * self.period).min(LONGEST_PERIOD),
         };
         self.next = -(self.period as i32);
+        self.alone = alone;
         self.best = [Duration::MAX; 2];
     }
 }

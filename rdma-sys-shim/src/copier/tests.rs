@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::sync::Barrier;
 use std::sync::atomic::AtomicU32;
 
@@ -23,7 +24,7 @@ fn two_threads_are_at_the_pieces() {
             met.wait();
             Ok::<_, ()>(())
         });
-        copier.carry_out_shared(&row);
+        copier.carry_out_shared(&row, Duration::MAX);
     }
 }
 
@@ -51,6 +52,42 @@ fn each_piece_is_carried_out_once_whoever_asks_at_the_same_time() {
 }
 
 #[test]
+fn what_is_shared_out_is_done_by_two_threads_where_that_is_sooner() {
+    let _leave = SecondThread::allow(Arc::new(|start| start()));
+    let threads = Mutex::new(HashSet::new());
+    // Pieces that take no processor: two threads take half as long, whatever else runs.
+    let rounds = (0..100).take_while(|_| {
+        let done = share_out(Pieces::Writes, 16, |part| {
+            threads.lock().unwrap().insert(thread::current().id());
+            thread::sleep(part.len() as u32 * Duration::from_micros(200));
+            Ok::<_, ()>(())
+        });
+        assert_eq!(done, Ok(()));
+        threads.lock().unwrap().len() < 2
+    });
+    assert!(rounds.count() < 100, "only one thread");
+}
+
+#[test]
+fn where_pieces_are_slow_the_second_thread_leaves_them_to_the_first() {
+    let copier = started();
+    let me = thread::current().id();
+    let others = AtomicU32::new(0);
+    let row = Row::new(20, |_| {
+        if thread::current().id() != me {
+            others.fetch_add(1, Ordering::Relaxed);
+        }
+        thread::sleep(Duration::from_millis(1));
+        Ok::<_, ()>(())
+    });
+    copier.carry_out_shared(&row, Duration::from_micros(10));
+    assert_eq!(row.next.into_inner(), 21, "all are done");
+    // Where it sleeps longer it may take a second one before the first of the other is over.
+    let others = others.into_inner();
+    assert!(others < 5, "{others}");
+}
+
+#[test]
 fn a_failure_is_told_and_no_part_is_begun_after_it() {
     let fails_at_3 = |part: Range<usize>| match part.contains(&3) {
         true => Err("torn"),
@@ -67,7 +104,7 @@ fn a_failure_is_told_and_no_part_is_begun_after_it() {
             begun.fetch_add(1, Ordering::Relaxed);
             fails_at_3(part)
         });
-        copier.carry_out_shared(&row);
+        copier.carry_out_shared(&row, Duration::MAX);
         assert!(row.has_failed());
     }
     // The other thread may be late to notice, but not each time by all of them.
@@ -85,7 +122,9 @@ fn a_panic_of_the_second_thread_is_the_first_ones() {
             assert_eq!(thread::current().id(), me, "as it should");
             Ok::<_, ()>(())
         });
-        let shared = panic::catch_unwind(AssertUnwindSafe(|| copier.carry_out_shared(&row)));
+        let shared = panic::catch_unwind(AssertUnwindSafe(|| {
+            copier.carry_out_shared(&row, Duration::MAX)
+        }));
         let payload = shared.unwrap_err();
         assert!(
             payload

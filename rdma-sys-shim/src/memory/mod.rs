@@ -5,12 +5,12 @@
 //! compiler can see: each is made by inline assembly, by a call the optimiser cannot look through, or by an
 //! atomic. A race then leaves unspecified bytes in the destination, and nothing worse.
 
+mod by_two;
 #[cfg(feature = "adversarial")]
 pub(crate) mod late;
 #[cfg(any(not(target_arch = "x86_64"), test))]
 mod portable;
 mod rows;
-mod shared;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -31,7 +31,8 @@ mod tests;
 /// # Safety
 /// `from` is readable and `to` writable for `len` bytes, for the whole call, and no Rust reference to either
 /// range is in use that the copy would contradict. Both may be raced by other processes and by copies made
-/// through this function.
+/// through this function. Where leave was given ([`SecondThread`](crate::SecondThread)), another thread of this process
+/// copies parts of what is long.
 #[inline]
 pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     #[cfg(feature = "adversarial")]

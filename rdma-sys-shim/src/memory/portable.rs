@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering, fence};
 
-use super::shared;
+use super::by_two;
 
 type MemMove = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> *mut c_void;
 
@@ -46,8 +46,8 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     }
     // SAFETY: the caller's promise is the one asked for; a long copy is shared if the ranges are apart.
     unsafe {
-        if len >= shared::LONG && to.addr().abs_diff(from.addr()) >= len {
-            shared::copy(move_bytes, to, from, len);
+        if len >= by_two::LONG && to.addr().abs_diff(from.addr()) >= len {
+            by_two::copy(move_bytes, to, from, len);
         } else {
             move_bytes(to, from, len);
         }

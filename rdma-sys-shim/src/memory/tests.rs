@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{arch, portable, shared};
+use super::{arch, by_two, portable};
 use crate::SecondThread;
 
 mod rows;
@@ -115,7 +115,7 @@ fn two_threads_copy_as_one_does() {
     // As many of one class as reach the trials of both ways, and what was found by them.
     for (what, copy) in COPIES {
         for turn in 0..40 {
-            let len = shared::LONG + 12_345 * turn;
+            let len = by_two::LONG + 12_345 * turn;
             check_copy(copy, what, len, turn % 64, (turn * 5) % 64);
         }
     }
@@ -177,12 +177,12 @@ fn overlap_is_as_memmove() {
         300,
         5000,
         3 << 20,
-        shared::LONG + 77,
+        by_two::LONG + 77,
     ];
     let _leave = SecondThread::allow(Arc::new(|start| start()));
     for (what, copy) in COPIES {
         for len in lengths {
-            for shift in [0, 1, 4, 8, 15, 64] {
+            for shift in [0, 1, 4, 8, 15, 64, 512 << 10, len - 1, len] {
                 for forwards in [true, false] {
                     let mut buffer = Guarded::new(len + shift, 3, 77);
                     let (from, to) = if forwards { (0, shift) } else { (shift, 0) };

@@ -87,6 +87,7 @@ impl Context {
             fabric,
             hosts,
             world_block,
+            second_thread,
         } = ready?;
         let mut processors = Vec::new();
         for (other, bytes) in (0..).zip(&told) {
@@ -110,6 +111,7 @@ impl Context {
             hosts,
             level,
             patience: Patience::new(crowding::take_turns(&processors)),
+            second_thread,
         };
         Ok(Arc::new(Self::new(place, fabric, None, None)))
     }

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::copier::{self, Pieces};
 
@@ -17,13 +18,18 @@ const PIECE: usize = 512 << 10;
 /// As [`super::copy`]; the ranges do not overlap, and the processor has the instructions.
 pub(super) type Method = unsafe fn(*mut u8, *const u8, usize);
 
-/// Copies by `method`, piece by piece by two threads if that is sooner.
+/// Copies by `method`, piece by piece by two threads if that is sooner; returns whether it was so.
 ///
 /// # Safety
 /// As for the method.
-pub(super) unsafe fn copy(method: Method, to: *mut u8, from: *const u8, len: usize) {
+pub(super) unsafe fn copy(method: Method, to: *mut u8, from: *const u8, len: usize) -> bool {
+    let count = len.div_ceil(PIECE);
+    let in_pieces = AtomicBool::new(false);
     let (to, from) = (to.expose_provenance(), from.expose_provenance());
-    let done = copier::share_out(Pieces::Copies, len.div_ceil(PIECE), |pieces| {
+    let done = copier::share_out(Pieces::Copies, count, |pieces| {
+        if pieces.len() < count {
+            in_pieces.store(true, Ordering::Relaxed);
+        }
         let start = pieces.start * PIECE;
         let len = len.min(pieces.end * PIECE) - start;
         let to = ptr::with_exposed_provenance_mut(to + start);
@@ -33,4 +39,5 @@ pub(super) unsafe fn copy(method: Method, to: *mut u8, from: *const u8, len: usi
         Ok::<_, Infallible>(())
     });
     let Ok(()) = done;
+    in_pieces.into_inner()
 }
