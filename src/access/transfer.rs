@@ -1,10 +1,10 @@
 //! Elements that are read, combined and written back through the device, under the accumulate lock.
 
 use std::cell::Cell;
-use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::Mutex;
 
+use rdma_sys_shim::memory::Buffer;
 use rdma_sys_shim::{Endpoint, RemoteAddress, Ticket};
 
 use super::bounds::Place;
@@ -122,7 +122,7 @@ impl<'w> Transfer<'w> {
         let chunk = CHUNK / extent * extent;
         let part = |start: usize| chunk.min(self.len - start);
         let mut written = [Ticket::DONE; 2];
-        let to = at_least(&mut buffers[0], part(0));
+        let to = self.room(&mut buffers[0], 0, part(0));
         // SAFETY: the buffer is as long, and not touched before the read has ended.
         let mut read = unsafe { self.read(to, 0, part(0))? };
         for (index, start) in (0..self.len).step_by(chunk).enumerate() {
@@ -131,12 +131,12 @@ impl<'w> Transfer<'w> {
             let next = start + chunk;
             if next < self.len {
                 self.patience.release(self.endpoint, written[other])?;
-                let to = at_least(&mut buffers[other], part(next));
+                let to = self.room(&mut buffers[other], next, part(next));
                 // SAFETY: as above; what was written from there before has been taken.
                 next_read = unsafe { self.read(to, next, part(next))? };
             }
             self.patience.complete(self.endpoint, read)?;
-            let held = at_least(&mut buffers[this], part(start));
+            let held = self.room(&mut buffers[this], start, part(start));
             let (first, count) = (start / extent, part(start).div_ceil(extent));
             // SAFETY: the buffer holds these elements; the work's are the caller's promise.
             unsafe {
@@ -148,6 +148,11 @@ impl<'w> Transfer<'w> {
             read = next_read;
         }
         Ok(())
+    }
+
+    /// Where `len` bytes are held of those that begin `start` bytes behind the first.
+    fn room(&self, buffer: &mut Buffer, start: usize, len: usize) -> *mut u8 {
+        buffer.at_least(len, self.at(start).address)
     }
 
     fn at(&self, offset: usize) -> RemoteAddress {
@@ -186,17 +191,6 @@ impl<'w> Transfer<'w> {
         }
         Ok(())
     }
-}
-
-/// Room for a chunk, of which nothing is read but what was read into it from the target.
-type Buffer = Box<[MaybeUninit<u8>]>;
-
-/// Where a buffer begins, made anew if it has less than `len` bytes.
-fn at_least(buffer: &mut Buffer, len: usize) -> *mut u8 {
-    if buffer.len() < len {
-        *buffer = Box::new_uninit_slice(len);
-    }
-    buffer.as_mut_ptr().cast()
 }
 
 /// Work that two threads do parts of.

@@ -243,7 +243,8 @@ fn gets_with_atomics_behind_them(job: &Job) -> Outcome {
     let (me, target) = (window.rank(), other(&window));
     let pattern = |rank| patterned(rank, READ, 7);
     window.lock_all(Assert::NONE)?;
-    put(&window, &pattern(me), me, 8)?;
+    let own = pattern(me);
+    put(&window, &own, me, 8)?;
     window.flush(me)?;
     job.world().barrier()?;
     for round in 0..200 {

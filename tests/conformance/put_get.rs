@@ -146,7 +146,8 @@ fn long_transfers_one_after_the_other(job: &Job) -> Outcome {
                 window.flush(0)?;
                 check!(back == bytes, "{memory:?}: round {round}");
             }
-            put(&window, &vec![0; size], 0, 0)?;
+            let zeros = vec![0; size];
+            put(&window, &zeros, 0, 0)?;
             window.flush(0)?;
             let numbers: Vec<f64> = (0..numbers).map(|number| number as f64).collect();
             for _ in 0..ROUNDS {

@@ -5,6 +5,7 @@
 //! compiler can see: each is made by inline assembly, by a call the optimiser cannot look through, or by an
 //! atomic. A race then leaves unspecified bytes in the destination, and nothing worse.
 
+mod buffer;
 mod by_two;
 #[cfg(feature = "adversarial")]
 pub(crate) mod late;
@@ -13,6 +14,8 @@ mod portable;
 mod rows;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
+
+pub use buffer::Buffer;
 
 #[cfg(not(target_arch = "x86_64"))]
 use portable as arch;

@@ -294,7 +294,10 @@ pub fn play_within(
 ) -> Launched {
     let launcher = launcher(ranks, device, others);
     let mut command = playing(launcher, case);
-    Job::start(command.env("RUST_BACKTRACE", "0")).finish_within(limit)
+    command.env("RUST_BACKTRACE", "0");
+    // The C library overwrites what is freed, so that who still uses it is found out.
+    command.env("MALLOC_PERTURB_", "90");
+    Job::start(&mut command).finish_within(limit)
 }
 
 fn launcher(ranks: u32, device: &str, others: Others) -> Command {
