@@ -151,16 +151,19 @@ pub(crate) fn is_allowed() -> bool {
     CURRENT.get().is_some()
 }
 
-/// Has `part` carry out parts of a transfer, which together are its pieces number 0 to `count` - 1, each once: all in
-/// one part, or many parts, in any order and two at a time. After one that failed, no others are begun.
+/// Has `part` carry out parts of a transfer of `len` bytes, which together are all of it, each byte once: in one part, or in
+/// pieces of `piece` bytes, in any order and two at a time. After one that failed, no others are begun.
 pub(crate) fn share_out<E: Send>(
     what: Pieces,
-    count: usize,
+    len: usize,
+    piece: usize,
     part: impl Fn(Range<usize>) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
     match CURRENT.get() {
-        Some(copier) => copier.share_out(what, count, part),
-        None => part(0..count),
+        Some(copier) => copier.share_out(what, len.div_ceil(piece), |pieces| {
+            part(pieces.start * piece..len.min(pieces.end * piece))
+        }),
+        None => part(0..len),
     }
 }
 
@@ -183,6 +186,7 @@ impl Copier {
         }
     }
 
+    /// As the function of this name, of pieces by their numbers.
     fn share_out<E: Send>(
         &self,
         what: Pieces,

@@ -43,8 +43,10 @@ pub(crate) unsafe fn transfer(
         // SAFETY: the caller's promise.
         return unsafe { transfer_by_buffer(pid, direction, local, remote, len) };
     }
+    let mut here = [part(local, len)];
+    let mut there = [part(remote as usize as *mut u8, len)];
     // SAFETY: the caller's promise.
-    unsafe { transfer_at_once(pid, direction, local, remote, len) }
+    unsafe { transfer_lists(pid, direction, &mut here, &mut there) }
 }
 
 /// Whether the kernel's copy takes four times as long: on processors of x86-64 it is `rep movsb`, to which the destination
@@ -60,6 +62,8 @@ fn is_slow(direction: Direction, local: *mut u8, remote: u64, len: usize) -> boo
     cfg!(target_arch = "x86_64") && len >= FROM && (1..16).contains(&behind_the_source)
 }
 
+/// The buffer lies a multiple of a cache line from the other side, where copies are not slow.
+///
 /// # Safety
 /// As for [`transfer`].
 unsafe fn transfer_by_buffer(
@@ -79,28 +83,13 @@ unsafe fn transfer_by_buffer(
             if let Direction::Write = direction {
                 copy(held, here, len);
             }
-            transfer_at_once(pid, direction, held, there, len)?;
+            transfer(pid, direction, held, there, len)?;
             if let Direction::Read = direction {
                 copy(here, held, len);
             }
         }
     }
     Ok(())
-}
-
-/// # Safety
-/// As for [`transfer`].
-unsafe fn transfer_at_once(
-    pid: u32,
-    direction: Direction,
-    local: *mut u8,
-    remote: u64,
-    len: usize,
-) -> Result<(), Stopped> {
-    let mut here = [part(local, len)];
-    let mut there = [part(remote as usize as *mut u8, len)];
-    // SAFETY: the caller's promise.
-    unsafe { transfer_lists(pid, direction, &mut here, &mut there) }
 }
 
 /// A part of either process's memory.

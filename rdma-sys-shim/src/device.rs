@@ -521,12 +521,17 @@ pub trait Endpoint: Send + Sync {
         Via::Device
     }
 
-    /// Has `part` carry out work on the peer's memory, in parts that together are its pieces number 0 to `count` - 1, each
-    /// once: by the calling thread and the second one of this process ([`SecondThread`](crate::SecondThread)), in any order,
+    /// Has `part` carry out work on `len` bytes of the peer's memory, in parts that together are all of it, each byte once and
+    /// begun at a multiple of `piece`: by the calling thread and the second one of this process ([`SecondThread`](crate::SecondThread)), in any order,
     /// or all in one part; after one that says false, no others are begun. False where that is not for two threads, with
     /// nothing done; else whatever a part posts is complete at once.
-    fn share_out(&self, count: usize, part: &(dyn Fn(Range<usize>) -> bool + Sync)) -> bool {
-        let _ = (count, part);
+    fn share_out(
+        &self,
+        len: usize,
+        piece: usize,
+        part: &(dyn Fn(Range<usize>) -> bool + Sync),
+    ) -> bool {
+        let _ = (len, piece, part);
         false
     }
 

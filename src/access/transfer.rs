@@ -72,16 +72,15 @@ impl<'w> Transfer<'w> {
         let (endpoint, patience, at, len) = (self.endpoint, self.patience, self.at, self.len);
         let work = Divided(self.work);
         let failed = Mutex::new(None);
-        let carry_out = |pieces: Range<usize>| {
-            let start = pieces.start * piece;
-            let len = len.min(pieces.end * piece) - start;
-            let work = work.get().part(start / extent, len.div_ceil(extent));
+        let carry_out = |bytes: Range<usize>| {
+            let (first, count) = (bytes.start / extent, bytes.len().div_ceil(extent));
+            let work = work.get().part(first, count);
             let part = Transfer {
                 endpoint,
                 patience,
-                at: at.moved(start as i64),
+                at: at.moved(bytes.start as i64),
                 work: &work,
-                len,
+                len: bytes.len(),
                 last: Cell::new(Ticket::DONE),
             };
             // SAFETY: these elements lie in what the caller promises; no two parts have any in common.
@@ -92,7 +91,7 @@ impl<'w> Transfer<'w> {
             }
             true
         };
-        let shared = endpoint.share_out(len.div_ceil(piece), &carry_out);
+        let shared = endpoint.share_out(len, piece, &carry_out);
         shared.then(|| lock(&failed).take().map_or(Ok(()), Err))
     }
 

@@ -1,5 +1,7 @@
 //! A second thread of this rank's, which takes part in long copies: whether there may be one, and where it runs.
 
+use std::sync::Arc;
+
 use rdma_sys_shim::{Error, SecondThread, StartThread};
 use transom_launch::crowding;
 
@@ -40,7 +42,7 @@ fn how_it_starts() -> Option<StartThread> {
     if anywhere.len() < 2 {
         return None;
     }
-    Some(std::sync::Arc::new(move |start| {
+    Some(Arc::new(move |start| {
         // Bound as the calling thread is, it would come to another processor only when that one sleeps.
         let anywhere = crowding::run_at(&anywhere);
         start();

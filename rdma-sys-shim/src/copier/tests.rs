@@ -57,7 +57,7 @@ fn what_is_shared_out_is_done_by_two_threads_where_that_is_sooner() {
     let threads = Mutex::new(HashSet::new());
     // Pieces that take no processor: two threads take half as long, whatever else runs.
     let rounds = (0..100).take_while(|_| {
-        let done = share_out(Pieces::Writes, 16, |part| {
+        let done = share_out(Pieces::Writes, 16, 1, |part| {
             threads.lock().unwrap().insert(thread::current().id());
             thread::sleep(part.len() as u32 * Duration::from_micros(200));
             Ok::<_, ()>(())

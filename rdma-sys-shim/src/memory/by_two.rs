@@ -10,7 +10,7 @@ use crate::copier::{self, Pieces};
 pub(super) const LONG: usize = 4 << 20;
 
 /// What a thread does of it at a time: some tens of microseconds.
-const PIECE: usize = 512 << 10;
+pub(super) const PIECE: usize = 512 << 10;
 
 /// A way to copy ranges that do not overlap, for any thread.
 ///
@@ -23,19 +23,17 @@ pub(super) type Method = unsafe fn(*mut u8, *const u8, usize);
 /// # Safety
 /// As for the method.
 pub(super) unsafe fn copy(method: Method, to: *mut u8, from: *const u8, len: usize) -> bool {
-    let count = len.div_ceil(PIECE);
     let in_pieces = AtomicBool::new(false);
     let (to, from) = (to.expose_provenance(), from.expose_provenance());
-    let done = copier::share_out(Pieces::Copies, count, |pieces| {
-        if pieces.len() < count {
+    let done = copier::share_out(Pieces::Copies, len, PIECE, |bytes| {
+        if bytes.len() < len {
             in_pieces.store(true, Ordering::Relaxed);
         }
-        let start = pieces.start * PIECE;
-        let len = len.min(pieces.end * PIECE) - start;
-        let to = ptr::with_exposed_provenance_mut(to + start);
+        let to = ptr::with_exposed_provenance_mut(to + bytes.start);
+        let from = ptr::with_exposed_provenance(from + bytes.start);
         // SAFETY: a part of what the caller promises, which lasts until `share_out` returns; no two parts overlap, as each
-        // piece is in one.
-        unsafe { method(to, ptr::with_exposed_provenance(from + start), len) };
+        // byte is in one.
+        unsafe { method(to, from, bytes.len()) };
         Ok::<_, Infallible>(())
     });
     let Ok(()) = done;

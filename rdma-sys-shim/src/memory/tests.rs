@@ -182,7 +182,7 @@ fn overlap_is_as_memmove() {
     let _leave = SecondThread::allow(Arc::new(|start| start()));
     for (what, copy) in COPIES {
         for len in lengths {
-            for shift in [0, 1, 4, 8, 15, 64, 512 << 10, len - 1, len] {
+            for shift in [0, 1, 4, 8, 15, 64, by_two::PIECE, len - 1, len] {
                 for forwards in [true, false] {
                     let mut buffer = Guarded::new(len + shift, 3, 77);
                     let (from, to) = if forwards { (0, shift) } else { (shift, 0) };

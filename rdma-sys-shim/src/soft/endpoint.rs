@@ -184,12 +184,11 @@ impl SoftEndpoint {
             Direction::Write => Pieces::Writes,
             Direction::Read => Pieces::Reads,
         };
-        copier::share_out(what, len.div_ceil(PIECE), |pieces| {
-            let start = pieces.start * PIECE;
-            let here = ptr::with_exposed_provenance_mut(local + start);
-            let (there, len) = (remote + start as u64, len.min(pieces.end * PIECE) - start);
+        copier::share_out(what, len, PIECE, |bytes| {
+            let here = ptr::with_exposed_provenance_mut(local + bytes.start);
+            let there = remote + bytes.start as u64;
             // SAFETY: a part of what the caller promises, and each part is carried out once, before `share_out` returns.
-            unsafe { cross_memory::transfer(pid, direction, here, there, len) }
+            unsafe { cross_memory::transfer(pid, direction, here, there, bytes.len()) }
         })
     }
 
@@ -454,12 +453,17 @@ impl Endpoint for SoftEndpoint {
             .is_none_or(|found| found.len == 0 || found.access.allows(Access::ATOMIC))
     }
 
-    fn share_out(&self, count: usize, part: &(dyn Fn(Range<usize>) -> bool + Sync)) -> bool {
+    fn share_out(
+        &self,
+        len: usize,
+        piece: usize,
+        part: &(dyn Fn(Range<usize>) -> bool + Sync),
+    ) -> bool {
         let shares = self.path == Path::CrossMemory && copier::is_allowed();
         if shares {
-            let part = |pieces| part(pieces).then_some(()).ok_or(());
+            let part = |bytes| part(bytes).then_some(()).ok_or(());
             // Whoever said that it failed knows.
-            let _ = copier::share_out(Pieces::Combines, count, part);
+            let _ = copier::share_out(Pieces::Combines, len, piece, part);
         }
         shares
     }
