@@ -4,14 +4,16 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use rdma_sys_shim::{Endpoint, Ticket};
+use rdma_sys_shim::{Endpoint, Hand, Ticket};
 
 use crate::error::{Error, Result};
 use crate::seen::Waiting;
 
+mod hand;
 mod hook;
 mod pause;
 
+use hand::LendingEnd;
 pub(crate) use hook::set_hook;
 
 /// Attempts before the processor is given away, where every rank has a processor of its own.
@@ -20,6 +22,8 @@ const SPINS: u32 = 2_000;
 /// are so many without a pause between them, and fewer with one, where it is short.
 const EAGER_SPINS: u32 = 200;
 const EAGER_PAUSED: u32 = 40;
+/// As many of them where peers may ask for something meanwhile.
+const EAGER_BESIDE_OTHERS: u32 = 2;
 /// Times the processor is given away before sleeping.
 const YIELDS: u32 = 200;
 /// At leisure, attempts take no longer than this before the processor is given away, and both no longer than that before
@@ -179,7 +183,11 @@ impl Patience {
     ) -> Result<()> {
         // Where ranks take turns, what is awaited may be another's turn away.
         let pauses = !self.crowded && pause::is_short();
-        let attempts = if pauses { EAGER_PAUSED } else { EAGER_SPINS };
+        let attempts = match pauses {
+            _ if !self.crowded && hand::may_be_asked() => EAGER_BESIDE_OTHERS,
+            true => EAGER_PAUSED,
+            false => EAGER_SPINS,
+        };
         for _ in 0..attempts.min(self.spins()) {
             if done()? {
                 return Ok(());
@@ -197,19 +205,23 @@ impl Patience {
         done: &mut dyn FnMut() -> Result<bool>,
         mut check: impl FnMut() -> Verdict<'a>,
     ) -> Result<()> {
+        // Where ranks take turns on the processors, who waits is away most of the time.
+        let mut hand = match self.crowded {
+            true => None,
+            false => Hand::of_process(),
+        };
         let mut waiting = Waiting::begin();
         let begun = Instant::now();
-        for spin in EAGER_SPINS..self.spins() {
-            if done()? {
-                return Ok(());
+        let is_over = match &mut hand {
+            Some(hand) => {
+                let lent = hand::lend(hand, false, done)?;
+                hand.withdraw();
+                lent == LendingEnd::Over
             }
-            if spin % SPINS_PER_CALL == 0
-                && !hook::call()
-                && self.was_awake_for(begun, LONGEST_SPIN)
-            {
-                break;
-            }
-            std::hint::spin_loop();
+            None => self.spin(done, begun)?,
+        };
+        if is_over {
+            return Ok(());
         }
         for _ in 0..YIELDS {
             if self.snatch(done)? {
@@ -224,6 +236,7 @@ impl Patience {
         waiting.is_long();
         let mut sleep = FIRST_SLEEP;
         let mut checked = Instant::now();
+        let mut was_asked = false;
         loop {
             if self.snatch(done)? {
                 return Ok(());
@@ -239,13 +252,45 @@ impl Patience {
                 }
                 checked = Instant::now();
             }
+            if let Some(hand) = &mut hand {
+                let lent = match was_asked || hand.was_wanted() {
+                    true => hand::lend(hand, true, done)?,
+                    false => LendingEnd::Idle,
+                };
+                was_asked = lent == LendingEnd::Asked;
+                match lent {
+                    LendingEnd::Over => return Ok(()),
+                    LendingEnd::Asked => continue,
+                    LendingEnd::Idle => hand.withdraw(),
+                }
+            }
             let longest = match hook::call() {
                 true => LONGEST_NAP,
                 false => self.longest_sleep(now - begun),
             };
-            std::thread::sleep(sleep.min(longest));
+            match &hand {
+                Some(hand) => hand.sleep(sleep.min(longest)),
+                None => std::thread::sleep(sleep.min(longest)),
+            }
             sleep = (sleep * 2).min(longest);
         }
+    }
+
+    /// Tries as long as it spins; whether `done` said true.
+    fn spin(self, done: &mut dyn FnMut() -> Result<bool>, begun: Instant) -> Result<bool> {
+        for spin in EAGER_SPINS..self.spins() {
+            if done()? {
+                return Ok(true);
+            }
+            if spin % SPINS_PER_CALL == 0
+                && !hook::call()
+                && self.was_awake_for(begun, LONGEST_SPIN)
+            {
+                break;
+            }
+            std::hint::spin_loop();
+        }
+        Ok(false)
     }
 
     /// Whether it has been awake for as long as it may. Who takes turns on the processor is away for those of others.

@@ -36,7 +36,7 @@ pub use fences::{fence_all, light_fence, take_fences};
 pub use inventory::{
     DeviceInfo, Placement, State, Surroundings, is_automatic, list, open, shared_out,
 };
-pub use soft::{NoticeBoard, PORT_BYTES, probe};
+pub use soft::{Hand, NoticeBoard, PORT_BYTES, has_attached, probe};
 pub use system::{Host, longest_file};
 
 /// Whether this build has the verbs provider.

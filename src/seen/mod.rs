@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(crate) use call::{InCall, Waiting};
+use rdma_sys_shim::Hand;
 use settings::Settings;
 pub use statistics::{Accesses, OperationKind, Statistics, TargetKind, Waits};
 pub(crate) use watch::{Watch, WatchedEpoch};
@@ -105,7 +106,13 @@ pub(crate) fn joined<E: std::fmt::Display>(
 pub(crate) fn leaving() {
     if REPORTS.swap(false, Ordering::Relaxed) {
         let rank = RANK.load(Ordering::Relaxed);
-        write_at_once(&report::table(rank, &watch::all(), call::elsewhere()));
+        let served = Hand::served_by_process();
+        write_at_once(&report::table(
+            rank,
+            &watch::all(),
+            call::elsewhere(),
+            served,
+        ));
     }
 }
 

@@ -10,7 +10,13 @@ const HEAD: [&str; 6] = ["window", "operation", "target", "way", "count", "bytes
 const FIRST_NUMBER: usize = 4;
 
 /// Each line begins with the rank, since those of several ranks may come between each other.
-pub(super) fn table(rank: u32, windows: &[(String, Statistics)], elsewhere: Waits) -> String {
+/// `served`: requests of other ranks that this one carried out while it waited.
+pub(super) fn table(
+    rank: u32,
+    windows: &[(String, Statistics)],
+    elsewhere: Waits,
+    served: u64,
+) -> String {
     let mut rows = vec![HEAD.map(str::to_owned)];
     for (title, counted) in windows {
         let row = |what: &str, count: u64, bytes: String| {
@@ -44,12 +50,18 @@ pub(super) fn table(rank: u32, windows: &[(String, Statistics)], elsewhere: Wait
             rows.push(row(&what, counted.waits.count, String::new()));
         }
     }
-    if elsewhere.count > 0 {
-        let mut row = HEAD.map(|_| String::new());
-        row[0] = "none".to_owned();
-        row[1] = format!("waits, {}", span(elsewhere.time));
-        row[FIRST_NUMBER] = elsewhere.count.to_string();
-        rows.push(row);
+    let waits = format!("waits, {}", span(elsewhere.time));
+    for (what, count) in [
+        (waits, elsewhere.count),
+        ("served for others".to_owned(), served),
+    ] {
+        if count > 0 {
+            let mut row = HEAD.map(|_| String::new());
+            row[0] = "none".to_owned();
+            row[1] = what;
+            row[FIRST_NUMBER] = count.to_string();
+            rows.push(row);
+        }
     }
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
@@ -118,14 +130,15 @@ mod tests {
         };
         let windows = [("1 allocate \"té\"".to_owned(), statistics)];
         let expected = "\
-[12] window           operation         target  way     count  bytes
-[12] 1 allocate \"té\"  put               other   mapped   1000   8000
-[12] 1 allocate \"té\"  compare_and_swap  own     device      2     16
-[12] 1 allocate \"té\"  epochs                                3
-[12] 1 allocate \"té\"  waits, 1.5 ms                         4
-[12] none             waits, 2.5 us                         1
+[12] window           operation          target  way     count  bytes
+[12] 1 allocate \"té\"  put                other   mapped   1000   8000
+[12] 1 allocate \"té\"  compare_and_swap   own     device      2     16
+[12] 1 allocate \"té\"  epochs                                 3
+[12] 1 allocate \"té\"  waits, 1.5 ms                          4
+[12] none             waits, 2.5 us                          1
+[12] none             served for others                      7
 ";
-        assert_eq!(table(12, &windows, elsewhere), expected);
+        assert_eq!(table(12, &windows, elsewhere, 7), expected);
     }
 
     #[test]

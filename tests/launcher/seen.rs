@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 use serde_json::Value;
@@ -22,6 +23,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         the_ways_of_other_memory,
         the_ways_over_devices,
         the_report_is_a_table_of_each_rank,
+        who_waits_serves_those_who_do_not,
         a_bad_report_is_told_of_once,
         the_trace_begins_and_ends_what_happened,
         a_trace_goes_on_where_ranks_are_killed,
@@ -37,6 +39,7 @@ pub(crate) fn play(role: &str) {
         "seen-count" => count(&Info::new().with("transom_statistics", "true")),
         "seen-uncounted" => count(&Info::new()),
         "seen-created" => created(),
+        "seen-waiting" => waiting(),
         "seen-epochs" => epochs(),
         "seen-killed" => killed(),
         "seen-leak" => leak(),
@@ -126,6 +129,30 @@ fn created() {
         print(&window);
     }
     window.free().unwrap();
+    job.finish().unwrap();
+}
+
+/// Rank 0 puts to memory of rank 1's, which waits for it meanwhile, until that has served it or it has put often.
+fn waiting() {
+    let job = Job::init().unwrap();
+    let mut memory = vec![0_u64; SIZE / 8];
+    let base = memory.as_mut_ptr().cast();
+    // SAFETY: the memory outlives the window, and is not used meanwhile.
+    let window = unsafe { Window::create(job.world(), base, SIZE, 1, &Info::new()) }.unwrap();
+    window.lock_all(Assert::NONE).unwrap();
+    if job.world().rank() == 0 {
+        let from = [7_u8; 100];
+        // Longer than anybody sleeps.
+        let end = Instant::now() + Duration::from_millis(100);
+        while Instant::now() < end {
+            // SAFETY: the buffer outlives the epoch.
+            unsafe { window.put(from.as_ptr(), 100, 1, 4).unwrap() };
+            window.flush(1).unwrap();
+        }
+    }
+    window.unlock_all().unwrap();
+    window.free().unwrap();
+    assert_eq!(memory[1] & 0xff, 7 * job.world().rank() as u64);
     job.finish().unwrap();
 }
 
@@ -348,6 +375,21 @@ fn the_report_is_a_table_of_each_rank() {
             "24"
         ]
     );
+}
+
+fn who_waits_serves_those_who_do_not() {
+    let served = |device: &str| {
+        let mut command = two(device, "seen-waiting");
+        let done = run(command.env("TRANSOM_REPORT", "1")).expect(0);
+        let mut lines = done.stderr.lines();
+        lines.any(|line| line.contains("served for others"))
+    };
+    assert!(!served("soft:hands=off"));
+    // Who takes turns with others on the processors sleeps instead.
+    if thread::available_parallelism().unwrap().get() >= 2 {
+        let tried = (0..5).any(|_| served("soft"));
+        assert!(tried, "rank 1 served nothing");
+    }
 }
 
 fn a_bad_report_is_told_of_once() {

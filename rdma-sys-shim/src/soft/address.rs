@@ -9,7 +9,7 @@ use crate::fields::Fields;
 use crate::system::Host;
 use crate::{Error, Result};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
@@ -44,8 +44,12 @@ impl Address {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let Options { cross_memory, map } = self.options;
-        let options = u8::from(cross_memory) | u8::from(map) << 1;
+        let Options {
+            cross_memory,
+            map,
+            hands,
+        } = self.options;
+        let options = u8::from(cross_memory) | u8::from(map) << 1 | u8::from(hands) << 2;
         let mut bytes = vec![VERSION, options];
         bytes.extend(self.id.pid.to_le_bytes());
         bytes.extend(self.fd.to_le_bytes());
@@ -80,6 +84,7 @@ impl Address {
             options: Options {
                 cross_memory: options & 1 != 0,
                 map: options & 2 != 0,
+                hands: options & 4 != 0,
             },
             pid_namespace: fields.u64()?,
             boot: fields.array()?,

@@ -11,7 +11,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::port::{SLOT_BYTES, SoftPort};
-use super::request::Operation;
+use super::request::{self, Operation};
+use super::scattered;
 use super::slots::{self, Slot, Slots};
 use super::table;
 use crate::memory::copy;
@@ -102,7 +103,7 @@ impl Shared {
 fn serve(shared: &Shared) {
     let port = &*shared.port;
     let bell = port.bell();
-    let serve_one = |index: usize, slot: &Slot| carry_out(port, slot, port.slot_data(index));
+    let serve_one = |index: usize, slot: &Slot| carry_out(port, index, slot);
     let mut last_needed = Instant::now();
     loop {
         let mut idle = true;
@@ -130,8 +131,8 @@ fn serve(shared: &Shared) {
     }
 }
 
-/// `None` if the table does not allow it.
-fn carry_out(port: &SoftPort, slot: &Slot, data: *mut u8) -> Option<u64> {
+/// Carries out what a slot of this process's asks for; `None` if the table does not allow it.
+pub(super) fn carry_out(port: &SoftPort, index: usize, slot: &Slot) -> Option<u64> {
     let operation = Operation::from_code(slot.operation.load(Ordering::Relaxed))?;
     let width = slot.width.load(Ordering::Relaxed) as usize;
     let rkey = slot.rkey.load(Ordering::Relaxed);
@@ -139,8 +140,8 @@ fn carry_out(port: &SoftPort, slot: &Slot, data: *mut u8) -> Option<u64> {
     let len = slot.len.load(Ordering::Relaxed) as usize;
     let [first, second] = [0, 1].map(|i| slot.operands[i].load(Ordering::Relaxed));
     let need = match operation {
-        Operation::Write => Access::WRITE,
-        Operation::Read => Access::READ,
+        Operation::Write | Operation::Scatter => Access::WRITE,
+        Operation::Read | Operation::Gather => Access::READ,
         _ => Access::ATOMIC,
     };
     let words = match operation {
@@ -149,26 +150,22 @@ fn carry_out(port: &SoftPort, slot: &Slot, data: *mut u8) -> Option<u64> {
         Operation::AddEach | Operation::StoreEach => {
             len <= SLOT_BYTES && matches!(width, 1 | 2 | 4 | 8) && len.is_multiple_of(width)
         }
+        Operation::Scatter | Operation::Gather => true,
     };
-    if !words
-        || table::check(
-            port,
-            std::process::id(),
-            rkey,
-            address,
-            len as u64,
-            need,
-            operation.name(),
-        )
-        .is_err()
-    {
+    if !words || table::allows(port, rkey, address, len as u64, need).is_err() {
         return None;
     }
     let at = address as usize as *mut u8;
+    let data = request::data(port, index, operation, len);
     // SAFETY: the range was just found in the table of registered memory, whose owner promised
     // (`Device::register`) that it stays mapped and may be accessed by peers, for whom this thread
-    // acts; the slot's data is the agent's while SERVING.
-    unsafe { apply(operation, at, width, len, [first, second], data) }
+    // acts; the slot's data is its server's while SERVING.
+    let old = unsafe { apply(operation, at, width, len, [first, second], data)? };
+    Some(match operation {
+        // It may be where the data is.
+        Operation::Write | Operation::Read => slot.operands[0].load(Ordering::Relaxed),
+        _ => old,
+    })
 }
 
 /// Carries out one operation on `len` bytes at `at`; `data` is what is written there, or where what
@@ -176,8 +173,8 @@ fn carry_out(port: &SoftPort, slot: &Slot, data: *mut u8) -> Option<u64> {
 ///
 /// # Safety
 /// `at` is mapped for `len` bytes, and whoever else accesses them meanwhile does so as memory
-/// shared with peers. `data` is readable for `len` bytes, and writable for a read; atomics on
-/// single words do not use it.
+/// shared with peers. `data` is readable for `len` bytes, and writable for a read; of a list of pieces it is writable for
+/// [`SLOT_BYTES`]. Atomics on single words do not use it.
 pub(crate) unsafe fn apply(
     operation: Operation,
     at: *mut u8,
@@ -218,6 +215,11 @@ pub(crate) unsafe fn apply(
         Operation::CompareSwap => unsafe { compare_swap(at, width, first, second) },
         // SAFETY: the caller's promise, for each word.
         Operation::AddEach => each(&|at, value| unsafe { fetch_add(at, width, value) }),
+        Operation::Scatter | Operation::Gather => {
+            // SAFETY: the caller's promise.
+            let applied = unsafe { scattered::apply(operation, at, len as u64, width, data) };
+            applied.map(|()| 0)
+        }
         // SAFETY: the caller's promise, for each word.
         Operation::StoreEach => each(&|at, value| unsafe { store(at, width, value) }),
     }

@@ -2,12 +2,15 @@
 //! for this process, the kernel's cross-memory attach, or the peer's agent.
 
 mod batch;
+mod hand;
 
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::Arc;
+
+use hand::Experience;
 
 use super::Options;
 use super::agent;
@@ -41,18 +44,23 @@ enum Path {
 
 pub(crate) struct SoftEndpoint {
     peer: ProcessId,
+    /// This process.
+    own: u32,
     port: Arc<SoftPort>,
     path: Path,
     options: Options,
+    experience: Experience,
 }
 
 impl SoftEndpoint {
     pub(crate) fn to_self(peer: ProcessId, port: Arc<SoftPort>, options: Options) -> Self {
         Self {
             peer,
+            own: peer.pid,
             port,
             path: Path::Direct,
             options,
+            experience: Experience::default(),
         }
     }
 
@@ -86,9 +94,11 @@ impl SoftEndpoint {
         };
         Self {
             peer,
+            own: std::process::id(),
             port: Arc::new(port),
             path,
             options,
+            experience: Experience::default(),
         }
     }
 
@@ -143,9 +153,17 @@ impl SoftEndpoint {
                 unsafe { copy(to, from, len) };
             }
             Path::CrossMemory => {
+                let by_kernel = |bytes: Range<usize>| {
+                    let (here, at) = (
+                        local.wrapping_add(bytes.start),
+                        at.moved(bytes.start as i64),
+                    );
+                    // SAFETY: a part of what the caller promises.
+                    unsafe { self.attach(direction, here, at.address, bytes.len()) }
+                        .map_err(|stopped| self.stopped(stopped, operation, at, bytes.len()))
+                };
                 // SAFETY: `local` is the caller's promise.
-                unsafe { self.attach(direction, local, at.address, len) }
-                    .map_err(|stopped| self.stopped(stopped, operation, at, len))?;
+                unsafe { self.transfer_by_hand(operation, local, len, at, by_kernel)? };
             }
             Path::Agent => {
                 for start in (0..len).step_by(SLOT_BYTES) {

@@ -9,6 +9,7 @@ mod agent;
 mod endpoint;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod hands;
 mod limits;
 mod neighbour;
 mod notice_board;
@@ -18,6 +19,7 @@ pub mod probe;
 mod process;
 mod request;
 mod room;
+mod scattered;
 mod segment;
 mod slots;
 mod table;
@@ -26,6 +28,7 @@ mod vma;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub use hands::{Hand, has_attached};
 pub(crate) use neighbour::{Neighbour, NeighbourMemory};
 pub use notice_board::NoticeBoard;
 pub use port::PORT_BYTES;
@@ -54,11 +57,13 @@ pub(crate) struct Options {
     pub(crate) cross_memory: bool,
     /// Let peers map memory at all; else every access is an operation of the device, as on a NIC.
     pub(crate) map: bool,
+    /// Let threads that wait do for peers what the kernel would.
+    pub(crate) hands: bool,
 }
 
 const KNOWN_OPTIONS: &str = match cfg!(feature = "adversarial") {
-    true => "cma=on|off, map=on|off; adversarial",
-    false => "cma=on|off, map=on|off",
+    true => "cma=on|off, map=on|off, hands=on|off; adversarial",
+    false => "cma=on|off, map=on|off, hands=on|off",
 };
 
 impl Options {
@@ -67,6 +72,7 @@ impl Options {
         let mut options = Self {
             cross_memory: true,
             map: true,
+            hands: true,
         };
         for option in text.split(',').filter(|option| !option.is_empty()) {
             let bad = || Error::BadOption {
@@ -83,6 +89,7 @@ impl Options {
             match key {
                 "cma" => options.cross_memory = value,
                 "map" => options.map = value,
+                "hands" => options.hands = value,
                 _ => return Err(bad()),
             }
         }

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Own;
+use super::hands::Attached;
 use super::port::Loan;
 use super::segment::{self, AddressRange, whole_pages};
 use super::table::MappablePiece;
@@ -165,6 +166,8 @@ struct CallerOwned {
     rkey: u64,
     /// Peers may have to ask the agent for it.
     by_agent: bool,
+    /// They cannot map it.
+    _attached: Option<Attached>,
 }
 
 impl Drop for CallerOwned {
@@ -193,7 +196,8 @@ pub(crate) unsafe fn register(
         false => access,
     };
     let piece = segment.filter(|_| own.options.map);
-    let by_agent = len > 0 && piece.is_none() && own.needs_agent();
+    let is_attached = len > 0 && piece.is_none();
+    let by_agent = is_attached && own.needs_agent();
     if by_agent {
         own.agent.retain()?;
     }
@@ -212,6 +216,7 @@ pub(crate) unsafe fn register(
             own: own.clone(),
             rkey: remote.rkey,
             by_agent,
+            _attached: (is_attached && own.options.hands).then(|| Attached::new(&own.port)),
         })),
     })
 }

@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::process::ProcessId;
 use super::room::{Room, RoomPiece};
 use super::segment::{self, AddressRange};
-use super::slots::{Bell, SLOTS, Slot, Slots};
+use super::slots::{Bell, Hands, SLOTS, Slot, Slots};
 use crate::system::is_shortage;
 use crate::{Error, Result};
 
-const MAGIC: u64 = u64::from_le_bytes(*b"TRANSOM\x01");
+const MAGIC: u64 = u64::from_le_bytes(*b"TRANSOM\x02");
 
 /// Regions that a process can have registered at once.
 pub(crate) const REGIONS: usize = 1 << 16;
@@ -50,6 +50,7 @@ pub(crate) struct RegionEntry {
 }
 
 const BELL: usize = 64;
+const HANDS: usize = 128;
 const SLOT_TABLE: usize = 4096;
 const SLOT_DATA: usize = SLOT_TABLE + 2 * 4096;
 const REGION_TABLE: usize = SLOT_DATA + SLOTS * SLOT_BYTES;
@@ -68,7 +69,9 @@ pub const PORT_BYTES: usize = PIECES + PIECES_BYTES;
 const _: () = assert!(size_of::<Header>() <= BELL);
 // Loom's atomics are larger; its models have bells and slots elsewhere.
 #[cfg(not(loom))]
-const _: () = assert!(BELL + size_of::<Bell>() <= SLOT_TABLE);
+const _: () = assert!(BELL + size_of::<Bell>() <= HANDS);
+#[cfg(not(loom))]
+const _: () = assert!(HANDS + size_of::<Hands>() <= SLOT_TABLE);
 #[cfg(not(loom))]
 const _: () = assert!(SLOT_TABLE + SLOTS * size_of::<Slot>() <= SLOT_DATA);
 const _: () = assert!(SLOTS <= u32::BITS as usize);
@@ -295,6 +298,10 @@ impl SoftPort {
 impl Slots for SoftPort {
     fn bell(&self) -> &Bell {
         self.at(BELL)
+    }
+
+    fn hands(&self) -> &Hands {
+        self.at(HANDS)
     }
 
     fn slot(&self, index: usize) -> &Slot {

@@ -19,6 +19,10 @@ pub(crate) enum Operation {
     CompareSwap = 4,
     AddEach = 5,
     StoreEach = 6,
+    /// Writes to, and reads from, a list of pieces (`scattered`): `width` says how long it is, and `len` in how many bytes
+    /// they are.
+    Scatter = 7,
+    Gather = 8,
 }
 
 impl Operation {
@@ -30,6 +34,8 @@ impl Operation {
             Self::CompareSwap,
             Self::AddEach,
             Self::StoreEach,
+            Self::Scatter,
+            Self::Gather,
         ]
         .into_iter()
         .find(|operation| *operation as u32 == code)
@@ -37,8 +43,8 @@ impl Operation {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Write => "write",
-            Self::Read => "read",
+            Self::Write | Self::Scatter => "write",
+            Self::Read | Self::Gather => "read",
             Self::FetchAdd => "fetch_add",
             Self::CompareSwap => "compare_swap",
             Self::AddEach => "atomic add",
@@ -47,7 +53,7 @@ impl Operation {
     }
 }
 
-/// One request; `len` counts bytes, at most [`SLOT_BYTES`].
+/// One request; `len` counts bytes, at most [`SLOT_BYTES`] but for lists of pieces.
 #[derive(Clone, Copy)]
 pub(crate) struct Request {
     pub(crate) operation: Operation,
@@ -89,8 +95,40 @@ impl Request {
         send: *const u8,
         receive: *mut u8,
     ) -> Result<Option<u64>> {
-        assert!(self.len <= SLOT_BYTES);
         let index = claim(port, peer)?;
+        // SAFETY: the caller vouches for `send`; the slot is claimed.
+        unsafe { self.fill(port, index, send) };
+        let answer = match slots::exchange(port, index, || peer.runs()) {
+            Ok(answer) => answer,
+            Err(Unanswered::NoAgent) => return Ok(None),
+            Err(Unanswered::Gone) => return Err(Error::PeerGone { pid: peer.pid }),
+        };
+        if answer.is_some() && !receive.is_null() {
+            // SAFETY: the caller vouches for `receive`; the slot was filled with this, and answered.
+            unsafe { self.take(port, index, receive) };
+        }
+        slots::give_back(port.slot(index));
+        match answer {
+            Some(old) => Ok(Some(old)),
+            None => Err(self.refused(peer, "the target's agent refused it")),
+        }
+    }
+
+    /// Writes this into a slot, and what it sends.
+    ///
+    /// # Safety
+    /// The slot is claimed. `send` is null or readable for `len` bytes.
+    pub(super) unsafe fn fill(&self, port: &SoftPort, index: usize, send: *const u8) {
+        assert!(self.len <= SLOT_BYTES);
+        self.sign(port, index);
+        if !send.is_null() {
+            // SAFETY: the caller vouches for `send`; the slot's data is its claimer's, and has room for `len`.
+            unsafe { copy(data(port, index, self.operation, self.len), send, self.len) };
+        }
+    }
+
+    /// Writes this into a claimed slot, without data.
+    pub(super) fn sign(&self, port: &SoftPort, index: usize) {
         let slot = port.slot(index);
         slot.operation
             .store(self.operation as u32, Ordering::Relaxed);
@@ -100,25 +138,21 @@ impl Request {
         slot.len.store(self.len as u64, Ordering::Relaxed);
         slot.operands[0].store(self.operands[0], Ordering::Relaxed);
         slot.operands[1].store(self.operands[1], Ordering::Relaxed);
-        if !send.is_null() {
-            // SAFETY: the caller vouches for `send`; the slot's data is ours while it is CLAIMED
-            // and `len` was checked above.
-            unsafe { copy(port.slot_data(index), send, self.len) };
-        }
-        let answer = match slots::exchange(port, index, || peer.runs()) {
-            Ok(answer) => answer,
-            Err(Unanswered::NoAgent) => return Ok(None),
-            Err(Unanswered::Gone) => return Err(Error::PeerGone { pid: peer.pid }),
+    }
+
+    /// Copies what a slot was filled with by its server.
+    ///
+    /// # Safety
+    /// The slot was filled with this request, and is answered. `receive` is writable for `len` bytes.
+    pub(super) unsafe fn take(&self, port: &SoftPort, index: usize, receive: *mut u8) {
+        // SAFETY: the caller's promises; an answered slot's data is its claimer's.
+        unsafe {
+            copy(
+                receive,
+                data(port, index, self.operation, self.len),
+                self.len,
+            )
         };
-        if answer.is_some() && !receive.is_null() {
-            // SAFETY: the caller vouches for `receive`; an answered slot's data is ours.
-            unsafe { copy(receive, port.slot_data(index), self.len) };
-        }
-        slots::give_back(slot);
-        match answer {
-            Some(old) => Ok(Some(old)),
-            None => Err(self.refused(peer, "the target's agent refused it")),
-        }
     }
 
     pub(crate) fn refused(&self, peer: ProcessId, reason: &'static str) -> Error {
@@ -134,11 +168,28 @@ impl Request {
     }
 }
 
+/// What is as short travels in the slot's own cache line.
+pub(super) const INLINE: usize = size_of::<[u64; 2]>();
+
+/// Where a slot has its data: room for [`SLOT_BYTES`], or for what is short in the operands, which transfers do not need.
+pub(super) fn data(port: &SoftPort, index: usize, operation: Operation, len: usize) -> *mut u8 {
+    let is_transfer = matches!(operation, Operation::Write | Operation::Read);
+    match is_transfer && len <= INLINE {
+        true => (&raw const port.slot(index).operands).cast_mut().cast(),
+        false => port.slot_data(index),
+    }
+}
+
+/// A free slot of a peer's for this process, if there is one.
+pub(super) fn claim_now(port: &SoftPort, own: u32) -> Option<usize> {
+    slots::claim(port, SLOTS, own as usize, own)
+}
+
 fn claim(port: &SoftPort, peer: ProcessId) -> Result<usize> {
     let own = std::process::id();
     let mut round = 0u32;
     loop {
-        if let Some(index) = slots::claim(port, SLOTS, own as usize, own) {
+        if let Some(index) = claim_now(port, own) {
             return Ok(index);
         }
         round += 1;

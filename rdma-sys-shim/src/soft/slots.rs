@@ -1,7 +1,10 @@
-//! The slot protocol: how requests get to the agent of a process, and answers back.
+//! The slot protocol: how requests get to the agent of a process, or to a thread of it that waits, and answers back.
 //!
-//! A slot goes round FREE → CLAIMED (by an origin) → READY → SERVING (by the agent) → DONE → FREE. Its
-//! other fields and its data belong to whoever the state says.
+//! A slot goes round FREE → CLAIMED (by an origin) → READY → SERVING (by the agent, or by whoever lends a hand) → DONE →
+//! FREE. Its other fields and its data belong to whoever the state says.
+//!
+//! The agent is told of slots that are ready. Who lends a hand looks at all of them, again and again; an origin that has
+//! none but told nobody takes its slot back after a moment (READY → CLAIMED).
 //!
 //! Nobody sleeps while there is something to do for him: who goes to sleep says so, and then looks
 //! once more; who has something for him leaves it there, and then looks whether he sleeps. A full
@@ -40,7 +43,19 @@ pub(crate) struct Bell {
     sleeping: AtomicU32,
 }
 
-/// One request to the agent.
+/// What peers and the threads of a process that wait tell each other.
+#[repr(C, align(128))]
+pub(crate) struct Hands {
+    /// Threads that look at the slots while they wait.
+    lent: AtomicU32,
+    /// 1 since a peer would have liked one of them to: what those sleep on that would.
+    wanted: AtomicU32,
+    /// Threads that sleep so.
+    asleep: AtomicU32,
+}
+
+/// One request to the agent, or to a thread that waits: all of it comes in one cache line, and with it as much data as
+/// operands have room for.
 #[repr(C, align(128))]
 pub(crate) struct Slot {
     state: AtomicU32,
@@ -54,13 +69,14 @@ pub(crate) struct Slot {
     pub(super) rkey: AtomicU64,
     pub(super) address: AtomicU64,
     pub(super) len: AtomicU64,
+    /// The first one becomes the old value of an atomic.
     pub(super) operands: [AtomicU64; 2],
-    result: AtomicU64,
 }
 
-/// Where the bell and the slots of a process are.
+/// Where the slots of a process are, and what belongs to them.
 pub(crate) trait Slots {
     fn bell(&self) -> &Bell;
+    fn hands(&self) -> &Hands;
     fn slot(&self, index: usize) -> &Slot;
 }
 
@@ -125,10 +141,59 @@ pub(crate) fn exchange(
     slots.bell().ready.fetch_or(1 << index, Ordering::AcqRel);
     ring(slots.bell());
     wait_done(slots, index, agent_lives)?;
-    Ok(match slot.status.load(Ordering::Relaxed) {
-        STATUS_OK => Some(slot.result.load(Ordering::Relaxed)),
+    Ok(answer(slot))
+}
+
+fn answer(slot: &Slot) -> Option<u64> {
+    match slot.status.load(Ordering::Relaxed) {
+        STATUS_OK => Some(slot.operands[0].load(Ordering::Relaxed)),
         _ => None,
-    })
+    }
+}
+
+/// Shows a filled slot to threads that look at all of them. The agent is not told.
+pub(crate) fn offer(slot: &Slot) {
+    slot.state.store(READY, Ordering::Release);
+}
+
+/// What became of a slot that was offered. It is its origin's again.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Offered {
+    /// As [`exchange`] returns it.
+    Answered(Option<u64>),
+    /// Nobody took it, and nothing was done.
+    TakenBack,
+}
+
+/// Waits until somebody has served an offered slot, or takes it back when `is_patient` says no: it is asked as long as
+/// nobody has begun.
+pub(crate) fn collect(
+    slots: &impl Slots,
+    index: usize,
+    mut is_patient: impl FnMut() -> bool,
+    server_lives: impl Fn() -> bool,
+) -> Result<Offered, Unanswered> {
+    let slot = slots.slot(index);
+    loop {
+        match slot.state.load(Ordering::Acquire) {
+            DONE => return Ok(Offered::Answered(answer(slot))),
+            READY if !is_patient() => {
+                let taken_back = slot
+                    .state
+                    .compare_exchange(READY, CLAIMED, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok();
+                if taken_back {
+                    return Ok(Offered::TakenBack);
+                }
+            }
+            READY => spin_loop(),
+            _ => {
+                // Its server is at work.
+                wait_done(slots, index, server_lives)?;
+                return Ok(Offered::Answered(answer(slot)));
+            }
+        }
+    }
 }
 
 fn wait_done(
@@ -207,8 +272,71 @@ impl Bell {
     }
 }
 
-/// Serves every slot that waits; false if none did. `carry_out` returns an old value, or `None` to
-/// refuse.
+impl Hands {
+    /// The calling thread looks at the slots from now on.
+    pub(crate) fn lend(&self) {
+        self.lent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It no longer does.
+    pub(crate) fn withdraw(&self) {
+        self.lent.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn are_lent(&self) -> bool {
+        self.lent.load(Ordering::Relaxed) != 0
+    }
+
+    /// A peer would have liked to ask. Seldom written, so that its line stays where it is.
+    pub(crate) fn want(&self) {
+        if self.wanted.load(Ordering::Relaxed) == 0 {
+            self.wanted.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Wakes who sleeps until a hand is wanted. One that is about to is not seen, and sleeps on: no longer than it may.
+    pub(crate) fn call(&self) {
+        self.want();
+        if self.asleep.load(Ordering::Relaxed) != 0 {
+            futex::wake(&self.wanted);
+        }
+    }
+
+    /// Whether a peer would have liked to ask since this was asked last.
+    pub(crate) fn were_wanted(&self) -> bool {
+        let wanted = self.wanted.load(Ordering::Relaxed) != 0;
+        if wanted {
+            self.wanted.store(0, Ordering::Relaxed);
+        }
+        wanted
+    }
+
+    /// Sleeps for `limit`, or until a hand is wanted.
+    pub(crate) fn sleep(&self, limit: Duration) {
+        self.asleep.fetch_add(1, Ordering::Relaxed);
+        futex::wait(&self.wanted, 0, limit);
+        self.asleep.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Serves what waits in the first `count` slots, also what the agent does not know of; returns how many did.
+pub(crate) fn serve_offered(
+    slots: &impl Slots,
+    count: usize,
+    mut carry_out: impl FnMut(usize, &Slot) -> Option<u64>,
+) -> usize {
+    let mut served = 0;
+    for index in 0..count {
+        let slot = slots.slot(index);
+        if slot.state.load(Ordering::Relaxed) == READY {
+            served += usize::from(serve(slot, |slot| carry_out(index, slot)));
+        }
+    }
+    served
+}
+
+/// Serves every slot of which the agent was told; false if it was told of none. `carry_out` returns an old value, or
+/// `None` to refuse.
 pub(crate) fn serve_ready(
     slots: &impl Slots,
     mut carry_out: impl FnMut(usize, &Slot) -> Option<u64>,
@@ -225,17 +353,18 @@ pub(crate) fn serve_ready(
     served
 }
 
-fn serve(slot: &Slot, carry_out: impl FnOnce(&Slot) -> Option<u64>) {
+/// False if somebody else does, or its origin has taken it back.
+fn serve(slot: &Slot, carry_out: impl FnOnce(&Slot) -> Option<u64>) -> bool {
     let ours = slot
         .state
         .compare_exchange(READY, SERVING, Ordering::Acquire, Ordering::Relaxed)
         .is_ok();
     if !ours {
-        return;
+        return false;
     }
     let status = match carry_out(slot) {
         Some(old) => {
-            slot.result.store(old, Ordering::Relaxed);
+            slot.operands[0].store(old, Ordering::Relaxed);
             STATUS_OK
         }
         None => STATUS_REFUSED,
@@ -246,6 +375,7 @@ fn serve(slot: &Slot, carry_out: impl FnOnce(&Slot) -> Option<u64>) {
     if slot.sleeping.load(Ordering::Relaxed) != 0 {
         futex::wake(&slot.state);
     }
+    true
 }
 
 /// The agent's last act: requests that it does not see any more are taken back by their origins, who

@@ -157,7 +157,7 @@ pub(crate) fn check(
     need: Access,
     name: &'static str,
 ) -> Result<()> {
-    let fault = |reason| Error::RemoteAccess {
+    allows(port, rkey, address, len, need).map_err(|reason| Error::RemoteAccess {
         need: name,
         address,
         len,
@@ -165,14 +165,24 @@ pub(crate) fn check(
         host: None,
         rkey,
         reason,
-    };
-    let region = look_up(port, rkey).ok_or_else(|| fault("no region has this rkey"))?;
+    })
+}
+
+/// As [`check`]; says why not.
+pub(crate) fn allows(
+    port: &SoftPort,
+    rkey: u64,
+    address: u64,
+    len: u64,
+    need: Access,
+) -> std::result::Result<(), &'static str> {
+    let region = look_up(port, rkey).ok_or("no region has this rkey")?;
     if !region.access.allows(need) {
-        return Err(fault("the region does not grant this right"));
+        return Err("the region does not grant this right");
     }
     let offset = address.wrapping_sub(region.address);
     if offset > region.len || len > region.len - offset {
-        return Err(fault("it is not inside the region"));
+        return Err("it is not inside the region");
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::{Operation, Path, SoftEndpoint};
 use crate::cross_memory::{self, Direction, MOST_PARTS, part};
-use crate::device::batch::{Batch, BatchError};
+use crate::device::batch::{Batch, BatchError, LocalPiece};
 use crate::{Access, RemoteAddress, Result, Ticket};
 
 impl SoftEndpoint {
@@ -13,16 +13,38 @@ impl SoftEndpoint {
         operation: Operation,
         batch: &Batch<'_>,
     ) -> std::result::Result<Ticket, BatchError> {
-        if self.path != Path::CrossMemory || self.check_batch(operation, batch).is_err() {
+        let by_hand = match self.path {
+            // SAFETY: the caller's promise.
+            Path::CrossMemory => unsafe { self.batch_by_hand(operation, batch)? },
+            _ => None,
+        };
+        if let Some(left) = by_hand {
+            // SAFETY: the caller's promise.
+            unsafe { self.batch_by_kernel(operation, left.into_iter())? };
+        } else if self.path == Path::CrossMemory && self.check_batch(operation, batch).is_ok() {
+            // SAFETY: the caller's promise.
+            unsafe { self.batch_by_kernel(operation, batch.each())? };
+        } else {
             // Where one of them is refused, it is named.
             return batch.post_each(|piece, at| {
                 // SAFETY: the caller's promise.
                 unsafe { self.transfer(operation, piece.base, piece.len, at) }
             });
         }
-        let mut local = Vec::with_capacity(MOST_PARTS.min(batch.pieces.len()));
-        let mut remote: Vec<libc::iovec> = Vec::with_capacity(MOST_PARTS.min(batch.pieces.len()));
-        for (piece, at) in batch.each() {
+        Ok(Ticket::DONE)
+    }
+
+    /// # Safety
+    /// The pieces are readable (for a write) or writable (for a read).
+    unsafe fn batch_by_kernel(
+        &self,
+        operation: Operation,
+        parts: impl Iterator<Item = (LocalPiece, RemoteAddress)>,
+    ) -> Result<()> {
+        let room = MOST_PARTS.min(parts.size_hint().0.max(1));
+        let mut local = Vec::with_capacity(room);
+        let mut remote: Vec<libc::iovec> = Vec::with_capacity(room);
+        for (piece, at) in parts {
             if local.len() == MOST_PARTS {
                 // SAFETY: the caller's promise.
                 unsafe { self.transfer_parts(operation, &mut local, &mut remote)? };
@@ -37,8 +59,7 @@ impl SoftEndpoint {
             }
         }
         // SAFETY: the caller's promise.
-        unsafe { self.transfer_parts(operation, &mut local, &mut remote)? };
-        Ok(Ticket::DONE)
+        unsafe { self.transfer_parts(operation, &mut local, &mut remote) }
     }
 
     /// Checks all runs, at once where they name one region: that is contiguous.

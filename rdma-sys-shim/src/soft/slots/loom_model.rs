@@ -14,6 +14,7 @@ use super::*;
 /// The slots of one process, with one word of data each.
 struct Queue {
     bell: Bell,
+    hands: Hands,
     slots: Vec<Slot>,
     data: Vec<UnsafeCell<u64>>,
     served: Counter,
@@ -22,6 +23,10 @@ struct Queue {
 impl Slots for Queue {
     fn bell(&self) -> &Bell {
         &self.bell
+    }
+
+    fn hands(&self) -> &Hands {
+        &self.hands
     }
 
     fn slot(&self, index: usize) -> &Slot {
@@ -46,7 +51,6 @@ fn slot() -> Slot {
         address: word(),
         len: word(),
         operands: [word(), word()],
-        result: word(),
     }
 }
 
@@ -59,14 +63,19 @@ impl Queue {
                 rung: AtomicU32::new(0),
                 sleeping: AtomicU32::new(0),
             },
+            hands: Hands {
+                lent: AtomicU32::new(0),
+                wanted: AtomicU32::new(0),
+                asleep: AtomicU32::new(0),
+            },
             slots: (0..slots).map(|_| slot()).collect(),
             data: (0..slots).map(|_| UnsafeCell::new(0)).collect(),
             served: Counter::new(0),
         })
     }
 
-    /// An origin asks for twice its number, once. False: there was no agent.
-    fn ask(&self, number: u64) -> bool {
+    /// A slot with a request for twice this number.
+    fn claim(&self, number: u64) -> usize {
         let count = self.slots.len();
         let index = loop {
             match claim(self, count, number as usize % count, number as u32 + 1) {
@@ -77,12 +86,51 @@ impl Queue {
         self.slot(index).len.store(number, Relaxed);
         // SAFETY: the slot is claimed.
         self.data[index].with_mut(|data| unsafe { *data = number });
+        index
+    }
+
+    fn take(&self, index: usize, number: u64, answer: Option<u64>) {
+        assert_eq!(answer, Some(2 * number), "another's answer");
+        // SAFETY: the slot is answered.
+        self.data[index].with(|data| assert_eq!(unsafe { *data }, 3 * number));
+        give_back(self.slot(index));
+    }
+
+    /// An origin offers its number, and takes it back if it is not served at once. False: it was not.
+    fn offer(&self, number: u64) -> bool {
+        let index = self.claim(number);
+        offer(self.slot(index));
+        let offered = collect(self, index, || false, || true).expect("nobody is gone");
+        match offered {
+            Offered::Answered(answer) => {
+                self.take(index, number, answer);
+                true
+            }
+            Offered::TakenBack => {
+                // SAFETY: the slot is the origin's again.
+                self.data[index].with_mut(|data| unsafe {
+                    assert_eq!(*data, number, "it was carried out");
+                    *data = 0;
+                });
+                give_back(self.slot(index));
+                false
+            }
+        }
+    }
+
+    /// What a thread that lends a hand does again and again.
+    fn lend(&self) {
+        serve_offered(self, self.slots.len(), |index, slot| {
+            self.carry_out(index, slot)
+        });
+    }
+
+    /// An origin asks for twice its number, once. False: there was no agent.
+    fn ask(&self, number: u64) -> bool {
+        let index = self.claim(number);
         match exchange(self, index, || true) {
             Ok(answer) => {
-                assert_eq!(answer, Some(2 * number), "another's answer");
-                // SAFETY: the slot is answered.
-                self.data[index].with(|data| assert_eq!(unsafe { *data }, 3 * number));
-                give_back(self.slot(index));
+                self.take(index, number, answer);
                 true
             }
             Err(unanswered) => {
@@ -171,6 +219,48 @@ fn an_agent_that_leaves_serves_or_lets_go() {
         leave(&*queue, |index, slot| queue.carry_out(index, slot));
         let answered = origin.join().expect("the origin");
         assert_eq!(queue.served.load(Relaxed), answered.into());
+        assert_eq!(queue.slots[0].state.load(Relaxed), FREE);
+    });
+}
+
+/// What is offered is carried out once, or taken back and not carried out, whoever looks at it.
+#[test]
+fn an_offer_is_taken_up_or_taken_back() {
+    check(3, || {
+        let queue = Queue::new(1);
+        let hands: Vec<_> = (0..2)
+            .map(|_| {
+                let queue = queue.clone();
+                thread::spawn(move || queue.lend())
+            })
+            .collect();
+        let served = [1, 2].map(|number| u32::from(queue.offer(number)));
+        for hand in hands {
+            hand.join().expect("a hand");
+        }
+        assert_eq!(queue.served.load(Relaxed), served.iter().sum());
+        assert_eq!(queue.slots[0].state.load(Relaxed), FREE);
+    });
+}
+
+/// One origin asks an agent that leaves, which a hand forestalls or does not, and another offers in the same slot.
+#[test]
+fn a_hand_and_an_agent_share_slots() {
+    check(3, || {
+        let queue = Queue::new(1);
+        let agent = thread::spawn({
+            let queue = queue.clone();
+            move || leave(&*queue, |index, slot| queue.carry_out(index, slot))
+        });
+        let asker = thread::spawn({
+            let queue = queue.clone();
+            move || queue.ask(1)
+        });
+        queue.lend();
+        let offered = u32::from(queue.offer(2));
+        let asked = u32::from(asker.join().expect("the one who asks"));
+        agent.join().expect("the agent");
+        assert_eq!(queue.served.load(Relaxed), asked + offered);
         assert_eq!(queue.slots[0].state.load(Relaxed), FREE);
     });
 }

@@ -1,0 +1,293 @@
+//! Transfers of this process to itself, as to a peer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use super::*;
+use crate::device::batch::RemoteRun;
+use crate::soft::endpoint::{Path, SoftEndpoint};
+use crate::soft::hands::{Attached, Hand};
+use crate::soft::port::SoftPort;
+use crate::soft::process::ProcessId;
+use crate::soft::slots::SLOTS;
+use crate::soft::table::RegionTable;
+use crate::soft::{DEVICE, Options};
+use crate::{Endpoint as _, RemoteRegion};
+
+const NONCE: u64 = 7;
+
+/// Hands serve long before.
+const MOST_ROUNDS: usize = 1_000_000;
+
+/// Memory that is known as a peer's, and the way there.
+struct Peer {
+    port: Arc<SoftPort>,
+    endpoint: SoftEndpoint,
+    region: RemoteRegion,
+    memory: Vec<u8>,
+}
+
+impl Peer {
+    fn new(len: usize) -> Self {
+        let id = ProcessId::own().unwrap();
+        let port = Arc::new(SoftPort::create(id, NONCE).unwrap());
+        let memory = vec![0; len];
+        let table = RegionTable::new(port.clone());
+        let address = memory.as_ptr().expose_provenance() as u64;
+        let region = table
+            .insert(address, len as u64, Access::ALL, None)
+            .unwrap();
+        let endpoint = SoftEndpoint::to_peer(
+            id,
+            SoftPort::open(DEVICE, id, port.fd(), NONCE).unwrap(),
+            Options::parse("").unwrap(),
+            NONCE,
+            port.nonce_address(),
+        );
+        Self {
+            port,
+            endpoint,
+            region,
+            memory,
+        }
+    }
+
+    /// Whether the kernel lets it be reached without its agent.
+    fn attaches(&self) -> bool {
+        let attaches = self.endpoint.path == Path::CrossMemory;
+        if !attaches {
+            eprintln!("not tried: no cross-memory attach");
+        }
+        attaches
+    }
+
+    fn write(&self, bytes: &[u8], offset: usize) {
+        let at = self.region.at(offset as u64);
+        // SAFETY: the bytes are there until the operation is complete, which it is on return.
+        unsafe { self.endpoint.write(bytes.as_ptr(), bytes.len(), at) }.unwrap();
+    }
+
+    fn read(&self, offset: usize, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0xee; len];
+        let at = self.region.at(offset as u64);
+        // SAFETY: as above.
+        unsafe { self.endpoint.read(bytes.as_mut_ptr(), len, at) }.unwrap();
+        bytes
+    }
+
+    /// A put or a get of pieces of `bytes`: how far from the start of the memory, and how long.
+    fn batch(&self, operation: Operation, bytes: &mut [u8], pieces: &[(usize, usize)]) {
+        let runs: Vec<_> = pieces
+            .iter()
+            .map(|&(offset, _)| RemoteRun {
+                at: self.region.at(offset as u64),
+                pieces: 1,
+            })
+            .collect();
+        let mut start = 0;
+        let mut local = Vec::new();
+        for &(_, len) in pieces {
+            let base = bytes[start..start + len].as_mut_ptr();
+            local.push(LocalPiece { base, len });
+            start += len;
+        }
+        let batch = Batch {
+            runs: &runs,
+            pieces: &local,
+        };
+        // SAFETY: the pieces lie in `bytes`.
+        unsafe { self.endpoint.transfer_batch(operation, &batch) }.unwrap();
+    }
+
+    fn all_slots_are_free(&self) -> bool {
+        (0..SLOTS).all(|_| request::claim_now(&self.port, self.endpoint.own).is_some())
+    }
+}
+
+fn bytes(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + seed) as u8).collect()
+}
+
+/// Runs `body` while so many threads lend their hands; it is told how often one has served.
+fn beside_hands<T>(peer: &Peer, count: usize, body: impl FnOnce(&AtomicUsize) -> T) -> T {
+    let _attached = Attached::new(&peer.port);
+    let (over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..count {
+            scope.spawn(|| {
+                let mut hand = Hand::of_process().expect("there is something to serve");
+                hand.lend();
+                while !over.load(Ordering::Relaxed) {
+                    served.fetch_add(usize::from(hand.serve()), Ordering::Relaxed);
+                    thread::yield_now();
+                }
+            });
+        }
+        let ends = Ends(&over);
+        let result = body(&served);
+        drop(ends);
+        result
+    })
+}
+
+/// Also where the body panics.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+const LENS: [usize; 11] = [1, 8, 16, 17, 100, 1023, 1024, 1025, 5000, MOST, MOST + 1];
+
+fn transfers_arrive(peer: &Peer, round: usize) {
+    let before = peer.read(0, peer.memory.len());
+    for (which, len) in LENS.into_iter().enumerate() {
+        let offset = (which * 13 + round) % 64;
+        let sent = bytes(len, which + round);
+        peer.write(&sent, offset);
+        assert_eq!(peer.read(offset, len), sent, "{len} bytes");
+        let around = peer.read(0, peer.memory.len());
+        assert_eq!(around[..offset], before[..offset], "{len} bytes");
+        peer.write(&before[offset..offset + len], offset);
+    }
+    assert_eq!(peer.read(0, peer.memory.len()), before);
+}
+
+#[test]
+fn what_hands_move_is_what_was_asked_for() {
+    let peer = Peer::new(MOST + 100);
+    if !peer.attaches() {
+        return;
+    }
+    beside_hands(&peer, 2, |served| {
+        let mut round = 0;
+        while served.load(Ordering::Relaxed) < 200 {
+            transfers_arrive(&peer, round);
+            round += 1;
+            assert!(round < MOST_ROUNDS, "nobody serves");
+        }
+    });
+    assert!(peer.all_slots_are_free());
+}
+
+#[test]
+fn without_hands_the_kernel_moves_it() {
+    let peer = Peer::new(MOST + 100);
+    if !peer.attaches() {
+        return;
+    }
+    transfers_arrive(&peer, 0);
+    assert!(peer.port.hands().were_wanted());
+    assert!(peer.all_slots_are_free());
+}
+
+#[test]
+fn a_hand_that_was_promised_and_is_not_given_is_not_waited_for() {
+    let peer = Peer::new(MOST + 100);
+    if !peer.attaches() {
+        return;
+    }
+    peer.port.hands().lend();
+    for round in 0..20 {
+        transfers_arrive(&peer, round);
+    }
+    let skipped = peer.endpoint.experience.skip_next.load(Ordering::Relaxed);
+    assert!(skipped > 0, "it is asked less and less often");
+    assert!(peer.all_slots_are_free());
+}
+
+#[test]
+fn pieces_of_batches_arrive_by_hands_or_without() {
+    let peer = Peer::new(1 << 20);
+    if !peer.attaches() {
+        return;
+    }
+    let column: Vec<_> = (0..1000).map(|row| (row * 1000 + 3, 8)).collect();
+    let uneven: Vec<_> = (0..300).map(|at| (at * 600, at % 500)).collect();
+    let backwards: Vec<_> = (0..300).rev().map(|at| (at * 16, 5)).collect();
+    let long = vec![(0, SHORT), (SHORT + 1, SHORT + 1)];
+    let lists = [column, uneven, backwards, long];
+    let go = |round: usize| {
+        for (which, pieces) in lists.iter().enumerate() {
+            let all = pieces.iter().map(|&(_, len)| len).sum();
+            let mut sent = bytes(all, which + round);
+            let mut seen = vec![0; all];
+            peer.batch(Operation::Write, &mut sent, pieces);
+            peer.batch(Operation::Read, &mut seen, pieces);
+            assert_eq!(seen, sent, "list {which}");
+            let mut next = sent.iter();
+            for &(offset, len) in pieces {
+                let expected: Vec<u8> = next.by_ref().take(len).copied().collect();
+                assert_eq!(peer.read(offset, len), expected, "list {which}");
+            }
+        }
+    };
+    go(0);
+    beside_hands(&peer, 1, |served| {
+        let mut round = 1;
+        while served.load(Ordering::Relaxed) < 200 {
+            go(round);
+            round += 1;
+            assert!(round < MOST_ROUNDS, "nobody serves");
+        }
+    });
+    assert!(peer.all_slots_are_free());
+}
+
+#[test]
+fn a_batch_outside_the_region_is_refused_and_named() {
+    let peer = Peer::new(4096);
+    if !peer.attaches() {
+        return;
+    }
+    beside_hands(&peer, 1, |_| {
+        let runs = [0, 4090].map(|offset| RemoteRun {
+            at: peer.region.at(offset),
+            pieces: 1,
+        });
+        let mut bytes = [1_u8; 16];
+        let pieces = [0, 8].map(|start| LocalPiece {
+            base: bytes[start..].as_mut_ptr(),
+            len: 8,
+        });
+        let batch = Batch {
+            runs: &runs,
+            pieces: &pieces,
+        };
+        // SAFETY: the pieces lie in `bytes`.
+        let refused = unsafe { peer.endpoint.transfer_batch(Operation::Write, &batch) };
+        assert!(refused.unwrap_err().error.is_remote_access());
+    });
+}
+
+#[test]
+fn many_origins_share_the_slots_of_one_peer() {
+    let len = MOST + 100;
+    let peer = Peer::new(4 * len);
+    if !peer.attaches() {
+        return;
+    }
+    beside_hands(&peer, 2, |served| {
+        thread::scope(|scope| {
+            for mine in 0..4 {
+                let (peer, served) = (&peer, &served);
+                scope.spawn(move || {
+                    let mut round = 0;
+                    while served.load(Ordering::Relaxed) < 500 {
+                        for len in LENS {
+                            let (sent, offset) = (bytes(len, mine + round), mine * (MOST + 100));
+                            peer.write(&sent, offset);
+                            assert_eq!(peer.read(offset, len), sent);
+                            round += 1;
+                        }
+                        assert!(round < MOST_ROUNDS, "nobody serves");
+                    }
+                });
+            }
+        });
+    });
+    assert!(peer.all_slots_are_free());
+}

@@ -1,0 +1,297 @@
+//! Requests for many short pieces of a peer's memory: what stands in a slot's data. First a list, of where they are
+//! and how long, and then the bytes of all, in that order.
+
+use super::port::SLOT_BYTES;
+use super::request::Operation;
+use crate::memory::{Rows, copy, copy_rows};
+
+/// Pieces of one request: few, so that the peer has something to do while this process goes on.
+pub(super) const MOST: usize = 128;
+/// Bytes of them all.
+pub(super) const MOST_BYTES: usize = 4 << 10;
+
+const BYTES: usize = MOST * size_of::<Run>();
+const _: () = assert!(BYTES + MOST_BYTES <= SLOT_BYTES);
+
+/// Pieces of one length at equal distances, which columns of matrices consist of; or a single piece.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+struct Run {
+    /// From the request's address to the first.
+    offset: u32,
+    /// Of each.
+    len: u32,
+    stride: u32,
+    count: u32,
+}
+
+impl Run {
+    fn single(offset: u32, len: u32) -> Self {
+        Self {
+            offset,
+            len,
+            stride: 0,
+            count: 1,
+        }
+    }
+
+    /// With one more piece, if it is as long and as far from the last as those before.
+    fn extended(self, offset: u32, len: u32) -> Option<Self> {
+        let beyond = offset.checked_sub(self.offset)?;
+        let stride = if self.count == 1 { beyond } else { self.stride };
+        let is_next =
+            len == self.len && u64::from(beyond) == u64::from(stride) * u64::from(self.count);
+        is_next.then_some(Self {
+            stride,
+            count: self.count + 1,
+            ..self
+        })
+    }
+
+    /// How many bytes, and how far from the request's address the last one ends.
+    fn extent(self) -> Option<(u64, u64)> {
+        let [offset, len, stride, count] =
+            [self.offset, self.len, self.stride, self.count].map(u64::from);
+        let last = stride * count.checked_sub(1)?;
+        let end = offset.checked_add(last)?.checked_add(len)?;
+        Some((len * count, end))
+    }
+}
+
+/// Where in a slot's data run `which` of the list is.
+fn run(data: *mut u8, which: usize) -> *mut Run {
+    data.cast::<Run>().wrapping_add(which)
+}
+
+/// Writes a list of pieces into a slot's data, and their bytes if they are sent; returns the length of the list. Each piece
+/// is given as the distance from the request's address, its length, and where it is here.
+///
+/// # Safety
+/// `data` is writable for [`SLOT_BYTES`]. The pieces are at most [`MOST`] with [`MOST_BYTES`] in all, and readable if they
+/// are sent.
+pub(super) unsafe fn fill(
+    data: *mut u8,
+    pieces: impl Iterator<Item = (u32, u32, *const u8)>,
+    are_sent: bool,
+) -> usize {
+    let mut list = Run::default();
+    let mut count = 0;
+    let mut next = data.wrapping_add(BYTES);
+    // What lies together here goes together.
+    let (mut from, mut len) = (std::ptr::null::<u8>(), 0);
+    for (offset, piece_len, piece) in pieces {
+        match list.extended(offset, piece_len).filter(|_| count > 0) {
+            Some(longer) => list = longer,
+            None => {
+                list = Run::single(offset, piece_len);
+                count += 1;
+            }
+        }
+        // SAFETY: no more runs than pieces, for which there is room; aligned as the data is, to pages.
+        unsafe { run(data, count - 1).write(list) };
+        if piece != from.wrapping_add(len) {
+            if are_sent {
+                // SAFETY: the pieces are the caller's promise, and end inside the data by its other one.
+                unsafe { copy(next, from, len) };
+            }
+            next = next.wrapping_add(len);
+            (from, len) = (piece, 0);
+        }
+        len += piece_len as usize;
+    }
+    if are_sent {
+        // SAFETY: as before.
+        unsafe { copy(next, from, len) };
+    }
+    count
+}
+
+/// Copies the bytes of an answer to where they belong.
+///
+/// # Safety
+/// `data` is readable for [`SLOT_BYTES`], and was filled with a list of pieces of these lengths, which are writable.
+pub(super) unsafe fn take(data: *mut u8, pieces: impl Iterator<Item = (*mut u8, usize)>) {
+    let mut next = data.wrapping_add(BYTES);
+    for (to, len) in pieces {
+        // SAFETY: the caller's promise.
+        unsafe { copy(to, next, len) };
+        next = next.wrapping_add(len);
+    }
+}
+
+/// Copies the bytes of a list of `count` runs to, or from, the memory at `at`; `None` if the list does not lie in the data,
+/// or its pieces not in the `len` bytes there. Those before are copied then.
+///
+/// # Safety
+/// `at` is mapped for `len` bytes, and whoever else accesses them meanwhile does so as memory shared with peers. `data` is
+/// writable for [`SLOT_BYTES`].
+pub(super) unsafe fn apply(
+    operation: Operation,
+    at: *mut u8,
+    len: u64,
+    count: usize,
+    data: *mut u8,
+) -> Option<()> {
+    if count > MOST {
+        return None;
+    }
+    let mut room = MOST_BYTES as u64;
+    let mut next = data.wrapping_add(BYTES);
+    for which in 0..count {
+        // SAFETY: inside the data, since there are not too many; aligned as it is, to pages.
+        let pieces = unsafe { run(data, which).read_volatile() };
+        let (bytes, end) = pieces.extent()?;
+        room = room.checked_sub(bytes)?;
+        if end > len {
+            return None;
+        }
+        let there = at.wrapping_add(pieces.offset as usize);
+        let (piece, stride) = (pieces.len as usize, pieces.stride as isize);
+        let (to, from, to_stride, from_stride) = match operation {
+            Operation::Scatter => (there, next, stride, piece as isize),
+            _ => (next, there, piece as isize, stride),
+        };
+        let rows = Rows {
+            len: piece,
+            count: pieces.count as usize,
+            to_stride,
+            from_stride,
+        };
+        // SAFETY: the pieces were just found in the memory, and their bytes in the data.
+        unsafe { copy_rows(to, from, rows) };
+        next = next.wrapping_add(bytes as usize);
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As aligned as a slot's data.
+    #[repr(align(4096))]
+    struct Data([u8; SLOT_BYTES]);
+
+    fn data() -> Box<Data> {
+        Box::new(Data([0xee; SLOT_BYTES]))
+    }
+
+    /// Sends pieces of `sent`, one behind the other but for some gaps, to `memory`, and gets them back.
+    fn there_and_back(pieces: &[(u32, u32)], runs: usize) {
+        let mut data = data();
+        let data = data.0.as_mut_ptr();
+        let sent: Vec<u8> = (1..=255).collect();
+        let mut starts = Vec::new();
+        let mut next = 0;
+        for (which, &(_, len)) in pieces.iter().enumerate() {
+            next += usize::from(which % 3 == 2);
+            starts.push(next);
+            next += len as usize;
+        }
+        let mut memory = [0_u8; 256];
+        let base = memory.as_mut_ptr();
+        let each = || pieces.iter().zip(&starts);
+        // SAFETY: the data has its size, and the pieces lie in `sent` and in `memory`.
+        unsafe {
+            let parts = each().map(|(&(offset, len), &at)| (offset, len, sent[at..].as_ptr()));
+            assert_eq!(fill(data, parts, true), runs, "{pieces:?}");
+            apply(Operation::Scatter, base, 256, runs, data).unwrap();
+        }
+        let mut expected = [0; 256];
+        for (&(offset, len), &at) in each() {
+            let (offset, len) = (offset as usize, len as usize);
+            expected[offset..offset + len].copy_from_slice(&sent[at..at + len]);
+        }
+        assert_eq!(memory, expected, "{pieces:?}");
+
+        let mut back = [0_u8; 256];
+        let to = back.as_mut_ptr();
+        // SAFETY: as above.
+        unsafe {
+            let parts = each().map(|(&(offset, len), &at)| (offset, len, sent[at..].as_ptr()));
+            assert_eq!(fill(data, parts, false), runs);
+            apply(Operation::Gather, base, 256, runs, data).unwrap();
+            take(
+                data,
+                each().map(|(&(_, len), &at)| (to.add(at), len as usize)),
+            );
+        }
+        for (&(_, len), &at) in each() {
+            let range = at..at + len as usize;
+            assert_eq!(back[range.clone()], sent[range], "{pieces:?}");
+        }
+    }
+
+    #[test]
+    fn pieces_go_where_they_belong_and_come_back() {
+        there_and_back(&[(40, 3), (0, 1), (10, 8), (20, 0), (60, 4)], 5);
+        there_and_back(&[(3, 5)], 1);
+        there_and_back(&[], 0);
+    }
+
+    #[test]
+    fn what_is_regular_is_told_in_short() {
+        there_and_back(&[(0, 8), (16, 8), (32, 8), (48, 8)], 1);
+        // Another length, another distance, and back.
+        there_and_back(
+            &[
+                (0, 8),
+                (16, 8),
+                (32, 4),
+                (48, 4),
+                (100, 4),
+                (152, 4),
+                (60, 4),
+            ],
+            4,
+        );
+    }
+
+    #[test]
+    fn lists_that_lie_are_refused() {
+        let mut data = data();
+        let data = data.0.as_mut_ptr();
+        let mut memory = vec![0_u8; MOST_BYTES + 1];
+        let mut applied = |list: &[Run], count, len: usize, operation| {
+            for (which, &pieces) in list.iter().enumerate() {
+                // SAFETY: few runs, in data that is as long as it is.
+                unsafe { run(data, which).write(pieces) };
+            }
+            assert!(len <= memory.len());
+            // SAFETY: the memory is as long as is said.
+            unsafe { apply(operation, memory.as_mut_ptr(), len as u64, count, data) }
+        };
+        let rows = |offset, len, stride, count| Run {
+            offset,
+            len,
+            stride,
+            count,
+        };
+        let most = MOST_BYTES as u32;
+        for operation in [Operation::Scatter, Operation::Gather] {
+            for pieces in [
+                rows(0, 17, 0, 1),
+                rows(16, 1, 0, 1),
+                rows(0, 4, 4, 5),
+                rows(0, 0, 1, 18),
+                rows(0, 1, 0, 0),
+                rows(0, 1, 0, most + 1),
+                rows(u32::MAX, u32::MAX, u32::MAX, u32::MAX),
+                rows(0, u32::MAX, 0, u32::MAX),
+                rows(0, 1, u32::MAX, 2),
+            ] {
+                let answer = applied(&[pieces], 1, 16, operation);
+                assert_eq!(answer, None, "{pieces:?}");
+            }
+            assert_eq!(applied(&[], MOST + 1, 16, operation), None);
+            assert_eq!(applied(&[rows(0, 4, 4, 4)], 1, 16, operation), Some(()));
+            // More bytes than there is room for, though each piece is in the memory.
+            let all = rows(0, most, 0, 1);
+            assert_eq!(applied(&[all], 1, MOST_BYTES, operation), Some(()));
+            let more = [all, rows(0, 1, 0, 1)];
+            assert_eq!(applied(&more, 2, MOST_BYTES, operation), None);
+            let longer = rows(0, most + 1, 0, 1);
+            assert_eq!(applied(&[longer], 1, MOST_BYTES + 1, operation), None);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What a thread that waits does for peers meanwhile: it reads and writes for them memory of this process that they cannot
+//! map, where it is awake anyway.
+
+use std::time::{Duration, Instant};
+
+use rdma_sys_shim::{Hand, has_attached};
+
+use super::hook;
+use crate::error::Result;
+
+/// Looks at what is awaited, and for requests, between two at the clock and calls of the hook.
+const TURNS: u32 = 64;
+/// So long it stays awake where nobody has asked for anything, and after the last request: the longest that a peer has the
+/// kernel do instead.
+const IDLE: Duration = Duration::from_micros(50);
+const IDLE_WANTED: Duration = Duration::from_micros(500);
+/// And so long at a time.
+const LONGEST: Duration = Duration::from_millis(20);
+
+/// Whether who waits here has something else to do at once.
+#[inline]
+pub(super) fn may_be_asked() -> bool {
+    has_attached()
+}
+
+/// How lending a hand ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LendingEnd {
+    /// What is awaited has happened.
+    Over,
+    /// Peers have not asked for anything for a while.
+    Idle,
+    /// They still ask, but it is time for the wait to look around.
+    Asked,
+}
+
+/// Serves peers until what is awaited has happened, or for a while; longer if `is_asked`.
+pub(super) fn lend(
+    hand: &mut Hand,
+    mut is_asked: bool,
+    done: &mut dyn FnMut() -> Result<bool>,
+) -> Result<LendingEnd> {
+    hand.lend();
+    let begun = Instant::now();
+    let mut asked = begun;
+    let mut idle = IDLE;
+    let mut turn = 0u32;
+    loop {
+        if done()? {
+            return Ok(LendingEnd::Over);
+        }
+        is_asked |= hand.serve();
+        turn += 1;
+        if turn.is_multiple_of(TURNS) {
+            hook::call();
+            let now = Instant::now();
+            if std::mem::take(&mut is_asked) {
+                (asked, idle) = (now, IDLE_WANTED);
+            }
+            if now - asked >= idle {
+                return Ok(LendingEnd::Idle);
+            }
+            if now - begun >= LONGEST {
+                return Ok(LendingEnd::Asked);
+            }
+        }
+        std::hint::spin_loop();
+    }
+}
