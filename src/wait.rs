@@ -212,18 +212,20 @@ impl Patience {
         };
         let mut waiting = Waiting::begin();
         let begun = Instant::now();
-        let is_over = match &mut hand {
-            Some(hand) => {
-                let lent = hand::lend(hand, false, done)?;
-                hand.withdraw();
-                lent == LendingEnd::Over
-            }
-            None => self.spin(done, begun)?,
+        let lent = match &mut hand {
+            Some(hand) => hand::lend(hand, false, done)?,
+            None if self.spin(done, begun)? => LendingEnd::Over,
+            None => LendingEnd::Idle,
         };
-        if is_over {
-            return Ok(());
+        let (mut was_asked, yields) = match lent {
+            LendingEnd::Over => return Ok(()),
+            LendingEnd::Asked => (true, 0),
+            LendingEnd::Idle => (false, YIELDS),
+        };
+        if let (Some(hand), false) = (&mut hand, was_asked) {
+            hand.withdraw();
         }
-        for _ in 0..YIELDS {
+        for _ in 0..yields {
             if self.snatch(done)? {
                 return Ok(());
             }
@@ -236,7 +238,6 @@ impl Patience {
         waiting.is_long();
         let mut sleep = FIRST_SLEEP;
         let mut checked = Instant::now();
-        let mut was_asked = false;
         loop {
             if self.snatch(done)? {
                 return Ok(());
@@ -252,9 +253,13 @@ impl Patience {
                 }
                 checked = Instant::now();
             }
+            if hand.is_none() && !self.crowded && hand::may_be_asked() {
+                // There was nothing to ask for when the wait began.
+                hand = Hand::of_process();
+            }
             if let Some(hand) = &mut hand {
                 let lent = match was_asked || hand.was_wanted() {
-                    true => hand::lend(hand, true, done)?,
+                    true => hand::lend(hand, was_asked, done)?,
                     false => LendingEnd::Idle,
                 };
                 was_asked = lent == LendingEnd::Asked;
@@ -351,17 +356,6 @@ pub(crate) struct Polls {
     fruitless: AtomicU32,
     /// Milliseconds of the process's clock.
     checked: AtomicU64,
-}
-
-/// Of the process's clock, to some milliseconds: cheap enough to be asked often. 0 is long ago.
-pub(crate) fn milliseconds() -> u32 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the pointer is to a live structure; this clock is always there.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
-    ((now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000) as u32).max(1)
 }
 
 /// Of so many fruitless polls, one looks at the clock.

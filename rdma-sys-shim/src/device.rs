@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::Result;
 use crate::fork::OfProcess;
+use crate::memory::Number;
 use crate::rdma::AtomicScope;
 use batch::{Batch, BatchError};
 
@@ -533,6 +534,27 @@ pub trait Endpoint: Send + Sync {
     ) -> bool {
         let _ = (len, piece, part);
         false
+    }
+
+    /// Has threads of the peer's that wait add `len` bytes of numbers to those at a place, of which nobody else changes any
+    /// meanwhile, as far as that is sooner; `otherwise` has to add the parts that it is called with, and says false if it
+    /// could not, after which it is not called again. False: nothing was done, as by devices where nobody does it.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    ///
+    /// # Safety
+    /// `values` is readable for `len` bytes, a multiple of a number's.
+    unsafe fn add_by_hand(
+        &self,
+        at: RemoteAddress,
+        number: Number,
+        values: *const u8,
+        len: usize,
+        otherwise: &dyn Fn(Range<usize>) -> bool,
+    ) -> Result<bool> {
+        let _ = (at, number, values, len, otherwise);
+        Ok(false)
     }
 
     /// Maps the peer's memory here, if that is possible: all of it, for loads and stores, and for the

@@ -36,6 +36,8 @@ pub use fences::{fence_all, light_fence, take_fences};
 pub use inventory::{
     DeviceInfo, Placement, State, Surroundings, is_automatic, list, open, shared_out,
 };
+pub use memory::Number;
+pub use primitive::milliseconds;
 pub use soft::{Hand, NoticeBoard, PORT_BYTES, has_attached, probe};
 pub use system::{Host, longest_file};
 

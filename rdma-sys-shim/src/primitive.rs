@@ -6,9 +6,20 @@ mod real {
     pub(crate) use std::hint::spin_loop;
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, fence};
     pub(crate) use std::thread::yield_now;
-
     /// How often to look again before going to sleep.
     pub(crate) const SPINS: u32 = 100;
+
+    /// Of a clock that all processes of the machine have, to some milliseconds: cheap enough to be asked often. Never 0.
+    #[must_use]
+    pub fn milliseconds() -> u32 {
+        let mut now = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the pointer is to a live structure; this clock is always there.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
+        ((now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000) as u32).max(1)
+    }
 }
 
 #[cfg(loom)]
@@ -19,8 +30,14 @@ mod real {
 
     /// Looking again shows nothing new to whoever tries all interleavings.
     pub(crate) const SPINS: u32 = 0;
+
+    /// It stands still.
+    pub fn milliseconds() -> u32 {
+        1
+    }
 }
 
+pub use real::milliseconds;
 pub(crate) use real::*;
 
 /// Sleeping on a word of shared memory.
@@ -50,9 +67,18 @@ pub(crate) mod futex {
 
     /// Wakes whoever sleeps on `word`.
     pub(crate) fn wake(word: &AtomicU32) {
+        wake_some(word, i32::MAX);
+    }
+
+    /// Wakes one of those who sleep on `word`.
+    pub(crate) fn wake_one(word: &AtomicU32) {
+        wake_some(word, 1);
+    }
+
+    fn wake_some(word: &AtomicU32, most: i32) {
         // SAFETY: the kernel uses the address only as a key.
         unsafe {
-            libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX);
+            libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, most);
         }
     }
 }
@@ -93,6 +119,11 @@ pub(crate) mod futex {
         while sleepers.asleep.contains(&me) {
             sleepers = WOKEN.wait(sleepers).expect("not poisoned");
         }
+    }
+
+    /// Nothing in the models sleeps on what this is for.
+    pub(crate) fn wake_one(word: &AtomicU32) {
+        wake(word);
     }
 
     pub(crate) fn wake(word: &AtomicU32) {

@@ -6,7 +6,8 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rdma_sys_shim::memory::{add_f32, add_f64, add_i32, add_i64};
+use rdma_sys_shim::Number;
+use rdma_sys_shim::memory::add_f64;
 
 use super::accumulate_lock::{self, AccumulateAttempt};
 use super::bounds::Place;
@@ -153,9 +154,9 @@ impl Work {
             // SAFETY: the caller's promise.
             return unsafe { copy_elements(self.ty, there, self.operands, self.count) };
         }
-        if let Some(add) = self.adder() {
+        if let Some(number) = self.added() {
             // SAFETY: the caller's promise; the lock that it asks for is held.
-            return unsafe { add(there, self.operands, self.count) };
+            return unsafe { number.add(there, self.operands, self.count) };
         }
         let mut chunk = MaybeUninit::<[u64; CHUNK / 8]>::uninit();
         let held = chunk.as_mut_ptr().cast::<u8>();
@@ -174,16 +175,16 @@ impl Work {
         }
     }
 
-    /// What adds in place, where nothing is fetched.
-    fn adder(&self) -> Option<unsafe fn(*mut u8, *const u8, usize)> {
+    /// What is added in place, where nothing is fetched.
+    pub(super) fn added(&self) -> Option<Number> {
         if self.op != Op::Sum || !self.result.is_null() {
             return None;
         }
         match self.ty {
-            BasicType::F64 => Some(add_f64),
-            BasicType::F32 => Some(add_f32),
-            BasicType::I64 | BasicType::U64 => Some(add_i64),
-            BasicType::I32 | BasicType::U32 => Some(add_i32),
+            BasicType::F64 => Some(Number::F64),
+            BasicType::F32 => Some(Number::F32),
+            BasicType::I64 | BasicType::U64 => Some(Number::I64),
+            BasicType::I32 | BasicType::U32 => Some(Number::I32),
             // A complex sum is two sums.
             _ => None,
         }

@@ -9,7 +9,7 @@ use rdma_sys_shim::{Endpoint, RemoteAddress, Ticket};
 
 use super::bounds::Place;
 use super::work::Work;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::wait::{Patience, lock};
 
 /// Bytes that are combined at a time.
@@ -50,6 +50,43 @@ impl<'w> Transfer<'w> {
     pub(super) unsafe fn carry_out(&self) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe {
+            match self.add_by_hand()? {
+                Some(result) => result,
+                None => self.carry_out_here(),
+            }
+        }
+    }
+
+    /// As [`Transfer::carry_out`], by the target's threads that wait, as far as that is sooner; `None` where there are none,
+    /// with nothing done.
+    ///
+    /// # Safety
+    /// As for [`Transfer::carry_out`].
+    unsafe fn add_by_hand(&self) -> Result<Option<Result<()>>> {
+        let Some(number) = self.work.added() else {
+            return Ok(None);
+        };
+        let failed = Mutex::new(None);
+        let otherwise = |bytes: Range<usize>| {
+            // SAFETY: the caller's promise, for these elements; each part is added once.
+            self.carry_out_part(bytes, &failed, |part| unsafe { part.carry_out_here() })
+        };
+        let operands = self.work.operands;
+        // SAFETY: the operands are the caller's promise; under the lock nobody else changes these elements.
+        let asked = unsafe {
+            self.endpoint
+                .add_by_hand(self.at, number, operands, self.len, &otherwise)?
+        };
+        Ok(asked.then(|| lock(&failed).take().map_or(Ok(()), Err)))
+    }
+
+    /// As [`Transfer::carry_out`], by threads of this process.
+    ///
+    /// # Safety
+    /// As for [`Transfer::carry_out`].
+    unsafe fn carry_out_here(&self) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe {
             // What overwrites is one write, which the device may share out.
             let shared = match self.len < LONG || self.work.overwrites() {
                 true => None,
@@ -73,26 +110,46 @@ impl<'w> Transfer<'w> {
         let work = Divided(self.work);
         let failed = Mutex::new(None);
         let carry_out = |bytes: Range<usize>| {
-            let (first, count) = (bytes.start / extent, bytes.len().div_ceil(extent));
-            let work = work.get().part(first, count);
-            let part = Transfer {
+            let all = Transfer {
                 endpoint,
                 patience,
-                at: at.moved(bytes.start as i64),
-                work: &work,
-                len: bytes.len(),
+                at,
+                work: work.get(),
+                len,
                 last: Cell::new(Ticket::DONE),
             };
             // SAFETY: these elements lie in what the caller promises; no two parts have any in common.
-            let done = unsafe { part.carry_out_alone() };
-            if let Err(error) = done {
-                lock(&failed).get_or_insert(error);
-                return false;
-            }
-            true
+            all.carry_out_part(bytes, &failed, |part| unsafe { part.carry_out_alone() })
         };
         let shared = endpoint.share_out(len, piece, &carry_out);
         shared.then(|| lock(&failed).take().map_or(Ok(()), Err))
+    }
+
+    /// Has the work carried out on some bytes, which begin with an element; whether it went well. The first error is kept.
+    fn carry_out_part(
+        &self,
+        bytes: Range<usize>,
+        failed: &Mutex<Option<Error>>,
+        carry_out: impl FnOnce(&Transfer<'_>) -> Result<()>,
+    ) -> bool {
+        let extent = self.work.ty.extent();
+        let (first, count) = (bytes.start / extent, bytes.len().div_ceil(extent));
+        let work = self.work.part(first, count);
+        let part = Transfer {
+            endpoint: self.endpoint,
+            patience: self.patience,
+            at: self.at(bytes.start),
+            work: &work,
+            len: bytes.len(),
+            last: Cell::new(Ticket::DONE),
+        };
+        match carry_out(&part) {
+            Ok(()) => true,
+            Err(error) => {
+                lock(failed).get_or_insert(error);
+                false
+            }
+        }
     }
 
     /// # Safety

@@ -2,7 +2,9 @@
 //! that it died; and no launcher but `transom run` tells.
 
 use crate::error::Result;
-use crate::wait::{milliseconds, unawaited};
+use rdma_sys_shim::milliseconds;
+
+use crate::wait::unawaited;
 use crate::window::OnTarget;
 
 /// How often to look at a target, in milliseconds.

@@ -1,5 +1,5 @@
 //! What a thread that waits does for peers meanwhile: it reads and writes for them memory of this process that they cannot
-//! map, where it is awake anyway.
+//! map. It stays awake for that while they ask often.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,11 @@ use crate::error::Result;
 
 /// Looks at what is awaited, and for requests, between two at the clock and calls of the hook.
 const TURNS: u32 = 64;
-/// So long it stays awake where nobody has asked for anything, and after the last request: the longest that a peer has the
-/// kernel do instead.
+/// So long it stays awake for requests that do not come; longer with each turn in which some did, up to what a peer's longest
+/// transfer by the kernel takes, after which it may ask again.
 const IDLE: Duration = Duration::from_micros(50);
-const IDLE_WANTED: Duration = Duration::from_micros(500);
+const MORE: Duration = Duration::from_micros(5);
+const LONGEST_IDLE: Duration = Duration::from_micros(500);
 /// And so long at a time.
 const LONGEST: Duration = Duration::from_millis(20);
 
@@ -34,16 +35,17 @@ pub(super) enum LendingEnd {
     Asked,
 }
 
-/// Serves peers until what is awaited has happened, or for a while; longer if `is_asked`.
+/// Serves peers until what is awaited has happened, or for a while; longer if it `was_asked` to the end before.
 pub(super) fn lend(
     hand: &mut Hand,
-    mut is_asked: bool,
+    was_asked: bool,
     done: &mut dyn FnMut() -> Result<bool>,
 ) -> Result<LendingEnd> {
     hand.lend();
     let begun = Instant::now();
     let mut asked = begun;
-    let mut idle = IDLE;
+    let mut idle = if was_asked { LONGEST_IDLE } else { IDLE };
+    let mut is_asked = false;
     let mut turn = 0u32;
     loop {
         if done()? {
@@ -55,7 +57,8 @@ pub(super) fn lend(
             hook::call();
             let now = Instant::now();
             if std::mem::take(&mut is_asked) {
-                (asked, idle) = (now, IDLE_WANTED);
+                asked = now;
+                idle = (idle + MORE).min(LONGEST_IDLE);
             }
             if now - asked >= idle {
                 return Ok(LendingEnd::Idle);

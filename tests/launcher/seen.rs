@@ -132,7 +132,7 @@ fn created() {
     job.finish().unwrap();
 }
 
-/// Rank 0 puts to memory of rank 1's, which waits for it meanwhile, until that has served it or it has put often.
+/// Rank 0 puts to memory of rank 1's for a while, which waits for it.
 fn waiting() {
     let job = Job::init().unwrap();
     let mut memory = vec![0_u64; SIZE / 8];

@@ -9,6 +9,7 @@ mod buffer;
 mod by_two;
 #[cfg(feature = "adversarial")]
 pub(crate) mod late;
+mod numbers;
 #[cfg(any(not(target_arch = "x86_64"), test))]
 mod portable;
 mod rows;
@@ -16,6 +17,7 @@ mod rows;
 mod x86_64;
 
 pub use buffer::Buffer;
+pub use numbers::Number;
 
 #[cfg(not(target_arch = "x86_64"))]
 use portable as arch;

@@ -17,7 +17,7 @@ use super::slots::{self, Slot, Slots};
 use super::table;
 use crate::memory::copy;
 use crate::signals::without_signals;
-use crate::{Access, Error, Result, Width};
+use crate::{Access, Error, Number, Result, Width};
 
 /// How long an agent without a region stays.
 const LINGER: Duration = Duration::from_millis(500);
@@ -142,6 +142,7 @@ pub(super) fn carry_out(port: &SoftPort, index: usize, slot: &Slot) -> Option<u6
     let need = match operation {
         Operation::Write | Operation::Scatter => Access::WRITE,
         Operation::Read | Operation::Gather => Access::READ,
+        Operation::AddNumbers => Access::READ.and(Access::WRITE),
         _ => Access::ATOMIC,
     };
     let words = match operation {
@@ -151,6 +152,10 @@ pub(super) fn carry_out(port: &SoftPort, index: usize, slot: &Slot) -> Option<u6
             len <= SLOT_BYTES && matches!(width, 1 | 2 | 4 | 8) && len.is_multiple_of(width)
         }
         Operation::Scatter | Operation::Gather => true,
+        Operation::AddNumbers => {
+            Number::from_code(width).is_some_and(|number| len.is_multiple_of(number.bytes()))
+                && len <= SLOT_BYTES
+        }
     };
     if !words || table::allows(port, rkey, address, len as u64, need).is_err() {
         return None;
@@ -213,6 +218,12 @@ pub(crate) unsafe fn apply(
         Operation::FetchAdd => unsafe { fetch_add(at, width, first) },
         // SAFETY: the caller's promise.
         Operation::CompareSwap => unsafe { compare_swap(at, width, first, second) },
+        // SAFETY: the caller's promise.
+        Operation::AddNumbers => unsafe {
+            let number = Number::from_code(width)?;
+            number.add(at, data, len / number.bytes());
+            Some(0)
+        },
         // SAFETY: the caller's promise, for each word.
         Operation::AddEach => each(&|at, value| unsafe { fetch_add(at, width, value) }),
         Operation::Scatter | Operation::Gather => {

@@ -1,7 +1,7 @@
 //! Lending a hand: a thread that waits carries out what peers ask of memory that they cannot map. That spares them the
 //! kernel's calls, and takes nothing from a program that computes: what nobody takes up goes by the kernel after a moment.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(crate) struct Attached(Arc<SoftPort>);
 
 impl Attached {
     pub(crate) fn new(port: &Arc<SoftPort>) -> Self {
-        FORKS.call_once(watch_forks);
+        WATCHES_FORKS.call_once(watch_forks);
         let mut ports = ports();
         let mut known = ports.users.iter_mut();
         match known.find(|(other, _)| Arc::ptr_eq(other, port)) {
@@ -73,12 +73,15 @@ impl Drop for Attached {
     }
 }
 
-static FORKS: Once = Once::new();
+static WATCHES_FORKS: Once = Once::new();
+/// From the process that was started to this one: a hand of another is nobody's here.
+static FORKS_BEHIND: AtomicU32 = AtomicU32::new(0);
 
 /// What a forked child has is a copy, and not what peers mean: nothing that waits there serves them.
 fn watch_forks() {
     extern "C" fn in_child() {
         COUNT.store(0, Ordering::Relaxed);
+        FORKS_BEHIND.fetch_add(1, Ordering::Relaxed);
     }
     // SAFETY: the handler only stores to an atomic.
     let rc = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
@@ -101,6 +104,8 @@ pub fn has_attached() -> bool {
 pub struct Hand {
     ports: Arc<[Arc<SoftPort>]>,
     is_lent: bool,
+    /// As many as there were when it was made.
+    forks_behind: u32,
 }
 
 impl Hand {
@@ -111,17 +116,36 @@ impl Hand {
             return None;
         }
         let ports = ports().all.clone()?;
-        Some(Self {
+        Some(Self::of(ports))
+    }
+
+    fn of(ports: Arc<[Arc<SoftPort>]>) -> Self {
+        Self {
             ports,
             is_lent: false,
-        })
+            forks_behind: FORKS_BEHIND.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Of nobody else's.
+    #[cfg(test)]
+    pub(crate) fn of_port(port: &Arc<SoftPort>) -> Self {
+        Self::of([port.clone()].into())
+    }
+
+    /// Those that are this process's: in a forked child, none.
+    fn own_ports(&self) -> &[Arc<SoftPort>] {
+        match self.forks_behind == FORKS_BEHIND.load(Ordering::Relaxed) {
+            true => &self.ports,
+            false => &[],
+        }
     }
 
     /// Tells peers that the calling thread is about to call [`serve`](Self::serve) again and again.
     pub fn lend(&mut self) {
         if !self.is_lent {
             self.is_lent = true;
-            self.ports.iter().for_each(|port| port.hands().lend());
+            self.own_ports().iter().for_each(|port| port.hands().lend());
         }
     }
 
@@ -129,13 +153,15 @@ impl Hand {
     pub fn withdraw(&mut self) {
         if self.is_lent {
             self.is_lent = false;
-            self.ports.iter().for_each(|port| port.hands().withdraw());
+            self.own_ports()
+                .iter()
+                .for_each(|port| port.hands().withdraw());
         }
     }
 
     /// Does what peers ask for; false if they ask for nothing.
     pub fn serve(&self) -> bool {
-        let served = self.ports.iter().fold(0, |served, port| {
+        let served = self.own_ports().iter().fold(0, |served, port| {
             let carry_out = |index: usize, slot: &slots::Slot| agent::carry_out(port, index, slot);
             slots::serve_offered(&**port, SLOTS, carry_out) + served
         });
@@ -154,7 +180,7 @@ impl Hand {
     /// Sleeps for `limit`, or until a peer calls for a hand.
     pub fn sleep(&self, limit: Duration) {
         // Hardly any process has two devices.
-        match self.ports.first() {
+        match self.own_ports().first() {
             Some(port) => port.hands().sleep(limit),
             None => std::thread::sleep(limit),
         }
@@ -163,7 +189,7 @@ impl Hand {
     /// Whether a peer would have liked to ask while no hand was lent, since this was called last.
     #[must_use]
     pub fn was_wanted(&self) -> bool {
-        self.ports
+        self.own_ports()
             .iter()
             .fold(false, |wanted, port| port.hands().were_wanted() | wanted)
     }

@@ -53,7 +53,9 @@ const BELL: usize = 64;
 const HANDS: usize = 128;
 const SLOT_TABLE: usize = 4096;
 const SLOT_DATA: usize = SLOT_TABLE + 2 * 4096;
-const REGION_TABLE: usize = SLOT_DATA + SLOTS * SLOT_BYTES;
+/// From the data of one slot to the next: those in use at a time lie in different sets of a cache.
+const SLOT_STRIDE: usize = SLOT_BYTES + (1 << 10) + 128;
+const REGION_TABLE: usize = (SLOT_DATA + SLOTS * SLOT_STRIDE).next_multiple_of(4096);
 const TABLES_END: usize = REGION_TABLE + REGIONS * size_of::<RegionEntry>();
 /// Begins a page, however large pages are.
 const ROOM: usize = TABLES_END.next_multiple_of(64 << 10);
@@ -279,7 +281,9 @@ impl SoftPort {
     /// The slot's `SLOT_BYTES` bytes of data, which belong to whoever the slot's state says.
     pub(crate) fn slot_data(&self, index: usize) -> *mut u8 {
         assert!(index < SLOTS);
-        self.map.base().wrapping_add(SLOT_DATA + index * SLOT_BYTES)
+        self.map
+            .base()
+            .wrapping_add(SLOT_DATA + index * SLOT_STRIDE)
     }
 
     pub(crate) fn entry(&self, index: usize) -> &RegionEntry {

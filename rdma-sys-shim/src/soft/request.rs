@@ -1,4 +1,4 @@
-//! Asking a peer's agent to do what cannot be done from outside: what goes into a slot.
+//! Asking a peer's agent to do what cannot be done from outside, or a thread of its that waits: what goes into a slot.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -23,6 +23,8 @@ pub(crate) enum Operation {
     /// they are.
     Scatter = 7,
     Gather = 8,
+    /// Adds numbers, of which nobody else changes any: `width` says what they are.
+    AddNumbers = 9,
 }
 
 impl Operation {
@@ -36,6 +38,7 @@ impl Operation {
             Self::StoreEach,
             Self::Scatter,
             Self::Gather,
+            Self::AddNumbers,
         ]
         .into_iter()
         .find(|operation| *operation as u32 == code)
@@ -47,6 +50,7 @@ impl Operation {
             Self::Read | Self::Gather => "read",
             Self::FetchAdd => "fetch_add",
             Self::CompareSwap => "compare_swap",
+            Self::AddNumbers => "add",
             Self::AddEach => "atomic add",
             Self::StoreEach => "atomic store",
         }
@@ -110,7 +114,7 @@ impl Request {
         slots::give_back(port.slot(index));
         match answer {
             Some(old) => Ok(Some(old)),
-            None => Err(self.refused(peer, "the target's agent refused it")),
+            None => Err(self.refused(peer, "the target refused it")),
         }
     }
 
@@ -202,10 +206,15 @@ fn claim(port: &SoftPort, peer: ProcessId) -> Result<usize> {
             if !peer.runs() {
                 return Err(Error::PeerGone { pid: peer.pid });
             }
-            for index in 0..SLOTS {
-                slots::free_if_dead(port.slot(index), is_gone);
-            }
+            free_those_of_the_dead(port);
         }
+    }
+}
+
+/// Frees the slots of processes that died amid their requests.
+pub(super) fn free_those_of_the_dead(port: &SoftPort) {
+    for index in 0..SLOTS {
+        slots::free_if_dead(port.slot(index), is_gone);
     }
 }
 

@@ -87,7 +87,7 @@ pub(super) unsafe fn fill(
                 count += 1;
             }
         }
-        // SAFETY: no more runs than pieces, for which there is room; aligned as the data is, to pages.
+        // SAFETY: no more runs than pieces, for which there is room; aligned as the data is, to cache lines.
         unsafe { run(data, count - 1).write(list) };
         if piece != from.wrapping_add(len) {
             if are_sent {
@@ -135,13 +135,14 @@ pub(super) unsafe fn apply(
     if count > MOST {
         return None;
     }
-    let mut room = MOST_BYTES as u64;
+    let (mut room, mut pieces_left) = (MOST_BYTES as u64, MOST as u32);
     let mut next = data.wrapping_add(BYTES);
     for which in 0..count {
-        // SAFETY: inside the data, since there are not too many; aligned as it is, to pages.
+        // SAFETY: inside the data, since there are not too many; aligned as it is, to cache lines.
         let pieces = unsafe { run(data, which).read_volatile() };
         let (bytes, end) = pieces.extent()?;
         room = room.checked_sub(bytes)?;
+        pieces_left = pieces_left.checked_sub(pieces.count)?;
         if end > len {
             return None;
         }
@@ -275,6 +276,8 @@ mod tests {
                 rows(0, 4, 4, 5),
                 rows(0, 0, 1, 18),
                 rows(0, 1, 0, 0),
+                // Nothing, very often.
+                rows(0, 0, 0, u32::MAX),
                 rows(0, 1, 0, most + 1),
                 rows(u32::MAX, u32::MAX, u32::MAX, u32::MAX),
                 rows(0, u32::MAX, 0, u32::MAX),

@@ -1,10 +1,10 @@
 //! The slot protocol: how requests get to the agent of a process, or to a thread of it that waits, and answers back.
 //!
-//! A slot goes round FREE → CLAIMED (by an origin) → READY → SERVING (by the agent, or by whoever lends a hand) → DONE →
-//! FREE. Its other fields and its data belong to whoever the state says.
+//! A slot goes round FREE → CLAIMED (by an origin) → READY → SERVING (by the agent, or by whoever lends a hand) → DONE or
+//! REFUSED → FREE. Its other fields and its data belong to whoever the state says.
 //!
-//! The agent is told of slots that are ready. Who lends a hand looks at all of them, again and again; an origin that has
-//! none but told nobody takes its slot back after a moment (READY → CLAIMED).
+//! The agent is told of slots that are ready. Who lends a hand looks at all of them, again and again. A slot that was only
+//! offered to hands is taken back by its origin after a moment (READY → CLAIMED), and if that died meanwhile, is served no more.
 //!
 //! Nobody sleeps while there is something to do for him: who goes to sleep says so, and then looks
 //! once more; who has something for him leaves it there, and then looks whether he sleeps. A full
@@ -13,7 +13,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::primitive::{AtomicU32, AtomicU64, SPINS, fence, futex, spin_loop, yield_now};
+use crate::primitive::{
+    AtomicU32, AtomicU64, SPINS, fence, futex, milliseconds, spin_loop, yield_now,
+};
 
 /// Requests that an agent can have before it at once.
 pub(crate) const SLOTS: usize = 32;
@@ -23,9 +25,10 @@ const CLAIMED: u32 = 1;
 const READY: u32 = 2;
 const SERVING: u32 = 3;
 const DONE: u32 = 4;
+const REFUSED: u32 = 5;
 
-const STATUS_OK: u32 = 0;
-const STATUS_REFUSED: u32 = 1;
+/// Milliseconds after which nobody serves what was offered: its origin is dead, or about to take it back.
+const STALE: u32 = 100;
 
 /// How long an origin sleeps before it looks whether the agent's process runs.
 const NAP: Duration = Duration::from_millis(50);
@@ -35,7 +38,7 @@ const NAP: Duration = Duration::from_millis(50);
 pub(crate) struct Bell {
     /// 1 while an agent serves.
     running: AtomicU32,
-    /// One bit for each slot that waits to be served.
+    /// One bit for each slot of which the agent was told.
     ready: AtomicU32,
     /// Changes with every request: what the agent sleeps on.
     rung: AtomicU32,
@@ -61,7 +64,8 @@ pub(crate) struct Slot {
     state: AtomicU32,
     pub(super) operation: AtomicU32,
     pub(super) width: AtomicU32,
-    status: AtomicU32,
+    /// When it was offered to hands, by [`milliseconds`]; 0 if the agent was told.
+    offered: AtomicU32,
     /// 1 while the origin sleeps on `state`.
     sleeping: AtomicU32,
     /// The origin's process.
@@ -112,10 +116,18 @@ pub(crate) fn give_back(slot: &Slot) {
     slot.state.store(FREE, Ordering::Release);
 }
 
-/// An origin that died in the middle of a request leaves its slot claimed or done for ever.
-pub(crate) fn free_if_dead(slot: &Slot, is_dead: impl FnOnce(u32) -> bool) {
-    let is_stuck = || matches!(slot.state.load(Ordering::Acquire), CLAIMED | DONE);
+/// An origin that died in the middle of a request leaves its slot claimed, offered or answered for ever.
+pub(crate) fn free_if_dead(slot: &Slot, is_dead: impl Fn(u32) -> bool) {
+    let is_offered =
+        || slot.state.load(Ordering::Acquire) == READY && slot.offered.load(Ordering::Relaxed) != 0;
+    let is_stuck = || matches!(slot.state.load(Ordering::Acquire), CLAIMED | DONE | REFUSED);
     let owner = slot.owner.load(Ordering::Relaxed);
+    if is_offered() && owner != 0 && is_dead(owner) {
+        // If a hand has it meanwhile, it is freed another time.
+        let _ = slot
+            .state
+            .compare_exchange(READY, CLAIMED, Ordering::Acquire, Ordering::Relaxed);
+    }
     // Looked at once more when it is dead: it may have handed the slot to the agent just before.
     if is_stuck() && owner != 0 && is_dead(owner) && is_stuck() {
         // One cleaner gets it; nobody else writes the owner of a slot that is taken.
@@ -134,25 +146,31 @@ pub(crate) fn free_if_dead(slot: &Slot, is_dead: impl FnOnce(u32) -> bool) {
 pub(crate) fn exchange(
     slots: &impl Slots,
     index: usize,
-    agent_lives: impl Fn() -> bool,
+    peer_lives: impl Fn() -> bool,
 ) -> Result<Option<u64>, Unanswered> {
     let slot = slots.slot(index);
+    slot.offered.store(0, Ordering::Relaxed);
     slot.state.store(READY, Ordering::Release);
     slots.bell().ready.fetch_or(1 << index, Ordering::AcqRel);
     ring(slots.bell());
-    wait_done(slots, index, agent_lives)?;
+    wait_done(slots, index, peer_lives)?;
     Ok(answer(slot))
 }
 
 fn answer(slot: &Slot) -> Option<u64> {
-    match slot.status.load(Ordering::Relaxed) {
-        STATUS_OK => Some(slot.operands[0].load(Ordering::Relaxed)),
+    match slot.state.load(Ordering::Relaxed) {
+        DONE => Some(slot.operands[0].load(Ordering::Relaxed)),
         _ => None,
     }
 }
 
-/// Shows a filled slot to threads that look at all of them. The agent is not told.
-pub(crate) fn offer(slot: &Slot) {
+fn is_answered(state: u32) -> bool {
+    matches!(state, DONE | REFUSED)
+}
+
+/// Shows a filled slot to threads that look at all of them, at a time that [`milliseconds`] returned. The agent is not told.
+pub(crate) fn offer(slot: &Slot, now: u32) {
+    slot.offered.store(now, Ordering::Relaxed);
     slot.state.store(READY, Ordering::Release);
 }
 
@@ -171,12 +189,12 @@ pub(crate) fn collect(
     slots: &impl Slots,
     index: usize,
     mut is_patient: impl FnMut() -> bool,
-    server_lives: impl Fn() -> bool,
+    peer_lives: impl Fn() -> bool,
 ) -> Result<Offered, Unanswered> {
     let slot = slots.slot(index);
     loop {
         match slot.state.load(Ordering::Acquire) {
-            DONE => return Ok(Offered::Answered(answer(slot))),
+            state if is_answered(state) => return Ok(Offered::Answered(answer(slot))),
             READY if !is_patient() => {
                 let taken_back = slot
                     .state
@@ -189,7 +207,7 @@ pub(crate) fn collect(
             READY => spin_loop(),
             _ => {
                 // Its server is at work.
-                wait_done(slots, index, server_lives)?;
+                wait_done(slots, index, peer_lives)?;
                 return Ok(Offered::Answered(answer(slot)));
             }
         }
@@ -199,10 +217,10 @@ pub(crate) fn collect(
 fn wait_done(
     slots: &impl Slots,
     index: usize,
-    agent_lives: impl Fn() -> bool,
+    peer_lives: impl Fn() -> bool,
 ) -> Result<(), Unanswered> {
     let (bell, slot) = (slots.bell(), slots.slot(index));
-    let done = || slot.state.load(Ordering::Acquire) == DONE;
+    let done = || is_answered(slot.state.load(Ordering::Acquire));
     for round in 0..2 * SPINS {
         if done() {
             return Ok(());
@@ -228,14 +246,14 @@ fn wait_done(
         slot.sleeping.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let seen = slot.state.load(Ordering::Relaxed);
-        if seen != DONE {
+        if !is_answered(seen) {
             futex::wait(&slot.state, seen, NAP);
         }
         slot.sleeping.store(0, Ordering::Relaxed);
         if done() {
             return Ok(());
         }
-        if !agent_lives() {
+        if !peer_lives() {
             return Err(Unanswered::Gone);
         }
     }
@@ -294,11 +312,11 @@ impl Hands {
         }
     }
 
-    /// Wakes who sleeps until a hand is wanted. One that is about to is not seen, and sleeps on: no longer than it may.
+    /// Wakes one that sleeps until a hand is wanted. One that is about to is not seen, and sleeps on: no longer than it may.
     pub(crate) fn call(&self) {
         self.want();
         if self.asleep.load(Ordering::Relaxed) != 0 {
-            futex::wake(&self.wanted);
+            futex::wake_one(&self.wanted);
         }
     }
 
@@ -319,6 +337,14 @@ impl Hands {
     }
 }
 
+/// Whether it was offered so long ago that its origin is not there any more.
+fn is_stale(slot: &Slot) -> bool {
+    match slot.offered.load(Ordering::Relaxed) {
+        0 => false,
+        offered => milliseconds().wrapping_sub(offered) > STALE,
+    }
+}
+
 /// Serves what waits in the first `count` slots, also what the agent does not know of; returns how many did.
 pub(crate) fn serve_offered(
     slots: &impl Slots,
@@ -328,7 +354,7 @@ pub(crate) fn serve_offered(
     let mut served = 0;
     for index in 0..count {
         let slot = slots.slot(index);
-        if slot.state.load(Ordering::Relaxed) == READY {
+        if slot.state.load(Ordering::Acquire) == READY && !is_stale(slot) {
             served += usize::from(serve(slot, |slot| carry_out(index, slot)));
         }
     }
@@ -362,15 +388,14 @@ fn serve(slot: &Slot, carry_out: impl FnOnce(&Slot) -> Option<u64>) -> bool {
     if !ours {
         return false;
     }
-    let status = match carry_out(slot) {
+    let answer = match carry_out(slot) {
         Some(old) => {
             slot.operands[0].store(old, Ordering::Relaxed);
-            STATUS_OK
+            DONE
         }
-        None => STATUS_REFUSED,
+        None => REFUSED,
     };
-    slot.status.store(status, Ordering::Relaxed);
-    slot.state.store(DONE, Ordering::Release);
+    slot.state.store(answer, Ordering::Release);
     fence(Ordering::SeqCst);
     if slot.sleeping.load(Ordering::Relaxed) != 0 {
         futex::wake(&slot.state);

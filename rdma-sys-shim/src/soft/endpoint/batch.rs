@@ -5,6 +5,13 @@ use crate::cross_memory::{self, Direction, MOST_PARTS, part};
 use crate::device::batch::{Batch, BatchError, LocalPiece};
 use crate::{Access, RemoteAddress, Result, Ticket};
 
+fn need_of(operation: Operation) -> Access {
+    match operation {
+        Operation::Write => Access::WRITE,
+        _ => Access::READ,
+    }
+}
+
 impl SoftEndpoint {
     /// # Safety
     /// The pieces are readable (for a write) or writable (for a read).
@@ -19,6 +26,10 @@ impl SoftEndpoint {
             _ => None,
         };
         if let Some(left) = by_hand {
+            // The peer may have refused them.
+            for &(piece, at) in &left {
+                self.check(at, piece.len as u64, need_of(operation), operation)?;
+            }
             // SAFETY: the caller's promise.
             unsafe { self.batch_by_kernel(operation, left.into_iter())? };
         } else if self.path == Path::CrossMemory && self.check_batch(operation, batch).is_ok() {
@@ -64,10 +75,7 @@ impl SoftEndpoint {
 
     /// Checks all runs, at once where they name one region: that is contiguous.
     fn check_batch(&self, operation: Operation, batch: &Batch<'_>) -> Result<()> {
-        let need = match operation {
-            Operation::Write => Access::WRITE,
-            _ => Access::READ,
-        };
+        let need = need_of(operation);
         let mut hull: Option<(RemoteAddress, u64)> = None;
         for (at, pieces) in batch.parts() {
             let len: usize = pieces.iter().map(|piece| piece.len).sum();

@@ -1,23 +1,32 @@
 //! Transfers by the hand of a thread of the peer that waits, which takes a fraction of what the kernel takes for a few
 //! bytes. They go in pieces, so that the peer copies one while this process copies the next.
 
+mod choice;
+
 use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::SoftEndpoint;
+use super::{Path, SoftEndpoint};
 use crate::device::batch::{Batch, LocalPiece};
+use crate::primitive::milliseconds;
 use crate::soft::hands::Hand;
+use crate::soft::port::SoftPort;
 use crate::soft::request::{self, Operation, Request};
 use crate::soft::scattered;
-use crate::soft::slots::{self, Offered, Slots, Unanswered};
+use crate::soft::slots::{self, Hands, Offered, Slots, Unanswered};
 use crate::soft::table;
-use crate::{Access, Error, RemoteAddress, Result};
+use crate::{Access, Error, Number, RemoteAddress, Result};
 
-/// The kernel is as soon with more in one place.
-const MOST: usize = 8 << 10;
+use choice::{Choices, Kind};
+
+/// What hands are asked for at a time. With no more than that they are sooner, wherever they are; else it has to be tried.
 const PIECE: usize = 1 << 10;
+/// Who sleeps is called for no more in one place.
+const LONG: usize = 8 << 10;
+/// What an accumulate reads and writes at a time, where the kernel does it.
+const ADDS_AT_A_TIME: usize = 64 << 10;
 /// The longest pieces of batches with which hands are sooner than the kernel, which takes a third of a microsecond for each.
 const SHORT: usize = 512;
 /// Requests under way at a time.
@@ -28,64 +37,121 @@ const DEPTH: usize = 8;
 const LONGEST: Duration = Duration::from_micros(3);
 const MOST_PATIENT: u32 = 8;
 const LONGEST_HOPE: Duration = Duration::from_micros(1);
-/// Who sleeps is called when so many parts were moved by the kernel: to wake somebody takes as long as to move two or three.
-const WORTH_A_CALL: u32 = 16;
 /// Looks at a slot between two at the clock.
 const LOOKS: u32 = 8;
-/// Of requests that nobody took up though somebody had said he would: at the most so many go by the kernel then.
-const MOST_SKIPPED: u32 = 1 << 10;
+/// So many milliseconds nothing is asked for after a request that nobody took up though somebody had said he would; each time
+/// twice as long, up to a limit.
+const PAUSE: u32 = 4;
+const LONGEST_PAUSE: u32 = 64;
+/// Who sleeps is called when so many parts were moved by the kernel: to wake somebody takes as long as to move two or three.
+/// After each call that led to nothing, when twice as many were.
+const WORTH_A_CALL: u32 = 16;
+const WORTH_THE_LAST: u32 = 1 << 14;
+/// Milliseconds from one look for slots of processes that died to the next.
+const SWEEP_EVERY: u32 = 100;
 
 /// What is known of the peer's threads.
 #[derive(Default)]
 pub(super) struct Experience {
     /// The last request was taken up: who waits again and again may be about to, without having said so.
     was_served: AtomicBool,
-    /// So many requests are not made, and how many there will be after the next disappointment: a thread that lends its
-    /// hand may have lost its processor to another.
-    skip: AtomicU32,
-    skip_next: AtomicU32,
-    /// Parts that the kernel moved since they were last called.
+    /// When there is something to ask for again, and how long there will be nothing after the next disappointment: a thread
+    /// that lends its hand may have lost its processor to another.
+    asks_again: AtomicU32,
+    pause: AtomicU32,
+    /// Parts that the kernel moved since they were last called, and how many are worth the next call; 0: as many as the first.
     missed: AtomicU32,
+    worth_a_call: AtomicU32,
+    /// When slots were last looked through that nobody gave back.
+    swept: AtomicU32,
+    /// With what is long.
+    choices: Choices,
+    /// Whoever asks waits for as long as it takes: a hand is sure to come.
+    #[cfg(test)]
+    is_sure: AtomicBool,
 }
 
 impl Experience {
     /// How long a request may wait for what the kernel would move in so many parts; `None`: better not make one.
     fn patience(&self, slots: &impl Slots, parts: usize) -> Option<Duration> {
+        #[cfg(test)]
+        if self.is_sure.load(Ordering::Relaxed) {
+            return Some(Duration::from_secs(100));
+        }
         let hands = slots.hands();
         if !hands.are_lent() {
-            let missed =
-                self.missed.load(Ordering::Relaxed) + parts.min(WORTH_A_CALL as usize) as u32;
-            if missed < WORTH_A_CALL {
-                self.missed.store(missed, Ordering::Relaxed);
-                hands.want();
-            } else {
-                self.missed.store(0, Ordering::Relaxed);
-                hands.call();
-            }
+            self.miss(hands, parts);
             let was_served = self.was_served.load(Ordering::Relaxed);
             return was_served.then_some(LONGEST_HOPE);
         }
-        let skip = self.skip.load(Ordering::Relaxed);
-        if skip > 0 {
-            self.skip.store(skip - 1, Ordering::Relaxed);
-            return None;
+        match self.asks_again.load(Ordering::Relaxed) {
+            0 => {}
+            // It wraps after weeks.
+            then if milliseconds().wrapping_sub(then).cast_signed() < 0 => return None,
+            _ => self.asks_again.store(0, Ordering::Relaxed),
         }
         Some(LONGEST * (parts as u32).clamp(1, MOST_PATIENT))
     }
 
-    fn note(&self, served: bool, patience: Duration) {
-        if self.was_served.load(Ordering::Relaxed) != served {
-            self.was_served.store(served, Ordering::Relaxed);
+    fn miss(&self, hands: &Hands, parts: usize) {
+        if parts == 0 {
+            return;
         }
-        let next = self.skip_next.load(Ordering::Relaxed);
-        if served && next != 0 {
-            self.skip_next.store(0, Ordering::Relaxed);
-        } else if !served && patience >= LONGEST {
-            self.skip.store(next, Ordering::Relaxed);
-            let next = (2 * next + 1).min(MOST_SKIPPED);
-            self.skip_next.store(next, Ordering::Relaxed);
+        let worth = self.worth_a_call.load(Ordering::Relaxed).max(WORTH_A_CALL);
+        // No more than the first call's worth, so that few of many parts are not worth all calls.
+        let parts = parts.min(WORTH_A_CALL as usize) as u32;
+        let missed = self.missed.load(Ordering::Relaxed) + parts;
+        if missed < worth {
+            self.missed.store(missed, Ordering::Relaxed);
+            hands.want();
+        } else {
+            self.missed.store(0, Ordering::Relaxed);
+            let next = (2 * worth).min(WORTH_THE_LAST);
+            self.worth_a_call.store(next, Ordering::Relaxed);
+            hands.call();
         }
     }
+
+    /// Whether the first of some requests was taken up.
+    fn note(&self, was_served: bool, patience: Duration) {
+        if self.was_served.load(Ordering::Relaxed) != was_served {
+            self.was_served.store(was_served, Ordering::Relaxed);
+        }
+        let pause = self.pause.load(Ordering::Relaxed);
+        if was_served {
+            if pause != 0 {
+                self.pause.store(0, Ordering::Relaxed);
+            }
+            if self.worth_a_call.load(Ordering::Relaxed) != 0 {
+                self.worth_a_call.store(0, Ordering::Relaxed);
+            }
+        } else if patience >= LONGEST {
+            if pause > 0 {
+                let then = milliseconds().wrapping_add(pause).max(1);
+                self.asks_again.store(then, Ordering::Relaxed);
+            }
+            let pause = (2 * pause).clamp(PAUSE, LONGEST_PAUSE);
+            self.pause.store(pause, Ordering::Relaxed);
+        }
+    }
+
+    /// No slot was free. Some may be of processes that died; it takes a while to look.
+    fn sweep(&self, port: &SoftPort) {
+        let now = milliseconds();
+        let swept = self.swept.load(Ordering::Relaxed);
+        if swept == 0 || now.wrapping_sub(swept) >= SWEEP_EVERY {
+            self.swept.store(now, Ordering::Relaxed);
+            request::free_those_of_the_dead(port);
+        }
+    }
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Done,
+    Refused,
+    NotTakenUp,
 }
 
 /// The pieces of a batch, so many together as one request takes.
@@ -155,22 +221,28 @@ impl Groups {
         are_near.then_some(Self { pieces, groups })
     }
 
-    /// Where at the peer the first piece is, and where the last ends.
-    fn hull(&self) -> (u64, u64) {
-        let low = self.groups.iter().map(|group| group.low).min();
-        let high = self.groups.iter().map(|group| group.high).max();
-        (low.unwrap_or(0), high.unwrap_or(0))
-    }
-
     fn members(&self, which: usize) -> &[(LocalPiece, RemoteAddress)] {
         &self.pieces[self.groups[which].members.clone()]
     }
 }
 
-/// The pieces that transfers are asked for in: which bytes the one is about.
-fn piece(len: usize, which: usize) -> Range<usize> {
-    let start = which * PIECE;
-    start..len.min(start + PIECE)
+/// The pieces that bytes are asked for in: which of them the one is.
+fn piece(bytes: &Range<usize>, which: usize) -> Range<usize> {
+    let start = bytes.start + which * PIECE;
+    start..bytes.end.min(start + PIECE)
+}
+
+/// Why something long ended early.
+enum Stop {
+    Error(Error),
+    /// The other way said so.
+    Otherwise,
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
 }
 
 impl SoftEndpoint {
@@ -186,50 +258,128 @@ impl SoftEndpoint {
         at: RemoteAddress,
         by_kernel: impl Fn(Range<usize>) -> Result<()>,
     ) -> Result<()> {
-        let patience = match len <= MOST && self.options.hands {
-            true => self.experience.patience(&*self.port, 1),
+        // For what is long nobody has to wake up.
+        let parts = usize::from(len <= LONG);
+        let patience = match self.options.hands {
+            true => self.experience.patience(&*self.port, parts),
             false => None,
         };
         let Some(patience) = patience else {
             return by_kernel(0..len);
         };
-        let is_write = operation == Operation::Write;
-        let asked = |which| {
-            let bytes = piece(len, which);
-            let there = local.wrapping_add(bytes.start);
-            (
-                Request::of(operation, 0, at, bytes.start, bytes.len()),
-                there,
-            )
+        let (is_write, kind) = match operation {
+            Operation::Write => (true, Kind::Write),
+            _ => (false, Kind::Read),
         };
-        let fill = |which, slot| {
-            let (request, there) = asked(which);
-            let send = if is_write {
-                there.cast_const()
-            } else {
-                ptr::null()
+        let by_hands = |bytes: Range<usize>| {
+            let asked = |which| {
+                let bytes = piece(&bytes, which);
+                let there = local.wrapping_add(bytes.start);
+                let request = Request::of(operation, 0, at, bytes.start, bytes.len());
+                (request, there)
             };
-            // SAFETY: the slot is claimed; a part of what the caller promises.
-            unsafe { request.fill(&self.port, slot, send) };
-        };
-        let take = |which, slot| {
-            if !is_write {
+            let fill = |which, slot| {
                 let (request, there) = asked(which);
-                // SAFETY: the slot was filled with this request and is answered; a part of what the caller promises.
-                unsafe { request.take(&self.port, slot, there) };
-            }
+                let send = match is_write {
+                    true => there.cast_const(),
+                    false => ptr::null(),
+                };
+                // SAFETY: the slot is claimed; a part of what the caller promises.
+                unsafe { request.fill(&self.port, slot, send) };
+            };
+            let take = |which, slot| {
+                if !is_write {
+                    let (request, there) = asked(which);
+                    // SAFETY: the slot was filled with this request and is answered; a part of what the caller promises.
+                    unsafe { request.take(&self.port, slot, there) };
+                }
+            };
+            self.ask_for_pieces(patience, &bytes, fill, take, &by_kernel)
         };
-        let left = self.ask_hands(patience, len.div_ceil(PIECE), fill, take)?;
-        // Mostly all from some piece on.
-        left.chunk_by(|one, next| one + 1 == *next)
-            .try_for_each(|row| {
-                let (first, last) = (row[0], row[row.len() - 1]);
-                by_kernel(piece(len, first).start..piece(len, last).end)
-            })
+        match len <= PIECE {
+            true => by_hands(0..len).map(drop),
+            false => self
+                .experience
+                .choices
+                .carry_out(kind, len, by_hands, &by_kernel),
+        }
     }
 
-    /// Moves what the peer's hands take up of a batch, and returns the rest; `None` if they were not asked, as for what
-    /// the region does not allow.
+    /// Adds numbers to those at a place as [`Endpoint::add_by_hand`](crate::Endpoint::add_by_hand) says.
+    ///
+    /// # Safety
+    /// `values` is readable for `len` bytes.
+    pub(super) unsafe fn add_where_sooner(
+        &self,
+        at: RemoteAddress,
+        number: Number,
+        values: *const u8,
+        len: usize,
+        otherwise: &dyn Fn(Range<usize>) -> bool,
+    ) -> Result<bool> {
+        let need = Access::READ.and(Access::WRITE);
+        let may_ask = self.path == Path::CrossMemory
+            && self.options.hands
+            && table::allows(&self.port, at.rkey, at.address, len as u64, need).is_ok();
+        if !may_ask {
+            return Ok(false);
+        }
+        // The kernel reads and writes.
+        let parts = 2 * len.div_ceil(ADDS_AT_A_TIME);
+        let Some(patience) = self.experience.patience(&*self.port, parts) else {
+            return Ok(false);
+        };
+        let by_hands = |bytes: Range<usize>| {
+            let fill = |which, slot| {
+                let bytes = piece(&bytes, which);
+                let request = Request::of(
+                    Operation::AddNumbers,
+                    number.code(),
+                    at,
+                    bytes.start,
+                    bytes.len(),
+                );
+                // SAFETY: the slot is claimed; a part of what the caller promises.
+                unsafe { request.fill(&self.port, slot, values.wrapping_add(bytes.start)) };
+            };
+            let otherwise = |bytes| otherwise(bytes).then_some(()).ok_or(Stop::Otherwise);
+            self.ask_for_pieces(patience, &bytes, fill, |_, _| (), otherwise)
+        };
+        let all_otherwise = |bytes| otherwise(bytes).then_some(()).ok_or(Stop::Otherwise);
+        let done = match len <= PIECE {
+            true => by_hands(0..len).map(drop),
+            false => self
+                .experience
+                .choices
+                .carry_out(Kind::Add, len, by_hands, all_otherwise),
+        };
+        match done {
+            Err(Stop::Error(error)) => Err(error),
+            // Whoever said that it failed knows.
+            Ok(()) | Err(Stop::Otherwise) => Ok(true),
+        }
+    }
+
+    /// Asks for the pieces of some bytes, and has those moved `otherwise` that nobody took up; whether that were none.
+    fn ask_for_pieces<E: From<Error>>(
+        &self,
+        patience: Duration,
+        bytes: &Range<usize>,
+        fill: impl Fn(usize, usize),
+        take: impl Fn(usize, usize),
+        otherwise: impl Fn(Range<usize>) -> std::result::Result<(), E>,
+    ) -> std::result::Result<bool, E> {
+        let left = self.ask_hands(patience, bytes.len().div_ceil(PIECE), fill, take)?;
+        // Mostly all from some piece on.
+        for row in left.chunk_by(|one, next| one + 1 == *next) {
+            let (first, last) = (row[0], row[row.len() - 1]);
+            otherwise(piece(bytes, first).start..piece(bytes, last).end)?;
+        }
+        Ok(left.is_empty())
+    }
+
+    /// Moves what the peer's hands take up of a batch, and returns the rest, which they may have refused; `None` if they were
+    /// not asked.
     ///
     /// # Safety
     /// The pieces are readable (for a write) or writable (for a read).
@@ -246,16 +396,12 @@ impl SoftEndpoint {
             return Ok(None);
         };
         let is_write = operation == Operation::Write;
-        let (operation, need) = match is_write {
-            true => (Operation::Scatter, Access::WRITE),
-            false => (Operation::Gather, Access::READ),
+        let operation = match is_write {
+            true => Operation::Scatter,
+            false => Operation::Gather,
         };
         let rkey = first.at.rkey;
-        let groups = Groups::of(batch).filter(|groups| {
-            let (low, high) = groups.hull();
-            table::allows(&self.port, rkey, low, high - low, need).is_ok()
-        });
-        let Some(groups) = groups else {
+        let Some(groups) = Groups::of(batch) else {
             return Ok(None);
         };
         let fill = |which: usize, slot| {
@@ -308,40 +454,42 @@ impl SoftEndpoint {
                     break;
                 };
                 fill(begun, slot);
-                slots::offer(self.port.slot(slot));
+                slots::offer(self.port.slot(slot), milliseconds());
                 slots[begun % DEPTH] = slot;
                 begun += 1;
             }
             if ended == begun {
                 // Nobody serves any more, or others have all slots.
+                if left.is_empty() {
+                    self.experience.sweep(&self.port);
+                }
                 left.extend(ended..count);
                 break;
             }
             let slot = slots[ended % DEPTH];
-            let patience = left.is_empty().then_some(patience);
-            match self.collect(slot, patience) {
-                Ok(true) => {
-                    take(ended, slot);
-                    slots::give_back(self.port.slot(slot));
-                }
-                Ok(false) => {
-                    slots::give_back(self.port.slot(slot));
-                    left.push(ended);
-                }
-                Err(error) => {
-                    // Its slot is as the peer left it, which is gone.
-                    left.push(ended);
-                    result = Err(error);
-                }
+            let asked = self.collect(slot, left.is_empty().then_some(patience));
+            match asked {
+                Ok(Asked::Done) => take(ended, slot),
+                _ => left.push(ended),
+            }
+            if ended == 0 {
+                let was_served = asked
+                    .as_ref()
+                    .is_ok_and(|asked| *asked != Asked::NotTakenUp);
+                self.experience.note(was_served, patience);
+            }
+            match asked {
+                Ok(_) => slots::give_back(self.port.slot(slot)),
+                // Its slot is as the peer left it, which is gone.
+                Err(error) => result = Err(error),
             }
             ended += 1;
         }
-        self.experience.note(left.is_empty(), patience);
         result.map(|()| left)
     }
 
-    /// Whether what was asked for was done. It is taken back after `patience`, at once if `None`.
-    fn collect(&self, slot: usize, patience: Option<Duration>) -> Result<bool> {
+    /// What became of what was asked for. It is taken back after `patience`, at once if `None`.
+    fn collect(&self, slot: usize, patience: Option<Duration>) -> Result<Asked> {
         let mut looks = 0u32;
         let mut begun = None;
         let mut own = None;
@@ -359,8 +507,9 @@ impl SoftEndpoint {
             })
         };
         match slots::collect(&*self.port, slot, is_patient, || self.peer.runs()) {
-            Ok(Offered::Answered(answer)) => Ok(answer.is_some()),
-            Ok(Offered::TakenBack) => Ok(false),
+            Ok(Offered::Answered(Some(_))) => Ok(Asked::Done),
+            Ok(Offered::Answered(None)) => Ok(Asked::Refused),
+            Ok(Offered::TakenBack) => Ok(Asked::NotTakenUp),
             Err(Unanswered::Gone | Unanswered::NoAgent) => {
                 Err(Error::PeerGone { pid: self.peer.pid })
             }

@@ -44,7 +44,7 @@ fn slot() -> Slot {
         state: AtomicU32::new(FREE),
         operation: AtomicU32::new(0),
         width: AtomicU32::new(0),
-        status: AtomicU32::new(0),
+        offered: AtomicU32::new(0),
         sleeping: AtomicU32::new(0),
         owner: AtomicU32::new(0),
         rkey: word(),
@@ -99,7 +99,7 @@ impl Queue {
     /// An origin offers its number, and takes it back if it is not served at once. False: it was not.
     fn offer(&self, number: u64) -> bool {
         let index = self.claim(number);
-        offer(self.slot(index));
+        offer(self.slot(index), milliseconds());
         let offered = collect(self, index, || false, || true).expect("nobody is gone");
         match offered {
             Offered::Answered(answer) => {

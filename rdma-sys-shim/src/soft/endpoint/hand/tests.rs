@@ -7,16 +7,20 @@ use std::thread;
 use super::*;
 use crate::device::batch::RemoteRun;
 use crate::soft::endpoint::{Path, SoftEndpoint};
-use crate::soft::hands::{Attached, Hand};
+use crate::soft::hands::Hand;
 use crate::soft::port::SoftPort;
 use crate::soft::process::ProcessId;
 use crate::soft::slots::SLOTS;
 use crate::soft::table::RegionTable;
 use crate::soft::{DEVICE, Options};
-use crate::{Endpoint as _, RemoteRegion};
+use crate::{Endpoint as _, Number, RemoteRegion};
 
 const NONCE: u64 = 7;
 
+/// Bytes of the longest transfers.
+const MOST: usize = 200_000;
+/// Requests served, after which a test has seen hands.
+const ENOUGH: usize = 20;
 /// Hands serve long before.
 const MOST_ROUNDS: usize = 1_000_000;
 
@@ -111,21 +115,31 @@ fn bytes(len: usize, seed: usize) -> Vec<u8> {
 
 /// Runs `body` while so many threads lend their hands; it is told how often one has served.
 fn beside_hands<T>(peer: &Peer, count: usize, body: impl FnOnce(&AtomicUsize) -> T) -> T {
-    let _attached = Attached::new(&peer.port);
     let (over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
         for _ in 0..count {
             scope.spawn(|| {
-                let mut hand = Hand::of_process().expect("there is something to serve");
+                let mut hand = Hand::of_port(&peer.port);
                 hand.lend();
                 while !over.load(Ordering::Relaxed) {
-                    served.fetch_add(usize::from(hand.serve()), Ordering::Relaxed);
+                    // As long as those who ask have a processor, too.
+                    for _ in 0..1000 {
+                        served.fetch_add(usize::from(hand.serve()), Ordering::Relaxed);
+                    }
                     thread::yield_now();
                 }
             });
         }
         let ends = Ends(&over);
+        peer.endpoint
+            .experience
+            .is_sure
+            .store(true, Ordering::Relaxed);
         let result = body(&served);
+        peer.endpoint
+            .experience
+            .is_sure
+            .store(false, Ordering::Relaxed);
         drop(ends);
         result
     })
@@ -164,7 +178,7 @@ fn what_hands_move_is_what_was_asked_for() {
     }
     beside_hands(&peer, 2, |served| {
         let mut round = 0;
-        while served.load(Ordering::Relaxed) < 200 {
+        while served.load(Ordering::Relaxed) < ENOUGH {
             transfers_arrive(&peer, round);
             round += 1;
             assert!(round < MOST_ROUNDS, "nobody serves");
@@ -194,8 +208,8 @@ fn a_hand_that_was_promised_and_is_not_given_is_not_waited_for() {
     for round in 0..20 {
         transfers_arrive(&peer, round);
     }
-    let skipped = peer.endpoint.experience.skip_next.load(Ordering::Relaxed);
-    assert!(skipped > 0, "it is asked less and less often");
+    let pause = peer.endpoint.experience.pause.load(Ordering::Relaxed);
+    assert!(pause > 0, "it is asked less and less often");
     assert!(peer.all_slots_are_free());
 }
 
@@ -228,7 +242,7 @@ fn pieces_of_batches_arrive_by_hands_or_without() {
     go(0);
     beside_hands(&peer, 1, |served| {
         let mut round = 1;
-        while served.load(Ordering::Relaxed) < 200 {
+        while served.load(Ordering::Relaxed) < ENOUGH {
             go(round);
             round += 1;
             assert!(round < MOST_ROUNDS, "nobody serves");
@@ -259,7 +273,10 @@ fn a_batch_outside_the_region_is_refused_and_named() {
         };
         // SAFETY: the pieces lie in `bytes`.
         let refused = unsafe { peer.endpoint.transfer_batch(Operation::Write, &batch) };
-        assert!(refused.unwrap_err().error.is_remote_access());
+        let error = refused.unwrap_err().error;
+        assert!(error.is_remote_access());
+        let refused = format!("{:#x}", peer.region.address + 4090);
+        assert!(error.to_string().contains(&refused), "{error}");
     });
 }
 
@@ -276,11 +293,16 @@ fn many_origins_share_the_slots_of_one_peer() {
                 let (peer, served) = (&peer, &served);
                 scope.spawn(move || {
                     let mut round = 0;
-                    while served.load(Ordering::Relaxed) < 500 {
+                    while served.load(Ordering::Relaxed) < ENOUGH {
                         for len in LENS {
                             let (sent, offset) = (bytes(len, mine + round), mine * (MOST + 100));
                             peer.write(&sent, offset);
                             assert_eq!(peer.read(offset, len), sent);
+                            // More threads than processors are bound to disappoint each other.
+                            peer.endpoint
+                                .experience
+                                .asks_again
+                                .store(0, Ordering::Relaxed);
                             round += 1;
                         }
                         assert!(round < MOST_ROUNDS, "nobody serves");
@@ -289,5 +311,148 @@ fn many_origins_share_the_slots_of_one_peer() {
             }
         });
     });
+    assert!(peer.all_slots_are_free());
+}
+
+/// As a process that is not there any more left it, with its last write to the start of the memory.
+fn leave_a_slot_of_the_dead(peer: &Peer, offered: u32) {
+    let dead = u32::MAX / 2;
+    let slot = request::claim_now(&peer.port, dead).unwrap();
+    let request = Request::of(Operation::Write, 0, peer.region.at(0), 0, 8);
+    // SAFETY: the slot was just claimed.
+    unsafe { request.fill(&peer.port, slot, [0xdd_u8; 8].as_ptr()) };
+    slots::offer(peer.port.slot(slot), offered);
+}
+
+#[test]
+fn what_the_dead_asked_for_is_not_done_and_holds_nobody_up() {
+    let peer = Peer::new(4096);
+    if !peer.attaches() {
+        return;
+    }
+    let long_ago = milliseconds().wrapping_sub(1000).max(1);
+    for _ in 0..SLOTS {
+        leave_a_slot_of_the_dead(&peer, long_ago);
+    }
+    beside_hands(&peer, 1, |served| {
+        let mut round = 0;
+        while served.load(Ordering::Relaxed) < ENOUGH {
+            peer.write(&[9; 8], 0);
+            assert_eq!(peer.read(0, 8), [9; 8]);
+            round += 1;
+            assert!(round < MOST_ROUNDS, "nobody serves");
+        }
+    });
+    assert!(peer.all_slots_are_free());
+}
+
+#[test]
+fn an_agent_is_asked_past_slots_of_the_dead() {
+    let peer = Peer::new(4096);
+    if !peer.attaches() {
+        return;
+    }
+    for _ in 0..SLOTS {
+        leave_a_slot_of_the_dead(&peer, milliseconds());
+    }
+    request::free_those_of_the_dead(&peer.port);
+    assert!(peer.all_slots_are_free());
+}
+
+#[test]
+fn what_a_hand_refuses_the_kernel_does_not_do() {
+    let mut peer = Peer::new(4096);
+    if !peer.attaches() {
+        return;
+    }
+    // Between the look of its origin and that of its server, a region may go.
+    peer.region.rkey += 1 << 32;
+    beside_hands(&peer, 1, |served| {
+        while served.load(Ordering::Relaxed) < ENOUGH {
+            let at = peer.region.at(0);
+            // SAFETY: a static.
+            let refused = unsafe { peer.endpoint.write([1_u8; 8].as_ptr(), 8, at) };
+            assert!(refused.unwrap_err().is_remote_access());
+        }
+    });
+    assert_eq!(peer.memory[..8], [0; 8]);
+    assert!(peer.all_slots_are_free());
+}
+
+/// Adds ones to doubles; what is not added by hands is here.
+fn add_ones(peer: &Peer, count: usize, otherwise: &dyn Fn(Range<usize>) -> bool) -> bool {
+    let ones = vec![1_f64; count];
+    let values = ones.as_ptr().cast();
+    let at = peer.region.at(0);
+    // SAFETY: as many values.
+    unsafe {
+        peer.endpoint
+            .add_by_hand(at, Number::F64, values, 8 * count, otherwise)
+    }
+    .unwrap()
+}
+
+#[test]
+fn numbers_are_added_once_by_hands_or_otherwise() {
+    const COUNT: usize = 40_000;
+    let peer = Peer::new(8 * COUNT);
+    if !peer.attaches() {
+        return;
+    }
+    let otherwise = |bytes: Range<usize>| {
+        let held = peer.read(bytes.start, bytes.len());
+        let numbers = held.chunks_exact(8);
+        let more = numbers.map(|number| f64::from_ne_bytes(number.try_into().unwrap()) + 1.0);
+        peer.write(
+            &more.flat_map(f64::to_ne_bytes).collect::<Vec<_>>(),
+            bytes.start,
+        );
+        true
+    };
+    let mut expected = vec![0.0; COUNT];
+    let mut add = |count: usize| {
+        if !add_ones(&peer, count, &otherwise) {
+            otherwise(0..8 * count);
+        }
+        expected[..count]
+            .iter_mut()
+            .for_each(|number| *number += 1.0);
+        let seen = peer.read(0, 8 * COUNT);
+        let seen: Vec<_> = seen
+            .chunks_exact(8)
+            .map(|number| f64::from_ne_bytes(number.try_into().unwrap()))
+            .collect();
+        assert_eq!(seen, expected, "after {count} more");
+    };
+    let counts = [1, 100, 1000, 20_000, COUNT];
+    counts.into_iter().for_each(&mut add);
+    beside_hands(&peer, 1, |served| {
+        let mut round = 0;
+        while served.load(Ordering::Relaxed) < ENOUGH {
+            counts.into_iter().for_each(&mut add);
+            round += 1;
+            assert!(round < MOST_ROUNDS, "nobody serves");
+        }
+    });
+    assert!(peer.all_slots_are_free());
+}
+
+#[test]
+fn what_cannot_be_added_otherwise_ends_it() {
+    let peer = Peer::new(4096);
+    if !peer.attaches() {
+        return;
+    }
+    assert!(!add_ones(&peer, 10, &|_| panic!("nobody was asked")));
+    // Promised, and not given.
+    peer.port.hands().lend();
+    let called = std::cell::Cell::new(0);
+    let fails = |bytes: Range<usize>| {
+        assert_eq!(bytes, 0..80);
+        called.set(called.get() + 1);
+        false
+    };
+    assert!(add_ones(&peer, 10, &fails));
+    assert_eq!(called.get(), 1);
     assert!(peer.all_slots_are_free());
 }

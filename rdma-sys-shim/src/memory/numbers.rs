@@ -1,0 +1,67 @@
+//! Numbers that the processor adds many of at a time.
+
+use super::{add_f32, add_f64, add_i32, add_i64};
+
+/// What [`Number::add`] adds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Number {
+    /// Floats of 64 bits.
+    F64,
+    /// Floats of 32 bits.
+    F32,
+    /// Integers of 64 bits of either sign; sums wrap.
+    I64,
+    /// Integers of 32 bits of either sign; sums wrap.
+    I32,
+}
+
+impl Number {
+    const ALL: [Self; 4] = [Self::F64, Self::F32, Self::I64, Self::I32];
+
+    /// Of those that [`Number::code`] returns.
+    pub(crate) fn from_code(code: usize) -> Option<Self> {
+        Self::ALL.get(code).copied()
+    }
+
+    pub(crate) fn code(self) -> usize {
+        self as usize
+    }
+
+    /// The size of one.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::F64 | Self::I64 => 8,
+            Self::F32 | Self::I32 => 4,
+        }
+    }
+
+    /// Adds `count` numbers at `from` to those at `to`, as [`add_f64`] does.
+    ///
+    /// # Safety
+    /// As for [`add_f64`].
+    pub unsafe fn add(self, to: *mut u8, from: *const u8, count: usize) {
+        // SAFETY: the caller's promise is the one asked for.
+        unsafe {
+            match self {
+                Self::F64 => add_f64(to, from, count),
+                Self::F32 => add_f32(to, from, count),
+                Self::I64 => add_i64(to, from, count),
+                Self::I32 => add_i32(to, from, count),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_has_its_code() {
+        for number in Number::ALL {
+            assert_eq!(Number::from_code(number.code()), Some(number));
+        }
+        assert_eq!(Number::from_code(Number::ALL.len()), None);
+    }
+}
