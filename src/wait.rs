@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use rdma_sys_shim::{Endpoint, Hand, Ticket};
+use rdma_sys_shim::{Endpoint, Hand, Ticket, Wanted};
 
 use crate::error::{Error, Result};
 use crate::seen::Waiting;
@@ -258,9 +258,13 @@ impl Patience {
                 hand = Hand::of_process();
             }
             if let Some(hand) = &mut hand {
-                let lent = match was_asked || hand.was_wanted() {
-                    true => hand::lend(hand, was_asked, done)?,
-                    false => LendingEnd::Idle,
+                let wanted = match was_asked {
+                    true => Wanted::Called,
+                    false => hand.was_wanted(),
+                };
+                let lent = match wanted {
+                    Wanted::No => LendingEnd::Idle,
+                    _ => hand::lend(hand, wanted == Wanted::Called, done)?,
                 };
                 was_asked = lent == LendingEnd::Asked;
                 match lent {

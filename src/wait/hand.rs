@@ -35,16 +35,16 @@ pub(super) enum LendingEnd {
     Asked,
 }
 
-/// Serves peers until what is awaited has happened, or for a while; longer if it `was_asked` to the end before.
+/// Serves peers until what is awaited has happened, or for a while; longer if they are likely to ask.
 pub(super) fn lend(
     hand: &mut Hand,
-    was_asked: bool,
+    is_likely: bool,
     done: &mut dyn FnMut() -> Result<bool>,
 ) -> Result<LendingEnd> {
     hand.lend();
     let begun = Instant::now();
     let mut asked = begun;
-    let mut idle = if was_asked { LONGEST_IDLE } else { IDLE };
+    let mut idle = if is_likely { LONGEST_IDLE } else { IDLE };
     let mut is_asked = false;
     let mut turn = 0u32;
     loop {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::agent;
 use super::port::SoftPort;
+pub use super::slots::Wanted;
 use super::slots::{self, SLOTS, Slots};
 
 /// Of this process, those with memory that peers cannot map.
@@ -188,10 +189,10 @@ impl Hand {
 
     /// Whether a peer would have liked to ask while no hand was lent, since this was called last.
     #[must_use]
-    pub fn was_wanted(&self) -> bool {
-        self.own_ports()
-            .iter()
-            .fold(false, |wanted, port| port.hands().were_wanted() | wanted)
+    pub fn was_wanted(&self) -> Wanted {
+        self.own_ports().iter().fold(Wanted::No, |wanted, port| {
+            port.hands().were_wanted().max(wanted)
+        })
     }
 }
 

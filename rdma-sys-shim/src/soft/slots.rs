@@ -51,10 +51,21 @@ pub(crate) struct Bell {
 pub(crate) struct Hands {
     /// Threads that look at the slots while they wait.
     lent: AtomicU32,
-    /// 1 since a peer would have liked one of them to: what those sleep on that would.
+    /// Whether a peer would have liked one of them to, as a [`Wanted`]: what those sleep on that would.
     wanted: AtomicU32,
     /// Threads that sleep so.
     asleep: AtomicU32,
+}
+
+/// Whether peers would have asked, had somebody lent a hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wanted {
+    /// They would not.
+    No,
+    /// At least once.
+    Once,
+    /// Often, or for much: they are about to ask again.
+    Called,
 }
 
 /// One request to the agent, or to a thread that waits: all of it comes in one cache line, and with it as much data as
@@ -307,32 +318,37 @@ impl Hands {
 
     /// A peer would have liked to ask. Seldom written, so that its line stays where it is.
     pub(crate) fn want(&self) {
-        if self.wanted.load(Ordering::Relaxed) == 0 {
-            self.wanted.store(1, Ordering::Relaxed);
+        if self.wanted.load(Ordering::Relaxed) == Wanted::No as u32 {
+            self.wanted.store(Wanted::Once as u32, Ordering::Relaxed);
         }
     }
 
-    /// Wakes one that sleeps until a hand is wanted. One that is about to is not seen, and sleeps on: no longer than it may.
-    pub(crate) fn call(&self) {
-        self.want();
-        if self.asleep.load(Ordering::Relaxed) != 0 {
+    /// Wakes one that sleeps until a hand is wanted; false if nobody does. One that is about to is not seen, and sleeps on: no
+    /// longer than it may.
+    pub(crate) fn call(&self) -> bool {
+        self.wanted.store(Wanted::Called as u32, Ordering::Relaxed);
+        let sleeps = self.asleep.load(Ordering::Relaxed) != 0;
+        if sleeps {
             futex::wake_one(&self.wanted);
         }
+        sleeps
     }
 
     /// Whether a peer would have liked to ask since this was asked last.
-    pub(crate) fn were_wanted(&self) -> bool {
-        let wanted = self.wanted.load(Ordering::Relaxed) != 0;
-        if wanted {
-            self.wanted.store(0, Ordering::Relaxed);
-        }
+    pub(crate) fn were_wanted(&self) -> Wanted {
+        let wanted = match self.wanted.load(Ordering::Relaxed) {
+            0 => return Wanted::No,
+            1 => Wanted::Once,
+            _ => Wanted::Called,
+        };
+        self.wanted.store(Wanted::No as u32, Ordering::Relaxed);
         wanted
     }
 
     /// Sleeps for `limit`, or until a hand is wanted.
     pub(crate) fn sleep(&self, limit: Duration) {
         self.asleep.fetch_add(1, Ordering::Relaxed);
-        futex::wait(&self.wanted, 0, limit);
+        futex::wait(&self.wanted, Wanted::No as u32, limit);
         self.asleep.fetch_sub(1, Ordering::Relaxed);
     }
 }

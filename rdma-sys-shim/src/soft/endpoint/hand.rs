@@ -47,6 +47,9 @@ const LONGEST_PAUSE: u32 = 64;
 /// After each call that led to nothing, when twice as many were.
 const WORTH_A_CALL: u32 = 16;
 const WORTH_THE_LAST: u32 = 1 << 14;
+/// For so many, which take the kernel a multiple, it is worth while to wait so long for whoever was called.
+const WORTH_WAITING: usize = 256;
+const LONGEST_WAKE: Duration = Duration::from_micros(30);
 /// Milliseconds from one look for slots of processes that died to the next.
 const SWEEP_EVERY: u32 = 100;
 
@@ -79,8 +82,7 @@ impl Experience {
             return Some(Duration::from_secs(100));
         }
         let hands = slots.hands();
-        if !hands.are_lent() {
-            self.miss(hands, parts);
+        if !hands.are_lent() && !self.is_called(hands, parts) {
             let was_served = self.was_served.load(Ordering::Relaxed);
             return was_served.then_some(LONGEST_HOPE);
         }
@@ -93,23 +95,33 @@ impl Experience {
         Some(LONGEST * (parts as u32).clamp(1, MOST_PATIENT))
     }
 
-    fn miss(&self, hands: &Hands, parts: usize) {
+    /// Lets the peer know that the kernel has to move so many parts; whether a hand is lent at once.
+    fn is_called(&self, hands: &Hands, parts: usize) -> bool {
         if parts == 0 {
-            return;
+            return false;
         }
         let worth = self.worth_a_call.load(Ordering::Relaxed).max(WORTH_A_CALL);
         // No more than the first call's worth, so that few of many parts are not worth all calls.
-        let parts = parts.min(WORTH_A_CALL as usize) as u32;
-        let missed = self.missed.load(Ordering::Relaxed) + parts;
+        let missed = self.missed.load(Ordering::Relaxed) + parts.min(WORTH_A_CALL as usize) as u32;
         if missed < worth {
             self.missed.store(missed, Ordering::Relaxed);
             hands.want();
-        } else {
-            self.missed.store(0, Ordering::Relaxed);
-            let next = (2 * worth).min(WORTH_THE_LAST);
-            self.worth_a_call.store(next, Ordering::Relaxed);
-            hands.call();
+            return false;
         }
+        self.missed.store(0, Ordering::Relaxed);
+        let next = (2 * worth).min(WORTH_THE_LAST);
+        self.worth_a_call.store(next, Ordering::Relaxed);
+        if !hands.call() || parts < WORTH_WAITING {
+            return false;
+        }
+        let begun = Instant::now();
+        while !hands.are_lent() {
+            if begun.elapsed() >= LONGEST_WAKE {
+                return false;
+            }
+            std::hint::spin_loop();
+        }
+        true
     }
 
     /// Whether the first of some requests was taken up.

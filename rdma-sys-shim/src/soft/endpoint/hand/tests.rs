@@ -10,7 +10,7 @@ use crate::soft::endpoint::{Path, SoftEndpoint};
 use crate::soft::hands::Hand;
 use crate::soft::port::SoftPort;
 use crate::soft::process::ProcessId;
-use crate::soft::slots::SLOTS;
+use crate::soft::slots::{SLOTS, Wanted};
 use crate::soft::table::RegionTable;
 use crate::soft::{DEVICE, Options};
 use crate::{Endpoint as _, Number, RemoteRegion};
@@ -194,7 +194,8 @@ fn without_hands_the_kernel_moves_it() {
         return;
     }
     transfers_arrive(&peer, 0);
-    assert!(peer.port.hands().were_wanted());
+    assert_eq!(peer.port.hands().were_wanted(), Wanted::Called);
+    assert_eq!(peer.port.hands().were_wanted(), Wanted::No);
     assert!(peer.all_slots_are_free());
 }
 
