@@ -538,22 +538,23 @@ pub trait Endpoint: Send + Sync {
 
     /// Has threads of the peer's that wait add `len` bytes of numbers to those at a place, of which nobody else changes any
     /// meanwhile, as far as that is sooner; `otherwise` has to add the parts that it is called with, and says false if it
-    /// could not, after which it is not called again. False: nothing was done, as by devices where nobody does it.
+    /// could not, after which it is not called again. What the numbers were goes to `old`, unless that is null. False: nothing was done, as by devices where nobody does it.
     ///
     /// # Errors
     /// The peer is gone.
     ///
     /// # Safety
-    /// `values` is readable for `len` bytes, a multiple of a number's.
+    /// `values` is readable, and `old` writable if it is not null, for `len` bytes, a multiple of a number's; they do not overlap.
     unsafe fn add_by_hand(
         &self,
         at: RemoteAddress,
         number: Number,
         values: *const u8,
+        old: *mut u8,
         len: usize,
         otherwise: &dyn Fn(Range<usize>) -> bool,
     ) -> Result<bool> {
-        let _ = (at, number, values, len, otherwise);
+        let _ = (at, number, values, old, len, otherwise);
         Ok(false)
     }
 

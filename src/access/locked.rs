@@ -176,8 +176,13 @@ impl Work {
     }
 
     /// What is added in place, where nothing is fetched.
-    pub(super) fn added(&self) -> Option<Number> {
-        if self.op != Op::Sum || !self.result.is_null() {
+    fn added(&self) -> Option<Number> {
+        self.summed().filter(|_| self.result.is_null())
+    }
+
+    /// What is added, whether or not it is fetched.
+    pub(super) fn summed(&self) -> Option<Number> {
+        if self.op != Op::Sum || !self.compare.is_null() {
             return None;
         }
         match self.ty {

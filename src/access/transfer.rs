@@ -63,7 +63,7 @@ impl<'w> Transfer<'w> {
     /// # Safety
     /// As for [`Transfer::carry_out`].
     unsafe fn add_by_hand(&self) -> Result<Option<Result<()>>> {
-        let Some(number) = self.work.added() else {
+        let Some(number) = self.work.summed() else {
             return Ok(None);
         };
         let failed = Mutex::new(None);
@@ -71,11 +71,13 @@ impl<'w> Transfer<'w> {
             // SAFETY: the caller's promise, for these elements; each part is added once.
             self.carry_out_part(bytes, &failed, |part| unsafe { part.carry_out_here() })
         };
-        let operands = self.work.operands;
-        // SAFETY: the operands are the caller's promise; under the lock nobody else changes these elements.
+        let Work {
+            operands, result, ..
+        } = *self.work;
+        // SAFETY: the buffers are the caller's promise; under the lock nobody else changes these elements.
         let asked = unsafe {
             self.endpoint
-                .add_by_hand(self.at, number, operands, self.len, &otherwise)?
+                .add_by_hand(self.at, number, operands, result, self.len, &otherwise)?
         };
         Ok(asked.then(|| lock(&failed).take().map_or(Ok(()), Err)))
     }

@@ -5,6 +5,7 @@
 //! It runs while a region that needs it is registered, and for a moment after, so that a program
 //! that creates and frees windows in a loop does not start a thread each time.
 
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -142,7 +143,7 @@ pub(super) fn carry_out(port: &SoftPort, index: usize, slot: &Slot) -> Option<u6
     let need = match operation {
         Operation::Write | Operation::Scatter => Access::WRITE,
         Operation::Read | Operation::Gather => Access::READ,
-        Operation::AddNumbers => Access::READ.and(Access::WRITE),
+        Operation::AddNumbers | Operation::FetchAddNumbers => Access::READ.and(Access::WRITE),
         _ => Access::ATOMIC,
     };
     let words = match operation {
@@ -152,7 +153,7 @@ pub(super) fn carry_out(port: &SoftPort, index: usize, slot: &Slot) -> Option<u6
             len <= SLOT_BYTES && matches!(width, 1 | 2 | 4 | 8) && len.is_multiple_of(width)
         }
         Operation::Scatter | Operation::Gather => true,
-        Operation::AddNumbers => {
+        Operation::AddNumbers | Operation::FetchAddNumbers => {
             Number::from_code(width).is_some_and(|number| len.is_multiple_of(number.bytes()))
                 && len <= SLOT_BYTES
         }
@@ -224,6 +225,12 @@ pub(crate) unsafe fn apply(
             number.add(at, data, len / number.bytes());
             Some(0)
         },
+        Operation::FetchAddNumbers => {
+            let number = Number::from_code(width)?;
+            // SAFETY: the caller's promise.
+            unsafe { fetch_add_numbers(number, at, data, len) };
+            Some(0)
+        }
         // SAFETY: the caller's promise, for each word.
         Operation::AddEach => each(&|at, value| unsafe { fetch_add(at, width, value) }),
         Operation::Scatter | Operation::Gather => {
@@ -233,6 +240,26 @@ pub(crate) unsafe fn apply(
         }
         // SAFETY: the caller's promise, for each word.
         Operation::StoreEach => each(&|at, value| unsafe { store(at, width, value) }),
+    }
+}
+
+/// Adds numbers, and puts in their place what there was.
+///
+/// # Safety
+/// `at` and `data` are valid for `len` bytes, and whoever else accesses those at `at` meanwhile only reads them.
+unsafe fn fetch_add_numbers(number: Number, at: *mut u8, data: *mut u8, len: usize) {
+    const CHUNK: usize = 1 << 10;
+    let mut old = MaybeUninit::<[u64; CHUNK / 8]>::uninit();
+    let old = old.as_mut_ptr().cast::<u8>();
+    for start in (0..len).step_by(CHUNK) {
+        let len = CHUNK.min(len - start);
+        let (at, data) = (at.wrapping_add(start), data.wrapping_add(start));
+        // SAFETY: parts of what the caller promises, and no more than a chunk.
+        unsafe {
+            copy(old, at, len);
+            number.add(at, data, len / number.bytes());
+            copy(data, old, len);
+        }
     }
 }
 

@@ -495,11 +495,12 @@ impl Endpoint for SoftEndpoint {
         at: RemoteAddress,
         number: Number,
         values: *const u8,
+        old: *mut u8,
         len: usize,
         otherwise: &dyn Fn(Range<usize>) -> bool,
     ) -> Result<bool> {
         // SAFETY: the caller's promise.
-        unsafe { self.add_where_sooner(at, number, values, len, otherwise) }
+        unsafe { self.add_where_sooner(at, number, (values, old), len, otherwise) }
     }
 
     fn map(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {

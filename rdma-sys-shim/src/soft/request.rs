@@ -25,6 +25,8 @@ pub(crate) enum Operation {
     Gather = 8,
     /// Adds numbers, of which nobody else changes any: `width` says what they are.
     AddNumbers = 9,
+    /// Likewise, and answers with what they were.
+    FetchAddNumbers = 10,
 }
 
 impl Operation {
@@ -39,6 +41,7 @@ impl Operation {
             Self::Scatter,
             Self::Gather,
             Self::AddNumbers,
+            Self::FetchAddNumbers,
         ]
         .into_iter()
         .find(|operation| *operation as u32 == code)
@@ -50,7 +53,7 @@ impl Operation {
             Self::Read | Self::Gather => "read",
             Self::FetchAdd => "fetch_add",
             Self::CompareSwap => "compare_swap",
-            Self::AddNumbers => "add",
+            Self::AddNumbers | Self::FetchAddNumbers => "add",
             Self::AddEach => "atomic add",
             Self::StoreEach => "atomic store",
         }

@@ -320,12 +320,12 @@ impl SoftEndpoint {
     /// Adds numbers to those at a place as [`Endpoint::add_by_hand`](crate::Endpoint::add_by_hand) says.
     ///
     /// # Safety
-    /// `values` is readable for `len` bytes.
+    /// The first buffer is readable, and the second writable if it is not null, for `len` bytes.
     pub(super) unsafe fn add_where_sooner(
         &self,
         at: RemoteAddress,
         number: Number,
-        values: *const u8,
+        (values, old): (*const u8, *mut u8),
         len: usize,
         otherwise: &dyn Fn(Range<usize>) -> bool,
     ) -> Result<bool> {
@@ -341,21 +341,30 @@ impl SoftEndpoint {
         let Some(patience) = self.experience.patience(&*self.port, parts) else {
             return Ok(false);
         };
+        let operation = match old.is_null() {
+            true => Operation::AddNumbers,
+            false => Operation::FetchAddNumbers,
+        };
         let by_hands = |bytes: Range<usize>| {
-            let fill = |which, slot| {
+            let asked = |which| {
                 let bytes = piece(&bytes, which);
-                let request = Request::of(
-                    Operation::AddNumbers,
-                    number.code(),
-                    at,
-                    bytes.start,
-                    bytes.len(),
-                );
+                let request = Request::of(operation, number.code(), at, bytes.start, bytes.len());
+                (request, bytes.start)
+            };
+            let fill = |which, slot| {
+                let (request, start) = asked(which);
                 // SAFETY: the slot is claimed; a part of what the caller promises.
-                unsafe { request.fill(&self.port, slot, values.wrapping_add(bytes.start)) };
+                unsafe { request.fill(&self.port, slot, values.wrapping_add(start)) };
+            };
+            let take = |which, slot| {
+                if !old.is_null() {
+                    let (request, start) = asked(which);
+                    // SAFETY: the slot was filled with this request and is answered; a part of what the caller promises.
+                    unsafe { request.take(&self.port, slot, old.wrapping_add(start)) };
+                }
             };
             let otherwise = |bytes| otherwise(bytes).then_some(()).ok_or(Stop::Otherwise);
-            self.ask_for_pieces(patience, &bytes, fill, |_, _| (), otherwise)
+            self.ask_for_pieces(patience, &bytes, fill, take, otherwise)
         };
         let all_otherwise = |bytes| otherwise(bytes).then_some(()).ok_or(Stop::Otherwise);
         let done = match len <= PIECE {

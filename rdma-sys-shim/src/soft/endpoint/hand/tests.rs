@@ -380,15 +380,24 @@ fn what_a_hand_refuses_the_kernel_does_not_do() {
     assert!(peer.all_slots_are_free());
 }
 
-/// Adds ones to doubles; what is not added by hands is here.
-fn add_ones(peer: &Peer, count: usize, otherwise: &dyn Fn(Range<usize>) -> bool) -> bool {
+/// Adds ones to doubles; what is not added by hands is here. What they were goes to `old`, if there is any.
+fn add_ones(
+    peer: &Peer,
+    count: usize,
+    old: &mut [f64],
+    otherwise: &dyn Fn(Range<usize>) -> bool,
+) -> bool {
     let ones = vec![1_f64; count];
     let values = ones.as_ptr().cast();
     let at = peer.region.at(0);
+    let old = match old.is_empty() {
+        true => std::ptr::null_mut(),
+        false => old[..count].as_mut_ptr().cast(),
+    };
     // SAFETY: as many values.
     unsafe {
         peer.endpoint
-            .add_by_hand(at, Number::F64, values, 8 * count, otherwise)
+            .add_by_hand(at, Number::F64, values, old, 8 * count, otherwise)
     }
     .unwrap()
 }
@@ -400,10 +409,15 @@ fn numbers_are_added_once_by_hands_or_otherwise() {
     if !peer.attaches() {
         return;
     }
-    let otherwise = |bytes: Range<usize>| {
-        let held = peer.read(bytes.start, bytes.len());
+    let doubles = |held: &[u8]| -> Vec<f64> {
         let numbers = held.chunks_exact(8);
-        let more = numbers.map(|number| f64::from_ne_bytes(number.try_into().unwrap()) + 1.0);
+        numbers
+            .map(|number| f64::from_ne_bytes(number.try_into().unwrap()))
+            .collect()
+    };
+    let otherwise = |bytes: Range<usize>| {
+        let held = doubles(&peer.read(bytes.start, bytes.len()));
+        let more = held.iter().map(|number| number + 1.0);
         peer.write(
             &more.flat_map(f64::to_ne_bytes).collect::<Vec<_>>(),
             bytes.start,
@@ -411,26 +425,42 @@ fn numbers_are_added_once_by_hands_or_otherwise() {
         true
     };
     let mut expected = vec![0.0; COUNT];
-    let mut add = |count: usize| {
-        if !add_ones(&peer, count, &otherwise) {
-            otherwise(0..8 * count);
+    let mut add = |count: usize, fetches: bool| {
+        let mut old = vec![-1.0; if fetches { COUNT } else { 0 }];
+        let moved = std::cell::RefCell::new(Vec::new());
+        let here = |bytes: Range<usize>| {
+            moved.borrow_mut().push(bytes.start / 8..bytes.end / 8);
+            otherwise(bytes)
+        };
+        if !add_ones(&peer, count, &mut old, &here) {
+            assert!(here(0..8 * count));
+        }
+        if fetches {
+            // Those that were not added by hands are for whoever added them.
+            for part in moved.into_inner() {
+                old[part.clone()].copy_from_slice(&expected[part]);
+            }
+            assert_eq!(old[..count], expected[..count]);
+            assert!(old[count..].iter().all(|&number| number == -1.0));
         }
         expected[..count]
             .iter_mut()
             .for_each(|number| *number += 1.0);
-        let seen = peer.read(0, 8 * COUNT);
-        let seen: Vec<_> = seen
-            .chunks_exact(8)
-            .map(|number| f64::from_ne_bytes(number.try_into().unwrap()))
-            .collect();
+        let seen = doubles(&peer.read(0, 8 * COUNT));
         assert_eq!(seen, expected, "after {count} more");
     };
     let counts = [1, 100, 1000, 20_000, COUNT];
-    counts.into_iter().for_each(&mut add);
+    for count in counts {
+        add(count, false);
+        add(count, true);
+    }
     beside_hands(&peer, 1, |served| {
         let mut round = 0;
         while served.load(Ordering::Relaxed) < ENOUGH {
-            counts.into_iter().for_each(&mut add);
+            for count in counts {
+                add(count, false);
+                add(count, true);
+            }
             round += 1;
             assert!(round < MOST_ROUNDS, "nobody serves");
         }
@@ -444,7 +474,9 @@ fn what_cannot_be_added_otherwise_ends_it() {
     if !peer.attaches() {
         return;
     }
-    assert!(!add_ones(&peer, 10, &|_| panic!("nobody was asked")));
+    assert!(!add_ones(&peer, 10, &mut [], &|_| panic!(
+        "nobody was asked"
+    )));
     // Promised, and not given.
     peer.port.hands().lend();
     let called = std::cell::Cell::new(0);
@@ -453,7 +485,7 @@ fn what_cannot_be_added_otherwise_ends_it() {
         called.set(called.get() + 1);
         false
     };
-    assert!(add_ones(&peer, 10, &fails));
+    assert!(add_ones(&peer, 10, &mut [], &fails));
     assert_eq!(called.get(), 1);
     assert!(peer.all_slots_are_free());
 }
