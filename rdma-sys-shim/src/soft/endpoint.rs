@@ -137,10 +137,7 @@ impl SoftEndpoint {
             Operation::Write => (Access::WRITE, Direction::Write),
             _ => (Access::READ, Direction::Read),
         };
-        // Hands check what they are asked for.
-        if self.path != Path::CrossMemory || len == 0 {
-            self.check(at, len as u64, need, operation)?;
-        }
+        self.check(at, len as u64, need, operation)?;
         if len == 0 {
             return Ok(Ticket::DONE);
         }
@@ -161,6 +158,7 @@ impl SoftEndpoint {
                         local.wrapping_add(bytes.start),
                         at.moved(bytes.start as i64),
                     );
+                    // The peer may have refused it: what was allowed above may have gone meanwhile.
                     self.check(at, bytes.len() as u64, need, operation)?;
                     // SAFETY: a part of what the caller promises.
                     unsafe { self.attach(direction, here, at.address, bytes.len()) }

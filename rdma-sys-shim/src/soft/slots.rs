@@ -4,7 +4,7 @@
 //! REFUSED → FREE. Its other fields and its data belong to whoever the state says.
 //!
 //! The agent is told of slots that are ready. Who lends a hand looks at all of them, again and again. A slot that was only
-//! offered to hands is taken back by its origin after a moment (READY → CLAIMED), and if that died meanwhile, is served no more.
+//! offered to hands is taken back by its origin after a moment (READY → CLAIMED), and if that died meanwhile, is served no more after a tenth of a second.
 //!
 //! Nobody sleeps while there is something to do for him: who goes to sleep says so, and then looks
 //! once more; who has something for him leaves it there, and then looks whether he sleeps. A full
@@ -26,6 +26,9 @@ const READY: u32 = 2;
 const SERVING: u32 = 3;
 const DONE: u32 = 4;
 const REFUSED: u32 = 5;
+
+/// The owner of a slot that somebody frees whose own is dead: no process has this number.
+const CLEANER: u32 = u32::MAX;
 
 /// Milliseconds after which nobody serves what was offered: its origin is dead, or about to take it back.
 const STALE: u32 = 100;
@@ -128,26 +131,32 @@ pub(crate) fn give_back(slot: &Slot) {
 }
 
 /// An origin that died in the middle of a request leaves its slot claimed, offered or answered for ever.
-pub(crate) fn free_if_dead(slot: &Slot, is_dead: impl Fn(u32) -> bool) {
-    let is_offered =
-        || slot.state.load(Ordering::Acquire) == READY && slot.offered.load(Ordering::Relaxed) != 0;
-    let is_stuck = || matches!(slot.state.load(Ordering::Acquire), CLAIMED | DONE | REFUSED);
+pub(crate) fn free_if_dead(slot: &Slot, is_dead: impl FnOnce(u32) -> bool) {
     let owner = slot.owner.load(Ordering::Relaxed);
-    if is_offered() && owner != 0 && is_dead(owner) {
-        // If a hand has it meanwhile, it is freed another time.
-        let _ = slot
-            .state
-            .compare_exchange(READY, CLAIMED, Ordering::Acquire, Ordering::Relaxed);
+    if matches!(owner, 0 | CLEANER) || !is_dead(owner) {
+        return;
     }
-    // Looked at once more when it is dead: it may have handed the slot to the agent just before.
-    if is_stuck() && owner != 0 && is_dead(owner) && is_stuck() {
-        // One cleaner gets it; nobody else writes the owner of a slot that is taken.
-        let cleared = slot
-            .owner
-            .compare_exchange(owner, 0, Ordering::Relaxed, Ordering::Relaxed);
-        if cleared.is_ok() {
-            slot.state.store(FREE, Ordering::Release);
-        }
+    // One cleaner gets it, and nobody else writes the owner of a slot that is taken. So it is the dead one's still, whatever
+    // happened since that was looked at.
+    let is_ours = slot
+        .owner
+        .compare_exchange(owner, CLEANER, Ordering::Acquire, Ordering::Relaxed)
+        .is_ok();
+    if !is_ours {
+        return;
+    }
+    let is_over = match slot.state.load(Ordering::Acquire) {
+        CLAIMED | DONE | REFUSED => true,
+        // Unless a hand has it meanwhile. What the agent was told of, it serves.
+        READY if slot.offered.load(Ordering::Relaxed) != 0 => slot
+            .state
+            .compare_exchange(READY, CLAIMED, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok(),
+        _ => false,
+    };
+    match is_over {
+        true => give_back(slot),
+        false => slot.owner.store(owner, Ordering::Relaxed),
     }
 }
 

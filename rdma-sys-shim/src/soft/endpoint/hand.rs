@@ -23,7 +23,7 @@ use choice::{Choices, Kind};
 
 /// What hands are asked for at a time. With no more than that they are sooner, wherever they are; else it has to be tried.
 const PIECE: usize = 1 << 10;
-/// Who sleeps is called for no more in one place.
+/// Who sleeps is not called for longer transfers.
 const LONG: usize = 8 << 10;
 /// What an accumulate reads and writes at a time, where the kernel does it.
 const ADDS_AT_A_TIME: usize = 64 << 10;
@@ -69,7 +69,7 @@ pub(super) struct Experience {
     swept: AtomicU32,
     /// With what is long.
     choices: Choices,
-    /// Whoever asks waits for as long as it takes: a hand is sure to come.
+    /// Whoever asks waits nearly as long as an offer holds: a hand is likely to come.
     #[cfg(test)]
     is_sure: AtomicBool,
 }
@@ -79,18 +79,19 @@ impl Experience {
     fn patience(&self, slots: &impl Slots, parts: usize) -> Option<Duration> {
         #[cfg(test)]
         if self.is_sure.load(Ordering::Relaxed) {
-            return Some(Duration::from_secs(100));
+            return Some(Duration::from_millis(50));
         }
         let hands = slots.hands();
         if !hands.are_lent() && !self.is_called(hands, parts) {
             let was_served = self.was_served.load(Ordering::Relaxed);
             return was_served.then_some(LONGEST_HOPE);
         }
-        match self.asks_again.load(Ordering::Relaxed) {
-            0 => {}
-            // It wraps after weeks.
-            then if milliseconds().wrapping_sub(then).cast_signed() < 0 => return None,
-            _ => self.asks_again.store(0, Ordering::Relaxed),
+        let then = self.asks_again.load(Ordering::Relaxed);
+        if then != 0 {
+            if (1..=LONGEST_PAUSE).contains(&then.wrapping_sub(milliseconds())) {
+                return None;
+            }
+            self.asks_again.store(0, Ordering::Relaxed);
         }
         Some(LONGEST * (parts as u32).clamp(1, MOST_PATIENT))
     }

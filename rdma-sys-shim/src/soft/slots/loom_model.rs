@@ -264,3 +264,34 @@ fn a_hand_and_an_agent_share_slots() {
         assert_eq!(queue.slots[0].state.load(Relaxed), FREE);
     });
 }
+
+/// Two clean up after one that died, while a live one gets the slot as soon as it is free.
+#[test]
+fn cleaners_free_what_is_the_dead_ones_and_nothing_else() {
+    const DEAD: u32 = 99;
+    check(3, || {
+        let queue = Queue::new(1);
+        let index = claim(&*queue, 1, 0, DEAD).expect("it is free");
+        offer(queue.slot(index), milliseconds());
+        let cleaners: Vec<_> = (0..2)
+            .map(|_| {
+                let queue = queue.clone();
+                thread::spawn(move || free_if_dead(queue.slot(0), |owner| owner == DEAD))
+            })
+            .collect();
+        if let Some(index) = claim(&*queue, 1, 0, 1) {
+            offer(queue.slot(index), milliseconds());
+            let offered = collect(&*queue, index, || false, || true);
+            assert_eq!(
+                offered,
+                Ok(Offered::TakenBack),
+                "it was taken from a live one"
+            );
+            give_back(queue.slot(index));
+        }
+        for cleaner in cleaners {
+            cleaner.join().expect("a cleaner");
+        }
+        assert_eq!(queue.slots[0].state.load(Relaxed), FREE);
+    });
+}

@@ -96,10 +96,10 @@ impl Default for Choices {
     }
 }
 
-/// How long it took.
-fn timed<T>(body: impl FnOnce() -> T) -> (T, Duration) {
+/// How long it took for each kilobyte: those of a class are not all as long.
+fn timed<T>(len: usize, body: impl FnOnce() -> T) -> (T, Duration) {
     let begun = Instant::now();
-    (body(), begun.elapsed())
+    (body(), begun.elapsed().mul_f64(1024.0 / len as f64))
 }
 
 impl Choices {
@@ -121,21 +121,21 @@ impl Choices {
             Next::ByHands => by_hands(0..len).map(drop),
             Next::Otherwise => otherwise(0..len),
             Next::TrialByHands => {
-                let (is_served, time) = timed(|| by_hands(0..len));
+                let (is_served, time) = timed(len, || by_hands(0..len));
                 // What was not served says nothing: the next one is a trial again.
                 let time = is_served?.then_some(time);
                 self.habit(kind, len, |habit| habit.by_hands = time);
                 Ok(())
             }
             Next::TrialOtherwise => {
-                let (done, time) = timed(|| otherwise(0..len));
+                let (done, time) = timed(len, || otherwise(0..len));
                 self.habit(kind, len, |habit| habit.note_otherwise(time));
                 done
             }
             Next::Trial => {
-                let (is_served, sooner) = timed(|| by_hands(0..SAMPLE));
+                let (is_served, sooner) = timed(SAMPLE, || by_hands(0..SAMPLE));
                 let is_served = is_served?;
-                let (done, later) = timed(|| otherwise(SAMPLE..2 * SAMPLE));
+                let (done, later) = timed(SAMPLE, || otherwise(SAMPLE..2 * SAMPLE));
                 done?;
                 let is_by_hands = is_served
                     && self.habit(kind, len, |habit| {

@@ -315,11 +315,11 @@ fn many_origins_share_the_slots_of_one_peer() {
     assert!(peer.all_slots_are_free());
 }
 
-/// As a process that is not there any more left it, with its last write to the start of the memory.
+/// As a process that is not there any more left it, with its last write.
 fn leave_a_slot_of_the_dead(peer: &Peer, offered: u32) {
     let dead = u32::MAX / 2;
     let slot = request::claim_now(&peer.port, dead).unwrap();
-    let request = Request::of(Operation::Write, 0, peer.region.at(0), 0, 8);
+    let request = Request::of(Operation::Write, 0, peer.region.at(0), 64, 8);
     // SAFETY: the slot was just claimed.
     unsafe { request.fill(&peer.port, slot, [0xdd_u8; 8].as_ptr()) };
     slots::offer(peer.port.slot(slot), offered);
@@ -337,13 +337,14 @@ fn what_the_dead_asked_for_is_not_done_and_holds_nobody_up() {
     }
     beside_hands(&peer, 1, |served| {
         let mut round = 0;
-        while served.load(Ordering::Relaxed) < ENOUGH {
+        while round == 0 || served.load(Ordering::Relaxed) < ENOUGH {
             peer.write(&[9; 8], 0);
             assert_eq!(peer.read(0, 8), [9; 8]);
             round += 1;
             assert!(round < MOST_ROUNDS, "nobody serves");
         }
     });
+    assert_eq!(peer.memory[64..72], [0; 8], "the dead one's write was done");
     assert!(peer.all_slots_are_free());
 }
 
@@ -361,7 +362,7 @@ fn an_agent_is_asked_past_slots_of_the_dead() {
 }
 
 #[test]
-fn what_a_hand_refuses_the_kernel_does_not_do() {
+fn what_a_hand_refuses_is_for_the_caller() {
     let mut peer = Peer::new(4096);
     if !peer.attaches() {
         return;
@@ -369,11 +370,27 @@ fn what_a_hand_refuses_the_kernel_does_not_do() {
     // Between the look of its origin and that of its server, a region may go.
     peer.region.rkey += 1 << 32;
     beside_hands(&peer, 1, |served| {
+        let mut round = 0;
         while served.load(Ordering::Relaxed) < ENOUGH {
             let at = peer.region.at(0);
-            // SAFETY: a static.
-            let refused = unsafe { peer.endpoint.write([1_u8; 8].as_ptr(), 8, at) };
+            let mut bytes = [1_u8; 8];
+            let by_kernel = |bytes: Range<usize>| {
+                assert_eq!(bytes, 0..8);
+                peer.endpoint.check(at, 8, Access::WRITE, Operation::Write)
+            };
+            // SAFETY: as many bytes.
+            let refused = unsafe {
+                peer.endpoint.transfer_by_hand(
+                    Operation::Write,
+                    bytes.as_mut_ptr(),
+                    8,
+                    at,
+                    by_kernel,
+                )
+            };
             assert!(refused.unwrap_err().is_remote_access());
+            round += 1;
+            assert!(round < MOST_ROUNDS, "nobody serves");
         }
     });
     assert_eq!(peer.memory[..8], [0; 8]);
