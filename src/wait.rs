@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use rdma_sys_shim::{Endpoint, Hand, Ticket, Wanted};
+use rdma_sys_shim::{Endpoint, Hand, Ticket, Wanted, has_attached};
 
 use crate::error::{Error, Result};
 use crate::seen::Waiting;
@@ -184,7 +184,7 @@ impl Patience {
         // Where ranks take turns, what is awaited may be another's turn away.
         let pauses = !self.crowded && pause::is_short();
         let attempts = match pauses {
-            _ if !self.crowded && hand::may_be_asked() => EAGER_BESIDE_OTHERS,
+            _ if !self.crowded && has_attached() => EAGER_BESIDE_OTHERS,
             true => EAGER_PAUSED,
             false => EAGER_SPINS,
         };
@@ -253,7 +253,7 @@ impl Patience {
                 }
                 checked = Instant::now();
             }
-            if hand.is_none() && !self.crowded && hand::may_be_asked() {
+            if hand.is_none() && !self.crowded {
                 // There was nothing to ask for when the wait began.
                 hand = Hand::of_process();
             }

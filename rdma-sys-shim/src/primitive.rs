@@ -6,6 +6,7 @@ mod real {
     pub(crate) use std::hint::spin_loop;
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, fence};
     pub(crate) use std::thread::yield_now;
+
     /// How often to look again before going to sleep.
     pub(crate) const SPINS: u32 = 100;
 

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use rdma_sys_shim::{Hand, has_attached};
+use rdma_sys_shim::Hand;
 
 use super::hook;
 use crate::error::Result;
@@ -17,12 +17,6 @@ const MORE: Duration = Duration::from_micros(5);
 const LONGEST_IDLE: Duration = Duration::from_micros(500);
 /// And so long at a time.
 const LONGEST: Duration = Duration::from_millis(20);
-
-/// Whether who waits here has something else to do at once.
-#[inline]
-pub(super) fn may_be_asked() -> bool {
-    has_attached()
-}
 
 /// How lending a hand ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use super::slots::{self, Slot, Slots};
 use super::table;
 use crate::memory::copy;
 use crate::signals::without_signals;
-use crate::{Access, Error, Number, Result, Width};
+use crate::{Error, Number, Result, Width};
 
 /// How long an agent without a region stays.
 const LINGER: Duration = Duration::from_millis(500);
@@ -140,12 +140,6 @@ pub(super) fn carry_out(port: &SoftPort, index: usize, slot: &Slot) -> Option<u6
     let address = slot.address.load(Ordering::Relaxed);
     let len = slot.len.load(Ordering::Relaxed) as usize;
     let [first, second] = [0, 1].map(|i| slot.operands[i].load(Ordering::Relaxed));
-    let need = match operation {
-        Operation::Write | Operation::Scatter => Access::WRITE,
-        Operation::Read | Operation::Gather => Access::READ,
-        Operation::AddNumbers | Operation::FetchAddNumbers => Access::READ.and(Access::WRITE),
-        _ => Access::ATOMIC,
-    };
     let words = match operation {
         Operation::Write | Operation::Read => len <= SLOT_BYTES,
         Operation::FetchAdd | Operation::CompareSwap => len == width,
@@ -158,7 +152,7 @@ pub(super) fn carry_out(port: &SoftPort, index: usize, slot: &Slot) -> Option<u6
                 && len <= SLOT_BYTES
         }
     };
-    if !words || table::allows(port, rkey, address, len as u64, need).is_err() {
+    if !words || table::allows(port, rkey, address, len as u64, operation.need()).is_err() {
         return None;
     }
     let at = address as usize as *mut u8;

@@ -112,14 +112,14 @@ impl SoftEndpoint {
         self.path != Path::Agent
     }
 
-    fn check(&self, at: RemoteAddress, len: u64, need: Access, operation: Operation) -> Result<()> {
+    fn check(&self, at: RemoteAddress, len: u64, operation: Operation) -> Result<()> {
         table::check(
             &self.port,
             self.peer.pid,
             at.rkey,
             at.address,
             len,
-            need,
+            operation.need(),
             operation.name(),
         )
     }
@@ -133,11 +133,11 @@ impl SoftEndpoint {
         len: usize,
         at: RemoteAddress,
     ) -> Result<Ticket> {
-        let (need, direction) = match operation {
-            Operation::Write => (Access::WRITE, Direction::Write),
-            _ => (Access::READ, Direction::Read),
+        let direction = match operation {
+            Operation::Write => Direction::Write,
+            _ => Direction::Read,
         };
-        self.check(at, len as u64, need, operation)?;
+        self.check(at, len as u64, operation)?;
         if len == 0 {
             return Ok(Ticket::DONE);
         }
@@ -159,7 +159,7 @@ impl SoftEndpoint {
                         at.moved(bytes.start as i64),
                     );
                     // The peer may have refused it: what was allowed above may have gone meanwhile.
-                    self.check(at, bytes.len() as u64, need, operation)?;
+                    self.check(at, bytes.len() as u64, operation)?;
                     // SAFETY: a part of what the caller promises.
                     unsafe { self.attach(direction, here, at.address, bytes.len()) }
                         .map_err(|stopped| self.stopped(stopped, operation, at, bytes.len()))
@@ -302,7 +302,7 @@ impl SoftEndpoint {
         old: *mut u64,
     ) -> Result<Ticket> {
         let bytes = width.bytes();
-        self.check(at, bytes as u64, Access::ATOMIC, operation)?;
+        self.check(at, bytes as u64, operation)?;
         if !at.address.is_multiple_of(bytes as u64) {
             return Err(self.misaligned(operation, at, width));
         }
@@ -420,7 +420,7 @@ impl Endpoint for SoftEndpoint {
         };
         let bytes = width.bytes();
         let len = count.saturating_mul(bytes);
-        self.check(at, len as u64, Access::ATOMIC, operation)?;
+        self.check(at, len as u64, operation)?;
         if !at.address.is_multiple_of(bytes as u64) {
             return Err(self.misaligned(operation, at, width));
         }
@@ -512,7 +512,7 @@ impl Endpoint for SoftEndpoint {
             return Ok(None);
         }
         if self.path == Path::Direct {
-            self.check(region.at(0), region.len, Access::READ, Operation::Read)?;
+            self.check(region.at(0), region.len, Operation::Read)?;
             return Ok(Some(Mapping {
                 has_atomics: true,
                 base: region.address as usize as *mut u8,
@@ -524,7 +524,7 @@ impl Endpoint for SoftEndpoint {
             return Ok(None);
         };
         if let Some(base) = self.port.in_room(piece.fd, piece.offset, piece.len) {
-            self.check(region.at(0), region.len, Access::READ, Operation::Read)?;
+            self.check(region.at(0), region.len, Operation::Read)?;
             let skip = region.address.wrapping_sub(piece.address);
             return Ok(Some(Mapping {
                 has_atomics: true,
@@ -536,7 +536,7 @@ impl Endpoint for SoftEndpoint {
         let file = self.open_file(piece.fd)?;
         // A descriptor number that was closed and used again would name another file: what was
         // opened counts only if the region is still the same.
-        self.check(region.at(0), region.len, Access::READ, Operation::Read)?;
+        self.check(region.at(0), region.len, Operation::Read)?;
         let range = AddressRange::of_file(&file, piece.offset, piece.len as usize)?;
         range.mark_foreign();
         // The piece holds all of the region.

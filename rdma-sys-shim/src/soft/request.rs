@@ -7,7 +7,7 @@ use super::port::{SLOT_BYTES, SoftPort};
 use super::process::ProcessId;
 use super::slots::{self, SLOTS, Slots, Unanswered};
 use crate::memory::copy;
-use crate::{Error, RemoteAddress, Result};
+use crate::{Access, Error, RemoteAddress, Result};
 
 /// What an agent can do. The numbers stand in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,16 @@ impl Operation {
         ]
         .into_iter()
         .find(|operation| *operation as u32 == code)
+    }
+
+    /// The right that it takes.
+    pub(crate) fn need(self) -> Access {
+        match self {
+            Self::Write | Self::Scatter => Access::WRITE,
+            Self::Read | Self::Gather => Access::READ,
+            Self::AddNumbers | Self::FetchAddNumbers => Access::READ.and(Access::WRITE),
+            Self::FetchAdd | Self::CompareSwap | Self::AddEach | Self::StoreEach => Access::ATOMIC,
+        }
     }
 
     pub(crate) fn name(self) -> &'static str {

@@ -3,14 +3,7 @@
 use super::{Operation, Path, SoftEndpoint};
 use crate::cross_memory::{self, Direction, MOST_PARTS, part};
 use crate::device::batch::{Batch, BatchError, LocalPiece};
-use crate::{Access, RemoteAddress, Result, Ticket};
-
-fn need_of(operation: Operation) -> Access {
-    match operation {
-        Operation::Write => Access::WRITE,
-        _ => Access::READ,
-    }
-}
+use crate::{RemoteAddress, Result, Ticket};
 
 impl SoftEndpoint {
     /// # Safety
@@ -28,7 +21,7 @@ impl SoftEndpoint {
         if let Some(left) = by_hand {
             // The peer may have refused them.
             for &(piece, at) in &left {
-                self.check(at, piece.len as u64, need_of(operation), operation)?;
+                self.check(at, piece.len as u64, operation)?;
             }
             // SAFETY: the caller's promise.
             unsafe { self.batch_by_kernel(operation, left.into_iter())? };
@@ -75,7 +68,6 @@ impl SoftEndpoint {
 
     /// Checks all runs, at once where they name one region: that is contiguous.
     fn check_batch(&self, operation: Operation, batch: &Batch<'_>) -> Result<()> {
-        let need = need_of(operation);
         let mut hull: Option<(RemoteAddress, u64)> = None;
         for (at, pieces) in batch.parts() {
             let len: usize = pieces.iter().map(|piece| piece.len).sum();
@@ -87,14 +79,14 @@ impl SoftEndpoint {
                 }
                 other => {
                     if let Some((first, last)) = other {
-                        self.check(first, last - first.address, need, operation)?;
+                        self.check(first, last - first.address, operation)?;
                     }
                     Some((at, end))
                 }
             };
         }
         match hull {
-            Some((first, last)) => self.check(first, last - first.address, need, operation),
+            Some((first, last)) => self.check(first, last - first.address, operation),
             None => Ok(()),
         }
     }

@@ -17,7 +17,7 @@ use crate::soft::request::{self, Operation, Request};
 use crate::soft::scattered;
 use crate::soft::slots::{self, Hands, Offered, Slots, Unanswered};
 use crate::soft::table;
-use crate::{Access, Error, Number, RemoteAddress, Result};
+use crate::{Error, Number, RemoteAddress, Result};
 
 use choice::{Choices, Kind};
 
@@ -330,7 +330,7 @@ impl SoftEndpoint {
         len: usize,
         otherwise: &dyn Fn(Range<usize>) -> bool,
     ) -> Result<bool> {
-        let need = Access::READ.and(Access::WRITE);
+        let need = Operation::AddNumbers.need();
         let may_ask = self.path == Path::CrossMemory
             && self.options.hands
             && table::allows(&self.port, at.rkey, at.address, len as u64, need).is_ok();
@@ -342,6 +342,7 @@ impl SoftEndpoint {
         let Some(patience) = self.experience.patience(&*self.port, parts) else {
             return Ok(false);
         };
+        let otherwise = |bytes| otherwise(bytes).then_some(()).ok_or(Stop::Otherwise);
         let operation = match old.is_null() {
             true => Operation::AddNumbers,
             false => Operation::FetchAddNumbers,
@@ -364,16 +365,14 @@ impl SoftEndpoint {
                     unsafe { request.take(&self.port, slot, old.wrapping_add(start)) };
                 }
             };
-            let otherwise = |bytes| otherwise(bytes).then_some(()).ok_or(Stop::Otherwise);
             self.ask_for_pieces(patience, &bytes, fill, take, otherwise)
         };
-        let all_otherwise = |bytes| otherwise(bytes).then_some(()).ok_or(Stop::Otherwise);
         let done = match len <= PIECE {
             true => by_hands(0..len).map(drop),
             false => self
                 .experience
                 .choices
-                .carry_out(Kind::Add, len, by_hands, all_otherwise),
+                .carry_out(Kind::Add, len, by_hands, otherwise),
         };
         match done {
             Err(Stop::Error(error)) => Err(error),

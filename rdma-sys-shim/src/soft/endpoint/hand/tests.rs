@@ -13,7 +13,7 @@ use crate::soft::process::ProcessId;
 use crate::soft::slots::{SLOTS, Wanted};
 use crate::soft::table::RegionTable;
 use crate::soft::{DEVICE, Options};
-use crate::{Endpoint as _, Number, RemoteRegion};
+use crate::{Access, Endpoint as _, Number, RemoteRegion};
 
 const NONCE: u64 = 7;
 
@@ -376,7 +376,7 @@ fn what_a_hand_refuses_is_for_the_caller() {
             let mut bytes = [1_u8; 8];
             let by_kernel = |bytes: Range<usize>| {
                 assert_eq!(bytes, 0..8);
-                peer.endpoint.check(at, 8, Access::WRITE, Operation::Write)
+                peer.endpoint.check(at, 8, Operation::Write)
             };
             // SAFETY: as many bytes.
             let refused = unsafe {
