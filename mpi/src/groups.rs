@@ -93,6 +93,7 @@ static REMEMBERED: AtomicUsize = AtomicUsize::new(0);
 
 /// Handles are numbers in a row, or addresses of small structures.
 #[inline(always)]
+#[allow(clippy::unnecessary_cast, reason = "as wide as the host's handles are")]
 fn place(handle: Number) -> &'static Known {
     let row = match cfg!(handles_are_numbers) {
         true => handle,

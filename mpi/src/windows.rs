@@ -57,6 +57,7 @@ static ALL: RwLock<Option<HashMap<Number, &'static Ours>>> = RwLock::new(None);
 
 /// Handles are numbers in a row, or addresses of large structures.
 #[inline(always)]
+#[allow(clippy::unnecessary_cast, reason = "as wide as the host's handles are")]
 fn place(handle: Number) -> usize {
     let handle = match cfg!(handles_are_numbers) {
         true => handle,

@@ -106,10 +106,11 @@ fn serve(shared: &Shared) {
     let bell = port.bell();
     let serve_one = |index: usize, slot: &Slot| carry_out(port, index, slot);
     let mut last_needed = Instant::now();
+    let mut first = 0;
     loop {
         let mut idle = true;
         for _ in 0..20 {
-            if slots::serve_ready(port, serve_one) {
+            if slots::serve_ready(port, &mut first, serve_one) {
                 idle = false;
                 break;
             }

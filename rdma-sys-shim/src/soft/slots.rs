@@ -387,21 +387,32 @@ pub(crate) fn serve_offered(
 }
 
 /// Serves every slot of which the agent was told; false if it was told of none. `carry_out` returns an old value, or
-/// `None` to refuse.
+/// `None` to refuse. `first` says where to begin, and is another the next time: of several whose atomics come together again
+/// and again, no one is always the last.
 pub(crate) fn serve_ready(
     slots: &impl Slots,
+    first: &mut u32,
     mut carry_out: impl FnMut(usize, &Slot) -> Option<u64>,
 ) -> bool {
-    let mut ready = slots.bell().ready.swap(0, Ordering::AcqRel);
-    let served = ready != 0;
+    let from = *first;
+    let mut ready = slots
+        .bell()
+        .ready
+        .swap(0, Ordering::AcqRel)
+        .rotate_right(from);
+    if ready == 0 {
+        return false;
+    }
+    let nth = |ready: u32| (ready.trailing_zeros() + from) % u32::BITS;
+    *first = (nth(ready) + 1) % u32::BITS;
     while ready != 0 {
-        let index = ready.trailing_zeros() as usize;
+        let index = nth(ready) as usize;
         ready &= ready - 1;
         if index < SLOTS {
             serve(slots.slot(index), |slot| carry_out(index, slot));
         }
     }
-    served
+    true
 }
 
 /// False if somebody else does, or its origin has taken it back.
@@ -432,7 +443,39 @@ fn serve(slot: &Slot, carry_out: impl FnOnce(&Slot) -> Option<u64>) -> bool {
 /// see `running` as it is now, since they have set their bit of `ready` after the last look at it.
 pub(crate) fn leave(slots: &impl Slots, carry_out: impl FnMut(usize, &Slot) -> Option<u64>) {
     slots.bell().running.store(0, Ordering::Relaxed);
-    serve_ready(slots, carry_out);
+    serve_ready(slots, &mut 0, carry_out);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::soft::port::SoftPort;
+    use crate::soft::process::ProcessId;
+
+    #[test]
+    fn of_requests_that_come_together_none_is_always_the_last() {
+        let port = SoftPort::create(ProcessId::own().unwrap(), 1).unwrap();
+        let asked = [3, 4, 17, 31];
+        let mut was_first = [0; SLOTS];
+        let mut first = 0;
+        for _ in 0..100 {
+            for index in asked {
+                port.slot(index).state.store(READY, Ordering::Relaxed);
+                port.bell().ready.fetch_or(1 << index, Ordering::Relaxed);
+            }
+            let mut served = Vec::new();
+            let carry_out = |index, _: &Slot| {
+                served.push(index);
+                Some(0)
+            };
+            assert!(serve_ready(&port, &mut first, carry_out));
+            was_first[served[0]] += 1;
+            served.sort_unstable();
+            assert_eq!(served, asked);
+        }
+        assert_eq!(asked.map(|index| was_first[index]), [25; 4]);
+        assert!(!serve_ready(&port, &mut first, |_, _| Some(0)));
+    }
 }
 
 #[cfg(all(test, loom))]
