@@ -1,5 +1,6 @@
 //! A second thread for long transfers, and copies. Where that was found to be sooner (`habit`), who asks for one carries
-//! out its pieces one after the other, and the second thread takes from the same row. It stands back behind all other
+//! out its pieces one after the other, and the second thread takes from the other end of the row, where neither meets what
+//! the other is at: the kernel locks tables of some megabytes. It stands back behind all other
 //! threads, so that it helps on a processor that nobody else uses. Nobody waits for it to come, but for the piece that
 //! it is at, which takes some tens of microseconds; and if others have come to its processor meanwhile, it is called to
 //! the one of who waits (`summons`).
@@ -227,7 +228,8 @@ impl Copier {
         let work = || {
             let is_wanted = || !row.is_for_one.load(Ordering::Relaxed);
             let done = panic::catch_unwind(AssertUnwindSafe(|| {
-                while is_wanted() && row.carry_out_next() {}
+                let mut last = (0..row.count).rev();
+                while is_wanted() && row.carry_out_next(&mut last) {}
             }));
             if let Err(payload) = done {
                 row.end();
@@ -236,9 +238,10 @@ impl Copier {
         };
         // SAFETY: the offer is dropped before `work`, and what that borrows; the turn is taken.
         let offer = unsafe { Offer::make(&self.shared, &work) };
+        let mut first = 0..row.count;
         loop {
             let begun = Instant::now();
-            if !row.carry_out_next() {
+            if !row.carry_out_next(&mut first) {
                 break;
             }
             if begun.elapsed() > slow {
@@ -316,11 +319,13 @@ impl Drop for Copier {
     }
 }
 
-/// Pieces of work, taken one after the other by whoever comes.
+/// Pieces of work, taken one after the other from both ends.
 struct Row<E, F> {
     count: usize,
-    next: AtomicUsize,
-    end: AtomicUsize,
+    /// As many are begun, or more.
+    begun: AtomicUsize,
+    /// No more may be.
+    most: AtomicUsize,
     part: F,
     failed: Mutex<Option<E>>,
     /// The second thread takes no more of it.
@@ -331,8 +336,8 @@ impl<E, F: Fn(Range<usize>) -> Result<(), E>> Row<E, F> {
     fn new(count: usize, part: F) -> Self {
         Self {
             count,
-            next: AtomicUsize::new(0),
-            end: AtomicUsize::new(count),
+            begun: AtomicUsize::new(0),
+            most: AtomicUsize::new(count),
             part,
             failed: Mutex::new(None),
             is_for_one: AtomicBool::new(false),
@@ -341,11 +346,11 @@ impl<E, F: Fn(Range<usize>) -> Result<(), E>> Row<E, F> {
 
     /// No more pieces are begun.
     fn end(&self) {
-        self.end.store(0, Ordering::Relaxed);
+        self.most.store(0, Ordering::Relaxed);
     }
 
     fn has_failed(&self) -> bool {
-        self.end.load(Ordering::Relaxed) < self.count
+        self.most.load(Ordering::Relaxed) < self.count
     }
 
     fn carry_out_whole(&self) {
@@ -360,14 +365,17 @@ impl<E, F: Fn(Range<usize>) -> Result<(), E>> Row<E, F> {
         }
     }
 
-    /// Takes a piece; false if there are none.
-    fn carry_out_next(&self) -> bool {
-        let index = self.next.fetch_add(1, Ordering::Relaxed);
-        let is_there = index < self.end.load(Ordering::Relaxed);
-        if is_there {
-            self.carry_out_part(index..index + 1);
+    /// Takes the next piece from one end, which one thread does, and another from the other; false if there are none between.
+    fn carry_out_next(&self, end: &mut impl Iterator<Item = usize>) -> bool {
+        let begun = self.begun.fetch_add(1, Ordering::Relaxed);
+        if begun >= self.most.load(Ordering::Relaxed) {
+            return false;
         }
-        is_there
+        let Some(index) = end.next() else {
+            return false;
+        };
+        self.carry_out_part(index..index + 1);
+        true
     }
 }
 

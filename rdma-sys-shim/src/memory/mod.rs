@@ -46,6 +46,22 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     unsafe { arch::copy(to, from, len) }
 }
 
+/// As [`copy`], of a part of what is `whole` bytes in all, by the method for those.
+///
+/// # Safety
+/// As for [`copy`].
+pub(crate) unsafe fn copy_part(to: *mut u8, from: *const u8, len: usize, whole: usize) {
+    #[cfg(feature = "adversarial")]
+    late::note(to, len);
+    // SAFETY: the caller's promise is the one asked for.
+    unsafe { arch::copy_part(to, from, len, whole) }
+}
+
+/// Whether of so many bytes here and as many there, the caches are likely to hold neither, and stores past the caches pay.
+pub(crate) fn is_beyond_caches(len: usize) -> bool {
+    arch::is_beyond_caches(len)
+}
+
 /// Whether nothing on this processor overtakes but a load an earlier store, and not that across a
 /// sequentially consistent atomic instruction: total store order, with atomics that are full fences.
 pub const TOTAL_STORE_ORDER: bool = cfg!(target_arch = "x86_64");

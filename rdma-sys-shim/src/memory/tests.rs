@@ -56,13 +56,26 @@ impl Guarded {
 
 #[track_caller]
 fn check_copy(copy: Copy, what: &str, len: usize, to_align: usize, from_align: usize) {
+    // SAFETY: what it is called with is what such a function takes.
+    let copy = |to, from, len| unsafe { copy(to, from, len) };
+    check_copy_by(copy, what, len, to_align, from_align);
+}
+
+/// `copy` is called with pointers to so many bytes, which nothing else refers to.
+#[track_caller]
+fn check_copy_by(
+    copy: impl Fn(*mut u8, *const u8, usize),
+    what: &str,
+    len: usize,
+    to_align: usize,
+    from_align: usize,
+) {
     let mut from = Guarded::new(len, from_align, 0x9e37);
     let mut to = Guarded::new(len, to_align, 0x1234_5678);
     let from_before = from.bytes.clone();
     let mut expected = to.bytes.clone();
     expected[to.range()].copy_from_slice(from.inner());
-    // SAFETY: both buffers hold `len` bytes at their pointer, and nothing else refers to them.
-    unsafe { copy(to.ptr(), from.ptr(), len) };
+    copy(to.ptr(), from.ptr(), len);
     // Not assert_eq: nobody reads a printed megabyte.
     assert!(
         to.bytes == expected,
@@ -107,6 +120,23 @@ fn a_large_copy_is_right_before_during_and_after_a_trial() {
         let len = (8 << 20) + 4097 * turn + turn;
         check_copy(super::copy, "arch", len, turn % 64, (turn * 5) % 64);
     }
+}
+
+#[test]
+fn parts_of_copies_are_copied_whatever_the_whole() {
+    for whole in [300_000, 1 << 20, 16 << 20, 1 << 40] {
+        for (turn, len) in [0, 1, 8, 64, 4097, 262_144, 300_000]
+            .into_iter()
+            .enumerate()
+        {
+            let copy = |to, from, len| {
+                // SAFETY: `check_copy` calls it with what `copy` takes.
+                unsafe { super::copy_part(to, from, len, whole) }
+            };
+            check_copy_by(copy, "a part", len, turn * 9 % 64, turn * 5 % 64);
+        }
+    }
+    assert!(!super::is_beyond_caches(64 << 10));
 }
 
 #[test]

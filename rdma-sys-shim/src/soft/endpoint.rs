@@ -164,8 +164,14 @@ impl SoftEndpoint {
                     unsafe { self.attach(direction, here, at.address, bytes.len()) }
                         .map_err(|stopped| self.stopped(stopped, operation, at, bytes.len()))
                 };
-                // SAFETY: `local` is the caller's promise.
-                unsafe { self.transfer_by_hand(operation, local, len, at, by_kernel)? };
+                // With a second thread, the kernel is sooner than hands.
+                match len >= LONG && copier::is_allowed() {
+                    true => by_kernel(0..len)?,
+                    // SAFETY: `local` is the caller's promise.
+                    false => unsafe {
+                        self.transfer_by_hand(operation, local, len, at, by_kernel)?;
+                    },
+                }
             }
             Path::Agent => {
                 for start in (0..len).step_by(SLOT_BYTES) {
@@ -208,7 +214,7 @@ impl SoftEndpoint {
             let here = ptr::with_exposed_provenance_mut(local + bytes.start);
             let there = remote + bytes.start as u64;
             // SAFETY: a part of what the caller promises, and each part is carried out once, before `share_out` returns.
-            unsafe { cross_memory::transfer(pid, direction, here, there, bytes.len()) }
+            unsafe { cross_memory::transfer_part(pid, direction, here, there, bytes.len(), len) }
         })
     }
 

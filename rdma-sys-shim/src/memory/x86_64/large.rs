@@ -7,7 +7,7 @@
 //! that length that follow use the fastest.
 
 use std::arch::asm;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::super::by_two::{self, Method};
@@ -59,8 +59,19 @@ fn methods() -> Vec<Method> {
 /// What is known of this machine, and of each length class (a power of two) on it.
 struct Machine {
     threshold: usize,
+    /// From here on, streaming is guessed to be the fastest.
+    streams_from: usize,
     methods: Vec<Method>,
     classes: [Mutex<Class>; usize::BITS as usize],
+}
+
+impl Machine {
+    /// That of copies of about this length, which is not 0.
+    fn class(&self, len: usize) -> MutexGuard<'_, Class> {
+        self.classes[len.ilog2() as usize]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 struct Class {
@@ -138,24 +149,49 @@ impl Class {
 static MACHINE: LazyLock<Machine> = LazyLock::new(|| {
     let methods = methods();
     let caches = Caches::of_this_processor();
+    // Asked for once: in a virtual machine, the processor takes tens of microseconds to say what it is.
+    let streams_from = streams_from(&super::vendor(), caches);
     let class = |log: usize| {
-        let guess = match guess_streams(1 << log, &super::vendor(), caches) {
+        let guess = match 1_usize << log >= streams_from {
             true => methods.len() - 1,
             false => 0,
         };
         Class::new(methods.len(), guess)
     };
+    let threshold = caches.l2.unwrap_or(USUAL_L2).max(FLOOR);
     Machine {
-        threshold: caches.l2.unwrap_or(USUAL_L2).max(FLOOR),
+        threshold,
+        streams_from: streams_from.max(threshold),
         classes: std::array::from_fn(|log| Mutex::new(class(log))),
         methods,
     }
 });
 
-/// What copies of about this length use until their first trial ends: streaming, where both sides take half of the
-/// third level or more, unless it is of Intel, whose processors lost by it.
-fn guess_streams(len: usize, vendor: &[u8; 12], caches: Caches) -> bool {
-    vendor != b"GenuineIntel" && caches.l3.is_none_or(|l3| len >= l3 / 4)
+/// From what length on copies use streaming until their first trial ends: where both sides take half of the third level or
+/// more, unless it is of Intel, whose processors lost by it.
+fn streams_from(vendor: &[u8; 12], caches: Caches) -> usize {
+    match vendor {
+        b"GenuineIntel" => usize::MAX,
+        _ => caches.l3.map_or(0, |l3| l3 / 4),
+    }
+}
+
+/// # Safety
+/// As [`super::super::copy_part`].
+#[cold]
+pub(in super::super) unsafe fn copy_part(to: *mut u8, from: *const u8, len: usize, whole: usize) {
+    let machine = &*MACHINE;
+    let apart = to.addr().abs_diff(from.addr()) >= len;
+    let method = match whole < machine.threshold || !apart {
+        true => medium::copy,
+        false => machine.methods[machine.class(whole).in_use],
+    };
+    // SAFETY: the caller's promise; what is not apart is left to what can do it.
+    unsafe { method(to, from, len) };
+}
+
+pub(in super::super) fn is_beyond_caches(len: usize) -> bool {
+    len >= MACHINE.streams_from
 }
 
 /// # Safety
@@ -168,13 +204,8 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
         // SAFETY: the caller's promise is the one asked for.
         return unsafe { medium::copy(to, from, len) };
     }
-    let class = || {
-        machine.classes[len.ilog2() as usize]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    };
     let (turn, in_use) = {
-        let mut class = class();
+        let mut class = machine.class(len);
         (class.next_turn(), class.in_use)
     };
     let mut done = 0;
@@ -183,7 +214,7 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
         // SAFETY: the parts lie in the caller's ranges, which are apart, as there are fewer than TRIAL_SHARE.
         let speeds = unsafe { trial(&machine.methods, to, from, part) };
         done = part * speeds.len();
-        class().note(turn, &speeds);
+        machine.class(len).note(turn, &speeds);
     }
     let start = Instant::now();
     let method = machine.methods[in_use];
@@ -200,7 +231,9 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     };
     // What two threads did says nothing of what a trial found.
     if turn >= TRIAL_COPIES && !by_two {
-        class().note_whole(in_use, len as f64 / start.elapsed().as_secs_f64());
+        machine
+            .class(len)
+            .note_whole(in_use, len as f64 / start.elapsed().as_secs_f64());
     }
 }
 
@@ -389,11 +422,9 @@ mod tests {
     fn the_guess_follows_the_third_level() {
         let caches = |l3| Caches { l2: None, l3 };
         let (amd, intel) = (b"AuthenticAMD", b"GenuineIntel");
-        let large = caches(Some(32 << 20));
-        assert!(!guess_streams(4 << 20, amd, large) && guess_streams(8 << 20, amd, large));
-        let small = caches(Some(4 << 20));
-        assert!(!guess_streams(512 << 10, amd, small) && guess_streams(1 << 20, amd, small));
-        assert!(guess_streams(2 << 20, amd, caches(None)));
-        assert!(!guess_streams(64 << 20, intel, large));
+        assert_eq!(streams_from(amd, caches(Some(32 << 20))), 8 << 20);
+        assert_eq!(streams_from(amd, caches(Some(4 << 20))), 1 << 20);
+        assert_eq!(streams_from(amd, caches(None)), 0);
+        assert_eq!(streams_from(intel, caches(Some(32 << 20))), usize::MAX);
     }
 }
