@@ -1,5 +1,7 @@
 //! Transfers between lists of local and remote memory, posted together.
 
+use std::slice;
+
 use crate::{Error, RemoteAddress, Ticket};
 
 /// Memory of this process.
@@ -46,6 +48,34 @@ impl From<Error> for BatchError {
     }
 }
 
+/// The pieces of a batch one by one: [`Batch::each`].
+#[derive(Clone, Debug)]
+pub struct Each<'a> {
+    /// Those after the one that the next piece is of.
+    runs: slice::Iter<'a, RemoteRun>,
+    pieces: slice::Iter<'a, LocalPiece>,
+    /// Pieces of that run, and where the next of them belongs.
+    left: usize,
+    next: RemoteAddress,
+}
+
+impl Iterator for Each<'_> {
+    type Item = (LocalPiece, RemoteAddress);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.left == 0 {
+            let run = self.runs.next()?;
+            (self.left, self.next) = (run.pieces, run.at);
+        }
+        let &piece = self.pieces.next()?;
+        let at = self.next;
+        self.left -= 1;
+        self.next.address = at.address.wrapping_add(piece.len as u64);
+        Some((piece, at))
+    }
+}
+
 impl<'a> Batch<'a> {
     /// The runs, each with its pieces.
     pub fn parts(&self) -> impl Iterator<Item = (RemoteAddress, &'a [LocalPiece])> {
@@ -58,15 +88,16 @@ impl<'a> Batch<'a> {
     }
 
     /// The pieces one by one, each with the place of its own.
-    pub fn each(&self) -> impl Iterator<Item = (LocalPiece, RemoteAddress)> {
-        self.parts().flat_map(|(at, pieces)| {
-            let mut next = at;
-            pieces.iter().map(move |&piece| {
-                let at = next;
-                next.address = next.address.wrapping_add(piece.len as u64);
-                (piece, at)
-            })
-        })
+    pub fn each(&self) -> Each<'a> {
+        Each {
+            runs: self.runs.iter(),
+            pieces: self.pieces.iter(),
+            left: 0,
+            next: RemoteAddress {
+                address: 0,
+                rkey: 0,
+            },
+        }
     }
 
     /// Posts them one by one.

@@ -185,6 +185,10 @@ impl Request {
     }
 }
 
+/// As many requests of a process to a peer are under way at once, in slots of their own if there are enough: a look at one
+/// that is taken would keep its line from whoever is at it.
+pub(super) const AT_ONCE: usize = 8;
+
 /// What is as short travels in the slot's own cache line.
 pub(super) const INLINE: usize = size_of::<[u64; 2]>();
 
@@ -197,16 +201,17 @@ pub(super) fn data(port: &SoftPort, index: usize, operation: Operation, len: usi
     }
 }
 
-/// A free slot of a peer's for this process, if there is one.
-pub(super) fn claim_now(port: &SoftPort, own: u32) -> Option<usize> {
-    slots::claim(port, SLOTS, own as usize, own)
+/// A free slot of a peer's for this process, if there is one: its `nth`, of [`AT_ONCE`], where nobody else has that.
+pub(super) fn claim_now(port: &SoftPort, own: u32, nth: usize) -> Option<usize> {
+    let first = (own as usize).wrapping_mul(AT_ONCE).wrapping_add(nth);
+    slots::claim(port, SLOTS, first, own)
 }
 
 fn claim(port: &SoftPort, peer: ProcessId) -> Result<usize> {
     let own = std::process::id();
     let mut round = 0u32;
     loop {
-        if let Some(index) = claim_now(port, own) {
+        if let Some(index) = claim_now(port, own, 0) {
             return Ok(index);
         }
         round += 1;

@@ -112,10 +112,12 @@ pub(crate) fn claim(slots: &impl Slots, count: usize, first: usize, owner: u32) 
     let mut all = (0..count).map(|i| (first + i) % count);
     all.find(|&index| {
         let slot = slots.slot(index);
-        let taken = slot
-            .state
-            .compare_exchange(FREE, CLAIMED, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok();
+        // A failed exchange would take the line from whoever serves it.
+        let taken = slot.state.load(Ordering::Relaxed) == FREE
+            && slot
+                .state
+                .compare_exchange(FREE, CLAIMED, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
         if taken {
             slot.owner.store(owner, Ordering::Relaxed);
         }

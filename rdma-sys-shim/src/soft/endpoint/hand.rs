@@ -3,17 +3,18 @@
 
 mod choice;
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Path, SoftEndpoint};
-use crate::device::batch::{Batch, LocalPiece};
+use crate::device::batch::{Batch, Each, LocalPiece};
 use crate::primitive::milliseconds;
 use crate::soft::hands::Hand;
 use crate::soft::port::SoftPort;
-use crate::soft::request::{self, Operation, Request};
+use crate::soft::request::{self, AT_ONCE, Operation, Request};
 use crate::soft::scattered;
 use crate::soft::slots::{self, Hands, Offered, Slots, Unanswered};
 use crate::soft::table;
@@ -29,8 +30,6 @@ const LONG: usize = 8 << 10;
 const ADDS_AT_A_TIME: usize = 64 << 10;
 /// The longest pieces of batches with which hands are sooner than the kernel, which takes a third of a microsecond for each.
 const SHORT: usize = 512;
-/// Requests under way at a time.
-const DEPTH: usize = 8;
 
 /// How long a request waits to be taken up, and how long where nobody says that he would. Of many parts, with which the
 /// kernel takes longer, so many times as long at the most.
@@ -167,76 +166,46 @@ enum Asked {
     NotTakenUp,
 }
 
-/// The pieces of a batch, so many together as one request takes.
-struct Groups {
-    pieces: Vec<(LocalPiece, RemoteAddress)>,
-    groups: Vec<Group>,
-}
-
+/// Some pieces of a batch, as many as one request takes.
 struct Group {
-    /// Of the pieces.
+    /// Of the batch's.
     members: Range<usize>,
     /// Where at the peer the first of them is and the last ends, wherever these are in the list.
     low: u64,
     high: u64,
-    bytes: usize,
 }
 
 impl Group {
-    fn new(index: usize, address: u64) -> Self {
-        Self {
-            members: index..index,
-            low: address,
-            high: address,
-            bytes: 0,
+    /// From piece `start` on, those that `rest` begins with. `None` if there are none, or where the kernel is as soon, or a
+    /// request has no room for one.
+    fn of(start: usize, rest: Each<'_>, rkey: u64) -> Option<Self> {
+        let mut group = Self {
+            members: start..start,
+            low: u64::MAX,
+            high: 0,
+        };
+        let mut bytes = 0;
+        for (piece, at) in rest.take(scattered::MOST) {
+            let low = group.low.min(at.address);
+            let high = group.high.max(at.address.saturating_add(piece.len as u64));
+            bytes += piece.len;
+            let fits = piece.len <= SHORT
+                && at.rkey == rkey
+                && bytes <= scattered::MOST_BYTES
+                && high - low <= u32::MAX.into();
+            if !fits {
+                break;
+            }
+            (group.low, group.high) = (low, high);
+            group.members.end += 1;
         }
-    }
-
-    fn is_full(&self, len: usize) -> bool {
-        self.members.len() == scattered::MOST || self.bytes + len > scattered::MOST_BYTES
-    }
-
-    fn add(&mut self, address: u64, len: usize) {
-        self.members.end += 1;
-        self.low = self.low.min(address);
-        self.high = self.high.max(address.saturating_add(len as u64));
-        self.bytes += len;
+        (!group.members.is_empty()).then_some(group)
     }
 }
 
-impl Groups {
-    /// Whether hands are sooner than the kernel, as far as a look at the first piece tells.
-    fn are_worth_it(batch: &Batch<'_>) -> bool {
-        batch.pieces.first().is_some_and(|piece| piece.len <= SHORT)
-    }
-
-    /// `None` for what the kernel is as soon with, or a request has no room for.
-    fn of(batch: &Batch<'_>) -> Option<Self> {
-        let first = batch.runs.first()?;
-        let mut pieces = Vec::with_capacity(batch.pieces.len());
-        let mut groups = Vec::with_capacity(batch.pieces.len().div_ceil(scattered::MOST));
-        let mut group = Group::new(0, first.at.address);
-        for (piece, at) in batch.each() {
-            if piece.len > SHORT || at.rkey != first.at.rkey {
-                return None;
-            }
-            if group.is_full(piece.len) {
-                let next = Group::new(pieces.len(), at.address);
-                groups.push(std::mem::replace(&mut group, next));
-            }
-            group.add(at.address, piece.len);
-            pieces.push((piece, at));
-        }
-        groups.push(group);
-        let are_near = groups
-            .iter()
-            .all(|group| group.high - group.low <= u32::MAX.into());
-        are_near.then_some(Self { pieces, groups })
-    }
-
-    fn members(&self, which: usize) -> &[(LocalPiece, RemoteAddress)] {
-        &self.pieces[self.groups[which].members.clone()]
-    }
+/// Whether hands are sooner than the kernel with a batch, as far as a look at its first piece tells.
+fn is_worth_asking(batch: &Batch<'_>) -> bool {
+    batch.pieces.first().is_some_and(|piece| piece.len <= SHORT)
 }
 
 /// The pieces that bytes are asked for in: which of them the one is.
@@ -390,6 +359,10 @@ impl SoftEndpoint {
         take: impl Fn(usize, usize),
         otherwise: impl Fn(Range<usize>) -> std::result::Result<(), E>,
     ) -> std::result::Result<bool, E> {
+        let fill = |which, slot| {
+            fill(which, slot);
+            true
+        };
         let left = self.ask_hands(patience, bytes.len().div_ceil(PIECE), fill, take)?;
         // Mostly all from some piece on.
         for row in left.chunk_by(|one, next| one + 1 == *next) {
@@ -409,7 +382,7 @@ impl SoftEndpoint {
         operation: Operation,
         batch: &Batch<'_>,
     ) -> Result<Option<Vec<(LocalPiece, RemoteAddress)>>> {
-        let may_ask = self.options.hands && Groups::are_worth_it(batch);
+        let may_ask = self.options.hands && is_worth_asking(batch);
         let (Some(first), true) = (batch.runs.first(), may_ask) else {
             return Ok(None);
         };
@@ -422,12 +395,17 @@ impl SoftEndpoint {
             false => Operation::Gather,
         };
         let rkey = first.at.rkey;
-        let Some(groups) = Groups::of(batch) else {
-            return Ok(None);
-        };
-        let fill = |which: usize, slot| {
-            let group = &groups.groups[which];
-            let pieces = groups.members(which).iter().map(|(piece, at)| {
+        // Made as they are asked for, so that the peer begins with the first at once.
+        let groups = RefCell::new(Vec::<Group>::new());
+        let mut rest = batch.each();
+        let fill = |_, slot| {
+            let mut groups = groups.borrow_mut();
+            let start = groups.last().map_or(0, |last| last.members.end);
+            let Some(group) = Group::of(start, rest.clone(), rkey) else {
+                return false;
+            };
+            let pieces = rest.by_ref().take(group.members.len());
+            let pieces = pieces.map(|(piece, at)| {
                 let offset = (at.address - group.low) as u32;
                 (offset, piece.len as u32, piece.base.cast_const())
             });
@@ -442,42 +420,63 @@ impl SoftEndpoint {
                 operands: [0; 2],
             };
             request.sign(&self.port, slot);
+            groups.push(group);
+            true
         };
         let take = |which: usize, slot| {
             if !is_write {
-                let pieces = groups.members(which).iter();
-                let pieces = pieces.map(|(piece, _)| (piece.base, piece.len));
+                let pieces = &batch.pieces[groups.borrow()[which].members.clone()];
+                let pieces = pieces.iter().map(|piece| (piece.base, piece.len));
                 // SAFETY: the slot was filled with this group, and is answered; the caller's promise.
                 unsafe { scattered::take(self.port.slot_data(slot), pieces) };
             }
         };
-        let left = self.ask_hands(patience, groups.groups.len(), fill, take)?;
-        let left = left.iter().flat_map(|&which| groups.members(which));
-        Ok(Some(left.copied().collect()))
+        // No group is empty.
+        let left = self.ask_hands(patience, batch.pieces.len(), fill, take)?;
+        let groups = groups.into_inner();
+        let asked = groups.last().map_or(0, |last| last.members.end);
+        if left.is_empty() && asked == batch.pieces.len() {
+            return Ok(Some(Vec::new()));
+        }
+        let mut is_left = vec![false; batch.pieces.len()];
+        for group in left.iter().filter_map(|&which| groups.get(which)) {
+            is_left[group.members.clone()].fill(true);
+        }
+        is_left[asked..].fill(true);
+        let left = batch.each().zip(is_left);
+        let left = left.filter_map(|(piece, is_left)| is_left.then_some(piece));
+        Ok(Some(left.collect()))
     }
 
-    /// Asks for `count` things in turn, several at a time: `fill` writes the request for one into a slot, `take` what there
-    /// is in its answer. Returns which were not done.
+    /// Asks for `count` things in turn, several at a time: `fill` writes the request for each, in order, into a slot, or says
+    /// that there is none; `take` takes what there is in its answer. Returns which were not done.
     fn ask_hands(
         &self,
         patience: Duration,
-        count: usize,
-        mut fill: impl FnMut(usize, usize),
+        mut count: usize,
+        mut fill: impl FnMut(usize, usize) -> bool,
         mut take: impl FnMut(usize, usize),
     ) -> Result<Vec<usize>> {
-        let mut slots = [0; DEPTH];
+        let mut slots = [0; AT_ONCE];
         let (mut begun, mut ended) = (0, 0);
         let mut left = Vec::new();
         let mut result = Ok(());
         while ended < count {
-            while left.is_empty() && begun < count && begun - ended < DEPTH {
-                let Some(slot) = request::claim_now(&self.port, self.own) else {
+            while left.is_empty() && begun < count && begun - ended < AT_ONCE {
+                let Some(slot) = request::claim_now(&self.port, self.own, begun % AT_ONCE) else {
                     break;
                 };
-                fill(begun, slot);
+                if !fill(begun, slot) {
+                    slots::give_back(self.port.slot(slot));
+                    count = begun;
+                    break;
+                }
                 slots::offer(self.port.slot(slot), milliseconds());
-                slots[begun % DEPTH] = slot;
+                slots[begun % AT_ONCE] = slot;
                 begun += 1;
+            }
+            if ended == count {
+                break;
             }
             if ended == begun {
                 // Nobody serves any more, or others have all slots.
@@ -487,7 +486,7 @@ impl SoftEndpoint {
                 left.extend(ended..count);
                 break;
             }
-            let slot = slots[ended % DEPTH];
+            let slot = slots[ended % AT_ONCE];
             let asked = self.collect(slot, left.is_empty().then_some(patience));
             match asked {
                 Ok(Asked::Done) => take(ended, slot),

@@ -105,7 +105,7 @@ impl Peer {
     }
 
     fn all_slots_are_free(&self) -> bool {
-        (0..SLOTS).all(|_| request::claim_now(&self.port, self.endpoint.own).is_some())
+        (0..SLOTS).all(|_| request::claim_now(&self.port, self.endpoint.own, 0).is_some())
     }
 }
 
@@ -224,7 +224,11 @@ fn pieces_of_batches_arrive_by_hands_or_without() {
     let uneven: Vec<_> = (0..300).map(|at| (at * 600, at % 500)).collect();
     let backwards: Vec<_> = (0..300).rev().map(|at| (at * 16, 5)).collect();
     let long = vec![(0, SHORT), (SHORT + 1, SHORT + 1)];
-    let lists = [column, uneven, backwards, long];
+    // What hands are not asked for stands amid what they are.
+    let mixed: Vec<_> = (0..300)
+        .map(|at| (at * 1100, if at % 150 == 149 { SHORT + 1 } else { 8 }))
+        .collect();
+    let lists = [column, uneven, backwards, long, mixed];
     let go = |round: usize| {
         for (which, pieces) in lists.iter().enumerate() {
             let all = pieces.iter().map(|&(_, len)| len).sum();
@@ -318,7 +322,7 @@ fn many_origins_share_the_slots_of_one_peer() {
 /// As a process that is not there any more left it, with its last write.
 fn leave_a_slot_of_the_dead(peer: &Peer, offered: u32) {
     let dead = u32::MAX / 2;
-    let slot = request::claim_now(&peer.port, dead).unwrap();
+    let slot = request::claim_now(&peer.port, dead, 0).unwrap();
     let request = Request::of(Operation::Write, 0, peer.region.at(0), 64, 8);
     // SAFETY: the slot was just claimed.
     unsafe { request.fill(&peer.port, slot, [0xdd_u8; 8].as_ptr()) };
