@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::memory::{Buffer, copy, copy_part, is_beyond_caches};
+use crate::memory::{self, Buffer, copy, copy_part};
 
 /// Why a transfer stopped.
 #[derive(Debug)]
@@ -56,9 +56,9 @@ pub(crate) unsafe fn transfer_part(
     len: usize,
     whole: usize,
 ) -> Result<(), Stopped> {
-    let stage = match is_beyond_caches(whole) {
-        true if is_askew(direction, local, remote) => Some(LONG_STAGE),
-        _ => is_slow(direction, local, remote, len).then_some(STAGE),
+    let stage = match is_askew(direction, local, remote) && memory::streams(whole) {
+        true => Some(LONG_STAGE),
+        false => is_slow(direction, local, remote, len).then_some(STAGE),
     };
     if let Some(stage) = stage {
         let far = Far { pid, remote };

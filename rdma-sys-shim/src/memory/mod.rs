@@ -57,9 +57,9 @@ pub(crate) unsafe fn copy_part(to: *mut u8, from: *const u8, len: usize, whole: 
     unsafe { arch::copy_part(to, from, len, whole) }
 }
 
-/// Whether of so many bytes here and as many there, the caches are likely to hold neither, and stores past the caches pay.
-pub(crate) fn is_beyond_caches(len: usize) -> bool {
-    arch::is_beyond_caches(len)
+/// Whether copies of so many bytes store past the caches, which are not likely to hold either side.
+pub(crate) fn streams(len: usize) -> bool {
+    arch::streams(len)
 }
 
 /// Whether nothing on this processor overtakes but a load an earlier store, and not that across a

@@ -63,7 +63,7 @@ pub(super) unsafe fn copy_part(to: *mut u8, from: *const u8, len: usize, _whole:
 
 /// There are no stores past the caches.
 #[cfg_attr(test, allow(dead_code, reason = "for processors without their own"))]
-pub(super) fn is_beyond_caches(_len: usize) -> bool {
+pub(super) fn streams(_len: usize) -> bool {
     false
 }
 

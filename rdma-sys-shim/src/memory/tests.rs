@@ -136,7 +136,7 @@ fn parts_of_copies_are_copied_whatever_the_whole() {
             check_copy_by(copy, "a part", len, turn * 9 % 64, turn * 5 % 64);
         }
     }
-    assert!(!super::is_beyond_caches(64 << 10));
+    assert!(!super::streams(64 << 10));
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub(super) use add::add_loops;
 pub(super) use add::{add_f32, add_f64, add_i32, add_i64};
 #[cfg(test)]
 pub(super) use large::all_methods;
-pub(super) use large::{copy_part, is_beyond_caches};
+pub(super) use large::{copy_part, streams};
 
 /// The longest copy that is a few instructions.
 const SHORT: usize = 32;

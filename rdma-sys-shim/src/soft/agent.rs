@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::port::{SLOT_BYTES, SoftPort};
 use super::request::{self, Operation};
 use super::scattered;
-use super::slots::{self, Slot, Slots};
+use super::slots::{self, Slot, Slots, Turns};
 use super::table;
 use crate::memory::copy;
 use crate::signals::without_signals;
@@ -106,11 +106,11 @@ fn serve(shared: &Shared) {
     let bell = port.bell();
     let serve_one = |index: usize, slot: &Slot| carry_out(port, index, slot);
     let mut last_needed = Instant::now();
-    let mut first = 0;
+    let mut turns = Turns::default();
     loop {
         let mut idle = true;
         for _ in 0..20 {
-            if slots::serve_ready(port, &mut first, serve_one) {
+            if slots::serve_ready(port, &mut turns, serve_one) {
                 idle = false;
                 break;
             }

@@ -164,7 +164,7 @@ impl SoftEndpoint {
                     unsafe { self.attach(direction, here, at.address, bytes.len()) }
                         .map_err(|stopped| self.stopped(stopped, operation, at, bytes.len()))
                 };
-                // With a second thread, the kernel is sooner than hands.
+                // Hands are no match for the kernel with a second thread, and are not asked where there may be one.
                 match len >= LONG && copier::is_allowed() {
                     true => by_kernel(0..len)?,
                     // SAFETY: `local` is the caller's promise.

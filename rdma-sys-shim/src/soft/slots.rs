@@ -388,27 +388,41 @@ pub(crate) fn serve_offered(
     served
 }
 
+/// Which slots were served first lately, one bit for each: of several that are ready together, another is each time, so that
+/// no origin is always behind the others.
+#[derive(Default)]
+pub(crate) struct Turns(u32);
+
+impl Turns {
+    /// Which of these, of which there is one, is served first.
+    fn first_of(&mut self, ready: u32) -> u32 {
+        if ready.is_power_of_two() {
+            return ready.trailing_zeros();
+        }
+        if ready & !self.0 == 0 {
+            self.0 &= !ready;
+        }
+        let first = (ready & !self.0).trailing_zeros();
+        self.0 |= 1 << first;
+        first
+    }
+}
+
 /// Serves every slot of which the agent was told; false if it was told of none. `carry_out` returns an old value, or
-/// `None` to refuse. `first` says where to begin, and is another the next time: of several whose atomics come together again
-/// and again, no one is always the last.
+/// `None` to refuse.
 pub(crate) fn serve_ready(
     slots: &impl Slots,
-    first: &mut u32,
+    turns: &mut Turns,
     mut carry_out: impl FnMut(usize, &Slot) -> Option<u64>,
 ) -> bool {
-    let from = *first;
-    let mut ready = slots
-        .bell()
-        .ready
-        .swap(0, Ordering::AcqRel)
-        .rotate_right(from);
+    let ready = slots.bell().ready.swap(0, Ordering::AcqRel);
     if ready == 0 {
         return false;
     }
-    let nth = |ready: u32| (ready.trailing_zeros() + from) % u32::BITS;
-    *first = (nth(ready) + 1) % u32::BITS;
+    let first = turns.first_of(ready);
+    let mut ready = ready.rotate_right(first);
     while ready != 0 {
-        let index = nth(ready) as usize;
+        let index = ((ready.trailing_zeros() + first) % u32::BITS) as usize;
         ready &= ready - 1;
         if index < SLOTS {
             serve(slots.slot(index), |slot| carry_out(index, slot));
@@ -445,7 +459,7 @@ fn serve(slot: &Slot, carry_out: impl FnOnce(&Slot) -> Option<u64>) -> bool {
 /// see `running` as it is now, since they have set their bit of `ready` after the last look at it.
 pub(crate) fn leave(slots: &impl Slots, carry_out: impl FnMut(usize, &Slot) -> Option<u64>) {
     slots.bell().running.store(0, Ordering::Relaxed);
-    serve_ready(slots, &mut 0, carry_out);
+    serve_ready(slots, &mut Turns::default(), carry_out);
 }
 
 #[cfg(all(test, not(loom)))]
@@ -455,11 +469,11 @@ mod tests {
     use crate::soft::process::ProcessId;
 
     #[test]
-    fn of_requests_that_come_together_none_is_always_the_last() {
+    fn of_requests_that_come_together_each_is_first_as_often() {
         let port = SoftPort::create(ProcessId::own().unwrap(), 1).unwrap();
         let asked = [3, 4, 17, 31];
         let mut was_first = [0; SLOTS];
-        let mut first = 0;
+        let mut turns = Turns::default();
         for _ in 0..100 {
             for index in asked {
                 port.slot(index).state.store(READY, Ordering::Relaxed);
@@ -470,13 +484,20 @@ mod tests {
                 served.push(index);
                 Some(0)
             };
-            assert!(serve_ready(&port, &mut first, carry_out));
+            assert!(serve_ready(&port, &mut turns, carry_out));
             was_first[served[0]] += 1;
             served.sort_unstable();
             assert_eq!(served, asked);
         }
         assert_eq!(asked.map(|index| was_first[index]), [25; 4]);
-        assert!(!serve_ready(&port, &mut first, |_, _| Some(0)));
+        assert!(!serve_ready(&port, &mut turns, |_, _| Some(0)));
+    }
+
+    #[test]
+    fn whoever_comes_alone_takes_nobodys_turn() {
+        let mut turns = Turns::default();
+        let first = [0b11, 0b1, 0b11, 0b10, 0b11, 0b101, 0b11].map(|ready| turns.first_of(ready));
+        assert_eq!(first, [0, 0, 1, 1, 0, 2, 1]);
     }
 }
 

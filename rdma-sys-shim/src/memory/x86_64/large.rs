@@ -37,7 +37,8 @@ const TRIAL_BYTES: usize = 256 << 10;
 /// is copied now.
 const DISAPPOINTING: u32 = 2;
 
-fn methods() -> Vec<Method> {
+/// The ways of this machine, and from which on they stream.
+fn methods() -> (Vec<Method>, usize) {
     let mut methods: Vec<Method> = match medium::gains() {
         true => vec![medium::by_vectors],
         false => vec![super::memmove],
@@ -45,6 +46,7 @@ fn methods() -> Vec<Method> {
     if is_x86_feature_detected!("ermsb") {
         methods.push(rep_movs);
     }
+    let first_stream = methods.len();
     // The last is what is guessed: half a line at a time is 6 % sooner on processors of AMD whose registers are as wide
     // as a line.
     if is_x86_feature_detected!("avx512f") {
@@ -53,15 +55,15 @@ fn methods() -> Vec<Method> {
         methods.extend([stream_ahead_256 as Method, stream_256]);
     }
     assert!(methods.len() < TRIAL_SHARE);
-    methods
+    (methods, first_stream)
 }
 
 /// What is known of this machine, and of each length class (a power of two) on it.
 struct Machine {
     threshold: usize,
-    /// From here on, streaming is guessed to be the fastest.
-    streams_from: usize,
     methods: Vec<Method>,
+    /// Those from here on stream.
+    first_stream: usize,
     classes: [Mutex<Class>; usize::BITS as usize],
 }
 
@@ -147,7 +149,7 @@ impl Class {
 }
 
 static MACHINE: LazyLock<Machine> = LazyLock::new(|| {
-    let methods = methods();
+    let (methods, first_stream) = methods();
     let caches = Caches::of_this_processor();
     // Asked for once: in a virtual machine, the processor takes tens of microseconds to say what it is.
     let streams_from = streams_from(&super::vendor(), caches);
@@ -158,12 +160,11 @@ static MACHINE: LazyLock<Machine> = LazyLock::new(|| {
         };
         Class::new(methods.len(), guess)
     };
-    let threshold = caches.l2.unwrap_or(USUAL_L2).max(FLOOR);
     Machine {
-        threshold,
-        streams_from: streams_from.max(threshold),
+        threshold: caches.l2.unwrap_or(USUAL_L2).max(FLOOR),
         classes: std::array::from_fn(|log| Mutex::new(class(log))),
         methods,
+        first_stream,
     }
 });
 
@@ -180,18 +181,18 @@ fn streams_from(vendor: &[u8; 12], caches: Caches) -> usize {
 /// As [`super::super::copy_part`].
 #[cold]
 pub(in super::super) unsafe fn copy_part(to: *mut u8, from: *const u8, len: usize, whole: usize) {
-    let machine = &*MACHINE;
     let apart = to.addr().abs_diff(from.addr()) >= len;
-    let method = match whole < machine.threshold || !apart {
-        true => medium::copy,
-        false => machine.methods[machine.class(whole).in_use],
+    let method = match apart && streams(whole) {
+        true => MACHINE.methods[MACHINE.class(whole).in_use],
+        false => super::copy,
     };
     // SAFETY: the caller's promise; what is not apart is left to what can do it.
     unsafe { method(to, from, len) };
 }
 
-pub(in super::super) fn is_beyond_caches(len: usize) -> bool {
-    len >= MACHINE.streams_from
+pub(in super::super) fn streams(len: usize) -> bool {
+    // What is short does not ask what machine it is, which takes a while at first.
+    len >= FLOOR && len >= MACHINE.threshold && MACHINE.class(len).in_use >= MACHINE.first_stream
 }
 
 /// # Safety

@@ -434,6 +434,9 @@ impl SoftEndpoint {
         // No group is empty.
         let left = self.ask_hands(patience, batch.pieces.len(), fill, take)?;
         let groups = groups.into_inner();
+        if groups.is_empty() {
+            return Ok(None);
+        }
         let asked = groups.last().map_or(0, |last| last.members.end);
         if left.is_empty() && asked == batch.pieces.len() {
             return Ok(Some(Vec::new()));

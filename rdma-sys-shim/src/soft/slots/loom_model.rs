@@ -153,9 +153,9 @@ impl Queue {
 
     /// The agent, until it has served so many.
     fn serve(&self, requests: u32) {
-        let mut first = 0;
+        let mut turns = Turns::default();
         while self.served.load(Relaxed) < requests {
-            if !serve_ready(self, &mut first, |index, slot| self.carry_out(index, slot)) {
+            if !serve_ready(self, &mut turns, |index, slot| self.carry_out(index, slot)) {
                 self.bell.sleep(NAP);
             }
         }
@@ -216,7 +216,9 @@ fn an_agent_that_leaves_serves_or_lets_go() {
             let queue = queue.clone();
             move || queue.ask(1)
         });
-        serve_ready(&*queue, &mut 0, |index, slot| queue.carry_out(index, slot));
+        serve_ready(&*queue, &mut Turns::default(), |index, slot| {
+            queue.carry_out(index, slot)
+        });
         leave(&*queue, |index, slot| queue.carry_out(index, slot));
         let answered = origin.join().expect("the origin");
         assert_eq!(queue.served.load(Relaxed), answered.into());
