@@ -129,7 +129,7 @@ impl Hand {
     }
 
     /// Of nobody else's.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn of_port(port: &Arc<SoftPort>) -> Self {
         Self::of([port.clone()].into())
     }
