@@ -61,9 +61,8 @@ pub(crate) unsafe fn transfer_part(
         false => is_slow(direction, local, remote, len).then_some(STAGE),
     };
     if let Some(stage) = stage {
-        let far = Far { pid, remote };
         // SAFETY: the caller's promise.
-        return unsafe { transfer_by_buffer(far, direction, local, len, whole, stage) };
+        return unsafe { transfer_by_buffer(pid, direction, local, remote, len, whole, stage) };
     }
     let mut here = [part(local, len)];
     let mut there = [part(remote as usize as *mut u8, len)];
@@ -95,21 +94,15 @@ fn is_askew(direction: Direction, local: *mut u8, remote: u64) -> bool {
     cfg!(target_arch = "x86_64") && is_read && straddles
 }
 
-/// A place in another process.
-#[derive(Clone, Copy)]
-struct Far {
-    pid: u32,
-    remote: u64,
-}
-
 /// The buffer lies a multiple of a cache line from the other side, where copies are not slow.
 ///
 /// # Safety
 /// As for [`transfer_part`].
 unsafe fn transfer_by_buffer(
-    Far { pid, remote }: Far,
+    pid: u32,
     direction: Direction,
     local: *mut u8,
+    remote: u64,
     len: usize,
     whole: usize,
     stage: usize,
@@ -261,43 +254,62 @@ fn may_trace_all() -> bool {
 mod tests {
     use super::*;
 
+    fn bytes(len: usize) -> Vec<u8> {
+        (0..len).map(|at| (at % 251 + at / 4096) as u8).collect()
+    }
+
+    /// Moves the first `len` bytes to where they lie `behind` the source in its page, as a part of `whole`, and looks at them.
+    /// `check` is told where both sides are. False if the kernel does not allow it.
+    fn arrive(
+        direction: Direction,
+        from: &[u8],
+        len: usize,
+        behind: usize,
+        whole: usize,
+        check: impl FnOnce(*mut u8, u64),
+    ) -> bool {
+        const PAGE: usize = 4096;
+        let mut to = vec![0; from.len() + PAGE];
+        let skip = (from.as_ptr().addr() + behind).wrapping_sub(to.as_ptr().addr()) % PAGE;
+        let begin = to.as_mut_ptr().wrapping_add(skip);
+        let (local, remote) = match direction {
+            Direction::Write => (from.as_ptr().cast_mut(), begin.addr() as u64),
+            Direction::Read => (begin, from.as_ptr().addr() as u64),
+        };
+        check(local, remote);
+        let own = std::process::id();
+        // SAFETY: both are as long, and nobody else uses what is written to; a write only reads.
+        let moved = unsafe { transfer_part(own, direction, local, remote, len, whole) };
+        if let Err(Stopped::Forbidden(error)) = moved {
+            eprintln!("not tried: {error}");
+            return false;
+        }
+        moved.unwrap();
+        let (before, rest) = to.split_at(skip);
+        let (moved, after) = rest.split_at(len);
+        assert!(before.iter().all(|&byte| byte == 0), "{len} {behind}");
+        assert!(moved == &from[..len], "{len} {behind}");
+        assert!(after.iter().all(|&byte| byte == 0), "{len} {behind}");
+        true
+    }
+
     #[test]
     fn bytes_arrive_however_far_one_side_is_behind_the_other() {
-        const PAGE: usize = 4096;
-        let own = std::process::id();
         let lens = [1, 2047, 2048, 5000, STAGE - 1, STAGE + 1, 3 * STAGE + 7];
-        let from: Vec<u8> = (0..4 * STAGE + PAGE)
-            .map(|at| (at % 251 + at / 4096) as u8)
-            .collect();
-        let mut to = vec![0; from.len() + PAGE];
+        let from = bytes(4 * STAGE + 4096);
         for len in lens {
             for behind in [0, 1, 7, 8, 15, 16, 4088, 4095] {
-                let skip = (from.as_ptr().addr() + behind).wrapping_sub(to.as_ptr().addr()) % PAGE;
                 for direction in [Direction::Write, Direction::Read] {
-                    to.fill(0);
-                    let begin = to.as_mut_ptr().wrapping_add(skip);
-                    let (local, remote) = match direction {
-                        Direction::Write => (from.as_ptr().cast_mut(), begin.addr() as u64),
-                        Direction::Read => (begin, from.as_ptr().addr() as u64),
-                    };
                     let slow = len >= 2048 && (1..16).contains(&behind);
-                    assert_eq!(
-                        is_slow(direction, local, remote, len),
-                        slow && cfg!(target_arch = "x86_64")
-                    );
-                    // SAFETY: both are as long, and nobody else uses what is written to; a write only reads.
-                    let moved = unsafe { transfer(own, direction, local, remote, len) };
-                    if let Err(Stopped::Forbidden(error)) = moved {
-                        eprintln!("not tried: {error}");
+                    let check = |local, remote| {
+                        assert_eq!(
+                            is_slow(direction, local, remote, len),
+                            slow && cfg!(target_arch = "x86_64")
+                        );
+                    };
+                    if !arrive(direction, &from, len, behind, len, check) {
                         return;
                     }
-                    moved.unwrap();
-                    assert!(to[..skip].iter().all(|&byte| byte == 0), "{len} {behind}");
-                    assert!(to[skip..skip + len] == from[..len], "{len} {behind}");
-                    assert!(
-                        to[skip + len..].iter().all(|&byte| byte == 0),
-                        "{len} {behind}"
-                    );
                 }
             }
         }
@@ -306,35 +318,19 @@ mod tests {
     #[test]
     fn parts_of_what_no_cache_holds_arrive_however_the_sides_lie() {
         const LEN: usize = 2 * LONG_STAGE + 777;
-        let from: Vec<u8> = (0..LEN + 64)
-            .map(|at| (at % 251 + at / 4096) as u8)
-            .collect();
+        let from = bytes(LEN + 64);
         for askew in [0, 1, 8, 16, 31, 32, 63] {
             for direction in [Direction::Write, Direction::Read] {
-                let mut to = vec![0; LEN + 128];
-                let skip = (from.as_ptr().addr() + askew).wrapping_sub(to.as_ptr().addr()) % 64;
-                let begin = to.as_mut_ptr().wrapping_add(skip);
-                let (local, remote) = match direction {
-                    Direction::Write => (from.as_ptr().cast_mut(), begin.addr() as u64),
-                    Direction::Read => (begin, from.as_ptr().addr() as u64),
-                };
                 let is_read = matches!(direction, Direction::Read);
-                assert_eq!(
-                    is_askew(direction, local, remote),
-                    is_read && askew % 32 != 0 && cfg!(target_arch = "x86_64")
-                );
-                // SAFETY: both are as long, and nobody else uses what is written to; a write only reads.
-                let moved = unsafe {
-                    transfer_part(std::process::id(), direction, local, remote, LEN, 1 << 40)
+                let check = |local, remote| {
+                    assert_eq!(
+                        is_askew(direction, local, remote),
+                        is_read && askew % 32 != 0 && cfg!(target_arch = "x86_64")
+                    );
                 };
-                if let Err(Stopped::Forbidden(error)) = moved {
-                    eprintln!("not tried: {error}");
+                if !arrive(direction, &from, LEN, askew, 1 << 40, check) {
                     return;
                 }
-                moved.unwrap();
-                assert!(to[..skip].iter().all(|&byte| byte == 0), "{askew}");
-                assert!(to[skip..skip + LEN] == from[..LEN], "{askew}");
-                assert!(to[skip + LEN..].iter().all(|&byte| byte == 0), "{askew}");
             }
         }
     }

@@ -164,14 +164,8 @@ impl SoftEndpoint {
                     unsafe { self.attach(direction, here, at.address, bytes.len()) }
                         .map_err(|stopped| self.stopped(stopped, operation, at, bytes.len()))
                 };
-                // Hands are no match for the kernel with a second thread, and are not asked where there may be one.
-                match len >= LONG && copier::is_allowed() {
-                    true => by_kernel(0..len)?,
-                    // SAFETY: `local` is the caller's promise.
-                    false => unsafe {
-                        self.transfer_by_hand(operation, local, len, at, by_kernel)?;
-                    },
-                }
+                // SAFETY: `local` is the caller's promise.
+                unsafe { self.transfer_by_hand(operation, local, len, at, by_kernel)? };
             }
             Path::Agent => {
                 for start in (0..len).step_by(SLOT_BYTES) {

@@ -4,7 +4,8 @@
 //! REFUSED → FREE. Its other fields and its data belong to whoever the state says.
 //!
 //! The agent is told of slots that are ready. Who lends a hand looks at all of them, again and again. A slot that was only
-//! offered to hands is taken back by its origin after a moment (READY → CLAIMED), and if that died meanwhile, is served no more after a tenth of a second.
+//! offered to hands is taken back by its origin after a moment (READY → CLAIMED), and if that died meanwhile, is served no
+//! more after a tenth of a second.
 //!
 //! Nobody sleeps while there is something to do for him: who goes to sleep says so, and then looks
 //! once more; who has something for him leaves it there, and then looks whether he sleeps. A full

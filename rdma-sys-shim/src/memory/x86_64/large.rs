@@ -182,17 +182,23 @@ fn streams_from(vendor: &[u8; 12], caches: Caches) -> usize {
 #[cold]
 pub(in super::super) unsafe fn copy_part(to: *mut u8, from: *const u8, len: usize, whole: usize) {
     let apart = to.addr().abs_diff(from.addr()) >= len;
-    let method = match apart && streams(whole) {
-        true => MACHINE.methods[MACHINE.class(whole).in_use],
-        false => super::copy,
-    };
+    let method = stream(whole).filter(|_| apart).unwrap_or(super::copy);
     // SAFETY: the caller's promise; what is not apart is left to what can do it.
     unsafe { method(to, from, len) };
 }
 
 pub(in super::super) fn streams(len: usize) -> bool {
+    stream(len).is_some()
+}
+
+/// The method of copies of this length, if it streams.
+fn stream(len: usize) -> Option<Method> {
     // What is short does not ask what machine it is, which takes a while at first.
-    len >= FLOOR && len >= MACHINE.threshold && MACHINE.class(len).in_use >= MACHINE.first_stream
+    if len < FLOOR || len < MACHINE.threshold {
+        return None;
+    }
+    let in_use = MACHINE.class(len).in_use;
+    (in_use >= MACHINE.first_stream).then(|| MACHINE.methods[in_use])
 }
 
 /// # Safety

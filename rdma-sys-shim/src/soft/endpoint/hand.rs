@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Path, SoftEndpoint};
+use crate::copier;
 use crate::device::batch::{Batch, Each, LocalPiece};
 use crate::primitive::milliseconds;
 use crate::soft::hands::Hand;
@@ -242,7 +243,9 @@ impl SoftEndpoint {
     ) -> Result<()> {
         // For what is long nobody has to wake up.
         let parts = usize::from(len <= LONG);
-        let patience = match self.options.hands {
+        // Hands are no match for the kernel with a second thread, and are not asked where there may be one.
+        let by_two = len >= super::LONG && copier::is_allowed();
+        let patience = match self.options.hands && !by_two {
             true => self.experience.patience(&*self.port, parts),
             false => None,
         };
@@ -434,10 +437,10 @@ impl SoftEndpoint {
         // No group is empty.
         let left = self.ask_hands(patience, batch.pieces.len(), fill, take)?;
         let groups = groups.into_inner();
-        if groups.is_empty() {
+        let Some(last) = groups.last() else {
             return Ok(None);
-        }
-        let asked = groups.last().map_or(0, |last| last.members.end);
+        };
+        let asked = last.members.end;
         if left.is_empty() && asked == batch.pieces.len() {
             return Ok(Some(Vec::new()));
         }
