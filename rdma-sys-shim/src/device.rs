@@ -10,7 +10,7 @@ use crate::Result;
 use crate::fork::OfProcess;
 use crate::memory::Number;
 use crate::rdma::AtomicScope;
-use batch::{Batch, BatchError};
+use batch::{Batch, BatchError, Blocks, post_each};
 
 /// Rights that a region grants to its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -407,7 +407,9 @@ pub trait Endpoint: Send + Sync {
     /// As for [`Endpoint::write`], for every piece.
     unsafe fn write_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
-        batch.post_each(|piece, to| unsafe { self.write(piece.base, piece.len, to) })
+        post_each(batch.each(), |piece, to| unsafe {
+            self.write(piece.base, piece.len, to)
+        })
     }
 
     /// Reads lists of memory, as [`Endpoint::read`] does.
@@ -419,7 +421,33 @@ pub trait Endpoint: Send + Sync {
     /// As for [`Endpoint::read`], for every piece.
     unsafe fn read_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
-        batch.post_each(|piece, from| unsafe { self.read(piece.base, piece.len, from) })
+        post_each(batch.each(), |piece, from| unsafe {
+            self.read(piece.base, piece.len, from)
+        })
+    }
+
+    /// Writes equal blocks, as [`Endpoint::write_batch`] does, and without a list of them where the device needs none.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::write_batch`].
+    ///
+    /// # Safety
+    /// As for [`Endpoint::write`], for every block.
+    unsafe fn write_blocks(&self, blocks: Blocks) -> std::result::Result<Ticket, BatchError> {
+        // SAFETY: the caller's promise.
+        blocks.post_as_batches(|batch| unsafe { self.write_batch(batch) })
+    }
+
+    /// Reads equal blocks, as [`Endpoint::read_batch`] does.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::read_batch`].
+    ///
+    /// # Safety
+    /// As for [`Endpoint::read`], for every block.
+    unsafe fn read_blocks(&self, blocks: Blocks) -> std::result::Result<Ticket, BatchError> {
+        // SAFETY: the caller's promise.
+        blocks.post_as_batches(|batch| unsafe { self.read_batch(batch) })
     }
 
     /// Atomically adds `add` to the word at `at` (wrapping) and stores what was there before in

@@ -26,7 +26,7 @@ mod system;
 mod verbs;
 
 pub use copier::{SecondThread, StartThread};
-pub use device::batch::{Batch, BatchError, Each, LocalPiece, RemoteRun};
+pub use device::batch::{Batch, BatchError, Blocks, Each, LocalPiece, RemoteRun};
 pub use device::{
     ALIGNMENT, Access, AtomicDomain, Capabilities, Device, Endpoint, Liveness, Mapping, Nearest,
     Region, RemoteAddress, RemoteRegion, TargetThread, Ticket, Update, Usage, Via, Width,

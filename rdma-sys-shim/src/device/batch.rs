@@ -1,4 +1,4 @@
-//! Transfers between lists of local and remote memory, posted together.
+//! Transfers between lists of local and remote memory, posted together, and between blocks that need no list.
 
 use std::slice;
 
@@ -31,7 +31,24 @@ pub struct Batch<'a> {
     pub pieces: &'a [LocalPiece],
 }
 
-/// A batch of which only a part was posted.
+/// Equal blocks at equal distances, as a column of a matrix: what would else be a batch of many pieces.
+#[derive(Clone, Copy, Debug)]
+pub struct Blocks {
+    /// The first byte of the first, here; only read from by writes.
+    pub here: *mut u8,
+    /// Likewise, where it goes to or comes from.
+    pub at: RemoteAddress,
+    /// Bytes of each.
+    pub len: usize,
+    /// How many.
+    pub count: usize,
+    /// From the first byte of a block to that of the next, here.
+    pub stride_here: isize,
+    /// Likewise, at the peer.
+    pub stride_there: i64,
+}
+
+/// A batch, or blocks, of which only a part was posted.
 #[derive(Debug)]
 pub struct BatchError {
     /// What was posted, which uses its buffers until it is complete or has failed.
@@ -99,19 +116,165 @@ impl<'a> Batch<'a> {
             },
         }
     }
+}
 
-    /// Posts them one by one.
-    pub(crate) fn post_each(
-        &self,
-        mut post: impl FnMut(LocalPiece, RemoteAddress) -> crate::Result<Ticket>,
+impl Blocks {
+    /// So many of them are a batch: a send queue's worth.
+    const OF_A_BATCH: usize = 1024;
+
+    /// Those from one on.
+    pub(crate) fn from(self, first: usize) -> Self {
+        let Self { here, at, .. } = self;
+        let first = first.min(self.count);
+        let address =
+            (self.stride_there.wrapping_mul(first as i64)).wrapping_add_unsigned(at.address);
+        Self {
+            here: here.wrapping_offset(self.stride_here.wrapping_mul(first as isize)),
+            at: RemoteAddress {
+                address: address as u64,
+                ..at
+            },
+            count: self.count - first,
+            ..self
+        }
+    }
+
+    /// Whether they lie together at the peer.
+    fn is_run(&self) -> bool {
+        i64::try_from(self.len) == Ok(self.stride_there)
+    }
+
+    /// One by one, as pieces of a batch.
+    pub fn each(self) -> impl ExactSizeIterator<Item = (LocalPiece, RemoteAddress)> {
+        let Self { len, count, .. } = self;
+        (0..count).map(move |which| {
+            let Self { here, at, .. } = self.from(which);
+            (LocalPiece { base: here, len }, at)
+        })
+    }
+
+    /// Posts them as batches.
+    pub(crate) fn post_as_batches(
+        self,
+        mut post: impl FnMut(&Batch<'_>) -> Result<Ticket, BatchError>,
     ) -> Result<Ticket, BatchError> {
+        let most = self.count.min(Self::OF_A_BATCH);
+        let (mut runs, mut pieces) = (Vec::with_capacity(most), Vec::with_capacity(most));
         let mut posted = Ticket::DONE;
-        for (piece, at) in self.each() {
-            match post(piece, at) {
+        let mut each = self.each().peekable();
+        while each.peek().is_some() {
+            runs.clear();
+            pieces.clear();
+            for (piece, at) in each.by_ref().take(most) {
+                match runs.last_mut() {
+                    Some(RemoteRun { pieces, .. }) if self.is_run() => *pieces += 1,
+                    _ => runs.push(RemoteRun { at, pieces: 1 }),
+                }
+                pieces.push(piece);
+            }
+            let batch = Batch {
+                runs: &runs,
+                pieces: &pieces,
+            };
+            match post(&batch) {
                 Ok(ticket) => posted = posted.max(ticket),
-                Err(error) => return Err(BatchError { posted, error }),
+                Err(failed) => {
+                    return Err(BatchError {
+                        posted: posted.max(failed.posted),
+                        error: failed.error,
+                    });
+                }
             }
         }
         Ok(posted)
+    }
+}
+
+/// Posts pieces one by one.
+pub(crate) fn post_each(
+    pieces: impl Iterator<Item = (LocalPiece, RemoteAddress)>,
+    mut post: impl FnMut(LocalPiece, RemoteAddress) -> crate::Result<Ticket>,
+) -> Result<Ticket, BatchError> {
+    let mut posted = Ticket::DONE;
+    for (piece, at) in pieces {
+        match post(piece, at) {
+            Ok(ticket) => posted = posted.max(ticket),
+            Err(error) => return Err(BatchError { posted, error }),
+        }
+    }
+    Ok(posted)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Where pieces of a batch that is posted are, here and at the peer, and how many runs.
+    type Posted = (Vec<(usize, u64)>, usize);
+
+    fn posted(blocks: Blocks, most: usize) -> (Vec<Posted>, Result<Ticket, BatchError>) {
+        let mut batches = Vec::new();
+        let result = blocks.post_as_batches(|batch| {
+            if batches.len() == most {
+                return Err(Error::PeerGone { pid: 1 }.into());
+            }
+            let each = batch.each().inspect(|(piece, _)| assert_eq!(piece.len, 8));
+            let each = each.map(|(piece, at)| (piece.base.addr(), at.address));
+            batches.push((each.collect(), batch.runs.len()));
+            Ok(Ticket(batches.len() as u64))
+        });
+        (batches, result)
+    }
+
+    fn blocks(count: usize, stride_here: isize, stride_there: i64) -> Blocks {
+        Blocks {
+            here: std::ptr::without_provenance_mut(1 << 20),
+            at: RemoteAddress {
+                address: 1 << 30,
+                rkey: 7,
+            },
+            len: 8,
+            count,
+            stride_here,
+            stride_there,
+        }
+    }
+
+    #[test]
+    fn blocks_are_posted_in_their_order() {
+        for (stride_here, stride_there) in [(8, 1000), (-16, 8), (24, -64), (8, 0)] {
+            let (batches, result) = posted(blocks(2500, stride_here, stride_there), 9);
+            assert_eq!(result.unwrap(), Ticket(3));
+            let sizes: Vec<_> = batches.iter().map(|(each, _)| each.len()).collect();
+            assert_eq!(sizes, [1024, 1024, 452]);
+            for (each, runs) in &batches {
+                let expected = if stride_there == 8 { 1 } else { each.len() };
+                assert_eq!(*runs, expected);
+            }
+            let all = batches.iter().flat_map(|(each, _)| each);
+            for (which, &(here, there)) in all.enumerate() {
+                let which = which as isize;
+                assert_eq!(here as isize, (1 << 20) + which * stride_here);
+                assert_eq!(there as i64, (1 << 30) + which as i64 * stride_there);
+            }
+        }
+        assert!(posted(blocks(0, 8, 8), 9).0.is_empty());
+    }
+
+    #[test]
+    fn what_was_posted_before_an_error_is_told() {
+        let (batches, result) = posted(blocks(2500, 8, 100), 2);
+        assert_eq!(batches.len(), 2);
+        assert_eq!(result.unwrap_err().posted, Ticket(2));
+    }
+
+    #[test]
+    fn the_rest_begins_where_it_is_said() {
+        let rest = blocks(10, 16, -100).from(3);
+        assert_eq!(rest.count, 7);
+        let first = rest.each().next().unwrap();
+        let there = (first.0.base.addr(), first.1.address, first.1.rkey);
+        assert_eq!(there, ((1 << 20) + 48, (1 << 30) - 300, 7));
+        assert_eq!(blocks(10, 16, 100).from(11).count, 0);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::device::batch::{Batch, BatchError};
+use crate::device::batch::{Batch, BatchError, Blocks};
 use crate::soft::Neighbour;
 use crate::{
     Device, Endpoint, Error, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket,
@@ -110,6 +110,16 @@ impl Endpoint for MappingEndpoint {
     unsafe fn read_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
         unsafe { self.by_device()?.read_batch(batch) }
+    }
+
+    unsafe fn write_blocks(&self, blocks: Blocks) -> std::result::Result<Ticket, BatchError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.by_device()?.write_blocks(blocks) }
+    }
+
+    unsafe fn read_blocks(&self, blocks: Blocks) -> std::result::Result<Ticket, BatchError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.by_device()?.read_blocks(blocks) }
     }
 
     unsafe fn fetch_add(

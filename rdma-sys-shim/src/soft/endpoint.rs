@@ -21,7 +21,7 @@ use super::segment::{self, AddressRange};
 use super::table;
 use crate::copier::{self, Pieces};
 use crate::cross_memory::{self, Direction, Stopped};
-use crate::device::batch::{Batch, BatchError};
+use crate::device::batch::{Batch, BatchError, Blocks};
 use crate::memory::copy;
 use crate::{
     Access, Endpoint, Error, Liveness, Mapping, Number, RemoteAddress, RemoteRegion, Result,
@@ -381,6 +381,16 @@ impl Endpoint for SoftEndpoint {
     unsafe fn read_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
         unsafe { self.transfer_batch(Operation::Read, batch) }
+    }
+
+    unsafe fn write_blocks(&self, blocks: Blocks) -> std::result::Result<Ticket, BatchError> {
+        // SAFETY: a write only reads the blocks.
+        unsafe { self.transfer_blocks(Operation::Write, blocks) }
+    }
+
+    unsafe fn read_blocks(&self, blocks: Blocks) -> std::result::Result<Ticket, BatchError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer_blocks(Operation::Read, blocks) }
     }
 
     unsafe fn fetch_add(

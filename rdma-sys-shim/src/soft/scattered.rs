@@ -106,6 +106,70 @@ pub(super) unsafe fn fill(
     count
 }
 
+/// Writes equal blocks into a slot's data as [`fill`] does, as a list of one run. They are `stride` bytes apart at the peer,
+/// the first at the request's address, and `stride_here` here, from `first` on.
+///
+/// # Safety
+/// As for [`fill`].
+pub(super) unsafe fn fill_blocks(
+    data: *mut u8,
+    [len, stride, count]: [u32; 3],
+    (first, stride_here): (*const u8, isize),
+    are_sent: bool,
+) {
+    let offset = 0;
+    let list = Run {
+        offset,
+        len,
+        stride,
+        count,
+    };
+    // SAFETY: room for one, aligned as the data is, to cache lines.
+    unsafe { run(data, 0).write(list) };
+    if are_sent {
+        let rows = Rows {
+            len: len as usize,
+            count: count as usize,
+            to_stride: len as isize,
+            from_stride: stride_here,
+        };
+        // SAFETY: the caller's promises.
+        unsafe { copy_blocks(data.wrapping_add(BYTES), first, rows) };
+    }
+}
+
+/// Copies the blocks of an answer to where they belong: `count` of `len` bytes.
+///
+/// # Safety
+/// `data` is readable for [`SLOT_BYTES`], and was filled with these blocks, which are writable.
+pub(super) unsafe fn take_blocks(
+    data: *mut u8,
+    [len, count]: [usize; 2],
+    (first, stride_here): (*mut u8, isize),
+) {
+    let rows = Rows {
+        len,
+        count,
+        to_stride: stride_here,
+        from_stride: len as isize,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { copy_blocks(first, data.wrapping_add(BYTES), rows) };
+}
+
+/// # Safety
+/// As for [`copy_rows`].
+unsafe fn copy_blocks(to: *mut u8, from: *const u8, rows: Rows) {
+    let Rows { len, count, .. } = rows;
+    // SAFETY: the caller's promise.
+    unsafe {
+        match [rows.to_stride, rows.from_stride] == [len as isize; 2] {
+            true => copy(to, from, len * count),
+            false => copy_rows(to, from, rows),
+        }
+    }
+}
+
 /// Copies the bytes of an answer to where they belong.
 ///
 /// # Safety

@@ -1,6 +1,8 @@
 //! Strips as batches for the device.
 
-use rdma_sys_shim::{Batch, BatchError, Endpoint, LocalPiece, RemoteAddress, RemoteRun, Ticket};
+use rdma_sys_shim::{
+    Batch, BatchError, Blocks, Endpoint, LocalPiece, RemoteAddress, RemoteRun, Ticket,
+};
 
 use super::super::put_get::Way;
 use crate::error::Result;
@@ -8,6 +10,9 @@ use crate::wait::Patience;
 
 /// So many pieces are posted together: a send queue's worth.
 const MOST: usize = 1024;
+
+/// From so many on, equal blocks go by themselves: to wait for each few of them would take longer than to list them all.
+const MANY: usize = 64;
 
 /// Collects pieces in the order of the target's memory, and posts them when there are enough.
 pub(super) struct Poster<'w> {
@@ -34,6 +39,29 @@ impl<'w> Poster<'w> {
             end: 0,
             posted: Ticket::DONE,
         }
+    }
+
+    /// Adds blocks, which may be all that there are.
+    ///
+    /// # Safety
+    /// As for [`Poster::push`], for each of them.
+    pub(super) unsafe fn push_blocks(&mut self, blocks: Blocks, are_all: bool) -> Result<()> {
+        let least = if are_all { 2 } else { MANY };
+        if blocks.count >= least {
+            // SAFETY: the caller's promise.
+            let posted = unsafe {
+                match self.way {
+                    Way::Put => self.endpoint.write_blocks(blocks),
+                    Way::Get => self.endpoint.read_blocks(blocks),
+                }
+            };
+            return self.note(posted);
+        }
+        for (piece, at) in blocks.each() {
+            // SAFETY: the caller's promise.
+            unsafe { self.push(piece.base, at.address, piece.len)? };
+        }
+        Ok(())
     }
 
     /// Adds `len` bytes at `here` and, at the target, at `address`.
@@ -96,6 +124,10 @@ impl<'w> Poster<'w> {
         };
         self.runs.clear();
         self.pieces.clear();
+        self.note(posted)
+    }
+
+    fn note(&mut self, posted: std::result::Result<Ticket, BatchError>) -> Result<()> {
         match posted {
             Ok(ticket) => {
                 self.posted = self.posted.max(ticket);

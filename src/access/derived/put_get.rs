@@ -1,7 +1,7 @@
 //! Put and get with datatypes.
 
-use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::{Rows, copy_rows};
+use rdma_sys_shim::{Blocks, RemoteAddress, Ticket};
 
 use super::super::PROC_NULL;
 use super::super::bounds::Place;
@@ -215,13 +215,24 @@ impl OnTarget<'_> {
         let endpoint = &*place.route.endpoint;
         let at = place.at;
         let mut poster = Poster::new(endpoint, self.window.context().patience(), way, at.rkey);
-        for strip in Together::new(layouts) {
-            for [here, there] in strip.blocks() {
-                let here = origin.wrapping_offset(here as isize);
-                let there = at.address.wrapping_add_signed(there);
-                // SAFETY: a block of the layout, which is the caller's promise.
-                unsafe { poster.push(here, there, strip.len as usize)? };
-            }
+        let mut strips = Together::new(layouts);
+        let (first, second) = (strips.next(), strips.next());
+        let is_one = second.is_none();
+        for strip in first.into_iter().chain(second).chain(strips) {
+            let [here, there] = strip.at;
+            let blocks = Blocks {
+                here: origin.wrapping_offset(here as isize),
+                at: RemoteAddress {
+                    address: at.address.wrapping_add_signed(there),
+                    ..at
+                },
+                len: strip.len as usize,
+                count: strip.count as usize,
+                stride_here: strip.stride[0] as isize,
+                stride_there: strip.stride[1],
+            };
+            // SAFETY: blocks of the layout, which is the caller's promise.
+            unsafe { poster.push_blocks(blocks, is_one)? };
         }
         // SAFETY: as above.
         unsafe { poster.finish() }

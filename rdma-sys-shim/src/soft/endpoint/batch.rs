@@ -2,7 +2,7 @@
 
 use super::{Operation, Path, SoftEndpoint};
 use crate::cross_memory::{self, Direction, MOST_PARTS, part};
-use crate::device::batch::{Batch, BatchError, LocalPiece};
+use crate::device::batch::{Batch, BatchError, Blocks, LocalPiece, post_each};
 use crate::{RemoteAddress, Result, Ticket};
 
 impl SoftEndpoint {
@@ -30,12 +30,46 @@ impl SoftEndpoint {
             unsafe { self.batch_by_kernel(operation, batch.each())? };
         } else {
             // Where one of them is refused, it is named.
-            return batch.post_each(|piece, at| {
-                // SAFETY: the caller's promise.
-                unsafe { self.transfer(operation, piece.base, piece.len, at) }
-            });
+            // SAFETY: the caller's promise.
+            return unsafe { self.one_by_one(operation, batch.each()) };
         }
         Ok(Ticket::DONE)
+    }
+
+    /// # Safety
+    /// The blocks are readable (for a write) or writable (for a read).
+    pub(super) unsafe fn transfer_blocks(
+        &self,
+        operation: Operation,
+        blocks: Blocks,
+    ) -> std::result::Result<Ticket, BatchError> {
+        let done = match self.path {
+            // SAFETY: the caller's promise.
+            Path::CrossMemory => unsafe { self.blocks_by_hand(operation, blocks)? },
+            _ => 0,
+        };
+        let left = blocks.from(done);
+        // SAFETY: the caller's promise.
+        unsafe {
+            if self.path == Path::CrossMemory && self.check_blocks(operation, left).is_ok() {
+                self.batch_by_kernel(operation, left.each())?;
+                return Ok(Ticket::DONE);
+            }
+            self.one_by_one(operation, left.each())
+        }
+    }
+
+    /// # Safety
+    /// The pieces are readable (for a write) or writable (for a read).
+    unsafe fn one_by_one(
+        &self,
+        operation: Operation,
+        pieces: impl Iterator<Item = (LocalPiece, RemoteAddress)>,
+    ) -> std::result::Result<Ticket, BatchError> {
+        post_each(pieces, |piece, at| {
+            // SAFETY: the caller's promise.
+            unsafe { self.transfer(operation, piece.base, piece.len, at) }
+        })
     }
 
     /// # Safety
@@ -89,6 +123,20 @@ impl SoftEndpoint {
             Some((first, last)) => self.check(first, last - first.address, operation),
             None => Ok(()),
         }
+    }
+
+    /// Checks all blocks at once: a region is contiguous.
+    fn check_blocks(&self, operation: Operation, blocks: Blocks) -> Result<()> {
+        if blocks.count == 0 {
+            return Ok(());
+        }
+        let ends = [blocks.at, blocks.from(blocks.count - 1).at];
+        let [low, high] = match ends[0].address <= ends[1].address {
+            true => ends,
+            false => [ends[1], ends[0]],
+        };
+        let len = (high.address - low.address).saturating_add(blocks.len as u64);
+        self.check(low, len, operation)
     }
 
     /// # Safety

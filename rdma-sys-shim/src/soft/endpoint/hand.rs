@@ -1,6 +1,7 @@
 //! Transfers by the hand of a thread of the peer that waits, which takes a fraction of what the kernel takes for a few
 //! bytes. They go in pieces, so that the peer copies one while this process copies the next.
 
+mod blocks;
 mod choice;
 
 use std::cell::RefCell;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use super::*;
-use crate::device::batch::RemoteRun;
+use crate::device::batch::{Blocks, RemoteRun};
 use crate::soft::endpoint::{Path, SoftEndpoint};
 use crate::soft::hands::Hand;
 use crate::soft::port::SoftPort;
@@ -254,6 +254,142 @@ fn pieces_of_batches_arrive_by_hands_or_without() {
         }
     });
     assert!(peer.all_slots_are_free());
+}
+
+/// Blocks that hands take, and some that they do not: how long, how many, and how far apart here and there.
+const BLOCKS: [(usize, usize, isize, i64); 9] = [
+    (8, 1000, 8, 1000),
+    (8, 2, 16, 64),
+    (8, 129, -24, 8),
+    (3, 300, 7, 3),
+    (SHORT, 100, SHORT as isize + 1, 600),
+    (SHORT + 1, 20, SHORT as isize + 1, 600),
+    (16, 400, 16, -48),
+    (100, 1, 0, 0),
+    (8, 0, 8, 8),
+];
+
+impl Peer {
+    /// A put or a get of blocks from or to `bytes`, in its middle if they go backwards; likewise in the memory.
+    fn blocks(
+        &self,
+        operation: Operation,
+        bytes: &mut [u8],
+        (len, count, stride_here, stride_there): (usize, usize, isize, i64),
+    ) -> std::result::Result<Vec<(usize, usize)>, Error> {
+        let middle = |stride: i64| match stride < 0 {
+            true => -stride as usize * count.max(1),
+            false => 0,
+        };
+        let (here, there) = (middle(stride_here as i64), middle(stride_there));
+        let blocks = Blocks {
+            here: bytes[here..].as_mut_ptr(),
+            at: self.region.at(there as u64),
+            len,
+            count,
+            stride_here,
+            stride_there,
+        };
+        let ends = |block: isize| {
+            let here = here.checked_add_signed(block * stride_here).unwrap();
+            assert!(here + len <= bytes.len());
+            (here, (there as i64 + block as i64 * stride_there) as usize)
+        };
+        let each = (0..count as isize).map(ends).collect();
+        // SAFETY: each block lies in `bytes`, as was just seen.
+        match unsafe { self.endpoint.transfer_blocks(operation, blocks) } {
+            Ok(_) => Ok(each),
+            Err(failed) => Err(failed.error),
+        }
+    }
+}
+
+#[test]
+fn blocks_arrive_by_hands_or_without() {
+    let peer = Peer::new(1 << 20);
+    if !peer.attaches() {
+        return;
+    }
+    let go = |round: usize| {
+        for (which, &shape) in BLOCKS.iter().enumerate() {
+            let mut sent = bytes(60_000, which + round);
+            let before = sent.clone();
+            let mut seen = vec![0xee; sent.len()];
+            let mut expected = seen.clone();
+            let each = peer.blocks(Operation::Write, &mut sent, shape).unwrap();
+            assert_eq!(sent, before);
+            peer.blocks(Operation::Read, &mut seen, shape).unwrap();
+            let memory = peer.read(0, peer.memory.len());
+            for (here, there) in each {
+                let block = here..here + shape.0;
+                expected[block.clone()].copy_from_slice(&sent[block.clone()]);
+                assert_eq!(memory[there..there + shape.0], sent[block], "{shape:?}");
+            }
+            assert_eq!(seen, expected, "{shape:?}");
+        }
+    };
+    go(0);
+    beside_hands(&peer, 1, |served| {
+        let mut round = 1;
+        while served.load(Ordering::Relaxed) < ENOUGH {
+            go(round);
+            round += 1;
+            assert!(round < MOST_ROUNDS, "nobody serves");
+        }
+    });
+    assert!(peer.all_slots_are_free());
+}
+
+#[test]
+fn hands_move_all_blocks_that_follow_each_other() {
+    let peer = Peer::new(1 << 20);
+    if !peer.attaches() {
+        return;
+    }
+    beside_hands(&peer, 1, |_| {
+        for (len, stride_there, are_for_hands) in
+            [(8, 1000, true), (SHORT + 1, 1000, false), (8, -1000, false)]
+        {
+            let mut bytes = bytes(400 * len, len);
+            let blocks = Blocks {
+                here: bytes.as_mut_ptr(),
+                at: peer.region.at(500_000),
+                len,
+                count: 400,
+                stride_here: len as isize,
+                stride_there,
+            };
+            let mut done = (0..MOST_ROUNDS).map(|_| {
+                // SAFETY: the blocks lie in `bytes`.
+                unsafe { peer.endpoint.blocks_by_hand(Operation::Write, blocks) }.unwrap()
+            });
+            match are_for_hands {
+                // Not each time, where other programs have the processors.
+                true => assert!(done.any(|done| done == 400)),
+                false => assert_eq!(done.next(), Some(0)),
+            }
+        }
+    });
+}
+
+#[test]
+fn blocks_outside_the_region_are_refused_and_named() {
+    let peer = Peer::new(4096);
+    if !peer.attaches() {
+        return;
+    }
+    beside_hands(&peer, 1, |_| {
+        let mut bytes = [1_u8; 600 * 8];
+        for (stride, first_beyond) in [(8, 4096), (400, 4400)] {
+            let shape = (8, 600, 8, stride);
+            let error = peer
+                .blocks(Operation::Write, &mut bytes, shape)
+                .unwrap_err();
+            assert!(error.is_remote_access());
+            let named = format!("{:#x}", peer.region.address + first_beyond);
+            assert!(error.to_string().contains(&named), "{error}");
+        }
+    });
 }
 
 #[test]
