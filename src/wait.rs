@@ -229,6 +229,14 @@ impl Patience {
             if self.snatch(done)? {
                 return Ok(());
             }
+            match self.heed(&mut hand, Wanted::No, done)? {
+                LendingEnd::Over => return Ok(()),
+                LendingEnd::Asked => {
+                    was_asked = true;
+                    break;
+                }
+                LendingEnd::Idle => {}
+            }
             let has_hook = hook::call();
             std::thread::yield_now();
             if !has_hook && self.was_awake_for(begun, LONGEST_WAKE) {
@@ -253,25 +261,16 @@ impl Patience {
                 }
                 checked = Instant::now();
             }
-            if hand.is_none() && !self.crowded {
-                // There was nothing to ask for when the wait began.
-                hand = Hand::of_process();
-            }
-            if let Some(hand) = &mut hand {
-                let wanted = match was_asked {
-                    true => Wanted::Called,
-                    false => hand.was_wanted(),
-                };
-                let lent = match wanted {
-                    Wanted::No => LendingEnd::Idle,
-                    _ => hand::lend(hand, wanted == Wanted::Called, done)?,
-                };
-                was_asked = lent == LendingEnd::Asked;
-                match lent {
-                    LendingEnd::Over => return Ok(()),
-                    LendingEnd::Asked => continue,
-                    LendingEnd::Idle => hand.withdraw(),
-                }
+            let known = match was_asked {
+                true => Wanted::Called,
+                false => Wanted::No,
+            };
+            let lent = self.heed(&mut hand, known, done)?;
+            was_asked = lent == LendingEnd::Asked;
+            match lent {
+                LendingEnd::Over => return Ok(()),
+                LendingEnd::Asked => continue,
+                LendingEnd::Idle => {}
             }
             let longest = match hook::call() {
                 true => LONGEST_NAP,
@@ -283,6 +282,33 @@ impl Patience {
             }
             sleep = (sleep * 2).min(longest);
         }
+    }
+
+    /// Serves peers that are known to want a hand, or have said so since they were heeded last; how that ended.
+    fn heed(
+        self,
+        hand: &mut Option<Hand>,
+        known: Wanted,
+        done: &mut dyn FnMut() -> Result<bool>,
+    ) -> Result<LendingEnd> {
+        if hand.is_none() && !self.crowded {
+            *hand = Hand::for_calls();
+        }
+        let Some(hand) = hand else {
+            return Ok(LendingEnd::Idle);
+        };
+        let wanted = match known {
+            Wanted::No => hand.was_wanted(),
+            known => known,
+        };
+        let lent = match wanted {
+            Wanted::No => return Ok(LendingEnd::Idle),
+            _ => hand::lend(hand, wanted == Wanted::Called, done)?,
+        };
+        if lent == LendingEnd::Idle {
+            hand.withdraw();
+        }
+        Ok(lent)
     }
 
     /// Tries as long as it spins; whether `done` said true.

@@ -1,5 +1,6 @@
 //! Lending a hand: a thread that waits carries out what peers ask of memory that they cannot map. That spares them the
 //! kernel's calls, and takes nothing from a program that computes: what nobody takes up goes by the kernel after a moment.
+//! One that has waited long may also be called to do a part of what they do to memory that they map.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
@@ -10,29 +11,49 @@ use super::port::SoftPort;
 pub use super::slots::Wanted;
 use super::slots::{self, SLOTS, Slots};
 
-/// Of this process, those with memory that peers cannot map.
+/// Of this process.
 static PORTS: Mutex<Ports> = Mutex::new(Ports {
     users: Vec::new(),
+    attached: None,
     all: None,
 });
-/// How many these are, for waits that have none.
+/// How many have memory that peers cannot map, for waits where there is none.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Requests that threads of this process served while they waited.
 static SERVED: AtomicU64 = AtomicU64::new(0);
 
+/// What is looked at together.
+type PortList = Option<Arc<[Arc<SoftPort>]>>;
+
 struct Ports {
-    /// Each with its regions.
-    users: Vec<(Arc<SoftPort>, usize)>,
-    all: Option<Arc<[Arc<SoftPort>]>>,
+    users: Vec<User>,
+    /// Those with memory that peers cannot map.
+    attached: PortList,
+    all: PortList,
+}
+
+struct User {
+    port: Arc<SoftPort>,
+    /// With memory that peers cannot map.
+    regions: usize,
 }
 
 impl Ports {
     fn note(&mut self) {
-        COUNT.store(self.users.len(), Ordering::Relaxed);
-        self.all = match self.users.is_empty() {
-            true => None,
-            false => Some(self.users.iter().map(|(port, _)| port.clone()).collect()),
+        let some = |which: &dyn Fn(&User) -> bool| {
+            let ports = self.users.iter().filter(|user| which(user));
+            let ports: Arc<[_]> = ports.map(|user| user.port.clone()).collect();
+            (!ports.is_empty()).then_some(ports)
         };
+        self.attached = some(&|user| user.regions > 0);
+        self.all = some(&|_| true);
+        let count = self.attached.as_ref().map_or(0, |ports| ports.len());
+        COUNT.store(count, Ordering::Relaxed);
+    }
+
+    fn user(&mut self, port: &Arc<SoftPort>) -> Option<&mut User> {
+        let mut users = self.users.iter_mut();
+        users.find(|user| Arc::ptr_eq(&user.port, port))
     }
 }
 
@@ -40,37 +61,56 @@ fn ports() -> MutexGuard<'static, Ports> {
     PORTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kept by a region that peers cannot map: who waits looks at the slots of its port.
-pub(crate) struct Attached(Arc<SoftPort>);
+/// Kept while peers may ask at a port: who is about to sleep may be called there.
+pub(crate) struct Open(Arc<SoftPort>);
 
-impl Attached {
+impl Open {
     pub(crate) fn new(port: &Arc<SoftPort>) -> Self {
         WATCHES_FORKS.call_once(watch_forks);
         let mut ports = ports();
-        let mut known = ports.users.iter_mut();
-        match known.find(|(other, _)| Arc::ptr_eq(other, port)) {
-            Some((_, regions)) => *regions += 1,
-            None => {
-                ports.users.push((port.clone(), 1));
+        ports.users.push(User {
+            port: port.clone(),
+            regions: 0,
+        });
+        ports.note();
+        Self(port.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut ports = ports();
+        ports.users.retain(|user| !Arc::ptr_eq(&user.port, &self.0));
+        ports.note();
+    }
+}
+
+/// Kept by a region that peers cannot map: who waits looks at the slots of its port from the beginning.
+pub(crate) struct Attached(Arc<SoftPort>);
+
+impl Attached {
+    /// Of a port that is open.
+    pub(crate) fn new(port: &Arc<SoftPort>) -> Self {
+        let attached = Self(port.clone());
+        attached.count(|regions| regions + 1);
+        attached
+    }
+
+    fn count(&self, next: impl Fn(usize) -> usize) {
+        let mut ports = ports();
+        if let Some(user) = ports.user(&self.0) {
+            let before = user.regions;
+            user.regions = next(before);
+            if before.min(user.regions) == 0 {
                 ports.note();
             }
         }
-        Self(port.clone())
     }
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        let mut ports = ports();
-        let mut known = ports.users.iter();
-        let Some(index) = known.position(|(port, _)| Arc::ptr_eq(port, &self.0)) else {
-            return;
-        };
-        ports.users[index].1 -= 1;
-        if ports.users[index].1 == 0 {
-            ports.users.swap_remove(index);
-            ports.note();
-        }
+        self.count(|regions| regions.saturating_sub(1));
     }
 }
 
@@ -94,14 +134,15 @@ fn watch_forks() {
     }
 }
 
-/// Whether this process has memory that peers cannot map: then who waits may as well lend them a [`Hand`].
+/// Whether this process has memory that peers cannot map: then who waits lends them a [`Hand`] from the beginning.
 #[inline]
 #[must_use]
 pub fn has_attached() -> bool {
     COUNT.load(Ordering::Relaxed) != 0
 }
 
-/// What a thread that waits does for peers of its process: reads and writes of memory that they cannot map.
+/// What a thread that waits does for peers of its process: reads and writes of memory that they cannot map, and parts of what
+/// takes them long.
 pub struct Hand {
     ports: Arc<[Arc<SoftPort>]>,
     is_lent: bool,
@@ -110,14 +151,19 @@ pub struct Hand {
 }
 
 impl Hand {
-    /// `None` where there is no such memory.
+    /// For memory that peers cannot map; `None` where there is none.
     #[must_use]
     pub fn of_process() -> Option<Self> {
         if !has_attached() {
             return None;
         }
-        let ports = ports().all.clone()?;
-        Some(Self::of(ports))
+        ports().attached.clone().map(Self::of)
+    }
+
+    /// For whatever peers may call for: what a thread that is about to sleep has; `None` where nobody can.
+    #[must_use]
+    pub fn for_calls() -> Option<Self> {
+        ports().all.clone().map(Self::of)
     }
 
     fn of(ports: Arc<[Arc<SoftPort>]>) -> Self {

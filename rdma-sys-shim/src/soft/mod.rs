@@ -130,6 +130,8 @@ pub(crate) struct Own {
     agent: Agent,
     segments: Segments,
     options: Options,
+    /// Where threads that wait may be asked.
+    _open: Option<hands::Open>,
     /// Whether peers are expected to reach memory that they cannot map without the agent.
     attach: AtomicBool,
 }
@@ -161,6 +163,7 @@ impl SoftDevice {
                 table: RegionTable::new(port.clone()),
                 agent: Agent::new(port.clone()),
                 segments: Segments::default(),
+                _open: options.hands.then(|| hands::Open::new(&port)),
                 port,
                 options,
                 attach: AtomicBool::new(attach),

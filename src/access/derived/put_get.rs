@@ -1,5 +1,7 @@
 //! Put and get with datatypes.
 
+use std::ops::Range;
+
 use rdma_sys_shim::memory::{Rows, copy_rows};
 use rdma_sys_shim::{Blocks, RemoteAddress, Ticket};
 
@@ -184,9 +186,13 @@ impl OnTarget<'_> {
         pieces: [&Piece; 2],
     ) -> Result<Ticket> {
         let place = match spot {
-            &Spot::Mapped(base, _) => {
+            Spot::Mapped(base, place) => {
                 // SAFETY: `origin` is the caller's promise; the target's layout is mapped there.
-                unsafe { copy_layouts(way, origin, base, pieces) };
+                unsafe {
+                    if !self.share_copy(way, origin, (*base, place.as_ref()), pieces)? {
+                        copy_layouts(way, origin, *base, pieces);
+                    }
+                }
                 self.target.set_dirty();
                 return Ok(Ticket::DONE);
             }
@@ -201,6 +207,54 @@ impl OnTarget<'_> {
         let ticket = posted.map_err(|error| self.failed(error))?;
         self.note_posted(ticket);
         Ok(ticket)
+    }
+
+    /// Has the device copy a long column to memory that is mapped at `base`, with help where it finds some; false, and nothing
+    /// copied, if these are no such layouts.
+    ///
+    /// # Safety
+    /// As for [`copy_layouts`].
+    unsafe fn share_copy(
+        self,
+        way: Way,
+        origin: *mut u8,
+        (base, place): (*mut u8, Option<&Place<'_>>),
+        layouts: [&Piece; 2],
+    ) -> Result<bool> {
+        let is_long = matches!(way, Way::Put) && layouts[1].rows() >= Blocks::WORTH_SHARING as u64;
+        let Some(route) = self.target.route().filter(|_| is_long) else {
+            return Ok(false);
+        };
+        let mut strips = Together::new(layouts);
+        let (Some(strip), None) = (strips.next(), strips.next()) else {
+            return Ok(false);
+        };
+        let at = match place {
+            Some(place) => place.at,
+            None => route
+                .region
+                .at(base.addr().wrapping_sub(route.mapped.base.addr()) as u64),
+        };
+        let blocks = blocks_of(&strip, origin, at);
+        let there = base.wrapping_offset(strip.at[1] as isize);
+        let [here_stride, there_stride] = strip.stride.map(|stride| stride as isize);
+        let copy = |some: Range<usize>| {
+            let first = some.start as isize;
+            let rows = Rows {
+                len: blocks.len,
+                count: some.len(),
+                to_stride: there_stride,
+                from_stride: here_stride,
+            };
+            let there = there.wrapping_offset(first * there_stride);
+            let here = blocks.here.wrapping_offset(first * here_stride);
+            // SAFETY: some of the blocks, which are the caller's promise.
+            unsafe { copy_rows(there, here, rows) };
+        };
+        // SAFETY: the caller's promise.
+        let shared = unsafe { route.endpoint.share_blocks(blocks, &copy) };
+        shared.map_err(|error| self.failed(error))?;
+        Ok(true)
     }
 
     /// # Safety
@@ -219,23 +273,28 @@ impl OnTarget<'_> {
         let (first, second) = (strips.next(), strips.next());
         let is_one = second.is_none();
         for strip in first.into_iter().chain(second).chain(strips) {
-            let [here, there] = strip.at;
-            let blocks = Blocks {
-                here: origin.wrapping_offset(here as isize),
-                at: RemoteAddress {
-                    address: at.address.wrapping_add_signed(there),
-                    ..at
-                },
-                len: strip.len as usize,
-                count: strip.count as usize,
-                stride_here: strip.stride[0] as isize,
-                stride_there: strip.stride[1],
-            };
+            let blocks = blocks_of(&strip, origin, at);
             // SAFETY: blocks of the layout, which is the caller's promise.
             unsafe { poster.push_blocks(blocks, is_one)? };
         }
         // SAFETY: as above.
         unsafe { poster.finish() }
+    }
+}
+
+/// Those of a strip, with the layouts placed at `origin` and, at the target, `at`.
+fn blocks_of(strip: &Strip<2>, origin: *mut u8, at: RemoteAddress) -> Blocks {
+    let [here, there] = strip.at;
+    Blocks {
+        here: origin.wrapping_offset(here as isize),
+        at: RemoteAddress {
+            address: at.address.wrapping_add_signed(there),
+            ..at
+        },
+        len: strip.len as usize,
+        count: strip.count as usize,
+        stride_here: strip.stride[0] as isize,
+        stride_there: strip.stride[1],
     }
 }
 

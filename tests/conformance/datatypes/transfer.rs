@@ -12,6 +12,7 @@ pub(crate) const CASES: &[Case] = cases!["datatypes":
     every_layout_put_and_got @ [2],
     elements_of_every_size @ [2],
     more_pieces_than_a_batch_has @ [2],
+    columns_beside_a_target_that_waits @ [2, 3],
     requests_of_layouts @ [2],
     an_origin_that_moves_on_after_its_request @ [2],
     halos_between_neighbours @ [1, 4],
@@ -204,6 +205,47 @@ fn more_pieces_than_a_batch_has(job: &Job) -> Outcome {
                 "after {block}"
             );
         }
+        window.close()?;
+    }
+    Ok(())
+}
+
+fn columns_beside_a_target_that_waits(job: &Job) -> Outcome {
+    const ROWS: usize = 1100;
+    const WIDTH: usize = 512;
+    let number = BasicType::U64;
+    let column = Datatype::vector(ROWS as i64, 1, WIDTH as i64, &number.into())?.commit();
+    let spaced = Datatype::vector(ROWS as i64, 1, 3, &number.into())?.commit();
+    for memory in ALIGNED {
+        let window = Exposed::open(job, memory, 8 * ROWS * WIDTH, 8)?;
+        let (rank, ranks) = (window.rank(), window.ranks());
+        job.world().barrier()?;
+        // Each origin has a column of its own at each other rank, and writes it often.
+        let mut last = Vec::new();
+        if rank != 0 {
+            window.lock_all(Assert::NONE)?;
+            for round in 0..60 {
+                last = patterned(rank, 3 * 8 * ROWS, round);
+                let (from, disp) = (last.as_ptr(), rank.into());
+                put_layout(&window, from, spaced.times(1), 0, disp, column.times(1))?;
+                window.flush(0)?;
+            }
+            window.unlock_all()?;
+        }
+        job.world().barrier()?;
+        if rank == 0 {
+            let bytes = window.bytes();
+            for origin in 1..ranks {
+                let sent = patterned(origin, 3 * 8 * ROWS, 59);
+                for row in 0..ROWS {
+                    let there = &bytes[8 * (row * WIDTH + origin as usize)..][..8];
+                    check_eq!(*there, sent[3 * 8 * row..][..8], "{memory:?} row {row}");
+                }
+            }
+            let others = (0..ROWS).flat_map(|row| &bytes[8 * row * WIDTH..][..8]);
+            check!(others.copied().all(|byte| byte == 0), "{memory:?}");
+        }
+        drop(last);
         window.close()?;
     }
     Ok(())

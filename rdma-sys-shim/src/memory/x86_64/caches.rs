@@ -1,6 +1,7 @@
 //! The sizes of caches, as the processor describes them.
 
 use std::arch::x86_64::{__cpuid_count, CpuidResult};
+use std::sync::OnceLock;
 
 /// In bytes, where it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +23,14 @@ const MOST: u32 = 16;
 const INSTRUCTIONS: u32 = 2;
 
 impl Caches {
+    /// Asked for once: in a virtual machine, the processor takes tens of microseconds to say what it is.
     pub(super) fn of_this_processor() -> Self {
-        #[allow(unused_unsafe, reason = "__cpuid_count is unsafe in older Rust")]
-        // SAFETY: every x86-64 processor has the instruction; no leaf is asked for that it does not have.
-        Self::described(|leaf, part| unsafe { __cpuid_count(leaf, part) })
+        static FOUND: OnceLock<Caches> = OnceLock::new();
+        *FOUND.get_or_init(|| {
+            #[allow(unused_unsafe, reason = "__cpuid_count is unsafe in older Rust")]
+            // SAFETY: every x86-64 processor has the instruction; no leaf is asked for that it does not have.
+            Self::described(|leaf, part| unsafe { __cpuid_count(leaf, part) })
+        })
     }
 
     /// `cpuid`: what the processor says for a leaf and a part of it.

@@ -151,7 +151,6 @@ impl Class {
 static MACHINE: LazyLock<Machine> = LazyLock::new(|| {
     let (methods, first_stream) = methods();
     let caches = Caches::of_this_processor();
-    // Asked for once: in a virtual machine, the processor takes tens of microseconds to say what it is.
     let streams_from = streams_from(&super::vendor(), caches);
     let class = |log: usize| {
         let guess = match 1_usize << log >= streams_from {

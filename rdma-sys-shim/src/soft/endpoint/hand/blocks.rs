@@ -1,21 +1,115 @@
 //! Equal blocks at equal distances by hand. Nobody goes through them beforehand, so that the peer has the first request at
 //! once, and each says in few words where its own are.
 
-use super::{SHORT, SoftEndpoint};
+use std::ops::Range;
+
+use super::choice::Kind;
+use super::{Asked, LONGEST, Path, SHORT, SoftEndpoint};
 use crate::Result;
 use crate::device::batch::Blocks;
-use crate::soft::request::{Operation, Request};
+use crate::memory;
+use crate::primitive::milliseconds;
+use crate::soft::port::SoftPort;
+use crate::soft::request::{self, AT_ONCE, Operation, Request};
 use crate::soft::scattered::{self, MOST, MOST_BYTES};
+use crate::soft::slots::{self, Slots};
 
-/// As many blocks as go by one request, of which each lies beyond the last; `None` if hands are not for them.
-fn of_a_request(blocks: &Blocks) -> Option<usize> {
-    if !(1..=SHORT).contains(&blocks.len) {
-        return None;
+/// How much a column that is not shared is worth a call to who sleeps, in parts that the kernel would move: half of it would be
+/// spared.
+const PARTS_OF_A_COLUMN: usize = 2;
+
+/// Blocks as requests ask for them: so many by each, in their order, but for the last.
+struct Requests {
+    blocks: Blocks,
+    operation: Operation,
+    of_each: usize,
+}
+
+impl Requests {
+    /// `None` if hands are not for these: each block has to lie beyond the last.
+    fn new(operation: Operation, blocks: Blocks) -> Option<Self> {
+        if !(1..=SHORT).contains(&blocks.len) {
+            return None;
+        }
+        let stride = u32::try_from(blocks.stride_there).ok()?;
+        let of_each = MOST.min(MOST_BYTES / blocks.len);
+        let extent = u64::from(stride) * (of_each as u64 - 1) + blocks.len as u64;
+        let operation = match operation {
+            Operation::Write => Operation::Scatter,
+            _ => Operation::Gather,
+        };
+        (extent <= u32::MAX.into()).then_some(Self {
+            blocks,
+            operation,
+            of_each,
+        })
     }
-    let stride = u32::try_from(blocks.stride_there).ok()?;
-    let most = MOST.min(MOST_BYTES / blocks.len);
-    let extent = u64::from(stride) * (most as u64 - 1) + blocks.len as u64;
-    (extent <= u32::MAX.into()).then_some(most)
+
+    fn count(&self) -> usize {
+        self.blocks.count.div_ceil(self.of_each)
+    }
+
+    /// The blocks of one.
+    fn range(&self, which: usize) -> Range<usize> {
+        let start = which * self.of_each;
+        start..self.blocks.count.min(start + self.of_each)
+    }
+
+    fn part(&self, which: usize) -> Blocks {
+        let Range { start, end } = self.range(which);
+        Blocks {
+            count: end - start,
+            ..self.blocks.from(start)
+        }
+    }
+
+    /// Writes one into a slot.
+    ///
+    /// # Safety
+    /// The slot is claimed; the blocks are readable (for a write).
+    unsafe fn fill(&self, port: &SoftPort, slot: usize, which: usize) {
+        let Blocks {
+            here,
+            at,
+            len,
+            count,
+            stride_here,
+            stride_there,
+        } = self.part(which);
+        let shape = [len, stride_there as usize, count];
+        let are_sent = self.operation == Operation::Scatter;
+        // SAFETY: the slot's data is its claimer's; no more blocks and bytes than allowed, by `of_each`, and the caller's promise.
+        unsafe {
+            scattered::fill_blocks(
+                port.slot_data(slot),
+                shape.map(|word| word as u32),
+                (here, stride_here),
+                are_sent,
+            );
+        }
+        let extent = stride_there as usize * (count - 1) + len;
+        // A list of one.
+        Request::of(self.operation, 1, at, 0, extent).sign(port, slot);
+    }
+
+    /// Takes what there is in its answer.
+    ///
+    /// # Safety
+    /// The slot was filled with this one, and is answered; the blocks are writable (for a read).
+    unsafe fn take(&self, port: &SoftPort, slot: usize, which: usize) {
+        if self.operation == Operation::Scatter {
+            return;
+        }
+        let part = self.part(which);
+        // SAFETY: the caller's promise.
+        unsafe {
+            scattered::take_blocks(
+                port.slot_data(slot),
+                [part.len, part.count],
+                (part.here, part.stride_here),
+            );
+        }
+    }
 }
 
 impl SoftEndpoint {
@@ -28,61 +122,119 @@ impl SoftEndpoint {
         operation: Operation,
         blocks: Blocks,
     ) -> Result<usize> {
-        let (Some(most), true) = (of_a_request(&blocks), self.options.hands) else {
+        let (Some(requests), true) = (Requests::new(operation, blocks), self.options.hands) else {
             return Ok(0);
         };
         let Some(patience) = self.experience.patience(&*self.port, blocks.count) else {
             return Ok(0);
         };
-        let is_write = operation == Operation::Write;
-        let operation = match is_write {
-            true => Operation::Scatter,
-            false => Operation::Gather,
-        };
-        let part = |which: usize| {
-            let part = blocks.from(which * most);
-            let count = part.count.min(most);
-            Blocks { count, ..part }
-        };
         let fill = |which, slot| {
-            let Blocks {
-                here,
-                at,
-                len,
-                count,
-                ..
-            } = part(which);
-            let stride = blocks.stride_there as usize;
-            // SAFETY: the slot is claimed, and these are no more than allowed, by `of_a_request`; they are the caller's promise.
-            unsafe {
-                scattered::fill_blocks(
-                    self.port.slot_data(slot),
-                    [len, stride, count].map(|word| word as u32),
-                    (here, blocks.stride_here),
-                    is_write,
-                );
-            }
-            let extent = stride * (count - 1) + len;
-            // A list of one.
-            Request::of(operation, 1, at, 0, extent).sign(&self.port, slot);
+            // SAFETY: the slot is claimed; the caller's promise.
+            unsafe { requests.fill(&self.port, slot, which) };
             true
         };
         let take = |which, slot| {
-            if !is_write {
-                let Blocks {
-                    here, len, count, ..
-                } = part(which);
-                // SAFETY: the slot was filled with these, and is answered; the caller's promise.
-                unsafe {
-                    scattered::take_blocks(
-                        self.port.slot_data(slot),
-                        [len, count],
-                        (here, blocks.stride_here),
-                    );
+            // SAFETY: the slot was filled with this one, and is answered; the caller's promise.
+            unsafe { requests.take(&self.port, slot, which) };
+        };
+        let left = self.ask_hands(patience, requests.count(), fill, take)?;
+        Ok(left
+            .first()
+            .map_or(blocks.count, |&first| requests.range(first).start))
+    }
+
+    /// Writes blocks to memory that is mapped here as well, as [`Endpoint::share_blocks`](crate::Endpoint::share_blocks) says.
+    ///
+    /// # Safety
+    /// The blocks are readable.
+    pub(in crate::soft::endpoint) unsafe fn share_with_hand(
+        &self,
+        blocks: Blocks,
+        copy: &dyn Fn(Range<usize>),
+    ) -> Result<()> {
+        let all = 0..blocks.count;
+        let may_ask = self.path == Path::CrossMemory
+            && self.options.hands
+            && blocks.count >= Blocks::WORTH_SHARING
+            // By one processor it is soon done, then.
+            && !memory::holds_rows(blocks.count, blocks.stride_there.unsigned_abs());
+        let requests = match may_ask {
+            true => Requests::new(Operation::Write, blocks),
+            false => None,
+        };
+        let Some(requests) = requests else {
+            copy(all);
+            return Ok(());
+        };
+        // A half each.
+        let of_a_round = 2 * AT_ONCE;
+        for first in (0..requests.count()).step_by(of_a_round) {
+            let round = first..requests.count().min(first + of_a_round);
+            let own = requests.range(round.start).start..requests.range(round.end - 1).end;
+            let patience = self.experience.patience(&*self.port, PARTS_OF_A_COLUMN);
+            if patience.is_none_or(|patience| patience < LONGEST) {
+                copy(own);
+                continue;
+            }
+            self.experience.choices.carry_out_whole(
+                Kind::Share,
+                own.len() * blocks.len,
+                // SAFETY: the caller's promise.
+                || unsafe { self.share_round(&requests, round, copy) },
+                || {
+                    copy(own.clone());
+                    Ok(())
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Asks for the second half of some requests, copies the first meanwhile, and then what nobody has begun with; whether
+    /// anybody had begun.
+    ///
+    /// # Safety
+    /// The blocks are readable.
+    unsafe fn share_round(
+        &self,
+        requests: &Requests,
+        round: Range<usize>,
+        copy: &dyn Fn(Range<usize>),
+    ) -> Result<bool> {
+        let half = round.end - round.len() / 2;
+        let mut asked = [0; AT_ONCE];
+        let mut begun = half;
+        while begun < round.end {
+            let nth = begun - half;
+            let Some(slot) = request::claim_now(&self.port, self.own, nth) else {
+                break;
+            };
+            // SAFETY: the slot is claimed; the caller's promise.
+            unsafe { requests.fill(&self.port, slot, begun) };
+            slots::offer(self.port.slot(slot), milliseconds());
+            asked[nth] = slot;
+            begun += 1;
+        }
+        let copy_all = |round: Range<usize>| round.for_each(|which| copy(requests.range(which)));
+        copy_all(round.start..half);
+        copy_all(begun..round.end);
+        let mut is_served = false;
+        let mut result = Ok(());
+        // The last first, which the peer comes to last.
+        for which in (half..begun).rev() {
+            let slot = self.port.slot(asked[which - half]);
+            match self.collect(asked[which - half], None) {
+                Ok(Asked::Done) => is_served = true,
+                Ok(_) => copy_all(which..which + 1),
+                Err(error) => {
+                    // Its slot is as the peer left it, which is gone.
+                    result = Err(error);
+                    continue;
                 }
             }
-        };
-        let left = self.ask_hands(patience, blocks.count.div_ceil(most), fill, take)?;
-        Ok(left.first().map_or(blocks.count, |first| first * most))
+            slots::give_back(slot);
+        }
+        self.experience.note(is_served, LONGEST);
+        result.map(|()| is_served)
     }
 }

@@ -17,9 +17,20 @@ pub(super) enum Kind {
     Write,
     Read,
     Add,
+    /// Of what is mapped, a half by hands.
+    Share,
 }
 
-const KINDS: usize = 3;
+const KINDS: usize = 4;
+
+impl Kind {
+    /// Whether the first transfer after one in the other way takes longer than those behind it: lines that two processors
+    /// write to in turn have to come over.
+    fn settles(self) -> bool {
+        matches!(self, Self::Share)
+    }
+}
+
 /// By length, the last for all that are longer.
 const CLASSES: usize = 16;
 
@@ -41,6 +52,8 @@ struct Habit {
     period: u32,
     /// Of a trial that has begun, how long it took by hands.
     by_hands: Option<Duration>,
+    /// The last transfer went in the way that is tried next.
+    has_settled: bool,
 }
 
 impl Habit {
@@ -50,6 +63,7 @@ impl Habit {
             until_trial: 0,
             period: PERIOD / 2,
             by_hands: None,
+            has_settled: false,
         }
     }
 
@@ -80,9 +94,26 @@ impl Habit {
         self.by_hands = None;
     }
 
-    /// How long the second half of a trial took that began with another transfer.
-    fn note_otherwise(&mut self, otherwise: Duration) {
-        if let Some(by_hands) = self.by_hands {
+    /// Whether a transfer of a trial says something; else the next one does.
+    fn counts(&mut self, kind: Kind) -> bool {
+        self.has_settled = kind.settles() && !self.has_settled;
+        !self.has_settled
+    }
+
+    /// How long the first half of a trial took that ends with another transfer; `None` if nobody served it, which says nothing.
+    fn note_by_hands(&mut self, kind: Kind, by_hands: Option<Duration>) {
+        if by_hands.is_none() {
+            self.has_settled = false;
+        } else if self.counts(kind) {
+            self.by_hands = by_hands;
+        }
+    }
+
+    /// How long the second half of it took.
+    fn note_otherwise(&mut self, kind: Kind, otherwise: Duration) {
+        if let Some(by_hands) = self.by_hands
+            && self.counts(kind)
+        {
             self.note(by_hands, otherwise);
         }
     }
@@ -117,21 +148,11 @@ impl Choices {
         by_hands: impl Fn(Range<usize>) -> Result<bool, E>,
         otherwise: impl Fn(Range<usize>) -> Result<(), E>,
     ) -> Result<(), E> {
-        match self.habit(kind, len, |habit| habit.choose(len > 2 * SAMPLE)) {
+        if len <= 2 * SAMPLE {
+            return self.carry_out_whole(kind, len, || by_hands(0..len), || otherwise(0..len));
+        }
+        match self.habit(kind, len, |habit| habit.choose(true)) {
             Next::ByHands => by_hands(0..len).map(drop),
-            Next::Otherwise => otherwise(0..len),
-            Next::TrialByHands => {
-                let (is_served, time) = timed(len, || by_hands(0..len));
-                // What was not served says nothing: the next one is a trial again.
-                let time = is_served?.then_some(time);
-                self.habit(kind, len, |habit| habit.by_hands = time);
-                Ok(())
-            }
-            Next::TrialOtherwise => {
-                let (done, time) = timed(len, || otherwise(0..len));
-                self.habit(kind, len, |habit| habit.note_otherwise(time));
-                done
-            }
             Next::Trial => {
                 let (is_served, sooner) = timed(SAMPLE, || by_hands(0..SAMPLE));
                 let is_served = is_served?;
@@ -147,6 +168,32 @@ impl Choices {
                     false => otherwise(2 * SAMPLE..len),
                 }
             }
+            _ => otherwise(0..len),
+        }
+    }
+
+    /// Likewise, in one way or the other.
+    pub(super) fn carry_out_whole<E>(
+        &self,
+        kind: Kind,
+        len: usize,
+        by_hands: impl FnOnce() -> Result<bool, E>,
+        otherwise: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self.habit(kind, len, |habit| habit.choose(false)) {
+            Next::ByHands => by_hands().map(drop),
+            Next::TrialByHands => {
+                let (is_served, time) = timed(len, by_hands);
+                let time = is_served?.then_some(time);
+                self.habit(kind, len, |habit| habit.note_by_hands(kind, time));
+                Ok(())
+            }
+            Next::TrialOtherwise => {
+                let (done, time) = timed(len, otherwise);
+                self.habit(kind, len, |habit| habit.note_otherwise(kind, time));
+                done
+            }
+            _ => otherwise(),
         }
     }
 }
@@ -196,17 +243,44 @@ mod tests {
         let mut habit = Habit::new();
         assert_eq!(until_trial(&mut habit, false), (vec![], Next::TrialByHands));
         // It was not served.
-        habit.by_hands = None;
+        habit.note_by_hands(Kind::Write, None);
         assert_eq!(habit.choose(false), Next::TrialByHands);
-        habit.by_hands = Some(BY_HANDS);
+        habit.note_by_hands(Kind::Write, Some(BY_HANDS));
         assert_eq!(habit.choose(false), Next::TrialOtherwise);
-        habit.note_otherwise(2 * BY_HANDS);
+        habit.note_otherwise(Kind::Write, 2 * BY_HANDS);
         // Another thread's, of the same trial.
-        habit.note_otherwise(BY_HANDS / 2);
+        habit.note_otherwise(Kind::Write, BY_HANDS / 2);
         assert_eq!(
             until_trial(&mut habit, false),
             (vec![true; 2], Next::TrialByHands)
         );
+    }
+
+    #[test]
+    fn what_is_shared_settles_before_it_counts() {
+        let mut habit = Habit::new();
+        let slow = 10 * BY_HANDS;
+        let mut trial = |by_hands: [Option<Duration>; 3], otherwise: [Duration; 2]| {
+            let (chosen, _) = until_trial(&mut habit, false);
+            for time in by_hands {
+                assert_eq!(habit.choose(false), Next::TrialByHands);
+                habit.note_by_hands(Kind::Share, time);
+            }
+            for time in otherwise {
+                assert_eq!(habit.choose(false), Next::TrialOtherwise);
+                habit.note_otherwise(Kind::Share, time);
+            }
+            chosen
+        };
+        // One that nobody serves is no beginning.
+        assert_eq!(
+            trial([None, Some(slow), Some(BY_HANDS)], [slow, 2 * BY_HANDS]),
+            []
+        );
+        let [none, some] = [None, Some(BY_HANDS)];
+        assert_eq!(trial([none, some, some], [slow, BY_HANDS]), [true; 2]);
+        assert_eq!(trial([none, some, some], [BY_HANDS, slow]), [false; 2]);
+        assert_eq!(until_trial(&mut habit, false).0, [true; 2]);
     }
 
     #[test]
