@@ -230,12 +230,13 @@ impl Patience {
                 return Ok(());
             }
             match self.heed(&mut hand, Wanted::No, done)? {
-                LendingEnd::Over => return Ok(()),
-                LendingEnd::Asked => {
-                    was_asked = true;
+                Some(LendingEnd::Over) => return Ok(()),
+                // It was long, and time to look around.
+                Some(lent) => {
+                    was_asked = lent == LendingEnd::Asked;
                     break;
                 }
-                LendingEnd::Idle => {}
+                None => {}
             }
             let has_hook = hook::call();
             std::thread::yield_now();
@@ -266,11 +267,11 @@ impl Patience {
                 false => Wanted::No,
             };
             let lent = self.heed(&mut hand, known, done)?;
-            was_asked = lent == LendingEnd::Asked;
+            was_asked = lent == Some(LendingEnd::Asked);
             match lent {
-                LendingEnd::Over => return Ok(()),
-                LendingEnd::Asked => continue,
-                LendingEnd::Idle => {}
+                Some(LendingEnd::Over) => return Ok(()),
+                Some(LendingEnd::Asked) => continue,
+                Some(LendingEnd::Idle) | None => {}
             }
             let longest = match hook::call() {
                 true => LONGEST_NAP,
@@ -284,31 +285,31 @@ impl Patience {
         }
     }
 
-    /// Serves peers that are known to want a hand, or have said so since they were heeded last; how that ended.
+    /// Serves peers that are known to want a hand, or have said so since they were heeded last; how that ended, if they did.
     fn heed(
         self,
         hand: &mut Option<Hand>,
         known: Wanted,
         done: &mut dyn FnMut() -> Result<bool>,
-    ) -> Result<LendingEnd> {
+    ) -> Result<Option<LendingEnd>> {
         if hand.is_none() && !self.crowded {
             *hand = Hand::for_calls();
         }
         let Some(hand) = hand else {
-            return Ok(LendingEnd::Idle);
+            return Ok(None);
         };
         let wanted = match known {
             Wanted::No => hand.was_wanted(),
             known => known,
         };
         let lent = match wanted {
-            Wanted::No => return Ok(LendingEnd::Idle),
+            Wanted::No => return Ok(None),
             _ => hand::lend(hand, wanted == Wanted::Called, done)?,
         };
         if lent == LendingEnd::Idle {
             hand.withdraw();
         }
-        Ok(lent)
+        Ok(Some(lent))
     }
 
     /// Tries as long as it spins; whether `done` said true.

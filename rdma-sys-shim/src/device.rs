@@ -442,14 +442,10 @@ pub trait Endpoint: Send + Sync {
     /// with, which may be all of them, and a thread of the peer's that waits copies the others at the same time, where that is
     /// sooner. All are written then.
     ///
-    /// # Errors
-    /// The peer is gone, with some of them not written.
-    ///
     /// # Safety
     /// As for [`Endpoint::write_blocks`].
-    unsafe fn share_blocks(&self, blocks: Blocks, copy: &dyn Fn(Range<usize>)) -> Result<()> {
+    unsafe fn share_blocks(&self, blocks: Blocks, copy: &dyn Fn(Range<usize>)) {
         copy(0..blocks.count);
-        Ok(())
     }
 
     /// Reads equal blocks, as [`Endpoint::read_batch`] does.

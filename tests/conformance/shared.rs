@@ -1,10 +1,10 @@
 //! Shared windows, and where other windows' memory is in this process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use transom::raw::{Assert, Flavor, MemoryModel, SharedPart, Window};
-use transom::{Communicator, ErrorClass, Info, Job, LockKind, Op};
+use transom::raw::{Assert, Committed, Datatype, Flavor, MemoryModel, SharedPart, Window};
+use transom::{BasicType, Communicator, ErrorClass, Info, Job, LockKind, Op};
 
 use crate::case::{Case, Outcome, cases, check, check_eq};
 use crate::exposed::{Exposed, MEMORIES, Memory, patterned};
@@ -34,6 +34,7 @@ pub(crate) const CASES: &[Case] = cases!["shared":
 pub(crate) const MAPPED: &[Case] = cases!["shared":
     allocated_memory_is_found_here @ [1, 3],
     the_world_is_shared @ [2],
+    long_columns_among_the_ranks_of_a_host @ [2, 3],
     lock_all_protects_what_was_found @ [2, 3],
     a_part_found_under_lock_all_is_locked @ [3],
 ];
@@ -194,6 +195,50 @@ fn one_segment_outlives_its_first_rank(job: &Job) -> Outcome {
             .iter()
             .all(|buffer| buffer.iter().all(|&byte| byte == 0))
     );
+    Ok(())
+}
+
+fn long_columns_among_the_ranks_of_a_host(job: &Job) -> Outcome {
+    const ROWS: usize = 600;
+    const WIDTH: usize = 1024;
+    let world = job.world();
+    let number = BasicType::U64;
+    let column = Datatype::vector(ROWS as i64, 1, WIDTH as i64, &number.into())?.commit();
+    let size = 8 * ROWS * WIDTH;
+    for info in [Info::new(), noncontiguous()] {
+        let window = Window::allocate_shared(world, size, 8, &info)?;
+        // Each rank has other memory, too, that is registered later.
+        let other = Window::allocate(world, size, 8, &Info::new())?;
+        let last = world.size() - 1;
+        let values: Vec<_> = (1..=ROWS as u64).collect();
+        if world.rank() == 0 {
+            window.lock_all(Assert::NONE)?;
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(20) {
+                let dense = Committed::of(number);
+                let (from, dense) = (values.as_ptr().cast(), dense.times(ROWS as u64));
+                // SAFETY: the values outlive the flush.
+                unsafe { window.put_layout(from, dense, last, 5, column.times(1))? };
+                window.flush(last)?;
+            }
+            window.unlock_all()?;
+        }
+        world.barrier()?;
+        let words = |window: &Window| {
+            // SAFETY: this rank's part, to which nobody writes now.
+            unsafe { std::slice::from_raw_parts(window.base().cast::<u64>(), ROWS * WIDTH) }
+        };
+        let mut model = vec![0; ROWS * WIDTH];
+        if world.rank() == last {
+            for (row, value) in values.into_iter().enumerate() {
+                model[row * WIDTH + 5] = value;
+            }
+        }
+        check!(words(&window) == model, "{info:?}");
+        check!(words(&other).iter().all(|word| *word == 0), "{info:?}");
+        other.free()?;
+        window.free()?;
+    }
     Ok(())
 }
 

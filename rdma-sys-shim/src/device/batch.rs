@@ -122,7 +122,7 @@ impl Blocks {
     /// Fewer are not worth a thread of the peer's beside the calling one: [`Endpoint::share_blocks`](crate::Endpoint::share_blocks).
     pub const WORTH_SHARING: usize = 512;
     /// So many of them are a batch: a send queue's worth.
-    const OF_A_BATCH: usize = 1024;
+    pub(crate) const OF_A_BATCH: usize = 1024;
 
     /// Those from one on.
     pub(crate) fn from(self, first: usize) -> Self {
@@ -137,6 +137,18 @@ impl Blocks {
                 ..at
             },
             count: self.count - first,
+            ..self
+        }
+    }
+
+    /// The same, the last first.
+    pub(crate) fn reversed(self) -> Self {
+        let last = self.from(self.count.saturating_sub(1));
+        Self {
+            here: last.here,
+            at: last.at,
+            stride_here: self.stride_here.wrapping_neg(),
+            stride_there: self.stride_there.wrapping_neg(),
             ..self
         }
     }
@@ -278,5 +290,20 @@ mod tests {
         let there = (first.0.base.addr(), first.1.address, first.1.rkey);
         assert_eq!(there, ((1 << 20) + 48, (1 << 30) - 300, 7));
         assert_eq!(blocks(10, 16, 100).from(11).count, 0);
+    }
+
+    #[test]
+    fn backwards_they_are_the_same() {
+        for count in [0, 1, 10] {
+            let blocks = blocks(count, 24, -100);
+            let places = |blocks: Blocks| {
+                let each = blocks.each();
+                each.map(|(piece, at)| (piece.base.addr(), at.address))
+                    .collect::<Vec<_>>()
+            };
+            let mut backwards = places(blocks.reversed());
+            backwards.reverse();
+            assert_eq!(backwards, places(blocks));
+        }
     }
 }

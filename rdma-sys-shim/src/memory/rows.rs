@@ -13,9 +13,10 @@ const SECOND_LEVEL: usize = 512 << 10;
 /// No cache has fewer places for lines that exclude each other.
 const WAYS: usize = 4;
 
-/// Whether the second-level cache holds the lines of so many blocks with this distance between them.
-pub(super) fn are_held(count: usize, stride: u64) -> bool {
-    count <= room(arch::second_level().unwrap_or(SECOND_LEVEL), stride)
+/// Whether the second-level cache holds the lines of so many blocks of `len` bytes with this distance between them.
+pub(super) fn are_held(count: usize, len: usize, stride: u64) -> bool {
+    count.saturating_mul(len.div_ceil(LINE))
+        <= room(arch::second_level().unwrap_or(SECOND_LEVEL), stride)
 }
 
 /// For how many lines a cache of `size` bytes has room where these are so far apart: if that is a multiple of many lines, they

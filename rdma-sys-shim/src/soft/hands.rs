@@ -17,7 +17,9 @@ static PORTS: Mutex<Ports> = Mutex::new(Ports {
     attached: None,
     all: None,
 });
-/// How many have memory that peers cannot map, for waits where there is none.
+/// How many there are, and how many with memory that peers cannot map, for waits where there are none: so, too, in a forked
+/// child, which may have the lock above held for ever.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Requests that threads of this process served while they waited.
 static SERVED: AtomicU64 = AtomicU64::new(0);
@@ -49,6 +51,7 @@ impl Ports {
         self.all = some(&|_| true);
         let count = self.attached.as_ref().map_or(0, |ports| ports.len());
         COUNT.store(count, Ordering::Relaxed);
+        OPEN.store(self.users.len(), Ordering::Relaxed);
     }
 
     fn user(&mut self, port: &Arc<SoftPort>) -> Option<&mut User> {
@@ -122,9 +125,10 @@ static FORKS_BEHIND: AtomicU32 = AtomicU32::new(0);
 fn watch_forks() {
     extern "C" fn in_child() {
         COUNT.store(0, Ordering::Relaxed);
+        OPEN.store(0, Ordering::Relaxed);
         FORKS_BEHIND.fetch_add(1, Ordering::Relaxed);
     }
-    // SAFETY: the handler only stores to an atomic.
+    // SAFETY: the handler only stores to atomics.
     let rc = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     if rc != 0 {
         tracing::warn!(
@@ -163,6 +167,9 @@ impl Hand {
     /// For whatever peers may call for: what a thread that is about to sleep has; `None` where nobody can.
     #[must_use]
     pub fn for_calls() -> Option<Self> {
+        if OPEN.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
         ports().all.clone().map(Self::of)
     }
 

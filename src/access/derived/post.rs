@@ -11,8 +11,9 @@ use crate::wait::Patience;
 /// So many pieces are posted together: a send queue's worth.
 const MOST: usize = 1024;
 
-/// From so many on, equal blocks go by themselves: to wait for each few of them would take longer than to list them all.
-const MANY: usize = 64;
+/// From so many on, equal blocks go by themselves. Fewer are listed with what else there is: to wait for each few of them would
+/// take longer.
+const MANY: usize = 128;
 
 /// Collects pieces in the order of the target's memory, and posts them when there are enough.
 pub(super) struct Poster<'w> {

@@ -189,7 +189,7 @@ impl OnTarget<'_> {
             Spot::Mapped(base, place) => {
                 // SAFETY: `origin` is the caller's promise; the target's layout is mapped there.
                 unsafe {
-                    if !self.share_copy(way, origin, (*base, place.as_ref()), pieces)? {
+                    if !self.share_copy(way, origin, (*base, place.as_ref()), pieces) {
                         copy_layouts(way, origin, *base, pieces);
                     }
                 }
@@ -220,14 +220,17 @@ impl OnTarget<'_> {
         origin: *mut u8,
         (base, place): (*mut u8, Option<&Place<'_>>),
         layouts: [&Piece; 2],
-    ) -> Result<bool> {
-        let is_long = matches!(way, Way::Put) && layouts[1].rows() >= Blocks::WORTH_SHARING as u64;
+    ) -> bool {
+        // A segment of several ranks is registered by one of them.
+        let is_long = matches!(way, Way::Put)
+            && layouts[1].rows() >= Blocks::WORTH_SHARING as u64
+            && !self.window.is_segment();
         let Some(route) = self.target.route().filter(|_| is_long) else {
-            return Ok(false);
+            return false;
         };
         let mut strips = Together::new(layouts);
         let (Some(strip), None) = (strips.next(), strips.next()) else {
-            return Ok(false);
+            return false;
         };
         let at = match place {
             Some(place) => place.at,
@@ -252,9 +255,8 @@ impl OnTarget<'_> {
             unsafe { copy_rows(there, here, rows) };
         };
         // SAFETY: the caller's promise.
-        let shared = unsafe { route.endpoint.share_blocks(blocks, &copy) };
-        shared.map_err(|error| self.failed(error))?;
-        Ok(true)
+        unsafe { route.endpoint.share_blocks(blocks, &copy) };
+        true
     }
 
     /// # Safety

@@ -1,6 +1,6 @@
 //! Batches through cross-memory attach: the kernel takes lists of parts of both processes.
 
-use super::{Operation, Path, SoftEndpoint};
+use super::{Operation, Path, SoftEndpoint, hand};
 use crate::cross_memory::{self, Direction, MOST_PARTS, part};
 use crate::device::batch::{Batch, BatchError, Blocks, LocalPiece, post_each};
 use crate::{RemoteAddress, Result, Ticket};
@@ -43,20 +43,38 @@ impl SoftEndpoint {
         operation: Operation,
         blocks: Blocks,
     ) -> std::result::Result<Ticket, BatchError> {
-        let done = match self.path {
-            // SAFETY: the caller's promise.
-            Path::CrossMemory => unsafe { self.blocks_by_hand(operation, blocks)? },
-            _ => 0,
+        let blocks = match blocks.stride_there < 0 {
+            true => blocks.reversed(),
+            false => blocks,
         };
-        let left = blocks.from(done);
-        // SAFETY: the caller's promise.
-        unsafe {
-            if self.path == Path::CrossMemory && self.check_blocks(operation, left).is_ok() {
-                self.batch_by_kernel(operation, left.each())?;
-                return Ok(Ticket::DONE);
-            }
-            self.one_by_one(operation, left.each())
+        let may_ask = self.path == Path::CrossMemory && self.options.hands;
+        if may_ask && !hand::takes(&blocks) {
+            // SAFETY: the caller's promise.
+            return blocks
+                .post_as_batches(|batch| unsafe { self.transfer_batch(operation, batch) });
         }
+        // Whoever was not there for some may be for those behind.
+        for first in (0..blocks.count).step_by(Blocks::OF_A_BATCH) {
+            let rest = blocks.from(first);
+            let some = Blocks {
+                count: rest.count.min(Blocks::OF_A_BATCH),
+                ..rest
+            };
+            // SAFETY: the caller's promise.
+            unsafe {
+                let done = match may_ask {
+                    true => self.blocks_by_hand(operation, some)?,
+                    false => 0,
+                };
+                let left = some.from(done);
+                if self.path == Path::CrossMemory && self.check_blocks(operation, left).is_ok() {
+                    self.batch_by_kernel(operation, left.each())?;
+                } else {
+                    self.one_by_one(operation, left.each())?;
+                }
+            }
+        }
+        Ok(Ticket::DONE)
     }
 
     /// # Safety

@@ -22,6 +22,7 @@ use crate::soft::slots::{self, Hands, Offered, Slots, Unanswered};
 use crate::soft::table;
 use crate::{Error, Number, RemoteAddress, Result};
 
+pub(super) use blocks::takes;
 use choice::{Choices, Kind};
 
 /// What hands are asked for at a time. With no more than that they are sooner, wherever they are; else it has to be tried.

@@ -1,14 +1,16 @@
 //! Equal blocks at equal distances by hand. Nobody goes through them beforehand, so that the peer has the first request at
 //! once, and each says in few words where its own are.
 
+use std::convert::Infallible;
 use std::ops::Range;
 
 use super::choice::Kind;
-use super::{Asked, LONGEST, Path, SHORT, SoftEndpoint};
+use super::{Asked, LONGEST, SHORT, SoftEndpoint};
 use crate::Result;
 use crate::device::batch::Blocks;
 use crate::memory;
 use crate::primitive::milliseconds;
+use crate::soft::endpoint::Path;
 use crate::soft::port::SoftPort;
 use crate::soft::request::{self, AT_ONCE, Operation, Request};
 use crate::soft::scattered::{self, MOST, MOST_BYTES};
@@ -25,23 +27,33 @@ struct Requests {
     of_each: usize,
 }
 
+/// How many go by one request; `None` if hands are not for these: each has to lie beyond the last.
+fn of_each(blocks: &Blocks) -> Option<usize> {
+    if !(1..=SHORT).contains(&blocks.len) {
+        return None;
+    }
+    let stride = u32::try_from(blocks.stride_there).ok()?;
+    let of_each = MOST.min(MOST_BYTES / blocks.len).min(blocks.count.max(1));
+    let extent = u64::from(stride) * (of_each as u64 - 1) + blocks.len as u64;
+    (extent <= u32::MAX.into()).then_some(of_each)
+}
+
+/// Whether hands may be asked for these as they are.
+pub(in crate::soft::endpoint) fn takes(blocks: &Blocks) -> bool {
+    of_each(blocks).is_some()
+}
+
 impl Requests {
-    /// `None` if hands are not for these: each block has to lie beyond the last.
+    /// `None` if hands are not for these.
     fn new(operation: Operation, blocks: Blocks) -> Option<Self> {
-        if !(1..=SHORT).contains(&blocks.len) {
-            return None;
-        }
-        let stride = u32::try_from(blocks.stride_there).ok()?;
-        let of_each = MOST.min(MOST_BYTES / blocks.len);
-        let extent = u64::from(stride) * (of_each as u64 - 1) + blocks.len as u64;
         let operation = match operation {
             Operation::Write => Operation::Scatter,
             _ => Operation::Gather,
         };
-        (extent <= u32::MAX.into()).then_some(Self {
+        Some(Self {
             blocks,
             operation,
-            of_each,
+            of_each: of_each(&blocks)?,
         })
     }
 
@@ -122,7 +134,7 @@ impl SoftEndpoint {
         operation: Operation,
         blocks: Blocks,
     ) -> Result<usize> {
-        let (Some(requests), true) = (Requests::new(operation, blocks), self.options.hands) else {
+        let Some(requests) = Requests::new(operation, blocks) else {
             return Ok(0);
         };
         let Some(patience) = self.experience.patience(&*self.port, blocks.count) else {
@@ -151,43 +163,45 @@ impl SoftEndpoint {
         &self,
         blocks: Blocks,
         copy: &dyn Fn(Range<usize>),
-    ) -> Result<()> {
-        let all = 0..blocks.count;
+    ) {
+        let Blocks { len, count, .. } = blocks;
         let may_ask = self.path == Path::CrossMemory
             && self.options.hands
-            && blocks.count >= Blocks::WORTH_SHARING
+            && count >= Blocks::WORTH_SHARING
             // By one processor it is soon done, then.
-            && !memory::holds_rows(blocks.count, blocks.stride_there.unsigned_abs());
+            && !memory::holds_rows(count, len, blocks.stride_there.unsigned_abs());
         let requests = match may_ask {
             true => Requests::new(Operation::Write, blocks),
             false => None,
         };
         let Some(requests) = requests else {
-            copy(all);
-            return Ok(());
+            return copy(0..count);
         };
-        // A half each.
-        let of_a_round = 2 * AT_ONCE;
+        // A half each, in rounds that are as long.
+        let rounds = requests.count().div_ceil(2 * AT_ONCE);
+        let of_a_round = requests.count().div_ceil(rounds);
         for first in (0..requests.count()).step_by(of_a_round) {
             let round = first..requests.count().min(first + of_a_round);
             let own = requests.range(round.start).start..requests.range(round.end - 1).end;
-            let patience = self.experience.patience(&*self.port, PARTS_OF_A_COLUMN);
-            if patience.is_none_or(|patience| patience < LONGEST) {
-                copy(own);
-                continue;
-            }
-            self.experience.choices.carry_out_whole(
-                Kind::Share,
-                own.len() * blocks.len,
-                // SAFETY: the caller's promise.
-                || unsafe { self.share_round(&requests, round, copy) },
-                || {
-                    copy(own.clone());
-                    Ok(())
-                },
-            )?;
+            let by_hands = || {
+                let experience = &self.experience;
+                let is_served = match experience.patience(&*self.port, PARTS_OF_A_COLUMN) {
+                    // SAFETY: the caller's promise.
+                    Some(_) => unsafe { self.share_round(&requests, round, copy) },
+                    None => {
+                        copy(own.clone());
+                        false
+                    }
+                };
+                Ok::<_, Infallible>(is_served)
+            };
+            let alone = || {
+                copy(own.clone());
+                Ok(())
+            };
+            let choices = &self.experience.choices;
+            let Ok(()) = choices.carry_out_whole(Kind::Share, own.len() * len, by_hands, alone);
         }
-        Ok(())
     }
 
     /// Asks for the second half of some requests, copies the first meanwhile, and then what nobody has begun with; whether
@@ -200,13 +214,14 @@ impl SoftEndpoint {
         requests: &Requests,
         round: Range<usize>,
         copy: &dyn Fn(Range<usize>),
-    ) -> Result<bool> {
+    ) -> bool {
         let half = round.end - round.len() / 2;
         let mut asked = [0; AT_ONCE];
         let mut begun = half;
         while begun < round.end {
             let nth = begun - half;
             let Some(slot) = request::claim_now(&self.port, self.own, nth) else {
+                self.experience.sweep(&self.port);
                 break;
             };
             // SAFETY: the slot is claimed; the caller's promise.
@@ -219,22 +234,24 @@ impl SoftEndpoint {
         copy_all(round.start..half);
         copy_all(begun..round.end);
         let mut is_served = false;
-        let mut result = Ok(());
         // The last first, which the peer comes to last.
         for which in (half..begun).rev() {
-            let slot = self.port.slot(asked[which - half]);
-            match self.collect(asked[which - half], None) {
+            let slot = asked[which - half];
+            match self.collect(slot, None) {
                 Ok(Asked::Done) => is_served = true,
                 Ok(_) => copy_all(which..which + 1),
-                Err(error) => {
-                    // Its slot is as the peer left it, which is gone.
-                    result = Err(error);
+                Err(_) => {
+                    // The peer is gone, its slot as it left that, and the memory still there.
+                    copy_all(which..which + 1);
                     continue;
                 }
             }
-            slots::give_back(slot);
+            slots::give_back(self.port.slot(slot));
         }
-        self.experience.note(is_served, LONGEST);
-        result.map(|()| is_served)
+        // That nobody came in so short a time says nothing.
+        if is_served {
+            self.experience.note(true, LONGEST);
+        }
+        is_served
     }
 }
