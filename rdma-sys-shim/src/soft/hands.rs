@@ -2,6 +2,7 @@
 //! kernel's calls, and takes nothing from a program that computes: what nobody takes up goes by the kernel after a moment.
 //! One that has waited long may also be called to do a part of what they do to memory that they map.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
@@ -213,11 +214,17 @@ impl Hand {
         }
     }
 
-    /// Does what peers ask for; false if they ask for nothing.
+    /// Does what peers ask for, up to the first thing that takes long; false if they ask for nothing.
     pub fn serve(&self) -> bool {
         let served = self.own_ports().iter().fold(0, |served, port| {
-            let carry_out = |index: usize, slot: &slots::Slot| agent::carry_out(port, index, slot);
-            slots::serve_offered(&**port, SLOTS, carry_out) + served
+            let was_long = Cell::new(false);
+            let carry_out = |index: usize, slot: &slots::Slot| {
+                was_long.set(agent::is_long(slot));
+                agent::carry_out(port, index, slot)
+            };
+            // What is awaited may have happened meanwhile.
+            let is_time = || !was_long.get();
+            slots::serve_offered(&**port, SLOTS, carry_out, is_time) + served
         });
         if served > 0 {
             SERVED.fetch_add(served as u64, Ordering::Relaxed);

@@ -27,6 +27,9 @@ pub(crate) enum Operation {
     AddNumbers = 9,
     /// Likewise, and answers with what they were.
     FetchAddNumbers = 10,
+    /// The server's kernel copies from, or to, the origin's memory: the operands say where, and in which process.
+    CopyFrom = 11,
+    CopyTo = 12,
 }
 
 impl Operation {
@@ -42,6 +45,8 @@ impl Operation {
             Self::Gather,
             Self::AddNumbers,
             Self::FetchAddNumbers,
+            Self::CopyFrom,
+            Self::CopyTo,
         ]
         .into_iter()
         .find(|operation| *operation as u32 == code)
@@ -50,8 +55,8 @@ impl Operation {
     /// The right that it takes.
     pub(crate) fn need(self) -> Access {
         match self {
-            Self::Write | Self::Scatter => Access::WRITE,
-            Self::Read | Self::Gather => Access::READ,
+            Self::Write | Self::Scatter | Self::CopyFrom => Access::WRITE,
+            Self::Read | Self::Gather | Self::CopyTo => Access::READ,
             Self::AddNumbers | Self::FetchAddNumbers => Access::READ.and(Access::WRITE),
             Self::FetchAdd | Self::CompareSwap | Self::AddEach | Self::StoreEach => Access::ATOMIC,
         }
@@ -59,8 +64,8 @@ impl Operation {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Write | Self::Scatter => "write",
-            Self::Read | Self::Gather => "read",
+            Self::Write | Self::Scatter | Self::CopyFrom => "write",
+            Self::Read | Self::Gather | Self::CopyTo => "read",
             Self::FetchAdd => "fetch_add",
             Self::CompareSwap => "compare_swap",
             Self::AddNumbers | Self::FetchAddNumbers => "add",
@@ -70,7 +75,7 @@ impl Operation {
     }
 }
 
-/// One request; `len` counts bytes, at most [`SLOT_BYTES`] but for lists of pieces.
+/// One request; `len` counts bytes, at most [`SLOT_BYTES`] where these are in the slot's data.
 #[derive(Clone, Copy)]
 pub(crate) struct Request {
     pub(crate) operation: Operation,

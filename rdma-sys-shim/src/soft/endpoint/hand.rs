@@ -2,6 +2,7 @@
 //! bytes. They go in pieces, so that the peer copies one while this process copies the next.
 
 mod blocks;
+mod both;
 mod choice;
 
 use std::cell::RefCell;
@@ -71,6 +72,8 @@ pub(super) struct Experience {
     swept: AtomicU32,
     /// With what is long.
     choices: Choices,
+    /// It cannot copy to this process's memory.
+    is_out_of_reach: AtomicBool,
     /// Whoever asks waits nearly as long as an offer holds: a hand is likely to come.
     #[cfg(test)]
     is_sure: AtomicBool,
@@ -243,6 +246,10 @@ impl SoftEndpoint {
         at: RemoteAddress,
         by_kernel: impl Fn(Range<usize>) -> Result<()>,
     ) -> Result<()> {
+        if (both::LEAST..super::LONG).contains(&len) && self.options.hands {
+            // SAFETY: the caller's promise.
+            return unsafe { self.transfer_by_both(operation, local, len, at, &by_kernel) };
+        }
         // For what is long nobody has to wake up.
         let parts = usize::from(len <= LONG);
         // Hands are no match for the kernel with a second thread, and are not asked where there may be one.

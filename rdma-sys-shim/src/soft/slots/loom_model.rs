@@ -120,9 +120,8 @@ impl Queue {
 
     /// What a thread that lends a hand does again and again.
     fn lend(&self) {
-        serve_offered(self, self.slots.len(), |index, slot| {
-            self.carry_out(index, slot)
-        });
+        let carry_out = |index, slot: &Slot| self.carry_out(index, slot);
+        serve_offered(self, self.slots.len(), carry_out, || true);
     }
 
     /// An origin asks for twice its number, once. False: there was no agent.

@@ -1,6 +1,6 @@
 //! Transfers of this process to itself, as to a peer.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -429,6 +429,109 @@ fn long_columns_are_written_by_two() {
         }
         let some = (0..MOST_ROUNDS).any(|round| share(&peer, 1024, round) < 1024);
         assert!(some, "nobody serves");
+    });
+    assert!(peer.all_slots_are_free());
+}
+
+/// A long transfer in which this process has moved the first `most` pieces when the kernel fails; whether the peer took up any,
+/// and how many pieces this process moved.
+fn by_both(
+    peer: &Peer,
+    operation: Operation,
+    bytes: &mut [u8],
+    most: usize,
+) -> (std::result::Result<bool, Error>, usize) {
+    let (local, at) = (bytes.as_mut_ptr(), peer.region.at(100));
+    let moved = Cell::new(0);
+    let by_kernel = |some: Range<usize>| {
+        if moved.get() == most {
+            return Err(Error::PeerGone { pid: 1 });
+        }
+        moved.set(moved.get() + 1);
+        let here = local.wrapping_add(some.start);
+        // SAFETY: a part of `bytes`, and as much of the memory, which no reference is used to.
+        unsafe {
+            let there = peer.memory.as_ptr().cast_mut().add(100 + some.start);
+            match operation {
+                Operation::Write => crate::memory::copy(there, here, some.len()),
+                _ => crate::memory::copy(here, there, some.len()),
+            }
+        }
+        Ok(())
+    };
+    let pieces = both::Pieces {
+        operation,
+        local,
+        at,
+        len: bytes.len(),
+        of_each: 40 << 10,
+    };
+    // SAFETY: the bytes outlive the call.
+    let result = unsafe { peer.endpoint.copy_from_both_ends(&pieces, &by_kernel) };
+    (result, moved.get())
+}
+
+#[test]
+fn long_transfers_go_from_both_sides() {
+    let len = 1_000_001;
+    let peer = Peer::new(len + 200);
+    if !peer.attaches() {
+        return;
+    }
+    let there_and_back = |round: usize| {
+        let mut sent = bytes(len, round);
+        let expected = sent.clone();
+        let (written, own) = by_both(&peer, Operation::Write, &mut sent, usize::MAX);
+        let mut seen = vec![0xee; len];
+        let (read, _) = by_both(&peer, Operation::Read, &mut seen, usize::MAX);
+        assert!(seen == expected && sent == expected);
+        let all = len.div_ceil(40 << 10);
+        assert_eq!(written.unwrap(), own < all);
+        read.unwrap()
+    };
+    assert!(!there_and_back(0), "nobody is there");
+    beside_hands(&peer, 1, |_| {
+        assert!((0..MOST_ROUNDS).any(there_and_back), "nobody serves");
+        // Nobody copies any more to what is the caller's again.
+        for most in [0, 1, 2, 5] {
+            let mut seen = vec![0xee; len];
+            let (failed, own) = by_both(&peer, Operation::Read, &mut seen, most);
+            assert!(failed.is_err() && own == most);
+            let then = seen.clone();
+            thread::sleep(Duration::from_millis(1));
+            assert!(seen == then);
+        }
+    });
+    let served = |experience: &Experience| !experience.is_out_of_reach.load(Ordering::Relaxed);
+    assert!(served(&peer.endpoint.experience));
+    assert!(peer.all_slots_are_free());
+}
+
+#[test]
+fn who_cannot_copy_to_here_is_asked_once() {
+    let len = 300_000;
+    let mut peer = Peer::new(len);
+    if !peer.attaches() {
+        return;
+    }
+    // No process has this number.
+    peer.endpoint.own = i32::MAX as u32;
+    beside_hands(&peer, 1, |_| {
+        let is_known = |endpoint: &SoftEndpoint| {
+            let experience = &endpoint.experience;
+            experience.is_out_of_reach.load(Ordering::Relaxed)
+        };
+        let mut round = 0;
+        while !is_known(&peer.endpoint) {
+            let sent = bytes(len, round);
+            peer.write(&sent, 0);
+            assert!(peer.read(0, len) == sent);
+            round += 1;
+            assert!(round < MOST_ROUNDS, "nobody is asked");
+        }
+        let sent = bytes(len, round);
+        peer.write(&sent, 0);
+        assert!(peer.read(0, len) == sent);
     });
     assert!(peer.all_slots_are_free());
 }
