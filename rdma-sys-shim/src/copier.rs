@@ -65,6 +65,17 @@ pub(crate) enum Pieces {
 
 const KINDS_OF_PIECES: usize = Pieces::Combines as usize + 1;
 
+impl Pieces {
+    /// What is likely to gain as much: the kernel does both.
+    fn alike(self) -> Option<Self> {
+        match self {
+            Self::Writes => Some(Self::Reads),
+            Self::Reads => Some(Self::Writes),
+            Self::Copies | Self::Combines => None,
+        }
+    }
+}
+
 struct Copier {
     shared: Arc<Shared>,
     /// Held by the one transfer that is shared out at a time.
@@ -199,6 +210,10 @@ impl Copier {
             Some(mut turn) if count > 1 => {
                 let Turn { thread, habits } = &mut *turn;
                 let class = (count.next_power_of_two().ilog2() as usize).min(CLASSES - 1);
+                if let Some(alike) = what.alike() {
+                    let known = habits[alike as usize][class];
+                    habits[what as usize][class].begin_as(&known);
+                }
                 let habit = &mut habits[what as usize][class];
                 let begun = Instant::now();
                 match habit.shares() && self.has_started(thread) {

@@ -35,6 +35,8 @@ pub(super) struct Habit {
     best: [Duration; 2],
     /// The former of the last trial.
     alone: Duration,
+    /// Nothing was noted.
+    is_new: bool,
 }
 
 impl Habit {
@@ -45,6 +47,21 @@ impl Habit {
             period: PERIOD,
             best: [Duration::MAX; 2],
             alone: Duration::MAX,
+            is_new: true,
+        }
+    }
+
+    /// Takes over what a trial of something alike said, if there was none of this: that the second thread helps is tried again
+    /// only when as many transfers have gone by.
+    pub(super) fn begin_as(&mut self, alike: &Self) {
+        if self.is_new && alike.is_shared {
+            *self = Self {
+                next: -(PERIOD as i32),
+                period: PERIOD,
+                best: [Duration::MAX; 2],
+                is_new: false,
+                ..*alike
+            };
         }
     }
 
@@ -63,6 +80,7 @@ impl Habit {
 
     /// How long each piece of that transfer took.
     pub(super) fn note(&mut self, time: Duration) {
+        self.is_new = false;
         if let Ok(number) = usize::try_from(self.next)
             && TRIAL[number] != Try::Waking
         {
@@ -124,6 +142,28 @@ mod tests {
         }
         assert_eq!(shared_until_judged(&mut habit, 10, 9), (37, 35));
         assert!(!habit.shares(), "a tenth sooner does not count");
+    }
+
+    #[test]
+    fn what_helps_is_presumed_of_what_is_alike() {
+        let mut known = Habit::new();
+        let mut other = Habit::new();
+        other.begin_as(&known);
+        assert!(other.is_new, "nothing is known");
+        shared_until_judged(&mut known, 10, 6);
+        other.begin_as(&known);
+        assert_eq!(other.alone(), Duration::from_micros(10));
+        // All up to the trial, and those of it.
+        assert_eq!(shared_until_judged(&mut other, 10, 11), (37, 35));
+        assert!(!other.shares());
+        other.begin_as(&known);
+        assert!(!other.shares(), "its own trial counts");
+
+        let mut lost = Habit::new();
+        shared_until_judged(&mut lost, 10, 11);
+        let mut other = Habit::new();
+        other.begin_as(&lost);
+        assert!(other.is_new);
     }
 
     #[test]
