@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use rdma_sys_shim::Hand;
+use rdma_sys_shim::{Hand, Served};
 
 use super::hook;
 use crate::error::Result;
@@ -45,9 +45,10 @@ pub(super) fn lend(
         if done()? {
             return Ok(LendingEnd::Over);
         }
-        is_asked |= hand.serve();
+        let served = hand.serve();
+        is_asked |= served != Served::Nothing;
         turn += 1;
-        if turn.is_multiple_of(TURNS) {
+        if served == Served::Long || turn.is_multiple_of(TURNS) {
             hook::call();
             let now = Instant::now();
             if std::mem::take(&mut is_asked) {

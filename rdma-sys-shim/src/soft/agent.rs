@@ -241,12 +241,17 @@ pub(crate) unsafe fn apply(
             applied.map(|()| 0)
         }
         Operation::CopyFrom | Operation::CopyTo => {
+            let origin = second as u32;
+            // Nobody asks itself, but in tests; whoever else did would get past the table.
+            if origin == std::process::id() && !cfg!(test) {
+                return None;
+            }
             let direction = match operation {
                 Operation::CopyFrom => Direction::Read,
                 _ => Direction::Write,
             };
             // SAFETY: the caller's promise.
-            unsafe { cross_memory::transfer(second as u32, direction, at, first, len) }
+            unsafe { cross_memory::transfer(origin, direction, at, first, len) }
                 .ok()
                 .map(|()| 0)
         }

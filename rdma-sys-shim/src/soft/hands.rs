@@ -146,11 +146,24 @@ pub fn has_attached() -> bool {
     COUNT.load(Ordering::Relaxed) != 0
 }
 
+/// What was done for peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// They ask for nothing.
+    Nothing,
+    /// It took a moment.
+    Short,
+    /// It took some ten microseconds.
+    Long,
+}
+
 /// What a thread that waits does for peers of its process: reads and writes of memory that they cannot map, and parts of what
 /// takes them long.
 pub struct Hand {
     ports: Arc<[Arc<SoftPort>]>,
     is_lent: bool,
+    /// Which slot is looked at first.
+    first: Cell<usize>,
     /// As many as there were when it was made.
     forks_behind: u32,
 }
@@ -178,6 +191,7 @@ impl Hand {
         Self {
             ports,
             is_lent: false,
+            first: Cell::new(0),
             forks_behind: FORKS_BEHIND.load(Ordering::Relaxed),
         }
     }
@@ -214,22 +228,42 @@ impl Hand {
         }
     }
 
-    /// Does what peers ask for, up to the first thing that takes long; false if they ask for nothing.
-    pub fn serve(&self) -> bool {
+    /// Does what peers ask for: everything that is short, and of what takes some ten microseconds one thing, so that the caller
+    /// comes to look at what it waits for; another peer's each time.
+    pub fn serve(&self) -> Served {
+        self.serve_some(true)
+    }
+
+    /// Likewise, and nothing that is long.
+    pub(crate) fn serve_short(&self) {
+        self.serve_some(false);
+    }
+
+    fn serve_some(&self, also_long: bool) -> Served {
+        let first = self.first.get();
+        let may_be_long = Cell::new(also_long);
+        let may = |index: usize, slot: &slots::Slot| {
+            if !agent::is_long(slot) {
+                return true;
+            }
+            if may_be_long.get() {
+                self.first.set((index + 1) % SLOTS);
+            }
+            may_be_long.replace(false)
+        };
         let served = self.own_ports().iter().fold(0, |served, port| {
-            let was_long = Cell::new(false);
-            let carry_out = |index: usize, slot: &slots::Slot| {
-                was_long.set(agent::is_long(slot));
-                agent::carry_out(port, index, slot)
-            };
-            // What is awaited may have happened meanwhile.
-            let is_time = || !was_long.get();
-            slots::serve_offered(&**port, SLOTS, carry_out, is_time) + served
+            let indices = (0..SLOTS).map(|index| (first + index) % SLOTS);
+            let carry_out = |index: usize, slot: &slots::Slot| agent::carry_out(port, index, slot);
+            slots::serve_offered(&**port, indices, may, carry_out) + served
         });
         if served > 0 {
             SERVED.fetch_add(served as u64, Ordering::Relaxed);
         }
-        served > 0
+        match served {
+            0 => Served::Nothing,
+            _ if also_long && !may_be_long.get() => Served::Long,
+            _ => Served::Short,
+        }
     }
 
     /// How many requests of peers threads of this process have served so.

@@ -28,7 +28,7 @@ mod vma;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use hands::{Hand, Wanted, has_attached};
+pub use hands::{Hand, Served, Wanted, has_attached};
 pub(crate) use neighbour::{Neighbour, NeighbourMemory};
 pub use notice_board::NoticeBoard;
 pub use port::PORT_BYTES;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::time::{Duration, Instant};
 
 use crate::{Error, Result};
 
@@ -49,6 +50,28 @@ impl ProcessId {
             // process that nobody has waited for counts as running then.
             Err(_) => !is_unknown(self.pid),
         }
+    }
+}
+
+impl ProcessId {
+    /// Waits until no thread of a process that is gone is left, which may be in the kernel still after the first one has
+    /// ended; no longer than `limit`.
+    pub(crate) fn wait_for_threads(&self, limit: Duration) {
+        let begun = Instant::now();
+        while self.has_threads() && begun.elapsed() < limit {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn has_threads(&self) -> bool {
+        let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.pid)) else {
+            return false;
+        };
+        threads.flatten().any(|thread| {
+            let stat = fs::read(thread.path().join("stat")).ok();
+            let known = stat.and_then(|text| parse_stat(&text));
+            known.is_some_and(|(state, _)| !matches!(state, b'Z' | b'X' | b'x'))
+        })
     }
 }
 
@@ -105,9 +128,12 @@ mod tests {
         };
         assert_eq!(waited, 0);
         assert!(!id.runs(), "a zombie counts as gone");
+        assert!(!id.has_threads());
         child.wait().unwrap();
         assert!(!id.runs());
-        assert!(ProcessId::own().unwrap().runs());
+        assert!(!id.has_threads());
+        let own = ProcessId::own().unwrap();
+        assert!(own.runs() && own.has_threads());
     }
 
     #[test]

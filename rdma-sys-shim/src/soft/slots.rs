@@ -211,6 +211,11 @@ pub(crate) fn is_over(slots: &impl Slots, index: usize) -> bool {
     is_answered(slots.slot(index).state.load(Ordering::Acquire))
 }
 
+#[cfg(test)]
+pub(crate) fn is_free(slot: &Slot) -> bool {
+    slot.state.load(Ordering::Relaxed) == FREE
+}
+
 /// Waits until somebody has served an offered slot, or takes it back when `is_patient` says no: it is asked as long as
 /// nobody has begun.
 pub(crate) fn collect(
@@ -378,21 +383,18 @@ fn is_stale(slot: &Slot) -> bool {
     }
 }
 
-/// Serves what waits in the first `count` slots, also what the agent does not know of, as long as there `is_time`; returns how
-/// many did.
+/// Serves what waits in these slots, also what the agent does not know of, if it `may` be; returns how many did.
 pub(crate) fn serve_offered(
     slots: &impl Slots,
-    count: usize,
+    indices: impl Iterator<Item = usize>,
+    mut may: impl FnMut(usize, &Slot) -> bool,
     mut carry_out: impl FnMut(usize, &Slot) -> Option<u64>,
-    is_time: impl Fn() -> bool,
 ) -> usize {
     let mut served = 0;
-    for index in 0..count {
-        if !is_time() {
-            break;
-        }
+    for index in indices {
         let slot = slots.slot(index);
-        if slot.state.load(Ordering::Acquire) == READY && !is_stale(slot) {
+        let is_ready = slot.state.load(Ordering::Acquire) == READY && !is_stale(slot);
+        if is_ready && may(index, slot) {
             served += usize::from(serve(slot, |slot| carry_out(index, slot)));
         }
     }

@@ -28,7 +28,7 @@ use choice::{Choices, Kind};
 
 /// What hands are asked for at a time. With no more than that they are sooner, wherever they are; else it has to be tried.
 const PIECE: usize = 1 << 10;
-/// Who sleeps is not called for longer transfers.
+/// Who sleeps is not called for longer transfers that go by slots.
 const LONG: usize = 8 << 10;
 /// What an accumulate reads and writes at a time, where the kernel does it.
 const ADDS_AT_A_TIME: usize = 64 << 10;
@@ -72,8 +72,8 @@ pub(super) struct Experience {
     swept: AtomicU32,
     /// With what is long.
     choices: Choices,
-    /// It cannot copy to this process's memory.
-    is_out_of_reach: AtomicBool,
+    /// How often in a row it could not copy to this process's memory.
+    refusals: AtomicU32,
     /// Whoever asks waits nearly as long as an offer holds: a hand is likely to come.
     #[cfg(test)]
     is_sure: AtomicBool,
@@ -246,19 +246,18 @@ impl SoftEndpoint {
         at: RemoteAddress,
         by_kernel: impl Fn(Range<usize>) -> Result<()>,
     ) -> Result<()> {
-        if (both::LEAST..super::LONG).contains(&len) && self.options.hands {
+        // Hands are no match for the kernel with a second thread, and are not asked where there may be one.
+        let by_two = len >= super::LONG && copier::is_allowed();
+        if !self.options.hands || by_two {
+            return by_kernel(0..len);
+        }
+        if len >= both::LEAST {
             // SAFETY: the caller's promise.
             return unsafe { self.transfer_by_both(operation, local, len, at, &by_kernel) };
         }
         // For what is long nobody has to wake up.
         let parts = usize::from(len <= LONG);
-        // Hands are no match for the kernel with a second thread, and are not asked where there may be one.
-        let by_two = len >= super::LONG && copier::is_allowed();
-        let patience = match self.options.hands && !by_two {
-            true => self.experience.patience(&*self.port, parts),
-            false => None,
-        };
-        let Some(patience) = patience else {
+        let Some(patience) = self.experience.patience(&*self.port, parts) else {
             return by_kernel(0..len);
         };
         let (is_write, kind) = match operation {
@@ -536,7 +535,7 @@ impl SoftEndpoint {
                 }
                 // Two that ask each other at once would both be disappointed.
                 if let Some(hand) = own.get_or_insert_with(Hand::of_process) {
-                    hand.serve();
+                    hand.serve_short();
                 }
                 begun.get_or_insert_with(Instant::now).elapsed() < patience
             })

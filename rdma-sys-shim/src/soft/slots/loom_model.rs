@@ -121,7 +121,7 @@ impl Queue {
     /// What a thread that lends a hand does again and again.
     fn lend(&self) {
         let carry_out = |index, slot: &Slot| self.carry_out(index, slot);
-        serve_offered(self, self.slots.len(), carry_out, || true);
+        serve_offered(self, 0..self.slots.len(), |_, _| true, carry_out);
     }
 
     /// An origin asks for twice its number, once. False: there was no agent.

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::ops::Range;
 
 use super::choice::Kind;
-use super::{Asked, LONGEST, SHORT, SoftEndpoint};
+use super::{Asked, LONGEST_HOPE, SHORT, SoftEndpoint};
 use crate::Result;
 use crate::device::batch::Blocks;
 use crate::memory;
@@ -248,9 +248,9 @@ impl SoftEndpoint {
             }
             slots::give_back(self.port.slot(slot));
         }
-        // That nobody came in so short a time says nothing.
-        if is_served {
-            self.experience.note(true, LONGEST);
+        if begun > half {
+            // Nothing is to be paused because nobody came in so short a time.
+            self.experience.note(is_served, LONGEST_HOPE);
         }
         is_served
     }

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::choice::Kind;
-use super::{Asked, LONGEST, SoftEndpoint};
+use super::{Asked, LONGEST_HOPE, SoftEndpoint};
 use crate::primitive::milliseconds;
-use crate::soft::request::{self, Operation, Request};
+use crate::soft::request::{self, AT_ONCE, Operation, Request};
 use crate::soft::slots::{self, Slots};
 use crate::{RemoteAddress, Result};
 
@@ -24,8 +24,10 @@ const PAGE: usize = 4096;
 const AHEAD: usize = 2;
 /// So much is worth as much of a call to who sleeps as one part that is short.
 const WORTH_OF_A_PART: usize = 64 << 10;
-/// A thread that is killed ends the kernel's copy of some pages that it is at, and no more.
-const LAST_COPY: Duration = Duration::from_millis(1);
+/// After so many refusals the peer is not asked again: the kernel does not let it attach to this process.
+pub(super) const MOST_REFUSALS: u32 = 3;
+/// How long a thread that was killed may be at its last copy.
+const LAST_COPY: Duration = Duration::from_secs(1);
 
 /// A request that is under way: its slot, and which piece it is for.
 type Asking = (usize, usize);
@@ -77,7 +79,8 @@ impl SoftEndpoint {
         at: RemoteAddress,
         by_kernel: &dyn Fn(Range<usize>) -> Result<()>,
     ) -> Result<()> {
-        if self.experience.is_out_of_reach.load(Ordering::Relaxed) {
+        let refusals = &self.experience.refusals;
+        if refusals.load(Ordering::Relaxed) >= MOST_REFUSALS {
             return by_kernel(0..len);
         }
         let kind = match operation {
@@ -120,7 +123,7 @@ impl SoftEndpoint {
         let mut result = Ok(());
         while front < back && result.is_ok() {
             while asking.len() < AHEAD && front + 1 < back {
-                let Some(slot) = request::claim_now(&self.port, self.own, nth) else {
+                let Some(slot) = request::claim_now(&self.port, self.own, nth % AT_ONCE) else {
                     self.experience.sweep(&self.port);
                     break;
                 };
@@ -153,24 +156,27 @@ impl SoftEndpoint {
                 Err(error) => result = Err(error),
             }
         }
-        // That nobody came in so short a time says nothing.
-        if is_served {
-            self.experience.note(true, LONGEST);
-        }
+        self.experience.note(is_served, LONGEST_HOPE);
         result.map(|()| is_served)
     }
 
     /// Waits for whoever is at a request, or takes it back, and gives up its slot; whether it was done.
     fn ended(&self, slot: usize) -> Result<bool> {
         let asked = self.collect(slot, None).inspect_err(|_| {
-            // Its slot is as the peer left it, which is gone.
-            std::thread::sleep(LAST_COPY);
+            // Its slot is as the peer left it, which is gone; a thread of its may be in the kernel still.
+            self.peer.wait_for_threads(LAST_COPY);
         })?;
         slots::give_back(self.port.slot(slot));
-        if asked == Asked::Refused {
-            // The kernel does not let the peer copy to here, or the memory is not what it was.
-            let experience = &self.experience;
-            experience.is_out_of_reach.store(true, Ordering::Relaxed);
+        let refusals = &self.experience.refusals;
+        match asked {
+            Asked::Done if refusals.load(Ordering::Relaxed) != 0 => {
+                refusals.store(0, Ordering::Relaxed);
+            }
+            // The kernel does not let it, or the memory is not what it was.
+            Asked::Refused => {
+                refusals.fetch_add(1, Ordering::Relaxed);
+            }
+            _ => {}
         }
         Ok(asked == Asked::Done)
     }
