@@ -33,7 +33,7 @@ const LAST_COPY: Duration = Duration::from_secs(1);
 type Asking = (usize, usize);
 
 /// A transfer in pieces.
-pub(super) struct Pieces {
+pub(super) struct LongTransfer {
     pub(super) operation: Operation,
     pub(super) local: *mut u8,
     pub(super) at: RemoteAddress,
@@ -41,7 +41,7 @@ pub(super) struct Pieces {
     pub(super) of_each: usize,
 }
 
-impl Pieces {
+impl LongTransfer {
     fn count(&self) -> usize {
         self.len.div_ceil(self.of_each)
     }
@@ -93,7 +93,7 @@ impl SoftEndpoint {
                 return by_kernel(0..len).map(|()| false);
             }
             let of_each = (len / PARTS).next_multiple_of(PAGE);
-            let pieces = Pieces {
+            let transfer = LongTransfer {
                 operation,
                 local,
                 at,
@@ -101,7 +101,7 @@ impl SoftEndpoint {
                 of_each: of_each.clamp(SHORTEST, LONGEST_PIECE),
             };
             // SAFETY: the caller's promise.
-            unsafe { self.copy_from_both_ends(&pieces, by_kernel) }
+            unsafe { self.copy_from_both_ends(&transfer, by_kernel) }
         };
         let choices = &self.experience.choices;
         choices.carry_out_whole(kind, len, by_hands, || by_kernel(0..len))
@@ -113,10 +113,10 @@ impl SoftEndpoint {
     /// As for [`Self::transfer_by_both`].
     pub(super) unsafe fn copy_from_both_ends(
         &self,
-        pieces: &Pieces,
+        transfer: &LongTransfer,
         by_kernel: &dyn Fn(Range<usize>) -> Result<()>,
     ) -> Result<bool> {
-        let (mut front, mut back) = (0, pieces.count());
+        let (mut front, mut back) = (0, transfer.count());
         let mut asking = Vec::<Asking>::with_capacity(AHEAD);
         let mut nth = 0;
         let mut is_served = false;
@@ -128,11 +128,11 @@ impl SoftEndpoint {
                     break;
                 };
                 (nth, back) = (nth + 1, back - 1);
-                pieces.request(back, self.own).sign(&self.port, slot);
+                transfer.request(back, self.own).sign(&self.port, slot);
                 slots::offer(self.port.slot(slot), milliseconds());
                 asking.push((slot, back));
             }
-            result = by_kernel(pieces.range(front));
+            result = by_kernel(transfer.range(front));
             front += 1;
             while result.is_ok()
                 && let Some(&(slot, which)) = asking.first()
@@ -141,7 +141,7 @@ impl SoftEndpoint {
                 asking.remove(0);
                 match self.ended(slot) {
                     Ok(true) => is_served = true,
-                    Ok(false) => result = by_kernel(pieces.range(which)),
+                    Ok(false) => result = by_kernel(transfer.range(which)),
                     Err(error) => result = Err(error),
                 }
             }
@@ -151,7 +151,7 @@ impl SoftEndpoint {
         for (slot, which) in asking.into_iter().rev() {
             match self.ended(slot) {
                 Ok(true) => is_served = true,
-                Ok(false) if result.is_ok() => result = by_kernel(pieces.range(which)),
+                Ok(false) if result.is_ok() => result = by_kernel(transfer.range(which)),
                 Ok(false) => {}
                 Err(error) => result = Err(error),
             }

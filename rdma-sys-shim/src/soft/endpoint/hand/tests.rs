@@ -464,7 +464,7 @@ fn by_both(
         }
         Ok(())
     };
-    let pieces = both::Pieces {
+    let pieces = both::LongTransfer {
         operation,
         local,
         at,
