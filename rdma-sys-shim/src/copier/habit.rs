@@ -35,8 +35,6 @@ pub(super) struct Habit {
     best: [Duration; 2],
     /// The former of the last trial.
     alone: Duration,
-    /// Nothing was noted.
-    is_new: bool,
 }
 
 impl Habit {
@@ -47,22 +45,24 @@ impl Habit {
             period: PERIOD,
             best: [Duration::MAX; 2],
             alone: Duration::MAX,
-            is_new: true,
         }
     }
 
     /// Takes over what a trial of something alike said, if there was none of this: that the second thread helps is tried again
     /// only when as many transfers have gone by.
     pub(super) fn begin_as(&mut self, alike: &Self) {
-        if self.is_new && alike.is_shared {
+        if self.is_new() && alike.is_shared {
             *self = Self {
                 next: -(PERIOD as i32),
-                period: PERIOD,
                 best: [Duration::MAX; 2],
-                is_new: false,
                 ..*alike
             };
         }
+    }
+
+    /// Nothing was noted.
+    fn is_new(&self) -> bool {
+        self.next == 0 && self.alone == Duration::MAX
     }
 
     /// How long a piece takes without the second thread, as far as that is known.
@@ -80,7 +80,6 @@ impl Habit {
 
     /// How long each piece of that transfer took.
     pub(super) fn note(&mut self, time: Duration) {
-        self.is_new = false;
         if let Ok(number) = usize::try_from(self.next)
             && TRIAL[number] != Try::Waking
         {
@@ -149,7 +148,7 @@ mod tests {
         let mut known = Habit::new();
         let mut other = Habit::new();
         other.begin_as(&known);
-        assert!(other.is_new, "nothing is known");
+        assert!(other.is_new(), "nothing is known");
         shared_until_judged(&mut known, 10, 6);
         other.begin_as(&known);
         assert_eq!(other.alone(), Duration::from_micros(10));
@@ -163,7 +162,7 @@ mod tests {
         shared_until_judged(&mut lost, 10, 11);
         let mut other = Habit::new();
         other.begin_as(&lost);
-        assert!(other.is_new);
+        assert!(other.is_new());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Transfers between lists of local and remote memory, posted together, and between blocks that need no list.
 
+use std::ops::Range;
 use std::slice;
 
 use crate::{Error, RemoteAddress, Ticket};
@@ -141,6 +142,20 @@ impl Blocks {
         }
     }
 
+    /// Those of a range.
+    pub(crate) fn part(self, range: Range<usize>) -> Self {
+        Self {
+            count: range.len(),
+            ..self.from(range.start)
+        }
+    }
+
+    /// All of them, so many at a time but for the last.
+    pub(crate) fn chunks(self, most: usize) -> impl Iterator<Item = Self> {
+        let starts = (0..self.count).step_by(most);
+        starts.map(move |start| self.part(start..self.count.min(start + most)))
+    }
+
     /// The same, the last first.
     pub(crate) fn reversed(self) -> Self {
         let last = self.from(self.count.saturating_sub(1));
@@ -175,11 +190,10 @@ impl Blocks {
         let most = self.count.min(Self::OF_A_BATCH);
         let (mut runs, mut pieces) = (Vec::with_capacity(most), Vec::with_capacity(most));
         let mut posted = Ticket::DONE;
-        let mut each = self.each().peekable();
-        while each.peek().is_some() {
+        for some in self.chunks(Self::OF_A_BATCH) {
             runs.clear();
             pieces.clear();
-            for (piece, at) in each.by_ref().take(most) {
+            for (piece, at) in some.each() {
                 match runs.last_mut() {
                     Some(RemoteRun { pieces, .. }) if self.is_run() => *pieces += 1,
                     _ => runs.push(RemoteRun { at, pieces: 1 }),

@@ -136,8 +136,10 @@ fn serve(shared: &Shared) {
 
 /// Whether that takes some ten microseconds.
 pub(super) fn is_long(slot: &Slot) -> bool {
-    let operation = Operation::from_code(slot.operation.load(Ordering::Relaxed));
-    matches!(operation, Some(Operation::CopyFrom | Operation::CopyTo))
+    let code = slot.operation.load(Ordering::Relaxed);
+    [Operation::CopyFrom, Operation::CopyTo]
+        .map(|operation| operation as u32)
+        .contains(&code)
 }
 
 /// Carries out what a slot of this process's asks for; `None` if the table does not allow it.

@@ -388,14 +388,14 @@ impl Endpoint for SoftEndpoint {
         unsafe { self.transfer_blocks(Operation::Write, blocks) }
     }
 
-    unsafe fn share_blocks(&self, blocks: Blocks, copy: &dyn Fn(Range<usize>)) {
-        // SAFETY: the caller's promise.
-        unsafe { self.share_with_hand(blocks, copy) };
-    }
-
     unsafe fn read_blocks(&self, blocks: Blocks) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
         unsafe { self.transfer_blocks(Operation::Read, blocks) }
+    }
+
+    unsafe fn share_blocks(&self, blocks: Blocks, copy: &dyn Fn(Range<usize>)) {
+        // SAFETY: the caller's promise.
+        unsafe { self.share_with_hand(blocks, copy) };
     }
 
     unsafe fn fetch_add(

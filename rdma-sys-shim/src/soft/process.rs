@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::{Error, Result};
@@ -43,17 +44,13 @@ impl ProcessId {
     /// False once the process has exited, even while nobody has waited for it yet.
     pub(crate) fn runs(&self) -> bool {
         match stat(self.pid) {
-            Ok((state, start_time)) => {
-                start_time == self.start_time && !matches!(state, b'Z' | b'X' | b'x')
-            }
+            Ok((state, start_time)) => start_time == self.start_time && !has_ended(state),
             // It is gone, or another user's where /proc shows only one's own (hidepid), or no descriptor is free. A
             // process that nobody has waited for counts as running then.
             Err(_) => !is_unknown(self.pid),
         }
     }
-}
 
-impl ProcessId {
     /// Waits until no thread of a process that is gone is left, which may be in the kernel still after the first one has
     /// ended; no longer than `limit`.
     pub(crate) fn wait_for_threads(&self, limit: Duration) {
@@ -68,9 +65,8 @@ impl ProcessId {
             return false;
         };
         threads.flatten().any(|thread| {
-            let stat = fs::read(thread.path().join("stat")).ok();
-            let known = stat.and_then(|text| parse_stat(&text));
-            known.is_some_and(|(state, _)| !matches!(state, b'Z' | b'X' | b'x'))
+            let known = read_stat(&thread.path().join("stat"));
+            known.is_ok_and(|(state, _)| !has_ended(state))
         })
     }
 }
@@ -83,8 +79,17 @@ fn is_unknown(pid: u32) -> bool {
 }
 
 fn stat(pid: u32) -> io::Result<(u8, u64)> {
-    let text = fs::read(format!("/proc/{pid}/stat"))?;
+    read_stat(format!("/proc/{pid}/stat").as_ref())
+}
+
+fn read_stat(path: &Path) -> io::Result<(u8, u64)> {
+    let text = fs::read(path)?;
     parse_stat(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Whether a state is that of what nobody has waited for yet, or is about to be gone.
+fn has_ended(state: u8) -> bool {
+    matches!(state, b'Z' | b'X' | b'x')
 }
 
 /// State and start time: fields 3 and 22, counted from behind the command's closing parenthesis,

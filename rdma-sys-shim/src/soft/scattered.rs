@@ -117,9 +117,8 @@ pub(super) unsafe fn fill_blocks(
     (first, stride_here): (*const u8, isize),
     are_sent: bool,
 ) {
-    let offset = 0;
     let list = Run {
-        offset,
+        offset: 0,
         len,
         stride,
         count,

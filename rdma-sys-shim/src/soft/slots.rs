@@ -211,7 +211,7 @@ pub(crate) fn is_over(slots: &impl Slots, index: usize) -> bool {
     is_answered(slots.slot(index).state.load(Ordering::Acquire))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(crate) fn is_free(slot: &Slot) -> bool {
     slot.state.load(Ordering::Relaxed) == FREE
 }

@@ -1,7 +1,5 @@
 //! Put and get with datatypes.
 
-use std::ops::Range;
-
 use rdma_sys_shim::memory::{Rows, copy_rows};
 use rdma_sys_shim::{Blocks, RemoteAddress, Ticket};
 
@@ -239,21 +237,8 @@ impl OnTarget<'_> {
                 .at(base.addr().wrapping_sub(route.mapped.base.addr()) as u64),
         };
         let blocks = blocks_of(&strip, origin, at);
-        let there = base.wrapping_offset(strip.at[1] as isize);
-        let [here_stride, there_stride] = strip.stride.map(|stride| stride as isize);
-        let copy = |some: Range<usize>| {
-            let first = some.start as isize;
-            let rows = Rows {
-                len: blocks.len,
-                count: some.len(),
-                to_stride: there_stride,
-                from_stride: here_stride,
-            };
-            let there = there.wrapping_offset(first * there_stride);
-            let here = blocks.here.wrapping_offset(first * here_stride);
-            // SAFETY: some of the blocks, which are the caller's promise.
-            unsafe { copy_rows(there, here, rows) };
-        };
+        // SAFETY: some of the blocks, which are the caller's promise.
+        let copy = |some| unsafe { copy_strip(way, origin, base, &strip.part(some)) };
         // SAFETY: the caller's promise.
         unsafe { route.endpoint.share_blocks(blocks, &copy) };
         true
@@ -311,21 +296,28 @@ unsafe fn copy_layouts(way: Way, origin: *mut u8, there: *mut u8, layouts: [&Pie
         return;
     }
     for strip in Together::new(layouts) {
-        let Strip { at, stride, .. } = strip;
-        let (here, there) = (place(origin, at[0]), place(there, at[1]));
-        let (here_stride, there_stride) = (stride[0] as isize, stride[1] as isize);
-        let rows = |to_stride, from_stride| Rows {
-            len: strip.len as usize,
-            count: strip.count as usize,
-            to_stride,
-            from_stride,
-        };
         // SAFETY: the caller's promise.
-        unsafe {
-            match way {
-                Way::Put => copy_rows(there, here, rows(there_stride, here_stride)),
-                Way::Get => copy_rows(here, there, rows(here_stride, there_stride)),
-            }
+        unsafe { copy_strip(way, origin, there, &strip) };
+    }
+}
+
+/// # Safety
+/// As for [`copy_layouts`], of a strip of them.
+unsafe fn copy_strip(way: Way, origin: *mut u8, there: *mut u8, strip: &Strip<2>) {
+    let [here, there] = [(origin, strip.at[0]), (there, strip.at[1])]
+        .map(|(base, at)| base.wrapping_offset(at as isize));
+    let [here_stride, there_stride] = strip.stride.map(|stride| stride as isize);
+    let rows = |to_stride, from_stride| Rows {
+        len: strip.len as usize,
+        count: strip.count as usize,
+        to_stride,
+        from_stride,
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        match way {
+            Way::Put => copy_rows(there, here, rows(there_stride, here_stride)),
+            Way::Get => copy_rows(here, there, rows(here_stride, there_stride)),
         }
     }
 }

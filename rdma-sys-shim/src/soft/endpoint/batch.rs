@@ -1,6 +1,6 @@
 //! Batches through cross-memory attach: the kernel takes lists of parts of both processes.
 
-use super::{Operation, Path, SoftEndpoint, hand};
+use super::{Operation, Path, SoftEndpoint};
 use crate::cross_memory::{self, Direction, MOST_PARTS, part};
 use crate::device::batch::{Batch, BatchError, Blocks, LocalPiece, post_each};
 use crate::{RemoteAddress, Result, Ticket};
@@ -47,24 +47,17 @@ impl SoftEndpoint {
             true => blocks.reversed(),
             false => blocks,
         };
-        let may_ask = self.path == Path::CrossMemory && self.options.hands;
-        if may_ask && !hand::takes(&blocks) {
-            // SAFETY: the caller's promise.
-            return blocks
-                .post_as_batches(|batch| unsafe { self.transfer_batch(operation, batch) });
-        }
         // Whoever was not there for some may be for those behind.
-        for first in (0..blocks.count).step_by(Blocks::OF_A_BATCH) {
-            let rest = blocks.from(first);
-            let some = Blocks {
-                count: rest.count.min(Blocks::OF_A_BATCH),
-                ..rest
-            };
+        for some in blocks.chunks(Blocks::OF_A_BATCH) {
             // SAFETY: the caller's promise.
             unsafe {
-                let done = match may_ask {
-                    true => self.blocks_by_hand(operation, some)?,
-                    false => 0,
+                let done = match self.path {
+                    Path::CrossMemory => self.blocks_by_hand(operation, some)?,
+                    _ => Some(0),
+                };
+                let Some(done) = done else {
+                    some.post_as_batches(|batch| self.transfer_batch(operation, batch))?;
+                    continue;
                 };
                 let left = some.from(done);
                 if self.path == Path::CrossMemory && self.check_blocks(operation, left).is_ok() {
@@ -143,18 +136,15 @@ impl SoftEndpoint {
         }
     }
 
-    /// Checks all blocks at once: a region is contiguous.
+    /// Checks all blocks at once, of which each lies beyond the last: a region is contiguous.
     fn check_blocks(&self, operation: Operation, blocks: Blocks) -> Result<()> {
         if blocks.count == 0 {
             return Ok(());
         }
-        let ends = [blocks.at, blocks.from(blocks.count - 1).at];
-        let [low, high] = match ends[0].address <= ends[1].address {
-            true => ends,
-            false => [ends[1], ends[0]],
-        };
-        let len = (high.address - low.address).saturating_add(blocks.len as u64);
-        self.check(low, len, operation)
+        let last = blocks.from(blocks.count - 1).at;
+        let before = last.address.wrapping_sub(blocks.at.address);
+        let len = before.saturating_add(blocks.len as u64);
+        self.check(blocks.at, len, operation)
     }
 
     /// # Safety

@@ -23,7 +23,6 @@ use crate::soft::slots::{self, Hands, Offered, Slots, Unanswered};
 use crate::soft::table;
 use crate::{Error, Number, RemoteAddress, Result};
 
-pub(super) use blocks::takes;
 use choice::{Choices, Kind};
 
 /// What hands are asked for at a time. With no more than that they are sooner, wherever they are; else it has to be tried.
@@ -520,6 +519,25 @@ impl SoftEndpoint {
             ended += 1;
         }
         result.map(|()| left)
+    }
+
+    /// Offers what `fill` writes into a slot of this process's, its `nth` where nobody else has that; `None` if none is free.
+    fn offer(&self, nth: usize, fill: impl FnOnce(usize)) -> Option<usize> {
+        let Some(slot) = request::claim_now(&self.port, self.own, nth % AT_ONCE) else {
+            self.experience.sweep(&self.port);
+            return None;
+        };
+        fill(slot);
+        slots::offer(self.port.slot(slot), milliseconds());
+        Some(slot)
+    }
+
+    /// Waits for whoever has begun with what was offered, or takes it back, and gives up its slot, which of a peer that is
+    /// gone is as that left it.
+    fn settle(&self, slot: usize) -> Result<Asked> {
+        let asked = self.collect(slot, None)?;
+        slots::give_back(self.port.slot(slot));
+        Ok(asked)
     }
 
     /// What became of what was asked for. It is taken back after `patience`, at once if `None`.

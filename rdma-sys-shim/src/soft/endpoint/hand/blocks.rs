@@ -9,12 +9,10 @@ use super::{Asked, LONGEST_HOPE, SHORT, SoftEndpoint};
 use crate::Result;
 use crate::device::batch::Blocks;
 use crate::memory;
-use crate::primitive::milliseconds;
 use crate::soft::endpoint::Path;
 use crate::soft::port::SoftPort;
-use crate::soft::request::{self, AT_ONCE, Operation, Request};
+use crate::soft::request::{AT_ONCE, Operation, Request};
 use crate::soft::scattered::{self, MOST, MOST_BYTES};
-use crate::soft::slots::{self, Slots};
 
 /// How much a column that is not shared is worth a call to who sleeps, in parts that the kernel would move: half of it would be
 /// spared.
@@ -27,33 +25,23 @@ struct Requests {
     of_each: usize,
 }
 
-/// How many go by one request; `None` if hands are not for these: each has to lie beyond the last.
-fn of_each(blocks: &Blocks) -> Option<usize> {
-    if !(1..=SHORT).contains(&blocks.len) {
-        return None;
-    }
-    let stride = u32::try_from(blocks.stride_there).ok()?;
-    let of_each = MOST.min(MOST_BYTES / blocks.len).min(blocks.count.max(1));
-    let extent = u64::from(stride) * (of_each as u64 - 1) + blocks.len as u64;
-    (extent <= u32::MAX.into()).then_some(of_each)
-}
-
-/// Whether hands may be asked for these as they are.
-pub(in crate::soft::endpoint) fn takes(blocks: &Blocks) -> bool {
-    of_each(blocks).is_some()
-}
-
 impl Requests {
-    /// `None` if hands are not for these.
+    /// `None` if hands are not for these: each has to lie beyond the last.
     fn new(operation: Operation, blocks: Blocks) -> Option<Self> {
+        if !(1..=SHORT).contains(&blocks.len) {
+            return None;
+        }
+        let stride = u32::try_from(blocks.stride_there).ok()?;
+        let of_each = MOST.min(MOST_BYTES / blocks.len).min(blocks.count.max(1));
+        let extent = u64::from(stride) * (of_each as u64 - 1) + blocks.len as u64;
         let operation = match operation {
             Operation::Write => Operation::Scatter,
             _ => Operation::Gather,
         };
-        Some(Self {
+        (extent <= u32::MAX.into()).then_some(Self {
             blocks,
             operation,
-            of_each: of_each(&blocks)?,
+            of_each,
         })
     }
 
@@ -68,11 +56,7 @@ impl Requests {
     }
 
     fn part(&self, which: usize) -> Blocks {
-        let Range { start, end } = self.range(which);
-        Blocks {
-            count: end - start,
-            ..self.blocks.from(start)
-        }
+        self.blocks.part(self.range(which))
     }
 
     /// Writes one into a slot.
@@ -125,7 +109,8 @@ impl Requests {
 }
 
 impl SoftEndpoint {
-    /// Moves what the peer's hands take up: how many of the blocks, from the first on. They may have refused the next.
+    /// Moves what the peer's hands take up: how many of the blocks, from the first on. They may have refused the next. `None`
+    /// if hands are not for these as they are.
     ///
     /// # Safety
     /// The blocks are readable (for a write) or writable (for a read).
@@ -133,12 +118,15 @@ impl SoftEndpoint {
         &self,
         operation: Operation,
         blocks: Blocks,
-    ) -> Result<usize> {
+    ) -> Result<Option<usize>> {
+        if !self.options.hands {
+            return Ok(Some(0));
+        }
         let Some(requests) = Requests::new(operation, blocks) else {
-            return Ok(0);
+            return Ok(None);
         };
         let Some(patience) = self.experience.patience(&*self.port, blocks.count) else {
-            return Ok(0);
+            return Ok(Some(0));
         };
         let fill = |which, slot| {
             // SAFETY: the slot is claimed; the caller's promise.
@@ -150,9 +138,8 @@ impl SoftEndpoint {
             unsafe { requests.take(&self.port, slot, which) };
         };
         let left = self.ask_hands(patience, requests.count(), fill, take)?;
-        Ok(left
-            .first()
-            .map_or(blocks.count, |&first| requests.range(first).start))
+        let first_left = left.first().map(|&first| requests.range(first).start);
+        Ok(Some(first_left.unwrap_or(blocks.count)))
     }
 
     /// Writes blocks to memory that is mapped here as well, as [`Endpoint::share_blocks`](crate::Endpoint::share_blocks) says.
@@ -220,13 +207,11 @@ impl SoftEndpoint {
         let mut begun = half;
         while begun < round.end {
             let nth = begun - half;
-            let Some(slot) = request::claim_now(&self.port, self.own, nth) else {
-                self.experience.sweep(&self.port);
+            // SAFETY: the slot is claimed; the caller's promise.
+            let fill = |slot| unsafe { requests.fill(&self.port, slot, begun) };
+            let Some(slot) = self.offer(nth, fill) else {
                 break;
             };
-            // SAFETY: the slot is claimed; the caller's promise.
-            unsafe { requests.fill(&self.port, slot, begun) };
-            slots::offer(self.port.slot(slot), milliseconds());
             asked[nth] = slot;
             begun += 1;
         }
@@ -236,17 +221,11 @@ impl SoftEndpoint {
         let mut is_served = false;
         // The last first, which the peer comes to last.
         for which in (half..begun).rev() {
-            let slot = asked[which - half];
-            match self.collect(slot, None) {
+            match self.settle(asked[which - half]) {
                 Ok(Asked::Done) => is_served = true,
-                Ok(_) => copy_all(which..which + 1),
-                Err(_) => {
-                    // The peer is gone, its slot as it left that, and the memory still there.
-                    copy_all(which..which + 1);
-                    continue;
-                }
+                // Also where the peer is gone: the memory is still there.
+                _ => copy_all(which..which + 1),
             }
-            slots::give_back(self.port.slot(slot));
         }
         if begun > half {
             // Nothing is to be paused because nobody came in so short a time.

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use super::choice::Kind;
 use super::{Asked, LONGEST_HOPE, SoftEndpoint};
-use crate::primitive::milliseconds;
-use crate::soft::request::{self, AT_ONCE, Operation, Request};
-use crate::soft::slots::{self, Slots};
+use crate::soft::request::{Operation, Request};
+use crate::soft::slots;
 use crate::{RemoteAddress, Result};
 
 /// Shorter transfers are not worth two calls of the kernel.
@@ -123,13 +122,11 @@ impl SoftEndpoint {
         let mut result = Ok(());
         while front < back && result.is_ok() {
             while asking.len() < AHEAD && front + 1 < back {
-                let Some(slot) = request::claim_now(&self.port, self.own, nth % AT_ONCE) else {
-                    self.experience.sweep(&self.port);
+                let request = transfer.request(back - 1, self.own);
+                let Some(slot) = self.offer(nth, |slot| request.sign(&self.port, slot)) else {
                     break;
                 };
                 (nth, back) = (nth + 1, back - 1);
-                transfer.request(back, self.own).sign(&self.port, slot);
-                slots::offer(self.port.slot(slot), milliseconds());
                 asking.push((slot, back));
             }
             result = by_kernel(transfer.range(front));
@@ -160,13 +157,12 @@ impl SoftEndpoint {
         result.map(|()| is_served)
     }
 
-    /// Waits for whoever is at a request, or takes it back, and gives up its slot; whether it was done.
+    /// Waits for whoever is at a request, or takes it back; whether it was done.
     fn ended(&self, slot: usize) -> Result<bool> {
-        let asked = self.collect(slot, None).inspect_err(|_| {
-            // Its slot is as the peer left it, which is gone; a thread of its may be in the kernel still.
+        let asked = self.settle(slot).inspect_err(|_| {
+            // A thread of its may be in the kernel still.
             self.peer.wait_for_threads(LAST_COPY);
         })?;
-        slots::give_back(self.port.slot(slot));
         let refusals = &self.experience.refusals;
         match asked {
             Asked::Done if refusals.load(Ordering::Relaxed) != 0 => {
