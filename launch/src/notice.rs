@@ -8,7 +8,7 @@ use rdma_sys_shim::NoticeBoard;
 
 use crate::pmi::{Client, Server, left_key};
 
-/// Where the ranks find it among the launcher's keys: its process and descriptor.
+/// Where the ranks find its place among the launcher's keys.
 const KEY: &str = "transom-notice";
 /// Begins the names of our launcher's key-value spaces. Another is not asked for what it does not know.
 pub(crate) const OUR_SPACE: &str = "transom-";
@@ -19,6 +19,8 @@ pub const DIED: u8 = 2;
 pub const ABORTED: u8 = 3;
 /// The rank left the job while others still needed it.
 pub const LEFT: u8 = 4;
+/// The rank's process started another program.
+pub const REPLACED: u8 = 11;
 
 /// The launcher's end.
 pub(crate) struct Notice(Option<NoticeBoard>);
@@ -26,9 +28,9 @@ pub(crate) struct Notice(Option<NoticeBoard>);
 impl Notice {
     /// Without it, ranks find out by themselves, later.
     pub(crate) fn publish(server: &mut Server, ranks: u32) -> Self {
-        match NoticeBoard::create(ranks as usize) {
-            Ok(board) => {
-                let place = format!("{}/{}", std::process::id(), board.fd());
+        let created = NoticeBoard::create(ranks as usize);
+        match created.and_then(|board| Ok((board.place()?.unwrap_or_default(), board))) {
+            Ok((place, board)) => {
                 server.publish(KEY, place);
                 Self(Some(board))
             }
@@ -55,8 +57,7 @@ pub fn find(client: &Client) -> Option<NoticeBoard> {
         return None;
     }
     let place = client.get(KEY).ok()?;
-    let (pid, fd) = place.split_once('/')?;
-    let opened = NoticeBoard::open(pid.parse().ok()?, fd.parse().ok()?, client.size() as usize);
+    let opened = NoticeBoard::open(&place, client.size() as usize);
     let told = |error: &_| tracing::debug!(%error, "the launcher's notice is out of reach");
     opened.inspect_err(told).ok()
 }

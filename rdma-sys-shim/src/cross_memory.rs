@@ -137,8 +137,8 @@ pub(crate) fn part(base: *mut u8, len: usize) -> libc::iovec {
 /// The most parts that the kernel takes at a time, of each process.
 pub(crate) const MOST_PARTS: usize = 1024;
 
-/// Moves the bytes of lists of parts that have as many in all, at most [`MOST_PARTS`] each; uses
-/// the lists up.
+/// Moves the bytes of lists of parts that have as many in all, at most [`MOST_PARTS`] each. What was moved is taken from the
+/// lists, also where it stops early.
 ///
 /// # Safety
 /// The local parts are readable (for a write) or writable (for a read).
@@ -197,6 +197,7 @@ fn advanced(mut list: &mut [libc::iovec], mut done: usize) -> &mut [libc::iovec]
             break;
         }
         done -= first.iov_len;
+        first.iov_len = 0;
         list = &mut list[1..];
     }
     list
@@ -228,12 +229,18 @@ fn allow_descendants_of(ancestor: u32) -> bool {
 fn is_served() -> bool {
     let (mut word, mut seen) = (1_u64, 0_u64);
     let (there, here) = ((&raw mut word).addr() as u64, (&raw mut seen).cast());
-    let own = std::process::id();
+    let own = own_number();
     // SAFETY: both words are locals.
     unsafe {
         transfer(own, Direction::Read, here, there, size_of::<u64>()).is_ok()
             && transfer(own, Direction::Write, here, there, size_of::<u64>()).is_ok()
     }
+}
+
+/// By which the kernel finds the memory of this process: the process's number leads there only while its first thread runs.
+pub(crate) fn own_number() -> u32 {
+    // SAFETY: the call has no preconditions.
+    unsafe { libc::gettid() }.cast_unsigned()
 }
 
 fn is_dumpable() -> bool {

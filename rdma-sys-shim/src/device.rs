@@ -283,6 +283,11 @@ pub enum Liveness {
         /// The process that it was.
         pid: u32,
     },
+    /// It has started another program in its place (exec), without having closed the device.
+    Replaced {
+        /// The process.
+        pid: u32,
+    },
 }
 
 /// What a process has taken from a device, and asked of it.

@@ -96,6 +96,12 @@ pub enum Error {
         /// The process.
         pid: u32,
     },
+    /// The process at the other end has started another program in its place (exec).
+    #[error("process {pid} has started another program (exec)")]
+    PeerReplaced {
+        /// The process.
+        pid: u32,
+    },
     /// An environment variable has a value that makes no sense.
     #[error("{name}={value} is not a number from {least} to {most}")]
     BadSetting {
@@ -284,6 +290,8 @@ pub enum Absence {
     Closed,
     /// Its process is gone.
     Gone,
+    /// Its process has started another program in its place (exec).
+    Replaced,
     /// It does not answer: its process is gone, or the way to it is broken.
     Silent,
 }
@@ -378,6 +386,7 @@ impl Error {
     pub fn absence(&self) -> Option<(u32, Absence)> {
         match self {
             Self::PeerGone { pid } => Some((*pid, Absence::Gone)),
+            Self::PeerReplaced { pid } => Some((*pid, Absence::Replaced)),
             Self::PeerClosed { pid, .. } => Some((*pid, Absence::Closed)),
             Self::NoAnswer { pid, .. } => Some((*pid, Absence::Silent)),
             _ => None,

@@ -24,7 +24,7 @@ impl Host {
     pub fn this() -> Result<Self> {
         Ok(Self {
             boot: boot_id()?,
-            pid_namespace: fs::metadata("/proc/self/ns/pid").map_or(0, |data| data.ino()),
+            pid_namespace: fs::metadata("/proc/thread-self/ns/pid").map_or(0, |data| data.ino()),
         })
     }
 }

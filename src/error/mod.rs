@@ -135,6 +135,7 @@ impl Error {
             self.0.kind,
             ErrorKind::Peer(
                 PeerError::Died { .. }
+                    | PeerError::Replaced { .. }
                     | PeerError::Gone { .. }
                     | PeerError::Left { .. }
                     | PeerError::Silent { .. }

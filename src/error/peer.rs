@@ -18,6 +18,14 @@ pub enum PeerError {
         /// Its process.
         pid: u32,
     },
+    /// The process has started another program (exec), with which it left the job.
+    #[error("rank {rank} has left the job: its process ({pid}) has started another program (exec)")]
+    Replaced {
+        /// Rank in the world communicator.
+        rank: u32,
+        /// Its process.
+        pid: u32,
+    },
     /// The process was gone when this rank first needed it, and the launcher does not say why.
     #[error("rank {rank} is gone (process {pid}): it died, or it left the job early")]
     Gone {
@@ -78,6 +86,7 @@ impl PeerError {
     pub fn rank(&self) -> u32 {
         match self {
             Self::Died { rank, .. }
+            | Self::Replaced { rank, .. }
             | Self::Gone { rank, .. }
             | Self::Left { rank }
             | Self::Silent { rank, .. }
@@ -91,6 +100,7 @@ impl PeerError {
     pub(crate) fn cause(&self) -> AbortCause {
         match self {
             Self::Died { .. } => AbortCause::Died,
+            Self::Replaced { .. } => AbortCause::Replaced,
             Self::Gone { .. } => AbortCause::Gone,
             Self::Left { .. } => AbortCause::Left,
             Self::Silent { .. } => AbortCause::Silent,
@@ -124,6 +134,8 @@ pub enum AbortCause {
     Gone = 9,
     /// Its RDMA device or port failed.
     DeviceFailed = 10,
+    /// Its process started another program.
+    Replaced = notice::REPLACED,
 }
 
 impl AbortCause {
@@ -138,6 +150,7 @@ impl AbortCause {
             8 => Self::FoundGarbled,
             9 => Self::Gone,
             10 => Self::DeviceFailed,
+            notice::REPLACED => Self::Replaced,
             _ => Self::Aborted,
         }
     }
@@ -156,6 +169,7 @@ impl fmt::Display for AbortCause {
             Self::CollectiveFailed => "could not take its part in a collective call",
             Self::Gone => "was gone",
             Self::DeviceFailed => "could not use its RDMA device any more",
+            Self::Replaced => "started another program in its process (exec)",
         })
     }
 }

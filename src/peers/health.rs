@@ -67,6 +67,7 @@ impl Context {
     fn tell_of(&self, error: &Error) {
         if let ErrorKind::Peer(
             cause @ (PeerError::Died { rank, .. }
+            | PeerError::Replaced { rank, .. }
             | PeerError::Gone { rank, .. }
             | PeerError::Left { rank }
             | PeerError::Silent { rank, .. }),
@@ -111,10 +112,11 @@ impl Context {
         let said_so = || said_so(self.fabric()) || self.host().is_some_and(|host| said_so(&host));
         match how {
             Absence::Closed => PeerError::Left { rank },
-            Absence::Gone if said_so() => PeerError::Left { rank },
-            Absence::Gone => match self.launcher_knows_left(rank) {
+            Absence::Gone | Absence::Replaced if said_so() => PeerError::Left { rank },
+            Absence::Gone | Absence::Replaced => match self.launcher_knows_left(rank) {
                 Some(true) => PeerError::Left { rank },
                 None if self.known(rank).is_none() => PeerError::Gone { rank, pid },
+                _ if how == Absence::Replaced => PeerError::Replaced { rank, pid },
                 _ => PeerError::Died { rank, pid },
             },
             Absence::Silent => PeerError::Silent {
@@ -229,6 +231,10 @@ impl Context {
             Liveness::Gone { pid } => {
                 let gone = rdma_sys_shim::Error::PeerGone { pid };
                 return Err(self.name_absent(rank, gone.into()));
+            }
+            Liveness::Replaced { pid } => {
+                let replaced = rdma_sys_shim::Error::PeerReplaced { pid };
+                return Err(self.name_absent(rank, replaced.into()));
             }
         }
         match peer.state.load() {

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use rdma_sys_shim::{Hand, Served};
+use rdma_sys_shim::Hand;
 
 use super::hook;
 use crate::error::Result;
@@ -45,10 +45,9 @@ pub(super) fn lend(
         if done()? {
             return Ok(LendingEnd::Over);
         }
-        let served = hand.serve();
-        is_asked |= served != Served::Nothing;
+        is_asked |= hand.serve();
         turn += 1;
-        if served == Served::Long || turn.is_multiple_of(TURNS) {
+        if turn.is_multiple_of(TURNS) {
             hook::call();
             let now = Instant::now();
             if std::mem::take(&mut is_asked) {

@@ -3,7 +3,7 @@
 use std::os::unix::process::CommandExt as _;
 
 use libtest_mimic::Trial;
-use transom_testing::job::{Job, read_lines, run, until};
+use transom_testing::job::{Job, read_lines, run, transom_run, until};
 
 use crate::{script, trials};
 
@@ -15,6 +15,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_killed_rank_gives_its_signal,
         ranks_that_will_not_end_are_killed,
         the_others_run_on_if_told,
+        a_rank_that_starts_another_program_has_ended,
         signals_are_forwarded_once,
         a_second_signal_kills,
         a_rank_in_a_group_of_its_own_is_ended,
@@ -87,6 +88,18 @@ fn the_others_run_on_if_told() {
         .says("exited with code 5")
         .says("rank 1 ")
         .says("exited with code 6");
+}
+
+fn a_rank_that_starts_another_program_has_ended() {
+    // As a library's descriptor is, which goes with its program.
+    let text = r#"ask() { printf '%s\n' "$1" >&$PMI_FD; read -r reply <&$PMI_FD; }
+        ask "cmd=init pmi_version=1 pmi_subversion=1"; ask cmd=barrier_in
+        [ $PMI_RANK = 1 ] && eval "exec $PMI_FD>&-"; exec sleep 1000"#;
+    let mut command = transom_run(&["-n", "3", "bash", "-c", text]);
+    run(&mut command)
+        .expect(1)
+        .says("transom run: rank 1 (pid ")
+        .says("started another program (exec)");
 }
 
 /// A shell that tells of each signal, and waits a little for another one after the first.

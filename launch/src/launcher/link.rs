@@ -59,6 +59,10 @@ impl Link {
         }
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.socket.is_none()
+    }
+
     pub(super) fn hang_up(&mut self, events: &Epoll) {
         if let Some(socket) = self.socket.take() {
             events.remove(socket.as_fd());

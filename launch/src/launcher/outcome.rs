@@ -68,6 +68,8 @@ pub enum Cause {
     },
     /// It exited with code 0, but without taking leave, while others counted on it.
     Left,
+    /// It closed its connection to the launcher and runs on, while others counted on it: it started another program (exec).
+    Replaced,
 }
 
 impl Failure {
@@ -80,7 +82,7 @@ impl Failure {
                 0 => 1,
                 low => low as u8,
             },
-            Cause::Left => 1,
+            Cause::Left | Cause::Replaced => 1,
         }
     }
 }
@@ -115,6 +117,9 @@ impl fmt::Display for Failure {
                 }
             }
             Cause::Left => f.write_str("exited with code 0, but other ranks still needed it"),
+            Cause::Replaced => f.write_str(
+                "started another program (exec), or closed its connection to the launcher, but other ranks still needed it",
+            ),
         }
     }
 }

@@ -17,7 +17,7 @@ use super::spawn::Template;
 use super::terminal::Relay;
 use super::warden::Warden;
 use super::{Cause, Failure, Launch, LaunchError, Outcome};
-use crate::notice::{ABORTED, DIED, LEFT, Notice, OUR_SPACE};
+use crate::notice::{ABORTED, DIED, LEFT, Notice, OUR_SPACE, REPLACED};
 use crate::pmi::{Action, Server};
 use crate::processors::Mask;
 use crate::sys::{self, Epoll, interest, pidfd_open};
@@ -28,6 +28,8 @@ const LINGER: Duration = Duration::from_millis(200);
 const SILENCE: Duration = Duration::from_millis(100);
 /// How long a user who has asked for the end waits for a reader who does not read.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a rank may take to end once its connection is closed: a process that ends closes its descriptors shortly before.
+const ENDING: Duration = Duration::from_secs(1);
 /// How many times 4 KiB of requests are taken from a rank that has ended; the socket holds less.
 const LAST_WORDS: u32 = 64;
 
@@ -79,6 +81,8 @@ struct Rank {
     /// Readable once the process has ended.
     watch: OwnedFd,
     link: Link,
+    /// When it closed its connection while others needed it.
+    missed: Option<Instant>,
 }
 
 impl Drop for Rank {
@@ -180,6 +184,7 @@ impl<'a> Supervisor<'a> {
             ended: None,
             watch,
             link,
+            missed: None,
         });
         self.running += 1;
         let watch = &self.ranks[token as usize].watch;
@@ -223,6 +228,7 @@ impl<'a> Supervisor<'a> {
             self.refused.get_or_insert(error);
             self.end(libc::SIGTERM);
         }
+        self.give_up_replaced();
         if let Phase::Ending { signal, kill_at } = self.phase
             && self.running > 0
             && Instant::now() >= kill_at
@@ -238,12 +244,33 @@ impl<'a> Supervisor<'a> {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let kill = match self.phase {
+        let phase = match self.phase {
+            Phase::Running => self.missed().map(|(_, since)| since + ENDING).min(),
             Phase::Ending { kill_at, .. } => Some(kill_at),
-            _ => None,
+            Phase::Killed => None,
         };
         let input = self.input.as_ref().and_then(Relay::deadline);
-        kill.into_iter().chain(input).min()
+        phase.into_iter().chain(input).min()
+    }
+
+    /// Ranks that have closed their connections while others needed them and that run on, and since when.
+    fn missed(&self) -> impl Iterator<Item = (u32, Instant)> {
+        let ranks = (0..).zip(&self.ranks);
+        let running = ranks.filter(|(_, rank)| rank.ended.is_none());
+        running.filter_map(|(number, rank)| Some((number, rank.missed?)))
+    }
+
+    /// A rank that has started another program takes part no longer.
+    fn give_up_replaced(&mut self) {
+        let late = |&(_, since): &(u32, Instant)| since.elapsed() >= ENDING;
+        let replaced: Vec<_> = self.missed().filter(late).collect();
+        for (rank, _) in replaced {
+            self.ranks[rank as usize].missed = None;
+            self.fail(rank, Cause::Replaced);
+            if let Some(action) = self.server.leave(rank) {
+                self.act(action);
+            }
+        }
     }
 
     fn obey_signals(&mut self) -> Result<(), LaunchError> {
@@ -305,6 +332,10 @@ impl<'a> Supervisor<'a> {
         let bytes = link.receive(&self.events, &mut buffer);
         for action in self.server.receive(rank, bytes) {
             self.act(action);
+        }
+        let entry = &mut self.ranks[rank as usize];
+        if entry.link.is_closed() && self.server.is_needed(rank) {
+            entry.missed.get_or_insert_with(Instant::now);
         }
     }
 
@@ -394,6 +425,7 @@ impl<'a> Supervisor<'a> {
             Cause::Exited(_) | Cause::Killed(_) => DIED,
             Cause::Aborted { .. } => ABORTED,
             Cause::Left => LEFT,
+            Cause::Replaced => REPLACED,
         };
         self.failure.get_or_insert(failure);
         if !self.launch.keep_going {

@@ -1,42 +1,28 @@
 //! What a process of the soft provider publishes about itself.
 
-use std::os::fd::RawFd;
-
-use super::port::SoftPort;
+use super::peer::Nonce;
+use super::port::Published;
 use super::process::ProcessId;
+use super::segment::FileId;
 use super::{DEVICE, Options};
 use crate::fields::Fields;
 use crate::system::Host;
 use crate::{Error, Result};
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
-    pub(crate) id: ProcessId,
-    pub(crate) nonce: u64,
-    /// Where the nonce stands in the process's own address space.
-    pub(crate) nonce_address: u64,
-    /// The descriptor of its port.
-    pub(crate) fd: RawFd,
+    pub(crate) port: Published,
     options: Options,
     boot: [u8; 16],
     pid_namespace: u64,
 }
 
 impl Address {
-    pub(crate) fn of(
-        id: ProcessId,
-        nonce: u64,
-        port: &SoftPort,
-        options: Options,
-        host: &Host,
-    ) -> Self {
+    pub(crate) fn of(port: Published, options: Options, host: &Host) -> Self {
         Self {
-            id,
-            nonce,
-            nonce_address: port.nonce_address(),
-            fd: port.fd(),
+            port,
             options,
             boot: host.boot,
             pid_namespace: host.pid_namespace,
@@ -51,11 +37,19 @@ impl Address {
         } = self.options;
         let options = u8::from(cross_memory) | u8::from(map) << 1 | u8::from(hands) << 2;
         let mut bytes = vec![VERSION, options];
-        bytes.extend(self.id.pid.to_le_bytes());
-        bytes.extend(self.fd.to_le_bytes());
-        bytes.extend(self.id.start_time.to_le_bytes());
-        bytes.extend(self.nonce.to_le_bytes());
-        bytes.extend(self.nonce_address.to_le_bytes());
+        let Published {
+            process,
+            nonce,
+            fd,
+            file,
+        } = self.port;
+        bytes.extend(process.pid.to_le_bytes());
+        bytes.extend(fd.to_le_bytes());
+        bytes.extend(process.start_time.to_le_bytes());
+        bytes.extend(nonce.value.to_le_bytes());
+        bytes.extend(nonce.address.to_le_bytes());
+        bytes.extend(file.device.to_le_bytes());
+        bytes.extend(file.inode.to_le_bytes());
         bytes.extend(self.pid_namespace.to_le_bytes());
         bytes.extend(self.boot);
         bytes
@@ -77,10 +71,18 @@ impl Address {
         let fd = fields.u32()?.cast_signed();
         let start_time = fields.u64()?;
         let address = Self {
-            id: ProcessId { pid, start_time },
-            nonce: fields.u64()?,
-            nonce_address: fields.u64()?,
-            fd,
+            port: Published {
+                process: ProcessId { pid, start_time },
+                nonce: Nonce {
+                    value: fields.u64()?,
+                    address: fields.u64()?,
+                },
+                fd,
+                file: FileId {
+                    device: fields.u64()?,
+                    inode: fields.u64()?,
+                },
+            },
             options: Options {
                 cross_memory: options & 1 != 0,
                 map: options & 2 != 0,
@@ -117,7 +119,7 @@ impl Address {
         };
         Err(Error::Unreachable {
             device: DEVICE,
-            pid: peer.id.pid,
+            pid: peer.port.process.pid,
             reason,
         })
     }
@@ -126,12 +128,13 @@ impl Address {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::soft::port::SoftPort;
 
     fn address() -> Address {
         let id = ProcessId::own().unwrap();
-        let port = SoftPort::create(id, 7).unwrap();
+        let port = SoftPort::create(id.pid, 7).unwrap().published(id);
         let host = Host::this().unwrap();
-        Address::of(id, 7, &port, Options::parse("map=off").unwrap(), &host)
+        Address::of(port, Options::parse("map=off").unwrap(), &host)
     }
 
     #[test]

@@ -16,7 +16,6 @@ use super::request::{self, Operation};
 use super::scattered;
 use super::slots::{self, Slot, Slots, Turns};
 use super::table;
-use crate::cross_memory::{self, Direction};
 use crate::memory::copy;
 use crate::signals::without_signals;
 use crate::{Error, Number, Result, Width};
@@ -134,14 +133,6 @@ fn serve(shared: &Shared) {
     }
 }
 
-/// Whether that takes some ten microseconds.
-pub(super) fn is_long(slot: &Slot) -> bool {
-    let code = slot.operation.load(Ordering::Relaxed);
-    [Operation::CopyFrom, Operation::CopyTo]
-        .map(|operation| operation as u32)
-        .contains(&code)
-}
-
 /// Carries out what a slot of this process's asks for; `None` if the table does not allow it.
 pub(super) fn carry_out(port: &SoftPort, index: usize, slot: &Slot) -> Option<u64> {
     let operation = Operation::from_code(slot.operation.load(Ordering::Relaxed))?;
@@ -156,7 +147,7 @@ pub(super) fn carry_out(port: &SoftPort, index: usize, slot: &Slot) -> Option<u6
         Operation::AddEach | Operation::StoreEach => {
             len <= SLOT_BYTES && matches!(width, 1 | 2 | 4 | 8) && len.is_multiple_of(width)
         }
-        Operation::Scatter | Operation::Gather | Operation::CopyFrom | Operation::CopyTo => true,
+        Operation::Scatter | Operation::Gather => true,
         Operation::AddNumbers | Operation::FetchAddNumbers => {
             Number::from_code(width).is_some_and(|number| len.is_multiple_of(number.bytes()))
                 && len <= SLOT_BYTES
@@ -184,7 +175,7 @@ pub(super) fn carry_out(port: &SoftPort, index: usize, slot: &Slot) -> Option<u6
 /// # Safety
 /// `at` is mapped for `len` bytes, and whoever else accesses them meanwhile does so as memory
 /// shared with peers. `data` is readable for `len` bytes, and writable for a read; of a list of pieces it is writable for
-/// [`SLOT_BYTES`]. Atomics on single words and copies from or to the origin do not use it.
+/// [`SLOT_BYTES`]. Atomics on single words do not use it.
 pub(crate) unsafe fn apply(
     operation: Operation,
     at: *mut u8,
@@ -241,21 +232,6 @@ pub(crate) unsafe fn apply(
             // SAFETY: the caller's promise.
             let applied = unsafe { scattered::apply(operation, at, len as u64, width, data) };
             applied.map(|()| 0)
-        }
-        Operation::CopyFrom | Operation::CopyTo => {
-            let origin = second as u32;
-            // Nobody asks itself, but in tests; whoever else did would get past the table.
-            if origin == std::process::id() && !cfg!(test) {
-                return None;
-            }
-            let direction = match operation {
-                Operation::CopyFrom => Direction::Read,
-                _ => Direction::Write,
-            };
-            // SAFETY: the caller's promise.
-            unsafe { cross_memory::transfer(origin, direction, at, first, len) }
-                .ok()
-                .map(|()| 0)
         }
         // SAFETY: the caller's promise, for each word.
         Operation::StoreEach => each(&|at, value| unsafe { store(at, width, value) }),

@@ -4,9 +4,7 @@
 mod batch;
 mod hand;
 
-use std::fs::File;
 use std::ops::Range;
-use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::Arc;
 
@@ -14,10 +12,10 @@ use hand::Experience;
 
 use super::Options;
 use super::agent;
+use super::peer::PeerProcess;
 use super::port::{SLOT_BYTES, SoftPort};
-use super::process::ProcessId;
 use super::request::{Operation, Request};
-use super::segment::{self, AddressRange};
+use super::segment::AddressRange;
 use super::table;
 use crate::copier::{self, Pieces};
 use crate::cross_memory::{self, Direction, Stopped};
@@ -43,9 +41,7 @@ enum Path {
 }
 
 pub(crate) struct SoftEndpoint {
-    peer: ProcessId,
-    /// This process.
-    own: u32,
+    pub(super) peer: PeerProcess,
     port: Arc<SoftPort>,
     path: Path,
     options: Options,
@@ -53,10 +49,9 @@ pub(crate) struct SoftEndpoint {
 }
 
 impl SoftEndpoint {
-    pub(crate) fn to_self(peer: ProcessId, port: Arc<SoftPort>, options: Options) -> Self {
+    pub(crate) fn to_self(peer: PeerProcess, port: Arc<SoftPort>, options: Options) -> Self {
         Self {
             peer,
-            own: peer.pid,
             port,
             path: Path::Direct,
             options,
@@ -64,37 +59,17 @@ impl SoftEndpoint {
         }
     }
 
-    /// `nonce` stands at `nonce_address` in the peer's memory: reading it there shows whether the
-    /// kernel allows cross-memory attach.
-    pub(crate) fn to_peer(
-        peer: ProcessId,
-        port: SoftPort,
-        options: Options,
-        nonce: u64,
-        nonce_address: u64,
-    ) -> Self {
-        let mut seen = 0u64;
-        // SAFETY: `seen` is a local of eight bytes.
-        let tried = unsafe {
-            cross_memory::transfer(
-                peer.pid,
-                Direction::Read,
-                (&raw mut seen).cast(),
-                nonce_address,
-                8,
-            )
-        };
-        let path = match tried {
-            Ok(()) if options.cross_memory && seen == nonce => Path::CrossMemory,
+    pub(crate) fn to_peer(peer: PeerProcess, port: SoftPort, options: Options) -> Self {
+        let path = match peer.try_reach() {
+            Ok(()) if options.cross_memory => Path::CrossMemory,
             Ok(()) => Path::Agent,
             Err(stopped) => {
-                tracing::debug!(pid = peer.pid, ?stopped, "no cross-memory attach");
+                tracing::debug!(pid = peer.pid(), ?stopped, "no cross-memory attach");
                 Path::Agent
             }
         };
         Self {
             peer,
-            own: std::process::id(),
             port: Arc::new(port),
             path,
             options,
@@ -104,7 +79,7 @@ impl SoftEndpoint {
 
     #[cfg(feature = "adversarial")]
     pub(crate) fn pid(&self) -> u32 {
-        self.peer.pid
+        self.peer.pid()
     }
 
     /// Whether the peer's memory is reached without its agent.
@@ -115,7 +90,7 @@ impl SoftEndpoint {
     fn check(&self, at: RemoteAddress, len: u64, operation: Operation) -> Result<()> {
         table::check(
             &self.port,
-            self.peer.pid,
+            self.peer.pid(),
             at.rkey,
             at.address,
             len,
@@ -194,21 +169,24 @@ impl SoftEndpoint {
         remote: u64,
         len: usize,
     ) -> std::result::Result<(), Stopped> {
-        let pid = self.peer.pid;
         if len < LONG {
-            // SAFETY: the caller's promise.
-            return unsafe { cross_memory::transfer(pid, direction, local, remote, len) };
+            return self.peer.reach(|number| {
+                // SAFETY: the caller's promise.
+                unsafe { cross_memory::transfer(number, direction, local, remote, len) }
+            });
         }
         let local = local.expose_provenance();
         let what = match direction {
             Direction::Write => Pieces::Writes,
             Direction::Read => Pieces::Reads,
         };
-        copier::share_out(what, len, PIECE, |bytes| {
-            let here = ptr::with_exposed_provenance_mut(local + bytes.start);
-            let there = remote + bytes.start as u64;
-            // SAFETY: a part of what the caller promises, and each part is carried out once, before `share_out` returns.
-            unsafe { cross_memory::transfer_part(pid, direction, here, there, bytes.len(), len) }
+        self.peer.reach(|number| {
+            copier::share_out(what, len, PIECE, |bytes| {
+                let here = ptr::with_exposed_provenance_mut(local + bytes.start);
+                let (there, part) = (remote + bytes.start as u64, bytes.len());
+                // SAFETY: a part of what the caller promises, and each part is carried out once, before `share_out` returns.
+                unsafe { cross_memory::transfer_part(number, direction, here, there, part, len) }
+            })
         })
     }
 
@@ -216,13 +194,13 @@ impl SoftEndpoint {
     /// As for [`Request::ask`].
     unsafe fn ask(&self, request: Request, send: *const u8, receive: *mut u8) -> Result<u64> {
         // SAFETY: the caller's promise.
-        if let Some(old) = unsafe { request.ask(&self.port, self.peer, send, receive)? } {
+        if let Some(old) = unsafe { request.ask(&self.port, &self.peer, send, receive)? } {
             return Ok(old);
         }
         let refused = || {
             let reason = "the kernel refuses cross-memory attach, which the peer did not expect; \
                           start all ranks with TRANSOM_DEVICE=soft:cma=off";
-            request.refused(self.peer, reason)
+            request.refused(&self.peer, reason)
         };
         let (mapping, there) = self.place(&request)?.ok_or_else(refused)?;
         let data = if send.is_null() {
@@ -275,12 +253,12 @@ impl SoftEndpoint {
     ) -> Error {
         let call = || format!("cross-memory {} of {len} bytes", operation.name());
         match stopped {
-            Stopped::Gone => Error::PeerGone { pid: self.peer.pid },
+            Stopped::Gone => self.peer.gone(),
             Stopped::Fault => Error::RemoteAccess {
                 need: operation.name(),
                 address: at.address,
                 len: len as u64,
-                pid: self.peer.pid,
+                pid: self.peer.pid(),
                 host: None,
                 rkey: at.rkey,
                 reason: "the memory is no longer mapped there with this right",
@@ -335,7 +313,7 @@ impl SoftEndpoint {
             need: operation.name(),
             address: at.address,
             len: width.bytes() as u64,
-            pid: self.peer.pid,
+            pid: self.peer.pid(),
             host: None,
             rkey: at.rkey,
             reason: "the word is not aligned to its size",
@@ -348,17 +326,6 @@ impl SoftEndpoint {
             Some(rkey) => self.map(&RemoteRegion { rkey, ..*region }),
             None => Ok(None),
         }
-    }
-
-    fn open_file(&self, fd: RawFd) -> Result<File> {
-        let pid = self.peer.pid;
-        segment::open_peer_file(pid, fd).map_err(|error| {
-            if self.peer.runs() {
-                Error::os(format!("opening /proc/{pid}/fd/{fd}"), error)
-            } else {
-                Error::PeerGone { pid }
-            }
-        })
     }
 }
 
@@ -548,7 +515,7 @@ impl Endpoint for SoftEndpoint {
                 _owner: Some(Box::new(self.port.clone())),
             }));
         }
-        let file = self.open_file(piece.fd)?;
+        let file = self.peer.open(piece.fd, self.port.sibling(piece.inode))?;
         // A descriptor number that was closed and used again would name another file: what was
         // opened counts only if the region is still the same.
         self.check(region.at(0), region.len, Operation::Read)?;
@@ -573,13 +540,11 @@ impl Endpoint for SoftEndpoint {
     }
 
     fn liveness(&self) -> Liveness {
-        let pid = self.peer.pid;
-        if self.port.is_closed() {
-            Liveness::Closed { pid }
-        } else if self.peer.runs() {
-            Liveness::Alive
-        } else {
-            Liveness::Gone { pid }
+        match self.port.is_closed() {
+            true => Liveness::Closed {
+                pid: self.peer.pid(),
+            },
+            false => self.peer.liveness(),
         }
     }
 }

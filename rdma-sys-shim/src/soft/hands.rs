@@ -2,7 +2,6 @@
 //! kernel's calls, and takes nothing from a program that computes: what nobody takes up goes by the kernel after a moment.
 //! One that has waited long may also be called to do a part of what they do to memory that they map.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
@@ -146,24 +145,11 @@ pub fn has_attached() -> bool {
     COUNT.load(Ordering::Relaxed) != 0
 }
 
-/// What was done for peers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Served {
-    /// They ask for nothing.
-    Nothing,
-    /// It took a moment.
-    Short,
-    /// It took some ten microseconds.
-    Long,
-}
-
 /// What a thread that waits does for peers of its process: reads and writes of memory that they cannot map, and parts of what
 /// takes them long.
 pub struct Hand {
     ports: Arc<[Arc<SoftPort>]>,
     is_lent: bool,
-    /// Which slot is looked at first.
-    first: Cell<usize>,
     /// As many as there were when it was made.
     forks_behind: u32,
 }
@@ -191,7 +177,6 @@ impl Hand {
         Self {
             ports,
             is_lent: false,
-            first: Cell::new(0),
             forks_behind: FORKS_BEHIND.load(Ordering::Relaxed),
         }
     }
@@ -228,42 +213,16 @@ impl Hand {
         }
     }
 
-    /// Does what peers ask for: everything that is short, and of what takes some ten microseconds one thing, so that the caller
-    /// comes to look at what it waits for; another peer's each time.
-    pub fn serve(&self) -> Served {
-        self.serve_some(true)
-    }
-
-    /// Likewise, and nothing that is long.
-    pub(crate) fn serve_short(&self) {
-        self.serve_some(false);
-    }
-
-    fn serve_some(&self, also_long: bool) -> Served {
-        let first = self.first.get();
-        let may_be_long = Cell::new(also_long);
-        let may = |index: usize, slot: &slots::Slot| {
-            if !agent::is_long(slot) {
-                return true;
-            }
-            if may_be_long.get() {
-                self.first.set((index + 1) % SLOTS);
-            }
-            may_be_long.replace(false)
-        };
+    /// Does what peers ask for; whether they asked for anything.
+    pub fn serve(&self) -> bool {
         let served = self.own_ports().iter().fold(0, |served, port| {
-            let indices = (0..SLOTS).map(|index| (first + index) % SLOTS);
             let carry_out = |index: usize, slot: &slots::Slot| agent::carry_out(port, index, slot);
-            slots::serve_offered(&**port, indices, may, carry_out) + served
+            slots::serve_offered(&**port, 0..SLOTS, carry_out) + served
         });
         if served > 0 {
             SERVED.fetch_add(served as u64, Ordering::Relaxed);
         }
-        match served {
-            0 => Served::Nothing,
-            _ if also_long && !may_be_long.get() => Served::Long,
-            _ => Served::Short,
-        }
+        served > 0
     }
 
     /// How many requests of peers threads of this process have served so.

@@ -14,6 +14,7 @@ mod limits;
 mod neighbour;
 mod notice_board;
 mod owned;
+mod peer;
 mod port;
 pub mod probe;
 mod process;
@@ -28,7 +29,7 @@ mod vma;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use hands::{Hand, Served, Wanted, has_attached};
+pub use hands::{Hand, Wanted, has_attached};
 pub(crate) use neighbour::{Neighbour, NeighbourMemory};
 pub use notice_board::NoticeBoard;
 pub use port::PORT_BYTES;
@@ -37,6 +38,7 @@ use address::Address;
 use agent::Agent;
 use endpoint::SoftEndpoint;
 use owned::Segments;
+use peer::PeerProcess;
 use port::SoftPort;
 use process::ProcessId;
 use table::RegionTable;
@@ -155,11 +157,11 @@ impl SoftDevice {
         let host = Host::this()?;
         let attach = options.cross_memory && cross_memory::is_likely(launcher);
         let nonce = u64::from_ne_bytes(random()?);
-        let port = Arc::new(SoftPort::create(id, nonce)?);
+        let port = Arc::new(SoftPort::create(id.pid, nonce)?);
         Ok(Self {
             own: Arc::new(Own {
                 id,
-                address: Address::of(id, nonce, &port, options, &host),
+                address: Address::of(port.published(id), options, &host),
                 table: RegionTable::new(port.clone()),
                 agent: Agent::new(port.clone()),
                 segments: Segments::default(),
@@ -179,18 +181,12 @@ impl SoftDevice {
     fn endpoint_of(&self, address: &Address) -> Result<SoftEndpoint> {
         let own = &self.own;
         if *address == own.address {
-            let port = own.port.clone();
-            return Ok(SoftEndpoint::to_self(own.id, port, own.options));
+            let peer = PeerProcess::new(own.id, own.id, address.port.nonce, None);
+            return Ok(SoftEndpoint::to_self(peer, own.port.clone(), own.options));
         }
         own.address.must_share_host_with(address)?;
-        let port = SoftPort::open(DEVICE, address.id, address.fd, address.nonce)?;
-        let endpoint = SoftEndpoint::to_peer(
-            address.id,
-            port,
-            own.options,
-            address.nonce,
-            address.nonce_address,
-        );
+        let (port, peer) = SoftPort::open(DEVICE, own.id, &address.port)?;
+        let endpoint = SoftEndpoint::to_peer(peer, port, own.options);
         if !endpoint.attaches() {
             // What keeps this process from its peer keeps the peer from this one.
             own.attach.store(false, Ordering::Relaxed);

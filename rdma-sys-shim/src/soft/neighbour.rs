@@ -47,7 +47,7 @@ impl NeighbourMemory {
         }
         Ok(Some(Neighbour {
             endpoint: self.0.endpoint_of(&peer)?,
-            pids: [own.id.pid, peer.id.pid],
+            pids: [own, &peer].map(|address| address.port.process.pid),
         }))
     }
 }

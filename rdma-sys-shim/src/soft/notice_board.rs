@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::segment::{self, AddressRange, whole_pages};
+use super::segment::{self, AddressRange, FileId, whole_pages};
 use crate::system::page_size;
 use crate::{Error, Result};
 
@@ -45,15 +45,25 @@ impl NoticeBoard {
         })
     }
 
-    /// The board for so many notes that process `pid` has created, whose [`NoticeBoard::fd`] is `fd` there.
+    /// The board for so many notes whose [`NoticeBoard::place`] another process has told.
     ///
     /// # Errors
     /// There is none, or the system does not let this process reach it.
-    pub fn open(pid: u32, fd: RawFd, notes: usize) -> Result<Self> {
-        let failed = |error| Error::os(format!("opening /proc/{pid}/fd/{fd}"), error);
-        let file = segment::open_peer_file(pid, fd).map_err(failed)?;
+    pub fn open(place: &str, notes: usize) -> Result<Self> {
+        let failed = |error| Error::os(format!("opening the board at {place}"), error);
+        let mut numbers = place.split('/').map(str::parse::<u64>);
+        let mut next = || match numbers.next() {
+            Some(Ok(number)) => Ok(number),
+            _ => Err(failed(io::ErrorKind::InvalidInput.into())),
+        };
+        let (pid, fd) = (next()? as u32, next()? as RawFd);
+        let id = FileId {
+            device: next()?,
+            inode: next()?,
+        };
+        let file = segment::open_peer_file(pid, fd, id).map_err(failed)?;
         // Where /proc is of another PID namespace, the number is another process's.
-        let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let opened = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
         let path = fs::read_link(opened).map_err(failed)?;
         let expected = format!("/memfd:{} ", NAME.to_string_lossy());
         let len = bytes(notes)?;
@@ -69,10 +79,17 @@ impl NoticeBoard {
         })
     }
 
-    /// What others open it by; −1 if it is another process's.
-    #[must_use]
-    pub fn fd(&self) -> RawFd {
-        self.file.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    /// What others find it by: process, descriptor, device and inode; `None` if it is another process's.
+    ///
+    /// # Errors
+    /// The system does not say which file it is.
+    pub fn place(&self) -> Result<Option<String>> {
+        let place = |file: &File| {
+            let FileId { device, inode } = FileId::of(file)?;
+            let (pid, fd) = (std::process::id(), file.as_raw_fd());
+            Ok(format!("{pid}/{fd}/{device}/{inode}"))
+        };
+        self.file.as_ref().map(place).transpose()
     }
 
     /// The word, which stays where it is for as long as `self` lives.
@@ -162,8 +179,9 @@ mod tests {
     #[test]
     fn what_is_on_the_board_is_seen_by_those_who_open_it() {
         let board = NoticeBoard::create(9).unwrap();
-        let (pid, fd) = (std::process::id(), board.fd());
-        let seen = NoticeBoard::open(pid, fd, 9).unwrap();
+        let place = board.place().unwrap().expect("it is our own");
+        let seen = NoticeBoard::open(&place, 9).unwrap();
+        assert_eq!(seen.place().unwrap(), None);
         assert_eq!(seen.word().load(Ordering::Relaxed), 0);
         board.word().store(7, Ordering::Relaxed);
         assert_eq!(seen.word().load(Ordering::Relaxed), 7);
@@ -187,13 +205,17 @@ mod tests {
 
     #[test]
     fn nothing_else_is_taken_for_a_board() {
-        let pid = std::process::id();
-        let other = |name, pages: usize| {
+        let other = |name, pages: usize, next: u64| {
             let file = segment::memory_file(name, pages * page_size()).unwrap();
-            NoticeBoard::open(pid, file.as_raw_fd(), 1).is_err()
+            let FileId { device, inode } = FileId::of(&file).unwrap();
+            let (pid, fd, inode) = (std::process::id(), file.as_raw_fd(), inode + next);
+            NoticeBoard::open(&format!("{pid}/{fd}/{device}/{inode}"), 1).is_err()
         };
-        assert!(other(c"other", 2) && other(NAME, 1) && other(NAME, 3) && !other(NAME, 2));
-        assert!(NoticeBoard::open(pid, RawFd::MAX, 1).is_err());
+        assert!(other(c"other", 2, 0) && other(NAME, 1, 0) && other(NAME, 3, 0));
+        assert!(other(NAME, 2, 1) && !other(NAME, 2, 0));
+        for place in ["", "1", "1/2", "1/2/3", "x/2/3/4", "1/99999999/3/4"] {
+            assert!(NoticeBoard::open(place, 1).is_err(), "{place:?}");
+        }
         assert!(NoticeBoard::create(usize::MAX).is_err());
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::Own;
 use super::hands::Attached;
 use super::port::Loan;
-use super::segment::{self, AddressRange, whole_pages};
+use super::segment::{self, AddressRange, FileId, whole_pages};
 use super::table::MappablePiece;
 use super::vma::{self, Rights};
 use crate::fork::OfProcess;
@@ -25,6 +25,7 @@ struct SegmentFile {
     fd: RawFd,
     /// Where it begins in the file.
     offset: u64,
+    inode: u64,
 }
 
 impl Segments {
@@ -46,6 +47,7 @@ impl Segments {
             len: (segment.len - start) as u64,
             fd: segment.fd,
             offset: segment.offset + start as u64,
+            inode: segment.inode,
         })
     }
 }
@@ -100,19 +102,21 @@ impl Home {
         }
     }
 
-    fn segment(&self) -> SegmentFile {
-        match self {
+    fn segment(&self) -> Result<SegmentFile> {
+        Ok(match self {
             Self::Own { range, file } => SegmentFile {
                 len: range.len(),
                 fd: file.as_raw_fd(),
                 offset: 0,
+                inode: FileId::of(file)?.inode,
             },
             Self::Port(loan) => SegmentFile {
                 len: loan.len(),
                 fd: loan.fd(),
                 offset: loan.offset(),
+                inode: loan.file().inode,
             },
-        }
+        })
     }
 }
 
@@ -129,12 +133,13 @@ impl Drop for Segment {
 
 pub(crate) fn allocate(own: &Arc<Own>, len: usize, align: usize) -> Result<Region> {
     let home = Home::new(own, len, align)?;
-    let (base, segment) = (home.base(), home.segment());
+    let (base, segment) = (home.base(), home.segment()?);
     let piece = MappablePiece {
         address: base.addr() as u64,
         len: segment.len as u64,
         fd: segment.fd,
         offset: segment.offset,
+        inode: segment.inode,
     };
     if !own.options.map {
         own.agent.retain()?;
@@ -234,7 +239,9 @@ fn allowed(address: usize, len: usize, wanted: Access) -> Result<Access> {
     if address.checked_add(len).is_none() || len > isize::MAX as usize {
         return Err(bad("it wraps around the address space"));
     }
-    match vma::rights(address, len).map_err(|error| Error::os("reading /proc/self/maps", error))? {
+    match vma::rights(address, len)
+        .map_err(|error| Error::os("reading /proc/thread-self/maps", error))?
+    {
         Rights::None => Err(bad("not all of it is mapped and readable")),
         // Peers may still get from it; a put is refused.
         Rights::Read => Ok(Access::READ),

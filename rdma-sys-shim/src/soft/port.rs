@@ -5,18 +5,20 @@
 //! The file is sparse: what is not used costs no memory.
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, RawFd};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::peer::{self, Nonce, PeerProcess};
 use super::process::ProcessId;
 use super::room::{Room, RoomPiece};
-use super::segment::{self, AddressRange};
+use super::segment::{self, AddressRange, FileId};
 use super::slots::{Bell, Hands, SLOTS, Slot, Slots};
 use crate::system::is_shortage;
 use crate::{Error, Result};
 
-const MAGIC: u64 = u64::from_le_bytes(*b"TRANSOM\x02");
+const MAGIC: u64 = u64::from_le_bytes(*b"TRANSOM\x03");
 
 /// Regions that a process can have registered at once.
 pub(crate) const REGIONS: usize = 1 << 16;
@@ -28,7 +30,6 @@ pub(crate) const SLOT_BYTES: usize = 64 << 10;
 pub(crate) struct Header {
     magic: AtomicU64,
     nonce: AtomicU64,
-    start_time: AtomicU64,
     pid: AtomicU32,
     /// 1 once the process has closed its device in good order.
     closed: AtomicU32,
@@ -47,6 +48,8 @@ pub(crate) struct RegionEntry {
     pub(crate) piece_len: AtomicU64,
     pub(crate) piece_offset: AtomicU64,
     pub(crate) piece_fd: AtomicU32,
+    /// Of the piece's file.
+    pub(crate) piece_inode: AtomicU64,
 }
 
 const BELL: usize = 64;
@@ -78,14 +81,25 @@ const _: () = assert!(HANDS + size_of::<Hands>() <= SLOT_TABLE);
 const _: () = assert!(SLOT_TABLE + SLOTS * size_of::<Slot>() <= SLOT_DATA);
 const _: () = assert!(SLOTS <= u32::BITS as usize);
 
+/// Where a process has its port, and what is to be found there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Published {
+    pub(crate) process: ProcessId,
+    pub(crate) nonce: Nonce,
+    /// The descriptor of the port.
+    pub(crate) fd: RawFd,
+    pub(crate) file: FileId,
+}
+
 /// Our own port, or a peer's.
 pub(crate) struct SoftPort {
     map: AddressRange,
     /// The owner's descriptor, through which peers reach the port.
     fd: RawFd,
+    id: FileId,
     /// What is free in our own.
     vacancy: Mutex<Vacancy>,
-    /// Open while the port is our own.
+    /// Open while the port is our own: the process is known by the lock on it.
     _file: Option<File>,
 }
 
@@ -140,6 +154,11 @@ impl Loan {
         self.at() as u64
     }
 
+    /// The port's file.
+    pub(crate) fn file(&self) -> FileId {
+        self.port.id
+    }
+
     fn at(&self) -> usize {
         self.piece.map_or(ROOM, |piece| PIECES + piece.at)
     }
@@ -157,44 +176,68 @@ impl Drop for Loan {
 }
 
 impl SoftPort {
-    /// This process's port.
-    pub(crate) fn create(id: ProcessId, nonce: u64) -> Result<Self> {
+    /// This process's port, by which peers know it from now on.
+    pub(crate) fn create(pid: u32, nonce: u64) -> Result<Self> {
         let file = segment::memory_file(c"transom-port", PORT_BYTES)?;
+        peer::hold(&file)?;
         let port = Self {
             map: AddressRange::of_file(&file, 0, PORT_BYTES)?,
             fd: file.as_raw_fd(),
+            id: FileId::of(&file)?,
             vacancy: Mutex::new(Vacancy::all()),
             _file: Some(file),
         };
         let header = port.header();
-        header.pid.store(id.pid, Ordering::Relaxed);
-        header.start_time.store(id.start_time, Ordering::Relaxed);
+        header.pid.store(pid, Ordering::Relaxed);
         header.nonce.store(nonce, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
         Ok(port)
     }
 
-    /// The port of another process, which published `fd` and `nonce`.
-    pub(crate) fn open(device: &'static str, id: ProcessId, fd: RawFd, nonce: u64) -> Result<Self> {
+    /// The port that another process has published, and the process.
+    pub(crate) fn open(
+        device: &'static str,
+        own: ProcessId,
+        published: &Published,
+    ) -> Result<(Self, PeerProcess)> {
+        let &Published {
+            process,
+            nonce,
+            fd,
+            file: id,
+        } = published;
+        let pid = process.pid;
         let unreachable = |reason: String| Error::Unreachable {
             device,
-            pid: id.pid,
+            pid,
             reason,
         };
-        let file = segment::open_peer_file(id.pid, fd).map_err(|error| {
-            if is_shortage(&error) {
-                return Error::os(format!("opening /proc/{}/fd/{fd}", id.pid), error);
+        if pid == own.pid {
+            // Another device of this process. To close another descriptor of its file would drop its lock.
+            if fd < 0 {
+                return Err(Error::PeerGone { pid });
             }
-            // Its process may still be on its way out, with the device closed.
-            let closed = error.kind() == std::io::ErrorKind::NotFound;
-            if !closed && id.runs() {
-                unreachable(format!(
-                    "opening /proc/{}/fd/{fd} failed: {error}; ranks must run as one user, in one \
-                     PID namespace, and stay dumpable",
-                    id.pid
-                ))
-            } else {
-                Error::PeerGone { pid: id.pid }
+            // SAFETY: nothing is done with the descriptor but to ask which file it is of and to map that, and it is not closed
+            // here; where the device is gone, it is none, or of another file.
+            let file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
+            if FileId::of(&file).is_ok_and(|found| found == id) {
+                let port = Self::map(&file, fd, id)?;
+                return Ok((port, PeerProcess::new(process, own, nonce, None)));
+            }
+            return Err(Error::PeerGone { pid });
+        }
+        let file = segment::open_peer_file(pid, fd, id).map_err(|error| {
+            if is_shortage(&error) {
+                return Error::os(format!("opening /proc/{pid}/fd/{fd}"), error);
+            }
+            match (process.exists(), error.kind()) {
+                (false, _) => Error::PeerGone { pid },
+                // Or it runs on with the device closed, which others know.
+                (true, std::io::ErrorKind::NotFound) => Error::PeerReplaced { pid },
+                (true, _) => unreachable(format!(
+                    "opening /proc/{pid}/fd/{fd} failed: {error}; ranks must run as one user, in one \
+                     PID namespace, and stay dumpable"
+                )),
             }
         })?;
         let len = file.metadata().map_or(0, |data| data.len());
@@ -203,31 +246,49 @@ impl SoftPort {
                 "its port has {len} bytes where this version of transom has {PORT_BYTES}"
             )));
         }
-        let port = Self {
-            map: AddressRange::of_file(&file, 0, PORT_BYTES)?,
-            fd,
-            vacancy: Mutex::new(Vacancy::none()),
-            _file: None,
-        };
+        let port = Self::map(&file, fd, id)?;
         port.map.mark_foreign();
         let header = port.header();
         let ours = header.magic.load(Ordering::Acquire) == MAGIC
-            && header.nonce.load(Ordering::Relaxed) == nonce
-            && header.pid.load(Ordering::Relaxed) == id.pid
-            && header.start_time.load(Ordering::Relaxed) == id.start_time;
+            && header.nonce.load(Ordering::Relaxed) == nonce.value
+            && header.pid.load(Ordering::Relaxed) == pid;
         if !ours {
             return Err(unreachable(format!(
-                "/proc/{}/fd/{fd} is not the port that it published; do the ranks share a PID \
-                 namespace?",
-                id.pid
+                "/proc/{pid}/fd/{fd} is not the port that it published; do the ranks share a PID \
+                 namespace?"
             )));
         }
-        Ok(port)
+        Ok((port, PeerProcess::new(process, own, nonce, Some(file))))
     }
 
-    /// The descriptor through which peers reach this port.
-    pub(crate) fn fd(&self) -> RawFd {
-        self.fd
+    /// Somebody else's.
+    fn map(file: &File, fd: RawFd, id: FileId) -> Result<Self> {
+        Ok(Self {
+            map: AddressRange::of_file(file, 0, PORT_BYTES)?,
+            fd,
+            id,
+            vacancy: Mutex::new(Vacancy::none()),
+            _file: None,
+        })
+    }
+
+    /// What peers need to find this port.
+    pub(crate) fn published(&self, process: ProcessId) -> Published {
+        let nonce = &self.header().nonce;
+        Published {
+            process,
+            nonce: Nonce {
+                value: nonce.load(Ordering::Relaxed),
+                address: (&raw const *nonce).addr() as u64,
+            },
+            fd: self.fd,
+            file: self.id,
+        }
+    }
+
+    /// Another file of the owner's: all memory files are on one device.
+    pub(crate) fn sibling(&self, inode: u64) -> FileId {
+        FileId { inode, ..self.id }
     }
 
     /// `len` zeroed bytes, if there is room: from the start of a page on where they are as many, and from
@@ -258,11 +319,6 @@ impl SoftPort {
         let end = offset.checked_add(len)?;
         let inside = fd == self.fd && offset >= ROOM as u64 && end <= PORT_BYTES as u64;
         inside.then(|| self.map.base().wrapping_add(offset as usize))
-    }
-
-    /// Where the nonce stands in the owner's address space: a word to try cross-memory attach on.
-    pub(crate) fn nonce_address(&self) -> u64 {
-        (&raw const self.header().nonce).addr() as u64
     }
 
     fn header(&self) -> &Header {

@@ -1,9 +1,8 @@
-//! Processes as peers: which one is meant, and whether it still runs.
+//! Processes by their number in /proc.
 
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use crate::{Error, Result};
 
@@ -30,45 +29,54 @@ impl ProcessId {
             ));
             return Err(failed("self", error).with_remedy(OWN_PROC));
         }
-        let (_, start_time) = stat(pid).map_err(|error| failed("self/stat", error))?;
+        let found = stat(pid).map_err(|error| failed("self/stat", error))?;
+        let start_time = found.start_time;
         Ok(Self { pid, start_time })
     }
 
     /// `None` if no such process is to be seen.
-    #[cfg(feature = "adversarial")]
     pub(crate) fn of(pid: u32) -> Option<Self> {
-        let (_, start_time) = stat(pid).ok()?;
+        let start_time = stat(pid).ok()?.start_time;
         Some(Self { pid, start_time })
     }
 
-    /// False once the process has exited, even while nobody has waited for it yet.
-    pub(crate) fn runs(&self) -> bool {
+    /// Whether a thread of the process runs, be it in another program that the process has started (exec).
+    pub(crate) fn exists(&self) -> bool {
         match stat(self.pid) {
-            Ok((state, start_time)) => start_time == self.start_time && !has_ended(state),
+            Ok(found) if found.start_time != self.start_time => false,
+            // What is said there is said of the first thread, which may end before the others.
+            Ok(found) => !found.has_ended || threads(self.pid).next().is_some(),
             // It is gone, or another user's where /proc shows only one's own (hidepid), or no descriptor is free. A
             // process that nobody has waited for counts as running then.
             Err(_) => !is_unknown(self.pid),
         }
     }
 
-    /// Waits until no thread of a process that is gone is left, which may be in the kernel still after the first one has
-    /// ended; no longer than `limit`.
-    pub(crate) fn wait_for_threads(&self, limit: Duration) {
-        let begun = Instant::now();
-        while self.has_threads() && begun.elapsed() < limit {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+    /// In one word, which is 0 for no process.
+    pub(crate) fn to_word(self) -> u64 {
+        self.start_time << u32::BITS | u64::from(self.pid)
     }
 
-    fn has_threads(&self) -> bool {
-        let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.pid)) else {
-            return false;
-        };
-        threads.flatten().any(|thread| {
-            let known = read_stat(&thread.path().join("stat"));
-            known.is_ok_and(|(state, _)| !has_ended(state))
-        })
+    /// Whether the process that gave this word exists.
+    pub(crate) fn word_exists(word: u64) -> bool {
+        let pid = word as u32;
+        let half = word >> u32::BITS;
+        let found = Self::of(pid);
+        match found {
+            Some(found) => found.start_time << u32::BITS >> u32::BITS == half && found.exists(),
+            None => !is_unknown(pid),
+        }
     }
+}
+
+/// The threads of a process that run.
+pub(crate) fn threads(pid: u32) -> impl Iterator<Item = u32> {
+    let listed = fs::read_dir(format!("/proc/{pid}/task")).into_iter();
+    listed.flatten().flatten().filter_map(|thread| {
+        let found = read_stat(&thread.path().join("stat")).ok()?;
+        let number = thread.file_name().to_str()?.parse().ok()?;
+        (!found.has_ended).then_some(number)
+    })
 }
 
 /// Whether the kernel knows no process of this number.
@@ -78,29 +86,37 @@ fn is_unknown(pid: u32) -> bool {
     looked == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
-fn stat(pid: u32) -> io::Result<(u8, u64)> {
+/// What /proc says of a process or thread.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    /// It waits for somebody to ask for its status, or is on its way there.
+    has_ended: bool,
+    start_time: u64,
+}
+
+fn stat(pid: u32) -> io::Result<Stat> {
     read_stat(format!("/proc/{pid}/stat").as_ref())
 }
 
-fn read_stat(path: &Path) -> io::Result<(u8, u64)> {
+fn read_stat(path: &Path) -> io::Result<Stat> {
     let text = fs::read(path)?;
     parse_stat(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Whether a state is that of what nobody has waited for yet, or is about to be gone.
-fn has_ended(state: u8) -> bool {
-    matches!(state, b'Z' | b'X' | b'x')
-}
-
-/// State and start time: fields 3 and 22, counted from behind the command's closing parenthesis,
-/// since the command may contain anything.
-fn parse_stat(text: &[u8]) -> Option<(u8, u64)> {
+/// Fields 3, 9 and 22, counted from behind the command's closing parenthesis, since the command may contain anything.
+fn parse_stat(text: &[u8]) -> Option<Stat> {
+    /// Of the kernel's flags: it has begun to end (`PF_EXITING`).
+    const EXITING: u64 = 4;
     let end = text.iter().rposition(|&byte| byte == b')')?;
     let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace();
-    let state = *fields.next()?.as_bytes().first()?;
-    let start_time = fields.nth(18)?.parse().ok()?;
-    Some((state, start_time))
+    let state = fields.next()?;
+    let flags: u64 = fields.nth(5)?.parse().ok()?;
+    let start_time = fields.nth(12)?.parse().ok()?;
+    Some(Stat {
+        has_ended: matches!(state, "Z" | "X" | "x") || flags & EXITING != 0,
+        start_time,
+    })
 }
 
 #[cfg(test)]
@@ -109,17 +125,34 @@ mod tests {
 
     #[test]
     fn a_command_with_parentheses_and_spaces_does_not_confuse_the_parser() {
-        let line = b"42 (a) R (b c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 777 20";
-        assert_eq!(parse_stat(line), Some((b'S', 777)));
+        let parse = |state, flags| {
+            let rest = "7 8 9 10 11 12 13 14 15 16 17 18 777 20";
+            let line = format!("42 (a) R (b c) {state} 1 2 3 4 5 {flags} {rest}");
+            parse_stat(line.as_bytes())
+        };
+        let start_time = 777;
+        for (state, flags, has_ended) in [
+            ("S", 0x40_0000, false),
+            ("S", 0x40_0004, true),
+            ("Z", 0, true),
+        ] {
+            assert_eq!(
+                parse(state, flags),
+                Some(Stat {
+                    has_ended,
+                    start_time
+                })
+            );
+        }
         assert_eq!(parse_stat(b"42 (cut off"), None);
         assert_eq!(parse_stat(b"42 (x) S 1 2"), None);
     }
 
     #[test]
-    fn a_zombie_does_not_run() {
+    fn a_zombie_does_not_exist() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();
-        let (_, start_time) = stat(pid).unwrap();
+        let start_time = stat(pid).unwrap().start_time;
         let id = ProcessId { pid, start_time };
         // SAFETY: an all-zero siginfo_t is a valid out-parameter; WNOWAIT leaves the zombie there.
         let waited = unsafe {
@@ -132,19 +165,22 @@ mod tests {
             )
         };
         assert_eq!(waited, 0);
-        assert!(!id.runs(), "a zombie counts as gone");
-        assert!(!id.has_threads());
+        assert!(!id.exists(), "a zombie counts as gone");
+        assert!(!ProcessId::word_exists(id.to_word()));
+        assert_eq!(threads(pid).count(), 0);
         child.wait().unwrap();
-        assert!(!id.runs());
-        assert!(!id.has_threads());
+        assert!(!id.exists());
+        assert!(!ProcessId::word_exists(id.to_word()));
         let own = ProcessId::own().unwrap();
-        assert!(own.runs() && own.has_threads());
+        assert!(own.exists() && ProcessId::word_exists(own.to_word()));
+        assert!(threads(own.pid).any(|thread| thread != own.pid));
     }
 
     #[test]
     fn a_reused_process_number_is_not_the_same_process() {
         let mut id = ProcessId::own().unwrap();
         id.start_time += 1;
-        assert!(!id.runs());
+        assert!(!id.exists());
+        assert!(!ProcessId::word_exists(id.to_word()));
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::peer::PeerProcess;
 use super::port::{SLOT_BYTES, SoftPort};
 use super::process::ProcessId;
 use super::slots::{self, SLOTS, Slots, Unanswered};
@@ -27,9 +28,6 @@ pub(crate) enum Operation {
     AddNumbers = 9,
     /// Likewise, and answers with what they were.
     FetchAddNumbers = 10,
-    /// The server's kernel copies from, or to, the origin's memory: the operands say where, and in which process.
-    CopyFrom = 11,
-    CopyTo = 12,
 }
 
 impl Operation {
@@ -45,8 +43,6 @@ impl Operation {
             Self::Gather,
             Self::AddNumbers,
             Self::FetchAddNumbers,
-            Self::CopyFrom,
-            Self::CopyTo,
         ]
         .into_iter()
         .find(|operation| *operation as u32 == code)
@@ -55,8 +51,8 @@ impl Operation {
     /// The right that it takes.
     pub(crate) fn need(self) -> Access {
         match self {
-            Self::Write | Self::Scatter | Self::CopyFrom => Access::WRITE,
-            Self::Read | Self::Gather | Self::CopyTo => Access::READ,
+            Self::Write | Self::Scatter => Access::WRITE,
+            Self::Read | Self::Gather => Access::READ,
             Self::AddNumbers | Self::FetchAddNumbers => Access::READ.and(Access::WRITE),
             Self::FetchAdd | Self::CompareSwap | Self::AddEach | Self::StoreEach => Access::ATOMIC,
         }
@@ -64,8 +60,8 @@ impl Operation {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Write | Self::Scatter | Self::CopyFrom => "write",
-            Self::Read | Self::Gather | Self::CopyTo => "read",
+            Self::Write | Self::Scatter => "write",
+            Self::Read | Self::Gather => "read",
             Self::FetchAdd => "fetch_add",
             Self::CompareSwap => "compare_swap",
             Self::AddNumbers | Self::FetchAddNumbers => "add",
@@ -113,7 +109,7 @@ impl Request {
     pub(crate) unsafe fn ask(
         &self,
         port: &SoftPort,
-        peer: ProcessId,
+        peer: &PeerProcess,
         send: *const u8,
         receive: *mut u8,
     ) -> Result<Option<u64>> {
@@ -123,7 +119,7 @@ impl Request {
         let answer = match slots::exchange(port, index, || peer.runs()) {
             Ok(answer) => answer,
             Err(Unanswered::NoAgent) => return Ok(None),
-            Err(Unanswered::Gone) => return Err(Error::PeerGone { pid: peer.pid }),
+            Err(Unanswered::Gone) => return Err(peer.gone()),
         };
         if answer.is_some() && !receive.is_null() {
             // SAFETY: the caller vouches for `receive`; the slot was filled with this, and answered.
@@ -157,7 +153,7 @@ impl Request {
         slot.width.store(self.width, Ordering::Relaxed);
         slot.rkey.store(self.rkey, Ordering::Relaxed);
         slot.address.store(self.address, Ordering::Relaxed);
-        slot.len.store(self.len as u64, Ordering::Relaxed);
+        slot.len.store(self.len as u32, Ordering::Relaxed);
         slot.operands[0].store(self.operands[0], Ordering::Relaxed);
         slot.operands[1].store(self.operands[1], Ordering::Relaxed);
     }
@@ -177,12 +173,12 @@ impl Request {
         };
     }
 
-    pub(crate) fn refused(&self, peer: ProcessId, reason: &'static str) -> Error {
+    pub(crate) fn refused(&self, peer: &PeerProcess, reason: &'static str) -> Error {
         Error::RemoteAccess {
             need: self.operation.name(),
             address: self.address,
             len: self.len as u64,
-            pid: peer.pid,
+            pid: peer.pid(),
             host: None,
             rkey: self.rkey,
             reason,
@@ -206,17 +202,16 @@ pub(super) fn data(port: &SoftPort, index: usize, operation: Operation, len: usi
     }
 }
 
-/// A free slot of a peer's for this process, if there is one: its `nth`, of [`AT_ONCE`], where nobody else has that.
-pub(super) fn claim_now(port: &SoftPort, own: u32, nth: usize) -> Option<usize> {
-    let first = (own as usize).wrapping_mul(AT_ONCE).wrapping_add(nth);
-    slots::claim(port, SLOTS, first, own)
+/// A free slot of a peer's for the process `own`, if there is one: its `nth`, of [`AT_ONCE`], where nobody else has that.
+pub(super) fn claim_now(port: &SoftPort, own: ProcessId, nth: usize) -> Option<usize> {
+    let first = (own.pid as usize).wrapping_mul(AT_ONCE).wrapping_add(nth);
+    slots::claim(port, SLOTS, first, own.to_word())
 }
 
-fn claim(port: &SoftPort, peer: ProcessId) -> Result<usize> {
-    let own = std::process::id();
+fn claim(port: &SoftPort, peer: &PeerProcess) -> Result<usize> {
     let mut round = 0u32;
     loop {
-        if let Some(index) = claim_now(port, own, 0) {
+        if let Some(index) = claim_now(port, peer.own(), 0) {
             return Ok(index);
         }
         round += 1;
@@ -227,7 +222,7 @@ fn claim(port: &SoftPort, peer: ProcessId) -> Result<usize> {
         std::thread::sleep(Duration::from_millis(1));
         if round.is_multiple_of(100) {
             if !peer.runs() {
-                return Err(Error::PeerGone { pid: peer.pid });
+                return Err(peer.gone());
             }
             free_those_of_the_dead(port);
         }
@@ -237,10 +232,6 @@ fn claim(port: &SoftPort, peer: ProcessId) -> Result<usize> {
 /// Frees the slots of processes that died amid their requests.
 pub(super) fn free_those_of_the_dead(port: &SoftPort) {
     for index in 0..SLOTS {
-        slots::free_if_dead(port.slot(index), is_gone);
+        slots::free_if_dead(port.slot(index), |owner| !ProcessId::word_exists(owner));
     }
-}
-
-fn is_gone(pid: u32) -> bool {
-    !std::path::Path::new("/proc").join(pid.to_string()).exists()
 }

@@ -1,13 +1,14 @@
 //! Memory files and their mappings.
 
 use std::ffi::CStr;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::ptr;
 
 use super::limits;
+use super::process;
 use crate::system::page_size;
 use crate::{Error, Result};
 
@@ -39,13 +40,59 @@ pub(crate) fn memory_file(name: &CStr, len: usize) -> Result<File> {
     Ok(file)
 }
 
-/// Opens descriptor `fd` of process `pid` as a file of our own.
-pub(crate) fn open_peer_file(pid: u32, fd: RawFd) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_CLOEXEC)
-        .open(format!("/proc/{pid}/fd/{fd}"))
+/// Which file a descriptor is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId {
+    /// The device that it is on.
+    pub(crate) device: u64,
+    /// Its inode there.
+    pub(crate) inode: u64,
+}
+
+impl FileId {
+    pub(crate) fn of(file: &File) -> Result<Self> {
+        let found = file.metadata();
+        let found = found.map_err(|error| Error::os("fstat of a memory file", error))?;
+        Ok(Self::read(&found))
+    }
+
+    fn read(found: &fs::Metadata) -> Self {
+        Self {
+            device: found.dev(),
+            inode: found.ino(),
+        }
+    }
+}
+
+/// Opens descriptor `fd` of process `pid` as a file of our own, if it is of this file. Another process may have the number
+/// by now.
+pub(crate) fn open_peer_file(pid: u32, fd: RawFd, id: FileId) -> io::Result<File> {
+    let check = |found: &fs::Metadata| match FileId::read(found) == id {
+        true => Ok(()),
+        false => {
+            let what = "the descriptor is of another file";
+            Err(io::Error::new(io::ErrorKind::NotFound, what))
+        }
+    };
+    let open = |path: &str| {
+        // Looked at first: to open something else may have effects.
+        check(&fs::metadata(path)?)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_CLOEXEC)
+            .open(path)?;
+        check(&file.metadata()?)?;
+        Ok::<_, io::Error>(file)
+    };
+    let opened = open(&format!("/proc/{pid}/fd/{fd}"));
+    match opened {
+        // Those of a process whose first thread has ended are to be found at another.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => process::threads(pid)
+            .find_map(|thread| open(&format!("/proc/{pid}/task/{thread}/fd/{fd}")).ok())
+            .ok_or(error),
+        opened => opened,
+    }
 }
 
 /// A range of address space that this process owns, unmapped on drop.

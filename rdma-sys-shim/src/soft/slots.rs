@@ -1,10 +1,11 @@
 //! The slot protocol: how requests get to the agent of a process, or to a thread of it that waits, and answers back.
 //!
-//! A slot goes round FREE → CLAIMED (by an origin) → READY → SERVING (by the agent, or by whoever lends a hand) → DONE or
-//! REFUSED → FREE. Its other fields and its data belong to whoever the state says.
+//! An origin claims a slot by writing who it is into `owner`, which is 0 in a free slot. The state then goes IDLE → READY →
+//! SERVING (by the agent, or by a thread that lends a hand) → DONE or REFUSED → IDLE, and the owner gives the slot back. The other
+//! fields and the data are the server's in the state SERVING, and the owner's in all others.
 //!
 //! The agent is told of slots that are ready. Who lends a hand looks at all of them, again and again. A slot that was only
-//! offered to hands is taken back by its origin after a moment (READY → CLAIMED), and if that died meanwhile, is served no
+//! offered to hands is taken back by its origin after a moment (READY → IDLE), and if that died meanwhile, is served no
 //! more after a tenth of a second.
 //!
 //! Nobody sleeps while there is something to do for him: who goes to sleep says so, and then looks
@@ -21,15 +22,14 @@ use crate::primitive::{
 /// Requests that an agent can have before it at once.
 pub(crate) const SLOTS: usize = 32;
 
-const FREE: u32 = 0;
-const CLAIMED: u32 = 1;
+const IDLE: u32 = 0;
 const READY: u32 = 2;
 const SERVING: u32 = 3;
 const DONE: u32 = 4;
 const REFUSED: u32 = 5;
 
-/// The owner of a slot that somebody frees whose own is dead: no process has this number.
-const CLEANER: u32 = u32::MAX;
+/// The owner of a slot that somebody frees whose own is dead: no process is known by this.
+const CLEANER: u64 = u64::MAX;
 
 /// Milliseconds after which nobody serves what was offered: its origin is dead, or about to take it back.
 const STALE: u32 = 100;
@@ -83,11 +83,11 @@ pub(crate) struct Slot {
     offered: AtomicU32,
     /// 1 while the origin sleeps on `state`.
     sleeping: AtomicU32,
-    /// The origin's process.
-    owner: AtomicU32,
+    pub(super) len: AtomicU32,
+    /// The origin's process, as [`ProcessId::to_word`](super::process::ProcessId::to_word) says it; 0: the slot is free.
+    owner: AtomicU64,
     pub(super) rkey: AtomicU64,
     pub(super) address: AtomicU64,
-    pub(super) len: AtomicU64,
     /// The first one becomes the old value of an atomic.
     pub(super) operands: [AtomicU64; 2],
 }
@@ -109,32 +109,26 @@ pub(crate) enum Unanswered {
 }
 
 /// Takes a free slot for `owner`, looking at `first` first.
-pub(crate) fn claim(slots: &impl Slots, count: usize, first: usize, owner: u32) -> Option<usize> {
+pub(crate) fn claim(slots: &impl Slots, count: usize, first: usize, owner: u64) -> Option<usize> {
     let mut all = (0..count).map(|i| (first + i) % count);
     all.find(|&index| {
         let slot = slots.slot(index);
         // A failed exchange would take the line from whoever serves it.
-        let taken = slot.state.load(Ordering::Relaxed) == FREE
+        slot.owner.load(Ordering::Relaxed) == 0
             && slot
-                .state
-                .compare_exchange(FREE, CLAIMED, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok();
-        if taken {
-            slot.owner.store(owner, Ordering::Relaxed);
-        }
-        taken
+                .owner
+                .compare_exchange(0, owner, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
     })
 }
 
-/// A free slot has no owner: a new one that has claimed it, but not yet signed, must not be taken
-/// for the last one, which may be dead.
 pub(crate) fn give_back(slot: &Slot) {
-    slot.owner.store(0, Ordering::Relaxed);
-    slot.state.store(FREE, Ordering::Release);
+    slot.state.store(IDLE, Ordering::Relaxed);
+    slot.owner.store(0, Ordering::Release);
 }
 
 /// An origin that died in the middle of a request leaves its slot claimed, offered or answered for ever.
-pub(crate) fn free_if_dead(slot: &Slot, is_dead: impl FnOnce(u32) -> bool) {
+pub(crate) fn free_if_dead(slot: &Slot, is_dead: impl FnOnce(u64) -> bool) {
     let owner = slot.owner.load(Ordering::Relaxed);
     if matches!(owner, 0 | CLEANER) || !is_dead(owner) {
         return;
@@ -149,11 +143,11 @@ pub(crate) fn free_if_dead(slot: &Slot, is_dead: impl FnOnce(u32) -> bool) {
         return;
     }
     let is_over = match slot.state.load(Ordering::Acquire) {
-        CLAIMED | DONE | REFUSED => true,
-        // Unless a hand has it meanwhile. What the agent was told of, it serves.
-        READY if slot.offered.load(Ordering::Relaxed) != 0 => slot
+        IDLE | DONE | REFUSED => true,
+        // Unless somebody begins to serve it meanwhile.
+        READY => slot
             .state
-            .compare_exchange(READY, CLAIMED, Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange(READY, IDLE, Ordering::Acquire, Ordering::Relaxed)
             .is_ok(),
         _ => false,
     };
@@ -206,16 +200,6 @@ pub(crate) enum Offered {
     TakenBack,
 }
 
-/// Whether a request was served or refused.
-pub(crate) fn is_over(slots: &impl Slots, index: usize) -> bool {
-    is_answered(slots.slot(index).state.load(Ordering::Acquire))
-}
-
-#[cfg(all(test, not(loom)))]
-pub(crate) fn is_free(slot: &Slot) -> bool {
-    slot.state.load(Ordering::Relaxed) == FREE
-}
-
 /// Waits until somebody has served an offered slot, or takes it back when `is_patient` says no: it is asked as long as
 /// nobody has begun.
 pub(crate) fn collect(
@@ -231,7 +215,7 @@ pub(crate) fn collect(
             READY if !is_patient() => {
                 let taken_back = slot
                     .state
-                    .compare_exchange(READY, CLAIMED, Ordering::Acquire, Ordering::Relaxed)
+                    .compare_exchange(READY, IDLE, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok();
                 if taken_back {
                     return Ok(Offered::TakenBack);
@@ -269,7 +253,7 @@ fn wait_done(
         let retracted = bell.running.load(Ordering::Acquire) == 0
             && slot
                 .state
-                .compare_exchange(READY, CLAIMED, Ordering::Acquire, Ordering::Relaxed)
+                .compare_exchange(READY, IDLE, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok();
         if retracted {
             bell.ready.fetch_and(!(1 << index), Ordering::AcqRel);
@@ -383,18 +367,17 @@ fn is_stale(slot: &Slot) -> bool {
     }
 }
 
-/// Serves what waits in these slots, also what the agent does not know of, if it `may` be; returns how many did.
+/// Serves what waits in these slots, also what the agent does not know of; returns how many did.
 pub(crate) fn serve_offered(
     slots: &impl Slots,
     indices: impl Iterator<Item = usize>,
-    mut may: impl FnMut(usize, &Slot) -> bool,
     mut carry_out: impl FnMut(usize, &Slot) -> Option<u64>,
 ) -> usize {
     let mut served = 0;
     for index in indices {
         let slot = slots.slot(index);
         let is_ready = slot.state.load(Ordering::Acquire) == READY && !is_stale(slot);
-        if is_ready && may(index, slot) {
+        if is_ready {
             served += usize::from(serve(slot, |slot| carry_out(index, slot)));
         }
     }
@@ -479,11 +462,10 @@ pub(crate) fn leave(slots: &impl Slots, carry_out: impl FnMut(usize, &Slot) -> O
 mod tests {
     use super::*;
     use crate::soft::port::SoftPort;
-    use crate::soft::process::ProcessId;
 
     #[test]
     fn of_requests_that_come_together_each_is_first_as_often() {
-        let port = SoftPort::create(ProcessId::own().unwrap(), 1).unwrap();
+        let port = SoftPort::create(std::process::id(), 1).unwrap();
         let asked = [3, 4, 17, 31];
         let mut was_first = [0; SLOTS];
         let mut turns = Turns::default();

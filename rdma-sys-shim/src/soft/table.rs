@@ -14,6 +14,8 @@ pub(crate) struct MappablePiece {
     pub(crate) len: u64,
     pub(crate) fd: RawFd,
     pub(crate) offset: u64,
+    /// Of the file, which is on the device of the port.
+    pub(crate) inode: u64,
 }
 
 /// What the table says about a region.
@@ -67,6 +69,7 @@ impl RegionTable {
         entry.piece_len.store(piece.len, Ordering::Relaxed);
         entry.piece_offset.store(piece.offset, Ordering::Relaxed);
         entry.piece_fd.store(piece.fd as u32, Ordering::Relaxed);
+        entry.piece_inode.store(piece.inode, Ordering::Relaxed);
         let generation = entry.generation.fetch_add(1, Ordering::Release) + 1;
         Ok(RemoteRegion {
             address,
@@ -143,6 +146,7 @@ pub(crate) fn piece(port: &SoftPort, rkey: u64) -> Option<MappablePiece> {
         len: entry.piece_len.load(Ordering::Relaxed),
         fd: entry.piece_fd.load(Ordering::Relaxed) as RawFd,
         offset: entry.piece_offset.load(Ordering::Relaxed),
+        inode: entry.piece_inode.load(Ordering::Relaxed),
     })?;
     (piece.len > 0).then_some(piece)
 }
@@ -207,10 +211,9 @@ fn read<T>(port: &SoftPort, rkey: u64, fields: impl FnOnce(&RegionEntry) -> T) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::soft::process::ProcessId;
 
     fn table() -> (Arc<SoftPort>, RegionTable) {
-        let port = Arc::new(SoftPort::create(ProcessId::own().unwrap(), 1).unwrap());
+        let port = Arc::new(SoftPort::create(std::process::id(), 1).unwrap());
         (port.clone(), RegionTable::new(port))
     }
 
@@ -283,6 +286,7 @@ mod tests {
             len: 8192,
             fd: 10,
             offset: 4096,
+            inode: 77,
         };
         let region = table.insert(5000, 100, Access::ALL, Some(given)).unwrap();
         assert_eq!(piece(&port, region.rkey), Some(given));

@@ -21,7 +21,11 @@ pub(crate) fn rights(address: usize, len: usize) -> std::io::Result<Rights> {
     };
     match ask_kernel(address, end) {
         Some(rights) => Ok(rights),
-        None => read_maps(BufReader::new(File::open("/proc/self/maps")?), address, end),
+        None => read_maps(
+            BufReader::new(File::open("/proc/thread-self/maps")?),
+            address,
+            end,
+        ),
     }
 }
 
@@ -57,7 +61,7 @@ fn ask_kernel(address: usize, end: usize) -> Option<Rights> {
     static MAPS: OnceLock<Option<(u32, File)>> = OnceLock::new();
     let (owner, maps) = MAPS
         .get_or_init(|| {
-            File::open("/proc/self/maps")
+            File::open("/proc/thread-self/maps")
                 .ok()
                 .map(|file| (std::process::id(), file))
         })
@@ -167,7 +171,7 @@ mod tests {
             (16, 16),
         ];
         for (address, len) in cases {
-            let file = BufReader::new(File::open("/proc/self/maps").unwrap());
+            let file = BufReader::new(File::open("/proc/thread-self/maps").unwrap());
             let read = read_maps(file, address, address + len).unwrap();
             assert_eq!(rights(address, len).unwrap(), read, "{address:#x} {len}");
         }

@@ -8,7 +8,7 @@ use ibverbs_sys::ibv_access_flags as Flags;
 use memmap2::{MmapMut, MmapOptions};
 
 use super::objects::{MemoryRegion, ProtectionDomain};
-use crate::cross_memory::{Direction, Stopped, transfer};
+use crate::cross_memory::{Direction, Stopped, own_number, transfer};
 use crate::fork::OfProcess;
 use crate::system::page_size;
 use crate::{Access, Error, Region, RemoteRegion, Result};
@@ -102,8 +102,7 @@ fn is_readable(base: *mut u8, len: usize) -> bool {
     pages.chain([last]).all(|at| {
         let here = base.addr().wrapping_add(at) as u64;
         // SAFETY: a local byte.
-        let tried =
-            unsafe { transfer(std::process::id(), Direction::Read, &raw mut seen, here, 1) };
+        let tried = unsafe { transfer(own_number(), Direction::Read, &raw mut seen, here, 1) };
         !matches!(tried, Err(Stopped::Fault))
     })
 }

@@ -1,11 +1,13 @@
 //! One rank of three dies, or leaves, while the others wait for it.
 
-use std::process::exit;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, exit};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
 use transom::raw::{Assert, Window};
 use transom::{Error, Info, Job, LockKind, Result};
+use transom_testing::devices::is_soft;
 use transom_testing::environment;
 use transom_testing::job::{self, Launched, Others};
 
@@ -16,6 +18,17 @@ pub(super) const CULPRIT: u32 = 1;
 
 /// How the culprit ends.
 const ENDS: [&str; 4] = ["killed", "panics", "exits", "leaves"];
+
+/// Those in which a process that starts another program is missed in its own way: by whoever waits, by whoever comes for a lock,
+/// by whoever accesses memory, and by whoever has yet to connect.
+const WAITS_FOR_THE_REPLACED: [&str; 6] = [
+    "barrier",
+    "barrier_before_any_contact",
+    "fence",
+    "exclusive_lock",
+    "get_and_flush",
+    "create",
+];
 
 /// What the survivors wait in.
 const WAITS: [&str; 18] = [
@@ -49,8 +62,16 @@ pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
             }));
         }
     }
+    // Elsewhere a device cannot tell it from a death, and another launcher may end the job.
+    let is_told = is_soft(device) && environment::is_our_launcher();
+    for wait in WAITS_FOR_THE_REPLACED.into_iter().filter(|_| is_told) {
+        let name = format!("{device}/faults/execs/{wait}");
+        trials.push(Trial::test(name, move || {
+            survivors_find_out(device, &format!("faults/death/execs/{wait}"))
+        }));
+    }
     // What another launcher does is none of our business.
-    for end in ENDS.into_iter().filter(|_| environment::is_our_launcher()) {
+    for end in (ENDS.into_iter().chain(["execs"])).filter(|_| environment::is_our_launcher()) {
         let name = format!("{device}/faults/{end}/ended_by_the_launcher");
         trials.push(Trial::test(name, move || {
             the_launcher_ends_all(device, end)
@@ -76,6 +97,9 @@ pub(super) fn survivors_find_out(device: &str, role: &str) -> std::result::Resul
     for line in survivors {
         if !line.contains("ProcAborted") || !line.contains(&format!("rank {CULPRIT} ")) {
             return fail("a survivor's error is not about the culprit");
+        }
+        if role.contains("/execs/") && !line.contains("exec") {
+            return fail("who has started another program is said to have ended otherwise");
         }
         if role.contains("/leaves/") && line.contains(&format!("rank {CULPRIT} died")) {
             return fail("who has left is said to have died");
@@ -144,6 +168,11 @@ pub(super) fn die(end: &str, job: Job) {
         "panics" => panic!("as the test wants"),
         "exits" => exit(0),
         "leaves" => drop(job),
+        // Longer than anybody may wait, and gone by itself where nobody ends it.
+        "execs" => {
+            let error = Command::new("sleep").arg("6").exec();
+            panic!("exec: {error}");
+        }
         _ => panic!("no end {end:?}"),
     }
 }

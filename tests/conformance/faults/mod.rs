@@ -4,6 +4,7 @@
 mod crossed;
 mod death;
 mod fatal;
+mod first_thread;
 mod injected;
 mod leave;
 mod limits;
@@ -26,6 +27,7 @@ pub(crate) fn play(role: &str) {
         "limits" => limits::play(rest),
         "locked" => locked::play(rest),
         "fatal" => fatal::play(),
+        "first_thread" => first_thread::play(),
         "memory" => memory::play(),
         "stop" => stop::play(),
         "unawaited" => unawaited::play(rest),
@@ -39,6 +41,7 @@ pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
     trials.extend(crossed::trials(device));
     trials.extend(leave::trials(device));
     trials.extend(fatal::trials(device));
+    trials.extend(first_thread::trials(device));
     // A rank stops another, which has to be on its host.
     if environment::is_our_launcher() {
         trials.extend(stop::trials(device));

@@ -161,9 +161,10 @@ impl SoftEndpoint {
         };
         let address = remote.first().map_or(0, |part| part.iov_base.addr() as u64);
         let len = local.iter().map(|part| part.iov_len).sum();
-        let pid = self.peer.pid;
-        // SAFETY: the caller's promise.
-        let moved = unsafe { cross_memory::transfer_lists(pid, direction, local, remote) };
+        let moved = self.peer.reach(|number| {
+            // SAFETY: the caller's promise.
+            unsafe { cross_memory::transfer_lists(number, direction, local, remote) }
+        });
         local.clear();
         remote.clear();
         moved.map_err(|stopped| {

@@ -2,7 +2,6 @@
 //! bytes. They go in pieces, so that the peer copies one while this process copies the next.
 
 mod blocks;
-mod both;
 mod choice;
 
 use std::cell::RefCell;
@@ -12,7 +11,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Path, SoftEndpoint};
-use crate::copier;
 use crate::device::batch::{Batch, Each, LocalPiece};
 use crate::primitive::milliseconds;
 use crate::soft::hands::Hand;
@@ -29,6 +27,8 @@ use choice::{Choices, Kind};
 const PIECE: usize = 1 << 10;
 /// Who sleeps is not called for longer transfers that go by slots.
 const LONG: usize = 8 << 10;
+/// The kernel is as soon with whole transfers of this length, and needs nobody.
+const LONGEST_BY_HAND: usize = 64 << 10;
 /// What an accumulate reads and writes at a time, where the kernel does it.
 const ADDS_AT_A_TIME: usize = 64 << 10;
 /// The longest pieces of batches with which hands are sooner than the kernel, which takes a third of a microsecond for each.
@@ -71,8 +71,6 @@ pub(super) struct Experience {
     swept: AtomicU32,
     /// With what is long.
     choices: Choices,
-    /// How often in a row it could not copy to this process's memory.
-    refusals: AtomicU32,
     /// Whoever asks waits nearly as long as an offer holds: a hand is likely to come.
     #[cfg(test)]
     is_sure: AtomicBool,
@@ -245,14 +243,8 @@ impl SoftEndpoint {
         at: RemoteAddress,
         by_kernel: impl Fn(Range<usize>) -> Result<()>,
     ) -> Result<()> {
-        // Hands are no match for the kernel with a second thread, and are not asked where there may be one.
-        let by_two = len >= super::LONG && copier::is_allowed();
-        if !self.options.hands || by_two {
+        if !self.options.hands || len >= LONGEST_BY_HAND {
             return by_kernel(0..len);
-        }
-        if len >= both::LEAST {
-            // SAFETY: the caller's promise.
-            return unsafe { self.transfer_by_both(operation, local, len, at, &by_kernel) };
         }
         // For what is long nobody has to wake up.
         let parts = usize::from(len <= LONG);
@@ -476,7 +468,8 @@ impl SoftEndpoint {
         let mut result = Ok(());
         while ended < count {
             while left.is_empty() && begun < count && begun - ended < AT_ONCE {
-                let Some(slot) = request::claim_now(&self.port, self.own, begun % AT_ONCE) else {
+                let Some(slot) = request::claim_now(&self.port, self.peer.own(), begun % AT_ONCE)
+                else {
                     break;
                 };
                 if !fill(begun, slot) {
@@ -523,7 +516,7 @@ impl SoftEndpoint {
 
     /// Offers what `fill` writes into a slot of this process's, its `nth` where nobody else has that; `None` if none is free.
     fn offer(&self, nth: usize, fill: impl FnOnce(usize)) -> Option<usize> {
-        let Some(slot) = request::claim_now(&self.port, self.own, nth % AT_ONCE) else {
+        let Some(slot) = request::claim_now(&self.port, self.peer.own(), nth % AT_ONCE) else {
             self.experience.sweep(&self.port);
             return None;
         };
@@ -553,7 +546,7 @@ impl SoftEndpoint {
                 }
                 // Two that ask each other at once would both be disappointed.
                 if let Some(hand) = own.get_or_insert_with(Hand::of_process) {
-                    hand.serve_short();
+                    hand.serve();
                 }
                 begun.get_or_insert_with(Instant::now).elapsed() < patience
             })
@@ -562,9 +555,7 @@ impl SoftEndpoint {
             Ok(Offered::Answered(Some(_))) => Ok(Asked::Done),
             Ok(Offered::Answered(None)) => Ok(Asked::Refused),
             Ok(Offered::TakenBack) => Ok(Asked::NotTakenUp),
-            Err(Unanswered::Gone | Unanswered::NoAgent) => {
-                Err(Error::PeerGone { pid: self.peer.pid })
-            }
+            Err(Unanswered::Gone | Unanswered::NoAgent) => Err(self.peer.gone()),
         }
     }
 }

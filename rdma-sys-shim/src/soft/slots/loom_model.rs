@@ -41,15 +41,15 @@ unsafe impl Sync for Queue {}
 fn slot() -> Slot {
     let word = || AtomicU64::new(0);
     Slot {
-        state: AtomicU32::new(FREE),
+        state: AtomicU32::new(IDLE),
         operation: AtomicU32::new(0),
         width: AtomicU32::new(0),
         offered: AtomicU32::new(0),
         sleeping: AtomicU32::new(0),
-        owner: AtomicU32::new(0),
+        len: AtomicU32::new(0),
+        owner: word(),
         rkey: word(),
         address: word(),
-        len: word(),
         operands: [word(), word()],
     }
 }
@@ -78,12 +78,12 @@ impl Queue {
     fn claim(&self, number: u64) -> usize {
         let count = self.slots.len();
         let index = loop {
-            match claim(self, count, number as usize % count, number as u32 + 1) {
+            match claim(self, count, number as usize % count, number + 1) {
                 Some(index) => break index,
                 None => thread::yield_now(),
             }
         };
-        self.slot(index).len.store(number, Relaxed);
+        self.slot(index).len.store(number as u32, Relaxed);
         // SAFETY: the slot is claimed.
         self.data[index].with_mut(|data| unsafe { *data = number });
         index
@@ -121,7 +121,7 @@ impl Queue {
     /// What a thread that lends a hand does again and again.
     fn lend(&self) {
         let carry_out = |index, slot: &Slot| self.carry_out(index, slot);
-        serve_offered(self, 0..self.slots.len(), |_, _| true, carry_out);
+        serve_offered(self, 0..self.slots.len(), carry_out);
     }
 
     /// An origin asks for twice its number, once. False: there was no agent.
@@ -140,7 +140,7 @@ impl Queue {
     }
 
     fn carry_out(&self, index: usize, slot: &Slot) -> Option<u64> {
-        let number = slot.len.load(Relaxed);
+        let number = slot.len.load(Relaxed).into();
         // SAFETY: the slot is being served.
         self.data[index].with_mut(|data| unsafe {
             assert_eq!(*data, number, "data of another request");
@@ -221,7 +221,7 @@ fn an_agent_that_leaves_serves_or_lets_go() {
         leave(&*queue, |index, slot| queue.carry_out(index, slot));
         let answered = origin.join().expect("the origin");
         assert_eq!(queue.served.load(Relaxed), answered.into());
-        assert_eq!(queue.slots[0].state.load(Relaxed), FREE);
+        assert_eq!(queue.slots[0].owner.load(Relaxed), 0, "it is free");
     });
 }
 
@@ -241,7 +241,7 @@ fn an_offer_is_taken_up_or_taken_back() {
             hand.join().expect("a hand");
         }
         assert_eq!(queue.served.load(Relaxed), served.iter().sum());
-        assert_eq!(queue.slots[0].state.load(Relaxed), FREE);
+        assert_eq!(queue.slots[0].owner.load(Relaxed), 0, "it is free");
     });
 }
 
@@ -263,14 +263,14 @@ fn a_hand_and_an_agent_share_slots() {
         let asked = u32::from(asker.join().expect("the one who asks"));
         agent.join().expect("the agent");
         assert_eq!(queue.served.load(Relaxed), asked + offered);
-        assert_eq!(queue.slots[0].state.load(Relaxed), FREE);
+        assert_eq!(queue.slots[0].owner.load(Relaxed), 0, "it is free");
     });
 }
 
 /// Two clean up after one that died, while a live one gets the slot as soon as it is free.
 #[test]
 fn cleaners_free_what_is_the_dead_ones_and_nothing_else() {
-    const DEAD: u32 = 99;
+    const DEAD: u64 = 99;
     check(3, || {
         let queue = Queue::new(1);
         let index = claim(&*queue, 1, 0, DEAD).expect("it is free");
@@ -294,6 +294,6 @@ fn cleaners_free_what_is_the_dead_ones_and_nothing_else() {
         for cleaner in cleaners {
             cleaner.join().expect("a cleaner");
         }
-        assert_eq!(queue.slots[0].state.load(Relaxed), FREE);
+        assert_eq!(queue.slots[0].owner.load(Relaxed), 0, "it is free");
     });
 }

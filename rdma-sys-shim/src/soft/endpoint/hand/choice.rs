@@ -19,12 +19,9 @@ pub(super) enum Kind {
     Add,
     /// Of what is mapped, a half by hands.
     Share,
-    /// By the kernel, from both sides.
-    WriteByBoth,
-    ReadByBoth,
 }
 
-const KINDS: usize = 6;
+const KINDS: usize = 4;
 
 impl Kind {
     /// Whether the first transfer after one in the other way takes longer than those behind it: lines that two processors

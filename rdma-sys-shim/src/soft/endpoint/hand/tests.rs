@@ -1,6 +1,6 @@
 //! Transfers of this process to itself, as to a peer.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use std::thread;
 use super::*;
 use crate::device::batch::{Blocks, RemoteRun};
 use crate::soft::endpoint::{Path, SoftEndpoint};
-use crate::soft::hands::{Hand, Served};
+use crate::soft::hands::Hand;
 use crate::soft::port::SoftPort;
 use crate::soft::process::ProcessId;
 use crate::soft::slots::{SLOTS, Wanted};
@@ -37,20 +37,15 @@ struct Peer {
 impl Peer {
     fn new(len: usize) -> Self {
         let id = ProcessId::own().unwrap();
-        let port = Arc::new(SoftPort::create(id, NONCE).unwrap());
+        let port = Arc::new(SoftPort::create(id.pid, NONCE).unwrap());
         let memory = vec![0; len];
         let table = RegionTable::new(port.clone());
         let address = memory.as_ptr().expose_provenance() as u64;
         let region = table
             .insert(address, len as u64, Access::ALL, None)
             .unwrap();
-        let endpoint = SoftEndpoint::to_peer(
-            id,
-            SoftPort::open(DEVICE, id, port.fd(), NONCE).unwrap(),
-            Options::parse("").unwrap(),
-            NONCE,
-            port.nonce_address(),
-        );
+        let (there, process) = SoftPort::open(DEVICE, id, &port.published(id)).unwrap();
+        let endpoint = SoftEndpoint::to_peer(process, there, Options::parse("").unwrap());
         Self {
             port,
             endpoint,
@@ -106,12 +101,8 @@ impl Peer {
         unsafe { self.endpoint.transfer_batch(operation, &batch) }.unwrap();
     }
 
-    fn are_slots_free(&self) -> bool {
-        (0..SLOTS).all(|index| slots::is_free(self.port.slot(index)))
-    }
-
     fn all_slots_are_free(&self) -> bool {
-        (0..SLOTS).all(|_| request::claim_now(&self.port, self.endpoint.own, 0).is_some())
+        (0..SLOTS).all(|_| request::claim_now(&self.port, self.endpoint.peer.own(), 0).is_some())
     }
 }
 
@@ -130,7 +121,7 @@ fn beside_hands<T>(peer: &Peer, count: usize, body: impl FnOnce(&AtomicUsize) ->
                 while !over.load(Ordering::Relaxed) {
                     // As long as those who ask have a processor, too.
                     for _ in 0..1000 {
-                        let done = hand.serve() != Served::Nothing;
+                        let done = hand.serve();
                         served.fetch_add(usize::from(done), Ordering::Relaxed);
                     }
                     thread::yield_now();
@@ -429,110 +420,6 @@ fn long_columns_are_written_by_two() {
     assert!(peer.all_slots_are_free());
 }
 
-/// A long transfer in which this process has moved the first `most` pieces when the kernel fails; whether the peer took up any,
-/// and how many pieces this process moved.
-fn by_both(
-    peer: &Peer,
-    operation: Operation,
-    bytes: &mut [u8],
-    most: usize,
-) -> (std::result::Result<bool, Error>, usize) {
-    let (local, at) = (bytes.as_mut_ptr(), peer.region.at(100));
-    let moved = Cell::new(0);
-    let by_kernel = |some: Range<usize>| {
-        if moved.get() == most {
-            return Err(Error::PeerGone { pid: 1 });
-        }
-        moved.set(moved.get() + 1);
-        let here = local.wrapping_add(some.start);
-        // SAFETY: a part of `bytes`, and as much of the memory, which no reference is used to.
-        unsafe {
-            let there = peer.memory.as_ptr().cast_mut().add(100 + some.start);
-            match operation {
-                Operation::Write => crate::memory::copy(there, here, some.len()),
-                _ => crate::memory::copy(here, there, some.len()),
-            }
-        }
-        Ok(())
-    };
-    let pieces = both::LongTransfer {
-        operation,
-        local,
-        at,
-        len: bytes.len(),
-        of_each: 40 << 10,
-    };
-    // SAFETY: the bytes outlive the call.
-    let result = unsafe { peer.endpoint.copy_from_both_ends(&pieces, &by_kernel) };
-    (result, moved.get())
-}
-
-#[test]
-fn long_transfers_go_from_both_sides() {
-    let len = 1_000_001;
-    let peer = Peer::new(len + 200);
-    if !peer.attaches() {
-        return;
-    }
-    let there_and_back = |round: usize| {
-        let mut sent = bytes(len, round);
-        let expected = sent.clone();
-        let (written, own) = by_both(&peer, Operation::Write, &mut sent, usize::MAX);
-        let mut seen = vec![0xee; len];
-        let (read, _) = by_both(&peer, Operation::Read, &mut seen, usize::MAX);
-        assert!(seen == expected && sent == expected);
-        let all = len.div_ceil(40 << 10);
-        assert_eq!(written.unwrap(), own < all);
-        read.unwrap()
-    };
-    assert!(!there_and_back(0), "nobody is there");
-    beside_hands(&peer, 1, |_| {
-        assert!((0..MOST_ROUNDS).any(there_and_back), "nobody serves");
-        // Nobody copies any more to what is the caller's again.
-        for most in [0, 1, 2, 5] {
-            let mut seen = vec![0xee; len];
-            let (failed, own) = by_both(&peer, Operation::Read, &mut seen, most);
-            assert!(peer.are_slots_free());
-            assert!(failed.is_err() && own == most);
-        }
-    });
-    let refusals = &peer.endpoint.experience.refusals;
-    assert_eq!(refusals.load(Ordering::Relaxed), 0);
-    assert!(peer.all_slots_are_free());
-}
-
-#[test]
-fn who_cannot_copy_to_here_is_asked_a_few_times() {
-    let len = 300_000;
-    let mut peer = Peer::new(len);
-    if !peer.attaches() {
-        return;
-    }
-    // No process has this number.
-    peer.endpoint.own = i32::MAX as u32;
-    beside_hands(&peer, 1, |served| {
-        let refusals = || peer.endpoint.experience.refusals.load(Ordering::Relaxed);
-        let mut round = 0;
-        while refusals() < both::MOST_REFUSALS {
-            let sent = bytes(len, round);
-            peer.write(&sent, 0);
-            assert!(peer.read(0, len) == sent);
-            round += 1;
-            assert!(round < MOST_ROUNDS, "nobody is asked");
-        }
-        // Whoever serves counts behind its answer.
-        thread::sleep(Duration::from_millis(10));
-        let before = served.load(Ordering::Relaxed);
-        for round in 0..10 {
-            let sent = bytes(len, round);
-            peer.write(&sent, 0);
-            assert!(peer.read(0, len) == sent);
-        }
-        assert_eq!(served.load(Ordering::Relaxed), before);
-    });
-    assert!(peer.all_slots_are_free());
-}
-
 #[test]
 fn blocks_outside_the_region_are_refused_and_named() {
     let peer = Peer::new(4096);
@@ -616,10 +503,17 @@ fn many_origins_share_the_slots_of_one_peer() {
     assert!(peer.all_slots_are_free());
 }
 
+fn claim_for_the_dead(peer: &Peer) -> usize {
+    let dead = ProcessId {
+        pid: u32::MAX / 2,
+        start_time: 1,
+    };
+    request::claim_now(&peer.port, dead, 0).unwrap()
+}
+
 /// As a process that is not there any more left it, with its last write.
 fn leave_a_slot_of_the_dead(peer: &Peer, offered: u32) {
-    let dead = u32::MAX / 2;
-    let slot = request::claim_now(&peer.port, dead, 0).unwrap();
+    let slot = claim_for_the_dead(peer);
     let request = Request::of(Operation::Write, 0, peer.region.at(0), 64, 8);
     // SAFETY: the slot was just claimed.
     unsafe { request.fill(&peer.port, slot, [0xdd_u8; 8].as_ptr()) };
@@ -652,8 +546,14 @@ fn an_agent_is_asked_past_slots_of_the_dead() {
     if !peer.attaches() {
         return;
     }
-    for _ in 0..SLOTS {
-        leave_a_slot_of_the_dead(&peer, milliseconds());
+    for number in 0..SLOTS {
+        match number % 3 {
+            // It died before it had written anything.
+            0 => drop(claim_for_the_dead(&peer)),
+            // Before it had told the agent.
+            1 => leave_a_slot_of_the_dead(&peer, 0),
+            _ => leave_a_slot_of_the_dead(&peer, milliseconds()),
+        }
     }
     request::free_those_of_the_dead(&peer.port);
     assert!(peer.all_slots_are_free());

@@ -1,0 +1,189 @@
+//! The process behind a port: whether it runs, and how its memory and files are reached.
+//!
+//! The system names a process by a number, which another process may get once the first is gone, and which stays when a
+//! process starts another program (exec). So a process holds a record lock on the memory file of its port, from before it
+//! publishes its address. The kernel drops the lock when the process ends or starts another program, and not before: it
+//! stays while any thread runs, and a forked child does not have it. It also drops it when the process closes any descriptor
+//! of the file, so a process never opens its own port.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::process::{self, ProcessId};
+use super::segment::{self, FileId};
+use crate::cross_memory::{self, Direction, Stopped};
+use crate::primitive::milliseconds;
+use crate::{Error, Liveness, Result};
+
+/// The byte that is locked.
+fn lock(kind: libc::c_int) -> libc::flock {
+    // SAFETY: all fields are integers, for which zero is a value.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_len = 1;
+    lock
+}
+
+/// Has this process hold the lock on its port.
+pub(crate) fn hold(port: &File) -> Result<()> {
+    let lock = lock(libc::F_WRLCK);
+    // SAFETY: the descriptor is open, and the structure is live and only read.
+    match unsafe { libc::fcntl(port.as_raw_fd(), libc::F_SETLK, &raw const lock) } {
+        0 => Ok(()),
+        _ => Err(Error::last_os("fcntl(F_SETLK) on a memory file")),
+    }
+}
+
+/// Whether another process holds the lock on this port.
+fn is_held(port: &File) -> bool {
+    let mut lock = lock(libc::F_WRLCK);
+    // SAFETY: the descriptor is open, and the structure is live.
+    let asked = unsafe { libc::fcntl(port.as_raw_fd(), libc::F_GETLK, &raw mut lock) };
+    asked == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
+}
+
+/// A word that stands in the memory of a process, by which it is known there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Nonce {
+    pub(crate) value: u64,
+    pub(crate) address: u64,
+}
+
+pub(crate) struct PeerProcess {
+    id: ProcessId,
+    /// This process.
+    own: ProcessId,
+    nonce: Nonce,
+    /// The peer's port. `None`: the peer is this process.
+    port: Option<File>,
+    /// The number that last led to the peer's memory, and above it when that was, by [`milliseconds`]; 0: never yet.
+    known: AtomicU64,
+}
+
+impl PeerProcess {
+    /// `port`: the file that the process has published; `None` if it is this process.
+    pub(crate) fn new(id: ProcessId, own: ProcessId, nonce: Nonce, port: Option<File>) -> Self {
+        Self {
+            id,
+            own,
+            nonce,
+            port,
+            known: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.id.pid
+    }
+
+    /// This process.
+    pub(crate) fn own(&self) -> ProcessId {
+        self.own
+    }
+
+    /// False once the process has ended or started another program.
+    pub(crate) fn runs(&self) -> bool {
+        self.port.as_ref().is_none_or(is_held)
+    }
+
+    pub(crate) fn liveness(&self) -> Liveness {
+        let pid = self.id.pid;
+        match self.runs() {
+            true => Liveness::Alive,
+            false if self.id.exists() => Liveness::Replaced { pid },
+            false => Liveness::Gone { pid },
+        }
+    }
+
+    /// Why an operation failed on a process that does not run.
+    pub(crate) fn gone(&self) -> Error {
+        let pid = self.id.pid;
+        match self.id.exists() {
+            true => Error::PeerReplaced { pid },
+            false => Error::PeerGone { pid },
+        }
+    }
+
+    /// Opens a memory file of the process: the descriptor `fd` there, if that is of this file.
+    pub(crate) fn open(&self, fd: RawFd, file: FileId) -> Result<File> {
+        let pid = self.id.pid;
+        segment::open_peer_file(pid, fd, file).map_err(|error| match self.runs() {
+            true => Error::os(format!("opening /proc/{pid}/fd/{fd}"), error),
+            false => self.gone(),
+        })
+    }
+
+    /// Whether the kernel lets this process reach the memory of the peer.
+    ///
+    /// # Errors
+    /// It does not, or the process is gone.
+    pub(crate) fn try_reach(&self) -> std::result::Result<(), Stopped> {
+        self.find(milliseconds()).map(|_| ())
+    }
+
+    /// Has `transfer` done with a number by which the kernel reaches the memory of the process. The number was seen to lead
+    /// there within the last tick of [`milliseconds`]; where a tick has passed at the end, the peer is looked at once more,
+    /// before anybody takes the transfer for done: a number is not given out again sooner. `transfer` is repeated where
+    /// the thread of that number has ended and others run.
+    pub(crate) fn reach(
+        &self,
+        mut transfer: impl FnMut(u32) -> std::result::Result<(), Stopped>,
+    ) -> std::result::Result<(), Stopped> {
+        let known = self.known.load(Ordering::Relaxed);
+        let (mut number, mut when) = (known as u32, (known >> u32::BITS) as u32);
+        let now = milliseconds();
+        if when != now {
+            (number, when) = (self.find(now)?, now);
+        }
+        let mut done = transfer(number);
+        if let Err(Stopped::Gone) = done {
+            (number, when) = (self.find(now)?, milliseconds());
+            done = transfer(number);
+        }
+        let is_doubtful = matches!(done, Err(Stopped::Fault)) || milliseconds() != when;
+        match is_doubtful && !self.runs() {
+            true => Err(Stopped::Gone),
+            false => done,
+        }
+    }
+
+    /// The number of the process, or of a thread of its that runs where the first one has ended: by the first one's number the
+    /// kernel finds no memory then. What it leads to has the nonce where the process has it.
+    #[cold]
+    fn find(&self, now: u32) -> std::result::Result<u32, Stopped> {
+        if !self.runs() {
+            return Err(Stopped::Gone);
+        }
+        let number = match self.leads_there(self.id.pid) {
+            Err(Stopped::Gone | Stopped::Fault) => process::threads(self.id.pid)
+                .find(|&thread| self.leads_there(thread).is_ok())
+                .ok_or(Stopped::Gone)?,
+            tried => tried.map(|()| self.id.pid)?,
+        };
+        let known = u64::from(now) << u32::BITS | u64::from(number);
+        self.known.store(known, Ordering::Relaxed);
+        Ok(number)
+    }
+
+    fn leads_there(&self, number: u32) -> std::result::Result<(), Stopped> {
+        let mut seen = 0u64;
+        // SAFETY: `seen` is a local of eight bytes.
+        unsafe {
+            let (here, there) = ((&raw mut seen).cast(), self.nonce.address);
+            cross_memory::transfer(number, Direction::Read, here, there, size_of::<u64>())?;
+        }
+        match seen == self.nonce.value {
+            true => Ok(()),
+            // A process in between that was given the number, or one of another namespace.
+            false => Err(Stopped::Forbidden(io::Error::other(
+                "its number leads to the memory of another process",
+            ))),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
