@@ -70,6 +70,23 @@ static void make(void) {
   OK(MPI_Type_create_resized(t, -8, 64, &u));
   OK(MPI_Type_free(&t));
   add(4, u);
+  /* Elements that lie below the ones before: alone, in each other, and in lists. */
+  OK(MPI_Type_create_resized(MPI_INT, 12, -8, &t));
+  add(INTS, t);
+  OK(MPI_Type_contiguous(3, MPI_INT, &t));
+  OK(MPI_Type_create_resized(t, -4, -16, &u));
+  OK(MPI_Type_free(&t));
+  OK(MPI_Type_vector(2, 2, 3, u, &t));
+  OK(MPI_Type_free(&u));
+  OK(MPI_Type_create_resized(t, 0, -112, &u));
+  OK(MPI_Type_free(&t));
+  add(2, u);
+  OK(MPI_Type_create_resized(MPI_INT, 4, -8, &t));
+  OK(MPI_Type_indexed(2, (int[]){4, 8}, (int[]){-5, 1}, t, &u));
+  OK(MPI_Type_free(&t));
+  OK(MPI_Type_create_resized(u, 28, -100, &t));
+  OK(MPI_Type_free(&u));
+  add(2, t);
   OK(MPI_Type_vector(3, 4, 5, MPI_INT, &t));
   OK(MPI_Type_create_hvector(2, 1, 200, t, &u));
   OK(MPI_Type_free(&t));

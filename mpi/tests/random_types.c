@@ -4,6 +4,9 @@
 
 enum { PROGRAMS = 200, AREA = 1 << 21, MIDDLE = AREA / 2, FAR = 400000 };
 
+/* Types of a negative extent, most of them in others. */
+static int backwards;
+
 static int below(int n) { return n > 0 ? rand() % n : 0; }
 
 static MPI_Datatype predefined(void) {
@@ -43,13 +46,13 @@ static MPI_Datatype nested(int depth) {
   int n = 1 + below(3), lens[4], at[4];
   MPI_Aint lb, extent, bytes[4];
   OK(MPI_Type_get_extent(old, &lb, &extent));
-  MPI_Aint step = extent > 0 ? extent : 8;
+  MPI_Aint step = extent ? extent : 8;
   for (int i = 0; i < 4; i++) {
     lens[i] = i == 0 ? 1 + below(2) : below(3);
     at[i] = i * 3 + below(2) - 1;
     bytes[i] = (i * 3 + below(2)) * step + below(3);
   }
-  switch (below(12)) {
+  switch (below(13)) {
     case 0: OK(MPI_Type_contiguous(n, old, &type)); break;
     case 1: OK(MPI_Type_vector(n, 1 + below(2), 2 + below(2), old, &type)); break;
     case 2: OK(MPI_Type_create_hvector(n, 1 + below(2), 3 * step + below(3), old, &type)); break;
@@ -67,6 +70,10 @@ static MPI_Datatype nested(int depth) {
     /* Open MPI 4 makes none of a type that is derived. */
     case 9: type = depth == 1 ? spread(old) : array(old); break;
     case 10: OK(MPI_Type_create_resized(old, below(9) - 4, step + below(5), &type)); break;
+    case 11:
+      backwards++;
+      OK(MPI_Type_create_resized(old, below(9) - 4, -labs(step) - below(5), &type));
+      break;
     default: OK(MPI_Type_dup(old, &type));
   }
   if (depth > 1) OK(MPI_Type_free(&old));
@@ -91,7 +98,8 @@ int main(int argc, char **argv) {
     OK(MPI_Type_get_true_extent(type, &lowest, &span));
     OK(MPI_Type_size(type, &bytes));
     bytes *= count;
-    if (extent >= 0 && lowest > -FAR && lowest + span + count * extent < FAR) {
+    MPI_Aint reach = labs(extent) * count;
+    if (lowest - reach > -FAR && lowest + span + reach < FAR) {
       tried++;
       for (int i = 0; i < AREA; i++) area[i] = rand() >> 7;
       OK(MPI_Pack(area + MIDDLE, count, type, packed, AREA, &place, MPI_COMM_SELF));
@@ -112,6 +120,7 @@ int main(int argc, char **argv) {
     OK(MPI_Type_free(&type));
   }
   CHECK(tried > PROGRAMS / 2);
+  CHECK(backwards > PROGRAMS / 10);
   OK(MPI_Win_unlock_all(win));
   OK(MPI_Win_free(&win));
   free(area);

@@ -91,6 +91,7 @@ fn known() -> Vec<Known> {
                     one.hindexed(&[(40, 2), (0, 0), (-16, 1), (100 + turn, 3)]),
                     one.beside(other, 200),
                     one.resized(step + 24),
+                    one.resized(-step - 24),
                 ]
             })
             .collect();

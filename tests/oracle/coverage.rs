@@ -9,6 +9,7 @@ use crate::access::{Access, Kind, Layout};
 use crate::generate;
 use crate::program::{Call, Memory, Program, Role, Sync};
 use crate::shapes::Shape;
+use crate::typemap::TypeMap;
 
 /// Seeds after which nothing may be missing.
 const SEEDS: u64 = 1000;
@@ -51,6 +52,8 @@ fn wanted() -> BTreeSet<String> {
             "nothing",
             "several types",
             "nesting",
+            "a negative extent",
+            "a negative extent in another type",
         ] {
             wanted.insert(format!("{what} at the {side}"));
         }
@@ -207,6 +210,12 @@ fn note_layout(seen: &mut BTreeSet<String>, side: &str, layout: &Layout) {
     }
     let mut open = vec![&layout.shape];
     while let Some(shape) = open.pop() {
+        if TypeMap::of(shape).extent() < 0 {
+            seen.insert(format!("a negative extent at the {side}"));
+            if !std::ptr::eq(shape, &raw const layout.shape) {
+                seen.insert(format!("a negative extent in another type at the {side}"));
+            }
+        }
         if let Some(name) = constructor(shape) {
             seen.insert(format!("{name} at the {side}"));
         }

@@ -108,11 +108,14 @@ fn shape(random: &mut Random, units: usize, unit: &Shape, depth: usize) -> Shape
         1 => {
             let of = shape(random, units, unit, depth - 1);
             let (lo, hi) = TypeMap::of(&of).data();
-            let extent = hi - lo + random.below(24) as i64;
+            let mut extent = hi - lo + random.below(24) as i64;
+            // Now and then so that copies are interleaved.
+            if random.one_in(4) {
+                extent /= 4;
+            }
             return Shape::Resized {
                 lb: lo + random.below(17) as i64 - 8,
-                // Now and then so that copies are interleaved.
-                extent: if random.one_in(4) { extent / 4 } else { extent },
+                extent: if random.one_in(3) { -extent } else { extent },
                 of: of.boxed(),
             };
         }
@@ -143,7 +146,7 @@ fn shape(random: &mut Random, units: usize, unit: &Shape, depth: usize) -> Shape
     let bytes = random.one_in(2);
     let unit_of = if bytes { extent } else { 1 };
     let slack = |random: &mut Random| match bytes {
-        true => random.below(2) as i64 * random.below(30) as i64,
+        true => random.below(2) as i64 * random.below(30) as i64 * extent.signum(),
         false => random.below(3) as i64,
     };
     match choice {

@@ -1,6 +1,6 @@
 //! Ranges of bytes relative to where a layout is placed.
 
-/// From `lo` up to and without `hi`; never of negative length. A layout may reach below its place.
+/// From `lo` up to and without `hi`. A layout may reach below its place. Only explicit bounds have a negative length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) lo: i64,

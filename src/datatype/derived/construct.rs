@@ -110,15 +110,13 @@ impl Datatype {
         finish(CONSTRUCTOR, outline, Contents::Members(members.into()))
     }
 
-    /// Local. The same data, with the lower bound `lb` and the upper bound `lb + extent`.
+    /// Local. The same data, with the lower bound `lb` and the upper bound `lb + extent`. With a negative extent, each
+    /// element lies below the one before.
     ///
     /// # Errors
-    /// A negative extent (class Arg), bounds past 64 bits (class Count).
+    /// Bounds past 64 bits (class Count).
     pub fn resized(old: &Self, lb: i64, extent: i64) -> Result<Self> {
         const CONSTRUCTOR: &str = "resized";
-        if extent < 0 {
-            return Err(bad(CONSTRUCTOR, "extent", extent, "0 or more"));
-        }
         let Some(hi) = lb.checked_add(extent) else {
             return Err(overflow(CONSTRUCTOR, || {
                 format!("an extent of {extent} from {lb} on")

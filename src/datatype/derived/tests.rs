@@ -274,7 +274,8 @@ fn mistakes_have_a_class() {
     assert_eq!(class(Datatype::indexed(&[1], &[1, 2], &f64s())), Arg);
     assert_eq!(class(Datatype::hindexed(&[1, -2], &[1, 2], &f64s())), Arg);
     assert_eq!(class(Datatype::structure(&[1], &[0], &[])), Arg);
-    assert_eq!(class(Datatype::resized(&f64s(), 0, -1)), Arg);
+    assert_eq!(class(Datatype::resized(&f64s(), i64::MIN, -1)), Count);
+    assert_eq!(class(Datatype::resized(&f64s(), -2, i64::MIN)), Count);
     assert_eq!(class(Datatype::resized(&f64s(), 1, i64::MAX)), Count);
     assert_eq!(class(Datatype::contiguous(i64::MAX, &f64s())), Count);
     assert_eq!(class(Datatype::vector(2, 1, i64::MAX / 2, &f64s())), Count);
@@ -346,6 +347,11 @@ fn markers_count_instead_of_data() {
         (both.lb(), both.extent(), both.true_extent()),
         (-4, 100, 208)
     );
+    // Lower and upper bounds count apart: two elements of an extent of -16 have one of 0.
+    let back = Datatype::resized(&f64s(), 4, -16).unwrap();
+    assert_eq!((back.lb(), back.extent()), (4, -16));
+    let two = Datatype::contiguous(2, &back).unwrap();
+    assert_eq!((two.lb(), two.extent(), two.true_lb()), (-12, 0, -16));
     let empty = Expanded::default();
     assert_eq!((empty.lb(), empty.extent()), (0, 0));
 }

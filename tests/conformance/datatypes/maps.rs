@@ -134,5 +134,36 @@ pub(crate) fn maps(basic: BasicType) -> Result<Vec<Map>> {
         }
     }
     maps.push(Map::new("struct", &struct_of, 1, places));
+    maps.push(Map::new(
+        "elements of a negative extent",
+        &Datatype::resized(&old, 3 * e, -2 * e)?,
+        60,
+        row(60, -2 * e).collect(),
+    ));
+    let triple = Datatype::resized(&Datatype::contiguous(3, &old)?, -e, -4 * e)?;
+    let pairs = Datatype::vector(5, 2, 3, &triple)?;
+    maps.push(Map::new(
+        "blocks that go back within blocks that go back",
+        &Datatype::resized(&pairs, 0, -60 * e)?,
+        2,
+        row(2, -60 * e)
+            .flat_map(|start| row(5, -12 * e).map(move |block| start + block))
+            .flat_map(|block| row(2, -4 * e).map(move |triple| block + triple))
+            .flat_map(|triple| row(3, e).map(move |at| triple + at))
+            .collect(),
+    ));
+    let back = Datatype::resized(&old, e, -2 * e)?;
+    let listed = Datatype::indexed(&[4, 16], &[-5, 1], &back)?;
+    maps.push(Map::new(
+        "a list of elements of a negative extent",
+        &Datatype::resized(&listed, 7 * e, 41 * e)?,
+        3,
+        row(3, 41 * e)
+            .flat_map(|start| {
+                let first = row(4, -2 * e).map(move |at| start + 10 * e + at);
+                first.chain(row(16, -2 * e).map(move |at| start - 2 * e + at))
+            })
+            .collect(),
+    ));
     Ok(maps)
 }

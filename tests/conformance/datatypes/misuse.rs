@@ -68,9 +68,9 @@ fn constructors_with_bad_arguments(_: &Job) -> Outcome {
         &["struct", "1", "2"],
     )?;
     refused(
-        Datatype::resized(&f64s, 0, -8),
-        Arg,
-        &["resized", "extent", "-8"],
+        Datatype::resized(&f64s, i64::MIN, -8),
+        Count,
+        &["resized", "extent", "-8", "64 bits"],
     )?;
     refused(
         Datatype::subarray(&[4, 5], &[2, 6], &[0, 0], Order::C, &f64s),
@@ -148,6 +148,7 @@ fn layouts_that_leave_the_window(job: &Job) -> Outcome {
     let dense = old.commit();
     let column = Datatype::vector(4, 1, 5, &old)?.commit();
     let backwards = Datatype::hvector(4, 1, -40, &old)?.commit();
+    let below = Datatype::resized(&old, 0, -40)?.commit();
     for memory in MEMORIES {
         let window = Exposed::open(job, memory, 8 * 20, 8)?;
         for target in 0..window.ranks() {
@@ -162,6 +163,10 @@ fn layouts_that_leave_the_window(job: &Job) -> Outcome {
                 (backwards.times(1), 20),
                 (backwards.times(1), 0),
                 (backwards.times(1), u64::MAX / 8 + 1),
+                (below.times(4), 14),
+                (below.times(4), 20),
+                (below.times(4), 0),
+                (below.times(4), u64::MAX / 8 + 1),
             ];
             for (layout, disp) in far {
                 let count = if layout.to_string().starts_with('2') {
@@ -179,6 +184,8 @@ fn layouts_that_leave_the_window(job: &Job) -> Outcome {
                 (column.times(1), 4),
                 (backwards.times(1), 19),
                 (backwards.times(1), 15),
+                (below.times(4), 19),
+                (below.times(4), 15),
             ] {
                 for result in each(&window, dense.times(4), target, disp, layout) {
                     result?;

@@ -152,7 +152,7 @@ pub(super) fn any_recipe() -> impl Strategy<Value = Recipe> {
                 child()
             )
                 .prop_map(|(dimensions, c, of)| Recipe::Subarray(dimensions, c, of)),
-            (-30..30_i64, 0..60_i64, child())
+            (-30..30_i64, -60..60_i64, child())
                 .prop_map(|(lb, extent, of)| Recipe::Resized(lb, extent, of)),
             child().prop_map(Recipe::Dup),
         ]
