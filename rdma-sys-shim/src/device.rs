@@ -153,7 +153,8 @@ pub enum TargetThread {
 pub struct Capabilities {
     /// Who carries out atomics.
     pub atomic_domain: AtomicDomain,
-    /// Whether atomics of one, two and four bytes exist: where the domain is the processor's.
+    /// Whether atomics of one, two and four bytes exist: where the domain is the processor's. They are atomic to wider
+    /// ones on the same bytes.
     pub narrow_atomics: bool,
     /// The longest single transfer in bytes; longer ones are cut up by the provider.
     pub max_message: u64,

@@ -18,6 +18,9 @@ impl Window {
     /// `disp` (in the target's units) of `target`'s memory: `target = target op origin`, atomically
     /// for each element, in the order in which this rank calls (MPI-4.1, section 12.3.4).
     ///
+    /// Where elements of less than eight bytes are only replaced, or fetched by [`Op::NoOp`], each naturally aligned word of
+    /// eight, four or two bytes that lies inside what such calls name at the target is written, read and exchanged as a whole.
+    ///
     /// # Errors
     /// As for [`Window::put`]; an operation that is not defined for the type, or [`Op::NoOp`], which
     /// is one for calls that fetch.

@@ -17,7 +17,8 @@ use crate::window::Window;
 pub(super) const CHAIN: usize = 64;
 
 impl Window {
-    /// Carries out work on the words at a place. With the ticket, the result is there.
+    /// Carries out work on the elements at a place, which single atomics of this width update; what it only moves goes in
+    /// wider words. With the ticket, the result is there.
     ///
     /// # Safety
     /// The buffers of `work` are valid until the operation is complete.
@@ -28,15 +29,29 @@ impl Window {
         width: Width,
         work: &Work,
     ) -> Result<Ticket> {
-        let words = Words {
-            endpoint: &*place.route.endpoint,
-            patience: self.context().patience(),
-            places: Places::Row(place.at),
-            width,
-            work,
+        let (endpoint, patience) = (&*place.route.endpoint, self.context().patience());
+        let carry_out = |offset: usize, width, work: &Work| {
+            let words = Words {
+                endpoint,
+                patience,
+                places: Places::Row(place.at.moved(offset as i64)),
+                width,
+                work,
+            };
+            // SAFETY: the caller's promise.
+            unsafe { words.carry_out() }
         };
-        // SAFETY: the caller's promise.
-        unsafe { words.carry_out() }
+        let Some(parts) = work.in_words(place.at.address, width) else {
+            return carry_out(0, width, work);
+        };
+        let mut last = Ticket::DONE;
+        for (offset, width, part) in parts {
+            match carry_out(offset, width, &part) {
+                Ok(ticket) => last = last.max(ticket),
+                Err(error) => return after(patience, endpoint, last, error),
+            }
+        }
+        Ok(last)
     }
 }
 
@@ -238,12 +253,21 @@ impl Words<'_> {
         }
     }
 
-    /// Posting failed: what was posted before still uses its buffers, until it has ended.
-    #[cold]
     fn after<T>(&self, last: Ticket, error: Error) -> Result<T> {
-        let _ = self.patience.complete(self.endpoint, last);
-        Err(error)
+        after(self.patience, self.endpoint, last, error)
     }
+}
+
+/// Posting failed: what was posted before still uses its buffers, until it has ended.
+#[cold]
+pub(super) fn after<T>(
+    patience: Patience,
+    endpoint: &dyn Endpoint,
+    last: Ticket,
+    error: Error,
+) -> Result<T> {
+    let _ = patience.complete(endpoint, last);
+    Err(error)
 }
 
 /// # Safety

@@ -157,11 +157,25 @@ unsafe fn combine(at: *mut u8, width: Width, ty: BasicType, op: Op, operand: u64
     }
 }
 
-/// Carries out work on the words from `there` on.
+/// Carries out work on the elements from `there` on, which single atomics of this width update; what it only moves goes in
+/// wider words.
 ///
 /// # Safety
-/// As for [`fetch_op`], for each word; the buffers of `work` are valid.
+/// As for [`fetch_op`], for each element; the buffers of `work` are valid.
 pub(super) unsafe fn combine_words(there: *mut u8, width: Width, work: &Work) {
+    match work.in_words(there.addr() as u64, width) {
+        Some(parts) => parts.for_each(|(offset, width, part)| {
+            // SAFETY: a part of what the caller promises.
+            unsafe { combine_each(there.wrapping_add(offset), width, &part) };
+        }),
+        // SAFETY: the caller's promise.
+        None => unsafe { combine_each(there, width, work) },
+    }
+}
+
+/// # Safety
+/// As for [`combine_words`].
+unsafe fn combine_each(there: *mut u8, width: Width, work: &Work) {
     let words = (0..work.count).map(|index| {
         let offset = index * width.bytes();
         let operand = match work.op {

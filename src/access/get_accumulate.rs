@@ -16,7 +16,7 @@ impl Window {
     /// One-sided. Combines `count` elements of type `ty` at `origin` into those at displacement
     /// `disp` (in the target's units) of `target`'s memory, and stores what was there before at
     /// `result`, atomically for each element, in the order in which this rank calls (MPI-4.1,
-    /// section 12.3.4). For [`Op::NoOp`], `origin` may be null.
+    /// section 12.3.4). For [`Op::NoOp`], `origin` may be null. For words of several elements, see [`Window::accumulate`].
     ///
     /// # Errors
     /// As for [`Window::accumulate`].

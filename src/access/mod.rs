@@ -15,6 +15,7 @@ mod notify;
 mod put_get;
 mod request;
 mod transfer;
+mod whole_words;
 mod words;
 mod work;
 

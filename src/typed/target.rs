@@ -151,7 +151,8 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     }
 
     /// One-sided. Combines `src` into the elements from `at` on: `target = target op src`,
-    /// atomically for each element (MPI-4.1, section 12.3.4).
+    /// atomically for each element (MPI-4.1, section 12.3.4), and for aligned words of several narrow ones as
+    /// [`raw::Window::accumulate`](crate::raw::Window::accumulate) says.
     ///
     /// # Errors
     /// See [`Target`]; an operation that is not defined for the type.

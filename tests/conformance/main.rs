@@ -43,6 +43,7 @@ mod refused;
 mod shared;
 mod threads;
 mod together;
+mod whole_words;
 mod window_misuse;
 
 use libtest_mimic::Trial;
@@ -65,6 +66,7 @@ fn cases(device: &str) -> Vec<Case> {
         contention::CASES,
         operations::CASES,
         hammer::CASES,
+        whole_words::CASES,
         origins::CASES,
         fence::CASES,
         lock::CASES,
@@ -104,6 +106,7 @@ fn cases(device: &str) -> Vec<Case> {
     // A case is looked up by its name alone where ranks run it.
     if maps_memory(device) {
         cases.extend(shared::MAPPED);
+        cases.extend(whole_words::MAPPED);
     }
     if !maps_memory(device) || device == EVERYTHING {
         cases.extend(shared::NOTHING_MAPPED);

@@ -30,7 +30,7 @@ impl Window {
     /// One-sided. As [`Window::accumulate`], from the elements of one layout at `origin` to those of
     /// another at displacement `disp` of `target`'s memory. Both hold elements of one predefined
     /// type only; the target's may be more, of which the last then stay as they are (MPI-4.1, section
-    /// 12.3.4).
+    /// 12.3.4). Words of several elements are whole in each run of the target's layout.
     ///
     /// # Errors
     /// As for [`Window::put_layout`]; elements of several types (class Type); an operation that is
@@ -240,6 +240,24 @@ impl OnTarget<'_> {
         if parts.is_nothing() {
             return Ok(Ticket::DONE);
         }
+        // SAFETY: the caller's promise.
+        unsafe {
+            match parts.cuts_runs() && self.has_words(spot, parts.ty) {
+                true => self.combine_runs(spot, parts),
+                false => self.combine_blocks(spot, parts),
+            }
+        }
+    }
+
+    /// As [`OnTarget::combine_pieces`], block by block of all layouts.
+    ///
+    /// # Safety
+    /// As for [`OnTarget::combine_pieces`].
+    pub(super) unsafe fn combine_blocks(
+        self,
+        spot: &Spot<'_>,
+        parts: &Combined<'_>,
+    ) -> Result<Ticket> {
         // SAFETY: the buffers are the caller's promise; what is mapped is the target's layout.
         unsafe {
             match spot {

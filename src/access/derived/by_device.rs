@@ -4,8 +4,9 @@ use rdma_sys_shim::memory::copy;
 use rdma_sys_shim::{Endpoint, RemoteAddress, Ticket, Update, Width};
 
 use super::super::bounds::Place;
-use super::super::by_device::{CHAIN, Places, Words};
+use super::super::by_device::{CHAIN, Places, Words, after};
 use super::super::put_get::Way;
+use super::super::whole_words::{WIDTHS, go_together, type_of, words};
 use super::combined::{Combined, ElementBlock};
 use super::post::Poster;
 use crate::datatype::{Op, copy_elements};
@@ -39,8 +40,31 @@ impl OnTarget<'_> {
         let words = |words| parts.blocks_of(widths, far.at.address, words);
         if let Some(width) = widths.word(parts.ty, 0) {
             let posted = self.at_words_by_device(&place.route.accumulate_lock, || {
-                // SAFETY: the caller's promise.
-                unsafe { far.combine_words(width, words(true)) }
+                if !go_together(parts.op, width.bytes()) {
+                    // SAFETY: the caller's promise.
+                    return unsafe { far.combine_words(width, words(true)) };
+                }
+                let mut last = Ticket::DONE;
+                for wide in WIDTHS
+                    .into_iter()
+                    .filter(|wide| wide.bytes() >= width.bytes())
+                {
+                    let parts = Combined {
+                        ty: type_of(wide),
+                        ..*parts
+                    };
+                    let far = Far {
+                        parts: &parts,
+                        ..far
+                    };
+                    let blocks = words(true).flat_map(|block| far.words_of(wide, block));
+                    // SAFETY: the caller's promise; the words are whole elements.
+                    match unsafe { far.combine_words(wide, blocks) } {
+                        Ok(ticket) => last = last.max(ticket),
+                        Err(error) => return after(far.patience, far.endpoint, last, error),
+                    }
+                }
+                Ok(last)
             });
             ticket = posted.map_err(|error| self.failed(error))?;
             self.note_posted(ticket);
@@ -68,6 +92,17 @@ struct Far<'w> {
 impl Far<'_> {
     fn place(&self, offset: i64) -> RemoteAddress {
         self.at.moved(offset)
+    }
+
+    /// The words of a block that are as wide as this, and no wider.
+    fn words_of(
+        &self,
+        wide: Width,
+        block: ElementBlock,
+    ) -> impl Iterator<Item = ElementBlock> + use<> {
+        words(self.place(block.target).address, block.len)
+            .filter(move |(.., width)| *width == wide)
+            .map(move |(start, len, _)| block.part(start, len))
     }
 
     fn poster(&self, way: Way) -> Poster<'_> {
@@ -110,11 +145,7 @@ impl Far<'_> {
             // SAFETY: the caller's promise.
             match unsafe { (self.endpoint).update_each(at, width, update, values, count) } {
                 Ok(ticket) => last = last.max(ticket),
-                Err(error) => {
-                    // What was posted before uses its buffers until it has ended.
-                    let _ = self.patience.complete(self.endpoint, last);
-                    return Err(error.into());
-                }
+                Err(error) => return after(self.patience, self.endpoint, last, error.into()),
             }
         }
         Ok(last)

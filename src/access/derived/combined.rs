@@ -1,5 +1,6 @@
 //! What an operation of the accumulate family does, where its elements lie in layouts.
 
+use super::super::whole_words::go_together;
 use super::super::work::Work;
 use crate::datatype::{AtomicWidths, BasicType, Op, Piece, Together};
 
@@ -108,6 +109,16 @@ impl Combined<'_> {
             compare: std::ptr::null(),
             result,
         }
+    }
+
+    /// Whether the buffers' layouts cut runs of the target's elements that would go in wider words than these are.
+    pub(in crate::access) fn cuts_runs(&self) -> bool {
+        let [operands, results, target] = self.layouts;
+        let cuts = |has: bool, layout: &Piece| has && !layout.is_as_coarse_as(target);
+        let size = self.ty.size();
+        go_together(self.op, size)
+            && !target.is_of_blocks(size as u64)
+            && (cuts(self.operands.is_some(), operands) || cuts(self.result.is_some(), results))
     }
 
     /// Whether nothing is fetched and nothing changes.

@@ -10,6 +10,7 @@ mod combined;
 mod post;
 mod put_get;
 mod rows;
+mod runs;
 mod spot;
 
 pub(super) use combined::Combined;

@@ -128,6 +128,16 @@ impl Piece {
         })
     }
 
+    /// Whether it is nothing but blocks of so many bytes.
+    pub(crate) fn is_of_blocks(&self, len: u64) -> bool {
+        matches!(&self.shape, Shape::Blocks(blocks) if blocks.len == len)
+    }
+
+    /// Whether a walk cuts `other` nowhere but where its own blocks end, as far as is easily seen.
+    pub(crate) fn is_as_coarse_as(&self, other: &Self) -> bool {
+        self.as_run().is_some() || self.shape.equal(&other.shape)
+    }
+
     /// How many equal blocks at equal distances it is; 0 if it is not that.
     pub(crate) fn rows(&self) -> u64 {
         match &self.shape {

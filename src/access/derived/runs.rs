@@ -1,0 +1,143 @@
+//! Elements that are only moved, of which neighbours at the target are apart in a buffer: each run of the target's is
+//! gathered first, so that it goes in whole words.
+
+use rdma_sys_shim::Ticket;
+use rdma_sys_shim::memory::copy;
+
+use super::combined::{Combined, ElementBlock};
+use super::spot::Spot;
+use crate::datatype::{BasicType, Piece};
+use crate::error::Result;
+use crate::window::OnTarget;
+
+/// What is gathered of a longer run at a time: no word is cut.
+const CHUNK: usize = 4 << 10;
+
+impl OnTarget<'_> {
+    /// Whether single atomics update aligned elements of a type there.
+    pub(super) fn has_words(self, spot: &Spot<'_>, ty: BasicType) -> bool {
+        let widths = match spot {
+            Spot::Mapped(_, None) => self.target.widths(),
+            Spot::Mapped(_, Some(place)) | Spot::Device(place) => place.widths,
+            // Some of the regions may have them.
+            Spot::Apart(_) => self.window.atomic_widths(),
+        };
+        widths.word(ty, 0).is_some()
+    }
+
+    /// As [`OnTarget::combine_pieces`], run by run of the target's elements.
+    ///
+    /// # Safety
+    /// As for [`OnTarget::combine_pieces`]; the elements have no padding.
+    #[cold]
+    pub(super) unsafe fn combine_runs(
+        self,
+        spot: &Spot<'_>,
+        parts: &Combined<'_>,
+    ) -> Result<Ticket> {
+        let base = match spot {
+            Spot::Mapped(base, _) => base.addr() as u64,
+            Spot::Device(place) => place.at.address,
+            Spot::Apart(disp) => disp.0,
+        };
+        let mut run = Run {
+            blocks: Vec::new(),
+            len: 0,
+            most: 0,
+            buffers: [vec![0; CHUNK], vec![0; CHUNK]],
+        };
+        for mut block in parts.blocks() {
+            while block.len > 0 {
+                if !run.goes_on_with(&block) {
+                    // SAFETY: the caller's promise.
+                    unsafe { run.combine(self, spot, parts)? };
+                    run.most = CHUNK - (base.wrapping_add_signed(block.target) % 8) as usize;
+                }
+                let len = block.len.min(run.most - run.len);
+                run.len += len;
+                run.blocks.push(block.part(0, len));
+                block = block.part(len, block.len - len);
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { run.combine(self, spot, parts)? };
+        Ok(Ticket::DONE)
+    }
+}
+
+/// Blocks that follow one another at the target.
+struct Run {
+    blocks: Vec<ElementBlock>,
+    len: usize,
+    /// So many bytes are combined at a time.
+    most: usize,
+    /// For operands and result.
+    buffers: [Vec<u8>; 2],
+}
+
+impl Run {
+    fn goes_on_with(&self, block: &ElementBlock) -> bool {
+        let follows = |last: &ElementBlock| last.target + last.len as i64 == block.target;
+        self.len < self.most && self.blocks.last().is_some_and(follows)
+    }
+
+    /// The blocks, and where each begins in the buffers.
+    fn gathered(&self) -> impl Iterator<Item = (usize, &ElementBlock)> {
+        self.blocks.iter().scan(0, |next, block| {
+            let at = *next;
+            *next += block.len;
+            Some((at, block))
+        })
+    }
+
+    /// Combines it, and empties it.
+    ///
+    /// # Safety
+    /// As for [`OnTarget::combine_runs`].
+    unsafe fn combine(
+        &mut self,
+        on: OnTarget<'_>,
+        spot: &Spot<'_>,
+        parts: &Combined<'_>,
+    ) -> Result<()> {
+        let Some(&first) = self.blocks.first() else {
+            return Ok(());
+        };
+        let [operands, result] = self.buffers.each_mut().map(|buffer| buffer.as_mut_ptr());
+        if parts.operands.is_some() {
+            for (at, block) in self.gathered() {
+                // SAFETY: operands, and their place in the buffer.
+                unsafe { copy(operands.add(at), parts.operands_at(block), block.len) };
+            }
+        }
+        let len = self.len as u64;
+        let (dense, there) = (Piece::run(0, len), Piece::run(first.target, len));
+        let gathered = Combined {
+            operands: parts.operands.map(|_| operands.cast_const()),
+            result: parts.result.map(|_| result),
+            layouts: [&dense, &dense, &there],
+            skip: 0,
+            ..*parts
+        };
+        // SAFETY: the buffers stay until all is complete.
+        let combined = unsafe { on.combine_blocks(spot, &gathered) }.and_then(|ticket| {
+            let endpoint = &*on.route()?.endpoint;
+            let complete = on.window.context().patience().complete(endpoint, ticket);
+            complete.map_err(|error| on.failed(error))
+        });
+        if combined.is_err() {
+            // What was posted may use them still.
+            std::mem::forget(std::mem::take(&mut self.buffers));
+            return combined;
+        }
+        if parts.result.is_some() {
+            for (at, block) in self.gathered() {
+                // SAFETY: elements of the result, and their place in the buffer.
+                unsafe { copy(parts.result_at(block), result.add(at), block.len) };
+            }
+        }
+        self.blocks.clear();
+        self.len = 0;
+        Ok(())
+    }
+}

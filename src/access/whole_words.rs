@@ -1,0 +1,113 @@
+//! Runs of narrow elements that are only moved, replaced or fetched as they are, go in wider words, where single
+//! atomics update such elements: programs that publish several bytes at once count on it, as on other MPIs.
+//!
+//! An atomic of a wide word and one of an element in it are atomic to each other, so that a rank which goes by elements,
+//! as other operations do, never sees or leaves anything but whole elements: where there are narrow atomics they are the
+//! processor's, this one's or that of the target's agent, and for each byte x86-64 and AArch64 keep one order of all
+//! accesses, of whatever size. A device without narrow atomics has runs of narrow elements go under the lock, as a whole.
+
+use rdma_sys_shim::Width;
+
+use super::work::Work;
+use crate::datatype::{BasicType, Op};
+
+/// From the widest to the narrowest.
+pub(super) const WIDTHS: [Width; 4] = [Width::W8, Width::W4, Width::W2, Width::W1];
+
+/// Whether neighbouring elements of so many bytes may go in one word.
+pub(super) fn go_together(op: Op, bytes: usize) -> bool {
+    matches!(op, Op::Replace | Op::NoOp) && bytes < Width::W8.bytes()
+}
+
+/// Cuts `len` bytes from an address on into naturally aligned words, each as wide as it can be: offset, bytes, and width of
+/// those words. Both address and length are multiples of the width of an element.
+pub(super) fn words(address: u64, len: usize) -> impl Iterator<Item = (usize, usize, Width)> {
+    let mut next = 0;
+    std::iter::from_fn(move || {
+        let (start, left) = (next, len - next);
+        let fits = |width: &Width| {
+            let bytes = width.bytes();
+            bytes <= left && (address + start as u64).is_multiple_of(bytes as u64)
+        };
+        let width = WIDTHS.into_iter().find(fits)?;
+        // Of the widest there may be many.
+        let bytes = match width {
+            Width::W8 => left / 8 * 8,
+            narrow => narrow.bytes(),
+        };
+        next += bytes;
+        Some((start, bytes, width))
+    })
+}
+
+/// A type of the elements that words are.
+pub(super) fn type_of(width: Width) -> BasicType {
+    match width {
+        Width::W8 => BasicType::U64,
+        Width::W4 => BasicType::U32,
+        Width::W2 => BasicType::U16,
+        Width::W1 => BasicType::U8,
+    }
+}
+
+impl Work {
+    /// The same in words, for elements of this width from an address on: where each part begins. `None`: element by element.
+    #[inline]
+    pub(super) fn in_words(
+        &self,
+        address: u64,
+        width: Width,
+    ) -> Option<impl Iterator<Item = (usize, Width, Self)>> {
+        let element = width.bytes();
+        if self.count == 1 || !go_together(self.op, element) {
+            return None;
+        }
+        let words = words(address, self.count * element);
+        Some(words.map(move |(offset, bytes, width)| {
+            let part = Self {
+                ty: type_of(width),
+                ..self.part(offset / element, bytes / width.bytes())
+            };
+            (offset, width, part)
+        }))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_as_wide_as_alignment_and_length_allow() {
+        for address in 0..17 {
+            for len in 0..40 {
+                let mut next = 0;
+                for (offset, bytes, width) in words(address, len) {
+                    let (size, place) = (width.bytes(), address + offset as u64);
+                    assert_eq!(offset, next);
+                    assert!(bytes > 0 && bytes.is_multiple_of(size));
+                    assert!(place.is_multiple_of(size as u64));
+                    let left = (len - offset) as u64;
+                    let wider = 2 * size as u64;
+                    assert!(size == 8 || wider > left || !place.is_multiple_of(wider));
+                    next += bytes;
+                }
+                assert_eq!(next, len);
+                // No aligned word is cut.
+                for word in [2, 4, 8] {
+                    for start in (0..address + len as u64).step_by(word) {
+                        if start < address || start + word as u64 > address + len as u64 {
+                            continue;
+                        }
+                        let inside = |(offset, bytes, width): (usize, usize, Width)| {
+                            let first = address + offset as u64;
+                            let whole = width.bytes() >= word;
+                            whole && first <= start && start + word as u64 <= first + bytes as u64
+                        };
+                        assert!(words(address, len).any(inside), "{word} at {start}");
+                    }
+                }
+            }
+        }
+    }
+}

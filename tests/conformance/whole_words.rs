@@ -1,0 +1,194 @@
+//! Runs of narrow elements that are replaced by some and fetched by others: nobody sees a part of an aligned word.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use transom::raw::{Assert, AtomicDomain, Committed, Datatype, Layout, Window};
+use transom::{BasicType, Info, Job, Op};
+
+use crate::case::{Case, Outcome, cases, check, check_eq};
+use crate::dynamic::{addresses, attach, memory};
+use crate::exposed::{Exposed, Memory};
+
+pub(crate) const CASES: &[Case] = cases!["hammer":
+    aligned_words_of_narrow_elements @ [2, 3],
+    aligned_words_of_narrow_elements_in_a_dynamic_window @ [2, 3],
+];
+
+/// Where the device maps other ranks' memory.
+pub(crate) const MAPPED: &[Case] = cases!["shared":
+    aligned_words_of_narrow_elements_in_shared_memory @ [2, 3],
+];
+
+const WHILE: Duration = Duration::from_millis(15);
+
+/// A run begins and ends within words. From a multiple of eight bytes on:
+const RUN: Range<usize> = 2..30;
+/// What of it lies aligned: nobody may see parts of these.
+const WORDS: [Range<usize>; 6] = [2..4, 4..8, 8..16, 16..24, 24..28, 28..30];
+/// From one run to the next.
+const STRIDE: usize = 40;
+/// Two runs, with room before and after.
+const ROOM: usize = 128;
+/// Where the single words are that all swap.
+const SWAPPED: u64 = 96;
+
+fn aligned_words_of_narrow_elements(job: &Job) -> Outcome {
+    for memory in [Memory::Allocate, Memory::AllocMem, Memory::Heap] {
+        let window = Exposed::open(job, memory, ROOM, 1)?;
+        hammer(job, &window, &vec![0; job.world().size() as usize])?;
+        window.close()?;
+    }
+    Ok(())
+}
+
+fn aligned_words_of_narrow_elements_in_a_dynamic_window(job: &Job) -> Outcome {
+    let window = Window::create_dynamic(job.world(), &Info::new())?;
+    for base in [job.alloc_mem(ROOM, &Info::new())?.as_ptr(), memory(ROOM)] {
+        attach(&window, base, ROOM)?;
+        hammer(job, &window, &addresses(job, base)?)?;
+    }
+    window.free()?;
+    Ok(())
+}
+
+fn aligned_words_of_narrow_elements_in_shared_memory(job: &Job) -> Outcome {
+    let window = Window::allocate_shared(job.world(), ROOM, 1, &Info::new())?;
+    hammer(job, &window, &vec![0; job.world().size() as usize])?;
+    window.free()?;
+    Ok(())
+}
+
+/// `places`: the displacement of each rank's memory, of [`ROOM`] bytes, aligned to eight.
+fn hammer(job: &Job, window: &Window, places: &[u64]) -> Outcome {
+    let last = window.ranks() - 1;
+    window.lock_all(Assert::NONE)?;
+    for ty in [BasicType::Byte, BasicType::I16] {
+        let old = Datatype::from(ty);
+        let count = (RUN.len() / ty.size()) as i64;
+        let stride = STRIDE as i64;
+        let dense = Committed::of(ty);
+        let rows = Datatype::hvector(2, count, stride, &old)?.commit();
+        let spread = Datatype::vector(2 * count, 1, 2, &old)?.commit();
+        let all = 2 * count as u64;
+        for (near, far) in [
+            (dense.times(count as u64), dense.times(count as u64)),
+            (dense.times(all), rows.times(1)),
+            (spread.times(1), rows.times(1)),
+        ] {
+            for target in [0, last] {
+                replace_and_fetch(job, window, (target, places[target as usize]), [near, far])?;
+            }
+        }
+    }
+    for target in [0, last] {
+        swap(job, window, (target, places[target as usize] + SWAPPED))?;
+    }
+    window.unlock_all()?;
+    job.world().barrier()?;
+    Ok(())
+}
+
+/// Ranks of odd numbers replace runs by bytes of one value; the others fetch them, without a change or in exchange.
+fn replace_and_fetch(
+    job: &Job,
+    window: &Window,
+    (target, base): (u32, u64),
+    [near, far]: [Layout<'_>; 2],
+) -> Outcome {
+    let me = window.rank();
+    let disp = base + RUN.start as u64;
+    let mut fetched = [0_u8; ROOM];
+    let what = format!("{near} and {far} of rank {target}");
+    zero(job, window, target, base)?;
+    let begun = Instant::now();
+    for round in (0..).take_while(|round| *round < 8 || begun.elapsed() < WHILE) {
+        let value = [(2 * round + me) as u8; ROOM];
+        let (from, to) = (value.as_ptr(), fetched.as_mut_ptr());
+        let op = if round % 2 == 0 {
+            Op::NoOp
+        } else {
+            Op::Replace
+        };
+        // SAFETY: locals; the flush completes the operation.
+        unsafe {
+            match me % 2 {
+                1 => window.accumulate_layout(from, near, target, disp, far, Op::Replace)?,
+                _ => window.get_accumulate_layout(from, near, to, near, target, disp, far, op)?,
+            }
+        }
+        window.flush(target)?;
+        if me % 2 == 1 {
+            continue;
+        }
+        let found = dense_bytes(near, &fetched);
+        for run in found.chunks(RUN.len()) {
+            for word in &WORDS {
+                let bytes = &run[word.start - RUN.start..word.end - RUN.start];
+                check!(
+                    bytes.iter().all(|byte| *byte == bytes[0]),
+                    "{what}, round {round}: {bytes:?} at {word:?}"
+                );
+            }
+        }
+    }
+    job.world().barrier()?;
+    Ok(())
+}
+
+/// The bytes of a layout at `buffer`.
+fn dense_bytes(layout: Layout<'_>, buffer: &[u8]) -> Vec<u8> {
+    let walk = transom::lower::Walk::of(layout).expect("a short one");
+    let mut packed = vec![0; walk.size() as usize];
+    // SAFETY: the buffer has room for each of the layouts, all of which begin where they are placed.
+    unsafe { walk.pack(buffer.as_ptr(), &mut packed) }.expect("as long");
+    packed
+}
+
+/// All ranks exchange one word, by eight bytes, by four shorts, and as one integer where the processor's atomics are used: each
+/// value that went in comes out once, or is there at the end.
+fn swap(job: &Job, window: &Window, (target, disp): (u32, u64)) -> Outcome {
+    zero(job, window, target, disp - SWAPPED)?;
+    let (mut sent, mut received) = (0_u64, 0_u64);
+    let mut old = [0_u8; 8];
+    let ways: &[(usize, BasicType)] = match window.atomic_domain() {
+        AtomicDomain::Cpu => &[
+            (8, BasicType::Byte),
+            (1, BasicType::U64),
+            (4, BasicType::I16),
+        ],
+        _ => &[(8, BasicType::Byte)],
+    };
+    let begun = Instant::now();
+    for round in (0_u32..).take_while(|round| *round < 8 || begun.elapsed() < WHILE) {
+        let new = [(round * 7 + window.rank() + 1) as u8; 8];
+        let (from, to) = (new.as_ptr(), old.as_mut_ptr());
+        let (count, ty) = ways[round as usize % ways.len()];
+        // SAFETY: locals; the flush completes the operation.
+        unsafe { window.get_accumulate(from, to, count, ty, target, disp, Op::Replace)? };
+        window.flush(target)?;
+        check!(old.iter().all(|byte| *byte == old[0]), "{old:?}");
+        sent += u64::from(new[0]);
+        received += u64::from(old[0]);
+    }
+    job.world().barrier()?;
+    // SAFETY: as above.
+    unsafe { window.get(old.as_mut_ptr(), 8, target, disp)? };
+    window.flush(target)?;
+    let sums = job.world().allreduce(&[sent, received], Op::Sum)?;
+    check_eq!(sums[0], sums[1] + u64::from(old[0]), "rank {target}");
+    Ok(())
+}
+
+/// Collective. Nobody goes on before the memory of `target` is zeroed.
+fn zero(job: &Job, window: &Window, target: u32, base: u64) -> Outcome {
+    job.world().barrier()?;
+    if window.rank() == target {
+        let zeroes = [0_u8; ROOM];
+        // SAFETY: a local; the flush completes the operation.
+        unsafe { window.put(zeroes.as_ptr(), ROOM, target, base)? };
+        window.flush(target)?;
+    }
+    job.world().barrier()?;
+    Ok(())
+}
