@@ -1,4 +1,4 @@
-/* What happens to a word at once: counters, tickets and locks by fetch_and_op and compare_and_swap. */
+/* What happens to a word at once: counters, tickets and locks by fetch_and_op and compare_and_swap, words by bytes. */
 #include "check.h"
 
 enum { TIMES = 400 };
@@ -89,6 +89,36 @@ static void sums(void) {
   }
 }
 
+/* A rank and an address, published by bytes: each comes as it was written. From every other byte of the origin, too. */
+static void published(void) {
+  enum { BYTES = 16, ROUNDS = 50 * TIMES };
+  MPI_Datatype spread;
+  char from[2 * BYTES], to[2 * BYTES];
+  OK(MPI_Type_vector(BYTES, 1, 2, MPI_BYTE, &spread));
+  OK(MPI_Type_commit(&spread));
+  memset(base, 0, BYTES);
+  OK(MPI_Barrier(MPI_COMM_WORLD));
+  OK(MPI_Win_lock_all(0, win));
+  for (int i = 0; i < ROUNDS; i++) {
+    int sparse = i / (ROUNDS / 2), count = sparse ? 1 : BYTES - i % 2 * 4;
+    MPI_Datatype type = sparse ? spread : MPI_BYTE;
+    if (rank % 2) {
+      memset(from, i, sizeof from);
+      OK(MPI_Accumulate(from, count, type, 0, 0, sparse ? BYTES : count, MPI_BYTE, MPI_REPLACE, win));
+      OK(MPI_Win_flush(0, win));
+      continue;
+    }
+    OK(MPI_Get_accumulate(NULL, 0, MPI_BYTE, to, count, type, 0, 0, sparse ? BYTES : count, MPI_BYTE, MPI_NO_OP, win));
+    OK(MPI_Win_flush(0, win));
+    int words = sparse ? BYTES / 4 : count / 4, step = sparse ? 2 : 1;
+    for (int w = 0; w < words; w++)
+      for (int b = 1; b < 4; b++) EQUAL_AT(i, to[(4 * w + b) * step], to[4 * w * step]);
+  }
+  OK(MPI_Win_unlock_all(win));
+  OK(MPI_Barrier(MPI_COMM_WORLD));
+  OK(MPI_Type_free(&spread));
+}
+
 int main(int argc, char **argv) {
   begin(&argc, &argv);
   OK(MPI_Win_allocate(1024, sizeof(long), MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win));
@@ -107,6 +137,7 @@ int main(int argc, char **argv) {
   SWAP(unsigned long, MPI_UINT64_T);
   SWAP(MPI_Aint, MPI_AINT);
   sums();
+  published();
   OK(MPI_Win_free(&win));
   return end();
 }
