@@ -5,13 +5,26 @@ use std::error::Error;
 /// An allgather among some ranks, by whatever means they have: another communication library, files,
 /// sockets.
 ///
+/// # Safety
+/// Ranks tell each other by it where their memory is, and access what they are told of. So the implementer promises, for
+/// each call that returns blocks:
+///
+/// - There is one block for each rank, and block `r` is, byte for byte, what rank `r` passed to its own call. The calls
+///   of a rank are told apart: the first of every rank go together, then the second, and so on.
+/// - [`rank`](Self::rank) and [`size`](Self::size) are the same in every call, every rank has another number below the
+///   size, and all name the same size.
+/// - The ranks are processes of one job, or are about to become one.
+///
+/// A call that cannot keep this fails instead.
+///
 /// ```
 /// use transom_launch::{Allgather, AllgatherError};
 ///
 /// /// One rank needs nobody.
 /// struct Alone;
 ///
-/// impl Allgather for Alone {
+/// // SAFETY: the one block is what the one rank passed.
+/// unsafe impl Allgather for Alone {
 ///     fn rank(&self) -> u32 {
 ///         0
 ///     }
@@ -24,7 +37,7 @@ use std::error::Error;
 /// }
 /// # assert_eq!(Alone.allgather(b"me").unwrap(), [b"me"]);
 /// ```
-pub trait Allgather {
+pub unsafe trait Allgather {
     /// Local. Which of these ranks this is. Stays the same.
     fn rank(&self) -> u32;
 

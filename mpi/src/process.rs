@@ -114,7 +114,9 @@ impl Ranks {
     }
 }
 
-impl Allgather for Ranks {
+// SAFETY: `MPI_Allgather` puts what rank `r` of the communicator sends at place `r` of what each receives, and the
+// collectives of one communicator go together in their order. A host that breaks this breaks MPI.
+unsafe impl Allgather for Ranks {
     fn rank(&self) -> u32 {
         self.rank
     }

@@ -40,7 +40,8 @@
 //!
 //! struct Host;
 //!
-//! impl Allgather for Host {
+//! // SAFETY: the one block is what the one rank passed.
+//! unsafe impl Allgather for Host {
 //!     fn rank(&self) -> u32 {
 //!         0
 //!     }
