@@ -14,6 +14,7 @@ mod fork;
 #[doc(hidden)]
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod guard;
 mod inventory;
 pub mod memory;
 mod neighbours;

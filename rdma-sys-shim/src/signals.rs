@@ -62,6 +62,9 @@ mod tests {
 
     #[test]
     fn a_program_that_watches_its_memory_sees_a_fault_of_our_thread() {
+        // So that its handler stands behind this one, and stays when this one goes.
+        crate::guard::watch();
+        let _alone = crate::guard::alone();
         // SAFETY: new memory, which only this test uses; the handler is put back before it ends, and serves any thread.
         unsafe {
             let watched = libc::mmap(

@@ -41,6 +41,7 @@ mod pscw_misuse;
 mod put_get;
 mod refused;
 mod shared;
+mod taken_away;
 mod threads;
 mod together;
 mod whole_words;
@@ -114,6 +115,7 @@ fn cases(device: &str) -> Vec<Case> {
     if has_processor_atomics(device) {
         cases.extend(borrowed::CASES);
         cases.extend(borrowed_io::CASES);
+        cases.extend(taken_away::CASES);
     }
     cases
 }

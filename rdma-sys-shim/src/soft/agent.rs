@@ -16,6 +16,7 @@ use super::request::{self, Operation};
 use super::scattered;
 use super::slots::{self, Slot, Slots, Turns};
 use super::table;
+use crate::guard::{self, AccessFault};
 use crate::memory::copy;
 use crate::signals::without_signals;
 use crate::{Error, Number, Result, Width};
@@ -47,6 +48,7 @@ impl Agent {
 
     /// A region that needs the agent is about to be published.
     pub(crate) fn retain(&self) -> Result<()> {
+        guard::watch();
         // Under the lock, so that an agent that is about to go sees the new user, or is seen gone.
         let mut thread = self.shared.thread();
         self.shared.users.fetch_add(1, Ordering::SeqCst);
@@ -133,7 +135,8 @@ fn serve(shared: &Shared) {
     }
 }
 
-/// Carries out what a slot of this process's asks for; `None` if the table does not allow it.
+/// Carries out what a slot of this process's asks for; `None` if the table does not allow it, or if the memory is no longer
+/// mapped with the right to it ([`request::FAULTED`]).
 pub(super) fn carry_out(port: &SoftPort, index: usize, slot: &Slot) -> Option<u64> {
     let operation = Operation::from_code(slot.operation.load(Ordering::Relaxed))?;
     let width = slot.width.load(Ordering::Relaxed) as usize;
@@ -159,9 +162,21 @@ pub(super) fn carry_out(port: &SoftPort, index: usize, slot: &Slot) -> Option<u6
     let at = address as usize as *mut u8;
     let data = request::data(port, index, operation, len);
     // SAFETY: the range was just found in the table of registered memory, whose owner promised
-    // (`Device::register`) that it stays mapped and may be accessed by peers, for whom this thread
-    // acts; the slot's data is its server's while SERVING.
-    let old = unsafe { apply(operation, at, width, len, [first, second], data)? };
+    // (`Device::register`) that peers, for whom this thread acts, may access it; where it is no longer mapped, the guard ends
+    // the access. No copy, sum or atomic of a slot's length holds anything meanwhile. The slot's data is its server's while
+    // SERVING.
+    let old = unsafe {
+        guard::guarded(at, len, || {
+            apply(operation, at, width, len, [first, second], data)
+        })
+    };
+    let old = match old {
+        Ok(old) => old?,
+        Err(AccessFault) => {
+            slot.width.store(request::FAULTED, Ordering::Relaxed);
+            return None;
+        }
+    };
     Some(match operation {
         // It may be where the data is.
         Operation::Write | Operation::Read => slot.operands[0].load(Ordering::Relaxed),

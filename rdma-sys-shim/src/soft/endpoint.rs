@@ -14,7 +14,7 @@ use super::Options;
 use super::agent;
 use super::peer::PeerProcess;
 use super::port::{SLOT_BYTES, SoftPort};
-use super::request::{Operation, Request};
+use super::request::{self, Operation, Request};
 use super::segment::AddressRange;
 use super::table;
 use crate::copier::{self, Pieces};
@@ -261,7 +261,7 @@ impl SoftEndpoint {
                 pid: self.peer.pid(),
                 host: None,
                 rkey: at.rkey,
-                reason: "the memory is no longer mapped there with this right",
+                reason: request::TAKEN_AWAY,
             },
             Stopped::Forbidden(error) | Stopped::Failed(error) => Error::os(call(), error),
         }

@@ -10,6 +10,7 @@ use super::agent;
 use super::port::SoftPort;
 pub use super::slots::Wanted;
 use super::slots::{self, SLOTS, Slots};
+use crate::guard;
 
 /// Of this process.
 static PORTS: Mutex<Ports> = Mutex::new(Ports {
@@ -94,6 +95,7 @@ pub(crate) struct Attached(Arc<SoftPort>);
 impl Attached {
     /// Of a port that is open.
     pub(crate) fn new(port: &Arc<SoftPort>) -> Self {
+        guard::watch();
         let attached = Self(port.clone());
         attached.count(|regions| regions + 1);
         attached

@@ -71,6 +71,11 @@ impl Operation {
     }
 }
 
+/// The `width` of a request that was refused because its memory is no longer mapped with the right to it.
+pub(super) const FAULTED: u32 = u32::MAX;
+/// Said of such memory, whoever finds out.
+pub(super) const TAKEN_AWAY: &str = "the memory is no longer mapped there with this right";
+
 /// One request; `len` counts bytes, at most [`SLOT_BYTES`] where these are in the slot's data.
 #[derive(Clone, Copy)]
 pub(crate) struct Request {
@@ -125,10 +130,14 @@ impl Request {
             // SAFETY: the caller vouches for `receive`; the slot was filled with this, and answered.
             unsafe { self.take(port, index, receive) };
         }
+        let reason = match port.slot(index).width.load(Ordering::Relaxed) {
+            FAULTED => TAKEN_AWAY,
+            _ => "the target refused it",
+        };
         slots::give_back(port.slot(index));
         match answer {
             Some(old) => Ok(Some(old)),
-            None => Err(self.refused(peer, "the target refused it")),
+            None => Err(self.refused(peer, reason)),
         }
     }
 

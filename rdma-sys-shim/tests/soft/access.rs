@@ -5,8 +5,8 @@ use std::ptr::null_mut;
 use rdma_sys_shim::{Access, Error, RemoteAddress, Update, Width};
 
 use crate::support::{
-    aligned, alone, compare_swap, each_region, each_region_with_atomics, everywhere, fetch_add,
-    memory, peers, read, update_each, write,
+    OPTIONS, aligned, alone, compare_swap, each_region, each_region_with_atomics, everywhere,
+    fetch_add, memory, peers, read, update_each, write,
 };
 
 /// `pages` of private anonymous memory.
@@ -200,23 +200,65 @@ fn memory_that_is_not_mapped() {
     });
 }
 
-/// The owner breaks its promise; the peer gets an error. The pages are made inaccessible and not
-/// unmapped: other threads of this process may map something in their place at any moment.
+/// The owner breaks its promise; the peer gets an error, by the kernel and by the agent. The pages are made inaccessible and
+/// not unmapped: other threads of this process may map something in their place at any moment.
 #[test]
 fn memory_that_was_taken_away_under_its_region() {
     let _alone = alone();
-    let peers = peers("soft", false);
-    let page = fresh(1);
-    // SAFETY: what is taken away is only reached by cross-memory attach, which the kernel checks.
-    let region = unsafe { peers.target.register(page, 4096, Access::ALL) }.unwrap();
-    // SAFETY: our own mapping, to which there is no reference.
-    let rc = unsafe { libc::mprotect(page.cast(), 4096, libc::PROT_NONE) };
-    assert_eq!(rc, 0);
-    let error = write(&*peers.way, &[1; 8], region.remote().at(0)).unwrap_err();
-    assert!(error.is_remote_access(), "{error}");
-    drop(region);
-    // SAFETY: our own mapping, in no region.
-    unsafe { libc::munmap(page.cast(), 4096) };
+    for spec in OPTIONS {
+        let peers = peers(spec, false);
+        let pages = fresh(2);
+        // SAFETY: what is taken away is only reached by the kernel, which checks, and by the agent, which is guarded.
+        let region = unsafe { peers.target.register(pages, 2 * 4096, Access::ALL) }.unwrap();
+        let (way, remote) = (&*peers.way, region.remote());
+        let gone = remote.at(4096);
+        let protect = |rights| {
+            // SAFETY: our own mapping, to which there is no reference.
+            let rc = unsafe { libc::mprotect(pages.add(4096).cast(), 4096, rights) };
+            assert_eq!(rc, 0);
+        };
+        for rights in [libc::PROT_NONE, libc::PROT_READ] {
+            protect(rights);
+            let mut refused = vec![
+                write(way, &[1; 8], gone),
+                write(way, &[1; 1000], gone),
+                write(way, &[1; 200], remote.at(4000)),
+            ];
+            if rights == libc::PROT_NONE {
+                refused.push(read(way, 8, gone).map(drop));
+                refused.push(read(way, 200, remote.at(4000)).map(drop));
+            } else {
+                assert_eq!(read(way, 8, gone).unwrap(), [0; 8], "{spec}");
+            }
+            if way.has_atomics(&remote) {
+                refused.push(fetch_add(way, gone, Width::W8, 1).map(drop));
+                refused.push(compare_swap(way, gone, Width::W4, 0, 1).map(drop));
+                for update in [Update::Add, Update::Store] {
+                    refused.push(update_each(
+                        way,
+                        remote.at(4088),
+                        Width::W8,
+                        update,
+                        &[1; 16],
+                    ));
+                }
+            }
+            for (which, refused) in refused.into_iter().enumerate() {
+                let error = refused.unwrap_err();
+                let said = error.to_string();
+                assert!(error.is_remote_access(), "{spec}, {which}: {said}");
+                let words = "the memory is no longer mapped there with this right";
+                assert!(said.contains(words), "{spec}, {which}: {said}");
+            }
+            write(way, &[2; 8], remote.at(0)).unwrap();
+            assert_eq!(read(way, 8, remote.at(0)).unwrap(), [2; 8]);
+        }
+        protect(libc::PROT_READ | libc::PROT_WRITE);
+        write(way, &[3; 8], gone).unwrap();
+        drop(region);
+        // SAFETY: our own mapping, in no region.
+        unsafe { libc::munmap(pages.cast(), 2 * 4096) };
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use rdma_sys_shim::{
     Access, Device, Endpoint, Region, RemoteAddress, Result, Ticket, Update, Width,
 };
 
-const OPTIONS: [&str; 4] = [
+pub(crate) const OPTIONS: [&str; 4] = [
     "soft",
     "soft:cma=off",
     "soft:map=off",

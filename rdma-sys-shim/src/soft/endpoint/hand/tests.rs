@@ -8,6 +8,7 @@ use std::thread;
 
 use super::*;
 use crate::device::batch::{Blocks, RemoteRun};
+use crate::guard;
 use crate::soft::endpoint::{Path, SoftEndpoint};
 use crate::soft::hands::Hand;
 use crate::soft::port::SoftPort;
@@ -556,6 +557,78 @@ fn an_agent_is_asked_past_slots_of_the_dead() {
         }
     }
     request::free_those_of_the_dead(&peer.port);
+    assert!(peer.all_slots_are_free());
+}
+
+#[test]
+fn a_hand_survives_memory_that_was_taken_away() {
+    const PAGE: usize = 4096;
+    let peer = Peer::new(1 << 20);
+    if !peer.attaches() {
+        return;
+    }
+    let _alone = guard::alone();
+    guard::watch();
+    let first = peer.memory.as_ptr().wrapping_add(4 * PAGE);
+    let page = first.wrapping_sub(first.addr() % PAGE);
+    let offset = page.addr() - peer.memory.as_ptr().addr();
+    let protect = |rights| {
+        // SAFETY: a page amid our own memory, to which there is no reference while it cannot be used.
+        let rc = unsafe { libc::mprotect(page.cast_mut().cast(), PAGE, rights) };
+        assert_eq!(rc, 0);
+    };
+    let gone = |result: Result<crate::Ticket>| {
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains(request::TAKEN_AWAY), "{error}");
+    };
+    protect(libc::PROT_NONE);
+    beside_hands(&peer, 1, |served| {
+        until_served(served, |_| {
+            let mut bytes = [7_u8; 2000];
+            for (at, len) in [(offset, 8), (offset, 2000), (offset - 4, 8)] {
+                let (at, local) = (peer.region.at(at as u64), bytes.as_mut_ptr());
+                // SAFETY: the bytes are there until the operation has failed.
+                unsafe {
+                    gone(peer.endpoint.write(local, len, at));
+                    gone(peer.endpoint.read(local, len, at));
+                }
+            }
+            let shape = (8, 300, 8, 64);
+            let mut sent = [1; 2400];
+            let start = peer.region.at(offset as u64 - 640);
+            let blocks = Blocks {
+                here: sent.as_mut_ptr(),
+                at: start,
+                len: shape.0,
+                count: shape.1,
+                stride_here: 8,
+                stride_there: shape.3,
+            };
+            for operation in [Operation::Write, Operation::Read] {
+                // SAFETY: the blocks lie in `sent`.
+                let moved = unsafe { peer.endpoint.transfer_blocks(operation, blocks) };
+                gone(moved.map_err(|failed| failed.error));
+            }
+            let failed = AtomicUsize::new(0);
+            let otherwise = |_: Range<usize>| {
+                failed.fetch_add(1, Ordering::Relaxed);
+                false
+            };
+            let ones = [1.0_f64; 100];
+            let at = peer.region.at(offset as u64);
+            // SAFETY: the numbers are there until the operation has ended.
+            let added = unsafe {
+                let (ones, old) = (ones.as_ptr().cast(), ptr::null_mut());
+                peer.endpoint
+                    .add_by_hand(at, Number::F64, ones, old, 800, &otherwise)
+            };
+            assert!(added.unwrap());
+            assert_eq!(failed.load(Ordering::Relaxed), 1, "left to the caller");
+            peer.write(&[5; 64], offset - 64);
+            assert_eq!(peer.read(offset - 64, 64), [5; 64]);
+        });
+    });
+    protect(libc::PROT_READ | libc::PROT_WRITE);
     assert!(peer.all_slots_are_free());
 }
 
