@@ -107,15 +107,12 @@ impl<L: Link> SendQueue<L> {
         LEAST_PATIENCE + silence * 8 + transfer.min(LONGEST_TRANSFER)
     }
 
-    /// Ends everything that is under way, and returns when the device has done with it.
+    /// Ends everything that is under way, and returns when the device has done with it. Nothing is logged before: a log of
+    /// the program's that panics gives back the buffers of whoever waits.
     #[cold]
     fn stop(&mut self) {
         self.forget_unposted();
-        if let Some(link) = &self.link
-            && let Err(error) = link.fail()
-        {
-            tracing::warn!(%error, "a failed connection");
-        }
+        let told = self.link.as_ref().map_or(Ok(()), Link::fail);
         let begun = Instant::now();
         while !self.pending.is_empty() && begun.elapsed() < STOP_LIMIT {
             if self.take_completions().is_err() {
@@ -127,6 +124,9 @@ impl<L: Link> SendQueue<L> {
             self.destroy();
         }
         self.borrowed.clear();
+        if let Err(error) = told {
+            tracing::warn!(%error, "a failed connection");
+        }
         self.log_failure();
     }
 

@@ -3,6 +3,7 @@
 mod bells;
 
 use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ struct Seen {
     refuses: bool,
     is_broken: bool,
     flushes: bool,
+    /// Whether it refuses to fail.
+    is_stubborn: bool,
     failed: bool,
     destroyed: bool,
 }
@@ -82,6 +85,9 @@ impl Link for Fake {
 
     fn fail(&self) -> Result<()> {
         let mut seen = self.0.borrow_mut();
+        if seen.is_stubborn {
+            return Err(destroyed());
+        }
         seen.failed = true;
         if seen.flushes {
             let flushed = (status::IBV_WC_WR_FLUSH_ERR, 0);
@@ -479,4 +485,48 @@ fn a_queue_that_cannot_be_asked_is_destroyed() {
     assert_eq!(bench.queue.succeeded(), 1);
     let failure = bench.queue.failure().unwrap();
     assert_eq!(failure.status, status::IBV_WC_FATAL_ERR);
+}
+
+/// A log of a program's that panics whatever it is told.
+struct Panics;
+
+impl tracing::Subscriber for Panics {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        panic!("{event:?}");
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// Whoever waits gives the buffers back as it unwinds.
+#[test]
+fn a_log_that_panics_finds_the_device_done_with_all_buffers() {
+    for is_stubborn in [false, true] {
+        let mut bench = Bench::after(5);
+        bench.queue.ask().unwrap();
+        bench.will_report(2, Some((status::IBV_WC_REM_ACCESS_ERR, 0)));
+        {
+            let mut seen = bench.seen.borrow_mut();
+            (seen.is_stubborn, seen.is_broken) = (is_stubborn, true);
+        }
+        let poll = AssertUnwindSafe(|| bench.queue.poll());
+        let unwound = tracing::subscriber::with_default(Panics, || catch_unwind(poll));
+        assert!(unwound.is_err(), "it was told of the failure");
+        assert!(bench.queue.is_idle(), "stubborn: {is_stubborn}");
+        assert!(bench.seen.borrow().destroyed, "stubborn: {is_stubborn}");
+    }
 }
