@@ -6,7 +6,9 @@
 //! that creates and frees windows in a loop does not start a thread each time.
 
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -32,6 +34,9 @@ struct Shared {
     port: Arc<SoftPort>,
     /// Regions that need the agent.
     users: AtomicUsize,
+    /// Whether the thread serves, and whether it has to end: the bell, which says so too, can be rung by any peer.
+    serves: AtomicBool,
+    ends: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -41,6 +46,8 @@ impl Agent {
             shared: Arc::new(Shared {
                 port,
                 users: AtomicUsize::new(0),
+                serves: AtomicBool::new(false),
+                ends: AtomicBool::new(false),
                 thread: Mutex::new(None),
             }),
         }
@@ -52,13 +59,14 @@ impl Agent {
         // Under the lock, so that an agent that is about to go sees the new user, or is seen gone.
         let mut thread = self.shared.thread();
         self.shared.users.fetch_add(1, Ordering::SeqCst);
-        if self.shared.port.bell().is_running() {
+        self.shared.port.bell().set_running(true);
+        if self.shared.serves.load(Ordering::Relaxed) {
             return Ok(());
         }
         if let Some(ended) = thread.take() {
             let _ = ended.join();
         }
-        self.shared.port.bell().set_running(true);
+        self.shared.serves.store(true, Ordering::Relaxed);
         let shared = self.shared.clone();
         let spawned = without_signals(|| {
             thread::Builder::new()
@@ -72,6 +80,7 @@ impl Agent {
                 Ok(())
             }
             Err(error) => {
+                self.shared.serves.store(false, Ordering::Relaxed);
                 self.shared.port.bell().set_running(false);
                 self.shared.users.fetch_sub(1, Ordering::SeqCst);
                 Err(Error::os("starting the agent thread", error))
@@ -90,7 +99,7 @@ impl Drop for Agent {
         let thread = self.shared.thread().take();
         if let Some(thread) = thread {
             self.shared.users.store(0, Ordering::SeqCst);
-            self.shared.port.bell().set_running(false);
+            self.shared.ends.store(true, Ordering::SeqCst);
             slots::ring(self.shared.port.bell());
             let _ = thread.join();
         }
@@ -118,15 +127,17 @@ fn serve(shared: &Shared) {
             }
             thread::yield_now();
         }
-        if !idle {
+        let ends = shared.ends.load(Ordering::SeqCst);
+        if !idle && !ends {
             continue;
         }
         if shared.users.load(Ordering::SeqCst) > 0 {
             last_needed = Instant::now();
-        } else if !bell.is_running() || last_needed.elapsed() >= LINGER {
+        } else if ends || last_needed.elapsed() >= LINGER {
             // Under the lock, as in `retain`.
             let _guard = shared.thread();
             if shared.users.load(Ordering::SeqCst) == 0 {
+                shared.serves.store(false, Ordering::Relaxed);
                 slots::leave(port, serve_one);
                 return;
             }
@@ -156,15 +167,17 @@ pub(super) fn carry_out(port: &SoftPort, index: usize, slot: &Slot) -> Option<u6
                 && len <= SLOT_BYTES
         }
     };
+    // Whoever withdraws the region waits until this is over.
+    let _serving = port.begin_serving();
     if !words || table::allows(port, rkey, address, len as u64, operation.need()).is_err() {
         return None;
     }
     let at = address as usize as *mut u8;
     let data = request::data(port, index, operation, len);
-    // SAFETY: the range was just found in the table of registered memory, whose owner promised
-    // (`Device::register`) that peers, for whom this thread acts, may access it; where it is no longer mapped, the guard ends
-    // the access. No copy, sum or atomic of a slot's length holds anything meanwhile. The slot's data is its server's while
-    // SERVING.
+    // SAFETY: the range was just found in the table of registered memory that this process alone writes, whose owner promised
+    // (`Device::register`) that peers, for whom this thread acts, may access it; the region is not withdrawn before `_serving`
+    // is dropped, and where the memory is no longer mapped, the guard ends the access. No copy, sum or atomic of a slot's length
+    // holds anything meanwhile. The slot's data is shared memory of the port.
     let old = unsafe {
         guard::guarded(at, len, || {
             apply(operation, at, width, len, [first, second], data)

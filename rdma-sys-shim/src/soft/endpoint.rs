@@ -15,7 +15,7 @@ use super::agent;
 use super::peer::PeerProcess;
 use super::port::{SLOT_BYTES, SoftPort};
 use super::request::{self, Operation, Request};
-use super::segment::AddressRange;
+use super::segment::{self, AddressRange};
 use super::table;
 use crate::copier::{self, Pieces};
 use crate::cross_memory::{self, Direction, Stopped};
@@ -505,12 +505,18 @@ impl Endpoint for SoftEndpoint {
         let Some(piece) = table::piece(&self.port, region.rkey) else {
             return Ok(None);
         };
+        let unreachable = |reason| Error::Unreachable {
+            device: super::DEVICE,
+            pid: self.peer.pid(),
+            reason,
+        };
+        let elsewhere = || unreachable(format!("its table says that {piece:?} holds {region:?}"));
         if let Some(base) = self.port.in_room(piece.fd, piece.offset, piece.len) {
             self.check(region.at(0), region.len, Operation::Read)?;
-            let skip = region.address.wrapping_sub(piece.address);
+            let skip = piece.place_of(region).ok_or_else(elsewhere)?;
             return Ok(Some(Mapping {
                 has_atomics: true,
-                base: base.wrapping_add(skip as usize),
+                base: base.wrapping_add(skip),
                 len: region.len,
                 _owner: Some(Box::new(self.port.clone())),
             }));
@@ -519,13 +525,13 @@ impl Endpoint for SoftEndpoint {
         // A descriptor number that was closed and used again would name another file: what was
         // opened counts only if the region is still the same.
         self.check(region.at(0), region.len, Operation::Read)?;
+        let skip = piece.place_of(region).ok_or_else(elsewhere)?;
+        segment::must_hold(&file, piece.offset, piece.len).map_err(unreachable)?;
         let range = AddressRange::of_file(&file, piece.offset, piece.len as usize)?;
         range.mark_foreign();
-        // The piece holds all of the region.
-        let skip = region.address.wrapping_sub(piece.address);
         Ok(Some(Mapping {
             has_atomics: true,
-            base: range.base().wrapping_add(skip as usize),
+            base: range.base().wrapping_add(skip),
             len: region.len,
             _owner: Some(Box::new(range)),
         }))

@@ -10,6 +10,8 @@ mod endpoint;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod hands;
+#[cfg(all(test, not(loom)))]
+mod hostile;
 mod limits;
 mod neighbour;
 mod notice_board;

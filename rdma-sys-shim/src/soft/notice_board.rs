@@ -68,10 +68,10 @@ impl NoticeBoard {
         let expected = format!("/memfd:{} ", NAME.to_string_lossy());
         let len = bytes(notes)?;
         let found = file.metadata().map_err(failed)?.len();
-        // Beyond the end of its file, a mapping ends the process that touches it.
         if !path.to_string_lossy().starts_with(&expected) || found != len as u64 {
             return Err(failed(io::ErrorKind::InvalidData.into()));
         }
+        segment::must_hold(&file, 0, found).map_err(|reason| failed(io::Error::other(reason)))?;
         Ok(Self {
             map: AddressRange::of_file(&file, 0, len)?,
             notes,

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use super::peer::{self, Nonce, PeerProcess};
 use super::process::ProcessId;
@@ -37,6 +37,7 @@ pub(crate) struct Header {
 
 /// A registered region. `generation` is a sequence lock: odd while the
 /// entry is live, and part of the rkey.
+#[derive(Default)]
 #[repr(C, align(64))]
 pub(crate) struct RegionEntry {
     pub(crate) generation: AtomicU32,
@@ -99,8 +100,39 @@ pub(crate) struct SoftPort {
     id: FileId,
     /// What is free in our own.
     vacancy: Mutex<Vacancy>,
+    /// The regions of our own port; `None` for a peer's.
+    own_table: Option<OwnTable>,
+    /// Held for reading by threads of this process that carry out a peer's request.
+    serving: RwLock<()>,
     /// Open while the port is our own: the process is known by the lock on it.
     _file: Option<File>,
+}
+
+/// The regions as their owner knows them, in memory that no peer can write. The table in the file tells peers the same,
+/// but every peer can write there, so the owner never reads it.
+struct OwnTable {
+    /// Made when their first entry is used.
+    chunks: [OnceLock<Box<[RegionEntry; CHUNK]>>; REGIONS / CHUNK],
+}
+
+const CHUNK: usize = 256;
+
+impl OwnTable {
+    fn new() -> Self {
+        Self {
+            chunks: [const { OnceLock::new() }; REGIONS / CHUNK],
+        }
+    }
+
+    /// `None` if it was never used.
+    fn get(&self, index: usize) -> Option<&RegionEntry> {
+        Some(&self.chunks[index / CHUNK].get()?[index % CHUNK])
+    }
+
+    fn get_or_make(&self, index: usize) -> &RegionEntry {
+        let make = || Box::new(std::array::from_fn(|_| RegionEntry::default()));
+        &self.chunks[index / CHUNK].get_or_init(make)[index % CHUNK]
+    }
 }
 
 struct Vacancy {
@@ -185,6 +217,8 @@ impl SoftPort {
             fd: file.as_raw_fd(),
             id: FileId::of(&file)?,
             vacancy: Mutex::new(Vacancy::all()),
+            own_table: Some(OwnTable::new()),
+            serving: RwLock::new(()),
             _file: Some(file),
         };
         let header = port.header();
@@ -246,6 +280,7 @@ impl SoftPort {
                 "its port has {len} bytes where this version of transom has {PORT_BYTES}"
             )));
         }
+        segment::must_hold(&file, 0, len).map_err(unreachable)?;
         let port = Self::map(&file, fd, id)?;
         port.map.mark_foreign();
         let header = port.header();
@@ -268,6 +303,8 @@ impl SoftPort {
             fd,
             id,
             vacancy: Mutex::new(Vacancy::none()),
+            own_table: None,
+            serving: RwLock::new(()),
             _file: None,
         })
     }
@@ -342,7 +379,33 @@ impl SoftPort {
             .wrapping_add(SLOT_DATA + index * SLOT_STRIDE)
     }
 
-    pub(crate) fn entry(&self, index: usize) -> &RegionEntry {
+    /// The entry that an access is checked against: of our own port the owner's, of a peer's what it has published. `None`
+    /// if it was never used.
+    pub(crate) fn entry(&self, index: usize) -> Option<&RegionEntry> {
+        match &self.own_table {
+            Some(own) => own.get(index),
+            None => Some(self.published_entry(index)),
+        }
+    }
+
+    /// The owner's entry, to be written by it.
+    pub(crate) fn own_entry(&self, index: usize) -> Option<&RegionEntry> {
+        let own = self.own_table.as_ref()?;
+        Some(own.get_or_make(index))
+    }
+
+    /// Kept from the check of a request until it is carried out.
+    pub(crate) fn begin_serving(&self) -> RwLockReadGuard<'_, ()> {
+        self.serving.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for all requests that were checked before this call.
+    pub(crate) fn wait_for_servers(&self) {
+        drop(self.serving.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The entry that peers read.
+    pub(crate) fn published_entry(&self, index: usize) -> &RegionEntry {
         assert!(index < REGIONS);
         self.at(REGION_TABLE + index * size_of::<RegionEntry>())
     }

@@ -15,16 +15,22 @@ use crate::{Error, Result};
 const FORBIDDEN: &str = "a filter of system calls forbids it: have it allow memfd_create; for a \
                          container, a `--security-opt seccomp=` profile does";
 
+/// Keep a memory file as long as it is: what others have mapped must not lose its pages, whose touch would end them.
+const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
 /// `len` rounded up to whole pages, unless that overflows.
 pub(crate) fn whole_pages(len: usize) -> Option<usize> {
     len.checked_next_multiple_of(page_size())
 }
 
-/// A new anonymous memory file of `len` bytes, all zero and none of them allocated yet.
+/// A new anonymous memory file of `len` bytes, all zero and none of them allocated yet. Nobody can change its length.
 pub(crate) fn memory_file(name: &CStr, len: usize) -> Result<File> {
     limits::check_file_size(len)?;
     // SAFETY: the name is a C string; the call returns a new descriptor or -1.
-    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    let fd = unsafe {
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        libc::memfd_create(name.as_ptr(), flags)
+    };
     if fd < 0 {
         let error = Error::last_os("memfd_create");
         return Err(match error.os_code() {
@@ -37,6 +43,10 @@ pub(crate) fn memory_file(name: &CStr, len: usize) -> Result<File> {
     limits::check_descriptor(fd)?;
     file.set_len(len as u64)
         .map_err(|error| Error::os(format!("ftruncate of a memory file to {len} bytes"), error))?;
+    // SAFETY: the call takes a descriptor that is open, and integers.
+    if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) } == -1 {
+        return Err(Error::last_os("sealing the length of a memory file"));
+    }
     Ok(file)
 }
 
@@ -92,6 +102,23 @@ pub(crate) fn open_peer_file(pid: u32, fd: RawFd, id: FileId) -> io::Result<File
             .find_map(|thread| open(&format!("/proc/{pid}/task/{thread}/fd/{fd}")).ok())
             .ok_or(error),
         opened => opened,
+    }
+}
+
+/// Says why a peer's file must not be mapped: unless it holds `len` bytes at `offset`, and always will, whoever maps them
+/// may be ended by SIGBUS.
+pub(crate) fn must_hold(file: &File, offset: u64, len: u64) -> std::result::Result<(), String> {
+    // SAFETY: the call takes a descriptor that is open, and nothing else.
+    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+    if seals == -1 || seals & SEALS != SEALS {
+        return Err("the length of its memory file is not sealed".to_owned());
+    }
+    let found = file.metadata().map_or(0, |data| data.len());
+    match offset.checked_add(len) {
+        Some(end) if end <= found => Ok(()),
+        _ => Err(format!(
+            "it says that its memory file holds {len} bytes at {offset}, but the file has {found}"
+        )),
     }
 }
 

@@ -1,10 +1,14 @@
 //! The table of registered regions: what an rkey is checked against.
+//!
+//! There are two of a process. The one in its port tells peers what they may ask for, and what they can map; since they can
+//! write there, its owner checks their requests, and its own, against the other, which is in memory of its own.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::port::{REGIONS, RegionEntry, SoftPort};
+use crate::system::page_size;
 use crate::{Access, Error, RemoteRegion, Result};
 
 /// Part of a memory file, and where it is in its owner's memory.
@@ -16,6 +20,17 @@ pub(crate) struct MappablePiece {
     pub(crate) offset: u64,
     /// Of the file, which is on the device of the port.
     pub(crate) inode: u64,
+}
+
+impl MappablePiece {
+    /// How far from its start a region begins; `None` if the region is not inside, or would be aligned otherwise where the
+    /// piece is mapped. Its owner has made sure of both, but other peers can write to the table.
+    pub(crate) fn place_of(&self, region: &RemoteRegion) -> Option<usize> {
+        let skip = region.address.checked_sub(self.address)?;
+        let is_inside = region.len <= self.len.checked_sub(skip)?;
+        let is_aligned = (self.address ^ self.offset).is_multiple_of(page_size() as u64);
+        (is_inside && is_aligned).then_some(skip as usize)
+    }
 }
 
 /// What the table says about a region.
@@ -58,19 +73,19 @@ impl RegionTable {
         piece: Option<MappablePiece>,
     ) -> Result<RemoteRegion> {
         let index = self.take()?;
-        let entry = self.port.entry(index as usize);
-        // Readers that still hold the old generation must not take the new fields for it.
-        fence(Ordering::Release);
-        entry.address.store(address, Ordering::Relaxed);
-        entry.len.store(len, Ordering::Relaxed);
-        entry.access.store(access.bits().into(), Ordering::Relaxed);
         let piece = piece.unwrap_or_default();
-        entry.piece_address.store(piece.address, Ordering::Relaxed);
-        entry.piece_len.store(piece.len, Ordering::Relaxed);
-        entry.piece_offset.store(piece.offset, Ordering::Relaxed);
-        entry.piece_fd.store(piece.fd as u32, Ordering::Relaxed);
-        entry.piece_inode.store(piece.inode, Ordering::Relaxed);
-        let generation = entry.generation.fetch_add(1, Ordering::Release) + 1;
+        let generation = self.update(index, |entry| {
+            // Readers that still hold the old generation must not take the new fields for it.
+            fence(Ordering::Release);
+            entry.address.store(address, Ordering::Relaxed);
+            entry.len.store(len, Ordering::Relaxed);
+            entry.access.store(access.bits().into(), Ordering::Relaxed);
+            entry.piece_address.store(piece.address, Ordering::Relaxed);
+            entry.piece_len.store(piece.len, Ordering::Relaxed);
+            entry.piece_offset.store(piece.offset, Ordering::Relaxed);
+            entry.piece_fd.store(piece.fd as u32, Ordering::Relaxed);
+            entry.piece_inode.store(piece.inode, Ordering::Relaxed);
+        });
         Ok(RemoteRegion {
             address,
             len,
@@ -78,12 +93,28 @@ impl RegionTable {
         })
     }
 
-    /// Withdraws a region that `insert` returned; later accesses with its rkey fail.
+    /// Withdraws a region that `insert` returned; later accesses with its rkey fail, and what this process was doing there
+    /// for peers is done.
     pub(crate) fn remove(&self, rkey: u64) {
         let index = rkey as u32;
-        let entry = self.port.entry(index as usize);
-        entry.generation.fetch_add(1, Ordering::Release);
+        self.update(index, |_| ());
+        self.port.wait_for_servers();
         self.free().recycled.push(index);
+    }
+
+    /// Writes the fields of the owner's entry, and of the one that peers read, and begins the next generation of both.
+    /// Returns it.
+    fn update(&self, index: u32, write: impl Fn(&RegionEntry)) -> u32 {
+        let own = self.port.own_entry(index as usize);
+        let published = self.port.published_entry(index as usize);
+        // Peers can write the published one, so the generation is counted in the owner's.
+        let before = own.unwrap_or(published).generation.load(Ordering::Relaxed);
+        let generation = before.wrapping_add(1);
+        for entry in own.into_iter().chain([published]) {
+            write(entry);
+            entry.generation.store(generation, Ordering::Release);
+        }
+        generation
     }
 
     fn take(&self) -> Result<u32> {
@@ -121,12 +152,9 @@ pub(crate) fn find(port: &SoftPort, address: u64, len: u64) -> Option<u64> {
     // Entries are taken in turn: behind one that was never used are no others.
     (1..REGIONS as u32)
         .map(|index| {
-            (
-                index,
-                port.entry(index as usize)
-                    .generation
-                    .load(Ordering::Acquire),
-            )
+            let entry = port.entry(index as usize);
+            let generation = entry.map_or(0, |entry| entry.generation.load(Ordering::Acquire));
+            (index, generation)
         })
         .take_while(|&(_, generation)| generation != 0)
         .map(|(index, generation)| u64::from(generation) << 32 | u64::from(index))
@@ -199,7 +227,7 @@ fn in_table(index: u32) -> Option<usize> {
 
 fn read<T>(port: &SoftPort, rkey: u64, fields: impl FnOnce(&RegionEntry) -> T) -> Option<T> {
     let generation = (rkey >> 32) as u32;
-    let entry = port.entry(in_table(rkey as u32)?);
+    let entry = port.entry(in_table(rkey as u32)?)?;
     if generation.is_multiple_of(2) || entry.generation.load(Ordering::Acquire) != generation {
         return None;
     }
