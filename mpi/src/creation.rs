@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::ops::Deref;
 
-use transom::lower::try_free_with;
+use transom::lower::{tolerate_locks, try_free_with};
 use transom::raw::{Flavor, MemoryModel, PROC_NULL, Window};
 use transom::{Communicator, ErrorClass, Group, Info};
 
@@ -296,13 +296,15 @@ unsafe fn create(
         (_, Err(why)) | (Err(why), _) => return the_hosts(&why),
     };
     // SAFETY: the caller's promise.
-    let window = match unsafe { asked.make(&comm, shape, &hints) } {
+    let mut window = match unsafe { asked.make(&comm, shape, &hints) } {
         Ok(window) => window,
         Err(error) => {
             // All ranks come here, or the job ends.
             return Err(error.into());
         }
     };
+    // As the hosts do: the hint is about speed, and programs lock such windows.
+    tolerate_locks(&mut window);
     report::window_is_ours();
     let attributes = attributes(asked, &window);
     let handle = carrier.into_handle();

@@ -180,7 +180,7 @@ impl Window {
         let gone = Cell::new(None);
         let excused = |rank, left: bool| {
             gone.set(Some(rank));
-            left && self.no_locks()
+            left && self.refuses_locks()
         };
         let awaited = Awaited::AnyOf {
             ranks: &member,

@@ -81,15 +81,6 @@ pub enum Misuse {
         legal: &'static str,
     },
     #[error(
-        "hint {key} has to be the same on all ranks, but rank {rank} gave {other}, and rank 0 gave {first}"
-    )]
-    HintDiffers {
-        key: &'static str,
-        rank: u32,
-        first: String,
-        other: String,
-    },
-    #[error(
         "hint {key}=true promises what is not so: rank {rank} has {other} bytes, and rank 0 has {first}"
     )]
     BrokenPromise {
@@ -189,7 +180,6 @@ impl Misuse {
             Self::AttachOverlap { .. } | Self::NotDetachable { .. } => ErrorClass::RmaAttach,
             Self::Flavor { .. } => ErrorClass::RmaFlavor,
             Self::NoSharing { .. } => ErrorClass::RmaShared,
-            Self::HintDiffers { .. } => ErrorClass::Info,
             Self::BrokenPromise { key, .. } if *key == "same_size" => ErrorClass::Size,
             Self::BrokenPromise { .. } => ErrorClass::Disp,
             Self::CountOverflow { .. }

@@ -138,6 +138,12 @@ pub fn give_up(window: &Window, cause: AbortCause) {
     window.context().abort_everywhere(cause);
 }
 
+/// Local. Lets this rank lock the window although all ranks gave the hint `no_locks`; the log says so at the first
+/// lock, and freeing waits for all ranks. For all ranks alike, before the window is used.
+pub fn tolerate_locks(window: &mut Window) {
+    window.tolerate_locks();
+}
+
 /// Local. Checks the groups of an epoch in which this rank posts to `origins` and starts for
 /// `targets`.
 ///

@@ -199,10 +199,12 @@ impl Window {
     fn prepare_to_lock(&self, target: u32) -> Result<()> {
         self.team().check_rank(LOCK, target)?;
         not_forked(LOCK)?;
-        if self.no_locks() {
+        if self.refuses_locks() {
             return Err(Error::new(LOCK, Misuse::NoLocks));
         }
-        self.epochs().prepare_lock(LOCK, target == self.rank())
+        self.epochs().prepare_lock(LOCK, target == self.rank())?;
+        self.tell_of_lock(LOCK);
+        Ok(())
     }
 
     #[cold]

@@ -78,9 +78,10 @@ impl Window {
     /// Off the fast path.
     #[cold]
     fn lock_all_aside(&self, assert: Assert) -> Result<()> {
-        if !self.epochs().may_lock_all() || self.no_locks() || is_forked() {
+        if !self.epochs().may_lock_all() || self.refuses_locks() || is_forked() {
             return Err(self.cannot_lock_all());
         }
+        self.tell_of_lock(OPERATION);
         self.take_turn();
         let _call = self.in_shown_call(OPERATION, None);
         self.lock_all_prepared(assert)?;
@@ -278,7 +279,7 @@ impl Window {
         if is_forked() {
             return Error::new("lock_all", Misuse::Forked);
         }
-        if self.no_locks() {
+        if self.refuses_locks() {
             return Error::new("lock_all", Misuse::NoLocks);
         }
         self.epochs().refuse_lock_all("lock_all")

@@ -39,13 +39,11 @@ struct Entry {
     /// How many notification counters this rank has.
     notifications: u64,
     unit: u64,
-    /// Those that have to be equal, and [`OF_ALL`].
+    /// The flags of [`Common`], and [`OF_ALL`].
     hints: u64,
 }
 
-/// The hint that counts only if all ranks give it, beside those that have to be equal.
-const NO_LOCKS: u64 = 1 << 32;
-/// Beside it, whether this rank maps what all of them have.
+/// Beside the hints, whether this rank maps what all of them have.
 const SHARES_HOST: u64 = 1 << 33;
 /// Beside it, whether this rank says when it is at single atomics.
 const MARKS: u64 = 1 << 34;
@@ -55,8 +53,8 @@ const GLOBAL: u64 = 1 << 35;
 const THREADS: u64 = 1 << 36;
 /// Beside it, whether it takes turns with others on the processors.
 const TURNS: u64 = 1 << 37;
-/// What is agreed on where all ranks say it, and what need not be equal.
-const OF_ALL: u64 = NO_LOCKS | SHARES_HOST | MARKS | GLOBAL | THREADS | TURNS;
+/// What is agreed on where all ranks say it, and no hint.
+const OF_ALL: u64 = SHARES_HOST | MARKS | GLOBAL | THREADS | TURNS;
 
 /// The call that makes a window, and its arguments.
 #[derive(Clone, Copy)]
@@ -95,12 +93,12 @@ struct Prepared {
 impl Window {
     /// Collective. A window over memory that the library allocates: `size` zeroed bytes on this
     /// rank, aligned to 64 or as the hint `mpi_minimum_memory_alignment` says. Sizes, displacement
-    /// units (in bytes) and hints may differ by rank, where [`Info`] does not say otherwise; a size
+    /// units (in bytes) and hints may differ by rank ([`Info`] says what is in force then); a size
     /// of 0 is legal (MPI-4.1, section 12.2.2, `MPI_Win_allocate`).
     ///
     /// # Errors
-    /// On every rank if one rank fails: a unit that is not 1 to 2^63 − 1, a malformed hint, hints
-    /// that differ and must not, out of memory, a rank that died or left.
+    /// On every rank if one rank fails: a unit that is not 1 to 2^63 − 1, a malformed hint, sizes or
+    /// units that differ against a promise of all ranks, out of memory, a rank that died or left.
     pub fn allocate(comm: &Communicator, size: usize, disp_unit: u64, info: &Info) -> Result<Self> {
         let created = Created {
             operation: "allocate",
@@ -116,7 +114,7 @@ impl Window {
     /// Collective. A window over `size` bytes at `base` that the caller owns: heap, stack, static
     /// or mapped memory of any alignment, memory of [`Job::alloc_mem`](crate::Job::alloc_mem), or
     /// memory that is in another window already. Sizes, displacement units (in bytes) and hints may
-    /// differ by rank, where [`Info`] does not say otherwise; a size of 0 is legal (MPI-4.1, section
+    /// differ by rank ([`Info`] says what is in force then); a size of 0 is legal (MPI-4.1, section
     /// 12.2.1, `MPI_Win_create`).
     ///
     /// Over memory that is readable only, puts and accumulates fail at their origin, at the latest
@@ -129,8 +127,8 @@ impl Window {
     ///
     /// # Errors
     /// On every rank if one rank fails: memory that is not mapped, a unit that is not 1 to
-    /// 2^63 − 1, a malformed hint, hints that differ and must not, out of memory, a rank that died
-    /// or left.
+    /// 2^63 − 1, a malformed hint, sizes or units that differ against a promise of all ranks, out of
+    /// memory, a rank that died or left.
     ///
     /// # Safety
     /// Until the window is freed, the memory stays mapped, and every access to it expects what the
@@ -181,7 +179,6 @@ impl Window {
             let may_share = matches!(created.flavor, Flavor::Allocate | Flavor::Create);
             let device = team.fabric.device().capabilities();
             let said = [
-                (NO_LOCKS, hints.no_locks),
                 (
                     SHARES_HOST,
                     may_share && shares_host(&team, &exposed.remote),
@@ -222,10 +219,14 @@ impl Window {
                 return Err(error);
             }
         };
-        // Every rank finds the same disagreement, and nobody uses the window.
-        check_agreement(operation, &own.hints, &entries)?;
+        let common = || entries.iter().map(Entry::common);
+        own.hints.settle(common());
+        // Every rank finds the same broken promise, and nobody uses the window.
+        check_promises(operation, &own.hints, &entries)?;
+        if comm.rank() == 0 {
+            own.hints.tell_differences(created.flavor, common());
+        }
         let all = |said| entries.iter().all(|entry| entry.hints & said != 0);
-        own.hints.no_locks = all(NO_LOCKS);
         let shares_host = all(SHARES_HOST);
         let device = team.fabric.device().capabilities();
         let atomic_domain = match device.atomic_domain {
@@ -273,6 +274,8 @@ impl Window {
             handed_out: HandedOut::default(),
             locks_aside: own.hints.no_locks || watched || team.context.patience().is_crowded(),
             watch: watched.then(|| Watch::new(created.flavor)),
+            refuses_locks: own.hints.no_locks,
+            told_of_locks: AtomicBool::new(false),
             hints: own.hints,
             attributes: Attributes::default(),
             error_handler: Handler::default(),
@@ -323,16 +326,20 @@ fn shares_host(team: &Team, exposed: &RemoteRegion) -> bool {
     (exposed.len == 0 || maps_own()) && (0..team.size()).all(maps)
 }
 
-fn check_agreement(operation: &'static str, hints: &Hints, entries: &[Entry]) -> Result<()> {
+impl Entry {
+    fn common(&self) -> Common {
+        Common {
+            flags: self.hints & !OF_ALL,
+            granularity: self.granularity,
+        }
+    }
+}
+
+fn check_promises(operation: &'static str, hints: &Hints, entries: &[Entry]) -> Result<()> {
     let Some(first) = entries.first() else {
         return Ok(());
     };
-    let common = |entry: &Entry| Common {
-        flags: entry.hints & !OF_ALL,
-        granularity: entry.granularity,
-    };
     for (rank, entry) in (0..).zip(entries) {
-        common(first).check_same(operation, rank, common(entry))?;
         let broken = |key, first: u64, other: u64| {
             let misuse = Misuse::BrokenPromise {
                 key,

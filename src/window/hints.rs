@@ -1,8 +1,9 @@
-//! The hints of windows: what they may say, and what they have to agree on (MPI-4.1, section
+//! The hints of windows: what they may say, and which value holds where ranks give different ones (MPI-4.1, section
 //! 12.2.1).
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::told::LOG;
 use super::{Info, Window};
 use crate::error::{Error, Misuse, Result};
 use crate::terms::Flavor;
@@ -91,17 +92,31 @@ pub(crate) struct Hints {
     pub(crate) statistics: bool,
 }
 
-/// The hints that all ranks have to give alike, as they are exchanged.
+/// A rank's values of the hints in [`COMMON`], as they are exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Common {
     pub(crate) flags: u64,
     pub(crate) granularity: u64,
 }
 
+const ORDERING_BITS: u64 = AccumulateOrdering::ALL.0;
 const SAME_OP_BIT: u64 = 1 << 4;
 const SAME_SIZE_BIT: u64 = 1 << 5;
 const SAME_UNIT_BIT: u64 = 1 << 6;
 const NONCONTIGUOUS_BIT: u64 = 1 << 7;
+const NO_LOCKS_BIT: u64 = 1 << 8;
+
+/// The hints of which one value holds for all ranks of a window, and where it is in [`Common::flags`]: that of the
+/// granularity is not.
+const COMMON: [(&str, u64); 7] = [
+    (NO_LOCKS, NO_LOCKS_BIT),
+    (ORDERING, ORDERING_BITS),
+    (OPS, SAME_OP_BIT),
+    (GRANULARITY, 0),
+    (SAME_SIZE, SAME_SIZE_BIT),
+    (SAME_DISP_UNIT, SAME_UNIT_BIT),
+    (NONCONTIGUOUS, NONCONTIGUOUS_BIT),
+];
 
 impl Hints {
     pub(crate) fn parse(info: &Info) -> Result<Self> {
@@ -177,15 +192,88 @@ impl Hints {
                 | bit(self.same_op, SAME_OP_BIT)
                 | bit(self.same_size, SAME_SIZE_BIT)
                 | bit(self.same_disp_unit, SAME_UNIT_BIT)
-                | bit(self.noncontiguous, NONCONTIGUOUS_BIT),
+                | bit(self.noncontiguous, NONCONTIGUOUS_BIT)
+                | bit(self.no_locks, NO_LOCKS_BIT),
             granularity: self.granularity,
+        }
+    }
+
+    /// Takes for this rank what holds for all of the window's ranks: the weakest of their values.
+    pub(super) fn settle(&mut self, all: impl Iterator<Item = Common>) {
+        if let Some(common) = all.reduce(Common::weaker) {
+            self.take(common);
+        }
+    }
+
+    fn take(&mut self, Common { flags, granularity }: Common) {
+        let is_set = |bit: u64| flags & bit != 0;
+        self.no_locks = is_set(NO_LOCKS_BIT);
+        self.ordering = AccumulateOrdering(flags & ORDERING_BITS);
+        self.same_op = is_set(SAME_OP_BIT);
+        self.granularity = granularity;
+        self.same_size = is_set(SAME_SIZE_BIT);
+        self.same_disp_unit = is_set(SAME_UNIT_BIT);
+        self.noncontiguous = is_set(NONCONTIGUOUS_BIT);
+    }
+
+    /// Logs which hints differ between the window's ranks, each once in a process. `self` is what holds.
+    pub(super) fn tell_differences(
+        &self,
+        flavor: Flavor,
+        all: impl Iterator<Item = Common> + Clone,
+    ) {
+        static TOLD: [AtomicBool; COMMON.len()] = [const { AtomicBool::new(false) }; COMMON.len()];
+        let Some(first) = all.clone().next() else {
+            return;
+        };
+        for ((key, bits), told) in COMMON.into_iter().zip(&TOLD) {
+            let value = |common: Common| {
+                let mut hints = self.clone();
+                hints.take(common);
+                hints.to_info().get(key).unwrap_or_default().to_owned()
+            };
+            // Other windows have no parts that could follow each other.
+            let matters = key != NONCONTIGUOUS || flavor == Flavor::Shared;
+            let other = (0..)
+                .zip(all.clone())
+                .find(|&(_, other)| first.differs(other, bits));
+            if let Some((rank, other)) = other
+                && matters
+                && !told.swap(true, Ordering::Relaxed)
+            {
+                let (here, there, taken) = (value(first), value(other), value(self.common()));
+                tracing::warn!(
+                    target: LOG,
+                    "the hint {key} differs between ranks: rank 0 gave {here}, and rank {rank} gave {there}; \
+                     {taken} is in force on all (said once, for all windows)"
+                );
+            }
+        }
+    }
+}
+
+impl Common {
+    fn differs(self, other: Self, bits: u64) -> bool {
+        match bits {
+            0 => self.granularity != other.granularity,
+            bits => (self.flags ^ other.flags) & bits != 0,
+        }
+    }
+
+    /// Of each hint, the value that promises and asks less: all orders that one of both names, and the smaller
+    /// granularity, since no lock then covers more than either rank asked for.
+    fn weaker(self, other: Self) -> Self {
+        let orders = (self.flags | other.flags) & ORDERING_BITS;
+        Self {
+            flags: self.flags & other.flags | orders,
+            granularity: self.granularity.min(other.granularity),
         }
     }
 }
 
 impl Window {
     /// Local. The hints that are in force, defaults included (MPI-4.1, section 12.2.7,
-    /// `MPI_Win_get_info`). `no_locks` is there only if all ranks gave it.
+    /// `MPI_Win_get_info`). Where ranks gave different ones, [`Info`] says which.
     #[must_use]
     pub fn info(&self) -> Info {
         let info = Hints {
@@ -221,54 +309,6 @@ impl Window {
                 .store(hints.eager_lock_all, Ordering::Relaxed);
         }
         Ok(())
-    }
-}
-
-impl Common {
-    /// Fails if `rank` gave another value for a hint than rank 0, which gave `self`.
-    pub(crate) fn check_same(self, operation: &'static str, rank: u32, other: Self) -> Result<()> {
-        if self == other {
-            return Ok(());
-        }
-        let (key, first, other) = self.difference(other);
-        let misuse = Misuse::HintDiffers {
-            key,
-            rank,
-            first,
-            other,
-        };
-        Err(Error::new(operation, misuse))
-    }
-
-    fn difference(self, other: Self) -> (&'static str, String, String) {
-        let flag = |bit: u64, name: fn(bool) -> String| {
-            let value = |common: Self| name(common.flags & bit != 0);
-            (value(self), value(other))
-        };
-        let ordering = |common: Self| AccumulateOrdering(common.flags & 15).text();
-        let candidates = [
-            (ORDERING, (ordering(self), ordering(other))),
-            (
-                OPS,
-                flag(SAME_OP_BIT, |same| {
-                    if same { "same_op" } else { "same_op_no_op" }.to_owned()
-                }),
-            ),
-            (SAME_SIZE, flag(SAME_SIZE_BIT, |set| set.to_string())),
-            (SAME_DISP_UNIT, flag(SAME_UNIT_BIT, |set| set.to_string())),
-            (
-                NONCONTIGUOUS,
-                flag(NONCONTIGUOUS_BIT, |set| set.to_string()),
-            ),
-        ];
-        let differing = candidates.into_iter().find(|(_, (a, b))| a != b);
-        match differing {
-            Some((key, (first, other))) => (key, first, other),
-            None => {
-                let text = |common: Self| common.granularity.to_string();
-                (GRANULARITY, text(self), text(other))
-            }
-        }
     }
 }
 
@@ -410,27 +450,26 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_named_with_both_values() {
-        let of = |info: Info| Hints::parse(&info).unwrap().common();
-        let first = of(Info::new());
-        for (key, value, default) in [
-            (ORDERING, "rar", "rar,raw,war,waw"),
-            (OPS, "same_op", "same_op_no_op"),
-            (GRANULARITY, "16", "0"),
-            (SAME_SIZE, "true", "false"),
-            (SAME_DISP_UNIT, "true", "false"),
-            (NONCONTIGUOUS, "true", "false"),
+    fn the_weakest_holds_for_all() {
+        let given = |key: &str, value: &str| Hints::parse(&Info::new().with(key, value)).unwrap();
+        for (key, strong, weak, both) in [
+            (NO_LOCKS, "true", "false", "false"),
+            (ORDERING, "rar", "waw,war", "rar,war,waw"),
+            (OPS, "same_op", "same_op_no_op", "same_op_no_op"),
+            (GRANULARITY, "16", "4096", "16"),
+            (GRANULARITY, "16", "0", "0"),
+            (SAME_SIZE, "true", "false", "false"),
+            (SAME_DISP_UNIT, "true", "false", "false"),
+            (NONCONTIGUOUS, "true", "false", "false"),
         ] {
-            let other = of(Info::new().with(key, value));
-            let message = first.check_same("test", 3, other).unwrap_err().to_string();
-            for word in [key, value, default, "rank 3"] {
-                assert!(message.contains(word), "{message}");
+            let (strong, weak) = (given(key, strong), given(key, weak));
+            for (mut own, other) in [(strong.clone(), &weak), (weak.clone(), &strong)] {
+                own.settle([own.common(), other.common()].into_iter());
+                assert_eq!(own.to_info(), given(key, both).to_info());
             }
-        }
-        // What ranks may say each for itself.
-        for (key, value) in [(NO_LOCKS, "true"), (ALIGNMENT, "64")] {
-            let other = of(Info::new().with(key, value));
-            assert!(first.check_same("test", 3, other).is_ok(), "{key}");
+            let mut alike = strong.clone();
+            alike.settle([strong.common(); 3].into_iter());
+            assert_eq!(alike, strong);
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::error::Result;
 ///
 /// | key | values (default first) | effect |
 /// |---|---|---|
-/// | `no_locks` | `false`, `true` | given by all ranks: locks are errors, and `free` does not wait for the others, but for windows whose memory is one segment of all. The lock words stay, a line of 64 bytes: they are laid out before the ranks have told each other |
+/// | `no_locks` * | `false`, `true` | locks are errors, and `free` does not wait for the others, but for windows whose memory is one segment of all. The lock words stay, a line of 64 bytes: they are laid out before the ranks have told each other |
 /// | `accumulate_ordering` * | `rar,raw,war,waw`, a part of it, `none` | which accumulates of one origin on one element keep their order. All do, whatever it says: the order that the memory or one connection gives costs nothing |
 /// | `accumulate_ops` * | `same_op_no_op`, `same_op` | recorded only: the path of an accumulate does not depend on its operation, so that the promise makes nothing faster |
 /// | `mpi_accumulate_granularity` * | `0` (the library chooses), or bytes | accumulates of smaller types take a lock at the target instead of one atomic for each element: many at once are faster, one is slower |
@@ -24,7 +24,9 @@ use crate::error::Result;
 /// | `transom_statistics` | `false`, `true` | `true`: the window counts what this rank does there ([`Window::statistics`](crate::raw::Window::statistics)) |
 /// | `transom_notification_counters` | `8`, or 0 to 1048576 | how many notification counters this rank has, of 64 bytes each |
 ///
-/// Hints marked * have to be the same on all ranks.
+/// Of a hint marked *, one value is in force on all ranks. Where ranks give different values, it is the one that promises and
+/// asks least: every order that a rank names, `same_op_no_op`, the smallest granularity, and `true` only if all ranks say so.
+/// The log tells of it, once for each hint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info(BTreeMap<String, String>);
 

@@ -89,6 +89,10 @@ pub struct Window {
     memory: Option<WindowMemory>,
     flavor: Flavor,
     hints: Hints,
+    /// Whether locks are errors: all ranks gave the hint `no_locks`, and the front end holds them to it.
+    refuses_locks: bool,
+    /// Whether the log has told of locks despite that hint.
+    told_of_locks: AtomicBool,
     eager_lock_all: AtomicBool,
     handed_out: shared::HandedOut,
     attributes: attributes::Attributes,
@@ -245,8 +249,13 @@ impl Window {
     }
 
     #[inline]
-    pub(crate) fn no_locks(&self) -> bool {
-        self.hints.no_locks
+    pub(crate) fn refuses_locks(&self) -> bool {
+        self.refuses_locks
+    }
+
+    /// For a front end, before the window is used. See [`lower::tolerate_locks`](crate::lower::tolerate_locks).
+    pub(crate) fn tolerate_locks(&mut self) {
+        self.refuses_locks = false;
     }
 
     /// Whether the ranks' memory is one segment.

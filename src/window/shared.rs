@@ -113,12 +113,10 @@ impl Window {
             [size as u64, flags, granularity]
         });
         let agreed = comm.agree(created.operation, mine);
-        let hints = prepared?;
+        let mut hints = prepared?;
         let all = agreed?;
-        let common = |[_, flags, granularity]: [u64; 3]| Common { flags, granularity };
-        for (rank, &other) in (0..).zip(&all) {
-            common(all[0]).check_same(created.operation, rank, common(other))?;
-        }
+        let common = |&[_, flags, granularity]: &[u64; 3]| Common { flags, granularity };
+        hints.settle(all.iter().map(common));
         if hints.noncontiguous {
             return Self::build(comm, created, info, |hints, device| {
                 Ok(device.allocate(size, hints.alignment.max(PAGE))?.into())

@@ -1,10 +1,12 @@
 //! What the log says of windows.
 
+use std::sync::atomic::Ordering;
+
 use super::Window;
 use crate::terms::Flavor;
 
 /// Where a reader looks for it, whichever file says it.
-const LOG: &str = "transom::window";
+pub(super) const LOG: &str = "transom::window";
 
 impl Window {
     pub(super) fn tell_made(&self) {
@@ -28,6 +30,17 @@ impl Window {
             base = ?self.base,
             "freed a window of {}", self.flavor
         );
+    }
+
+    /// A lock is taken despite the hint `no_locks`, if it was given: the first time in a window.
+    pub(crate) fn tell_of_lock(&self, operation: &'static str) {
+        if self.hints.no_locks && !self.told_of_locks.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                target: LOG,
+                base = ?self.base,
+                "{operation}: the window has the hint no_locks, and is locked all the same"
+            );
+        }
     }
 
     /// How ranks of this host get at this rank's memory. How this rank gets at theirs is found at first use.

@@ -1,4 +1,4 @@
-//! Hints: what is in force, what is refused, and what has to be the same everywhere.
+//! Hints: what is in force, also where ranks give different ones, and what is refused.
 
 use transom::raw::{Assert, Window};
 use transom::{ErrorClass, Info, Job, LockKind};
@@ -12,7 +12,7 @@ pub(crate) const CASES: &[Case] = cases!["hints":
     what_was_given_is_in_force @ [2],
     what_some_ranks_gave @ [3],
     malformed_ones_fail_everywhere @ [2],
-    ones_that_differ_and_must_not @ [3],
+    the_weakest_is_in_force @ [3],
     promises_that_are_kept @ [2],
     promises_that_are_broken @ [3],
     later_ones @ [2],
@@ -135,26 +135,45 @@ fn malformed_ones_fail_everywhere(job: &Job) -> Outcome {
     Ok(())
 }
 
-fn ones_that_differ_and_must_not(job: &Job) -> Outcome {
-    for (key, value, default) in [
-        ("accumulate_ordering", "none", "rar,raw,war,waw"),
-        ("accumulate_ops", "same_op", "same_op_no_op"),
-        ("mpi_accumulate_granularity", "64", "0"),
-        ("same_size", "true", "false"),
-        ("same_disp_unit", "true", "false"),
-        ("alloc_shared_noncontig", "true", "false"),
+fn the_weakest_is_in_force(job: &Job) -> Outcome {
+    let world = job.world();
+    for (key, values, weakest) in [
+        ("accumulate_ordering", ["none", "none", "waw"], "waw"),
+        ("accumulate_ordering", ["rar", "none", "waw"], "rar,waw"),
+        (
+            "accumulate_ordering",
+            ["none", "", "none"],
+            "rar,raw,war,waw",
+        ),
+        (
+            "accumulate_ops",
+            ["same_op", "same_op", ""],
+            "same_op_no_op",
+        ),
+        ("mpi_accumulate_granularity", ["1048576", "1", "64"], "1"),
+        ("mpi_accumulate_granularity", ["64", "", "4096"], "0"),
+        ("same_size", ["", "true", "true"], "false"),
+        ("same_disp_unit", ["true", "true", "false"], "false"),
+        ("alloc_shared_noncontig", ["false", "true", ""], "false"),
+        ("no_locks", ["true", "", "true"], "false"),
     ] {
-        let mine = match job.world().rank() {
-            2 => Info::new().with(key, value),
-            _ => Info::new(),
-        };
-        let words = [key, value, default, "rank 2", "rank 0"];
-        refused(allocate(job, 64, 1, &mine), ErrorClass::Info, &words)?;
-        refused(
-            Window::create_dynamic(job.world(), &mine),
-            ErrorClass::Info,
-            &words,
-        )?;
+        for shift in 0..3 {
+            let mine = match values[(world.rank() as usize + shift) % 3] {
+                "" => Info::new(),
+                value => Info::new().with(key, value),
+            };
+            let unit = if world.rank() == 0 { 1 } else { 8 };
+            let size = 64 + 8 * world.rank() as usize;
+            for window in [
+                Window::allocate(world, size, unit, &mine)?,
+                Window::create_dynamic(world, &mine)?,
+            ] {
+                check_eq!(window.info().get(key), Some(weakest), "{key}={values:?}");
+                window.lock_all(Assert::NONE)?;
+                window.unlock_all()?;
+                window.free()?;
+            }
+        }
     }
     Ok(())
 }

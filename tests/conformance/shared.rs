@@ -23,6 +23,7 @@ pub(crate) const CASES: &[Case] = cases!["shared":
     on_a_part_of_the_world @ [5],
     ranks_whose_memory_is_found_or_not @ [2, 3],
     one_rank_fails @ [3],
+    one_rank_wants_parts_of_its_own @ [3],
     queries_that_make_no_sense @ [1, 2],
     lock_all_protects_loads_and_stores @ [2, 3],
     lock_all_and_single_locks_do_not_wait_in_a_circle @ [4],
@@ -353,16 +354,27 @@ fn one_rank_fails(job: &Job) -> Outcome {
         // Each is legal, all together are not.
         let window = Window::allocate_shared(world, isize::MAX as usize, 1, &Info::new());
         refused(window, ErrorClass::Size, &["sum over all ranks"])?;
-        let one_says = match world.rank() == failing {
+    }
+    Ok(())
+}
+
+fn one_rank_wants_parts_of_its_own(job: &Job) -> Outcome {
+    let world = &sharing(job)?;
+    for alone in 0..world.size() {
+        let hints = match world.rank() == alone {
             true => noncontiguous(),
             false => Info::new(),
         };
-        let window = Window::allocate_shared(world, 64, 1, &one_says);
-        refused(
-            window,
-            ErrorClass::Info,
-            &["alloc_shared_noncontig", "true", "false"],
-        )?;
+        let window = Window::allocate_shared(world, 40, 1, &hints)?;
+        check_eq!(window.info().get("alloc_shared_noncontig"), Some("false"));
+        let mut ends = (0..world.size()).map(|rank| window.shared_query(Some(rank)));
+        let mut end = ends.next().expect("a rank")?.base.wrapping_add(40);
+        for next in ends {
+            let next = next?;
+            check_eq!(next.base, end);
+            end = next.base.wrapping_add(40);
+        }
+        window.free()?;
     }
     Ok(())
 }

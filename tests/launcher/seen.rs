@@ -31,6 +31,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_trace_that_cannot_be_written_stops_nothing,
         the_log_has_time_and_rank,
         the_log_tells_of_jobs_and_windows,
+        the_log_names_hints_that_differ,
         the_programs_own_subscriber_stays,
     ]
 }
@@ -46,6 +47,7 @@ pub(crate) fn play(role: &str) {
         "seen-killed" => killed(),
         "seen-leak" => leak(),
         "seen-own-subscriber" => own_subscriber(),
+        "seen-hints" => hints(),
         other => panic!("no role {other:?}"),
     }
 }
@@ -273,6 +275,31 @@ fn leak() {
     let job = Job::init().unwrap();
     drop(Window::allocate(job.world(), SIZE, 1, &Info::new()).unwrap());
     println!("leaked");
+    job.finish().unwrap();
+}
+
+fn hints() {
+    let job = Job::init().unwrap();
+    let mine = match job.world().rank() {
+        0 => Info::new().with("accumulate_ordering", "none"),
+        _ => (Info::new().with("mpi_accumulate_granularity", "64"))
+            .with("accumulate_ordering", "none")
+            .with("alloc_shared_noncontig", "true"),
+    };
+    for _ in 0..3 {
+        let window = Window::allocate(job.world(), SIZE, 1, &mine).unwrap();
+        window.free().unwrap();
+    }
+    let mine = Info::new().with("no_locks", "true");
+    let mut window = Window::allocate(job.world(), SIZE, 1, &mine).unwrap();
+    transom::lower::tolerate_locks(&mut window);
+    for _ in 0..3 {
+        window.lock(LockKind::Shared, 0, Assert::NONE).unwrap();
+        window.unlock(0).unwrap();
+        window.lock_all(Assert::NONE).unwrap();
+        window.unlock_all().unwrap();
+    }
+    window.free().unwrap();
     job.finish().unwrap();
 }
 
@@ -676,6 +703,24 @@ fn the_log_tells_of_jobs_and_windows() {
             let begin = format!("transom::window: freed a window of {by} bytes={SIZE} ");
             assert!(freed.starts_with(&begin), "{freed}");
         }
+    }
+}
+
+fn the_log_names_hints_that_differ() {
+    let mut command = two("soft", "seen-hints");
+    let log = run(command.env("TRANSOM_LOG", "warn")).expect(0).stderr;
+    let (locked, differing): (Vec<&str>, Vec<&str>) =
+        log.lines().partition(|line| line.contains("no_locks"));
+    // Of each rank's window, one.
+    assert_eq!((locked.len(), differing.len()), (2, 1), "{log}");
+    for word in [
+        "  WARN rank 0 transom::window: ",
+        "mpi_accumulate_granularity",
+        "rank 0 gave 0",
+        "rank 1 gave 64",
+        "0 is in force",
+    ] {
+        assert!(differing[0].contains(word), "{word}: {log}");
     }
 }
 
