@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rdma_sys_shim::{Endpoint, Ticket};
 
+use super::PROC_NULL;
 use crate::error::{Error, Result};
 use crate::peers::{Context, not_forked};
 use crate::sync::behind_gets;
@@ -119,10 +120,10 @@ impl Request {
 }
 
 impl Window {
-    /// Requests exist in passive-target epochs only.
+    /// Requests exist in passive-target epochs only, but for those to nobody, which need none.
     pub(super) fn needs_passive(&self, aim: Aim) -> Result<()> {
         not_forked(aim.operation)?;
-        match self.epochs().takes_requests() {
+        match self.epochs().takes_requests() || aim.rank == PROC_NULL {
             true => Ok(()),
             false => {
                 let target = self.targets().get(aim.rank as usize).map(Target::epoch);
