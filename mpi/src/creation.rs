@@ -3,12 +3,12 @@
 use std::ffi::{c_int, c_void};
 use std::ops::Deref;
 
-use transom::lower::{tolerate_locks, try_free_with};
+use transom::lower::{tolerate_locks, try_free_after};
 use transom::raw::{Flavor, MemoryModel, PROC_NULL, Window};
 use transom::{Communicator, ErrorClass, Group, Info};
 
 use crate::carrier::{self, Carrier};
-use crate::errors::{self, Failure, Result, bad, null, told, told_comm};
+use crate::errors::{self, Failure, Handler, Result, bad, null, told, told_comm};
 use crate::exported::{exported, on_windows};
 use crate::groups::HostGroup;
 use crate::host::{check, host};
@@ -390,8 +390,12 @@ exported! {
         // SAFETY: the program's own handle.
         let handle = unsafe { *win };
         match windows::find(handle) {
-            // SAFETY: as above.
-            Some(ours) => told("MPI_Win_free", handle, unsafe { free(ours, win) }),
+            Some(ours) => {
+                // SAFETY: as above.
+                let freed = unsafe { free(ours, win) };
+                // SAFETY: as above. It may be another by now.
+                told("MPI_Win_free", unsafe { *win }, freed)
+            }
             // SAFETY: what the program passed goes on to where it would have gone without us.
             None => unsafe { host!(PMPI_Win_free(*mut MPI_Win))(win) },
         }
@@ -406,22 +410,31 @@ unsafe fn free(ours: &'static Ours, win: *mut MPI_Win) -> Result<()> {
     };
     // SAFETY: the caller's promise.
     let handle = unsafe { *win };
-    // The host calls the attributes' functions: those may still look at the memory, and ask for what is
-    // predefined.
-    let by_host = |_, _| {
+    let (attributes, handler) = (ours.attributes(), Handler::of(handle));
+    let mut is_carried = true;
+    // The host calls the attributes' functions. They may refuse, so that nobody waits for this rank yet; look at the
+    // memory; and ask for what is predefined.
+    let delete = || {
         // SAFETY: the caller's promise.
-        check(unsafe { carrier::free(win) })
+        check(unsafe { carrier::free(win) })?;
+        // The handle may come again, for a window of another thread.
+        ours.forget(handle);
+        is_carried = false;
+        Ok(())
     };
-    match try_free_with(window, by_host) {
-        Ok(freed) => {
-            ours.forget(handle);
-            Ok(freed?)
-        }
-        Err((window, error)) => {
-            ours.put_back(handle, *window);
-            Err(error.into())
-        }
+    let Err((window, failure)) = try_free_after(window, delete) else {
+        return Ok(());
+    };
+    if is_carried {
+        ours.put_back(handle, *window);
+    } else if let Ok(carrier) = Carrier::new() {
+        let handle = carrier.into_handle();
+        handler.give_to(handle);
+        windows::insert(handle, *window, attributes);
+        // SAFETY: the caller's promise.
+        unsafe { *win = handle };
     }
+    Err(failure)
 }
 
 on_windows! {

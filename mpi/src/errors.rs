@@ -186,19 +186,39 @@ pub(crate) fn tell(call: &'static str, carrier: MPI_Win, error: transom::Error) 
 fn tell_window(call: &str, carrier: MPI_Win, failure: &Failure) -> c_int {
     let code = failure.code(call);
     if !matches!(failure, Failure::Host(_)) {
-        let mut handler = constants::errors_are_fatal();
-        // SAFETY: a local; the carrier is a window of the host's that is not freed.
-        unsafe {
-            host!(PMPI_Win_get_errhandler(MPI_Win, *mut MPI_Errhandler))(carrier, &raw mut handler)
-        };
-        if ends_all(handler) {
+        if ends_all(Handler::of(carrier).0) {
             end_all(call, failure, constants::comm_world());
         }
-        give_back(handler);
         // SAFETY: the carrier is a window of the host's that is not freed.
         unsafe { host!(PMPI_Win_call_errhandler(MPI_Win, c_int))(carrier, code) };
     }
     code
+}
+
+/// A window's error handler.
+pub(crate) struct Handler(MPI_Errhandler);
+
+impl Handler {
+    /// That of a window of the host's that is not freed.
+    pub(crate) fn of(carrier: MPI_Win) -> Self {
+        let mut handler = constants::errors_are_fatal();
+        // SAFETY: a local; the host checks the handle.
+        unsafe {
+            host!(PMPI_Win_get_errhandler(MPI_Win, *mut MPI_Errhandler))(carrier, &raw mut handler)
+        };
+        Self(handler)
+    }
+
+    pub(crate) fn give_to(&self, carrier: MPI_Win) {
+        // SAFETY: the handler is alive; the host checks the window.
+        unsafe { host!(PMPI_Win_set_errhandler(MPI_Win, MPI_Errhandler))(carrier, self.0) };
+    }
+}
+
+impl Drop for Handler {
+    fn drop(&mut self) {
+        give_back(self.0);
+    }
 }
 
 /// Whether the handler is one of the host's that end processes.

@@ -145,6 +145,11 @@ impl Ours {
         unsafe { (*self.window.get()).as_ref().unwrap_unchecked() }
     }
 
+    pub(crate) fn attributes(&self) -> Attributes {
+        // SAFETY: they stay until the handle goes.
+        unsafe { *self.attributes.get() }
+    }
+
     /// For the call that frees the window. Until [`Ours::forget`] the handle has its attributes, and is the
     /// host's else.
     pub(crate) fn take(&self) -> Option<Window> {
@@ -164,7 +169,10 @@ impl Ours {
     pub(crate) fn forget(&'static self, carrier: MPI_Win) {
         let handle = carrier.number();
         let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(all) = all.as_mut() {
+        // It may have come again by now.
+        if let Some(all) = all.as_mut()
+            && all.get(&handle).is_some_and(|&other| ptr::eq(other, self))
+        {
             all.remove(&handle);
         }
         lock(&SPARE).push(self);

@@ -21,7 +21,7 @@
 //!   complete in an epoch of any kind ([`flush`], [`complete`], [`release`]), a look at the target
 //!   ([`heed`]) and at the job ([`in_job`]), locks despite a hint ([`tolerate_locks`]), an end whatever was forgotten ([`unlock_everything`],
 //!   [`quiesce`], [`give_up`]), and a window's memory at its last moment ([`free_with`],
-//!   [`try_free_with`]).
+//!   [`try_free_after`]).
 //! - **Quick calls**: [`at_once`] has what most calls come to, and says where it is not all.
 //! - **The log** on standard error: [`log_to_stderr`].
 //! - **Errors**: [`error`] makes one; [`Error::class`](crate::Error::class) is MPI's.
@@ -77,7 +77,7 @@ pub use memory::Memory;
 pub use walk::Walk;
 pub use window::{
     aligned_for, check_groups, complete, create_copied, flush, free_with, give_up, heed, in_job,
-    quiesce, release, synchronise, tolerate_locks, try_free_with, unlock_everything,
+    quiesce, release, synchronise, tolerate_locks, try_free_after, unlock_everything,
 };
 
 pub use crate::access::{accumulate_row, get_row, put_row, rget_row, rput_row};

@@ -171,13 +171,15 @@ pub fn free_with<R>(window: Window, last_look: impl FnOnce(*const u8, u64) -> R)
     window.free_with(last_look)
 }
 
-/// Collective. As [`free_with`], and gives the window back if that fails, as [`Window::try_free`] does.
+/// Collective. As [`Window::try_free`], for a window whose attributes the caller has: `delete` is called before anything else is
+/// done, and before the other ranks hear of it. Waits for all ranks whatever the hints.
 ///
 /// # Errors
-/// As for [`Window::try_free`]; then nothing was looked at.
-pub fn try_free_with<R>(
+/// As for [`Window::try_free`]. `delete` failed, or an epoch was open, so that it was not called: then the window is as it
+/// was.
+pub fn try_free_after<E: From<Error>>(
     window: Window,
-    last_look: impl FnOnce(*const u8, u64) -> R,
-) -> std::result::Result<R, (Box<Window>, Error)> {
-    window.try_free_with(last_look)
+    delete: impl FnOnce() -> std::result::Result<(), E>,
+) -> std::result::Result<(), (Box<Window>, E)> {
+    window.try_free_after(delete)
 }

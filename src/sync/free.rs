@@ -41,21 +41,27 @@ impl Window {
     /// As [`Window::free`], with a look at the memory, of so many bytes, once all ranks have come here. Not
     /// at the window: the others may have freed it, and use what it stood in for something else.
     pub(crate) fn free_with<R>(self, last_look: impl FnOnce(*const u8, u64) -> R) -> Result<R> {
-        self.try_free_with(last_look)
-            .map_err(|(_leaked, error)| error)
-    }
-
-    /// As [`Window::free_with`], and gives the window back if that fails.
-    pub(crate) fn try_free_with<R>(
-        self,
-        last_look: impl FnOnce(*const u8, u64) -> R,
-    ) -> std::result::Result<R, (Box<Self>, Error)> {
-        if let Err(error) = self.prepare_to_free(true) {
-            return Err((Box::new(self), error));
-        }
+        self.prepare_to_free(true)?;
         let looked = last_look(self.base(), self.size());
         self.give_back();
         Ok(looked)
+    }
+
+    /// See [`lower::try_free_after`](crate::lower::try_free_after).
+    pub(crate) fn try_free_after<E: From<Error>>(
+        self,
+        delete: impl FnOnce() -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), (Box<Self>, E)> {
+        let prepared = (self.has_no_epoch().map_err(E::from))
+            .and_then(|()| delete())
+            .and_then(|()| Ok(self.prepare_to_free(true)?));
+        match prepared {
+            Ok(()) => {
+                self.give_back();
+                Ok(())
+            }
+            Err(error) => Err((Box::new(self), error)),
+        }
     }
 
     fn prepare_to_free(&self, waits: bool) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use transom::lower::{self, Aim, Memory, Row};
 use transom::raw::{Assert, PROC_NULL, Window};
-use transom::{BasicType, ErrorClass, Info, LockKind, Op};
+use transom::{BasicType, ErrorClass, Info, LockKind, Misuse, Op};
 
 use crate::cases;
 use crate::started::{Case, Outcome, Rank, check, error_of};
@@ -11,6 +11,7 @@ pub(crate) const CASES: &[Case] = cases!["refused":
     2: rows_follow_the_rules_of_layouts,
     1: alignments_are_powers_of_two,
     2: waits_for_nobody_and_for_strangers,
+    2: attributes_that_stay,
     2: a_job_that_was_left,
 ];
 
@@ -88,6 +89,35 @@ fn waits_for_nobody_and_for_strangers(rank: &Rank) -> Outcome {
         check(error.class() == ErrorClass::Rank, &error)?;
     }
     window.free()?;
+    Ok(job.finish()?)
+}
+
+/// One rank's attributes refuse to go while the others wait: its window is as good as before.
+fn attributes_that_stay(rank: &Rank) -> Outcome {
+    let job = rank.job()?;
+    let mut window = Window::allocate(job.world(), 8, 1, &Info::new())?;
+    for refuses in [rank.rank == 0, false] {
+        let delete = || match refuses {
+            true => Err(lower::error("delete", Misuse::NoLocks)),
+            false => Ok(()),
+        };
+        let Err((kept, error)) = lower::try_free_after(window, delete) else {
+            check(!refuses, "a refusal")?;
+            break;
+        };
+        window = *kept;
+        check(error.to_string().starts_with("delete: "), &error)?;
+        window.lock(LockKind::Exclusive, 1, Assert::NONE)?;
+        let (seven, mut back) = (7_u64, 0_u64);
+        // SAFETY: both are locals, and the unlock completes the operations.
+        unsafe {
+            window.put((&raw const seven).cast(), 8, 1, 0)?;
+            window.flush(1)?;
+            window.get((&raw mut back).cast(), 8, 1, 0)?;
+        }
+        window.unlock(1)?;
+        check(back == 7, back)?;
+    }
     Ok(job.finish()?)
 }
 
