@@ -19,6 +19,7 @@ mod groups;
 mod host;
 mod info;
 mod keyval;
+mod launcher;
 mod loaded;
 mod memory;
 mod mpi_h;

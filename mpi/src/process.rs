@@ -9,12 +9,11 @@ use transom::lower::{Allgather, AllgatherError};
 use transom::raw::PROC_NULL;
 use transom::{Communicator, Comparison, ErrorClass, Group, Job, ThreadLevel};
 
-use crate::constants;
 use crate::errors::{Failure, Result, bad};
 use crate::host::{HostError, check, host};
 use crate::mpi_h::{MPI_Comm, MPI_Datatype, MPI_Errhandler, MPI_Group, MPI_Request, MPI_Status};
-use crate::report;
 use crate::requests::receive_from_nobody;
+use crate::{constants, launcher, report};
 
 /// The job, between the host's Init and its Finalize.
 pub(crate) struct Process {
@@ -79,6 +78,10 @@ impl Ranks {
             rank: rank.unsigned_abs(),
             size: size.unsigned_abs(),
         })
+    }
+
+    pub(crate) fn is_one(&self) -> bool {
+        self.size == 1
     }
 
     pub(crate) fn allgather_bytes(
@@ -166,6 +169,9 @@ pub(crate) fn world_rank() -> u32 {
 /// Collective over the host's world, which has just begun. Without a job, all windows stay the host's.
 pub(crate) fn begin() {
     HAS_WORLD.store(true, Ordering::Relaxed);
+    if !is_off() {
+        launcher::check();
+    }
     match start(!is_off()) {
         Ok(process) => {
             let process = Some(Arc::new(process));

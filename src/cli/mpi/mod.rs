@@ -163,9 +163,6 @@ fn prepare(args: &Args) -> Result<(PathBuf, OsString), MpiError> {
     for library in libraries.iter().flatten() {
         program.check_preload(library)?;
     }
-    if let Some(warning) = launcher::foreign(host, |name| std::env::var(name).ok()) {
-        super::warn(&warning);
-    }
     let earlier = std::env::var_os("LD_PRELOAD").filter(|list| !list.is_empty());
     Ok((program.path, preload(earlier, libraries)))
 }

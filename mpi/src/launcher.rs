@@ -1,0 +1,57 @@
+//! Launchers that the host does not know, such as another MPI's: each rank that they start is a world of one, and
+//! reports success.
+
+use std::env;
+
+use transom::ErrorClass;
+
+use crate::errors::{self, bad};
+use crate::process::Ranks;
+use crate::{constants, loaded, report};
+
+/// How launchers tell a process which rank it is, and of how many. Slurm's other counts stand in batch scripts, too.
+const LAUNCHERS: [[&str; 2]; 7] = [
+    ["PMI_RANK", "PMI_SIZE"],
+    ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"],
+    ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS"],
+    ["MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"],
+    ["PALS_RANKID", "PALS_NRANKS"],
+    ["JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"],
+    ["FLUX_TASK_RANK", "FLUX_JOB_SIZE"],
+];
+
+/// Says so if the host's world is this process alone, and a launcher has started several: on its rank 0, or, where that is
+/// an error, on all, of which the first ends the others.
+pub(crate) fn check() {
+    let is_alone = Ranks::of(constants::comm_world()).is_ok_and(|ranks| ranks.is_one());
+    if !is_alone {
+        return;
+    }
+    let Some((rank, name, size)) = of_several() else {
+        return;
+    };
+    let host = loaded::built_for().unwrap_or("the program's MPI");
+    let text = format!(
+        "the launcher has started {size} ranks ({name}={size}), and {host} does not know it, so that each rank is a job of \
+         its own: start the program with the mpiexec of its own MPI, or unset {name} if it is to run alone"
+    );
+    if report::strict() {
+        let failure = bad(ErrorClass::Other, text);
+        errors::end_all("MPI_Init", &failure, constants::comm_world());
+    }
+    if rank == 0 {
+        report::trouble(&text);
+    }
+}
+
+/// Which rank this is for a launcher, and of how many, with the name of the variable that says so. The program may have been
+/// started alone by one of them within a job of another.
+fn of_several() -> Option<(u32, &'static str, u32)> {
+    let number = |name| env::var(name).ok()?.parse::<u32>().ok();
+    let mut told = LAUNCHERS
+        .into_iter()
+        .filter_map(|[rank, size]| Some((number(rank)?, size, number(size)?)));
+    let first = told.next()?;
+    let several = |&(_, _, size): &(u32, &str, u32)| size > 1;
+    (several(&first) && told.all(|launcher| several(&launcher))).then_some(first)
+}
