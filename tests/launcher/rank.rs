@@ -38,6 +38,8 @@ pub(crate) fn play(role: &str) {
         "unmapped" => unmapped(),
         "child" => child(),
         "grandchild" => report(),
+        "attach-early" => crate::forbidden::attach(true),
+        "attach-late" => crate::forbidden::attach(false),
         other => crate::seen::play(other),
     }
 }

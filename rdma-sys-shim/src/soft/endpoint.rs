@@ -4,6 +4,7 @@
 mod batch;
 mod hand;
 
+use std::io;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
@@ -25,6 +26,14 @@ use crate::{
     Access, Endpoint, Error, Liveness, Mapping, Number, RemoteAddress, RemoteRegion, Result,
     Ticket, Update, Via, Width,
 };
+
+/// What helps where only the origin finds that the kernel forbids it.
+const FORBIDDEN: &str = "the kernel forbids cross-memory attach, which the target does not expect; start all ranks with \
+                         TRANSOM_DEVICE=soft:cma=off";
+
+fn cross_memory_call(operation: Operation, len: usize) -> String {
+    format!("cross-memory {} of {len} bytes", operation.name())
+}
 
 /// From here on, a transfer takes longer than a thread to come and do part of it.
 const LONG: usize = 2 << 20;
@@ -197,12 +206,11 @@ impl SoftEndpoint {
         if let Some(old) = unsafe { request.ask(&self.port, &self.peer, send, receive)? } {
             return Ok(old);
         }
-        let refused = || {
-            let reason = "the kernel refuses cross-memory attach, which the peer did not expect; \
-                          start all ranks with TRANSOM_DEVICE=soft:cma=off";
-            request.refused(&self.peer, reason)
+        let forbidden = || {
+            let call = cross_memory_call(request.operation, request.len);
+            Error::os(call, io::Error::from_raw_os_error(libc::EPERM)).with_remedy(FORBIDDEN)
         };
-        let (mapping, there) = self.place(&request)?.ok_or_else(refused)?;
+        let (mapping, there) = self.place(&request)?.ok_or_else(forbidden)?;
         let data = if send.is_null() {
             receive
         } else {
@@ -221,14 +229,14 @@ impl SoftEndpoint {
             agent::apply(operation, there, width as usize, len, operands, data)
         };
         drop(mapping);
-        old.ok_or_else(refused)
+        old.ok_or_else(|| request.refused(self.peer, "the memory does not allow it"))
     }
 
     /// Maps the memory of a request whose target has no agent, since all it has can be mapped.
     fn place(&self, request: &Request) -> Result<Option<(Mapping, *mut u8)>> {
         let rkey = request.rkey;
         let Some(found) = table::look_up(&self.port, rkey) else {
-            return Ok(None);
+            return Err(request.refused(self.peer, "the memory is not registered any more"));
         };
         let region = RemoteRegion {
             address: found.address,
@@ -251,7 +259,7 @@ impl SoftEndpoint {
         at: RemoteAddress,
         len: usize,
     ) -> Error {
-        let call = || format!("cross-memory {} of {len} bytes", operation.name());
+        let call = cross_memory_call(operation, len);
         match stopped {
             Stopped::Gone => self.peer.gone(),
             Stopped::Fault => Error::RemoteAccess {
@@ -263,7 +271,8 @@ impl SoftEndpoint {
                 rkey: at.rkey,
                 reason: request::TAKEN_AWAY,
             },
-            Stopped::Forbidden(error) | Stopped::Failed(error) => Error::os(call(), error),
+            Stopped::Forbidden(error) => Error::os(call, error).with_remedy(FORBIDDEN),
+            Stopped::Failed(error) => Error::os(call, error),
         }
     }
 
