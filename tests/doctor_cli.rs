@@ -1,9 +1,11 @@
 //! `transom doctor` as a user calls it, on whatever machine this is.
 #![cfg(feature = "cli")]
 
+use std::io::Read as _;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
+use transom_testing::terminal::terminal;
 
 fn doctor(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
@@ -50,6 +52,8 @@ fn each_line_has_a_level_and_the_exit_code_is_the_worst() {
         for (level, check, _, remedy) in &lines {
             assert!(*level > 0 || remedy.is_none(), "{check} is ok: {text}");
         }
+        let (level, check, ..) = *lines.last().unwrap();
+        assert_eq!((level, check), (worst, "verdict"), "{text}");
         for check in [
             "locked memory",
             "open files",
@@ -60,6 +64,50 @@ fn each_line_has_a_level_and_the_exit_code_is_the_worst() {
             let count = lines.iter().filter(|line| line.1 == check).count();
             assert_eq!(count, 1, "{check} in {text}");
         }
+    }
+}
+
+#[test]
+fn rdma_that_is_not_named_fails_no_machine() {
+    let (_, text) = run(&mut doctor(&[]));
+    let checks = [
+        "RDMA",
+        "verbs provider",
+        "kernel modules",
+        "device",
+        "port",
+        "GID",
+    ];
+    for (level, check, ..) in text.lines().map(parse) {
+        let has_device = std::path::Path::new("/sys/class/infiniband").exists();
+        let most = i32::from(has_device);
+        assert!(level <= most || !checks.contains(&check), "{text}");
+    }
+    let verdict = text.lines().last().unwrap();
+    assert!(verdict[9..].starts_with("verdict: jobs on this machine use soft: "));
+}
+
+#[test]
+fn a_terminal_breaks_no_word() {
+    let (_, whole) = run(&mut doctor(&["--device", "verbs"]));
+    assert!(whole.lines().any(|line| line.len() > 80), "{whole}");
+    let (mut screen, theirs) = terminal(80);
+    let mut command = doctor(&["--device", "verbs"]);
+    command.env("NO_COLOR", "1").stdout(theirs);
+    let mut child = command.spawn().unwrap();
+    // Holds the other end of the terminal.
+    drop(command);
+    let mut shown = Vec::new();
+    // At the end, Linux says EIO.
+    let _ = screen.read_to_end(&mut shown);
+    child.wait().unwrap();
+    let shown = String::from_utf8(shown).unwrap();
+    let words =
+        |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
+    assert_eq!(words(&shown), words(&whole));
+    for line in shown.lines() {
+        let length = line.chars().count();
+        assert!(length <= 80 || !line.trim_start().contains(' '), "{line}");
     }
 }
 

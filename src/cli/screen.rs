@@ -35,6 +35,19 @@ fn say(style: Style, text: &dyn Display) {
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
+/// How many columns standard output has; `None` if it is no terminal, or does not say.
+pub(super) fn columns() -> Option<usize> {
+    let mut size = libc::winsize {
+        ws_row: 0,
+        ws_col: 0,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: the request writes a winsize, and this one is live; on what is no terminal it fails and writes nothing.
+    let answer = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
+    (answer == 0 && size.ws_col > 0).then_some(size.ws_col.into())
+}
+
 /// Prints text that may have styles in it.
 pub(super) fn print(text: &str) -> ExitCode {
     written(anstream::stdout().write_all(text.as_bytes()))

@@ -6,14 +6,13 @@ mod saved;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
-use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Output, Stdio};
-use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use transom_testing::terminal::terminal;
 
 /// What `rma_bench.c` prints of each kind of window, less what does not exist yet, and what only
 /// Transom has.
@@ -609,7 +608,7 @@ fn an_interrupt_ends_all_ranks() {
 #[test]
 fn an_interrupt_takes_the_progress_bar_away() {
     let mut command = transom(&["bench", "--min-time", "30"]);
-    let (mut screen, terminal) = terminal();
+    let (mut screen, terminal) = terminal(100);
     command
         .stdout(Stdio::null())
         .stderr(terminal)
@@ -644,31 +643,6 @@ fn an_interrupt_takes_the_progress_bar_away() {
         "no bar in {seen:?}"
     );
     assert!(seen.ends_with("\r\x1b[2K\x1b[?25h"), "{seen:?}");
-}
-
-/// A terminal: what is seen on it, and what a program takes for it.
-fn terminal() -> (fs::File, OwnedFd) {
-    let (mut screen, mut terminal) = (-1, -1);
-    let (none, size) = (
-        ptr::null_mut(),
-        libc::winsize {
-            ws_row: 24,
-            ws_col: 100,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        },
-    );
-    // SAFETY: the descriptors are written to live integers; name and settings may be null.
-    let made = unsafe { libc::openpty(&mut screen, &mut terminal, none, ptr::null(), &size) };
-    assert_eq!(made, 0);
-    // SAFETY: the kernel made both descriptors just now, and nobody else knows them.
-    unsafe {
-        libc::fcntl(screen, libc::F_SETFD, libc::FD_CLOEXEC);
-        (
-            OwnedFd::from_raw_fd(screen).into(),
-            OwnedFd::from_raw_fd(terminal),
-        )
-    }
 }
 
 /// The processes that `pid` has started.

@@ -1,13 +1,13 @@
 //! Standard input, terminals included.
 
-use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
 
 use libtest_mimic::Trial;
 use transom_testing::job::{Job, run};
+use transom_testing::terminal::terminal;
 
 use crate::endings::trapping;
 
@@ -48,21 +48,9 @@ fn what_is_not_read_is_left() {
     assert_eq!(left, "for whoever comes next");
 }
 
-/// Both ends of a new terminal.
-fn terminal() -> (File, File) {
-    let (mut ours, mut theirs) = (-1, -1);
-    let none = std::ptr::null_mut();
-    // SAFETY: the first two point to live integers, and the others may be null.
-    let result =
-        unsafe { libc::openpty(&raw mut ours, &raw mut theirs, none, none as _, none as _) };
-    assert_eq!(result, 0);
-    // SAFETY: openpty made both descriptors just now, and nobody else knows them.
-    unsafe { (File::from_raw_fd(ours), File::from_raw_fd(theirs)) }
-}
-
 /// Starts the command as the foreground job of a new session on the terminal.
-fn on_terminal(command: &mut std::process::Command, theirs: File) -> Job {
-    command.stdin(OwnedFd::from(theirs));
+fn on_terminal(command: &mut std::process::Command, theirs: OwnedFd) -> Job {
+    command.stdin(theirs);
     // SAFETY: setsid and ioctl are async-signal-safe system calls.
     unsafe {
         command.pre_exec(|| {
@@ -78,7 +66,7 @@ fn on_terminal(command: &mut std::process::Command, theirs: File) -> Job {
 }
 
 fn a_terminal_is_read_for_rank_0() {
-    let (mut ours, theirs) = terminal();
+    let (mut ours, theirs) = terminal(100);
     let mut command = script(2, &[], "while read line; do echo $PMI_RANK got $line; done");
     let mut job = on_terminal(&mut command, theirs);
     let mut stdout = job.child.stdout.take().unwrap();
@@ -93,7 +81,7 @@ fn a_terminal_is_read_for_rank_0() {
 }
 
 fn ctrl_c_reaches_the_ranks_once() {
-    let (mut ours, theirs) = terminal();
+    let (mut ours, theirs) = terminal(100);
     let mut job = on_terminal(&mut script(2, &[], &trapping("INT")), theirs);
     transom_testing::job::read_lines(job.child.stdout.as_mut().unwrap(), 2);
     ours.write_all(b"\x03").unwrap();

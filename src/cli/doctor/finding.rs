@@ -17,7 +17,7 @@ pub(super) enum Level {
 
 impl Level {
     /// Shouts where it must not be overlooked.
-    fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Warning => "warning",
@@ -76,15 +76,30 @@ impl Finding {
     }
 }
 
-pub(super) fn text(findings: &[Finding]) -> String {
+/// What stands in front of the check.
+const MARGIN: usize = 9;
+
+/// A line for each finding, which goes on in the next one where a terminal of so many `columns` would break a word.
+pub(super) fn text(findings: &[Finding], columns: Option<usize>) -> String {
+    let columns = columns.unwrap_or(usize::MAX);
     let mut text = String::new();
     for finding in findings {
         let (word, style) = (finding.level.word(), finding.level.style());
         let (check, found) = (&finding.check, &finding.found);
-        let _ = write!(text, "{style}{word}{style:#}{:1$}", "", 9 - word.len());
-        let _ = write!(text, "{STRONG}{check}{STRONG:#}: {found}");
-        if let Some(remedy) = &finding.remedy {
-            let _ = write!(text, " -> {remedy}");
+        let _ = write!(text, "{style}{word}{style:#}{:1$}", "", MARGIN - word.len());
+        let _ = write!(text, "{STRONG}{check}{STRONG:#}:");
+        let arrow = finding.remedy.iter().flat_map(|remedy| ["->", remedy]);
+        let said = [&**found].into_iter().chain(arrow);
+        let mut column = MARGIN + check.chars().count() + 1;
+        for word in said.flat_map(|part| part.split(' ')) {
+            let length = word.chars().count();
+            if column.saturating_add(1 + length) <= columns {
+                let _ = write!(text, " {word}");
+                column += 1 + length;
+            } else {
+                let _ = write!(text, "\n{:MARGIN$}{word}", "");
+                column = MARGIN + length;
+            }
         }
         text.push('\n');
     }
@@ -100,12 +115,18 @@ pub(super) fn json(findings: &[Finding]) -> String {
     text
 }
 
-/// 0, 1 or 2: the worst level.
+/// The worst level.
+pub(super) fn worst(findings: &[Finding]) -> Level {
+    let levels = findings.iter().map(|finding| finding.level);
+    levels.max().unwrap_or(Level::Ok)
+}
+
+/// 0, 1 or 2, by the worst level.
 pub(super) fn exit_code(findings: &[Finding]) -> u8 {
-    match findings.iter().map(|finding| finding.level).max() {
-        None | Some(Level::Ok) => 0,
-        Some(Level::Warning) => 1,
-        Some(Level::Failure) => 2,
+    match worst(findings) {
+        Level::Ok => 0,
+        Level::Warning => 1,
+        Level::Failure => 2,
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) fn check(machine: &Machine, need: Need) -> Finding {
         return Finding::ok(CHECK, "not limited");
     };
     let said = format!("limited to {} per process", bytes(limit));
-    if need != Need::Required {
+    if need == Need::None {
         return Finding::ok(CHECK, format!("{said}, which only RDMA devices look at"));
     }
     if may_ignore_limits(machine) {
@@ -36,7 +36,7 @@ pub(super) fn check(machine: &Machine, need: Need) -> Finding {
     }
     let (level, found) = match limit {
         ..START => (
-            Level::Failure,
+            need.missing(),
             format!(
                 "{said}; a rank needs {} to start on an RDMA device",
                 bytes(START)

@@ -12,15 +12,16 @@ mod soft;
 
 use std::process::ExitCode;
 
-use finding::Finding;
+use finding::{Finding, Level};
 use machine::{Machine, Probes};
 use need::Wanted;
 
 /// Check this machine for use, and say what helps where something is wrong
 ///
-/// Each line says ok, warning or FAILURE, what was found and, behind an arrow, the remedy. The
-/// exit code is 0 if all is well, 1 if there are warnings, 2 if there are failures. A machine
-/// without RDMA devices is a warning: the device soft joins the ranks of one machine.
+/// Each line says ok, warning or FAILURE, what was found and, behind an arrow, the remedy; the last
+/// line is the verdict. The exit code is 0 if all is well, 1 if there are warnings, 2 if there are
+/// failures. Judged is the device that is named, or else soft, which jobs on one machine take. An RDMA
+/// device that is there and not named is for jobs on several hosts: what it lacks is a warning.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Require what this device needs: soft, verbs, or NAME[:PORT[:GID]] (TRANSOM_DEVICE)
@@ -39,7 +40,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let findings = examine(&Machine::this(), &Probes::take(), &wanted);
     let text = match args.json {
         true => finding::json(&findings),
-        false => finding::text(&findings),
+        false => finding::text(&findings, super::screen::columns()),
     };
     match super::print(&text) {
         ExitCode::SUCCESS => ExitCode::from(finding::exit_code(&findings)),
@@ -58,7 +59,37 @@ fn examine(machine: &Machine, probes: &Probes, wanted: &Wanted) -> Vec<Finding> 
     }
     findings.extend(container::check(machine, probes));
     findings.extend(host::check(machine, probes));
+    findings.push(verdict(wanted, &findings));
     findings
+}
+
+/// What the findings mean for jobs.
+fn verdict(wanted: &Wanted, findings: &[Finding]) -> Finding {
+    const CHECK: &str = "verdict";
+    let jobs = match wanted {
+        Wanted::Any => "jobs on this machine use soft",
+        Wanted::Soft => "jobs use soft, which is named",
+        Wanted::Rdma(spec) => &format!("jobs use {spec:?}, which is named"),
+    };
+    let worst = finding::worst(findings);
+    let bad: Vec<_> = findings.iter().filter(|one| one.level == worst).collect();
+    let checks: Vec<_> = bad.iter().map(|one| &*one.check).collect();
+    let checks = checks.join(", ");
+    let found = match worst {
+        Level::Ok => return Finding::ok(CHECK, format!("{jobs}: ready")),
+        Level::Warning => format!("{jobs}: ready, with warnings ({checks})"),
+        Level::Failure => format!("{jobs}: not ready ({checks})"),
+    };
+    let remedy = match &*bad {
+        [
+            Finding {
+                remedy: Some(remedy),
+                ..
+            },
+        ] => remedy.clone(),
+        _ => format!("see the lines above that say {}", worst.word()),
+    };
+    Finding::bad(worst, CHECK, found, Some(remedy))
 }
 
 #[cfg(test)]

@@ -32,8 +32,7 @@ impl Wanted {
         match self {
             Self::Soft => Need::None,
             Self::Rdma(_) => Need::Required,
-            // A device that is there is there to be used.
-            Self::Any if !devices.is_empty() => Need::Required,
+            Self::Any if devices.is_empty() => Need::None,
             Self::Any => Need::Wished,
         }
     }
@@ -43,7 +42,7 @@ impl Wanted {
 pub(super) enum Need {
     /// RDMA is not used.
     None,
-    /// Without it, soft does for one machine.
+    /// Jobs on this machine take soft; those on several hosts take the RDMA device that is there.
     Wished,
     Required,
 }

@@ -23,10 +23,17 @@ pub(super) fn check(
     need: Need,
 ) -> Vec<Finding> {
     if need == Need::None {
-        return vec![Finding::ok("RDMA", "not needed by the device soft")];
+        let found = match wanted {
+            Wanted::Any => {
+                "no device, which only jobs on several hosts need; `transom doctor --device verbs` \
+                 says what it takes"
+            }
+            Wanted::Soft | Wanted::Rdma(_) => "not needed by the device soft",
+        };
+        return vec![Finding::ok("RDMA", found)];
     }
     let mut findings = vec![
-        provider(probes.verbs, wanted, need),
+        provider(probes.verbs, need),
         modules(machine, devices, need),
     ];
     let spec = match wanted {
@@ -51,7 +58,7 @@ pub(super) fn check(
     // What is wrong with a port that nobody needs is no more than a remark.
     let level = match chosen {
         Ok(_) => Level::Ok,
-        Err(_) => Level::Failure,
+        Err(_) => need.missing(),
     };
     let meant = |device: &&RdmaDevice| {
         let name = selector.name.as_ref();
@@ -61,7 +68,7 @@ pub(super) fn check(
         let picked = chosen
             .as_ref()
             .is_ok_and(|choice| choice.device == device.name);
-        let used = if picked { Level::Failure } else { level };
+        let used = if picked { need.missing() } else { level };
         findings.push(device_file(machine, device, used));
         let numbers = device.ports.iter().map(|port| port.number);
         for number in numbers.filter(|&n| selector.port.is_none_or(|port| port == n)) {
@@ -75,6 +82,7 @@ pub(super) fn check(
                 .is_ok_and(|choice| choice.device == device.name && choice.port == number);
             let found = rdma::choose(devices, &here, &seat).map_err(Error::from);
             if let Some(found_port) = device.port(number) {
+                let picked = picked.then_some(need);
                 findings.extend(port(machine, device, found_port, found, level, picked));
             }
         }
@@ -82,26 +90,15 @@ pub(super) fn check(
     findings
 }
 
-fn provider(has_verbs: bool, wanted: &Wanted, need: Need) -> Finding {
+fn provider(has_verbs: bool, need: Need) -> Finding {
     const CHECK: &str = "verbs provider";
-    let absent = "not in this build";
     if has_verbs {
         return Finding::ok(CHECK, "in this build");
     }
-    let level = match (wanted, need) {
-        (Wanted::Rdma(_), _) => Level::Failure,
-        (_, Need::Required) => Level::Warning,
-        _ => {
-            return Finding::ok(
-                CHECK,
-                format!("{absent}, and there is nothing to use it on"),
-            );
-        }
-    };
     Finding::bad(
-        level,
+        need.missing(),
         CHECK,
-        format!("{absent}, which uses the device soft only"),
+        "not in this build, which uses the device soft only",
         Some("build with `--features verbs`".to_owned()),
     )
 }
@@ -177,14 +174,15 @@ fn device_file(machine: &Machine, device: &RdmaDevice, level: Level) -> Finding 
 }
 
 /// What there is to say of a port: `found` is what the rule finds on it, `level` how bad it is if
-/// that is nothing. Of a port that is not `picked`, no more is said than what it is.
+/// that is nothing. `picked` is how much depends on the port that would be used; of others, no more is
+/// said than what they are.
 fn port(
     machine: &Machine,
     device: &RdmaDevice,
     port: &Port,
     found: rdma_sys_shim::Result<Choice>,
     level: Level,
-    picked: bool,
+    picked: Option<Need>,
 ) -> Vec<Finding> {
     let name = format!("{} port {}", device.name, port.number);
     let inactive = port.state != PortState::Active || port.link_layer == LinkLayer::Other;
@@ -200,8 +198,8 @@ fn port(
                 entry.index, entry.gid, entry.kind
             );
             let finding = match picked {
-                true => gid(machine, port, &entry, shown),
-                false => Finding::ok(GID, shown),
+                Some(need) => gid(machine, port, &entry, shown, need),
+                None => Finding::ok(GID, shown),
             };
             vec![works(), finding]
         }
@@ -224,13 +222,13 @@ fn describe(port: &Port) -> String {
 }
 
 /// The GID that would be used.
-fn gid(machine: &Machine, port: &Port, entry: &GidEntry, shown: String) -> Finding {
+fn gid(machine: &Machine, port: &Port, entry: &GidEntry, shown: String, need: Need) -> Finding {
     let netdev = entry.netdev.as_ref().or(port.netdev.as_ref());
     let netdev = netdev.map_or("NETDEV", String::as_str);
     let address = format!("`ip addr add ADDRESS/PREFIX dev {netdev}`");
     if !entry.gid.is_ipv4_mapped() && !has_ipv6(machine, entry, netdev) {
         return Finding::bad(
-            Level::Failure,
+            need.missing(),
             GID,
             format!("{shown}, which is not an address of {netdev}: no packet finds its way"),
             Some(address),

@@ -14,3 +14,4 @@ pub mod programs;
 pub mod random;
 pub mod sample;
 pub mod suite;
+pub mod terminal;

@@ -21,7 +21,8 @@ fn a_small_limit_of_locked_memory_is_a_failure_and_a_larger_one_a_warning() {
         assert!(line.contains(remedy), "{line}");
     }
     fake.limits("4194304", "4194304", "1024 524288");
-    fake.examine("").sole(Level::Failure, "locked memory");
+    fake.examine("verbs").sole(Level::Failure, "locked memory");
+    fake.examine("").sole(Level::Warning, "locked memory");
     fake.limits("8388608", "8388608", "1024 524288");
     let line = fake.examine("").sole(Level::Warning, "locked memory");
     assert!(line.contains("limited to 8 MiB"), "{line}");
@@ -34,13 +35,13 @@ fn a_small_limit_of_locked_memory_is_a_failure_and_a_larger_one_a_warning() {
 fn the_remedy_is_the_shells_where_the_hard_limit_allows_it() {
     let fake = Fake::good();
     fake.limits("65536", "unlimited", "1024 524288");
-    let line = fake.examine("").sole(Level::Failure, "locked memory");
+    let line = fake.examine("verbs").sole(Level::Failure, "locked memory");
     assert!(
         line.ends_with("-> `ulimit -l unlimited`, which the hard limit allows"),
         "{line}"
     );
     fake.limits("65536", "134217728", "1024 524288");
-    let line = fake.examine("").sole(Level::Failure, "locked memory");
+    let line = fake.examine("verbs").sole(Level::Failure, "locked memory");
     assert!(
         line.ends_with("-> `ulimit -l 131072`, which the hard limit allows"),
         "{line}"
@@ -56,10 +57,10 @@ fn the_capability_lifts_the_limit_in_the_first_user_namespace_only() {
     assert_eq!(exit_code(&report.0), 0, "{}", text(&report.0));
     assert!(report.only("locked memory").found.contains("CAP_IPC_LOCK"));
     fake.put("/proc/self/uid_map", "         0       1000          1");
-    fake.examine("").sole(Level::Failure, "locked memory");
+    fake.examine("verbs").sole(Level::Failure, "locked memory");
     fake.put("/proc/self/uid_map", "         0          0 4294967295");
     fake.status("000001ffffffbfff", "0");
-    fake.examine("").sole(Level::Failure, "locked memory");
+    fake.examine("verbs").sole(Level::Failure, "locked memory");
 }
 
 #[test]

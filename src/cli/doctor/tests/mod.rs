@@ -18,7 +18,7 @@ const GIDS: &str = "/sys/class/infiniband/rxe0/ports/1";
 
 /// What is printed where there are no colours.
 fn text(findings: &[Finding]) -> String {
-    anstream::adapter::strip_str(&finding::text(findings)).to_string()
+    anstream::adapter::strip_str(&finding::text(findings, None)).to_string()
 }
 
 /// A machine and what trying tells of it.
@@ -134,7 +134,8 @@ impl Report {
     /// Asserts that only this check finds something, and returns its line less the level.
     #[track_caller]
     fn sole(&self, level: Level, check: &str) -> String {
-        let bad = self.0.iter().filter(|finding| finding.level != Level::Ok);
+        let (verdict, checks) = self.0.split_last().unwrap();
+        let bad = checks.iter().filter(|finding| finding.level != Level::Ok);
         let bad: Vec<_> = bad
             .map(|finding| (finding.level, &*finding.check))
             .collect();
@@ -145,6 +146,12 @@ impl Report {
         );
         let finding = self.only(check);
         assert!(finding.remedy.is_some(), "{finding:?}");
+        assert_eq!((&*verdict.check, verdict.level), ("verdict", level));
+        assert_eq!(verdict.remedy, finding.remedy);
+        assert!(
+            verdict.found.ends_with(&format!(" ({check})")),
+            "{verdict:?}"
+        );
         text(std::slice::from_ref(finding))[9..]
             .trim_end()
             .to_owned()
@@ -175,6 +182,14 @@ fn a_good_machine_is_well_whatever_is_asked_for() {
         let report = fake.examine(spec);
         assert_eq!(exit_code(&report.0), 0, "{spec}:\n{}", text(&report.0));
         assert!(report.0.iter().all(|finding| finding.remedy.is_none()));
+    }
+    for (spec, jobs) in [
+        ("", "jobs on this machine use soft"),
+        ("soft:cma=off", "jobs use soft, which is named"),
+        ("rxe0:1", "jobs use \"rxe0:1\", which is named"),
+    ] {
+        let verdict = fake.examine(spec).0.pop().unwrap();
+        assert_eq!(verdict.found, format!("{jobs}: ready"));
     }
     let report = fake.examine("");
     assert_eq!(
@@ -218,6 +233,46 @@ fn lines_and_json_say_level_finding_and_remedy() {
     assert_eq!(exit_code(&findings[..1]), 0);
     assert_eq!(exit_code(&findings[..2]), 1);
     assert_eq!(exit_code(&findings), 2);
+}
+
+#[test]
+fn a_terminal_breaks_no_word() {
+    let long = Finding::warning(
+        "port",
+        "rxe0 port 1 is DOWN",
+        "`ip link set a-network-device-with-a-name-that-is-longer-than-lines up`",
+    );
+    let text = finding::text(&[long], Some(32));
+    assert_eq!(
+        anstream::adapter::strip_str(&text).to_string(),
+        "warning  port: rxe0 port 1 is\n         \
+         DOWN -> `ip link set\n         \
+         a-network-device-with-a-name-that-is-longer-than-lines\n         \
+         up`\n"
+    );
+}
+
+#[test]
+fn the_verdict_names_what_is_wrong_and_what_helps() {
+    let mut fake = Fake::without_rdma();
+    fake.limits("unlimited", "unlimited", "71 71");
+    let verdict = |fake: &Fake| fake.examine("").0.pop().unwrap();
+    assert_eq!(
+        verdict(&fake).found,
+        "jobs on this machine use soft: not ready (open files)"
+    );
+    assert!(verdict(&fake).remedy.unwrap().contains("nofile"));
+    fake.probes.processors = 1;
+    fake.limits("unlimited", "unlimited", "67 67");
+    fake.probes.mapping = Err(refused("memfd_create", libc::ENOSYS));
+    assert_eq!(
+        verdict(&fake).found,
+        "jobs on this machine use soft: not ready (memory of other ranks, open files)"
+    );
+    assert_eq!(
+        verdict(&fake).remedy.unwrap(),
+        "see the lines above that say FAILURE"
+    );
 }
 
 #[test]
