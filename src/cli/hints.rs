@@ -1,11 +1,9 @@
 //! Hints that nobody knows. The library ignores them, as MPI wants it; who typed them wants to know.
 
 use transom::Info;
+use transom::lower::similar_hint;
 
 use super::screen;
-
-/// How alike two words are of which one may be a misspelling of the other.
-const ALIKE: f64 = 0.85;
 
 /// Keys, what their values are, and some of these.
 const VALUES: [(&str, &str, &[&str]); 12] = [
@@ -57,33 +55,19 @@ pub(super) fn examples() -> Vec<String> {
     VALUES.into_iter().flat_map(of_key).collect()
 }
 
-/// Warns of each hint that nobody knows, in a line.
-pub(super) fn warn_of_unknown(hints: &Info) {
-    for (key, _) in hints.iter() {
-        if let Some(oddity) = oddity(key) {
-            screen::warn(&oddity);
-        }
+/// Warns of each of these names, in a line.
+pub(super) fn warn_of_unknown(keys: &[String]) {
+    for key in keys {
+        screen::warn(&oddity(key));
     }
 }
 
-fn oddity(key: &str) -> Option<String> {
-    if Info::KEYS.contains(&key) {
-        return None;
-    }
-    let known = Info::KEYS
-        .iter()
-        .map(|known| (strsim::jaro_winkler(known, key), known))
-        .filter(|(alike, _)| *alike > ALIKE)
-        .max_by(|(one, _), (other, _)| one.total_cmp(other));
-    Some(match known {
-        Some((_, known)) => {
-            format!("the hint {key:?} is not known and changes nothing (a similar one: {known})")
-        }
-        None => {
-            let known = Info::KEYS.join(", ");
-            format!("the hint {key:?} is not known and changes nothing (known: {known})")
-        }
-    })
+fn oddity(key: &str) -> String {
+    let tip = match similar_hint(key) {
+        Some(known) => format!("did you mean {known:?}?"),
+        None => format!("the known ones are {}", Info::KEYS.join(", ")),
+    };
+    format!("the hint {key:?} is not known and changes nothing; {tip}")
 }
 
 #[cfg(test)]
@@ -94,16 +78,13 @@ mod tests {
 
     #[test]
     fn the_nearest_hint_is_named_or_else_all() {
-        let nearest = |key: &str| oddity(key).unwrap();
+        let typo = oddity("mpi_accumulate_granulrity");
         assert!(
-            nearest("mpi_accumulate_granulrity")
-                .contains("similar one: mpi_accumulate_granularity)")
+            typo.ends_with("; did you mean \"mpi_accumulate_granularity\"?"),
+            "{typo}"
         );
-        assert!(nearest("nolocks").contains("similar one: no_locks)"));
-        assert!(nearest("same_disp").contains("similar one: same_disp_unit)"));
-        assert!(nearest("NO_LOCKS").contains("(known: no_locks, accumulate_ordering,"));
-        assert!(nearest("striping_unit").contains("transom_statistics)"));
-        assert!(Info::KEYS.iter().all(|key| oddity(key).is_none()));
+        let other = oddity("striping_unit");
+        assert!(other.contains("; the known ones are no_locks, accumulate_ordering,"));
     }
 
     #[test]

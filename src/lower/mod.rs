@@ -88,7 +88,7 @@ pub use transom_launch::{Allgather, AllgatherError};
 use crate::error::{Error, ErrorKind, Result};
 use crate::peers;
 use crate::seen;
-use crate::window::Info;
+use crate::window::{self as windows, Info};
 
 /// Local. An error of the call `operation`.
 ///
@@ -110,6 +110,13 @@ pub fn error(operation: &'static str, kind: impl Into<ErrorKind>) -> Error {
 #[must_use]
 pub fn is_legal_hint(key: &str, value: &str) -> bool {
     Info::new().with(key, value).is_legal()
+}
+
+/// Local. The hint that windows know and `key` may be a misspelling of; `None` for names that are known, and for those
+/// that are like none. Where such a hint is given, a warning stands in the log.
+#[must_use]
+pub fn similar_hint(key: &str) -> Option<&'static str> {
+    windows::similar_hint(key)
 }
 
 /// Local. Has what the library logs written to standard error, a line at a time with time and rank, as

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::told::LOG;
-use super::{Info, Window};
+use super::{Info, Window, unknown_hint};
 use crate::error::{Error, Misuse, Result};
 use crate::terms::Flavor;
 
@@ -18,7 +18,7 @@ pub(super) const NONCONTIGUOUS: &str = "alloc_shared_noncontig";
 pub(super) const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
 const KINDS: &str = "mpi_assert_memory_alloc_kinds";
 /// Reported, and no hint.
-const KINDS_IN_USE: &str = "mpi_memory_alloc_kinds";
+pub(super) const KINDS_IN_USE: &str = "mpi_memory_alloc_kinds";
 const EAGER_LOCK_ALL: &str = "transom_eager_lock_all";
 /// Has the window count what this rank does there.
 const STATISTICS: &str = "transom_statistics";
@@ -120,6 +120,7 @@ const COMMON: [(&str, u64); 7] = [
 
 impl Hints {
     pub(crate) fn parse(info: &Info) -> Result<Self> {
+        unknown_hint::warn(info);
         let ordering = parsed(info, ORDERING, "none, or some of rar,raw,war,waw", |text| {
             AccumulateOrdering::parse(text)
         })?;

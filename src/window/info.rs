@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::hints;
 use crate::error::Result;
 
-/// Hints to the library, as pairs of key and value. Keys that Transom does not know are ignored, a
-/// value that its key does not allow is an error. [`Window::info`](crate::raw::Window::info) says
+/// Hints to the library, as pairs of key and value. Keys that Transom does not know are ignored, and
+/// the log warns of those that look like a misspelling; a value that its key does not allow is an error. [`Window::info`](crate::raw::Window::info) says
 /// what is in force.
 ///
 /// | key | values (default first) | effect |

@@ -22,6 +22,7 @@ pub(crate) mod target;
 mod targets;
 mod told;
 mod unflushed;
+mod unknown_hint;
 mod watched;
 
 use std::fmt;
@@ -43,6 +44,7 @@ pub(crate) use epochs::{Admission, Epochs, Held, Mode};
 pub(crate) use hints::NOTIFICATION_COUNTERS;
 pub(crate) use on_target::OnTarget;
 pub(crate) use targets::held_locks;
+pub(crate) use unknown_hint::similar as similar_hint;
 
 use crate::comm::{Barrier, Team};
 use crate::datatype::AtomicWidths;

@@ -33,6 +33,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         the_log_tells_of_jobs_and_windows,
         the_log_names_hints_that_differ,
         the_programs_own_subscriber_stays,
+        mistyped_hints_are_warned_of_once,
     ]
 }
 
@@ -728,4 +729,46 @@ fn the_programs_own_subscriber_stays() {
     let mut command = two("soft", "seen-own-subscriber");
     let done = run(command.env("TRANSOM_LOG", "trace")).expect(0);
     assert_eq!(done.stderr, "mine: transom::window::free\n".repeat(2));
+}
+
+/// Gives hints in each way that there is.
+fn hints() {
+    let job = Job::init().unwrap();
+    let world = job.world();
+    let mistyped = |key: &str| Info::new().with(key, "true").with("striping_unit", "64");
+    for _ in 0..2 {
+        let raw = Window::allocate(world, SIZE, 1, &mistyped("nolocks")).unwrap();
+        raw.set_info(&mistyped("transom_eager_lockall")).unwrap();
+        raw.free().unwrap();
+        let shared = Window::allocate_shared(world, SIZE, 1, &mistyped("same_unit")).unwrap();
+        shared.free().unwrap();
+        let dynamic = Window::create_dynamic(world, &mistyped("acumulate_ops")).unwrap();
+        dynamic.free().unwrap();
+        let info = mistyped("same_sise");
+        let typed = transom::Window::<u64>::allocate_with(world, 1, &info).unwrap();
+        typed.free().unwrap();
+    }
+}
+
+fn mistyped_hints_are_warned_of_once() {
+    let mut command = two("soft", "seen-hints");
+    assert_eq!(run(&mut command).expect(0).stderr, "");
+    let log = run(command.env("TRANSOM_LOG", "warn")).expect(0).stderr;
+    for rank in 0..2 {
+        for (key, known) in [
+            ("nolocks", "no_locks"),
+            ("transom_eager_lockall", "transom_eager_lock_all"),
+            ("acumulate_ops", "accumulate_ops"),
+            ("same_sise", "same_size"),
+        ] {
+            let end = format!(
+                "the hint {key:?} is not known and changes nothing; did you mean {known:?}?"
+            );
+            let begin = format!("  WARN rank {rank} ");
+            let lines = log.lines();
+            let warned = lines.filter(|line| line.contains(&begin) && line.ends_with(&end));
+            assert_eq!(warned.count(), 1, "{key}: {log}");
+        }
+    }
+    assert_eq!(log.lines().count(), 8, "{log}");
 }

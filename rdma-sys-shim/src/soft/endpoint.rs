@@ -229,14 +229,14 @@ impl SoftEndpoint {
             agent::apply(operation, there, width as usize, len, operands, data)
         };
         drop(mapping);
-        old.ok_or_else(|| request.refused(self.peer, "the memory does not allow it"))
+        old.ok_or_else(|| request.refused(&self.peer, "the memory does not allow it"))
     }
 
     /// Maps the memory of a request whose target has no agent, since all it has can be mapped.
     fn place(&self, request: &Request) -> Result<Option<(Mapping, *mut u8)>> {
         let rkey = request.rkey;
         let Some(found) = table::look_up(&self.port, rkey) else {
-            return Err(request.refused(self.peer, "the memory is not registered any more"));
+            return Err(request.refused(&self.peer, "the memory is not registered any more"));
         };
         let region = RemoteRegion {
             address: found.address,

@@ -190,8 +190,9 @@ pub(super) struct Plan {
     /// Whether this process is a rank of `launch`'s.
     pub(super) started: bool,
     pub(super) windows: Windows,
-    /// Of all windows.
+    /// Of all windows: what they know.
     pub(super) info: Info,
+    pub(super) unknown_hints: Vec<String>,
     /// `None`: the standard suite.
     pub(super) selected: Option<Selected>,
     pub(super) min_time: f64,
@@ -241,16 +242,20 @@ impl Args {
         if let Some(path) = self.plot.as_ref().filter(|_| self.plot == self.json) {
             return Err(BenchError::SameFile { path: path.clone() });
         }
+        let (known, unknown): (Vec<_>, Vec<_>) = self
+            .hint
+            .iter()
+            .partition(|(key, _)| Info::KEYS.contains(&&**key));
         Ok(Plan {
             ranks: self.ranks,
             device: self.device.clone(),
             bind_to: self.bind_to,
             started: self.started,
             windows: self.window,
-            info: self
-                .hint
-                .iter()
+            info: known
+                .into_iter()
                 .fold(Info::new(), |info, (key, value)| info.with(key, value)),
+            unknown_hints: unknown.into_iter().map(|(key, _)| key.clone()).collect(),
             selected: (!standard).then(|| self.selected()).transpose()?,
             min_time: self.min_time.unwrap_or(0.0),
             json: self.json.clone(),

@@ -71,7 +71,7 @@ fn launch(plan: &Plan) -> Result<ExitCode> {
     // not end for its reader before rank 0 has written.
     let spec = plan.device.clone().or_else(|| env::var(DEVICE).ok());
     rdma_sys_shim::open(spec.as_deref().unwrap_or(""), &Surroundings::default())?;
-    super::hints::warn_of_unknown(&plan.info);
+    super::hints::warn_of_unknown(&plan.unknown_hints);
     plan.plot.as_deref().map(PlotFile::probe).transpose()?;
     plan.check_hints()?;
     let _held = plan.json.as_ref().map(JsonFile::probe).transpose()?;
@@ -153,7 +153,7 @@ fn measure(plan: &Plan, job: &Job) -> Result<()> {
         0 => {
             plan.check_memory(world.size())?;
             if !plan.started {
-                super::hints::warn_of_unknown(&plan.info);
+                super::hints::warn_of_unknown(&plan.unknown_hints);
             }
             Some(Output::open(plan, job)?)
         }
