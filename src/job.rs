@@ -234,10 +234,15 @@ impl Job {
                 ranks: &any,
                 // What it did before is there.
                 excused: &|_, has_left| has_left,
+                surely: None,
             },
         };
         let patience = self.context.patience();
-        patience.wait(|| Ok(done()), || self.context.check(OPERATION, awaited))
+        let place = || "of the job".to_owned();
+        patience.wait(
+            || Ok(done()),
+            || self.context.check(OPERATION, awaited, &place),
+        )
     }
 
     /// Local. Leaves the job, as dropping it does, and says how that went. Waits for no other rank.

@@ -11,10 +11,13 @@ use crate::seen::Waiting;
 
 mod hand;
 mod hook;
+mod long;
 mod pause;
 
 use hand::LendingEnd;
 pub(crate) use hook::set_hook;
+use long::Lasting;
+pub(crate) use long::{LongWait, at_end, in_words, take_due};
 
 /// Attempts before the processor is given away, where every rank has a processor of its own.
 const SPINS: u32 = 2_000;
@@ -245,6 +248,7 @@ impl Patience {
             }
         }
         waiting.is_long();
+        let mut lasting = Lasting::new(begun);
         let mut sleep = FIRST_SLEEP;
         let mut checked = Instant::now();
         loop {
@@ -257,7 +261,7 @@ impl Patience {
                 if self.hesitates {
                     std::thread::sleep(LONGEST_SLEEP);
                 }
-                if look_again(check(), done)? {
+                if look_again(lasting.check(now, &mut check), done)? {
                     return Ok(());
                 }
                 checked = Instant::now();

@@ -185,8 +185,9 @@ impl Window {
         let awaited = Awaited::AnyOf {
             ranks: &member,
             excused: &excused,
+            surely: None,
         };
-        context.check(operation, awaited)?;
+        self.check(operation, awaited)?;
         let Some(rank) = gone.get() else {
             return Ok(());
         };

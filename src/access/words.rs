@@ -134,7 +134,7 @@ impl OnTarget<'_> {
                 Err(error) => return Err(blame(error)),
             };
             let check = || match team.group.in_world(rank) {
-                Some(awaited) => team.context.check(operation, Awaited::Rank(awaited)),
+                Some(awaited) => self.window.check(operation, Awaited::Rank(awaited)),
                 None => Ok(()),
             };
             for mark in marks {

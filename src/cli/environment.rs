@@ -8,7 +8,7 @@ use clap::builder::Styles;
 type Variable = (&'static str, &'static str);
 
 /// What whoever takes part in a job heeds.
-const OF_RANKS: [Variable; 6] = [
+const OF_RANKS: [Variable; 7] = [
     (
         "TRANSOM_DEVICE",
         "the device of jobs: auto, soft, verbs, or NAME[:PORT[:GID]]",
@@ -24,6 +24,10 @@ const OF_RANKS: [Variable; 6] = [
     (
         "TRANSOM_TRACE",
         "a file for a trace of the job, which ui.perfetto.dev shows",
+    ),
+    (
+        "TRANSOM_WAIT_WARNING",
+        "after how many seconds the log warns of a wait, and of its reason (10; 0: never)",
     ),
     (
         "TRANSOM_START_TIMEOUT",

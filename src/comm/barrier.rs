@@ -13,7 +13,6 @@ use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE, LocalWord};
 use crate::memory::remote::RemoteWord;
 use crate::memory::word::SharedWord;
-use crate::peers::Awaited;
 use crate::wait::Verdict;
 use protocol::{DISPUTED, Steps, epoch_of, flag, is_ahead};
 use steps::{Step, steps};
@@ -129,7 +128,7 @@ impl Barrier {
     }
 
     /// Collective. Threads of one rank must not overlap in it. Fails on every rank if they do not all
-    /// come for the same. In a long wait, `check` is asked about the rank that is waited for.
+    /// come for the same. In a long wait, `check` says whether the rank that is waited for can still come.
     #[inline]
     pub(crate) fn wait<'v>(
         &self,
@@ -254,11 +253,8 @@ impl Steps for Passing<'_, '_> {
         let [_, Some(from)] = self.ranks(number) else {
             return Ok(());
         };
-        context.patience().at_leisure().wait(arrived, || {
-            let awaited = Awaited::Rank(self.team.world_rank(from));
-            context.check(self.operation, awaited)?;
-            (self.check)(from)
-        })
+        let patience = context.patience().at_leisure();
+        patience.wait(arrived, || (self.check)(from))
     }
 
     #[cold]

@@ -11,7 +11,7 @@ use super::team::{Circles, Team};
 use crate::error::{AbortCause, Error, ErrorKind, Misuse, PeerError, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
-use crate::peers::not_forked;
+use crate::peers::{Awaited, not_forked};
 
 /// Where the barrier's flags start, behind the call.
 pub(crate) const BARRIER_AT: u64 = CALL_BYTES;
@@ -121,7 +121,8 @@ impl Core {
         let begun = Begun::new(call, self.calls, &fit, &self.block, team, blocks);
         self.operation = operation;
         self.digest = begun.call.digest();
-        let agreed = (self.barrier).wait(operation, &begun, team, blocks, &|_| Ok(()));
+        let check = |from| team.check(operation, Awaited::Rank(team.world_rank(from)));
+        let agreed = (self.barrier).wait(operation, &begun, team, blocks, &check);
         if let Err(error) = agreed {
             let known = match error.kind() {
                 ErrorKind::Misuse(_) => true,

@@ -174,7 +174,7 @@ impl InLane<'_> {
             let awaited = awaited.get().into_iter().flatten();
             awaited
                 .map(|rank| Awaited::Rank(team.world_rank(rank)))
-                .try_for_each(|rank| team.context.check(operation, rank))
+                .try_for_each(|rank| team.check(operation, rank))
         };
         // Patience starts anew whenever bytes move: it is for waits in which nothing does.
         loop {

@@ -8,8 +8,9 @@ use super::circle::Circle;
 use crate::error::{Error, Misuse, Result};
 use crate::memory::columns::Column;
 use crate::memory::remote::RemoteWord;
-use crate::peers::{Context, Fabric, Hosts, Peer};
+use crate::peers::{Awaited, Context, Fabric, Hosts, Peer};
 use crate::terms::WorldRank;
+use crate::wait::Verdict;
 
 /// A group and this process's place in it.
 #[derive(Clone)]
@@ -61,6 +62,13 @@ impl Circles {
 }
 
 impl Team {
+    /// As [`Context::check`], in a call of a communicator of these ranks.
+    #[cold]
+    pub(crate) fn check(&self, operation: &'static str, awaited: Awaited<'_>) -> Verdict<'_> {
+        let place = || format!("on a communicator of {} ranks", self.size());
+        self.context.check(operation, awaited, &place)
+    }
+
     pub(crate) fn new(
         context: &Arc<Context>,
         fabric: Arc<Fabric>,

@@ -31,7 +31,7 @@ pub(super) const ABORT: u64 = 0;
 /// Offset of the word in which its rank says that it left.
 pub(super) const STATE: u64 = LINE;
 /// Offset of the world communicator's block.
-const WORLD: u64 = marks::AT + marks::BYTES;
+pub(super) const WORLD: u64 = marks::AT + marks::BYTES;
 
 pub(super) const STATE_LEFT: u64 = 1;
 

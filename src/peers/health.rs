@@ -14,7 +14,7 @@ use super::fork::is_forked;
 use super::peer::Peer;
 use crate::error::{AbortCause, Error, ErrorKind, PeerError, Result};
 use crate::terms::WorldRank;
-use crate::wait::{Doubt, Verdict, Witness};
+use crate::wait::{Doubt, Verdict, Witness, take_due};
 
 /// For how long a wait that depends on any of many ranks looks at them at a time: each may cost a
 /// round trip, and the first time a connection.
@@ -35,6 +35,8 @@ pub(crate) enum Awaited<'a> {
         /// Whether nothing is awaited of this rank any more, which is gone; true: it left in good
         /// order. What it did before that has arrived.
         excused: &'a dyn Fn(WorldRank, bool) -> bool,
+        /// One of which it is known that it is awaited.
+        surely: Option<WorldRank>,
     },
 }
 
@@ -127,18 +129,29 @@ impl Context {
     }
 
     /// Whether a wait for `awaited` can still end: doubts it, with an error that names `operation` and
-    /// the rank at fault, if the job was aborted or an awaited rank is gone.
+    /// the rank at fault, if the job was aborted or an awaited rank is gone. If it can, and has lasted long, the log
+    /// tells of it, and says by `place` of what the call is.
     #[cold]
-    pub(crate) fn check(&self, operation: &'static str, awaited: Awaited<'_>) -> Verdict<'_> {
+    pub(crate) fn check(
+        &self,
+        operation: &'static str,
+        awaited: Awaited<'_>,
+        place: &dyn Fn() -> String,
+    ) -> Verdict<'_> {
         let verdict = match self.aborted() {
             Some(first) => Err(Error::new(operation, first)),
             None => match awaited {
                 Awaited::Rank(rank) => self.check_rank(rank.0),
-                Awaited::AnyOf { ranks, excused } => self.check_some(ranks, excused),
+                Awaited::AnyOf { ranks, excused, .. } => self.check_some(ranks, excused),
             },
         };
         let verdict = verdict.and_then(|()| self.check_sent());
         let verdict = verdict.and_then(|()| self.check_launcher(operation));
+        if verdict.is_ok()
+            && let Some(due) = take_due()
+        {
+            self.tell_of_wait(due, &format!("{operation} {}", place()), awaited);
+        }
         verdict.map_err(|error| Doubt::new(error.during(operation), self))
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod fuzzing;
 mod gather;
 mod health;
 mod hosts;
+mod long_wait;
 mod peer;
 mod second_thread;
 mod start;

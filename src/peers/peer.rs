@@ -79,7 +79,7 @@ pub(super) fn refused(rank: u32, text: &str) -> Option<PeerError> {
 }
 
 /// As many whole characters as `most` bytes hold.
-fn beginning(text: &str, most: usize) -> &str {
+pub(super) fn beginning(text: &str, most: usize) -> &str {
     let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
     let len = ends.take_while(|&end| end <= most).last().unwrap_or(0);
     &text[..len]

@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_of_the_call_that_it_is_in_and_counts_once() {
-        let watches = [Watch::new(Flavor::Allocate), Watch::new(Flavor::Allocate)];
+        let watches = [1, 2].map(|number| Watch::new(number, Flavor::Allocate));
         let wait = || {
             let _outer = Waiting::begin();
             let _inner = Waiting::begin();

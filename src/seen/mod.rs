@@ -13,8 +13,9 @@ mod trace;
 mod watch;
 
 use std::io::Write as _;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 pub(crate) use call::{InCall, Waiting};
 use rdma_sys_shim::Hand;
@@ -33,6 +34,8 @@ static COUNTS_ALL: AtomicBool = AtomicBool::new(false);
 static REPORTS: AtomicBool = AtomicBool::new(false);
 /// Whether anybody wants to know of waits.
 static WATCHES_WAITS: AtomicBool = AtomicBool::new(false);
+/// After how many milliseconds a wait is warned of; 0: never.
+static WAIT_WARNING: AtomicU64 = AtomicU64::new(10_000);
 /// What is wrong with the environment, until a rank knows whether it is to say so.
 static COMPLAINT: Mutex<Option<String>> = Mutex::new(None);
 
@@ -64,13 +67,14 @@ pub(crate) fn joined<E: std::fmt::Display>(
 ) {
     RANK.store(rank, Ordering::Relaxed);
     let settings = Settings::read(|name| std::env::var_os(name));
-    let complaints = [held(&COMPLAINT).take(), settings.complaint];
+    let complaint = held(&COMPLAINT).take();
     // All ranks would say the same.
     if rank == 0 {
-        complaints
-            .iter()
-            .flatten()
-            .for_each(|complaint| say(complaint));
+        let complaints = complaint.iter().chain(&settings.complaints);
+        complaints.for_each(|complaint| say(complaint));
+    }
+    if let Some(after) = settings.wait_warning {
+        WAIT_WARNING.store(after.as_millis() as u64, Ordering::Relaxed);
     }
     if settings.report {
         REPORTS.store(true, Ordering::Relaxed);
@@ -119,6 +123,12 @@ pub(crate) fn leaving() {
 /// It has left.
 pub(crate) fn left() {
     trace::end();
+}
+
+/// After how long a wait is warned of, if at all.
+pub(crate) fn warns_of_waits_after() -> Option<Duration> {
+    let after = WAIT_WARNING.load(Ordering::Relaxed);
+    (after > 0).then(|| Duration::from_millis(after))
 }
 
 /// Whether windows are to count.

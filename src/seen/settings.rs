@@ -2,9 +2,11 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const REPORT: &str = "TRANSOM_REPORT";
 const TRACE: &str = "TRANSOM_TRACE";
+const WAIT_WARNING: &str = "TRANSOM_WAIT_WARNING";
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Settings {
@@ -12,8 +14,10 @@ pub(super) struct Settings {
     pub(super) report: bool,
     /// The file of the trace.
     pub(super) trace: Option<PathBuf>,
-    /// What is wrong with a value, which then counts as none.
-    pub(super) complaint: Option<String>,
+    /// After how long a wait is warned of, where that is said; zero: never.
+    pub(super) wait_warning: Option<Duration>,
+    /// What is wrong with values, which then count as none.
+    pub(super) complaints: Vec<String>,
 }
 
 impl Settings {
@@ -24,7 +28,7 @@ impl Settings {
             Some("" | "0" | "false" | "no" | "off") => {}
             Some("1" | "true" | "yes" | "on") => settings.report = true,
             _ => {
-                settings.complaint = Some(format!(
+                settings.complaints.push(format!(
                     "{REPORT}={}: it is 1 or 0; there will be no report",
                     report.to_string_lossy()
                 ));
@@ -32,6 +36,17 @@ impl Settings {
         }
         let trace = variable(TRACE).filter(|path| !path.is_empty());
         settings.trace = trace.map(PathBuf::from);
+        if let Some(said) = variable(WAIT_WARNING).filter(|said| !said.is_empty()) {
+            let seconds = said.to_str().and_then(|text| text.trim().parse().ok());
+            settings.wait_warning =
+                seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            if settings.wait_warning.is_none() {
+                settings.complaints.push(format!(
+                    "{WAIT_WARNING}={}: it is a number of seconds, or 0 for no warnings; 10 are taken",
+                    said.to_string_lossy()
+                ));
+            }
+        }
         settings
     }
 }
@@ -41,11 +56,10 @@ mod tests {
     use super::*;
 
     fn read(report: &str, trace: &str) -> Settings {
-        Settings::read(|name| {
-            Some(match name {
-                REPORT => report.into(),
-                _ => trace.into(),
-            })
+        Settings::read(|name| match name {
+            REPORT => Some(report.into()),
+            TRACE => Some(trace.into()),
+            _ => None,
         })
     }
 
@@ -59,14 +73,33 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_shown_and_a_bad_value_is_told_of() {
         let both = read("1", "/tmp/a b");
-        assert!(both.report && both.complaint.is_none());
+        assert!(both.report && both.complaints.is_empty());
         assert_eq!(both.trace, Some(PathBuf::from("/tmp/a b")));
         let bad = read("maybe", "");
         assert!(!bad.report);
-        let complaint = bad.complaint.unwrap();
+        let complaint = &bad.complaints[0];
         assert!(
             complaint.starts_with("TRANSOM_REPORT=maybe: "),
             "{complaint}"
         );
+    }
+
+    #[test]
+    fn waits_are_warned_of_after_a_number_of_seconds() {
+        let read = |text: &str| {
+            let variable = |name: &str| (name == WAIT_WARNING).then(|| text.into());
+            Settings::read(variable)
+        };
+        assert_eq!(read("0").wait_warning, Some(Duration::ZERO));
+        assert_eq!(read("0.5").wait_warning, Some(Duration::from_millis(500)));
+        assert_eq!(read("60").complaints, Vec::<String>::new());
+        for bad in ["-1", "ten", "inf", "NaN", "1e300"] {
+            let settings = read(bad);
+            assert_eq!(settings.wait_warning, None, "{bad}");
+            assert!(
+                settings.complaints[0].contains("a number of seconds"),
+                "{bad}"
+            );
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::array;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -96,11 +96,10 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Of a new window.
-    pub(crate) fn new(flavor: Flavor) -> Arc<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(1);
+    /// Of a new window, which is this rank's `number`-th.
+    pub(crate) fn new(number: u32, flavor: Flavor) -> Arc<Self> {
         let watch = Arc::new(Self {
-            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            number,
             flavor,
             name: Mutex::default(),
             accesses: array::from_fn(|_| Tally::default()),
@@ -265,7 +264,7 @@ mod tests {
 
     #[test]
     fn what_is_counted_is_read_back_in_its_place() {
-        let watch = Watch::new(Flavor::Allocate);
+        let watch = Watch::new(1, Flavor::Allocate);
         for (index, operation) in (1..).zip(OperationKind::ALL) {
             for target in TargetKind::ALL {
                 for via in VIAS {
@@ -298,7 +297,7 @@ mod tests {
 
     #[test]
     fn an_epoch_begins_once_and_ends_only_if_it_began() {
-        let watch = Watch::new(Flavor::Dynamic);
+        let watch = Watch::new(2, Flavor::Dynamic);
         for _ in 0..2 {
             watch.begin_epoch(WatchedEpoch::Lock(3));
         }

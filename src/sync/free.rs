@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use crate::comm::Purpose;
 use crate::error::{Error, Misuse, Result};
-use crate::peers::not_forked;
+use crate::peers::{Awaited, not_forked};
 use crate::window::Window;
 
 impl Window {
@@ -105,7 +105,9 @@ impl Window {
         }
         let blocks = self.blocks();
         let published = Cell::new(false);
-        let in_long_wait = |_| {
+        let in_long_wait = |from| {
+            let awaited = Awaited::Rank(self.team().world_rank(from));
+            self.check(operation, awaited)?;
             if !published.get() {
                 published.set(self.publish_call(purpose));
             }

@@ -225,7 +225,7 @@ impl Window {
         let posted = || Ok(pair.posts() >= started);
         let world_rank = self.team().world_rank(rank);
         self.context().patience().wait(posted, || {
-            self.context().check(operation, Awaited::Rank(world_rank))?;
+            self.check(operation, Awaited::Rank(world_rank))?;
             Ok(self.check_elsewhere(aim, "start needs its targets to post")?)
         })
     }
@@ -260,12 +260,14 @@ impl Window {
             let rank = team.group.place_of(world_rank);
             rank.is_some_and(|rank| self.has_completed(rank))
         };
+        let next = origins.get(self.epochs().completed());
         let awaited = Awaited::AnyOf {
             ranks: &member,
             excused: &excused,
+            surely: next.map(|next| team.world_rank(next)),
         };
-        team.context.check(operation, awaited)?;
-        match origins.get(self.epochs().completed()) {
+        self.check(operation, awaited)?;
+        match next {
             // The next one's turn comes when this one has completed.
             Some(next) if next != self.rank() => {
                 let aim = Aim::new(operation, next);

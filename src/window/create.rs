@@ -2,7 +2,7 @@
 
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use bytemuck::{Pod, Zeroable};
 use rdma_sys_shim::{
@@ -26,6 +26,9 @@ use crate::memory::marks::{self, Marks};
 use crate::peers::not_forked;
 use crate::seen::{self, Watch};
 use crate::terms::Flavor;
+
+/// Of the next window that this rank makes.
+static NEXT_NUMBER: AtomicU32 = AtomicU32::new(1);
 
 /// What each rank tells the others.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -248,6 +251,7 @@ impl Window {
         };
         let block = Arc::new(own.block);
         let watched = own.hints.statistics || seen::counts_all();
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let window = Self {
             barrier: Barrier::new(&team, &block, BARRIER_AT, all(TURNS)),
             out_of_step: AtomicBool::new(false),
@@ -273,7 +277,8 @@ impl Window {
             eager_lock_all: AtomicBool::new(own.hints.eager_lock_all),
             handed_out: HandedOut::default(),
             locks_aside: own.hints.no_locks || watched || team.context.patience().is_crowded(),
-            watch: watched.then(|| Watch::new(created.flavor)),
+            watch: watched.then(|| Watch::new(number, created.flavor)),
+            number,
             refuses_locks: own.hints.no_locks,
             told_of_locks: AtomicBool::new(false),
             hints: own.hints,

@@ -86,6 +86,8 @@ use targets::Targets;
 /// still access it.
 pub struct Window {
     team: Team,
+    /// In the order in which this rank made its windows.
+    number: u32,
     base: *mut u8,
     /// `None` once freed.
     memory: Option<WindowMemory>,

@@ -107,9 +107,10 @@ impl<'w> OnTarget<'w> {
             _ => Awaited::AnyOf {
                 ranks: &|index| team.group.in_world(index),
                 excused: &|_, left| left && !may_have_left(seen),
+                surely: None,
             },
         };
-        team.context.check(self.aim.operation, awaited)
+        self.window.check(self.aim.operation, awaited)
     }
 
     /// As [`Window::note_posted`].

@@ -3,12 +3,24 @@
 use std::sync::atomic::Ordering;
 
 use super::Window;
+use crate::peers::Awaited;
 use crate::terms::Flavor;
+use crate::wait::Verdict;
 
 /// Where a reader looks for it, whichever file says it.
 pub(super) const LOG: &str = "transom::window";
 
 impl Window {
+    /// As [`Context::check`](crate::peers::Context::check), in a call of this window.
+    #[cold]
+    pub(crate) fn check(&self, operation: &'static str, awaited: Awaited<'_>) -> Verdict<'_> {
+        let place = || match &*self.name() {
+            "" => format!("of window {}", self.number),
+            name => format!("of window {name:?}"),
+        };
+        self.context().check(operation, awaited, &place)
+    }
+
     pub(super) fn tell_made(&self) {
         tracing::info!(
             target: LOG,

@@ -10,6 +10,7 @@ mod output;
 mod rank;
 mod refusals;
 mod seen;
+mod waits;
 
 use std::process::Command;
 
@@ -47,7 +48,7 @@ fn main() {
     }
     expect_default_signals();
     let args = Arguments::from_args();
-    let tests: [Vec<Trial>; 8] = [
+    let tests: [Vec<Trial>; 9] = [
         binding::tests(),
         endings::tests(),
         forbidden::tests(),
@@ -56,6 +57,7 @@ fn main() {
         output::tests(),
         refusals::tests(),
         seen::tests(),
+        waits::tests(),
     ];
     libtest_mimic::run(&args, tests.into_iter().flatten().collect()).exit();
 }

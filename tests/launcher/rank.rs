@@ -40,6 +40,7 @@ pub(crate) fn play(role: &str) {
         "grandchild" => report(),
         "attach-early" => crate::forbidden::attach(true),
         "attach-late" => crate::forbidden::attach(false),
+        other if other.starts_with("waits-") => crate::waits::play(other),
         other => crate::seen::play(other),
     }
 }

@@ -158,7 +158,7 @@ impl<'w> OnTarget<'w> {
     ) -> Result<Found<'w>> {
         let Aim { operation, rank } = self.aim;
         let awaited = self.window.team.world_rank(rank);
-        let check = || (self.window.context()).check(operation, Awaited::Rank(awaited));
+        let check = || self.window.check(operation, Awaited::Rank(awaited));
         let found = cache
             .find(address, len, &check)
             .map_err(|error| self.failed(error))?;

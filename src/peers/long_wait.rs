@@ -1,0 +1,67 @@
+//! What the log says of waits that last long: for whom, and where that one waits itself. Each rank says in its
+//! control region in which call it has waited for long.
+
+use std::sync::atomic::Ordering;
+
+use super::context::{Context, STATE, WORLD};
+use super::health::Awaited;
+use super::peer::beginning;
+use crate::memory::control::LINE;
+use crate::terms::WorldRank;
+use crate::wait::{LongWait, at_end, in_words};
+
+/// Offset in every control region of the call in which its rank has waited for long, in words; else there are zeros.
+const CALL: u64 = STATE + 8;
+/// It stays in the line of the word before it, which is seldom written.
+const CALL_BYTES: usize = LINE as usize - 8;
+
+impl Context {
+    /// Has others know that this rank waits in `call`, and warns of it if that is due.
+    pub(super) fn tell_of_wait(&self, due: LongWait, call: &str, awaited: Awaited<'_>) {
+        self.publish_long_wait(call);
+        if !due.warns {
+            return;
+        }
+        let whom = match awaited {
+            Awaited::Rank(rank)
+            | Awaited::AnyOf {
+                surely: Some(rank), ..
+            } => self.whereabouts(rank),
+            Awaited::AnyOf { surely: None, .. } => "another rank".to_owned(),
+        };
+        let (rank, waited) = (self.rank().0, in_words(due.waited));
+        tracing::warn!(target: "transom::wait", "rank {rank} has waited {waited} in {call} for {whom}");
+    }
+
+    fn publish_long_wait(&self, call: &str) {
+        let signs = self.fabric().control().reserved(0, WORLD);
+        let mut bytes = [0; CALL_BYTES];
+        let call = beginning(call, CALL_BYTES);
+        bytes[..call.len()].copy_from_slice(call.as_bytes());
+        for (at, word) in (CALL..).step_by(8).zip(bytes.chunks_exact(8)) {
+            let word = bytemuck::pod_read_unaligned(word);
+            signs.word(at).store(word, Ordering::Relaxed);
+        }
+        at_end(move || signs.word(CALL).store(0, Ordering::Relaxed));
+    }
+
+    /// A rank that is waited for, and where it has waited for long itself, as far as it says so.
+    fn whereabouts(&self, WorldRank(rank): WorldRank) -> String {
+        if rank == self.rank().0 {
+            return "another thread of this rank".to_owned();
+        }
+        let mut bytes = [0; CALL_BYTES];
+        let read = self
+            .peer(rank)
+            .and_then(|peer| peer.control().read(CALL, &mut bytes));
+        let said = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+        match read {
+            Ok(()) if !said.is_empty() => {
+                // It may be written meanwhile.
+                let call = String::from_utf8_lossy(said);
+                format!("rank {rank}, which waits in {call}")
+            }
+            _ => format!("rank {rank}, which is in no long wait"),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! When a wait has lasted so long that the log tells of it.
+
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+
+use crate::seen;
+
+/// What is to be told of the wait that this thread is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LongWait {
+    pub(crate) waited: Duration,
+    /// Whether to warn; else it is enough that other ranks can read of it.
+    pub(crate) warns: bool,
+}
+
+thread_local! {
+    static DUE: Cell<Option<LongWait>> = const { Cell::new(None) };
+    static AT_END: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+}
+
+/// For checks, which know the call and the rank that is waited for: what of this thread's wait they are to tell.
+pub(crate) fn take_due() -> Option<LongWait> {
+    DUE.take()
+}
+
+/// Has something done when the wait is over to which the present check belongs.
+pub(crate) fn at_end(act: impl FnOnce() + 'static) {
+    AT_END.replace(Some(Box::new(act)));
+}
+
+/// One wait, which the log tells of after the time that the environment says, and again whenever it has
+/// lasted twice as long.
+pub(super) struct Lasting {
+    begun: Instant,
+    warns_after: Option<Duration>,
+    /// When something is next to be told.
+    next: Duration,
+    at_end: Option<Box<dyn FnOnce()>>,
+}
+
+impl Lasting {
+    pub(super) fn new(begun: Instant) -> Self {
+        Self::warned_of(begun, seen::warns_of_waits_after())
+    }
+
+    fn warned_of(begun: Instant, warns_after: Option<Duration>) -> Self {
+        Self {
+            begun,
+            warns_after,
+            // Whoever warns finds that of the rank that it waits for already.
+            next: warns_after.unwrap_or_default() / 2,
+            at_end: None,
+        }
+    }
+
+    /// Asks `check`, which tells of the wait if that is due.
+    pub(super) fn check<R>(&mut self, now: Instant, check: impl FnOnce() -> R) -> R {
+        let Some(due) = self.due(now - self.begun) else {
+            return check();
+        };
+        DUE.set(Some(due));
+        let answer = check();
+        if let Some(LongWait {
+            waited,
+            warns: true,
+        }) = DUE.take()
+        {
+            tracing::warn!(
+                target: "transom::wait",
+                "has waited {} for an operation of the device", in_words(waited)
+            );
+        }
+        if let Some(act) = AT_END.take() {
+            self.at_end = Some(act);
+        }
+        answer
+    }
+
+    fn due(&mut self, waited: Duration) -> Option<LongWait> {
+        let first = self.warns_after.filter(|_| waited >= self.next)?;
+        let warns = waited >= first;
+        self.next = self.next.max(first / 2);
+        while self.next <= waited {
+            self.next *= 2;
+        }
+        Some(LongWait { waited, warns })
+    }
+}
+
+impl Drop for Lasting {
+    fn drop(&mut self) {
+        if let Some(act) = self.at_end.take() {
+            act();
+        }
+    }
+}
+
+pub(crate) fn in_words(waited: Duration) -> String {
+    match waited.as_secs() {
+        0 => format!("{} ms", waited.as_millis()),
+        seconds => format!("{seconds} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_warned_of_ever_more_seldom() {
+        let first = Some(Duration::from_secs(10));
+        let mut lasting = Lasting::warned_of(Instant::now(), first);
+        let mut told = Vec::new();
+        for second in 0..200 {
+            if let Some(due) = lasting.due(Duration::from_secs(second)) {
+                told.push((due.waited.as_secs(), due.warns));
+            }
+        }
+        let expected = [
+            (5, false),
+            (10, true),
+            (20, true),
+            (40, true),
+            (80, true),
+            (160, true),
+        ];
+        assert_eq!(told, expected);
+        let late = Duration::from_secs(50);
+        let mut lasting = Lasting::warned_of(Instant::now(), first);
+        assert!(
+            lasting.due(late).unwrap().warns,
+            "whose first check comes late"
+        );
+        assert_eq!(lasting.due(Duration::from_secs(79)), None);
+        assert!(lasting.due(Duration::from_secs(80)).is_some());
+        assert_eq!(Lasting::warned_of(Instant::now(), None).due(late), None);
+    }
+
+    #[test]
+    fn what_a_check_leaves_is_done_when_its_wait_ends() {
+        use std::rc::Rc;
+        let done = Rc::new(Cell::new(false));
+        let begun = Instant::now();
+        let mut lasting = Lasting::warned_of(begun, Some(Duration::from_secs(2)));
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        assert_eq!(lasting.check(at(0), take_due), None);
+        let act = done.clone();
+        lasting.check(at(1), || {
+            assert!(!take_due().unwrap().warns);
+            at_end(move || act.set(true));
+        });
+        {
+            let _other = Lasting::warned_of(begun, None);
+        }
+        assert!(!done.get());
+        drop(lasting);
+        assert!(done.get());
+    }
+}
