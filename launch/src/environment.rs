@@ -1,5 +1,6 @@
 //! What environment variables say, and errors that show it.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use std::time::Duration;
 #[non_exhaustive]
 pub struct EnvironmentError {
     /// What does not fit together.
-    pub problem: &'static str,
+    pub problem: Cow<'static, str>,
     /// The variables that were looked at, with their values.
     pub found: String,
     /// What would work.
@@ -18,13 +19,13 @@ pub struct EnvironmentError {
 
 impl EnvironmentError {
     pub(crate) fn new(
-        problem: &'static str,
+        problem: impl Into<Cow<'static, str>>,
         names: &[&str],
         variable: impl Fn(&str) -> Option<OsString>,
         remedy: &'static str,
     ) -> Self {
         Self {
-            problem,
+            problem: problem.into(),
             found: describe(names, variable),
             remedy,
         }

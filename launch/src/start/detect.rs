@@ -6,12 +6,15 @@
 //! What is nearer to the process counts first: a launcher's connection (`PMI_FD`), then what is said
 //! to Transom itself, then torchrun, which others start once on each node, then the rest.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 
 use crate::environment::EnvironmentError;
 use crate::pmi::{self, Launcher};
 use crate::rendezvous::{Address, MAX_RANKS, Member, Secret};
+
+const COUNT_FROM_ZERO: &str = "number the ranks of the job from 0 to one less than there are";
 
 /// Who started this process.
 #[derive(Debug, PartialEq, Eq)]
@@ -99,7 +102,7 @@ impl Environment<'_> {
 
     fn error(
         &self,
-        problem: &'static str,
+        problem: impl Into<Cow<'static, str>>,
         names: &[&str],
         remedy: &'static str,
     ) -> EnvironmentError {
@@ -144,9 +147,13 @@ impl Environment<'_> {
             let problem = "it is not said which rank this is, and of how many";
             return Err(self.error(problem, &names, SAY_ALL));
         };
-        if rank >= size || size > MAX_RANKS {
-            let problem = "there is no such rank (the first is 0, and there are 65536 at most)";
+        if size > MAX_RANKS {
+            let problem = format!("{size} ranks are too many for a job: {MAX_RANKS} are the most");
             return Err(self.error(problem, &names, SAY_ALL));
+        }
+        if rank >= size {
+            let problem = format!("rank {rank} is not below the number of ranks, {size}");
+            return Err(self.error(problem, &names, COUNT_FROM_ZERO));
         }
         let address = match (self.0)(RENDEZVOUS) {
             Some(text) => self.address(&text)?,

@@ -261,7 +261,14 @@ fn what_cannot_be_used_is_an_error_that_shows_it() {
                 ("TRANSOM_SIZE", "2"),
                 ("TRANSOM_RENDEZVOUS", "127.0.0.1:80"),
             ],
-            &["TRANSOM_RANK=\"2\"", "no such rank"],
+            &[
+                "TRANSOM_RANK=\"2\"",
+                "rank 2 is not below the number of ranks, 2",
+            ],
+        ),
+        (
+            &[("TRANSOM_RANK", "5"), ("TRANSOM_SIZE", "2")],
+            &["rank 5 is not below the number of ranks, 2", "from 0"],
         ),
         (
             &[
@@ -269,7 +276,7 @@ fn what_cannot_be_used_is_an_error_that_shows_it() {
                 ("TRANSOM_SIZE", "4000000000"),
                 ("TRANSOM_RENDEZVOUS", "127.0.0.1:80"),
             ],
-            &["65536 at most"],
+            &["4000000000 ranks are too many", "65536 are the most"],
         ),
         (
             &[
