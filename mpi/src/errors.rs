@@ -71,7 +71,10 @@ impl Failure {
             Self::Argument(class, text) => (*class, text.clone()),
             Self::Host(HostError(code)) => return *code,
         };
-        code_of(constants::error_class(class), &format!("{call}: {text}"))
+        code_of(
+            constants::error_class(class),
+            &format!("{}{call}: {text}", process::name()),
+        )
     }
 }
 
@@ -239,7 +242,8 @@ const TO_BE_PASSED_ON: Duration = Duration::from_millis(100);
 /// the error's class.
 #[cold]
 pub(crate) fn end_all(call: &str, failure: &Failure, comm: MPI_Comm) -> ! {
-    report::trouble(&format!("{call}: {}", failure.text()));
+    let text = failure.text();
+    report::trouble(&format!("{}{call}: {text}", process::name()));
     // Hydra ends all processes at once, and forgets what it has not passed on yet.
     std::thread::sleep(TO_BE_PASSED_ON);
     let class = class_of(failure.code(call));

@@ -8,7 +8,7 @@ use crate::constants;
 use crate::errors::{Result, bad};
 use crate::host::{check, host};
 use crate::mpi_h::MPI_Info;
-use crate::report;
+use crate::{process, report};
 
 /// The hints of the host's, of which malformed ones are left out: MPI lets a library ignore what it does not
 /// understand.
@@ -25,7 +25,8 @@ pub(crate) fn from_host(info: MPI_Info) -> Result<Info> {
         match transom::lower::is_legal_hint(&key, &value) {
             true => hints = hints.with(key, value),
             false => report::trouble(&format!(
-                "the hint {key}={value:?} is malformed, and ignored"
+                "{}the hint {key}={value:?} is malformed, and ignored",
+                process::name()
             )),
         }
     }

@@ -166,6 +166,14 @@ pub(crate) fn world_rank() -> u32 {
     Ranks::of(constants::comm_world()).map_or(0, |ranks| ranks.rank)
 }
 
+/// What sentences about this process begin with: its rank in the host's world, while there is one.
+pub(crate) fn name() -> String {
+    match has_begun() {
+        true => format!("rank {}: ", world_rank()),
+        false => String::new(),
+    }
+}
+
 /// Collective over the host's world, which has just begun. Without a job, all windows stay the host's.
 pub(crate) fn begin() {
     HAS_WORLD.store(true, Ordering::Relaxed);

@@ -6,12 +6,14 @@ static char *base;
 static MPI_Win win;
 enum { BYTES = 64 };
 
-/* As FAILS, and the sentence says this. */
+/* As FAILS, and the sentence says this, and on which rank. */
 #define SAYS(call, class, ...)                                                                         \
   do {                                                                                                 \
     int said_ = (call);                                                                                \
     FAILS(said_, class);                                                                               \
-    const char *parts_[] = {__VA_ARGS__};                                                              \
+    char here_[32];                                                                                    \
+    snprintf(here_, sizeof here_, "rank %d: ", rank);                                                  \
+    const char *parts_[] = {here_, __VA_ARGS__};                                                       \
     for (size_t i_ = 0; i_ < sizeof parts_ / sizeof *parts_; i_++)                                     \
       if (!strstr(sentence(said_), parts_[i_])) FAIL("%s does not say %s: %s", #call, parts_[i_], sentence(said_)); \
   } while (0)
