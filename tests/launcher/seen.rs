@@ -49,6 +49,7 @@ pub(crate) fn play(role: &str) {
         "seen-leak" => leak(),
         "seen-own-subscriber" => own_subscriber(),
         "seen-hints" => hints(),
+        "seen-mistyped-hints" => mistyped_hints(),
         other => panic!("no role {other:?}"),
     }
 }
@@ -732,7 +733,7 @@ fn the_programs_own_subscriber_stays() {
 }
 
 /// Gives hints in each way that there is.
-fn hints() {
+fn mistyped_hints() {
     let job = Job::init().unwrap();
     let world = job.world();
     let mistyped = |key: &str| Info::new().with(key, "true").with("striping_unit", "64");
@@ -751,7 +752,7 @@ fn hints() {
 }
 
 fn mistyped_hints_are_warned_of_once() {
-    let mut command = two("soft", "seen-hints");
+    let mut command = two("soft", "seen-mistyped-hints");
     assert_eq!(run(&mut command).expect(0).stderr, "");
     let log = run(command.env("TRANSOM_LOG", "warn")).expect(0).stderr;
     for rank in 0..2 {
