@@ -12,6 +12,7 @@ use crate::seen::Waiting;
 mod hand;
 mod hook;
 mod long;
+mod must_return;
 mod pause;
 
 use hand::LendingEnd;

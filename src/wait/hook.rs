@@ -2,11 +2,11 @@
 
 use std::cell::Cell;
 use std::mem;
-use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::lock;
+use super::must_return::must_return;
 
 /// Called on the thread that waits.
 pub(crate) type Hook = dyn Fn() + Send + Sync;
@@ -40,22 +40,12 @@ fn call_it() -> bool {
         return false;
     };
     if !CALLING.replace(true) {
-        let returns = MustReturn;
-        hook();
-        // It may have been replaced meanwhile, and go here with what it holds.
-        drop(hook);
-        mem::forget(returns);
+        must_return("the hook of long waits", || {
+            hook();
+            // It may have been replaced meanwhile, and go here with what it holds.
+            drop(hook);
+        });
         CALLING.set(false);
     }
     true
-}
-
-/// The device may be using buffers of those who wait, which a panic would give back.
-struct MustReturn;
-
-impl Drop for MustReturn {
-    fn drop(&mut self) {
-        eprintln!("transom: the hook of long waits panicked: aborting the process");
-        process::abort();
-    }
 }

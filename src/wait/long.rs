@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
+use super::must_return::must_return;
 use crate::seen;
 
 /// What is to be told of the wait that this thread is in.
@@ -55,21 +56,22 @@ impl Lasting {
 
     /// Asks `check`, which tells of the wait if that is due.
     pub(super) fn check<R>(&mut self, now: Instant, check: impl FnOnce() -> R) -> R {
-        let Some(due) = self.due(now - self.begun) else {
-            return check();
-        };
-        DUE.set(Some(due));
-        let answer = check();
-        if let Some(LongWait {
-            waited,
-            warns: true,
-        }) = DUE.take()
-        {
-            tracing::warn!(
-                target: "transom::wait",
-                "has waited {} for an operation of the device", in_words(waited)
-            );
-        }
+        DUE.set(self.due(now - self.begun));
+        // What it says goes to the program's log.
+        let answer = must_return("the program's log", || {
+            let answer = check();
+            if let Some(LongWait {
+                waited,
+                warns: true,
+            }) = DUE.take()
+            {
+                tracing::warn!(
+                    target: "transom::wait",
+                    "has waited {} for an operation of the device", in_words(waited)
+                );
+            }
+            answer
+        });
         if let Some(act) = AT_END.take() {
             self.at_end = Some(act);
         }

@@ -1,0 +1,22 @@
+//! The program's code that a wait calls: the device may be using buffers of the thread that waits, which a panic would give
+//! back.
+
+use std::mem;
+use std::process;
+
+struct MustReturn(&'static str);
+
+impl Drop for MustReturn {
+    fn drop(&mut self) {
+        eprintln!("transom: {} panicked: aborting the process", self.0);
+        process::abort();
+    }
+}
+
+/// Calls what is called `name`. A panic there ends the process.
+pub(super) fn must_return<R>(name: &'static str, body: impl FnOnce() -> R) -> R {
+    let returns = MustReturn(name);
+    let result = body();
+    mem::forget(returns);
+    result
+}
