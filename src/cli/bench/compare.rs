@@ -22,6 +22,9 @@ struct Cell {
     unit: String,
     less_is_better: bool,
     values: Vec<f64>,
+    /// The least and the greatest of all repetitions.
+    least: f64,
+    greatest: f64,
     tails: Vec<f64>,
 }
 
@@ -32,6 +35,8 @@ struct Row {
     less_is_better: bool,
     a: f64,
     b: f64,
+    /// From the least to the greatest repetition in A, and the same in B, together.
+    spread: f64,
     /// Of the 99th percentiles, where both files have them.
     tail: Option<f64>,
 }
@@ -49,8 +54,12 @@ impl Row {
         self.b / self.a
     }
 
-    /// A change by a factor counts alike in either direction, and for either kind of metric.
+    /// A change by a factor counts alike in either direction, and for either kind of metric. One that is no greater than
+    /// the spread of the repetitions may be chance.
     fn verdict(&self, tolerance: f64) -> Verdict {
+        if (self.b - self.a).abs() <= self.spread {
+            return Verdict::Same;
+        }
         let worse = match self.less_is_better {
             true => self.ratio(),
             false => self.a / self.b,
@@ -164,7 +173,7 @@ impl<'a> Ratios<'a> {
         };
         writeln!(
             to,
-            "{} lines: {} worse and {} better in B by more than {} % (for ns and us less is better, for GB/s \
+            "{} lines: {} worse and {} better in B by more than {} % and the spread of repetitions (for ns and us less is better, for GB/s \
              and Mops/s more)",
             self.rows.len(),
             count(Verdict::Worse),
@@ -275,13 +284,18 @@ fn cells(file: &Saved, tells_apart: bool) -> Vec<(Key, Cell)> {
                 unit: record.unit.clone(),
                 less_is_better: what.metric.less_is_better(),
                 values: Vec::new(),
+                least: f64::INFINITY,
+                greatest: 0.0,
                 tails: Vec::new(),
             };
             cells.push((key, cell));
         }
         let cell = &mut cells[at].1;
-        let value = convert(record.value, &record.unit, &cell.unit);
+        let [value, min, max] = [record.value, record.min, record.max]
+            .map(|value| convert(value, &record.unit, &cell.unit));
         cell.values.push(value);
+        cell.least = cell.least.min(min).min(value);
+        cell.greatest = cell.greatest.max(max).max(value);
         let tail = record.percentiles.as_ref().map(|all| all.p99);
         cell.tails.extend(tail.filter(|&tail| tail > 0.0));
     }
@@ -294,6 +308,7 @@ fn row(a: Cell, b: &Cell) -> Row {
     Row {
         a: median(&a.values),
         b: convert(median(&b.values), &b.unit, &a.unit),
+        spread: a.greatest - a.least + convert(b.greatest - b.least, &b.unit, &a.unit),
         name: a.name,
         unit: a.unit,
         less_is_better: a.less_is_better,
@@ -354,6 +369,7 @@ mod tests {
             less_is_better,
             a: 100.0,
             b,
+            spread: 0.0,
             tail: None,
         };
         for (less_is_better, b, verdict) in [
@@ -407,8 +423,8 @@ mod tests {
                 "",
                 "only in A: allocate.get8_flush",
                 "only in B: allocate.get64_flush",
-                "2 lines: 1 worse and 1 better in B by more than 5 % (for ns and us less is better, for GB/s \
-                 and Mops/s more)",
+                "2 lines: 1 worse and 1 better in B by more than 5 % and the spread of repetitions (for ns and us \
+                 less is better, for GB/s and Mops/s more)",
             ]
         );
     }
@@ -438,6 +454,65 @@ mod tests {
         let ratios = Ratios::of([&a, &b]).unwrap();
         assert_eq!(ratios.rows.len(), 1);
         assert_eq!(ratios.rows[0].ratio(), 2.0);
+    }
+
+    /// A record of repetitions that took so long.
+    fn repeated(size: u64, times: &[f64]) -> Record {
+        Record {
+            min: times.iter().copied().fold(f64::INFINITY, f64::min),
+            max: times.iter().copied().fold(0.0, f64::max),
+            repeats: times.len(),
+            ..record("put", size, median(times))
+        }
+    }
+
+    #[test]
+    fn runs_of_one_distribution_do_not_differ_and_twice_the_time_does() {
+        // Around 10, as far apart as on a machine that does other things, too.
+        let mut state = 1_u64;
+        let mut times = |scale: f64| {
+            let mut next = || {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                scale * (9.0 + 2.0 * (state >> 33) as f64 / f64::from(1_u32 << 31))
+            };
+            [(); 5].map(|()| next())
+        };
+        let mut run = |scale: f64| (0..100).map(|size| repeated(size, &times(scale))).collect();
+        let [a, again, twice] = [
+            saved("a", run(1.0)),
+            saved("again", run(1.0)),
+            saved("twice", run(2.0)),
+        ];
+        let far_apart = |ratios: &Ratios<'_>| {
+            let ratios = ratios.rows.iter().map(Row::ratio);
+            ratios.filter(|ratio| !(0.95..1.05).contains(ratio)).count()
+        };
+        let same = Ratios::of([&a, &again]).unwrap();
+        assert!(far_apart(&same) > 10, "else the spread decides nothing");
+        assert_eq!(same.worse(0.05), 0);
+        let other = Ratios::of([&a, &twice]).unwrap();
+        assert_eq!(other.worse(0.05), 100);
+        let back = Ratios::of([&twice, &a]).unwrap();
+        assert!(
+            back.rows
+                .iter()
+                .all(|row| row.verdict(0.05) == Verdict::Better)
+        );
+    }
+
+    #[test]
+    fn joined_runs_are_spread_over_all_of_them() {
+        let a = saved(
+            "a",
+            vec![repeated(8, &[9.0, 10.0, 11.0]), repeated(8, &[14.0, 15.0])],
+        );
+        let b = saved("b", vec![repeated(8, &[17.0])]);
+        let ratios = Ratios::of([&a, &b]).unwrap();
+        assert_eq!((ratios.rows[0].spread, ratios.worse(0.05)), (6.0, 0));
+        let b = saved("b", vec![repeated(8, &[19.0])]);
+        assert_eq!(Ratios::of([&a, &b]).unwrap().worse(0.05), 1);
     }
 
     #[test]

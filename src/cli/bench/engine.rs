@@ -19,6 +19,8 @@ pub(super) const TARGET: u32 = 0;
 pub(super) const ORIGIN: u32 = 1;
 
 /// No measurement is repeated more often than this, however short it is.
+/// From whose spread a comparison tells what a difference is worth.
+const LEAST_REPEATS: usize = 5;
 const MOST_REPEATS: usize = 100_000;
 
 /// How seconds per iteration become the value that is reported.
@@ -287,7 +289,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Measures by a method of the caller's, which returns the seconds that this rank needed for one
-    /// iteration, and does it once or as often as the plan asks for. Collective.
+    /// iteration, and does it some times, or as often as the plan asks for. Collective.
     pub(super) fn one_by_one(
         &mut self,
         line: Line<'_>,
@@ -304,7 +306,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Measures once or as often as the plan asks for; with the number of iterations in each measurement,
+    /// Measures some times, or as often as the plan asks for; with the number of iterations in each measurement,
     /// counts their work requests. Collective.
     fn repeat(
         &mut self,
@@ -341,7 +343,8 @@ impl<'a> Bench<'a> {
             requests = own.map(|_| greatest[2]);
             let samples = samples.get_or_insert_with(|| Samples::new(line.iterations, greatest[3]));
             measure(Ask::Samples(samples))?;
-            if greatest[1] >= self.plan.min_time || values.len() == MOST_REPEATS {
+            let has_lasted = values.len() >= LEAST_REPEATS && greatest[1] >= self.plan.min_time;
+            if has_lasted || values.len() == MOST_REPEATS {
                 break;
             }
         }
