@@ -166,8 +166,10 @@ fn pictures_are_drawn_of_files() {
     );
     let svg = fs::read_to_string(&picture).unwrap();
     for text in [
-        "soft: put + flush, allocate",
-        "rxe0: put + flush, allocate",
+        "\nput + flush\n",
+        "\nallocate\n",
+        "\nsoft\n",
+        "\nrxe0\n",
         "host n0",
         "(GB/s)",
     ] {
@@ -236,8 +238,10 @@ fn a_measurement_is_drawn_kept_and_compared_with_itself() {
     succeed(&[&measure[..], &["--plot", &picture]].concat());
     let svg = fs::read_to_string(&picture).unwrap();
     for text in [
-        "put + flush, allocate",
-        "get + flush, create",
+        "\nput + flush\n",
+        "\nget + flush\n",
+        "\nallocate\n",
+        "\ncreate\n",
         "time of one operation",
         "device soft",
     ] {

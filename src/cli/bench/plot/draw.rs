@@ -7,7 +7,7 @@ use plotters::coord::combinators::{BindKeyPoints as _, IntoLogRange as _, WithKe
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::series::{Picture, Series};
+use super::series::Picture;
 use super::ticks::{self, Ticks};
 
 /// Of both charts.
@@ -30,6 +30,9 @@ const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
 const GRID: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
 const FAINT: RGBColor = RGBColor(0xf2, 0xf2, 0xf2);
 
+/// Between the parts of the legend.
+const GAP: i32 = 14;
+
 /// Told apart with any kind of colour vision (Paul Tol's bright and muted schemes).
 const COLOURS: [RGBColor; 10] = [
     RGBColor(0x44, 0x77, 0xaa),
@@ -50,26 +53,27 @@ type Drawn<T> = Result<T, String>;
 /// The picture as a document.
 pub(super) fn svg(picture: &Picture) -> Drawn<String> {
     let mut text = String::new();
+    let entries = legend(picture);
     // A legend that is longer than the charts makes all of it higher.
-    let rows = u32::try_from(picture.series.len()).unwrap_or(u32::MAX);
-    let height = HEIGHT.max(rows.saturating_mul(ROW as u32).saturating_add(HEAD + 40));
+    let end = entries.last().map_or(0, |entry| entry.y + ROW);
+    let height = HEIGHT.max(HEAD + u32::try_from(end).unwrap_or(0) + 20);
     // One with long texts makes it wider.
-    let texts = picture.series.iter().map(|one| one.label.chars().count());
+    let texts = entries.iter().map(|entry| entry.text.chars().count());
     let longest = texts.max().unwrap_or(0).min(LABEL) as u32;
     let width = CHARTS + LEGEND.max(BEFORE_TEXT + longest * CHARACTER);
     let root = SVGBackend::with_string(&mut text, (width, height)).into_drawing_area();
-    draw(&root, picture)?;
+    draw(&root, picture, &entries)?;
     root.present().map_err(told)?;
     drop(root);
     Ok(text)
 }
 
-fn draw(root: &Area<'_>, picture: &Picture) -> Drawn<()> {
+fn draw(root: &Area<'_>, picture: &Picture, entries: &[Entry<'_>]) -> Drawn<()> {
     root.fill(&WHITE).map_err(told)?;
     let (head, body) = root.split_vertically(HEAD);
     caption(&head, &picture.title, 18, 22.0)?;
     caption(&head, &picture.below, 44, 16.0)?;
-    let (charts, legend) = body.split_horizontally(CHARTS);
+    let (charts, beside) = body.split_horizontally(CHARTS);
     let (left, right) = charts.split_horizontally(CHARTS / 2);
     let latency = |&(size, nanoseconds): &(f64, f64)| (size, nanoseconds);
     let bandwidth = |&(size, nanoseconds): &(f64, f64)| (size, size / nanoseconds);
@@ -81,10 +85,7 @@ fn draw(root: &Area<'_>, picture: &Picture) -> Drawn<()> {
         ticks::time,
     )?;
     chart(&right, picture, "bandwidth (GB/s)", bandwidth, ticks::plain)?;
-    for (series, row) in picture.series.iter().zip(0..) {
-        entry(&legend, series, 30 + row * ROW)?;
-    }
-    Ok(())
+    entries.iter().try_for_each(|entry| entry.draw(&beside))
 }
 
 fn caption(area: &Area<'_>, text: &str, y: i32, size: f64) -> Drawn<()> {
@@ -132,15 +133,23 @@ fn chart(
         .draw()
         .map_err(told)?;
     for series in &picture.series {
-        let style = style(series);
+        let colour = colour(series.operation);
         let points: Vec<_> = series.points.iter().map(&value).collect();
-        let dots = points.iter().map(|&at| Circle::new(at, 3, dot(series)));
-        chart.draw_series(dots).map_err(told)?;
-        match series.created {
-            true => chart.draw_series(DashedLineSeries::new(points, 6, 4, style)),
-            false => chart.draw_series(LineSeries::new(points, style)),
+        match dashes(series.run) {
+            Some((dash, gap)) => chart.draw_series(DashedLineSeries::new(
+                points.clone(),
+                dash,
+                gap,
+                colour.stroke_width(2),
+            )),
+            None => chart.draw_series(LineSeries::new(points.clone(), colour.stroke_width(2))),
         }
         .map_err(told)?;
+        for at in points {
+            for dot in marker(at, series.created, colour) {
+                chart.plotting_area().draw(&dot).map_err(told)?;
+            }
+        }
     }
     Ok(())
 }
@@ -152,34 +161,107 @@ fn axis(ticks: Ticks) -> WithKeyPoints<LogCoord<f64>> {
 }
 
 /// A line of the legend.
-fn entry(area: &Area<'_>, series: &Series, y: i32) -> Drawn<()> {
-    let style = style(series);
-    let pieces = match series.created {
-        true => vec![(4, 12), (16, 24), (28, 36)],
-        false => vec![(4, 36)],
-    };
-    for (from, to) in pieces {
-        let line = PathElement::new(vec![(from, y), (to, y)], style);
-        area.draw(&line).map_err(told)?;
+struct Entry<'a> {
+    text: &'a str,
+    y: i32,
+    sample: Sample,
+}
+
+/// What stands before its text.
+#[derive(Clone, Copy)]
+enum Sample {
+    /// The colour of an operation.
+    Operation(usize),
+    /// The line of a run.
+    Run(usize),
+    /// The points of windows, over the caller's memory or not.
+    Windows { created: bool },
+}
+
+/// Colours are operations, points are kinds of windows, and lines are runs.
+fn legend(picture: &Picture) -> Vec<Entry<'_>> {
+    let operations = (0..).map(Sample::Operation).zip(&picture.operations);
+    let runs = (0..).map(Sample::Run).zip(&picture.runs);
+    let windows = [("allocate", false), ("create", true)];
+    let windows = windows.into_iter().filter(|&(_, created)| {
+        let mut series = picture.series.iter();
+        series.any(|one| one.created == created)
+    });
+    let parts: [Vec<(Sample, &str)>; 3] = [
+        operations.map(|(sample, text)| (sample, &**text)).collect(),
+        windows
+            .map(|(text, created)| (Sample::Windows { created }, text))
+            .collect(),
+        runs.map(|(sample, text)| (sample, &**text)).collect(),
+    ];
+    let mut entries = Vec::new();
+    let mut y = 30;
+    for part in parts {
+        for (sample, text) in part {
+            entries.push(Entry { text, y, sample });
+            y += ROW;
+        }
+        y += GAP;
     }
-    area.draw(&Circle::new((20, y), 3, dot(series)))
-        .map_err(told)?;
-    let beside = Pos::new(HPos::Left, VPos::Center);
-    let text = (FONT, 15).into_font().color(&INK).pos(beside);
-    let label = clipped(&series.label, LABEL);
-    area.draw_text(&label, &text, (BEFORE_TEXT as i32, y))
-        .map_err(told)
+    entries
 }
 
-fn style(series: &Series) -> ShapeStyle {
-    COLOURS[series.colour % COLOURS.len()].stroke_width(2)
+impl Entry<'_> {
+    fn draw(&self, area: &Area<'_>) -> Drawn<()> {
+        const ENDS: (i32, i32) = (4, 36);
+        let y = self.y;
+        let line = |from: i32, to: i32, style: ShapeStyle| {
+            let line = PathElement::new(vec![(from, y), (to, y)], style);
+            area.draw(&line).map_err(told)
+        };
+        match self.sample {
+            Sample::Operation(operation) => {
+                line(ENDS.0, ENDS.1, colour(operation).stroke_width(5))?;
+            }
+            Sample::Run(run) => {
+                let (dash, gap) = dashes(run).unwrap_or((ENDS.1, 1));
+                for from in (ENDS.0..ENDS.1).step_by((dash + gap) as usize) {
+                    line(from, (from + dash).min(ENDS.1), INK.stroke_width(2))?;
+                }
+            }
+            Sample::Windows { created } => {
+                for dot in marker((20, y), created, INK) {
+                    area.draw(&dot).map_err(told)?;
+                }
+            }
+        }
+        let beside = Pos::new(HPos::Left, VPos::Center);
+        let style = (FONT, 15).into_font().color(&INK).pos(beside);
+        let text = clipped(self.text, LABEL);
+        area.draw_text(&text, &style, (BEFORE_TEXT as i32, y))
+            .map_err(told)
+    }
 }
 
-/// Hollow where the colours have been used up once.
-fn dot(series: &Series) -> ShapeStyle {
-    match series.colour / COLOURS.len() % 2 {
-        0 => style(series).filled(),
-        _ => style(series),
+/// After the first ten, again, and paler each time.
+fn colour(operation: usize) -> RGBColor {
+    let RGBColor(red, green, blue) = COLOURS[operation % COLOURS.len()];
+    let paler = |part: u8| {
+        let rest = f64::from(255 - part) * 0.6_f64.powi((operation / COLOURS.len()) as i32);
+        255 - rest as u8
+    };
+    RGBColor(paler(red), paler(green), paler(blue))
+}
+
+/// Dash and gap of a run's lines; the first's have none.
+fn dashes(run: usize) -> Option<(i32, i32)> {
+    let number = run.checked_sub(1)?;
+    Some(([8, 2, 16][number % 3], 4 + 4 * (number / 3) as i32))
+}
+
+/// A point: filled, or white inside where the memory is the caller's.
+fn marker<C: Clone>(at: C, created: bool, colour: RGBColor) -> Vec<Circle<C, i32>> {
+    match created {
+        true => vec![
+            Circle::new(at.clone(), 4, WHITE.filled()),
+            Circle::new(at, 4, colour.stroke_width(2)),
+        ],
+        false => vec![Circle::new(at, 4, colour.filled())],
     }
 }
 
@@ -196,21 +278,25 @@ fn told(error: impl Display) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::series::Series;
     use super::*;
 
-    fn series(label: &str, colour: usize, created: bool, points: &[(f64, f64)]) -> Series {
+    fn series(operation: usize, run: usize, created: bool, points: &[(f64, f64)]) -> Series {
         Series {
-            label: label.to_owned(),
+            operation,
+            run,
             created,
-            colour,
             points: points.to_vec(),
         }
     }
 
-    fn picture(series: Vec<Series>) -> String {
+    fn picture(operations: &[&str], runs: &[&str], series: Vec<Series>) -> String {
+        let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
         svg(&Picture {
             title: "One-sided operations: device soft, 2 ranks".to_owned(),
             below: "host n<0>, transom 0.1.0, 2026-01-02 03:04 UTC".to_owned(),
+            operations: texts(operations),
+            runs: texts(runs),
             series,
         })
         .unwrap()
@@ -227,10 +313,11 @@ mod tests {
     #[test]
     fn a_picture_says_what_when_and_in_which_units() {
         let points = [(8.0, 6.5), (4096.0, 60.0), (1_048_576.0, 18_000.0)];
-        let svg = picture(vec![
-            series("put + flush, allocate", 0, false, &points),
-            series("put + flush, create", 0, true, &points),
-        ]);
+        let svg = picture(
+            &["put + flush"],
+            &[],
+            vec![series(0, 0, false, &points), series(0, 0, true, &points)],
+        );
         assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"));
         let texts = texts(&svg);
         for text in [
@@ -239,26 +326,63 @@ mod tests {
             "size of one operation (bytes)",
             "time of one operation",
             "bandwidth (GB/s)",
-            "put + flush, allocate",
-            "put + flush, create",
+            "put + flush",
+            "allocate",
+            "create",
             "4 KiB",
             "10 ns",
             "10 µs",
         ] {
             assert!(texts.contains(&text), "{text:?} is not in {texts:?}");
         }
-        // A point of either series in either chart, and one beside each label.
-        assert_eq!(svg.matches("<circle ").count(), 2 * 2 * 3 + 2);
+        // In either chart, and once in the legend: a point, and a white one under those of `create`.
+        assert_eq!(svg.matches("<circle ").count(), 3 * (2 * 3 + 1));
+    }
+
+    /// The colours of lines between points, and whether they are in pieces.
+    fn lines(svg: &str) -> std::collections::BTreeMap<String, usize> {
+        let mut lines = std::collections::BTreeMap::new();
+        for line in svg.lines().filter(|line| line.starts_with("<polyline ")) {
+            let stroke = line.split("stroke=\"").nth(1).unwrap();
+            *lines.entry(stroke[..7].to_owned()).or_default() += 1;
+        }
+        lines
+    }
+
+    #[test]
+    fn an_operation_has_one_colour_and_a_run_one_kind_of_line() {
+        let points = [(8.0, 6.5), (4096.0, 60.0), (1_048_576.0, 18_000.0)];
+        let of_run = |run| [0, 1].map(|operation| series(operation, run, false, &points));
+        let operations = ["put + flush", "get + flush"];
+        let one = picture(&operations, &[], of_run(0).into());
+        let both = [of_run(0), of_run(1)].into_iter().flatten().collect();
+        let both = picture(&operations, &["before", "after"], both);
+        let texts_of_both = texts(&both);
+        for text in ["put + flush", "get + flush", "before", "after"] {
+            let count = texts_of_both.iter().filter(|&&found| found == text).count();
+            assert_eq!(count, 1, "{text} in {texts_of_both:?}");
+        }
+        let (of_one, of_both) = (lines(&one), lines(&both));
+        for operation in [0, 1] {
+            let RGBColor(red, green, blue) = colour(operation);
+            let name = format!("#{red:02X}{green:02X}{blue:02X}");
+            // Two charts, and the legend.
+            assert_eq!(of_one[&name], 3, "{of_one:?}");
+            assert!(of_both[&name] > 10, "dashes are many lines: {of_both:?}");
+        }
+        let mut runs: Vec<_> = (0..12).map(dashes).collect();
+        runs.sort_unstable();
+        runs.dedup();
+        assert_eq!(runs.len(), 12, "each has its own");
     }
 
     #[test]
     fn one_point_is_a_picture() {
-        let svg = picture(vec![series(
-            "put + flush, allocate",
-            0,
-            false,
-            &[(8.0, 6.5)],
-        )]);
+        let svg = picture(
+            &["put + flush"],
+            &[],
+            vec![series(0, 0, false, &[(8.0, 6.5)])],
+        );
         assert_eq!(svg.matches("<circle ").count(), 3);
         for broken in ["NaN", "inf", "-2147483648", "2147483647"] {
             assert!(!svg.contains(broken), "{broken} in {svg}");
@@ -267,19 +391,27 @@ mod tests {
 
     #[test]
     fn many_series_and_long_labels_find_room() {
-        let one = |number| series(&"x".repeat(100), number, false, &[(8.0, 6.5)]);
-        let svg = picture((0..60).map(one).collect());
-        let height = format!("height=\"{}\"", 60 * ROW as u32 + HEAD + 40);
-        assert!(svg.contains(&height), "{}", &svg[..200]);
+        let label = "x".repeat(100);
+        let all = |count| (0..count).map(|number| series(number, 0, false, &[(8.0, 6.5)]));
+        let svg = picture(&[&*label; 60], &[], all(60).collect());
+        let height = 30 + 61 * ROW as u32 + GAP as u32 + HEAD + 20;
+        assert!(
+            svg.contains(&format!("height=\"{height}\"")),
+            "{}",
+            &svg[..200]
+        );
         // The legend is as wide as its texts.
-        assert_eq!(texts(&svg).pop().unwrap().len(), 100);
         let width = CHARTS + BEFORE_TEXT + 100 * CHARACTER;
         assert!(
             svg.contains(&format!("width=\"{width}\"")),
             "{}",
             &svg[..200]
         );
-        let svg = picture(vec![series(&"x".repeat(500), 0, false, &[(8.0, 6.5)])]);
-        assert_eq!(texts(&svg).pop().unwrap().chars().count(), LABEL);
+        let svg = picture(&[&"x".repeat(500)], &[], all(1).collect());
+        let longest = texts(&svg)
+            .into_iter()
+            .map(|text| text.chars().count())
+            .max();
+        assert_eq!(longest, Some(LABEL));
     }
 }

@@ -14,16 +14,20 @@ pub(super) struct Picture {
     pub(super) title: String,
     /// Host, version and date.
     pub(super) below: String,
+    /// What was done, and how it was completed.
+    pub(super) operations: Vec<String>,
+    /// What the runs are called, if there are several.
+    pub(super) runs: Vec<String>,
     pub(super) series: Vec<Series>,
 }
 
-/// One operation of one run, completed in one way.
+/// One operation of one run on one kind of window.
 pub(super) struct Series {
-    pub(super) label: String,
-    /// Windows over the caller's memory: their lines are dashed.
+    /// Which of the picture's.
+    pub(super) operation: usize,
+    pub(super) run: usize,
+    /// Whether the windows are over the caller's memory.
     pub(super) created: bool,
-    /// Which colour: series that differ in their windows alone have the same.
-    pub(super) colour: usize,
     /// Bytes, and nanoseconds of one operation; by size.
     pub(super) points: Vec<(f64, f64)>,
 }
@@ -70,14 +74,18 @@ impl Picture {
         let jobs = in_order(found.iter().map(|(key, _)| &key.job));
         let names = job_names(sources, &jobs);
         let hints_differ = found.iter().any(|(key, _)| key.hints != found[0].0.hints);
-        let kinds = in_order(found.iter().map(|(key, _)| without_window(key)));
-        let series = found.iter().map(|(key, times)| {
-            let job = jobs.iter().position(|job| **job == key.job);
-            let kind = without_window(key);
+        let labels: Vec<_> = found
+            .iter()
+            .map(|(key, _)| label(key, hints_differ))
+            .collect();
+        let operations = in_order(labels.iter().cloned());
+        let series = found.iter().zip(&labels).map(|((key, times), label)| {
+            let run = jobs.iter().position(|job| **job == key.job);
+            let operation = operations.iter().position(|other| other == label);
             Series {
-                label: label(key, job.map_or("", |at| &names[at]), hints_differ),
+                operation: operation.unwrap_or(0),
+                run: run.unwrap_or(0),
                 created: key.window == "create",
-                colour: kinds.iter().position(|other| *other == kind).unwrap_or(0),
                 points: times
                     .iter()
                     .map(|(&size, times)| (size as f64, median(times)))
@@ -89,6 +97,8 @@ impl Picture {
         Ok(Self {
             title,
             below,
+            operations,
+            runs: if names.len() > 1 { names } else { Vec::new() },
             series,
         })
     }
@@ -151,14 +161,6 @@ fn key(source: usize, record: &Record) -> Key {
     }
 }
 
-fn without_window(key: &Key) -> Key {
-    let window = String::new();
-    Key {
-        window,
-        ..key.clone()
-    }
-}
-
 /// Each of them once, as they first come.
 fn in_order<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut found = Vec::new();
@@ -170,7 +172,7 @@ fn in_order<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     found
 }
 
-/// What is said of a job in a label: what not all have in common, and the file's name where that is not
+/// What is said of a job: what not all have in common, and the file's name where that is not
 /// enough.
 fn job_names(sources: &[Source<'_>], jobs: &[&Job]) -> Vec<String> {
     let fields: [fn(&Job) -> String; 4] = [
@@ -196,19 +198,14 @@ fn job_names(sources: &[Source<'_>], jobs: &[&Job]) -> Vec<String> {
     jobs.iter().zip(names).map(with_file).collect()
 }
 
-fn label(key: &Key, job: &str, hints: bool) -> String {
-    let mut text = match job {
-        "" => String::new(),
-        job => format!("{job}: "),
-    };
-    text += &key.op;
+fn label(key: &Key, hints: bool) -> String {
+    let mut text = key.op.clone();
     if key.burst > 1 {
         text += &format!(" ×{}", key.burst);
     }
     if key.sync != "none" {
         text += &format!(" + {}", key.sync);
     }
-    text += &format!(", {}", key.window);
     if key.registered {
         text += ", registered";
     }
@@ -256,8 +253,12 @@ mod tests {
     use super::super::super::record::tests::record;
     use super::*;
 
-    fn labels(picture: &Picture) -> Vec<&str> {
-        picture.series.iter().map(|one| &*one.label).collect()
+    /// Which operation, which run, and whether the windows are over the caller's memory.
+    fn looks(picture: &Picture) -> Vec<(usize, usize, bool)> {
+        let series = picture.series.iter();
+        series
+            .map(|one| (one.operation, one.run, one.created))
+            .collect()
     }
 
     #[test]
@@ -272,7 +273,7 @@ mod tests {
             record("put", 8, 6.0),
         ];
         let picture = Picture::of(&[("a".to_owned(), &records)]).unwrap();
-        assert_eq!(labels(&picture), ["put + flush, allocate"]);
+        assert_eq!(picture.operations, ["put + flush"]);
         assert_eq!(picture.series[0].points, [(8.0, 6.0), (4096.0, 100.0)]);
         assert_eq!(picture.title, "One-sided operations: device soft, 2 ranks");
         let below = "host n0, transom 0.1.0, 2026-01-02 03:04 UTC";
@@ -287,7 +288,7 @@ mod tests {
             record("put", 64, 6.0),
         ];
         let picture = Picture::of(&[(String::new(), &records)]).unwrap();
-        assert_eq!(labels(&picture), ["put + flush, allocate"]);
+        assert_eq!(picture.operations, ["put + flush"]);
         let picture = Picture::of(&[(String::new(), &records[..2])]).unwrap();
         assert_eq!(picture.series.len(), 2);
         assert_eq!(picture.series[0].points, [(8.0, 3.0)]);
@@ -320,42 +321,34 @@ mod tests {
             Picture::of(&[("a".to_owned(), here), ("b".to_owned(), there)]).unwrap()
         }
         let picture = drawn(&here, &there);
-        let expected = ["a: put + flush, allocate", "b: put + flush, allocate"];
-        assert_eq!(labels(&picture), expected);
+        assert_eq!(picture.runs, ["a", "b"]);
+        assert_eq!(picture.operations, ["put + flush"]);
+        assert_eq!(looks(&picture), [(0, 0, false), (0, 1, false)]);
         there[0].run.device = "rxe0".to_owned();
         there[0].run.host = "n1".to_owned();
         there[0].run.date = "2026-01-03T00:00:00Z".to_owned();
         let picture = drawn(&here, &there);
-        let expected = [
-            "soft, n0: put + flush, allocate",
-            "rxe0, n1: put + flush, allocate",
-        ];
-        assert_eq!(labels(&picture), expected);
+        assert_eq!(picture.runs, ["soft, n0", "rxe0, n1"]);
         let title = "One-sided operations: device soft, rxe0, 2 ranks";
         assert_eq!(picture.title, title);
         assert!(picture.below.contains("host n0, n1"));
         assert!(picture.below.contains("03:04 UTC to 2026-01-03"));
-        assert_ne!(picture.series[0].colour, picture.series[1].colour);
     }
 
     #[test]
-    fn windows_share_a_colour_and_hints_are_said_where_they_differ() {
+    fn windows_share_an_operation_and_hints_are_said_where_they_differ() {
         let mut records = vec![record("put", 8, 5.0); 3];
         records[1].what.window = "create".to_owned();
         let hint = ("no_locks".to_owned(), "true".to_owned());
         records[2].what.hints = BTreeMap::from([hint]);
         records[2].what.burst = 64;
         let picture = Picture::of(&[(String::new(), &records)]).unwrap();
-        let expected = [
-            "put + flush, allocate",
-            "put + flush, create",
-            "put ×64 + flush, allocate, no_locks=true",
-        ];
-        assert_eq!(labels(&picture), expected);
-        let looks = picture.series.iter().map(|one| (one.colour, one.created));
+        let expected = ["put + flush", "put ×64 + flush, no_locks=true"];
+        assert_eq!(picture.operations, expected);
+        assert!(picture.runs.is_empty(), "there is but one");
         assert_eq!(
-            looks.collect::<Vec<_>>(),
-            [(0, false), (0, true), (1, false)]
+            looks(&picture),
+            [(0, 0, false), (0, 0, true), (1, 0, false)]
         );
     }
 }
