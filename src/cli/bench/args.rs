@@ -68,7 +68,7 @@ pub(in crate::cli) struct Args {
     #[arg(long)]
     registered: bool,
 
-    /// Repeat each measurement until it took this many seconds, and report the median
+    /// Repeat each measurement until it took this many seconds, and five times at least
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     #[arg(allow_negative_numbers = true, value_hint = OTHER)]
     min_time: Option<f64>,
@@ -93,7 +93,8 @@ pub(in crate::cli) struct Args {
     #[arg(value_hint = clap::ValueHint::FilePath)]
     compare: Vec<PathBuf>,
 
-    /// How much worse a line may be, in percent [default: 5]
+    /// How much worse a line may be, in percent [default: 5]; what is within the spread of the
+    /// repetitions is not worse
     #[arg(long, value_name = "PERCENT", requires = "compare", value_parser = parse_percent)]
     #[arg(allow_negative_numbers = true, conflicts_with_all = MEASURING, value_hint = OTHER)]
     tolerance: Option<f64>,
