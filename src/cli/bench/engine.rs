@@ -18,9 +18,9 @@ pub(super) const TARGET: u32 = 0;
 /// The rank that accesses it.
 pub(super) const ORIGIN: u32 = 1;
 
-/// No measurement is repeated more often than this, however short it is.
-/// From whose spread a comparison tells what a difference is worth.
+/// Each measurement is repeated so often at least: a comparison takes what these are spread over for chance.
 const LEAST_REPEATS: usize = 5;
+/// And no more often than this, however short it is.
 const MOST_REPEATS: usize = 100_000;
 
 /// How seconds per iteration become the value that is reported.
