@@ -118,17 +118,34 @@ impl Request {
         send: *const u8,
         receive: *mut u8,
     ) -> Result<Option<u64>> {
-        let index = claim(port, peer)?;
         // SAFETY: the caller vouches for `send`; the slot is claimed.
-        unsafe { self.fill(port, index, send) };
+        let fill = |slot| unsafe { self.fill(port, slot, send) };
+        let take = |slot| {
+            if !receive.is_null() {
+                // SAFETY: the caller vouches for `receive`; the slot was filled with this, and answered.
+                unsafe { self.take(port, slot, receive) };
+            }
+        };
+        self.ask_with(port, peer, fill, take)
+    }
+
+    /// As [`ask`](Self::ask), where `fill` writes this into a claimed slot, and `take` takes what there is in its answer.
+    pub(super) fn ask_with(
+        &self,
+        port: &SoftPort,
+        peer: &PeerProcess,
+        fill: impl FnOnce(usize),
+        take: impl FnOnce(usize),
+    ) -> Result<Option<u64>> {
+        let index = claim(port, peer)?;
+        fill(index);
         let answer = match slots::exchange(port, index, || peer.runs()) {
             Ok(answer) => answer,
             Err(Unanswered::NoAgent) => return Ok(None),
             Err(Unanswered::Gone) => return Err(peer.gone()),
         };
-        if answer.is_some() && !receive.is_null() {
-            // SAFETY: the caller vouches for `receive`; the slot was filled with this, and answered.
-            unsafe { self.take(port, index, receive) };
+        if answer.is_some() {
+            take(index);
         }
         let reason = match port.slot(index).width.load(Ordering::Relaxed) {
             FAULTED => TAKEN_AWAY,

@@ -1,8 +1,10 @@
-//! Batches through cross-memory attach: the kernel takes lists of parts of both processes.
+//! Batches: the kernel takes lists of parts of both processes, and the agent lists of short pieces.
 
+use super::hand::Group;
 use super::{Operation, Path, SoftEndpoint};
 use crate::cross_memory::{self, Direction, MOST_PARTS, part};
 use crate::device::batch::{Batch, BatchError, Blocks, LocalPiece, post_each};
+use crate::soft::scattered;
 use crate::{RemoteAddress, Result, Ticket};
 
 impl SoftEndpoint {
@@ -18,7 +20,10 @@ impl SoftEndpoint {
             Path::CrossMemory => unsafe { self.batch_by_hand(operation, batch)? },
             _ => None,
         };
-        if let Some(left) = by_hand {
+        if self.path == Path::Agent && self.check_batch(operation, batch).is_ok() {
+            // SAFETY: the caller's promise.
+            unsafe { self.batch_by_agent(operation, batch)? };
+        } else if let Some(left) = by_hand {
             // The peer may have refused them.
             for &(piece, at) in &left {
                 self.check(at, piece.len as u64, operation)?;
@@ -53,7 +58,8 @@ impl SoftEndpoint {
             unsafe {
                 let done = match self.path {
                     Path::CrossMemory => self.blocks_by_hand(operation, some)?,
-                    _ => Some(0),
+                    Path::Agent => None,
+                    Path::Direct => Some(0),
                 };
                 let Some(done) = done else {
                     some.post_as_batches(|batch| self.transfer_batch(operation, batch))?;
@@ -68,6 +74,65 @@ impl SoftEndpoint {
             }
         }
         Ok(Ticket::DONE)
+    }
+
+    /// Has the agent move short pieces as lists, since each request takes a wake-up of it, and others one by one.
+    ///
+    /// # Safety
+    /// The pieces are readable (for a write) or writable (for a read).
+    unsafe fn batch_by_agent(
+        &self,
+        operation: Operation,
+        batch: &Batch<'_>,
+    ) -> std::result::Result<(), BatchError> {
+        let mut rest = batch.each();
+        while let Some((_, first)) = rest.clone().next() {
+            let group = Group::of(0, rest.clone(), first.rkey);
+            let count = group.as_ref().map_or(1, |group| group.members.len());
+            let pieces = rest.clone().take(count);
+            // SAFETY: the caller's promise.
+            let moved = unsafe {
+                match group.filter(|_| count > 1) {
+                    Some(group) => self.ask_for_group(operation, &group, first.rkey, pieces)?,
+                    None => false,
+                }
+            };
+            let pieces = rest.by_ref().take(count);
+            if !moved {
+                // SAFETY: the caller's promise.
+                unsafe { self.one_by_one(operation, pieces)? };
+            } else {
+                pieces.for_each(drop);
+            }
+        }
+        Ok(())
+    }
+
+    /// False if there is no agent: then nothing was done.
+    ///
+    /// # Safety
+    /// The pieces are the group's, and readable (for a write) or writable (for a read).
+    unsafe fn ask_for_group(
+        &self,
+        operation: Operation,
+        group: &Group,
+        rkey: u64,
+        pieces: impl Iterator<Item = (LocalPiece, RemoteAddress)> + Clone,
+    ) -> Result<bool> {
+        let fill = |slot| {
+            // SAFETY: the slot is claimed; the caller's promise.
+            unsafe { group.fill(operation, rkey, pieces.clone(), (&self.port, slot)) };
+        };
+        let take = |slot| {
+            if operation != Operation::Write {
+                let pieces = pieces.clone().map(|(piece, _)| (piece.base, piece.len));
+                // SAFETY: the slot was filled with the group, and is answered; the caller's promise.
+                unsafe { scattered::take(self.port.slot_data(slot), pieces) };
+            }
+        };
+        let request = group.request(operation, rkey, 0);
+        let asked = request.ask_with(&self.port, &self.peer, fill, take)?;
+        Ok(asked.is_some())
     }
 
     /// # Safety

@@ -170,9 +170,9 @@ enum Asked {
 }
 
 /// Some pieces of a batch, as many as one request takes.
-struct Group {
+pub(super) struct Group {
     /// Of the batch's.
-    members: Range<usize>,
+    pub(super) members: Range<usize>,
     /// Where at the peer the first of them is and the last ends, wherever these are in the list.
     low: u64,
     high: u64,
@@ -181,7 +181,7 @@ struct Group {
 impl Group {
     /// From piece `start` on, those that `rest` begins with. `None` if there are none, or where the kernel is as soon, or a
     /// request has no room for one.
-    fn of(start: usize, rest: Each<'_>, rkey: u64) -> Option<Self> {
+    pub(super) fn of(start: usize, rest: Each<'_>, rkey: u64) -> Option<Self> {
         let mut group = Self {
             members: start..start,
             low: u64::MAX,
@@ -203,6 +203,43 @@ impl Group {
             group.members.end += 1;
         }
         (!group.members.is_empty()).then_some(group)
+    }
+
+    /// The request for them, in a list of so many runs.
+    pub(super) fn request(&self, operation: Operation, rkey: u64, runs: usize) -> Request {
+        let operation = match operation {
+            Operation::Write => Operation::Scatter,
+            _ => Operation::Gather,
+        };
+        Request {
+            operation,
+            width: runs as u32,
+            rkey,
+            address: self.low,
+            len: (self.high - self.low) as usize,
+            operands: [0; 2],
+        }
+    }
+
+    /// Writes that and the list into a slot: `pieces` are the group's.
+    ///
+    /// # Safety
+    /// The slot is claimed. The pieces are readable (for a write).
+    pub(super) unsafe fn fill(
+        &self,
+        operation: Operation,
+        rkey: u64,
+        pieces: impl Iterator<Item = (LocalPiece, RemoteAddress)>,
+        (port, slot): (&SoftPort, usize),
+    ) {
+        let pieces = pieces.map(|(piece, at)| {
+            let offset = (at.address - self.low) as u32;
+            (offset, piece.len as u32, piece.base.cast_const())
+        });
+        let is_write = operation == Operation::Write;
+        // SAFETY: the slot's data is its claimer's, and groups are no larger than allowed; the pieces are the caller's promise.
+        let runs = unsafe { scattered::fill(port.slot_data(slot), pieces, is_write) };
+        self.request(operation, rkey, runs).sign(port, slot);
     }
 }
 
@@ -392,10 +429,6 @@ impl SoftEndpoint {
             return Ok(None);
         };
         let is_write = operation == Operation::Write;
-        let operation = match is_write {
-            true => Operation::Scatter,
-            false => Operation::Gather,
-        };
         let rkey = first.at.rkey;
         // Made as they are asked for, so that the peer begins with the first at once.
         let groups = RefCell::new(Vec::<Group>::new());
@@ -407,21 +440,8 @@ impl SoftEndpoint {
                 return false;
             };
             let pieces = rest.by_ref().take(group.members.len());
-            let pieces = pieces.map(|(piece, at)| {
-                let offset = (at.address - group.low) as u32;
-                (offset, piece.len as u32, piece.base.cast_const())
-            });
-            // SAFETY: the slot is claimed, and groups are no larger than allowed; the pieces are the caller's promise.
-            let runs = unsafe { scattered::fill(self.port.slot_data(slot), pieces, is_write) };
-            let request = Request {
-                operation,
-                width: runs as u32,
-                rkey,
-                address: group.low,
-                len: (group.high - group.low) as usize,
-                operands: [0; 2],
-            };
-            request.sign(&self.port, slot);
+            // SAFETY: the slot is claimed; the pieces are the caller's promise.
+            unsafe { group.fill(operation, rkey, pieces, (&self.port, slot)) };
             groups.push(group);
             true
         };

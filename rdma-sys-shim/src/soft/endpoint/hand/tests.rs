@@ -37,6 +37,10 @@ struct Peer {
 
 impl Peer {
     fn new(len: usize) -> Self {
+        Self::with(len, "")
+    }
+
+    fn with(len: usize, options: &str) -> Self {
         let id = ProcessId::own().unwrap();
         let port = Arc::new(SoftPort::create(id.pid, NONCE).unwrap());
         let memory = vec![0; len];
@@ -46,7 +50,7 @@ impl Peer {
             .insert(address, len as u64, Access::ALL, None)
             .unwrap();
         let (there, process) = SoftPort::open(DEVICE, id, &port.published(id)).unwrap();
-        let endpoint = SoftEndpoint::to_peer(process, there, Options::parse("").unwrap());
+        let endpoint = SoftEndpoint::to_peer(process, there, Options::parse(options).unwrap());
         Self {
             port,
             endpoint,
@@ -100,6 +104,15 @@ impl Peer {
         };
         // SAFETY: the pieces lie in `bytes`.
         unsafe { self.endpoint.transfer_batch(operation, &batch) }.unwrap();
+    }
+
+    /// What is in the memory, whoever serves.
+    fn look(&self, offset: usize, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0xee; len];
+        assert!(offset + len <= self.memory.len());
+        // SAFETY: inside the memory, and as long.
+        unsafe { crate::memory::copy(bytes.as_mut_ptr(), self.memory.as_ptr().add(offset), len) };
+        bytes
     }
 
     fn all_slots_are_free(&self) -> bool {
@@ -538,6 +551,51 @@ fn what_the_dead_asked_for_is_not_done_and_holds_nobody_up() {
         });
     });
     assert_eq!(peer.memory[64..72], [0; 8], "the dead one's write was done");
+    assert!(peer.all_slots_are_free());
+}
+
+#[test]
+fn an_agent_is_asked_for_short_pieces_in_lists() {
+    const PIECES: usize = 1000;
+    let peer = Peer::with(1 << 20, "cma=off");
+    // What the agent serves, a hand does, too.
+    peer.port.bell().set_running(true);
+    let column: Vec<_> = (0..PIECES).map(|row| (row * 1000 + 3, 8)).collect();
+    let mut mixed = vec![(70, SHORT + 1), (3, 5), (20, 0), (40, 7), (700, SHORT)];
+    mixed.extend((0..200).map(|at| (2000 + at * 16, 9)));
+    for (pieces, most) in [(column, PIECES.div_ceil(scattered::MOST)), (mixed, 5)] {
+        let all = pieces.iter().map(|&(_, len)| len).sum();
+        let mut sent = bytes(all, most);
+        let mut seen = vec![0; all];
+        let asked = beside_hands(&peer, 1, |served| {
+            peer.batch(Operation::Write, &mut sent, &pieces);
+            peer.batch(Operation::Read, &mut seen, &pieces);
+            served.load(Ordering::Relaxed)
+        });
+        assert_eq!(seen, sent);
+        assert!(
+            asked <= 2 * most,
+            "{asked} requests for {} pieces",
+            pieces.len()
+        );
+        let mut next = sent.iter();
+        for (offset, len) in pieces {
+            let expected: Vec<u8> = next.by_ref().take(len).copied().collect();
+            assert_eq!(peer.look(offset, len), expected);
+        }
+    }
+    let stride = 1000_i64;
+    let shape = (8, PIECES, 8, stride);
+    let mut sent = bytes(8 * PIECES, 2);
+    let asked = beside_hands(&peer, 1, |served| {
+        peer.blocks(Operation::Write, &mut sent, shape).unwrap();
+        served.load(Ordering::Relaxed)
+    });
+    assert!(
+        asked <= PIECES.div_ceil(scattered::MOST),
+        "{asked} requests"
+    );
+    assert_eq!(peer.look(stride as usize * 999, 8), sent[8 * 999..]);
     assert!(peer.all_slots_are_free());
 }
 
