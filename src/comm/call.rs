@@ -194,6 +194,8 @@ impl<'a> Begun<'a> {
 
     /// What another rank shows of the same call.
     fn shown_by(&self, rank: u32) -> Result<Shown> {
+        // Another rank has named it.
+        self.team.check_rank("collective", rank)?;
         let mut shown = Shown::zeroed();
         let control = self.team.peer(rank)?.control();
         control.read(self.blocks.get(rank), bytemuck::bytes_of_mut(&mut shown))?;

@@ -12,6 +12,8 @@ mod over;
 mod pipe;
 mod split;
 mod team;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod two_steps;
 
 use std::any::type_name;
@@ -24,7 +26,7 @@ pub(crate) use barrier::{Barrier, Purpose, barrier_bytes};
 pub(crate) use team::{Circles, Team};
 
 use crate::datatype::{Element, Op, Reduce};
-use crate::error::{Error, ErrorClass, Misuse, PeerError, Result};
+use crate::error::{AbortCause, Error, ErrorClass, Misuse, PeerError, Result, SystemError};
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
 use crate::peers::{Context, Hosts, not_forked};
@@ -181,6 +183,10 @@ impl Communicator {
             .begin(operation, Call::new(operation), Ok(()))?
             .allgather(&bytes, &lens)?;
         let entries = all.chunks_exact(bytes.len());
+        // Between hosts, others pass on what this rank said.
+        if entries.clone().nth(self.rank() as usize) != Some(&bytes) {
+            return Err(self.garbled(operation, self.rank(), "what others passed on"));
+        }
         if let Some((rank, class)) = (0..)
             .zip(entries.clone())
             .find_map(|(rank, entry)| (entry[0] != 0).then_some((rank, entry[0])))
@@ -279,7 +285,7 @@ impl Communicator {
         const OPERATION: &str = "gatherv";
         let fit = self.team().check_rank(OPERATION, root);
         let mut carrier = self.begin(OPERATION, Call::new(OPERATION).rooted(root), fit)?;
-        let lens = self.lens(&mut carrier, data)?;
+        let lens = self.lens(&mut carrier, data, self.rank() == root)?;
         let bytes = carrier.gather(bytes(data), &lens, root)?;
         if self.rank() != root {
             return Ok(Vec::new());
@@ -322,7 +328,7 @@ impl Communicator {
         data: &[T],
     ) -> Result<Vec<Vec<T>>> {
         let mut carrier = self.begin(operation, Call::new(operation), Ok(()))?;
-        let lens = self.lens(&mut carrier, data)?;
+        let lens = self.lens(&mut carrier, data, true)?;
         Ok(cut(&carrier.allgather(bytes(data), &lens)?, &lens))
     }
 
@@ -367,12 +373,42 @@ impl Communicator {
         Ok(result)
     }
 
-    /// How many bytes each rank has.
-    fn lens<T: Element>(&self, carrier: &mut Carrier, data: &[T]) -> Result<Vec<usize>> {
+    /// How many bytes each rank has. `gathers`: whether this rank gets them all.
+    fn lens<T: Element>(
+        &self,
+        carrier: &mut Carrier,
+        data: &[T],
+        gathers: bool,
+    ) -> Result<Vec<usize>> {
         let mine = size_of_val(data) as u64;
         let lens = carrier.allgather(&mine.to_ne_bytes(), &vec![8; self.size() as usize])?;
         let lens: Vec<u64> = bytemuck::pod_collect_to_vec(&lens);
+        let me = self.rank();
+        let mut total = 0_u64;
+        for (rank, &len) in (0..).zip(&lens) {
+            total = total.saturating_add(len);
+            if total > isize::MAX as u64 || (rank == me && len != mine) {
+                return Err(self.garbled("collective", rank, "the length of the data"));
+            }
+        }
+        // A failed allocation later would end the process.
+        let mut room = Vec::<u8>::new();
+        if gathers && room.try_reserve_exact(total as usize).is_err() {
+            (self.team().context).abort_everywhere(AbortCause::CollectiveFailed);
+            let what = format!("{total} bytes for the data of all ranks");
+            let source = std::io::Error::from_raw_os_error(libc::ENOMEM);
+            return Err(SystemError::Io { what, source }.into());
+        }
         Ok(lens.into_iter().map(|len| len as usize).collect())
+    }
+
+    /// What a rank told in a collective makes no sense. Other ranks may go on: they are told.
+    #[cold]
+    fn garbled(&self, operation: &'static str, rank: u32, what: &'static str) -> Error {
+        let team = self.team();
+        (team.context).abort_everywhere(AbortCause::FoundGarbled);
+        let rank = team.world_rank(rank).0;
+        Error::new(operation, PeerError::Garbled { rank, what })
     }
 }
 

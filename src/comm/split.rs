@@ -9,6 +9,7 @@ use super::collective::block_bytes;
 use super::{Communicator, Group, Team};
 use crate::error::{Error, Result};
 use crate::memory::columns::Column;
+use crate::memory::control::may_be_block;
 use crate::peers::{Fabric, host_identity, join_texts, refusal, split_texts};
 use crate::terms::WorldRank;
 
@@ -38,7 +39,7 @@ impl Communicator {
         ];
         let all = self.allgather_as("split", &mine)?;
         let mut members: Vec<u32> = (0..self.size())
-            .filter(|&rank| all[rank as usize * 3..][..2] == mine[..2])
+            .filter(|&rank| rank == self.rank() || all[rank as usize * 3..][..2] == mine[..2])
             .collect();
         members.sort_by_key(|&rank| (all[rank as usize * 3 + 2], rank));
         if color.is_none() {
@@ -83,7 +84,7 @@ impl Communicator {
                 let WorldRank(rank) = team.world_rank(rank);
                 return Err(during(PmiError::BadCard { rank }.into()));
             };
-            if other.host == mine.host {
+            if rank == team.rank || other.host == mine.host {
                 members.push((other.key, rank));
                 cards.push((team.world_rank(rank).0, other.card));
             }
@@ -131,6 +132,13 @@ impl Communicator {
                 return Err(error);
             }
         };
+        if let Some(rank) = (0..)
+            .zip(&offsets)
+            .find_map(|(rank, &at)| (!may_be_block(at)).then_some(rank))
+        {
+            mem::forget(block);
+            return Err(self.garbled(operation, rank, "the block of the communicator"));
+        }
         let of_members: Vec<u64> = members.iter().map(|&rank| offsets[rank as usize]).collect();
         let blocks = Column::new(of_members.iter().copied());
         Ok(Self::new(team, block, blocks))

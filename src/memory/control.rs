@@ -21,6 +21,14 @@ const PINNED_BYTES: u64 = 4 << 20;
 const COMMUNICATORS: u64 = 16;
 const VARIABLE: &str = "TRANSOM_CONTROL_BYTES";
 
+/// More than any control region has.
+const MOST_BYTES: u64 = 1 << 40;
+
+/// Whether a peer's block can stand there in its control region. How long that is, the device checks.
+pub(crate) fn may_be_block(offset: u64) -> bool {
+    offset.is_multiple_of(LINE) && offset < MOST_BYTES
+}
+
 /// This rank's control region.
 pub(crate) struct ControlRegion {
     region: Region,
@@ -132,7 +140,7 @@ fn configured_bytes() -> Result<Option<u64>> {
         return Ok(None);
     };
     match text.parse() {
-        Ok(bytes) if (1 << 16..=1 << 40).contains(&bytes) => Ok(Some(bytes)),
+        Ok(bytes) if (1 << 16..=MOST_BYTES).contains(&bytes) => Ok(Some(bytes)),
         _ => Err(Error::new(
             "job start",
             Misuse::BadVariable {

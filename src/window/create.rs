@@ -19,9 +19,9 @@ use super::targets::Targets;
 use super::{Columns, Epochs, Info, Window, WindowMemory};
 use crate::comm::{Barrier, Communicator, Team, barrier_bytes};
 use crate::datatype::AtomicWidths;
-use crate::error::{Error, Misuse, Result};
+use crate::error::{AbortCause, Error, Misuse, PeerError, Result};
 use crate::memory::columns::Column;
-use crate::memory::control::ControlBlock;
+use crate::memory::control::{ControlBlock, may_be_block};
 use crate::memory::marks::{self, Marks};
 use crate::peers::not_forked;
 use crate::seen::{self, Watch};
@@ -44,6 +44,25 @@ struct Entry {
     unit: u64,
     /// The flags of [`Common`], and [`OF_ALL`].
     hints: u64,
+}
+
+impl Entry {
+    /// Whether a rank can have told this. Where its memory is, the device checks.
+    fn makes_sense(&self) -> bool {
+        self.size <= isize::MAX as u64
+            && self.base.checked_add(self.size).is_some()
+            && (1..=i64::MAX as u64).contains(&self.unit)
+            && may_be_block(self.block)
+            && self.notifications <= u32::MAX.into()
+    }
+
+    fn exposed(&self) -> RemoteRegion {
+        RemoteRegion {
+            address: self.base,
+            len: self.size,
+            rkey: self.rkey,
+        }
+    }
 }
 
 /// Beside the hints, whether this rank maps what all of them have.
@@ -222,6 +241,12 @@ impl Window {
                 return Err(error);
             }
         };
+        if let Err(garbled) = check_entries(&team, operation, &own.exposed.memory, &entries) {
+            // Other ranks may have been told something else, and think that the window exists.
+            mem::forget(own);
+            (team.context).abort_everywhere(AbortCause::FoundGarbled);
+            return Err(garbled);
+        }
         let common = || entries.iter().map(Entry::common);
         own.hints.settle(common());
         // Every rank finds the same broken promise, and nobody uses the window.
@@ -340,6 +365,28 @@ impl Entry {
     }
 }
 
+/// Fails if a rank tells of a part what cannot be.
+fn check_entries(
+    team: &Team,
+    operation: &'static str,
+    memory: &WindowMemory,
+    entries: &[Entry],
+) -> Result<()> {
+    let makes_sense = |entry: &Entry| match memory {
+        WindowMemory::Segment(segment) => segment.part(&entry.exposed()).is_some(),
+        _ => true,
+    } && entry.makes_sense();
+    let mut all = (0..).zip(entries);
+    match all.find(|(_, entry)| !makes_sense(entry)) {
+        None => Ok(()),
+        Some((rank, _)) => {
+            let rank = team.world_rank(rank).0;
+            let what = "the part of the window";
+            Err(Error::new(operation, PeerError::Garbled { rank, what }))
+        }
+    }
+}
+
 fn check_promises(operation: &'static str, hints: &Hints, entries: &[Entry]) -> Result<()> {
     let Some(first) = entries.first() else {
         return Ok(());
@@ -362,4 +409,82 @@ fn check_promises(operation: &'static str, hints: &Hints, entries: &[Entry]) -> 
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_cannot_be_is_known() {
+        let entry = Entry {
+            base: 4096,
+            size: 64,
+            rkey: 1,
+            block: 128,
+            granularity: 0,
+            notifications: 8,
+            unit: 1,
+            hints: 0,
+        };
+        let most = i64::MAX as u64;
+        let legal = [
+            entry,
+            Entry {
+                size: 0,
+                base: 0,
+                ..entry
+            },
+            Entry {
+                unit: most,
+                ..entry
+            },
+            Entry {
+                size: most,
+                ..entry
+            },
+        ];
+        assert!(legal.iter().all(Entry::makes_sense));
+        let lies = [
+            Entry {
+                base: u64::MAX,
+                ..entry
+            },
+            Entry {
+                size: most + 1,
+                ..entry
+            },
+            Entry {
+                base: most + 2,
+                size: most,
+                ..entry
+            },
+            Entry { unit: 0, ..entry },
+            Entry {
+                unit: most + 1,
+                ..entry
+            },
+            Entry {
+                block: 129,
+                ..entry
+            },
+            Entry {
+                block: u64::MAX - 63,
+                ..entry
+            },
+            Entry {
+                notifications: 1 << 32,
+                ..entry
+            },
+        ];
+        for lie in &lies {
+            assert!(
+                !lie.makes_sense(),
+                "{:#x} {:#x} {:#x}",
+                lie.base,
+                lie.size,
+                lie.block
+            );
+        }
+    }
 }

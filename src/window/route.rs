@@ -60,7 +60,9 @@ impl Window {
             attached: None,
         };
         route.mapped = match &self.memory {
-            Some(WindowMemory::Segment(segment)) => segment.part(&exposed),
+            Some(WindowMemory::Segment(segment)) => {
+                segment.part(&exposed).unwrap_or(Reach::NOTHING)
+            }
             Some(WindowMemory::Dynamic(_)) => {
                 // Displacements are addresses, of memory that the table names.
                 (route.region, route.size) = (RemoteRegion::default(), 0);

@@ -11,7 +11,8 @@ use super::create::{Created, Exposed};
 use super::hints::{Common, Hints};
 use super::{Info, Window, WindowMemory};
 use crate::comm::Communicator;
-use crate::error::{Error, Misuse, Result};
+use crate::error::{Error, Misuse, PeerError, Result};
+use crate::memory::displacement::Offset;
 use crate::memory::reach::Reach;
 use crate::peers::not_forked;
 use crate::terms::{Aim, Flavor};
@@ -24,6 +25,7 @@ pub(super) struct Segment {
     base: *mut u8,
     /// Where it begins in rank 0's.
     address: u64,
+    len: u64,
     _owner: SegmentOwner,
 }
 
@@ -38,13 +40,14 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// The part that peers know as `exposed`.
-    pub(super) fn part(&self, exposed: &RemoteRegion) -> Reach {
-        let offset = exposed.address - self.address;
-        Reach {
+    /// The part that peers know as `exposed`; `None` if it is not inside.
+    pub(super) fn part(&self, exposed: &RemoteRegion) -> Option<Reach> {
+        let offset = exposed.address.checked_sub(self.address)?;
+        let fits = Offset(offset).fits(exposed.len, self.len);
+        fits.then(|| Reach {
             base: self.base.wrapping_add(offset as usize),
             len: exposed.len,
-        }
+        })
     }
 }
 
@@ -133,8 +136,13 @@ impl Window {
                 len: size as u64,
                 rkey,
             };
+            let part = segment.part(&remote).ok_or_else(|| {
+                let what = "the memory for all ranks";
+                let rank = comm.team().world_rank(0).0;
+                Error::new(created.operation, PeerError::Garbled { rank, what })
+            })?;
             Ok(Exposed {
-                base: segment.part(&remote).base,
+                base: part.base,
                 memory: WindowMemory::Segment(segment),
                 remote,
             })
@@ -168,7 +176,10 @@ impl Window {
         if rank == self.rank() {
             part.base = self.base;
         } else if let Some(WindowMemory::Segment(segment)) = &self.memory {
-            part.base = segment.part(&self.exposed(rank)).base;
+            match segment.part(&self.exposed(rank)) {
+                Some(reach) => part.base = reach.base,
+                None => part.size = 0,
+            }
         } else if part.size > 0 {
             let reach = self.on(Aim::new(operation, rank)).route()?.mapped;
             match reach.len < part.size {
@@ -282,7 +293,51 @@ impl Root {
         Ok(Segment {
             base,
             address: self.remote.address,
+            len: self.remote.len,
             _owner: owner,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdma_sys_shim::Surroundings;
+
+    use super::*;
+
+    #[test]
+    fn a_part_lies_in_the_segment_or_is_none() {
+        let device = rdma_sys_shim::open("soft", &Surroundings::default()).unwrap();
+        let region = device.allocate(4096, 64).unwrap();
+        let whole = region.remote();
+        let segment = Segment {
+            base: region.base(),
+            address: whole.address,
+            len: whole.len,
+            _owner: SegmentOwner::Allocated { _region: region },
+        };
+        let part = |from: u64, len| {
+            let address = whole.address.wrapping_add(from);
+            segment.part(&RemoteRegion {
+                address,
+                len,
+                ..whole
+            })
+        };
+        for (from, len) in [(0, 4096), (4096, 0), (64, 64)] {
+            let part = part(from, len).unwrap();
+            assert_eq!(part.base, segment.base.wrapping_add(from as usize));
+            assert_eq!(part.len, len);
+        }
+        let minus_one = 1_u64.wrapping_neg();
+        for (from, len) in [
+            (0, 4097),
+            (4097, 0),
+            (minus_one, 1),
+            (1 << 40, 1),
+            (8, u64::MAX),
+        ] {
+            assert!(part(from, len).is_none(), "{from:#x} {len}");
+        }
     }
 }

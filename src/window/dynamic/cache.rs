@@ -4,13 +4,16 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion};
 
-use super::table::{Copied, TABLE_BYTES, VERSION_AT, entries};
+use super::table::{Copied, ENTRY_BYTES, TABLE_BYTES, VERSION_AT, entries};
 use crate::error::{Error, PeerError, Result};
 use crate::memory::displacement::{Address, Offset};
 use crate::memory::reach::Reach;
 use crate::memory::remote::{RemoteMemory, RemoteWord};
 use crate::terms::WorldRank;
 use crate::wait::{Patience, Verdict};
+
+/// Bytes of a segment that are read at a time: whole entries.
+const PART: usize = ENTRY_BYTES << 14;
 
 /// A target's regions as they were when this rank last read the table. Every access compares the
 /// version: a load where the table is mapped, else one small read.
@@ -97,7 +100,9 @@ impl RegionCache {
     pub(crate) fn end_of(&self, address: Address) -> Option<Address> {
         let known = self.known();
         let (region, _) = known.holding(address, 1)?;
-        Some(Address(region.remote.address + region.remote.len))
+        let RemoteRegion { address, len, .. } = region.remote;
+        // Of a table that lies, it may wrap.
+        Some(Address(address.saturating_add(len)))
     }
 
     fn known(&self) -> RwLockReadGuard<'_, Known> {
@@ -155,10 +160,18 @@ impl RegionCache {
             return Ok(None);
         }
         for segment in further {
-            let mut words = vec![0_u64; segment.len as usize / 8];
-            self.table
-                .read_region(&segment, bytemuck::cast_slice_mut(&mut words))?;
-            regions.extend(entries(&words));
+            // In parts: the device refuses what is not there, so that a count that lies takes no memory.
+            for start in (0..segment.len).step_by(PART) {
+                let part = RemoteRegion {
+                    address: segment.address.wrapping_add(start),
+                    len: (segment.len - start).min(PART as u64),
+                    ..segment
+                };
+                let mut words = vec![0_u64; part.len as usize / 8];
+                self.table
+                    .read_region(&part, bytemuck::cast_slice_mut(&mut words))?;
+                regions.extend(entries(&words));
+            }
         }
         Ok((self.version.load()? == version).then_some((version, regions)))
     }
@@ -279,6 +292,39 @@ mod tests {
                 assert!(reader.join().unwrap() > 0);
             }
         });
+    }
+
+    /// A table that says what cannot be: an entry beyond the end of all addresses, more entries than there are.
+    #[test]
+    fn a_table_that_lies_gives_errors() {
+        let device = rdma_sys_shim::open("soft", &Surroundings::default()).unwrap();
+        let endpoint = device.connect(&device.address()).unwrap();
+        let table = device.allocate(TABLE_BYTES, 64).unwrap();
+        let set = |at: usize, value: u64| {
+            assert!(at < TABLE_BYTES / 8);
+            // SAFETY: an aligned word of the region.
+            unsafe { table.base().cast::<u64>().add(at).write_volatile(value) };
+        };
+        let patience = Patience::new(false);
+        let memory = RemoteMemory::new(endpoint, table.remote(), patience).unwrap();
+        let cache = RegionCache::new(memory, WorldRank(0), patience);
+        let find = |address, len| cache.find(Address(address), len, &|| Ok(()));
+        let first = (TABLE_BYTES - 128 * 24) / 8;
+        set(1, 1);
+        for (at, value) in [(0, 4096), (1, u64::MAX), (2, 7)] {
+            set(first + at, value);
+        }
+        // Its rkey is none.
+        assert!(find(5000, 8).is_err());
+        assert_eq!(cache.end_of(Address(5000)), Some(Address(u64::MAX)));
+        for (turn, count) in (1..).zip([129, 1 << 30, 1 << 40, u64::MAX]) {
+            set(0, 2 * turn);
+            set(1, count);
+            for segment in 0..24 {
+                set(2 + 2 * segment, 4096);
+            }
+            assert!(find(5000, 8).is_err(), "{count}");
+        }
     }
 
     #[test]

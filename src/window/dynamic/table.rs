@@ -24,6 +24,7 @@ const SEGMENTS: usize = 2;
 const ENTRIES: usize = 128;
 
 const ENTRY_WORDS: usize = 3;
+pub(crate) const ENTRY_BYTES: usize = ENTRY_WORDS * 8;
 const FIRST: usize = 128;
 const FURTHER_SEGMENTS: usize = 24;
 
