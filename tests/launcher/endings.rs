@@ -95,11 +95,16 @@ fn a_rank_that_starts_another_program_has_ended() {
     let text = r#"ask() { printf '%s\n' "$1" >&$PMI_FD; read -r reply <&$PMI_FD; }
         ask "cmd=init pmi_version=1 pmi_subversion=1"; ask cmd=barrier_in
         [ $PMI_RANK = 1 ] && eval "exec $PMI_FD>&-"; exec sleep 1000"#;
-    let mut command = transom_run(&["-n", "3", "bash", "-c", text]);
-    run(&mut command)
-        .expect(1)
-        .says("transom run: rank 1 (pid ")
-        .says("started another program (exec)");
+    // And before the others have joined.
+    let early = r#"ask() { printf '%s\n' "$1" >&$PMI_FD; read -r reply <&$PMI_FD; }
+        [ $PMI_RANK = 1 ] || sleep 0.5; ask "cmd=init pmi_version=1 pmi_subversion=1"
+        [ $PMI_RANK = 1 ] && eval "exec $PMI_FD>&-"; exec sleep 1000"#;
+    for text in [text, early] {
+        run(&mut transom_run(&["-n", "3", "bash", "-c", text]))
+            .expect(1)
+            .says("transom run: rank 1 (pid ")
+            .says("started another program (exec)");
+    }
 }
 
 /// A shell that tells of each signal, and waits a little for another one after the first.

@@ -3,6 +3,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
 use crate::sys::{Epoll, is_ready};
 
@@ -12,6 +13,7 @@ pub(super) struct Link {
     socket: Option<UnixStream>,
     waiting: Vec<u8>,
     token: u64,
+    closed: Option<Instant>,
 }
 
 impl Link {
@@ -23,6 +25,7 @@ impl Link {
             socket: Some(socket),
             waiting: Vec::new(),
             token,
+            closed: None,
         })
     }
 
@@ -59,13 +62,15 @@ impl Link {
         }
     }
 
-    pub(super) fn is_closed(&self) -> bool {
-        self.socket.is_none()
+    /// Since when the connection has been closed, if it is.
+    pub(super) fn closed(&self) -> Option<Instant> {
+        self.closed
     }
 
     pub(super) fn hang_up(&mut self, events: &Epoll) {
         if let Some(socket) = self.socket.take() {
             events.remove(socket.as_fd());
+            self.closed = Some(Instant::now());
         }
         self.waiting.clear();
     }

@@ -29,7 +29,7 @@ const SILENCE: Duration = Duration::from_millis(100);
 /// How long a user who has asked for the end waits for a reader who does not read.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a rank may take to end once its connection is closed: a process that ends closes its descriptors shortly before.
-const ENDING: Duration = Duration::from_secs(1);
+const ENDING: Duration = Duration::from_secs(2);
 /// How many times 4 KiB of requests are taken from a rank that has ended; the socket holds less.
 const LAST_WORDS: u32 = 64;
 
@@ -81,8 +81,8 @@ struct Rank {
     /// Readable once the process has ended.
     watch: OwnedFd,
     link: Link,
-    /// When it closed its connection while others needed it.
-    missed: Option<Instant>,
+    /// Whether others needed it when its connection was closed, or have since.
+    missed: bool,
 }
 
 impl Drop for Rank {
@@ -184,7 +184,7 @@ impl<'a> Supervisor<'a> {
             ended: None,
             watch,
             link,
-            missed: None,
+            missed: false,
         });
         self.running += 1;
         let watch = &self.ranks[token as usize].watch;
@@ -253,21 +253,26 @@ impl<'a> Supervisor<'a> {
         phase.into_iter().chain(input).min()
     }
 
-    /// Ranks that have closed their connections while others needed them and that run on, and since when.
+    /// Ranks that run on without their connections, and are missed, since these were closed.
     fn missed(&self) -> impl Iterator<Item = (u32, Instant)> {
-        let ranks = (0..).zip(&self.ranks);
-        let running = ranks.filter(|(_, rank)| rank.ended.is_none());
-        running.filter_map(|(number, rank)| Some((number, rank.missed?)))
+        let missed = (0..).zip(&self.ranks);
+        let missed = missed.filter(|(_, rank)| rank.missed && rank.ended.is_none());
+        missed.filter_map(|(number, rank)| Some((number, rank.link.closed()?)))
     }
 
     /// A rank that has started another program takes part no longer.
     fn give_up_replaced(&mut self) {
+        for (number, rank) in (0..).zip(&mut self.ranks) {
+            rank.missed |= rank.link.closed().is_some() && self.server.is_needed(number);
+        }
         let late = |&(_, since): &(u32, Instant)| since.elapsed() >= ENDING;
         let replaced: Vec<_> = self.missed().filter(late).collect();
-        for (rank, _) in replaced {
-            self.ranks[rank as usize].missed = None;
-            self.fail(rank, Cause::Replaced);
-            if let Some(action) = self.server.leave(rank) {
+        for (number, _) in replaced {
+            self.fail(number, Cause::Replaced);
+            // No longer needed, and so missed no more.
+            let action = self.server.leave(number);
+            self.ranks[number as usize].missed = false;
+            if let Some(action) = action {
                 self.act(action);
             }
         }
@@ -332,10 +337,6 @@ impl<'a> Supervisor<'a> {
         let bytes = link.receive(&self.events, &mut buffer);
         for action in self.server.receive(rank, bytes) {
             self.act(action);
-        }
-        let entry = &mut self.ranks[rank as usize];
-        if entry.link.is_closed() && self.server.is_needed(rank) {
-            entry.missed.get_or_insert_with(Instant::now);
         }
     }
 

@@ -68,22 +68,26 @@ impl SoftEndpoint {
         }
     }
 
-    pub(crate) fn to_peer(peer: PeerProcess, port: SoftPort, options: Options) -> Self {
+    pub(crate) fn to_peer(peer: PeerProcess, port: SoftPort, options: Options) -> Result<Self> {
         let path = match peer.try_reach() {
             Ok(()) if options.cross_memory => Path::CrossMemory,
             Ok(()) => Path::Agent,
-            Err(stopped) => {
-                tracing::debug!(pid = peer.pid(), ?stopped, "no cross-memory attach");
+            Err(Stopped::Forbidden(error)) => {
+                tracing::debug!(pid = peer.pid(), %error, "no cross-memory attach");
                 Path::Agent
             }
+            Err(Stopped::Failed(error)) => {
+                return Err(Error::os("reading a peer's memory", error));
+            }
+            Err(Stopped::Gone | Stopped::Fault) => return Err(peer.gone()),
         };
-        Self {
+        Ok(Self {
             peer,
             port: Arc::new(port),
             path,
             options,
             experience: Experience::default(),
-        }
+        })
     }
 
     #[cfg(feature = "adversarial")]
@@ -189,11 +193,12 @@ impl SoftEndpoint {
             Direction::Write => Pieces::Writes,
             Direction::Read => Pieces::Reads,
         };
-        self.peer.reach(|number| {
-            copier::share_out(what, len, PIECE, |bytes| {
-                let here = ptr::with_exposed_provenance_mut(local + bytes.start);
-                let (there, part) = (remote + bytes.start as u64, bytes.len());
-                // SAFETY: a part of what the caller promises, and each part is carried out once, before `share_out` returns.
+        copier::share_out(what, len, PIECE, |bytes| {
+            let here = local + bytes.start;
+            let (there, part) = (remote + bytes.start as u64, bytes.len());
+            self.peer.reach(|number| {
+                let here = ptr::with_exposed_provenance_mut(here);
+                // SAFETY: a part of what the caller promises; whoever repeats it has ended it before.
                 unsafe { cross_memory::transfer_part(number, direction, here, there, part, len) }
             })
         })

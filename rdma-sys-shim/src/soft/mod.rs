@@ -188,7 +188,7 @@ impl SoftDevice {
         }
         own.address.must_share_host_with(address)?;
         let (port, peer) = SoftPort::open(DEVICE, own.id, &address.port)?;
-        let endpoint = SoftEndpoint::to_peer(peer, port, own.options);
+        let endpoint = SoftEndpoint::to_peer(peer, port, own.options)?;
         if !endpoint.attaches() {
             // What keeps this process from its peer keeps the peer from this one.
             own.attach.store(false, Ordering::Relaxed);

@@ -4,7 +4,8 @@
 //! process starts another program (exec). So a process holds a record lock on the memory file of its port, from before it
 //! publishes its address. The kernel drops the lock when the process ends or starts another program, and not before: it
 //! stays while any thread runs, and a forked child does not have it. It also drops it when the process closes any descriptor
-//! of the file, so a process never opens its own port.
+//! of the file, so a process never opens its own port. Peers open the file for each look, so that none of their descriptors
+//! is taken for good.
 
 use std::fs::File;
 use std::io;
@@ -37,12 +38,12 @@ pub(crate) fn hold(port: &File) -> Result<()> {
     }
 }
 
-/// Whether another process holds the lock on this port.
+/// Whether another process holds the lock on this port. Where the system does not say, it may.
 fn is_held(port: &File) -> bool {
     let mut lock = lock(libc::F_WRLCK);
     // SAFETY: the descriptor is open, and the structure is live.
     let asked = unsafe { libc::fcntl(port.as_raw_fd(), libc::F_GETLK, &raw mut lock) };
-    asked == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
+    asked != 0 || lock.l_type != libc::F_UNLCK as libc::c_short
 }
 
 /// A word that stands in the memory of a process, by which it is known there.
@@ -57,15 +58,20 @@ pub(crate) struct PeerProcess {
     /// This process.
     own: ProcessId,
     nonce: Nonce,
-    /// The peer's port. `None`: the peer is this process.
-    port: Option<File>,
-    /// The number that last led to the peer's memory, and above it when that was, by [`milliseconds`]; 0: never yet.
+    /// The peer's descriptor of its port, and which file that is. `None`: the peer is this process.
+    port: Option<(RawFd, FileId)>,
+    /// The number that last led to the peer's memory; in the upper half the tick of [`milliseconds`] in which it did, 0: never.
     known: AtomicU64,
 }
 
 impl PeerProcess {
-    /// `port`: the file that the process has published; `None` if it is this process.
-    pub(crate) fn new(id: ProcessId, own: ProcessId, nonce: Nonce, port: Option<File>) -> Self {
+    /// Of another process than this one, whose number is `own`, if `port` is given.
+    pub(crate) fn new(
+        id: ProcessId,
+        own: ProcessId,
+        nonce: Nonce,
+        port: Option<(RawFd, FileId)>,
+    ) -> Self {
         Self {
             id,
             own,
@@ -84,9 +90,18 @@ impl PeerProcess {
         self.own
     }
 
-    /// False once the process has ended or started another program.
+    /// False once the process has begun to end, or has started another program.
     pub(crate) fn runs(&self) -> bool {
-        self.port.as_ref().is_none_or(is_held)
+        let Some((fd, id)) = self.port else {
+            return true;
+        };
+        // A process that ends keeps the lock while its memory is freed.
+        self.id.exists()
+            && match segment::open_peer_file(self.id.pid, fd, id) {
+                Ok(port) => is_held(&port),
+                // Where no descriptor is free, or the file is out of reach now, nothing is known.
+                Err(error) => error.kind() != io::ErrorKind::NotFound,
+            }
     }
 
     pub(crate) fn liveness(&self) -> Liveness {
@@ -117,70 +132,69 @@ impl PeerProcess {
     }
 
     /// Whether the kernel lets this process reach the memory of the peer.
-    ///
-    /// # Errors
-    /// It does not, or the process is gone.
     pub(crate) fn try_reach(&self) -> std::result::Result<(), Stopped> {
         self.find(milliseconds()).map(|_| ())
     }
 
-    /// Has `transfer` done with a number by which the kernel reaches the memory of the process. The number was seen to lead
-    /// there within the last tick of [`milliseconds`]; where a tick has passed at the end, the peer is looked at once more,
-    /// before anybody takes the transfer for done: a number is not given out again sooner. `transfer` is repeated where
-    /// the thread of that number has ended and others run.
+    /// Has `transfer` done with a number by which the kernel reaches the memory of the process. The number led there within
+    /// the present tick of [`milliseconds`], in which no number is given out again; where the tick is over at the end, it is
+    /// tried once more, before anybody takes the transfer for done. `transfer` is repeated where the thread of that number has
+    /// ended and others run.
     pub(crate) fn reach(
         &self,
         mut transfer: impl FnMut(u32) -> std::result::Result<(), Stopped>,
     ) -> std::result::Result<(), Stopped> {
         let known = self.known.load(Ordering::Relaxed);
-        let (mut number, mut when) = (known as u32, (known >> u32::BITS) as u32);
-        let now = milliseconds();
+        let (mut number, when) = (known as u32, (known >> u32::BITS) as u32);
+        let mut now = milliseconds();
         if when != now {
-            (number, when) = (self.find(now)?, now);
+            number = self.find(now)?;
         }
         let mut done = transfer(number);
         if let Err(Stopped::Gone) = done {
-            (number, when) = (self.find(now)?, milliseconds());
+            now = milliseconds();
+            number = self.find(now)?;
             done = transfer(number);
         }
-        let is_doubtful = matches!(done, Err(Stopped::Fault)) || milliseconds() != when;
-        match is_doubtful && !self.runs() {
-            true => Err(Stopped::Gone),
-            false => done,
+        // After a fault, the process may have started another program.
+        if matches!(done, Err(Stopped::Fault)) || milliseconds() != now {
+            self.leads_there(number)?;
         }
+        done
     }
 
     /// The number of the process, or of a thread of its that runs where the first one has ended: by the first one's number the
-    /// kernel finds no memory then. What it leads to has the nonce where the process has it.
+    /// kernel finds no memory then.
     #[cold]
     fn find(&self, now: u32) -> std::result::Result<u32, Stopped> {
-        if !self.runs() {
-            return Err(Stopped::Gone);
-        }
+        let before = self.known.load(Ordering::Relaxed) as u32;
         let number = match self.leads_there(self.id.pid) {
-            Err(Stopped::Gone | Stopped::Fault) => process::threads(self.id.pid)
+            Ok(()) => self.id.pid,
+            Err(Stopped::Gone) if before != 0 && self.leads_there(before).is_ok() => before,
+            Err(Stopped::Gone) => process::threads(self.id.pid)
+                .map_err(Stopped::Failed)?
+                .into_iter()
                 .find(|&thread| self.leads_there(thread).is_ok())
                 .ok_or(Stopped::Gone)?,
-            tried => tried.map(|()| self.id.pid)?,
+            Err(stopped) => return Err(stopped),
         };
         let known = u64::from(now) << u32::BITS | u64::from(number);
         self.known.store(known, Ordering::Relaxed);
         Ok(number)
     }
 
+    /// Fails if the memory behind a number is not that of the process: it has the nonce where the process has it.
     fn leads_there(&self, number: u32) -> std::result::Result<(), Stopped> {
         let mut seen = 0u64;
         // SAFETY: `seen` is a local of eight bytes.
         unsafe {
             let (here, there) = ((&raw mut seen).cast(), self.nonce.address);
-            cross_memory::transfer(number, Direction::Read, here, there, size_of::<u64>())?;
-        }
-        match seen == self.nonce.value {
-            true => Ok(()),
-            // A process in between that was given the number, or one of another namespace.
-            false => Err(Stopped::Forbidden(io::Error::other(
-                "its number leads to the memory of another process",
-            ))),
+            match cross_memory::transfer(number, Direction::Read, here, there, size_of::<u64>()) {
+                Ok(()) if seen == self.nonce.value => Ok(()),
+                // Of another process, which was given the number, or of another program.
+                Ok(()) | Err(Stopped::Fault) => Err(Stopped::Gone),
+                stopped => stopped,
+            }
         }
     }
 }

@@ -246,54 +246,68 @@ impl SoftPort {
             pid,
             reason,
         };
-        if pid == own.pid {
+        let is_own = pid == own.pid;
+        let opened = match is_own {
             // Another device of this process. To close another descriptor of its file would drop its lock.
-            if fd < 0 {
-                return Err(Error::PeerGone { pid });
-            }
-            // SAFETY: nothing is done with the descriptor but to ask which file it is of and to map that, and it is not closed
-            // here; where the device is gone, it is none, or of another file.
-            let file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
-            if FileId::of(&file).is_ok_and(|found| found == id) {
-                let port = Self::map(&file, fd, id)?;
-                return Ok((port, PeerProcess::new(process, own, nonce, None)));
-            }
-            return Err(Error::PeerGone { pid });
-        }
-        let file = segment::open_peer_file(pid, fd, id).map_err(|error| {
+            true => borrow(fd, id),
+            false => segment::open_peer_file(pid, fd, id).map(ManuallyDrop::new),
+        };
+        let mut file = opened.map_err(|error| {
             if is_shortage(&error) {
                 return Error::os(format!("opening /proc/{pid}/fd/{fd}"), error);
             }
-            match (process.exists(), error.kind()) {
-                (false, _) => Error::PeerGone { pid },
+            let is_not_found = error.kind() == std::io::ErrorKind::NotFound;
+            match process.exists() {
+                false => Error::PeerGone { pid },
                 // Or it runs on with the device closed, which others know.
-                (true, std::io::ErrorKind::NotFound) => Error::PeerReplaced { pid },
-                (true, _) => unreachable(format!(
+                true if is_not_found && process.is_visible() => Error::PeerReplaced { pid },
+                true => unreachable(format!(
                     "opening /proc/{pid}/fd/{fd} failed: {error}; ranks must run as one user, in one \
                      PID namespace, and stay dumpable"
                 )),
             }
         })?;
+        let port = Self::map_peers(&file, published, unreachable);
+        if !is_own {
+            // SAFETY: the file is not used below.
+            unsafe { ManuallyDrop::drop(&mut file) };
+        }
+        let place = (!is_own).then_some((fd, id));
+        Ok((port?, PeerProcess::new(process, own, nonce, place)))
+    }
+
+    fn map_peers(
+        file: &File,
+        published: &Published,
+        unreachable: impl Fn(String) -> Error,
+    ) -> Result<Self> {
+        let &Published {
+            process,
+            nonce,
+            fd,
+            file: id,
+        } = published;
+        let pid = process.pid;
         let len = file.metadata().map_or(0, |data| data.len());
         if len != PORT_BYTES as u64 {
             return Err(unreachable(format!(
                 "its port has {len} bytes where this version of transom has {PORT_BYTES}"
             )));
         }
-        segment::must_hold(&file, 0, len).map_err(unreachable)?;
-        let port = Self::map(&file, fd, id)?;
+        segment::must_hold(file, 0, len).map_err(&unreachable)?;
+        let port = Self::map(file, fd, id)?;
         port.map.mark_foreign();
         let header = port.header();
         let ours = header.magic.load(Ordering::Acquire) == MAGIC
             && header.nonce.load(Ordering::Relaxed) == nonce.value
             && header.pid.load(Ordering::Relaxed) == pid;
-        if !ours {
-            return Err(unreachable(format!(
+        match ours {
+            true => Ok(port),
+            false => Err(unreachable(format!(
                 "/proc/{pid}/fd/{fd} is not the port that it published; do the ranks share a PID \
                  namespace?"
-            )));
+            ))),
         }
-        Ok((port, PeerProcess::new(process, own, nonce, Some(file))))
     }
 
     /// Somebody else's.
@@ -415,6 +429,21 @@ impl SoftPort {
         // SAFETY: the range lies in the page-aligned mapping, which lives as long as `self`; the
         // types used are made of atomics, for which any bits are valid and sharing is sound.
         unsafe { &*self.map.base().wrapping_add(offset).cast::<T>() }
+    }
+}
+
+/// The file of a descriptor of this process's, if it is this one. Whoever has it closes it.
+fn borrow(fd: RawFd, id: FileId) -> std::io::Result<ManuallyDrop<File>> {
+    let gone = || std::io::Error::from(std::io::ErrorKind::NotFound);
+    if fd < 0 {
+        return Err(gone());
+    }
+    // SAFETY: the descriptor is not closed here. Where its device is gone, it is none, or another file's, which the caller
+    // finds by what it maps.
+    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
+    match FileId::of(&file) {
+        Ok(found) if found == id => Ok(file),
+        _ => Err(gone()),
     }
 }
 

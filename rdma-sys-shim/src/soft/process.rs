@@ -45,7 +45,9 @@ impl ProcessId {
         match stat(self.pid) {
             Ok(found) if found.start_time != self.start_time => false,
             // What is said there is said of the first thread, which may end before the others.
-            Ok(found) => !found.has_ended || threads(self.pid).next().is_some(),
+            Ok(found) => {
+                !found.has_ended || threads(self.pid).map_or(true, |threads| !threads.is_empty())
+            }
             // It is gone, or another user's where /proc shows only one's own (hidepid), or no descriptor is free. A
             // process that nobody has waited for counts as running then.
             Err(_) => !is_unknown(self.pid),
@@ -55,6 +57,11 @@ impl ProcessId {
     /// In one word, which is 0 for no process.
     pub(crate) fn to_word(self) -> u64 {
         self.start_time << u32::BITS | u64::from(self.pid)
+    }
+
+    /// Whether /proc shows the process.
+    pub(crate) fn is_visible(&self) -> bool {
+        Self::of(self.pid).as_ref() == Some(self)
     }
 
     /// Whether the process that gave this word exists.
@@ -69,14 +76,34 @@ impl ProcessId {
     }
 }
 
-/// The threads of a process that run.
-pub(crate) fn threads(pid: u32) -> impl Iterator<Item = u32> {
-    let listed = fs::read_dir(format!("/proc/{pid}/task")).into_iter();
-    listed.flatten().flatten().filter_map(|thread| {
-        let found = read_stat(&thread.path().join("stat")).ok()?;
-        let number = thread.file_name().to_str()?.parse().ok()?;
-        (!found.has_ended).then_some(number)
-    })
+/// The threads of a process that run; none of a process that is gone.
+///
+/// # Errors
+/// The system does not say.
+pub(crate) fn threads(pid: u32) -> io::Result<Vec<u32>> {
+    // A thread may start another one and end while the list is read.
+    let is_over = |error: &io::Error| {
+        let code = error.raw_os_error();
+        matches!(code, Some(libc::ENOENT | libc::ESRCH))
+    };
+    let listed = match fs::read_dir(format!("/proc/{pid}/task")) {
+        Err(error) if is_over(&error) => return Ok(Vec::new()),
+        listed => listed?,
+    };
+    let mut running = Vec::new();
+    for thread in listed {
+        let thread = thread?;
+        let number: Option<u32> = thread
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        match read_stat(&thread.path().join("stat")) {
+            Ok(found) if !found.has_ended => running.extend(number),
+            Err(error) if !is_over(&error) => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(running)
 }
 
 /// Whether the kernel knows no process of this number.
@@ -167,13 +194,18 @@ mod tests {
         assert_eq!(waited, 0);
         assert!(!id.exists(), "a zombie counts as gone");
         assert!(!ProcessId::word_exists(id.to_word()));
-        assert_eq!(threads(pid).count(), 0);
+        assert_eq!(threads(pid).unwrap(), []);
         child.wait().unwrap();
         assert!(!id.exists());
         assert!(!ProcessId::word_exists(id.to_word()));
         let own = ProcessId::own().unwrap();
         assert!(own.exists() && ProcessId::word_exists(own.to_word()));
-        assert!(threads(own.pid).any(|thread| thread != own.pid));
+        assert!(
+            threads(own.pid)
+                .unwrap()
+                .iter()
+                .any(|&thread| thread != own.pid)
+        );
     }
 
     #[test]

@@ -250,14 +250,15 @@ fn claim(port: &SoftPort, peer: &PeerProcess) -> Result<usize> {
             if !peer.runs() {
                 return Err(peer.gone());
             }
-            free_those_of_the_dead(port);
+            free_those_of_the_dead(port, peer.own());
         }
     }
 }
 
 /// Frees the slots of processes that died amid their requests.
-pub(super) fn free_those_of_the_dead(port: &SoftPort) {
+pub(super) fn free_those_of_the_dead(port: &SoftPort, own: ProcessId) {
+    let is_dead = |owner| !ProcessId::word_exists(owner);
     for index in 0..SLOTS {
-        slots::free_if_dead(port.slot(index), |owner| !ProcessId::word_exists(owner));
+        slots::free_if_dead(port.slot(index), own.to_word(), is_dead);
     }
 }

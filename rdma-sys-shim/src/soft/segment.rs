@@ -90,7 +90,7 @@ pub(crate) fn open_peer_file(pid: u32, fd: RawFd, id: FileId) -> io::Result<File
         let file = OpenOptions::new()
             .read(true)
             .write(true)
-            .custom_flags(libc::O_CLOEXEC)
+            .custom_flags(libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK)
             .open(path)?;
         check(&file.metadata()?)?;
         Ok::<_, io::Error>(file)
@@ -98,9 +98,16 @@ pub(crate) fn open_peer_file(pid: u32, fd: RawFd, id: FileId) -> io::Result<File
     let opened = open(&format!("/proc/{pid}/fd/{fd}"));
     match opened {
         // Those of a process whose first thread has ended are to be found at another.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => process::threads(pid)
-            .find_map(|thread| open(&format!("/proc/{pid}/task/{thread}/fd/{fd}")).ok())
-            .ok_or(error),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let others = process::threads(pid)?
+                .into_iter()
+                .filter(|&thread| thread != pid);
+            let mut opened =
+                others.map(|thread| open(&format!("/proc/{pid}/task/{thread}/fd/{fd}")));
+            opened
+                .find(|opened| !is_not_found(opened))
+                .unwrap_or(Err(error))
+        }
         opened => opened,
     }
 }
@@ -120,6 +127,12 @@ pub(crate) fn must_hold(file: &File, offset: u64, len: u64) -> std::result::Resu
             "it says that its memory file holds {len} bytes at {offset}, but the file has {found}"
         )),
     }
+}
+
+fn is_not_found(opened: &io::Result<File>) -> bool {
+    opened
+        .as_ref()
+        .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// A range of address space that this process owns, unmapped on drop.

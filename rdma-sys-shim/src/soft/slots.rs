@@ -28,9 +28,6 @@ const SERVING: u32 = 3;
 const DONE: u32 = 4;
 const REFUSED: u32 = 5;
 
-/// The owner of a slot that somebody frees whose own is dead: no process is known by this.
-const CLEANER: u64 = u64::MAX;
-
 /// Milliseconds after which nobody serves what was offered: its origin is dead, or about to take it back.
 const STALE: u32 = 100;
 
@@ -127,17 +124,18 @@ pub(crate) fn give_back(slot: &Slot) {
     slot.owner.store(0, Ordering::Release);
 }
 
-/// An origin that died in the middle of a request leaves its slot claimed, offered or answered for ever.
-pub(crate) fn free_if_dead(slot: &Slot, is_dead: impl FnOnce(u64) -> bool) {
+/// An origin that died in the middle of a request leaves its slot claimed, offered or answered for ever. `cleaner` owns the
+/// slot meanwhile, so that another one frees it if this one dies.
+pub(crate) fn free_if_dead(slot: &Slot, cleaner: u64, is_dead: impl FnOnce(u64) -> bool) {
     let owner = slot.owner.load(Ordering::Relaxed);
-    if matches!(owner, 0 | CLEANER) || !is_dead(owner) {
+    if owner == 0 || owner == cleaner || !is_dead(owner) {
         return;
     }
     // One cleaner gets it, and nobody else writes the owner of a slot that is taken. So it is the dead one's still, whatever
     // happened since that was looked at.
     let is_ours = slot
         .owner
-        .compare_exchange(owner, CLEANER, Ordering::Acquire, Ordering::Relaxed)
+        .compare_exchange(owner, cleaner, Ordering::Acquire, Ordering::Relaxed)
         .is_ok();
     if !is_ours {
         return;

@@ -15,6 +15,7 @@ use crate::device::batch::{Batch, Each, LocalPiece};
 use crate::primitive::milliseconds;
 use crate::soft::hands::Hand;
 use crate::soft::port::SoftPort;
+use crate::soft::process::ProcessId;
 use crate::soft::request::{self, AT_ONCE, Operation, Request};
 use crate::soft::scattered;
 use crate::soft::slots::{self, Hands, Offered, Slots, Unanswered};
@@ -151,12 +152,12 @@ impl Experience {
     }
 
     /// No slot was free. Some may be of processes that died; it takes a while to look.
-    fn sweep(&self, port: &SoftPort) {
+    fn sweep(&self, port: &SoftPort, own: ProcessId) {
         let now = milliseconds();
         let swept = self.swept.load(Ordering::Relaxed);
         if swept == 0 || now.wrapping_sub(swept) >= SWEEP_EVERY {
             self.swept.store(now, Ordering::Relaxed);
-            request::free_those_of_the_dead(port);
+            request::free_those_of_the_dead(port, own);
         }
     }
 }
@@ -507,7 +508,7 @@ impl SoftEndpoint {
             if ended == begun {
                 // Nobody serves any more, or others have all slots.
                 if left.is_empty() {
-                    self.experience.sweep(&self.port);
+                    self.experience.sweep(&self.port, self.peer.own());
                 }
                 left.extend(ended..count);
                 break;
@@ -537,7 +538,7 @@ impl SoftEndpoint {
     /// Offers what `fill` writes into a slot of this process's, its `nth` where nobody else has that; `None` if none is free.
     fn offer(&self, nth: usize, fill: impl FnOnce(usize)) -> Option<usize> {
         let Some(slot) = request::claim_now(&self.port, self.peer.own(), nth % AT_ONCE) else {
-            self.experience.sweep(&self.port);
+            self.experience.sweep(&self.port, self.peer.own());
             return None;
         };
         fill(slot);

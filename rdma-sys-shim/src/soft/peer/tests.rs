@@ -7,6 +7,7 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::soft::address::Address;
 use crate::soft::endpoint::SoftEndpoint;
 use crate::soft::{Options, SoftDevice};
 use crate::{Access, Device as _, Endpoint as _, RemoteRegion};
@@ -181,14 +182,36 @@ fn whoever_got_the_number_of_a_dead_peer_is_not_written_to() {
 }
 
 #[test]
-fn a_number_that_leads_elsewhere_is_not_used_though_the_peer_runs() {
+fn nobody_takes_a_transfer_for_done_during_which_the_peer_ended() {
+    let peer = std::cell::RefCell::new(Process::start());
+    let device = device();
+    let endpoint = peer.borrow().connect(&device);
+    if !endpoint.attaches() {
+        return eprintln!("not tried: no cross-memory attach");
+    }
+    let moved = endpoint.peer.reach(|_| {
+        peer.borrow_mut().kill();
+        let before = milliseconds();
+        while milliseconds() == before {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    });
+    assert!(matches!(moved, Err(Stopped::Gone)), "{moved:?}");
+}
+
+#[test]
+fn a_number_that_leads_to_other_memory_is_not_used() {
     let (peer, stranger) = (Process::start(), Process::start());
     let device = device();
     let mut endpoint = peer.connect(&device);
     endpoint.peer.id.pid = stranger.child.id();
     endpoint.peer.known.store(0, Ordering::Relaxed);
-    assert!(endpoint.peer.runs());
+    // Where the stranger has memory, too.
+    endpoint.peer.nonce.address = PLACE as u64;
     if endpoint.attaches() {
+        let refused = endpoint.peer.reach(|_| panic!("it is reached"));
+        assert!(matches!(refused, Err(Stopped::Gone)), "{refused:?}");
         write(&endpoint, &peer.lent, 8).unwrap_err();
     }
     assert_eq!(peer.changed(), "changed [0, 0]");
@@ -242,12 +265,36 @@ fn a_thread_that_ended_is_exchanged_for_one_that_runs() {
     if !endpoint.attaches() {
         return eprintln!("not tried: no cross-memory attach");
     }
-    let mut child = Command::new("true").spawn().unwrap();
-    child.wait().unwrap();
-    let known = u64::from(milliseconds()) << u32::BITS | u64::from(child.id());
-    endpoint.peer.known.store(known, Ordering::Relaxed);
-    write(&endpoint, &peer.lent, 77).unwrap();
-    assert_eq!(peer.changed(), "changed [77, 0]");
+    let mut asked = Vec::new();
+    let moved = endpoint.peer.reach(|number| {
+        asked.push(number);
+        match asked.len() {
+            1 => Err(Stopped::Gone),
+            _ => Ok(()),
+        }
+    });
+    moved.unwrap();
+    assert_eq!(asked, [peer.child.id(); 2]);
+    assert_eq!(peer.changed(), "changed [0, 0]");
+}
+
+#[test]
+fn a_look_takes_no_descriptor() {
+    let peer = Process::start();
+    let device = device();
+    let endpoints: Vec<_> = (0..4).map(|_| peer.connect(&device)).collect();
+    for endpoint in &endpoints {
+        assert_eq!(endpoint.liveness(), Liveness::Alive);
+    }
+    let ours = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let ours = ours.filter_map(|entry| std::fs::metadata(entry.path()).ok());
+    let port = Address::decode(&peer.address).unwrap().port.file;
+    use std::os::unix::fs::MetadataExt as _;
+    assert_eq!(
+        ours.filter(|found| found.ino() == port.inode && found.dev() == port.device)
+            .count(),
+        0
+    );
 }
 
 #[test]

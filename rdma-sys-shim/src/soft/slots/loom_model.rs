@@ -275,10 +275,10 @@ fn cleaners_free_what_is_the_dead_ones_and_nothing_else() {
         let queue = Queue::new(1);
         let index = claim(&*queue, 1, 0, DEAD).expect("it is free");
         offer(queue.slot(index), milliseconds());
-        let cleaners: Vec<_> = (0..2)
-            .map(|_| {
+        let cleaners: Vec<_> = (100..102)
+            .map(|cleaner| {
                 let queue = queue.clone();
-                thread::spawn(move || free_if_dead(queue.slot(0), |owner| owner == DEAD))
+                thread::spawn(move || free_if_dead(queue.slot(0), cleaner, |owner| owner == DEAD))
             })
             .collect();
         if let Some(index) = claim(&*queue, 1, 0, 1) {

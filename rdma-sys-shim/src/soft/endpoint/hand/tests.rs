@@ -12,7 +12,6 @@ use crate::guard;
 use crate::soft::endpoint::{Path, SoftEndpoint};
 use crate::soft::hands::Hand;
 use crate::soft::port::SoftPort;
-use crate::soft::process::ProcessId;
 use crate::soft::slots::{SLOTS, Wanted};
 use crate::soft::table::RegionTable;
 use crate::soft::{DEVICE, Options};
@@ -53,7 +52,7 @@ impl Peer {
         let endpoint = SoftEndpoint::to_peer(process, there, Options::parse(options).unwrap());
         Self {
             port,
-            endpoint,
+            endpoint: endpoint.unwrap(),
             region,
             memory,
         }
@@ -614,7 +613,7 @@ fn an_agent_is_asked_past_slots_of_the_dead() {
             _ => leave_a_slot_of_the_dead(&peer, milliseconds()),
         }
     }
-    request::free_those_of_the_dead(&peer.port);
+    request::free_those_of_the_dead(&peer.port, peer.endpoint.peer.own());
     assert!(peer.all_slots_are_free());
 }
 
