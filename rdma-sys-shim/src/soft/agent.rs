@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use super::port::{SLOT_BYTES, SoftPort};
 use super::request::{self, Operation};
 use super::scattered;
+use super::servers::Server;
 use super::slots::{self, Slot, Slots, Turns};
 use super::table;
 use crate::guard::{self, AccessFault};
@@ -115,7 +116,8 @@ impl Shared {
 fn serve(shared: &Shared) {
     let port = &*shared.port;
     let bell = port.bell();
-    let serve_one = |index: usize, slot: &Slot| carry_out(port, index, slot);
+    let server = Server::new();
+    let serve_one = |index: usize, slot: &Slot| carry_out(&server, port, index, slot);
     let mut last_needed = Instant::now();
     let mut turns = Turns::default();
     loop {
@@ -148,7 +150,12 @@ fn serve(shared: &Shared) {
 
 /// Carries out what a slot of this process's asks for; `None` if the table does not allow it, or if the memory is no longer
 /// mapped with the right to it ([`request::FAULTED`]).
-pub(super) fn carry_out(port: &SoftPort, index: usize, slot: &Slot) -> Option<u64> {
+pub(super) fn carry_out(
+    server: &Server,
+    port: &SoftPort,
+    index: usize,
+    slot: &Slot,
+) -> Option<u64> {
     let operation = Operation::from_code(slot.operation.load(Ordering::Relaxed))?;
     let width = slot.width.load(Ordering::Relaxed) as usize;
     let rkey = slot.rkey.load(Ordering::Relaxed);
@@ -168,7 +175,7 @@ pub(super) fn carry_out(port: &SoftPort, index: usize, slot: &Slot) -> Option<u6
         }
     };
     // Whoever withdraws the region waits until this is over.
-    let _serving = port.begin_serving();
+    let _serving = server.begin();
     if !words || table::allows(port, rkey, address, len as u64, operation.need()).is_err() {
         return None;
     }

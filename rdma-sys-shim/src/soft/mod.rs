@@ -24,6 +24,7 @@ mod request;
 mod room;
 mod scattered;
 mod segment;
+mod servers;
 mod slots;
 mod table;
 mod vma;

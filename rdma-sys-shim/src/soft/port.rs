@@ -8,7 +8,7 @@ use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::peer::{self, Nonce, PeerProcess};
 use super::process::ProcessId;
@@ -102,8 +102,6 @@ pub(crate) struct SoftPort {
     vacancy: Mutex<Vacancy>,
     /// The regions of our own port; `None` for a peer's.
     own_table: Option<OwnTable>,
-    /// Held for reading by threads of this process that carry out a peer's request.
-    serving: RwLock<()>,
     /// Open while the port is our own: the process is known by the lock on it.
     _file: Option<File>,
 }
@@ -218,7 +216,6 @@ impl SoftPort {
             id: FileId::of(&file)?,
             vacancy: Mutex::new(Vacancy::all()),
             own_table: Some(OwnTable::new()),
-            serving: RwLock::new(()),
             _file: Some(file),
         };
         let header = port.header();
@@ -318,7 +315,6 @@ impl SoftPort {
             id,
             vacancy: Mutex::new(Vacancy::none()),
             own_table: None,
-            serving: RwLock::new(()),
             _file: None,
         })
     }
@@ -406,16 +402,6 @@ impl SoftPort {
     pub(crate) fn own_entry(&self, index: usize) -> Option<&RegionEntry> {
         let own = self.own_table.as_ref()?;
         Some(own.get_or_make(index))
-    }
-
-    /// Kept from the check of a request until it is carried out.
-    pub(crate) fn begin_serving(&self) -> RwLockReadGuard<'_, ()> {
-        self.serving.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for all requests that were checked before this call.
-    pub(crate) fn wait_for_servers(&self) {
-        drop(self.serving.write().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// The entry that peers read.

@@ -8,6 +8,7 @@ use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::port::{REGIONS, RegionEntry, SoftPort};
+use super::servers;
 use crate::system::page_size;
 use crate::{Access, Error, RemoteRegion, Result};
 
@@ -98,7 +99,7 @@ impl RegionTable {
     pub(crate) fn remove(&self, rkey: u64) {
         let index = rkey as u32;
         self.update(index, |_| ());
-        self.port.wait_for_servers();
+        servers::wait_for_all();
         self.free().recycled.push(index);
     }
 

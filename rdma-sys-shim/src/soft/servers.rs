@@ -1,0 +1,85 @@
+//! Threads of this process that carry out peers' requests. Whoever withdraws a region waits for those that are at one.
+//!
+//! A request takes a fraction of a microsecond, so that its thread makes no fence: whoever waits makes one for all, which takes
+//! microseconds. Where the kernel makes none, each has its own.
+
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::fences::{fence_all, light_fence, take_fences};
+
+static SERVERS: Mutex<Vec<Arc<AtomicU32>>> = Mutex::new(Vec::new());
+
+fn servers() -> MutexGuard<'static, Vec<Arc<AtomicU32>>> {
+    SERVERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether whoever waits makes the fences.
+fn is_fenced() -> bool {
+    static IS_FENCED: OnceLock<bool> = OnceLock::new();
+    *IS_FENCED.get_or_init(|| take_fences() && fence_all())
+}
+
+/// One that serves, by one thread at a time.
+pub(crate) struct Server {
+    /// Odd while it is at a request; only it writes it.
+    turn: Arc<AtomicU32>,
+    is_fenced: bool,
+}
+
+impl Server {
+    pub(crate) fn new() -> Self {
+        let turn = Arc::new(AtomicU32::new(0));
+        servers().push(turn.clone());
+        Self {
+            turn,
+            is_fenced: is_fenced(),
+        }
+    }
+
+    /// Kept from before a request is checked until it is carried out.
+    pub(crate) fn begin(&self) -> Serving<'_> {
+        let turn = self.turn.load(Ordering::Relaxed);
+        self.turn.store(turn.wrapping_add(1), Ordering::Relaxed);
+        match self.is_fenced {
+            true => light_fence(),
+            false => fence(Ordering::SeqCst),
+        }
+        Serving(&self.turn)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        servers().retain(|turn| !Arc::ptr_eq(turn, &self.turn));
+    }
+}
+
+/// A server is at a request.
+pub(crate) struct Serving<'a>(&'a AtomicU32);
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        let turn = self.0.load(Ordering::Relaxed);
+        self.0.store(turn.wrapping_add(1), Ordering::Release);
+    }
+}
+
+/// Waits for all requests that were checked before what this thread did last.
+pub(crate) fn wait_for_all() {
+    let servers = servers();
+    if servers.is_empty() {
+        return;
+    }
+    fence(Ordering::SeqCst);
+    if is_fenced() {
+        // It was tried.
+        let _ = fence_all();
+    }
+    for turn in servers.iter() {
+        let seen = turn.load(Ordering::Acquire);
+        while !seen.is_multiple_of(2) && turn.load(Ordering::Acquire) == seen {
+            std::thread::yield_now();
+        }
+    }
+}
