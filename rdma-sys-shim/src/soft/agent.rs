@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use super::port::{SLOT_BYTES, SoftPort};
 use super::request::{self, Operation};
 use super::scattered;
-use super::servers::Server;
+use super::servers;
 use super::slots::{self, Slot, Slots, Turns};
 use super::table;
 use crate::guard::{self, AccessFault};
@@ -116,8 +116,7 @@ impl Shared {
 fn serve(shared: &Shared) {
     let port = &*shared.port;
     let bell = port.bell();
-    let server = Server::new();
-    let serve_one = |index: usize, slot: &Slot| carry_out(&server, port, index, slot);
+    let serve_one = |index: usize, slot: &Slot| carry_out(port, index, slot);
     let mut last_needed = Instant::now();
     let mut turns = Turns::default();
     loop {
@@ -150,12 +149,11 @@ fn serve(shared: &Shared) {
 
 /// Carries out what a slot of this process's asks for; `None` if the table does not allow it, or if the memory is no longer
 /// mapped with the right to it ([`request::FAULTED`]).
-pub(super) fn carry_out(
-    server: &Server,
-    port: &SoftPort,
-    index: usize,
-    slot: &Slot,
-) -> Option<u64> {
+pub(super) fn carry_out(port: &SoftPort, index: usize, slot: &Slot) -> Option<u64> {
+    servers::serve(|| check_and_apply(port, index, slot)).flatten()
+}
+
+fn check_and_apply(port: &SoftPort, index: usize, slot: &Slot) -> Option<u64> {
     let operation = Operation::from_code(slot.operation.load(Ordering::Relaxed))?;
     let width = slot.width.load(Ordering::Relaxed) as usize;
     let rkey = slot.rkey.load(Ordering::Relaxed);
@@ -174,17 +172,15 @@ pub(super) fn carry_out(
                 && len <= SLOT_BYTES
         }
     };
-    // Whoever withdraws the region waits until this is over.
-    let _serving = server.begin();
     if !words || table::allows(port, rkey, address, len as u64, operation.need()).is_err() {
         return None;
     }
     let at = address as usize as *mut u8;
     let data = request::data(port, index, operation, len);
     // SAFETY: the range was just found in the table of registered memory that this process alone writes, whose owner promised
-    // (`Device::register`) that peers, for whom this thread acts, may access it; the region is not withdrawn before `_serving`
-    // is dropped, and where the memory is no longer mapped, the guard ends the access. No copy, sum or atomic of a slot's length
-    // holds anything meanwhile. The slot's data is shared memory of the port.
+    // (`Device::register`) that peers, for whom this thread acts, may access it; `servers::serve` keeps the region from being
+    // withdrawn meanwhile, and where the memory is no longer mapped, the guard ends the access. No copy, sum or atomic of a slot's
+    // length holds anything meanwhile. The slot's data is shared memory of the port.
     let old = unsafe {
         guard::guarded(at, len, || {
             apply(operation, at, width, len, [first, second], data)

@@ -2,14 +2,12 @@
 //! kernel's calls, and takes nothing from a program that computes: what nobody takes up goes by the kernel after a moment.
 //! One that has waited long may also be called to do a part of what they do to memory that they map.
 
-use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use super::agent;
 use super::port::SoftPort;
-use super::servers::Server;
 pub use super::slots::Wanted;
 use super::slots::{self, SLOTS, Slots};
 use crate::guard;
@@ -153,8 +151,6 @@ pub fn has_attached() -> bool {
 /// takes them long.
 pub struct Hand {
     ports: Arc<[Arc<SoftPort>]>,
-    /// Made for the first request.
-    server: OnceCell<Server>,
     is_lent: bool,
     /// As many as there were when it was made.
     forks_behind: u32,
@@ -182,7 +178,6 @@ impl Hand {
     fn of(ports: Arc<[Arc<SoftPort>]>) -> Self {
         Self {
             ports,
-            server: OnceCell::new(),
             is_lent: false,
             forks_behind: FORKS_BEHIND.load(Ordering::Relaxed),
         }
@@ -223,10 +218,7 @@ impl Hand {
     /// Does what peers ask for; whether they asked for anything.
     pub fn serve(&self) -> bool {
         let served = self.own_ports().iter().fold(0, |served, port| {
-            let carry_out = |index: usize, slot: &slots::Slot| {
-                let server = self.server.get_or_init(Server::new);
-                agent::carry_out(server, port, index, slot)
-            };
+            let carry_out = |index: usize, slot: &slots::Slot| agent::carry_out(port, index, slot);
             slots::serve_offered(&**port, 0..SLOTS, carry_out) + served
         });
         if served > 0 {
@@ -262,9 +254,5 @@ impl Hand {
 impl Drop for Hand {
     fn drop(&mut self) {
         self.withdraw();
-        if self.forks_behind != FORKS_BEHIND.load(Ordering::Relaxed) {
-            // A forked child may have the lock held for ever that this would take.
-            std::mem::forget(self.server.take());
-        }
     }
 }

@@ -20,25 +20,30 @@ fn is_fenced() -> bool {
     *IS_FENCED.get_or_init(|| take_fences() && fence_all())
 }
 
-/// One that serves, by one thread at a time.
-pub(crate) struct Server {
+thread_local! {
+    static OWN: Server = Server::new();
+}
+
+/// A thread that serves.
+struct Server {
     /// Odd while it is at a request; only it writes it.
     turn: Arc<AtomicU32>,
     is_fenced: bool,
+    process: u32,
 }
 
 impl Server {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         let turn = Arc::new(AtomicU32::new(0));
         servers().push(turn.clone());
         Self {
             turn,
             is_fenced: is_fenced(),
+            process: std::process::id(),
         }
     }
 
-    /// Kept from before a request is checked until it is carried out.
-    pub(crate) fn begin(&self) -> Serving<'_> {
+    fn begin(&self) -> Serving<'_> {
         let turn = self.turn.load(Ordering::Relaxed);
         self.turn.store(turn.wrapping_add(1), Ordering::Relaxed);
         match self.is_fenced {
@@ -51,18 +56,31 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        servers().retain(|turn| !Arc::ptr_eq(turn, &self.turn));
+        // A forked child may have the lock held for ever.
+        if self.process == std::process::id() {
+            servers().retain(|turn| !Arc::ptr_eq(turn, &self.turn));
+        }
     }
 }
 
 /// A server is at a request.
-pub(crate) struct Serving<'a>(&'a AtomicU32);
+struct Serving<'a>(&'a AtomicU32);
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
         let turn = self.0.load(Ordering::Relaxed);
         self.0.store(turn.wrapping_add(1), Ordering::Release);
     }
+}
+
+/// Checks a request and carries it out: no region that `request` looks up is withdrawn meanwhile. `None` where the calling thread
+/// is about to end, and serves no more.
+pub(crate) fn serve<T>(request: impl FnOnce() -> T) -> Option<T> {
+    let serve = |server: &Server| {
+        let _serving = server.begin();
+        request()
+    };
+    OWN.try_with(serve).ok()
 }
 
 /// Waits for all requests that were checked before what this thread did last.
