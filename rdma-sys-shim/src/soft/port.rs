@@ -278,13 +278,6 @@ impl SoftPort {
         published: &Published,
         unreachable: impl Fn(String) -> Error,
     ) -> Result<Self> {
-        let &Published {
-            process,
-            nonce,
-            fd,
-            file: id,
-        } = published;
-        let pid = process.pid;
         let len = file.metadata().map_or(0, |data| data.len());
         if len != PORT_BYTES as u64 {
             return Err(unreachable(format!(
@@ -292,31 +285,27 @@ impl SoftPort {
             )));
         }
         segment::must_hold(file, 0, len).map_err(&unreachable)?;
-        let port = Self::map(file, fd, id)?;
+        let port = Self {
+            map: AddressRange::of_file(file, 0, PORT_BYTES)?,
+            fd: published.fd,
+            id: published.file,
+            vacancy: Mutex::new(Vacancy::none()),
+            own_table: None,
+            _file: None,
+        };
         port.map.mark_foreign();
-        let header = port.header();
+        let (header, pid) = (port.header(), published.process.pid);
         let ours = header.magic.load(Ordering::Acquire) == MAGIC
-            && header.nonce.load(Ordering::Relaxed) == nonce.value
+            && header.nonce.load(Ordering::Relaxed) == published.nonce.value
             && header.pid.load(Ordering::Relaxed) == pid;
         match ours {
             true => Ok(port),
             false => Err(unreachable(format!(
-                "/proc/{pid}/fd/{fd} is not the port that it published; do the ranks share a PID \
-                 namespace?"
+                "/proc/{pid}/fd/{} is not the port that it published; do the ranks share a PID \
+                 namespace?",
+                published.fd
             ))),
         }
-    }
-
-    /// Somebody else's.
-    fn map(file: &File, fd: RawFd, id: FileId) -> Result<Self> {
-        Ok(Self {
-            map: AddressRange::of_file(file, 0, PORT_BYTES)?,
-            fd,
-            id,
-            vacancy: Mutex::new(Vacancy::none()),
-            own_table: None,
-            _file: None,
-        })
     }
 
     /// What peers need to find this port.
