@@ -11,8 +11,8 @@ use std::error::Error;
 ///
 /// - There is one block for each rank, and block `r` is, byte for byte, what rank `r` passed to its own call. The calls
 ///   of a rank are told apart: the first of every rank go together, then the second, and so on.
-/// - [`rank`](Self::rank) and [`size`](Self::size) are the same in every call, every rank has another number below the
-///   size, and all name the same size.
+/// - [`rank`](Self::rank) and [`size`](Self::size) are the same in every call. No two ranks have the same number, all
+///   numbers are below the size, and all ranks name the same size.
 /// - The ranks are processes of one job, or are about to become one.
 ///
 /// A call that cannot keep this fails instead.

@@ -185,7 +185,11 @@ impl Communicator {
         let entries = all.chunks_exact(bytes.len());
         // Between hosts, others pass on what this rank said.
         if entries.clone().nth(self.rank() as usize) != Some(&bytes) {
-            return Err(self.garbled(operation, self.rank(), "what others passed on"));
+            return Err(self.garbled(
+                operation,
+                self.rank(),
+                "what another rank passed on as the block",
+            ));
         }
         if let Some((rank, class)) = (0..)
             .zip(entries.clone())

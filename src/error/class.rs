@@ -23,7 +23,7 @@ pub enum ErrorClass {
     Disp,
     /// A rank of a group that is not one of the window.
     Group,
-    /// Hints that have to be the same on all ranks, and are not.
+    /// Never: hints may differ between ranks.
     Info,
     /// A malformed hint.
     InfoValue,

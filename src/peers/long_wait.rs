@@ -61,7 +61,8 @@ impl Context {
                 let call = String::from_utf8_lossy(said);
                 format!("rank {rank}, which waits in {call}")
             }
-            _ => format!("rank {rank}, which is in no long wait"),
+            Ok(()) => format!("rank {rank}, which tells of no long wait"),
+            Err(_) => format!("rank {rank}"),
         }
     }
 }

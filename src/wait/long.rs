@@ -48,22 +48,27 @@ impl Lasting {
         Self {
             begun,
             warns_after,
-            // Whoever warns finds that of the rank that it waits for already.
+            // Half of the time, so that the awaited rank has told of its own wait before anybody warns.
             next: warns_after.unwrap_or_default() / 2,
             at_end: None,
         }
     }
 
     /// Asks `check`, which tells of the wait if that is due.
-    pub(super) fn check<R>(&mut self, now: Instant, check: impl FnOnce() -> R) -> R {
+    pub(super) fn check<T, E>(
+        &mut self,
+        now: Instant,
+        check: impl FnOnce() -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
         DUE.set(self.due(now - self.begun));
         // What it says goes to the program's log.
-        let answer = must_return("the program's log", || {
+        let answer = must_return("a look at the awaited rank, or the program's log,", || {
             let answer = check();
             if let Some(LongWait {
                 waited,
                 warns: true,
             }) = DUE.take()
+                && answer.is_ok()
             {
                 tracing::warn!(
                     target: "transom::wait",
@@ -145,12 +150,14 @@ mod tests {
         let begun = Instant::now();
         let mut lasting = Lasting::warned_of(begun, Some(Duration::from_secs(2)));
         let at = |seconds| begun + Duration::from_secs(seconds);
-        assert_eq!(lasting.check(at(0), take_due), None);
+        assert_eq!(lasting.check(at(0), || Ok::<_, ()>(take_due())), Ok(None));
         let act = done.clone();
-        lasting.check(at(1), || {
+        let told = lasting.check(at(1), || {
             assert!(!take_due().unwrap().warns);
             at_end(move || act.set(true));
+            Ok::<_, ()>(())
         });
+        assert_eq!(told, Ok(()));
         {
             let _other = Lasting::warned_of(begun, None);
         }

@@ -10,6 +10,7 @@ use super::{OnTarget, Window, WindowMemory};
 use crate::error::{AbortCause, Error, ErrorKind, Result};
 use crate::memory::reach::Reach;
 use crate::terms::Aim;
+use crate::wait::take_due;
 
 impl Window {
     /// Lets one thread at a time work on the state of a target.
@@ -25,8 +26,12 @@ impl Window {
             inside = target.begin_entering();
             Ok(inside.is_some())
         };
-        // No check: who is inside is a thread of this rank, whose own waits have theirs.
-        patience.wait(begin, || Ok(()))?;
+        // The thread inside is of this rank. Its own waits have checks, and tell of themselves.
+        let check = || {
+            take_due();
+            Ok(())
+        };
+        patience.wait(begin, check)?;
         body()
     }
 

@@ -127,12 +127,13 @@ impl Window {
         }
         let sizes = all.iter().map(|&[size, ..]| size);
         let root = allocate_for_all(comm, created, sizes, hints.alignment)?;
-        let before: u64 = all[..comm.rank() as usize].iter().map(|part| part[0]).sum();
+        let before = all[..comm.rank() as usize].iter();
+        let before = before.fold(0, |before: u64, part| before.saturating_add(part[0]));
         Self::build(comm, created, info, |_, _| {
             let rkey = root.remote.rkey;
             let segment = root.open(comm)?;
             let remote = RemoteRegion {
-                address: segment.address + before,
+                address: segment.address.saturating_add(before),
                 len: size as u64,
                 rkey,
             };

@@ -118,7 +118,7 @@ fn ranks_that_are_waited_for_are_named_with_the_call() {
         ("waits-barrier", "barrier on a communicator of 2 ranks"),
         ("waits-allocate", "allocate on a communicator of 2 ranks"),
     ] {
-        let line = format!(" in {call} for rank 1, which is in no long wait");
+        let line = format!(" in {call} for rank 1, which tells of no long wait");
         see("soft", role, "0.2", &[&line]);
     }
     let line = " in wait_notify of window 1 for another rank";

@@ -51,7 +51,9 @@ impl OnTarget<'_> {
                 if !run.goes_on_with(&block) {
                     // SAFETY: the caller's promise.
                     unsafe { run.combine(self, spot, parts)? };
-                    run.most = CHUNK - (base.wrapping_add_signed(block.target) % 8) as usize;
+                    // No element either, also where they are not aligned and go under the lock.
+                    let skew = (base.wrapping_add_signed(block.target) % 8) as usize;
+                    run.most = CHUNK - skew.next_multiple_of(parts.ty.size());
                 }
                 let len = block.len.min(run.most - run.len);
                 run.len += len;

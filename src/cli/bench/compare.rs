@@ -22,7 +22,7 @@ struct Cell {
     unit: String,
     less_is_better: bool,
     values: Vec<f64>,
-    /// The least and the greatest of all repetitions.
+    /// Between which most repetitions of all runs lie.
     least: f64,
     greatest: f64,
     tails: Vec<f64>,
@@ -35,7 +35,7 @@ struct Row {
     less_is_better: bool,
     a: f64,
     b: f64,
-    /// From the least to the greatest repetition in A, and the same in B, together.
+    /// What most repetitions of A are spread over, and the same of B, together.
     spread: f64,
     /// Of the 99th percentiles, where both files have them.
     tail: Option<f64>,
@@ -291,11 +291,12 @@ fn cells(file: &Saved, tells_apart: bool) -> Vec<(Key, Cell)> {
             cells.push((key, cell));
         }
         let cell = &mut cells[at].1;
-        let [value, min, max] = [record.value, record.min, record.max]
-            .map(|value| convert(value, &record.unit, &cell.unit));
+        let [low, high] = record.most_within.unwrap_or([record.min, record.max]);
+        let [value, low, high] =
+            [record.value, low, high].map(|value| convert(value, &record.unit, &cell.unit));
         cell.values.push(value);
-        cell.least = cell.least.min(min).min(value);
-        cell.greatest = cell.greatest.max(max).max(value);
+        cell.least = cell.least.min(low).min(value);
+        cell.greatest = cell.greatest.max(high).max(value);
         let tail = record.percentiles.as_ref().map(|all| all.p99);
         cell.tails.extend(tail.filter(|&tail| tail > 0.0));
     }
@@ -500,6 +501,17 @@ mod tests {
                 .iter()
                 .all(|row| row.verdict(0.05) == Verdict::Better)
         );
+    }
+
+    #[test]
+    fn a_repetition_that_was_interrupted_hides_no_difference() {
+        let mut one = repeated(8, &[[10.0; 999].as_slice(), &[300.0]].concat());
+        one.most_within = Some([10.0, 10.0]);
+        let [a, b] = [
+            saved("a", vec![one]),
+            saved("b", vec![repeated(8, &[20.0; 5])]),
+        ];
+        assert_eq!(Ratios::of([&a, &b]).unwrap().worse(0.05), 1);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(super) const TARGET: u32 = 0;
 /// The rank that accesses it.
 pub(super) const ORIGIN: u32 = 1;
 
-/// Each measurement is repeated so often at least: a comparison takes what these are spread over for chance.
+/// Each measurement is repeated so often at least: a comparison ignores differences within their spread.
 const LEAST_REPEATS: usize = 5;
 /// And no more often than this, however short it is.
 const MOST_REPEATS: usize = 100_000;
@@ -289,7 +289,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Measures by a method of the caller's, which returns the seconds that this rank needed for one
-    /// iteration, and does it some times, or as often as the plan asks for. Collective.
+    /// iteration, and does it five times, or as often as the plan asks for. Collective.
     pub(super) fn one_by_one(
         &mut self,
         line: Line<'_>,
@@ -306,7 +306,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Measures some times, or as often as the plan asks for; with the number of iterations in each measurement,
+    /// Measures five times, or as often as the plan asks for; with the number of iterations in each measurement,
     /// counts their work requests. Collective.
     fn repeat(
         &mut self,

@@ -92,6 +92,7 @@ impl Output {
             value: measured.median(),
             min,
             max,
+            most_within: Some(most_within(&measured.values)),
             iterations: measured.iterations,
             repeats: measured.values.len(),
             percentiles: measured.percentiles.clone(),
@@ -234,6 +235,14 @@ fn range(values: &[f64]) -> (f64, f64) {
         })
 }
 
+/// Where all but a twentieth at either end lie, of at least one value.
+fn most_within(values: &[f64]) -> [f64; 2] {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let cut = sorted.len() / 20;
+    [sorted[cut], sorted[sorted.len() - 1 - cut]]
+}
+
 /// Four significant digits, without an exponent.
 pub(super) fn significant(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
@@ -298,6 +307,14 @@ fn failed(path: &Path, source: io::Error) -> BenchError {
 mod tests {
     use super::super::record::tests::record;
     use super::*;
+
+    #[test]
+    fn most_repetitions_lie_within() {
+        let values: Vec<f64> = (1..=40).rev().map(f64::from).collect();
+        assert_eq!(most_within(&values), [3.0, 38.0]);
+        assert_eq!(most_within(&values[..5]), [36.0, 40.0]);
+        assert_eq!(most_within(&[7.0]), [7.0; 2]);
+    }
 
     #[test]
     fn four_digits_are_enough() {

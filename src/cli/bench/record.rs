@@ -26,6 +26,9 @@ pub(super) struct Record {
     pub(super) value: f64,
     pub(super) min: f64,
     pub(super) max: f64,
+    /// Between these lie all repetitions but a twentieth at either end. Absent from records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) most_within: Option<[f64; 2]>,
     pub(super) iterations: u32,
     pub(super) repeats: usize,
     /// Absent from what follows from another line.
@@ -255,6 +258,7 @@ pub(super) mod tests {
             value,
             min: value,
             max: value,
+            most_within: None,
             iterations: 20_000,
             repeats: 1,
             percentiles: None,

@@ -13,6 +13,7 @@ use crate::ops::get;
 pub(crate) const CASES: &[Case] = cases!["datatypes":
     every_operation_between_layouts @ [2],
     elements_that_are_not_aligned @ [2],
+    long_runs_that_are_not_aligned @ [2],
     a_transposed_matrix_is_added @ [2, 3],
     sums_of_all_ranks_in_one_column @ [3],
     accumulates_follow_one_another @ [2],
@@ -183,6 +184,48 @@ fn elements_that_are_not_aligned(job: &Job) -> Outcome {
         check_eq!(window.read_u64(*place as usize), 3 * *value as u64);
     }
     window.close()
+}
+
+/// Every other element of a buffer, to and from one run at the target that lies askew: whole elements, all of them.
+fn long_runs_that_are_not_aligned(job: &Job) -> Outcome {
+    const COUNT: usize = 1_100;
+    for ty in [BasicType::I16, BasicType::I32] {
+        let size = ty.size();
+        let window = Exposed::open(job, Memory::Allocate, COUNT * size + 8, 1)?;
+        let column = Datatype::vector(COUNT as i64, 1, 2, &Datatype::from(ty))?.commit();
+        let dense = Datatype::from(ty).commit();
+        for skew in [1, 2, 3, 5, 7] {
+            window.lock_all(Assert::NONE)?;
+            if window.rank() == 1 {
+                let sent: Vec<u8> = (0..2 * COUNT * size)
+                    .map(|at| (at % 251) as u8 + 1)
+                    .collect();
+                let mut seen = vec![0; sent.len()];
+                let run = dense.times(COUNT as u64);
+                // SAFETY: the buffers outlive the flushes.
+                unsafe {
+                    let (from, one) = (sent.as_ptr(), column.times(1));
+                    window.accumulate_layout(from, one, 0, skew, run, Op::Replace)?;
+                    window.flush(0)?;
+                    let (to, nothing) = (seen.as_mut_ptr(), dense.times(0));
+                    let noop = Op::NoOp;
+                    window.get_accumulate_layout(from, nothing, to, one, 0, skew, run, noop)?;
+                    window.flush(0)?;
+                }
+                let mut there = vec![0; COUNT * size];
+                get(&window, &mut there, 0, skew)?;
+                window.flush(0)?;
+                for (number, element) in there.chunks(size).enumerate() {
+                    let at = 2 * number * size..(2 * number + 1) * size;
+                    check_eq!(element, &sent[at.clone()], "{ty:?} {skew} {number}");
+                    check_eq!(&seen[at], element, "{ty:?} {skew} {number}");
+                }
+            }
+            window.unlock_all()?;
+        }
+        window.close()?;
+    }
+    Ok(())
 }
 
 /// The classic: a matrix is added to its transpose on another rank.
