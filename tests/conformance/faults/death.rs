@@ -71,7 +71,9 @@ pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
         }));
     }
     // What another launcher does is none of our business.
-    for end in (ENDS.into_iter().chain(["execs"])).filter(|_| environment::is_our_launcher()) {
+    for end in
+        (ENDS.into_iter().chain(["execs_for_long"])).filter(|_| environment::is_our_launcher())
+    {
         let name = format!("{device}/faults/{end}/ended_by_the_launcher");
         trials.push(Trial::test(name, move || {
             the_launcher_ends_all(device, end)
@@ -168,9 +170,10 @@ pub(super) fn die(end: &str, job: Job) {
         "panics" => panic!("as the test wants"),
         "exits" => exit(0),
         "leaves" => drop(job),
-        // Longer than anybody may wait, and gone by itself where nobody ends it.
-        "execs" => {
-            let error = Command::new("sleep").arg("6").exec();
+        "execs" | "execs_for_long" => {
+            // Its end would be told in other words than its beginning.
+            let seconds = if end == "execs" { "2" } else { "1000" };
+            let error = Command::new("sleep").arg(seconds).exec();
             panic!("exec: {error}");
         }
         _ => panic!("no end {end:?}"),
