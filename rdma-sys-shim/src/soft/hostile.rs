@@ -9,7 +9,7 @@ use super::hands::Hand;
 use super::port::SoftPort;
 use super::request::{self, Operation, Request};
 use super::segment::{self, FileId};
-use super::slots::{self, Offered, SLOTS, Slots};
+use super::slots::{self, Offered, SLOTS, Slots, Unanswered};
 use super::{DEVICE, NoticeBoard, Options, SoftDevice, table};
 use crate::primitive::milliseconds;
 use crate::{Access, Device as _, RemoteAddress};
@@ -320,6 +320,26 @@ fn a_region_is_mapped_only_where_its_file_has_it() {
             entry.piece_fd.store(before, Ordering::Relaxed);
         }
         assert!(mapped());
+    }
+}
+
+/// Nobody waits for an answer in a slot that was overwritten, nor for one of a peer that is gone.
+#[test]
+fn a_state_that_cannot_be_ends_the_wait() {
+    let victim = Victim::new("cma=off");
+    let mut words = [0; 8];
+    let region = registered(&victim, &mut words);
+    for state in [0, 6, 77, u32::MAX] {
+        let slot = victim.fill(Operation::Read, region.remote().at(0), 8);
+        let overwritten = || {
+            slots::forge(&victim.port, slot, state);
+            true
+        };
+        // As a server that never comes to an end.
+        slots::forge(&victim.port, slot, 3);
+        let answer = slots::collect(&victim.port, slot, || true, overwritten);
+        assert_eq!(answer, Err(Unanswered::Garbled), "{state}");
+        slots::give_back(victim.port.slot(slot));
     }
 }
 

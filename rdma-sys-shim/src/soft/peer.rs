@@ -11,9 +11,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use super::DEVICE;
 use super::process::{self, ProcessId};
 use super::segment::{self, FileId};
+use super::slots::Unanswered;
 use crate::cross_memory::{self, Direction, Stopped};
 use crate::primitive::milliseconds;
 use crate::{Error, Liveness, Result};
@@ -110,6 +113,32 @@ impl PeerProcess {
             true => Liveness::Alive,
             false if self.id.exists() => Liveness::Replaced { pid },
             false => Liveness::Gone { pid },
+        }
+    }
+
+    /// For a wait for something that the process does: whether it runs. The log tells of a long wait, ever more seldom.
+    pub(crate) fn awaited(&self) -> impl FnMut() -> bool {
+        const FIRST: Duration = Duration::from_secs(10);
+        let (mut begun, mut next) = (None, FIRST);
+        move || {
+            if begun.get_or_insert_with(Instant::now).elapsed() >= next {
+                let (seconds, pid) = (next.as_secs(), self.id.pid);
+                tracing::warn!("has waited {seconds} s for an answer of process {pid}");
+                next *= 2;
+            }
+            self.runs()
+        }
+    }
+
+    /// Why a request has no answer.
+    pub(crate) fn unanswered(&self, why: &Unanswered) -> Error {
+        match why {
+            Unanswered::Garbled => Error::Unreachable {
+                device: DEVICE,
+                pid: self.id.pid,
+                reason: "a request to it was overwritten in shared memory".to_owned(),
+            },
+            Unanswered::Gone | Unanswered::NoAgent => self.gone(),
         }
     }
 

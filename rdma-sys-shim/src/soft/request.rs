@@ -139,10 +139,10 @@ impl Request {
     ) -> Result<Option<u64>> {
         let index = claim(port, peer)?;
         fill(index);
-        let answer = match slots::exchange(port, index, || peer.runs()) {
+        let answer = match slots::exchange(port, index, peer.awaited()) {
             Ok(answer) => answer,
             Err(Unanswered::NoAgent) => return Ok(None),
-            Err(Unanswered::Gone) => return Err(peer.gone()),
+            Err(why) => return Err(peer.unanswered(&why)),
         };
         if answer.is_some() {
             take(index);
@@ -236,6 +236,7 @@ pub(super) fn claim_now(port: &SoftPort, own: ProcessId, nth: usize) -> Option<u
 
 fn claim(port: &SoftPort, peer: &PeerProcess) -> Result<usize> {
     let mut round = 0u32;
+    let mut runs = peer.awaited();
     loop {
         if let Some(index) = claim_now(port, peer.own(), 0) {
             return Ok(index);
@@ -247,7 +248,7 @@ fn claim(port: &SoftPort, peer: &PeerProcess) -> Result<usize> {
         }
         std::thread::sleep(Duration::from_millis(1));
         if round.is_multiple_of(100) {
-            if !peer.runs() {
+            if !runs() {
                 return Err(peer.gone());
             }
             free_those_of_the_dead(port, peer.own());

@@ -103,6 +103,8 @@ pub(crate) enum Unanswered {
     NoAgent,
     /// The agent's process is gone.
     Gone,
+    /// The slot is in a state in which neither its owner nor a server has left it.
+    Garbled,
 }
 
 /// Takes a free slot for `owner`, looking at `first` first.
@@ -161,7 +163,7 @@ pub(crate) fn free_if_dead(slot: &Slot, cleaner: u64, is_dead: impl FnOnce(u64) 
 pub(crate) fn exchange(
     slots: &impl Slots,
     index: usize,
-    peer_lives: impl Fn() -> bool,
+    peer_lives: impl FnMut() -> bool,
 ) -> Result<Option<u64>, Unanswered> {
     let slot = slots.slot(index);
     slot.offered.store(0, Ordering::Relaxed);
@@ -212,7 +214,7 @@ pub(crate) fn collect(
     slots: &impl Slots,
     index: usize,
     mut is_patient: impl FnMut() -> bool,
-    peer_lives: impl Fn() -> bool,
+    peer_lives: impl FnMut() -> bool,
 ) -> Result<Offered, Unanswered> {
     let slot = slots.slot(index);
     loop {
@@ -240,7 +242,7 @@ pub(crate) fn collect(
 fn wait_done(
     slots: &impl Slots,
     index: usize,
-    peer_lives: impl Fn() -> bool,
+    mut peer_lives: impl FnMut() -> bool,
 ) -> Result<(), Unanswered> {
     let (bell, slot) = (slots.bell(), slots.slot(index));
     let done = || is_answered(slot.state.load(Ordering::Acquire));
@@ -269,8 +271,10 @@ fn wait_done(
         slot.sleeping.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let seen = slot.state.load(Ordering::Relaxed);
-        if !is_answered(seen) {
-            futex::wait(&slot.state, seen, NAP);
+        match seen {
+            READY | SERVING => futex::wait(&slot.state, seen, NAP),
+            seen if is_answered(seen) => {}
+            _ => return Err(Unanswered::Garbled),
         }
         slot.sleeping.store(0, Ordering::Relaxed);
         if done() {

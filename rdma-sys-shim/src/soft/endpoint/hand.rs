@@ -18,7 +18,7 @@ use crate::soft::port::SoftPort;
 use crate::soft::process::ProcessId;
 use crate::soft::request::{self, AT_ONCE, Operation, Request};
 use crate::soft::scattered;
-use crate::soft::slots::{self, Hands, Offered, Slots, Unanswered};
+use crate::soft::slots::{self, Hands, Offered, Slots};
 use crate::soft::table;
 use crate::{Error, Number, RemoteAddress, Result};
 
@@ -572,11 +572,11 @@ impl SoftEndpoint {
                 begun.get_or_insert_with(Instant::now).elapsed() < patience
             })
         };
-        match slots::collect(&*self.port, slot, is_patient, || self.peer.runs()) {
+        match slots::collect(&*self.port, slot, is_patient, self.peer.awaited()) {
             Ok(Offered::Answered(Some(_))) => Ok(Asked::Done),
             Ok(Offered::Answered(None)) => Ok(Asked::Refused),
             Ok(Offered::TakenBack) => Ok(Asked::NotTakenUp),
-            Err(Unanswered::Gone | Unanswered::NoAgent) => Err(self.peer.gone()),
+            Err(why) => Err(self.peer.unanswered(&why)),
         }
     }
 }
