@@ -110,9 +110,12 @@ static void published(void) {
     }
     OK(MPI_Get_accumulate(NULL, 0, MPI_BYTE, to, count, type, 0, 0, sparse ? BYTES : count, MPI_BYTE, MPI_NO_OP, win));
     OK(MPI_Win_flush(0, win));
-    int bytes = sparse ? BYTES : count, step = sparse ? 2 : 1;
-    for (int w = 0; w < bytes; w += bytes - w < 8 ? 4 : 8)
-      for (int b = 1; b < (bytes - w < 8 ? 4 : 8); b++) EQUAL_AT(i, to[(w + b) * step], to[w * step]);
+    int bytes = sparse ? BYTES : count, step = sparse ? 2 : 1, width;
+    /* Every other write ends amid the second word. */
+    for (int w = 0; w < bytes; w += width) {
+      width = w == 0 ? 8 : 4;
+      for (int b = 1; b < width; b++) EQUAL_AT(i, to[(w + b) * step], to[w * step]);
+    }
   }
   OK(MPI_Win_unlock_all(win));
   OK(MPI_Barrier(MPI_COMM_WORLD));
