@@ -5,6 +5,7 @@
 //! It runs while a region that needs it is registered, and for a moment after, so that a program
 //! that creates and frees windows in a loop does not start a thread each time.
 
+use std::hint::spin_loop;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
@@ -24,6 +25,8 @@ use crate::memory::copy;
 use crate::signals::without_signals;
 use crate::{Error, Number, Result, Width};
 
+/// For how many requests an agent looks in vain before it sleeps: some microseconds.
+const LOOKS: u32 = 100;
 /// How long an agent without a region stays.
 const LINGER: Duration = Duration::from_millis(500);
 
@@ -121,12 +124,13 @@ fn serve(shared: &Shared) {
     let mut turns = Turns::default();
     loop {
         let mut idle = true;
-        for _ in 0..20 {
+        for _ in 0..LOOKS {
             if slots::serve_ready(port, &mut turns, serve_one) {
                 idle = false;
                 break;
             }
-            thread::yield_now();
+            // Not by giving the processor away: a thread that polls would keep it to the end of its time slice.
+            spin_loop();
         }
         let ends = shared.ends.load(Ordering::SeqCst);
         if !idle && !ends {
