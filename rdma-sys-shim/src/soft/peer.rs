@@ -186,10 +186,19 @@ impl PeerProcess {
             done = transfer(number);
         }
         // After a fault, the process may have started another program.
-        if matches!(done, Err(Stopped::Fault)) || milliseconds() != now {
-            self.leads_there(number)?;
+        let is_doubtful = matches!(done, Err(Stopped::Fault)) || milliseconds() != now;
+        match is_doubtful.then(|| self.leads_there(number)) {
+            None | Some(Ok(())) => done,
+            Some(Err(Stopped::Gone)) => {
+                let next = self.find(milliseconds())?;
+                match number == self.id.pid {
+                    // Only the first thread has ended: while others run, nobody else is given its number.
+                    true => done,
+                    false => transfer(next),
+                }
+            }
+            Some(Err(stopped)) => Err(stopped),
         }
-        done
     }
 
     /// The number of the process, or of a thread of its that runs where the first one has ended: by the first one's number the
