@@ -63,6 +63,13 @@ impl Entry {
             rkey: self.rkey,
         }
     }
+
+    fn common(&self) -> Common {
+        Common {
+            flags: self.hints & !OF_ALL,
+            granularity: self.granularity,
+        }
+    }
 }
 
 /// Beside the hints, whether this rank maps what all of them have.
@@ -354,15 +361,6 @@ fn shares_host(team: &Team, exposed: &RemoteRegion) -> bool {
         own.is_ok_and(|own| matches!(own.endpoint().map(exposed), Ok(Some(_))))
     };
     (exposed.len == 0 || maps_own()) && (0..team.size()).all(maps)
-}
-
-impl Entry {
-    fn common(&self) -> Common {
-        Common {
-            flags: self.hints & !OF_ALL,
-            granularity: self.granularity,
-        }
-    }
 }
 
 /// Fails if a rank tells of a part what cannot be.

@@ -7,7 +7,7 @@ use super::super::bounds::Place;
 use super::super::by_device::{CHAIN, Places, Words, after};
 use super::super::put_get::Way;
 use super::super::whole_words::{WIDTHS, go_together, type_of, words};
-use super::combined::{Combined, ElementBlock};
+use super::combined::{Combined, ElementBlock, packed};
 use super::post::Poster;
 use crate::datatype::{Op, copy_elements};
 use crate::error::Result;
@@ -259,17 +259,10 @@ impl Far<'_> {
         let parts = self.parts;
         let (ty, extent) = (parts.ty, parts.ty.extent());
         let padding = extent - ty.true_extent();
-        let placed = || {
-            chunk.iter().scan(0, |next, block| {
-                let at = *next;
-                *next += block.len;
-                Some((at, block))
-            })
-        };
         let mut held = vec![0_u8; len];
         let base = held.as_mut_ptr();
         let mut poster = self.poster(Way::Get);
-        for (at, block) in placed() {
+        for (at, block) in packed(chunk) {
             let there = self.place(block.target).address;
             // SAFETY: a part of the buffer, which is kept until the reads have ended.
             unsafe { poster.push(base.add(at), there, block.len - padding)? };
@@ -279,35 +272,35 @@ impl Far<'_> {
         self.patience.complete(self.endpoint, read)?;
         // One block is combined where it is, several from and to copies.
         let several = chunk.len() > 1;
-        let mut packed = [Vec::new(), Vec::new()];
+        let mut copies = [Vec::new(), Vec::new()];
         let mut operands = parts.operands_at(first);
         if several && parts.operands.is_some() {
-            packed[0].resize(len, 0_u8);
-            operands = packed[0].as_ptr();
-            for (at, block) in placed() {
-                let (to, from) = (packed[0][at..].as_mut_ptr(), parts.operands_at(block));
+            copies[0].resize(len, 0_u8);
+            operands = copies[0].as_ptr();
+            for (at, block) in packed(chunk) {
+                let (to, from) = (copies[0][at..].as_mut_ptr(), parts.operands_at(block));
                 // SAFETY: operands, and as much of the buffer.
                 unsafe { copy_elements(ty, to, from, block.len / extent) };
             }
         }
         let mut result = parts.result_at(first);
         if several && parts.result.is_some() {
-            packed[1].resize(len, 0_u8);
-            result = packed[1].as_mut_ptr();
+            copies[1].resize(len, 0_u8);
+            result = copies[1].as_mut_ptr();
         }
         let work = parts.work_on(operands, result, len);
         // SAFETY: the buffers are the caller's promise, or as long.
         let changed = unsafe { work.combine_held(base, 0, work.count) };
         if several && parts.result.is_some() {
-            for (at, block) in placed() {
-                let (to, from) = (parts.result_at(block), packed[1][at..].as_ptr());
+            for (at, block) in packed(chunk) {
+                let (to, from) = (parts.result_at(block), copies[1][at..].as_ptr());
                 // SAFETY: elements of the result, and as much of the buffer.
                 unsafe { copy_elements(ty, to, from, block.len / extent) };
             }
         }
         if changed {
             let mut poster = self.poster(Way::Put);
-            for (at, block) in placed() {
+            for (at, block) in packed(chunk) {
                 // SAFETY: a part of the buffer, which is kept until the writes are released.
                 unsafe { self.push_elements(&mut poster, base.add(at), block)? };
             }

@@ -43,6 +43,17 @@ impl ElementBlock {
     }
 }
 
+/// The blocks, and where each begins in a buffer that holds one behind the other.
+pub(in crate::access) fn packed(
+    blocks: &[ElementBlock],
+) -> impl Iterator<Item = (usize, &ElementBlock)> {
+    blocks.iter().scan(0, |next, block| {
+        let at = *next;
+        *next += block.len;
+        Some((at, block))
+    })
+}
+
 impl Combined<'_> {
     pub(in crate::access) fn blocks(&self) -> impl Iterator<Item = ElementBlock> {
         let (skip, mut walked) = (self.skip, 0);

@@ -4,7 +4,7 @@
 use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::copy;
 
-use super::combined::{Combined, ElementBlock};
+use super::combined::{Combined, ElementBlock, packed};
 use super::spot::Spot;
 use crate::datatype::{BasicType, Piece};
 use crate::error::Result;
@@ -83,15 +83,6 @@ impl Run {
         self.len < self.most && self.blocks.last().is_some_and(follows)
     }
 
-    /// The blocks, and where each begins in the buffers.
-    fn gathered(&self) -> impl Iterator<Item = (usize, &ElementBlock)> {
-        self.blocks.iter().scan(0, |next, block| {
-            let at = *next;
-            *next += block.len;
-            Some((at, block))
-        })
-    }
-
     /// Combines it, and empties it.
     ///
     /// # Safety
@@ -107,7 +98,7 @@ impl Run {
         };
         let [operands, result] = self.buffers.each_mut().map(|buffer| buffer.as_mut_ptr());
         if parts.operands.is_some() {
-            for (at, block) in self.gathered() {
+            for (at, block) in packed(&self.blocks) {
                 // SAFETY: operands, and their place in the buffer.
                 unsafe { copy(operands.add(at), parts.operands_at(block), block.len) };
             }
@@ -133,7 +124,7 @@ impl Run {
             return combined;
         }
         if parts.result.is_some() {
-            for (at, block) in self.gathered() {
+            for (at, block) in packed(&self.blocks) {
                 // SAFETY: elements of the result, and their place in the buffer.
                 unsafe { copy(parts.result_at(block), result.add(at), block.len) };
             }
