@@ -4,18 +4,18 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use rdma_sys_shim::{Endpoint, Hand, Ticket, Wanted, has_attached};
+use rdma_sys_shim::{Assist, Endpoint, Ticket, Wanted, has_attached};
 
 use crate::error::{Error, Result};
 use crate::seen::Waiting;
 
-mod hand;
+mod assist;
 mod hook;
 mod long;
 mod must_return;
 mod pause;
 
-use hand::LendingEnd;
+use assist::LendingEnd;
 pub(crate) use hook::set_hook;
 use long::Lasting;
 pub(crate) use long::{LongWait, at_end, in_words, take_due};
@@ -210,14 +210,14 @@ impl Patience {
         mut check: impl FnMut() -> Verdict<'a>,
     ) -> Result<()> {
         // Where ranks take turns on the processors, who waits is away most of the time.
-        let mut hand = match self.crowded {
+        let mut assist = match self.crowded {
             true => None,
-            false => Hand::of_process(),
+            false => Assist::of_process(),
         };
         let mut waiting = Waiting::begin();
         let begun = Instant::now();
-        let lent = match &mut hand {
-            Some(hand) => hand::lend(hand, false, done)?,
+        let lent = match &mut assist {
+            Some(assist) => assist::lend(assist, false, done)?,
             None if self.spin(done, begun)? => LendingEnd::Over,
             None => LendingEnd::Idle,
         };
@@ -226,14 +226,14 @@ impl Patience {
             LendingEnd::Asked => (true, 0),
             LendingEnd::Idle => (false, YIELDS),
         };
-        if let (Some(hand), false) = (&mut hand, was_asked) {
-            hand.withdraw();
+        if let (Some(assist), false) = (&mut assist, was_asked) {
+            assist.withdraw();
         }
         for _ in 0..yields {
             if self.snatch(done)? {
                 return Ok(());
             }
-            match self.heed(&mut hand, Wanted::No, done)? {
+            match self.heed(&mut assist, Wanted::No, done)? {
                 Some(LendingEnd::Over) => return Ok(()),
                 // It was long, and time to look around.
                 Some(lent) => {
@@ -271,7 +271,7 @@ impl Patience {
                 true => Wanted::Called,
                 false => Wanted::No,
             };
-            let lent = self.heed(&mut hand, known, done)?;
+            let lent = self.heed(&mut assist, known, done)?;
             was_asked = lent == Some(LendingEnd::Asked);
             match lent {
                 Some(LendingEnd::Over) => return Ok(()),
@@ -282,8 +282,8 @@ impl Patience {
                 true => LONGEST_NAP,
                 false => self.longest_sleep(now - begun),
             };
-            match &hand {
-                Some(hand) => hand.sleep(sleep.min(longest)),
+            match &assist {
+                Some(assist) => assist.sleep(sleep.min(longest)),
                 None => std::thread::sleep(sleep.min(longest)),
             }
             sleep = (sleep * 2).min(longest);
@@ -293,26 +293,26 @@ impl Patience {
     /// Serves peers that are known to want a hand, or have said so since they were heeded last; how that ended, if they did.
     fn heed(
         self,
-        hand: &mut Option<Hand>,
+        assist: &mut Option<Assist>,
         known: Wanted,
         done: &mut dyn FnMut() -> Result<bool>,
     ) -> Result<Option<LendingEnd>> {
-        if hand.is_none() && !self.crowded {
-            *hand = Hand::for_calls();
+        if assist.is_none() && !self.crowded {
+            *assist = Assist::for_calls();
         }
-        let Some(hand) = hand else {
+        let Some(assist) = assist else {
             return Ok(None);
         };
         let wanted = match known {
-            Wanted::No => hand.was_wanted(),
+            Wanted::No => assist.was_wanted(),
             known => known,
         };
         let lent = match wanted {
             Wanted::No => return Ok(None),
-            _ => hand::lend(hand, wanted == Wanted::Called, done)?,
+            _ => assist::lend(assist, wanted == Wanted::Called, done)?,
         };
         if lent == LendingEnd::Idle {
-            hand.withdraw();
+            assist.withdraw();
         }
         Ok(Some(lent))
     }

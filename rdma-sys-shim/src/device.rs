@@ -589,7 +589,7 @@ pub trait Endpoint: Send + Sync {
     ///
     /// # Safety
     /// `values` is readable, and `old` writable if it is not null, for `len` bytes, a multiple of a number's; they do not overlap.
-    unsafe fn add_by_hand(
+    unsafe fn add_by_assist(
         &self,
         at: RemoteAddress,
         number: Number,

@@ -50,7 +50,7 @@ impl<'w> Transfer<'w> {
     pub(super) unsafe fn carry_out(&self) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe {
-            match self.add_by_hand()? {
+            match self.add_by_assist()? {
                 Some(result) => result,
                 None => self.carry_out_here(),
             }
@@ -62,7 +62,7 @@ impl<'w> Transfer<'w> {
     ///
     /// # Safety
     /// As for [`Transfer::carry_out`].
-    unsafe fn add_by_hand(&self) -> Result<Option<Result<()>>> {
+    unsafe fn add_by_assist(&self) -> Result<Option<Result<()>>> {
         let Some(number) = self.work.summed() else {
             return Ok(None);
         };
@@ -77,7 +77,7 @@ impl<'w> Transfer<'w> {
         // SAFETY: the buffers are the caller's promise; under the lock nobody else changes these elements.
         let asked = unsafe {
             self.endpoint
-                .add_by_hand(self.at, number, operands, result, self.len, &otherwise)?
+                .add_by_assist(self.at, number, operands, result, self.len, &otherwise)?
         };
         Ok(asked.then(|| lock(&failed).take().map_or(Ok(()), Err)))
     }

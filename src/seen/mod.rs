@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub(crate) use call::{InCall, Waiting};
-use rdma_sys_shim::Hand;
+use rdma_sys_shim::Assist;
 use settings::Settings;
 pub use statistics::{Accesses, OperationKind, Statistics, TargetKind, Waits};
 pub(crate) use watch::{Watch, WatchedEpoch};
@@ -110,7 +110,7 @@ pub(crate) fn joined<E: std::fmt::Display>(
 pub(crate) fn leaving() {
     if REPORTS.swap(false, Ordering::Relaxed) {
         let rank = RANK.load(Ordering::Relaxed);
-        let served = Hand::served_by_process();
+        let served = Assist::served_by_process();
         write_at_once(&report::table(
             rank,
             &watch::all(),

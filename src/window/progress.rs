@@ -13,7 +13,7 @@ pub enum Progress {
     /// Nothing: every operation is carried out by its origin's processor or by devices, whatever the target's process does, also
     /// while it is stopped. One exception on the soft device: while a thread of the target waits in a call of this
     /// library, it may copy a part of an operation for the origin. If the process is stopped, or loses its processor, in the middle of that copy,
-    /// the operation ends once the process goes on. With the device option `hands=off` there is no exception.
+    /// the operation ends once the process goes on. With the device option `assist=off` there is no exception.
     Always,
     /// For some operations, on memory to which the system refuses origins the way, a thread that the
     /// library keeps in the target's process. They complete while the program's threads compute, but

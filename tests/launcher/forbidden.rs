@@ -100,7 +100,7 @@ fn what_a_rank_needs_is_named() {
 /// Only the origin learns of it: its target expects to be attached to, and serves no requests.
 fn attaching_is_refused_by_the_system() {
     for role_name in ["attach-early", "attach-late"] {
-        let mut command = role(2, &["--device", "soft:hands=off"], role_name);
+        let mut command = role(2, &["--device", "soft:assist=off"], role_name);
         let done = run(&mut command).expect(0);
         let lines: Vec<_> = done.text().lines().collect();
         assert_eq!(lines.len(), 3, "{role_name}: {}", done.text());

@@ -457,7 +457,7 @@ fn served(device: &str, role_name: &str) -> bool {
 }
 
 fn serves_while_it_waits(role_name: &str) {
-    assert!(!served("soft:hands=off", role_name));
+    assert!(!served("soft:assist=off", role_name));
     // Who takes turns with others on the processors sleeps instead.
     if thread::available_parallelism().unwrap().get() >= 2 {
         let tried = (0..5).any(|_| served("soft", role_name));

@@ -33,9 +33,9 @@ impl Address {
         let Options {
             cross_memory,
             map,
-            hands,
+            assist,
         } = self.options;
-        let options = u8::from(cross_memory) | u8::from(map) << 1 | u8::from(hands) << 2;
+        let options = u8::from(cross_memory) | u8::from(map) << 1 | u8::from(assist) << 2;
         let mut bytes = vec![VERSION, options];
         let Published {
             process,
@@ -86,7 +86,7 @@ impl Address {
             options: Options {
                 cross_memory: options & 1 != 0,
                 map: options & 2 != 0,
-                hands: options & 4 != 0,
+                assist: options & 4 != 0,
             },
             pid_namespace: fields.u64()?,
             boot: fields.array()?,

@@ -1,15 +1,15 @@
 //! A peer of the soft provider, and the ways to its memory: the processor's own loads and stores
 //! for this process, the kernel's cross-memory attach, or the peer's agent.
 
+mod assist;
 mod batch;
-mod hand;
 
 use std::io;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 
-use hand::Experience;
+use assist::Experience;
 
 use super::Options;
 use super::agent;
@@ -153,7 +153,7 @@ impl SoftEndpoint {
                         .map_err(|stopped| self.stopped(stopped, operation, at, bytes.len()))
                 };
                 // SAFETY: `local` is the caller's promise.
-                unsafe { self.transfer_by_hand(operation, local, len, at, by_kernel)? };
+                unsafe { self.transfer_by_assist(operation, local, len, at, by_kernel)? };
             }
             Path::Agent => {
                 for start in (0..len).step_by(SLOT_BYTES) {
@@ -376,7 +376,7 @@ impl Endpoint for SoftEndpoint {
 
     unsafe fn share_blocks(&self, blocks: Blocks, copy: &dyn Fn(Range<usize>)) {
         // SAFETY: the caller's promise.
-        unsafe { self.share_with_hand(blocks, copy) };
+        unsafe { self.share_with_assist(blocks, copy) };
     }
 
     unsafe fn fetch_add(
@@ -484,7 +484,7 @@ impl Endpoint for SoftEndpoint {
         shares
     }
 
-    unsafe fn add_by_hand(
+    unsafe fn add_by_assist(
         &self,
         at: RemoteAddress,
         number: Number,

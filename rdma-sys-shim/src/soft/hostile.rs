@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use super::hands::Hand;
+use super::assist::Assist;
 use super::port::SoftPort;
 use super::request::{self, Operation, Request};
 use super::segment::{self, FileId};
@@ -92,11 +92,11 @@ impl Victim {
     }
 
     /// Whether a thread that waits does it.
-    fn hand_obeys(&self, operation: Operation, at: RemoteAddress, len: usize) -> bool {
+    fn assist_obeys(&self, operation: Operation, at: RemoteAddress, len: usize) -> bool {
         let slot = self.fill(operation, at, len);
         slots::offer(self.port.slot(slot), milliseconds());
-        let hand = Hand::of_port(&self.device.own.port);
-        assert!(hand.serve());
+        let assist = Assist::of_port(&self.device.own.port);
+        assert!(assist.serve());
         let answer = slots::collect(&self.port, slot, || true, || true).unwrap();
         slots::give_back(self.port.slot(slot));
         matches!(answer, Offered::Answered(Some(_)))
@@ -139,7 +139,7 @@ fn an_entry_that_the_owner_did_not_make_gives_no_right() {
         let at = victim.forge(index, secret.address(), 64);
         for operation in OPERATIONS {
             assert!(!victim.agent_obeys(operation, at, 8), "{operation:?}");
-            assert!(!victim.hand_obeys(operation, at, 8), "{operation:?}");
+            assert!(!victim.assist_obeys(operation, at, 8), "{operation:?}");
             secret.check();
         }
         let itself = victim.device.connect(&victim.device.address()).unwrap();
@@ -173,10 +173,10 @@ fn an_entry_that_was_changed_gives_no_more_rights_and_takes_none() {
     };
     for operation in OPERATIONS {
         assert!(!victim.agent_obeys(operation, at, 8), "{operation:?}");
-        assert!(!victim.hand_obeys(operation, at, 8), "{operation:?}");
+        assert!(!victim.assist_obeys(operation, at, 8), "{operation:?}");
         secret.check();
         let may = Operation::need(operation);
-        let obeys = victim.hand_obeys(operation, remote.at(0), 8);
+        let obeys = victim.assist_obeys(operation, remote.at(0), 8);
         // Others have no atomics on memory that they cannot map.
         let granted = Access::ALL.without(Access::ATOMIC);
         assert_eq!(obeys, granted.allows(may), "{operation:?}");
@@ -186,12 +186,12 @@ fn an_entry_that_was_changed_gives_no_more_rights_and_takes_none() {
     assert!(victim.agent_obeys(Operation::Read, remote.at(0), 8));
     // The next region of this entry is what its owner says.
     drop(region);
-    assert!(!victim.hand_obeys(Operation::Read, remote.at(0), 8));
+    assert!(!victim.assist_obeys(Operation::Read, remote.at(0), 8));
     let region = registered(&victim, &mut words);
     assert_eq!(region.remote().rkey as u32, remote.rkey as u32);
     assert_ne!(region.remote().rkey, remote.rkey);
     let at = region.remote().at(0);
-    assert!(victim.hand_obeys(Operation::Read, at, 8));
+    assert!(victim.assist_obeys(Operation::Read, at, 8));
     let way = victim.device.connect(&victim.device.address()).unwrap();
     let mut found = [0_u8; 8];
     // SAFETY: a local of as many bytes.
@@ -209,9 +209,9 @@ fn nothing_is_done_to_memory_that_was_withdrawn() {
     let address = base.expose_provenance() as u64;
     thread::scope(|scope| {
         scope.spawn(|| {
-            let hand = Hand::of_port(&victim.device.own.port);
+            let assist = Assist::of_port(&victim.device.own.port);
             while !over.load(Ordering::Relaxed) {
-                hand.serve();
+                assist.serve();
             }
         });
         scope.spawn(|| {
@@ -360,9 +360,9 @@ fn garbage_in_slots_and_tables_harms_nobody() {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let hand = Hand::of_port(own);
+                let assist = Assist::of_port(own);
                 while !over.load(Ordering::Relaxed) {
-                    hand.serve();
+                    assist.serve();
                 }
             });
             let _ends = Ends(&over);

@@ -6,10 +6,10 @@ mod adversarial;
 #[cfg(feature = "adversarial")]
 pub(crate) use adversarial::DEVICE as ADVERSARIAL;
 mod agent;
+mod assist;
 mod endpoint;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
-mod hands;
 #[cfg(all(test, not(loom)))]
 mod hostile;
 mod limits;
@@ -32,7 +32,7 @@ mod vma;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use hands::{Hand, Wanted, has_attached};
+pub use assist::{Assist, Wanted, has_attached};
 pub(crate) use neighbour::{Neighbour, NeighbourMemory};
 pub use notice_board::NoticeBoard;
 pub use port::PORT_BYTES;
@@ -63,12 +63,12 @@ pub(crate) struct Options {
     /// Let peers map memory at all; else every access is an operation of the device, as on a NIC.
     pub(crate) map: bool,
     /// Let threads that wait do for peers what the kernel would.
-    pub(crate) hands: bool,
+    pub(crate) assist: bool,
 }
 
 const KNOWN_OPTIONS: &str = match cfg!(feature = "adversarial") {
-    true => "cma=on|off, map=on|off, hands=on|off; adversarial",
-    false => "cma=on|off, map=on|off, hands=on|off",
+    true => "cma=on|off, map=on|off, assist=on|off; adversarial",
+    false => "cma=on|off, map=on|off, assist=on|off",
 };
 
 impl Options {
@@ -77,7 +77,7 @@ impl Options {
         let mut options = Self {
             cross_memory: true,
             map: true,
-            hands: true,
+            assist: true,
         };
         for option in text.split(',').filter(|option| !option.is_empty()) {
             let bad = || Error::BadOption {
@@ -94,7 +94,11 @@ impl Options {
             match key {
                 "cma" => options.cross_memory = value,
                 "map" => options.map = value,
-                "hands" => options.hands = value,
+                "assist" => options.assist = value,
+                "hands" => {
+                    tracing::warn!("the option `hands` is called `assist` now");
+                    options.assist = value;
+                }
                 _ => return Err(bad()),
             }
         }
@@ -136,7 +140,7 @@ pub(crate) struct Own {
     segments: Segments,
     options: Options,
     /// Where threads that wait may be asked.
-    _open: Option<hands::Open>,
+    _open: Option<assist::Open>,
     /// Whether peers are expected to reach memory that they cannot map without the agent.
     attach: AtomicBool,
 }
@@ -168,7 +172,7 @@ impl SoftDevice {
                 table: RegionTable::new(port.clone()),
                 agent: Agent::new(port.clone()),
                 segments: Segments::default(),
-                _open: options.hands.then(|| hands::Open::new(&port)),
+                _open: options.assist.then(|| assist::Open::new(&port)),
                 port,
                 options,
                 attach: AtomicBool::new(attach),

@@ -15,7 +15,7 @@ impl NeighbourMemory {
         let options = Options {
             cross_memory: false,
             map: true,
-            hands: false,
+            assist: false,
         };
         Ok(Self(SoftDevice::open(options, launcher)?))
     }

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Own;
-use super::hands::Attached;
+use super::assist::Attached;
 use super::port::Loan;
 use super::segment::{self, AddressRange, FileId, whole_pages};
 use super::table::MappablePiece;
@@ -221,7 +221,7 @@ pub(crate) unsafe fn register(
             own: own.clone(),
             rkey: remote.rkey,
             by_agent,
-            _attached: (is_attached && own.options.hands).then(|| Attached::new(&own.port)),
+            _attached: (is_attached && own.options.assist).then(|| Attached::new(&own.port)),
         })),
     })
 }

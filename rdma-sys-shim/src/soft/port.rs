@@ -14,7 +14,7 @@ use super::peer::{self, Nonce, PeerProcess};
 use super::process::ProcessId;
 use super::room::{Room, RoomPiece};
 use super::segment::{self, AddressRange, FileId};
-use super::slots::{Bell, Hands, SLOTS, Slot, Slots};
+use super::slots::{AssistWords, Bell, SLOTS, Slot, Slots};
 use crate::system::is_shortage;
 use crate::{Error, Result};
 
@@ -54,7 +54,7 @@ pub(crate) struct RegionEntry {
 }
 
 const BELL: usize = 64;
-const HANDS: usize = 128;
+const ASSIST: usize = 128;
 const SLOT_TABLE: usize = 4096;
 const SLOT_DATA: usize = SLOT_TABLE + 2 * 4096;
 /// From the data of one slot to the next: those in use at a time lie in different sets of a cache.
@@ -75,9 +75,9 @@ pub const PORT_BYTES: usize = PIECES + PIECES_BYTES;
 const _: () = assert!(size_of::<Header>() <= BELL);
 // Loom's atomics are larger; its models have bells and slots elsewhere.
 #[cfg(not(loom))]
-const _: () = assert!(BELL + size_of::<Bell>() <= HANDS);
+const _: () = assert!(BELL + size_of::<Bell>() <= ASSIST);
 #[cfg(not(loom))]
-const _: () = assert!(HANDS + size_of::<Hands>() <= SLOT_TABLE);
+const _: () = assert!(ASSIST + size_of::<AssistWords>() <= SLOT_TABLE);
 #[cfg(not(loom))]
 const _: () = assert!(SLOT_TABLE + SLOTS * size_of::<Slot>() <= SLOT_DATA);
 const _: () = assert!(SLOTS <= u32::BITS as usize);
@@ -427,8 +427,8 @@ impl Slots for SoftPort {
         self.at(BELL)
     }
 
-    fn hands(&self) -> &Hands {
-        self.at(HANDS)
+    fn assist(&self) -> &AssistWords {
+        self.at(ASSIST)
     }
 
     fn slot(&self, index: usize) -> &Slot {

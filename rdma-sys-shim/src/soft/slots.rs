@@ -49,7 +49,7 @@ pub(crate) struct Bell {
 
 /// What peers and the threads of a process that wait tell each other.
 #[repr(C, align(128))]
-pub(crate) struct Hands {
+pub(crate) struct AssistWords {
     /// Threads that look at the slots while they wait.
     lent: AtomicU32,
     /// Whether a peer would have liked one of them to, as a [`Wanted`]: what those sleep on that would.
@@ -92,7 +92,7 @@ pub(crate) struct Slot {
 /// Where the slots of a process are, and what belongs to them.
 pub(crate) trait Slots {
     fn bell(&self) -> &Bell;
-    fn hands(&self) -> &Hands;
+    fn assist(&self) -> &AssistWords;
     fn slot(&self, index: usize) -> &Slot;
 }
 
@@ -313,7 +313,7 @@ impl Bell {
     }
 }
 
-impl Hands {
+impl AssistWords {
     /// The calling thread looks at the slots from now on.
     pub(crate) fn lend(&self) {
         self.lent.fetch_add(1, Ordering::Relaxed);

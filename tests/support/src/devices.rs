@@ -15,7 +15,7 @@ fn all() -> Vec<&'static str> {
         // Every transfer to caller-owned memory goes through the target's agent.
         "soft:cma=off",
         // Threads that wait do nothing for peers, so that the kernel does it.
-        "soft:hands=off",
+        "soft:assist=off",
         // Every access is an operation of the device, as over a network card.
         "soft:map=off",
         "soft:map=off,cma=off",

@@ -53,7 +53,7 @@ impl AdversarialDevice {
         let inner = super::Options {
             cross_memory: options.cross_memory,
             map: false,
-            hands: true,
+            assist: true,
         };
         let seed = match (options.seed, launcher.and_then(ProcessId::of)) {
             (Some(seed), _) => seed,

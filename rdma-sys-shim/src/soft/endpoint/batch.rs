@@ -1,6 +1,6 @@
 //! Batches: the kernel takes lists of parts of both processes, and the agent lists of short pieces.
 
-use super::hand::Group;
+use super::assist::Group;
 use super::{Operation, Path, SoftEndpoint};
 use crate::cross_memory::{self, Direction, MOST_PARTS, part};
 use crate::device::batch::{Batch, BatchError, Blocks, LocalPiece, post_each};
@@ -15,15 +15,15 @@ impl SoftEndpoint {
         operation: Operation,
         batch: &Batch<'_>,
     ) -> std::result::Result<Ticket, BatchError> {
-        let by_hand = match self.path {
+        let by_assist = match self.path {
             // SAFETY: the caller's promise.
-            Path::CrossMemory => unsafe { self.batch_by_hand(operation, batch)? },
+            Path::CrossMemory => unsafe { self.batch_by_assist(operation, batch)? },
             _ => None,
         };
         if self.path == Path::Agent && self.check_batch(operation, batch).is_ok() {
             // SAFETY: the caller's promise.
             unsafe { self.batch_by_agent(operation, batch)? };
-        } else if let Some(left) = by_hand {
+        } else if let Some(left) = by_assist {
             // The peer may have refused them.
             for &(piece, at) in &left {
                 self.check(at, piece.len as u64, operation)?;
@@ -57,7 +57,7 @@ impl SoftEndpoint {
             // SAFETY: the caller's promise.
             unsafe {
                 let done = match self.path {
-                    Path::CrossMemory => self.blocks_by_hand(operation, some)?,
+                    Path::CrossMemory => self.blocks_by_assist(operation, some)?,
                     Path::Agent => None,
                     Path::Direct => Some(0),
                 };

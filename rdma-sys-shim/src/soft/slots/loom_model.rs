@@ -14,7 +14,7 @@ use super::*;
 /// The slots of one process, with one word of data each.
 struct Queue {
     bell: Bell,
-    hands: Hands,
+    assist: AssistWords,
     slots: Vec<Slot>,
     data: Vec<UnsafeCell<u64>>,
     served: Counter,
@@ -25,8 +25,8 @@ impl Slots for Queue {
         &self.bell
     }
 
-    fn hands(&self) -> &Hands {
-        &self.hands
+    fn assist(&self) -> &AssistWords {
+        &self.assist
     }
 
     fn slot(&self, index: usize) -> &Slot {
@@ -63,7 +63,7 @@ impl Queue {
                 rung: AtomicU32::new(0),
                 sleeping: AtomicU32::new(0),
             },
-            hands: Hands {
+            assist: AssistWords {
                 lent: AtomicU32::new(0),
                 wanted: AtomicU32::new(0),
                 asleep: AtomicU32::new(0),
@@ -230,15 +230,15 @@ fn an_agent_that_leaves_serves_or_lets_go() {
 fn an_offer_is_taken_up_or_taken_back() {
     check(3, || {
         let queue = Queue::new(1);
-        let hands: Vec<_> = (0..2)
+        let assist: Vec<_> = (0..2)
             .map(|_| {
                 let queue = queue.clone();
                 thread::spawn(move || queue.lend())
             })
             .collect();
         let served = [1, 2].map(|number| u32::from(queue.offer(number)));
-        for hand in hands {
-            hand.join().expect("a hand");
+        for assist in assist {
+            assist.join().expect("a hand");
         }
         assert_eq!(queue.served.load(Relaxed), served.iter().sum());
         assert_eq!(queue.slots[0].owner.load(Relaxed), 0, "it is free");
@@ -247,7 +247,7 @@ fn an_offer_is_taken_up_or_taken_back() {
 
 /// One origin asks an agent that leaves, which a hand forestalls or does not, and another offers in the same slot.
 #[test]
-fn a_hand_and_an_agent_share_slots() {
+fn assist_and_an_agent_share_slots() {
     check(3, || {
         let queue = Queue::new(1);
         let agent = thread::spawn({

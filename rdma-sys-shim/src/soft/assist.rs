@@ -140,7 +140,7 @@ fn watch_forks() {
     }
 }
 
-/// Whether this process has memory that peers cannot map: then who waits lends them a [`Hand`] from the beginning.
+/// Whether this process has memory that peers cannot map: then who waits lends them a [`Assist`] from the beginning.
 #[inline]
 #[must_use]
 pub fn has_attached() -> bool {
@@ -149,14 +149,14 @@ pub fn has_attached() -> bool {
 
 /// What a thread that waits does for peers of its process: reads and writes of memory that they cannot map, and parts of what
 /// takes them long.
-pub struct Hand {
+pub struct Assist {
     ports: Arc<[Arc<SoftPort>]>,
     is_lent: bool,
     /// As many as there were when it was made.
     forks_behind: u32,
 }
 
-impl Hand {
+impl Assist {
     /// For memory that peers cannot map; `None` where there is none.
     #[must_use]
     pub fn of_process() -> Option<Self> {
@@ -201,7 +201,9 @@ impl Hand {
     pub fn lend(&mut self) {
         if !self.is_lent {
             self.is_lent = true;
-            self.own_ports().iter().for_each(|port| port.hands().lend());
+            self.own_ports()
+                .iter()
+                .for_each(|port| port.assist().lend());
         }
     }
 
@@ -211,7 +213,7 @@ impl Hand {
             self.is_lent = false;
             self.own_ports()
                 .iter()
-                .for_each(|port| port.hands().withdraw());
+                .for_each(|port| port.assist().withdraw());
         }
     }
 
@@ -237,7 +239,7 @@ impl Hand {
     pub fn sleep(&self, limit: Duration) {
         // Hardly any process has two devices.
         match self.own_ports().first() {
-            Some(port) => port.hands().sleep(limit),
+            Some(port) => port.assist().sleep(limit),
             None => std::thread::sleep(limit),
         }
     }
@@ -246,12 +248,12 @@ impl Hand {
     #[must_use]
     pub fn was_wanted(&self) -> Wanted {
         self.own_ports().iter().fold(Wanted::No, |wanted, port| {
-            port.hands().were_wanted().max(wanted)
+            port.assist().were_wanted().max(wanted)
         })
     }
 }
 
-impl Drop for Hand {
+impl Drop for Assist {
     fn drop(&mut self) {
         self.withdraw();
     }

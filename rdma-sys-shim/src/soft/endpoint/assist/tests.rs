@@ -9,8 +9,8 @@ use std::thread;
 use super::*;
 use crate::device::batch::{Blocks, RemoteRun};
 use crate::guard;
+use crate::soft::assist::Assist;
 use crate::soft::endpoint::{Path, SoftEndpoint};
-use crate::soft::hands::Hand;
 use crate::soft::port::SoftPort;
 use crate::soft::slots::{SLOTS, Wanted};
 use crate::soft::table::RegionTable;
@@ -124,17 +124,17 @@ fn bytes(len: usize, seed: usize) -> Vec<u8> {
 }
 
 /// Runs `body` while so many threads lend their hands; it is told how often one has served.
-fn beside_hands<T>(peer: &Peer, count: usize, body: impl FnOnce(&AtomicUsize) -> T) -> T {
+fn beside_assist<T>(peer: &Peer, count: usize, body: impl FnOnce(&AtomicUsize) -> T) -> T {
     let (over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
         for _ in 0..count {
             scope.spawn(|| {
-                let mut hand = Hand::of_port(&peer.port);
-                hand.lend();
+                let mut assist = Assist::of_port(&peer.port);
+                assist.lend();
                 while !over.load(Ordering::Relaxed) {
                     // As long as those who ask have a processor, too.
                     for _ in 0..1000 {
-                        let done = hand.serve();
+                        let done = assist.serve();
                         served.fetch_add(usize::from(done), Ordering::Relaxed);
                     }
                     thread::yield_now();
@@ -192,36 +192,36 @@ fn transfers_arrive(peer: &Peer, round: usize) {
 }
 
 #[test]
-fn what_hands_move_is_what_was_asked_for() {
+fn assist_moves_what_was_asked_for() {
     let peer = Peer::new(MOST + 100);
     if !peer.attaches() {
         return;
     }
-    beside_hands(&peer, 2, |served| {
+    beside_assist(&peer, 2, |served| {
         until_served(served, |round| transfers_arrive(&peer, round));
     });
     assert!(peer.all_slots_are_free());
 }
 
 #[test]
-fn without_hands_the_kernel_moves_it() {
+fn without_assist_the_kernel_moves_it() {
     let peer = Peer::new(MOST + 100);
     if !peer.attaches() {
         return;
     }
     transfers_arrive(&peer, 0);
-    assert_eq!(peer.port.hands().were_wanted(), Wanted::Called);
-    assert_eq!(peer.port.hands().were_wanted(), Wanted::No);
+    assert_eq!(peer.port.assist().were_wanted(), Wanted::Called);
+    assert_eq!(peer.port.assist().were_wanted(), Wanted::No);
     assert!(peer.all_slots_are_free());
 }
 
 #[test]
-fn a_hand_that_was_promised_and_is_not_given_is_not_waited_for() {
+fn assist_that_was_promised_and_does_not_come_is_not_waited_for() {
     let peer = Peer::new(MOST + 100);
     if !peer.attaches() {
         return;
     }
-    peer.port.hands().lend();
+    peer.port.assist().lend();
     for round in 0..20 {
         transfers_arrive(&peer, round);
     }
@@ -231,7 +231,7 @@ fn a_hand_that_was_promised_and_is_not_given_is_not_waited_for() {
 }
 
 #[test]
-fn pieces_of_batches_arrive_by_hands_or_without() {
+fn pieces_of_batches_arrive_with_assist_or_without() {
     let peer = Peer::new(1 << 20);
     if !peer.attaches() {
         return;
@@ -261,7 +261,7 @@ fn pieces_of_batches_arrive_by_hands_or_without() {
         }
     };
     go(0);
-    beside_hands(&peer, 1, |served| until_served(served, go));
+    beside_assist(&peer, 1, |served| until_served(served, go));
     assert!(peer.all_slots_are_free());
 }
 
@@ -314,7 +314,7 @@ impl Peer {
 }
 
 #[test]
-fn blocks_arrive_by_hands_or_without() {
+fn blocks_arrive_with_assist_or_without() {
     let peer = Peer::new(1 << 20);
     if !peer.attaches() {
         return;
@@ -338,18 +338,18 @@ fn blocks_arrive_by_hands_or_without() {
         }
     };
     go(0);
-    beside_hands(&peer, 1, |served| until_served(served, go));
+    beside_assist(&peer, 1, |served| until_served(served, go));
     assert!(peer.all_slots_are_free());
 }
 
 #[test]
-fn hands_move_all_blocks_that_follow_each_other() {
+fn assist_moves_all_blocks_that_follow_each_other() {
     let peer = Peer::new(1 << 20);
     if !peer.attaches() {
         return;
     }
-    beside_hands(&peer, 1, |_| {
-        for (len, stride_there, are_for_hands) in
+    beside_assist(&peer, 1, |_| {
+        for (len, stride_there, are_for_assist) in
             [(8, 1000, true), (SHORT + 1, 1000, false), (8, -1000, false)]
         {
             let mut bytes = bytes(400 * len, len);
@@ -363,9 +363,9 @@ fn hands_move_all_blocks_that_follow_each_other() {
             };
             let mut done = (0..MOST_ROUNDS).map(|_| {
                 // SAFETY: the blocks lie in `bytes`.
-                unsafe { peer.endpoint.blocks_by_hand(Operation::Write, blocks) }.unwrap()
+                unsafe { peer.endpoint.blocks_by_assist(Operation::Write, blocks) }.unwrap()
             });
-            match are_for_hands {
+            match are_for_assist {
                 // Not each time, where other programs have the processors.
                 true => assert!(done.any(|done| done == Some(400))),
                 false => assert_eq!(done.next(), Some(None)),
@@ -420,7 +420,7 @@ fn long_columns_are_written_by_two() {
     for (round, &count) in counts.iter().enumerate() {
         assert_eq!(share(&peer, count, round), count);
     }
-    beside_hands(&peer, 1, |_| {
+    beside_assist(&peer, 1, |_| {
         assert_eq!(share(&peer, 511, 0), 511, "it is short");
         for round in 0..50 {
             for &count in &counts[2..] {
@@ -439,7 +439,7 @@ fn blocks_outside_the_region_are_refused_and_named() {
     if !peer.attaches() {
         return;
     }
-    beside_hands(&peer, 1, |_| {
+    beside_assist(&peer, 1, |_| {
         let mut bytes = [1_u8; 600 * 8];
         for (stride, first_beyond) in [(8, 4096), (400, 4400)] {
             let shape = (8, 600, 8, stride);
@@ -459,7 +459,7 @@ fn a_batch_outside_the_region_is_refused_and_named() {
     if !peer.attaches() {
         return;
     }
-    beside_hands(&peer, 1, |_| {
+    beside_assist(&peer, 1, |_| {
         let runs = [0, 4090].map(|offset| RemoteRun {
             at: peer.region.at(offset),
             pieces: 1,
@@ -489,7 +489,7 @@ fn many_origins_share_the_slots_of_one_peer() {
     if !peer.attaches() {
         return;
     }
-    beside_hands(&peer, 2, |served| {
+    beside_assist(&peer, 2, |served| {
         thread::scope(|scope| {
             for mine in 0..4 {
                 let (peer, served) = (&peer, &served);
@@ -543,7 +543,7 @@ fn what_the_dead_asked_for_is_not_done_and_holds_nobody_up() {
     for _ in 0..SLOTS {
         leave_a_slot_of_the_dead(&peer, long_ago);
     }
-    beside_hands(&peer, 1, |served| {
+    beside_assist(&peer, 1, |served| {
         until_served(served, |_| {
             peer.write(&[9; 8], 0);
             assert_eq!(peer.read(0, 8), [9; 8]);
@@ -566,7 +566,7 @@ fn an_agent_is_asked_for_short_pieces_in_lists() {
         let all = pieces.iter().map(|&(_, len)| len).sum();
         let mut sent = bytes(all, most);
         let mut seen = vec![0; all];
-        let asked = beside_hands(&peer, 1, |served| {
+        let asked = beside_assist(&peer, 1, |served| {
             peer.batch(Operation::Write, &mut sent, &pieces);
             peer.batch(Operation::Read, &mut seen, &pieces);
             served.load(Ordering::Relaxed)
@@ -586,7 +586,7 @@ fn an_agent_is_asked_for_short_pieces_in_lists() {
     let stride = 1000_i64;
     let shape = (8, PIECES, 8, stride);
     let mut sent = bytes(8 * PIECES, 2);
-    let asked = beside_hands(&peer, 1, |served| {
+    let asked = beside_assist(&peer, 1, |served| {
         peer.blocks(Operation::Write, &mut sent, shape).unwrap();
         served.load(Ordering::Relaxed)
     });
@@ -618,7 +618,7 @@ fn an_agent_is_asked_past_slots_of_the_dead() {
 }
 
 #[test]
-fn a_hand_survives_memory_that_was_taken_away() {
+fn assist_survives_memory_that_was_taken_away() {
     const PAGE: usize = 4096;
     let peer = Peer::new(1 << 20);
     if !peer.attaches() {
@@ -639,7 +639,7 @@ fn a_hand_survives_memory_that_was_taken_away() {
         assert!(error.contains(request::TAKEN_AWAY), "{error}");
     };
     protect(libc::PROT_NONE);
-    beside_hands(&peer, 1, |served| {
+    beside_assist(&peer, 1, |served| {
         until_served(served, |_| {
             let mut bytes = [7_u8; 2000];
             for (at, len) in [(offset, 8), (offset, 2000), (offset - 4, 8)] {
@@ -677,7 +677,7 @@ fn a_hand_survives_memory_that_was_taken_away() {
             let added = unsafe {
                 let (ones, old) = (ones.as_ptr().cast(), ptr::null_mut());
                 peer.endpoint
-                    .add_by_hand(at, Number::F64, ones, old, 800, &otherwise)
+                    .add_by_assist(at, Number::F64, ones, old, 800, &otherwise)
             };
             assert!(added.unwrap());
             assert_eq!(failed.load(Ordering::Relaxed), 1, "left to the caller");
@@ -690,14 +690,14 @@ fn a_hand_survives_memory_that_was_taken_away() {
 }
 
 #[test]
-fn what_a_hand_refuses_is_for_the_caller() {
+fn what_assist_refuses_is_for_the_caller() {
     let mut peer = Peer::new(4096);
     if !peer.attaches() {
         return;
     }
     // Between the look of its origin and that of its server, a region may go.
     peer.region.rkey += 1 << 32;
-    beside_hands(&peer, 1, |served| {
+    beside_assist(&peer, 1, |served| {
         until_served(served, |_| {
             let at = peer.region.at(0);
             let mut bytes = [1_u8; 8];
@@ -707,7 +707,7 @@ fn what_a_hand_refuses_is_for_the_caller() {
             };
             // SAFETY: as many bytes.
             let refused = unsafe {
-                peer.endpoint.transfer_by_hand(
+                peer.endpoint.transfer_by_assist(
                     Operation::Write,
                     bytes.as_mut_ptr(),
                     8,
@@ -739,13 +739,13 @@ fn add_ones(
     // SAFETY: as many values.
     unsafe {
         peer.endpoint
-            .add_by_hand(at, Number::F64, values, old, 8 * count, otherwise)
+            .add_by_assist(at, Number::F64, values, old, 8 * count, otherwise)
     }
     .unwrap()
 }
 
 #[test]
-fn numbers_are_added_once_by_hands_or_otherwise() {
+fn numbers_are_added_once_with_assist_or_without() {
     const COUNT: usize = 40_000;
     let peer = Peer::new(8 * COUNT);
     if !peer.attaches() {
@@ -796,7 +796,7 @@ fn numbers_are_added_once_by_hands_or_otherwise() {
         add(count, false);
         add(count, true);
     }
-    beside_hands(&peer, 1, |served| {
+    beside_assist(&peer, 1, |served| {
         until_served(served, |_| {
             for count in counts {
                 add(count, false);
@@ -817,7 +817,7 @@ fn what_cannot_be_added_otherwise_ends_it() {
         "nobody was asked"
     )));
     // Promised, and not given.
-    peer.port.hands().lend();
+    peer.port.assist().lend();
     let called = std::cell::Cell::new(0);
     let fails = |bytes: Range<usize>| {
         assert_eq!(bytes, 0..80);

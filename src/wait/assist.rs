@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use rdma_sys_shim::Hand;
+use rdma_sys_shim::Assist;
 
 use super::hook;
 use crate::error::Result;
@@ -31,11 +31,11 @@ pub(super) enum LendingEnd {
 
 /// Serves peers until what is awaited has happened, or for a while; longer if they are likely to ask.
 pub(super) fn lend(
-    hand: &mut Hand,
+    assist: &mut Assist,
     is_likely: bool,
     done: &mut dyn FnMut() -> Result<bool>,
 ) -> Result<LendingEnd> {
-    hand.lend();
+    assist.lend();
     let begun = Instant::now();
     let mut asked = begun;
     let mut idle = if is_likely { LONGEST_IDLE } else { IDLE };
@@ -45,7 +45,7 @@ pub(super) fn lend(
         if done()? {
             return Ok(LendingEnd::Over);
         }
-        is_asked |= hand.serve();
+        is_asked |= assist.serve();
         turn += 1;
         if turn.is_multiple_of(TURNS) {
             hook::call();

@@ -114,12 +114,12 @@ impl SoftEndpoint {
     ///
     /// # Safety
     /// The blocks are readable (for a write) or writable (for a read).
-    pub(in crate::soft::endpoint) unsafe fn blocks_by_hand(
+    pub(in crate::soft::endpoint) unsafe fn blocks_by_assist(
         &self,
         operation: Operation,
         blocks: Blocks,
     ) -> Result<Option<usize>> {
-        if !self.options.hands {
+        if !self.options.assist {
             return Ok(Some(0));
         }
         let Some(requests) = Requests::new(operation, blocks) else {
@@ -137,7 +137,7 @@ impl SoftEndpoint {
             // SAFETY: the slot was filled with this one, and is answered; the caller's promise.
             unsafe { requests.take(&self.port, slot, which) };
         };
-        let left = self.ask_hands(patience, requests.count(), fill, take)?;
+        let left = self.ask_assist(patience, requests.count(), fill, take)?;
         let first_left = left.first().map(|&first| requests.range(first).start);
         Ok(Some(first_left.unwrap_or(blocks.count)))
     }
@@ -146,14 +146,14 @@ impl SoftEndpoint {
     ///
     /// # Safety
     /// The blocks are readable.
-    pub(in crate::soft::endpoint) unsafe fn share_with_hand(
+    pub(in crate::soft::endpoint) unsafe fn share_with_assist(
         &self,
         blocks: Blocks,
         copy: &dyn Fn(Range<usize>),
     ) {
         let Blocks { len, count, .. } = blocks;
         let may_ask = self.path == Path::CrossMemory
-            && self.options.hands
+            && self.options.assist
             && count >= Blocks::WORTH_SHARING
             // By one processor it is soon done, then.
             && !memory::holds_rows(count, len, blocks.stride_there.unsigned_abs());
@@ -170,7 +170,7 @@ impl SoftEndpoint {
         for first in (0..requests.count()).step_by(of_a_round) {
             let round = first..requests.count().min(first + of_a_round);
             let own = requests.range(round.start).start..requests.range(round.end - 1).end;
-            let by_hands = || {
+            let by_assist = || {
                 let experience = &self.experience;
                 let is_served = match experience.patience(&*self.port, PARTS_OF_A_COLUMN) {
                     // SAFETY: the caller's promise.
@@ -187,7 +187,7 @@ impl SoftEndpoint {
                 Ok(())
             };
             let choices = &self.experience.choices;
-            let Ok(()) = choices.carry_out_whole(Kind::Share, own.len() * len, by_hands, alone);
+            let Ok(()) = choices.carry_out_whole(Kind::Share, own.len() * len, by_assist, alone);
         }
     }
 

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use super::{Path, SoftEndpoint};
 use crate::device::batch::{Batch, Each, LocalPiece};
 use crate::primitive::milliseconds;
-use crate::soft::hands::Hand;
+use crate::soft::assist::Assist;
 use crate::soft::port::SoftPort;
 use crate::soft::process::ProcessId;
 use crate::soft::request::{self, AT_ONCE, Operation, Request};
 use crate::soft::scattered;
-use crate::soft::slots::{self, Hands, Offered, Slots};
+use crate::soft::slots::{self, AssistWords, Offered, Slots};
 use crate::soft::table;
 use crate::{Error, Number, RemoteAddress, Result};
 
@@ -29,7 +29,7 @@ const PIECE: usize = 1 << 10;
 /// Who sleeps is not called for longer transfers that go by slots.
 const LONG: usize = 8 << 10;
 /// The kernel is as soon with whole transfers of this length, and needs nobody.
-const LONGEST_BY_HAND: usize = 64 << 10;
+const LONGEST_BY_ASSIST: usize = 64 << 10;
 /// What an accumulate reads and writes at a time, where the kernel does it.
 const ADDS_AT_A_TIME: usize = 64 << 10;
 /// The longest pieces of batches with which hands are sooner than the kernel, which takes a third of a microsecond for each.
@@ -84,8 +84,8 @@ impl Experience {
         if self.is_sure.load(Ordering::Relaxed) {
             return Some(Duration::from_millis(50));
         }
-        let hands = slots.hands();
-        if !hands.are_lent() && !self.is_called(hands, parts) {
+        let assist = slots.assist();
+        if !assist.are_lent() && !self.is_called(assist, parts) {
             let was_served = self.was_served.load(Ordering::Relaxed);
             return was_served.then_some(LONGEST_HOPE);
         }
@@ -100,7 +100,7 @@ impl Experience {
     }
 
     /// Lets the peer know that the kernel has to move so many parts; whether a hand is lent at once.
-    fn is_called(&self, hands: &Hands, parts: usize) -> bool {
+    fn is_called(&self, assist: &AssistWords, parts: usize) -> bool {
         if parts == 0 {
             return false;
         }
@@ -109,17 +109,17 @@ impl Experience {
         let missed = self.missed.load(Ordering::Relaxed) + parts.min(WORTH_A_CALL as usize) as u32;
         if missed < worth {
             self.missed.store(missed, Ordering::Relaxed);
-            hands.want();
+            assist.want();
             return false;
         }
         self.missed.store(0, Ordering::Relaxed);
         let next = (2 * worth).min(WORTH_THE_LAST);
         self.worth_a_call.store(next, Ordering::Relaxed);
-        if !hands.call() || parts < WORTH_WAITING {
+        if !assist.call() || parts < WORTH_WAITING {
             return false;
         }
         let begun = Instant::now();
-        while !hands.are_lent() {
+        while !assist.are_lent() {
             if begun.elapsed() >= LONGEST_WAKE {
                 return false;
             }
@@ -273,7 +273,7 @@ impl SoftEndpoint {
     ///
     /// # Safety
     /// `local` is readable (for a write) or writable (for a read) for `len` bytes.
-    pub(super) unsafe fn transfer_by_hand(
+    pub(super) unsafe fn transfer_by_assist(
         &self,
         operation: Operation,
         local: *mut u8,
@@ -281,7 +281,7 @@ impl SoftEndpoint {
         at: RemoteAddress,
         by_kernel: impl Fn(Range<usize>) -> Result<()>,
     ) -> Result<()> {
-        if !self.options.hands || len >= LONGEST_BY_HAND {
+        if !self.options.assist || len >= LONGEST_BY_ASSIST {
             return by_kernel(0..len);
         }
         // For what is long nobody has to wake up.
@@ -293,7 +293,7 @@ impl SoftEndpoint {
             Operation::Write => (true, Kind::Write),
             _ => (false, Kind::Read),
         };
-        let by_hands = |bytes: Range<usize>| {
+        let by_assist = |bytes: Range<usize>| {
             let asked = |which| {
                 let bytes = piece(&bytes, which);
                 let there = local.wrapping_add(bytes.start);
@@ -319,15 +319,15 @@ impl SoftEndpoint {
             self.ask_for_pieces(patience, &bytes, fill, take, &by_kernel)
         };
         match len <= PIECE {
-            true => by_hands(0..len).map(drop),
+            true => by_assist(0..len).map(drop),
             false => self
                 .experience
                 .choices
-                .carry_out(kind, len, by_hands, &by_kernel),
+                .carry_out(kind, len, by_assist, &by_kernel),
         }
     }
 
-    /// Adds numbers to those at a place as [`Endpoint::add_by_hand`](crate::Endpoint::add_by_hand) says.
+    /// Adds numbers to those at a place as [`Endpoint::add_by_assist`](crate::Endpoint::add_by_assist) says.
     ///
     /// # Safety
     /// The first buffer is readable, and the second writable if it is not null, for `len` bytes.
@@ -341,7 +341,7 @@ impl SoftEndpoint {
     ) -> Result<bool> {
         let need = Operation::AddNumbers.need();
         let may_ask = self.path == Path::CrossMemory
-            && self.options.hands
+            && self.options.assist
             && table::allows(&self.port, at.rkey, at.address, len as u64, need).is_ok();
         if !may_ask {
             return Ok(false);
@@ -356,7 +356,7 @@ impl SoftEndpoint {
             true => Operation::AddNumbers,
             false => Operation::FetchAddNumbers,
         };
-        let by_hands = |bytes: Range<usize>| {
+        let by_assist = |bytes: Range<usize>| {
             let asked = |which| {
                 let bytes = piece(&bytes, which);
                 let request = Request::of(operation, number.code(), at, bytes.start, bytes.len());
@@ -377,11 +377,11 @@ impl SoftEndpoint {
             self.ask_for_pieces(patience, &bytes, fill, take, otherwise)
         };
         let done = match len <= PIECE {
-            true => by_hands(0..len).map(drop),
+            true => by_assist(0..len).map(drop),
             false => self
                 .experience
                 .choices
-                .carry_out(Kind::Add, len, by_hands, otherwise),
+                .carry_out(Kind::Add, len, by_assist, otherwise),
         };
         match done {
             Err(Stop::Error(error)) => Err(error),
@@ -403,7 +403,7 @@ impl SoftEndpoint {
             fill(which, slot);
             true
         };
-        let left = self.ask_hands(patience, bytes.len().div_ceil(PIECE), fill, take)?;
+        let left = self.ask_assist(patience, bytes.len().div_ceil(PIECE), fill, take)?;
         // Mostly all from some piece on.
         for row in left.chunk_by(|one, next| one + 1 == *next) {
             let (first, last) = (row[0], row[row.len() - 1]);
@@ -417,12 +417,12 @@ impl SoftEndpoint {
     ///
     /// # Safety
     /// The pieces are readable (for a write) or writable (for a read).
-    pub(super) unsafe fn batch_by_hand(
+    pub(super) unsafe fn batch_by_assist(
         &self,
         operation: Operation,
         batch: &Batch<'_>,
     ) -> Result<Option<Vec<(LocalPiece, RemoteAddress)>>> {
-        let may_ask = self.options.hands && is_worth_asking(batch);
+        let may_ask = self.options.assist && is_worth_asking(batch);
         let (Some(first), true) = (batch.runs.first(), may_ask) else {
             return Ok(None);
         };
@@ -455,7 +455,7 @@ impl SoftEndpoint {
             }
         };
         // No group is empty.
-        let left = self.ask_hands(patience, batch.pieces.len(), fill, take)?;
+        let left = self.ask_assist(patience, batch.pieces.len(), fill, take)?;
         let groups = groups.into_inner();
         let Some(last) = groups.last() else {
             return Ok(None);
@@ -476,7 +476,7 @@ impl SoftEndpoint {
 
     /// Asks for `count` things in turn, several at a time: `fill` writes the request for each, in order, into a slot, or says
     /// that there is none; `take` takes what there is in its answer. Returns which were not done.
-    fn ask_hands(
+    fn ask_assist(
         &self,
         patience: Duration,
         mut count: usize,
@@ -566,8 +566,8 @@ impl SoftEndpoint {
                     return true;
                 }
                 // Two that ask each other at once would both be disappointed.
-                if let Some(hand) = own.get_or_insert_with(Hand::of_process) {
-                    hand.serve();
+                if let Some(assist) = own.get_or_insert_with(Assist::of_process) {
+                    assist.serve();
                 }
                 begun.get_or_insert_with(Instant::now).elapsed() < patience
             })

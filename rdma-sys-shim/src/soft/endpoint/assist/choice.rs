@@ -36,22 +36,22 @@ const CLASSES: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    ByHands,
+    ByAssist,
     Otherwise,
     /// Both, to compare them: one half of what is not much longer than that by hands, and one otherwise.
     Trial,
     /// What is short goes by hands, and the one after it otherwise.
-    TrialByHands,
+    TrialByAssist,
     TrialOtherwise,
 }
 
 #[derive(Clone, Copy)]
 struct Habit {
-    is_by_hands: bool,
+    is_by_assist: bool,
     until_trial: u32,
     period: u32,
     /// Of a trial that has begun, how long it took by hands.
-    by_hands: Option<Duration>,
+    by_assist: Option<Duration>,
     /// The last transfer went in the way that is tried next.
     has_settled: bool,
 }
@@ -59,10 +59,10 @@ struct Habit {
 impl Habit {
     const fn new() -> Self {
         Self {
-            is_by_hands: false,
+            is_by_assist: false,
             until_trial: 0,
             period: PERIOD / 2,
-            by_hands: None,
+            by_assist: None,
             has_settled: false,
         }
     }
@@ -71,27 +71,27 @@ impl Habit {
         match self.until_trial.checked_sub(1) {
             Some(next) => {
                 self.until_trial = next;
-                match self.is_by_hands {
-                    true => Next::ByHands,
+                match self.is_by_assist {
+                    true => Next::ByAssist,
                     false => Next::Otherwise,
                 }
             }
             None if is_long => Next::Trial,
-            None if self.by_hands.is_none() => Next::TrialByHands,
+            None if self.by_assist.is_none() => Next::TrialByAssist,
             None => Next::TrialOtherwise,
         }
     }
 
-    fn note(&mut self, by_hands: Duration, otherwise: Duration) {
+    fn note(&mut self, by_assist: Duration, otherwise: Duration) {
         // What is little sooner keeps the peer busy for nothing.
-        let is_sooner = by_hands < otherwise * 7 / 8;
-        self.period = match is_sooner == self.is_by_hands {
+        let is_sooner = by_assist < otherwise * 7 / 8;
+        self.period = match is_sooner == self.is_by_assist {
             true => (2 * self.period).min(LONGEST_PERIOD),
             false => PERIOD,
         };
-        self.is_by_hands = is_sooner;
+        self.is_by_assist = is_sooner;
         self.until_trial = self.period;
-        self.by_hands = None;
+        self.by_assist = None;
     }
 
     /// Whether a transfer of a trial says something; else the next one does.
@@ -101,20 +101,20 @@ impl Habit {
     }
 
     /// How long the first half of a trial took that ends with another transfer; `None` if nobody served it, which says nothing.
-    fn note_by_hands(&mut self, kind: Kind, by_hands: Option<Duration>) {
-        if by_hands.is_none() {
+    fn note_by_assist(&mut self, kind: Kind, by_assist: Option<Duration>) {
+        if by_assist.is_none() {
             self.has_settled = false;
         } else if self.counts(kind) {
-            self.by_hands = by_hands;
+            self.by_assist = by_assist;
         }
     }
 
     /// How long the second half of it took.
     fn note_otherwise(&mut self, kind: Kind, otherwise: Duration) {
-        if let Some(by_hands) = self.by_hands
+        if let Some(by_assist) = self.by_assist
             && self.counts(kind)
         {
-            self.note(by_hands, otherwise);
+            self.note(by_assist, otherwise);
         }
     }
 }
@@ -140,31 +140,31 @@ impl Choices {
         body(&mut habits[kind as usize][class.min(CLASSES - 1)])
     }
 
-    /// Has `len` bytes moved in the way that was sooner. `by_hands` says whether all of its part was.
+    /// Has `len` bytes moved in the way that was sooner. `by_assist` says whether all of its part was.
     pub(super) fn carry_out<E>(
         &self,
         kind: Kind,
         len: usize,
-        by_hands: impl Fn(Range<usize>) -> Result<bool, E>,
+        by_assist: impl Fn(Range<usize>) -> Result<bool, E>,
         otherwise: impl Fn(Range<usize>) -> Result<(), E>,
     ) -> Result<(), E> {
         if len <= 2 * SAMPLE {
-            return self.carry_out_whole(kind, len, || by_hands(0..len), || otherwise(0..len));
+            return self.carry_out_whole(kind, len, || by_assist(0..len), || otherwise(0..len));
         }
         match self.habit(kind, len, |habit| habit.choose(true)) {
-            Next::ByHands => by_hands(0..len).map(drop),
+            Next::ByAssist => by_assist(0..len).map(drop),
             Next::Trial => {
-                let (is_served, sooner) = timed(SAMPLE, || by_hands(0..SAMPLE));
+                let (is_served, sooner) = timed(SAMPLE, || by_assist(0..SAMPLE));
                 let is_served = is_served?;
                 let (done, later) = timed(SAMPLE, || otherwise(SAMPLE..2 * SAMPLE));
                 done?;
-                let is_by_hands = is_served
+                let is_by_assist = is_served
                     && self.habit(kind, len, |habit| {
                         habit.note(sooner, later);
-                        habit.is_by_hands
+                        habit.is_by_assist
                     });
-                match is_by_hands {
-                    true => by_hands(2 * SAMPLE..len).map(drop),
+                match is_by_assist {
+                    true => by_assist(2 * SAMPLE..len).map(drop),
                     false => otherwise(2 * SAMPLE..len),
                 }
             }
@@ -177,15 +177,15 @@ impl Choices {
         &self,
         kind: Kind,
         len: usize,
-        by_hands: impl FnOnce() -> Result<bool, E>,
+        by_assist: impl FnOnce() -> Result<bool, E>,
         otherwise: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
         match self.habit(kind, len, |habit| habit.choose(false)) {
-            Next::ByHands => by_hands().map(drop),
-            Next::TrialByHands => {
-                let (is_served, time) = timed(len, by_hands);
+            Next::ByAssist => by_assist().map(drop),
+            Next::TrialByAssist => {
+                let (is_served, time) = timed(len, by_assist);
                 let time = is_served?.then_some(time);
-                self.habit(kind, len, |habit| habit.note_by_hands(kind, time));
+                self.habit(kind, len, |habit| habit.note_by_assist(kind, time));
                 Ok(())
             }
             Next::TrialOtherwise => {
@@ -204,14 +204,14 @@ mod tests {
 
     use super::*;
 
-    const BY_HANDS: Duration = Duration::from_micros(10);
+    const BY_ASSIST: Duration = Duration::from_micros(10);
 
     /// The ways of transfers up to the next trial, and how it begins.
     fn until_trial(habit: &mut Habit, is_long: bool) -> (Vec<bool>, Next) {
         let mut chosen = Vec::new();
         loop {
             match habit.choose(is_long) {
-                Next::ByHands => chosen.push(true),
+                Next::ByAssist => chosen.push(true),
                 Next::Otherwise => chosen.push(false),
                 trial => return (chosen, trial),
             }
@@ -225,7 +225,7 @@ mod tests {
         let mut until_trial = |later| {
             let (chosen, next) = until_trial(&mut habit, true);
             assert_eq!(next, Next::Trial);
-            habit.note(BY_HANDS, micros(later));
+            habit.note(BY_ASSIST, micros(later));
             chosen
         };
         assert_eq!(until_trial(20), []);
@@ -241,30 +241,33 @@ mod tests {
     #[test]
     fn short_ones_take_turns_in_a_trial() {
         let mut habit = Habit::new();
-        assert_eq!(until_trial(&mut habit, false), (vec![], Next::TrialByHands));
-        // It was not served.
-        habit.note_by_hands(Kind::Write, None);
-        assert_eq!(habit.choose(false), Next::TrialByHands);
-        habit.note_by_hands(Kind::Write, Some(BY_HANDS));
-        assert_eq!(habit.choose(false), Next::TrialOtherwise);
-        habit.note_otherwise(Kind::Write, 2 * BY_HANDS);
-        // Another thread's, of the same trial.
-        habit.note_otherwise(Kind::Write, BY_HANDS / 2);
         assert_eq!(
             until_trial(&mut habit, false),
-            (vec![true; 2], Next::TrialByHands)
+            (vec![], Next::TrialByAssist)
+        );
+        // It was not served.
+        habit.note_by_assist(Kind::Write, None);
+        assert_eq!(habit.choose(false), Next::TrialByAssist);
+        habit.note_by_assist(Kind::Write, Some(BY_ASSIST));
+        assert_eq!(habit.choose(false), Next::TrialOtherwise);
+        habit.note_otherwise(Kind::Write, 2 * BY_ASSIST);
+        // Another thread's, of the same trial.
+        habit.note_otherwise(Kind::Write, BY_ASSIST / 2);
+        assert_eq!(
+            until_trial(&mut habit, false),
+            (vec![true; 2], Next::TrialByAssist)
         );
     }
 
     #[test]
     fn what_is_shared_settles_before_it_counts() {
         let mut habit = Habit::new();
-        let slow = 10 * BY_HANDS;
-        let mut trial = |by_hands: [Option<Duration>; 3], otherwise: [Duration; 2]| {
+        let slow = 10 * BY_ASSIST;
+        let mut trial = |by_assist: [Option<Duration>; 3], otherwise: [Duration; 2]| {
             let (chosen, _) = until_trial(&mut habit, false);
-            for time in by_hands {
-                assert_eq!(habit.choose(false), Next::TrialByHands);
-                habit.note_by_hands(Kind::Share, time);
+            for time in by_assist {
+                assert_eq!(habit.choose(false), Next::TrialByAssist);
+                habit.note_by_assist(Kind::Share, time);
             }
             for time in otherwise {
                 assert_eq!(habit.choose(false), Next::TrialOtherwise);
@@ -274,12 +277,12 @@ mod tests {
         };
         // One that nobody serves is no beginning.
         assert_eq!(
-            trial([None, Some(slow), Some(BY_HANDS)], [slow, 2 * BY_HANDS]),
+            trial([None, Some(slow), Some(BY_ASSIST)], [slow, 2 * BY_ASSIST]),
             []
         );
-        let [none, some] = [None, Some(BY_HANDS)];
-        assert_eq!(trial([none, some, some], [slow, BY_HANDS]), [true; 2]);
-        assert_eq!(trial([none, some, some], [BY_HANDS, slow]), [false; 2]);
+        let [none, some] = [None, Some(BY_ASSIST)];
+        assert_eq!(trial([none, some, some], [slow, BY_ASSIST]), [true; 2]);
+        assert_eq!(trial([none, some, some], [BY_ASSIST, slow]), [false; 2]);
         assert_eq!(until_trial(&mut habit, false).0, [true; 2]);
     }
 
@@ -296,7 +299,7 @@ mod tests {
                     }
                     moved.borrow_mut().push(bytes);
                 };
-                let by_hands = |bytes| {
+                let by_assist = |bytes| {
                     note(bytes, round % 3 == 0);
                     Ok::<_, ()>(round % 7 != 0)
                 };
@@ -305,7 +308,7 @@ mod tests {
                     Ok(())
                 };
                 choices
-                    .carry_out(Kind::Write, len, by_hands, otherwise)
+                    .carry_out(Kind::Write, len, by_assist, otherwise)
                     .unwrap();
                 let moved = moved.into_inner();
                 let end = moved
@@ -320,8 +323,8 @@ mod tests {
     fn what_fails_ends_it() {
         let choices = Choices::default();
         let fails = |_: Range<usize>| Err::<(), _>("otherwise");
-        let by_hands = |_: Range<usize>| Ok(true);
-        let answer = choices.carry_out(Kind::Read, 1 << 20, by_hands, fails);
+        let by_assist = |_: Range<usize>| Ok(true);
+        let answer = choices.carry_out(Kind::Read, 1 << 20, by_assist, fails);
         assert_eq!(answer, Err("otherwise"));
         let fails = |_: Range<usize>| Err::<bool, _>("by hands");
         let answer = choices.carry_out(Kind::Read, 1 << 20, fails, |_| Ok(()));
