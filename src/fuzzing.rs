@@ -8,8 +8,8 @@ use crate::peers::fuzzing;
 use crate::window::fuzzing as window;
 
 /// What another rank publishes about itself.
-pub fn card(bytes: &[u8]) {
-    fuzzing::card(bytes);
+pub fn record(bytes: &[u8]) {
+    fuzzing::record(bytes);
 }
 
 /// Hints, one `key=value` in a line.
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     fn all(bytes: &[u8]) {
-        card(bytes);
+        record(bytes);
         info(bytes);
         region_table(bytes);
     }
@@ -46,7 +46,7 @@ mod tests {
         let mut table = vec![0_u64; 512];
         table[..8].copy_from_slice(&[2, 3, 4096, 64, 1, 8192, 64, 2]);
         vec![
-            fuzzing::a_card(),
+            fuzzing::a_bootstrap_record(),
             b"accumulate_ordering=rar,raw\nno_locks=true\nsame_size=false".to_vec(),
             b"mpi_minimum_memory_alignment=64\ntransom_notification_counters=9".to_vec(),
             b"mpi_assert_memory_alloc_kinds=system,mpi:alloc_mem\naccumulate_ops=same_op".to_vec(),

@@ -72,21 +72,21 @@ impl Communicator {
             // The others hear of it below.
             Err(error) => (format!("{me:x}"), Err(error)),
         };
-        let card = match &fabric {
-            Ok(fabric) => fabric.own_card().to_owned(),
+        let record = match &fabric {
+            Ok(fabric) => fabric.own_record().to_owned(),
             Err(error) => refusal(error),
         };
-        let mine = Introduction { host, key, card };
+        let mine = Introduction { host, key, record };
         let all = self.allgatherv_as(OPERATION, &mine.encode())?;
-        let (mut members, mut cards) = (Vec::new(), Vec::new());
+        let (mut members, mut records) = (Vec::new(), Vec::new());
         for (rank, bytes) in (0..).zip(&all) {
             let Some(other) = Introduction::decode(bytes) else {
                 let WorldRank(rank) = team.world_rank(rank);
-                return Err(during(PmiError::BadCard { rank }.into()));
+                return Err(during(PmiError::BadBootstrapRecord { rank }.into()));
             };
             if rank == team.rank || other.host == mine.host {
                 members.push((other.key, rank));
-                cards.push((team.world_rank(rank).0, other.card));
+                records.push((team.world_rank(rank).0, other.record));
             }
         }
         members.sort_unstable();
@@ -94,8 +94,8 @@ impl Communicator {
         let part = fabric.map(|fabric| self.part(&members, fabric));
         let made = self.derive(OPERATION, part, &members)?;
         // Now that no rank has failed, none of the cards is a refusal.
-        for (rank, card) in cards {
-            made.team().fabric.introduce(rank, card);
+        for (rank, record) in records {
+            made.team().fabric.introduce(rank, record);
         }
         Ok(made)
     }
@@ -149,20 +149,20 @@ impl Communicator {
 struct Introduction {
     host: String,
     key: i32,
-    card: String,
+    record: String,
 }
 
 impl Introduction {
     fn encode(&self) -> Vec<u8> {
-        let texts = join_texts(&self.host, &self.card);
+        let texts = join_texts(&self.host, &self.record);
         [&self.key.to_le_bytes()[..], &texts].concat()
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (key, texts) = bytes.split_first_chunk()?;
-        let (host, card) = split_texts(texts)?;
+        let (host, record) = split_texts(texts)?;
         let key = i32::from_le_bytes(*key);
-        Some(Self { host, key, card })
+        Some(Self { host, key, record })
     }
 }
 
@@ -175,13 +175,13 @@ mod tests {
         let mine = Introduction {
             host: "c0ffee".to_owned(),
             key: -7,
-            card: "00ff".to_owned(),
+            record: "00ff".to_owned(),
         };
         let bytes = mine.encode();
         let back = Introduction::decode(&bytes).unwrap();
         assert_eq!(
-            (back.host, back.key, back.card),
-            (mine.host, mine.key, mine.card)
+            (back.host, back.key, back.record),
+            (mine.host, mine.key, mine.record)
         );
         for cut in [0, 3, 7, 13] {
             assert!(Introduction::decode(&bytes[..cut]).is_none(), "{cut}");

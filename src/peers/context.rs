@@ -118,13 +118,13 @@ impl Context {
         if let Some(client) = &client {
             // Also where this rank cannot start: the others wait in the barrier, some launchers let
             // them wait for ever, and they want to know why.
-            let card = match &ready {
-                Ok(opened) => opened.fabric.own_card().to_owned(),
+            let record = match &ready {
+                Ok(opened) => opened.fabric.own_record().to_owned(),
                 Err(error) => refusal(error),
             };
             // Whoever does not see the board asks for the key.
-            let told = client.put(&card_key(rank), &card);
-            let noted = |board: &Arc<NoticeBoard>| board.write(rank as usize, card.as_bytes());
+            let told = client.put(&record_key(rank), &record);
+            let noted = |board: &Arc<NoticeBoard>| board.write(rank as usize, record.as_bytes());
             generation = board.as_ref().and_then(noted);
             crowding::publish(client);
             let told = told.and_then(|()| client.barrier());
@@ -287,7 +287,7 @@ impl Context {
             return Err(Error::new("connect", PeerError::Left { rank: self.rank }));
         }
         let ask = || match joins_all {
-            true => self.ask_for_card(rank).map(Some),
+            true => self.ask_for_record(rank).map(Some),
             false => Ok(None),
         };
         fabric
@@ -295,7 +295,7 @@ impl Context {
             .map_err(|error| self.name_absent(rank, error))
     }
 
-    fn ask_for_card(&self, rank: u32) -> Result<String> {
+    fn ask_for_record(&self, rank: u32) -> Result<String> {
         let launcher = lock(&self.launcher);
         let Some(client) = &*launcher else {
             return Err(Error::new("connect", PeerError::Left { rank: self.rank }));
@@ -303,18 +303,18 @@ impl Context {
         let note = (self.board.as_ref())
             .and_then(|(board, generation)| board.read(rank as usize, *generation));
         match note.and_then(|note| String::from_utf8(note).ok()) {
-            Some(card) => Ok(card),
-            None => Ok(client.get(&card_key(rank))?),
+            Some(record) => Ok(record),
+            None => Ok(client.get(&record_key(rank))?),
         }
     }
 
     /// A number that all ranks of this job have in common, and no other job's.
     pub(crate) fn identity(&self) -> Result<u64> {
         let asked;
-        let first = match self.fabric.card(0) {
-            Some(card) => card,
+        let first = match self.fabric.record(0) {
+            Some(record) => record,
             None => {
-                asked = self.ask_for_card(0)?;
+                asked = self.ask_for_record(0)?;
                 &asked
             }
         };
@@ -457,7 +457,7 @@ fn open(
     }
 }
 
-fn card_key(rank: u32) -> String {
+fn record_key(rank: u32) -> String {
     format!("transom-{rank}")
 }
 

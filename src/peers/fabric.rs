@@ -6,7 +6,7 @@ use rdma_sys_shim::Device;
 use transom_launch::pmi::PmiError;
 
 use super::Peer;
-use super::peer::Card;
+use super::peer::BootstrapRecord;
 use crate::error::{Error, Result};
 use crate::memory::control::ControlRegion;
 use crate::wait::{Patience, lock};
@@ -19,7 +19,7 @@ pub(crate) struct Fabric {
     /// This rank of the world.
     rank: u32,
     /// What ranks of the world are connected with; the launcher knows those that are not here.
-    cards: Box<[OnceLock<String>]>,
+    records: Box<[OnceLock<String>]>,
     /// By ranks of the world, filled as they are first needed.
     peers: Box<[OnceLock<Peer>]>,
     /// Held while one is connected: two threads must not make two connections to it.
@@ -36,7 +36,7 @@ impl Fabric {
         ranks: u32,
     ) -> Result<Self> {
         let control = ControlRegion::new(&*device, reserved)?;
-        let card = Card {
+        let record = BootstrapRecord {
             device: device.name().to_owned(),
             address: device.address(),
             control: control.remote(),
@@ -45,11 +45,11 @@ impl Fabric {
             device,
             control,
             rank,
-            cards: (0..ranks).map(|_| OnceLock::new()).collect(),
+            records: (0..ranks).map(|_| OnceLock::new()).collect(),
             peers: (0..ranks).map(|_| OnceLock::new()).collect(),
             connecting: Mutex::new(()),
         };
-        fabric.introduce(rank, card.encode());
+        fabric.introduce(rank, record.encode());
         Ok(fabric)
     }
 
@@ -62,13 +62,13 @@ impl Fabric {
     }
 
     /// What a rank published, if it is known here.
-    pub(super) fn card(&self, rank: u32) -> Option<&str> {
-        Some(self.cards[rank as usize].get()?)
+    pub(super) fn record(&self, rank: u32) -> Option<&str> {
+        Some(self.records[rank as usize].get()?)
     }
 
     /// What other ranks need to connect to this one.
-    pub(crate) fn own_card(&self) -> &str {
-        self.card(self.rank).unwrap_or_default()
+    pub(crate) fn own_record(&self) -> &str {
+        self.record(self.rank).unwrap_or_default()
     }
 
     /// Whether the device maps peers' memory, words and all; then it maps this rank's own, too.
@@ -79,8 +79,8 @@ impl Fabric {
     }
 
     /// Notes the card of a rank of the world, which stays the same for as long as the job runs.
-    pub(crate) fn introduce(&self, rank: u32, card: String) {
-        let _ = self.cards[rank as usize].set(card);
+    pub(crate) fn introduce(&self, rank: u32, record: String) {
+        let _ = self.records[rank as usize].set(record);
     }
 
     /// Rank `rank` of the world, if it is connected.
@@ -102,14 +102,14 @@ impl Fabric {
             return Ok(peer);
         }
         let asked;
-        let card = match self.cards[rank as usize].get() {
-            Some(card) => card,
+        let record = match self.records[rank as usize].get() {
+            Some(record) => record,
             None => {
-                asked = ask()?.ok_or_else(|| Error::from(PmiError::BadCard { rank }))?;
+                asked = ask()?.ok_or_else(|| Error::from(PmiError::BadBootstrapRecord { rank }))?;
                 &asked
             }
         };
-        let peer = Peer::connect(&*self.device, rank, card, patience)?;
+        let peer = Peer::connect(&*self.device, rank, record, patience)?;
         Ok(self.peers[rank as usize].get_or_init(|| peer))
     }
 }

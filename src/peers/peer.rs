@@ -18,14 +18,14 @@ const REFUSAL: char = 'x';
 const LONGEST_REASON: usize = 400;
 
 /// What every rank publishes at start: how to connect, and where its control region is.
-pub(crate) struct Card {
+pub(crate) struct BootstrapRecord {
     /// The device's name, for errors.
     pub(crate) device: String,
     pub(crate) address: Vec<u8>,
     pub(crate) control: RemoteRegion,
 }
 
-impl Card {
+impl BootstrapRecord {
     pub(crate) fn encode(&self) -> String {
         let mut text = String::new();
         let RemoteRegion { address, len, rkey } = self.control;
@@ -112,26 +112,27 @@ impl Peer {
     pub(super) fn connect(
         device: &dyn Device,
         rank: u32,
-        card: &str,
+        record: &str,
         patience: Patience,
     ) -> Result<Self> {
-        if let Some(failed) = refused(rank, card) {
+        if let Some(failed) = refused(rank, record) {
             return Err(Error::new("connect", failed));
         }
-        let card = Card::decode(card).ok_or_else(|| Error::from(PmiError::BadCard { rank }))?;
-        let endpoint = device.connect(&card.address).map_err(|source| {
+        let record = BootstrapRecord::decode(record)
+            .ok_or_else(|| Error::from(PmiError::BadBootstrapRecord { rank }))?;
+        let endpoint = device.connect(&record.address).map_err(|source| {
             if source.absence().is_some() {
                 return source.into();
             }
             Error::from(SystemError::Connect {
                 rank,
                 ours: device.name().to_owned(),
-                theirs: card.device.clone(),
+                theirs: record.device.clone(),
                 source,
             })
             .during("connect")
         })?;
-        let control = Arc::new(RemoteMemory::new(endpoint, card.control, patience)?);
+        let control = Arc::new(RemoteMemory::new(endpoint, record.control, patience)?);
         let shared = Arc::new(control.with_atomics());
         Ok(Self {
             // Others may reach it through the device: any cause of the end will do. To tell it to a neighbour must
@@ -167,8 +168,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_card_survives_the_journey_and_a_torn_one_is_refused() {
-        let card = Card {
+    fn a_bootstrap_record_survives_the_journey_and_a_torn_one_is_refused() {
+        let record = BootstrapRecord {
             device: "rxe0".to_owned(),
             address: vec![0, 255, 7],
             control: RemoteRegion {
@@ -177,20 +178,23 @@ mod tests {
                 rkey: 0xdead_beef,
             },
         };
-        let text = card.encode();
-        let back = Card::decode(&text).unwrap();
-        assert_eq!((back.address, back.control), (card.address, card.control));
-        assert_eq!(back.device, card.device);
+        let text = record.encode();
+        let back = BootstrapRecord::decode(&text).unwrap();
+        assert_eq!(
+            (back.address, back.control),
+            (record.address, record.control)
+        );
+        assert_eq!(back.device, record.device);
         for cut in [0, 15, 47, 48, 51, text.len() - 1] {
-            assert!(Card::decode(&text[..cut]).is_none(), "{cut}");
+            assert!(BootstrapRecord::decode(&text[..cut]).is_none(), "{cut}");
         }
-        assert!(Card::decode(&text.replace('f', "é")).is_none());
+        assert!(BootstrapRecord::decode(&text.replace('f', "é")).is_none());
         assert!(refused(1, &text).is_none());
     }
 
     #[test]
     fn a_long_name_is_cut_between_characters() {
-        let card = |device: &str| Card {
+        let record = |device: &str| BootstrapRecord {
             device: device.to_owned(),
             address: Vec::new(),
             control: RemoteRegion {
@@ -200,15 +204,18 @@ mod tests {
             },
         };
         let long = format!("a{}", "é".repeat(LONGEST_NAME));
-        let back = Card::decode(&card(&long).encode()).unwrap();
+        let back = BootstrapRecord::decode(&record(&long).encode()).unwrap();
         assert_eq!(
             back.device,
             format!("a{}", "é".repeat(LONGEST_NAME / 2 - 1))
         );
-        assert_eq!(Card::decode(&back.encode()).unwrap().device, back.device);
+        assert_eq!(
+            BootstrapRecord::decode(&back.encode()).unwrap().device,
+            back.device
+        );
         // A name that is no text.
-        let text = card("é").encode();
-        assert!(Card::decode(&text.replace("c3a9", "c3c3")).is_none());
+        let text = record("é").encode();
+        assert!(BootstrapRecord::decode(&text.replace("c3a9", "c3c3")).is_none());
     }
 
     #[test]
@@ -219,7 +226,7 @@ mod tests {
             known: String::new(),
         });
         let text = refusal(&error);
-        assert!(Card::decode(&text).is_none());
+        assert!(BootstrapRecord::decode(&text).is_none());
         assert!(text.len() < 1000, "{} bytes", text.len());
         let failed = refused(7, &text).unwrap();
         assert_eq!(failed.rank(), 7);

@@ -92,7 +92,7 @@ pub enum PmiError {
     },
     /// What a rank published is not what this version publishes.
     #[error("rank {rank} published something else than this version of transom does")]
-    BadCard {
+    BadBootstrapRecord {
         /// The rank.
         rank: u32,
     },

@@ -5,14 +5,14 @@
 //! atomics stay the only ones, unless they are the processor's, too. Who can map what is each process's own matter:
 //! either way leads to the same bytes.
 
-mod card;
+mod bootstrap_record;
 mod endpoint;
 mod setting;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use card::Card;
+use bootstrap_record::BootstrapRecord;
 use endpoint::MappingEndpoint;
 pub(crate) use setting::Setting;
 
@@ -49,13 +49,13 @@ impl WithNeighbours {
         }
     }
 
-    /// The process that published `card`, if its memory is to be mapped. One of this host that is gone is an error: the
+    /// The process that published `record`, if its memory is to be mapped. One of this host that is gone is an error: the
     /// device would only wait for it.
-    fn neighbour(&self, card: &Card) -> Result<Option<Neighbour>> {
-        let Some(own) = self.memory.as_ref().filter(|_| !card.memory.is_empty()) else {
+    fn neighbour(&self, record: &BootstrapRecord) -> Result<Option<Neighbour>> {
+        let Some(own) = self.memory.as_ref().filter(|_| !record.memory.is_empty()) else {
             return Ok(None);
         };
-        match own.neighbour(&card.memory) {
+        match own.neighbour(&record.memory) {
             Ok(found) => Ok(found.filter(|found| self.setting.takes(found.pids()))),
             Err(error) if error.absence().is_some() => Err(error),
             Err(error) => {
@@ -93,7 +93,7 @@ impl Device for WithNeighbours {
 
     fn address(&self) -> Vec<u8> {
         let memory = self.memory.as_ref();
-        Card {
+        BootstrapRecord {
             setting: self.setting,
             memory: memory.map_or_else(Vec::new, |memory| memory.address()),
             device: self.device.address(),
@@ -102,13 +102,13 @@ impl Device for WithNeighbours {
     }
 
     fn connect(&self, address: &[u8]) -> Result<Arc<dyn Endpoint>> {
-        let card = Card::decode(address)?;
-        card.must_agree_with(self.setting)?;
-        let Some(neighbour) = self.neighbour(&card)? else {
-            return self.device.connect(&card.device);
+        let record = BootstrapRecord::decode(address)?;
+        record.must_agree_with(self.setting)?;
+        let Some(neighbour) = self.neighbour(&record)? else {
+            return self.device.connect(&record.device);
         };
         self.found.fetch_add(1, Ordering::Relaxed);
-        let endpoint = MappingEndpoint::new(neighbour, &self.device, card.device);
+        let endpoint = MappingEndpoint::new(neighbour, &self.device, record.device);
         Ok(Arc::new(endpoint))
     }
 

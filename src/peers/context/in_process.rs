@@ -26,7 +26,7 @@ pub(crate) fn ranks_on_hosts(device: &str, hosts: &[u32], patience: Patience) ->
     let fabrics: Vec<Fabric> = (0..count).map(fabric).collect();
     for fabric in &fabrics {
         for (rank, other) in (0..).zip(&fabrics) {
-            fabric.introduce(rank, other.own_card().to_owned());
+            fabric.introduce(rank, other.own_record().to_owned());
         }
     }
     let context = |(rank, fabric): (u32, Fabric)| {

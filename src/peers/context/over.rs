@@ -77,11 +77,11 @@ impl Context {
             let known = all.iter().map(|(host, _)| host);
             Opened::new(device, (rank, size), Some(known), world_block)
         });
-        let card = match &ready {
-            Ok(opened) => opened.fabric.own_card().to_owned(),
+        let record = match &ready {
+            Ok(opened) => opened.fabric.own_record().to_owned(),
             Err(error) => refusal(error),
         };
-        let mine = join_texts(&card, &crowding::processors());
+        let mine = join_texts(&record, &crowding::processors());
         let told = gather_any_by(OPERATION, by, (rank, size), &mine)?;
         let Opened {
             fabric,
@@ -91,14 +91,14 @@ impl Context {
         } = ready?;
         let mut processors = Vec::new();
         for (other, bytes) in (0..).zip(&told) {
-            let Some((card, allowed)) = split_texts(bytes) else {
-                return Err(PmiError::BadCard { rank: other }.into());
+            let Some((record, allowed)) = split_texts(bytes) else {
+                return Err(PmiError::BadBootstrapRecord { rank: other }.into());
             };
             // Or why it could not start.
-            if let Some(failed) = refused(other, &card) {
+            if let Some(failed) = refused(other, &record) {
                 return Err(Error::new(OPERATION, failed));
             }
-            fabric.introduce(other, card);
+            fabric.introduce(other, record);
             if here(&other) {
                 processors.push(allowed);
             }
@@ -132,7 +132,7 @@ fn hosts(by: &dyn Allgather, (rank, size): (u32, u32), mine: &str) -> Result<Vec
     let host = |(place, bytes): (u32, &Vec<u8>)| {
         let theirs: Hello = bytemuck::pod_read_unaligned(bytes);
         if theirs.magic != MAGIC {
-            return Err(PmiError::BadCard { rank: place }.into());
+            return Err(PmiError::BadBootstrapRecord { rank: place }.into());
         }
         if (theirs.rank, theirs.size) != (place, size) {
             let misuse = Misuse::Mismatch {

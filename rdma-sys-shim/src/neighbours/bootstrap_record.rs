@@ -8,7 +8,7 @@ use crate::{Error, Result};
 const MAGIC: [u8; 3] = *b"tNA";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Card {
+pub(super) struct BootstrapRecord {
     pub(super) setting: Setting,
     /// Where neighbours find its memory; empty: nowhere.
     pub(super) memory: Vec<u8>,
@@ -16,7 +16,7 @@ pub(super) struct Card {
     pub(super) device: Vec<u8>,
 }
 
-impl Card {
+impl BootstrapRecord {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.push(self.setting.to_byte());
@@ -62,8 +62,8 @@ impl Card {
 mod tests {
     use super::*;
 
-    fn card() -> Card {
-        Card {
+    fn record() -> BootstrapRecord {
+        BootstrapRecord {
             setting: Setting::On,
             memory: vec![1, 2, 3],
             device: vec![4, 5],
@@ -71,30 +71,30 @@ mod tests {
     }
 
     #[test]
-    fn a_card_survives_the_journey() {
-        let without = Card {
+    fn a_bootstrap_record_survives_the_journey() {
+        let without = BootstrapRecord {
             setting: Setting::Off,
             memory: Vec::new(),
-            ..card()
+            ..record()
         };
-        for card in [card(), without] {
-            assert_eq!(Card::decode(&card.encode()).unwrap(), card);
+        for record in [record(), without] {
+            assert_eq!(BootstrapRecord::decode(&record.encode()).unwrap(), record);
         }
-        let bytes = card().encode();
+        let bytes = record().encode();
         for cut in 0..bytes.len() - 2 {
-            assert!(Card::decode(&bytes[..cut]).is_err(), "{cut}");
+            assert!(BootstrapRecord::decode(&bytes[..cut]).is_err(), "{cut}");
         }
         let mut bad = bytes.clone();
         bad[3] = 0;
-        assert!(Card::decode(&bad).is_err());
-        let message = Card::decode(b"soft").unwrap_err().to_string();
+        assert!(BootstrapRecord::decode(&bad).is_err());
+        let message = BootstrapRecord::decode(b"soft").unwrap_err().to_string();
         assert!(message.contains("TRANSOM_DEVICE"), "{message}");
     }
 
     #[test]
     fn ranks_that_were_told_different_things_are_told_both() {
-        assert!(card().must_agree_with(Setting::On).is_ok());
-        let message = card()
+        assert!(record().must_agree_with(Setting::On).is_ok());
+        let message = record()
             .must_agree_with(Setting::Off)
             .unwrap_err()
             .to_string();
