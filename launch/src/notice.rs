@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering;
 
-use rdma_sys_shim::NoticeBoard;
+use rdma_sys_shim::BootstrapSegment;
 
 use crate::pmi::{Client, Server, left_key};
 
@@ -23,16 +23,16 @@ pub const LEFT: u8 = 4;
 pub const REPLACED: u8 = 11;
 
 /// The launcher's end.
-pub(crate) struct Notice(Option<NoticeBoard>);
+pub(crate) struct Notice(Option<BootstrapSegment>);
 
 impl Notice {
     /// Without it, ranks find out by themselves, later.
     pub(crate) fn publish(server: &mut Server, ranks: u32) -> Self {
-        let created = NoticeBoard::create(ranks as usize);
-        match created.and_then(|board| Ok((board.place()?.unwrap_or_default(), board))) {
-            Ok((place, board)) => {
+        let created = BootstrapSegment::create(ranks as usize);
+        match created.and_then(|segment| Ok((segment.place()?.unwrap_or_default(), segment))) {
+            Ok((place, segment)) => {
                 server.publish(KEY, place);
-                Self(Some(board))
+                Self(Some(segment))
             }
             Err(error) => {
                 tracing::debug!(%error, "the ranks will not be told of deaths");
@@ -43,21 +43,21 @@ impl Notice {
 
     /// Tells all ranks. The first cause stays.
     pub(crate) fn tell(&self, rank: u32, cause: u8) {
-        if let Self(Some(board)) = self {
+        if let Self(Some(segment)) = self {
             let order = Ordering::Relaxed;
-            let _ = (board.word()).compare_exchange(0, encode(rank, cause), order, order);
+            let _ = (segment.word()).compare_exchange(0, encode(rank, cause), order, order);
         }
     }
 }
 
 /// A rank's end, under a launcher that has one.
 #[must_use]
-pub fn find(client: &Client) -> Option<NoticeBoard> {
+pub fn find(client: &Client) -> Option<BootstrapSegment> {
     if !client.space().starts_with(OUR_SPACE) {
         return None;
     }
     let place = client.get(KEY).ok()?;
-    let opened = NoticeBoard::open(&place, client.size() as usize);
+    let opened = BootstrapSegment::open(&place, client.size() as usize);
     let told = |error: &_| tracing::debug!(%error, "the launcher's notice is out of reach");
     opened.inspect_err(told).ok()
 }

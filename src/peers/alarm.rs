@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rdma_sys_shim::NoticeBoard;
+use rdma_sys_shim::BootstrapSegment;
 
 use super::context::ABORT;
 use crate::memory::control::ControlBlock;
@@ -16,7 +16,7 @@ pub(super) struct Alarm {
     /// The launcher's, or again this rank's where it has none.
     notice: NonNull<AtomicU64>,
     _signs: ControlBlock,
-    _launcher: Option<Arc<NoticeBoard>>,
+    _launcher: Option<Arc<BootstrapSegment>>,
 }
 
 // SAFETY: the pointers are to atomics that many processes share, in memory that the other fields keep.
@@ -25,9 +25,11 @@ unsafe impl Send for Alarm {}
 unsafe impl Sync for Alarm {}
 
 impl Alarm {
-    pub(super) fn new(signs: ControlBlock, launcher: Option<Arc<NoticeBoard>>) -> Self {
+    pub(super) fn new(signs: ControlBlock, launcher: Option<Arc<BootstrapSegment>>) -> Self {
         let abort = NonNull::from(signs.word(ABORT));
-        let notice = launcher.as_ref().map(|board| NonNull::from(board.word()));
+        let notice = launcher
+            .as_ref()
+            .map(|segment| NonNull::from(segment.word()));
         Self {
             abort,
             notice: notice.unwrap_or(abort),

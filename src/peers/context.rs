@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rdma_sys_shim::{Device, NoticeBoard, Region, SecondThread};
+use rdma_sys_shim::{BootstrapSegment, Device, Region, SecondThread};
 use transom_launch::pmi::{Client, NodeMap};
 use transom_launch::pmix::Pmix;
 use transom_launch::{crowding, notice};
@@ -55,7 +55,7 @@ pub(crate) struct Context {
     /// Whether the others were told that the job ends.
     pub(super) told: AtomicBool,
     /// Our launcher's, on which ranks leave their cards, and which generation of these is this job's.
-    board: Option<(Arc<NoticeBoard>, u64)>,
+    segment: Option<(Arc<BootstrapSegment>, u64)>,
     /// None without a launcher, and once it was told that this rank left.
     launcher: Mutex<Option<Client>>,
     /// The same, of a launcher that offers PMIx, with an allgather of which the job was started.
@@ -113,7 +113,7 @@ impl Context {
             Opened::new(device, (rank, size), known, world_block)
         });
         let mut crowded = false;
-        let board = client.as_ref().and_then(notice::find).map(Arc::new);
+        let segment = client.as_ref().and_then(notice::find).map(Arc::new);
         let mut generation = None;
         if let Some(client) = &client {
             // Also where this rank cannot start: the others wait in the barrier, some launchers let
@@ -124,8 +124,9 @@ impl Context {
             };
             // Whoever does not see the board asks for the key.
             let told = client.put(&record_key(rank), &record);
-            let noted = |board: &Arc<NoticeBoard>| board.write(rank as usize, record.as_bytes());
-            generation = board.as_ref().and_then(noted);
+            let noted =
+                |segment: &Arc<BootstrapSegment>| segment.write(rank as usize, record.as_bytes());
+            generation = segment.as_ref().and_then(noted);
             crowding::publish(client);
             let told = told.and_then(|()| client.barrier());
             let settled = told.and_then(|()| crowding::settle(client, &near));
@@ -148,16 +149,16 @@ impl Context {
             patience: Patience::new(crowded),
             second_thread,
         };
-        let board = board.map(|board| (board, generation));
-        Ok(Arc::new(Self::new(place, fabric, client, board)))
+        let segment = segment.map(|segment| (segment, generation));
+        Ok(Arc::new(Self::new(place, fabric, client, segment)))
     }
 
-    /// `board`: the launcher's, and which generation of its cards is this job's, if it has them.
+    /// `segment`: the launcher's, and which generation of its cards is this job's, if it has them.
     fn new(
         place: Place,
         fabric: Fabric,
         launcher: Option<Client>,
-        board: Option<(Arc<NoticeBoard>, Option<u64>)>,
+        segment: Option<(Arc<BootstrapSegment>, Option<u64>)>,
     ) -> Self {
         let Place {
             rank,
@@ -179,13 +180,13 @@ impl Context {
             _second_thread: (second_thread && !patience.is_crowded())
                 .then(second_thread::allow)
                 .flatten(),
-            alarm: Alarm::new(signs, board.as_ref().map(|(board, _)| board.clone())),
+            alarm: Alarm::new(signs, segment.as_ref().map(|(segment, _)| segment.clone())),
             fabric: Arc::new(fabric),
             host: Mutex::default(),
             turn: AtomicU32::new(rank + 1),
             looked: AtomicU32::new(0),
             told: AtomicBool::new(false),
-            board: board.and_then(|(board, generation)| Some((board, generation?))),
+            segment: segment.and_then(|(segment, generation)| Some((segment, generation?))),
             launcher: Mutex::new(launcher),
             pmix: Mutex::default(),
             on_abort: Mutex::default(),
@@ -300,8 +301,8 @@ impl Context {
         let Some(client) = &*launcher else {
             return Err(Error::new("connect", PeerError::Left { rank: self.rank }));
         };
-        let note = (self.board.as_ref())
-            .and_then(|(board, generation)| board.read(rank as usize, *generation));
+        let note = (self.segment.as_ref())
+            .and_then(|(segment, generation)| segment.read(rank as usize, *generation));
         match note.and_then(|note| String::from_utf8(note).ok()) {
             Some(record) => Ok(record),
             None => Ok(client.get(&record_key(rank))?),

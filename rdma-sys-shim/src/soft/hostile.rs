@@ -10,7 +10,7 @@ use super::port::SoftPort;
 use super::request::{self, Operation, Request};
 use super::segment::{self, FileId};
 use super::slots::{self, Offered, SLOTS, Slots, Unanswered};
-use super::{DEVICE, NoticeBoard, Options, SoftDevice, table};
+use super::{BootstrapSegment, DEVICE, Options, SoftDevice, table};
 use crate::primitive::milliseconds;
 use crate::{Access, Device as _, RemoteAddress};
 
@@ -261,8 +261,8 @@ fn nobody_changes_the_length_of_a_memory_file() {
     let large = victim.device.allocate(17 << 20, 64).unwrap();
     let piece = table::piece(&victim.port, large.remote().rkey).unwrap();
     let own = &victim.device.own.address.port;
-    let board = NoticeBoard::create(1).unwrap();
-    let place = board.place().unwrap().unwrap();
+    let segment = BootstrapSegment::create(1).unwrap();
+    let place = segment.place().unwrap().unwrap();
     let place: Vec<u64> = place.split('/').map(|part| part.parse().unwrap()).collect();
     let of = |inode| FileId { inode, ..own.file };
     for (fd, id) in [

@@ -7,6 +7,7 @@ mod adversarial;
 pub(crate) use adversarial::DEVICE as ADVERSARIAL;
 mod agent;
 mod assist;
+mod bootstrap_segment;
 mod endpoint;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
@@ -14,7 +15,6 @@ pub(crate) mod fuzzing;
 mod hostile;
 mod limits;
 mod neighbour;
-mod notice_board;
 mod owned;
 mod peer;
 mod port;
@@ -33,8 +33,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use assist::{Assist, Wanted, has_attached};
+pub use bootstrap_segment::BootstrapSegment;
 pub(crate) use neighbour::{Neighbour, NeighbourMemory};
-pub use notice_board::NoticeBoard;
 pub use port::PORT_BYTES;
 
 use address::Address;

@@ -29,14 +29,14 @@ pub(crate) struct Connector {
 
 /// What the connector's thread and those who wait for it have in common.
 pub(super) struct Shared {
-    board: Mutex<Board>,
+    shared: Mutex<Shared>,
     changed: Condvar,
     pub(super) bell: Bell,
 }
 
 /// Held for a few instructions only, and never while anything is called.
 #[derive(Default)]
-pub(super) struct Board {
+pub(super) struct Shared {
     pub(super) orders: VecDeque<Order>,
     pub(super) connected: HashSet<PeerId>,
     /// Those under way that somebody waits for.
@@ -75,7 +75,7 @@ impl Connector {
         let datagrams = Datagrams::open(adapter, &mut own)?;
         let own = Arc::new(own);
         let shared = Arc::new(Shared {
-            board: Mutex::default(),
+            shared: Mutex::default(),
             changed: Condvar::new(),
             bell: Bell::new()?,
         });
@@ -107,38 +107,38 @@ impl Connector {
     /// The peer cannot be reached, refuses, has left, or is silent for longer than the limit.
     pub(crate) fn connect(&self, peer: &Arc<Address>) -> Result<()> {
         let id = peer.instance;
-        let mut board = self.shared.board();
-        if board.connected.contains(&id) {
+        let mut shared = self.shared.shared();
+        if shared.connected.contains(&id) {
             return Ok(());
         }
-        if !board.attempts.contains_key(&id) {
-            board.orders.push_back(Order::Connect(peer.clone()));
+        if !shared.attempts.contains_key(&id) {
+            shared.orders.push_back(Order::Connect(peer.clone()));
             self.shared.bell.ring();
         }
-        board.attempts.entry(id).or_default().waiters += 1;
-        let mut board = self.shared.wait_while(board, |board| {
-            let attempt = board.attempts.get(&id);
-            attempt.is_some_and(|attempt| attempt.outcome.is_none()) && !board.stopped
+        shared.attempts.entry(id).or_default().waiters += 1;
+        let mut shared = self.shared.wait_while(shared, |shared| {
+            let attempt = shared.attempts.get(&id);
+            attempt.is_some_and(|attempt| attempt.outcome.is_none()) && !shared.stopped
         });
-        let outcome = board.take_outcome(id);
-        drop(board);
+        let outcome = shared.take_outcome(id);
+        drop(shared);
         outcome.map_err(|failure| failure.into_error(peer))
     }
 
     /// Begins to connect, for a later [`Connector::connect`] to find it done.
     #[cfg(test)]
     pub(super) fn begin(&self, peer: &Arc<Address>) {
-        let mut board = self.shared.board();
+        let mut shared = self.shared.shared();
         let id = peer.instance;
-        if !board.connected.contains(&id) && !board.attempts.contains_key(&id) {
-            board.orders.push_back(Order::Connect(peer.clone()));
+        if !shared.connected.contains(&id) && !shared.attempts.contains_key(&id) {
+            shared.orders.push_back(Order::Connect(peer.clone()));
             self.shared.bell.ring();
         }
     }
 
     /// Does not wait for this peer's answer to a goodbye: the connection to it has failed.
     pub(crate) fn abandon(&self, peer: PeerId) {
-        self.shared.board().orders.push_back(Order::Abandon(peer));
+        self.shared.shared().orders.push_back(Order::Abandon(peer));
         self.shared.bell.ring();
     }
 
@@ -147,27 +147,27 @@ impl Connector {
     /// connection; new ones are refused.
     pub(crate) fn close(&self, limit: Duration) {
         let end = Instant::now() + limit + GRACE;
-        let mut board = self.shared.board();
-        board.orders.push_back(Order::Leave(limit));
+        let mut shared = self.shared.shared();
+        shared.orders.push_back(Order::Leave(limit));
         self.shared.bell.ring();
-        while !board.has_left && !board.stopped {
+        while !shared.has_left && !shared.stopped {
             let Some(rest) = end.checked_duration_since(Instant::now()) else {
                 return;
             };
-            let woken = self.shared.changed.wait_timeout(board, rest);
-            board = woken.unwrap_or_else(PoisonError::into_inner).0;
+            let woken = self.shared.changed.wait_timeout(shared, rest);
+            shared = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     /// What had passed when the thread last woke.
     pub(super) fn counters(&self) -> Counters {
-        self.shared.board().counters
+        self.shared.shared().counters
     }
 }
 
 impl Drop for Connector {
     fn drop(&mut self) {
-        self.shared.board().stopped = true;
+        self.shared.shared().stopped = true;
         self.shared.bell.ring();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -177,8 +177,8 @@ impl Drop for Connector {
 }
 
 impl Shared {
-    pub(super) fn board(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn wake(&self) {
@@ -187,15 +187,15 @@ impl Shared {
 
     fn wait_while<'a>(
         &self,
-        board: MutexGuard<'a, Board>,
-        condition: impl FnMut(&mut Board) -> bool,
-    ) -> MutexGuard<'a, Board> {
-        let woken = self.changed.wait_while(board, condition);
+        shared: MutexGuard<'a, Shared>,
+        condition: impl FnMut(&mut Shared) -> bool,
+    ) -> MutexGuard<'a, Shared> {
+        let woken = self.changed.wait_while(shared, condition);
         woken.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Board {
+impl Shared {
     /// What became of the attempt that the caller waits for; the last one takes it away.
     fn take_outcome(&mut self, id: PeerId) -> std::result::Result<(), ConnectFailure> {
         let Some(attempt) = self.attempts.get_mut(&id) else {

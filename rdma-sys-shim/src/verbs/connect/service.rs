@@ -71,14 +71,14 @@ impl<Q: Queues> Service<Q> {
     /// Does one thing that it was told, which may take long, and says whether there are more;
     /// breaks off when the thread is to end.
     fn obey(&mut self) -> ControlFlow<(), bool> {
-        let mut board = self.shared.board();
-        if board.stopped {
+        let mut shared = self.shared.shared();
+        if shared.stopped {
             return ControlFlow::Break(());
         }
-        board.counters = self.protocol.counters();
-        let order = board.orders.pop_front();
-        let more = !board.orders.is_empty();
-        drop(board);
+        shared.counters = self.protocol.counters();
+        let order = shared.orders.pop_front();
+        let more = !shared.orders.is_empty();
+        drop(shared);
         let now = Instant::now();
         match order {
             Some(Order::Connect(peer)) => self.protocol.connect(now, &peer),
@@ -144,18 +144,18 @@ impl<Q: Queues> Service<Q> {
     fn publish(&mut self) {
         let mut changed = false;
         while let Some(outcome) = self.protocol.poll_outcome() {
-            let mut board = self.shared.board();
+            let mut shared = self.shared.shared();
             if outcome.result.is_ok() {
-                board.connected.insert(outcome.peer);
+                shared.connected.insert(outcome.peer);
             }
-            if let Some(attempt) = board.attempts.get_mut(&outcome.peer) {
+            if let Some(attempt) = shared.attempts.get_mut(&outcome.peer) {
                 attempt.outcome = Some(outcome.result);
                 changed = true;
             }
         }
         if self.protocol.has_left() {
-            let mut board = self.shared.board();
-            changed |= !std::mem::replace(&mut board.has_left, true);
+            let mut shared = self.shared.shared();
+            changed |= !std::mem::replace(&mut shared.has_left, true);
         }
         if changed {
             self.shared.wake();
@@ -230,7 +230,7 @@ struct Farewell(Arc<Shared>);
 
 impl Drop for Farewell {
     fn drop(&mut self) {
-        self.0.board().stopped = true;
+        self.0.shared().stopped = true;
         self.0.wake();
     }
 }

@@ -20,14 +20,14 @@ const LEN_BITS: u32 = 16;
 
 /// A word that is zero at first, and a note of each rank. Ranks may be one program after the other: a note
 /// of the next is none for those who are still in the last.
-pub struct NoticeBoard {
+pub struct BootstrapSegment {
     map: AddressRange,
     notes: usize,
     /// Open while the board is our own: others reach it through this descriptor.
     file: Option<File>,
 }
 
-impl NoticeBoard {
+impl BootstrapSegment {
     /// The longest note in bytes.
     pub const LONGEST: usize = SLOT - WORD;
 
@@ -45,7 +45,7 @@ impl NoticeBoard {
         })
     }
 
-    /// The board for so many notes whose [`NoticeBoard::place`] another process has told.
+    /// The board for so many notes whose [`BootstrapSegment::place`] another process has told.
     ///
     /// # Errors
     /// There is none, or the system does not let this process reach it.
@@ -177,24 +177,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_on_the_board_is_seen_by_those_who_open_it() {
-        let board = NoticeBoard::create(9).unwrap();
-        let place = board.place().unwrap().expect("it is our own");
-        let seen = NoticeBoard::open(&place, 9).unwrap();
+    fn those_who_open_the_segment_see_what_it_holds() {
+        let segment = BootstrapSegment::create(9).unwrap();
+        let place = segment.place().unwrap().expect("it is our own");
+        let seen = BootstrapSegment::open(&place, 9).unwrap();
         assert_eq!(seen.place().unwrap(), None);
         assert_eq!(seen.word().load(Ordering::Relaxed), 0);
-        board.word().store(7, Ordering::Relaxed);
+        segment.word().store(7, Ordering::Relaxed);
         assert_eq!(seen.word().load(Ordering::Relaxed), 7);
-        let long = [b'x'; NoticeBoard::LONGEST];
+        let long = [b'x'; BootstrapSegment::LONGEST];
         for (number, note) in [(0, &b"of the first"[..]), (8, &long), (3, b"12345678")] {
             assert_eq!(seen.read(number, 1), None);
-            assert_eq!(board.write(number, note), Some(1));
+            assert_eq!(segment.write(number, note), Some(1));
             assert_eq!(seen.read(number, 1).unwrap(), note);
         }
-        assert!(board.write(9, b"beyond").is_none() && board.write(1, &[0; SLOT]).is_none());
-        assert!(board.write(1, b"").is_none());
-        assert_eq!((board.read(9, 1), board.read(1, 0)), (None, None));
-        drop(board);
+        assert!(segment.write(9, b"beyond").is_none() && segment.write(1, &[0; SLOT]).is_none());
+        assert!(segment.write(1, b"").is_none());
+        assert_eq!((segment.read(9, 1), segment.read(1, 0)), (None, None));
+        drop(segment);
         assert_eq!(seen.word().load(Ordering::Relaxed), 7);
         assert_eq!(seen.read(3, 1).unwrap(), b"12345678");
         // The next program's.
@@ -204,18 +204,18 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_taken_for_a_board() {
+    fn nothing_else_is_taken_for_a_bootstrap_segment() {
         let other = |name, pages: usize, next: u64| {
             let file = segment::memory_file(name, pages * page_size()).unwrap();
             let FileId { device, inode } = FileId::of(&file).unwrap();
             let (pid, fd, inode) = (std::process::id(), file.as_raw_fd(), inode + next);
-            NoticeBoard::open(&format!("{pid}/{fd}/{device}/{inode}"), 1).is_err()
+            BootstrapSegment::open(&format!("{pid}/{fd}/{device}/{inode}"), 1).is_err()
         };
         assert!(other(c"other", 2, 0) && other(NAME, 1, 0) && other(NAME, 3, 0));
         assert!(other(NAME, 2, 1) && !other(NAME, 2, 0));
         for place in ["", "1", "1/2", "1/2/3", "x/2/3/4", "1/99999999/3/4"] {
-            assert!(NoticeBoard::open(place, 1).is_err(), "{place:?}");
+            assert!(BootstrapSegment::open(place, 1).is_err(), "{place:?}");
         }
-        assert!(NoticeBoard::create(usize::MAX).is_err());
+        assert!(BootstrapSegment::create(usize::MAX).is_err());
     }
 }
