@@ -25,9 +25,9 @@ fn light_fence() {
 }
 
 /// A thread is at single atomics while this lives.
-pub(super) struct Marked<'m, W: SharedWord>(&'m W);
+pub(super) struct InFlight<'m, W: SharedWord>(&'m W);
 
-impl<W: SharedWord> Drop for Marked<'_, W> {
+impl<W: SharedWord> Drop for InFlight<'_, W> {
     #[inline(always)]
     fn drop(&mut self) {
         self.0.publish(0);
@@ -36,9 +36,12 @@ impl<W: SharedWord> Drop for Marked<'_, W> {
 
 /// For single atomics of the thread whose mark this is. `None` where work on many elements is announced.
 #[inline(always)]
-pub(super) fn begin_single<'m, W: SharedWord>(mark: &'m W, announced: &W) -> Option<Marked<'m, W>> {
-    mark.publish(1);
-    let marked = Marked(mark);
+pub(super) fn begin_single<'m, W: SharedWord>(
+    flag: &'m W,
+    announced: &W,
+) -> Option<InFlight<'m, W>> {
+    flag.publish(1);
+    let marked = InFlight(flag);
     light_fence();
     (announced.observe() == 0).then_some(marked)
 }

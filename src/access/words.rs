@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rdma_sys_shim::{Ticket, Width, fence_all};
 
-use super::announce::{Marked, announce, begin_single, found_announced};
+use super::announce::{InFlight, announce, begin_single, found_announced};
 use super::elementwise::combine_words;
 use super::work::Work;
 use crate::error::{ErrorKind, PeerError, Result};
@@ -31,20 +31,20 @@ pub(super) enum Singles<'w> {
     /// Nothing: no such work is done in this window.
     Free,
     /// The mark, set.
-    Marked { _mark: Marked<'w, AtomicU64> },
+    InFlight { _flag: InFlight<'w, AtomicU64> },
 }
 
 impl Window {
     /// For single atomics on the mapped words of a target that was entered; `None` if they take the lock.
     #[inline(always)]
     pub(super) fn begin_singles<'w>(&'w self, target: &'w Target) -> Option<Singles<'w>> {
-        let Some(marks) = self.marks() else {
+        let Some(flags) = self.flags() else {
             return Some(Singles::Free);
         };
-        let mark = marks.own()?;
+        let flag = flags.own()?;
         let announced = target.route()?.announced.atomic()?;
-        let _mark = begin_single(mark, announced)?;
-        Some(Singles::Marked { _mark })
+        let _flag = begin_single(flag, announced)?;
+        Some(Singles::InFlight { _flag })
     }
 }
 
@@ -77,11 +77,11 @@ impl OnTarget<'_> {
     /// them meanwhile; else each word takes an atomic.
     pub(super) fn at_words(self, count: usize, combine: impl FnOnce(bool)) -> Result<()> {
         let window = self.window;
-        let marks = window.marks();
-        let many = count >= MANY && marks.is_some();
+        let flags = window.flags();
+        let many = count >= MANY && flags.is_some();
         let pays = many && pays(self.route()?, count);
-        if !pays && let Some(marks) = marks {
-            marks.enter();
+        if !pays && let Some(flags) = flags {
+            flags.enter();
         }
         if !pays && let Some(_singles) = window.begin_singles(self.target) {
             combine(false);
@@ -110,7 +110,7 @@ impl OnTarget<'_> {
             return Ok(true);
         }
         let alone = match fence_all() {
-            true => self.await_marks().map(|()| true),
+            true => self.await_in_flight().map(|()| true),
             false => Ok(false),
         };
         if !matches!(alone, Ok(true)) {
@@ -121,12 +121,12 @@ impl OnTarget<'_> {
 
     /// Returns once each thread of each rank was seen without its mark; this one has none set.
     #[cold]
-    fn await_marks(self) -> Result<()> {
+    fn await_in_flight(self) -> Result<()> {
         let (team, operation) = (self.window.team(), self.aim.operation);
         for rank in 0..team.size() {
             let blame = |error| team.blame(operation, rank, error);
-            let marks = match self.window.marks_of(rank) {
-                Ok(marks) => marks,
+            let flags = match self.window.in_flight_flags_of(rank) {
+                Ok(flags) => flags,
                 // Whoever left the job is at nothing any more.
                 Err(error) if matches!(error.kind(), ErrorKind::Peer(PeerError::Left { .. })) => {
                     continue;
@@ -137,8 +137,8 @@ impl OnTarget<'_> {
                 Some(awaited) => self.window.check(operation, Awaited::Rank(awaited)),
                 None => Ok(()),
             };
-            for mark in marks {
-                let unmarked = || Ok(mark.load().map_err(blame)? == 0);
+            for flag in flags {
+                let unmarked = || Ok(flag.load().map_err(blame)? == 0);
                 // In a loop of single atomics it is away for moments only.
                 let patience = team.context.patience().among_rivals();
                 patience.wait(unmarked, check)?;
@@ -156,7 +156,7 @@ impl OnTarget<'_> {
         post: impl FnOnce() -> Result<Ticket>,
     ) -> Result<Ticket> {
         let window = self.window;
-        if window.marks().is_none() {
+        if window.flags().is_none() {
             return post();
         }
         self.with_accumulate_lock(lock, || {

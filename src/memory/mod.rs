@@ -3,7 +3,7 @@
 pub(crate) mod columns;
 pub(crate) mod control;
 pub(crate) mod displacement;
-pub(crate) mod marks;
+pub(crate) mod in_flight;
 pub(crate) mod reach;
 pub(crate) mod remote;
 #[cfg(test)]

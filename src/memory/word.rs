@@ -45,7 +45,7 @@ pub(crate) trait LockWord {
 }
 
 /// A mark that threads of one process set and take away; it orders nothing.
-pub(crate) trait SharedMark {
+pub(crate) trait SharedFlag {
     fn set(&self);
 
     fn clear(&self);
@@ -98,9 +98,9 @@ macro_rules! shared_word {
     };
 }
 
-macro_rules! shared_mark {
+macro_rules! shared_flag {
     ($atomic:ty) => {
-        impl SharedMark for $atomic {
+        impl SharedFlag for $atomic {
             #[inline(always)]
             fn set(&self) {
                 self.store(1, Ordering::Relaxed);
@@ -122,6 +122,6 @@ macro_rules! shared_mark {
 shared_word!(std::sync::atomic::AtomicU64);
 #[cfg(all(test, loom))]
 shared_word!(loom::sync::atomic::AtomicU64);
-shared_mark!(AtomicU8);
+shared_flag!(AtomicU8);
 #[cfg(all(test, loom))]
-shared_mark!(loom::sync::atomic::AtomicU8);
+shared_flag!(loom::sync::atomic::AtomicU8);

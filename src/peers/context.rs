@@ -21,7 +21,7 @@ use super::peer::refusal;
 use super::{Fabric, Hosts, Peer, fork, is_forked, not_forked, second_thread, start};
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::memory::control::{ControlBlock, LINE};
-use crate::memory::marks;
+use crate::memory::in_flight;
 use crate::memory::word::SharedWord;
 use crate::terms::{ThreadLevel, WorldRank};
 use crate::wait::{Patience, lock};
@@ -31,7 +31,7 @@ pub(super) const ABORT: u64 = 0;
 /// Offset of the word in which its rank says that it left.
 pub(super) const STATE: u64 = LINE;
 /// Offset of the world communicator's block.
-pub(super) const WORLD: u64 = marks::AT + marks::BYTES;
+pub(super) const WORLD: u64 = in_flight::AT + in_flight::BYTES;
 
 pub(super) const STATE_LEFT: u64 = 1;
 

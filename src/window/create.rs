@@ -22,7 +22,7 @@ use crate::datatype::AtomicWidths;
 use crate::error::{AbortCause, Error, Misuse, PeerError, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, may_be_block};
-use crate::memory::marks::{self, Marks};
+use crate::memory::in_flight::{self, InFlightFlags};
 use crate::peers::not_forked;
 use crate::seen::{self, Watch};
 use crate::terms::Flavor;
@@ -75,7 +75,7 @@ impl Entry {
 /// Beside the hints, whether this rank maps what all of them have.
 const SHARES_HOST: u64 = 1 << 33;
 /// Beside it, whether this rank says when it is at single atomics.
-const MARKS: u64 = 1 << 34;
+const FLAGS: u64 = 1 << 34;
 /// Beside it, whether the device's atomics on this rank's memory are atomic to the processor's.
 const GLOBAL: u64 = 1 << 35;
 /// Beside it, whether several of its threads may be at them at a time: so it is where any rank says it.
@@ -83,7 +83,7 @@ const THREADS: u64 = 1 << 36;
 /// Beside it, whether it takes turns with others on the processors.
 const TURNS: u64 = 1 << 37;
 /// What is agreed on where all ranks say it, and no hint.
-const OF_ALL: u64 = SHARES_HOST | MARKS | GLOBAL | THREADS | TURNS;
+const OF_ALL: u64 = SHARES_HOST | FLAGS | GLOBAL | THREADS | TURNS;
 
 /// The call that makes a window, and its arguments.
 #[derive(Clone, Copy)]
@@ -213,7 +213,7 @@ impl Window {
                     may_share && shares_host(&team, &exposed.remote),
                 ),
                 // Where the kernel makes the fences that others wait for.
-                (MARKS, created.flavor == Flavor::Allocate && take_fences()),
+                (FLAGS, created.flavor == Flavor::Allocate && take_fences()),
                 (GLOBAL, device.atomic_domain == AtomicDomain::Global),
                 (THREADS, team.context.concurrent()),
                 (TURNS, team.context.patience().is_crowded()),
@@ -270,9 +270,9 @@ impl Window {
             AtomicDomain::Global if !all(GLOBAL) => AtomicDomain::Device,
             domain => domain,
         };
-        let marks = atomic_domain == AtomicDomain::Cpu
+        let flags = atomic_domain == AtomicDomain::Cpu
             && device.target_thread != TargetThread::ForAll
-            && all(MARKS);
+            && all(FLAGS);
         let columns = Columns {
             base: Column::new(entries.iter().map(|entry| entry.base)),
             size: Column::new(entries.iter().map(|entry| entry.size)),
@@ -304,8 +304,11 @@ impl Window {
             },
             shares_host,
             atomic_domain,
-            marks: marks.then(|| Marks::new(team.fabric.control(), team.context.concurrent())),
-            marks_of_each: marks::count(entries.iter().any(|entry| entry.hints & THREADS != 0)),
+            flags: flags
+                .then(|| InFlightFlags::new(team.fabric.control(), team.context.concurrent())),
+            in_flight_flags_of_each: in_flight::count(
+                entries.iter().any(|entry| entry.hints & THREADS != 0),
+            ),
             eager_lock_all: AtomicBool::new(own.hints.eager_lock_all),
             handed_out: HandedOut::default(),
             locks_aside: own.hints.no_locks || watched || team.context.patience().is_crowded(),

@@ -51,7 +51,7 @@ use crate::datatype::AtomicWidths;
 use crate::error::Result;
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LocalWord};
-use crate::memory::marks::{self, Marks};
+use crate::memory::in_flight::{self, InFlightFlags};
 use crate::memory::remote::RemoteWord;
 use crate::peers::Context;
 use crate::seen::Watch;
@@ -118,9 +118,9 @@ pub struct Window {
     shares_host: bool,
     atomic_domain: AtomicDomain,
     /// Where this rank says that it is at single atomics, if all ranks do.
-    marks: Option<Marks>,
+    flags: Option<InFlightFlags>,
     /// How many of them each rank has, at most.
-    marks_of_each: usize,
+    in_flight_flags_of_each: usize,
     /// See [`Window::watch`].
     watch: Option<Arc<Watch>>,
     /// Whether lock and lock_all have more to do than to lock.
@@ -193,14 +193,14 @@ impl Window {
 
     /// Where this rank says that it is at single atomics, in a window whose ranks all do.
     #[inline(always)]
-    pub(crate) fn marks(&self) -> Option<&Marks> {
-        self.marks.as_ref()
+    pub(crate) fn flags(&self) -> Option<&InFlightFlags> {
+        self.flags.as_ref()
     }
 
     /// Where a rank says it, all its threads, but for those that are not seen at any now.
-    pub(crate) fn marks_of(&self, rank: u32) -> Result<impl Iterator<Item = RemoteWord>> {
+    pub(crate) fn in_flight_flags_of(&self, rank: u32) -> Result<impl Iterator<Item = RemoteWord>> {
         let control = self.team.peer(rank)?.control();
-        let lines = (0..self.marks_of_each).map(marks::line);
+        let lines = (0..self.in_flight_flags_of_each).map(in_flight::line);
         let set = lines.filter(|&line| control.look(line) != Some(0));
         Ok(set.map(|line| control.word(line)))
     }

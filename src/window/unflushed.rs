@@ -7,7 +7,7 @@ use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::TOTAL_STORE_ORDER;
 
 use crate::error::Result;
-use crate::memory::word::{SharedMark, SharedWord};
+use crate::memory::word::{SharedFlag, SharedWord};
 
 /// The last operation that was posted and is not known to be complete; 0 for none.
 ///
@@ -55,7 +55,7 @@ impl<W: SharedWord> LastPosted<W> {
 #[repr(transparent)]
 pub(crate) struct Stored<M, const IN_ORDER: bool = TOTAL_STORE_ORDER>(M);
 
-impl<M: SharedMark, const IN_ORDER: bool> Stored<M, IN_ORDER> {
+impl<M: SharedFlag, const IN_ORDER: bool> Stored<M, IN_ORDER> {
     #[inline(always)]
     pub(crate) fn note(&self) {
         if IN_ORDER {

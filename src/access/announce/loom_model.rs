@@ -14,7 +14,7 @@ use crate::waiting_model::{Changes, explore};
 struct Target {
     lock: Mutex<()>,
     announced: AtomicU64,
-    marks: [AtomicU64; 2],
+    flags: [AtomicU64; 2],
     changes: Changes,
     /// Stands for the elements. Single atomics are atomic to each other: one rank alone makes them here.
     element: UnsafeCell<u32>,
@@ -33,7 +33,7 @@ impl Target {
     }
 
     fn single(&self, rank: usize) {
-        if let Some(marked) = begin_single(&self.marks[rank], &self.announced) {
+        if let Some(marked) = begin_single(&self.flags[rank], &self.announced) {
             self.add();
             drop(marked);
             self.changes.note();
@@ -57,8 +57,8 @@ impl Target {
         let _held = self.lock.lock().expect("not poisoned");
         if announce(&self.announced, SINGLES) {
             fence();
-            let mark = &self.marks[1 - rank];
-            self.changes.wait_until(|| mark.observe() == 0);
+            let flag = &self.flags[1 - rank];
+            self.changes.wait_until(|| flag.observe() == 0);
         }
         self.add();
     }
@@ -73,7 +73,7 @@ fn check(
         let target = Arc::new(Target {
             lock: Mutex::new(()),
             announced: AtomicU64::new(0),
-            marks: [AtomicU64::new(0), AtomicU64::new(0)],
+            flags: [AtomicU64::new(0), AtomicU64::new(0)],
             changes: Changes::new(),
             element: UnsafeCell::new(0),
         });

@@ -151,6 +151,6 @@ fn gets_that_a_flush_parts_are_in_order() {
 /// Loom's memory is not in order: there a mark, which only stores set, is not enough.
 #[test]
 #[should_panic(expected = "the data came after the flag")]
-fn a_mark_is_not_enough_where_memory_is_not_in_order() {
+fn a_flag_is_not_enough_where_memory_is_not_in_order() {
     flag_and_data::<true>();
 }

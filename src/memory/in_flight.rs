@@ -24,24 +24,24 @@ pub(crate) fn count(by_thread: bool) -> usize {
 }
 
 /// The marks of this rank.
-pub(crate) struct Marks {
+pub(crate) struct InFlightFlags {
     /// That of all threads, where they take turns: single atomics wait for each load on the way to it.
     first: LocalWord,
     /// Of each.
     all: Option<Box<[LocalWord; THREADS]>>,
 }
 
-impl Marks {
+impl InFlightFlags {
     pub(crate) fn new(control: &Arc<ControlRegion>, by_thread: bool) -> Self {
         let block = Arc::new(control.reserved(AT, BYTES));
-        let mark = |number| LocalWord::new(&block, number as u64 * LINE);
+        let flag = |number| LocalWord::new(&block, number as u64 * LINE);
         Self {
-            first: mark(0),
-            all: by_thread.then(|| Box::new(std::array::from_fn(mark))),
+            first: flag(0),
+            all: by_thread.then(|| Box::new(std::array::from_fn(flag))),
         }
     }
 
-    /// This thread's, if it has one: where each has its own, none before [`Marks::enter`].
+    /// This thread's, if it has one: where each has its own, none before [`InFlightFlags::enter`].
     #[inline(always)]
     pub(crate) fn own(&self) -> Option<&AtomicU64> {
         match &self.all {
@@ -53,7 +53,7 @@ impl Marks {
         }
     }
 
-    /// Gives this thread a mark, if it has none and one is left. Not in [`Marks::own`]: for a call on the way, single
+    /// Gives this thread a mark, if it has none and one is left. Not in [`InFlightFlags::own`]: for a call on the way, single
     /// atomics would save registers, and their locked instructions wait for these stores.
     pub(crate) fn enter(&self) {
         if self.all.is_some() {
@@ -133,8 +133,11 @@ mod tests {
         let _alone = lock(&ALONE);
         let device = open("soft", &Surroundings::default()).unwrap();
         let control = ControlRegion::new(&*device, AT + BYTES).unwrap();
-        let (one, each) = (Marks::new(&control, false), Marks::new(&control, true));
-        let own = |marks: &Marks| marks.own().map(AtomicU64::as_ptr);
+        let (one, each) = (
+            InFlightFlags::new(&control, false),
+            InFlightFlags::new(&control, true),
+        );
+        let own = |flags: &InFlightFlags| flags.own().map(AtomicU64::as_ptr);
         let of_thread = || {
             assert!(own(&each).is_none());
             each.enter();
