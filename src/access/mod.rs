@@ -2,9 +2,9 @@
 
 mod accumulate;
 mod accumulate_lock;
-mod announce;
 mod apart;
 mod bounds;
+mod bulk_mode;
 mod by_device;
 mod derived;
 mod elementwise;

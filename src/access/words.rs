@@ -1,13 +1,13 @@
 //! Work on words of mapped memory, which single atomics update: one by one by these, or many at once under the
 //! accumulate lock, by the processor's vector instructions.
 //!
-//! In windows without marks (see `announce`) it is always one by one.
+//! In windows without marks (see `enter_bulk_mode`) it is always one by one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rdma_sys_shim::{Ticket, Width, fence_all};
 
-use super::announce::{InFlight, announce, begin_single, found_announced};
+use super::bulk_mode::{InFlight, begin_single, enter_bulk_mode, found_bulk_mode};
 use super::elementwise::combine_words;
 use super::work::Work;
 use crate::error::{ErrorKind, PeerError, Result};
@@ -21,7 +21,7 @@ use crate::window::{OnTarget, Window};
 pub(super) const MANY: usize = 16;
 
 /// An announcement costs as much as so many elements do that are combined one by one: it is made after these.
-const ANNOUNCED_AFTER: usize = 4096;
+const BULK_MODE_AFTER: usize = 4096;
 
 /// So many single atomics, each with a lock that it would not need else, have paid for it.
 const SINGLES: u64 = 256;
@@ -42,8 +42,8 @@ impl Window {
             return Some(Singles::Free);
         };
         let flag = flags.own()?;
-        let announced = target.route()?.announced.atomic()?;
-        let _flag = begin_single(flag, announced)?;
+        let bulk_mode = target.route()?.bulk_mode.atomic()?;
+        let _flag = begin_single(flag, bulk_mode)?;
         Some(Singles::InFlight { _flag })
     }
 }
@@ -89,14 +89,14 @@ impl OnTarget<'_> {
         }
         let route = self.route()?;
         self.with_accumulate_lock(&route.accumulate_lock, || {
-            match route.announced.atomic() {
+            match route.bulk_mode.atomic() {
                 // What does not pay is here for want of a mark, or since it was announced.
-                Some(announced) if pays || many && announced.look() != 0 => {
-                    combine(self.is_alone(announced)?);
+                Some(bulk_mode) if pays || many && bulk_mode.look() != 0 => {
+                    combine(self.is_alone(bulk_mode)?);
                 }
-                Some(announced) => {
+                Some(bulk_mode) => {
                     combine(false);
-                    found_announced(announced);
+                    found_bulk_mode(bulk_mode);
                 }
                 None => combine(false),
             }
@@ -105,8 +105,8 @@ impl OnTarget<'_> {
     }
 
     /// Under the lock: keeps single atomics out, if that is possible.
-    fn is_alone(self, announced: &AtomicU64) -> Result<bool> {
-        if !announce(announced, SINGLES) {
+    fn is_alone(self, bulk_mode: &AtomicU64) -> Result<bool> {
+        if !enter_bulk_mode(bulk_mode, SINGLES) {
             return Ok(true);
         }
         let alone = match fence_all() {
@@ -114,7 +114,7 @@ impl OnTarget<'_> {
             false => Ok(false),
         };
         if !matches!(alone, Ok(true)) {
-            announced.publish(0);
+            bulk_mode.publish(0);
         }
         alone
     }
@@ -170,12 +170,12 @@ impl OnTarget<'_> {
 
 /// Whether work on so many elements is to take the lock. What was combined one by one counts for the next.
 fn pays(route: &Route, count: usize) -> bool {
-    let announced = route.announced.atomic();
-    if announced.is_none_or(|announced| announced.look() != 0) {
+    let bulk_mode = route.bulk_mode.atomic();
+    if bulk_mode.is_none_or(|bulk_mode| bulk_mode.look() != 0) {
         return true;
     }
     let so_far = route.one_by_one.load(Ordering::Relaxed) + count;
-    let pays = so_far >= ANNOUNCED_AFTER;
+    let pays = so_far >= BULK_MODE_AFTER;
     let left = if pays { 0 } else { so_far };
     route.one_by_one.store(left, Ordering::Relaxed);
     pays

@@ -7,7 +7,7 @@ pub(crate) const LOCK_AT: u64 = 0;
 pub(crate) const CALL_AT: u64 = 8;
 pub(crate) const ACCUMULATE_LOCK_AT: u64 = LINE;
 /// Whether work on many elements is announced here; seldom written, and looked at by every single atomic.
-pub(crate) const ANNOUNCED_AT: u64 = 2 * LINE;
+pub(crate) const BULK_MODE_AT: u64 = 2 * LINE;
 pub(crate) const BARRIER_AT: u64 = 3 * LINE;
 
 /// The places that depend on the number of ranks.
@@ -63,7 +63,7 @@ mod tests {
         for ranks in [1, 2, 3, 7, 8, 9, 1000] {
             let layout = BlockLayout::new(ranks, 5 * LINE);
             let flags = (0..5).map(|number| BARRIER_AT + number * LINE);
-            let mut places: Vec<u64> = [LOCK_AT, CALL_AT, ACCUMULATE_LOCK_AT, ANNOUNCED_AT]
+            let mut places: Vec<u64> = [LOCK_AT, CALL_AT, ACCUMULATE_LOCK_AT, BULK_MODE_AT]
                 .into_iter()
                 .chain(flags)
                 .chain((0..ranks).map(|rank| layout.post_slot(rank)))

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicUsize;
 
 use rdma_sys_shim::{Endpoint, Mapping, RemoteRegion};
 
-use super::layout::{ACCUMULATE_LOCK_AT, ANNOUNCED_AT, LOCK_AT};
+use super::layout::{ACCUMULATE_LOCK_AT, BULK_MODE_AT, LOCK_AT};
 use super::target::{Route, Target};
 use super::{OnTarget, Window, WindowMemory};
 use crate::error::{AbortCause, Error, ErrorKind, Result};
@@ -58,7 +58,7 @@ impl Window {
             size: exposed.len,
             lock: control.word(block + LOCK_AT),
             accumulate_lock: control.word(block + ACCUMULATE_LOCK_AT),
-            announced: control.word(block + ANNOUNCED_AT),
+            bulk_mode: control.word(block + BULK_MODE_AT),
             one_by_one: AtomicUsize::new(0),
             mapping: None,
             mapped: Reach::NOTHING,

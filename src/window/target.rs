@@ -51,7 +51,7 @@ pub(crate) struct Route {
     pub(crate) lock: RemoteWord,
     pub(crate) accumulate_lock: RemoteWord,
     /// Whether work on many elements is announced at the target.
-    pub(crate) announced: RemoteWord,
+    pub(crate) bulk_mode: RemoteWord,
     /// How many elements of such work this rank has combined one by one, for want of an announcement.
     pub(crate) one_by_one: AtomicUsize,
     pub(crate) mapping: Option<Mapping>,

@@ -38,28 +38,28 @@ impl<W: SharedWord> Drop for InFlight<'_, W> {
 #[inline(always)]
 pub(super) fn begin_single<'m, W: SharedWord>(
     flag: &'m W,
-    announced: &W,
+    bulk_mode: &W,
 ) -> Option<InFlight<'m, W>> {
     flag.publish(1);
     let marked = InFlight(flag);
     light_fence();
-    (announced.observe() == 0).then_some(marked)
+    (bulk_mode.observe() == 0).then_some(marked)
 }
 
 /// Under the lock: announces work on many elements, until `singles` single atomics have found it so. True if it was
 /// not announced: then a fence has to be made, and the marks awaited.
-pub(super) fn announce(announced: &impl SharedWord, singles: u64) -> bool {
-    let left = announced.look();
+pub(super) fn enter_bulk_mode(bulk_mode: &impl SharedWord, singles: u64) -> bool {
+    let left = bulk_mode.look();
     if left != singles {
-        announced.publish(singles);
+        bulk_mode.publish(singles);
     }
     left == 0
 }
 
 /// Under the lock: a single atomic found the announcement.
-pub(super) fn found_announced(announced: &impl SharedWord) {
-    let left = announced.look();
-    announced.publish(left.saturating_sub(1));
+pub(super) fn found_bulk_mode(bulk_mode: &impl SharedWord) {
+    let left = bulk_mode.look();
+    bulk_mode.publish(left.saturating_sub(1));
 }
 
 #[cfg(all(test, loom))]

@@ -13,7 +13,7 @@ use crate::waiting_model::{Changes, explore};
 /// A target, and the marks of its origins.
 struct Target {
     lock: Mutex<()>,
-    announced: AtomicU64,
+    bulk_mode: AtomicU64,
     flags: [AtomicU64; 2],
     changes: Changes,
     /// Stands for the elements. Single atomics are atomic to each other: one rank alone makes them here.
@@ -33,7 +33,7 @@ impl Target {
     }
 
     fn single(&self, rank: usize) {
-        if let Some(marked) = begin_single(&self.flags[rank], &self.announced) {
+        if let Some(marked) = begin_single(&self.flags[rank], &self.bulk_mode) {
             self.add();
             drop(marked);
             self.changes.note();
@@ -42,7 +42,7 @@ impl Target {
         self.changes.note();
         let _held = self.lock.lock().expect("not poisoned");
         self.add();
-        found_announced(&self.announced);
+        found_bulk_mode(&self.bulk_mode);
     }
 
     fn many(&self, rank: usize) {
@@ -55,7 +55,7 @@ impl Target {
 
     fn many_behind(&self, rank: usize, fence: impl FnOnce()) {
         let _held = self.lock.lock().expect("not poisoned");
-        if announce(&self.announced, SINGLES) {
+        if enter_bulk_mode(&self.bulk_mode, SINGLES) {
             fence();
             let flag = &self.flags[1 - rank];
             self.changes.wait_until(|| flag.observe() == 0);
@@ -72,7 +72,7 @@ fn check(
     explore(preemptions, move || {
         let target = Arc::new(Target {
             lock: Mutex::new(()),
-            announced: AtomicU64::new(0),
+            bulk_mode: AtomicU64::new(0),
             flags: [AtomicU64::new(0), AtomicU64::new(0)],
             changes: Changes::new(),
             element: UnsafeCell::new(0),
@@ -94,7 +94,7 @@ fn single_atomics_and_work_on_many_elements_take_turns() {
 }
 
 #[test]
-fn also_where_an_announcement_ends_and_comes_back() {
+fn also_where_bulk_mode_ends_and_begins_again() {
     check(
         2,
         &[Target::single, Target::single, Target::single],
