@@ -1,26 +1,26 @@
 //! The collectives among the ranks of a circle, on bytes: ceil(log2(p)) steps each. Roots and parts are by place.
 
-use super::lane::{Direction, InLane};
+use super::ring_channel::{Direction, InRingChannel};
 use crate::error::Result;
 use crate::peers::around;
 
-impl InLane<'_> {
+impl InRingChannel<'_> {
     /// This rank's place in a tree with `root` at 0.
     fn relative(&self, root: u32) -> u32 {
-        let (place, size) = (self.circle().place(), self.circle().size());
+        let (place, size) = (self.ring().place(), self.ring().size());
         around(place, size - root, size)
     }
 
     /// Binomial tree: in round k, each of the 2^k ranks that have the bytes sends them 2^k ahead.
     pub(super) fn bcast(&mut self, bytes: &mut [u8], root: u32) -> Result<()> {
-        let (size, relative) = (self.circle().size(), self.relative(root));
+        let (size, relative) = (self.ring().size(), self.relative(root));
         let mut first = 0;
         if relative > 0 {
             let round = relative.ilog2();
             self.exchange(Direction::Ahead, round, None, Some(bytes))?;
             first = round + 1;
         }
-        for round in first..self.circle().rounds() {
+        for round in first..self.ring().rounds() {
             if u64::from(relative) + (1 << round) < u64::from(size) {
                 self.exchange(Direction::Ahead, round, Some(bytes), None)?;
             }
@@ -32,10 +32,10 @@ impl InLane<'_> {
     /// they have gathered 2^k back. `lens` are the lengths by place; at the root, returns all bytes
     /// in the order of places.
     pub(super) fn gather(&mut self, mine: &[u8], lens: &[usize], root: u32) -> Result<Vec<u8>> {
-        let (size, relative) = (self.circle().size() as usize, self.relative(root) as usize);
+        let (size, relative) = (self.ring().size() as usize, self.relative(root) as usize);
         let len_of = |relative: usize| lens[(relative + root as usize) % size];
         let mut held = mine.to_vec();
-        for round in 0..self.circle().rounds() {
+        for round in 0..self.ring().rounds() {
             let distance = 1 << round;
             if relative & distance != 0 {
                 self.exchange(Direction::Back, round, Some(&held), None)?;
@@ -59,16 +59,13 @@ impl InLane<'_> {
     /// ranks behind; it passes on as many as are still missing. Returns all parts in the order of
     /// ranks.
     pub(super) fn allgather(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<u8>> {
-        let (size, rank) = (
-            self.circle().size() as usize,
-            self.circle().place() as usize,
-        );
+        let (size, rank) = (self.ring().size() as usize, self.ring().place() as usize);
         let back = |distance: usize| (rank + size - distance) % size;
         let total: usize = lens.iter().sum();
         // Parts of rank, rank − 1, rank − 2, …
         let mut held = Vec::with_capacity(total);
         held.extend_from_slice(mine);
-        for round in 0..self.circle().rounds() {
+        for round in 0..self.ring().rounds() {
             let have = 1_usize << round;
             let more = have.min(size - have);
             // What the rank behind has first: its own part and those behind it.
@@ -104,9 +101,9 @@ impl InLane<'_> {
         root: u32,
         mut combine: impl FnMut(&mut [u8], &[u8]),
     ) -> Result<()> {
-        let (size, relative) = (self.circle().size(), self.relative(root));
+        let (size, relative) = (self.ring().size(), self.relative(root));
         let mut incoming = vec![0; bytes.len()];
-        for round in 0..self.circle().rounds() {
+        for round in 0..self.ring().rounds() {
             if relative & (1 << round) != 0 {
                 return self.exchange(Direction::Back, round, Some(bytes), None);
             }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::call::mismatch;
-use super::team::{Circles, Team};
+use super::team::{Rings, Team};
 use crate::error::{Error, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE, LocalWord};
@@ -18,7 +18,7 @@ use protocol::{DISPUTED, Steps, epoch_of, flag, is_ahead};
 use steps::{Step, steps};
 
 /// Bytes of control block that a barrier of the team takes.
-pub(crate) fn barrier_bytes(team: &Circles) -> u64 {
+pub(crate) fn barrier_bytes(team: &Rings) -> u64 {
     u64::from(steps::flags(team.all(), team.by_host().map(Arc::as_ref))) * LINE
 }
 
@@ -113,9 +113,9 @@ struct Ways {
 impl Barrier {
     /// `turns`: all ranks know that they take turns on the processors.
     pub(crate) fn new(team: &Team, block: &Arc<ControlBlock>, at: u64, turns: bool) -> Self {
-        let circles = &team.circles;
-        let by_host = circles.by_host().map(Arc::as_ref);
-        let steps = steps(circles.all(), by_host, turns);
+        let rings = &team.rings;
+        let by_host = rings.by_host().map(Arc::as_ref);
+        let steps = steps(rings.all(), by_host, turns);
         Self {
             at,
             block: block.clone(),

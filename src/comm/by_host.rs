@@ -1,7 +1,7 @@
 //! A team whose ranks run on several hosts, with several on one: what all of them have to tell each other goes
 //! from the ranks of a host to the first of them, its leader, among the leaders, and back.
 
-use super::circle::Circle;
+use super::ring::Ring;
 use crate::peers::{Hosts, rounds};
 
 /// The hosts of a team, as one of its ranks sees them.
@@ -12,7 +12,7 @@ pub(crate) struct ByHost {
     /// The leaders, by host.
     leaders: Box<[u32]>,
     /// The ranks of this one's host, the leader first.
-    here: Circle,
+    here: Ring,
     /// The most ranks on any host.
     most: u32,
 }
@@ -40,7 +40,7 @@ impl ByHost {
         let mine = hosts[rank as usize];
         let here = (0..size).filter(|&other| hosts[other as usize] == mine);
         Some(Self {
-            here: Circle::of(here.collect(), rank)?,
+            here: Ring::of(here.collect(), rank)?,
             leaders: leaders.into(),
             hosts,
             most,
@@ -48,13 +48,13 @@ impl ByHost {
     }
 
     /// The ranks of this one's host; at place 0 their leader.
-    pub(super) fn here(&self) -> &Circle {
+    pub(super) fn here(&self) -> &Ring {
         &self.here
     }
 
     /// The leaders by host, for one of them.
-    pub(super) fn leaders(&self, rank: u32) -> Option<Circle> {
-        Circle::of(self.leaders.to_vec(), rank)
+    pub(super) fn leaders(&self, rank: u32) -> Option<Ring> {
+        Ring::of(self.leaders.to_vec(), rank)
     }
 
     pub(super) fn host_of(&self, rank: u32) -> u32 {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::barrier::{Barrier, barrier_bytes};
 use super::by_host::ByHost;
 use super::call::{Begun, CALL_BYTES, Call};
-use super::lane::{Lane, lane_bytes};
-use super::team::{Circles, Team};
+use super::ring_channel::{RingChannel, ring_channel_bytes};
+use super::team::{Rings, Team};
 use crate::error::{AbortCause, Error, ErrorKind, Misuse, PeerError, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
@@ -17,29 +17,31 @@ use crate::peers::{Awaited, not_forked};
 pub(crate) const BARRIER_AT: u64 = CALL_BYTES;
 
 /// Bytes of control block that a communicator takes, on each of its ranks.
-pub(crate) fn block_bytes(circles: &Circles) -> u64 {
-    let lanes = match circles.by_host() {
-        None => lane_bytes(circles.all().rounds()),
-        Some(hosts) => lane_bytes(hosts.rounds_here()) + lane_bytes(hosts.rounds_of_leaders()),
+pub(crate) fn block_bytes(rings: &Rings) -> u64 {
+    let channels = match rings.by_host() {
+        None => ring_channel_bytes(rings.all().rounds()),
+        Some(hosts) => {
+            ring_channel_bytes(hosts.rounds_here()) + ring_channel_bytes(hosts.rounds_of_leaders())
+        }
     };
-    BARRIER_AT + barrier_bytes(circles) + lanes
+    BARRIER_AT + barrier_bytes(rings) + channels
 }
 
 /// The part of a communicator that one collective at a time uses.
 pub(crate) struct Engine {
     pub(super) core: Core,
-    pub(super) lanes: Lanes,
+    pub(super) channels: RingChannels,
 }
 
 /// The circles in which bytes go.
-pub(super) enum Lanes {
+pub(super) enum RingChannels {
     /// One of all ranks.
-    All(Lane),
+    All(RingChannel),
     /// One of the ranks of this host, and for its leader one of all leaders.
     ByHost {
         hosts: Arc<ByHost>,
-        here: Lane,
-        leaders: Option<Lane>,
+        here: RingChannel,
+        leaders: Option<RingChannel>,
     },
 }
 
@@ -66,17 +68,17 @@ impl Engine {
         blocks: &Arc<Column<u64>>,
         barrier: &Arc<Barrier>,
     ) -> Self {
-        let circles = &team.circles;
-        let start = BARRIER_AT + barrier_bytes(circles);
-        let lanes = match circles.by_host() {
-            None => Lanes::All(Lane::new(circles.all().clone(), block, start)),
+        let rings = &team.rings;
+        let start = BARRIER_AT + barrier_bytes(rings);
+        let channels = match rings.by_host() {
+            None => RingChannels::All(RingChannel::new(rings.all().clone(), block, start)),
             Some(hosts) => {
-                let of_leaders = start + lane_bytes(hosts.rounds_here());
+                let of_leaders = start + ring_channel_bytes(hosts.rounds_here());
                 let leaders = hosts.leaders(team.rank);
-                Lanes::ByHost {
+                RingChannels::ByHost {
                     hosts: hosts.clone(),
-                    here: Lane::new(hosts.here().clone(), block, start),
-                    leaders: leaders.map(|circle| Lane::new(circle, block, of_leaders)),
+                    here: RingChannel::new(hosts.here().clone(), block, start),
+                    leaders: leaders.map(|ring| RingChannel::new(ring, block, of_leaders)),
                 }
             }
         };
@@ -92,7 +94,7 @@ impl Engine {
                 failed: false,
                 adrift: false,
             },
-            lanes,
+            channels,
         }
     }
 
@@ -160,12 +162,12 @@ impl Drop for Engine {
             mem::forget(self.core.block.clone());
             return;
         }
-        let (first, second) = match &self.lanes {
-            Lanes::All(lane) => (lane, None),
-            Lanes::ByHost { here, leaders, .. } => (here, leaders.as_ref()),
+        let (first, second) = match &self.channels {
+            RingChannels::All(channel) => (channel, None),
+            RingChannels::ByHost { here, leaders, .. } => (here, leaders.as_ref()),
         };
-        let lanes = [Some(first), second].into_iter().flatten();
-        (self.core.block).retire_until(lanes.flat_map(Lane::last_words));
+        let channels = [Some(first), second].into_iter().flatten();
+        (self.core.block).retire_until(channels.flat_map(RingChannel::last_words));
     }
 }
 
@@ -184,8 +186,8 @@ mod tests {
     fn a_rank_that_cannot_go_on_does_not_leave_the_others_waiting() {
         let ranks = ranks_in_process("soft", 3, Patience::suspicious());
         // In how much of what rank 0 sends its receiver has read, which nobody else writes so early.
-        let circles = Circles::new(ranks[0].hosts(), &Group::world(3), 0);
-        let at = BARRIER_AT + barrier_bytes(&circles) + LINE;
+        let rings = Rings::new(ranks[0].hosts(), &Group::world(3), 0);
+        let at = BARRIER_AT + barrier_bytes(&rings) + LINE;
         let block = ranks[0].world_block();
         block.word(at).store(u64::MAX, Ordering::Relaxed);
         let errors = thread::scope(|scope| {

@@ -4,12 +4,12 @@ mod algorithms;
 mod barrier;
 mod by_host;
 mod call;
-mod circle;
 mod collective;
 mod group;
-mod lane;
 mod over;
 mod pipe;
+mod ring;
+mod ring_channel;
 mod split;
 mod team;
 #[cfg(all(test, not(loom)))]
@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub use group::{Comparison, Group};
 
 pub(crate) use barrier::{Barrier, Purpose, barrier_bytes};
-pub(crate) use team::{Circles, Team};
+pub(crate) use team::{Rings, Team};
 
 use crate::datatype::{Element, Op, Reduce};
 use crate::error::{AbortCause, Error, ErrorClass, Misuse, PeerError, Result, SystemError};
@@ -38,7 +38,7 @@ use transom_launch::Allgather;
 
 /// Bytes that the world communicator takes of every rank's control region: the same for each.
 pub(crate) fn world_block_bytes(size: u32, hosts: &Hosts) -> u64 {
-    block_bytes(&Circles::new(hosts, &Group::world(size), 0))
+    block_bytes(&Rings::new(hosts, &Group::world(size), 0))
 }
 
 /// An ordered set of ranks that act together, with a context of its own: what happens in one
@@ -126,7 +126,7 @@ impl Communicator {
         let team = Team::new(context, context.fabric().clone(), itself, 0);
         let control = context.fabric().control();
         let block = control
-            .allocate(block_bytes(&team.circles))
+            .allocate(block_bytes(&team.rings))
             .map_err(|error| error.during("alone"))?;
         let blocks = Column::Uniform(block.offset());
         Ok(Self::new(team, block, blocks))

@@ -117,7 +117,7 @@ impl Communicator {
     fn derive(&self, operation: &'static str, team: Result<Team>, members: &[u32]) -> Result<Self> {
         let made = team.and_then(|team| {
             let control = team.fabric.control();
-            let block = control.allocate(block_bytes(&team.circles))?;
+            let block = control.allocate(block_bytes(&team.rings))?;
             Ok((team, block))
         });
         let mine = made.as_ref().map(|(_, block)| block.offset());

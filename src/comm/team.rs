@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Group;
 use super::by_host::ByHost;
-use super::circle::Circle;
+use super::ring::Ring;
 use crate::error::{Error, Misuse, Result};
 use crate::memory::columns::Column;
 use crate::memory::remote::RemoteWord;
@@ -20,19 +20,19 @@ pub(crate) struct Team {
     pub(crate) fabric: Arc<Fabric>,
     pub(crate) group: Group,
     pub(crate) rank: u32,
-    pub(crate) circles: Arc<Circles>,
+    pub(crate) rings: Arc<Rings>,
 }
 
 /// Where the ranks of a team stand when they all have to tell each other something.
 #[derive(Debug)]
-pub(crate) struct Circles {
+pub(crate) struct Rings {
     /// Whether they all run on one host, as far as that is known.
     one_host: bool,
-    all: Circle,
+    all: Ring,
     by_host: Option<Arc<ByHost>>,
 }
 
-impl Circles {
+impl Rings {
     pub(crate) fn new(hosts: &Hosts, group: &Group, rank: u32) -> Self {
         let size = group.size();
         let members = (0..size).filter_map(|rank| group.in_world(rank));
@@ -42,7 +42,7 @@ impl Circles {
         };
         Self {
             one_host: of_members.is_one(),
-            all: Circle::all(size, rank),
+            all: Ring::all(size, rank),
             by_host: ByHost::new(&of_members, size, rank).map(Arc::new),
         }
     }
@@ -51,7 +51,7 @@ impl Circles {
         self.one_host
     }
 
-    pub(super) fn all(&self) -> &Circle {
+    pub(super) fn all(&self) -> &Ring {
         &self.all
     }
 
@@ -76,7 +76,7 @@ impl Team {
         rank: u32,
     ) -> Self {
         Self {
-            circles: Arc::new(Circles::new(context.hosts(), &group, rank)),
+            rings: Arc::new(Rings::new(context.hosts(), &group, rank)),
             context: context.clone(),
             fabric,
             group,

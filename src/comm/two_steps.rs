@@ -2,8 +2,8 @@
 //! only their leaders exchange anything.
 
 use super::by_host::ByHost;
-use super::collective::{Core, Engine, Lanes};
-use super::lane::{InLane, Lane};
+use super::collective::{Core, Engine, RingChannels};
+use super::ring_channel::{InRingChannel, RingChannel};
 use crate::error::Result;
 
 /// The place of a leader among the ranks of its host.
@@ -11,16 +11,16 @@ const LEADER: u32 = 0;
 
 /// How a collective goes.
 enum Course<'e> {
-    All(InLane<'e>),
+    All(InRingChannel<'e>),
     TwoSteps(TwoSteps<'e>),
 }
 
 impl Engine {
     fn course(&mut self) -> Course<'_> {
         let core = &mut self.core;
-        match &mut self.lanes {
-            Lanes::All(all) => Course::All(all.with(core)),
-            Lanes::ByHost {
+        match &mut self.channels {
+            RingChannels::All(all) => Course::All(all.with(core)),
+            RingChannels::ByHost {
                 hosts,
                 here,
                 leaders,
@@ -74,23 +74,23 @@ impl Engine {
 /// A collective by hosts.
 struct TwoSteps<'e> {
     core: &'e mut Core,
-    here: &'e mut Lane,
+    here: &'e mut RingChannel,
     /// None for who leads none.
-    leaders: Option<&'e mut Lane>,
+    leaders: Option<&'e mut RingChannel>,
     hosts: &'e ByHost,
 }
 
 impl TwoSteps<'_> {
-    fn here(&mut self) -> InLane<'_> {
+    fn here(&mut self) -> InRingChannel<'_> {
         self.here.with(self.core)
     }
 
     /// Lengths by place here.
     fn lens_here(&self, lens: &[usize]) -> Vec<usize> {
-        let circle = self.here.circle();
-        let places = 0..circle.size();
+        let ring = self.here.ring();
+        let places = 0..ring.size();
         places
-            .map(|place| lens[circle.rank_at(place) as usize])
+            .map(|place| lens[ring.rank_at(place) as usize])
             .collect()
     }
 
@@ -105,7 +105,7 @@ impl TwoSteps<'_> {
 
     fn bcast(&mut self, bytes: &mut [u8], root: u32) -> Result<()> {
         let of_root = self.hosts.host_of(root);
-        let place = self.here.circle().place_of(root);
+        let place = self.here.ring().place_of(root);
         if let Some(place) = place {
             self.here().bcast(bytes, place)?;
         }
@@ -120,7 +120,7 @@ impl TwoSteps<'_> {
 
     fn gather(&mut self, mine: &[u8], lens: &[usize], root: u32) -> Result<Vec<u8>> {
         let of_root = self.hosts.host_of(root);
-        let place = self.here.circle().place_of(root);
+        let place = self.here.ring().place_of(root);
         let mut lens_here = self.lens_here(lens);
         let mut held = match place {
             Some(_) => Vec::new(),
@@ -170,12 +170,12 @@ impl TwoSteps<'_> {
             let walk = &mut leaders.with(self.core);
             walk.reduce(bytes, of_root, &mut combine)?;
         }
-        let circle = self.here.circle();
-        let leads = circle.place() == LEADER;
-        match circle.place_of(root) {
+        let ring = self.here.ring();
+        let leads = ring.place() == LEADER;
+        match ring.place_of(root) {
             None | Some(LEADER) => Ok(()),
             Some(place) => {
-                let mut lens = vec![0; circle.size() as usize];
+                let mut lens = vec![0; ring.size() as usize];
                 lens[LEADER as usize] = bytes.len();
                 let part = if leads { &bytes[..] } else { &[] };
                 let result = self.here().gather(part, &lens, place)?;

@@ -197,7 +197,7 @@ impl Window {
         not_forked(operation)?;
         let _call = seen::in_call(operation);
         let team = comm.team().clone();
-        let layout = BlockLayout::new(team.size(), barrier_bytes(&team.circles));
+        let layout = BlockLayout::new(team.size(), barrier_bytes(&team.rings));
         let prepare = || -> Result<Prepared> {
             created.check()?;
             let hints = Hints::parse(info)?;
@@ -354,7 +354,7 @@ impl Created {
 /// its own, the processor can then do without.
 fn shares_host(team: &Team, exposed: &RemoteRegion) -> bool {
     let device = team.fabric.device();
-    if device.nearest() != Nearest::OfHost || !team.circles.is_one_host() {
+    if device.nearest() != Nearest::OfHost || !team.rings.is_one_host() {
         return false;
     }
     // What cannot be connected to will say so when it is used.

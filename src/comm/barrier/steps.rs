@@ -8,7 +8,7 @@
 //! back down the tree. So between n hosts go n · ceil(log2(n)) flags, however many ranks there are.
 
 use crate::comm::by_host::ByHost;
-use crate::comm::circle::Circle;
+use crate::comm::ring::Ring;
 
 /// One step: this rank tells one other, and then hears of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ fn flag(rank: u32, number: u32) -> Option<Flag> {
 const BRANCHES: u32 = 8;
 
 /// How many flags each rank has, whether or not they take turns.
-pub(super) fn flags(all: &Circle, by_host: Option<&ByHost>) -> u32 {
+pub(super) fn flags(all: &Ring, by_host: Option<&ByHost>) -> u32 {
     match by_host {
         // In a tree, one that releases and one of each branch.
         None => all.rounds().max(all.size().min(BRANCHES + 1)),
@@ -42,7 +42,7 @@ pub(super) fn flags(all: &Circle, by_host: Option<&ByHost>) -> u32 {
 
 /// The steps of the rank whose circle of all ranks this is. `turns`: all ranks know that they take turns on the
 /// processors.
-pub(super) fn steps(all: &Circle, by_host: Option<&ByHost>, turns: bool) -> Vec<Step> {
+pub(super) fn steps(all: &Ring, by_host: Option<&ByHost>, turns: bool) -> Vec<Step> {
     match by_host {
         Some(hosts) => by_hosts(all, hosts),
         None if turns => up_and_down(all),
@@ -51,7 +51,7 @@ pub(super) fn steps(all: &Circle, by_host: Option<&ByHost>, turns: bool) -> Vec<
 }
 
 /// A tree with the first rank at its root.
-fn up_and_down(all: &Circle) -> Vec<Step> {
+fn up_and_down(all: &Ring) -> Vec<Step> {
     // The first flag is that of who releases.
     let released = 0;
     let arrived = |place: u32| 1 + (place - 1) % BRANCHES;
@@ -81,7 +81,7 @@ fn up_and_down(all: &Circle) -> Vec<Step> {
     steps
 }
 
-fn by_hosts(all: &Circle, hosts: &ByHost) -> Vec<Step> {
+fn by_hosts(all: &Ring, hosts: &ByHost) -> Vec<Step> {
     let of_leaders = hosts.rounds_here();
     let released = of_leaders + hosts.rounds_of_leaders();
     let (here, mut steps) = (hosts.here(), Vec::new());
@@ -120,12 +120,12 @@ fn by_hosts(all: &Circle, hosts: &ByHost) -> Vec<Step> {
 }
 
 /// Dissemination: in round r, tell the rank 2^r ahead and hear the rank 2^r back.
-fn around(circle: &Circle, first: u32) -> Vec<Step> {
+fn around(ring: &Ring, first: u32) -> Vec<Step> {
     let step = |round: u32| Step {
-        to: flag(circle.ahead(1 << round), first + round),
-        from: flag(circle.behind(1 << round), first + round),
+        to: flag(ring.ahead(1 << round), first + round),
+        from: flag(ring.behind(1 << round), first + round),
     };
-    (0..circle.rounds()).map(step).collect()
+    (0..ring.rounds()).map(step).collect()
 }
 
 #[cfg(test)]
@@ -141,7 +141,7 @@ mod tests {
     fn steps_of(hosts: &[u32], turns: bool) -> Vec<Vec<Step>> {
         let size = hosts.len() as u32;
         let of = |rank| {
-            let all = Circle::all(size, rank);
+            let all = Ring::all(size, rank);
             steps(&all, by_host(hosts, rank).as_ref(), turns)
         };
         (0..size).map(of).collect()
@@ -247,7 +247,7 @@ mod tests {
             heard.sort_unstable();
             assert_eq!(told, heard, "{hosts:?}");
             let size = hosts.len() as u32;
-            let flags = flags(&Circle::all(size, 0), by_host(&hosts, 0).as_ref());
+            let flags = flags(&Ring::all(size, 0), by_host(&hosts, 0).as_ref());
             assert!(
                 told.iter().all(|&(_, _, number)| number < flags),
                 "{hosts:?}"

@@ -10,7 +10,7 @@ use super::super::steps::{Step, flags, steps};
 use super::super::{Matter, Purpose};
 use super::*;
 use crate::comm::by_host::tests::by_host;
-use crate::comm::circle::Circle;
+use crate::comm::ring::Ring;
 use crate::memory::word::SharedWord;
 use crate::waiting_model::{Changes, explore};
 
@@ -78,7 +78,7 @@ impl Ranks {
     /// On these hosts. `turns`: they take turns.
     fn of(hosts: &[u32], turns: bool) -> Arc<Self> {
         let ranks = hosts.len() as u32;
-        let all = |rank| Circle::all(ranks, rank);
+        let all = |rank| Ring::all(ranks, rank);
         let count = flags(&all(0), by_host(hosts, 0).as_ref());
         let flags = || (0..count).map(|_| AtomicU64::new(0)).collect();
         let steps = |rank| steps(&all(rank), by_host(hosts, rank).as_ref(), turns);

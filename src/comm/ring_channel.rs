@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use super::circle::Circle;
 use super::collective::Core;
 use super::pipe::{PIPE_BYTES, Pipe};
+use super::ring::Ring;
 use crate::error::{Error, PeerError, Result};
 use crate::memory::control::ControlBlock;
 use crate::peers::Awaited;
@@ -19,26 +19,26 @@ pub(crate) enum Direction {
 }
 
 /// Bytes of control block that a circle of so many rounds takes.
-pub(super) fn lane_bytes(rounds: u32) -> u64 {
+pub(super) fn ring_channel_bytes(rounds: u32) -> u64 {
     2 * u64::from(rounds) * PIPE_BYTES
 }
 
 /// The pipes of a circle.
-pub(super) struct Lane {
-    circle: Circle,
+pub(super) struct RingChannel {
+    ring: Ring,
     ahead: Vec<Pipe>,
     back: Vec<Pipe>,
 }
 
-impl Lane {
+impl RingChannel {
     /// `start`: where in every rank's block its pipes stand.
-    pub(super) fn new(circle: Circle, block: &Arc<ControlBlock>, start: u64) -> Self {
-        let rounds = circle.rounds();
+    pub(super) fn new(ring: Ring, block: &Arc<ControlBlock>, start: u64) -> Self {
+        let rounds = ring.rounds();
         let place = |number: u32| start + u64::from(number) * PIPE_BYTES;
         let pipes = |direction: Direction| {
             (0..rounds)
                 .map(|round| {
-                    let (ahead, behind) = (circle.ahead(1 << round), circle.behind(1 << round));
+                    let (ahead, behind) = (ring.ahead(1 << round), ring.behind(1 << round));
                     match direction {
                         Direction::Ahead => Pipe::new(ahead, behind, block, place(round)),
                         Direction::Back => Pipe::new(behind, ahead, block, place(rounds + round)),
@@ -49,17 +49,20 @@ impl Lane {
         Self {
             ahead: pipes(Direction::Ahead),
             back: pipes(Direction::Back),
-            circle,
+            ring,
         }
     }
 
-    pub(super) fn circle(&self) -> &Circle {
-        &self.circle
+    pub(super) fn ring(&self) -> &Ring {
+        &self.ring
     }
 
     /// For a collective of `core`.
-    pub(super) fn with<'e>(&'e mut self, core: &'e mut Core) -> InLane<'e> {
-        InLane { core, lane: self }
+    pub(super) fn with<'e>(&'e mut self, core: &'e mut Core) -> InRingChannel<'e> {
+        InRingChannel {
+            core,
+            channel: self,
+        }
     }
 
     /// What receivers still write into this rank's block.
@@ -69,9 +72,9 @@ impl Lane {
 }
 
 /// A collective among the ranks of a lane.
-pub(super) struct InLane<'e> {
+pub(super) struct InRingChannel<'e> {
     core: &'e mut Core,
-    lane: &'e mut Lane,
+    channel: &'e mut RingChannel,
 }
 
 const HEADER: usize = 16;
@@ -84,9 +87,9 @@ enum Step {
     Stuck,
 }
 
-impl InLane<'_> {
-    pub(super) fn circle(&self) -> &Circle {
-        &self.lane.circle
+impl InRingChannel<'_> {
+    pub(super) fn ring(&self) -> &Ring {
+        &self.channel.ring
     }
 
     /// One step: sends to the rank 2^round off in this direction, and receives from the one at
@@ -112,8 +115,8 @@ impl InLane<'_> {
         let core = &*self.core;
         let (operation, digest) = (core.operation, core.digest);
         let pipe = match direction {
-            Direction::Ahead => &mut self.lane.ahead[round as usize],
-            Direction::Back => &mut self.lane.back[round as usize],
+            Direction::Ahead => &mut self.channel.ahead[round as usize],
+            Direction::Back => &mut self.channel.back[round as usize],
         };
         let (team, blocks) = (&core.team, &*core.blocks);
         let (to, from) = (pipe.to, pipe.from);

@@ -4,7 +4,7 @@ use crate::peers::{around, rounds};
 
 /// Some ranks of a team in order, as one of them sees them.
 #[derive(Clone, Debug)]
-pub(crate) struct Circle {
+pub(crate) struct Ring {
     members: Members,
     /// Where this rank stands among them.
     place: u32,
@@ -17,7 +17,7 @@ enum Members {
     Some(Box<[u32]>),
 }
 
-impl Circle {
+impl Ring {
     pub(super) fn all(size: u32, rank: u32) -> Self {
         let members = Members::All(size);
         Self {
@@ -86,13 +86,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_stand_around_the_circle() {
-        let all = Circle::all(5, 3);
+    fn neighbours_stand_around_the_ring() {
+        let all = Ring::all(5, 3);
         assert_eq!(
             [all.ahead(1), all.ahead(2), all.ahead(4), all.behind(4)],
             [4, 0, 2, 4]
         );
-        let some = Circle::of(vec![1, 4, 6], 4).unwrap();
+        let some = Ring::of(vec![1, 4, 6], 4).unwrap();
         assert_eq!((some.place(), some.size(), some.rounds()), (1, 3, 2));
         assert_eq!(
             [
@@ -105,6 +105,6 @@ mod tests {
             [6, 1, 1, 6, 4]
         );
         assert_eq!((some.place_of(6), some.place_of(5)), (Some(2), None));
-        assert!(Circle::of(vec![1, 4], 5).is_none());
+        assert!(Ring::of(vec![1, 4], 5).is_none());
     }
 }
