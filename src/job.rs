@@ -145,7 +145,7 @@ impl Job {
             by = started,
             "joined the job"
         );
-        if context.patience().is_crowded() {
+        if context.patience().is_oversubscribed() {
             tracing::info!(
                 "there are more ranks than processors here: waits give theirs away soon"
             );

@@ -108,7 +108,7 @@ pub(crate) fn unawaited(verdict: Verdict<'_>) -> Result<()> {
 /// How much to spin: hardly where ranks take turns on the processors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    crowded: bool,
+    oversubscribed: bool,
     at_leisure: bool,
     snatches: u32,
     check_every: Duration,
@@ -118,10 +118,10 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// `crowded`: as [`Patience::is_crowded`] says it.
-    pub(crate) fn new(crowded: bool) -> Self {
+    /// `oversubscribed`: as [`Patience::is_oversubscribed`] says it.
+    pub(crate) fn new(oversubscribed: bool) -> Self {
         Self {
-            crowded,
+            oversubscribed,
             at_leisure: false,
             snatches: 1,
             check_every: CHECK_EVERY,
@@ -141,14 +141,14 @@ impl Patience {
     }
 
     /// Whether ranks of this host take turns on the processors.
-    pub(crate) fn is_crowded(self) -> bool {
-        self.crowded
+    pub(crate) fn is_oversubscribed(self) -> bool {
+        self.oversubscribed
     }
 
     /// Attempts before the processor is given away.
     #[inline]
     fn spins(self) -> u32 {
-        if self.crowded { 50 } else { SPINS }
+        if self.oversubscribed { 50 } else { SPINS }
     }
 
     /// For what all ranks come to: one that has waited long rises seldom, so as to leave the processors
@@ -186,9 +186,9 @@ impl Patience {
         check: impl FnMut() -> Verdict<'a>,
     ) -> Result<()> {
         // Where ranks take turns, what is awaited may be another's turn away.
-        let pauses = !self.crowded && pause::is_short();
+        let pauses = !self.oversubscribed && pause::is_short();
         let attempts = match pauses {
-            _ if !self.crowded && has_attached() => EAGER_BESIDE_OTHERS,
+            _ if !self.oversubscribed && has_attached() => EAGER_BESIDE_OTHERS,
             true => EAGER_PAUSED,
             false => EAGER_SPINS,
         };
@@ -210,7 +210,7 @@ impl Patience {
         mut check: impl FnMut() -> Verdict<'a>,
     ) -> Result<()> {
         // Where ranks take turns on the processors, who waits is away most of the time.
-        let mut assist = match self.crowded {
+        let mut assist = match self.oversubscribed {
             true => None,
             false => Assist::of_process(),
         };
@@ -297,7 +297,7 @@ impl Patience {
         known: Wanted,
         done: &mut dyn FnMut() -> Result<bool>,
     ) -> Result<Option<LendingEnd>> {
-        if assist.is_none() && !self.crowded {
+        if assist.is_none() && !self.oversubscribed {
             *assist = Assist::for_calls();
         }
         let Some(assist) = assist else {
@@ -336,7 +336,7 @@ impl Patience {
 
     /// Whether it has been awake for as long as it may. Who takes turns on the processor is away for those of others.
     fn was_awake_for(self, begun: Instant, longest: Duration) -> bool {
-        self.at_leisure && !self.crowded && begun.elapsed() >= longest
+        self.at_leisure && !self.oversubscribed && begun.elapsed() >= longest
     }
 
     /// Tries while this thread has the processor.

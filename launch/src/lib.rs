@@ -4,18 +4,18 @@
 //! [`launcher`] starts a job on this machine, and [`pmi`] is how a rank speaks to that launcher or
 //! another, or [`pmix`] to those that offer nothing else. Ranks that nobody started together meet at a
 //! [`rendezvous`]. [`start`] finds out from the environment which it is; whoever else starts ranks lends
-//! them an [`Allgather`]. A rank that has joined learns by [`crowding`] whether it shares its processors, and
+//! them an [`Allgather`]. A rank that has joined learns by [`oversubscription`] whether it shares its processors, and
 //! by [`notice`] that another has died. Programs use this crate through `transom`, whose `launcher` is this
 //! one.
 
 mod allgather;
-pub mod crowding;
 mod environment;
 #[doc(hidden)]
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod launcher;
 pub mod notice;
+pub mod oversubscription;
 pub mod pmi;
 pub mod pmix;
 mod processors;

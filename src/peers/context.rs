@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use rdma_sys_shim::{BootstrapSegment, Device, Region, SecondThread};
 use transom_launch::pmi::{Client, NodeMap};
 use transom_launch::pmix::Pmix;
-use transom_launch::{crowding, notice};
+use transom_launch::{notice, oversubscription};
 
 mod over;
 
@@ -112,7 +112,7 @@ impl Context {
             let known = nodes.map(|nodes| (0..size).map(move |rank| nodes.node_of(rank)));
             Opened::new(device, (rank, size), known, world_block)
         });
-        let mut crowded = false;
+        let mut oversubscribed = false;
         let segment = client.as_ref().and_then(notice::find).map(Arc::new);
         let mut generation = None;
         if let Some(client) = &client {
@@ -127,11 +127,11 @@ impl Context {
             let noted =
                 |segment: &Arc<BootstrapSegment>| segment.write(rank as usize, record.as_bytes());
             generation = segment.as_ref().and_then(noted);
-            crowding::publish(client);
+            oversubscription::publish(client);
             let told = told.and_then(|()| client.barrier());
-            let settled = told.and_then(|()| crowding::settle(client, &near));
+            let settled = told.and_then(|()| oversubscription::settle(client, &near));
             if ready.is_ok() {
-                crowded = settled?;
+                oversubscribed = settled?;
             }
         }
         let Opened {
@@ -146,7 +146,7 @@ impl Context {
             world_block,
             hosts,
             level,
-            patience: Patience::new(crowded),
+            patience: Patience::new(oversubscribed),
             second_thread,
         };
         let segment = segment.map(|segment| (segment, generation));
@@ -177,7 +177,7 @@ impl Context {
             world_block,
             level,
             patience,
-            _second_thread: (second_thread && !patience.is_crowded())
+            _second_thread: (second_thread && !patience.is_oversubscribed())
                 .then(second_thread::allow)
                 .flatten(),
             alarm: Alarm::new(signs, segment.as_ref().map(|(segment, _)| segment.clone())),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rdma_sys_shim::{Error, SecondThread, StartThread};
-use transom_launch::crowding;
+use transom_launch::oversubscription;
 
 use super::start;
 use crate::error::Result;
@@ -38,13 +38,13 @@ pub(super) fn allow() -> Option<SecondThread> {
 
 fn how_it_starts() -> Option<StartThread> {
     // Later, or in another thread, this process may be bound.
-    let anywhere = crowding::allowed_to(launcher_with_more_processors().unwrap_or(0));
+    let anywhere = oversubscription::allowed_to(launcher_with_more_processors().unwrap_or(0));
     if anywhere.len() < 2 {
         return None;
     }
     Some(Arc::new(move |start| {
         // Bound as the calling thread is, it would come to another processor only when that one sleeps.
-        let anywhere = crowding::run_at(&anywhere);
+        let anywhere = oversubscription::run_at(&anywhere);
         start();
         if let Err(error) = anywhere {
             tracing::debug!(%error, "the second thread stays where the first is bound");
@@ -56,7 +56,7 @@ fn how_it_starts() -> Option<StartThread> {
 /// since: then its other threads may leave that.
 fn launcher_with_more_processors() -> Option<u32> {
     let bound = std::env::var("TRANSOM_BOUND").ok()?;
-    (bound == crowding::processors())
+    (bound == oversubscription::processors())
         .then(start::launcher_process)
         .flatten()
 }
@@ -67,10 +67,13 @@ mod tests {
 
     #[test]
     fn it_needs_a_second_processor() {
-        assert_eq!(how_it_starts().is_some(), crowding::allowed_to(0).len() > 1);
-        let first = crowding::allowed_to(0)[..1].to_vec();
+        assert_eq!(
+            how_it_starts().is_some(),
+            oversubscription::allowed_to(0).len() > 1
+        );
+        let first = oversubscription::allowed_to(0)[..1].to_vec();
         let bound = std::thread::spawn(move || {
-            let _bound = crowding::run_at(&first).unwrap();
+            let _bound = oversubscription::run_at(&first).unwrap();
             how_it_starts().is_none()
         });
         assert!(bound.join().unwrap());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rdma_sys_shim::rdma::Seat;
 use rdma_sys_shim::{Device, Host, Placement, Surroundings};
-use transom_launch::crowding;
+use transom_launch::oversubscription;
 use transom_launch::pmi::{Client, NodeMap, tell_hosts};
 
 use crate::error::{Error, Result};
@@ -40,7 +40,7 @@ pub(super) struct Whereabouts {
 
 /// Local. A digest of the devices that are as good for this rank; 0 if it has no such choice.
 pub(super) fn shared_out() -> u32 {
-    let Some(ports) = rdma_sys_shim::shared_out(&spec(), &crowding::allowed()) else {
+    let Some(ports) = rdma_sys_shim::shared_out(&spec(), &oversubscription::allowed()) else {
         return 0;
     };
     let mut digest = DefaultHasher::new();
@@ -68,7 +68,7 @@ fn open(spec: &str, here: Whereabouts) -> Result<Arc<dyn Device>> {
     let around = Surroundings {
         launcher: launcher_process(),
         placement: here.placement,
-        seat: Seat::here(&crowding::allowed()).with_turn(here.turn),
+        seat: Seat::here(&oversubscription::allowed()).with_turn(here.turn),
     };
     rdma_sys_shim::open(spec, &around).map_err(|error| Error::from(error).during("job start"))
 }

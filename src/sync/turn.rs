@@ -16,7 +16,7 @@ const LOOK_AT_CLOCK: u32 = 256;
 impl Window {
     /// Before a passive-target epoch: now and then lets others have the processor, where there are more ranks than those.
     pub(super) fn take_turn(&self) {
-        if self.context().patience().is_crowded() {
+        if self.context().patience().is_oversubscribed() {
             // Others may wait for what this process has locked already, in whatever window and by whatever thread. A
             // shared lock does not count: some are held all the time.
             let is_free = || {

@@ -216,7 +216,7 @@ impl Window {
                 (FLAGS, created.flavor == Flavor::Allocate && take_fences()),
                 (GLOBAL, device.atomic_domain == AtomicDomain::Global),
                 (THREADS, team.context.concurrent()),
-                (TURNS, team.context.patience().is_crowded()),
+                (TURNS, team.context.patience().is_oversubscribed()),
             ];
             let said = said.iter().filter(|(_, is_so)| *is_so);
             Ok(Prepared {
@@ -311,7 +311,9 @@ impl Window {
             ),
             eager_lock_all: AtomicBool::new(own.hints.eager_lock_all),
             handed_out: HandedOut::default(),
-            locks_aside: own.hints.no_locks || watched || team.context.patience().is_crowded(),
+            locks_aside: own.hints.no_locks
+                || watched
+                || team.context.patience().is_oversubscribed(),
             watch: watched.then(|| Watch::new(number, created.flavor)),
             number,
             refuses_locks: own.hints.no_locks,

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use rdma_sys_shim::DeviceInfo;
 use rdma_sys_shim::rdma::{self, Choice, RdmaDevice, Seat, Selector};
 use row::{DeviceRow, Jobs};
-use transom_launch::crowding;
+use transom_launch::oversubscription;
 
 /// List the devices of this machine, and what they can do
 ///
@@ -26,7 +26,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let (rows, complaint) = rows(
         rdma_sys_shim::list(),
         spec.as_deref(),
-        &Seat::here(&crowding::allowed()),
+        &Seat::here(&oversubscription::allowed()),
     );
     let text = match args.json {
         true => json(&rows),

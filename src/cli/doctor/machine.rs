@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rdma_sys_shim::probe;
 use rdma_sys_shim::rdma::{self, RdmaDevice, Seat};
-use transom_launch::crowding;
+use transom_launch::oversubscription;
 
 pub(super) struct Machine {
     root: PathBuf,
@@ -56,7 +56,7 @@ impl Machine {
 
     /// From where this process chooses a device.
     pub(super) fn seat(&self) -> Seat {
-        Seat::read(&self.root, &crowding::allowed())
+        Seat::read(&self.root, &oversubscription::allowed())
     }
 
     pub(super) fn rdma_devices(&self) -> Vec<RdmaDevice> {

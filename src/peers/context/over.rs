@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytemuck::{Pod, Zeroable};
 use rdma_sys_shim::{Device, Placement};
 use transom_launch::pmi::PmiError;
-use transom_launch::{Allgather, crowding};
+use transom_launch::{Allgather, oversubscription};
 
 use super::{Context, Opened, Place, WorldBlock};
 use crate::error::{Error, Misuse, Result};
@@ -81,7 +81,7 @@ impl Context {
             Ok(opened) => opened.fabric.own_record().to_owned(),
             Err(error) => refusal(error),
         };
-        let mine = join_texts(&record, &crowding::processors());
+        let mine = join_texts(&record, &oversubscription::processors());
         let told = gather_any_by(OPERATION, by, (rank, size), &mine)?;
         let Opened {
             fabric,
@@ -110,7 +110,7 @@ impl Context {
             world_block,
             hosts,
             level,
-            patience: Patience::new(crowding::take_turns(&processors)),
+            patience: Patience::new(oversubscription::are_oversubscribed(&processors)),
             second_thread,
         };
         Ok(Arc::new(Self::new(place, fabric, None, None)))

@@ -33,8 +33,9 @@ pub fn settle(client: &Client, neighbours: &[u32]) -> Result<bool, PmiError> {
             .iter()
             .map(|&rank| client.get(&processors_key(rank)));
         let lists: Vec<_> = lists.map(|list| list.unwrap_or_default()).collect();
-        let crowded = take_turns(&lists.iter().map(String::as_str).collect::<Vec<_>>());
-        let told = client.put(&verdict_key(first), if crowded { "1" } else { "0" });
+        let oversubscribed =
+            are_oversubscribed(&lists.iter().map(String::as_str).collect::<Vec<_>>());
+        let told = client.put(&verdict_key(first), if oversubscribed { "1" } else { "0" });
         if let Err(error) = told {
             tracing::warn!(%error, "the launcher did not take whether ranks take turns");
         }
@@ -95,9 +96,9 @@ pub fn processors() -> String {
 
 /// Local. Whether the ranks of this host take turns, of which each has told its [`processors`].
 #[must_use]
-pub fn take_turns(told: &[&str]) -> bool {
+pub fn are_oversubscribed(told: &[&str]) -> bool {
     let lists: Vec<_> = told.iter().map(|list| Processors::parse(list)).collect();
-    lacks_time(told.len()) || are_crowded(&lists)
+    lacks_time(told.len()) || outnumber_processors(&lists)
 }
 
 /// Whether a container may use less of its processors' time than so many ranks need. One that is bound
@@ -109,7 +110,7 @@ fn lacks_time(ranks: usize) -> bool {
 
 /// Whether any rank is one of more that may run on its processors than these are. One of which nothing
 /// is known may run everywhere.
-fn are_crowded(ranks: &[Option<Processors>]) -> bool {
+fn outnumber_processors(ranks: &[Option<Processors>]) -> bool {
     let meets = |mine: &Processors, other: &Option<Processors>| {
         other.as_ref().is_none_or(|other| mine.meets(other))
     };
@@ -136,27 +137,27 @@ mod tests {
 
     const UNKNOWN: &str = "";
 
-    fn crowded(ranks: &[&str]) -> bool {
+    fn oversubscribed(ranks: &[&str]) -> bool {
         let lists: Vec<_> = ranks.iter().map(|list| Processors::parse(list)).collect();
-        are_crowded(&lists)
+        outnumber_processors(&lists)
     }
 
     #[test]
-    fn ranks_on_processors_of_their_own_are_not_crowded() {
-        assert!(!crowded(&["0", "1", "2", "3"]));
-        assert!(!crowded(&["0-1", "0-1", "2-3", "2-3"]));
-        assert!(!crowded(&["0,4", "1,5", "0,4"]));
-        assert!(!crowded(&["0-3", "0-3", "0-3", UNKNOWN]));
+    fn ranks_on_processors_of_their_own_are_not_oversubscribed() {
+        assert!(!oversubscribed(&["0", "1", "2", "3"]));
+        assert!(!oversubscribed(&["0-1", "0-1", "2-3", "2-3"]));
+        assert!(!oversubscribed(&["0,4", "1,5", "0,4"]));
+        assert!(!oversubscribed(&["0-3", "0-3", "0-3", UNKNOWN]));
     }
 
     #[test]
-    fn ranks_that_outnumber_their_processors_are_crowded() {
-        assert!(crowded(&["0-1", "0-1", "0-1"]));
-        assert!(crowded(&["1", "2", "0", "0"]));
-        assert!(crowded(&["0", "1", "0-1"]));
-        assert!(crowded(&["0-1", "1-2", "1", "3"]));
-        assert!(crowded(&["0", UNKNOWN]));
-        assert!(crowded(&[UNKNOWN]));
+    fn ranks_that_outnumber_their_processors_are_oversubscribed() {
+        assert!(oversubscribed(&["0-1", "0-1", "0-1"]));
+        assert!(oversubscribed(&["1", "2", "0", "0"]));
+        assert!(oversubscribed(&["0", "1", "0-1"]));
+        assert!(oversubscribed(&["0-1", "1-2", "1", "3"]));
+        assert!(oversubscribed(&["0", UNKNOWN]));
+        assert!(oversubscribed(&[UNKNOWN]));
     }
 
     /// What ranks of this host find that are bound like this.
@@ -169,9 +170,9 @@ mod tests {
             }
             publish(&client);
             client.barrier().unwrap();
-            let crowded = settle(&client, &neighbours).unwrap();
+            let oversubscribed = settle(&client, &neighbours).unwrap();
             client.finalize().unwrap();
-            crowded
+            oversubscribed
         });
         found
     }
@@ -209,12 +210,12 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_was_published_ranks_count_as_crowded() {
+    fn where_nothing_was_published_ranks_count_as_oversubscribed() {
         let (found, _) = job(2, |client| {
             client.barrier().unwrap();
-            let crowded = settle(&client, &[0, 1]).unwrap();
+            let oversubscribed = settle(&client, &[0, 1]).unwrap();
             client.finalize().unwrap();
-            crowded
+            oversubscribed
         });
         assert_eq!(found, [true, true]);
     }
@@ -228,9 +229,9 @@ mod tests {
             publish(&client);
             client.barrier().unwrap();
             let neighbours: &[u32] = if client.rank() == 1 { &[1] } else { &[0, 2] };
-            let crowded = settle(&client, neighbours).unwrap();
+            let oversubscribed = settle(&client, neighbours).unwrap();
             client.finalize().unwrap();
-            crowded
+            oversubscribed
         });
         assert_eq!(found, [true, false, true]);
     }
