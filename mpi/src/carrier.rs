@@ -19,7 +19,7 @@ use crate::host::{HostError, check, host};
 use crate::mpi_h::{MPI_Aint, MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Win};
 use crate::process::process;
 use crate::windows::{Ours, lock};
-use crate::{report, turn};
+use crate::{host_windows, report};
 
 /// The communicator of this process alone, once there is a carrier. Threads make carriers one after the other, as
 /// for any communicator.
@@ -81,7 +81,7 @@ impl Drop for Carrier {
 /// # Safety
 /// `place` has the handle of a carrier.
 pub(crate) unsafe fn free(place: *mut MPI_Win) -> c_int {
-    let _turn = turn::take();
+    let _host_windows = host_windows::take();
     // SAFETY: the caller's promise.
     unsafe { host!(PMPI_Win_free(*mut MPI_Win))(place) }
 }
@@ -89,7 +89,7 @@ pub(crate) unsafe fn free(place: *mut MPI_Win) -> c_int {
 fn make() -> std::result::Result<MPI_Win, HostError> {
     let mut win = constants::win_null();
     let mut base: *mut c_void = ptr::null_mut();
-    let _turn = turn::take();
+    let _host_windows = host_windows::take();
     let mut alone = lock(&ALONE);
     let comm = match &mut *alone {
         Some(Alone(comm)) => *comm,

@@ -49,7 +49,7 @@ pub(crate) struct Context {
     host: Mutex<Option<Arc<Fabric>>>,
     pub(super) alarm: Alarm,
     /// At which rank to look next, where a wait depends on any of many.
-    pub(super) turn: AtomicU32,
+    pub(super) position: AtomicU32,
     /// When this rank last looked at one that it does not wait for, in milliseconds.
     pub(super) looked: AtomicU32,
     /// Whether the others were told that the job ends.
@@ -183,7 +183,7 @@ impl Context {
             alarm: Alarm::new(signs, segment.as_ref().map(|(segment, _)| segment.clone())),
             fabric: Arc::new(fabric),
             host: Mutex::default(),
-            turn: AtomicU32::new(rank + 1),
+            position: AtomicU32::new(rank + 1),
             looked: AtomicU32::new(0),
             told: AtomicBool::new(false),
             segment: segment.and_then(|(segment, generation)| Some((segment, generation?))),

@@ -199,9 +199,9 @@ impl Context {
         let begun = Instant::now();
         let mut first = None;
         loop {
-            let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-            let next = ranks(turn).or_else(|| {
-                self.turn.store(1, Ordering::Relaxed);
+            let position = self.position.fetch_add(1, Ordering::Relaxed);
+            let next = ranks(position).or_else(|| {
+                self.position.store(1, Ordering::Relaxed);
                 ranks(0)
             });
             let Some(rank) = next.filter(|&rank| first != Some(rank)) else {

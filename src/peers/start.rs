@@ -35,7 +35,7 @@ fn spec() -> String {
 pub(super) struct Whereabouts {
     pub(super) placement: Placement,
     /// Its number among the ranks of its host that have the same devices to choose from.
-    pub(super) turn: u32,
+    pub(super) position: u32,
 }
 
 /// Local. A digest of the devices that are as good for this rank; 0 if it has no such choice.
@@ -49,7 +49,7 @@ pub(super) fn shared_out() -> u32 {
 }
 
 /// The turn of one of these, each with a host and the digest of [`shared_out`].
-pub(super) fn turn<H: PartialEq>(all: &[(H, u32)], rank: usize) -> u32 {
+pub(super) fn position<H: PartialEq>(all: &[(H, u32)], rank: usize) -> u32 {
     let before = all[..rank].iter().filter(|&other| *other == all[rank]);
     before.count() as u32
 }
@@ -68,7 +68,7 @@ fn open(spec: &str, here: Whereabouts) -> Result<Arc<dyn Device>> {
     let around = Surroundings {
         launcher: launcher_process(),
         placement: here.placement,
-        seat: Seat::here(&oversubscription::allowed()).with_turn(here.turn),
+        seat: Seat::here(&oversubscription::allowed()).with_position(here.position),
     };
     rdma_sys_shim::open(spec, &around).map_err(|error| Error::from(error).during("job start"))
 }
@@ -88,7 +88,7 @@ pub(super) fn whereabouts(client: &Client, neighbours: Option<&[u32]>) -> Result
     match one_node || client.size() == 1 {
         true => Ok(Whereabouts {
             placement: Placement::OneHost,
-            turn: client.rank(),
+            position: client.rank(),
         }),
         false => told(client),
     }
@@ -98,7 +98,7 @@ pub(super) fn whereabouts(client: &Client, neighbours: Option<&[u32]>) -> Result
 fn told(client: &Client) -> Result<Whereabouts> {
     let (me, devices) = (client.rank(), shared_out());
     let key = |rank: u32| format!("transom-host-{rank}");
-    let turn_key = |rank: u32| format!("transom-turn-{rank}");
+    let position_key = |rank: u32| format!("transom-turn-{rank}");
     let identity = host_identity(me);
     // Who cannot tell does not keep the others waiting.
     let host = identity.as_deref().unwrap_or("unknown");
@@ -116,22 +116,25 @@ fn told(client: &Client) -> Result<Whereabouts> {
         client.put(VERDICT, if shared { "1" } else { "0" })?;
         for (rank, (_, devices)) in (0..).zip(&all) {
             if *devices != 0 {
-                client.put(&turn_key(rank), &turn(&all, rank as usize).to_string())?;
+                client.put(
+                    &position_key(rank),
+                    &position(&all, rank as usize).to_string(),
+                )?;
             }
         }
     }
     client.barrier()?;
     identity?;
-    let turn = match devices {
+    let position = match devices {
         0 => 0,
-        _ => client.get(&turn_key(me))?.parse().unwrap_or(0),
+        _ => client.get(&position_key(me))?.parse().unwrap_or(0),
     };
     Ok(Whereabouts {
         placement: match client.get(VERDICT)? == "1" {
             true => Placement::OneHost,
             false => Placement::SeveralHosts,
         },
-        turn,
+        position,
     })
 }
 
@@ -164,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_of_a_host_that_choose_alike_take_turns() {
+    fn ranks_of_a_host_that_choose_alike_share_out_devices() {
         // Bound by turns to two sockets of host a, with devices 7 and 8 beside them; two on host b.
         let all = [
             ("a", 7),
@@ -175,7 +178,7 @@ mod tests {
             ("b", 7),
             ("a", 7),
         ];
-        let turns: Vec<u32> = (0..all.len()).map(|rank| turn(&all, rank)).collect();
-        assert_eq!(turns, [0, 0, 1, 0, 1, 1, 2]);
+        let positions: Vec<u32> = (0..all.len()).map(|rank| position(&all, rank)).collect();
+        assert_eq!(positions, [0, 0, 1, 0, 1, 1, 2]);
     }
 }

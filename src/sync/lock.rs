@@ -82,7 +82,7 @@ impl Window {
     #[cold]
     fn lock_aside(&self, kind: LockKind, target: u32, assert: Assert) -> Result<()> {
         self.prepare_to_lock(target)?;
-        self.take_turn();
+        self.yield_time_slice();
         let _call = self.in_shown_call(LOCK, Some(target));
         self.lock_prepared(kind, target, assert)?;
         self.epoch_begun(WatchedEpoch::Lock(target));

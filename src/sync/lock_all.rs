@@ -82,7 +82,7 @@ impl Window {
             return Err(self.cannot_lock_all());
         }
         self.tell_of_lock(OPERATION);
-        self.take_turn();
+        self.yield_time_slice();
         let _call = self.in_shown_call(OPERATION, None);
         self.lock_all_prepared(assert)?;
         self.epoch_begun(WatchedEpoch::LockAll);

@@ -15,7 +15,7 @@ mod pair;
 mod precedence;
 mod pscw;
 mod shared;
-mod turn;
+mod time_slice;
 
 pub use assert::Assert;
 pub(crate) use flush::behind_gets;

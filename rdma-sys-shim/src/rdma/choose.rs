@@ -49,8 +49,8 @@ pub fn choose(
     seat: &Seat,
 ) -> Result<Choice, SelectError> {
     let mut best = alternatives(devices, selector, seat)?;
-    let turn = seat.turn as usize % best.len();
-    Ok(best.swap_remove(turn))
+    let position = seat.position as usize % best.len();
+    Ok(best.swap_remove(position))
 }
 
 /// The best, and those that are as good and can reach what it reaches: one at least.

@@ -11,7 +11,7 @@ use super::{Choice, LinkLayer, NODES, Nearness, Networks, PROC_NET, Port, RdmaDe
 pub struct Seat {
     pub(super) nearness: Nearness,
     pub(super) networks: Networks,
-    pub(super) turn: u32,
+    pub(super) position: u32,
 }
 
 impl Seat {
@@ -22,7 +22,7 @@ impl Seat {
         Self {
             nearness: Nearness::read(&path(NODES), processors),
             networks: Networks::read(&path(PROC_NET)),
-            turn: 0,
+            position: 0,
         }
     }
 
@@ -34,8 +34,8 @@ impl Seat {
 
     /// As the one with this number among those that choose alike.
     #[must_use]
-    pub fn with_turn(self, turn: u32) -> Self {
-        Self { turn, ..self }
+    pub fn with_position(self, position: u32) -> Self {
+        Self { position, ..self }
     }
 
     /// What the port is connected to, as far as that is known: the subnet's prefix on InfiniBand, on Ethernet the

@@ -18,7 +18,7 @@ use super::port::{SLOT_BYTES, SoftPort};
 use super::request::{self, Operation};
 use super::scattered;
 use super::servers;
-use super::slots::{self, Slot, Slots, Turns};
+use super::slots::{self, RoundRobin, Slot, Slots};
 use super::table;
 use crate::guard::{self, AccessFault};
 use crate::memory::copy;
@@ -121,11 +121,11 @@ fn serve(shared: &Shared) {
     let bell = port.bell();
     let serve_one = |index: usize, slot: &Slot| carry_out(port, index, slot);
     let mut last_needed = Instant::now();
-    let mut turns = Turns::default();
+    let mut round_robin = RoundRobin::default();
     loop {
         let mut idle = true;
         for _ in 0..LOOKS {
-            if slots::serve_ready(port, &mut turns, serve_one) {
+            if slots::serve_ready(port, &mut round_robin, serve_one) {
                 idle = false;
                 break;
             }

@@ -393,9 +393,9 @@ pub(crate) fn serve_offered(
 /// Which slots were served first lately, one bit for each: of several that are ready together, another is each time, so that
 /// no origin is always behind the others.
 #[derive(Default)]
-pub(crate) struct Turns(u32);
+pub(crate) struct RoundRobin(u32);
 
-impl Turns {
+impl RoundRobin {
     /// Which of these, of which there is one, is served first.
     fn first_of(&mut self, ready: u32) -> u32 {
         if ready.is_power_of_two() {
@@ -414,14 +414,14 @@ impl Turns {
 /// `None` to refuse.
 pub(crate) fn serve_ready(
     slots: &impl Slots,
-    turns: &mut Turns,
+    round_robin: &mut RoundRobin,
     mut carry_out: impl FnMut(usize, &Slot) -> Option<u64>,
 ) -> bool {
     let ready = slots.bell().ready.swap(0, Ordering::AcqRel);
     if ready == 0 {
         return false;
     }
-    let first = turns.first_of(ready);
+    let first = round_robin.first_of(ready);
     let mut ready = ready.rotate_right(first);
     while ready != 0 {
         let index = ((ready.trailing_zeros() + first) % u32::BITS) as usize;
@@ -461,7 +461,7 @@ fn serve(slot: &Slot, carry_out: impl FnOnce(&Slot) -> Option<u64>) -> bool {
 /// see `running` as it is now, since they have set their bit of `ready` after the last look at it.
 pub(crate) fn leave(slots: &impl Slots, carry_out: impl FnMut(usize, &Slot) -> Option<u64>) {
     slots.bell().running.store(0, Ordering::Relaxed);
-    serve_ready(slots, &mut Turns::default(), carry_out);
+    serve_ready(slots, &mut RoundRobin::default(), carry_out);
 }
 
 #[cfg(all(test, not(loom)))]
@@ -474,7 +474,7 @@ mod tests {
         let port = SoftPort::create(std::process::id(), 1).unwrap();
         let asked = [3, 4, 17, 31];
         let mut was_first = [0; SLOTS];
-        let mut turns = Turns::default();
+        let mut round_robin = RoundRobin::default();
         for _ in 0..100 {
             for index in asked {
                 port.slot(index).state.store(READY, Ordering::Relaxed);
@@ -485,19 +485,20 @@ mod tests {
                 served.push(index);
                 Some(0)
             };
-            assert!(serve_ready(&port, &mut turns, carry_out));
+            assert!(serve_ready(&port, &mut round_robin, carry_out));
             was_first[served[0]] += 1;
             served.sort_unstable();
             assert_eq!(served, asked);
         }
         assert_eq!(asked.map(|index| was_first[index]), [25; 4]);
-        assert!(!serve_ready(&port, &mut turns, |_, _| Some(0)));
+        assert!(!serve_ready(&port, &mut round_robin, |_, _| Some(0)));
     }
 
     #[test]
-    fn whoever_comes_alone_takes_nobodys_turn() {
-        let mut turns = Turns::default();
-        let first = [0b11, 0b1, 0b11, 0b10, 0b11, 0b101, 0b11].map(|ready| turns.first_of(ready));
+    fn a_slot_that_is_alone_is_served_at_once() {
+        let mut round_robin = RoundRobin::default();
+        let first =
+            [0b11, 0b1, 0b11, 0b10, 0b11, 0b101, 0b11].map(|ready| round_robin.first_of(ready));
         assert_eq!(first, [0, 0, 1, 1, 0, 2, 1]);
     }
 }

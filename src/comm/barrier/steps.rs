@@ -208,7 +208,7 @@ mod tests {
     }
 
     /// With jobs on one host whose trees have two levels, and more than one branch in each.
-    fn placements_with_turns() -> impl Iterator<Item = (Vec<u32>, bool)> {
+    fn placements_with_positions() -> impl Iterator<Item = (Vec<u32>, bool)> {
         let larger = [33, 65, 72, 73, 74, 99, 127].map(|size| vec![0; size]);
         let all = placements().into_iter().chain(larger);
         all.flat_map(|hosts| [(hosts.clone(), false), (hosts, true)])
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn whoever_is_through_knows_that_all_have_come() {
-        for (hosts, turns) in placements_with_turns() {
+        for (hosts, turns) in placements_with_positions() {
             let everyone = (1 << hosts.len()) - 1;
             let knows = pass(&steps_of(&hosts, turns));
             assert!(knows.iter().all(|&known| known == everyone), "{hosts:?}");
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn what_one_tells_the_other_hears_at_that_place() {
-        for (hosts, turns) in placements_with_turns() {
+        for (hosts, turns) in placements_with_positions() {
             let all = steps_of(&hosts, turns);
             let told = all.iter().enumerate().flat_map(|(rank, steps)| {
                 let to = steps.iter().filter_map(|step| step.to);

@@ -11,7 +11,7 @@ use super::{Context, Opened, Place, WorldBlock};
 use crate::error::{Error, Misuse, Result};
 use crate::peers::gather::{gather_any_by, gather_by};
 use crate::peers::peer::{refusal, refused};
-use crate::peers::start::{Whereabouts, choose_device, host_identity, shared_out, turn};
+use crate::peers::start::{Whereabouts, choose_device, host_identity, position, shared_out};
 use crate::peers::{fork, join_texts, split_texts};
 use crate::terms::ThreadLevel;
 use crate::wait::Patience;
@@ -66,7 +66,7 @@ impl Context {
                 true => Placement::OneHost,
                 false => Placement::SeveralHosts,
             },
-            turn: turn(&all, rank as usize),
+            position: position(&all, rank as usize),
         };
         // Also where this rank cannot start, it goes on until the others know why.
         let ready = identity.and(named).and_then(|named| {

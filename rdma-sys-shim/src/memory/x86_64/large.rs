@@ -406,7 +406,7 @@ mod tests {
         let mut class = class(2);
         let found = [30.0, 31.0, 50.0];
         let copies = |class: &mut Class, speeds: &[f64]| -> Vec<u32> {
-            let turns = speeds.iter().map(|&speed| {
+            let round_robin = speeds.iter().map(|&speed| {
                 let turn = class.next_turn();
                 match turn < TRIAL_COPIES {
                     true => class.note(turn, &found),
@@ -414,13 +414,21 @@ mod tests {
                 }
                 turn
             });
-            turns.collect()
+            round_robin.collect()
         };
         assert_eq!(copies(&mut class, &[0.0; 5]), [0, 1, 2, 3, 4]);
-        let turns = copies(&mut class, &[49.0, 20.0, 40.0, 20.0, 21.0, 0.0]);
-        assert_eq!(turns, [5, 6, 7, 8, 9, 0], "once is no reason, twice is");
-        let turns = copies(&mut class, &[20.0; 30]);
-        assert_eq!(turns, Vec::from_iter(1..=30), "no trial made it faster");
+        let round_robin = copies(&mut class, &[49.0, 20.0, 40.0, 20.0, 21.0, 0.0]);
+        assert_eq!(
+            round_robin,
+            [5, 6, 7, 8, 9, 0],
+            "once is no reason, twice is"
+        );
+        let round_robin = copies(&mut class, &[20.0; 30]);
+        assert_eq!(
+            round_robin,
+            Vec::from_iter(1..=30),
+            "no trial made it faster"
+        );
         assert_eq!(copies(&mut class, &[9.0; 3]), [31, 32, 0], "slower still");
     }
 

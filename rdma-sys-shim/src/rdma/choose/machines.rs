@@ -77,8 +77,8 @@ impl Machine {
     }
 
     /// What a rank takes that is bound to these processors, as the one with this number among its like.
-    fn taken(&self, processors: &[u32], turn: u32) -> String {
-        let seat = Seat::read(self.0.path(), processors).with_turn(turn);
+    fn taken(&self, processors: &[u32], position: u32) -> String {
+        let seat = Seat::read(self.0.path(), processors).with_position(position);
         let choice = choose(&self.devices(), &Selector::default(), &seat).unwrap();
         choice.device
     }
@@ -106,7 +106,9 @@ fn eight_adapters_on_two_sockets_are_shared_out_among_the_ranks_near_them() {
         machine.infiniband(&format!("mlx5_{adapter}"), adapter / 4, NDR);
     }
     let near = |processors: &[u32]| -> Vec<String> {
-        (0..5).map(|turn| machine.taken(processors, turn)).collect()
+        (0..5)
+            .map(|position| machine.taken(processors, position))
+            .collect()
     };
     assert_eq!(
         near(&[0]),
@@ -116,7 +118,9 @@ fn eight_adapters_on_two_sockets_are_shared_out_among_the_ranks_near_them() {
         near(&[6, 7]),
         ["mlx5_4", "mlx5_5", "mlx5_6", "mlx5_7", "mlx5_4"]
     );
-    let all: Vec<_> = (0..9).map(|turn| machine.taken(&[0, 4], turn)).collect();
+    let all: Vec<_> = (0..9)
+        .map(|position| machine.taken(&[0, 4], position))
+        .collect();
     assert_eq!(
         (all[3].as_str(), all[4].as_str(), all[8].as_str()),
         ("mlx5_3", "mlx5_4", "mlx5_0")
@@ -153,12 +157,14 @@ fn the_faster_one_is_taken_though_its_name_comes_later_and_it_is_farther() {
 }
 
 #[test]
-fn one_that_is_down_is_nobodys_turn() {
+fn a_device_that_is_down_is_not_counted() {
     let machine = Machine::new(1);
     machine.infiniband("mlx5_0", 0, NDR);
     machine.device("mlx5_1", 0, "1: DOWN", "InfiniBand", NDR);
     machine.infiniband("mlx5_2", 0, NDR);
-    let taken: Vec<_> = (0..3).map(|turn| machine.taken(&[0], turn)).collect();
+    let taken: Vec<_> = (0..3)
+        .map(|position| machine.taken(&[0], position))
+        .collect();
     assert_eq!(taken, ["mlx5_0", "mlx5_2", "mlx5_0"]);
     let named: Selector = "mlx5_1".parse().unwrap();
     let refused = choose(&machine.devices(), &named, &Seat::default()).unwrap_err();
@@ -190,7 +196,9 @@ fn only_those_of_one_network_are_shared_out() {
     for (name, network) in [("mlx5_0", 1), ("mlx5_1", 2), ("mlx5_2", 1)] {
         machine.roce(name, 0, EDR, network);
     }
-    let taken: Vec<_> = (0..3).map(|turn| machine.taken(&[0], turn)).collect();
+    let taken: Vec<_> = (0..3)
+        .map(|position| machine.taken(&[0], position))
+        .collect();
     assert_eq!(taken, ["mlx5_0", "mlx5_2", "mlx5_0"]);
     assert_eq!(
         machine.why(&[0])[1],
@@ -251,8 +259,8 @@ fn ports_of_one_adapter_are_shared_out_too() {
     ] {
         machine.put(&format!("{second}/{file}"), content);
     }
-    let port = |turn| {
-        let seat = Seat::read(machine.0.path(), &[0]).with_turn(turn);
+    let port = |position| {
+        let seat = Seat::read(machine.0.path(), &[0]).with_position(position);
         choose(&machine.devices(), &Selector::default(), &seat)
             .unwrap()
             .port

@@ -152,9 +152,11 @@ impl Queue {
 
     /// The agent, until it has served so many.
     fn serve(&self, requests: u32) {
-        let mut turns = Turns::default();
+        let mut round_robin = RoundRobin::default();
         while self.served.load(Relaxed) < requests {
-            if !serve_ready(self, &mut turns, |index, slot| self.carry_out(index, slot)) {
+            if !serve_ready(self, &mut round_robin, |index, slot| {
+                self.carry_out(index, slot)
+            }) {
                 self.bell.sleep(NAP);
             }
         }
@@ -186,7 +188,7 @@ fn two_origins_share_slots() {
 }
 
 #[test]
-fn two_origins_take_turns_at_one_slot() {
+fn two_origins_use_one_slot_in_succession() {
     two_origins(1);
 }
 
@@ -215,7 +217,7 @@ fn an_agent_that_leaves_serves_or_lets_go() {
             let queue = queue.clone();
             move || queue.ask(1)
         });
-        serve_ready(&*queue, &mut Turns::default(), |index, slot| {
+        serve_ready(&*queue, &mut RoundRobin::default(), |index, slot| {
             queue.carry_out(index, slot)
         });
         leave(&*queue, |index, slot| queue.carry_out(index, slot));

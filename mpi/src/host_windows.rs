@@ -17,19 +17,19 @@ const LIMIT: Duration = Duration::from_secs(1);
 struct Holder {
     thread: ThreadId,
     /// How many turns it has, one within the other.
-    turns: usize,
+    depth: usize,
 }
 
 static HOLDER: Mutex<Option<Holder>> = Mutex::new(None);
 static FREE: Condvar = Condvar::new();
 
 /// Ends when it is dropped, by the thread that took it.
-pub(crate) struct Turn {
+pub(crate) struct HostWindows {
     taken: bool,
 }
 
 /// Waits for those that have theirs.
-pub(crate) fn take() -> Turn {
+pub(crate) fn take() -> HostWindows {
     let me = thread::current().id();
     let waiting =
         |holder: &mut Option<Holder>| holder.as_ref().is_some_and(|holder| holder.thread != me);
@@ -37,25 +37,25 @@ pub(crate) fn take() -> Turn {
         .wait_timeout_while(lock(&HOLDER), LIMIT, waiting)
         .unwrap_or_else(PoisonError::into_inner);
     if waited.timed_out() {
-        return Turn { taken: false };
+        return HostWindows { taken: false };
     }
     holder
         .get_or_insert(Holder {
             thread: me,
-            turns: 0,
+            depth: 0,
         })
-        .turns += 1;
-    Turn { taken: true }
+        .depth += 1;
+    HostWindows { taken: true }
 }
 
-impl Drop for Turn {
+impl Drop for HostWindows {
     fn drop(&mut self) {
         if !self.taken {
             return;
         }
         let mut holder = lock(&HOLDER);
         match holder.as_mut() {
-            Some(mine) if mine.turns > 1 => mine.turns -= 1,
+            Some(mine) if mine.depth > 1 => mine.depth -= 1,
             _ => {
                 *holder = None;
                 FREE.notify_one();

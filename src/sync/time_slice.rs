@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use crate::window::{Held, Window, held_locks};
 
 /// Long beside a change of threads, which takes some microseconds, and short beside the time that the system gives each.
-const TURN: Duration = Duration::from_micros(100);
+const TIME_SLICE: Duration = Duration::from_micros(100);
 /// Of so many epochs, one looks at the clock, at the least.
 const LOOK_AT_CLOCK: u32 = 256;
 
 impl Window {
     /// Before a passive-target epoch: now and then lets others have the processor, where there are more ranks than those.
-    pub(super) fn take_turn(&self) {
+    pub(super) fn yield_time_slice(&self) {
         if self.context().patience().is_oversubscribed() {
             // Others may wait for what this process has locked already, in whatever window and by whatever thread. A
             // shared lock does not count: some are held all the time.
@@ -24,17 +24,17 @@ impl Window {
                     .iter()
                     .all(|(held, _)| *held != Held::Exclusive)
             };
-            TURN_OF_THREAD.with(|turn| turn.take(is_free));
+            SLICE_OF_THREAD.with(|slice| slice.take(is_free));
         }
     }
 }
 
 thread_local! {
-    static TURN_OF_THREAD: Turn = const { Turn::new() };
+    static SLICE_OF_THREAD: TimeSlice = const { TimeSlice::new() };
 }
 
 /// One thread's.
-struct Turn {
+struct TimeSlice {
     /// `None` before the first.
     begun: Cell<Option<Instant>>,
     /// So many epochs lie between two looks at the clock, and so many are left.
@@ -42,7 +42,7 @@ struct Turn {
     left: Cell<u32>,
 }
 
-impl Turn {
+impl TimeSlice {
     const fn new() -> Self {
         Self {
             begun: Cell::new(None),
@@ -62,7 +62,7 @@ impl Turn {
     fn look_at_clock(&self, may_yield: impl FnOnce() -> bool) {
         let now = Instant::now();
         let begun = self.begun.get().unwrap_or(now);
-        let stride = if now - begun >= TURN && may_yield() {
+        let stride = if now - begun >= TIME_SLICE && may_yield() {
             thread::yield_now();
             self.begun.set(Some(Instant::now()));
             1
@@ -80,43 +80,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_turn_ends_and_another_begins() {
-        let turn = Turn::new();
-        let long_ago = Instant::now().checked_sub(2 * TURN);
-        turn.begun.set(long_ago);
-        turn.stride.set(3);
-        turn.left.set(2);
+    fn one_slice_ends_and_another_begins() {
+        let slice = TimeSlice::new();
+        let long_ago = Instant::now().checked_sub(2 * TIME_SLICE);
+        slice.begun.set(long_ago);
+        slice.stride.set(3);
+        slice.left.set(2);
         for left in [1, 0] {
-            turn.take(|| true);
-            assert_eq!((turn.begun.get(), turn.left.get()), (long_ago, left));
+            slice.take(|| true);
+            assert_eq!((slice.begun.get(), slice.left.get()), (long_ago, left));
         }
-        turn.take(|| true);
-        assert!(turn.begun.get() > long_ago);
-        assert_eq!((turn.stride.get(), turn.left.get()), (1, 0));
+        slice.take(|| true);
+        assert!(slice.begun.get() > long_ago);
+        assert_eq!((slice.stride.get(), slice.left.get()), (1, 0));
     }
 
     #[test]
-    fn a_turn_that_must_not_end_is_over_as_soon_as_it_may() {
-        let turn = Turn::new();
-        let long_ago = Instant::now().checked_sub(2 * TURN);
-        turn.begun.set(long_ago);
-        turn.take(|| false);
-        assert_eq!((turn.begun.get(), turn.left.get()), (long_ago, 1));
-        turn.take(|| true);
-        turn.take(|| true);
-        assert!(turn.begun.get() > long_ago);
+    fn a_slice_that_must_not_end_is_over_as_soon_as_it_may() {
+        let slice = TimeSlice::new();
+        let long_ago = Instant::now().checked_sub(2 * TIME_SLICE);
+        slice.begun.set(long_ago);
+        slice.take(|| false);
+        assert_eq!((slice.begun.get(), slice.left.get()), (long_ago, 1));
+        slice.take(|| true);
+        slice.take(|| true);
+        assert!(slice.begun.get() > long_ago);
     }
 
     #[test]
-    fn within_a_turn_the_clock_is_looked_at_less_and_less() {
-        let turn = Turn::new();
+    fn within_a_slice_the_clock_is_read_less_and_less() {
+        let slice = TimeSlice::new();
         for stride in [2, 4, 8, 16, 32, 64, 128, 256, 256] {
             // However long this test takes, the turn is not over.
-            turn.begun
+            slice
+                .begun
                 .set(Instant::now().checked_add(Duration::from_secs(3600)));
-            turn.left.set(0);
-            turn.take(|| true);
-            assert_eq!((turn.stride.get(), turn.left.get()), (stride, stride - 1));
+            slice.left.set(0);
+            slice.take(|| true);
+            assert_eq!((slice.stride.get(), slice.left.get()), (stride, stride - 1));
         }
     }
 }
