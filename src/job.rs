@@ -254,7 +254,7 @@ impl Job {
         const OPERATION: &str = "finish";
         not_forked(OPERATION)?;
         // Whoever finds out is to tell others, for which it must still be there.
-        let heeded = self.context.heed(OPERATION);
+        let heeded = self.context.check_liveness(OPERATION);
         self.finished = true;
         seen::leaving();
         let left = self.context.leave();

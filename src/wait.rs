@@ -233,7 +233,7 @@ impl Patience {
             if self.snatch(done)? {
                 return Ok(());
             }
-            match self.heed(&mut assist, Wanted::No, done)? {
+            match self.serve_peers(&mut assist, Wanted::No, done)? {
                 Some(LendingEnd::Over) => return Ok(()),
                 // It was long, and time to look around.
                 Some(lent) => {
@@ -271,7 +271,7 @@ impl Patience {
                 true => Wanted::Called,
                 false => Wanted::No,
             };
-            let lent = self.heed(&mut assist, known, done)?;
+            let lent = self.serve_peers(&mut assist, known, done)?;
             was_asked = lent == Some(LendingEnd::Asked);
             match lent {
                 Some(LendingEnd::Over) => return Ok(()),
@@ -291,7 +291,7 @@ impl Patience {
     }
 
     /// Serves peers that are known to want a hand, or have said so since they were heeded last; how that ended, if they did.
-    fn heed(
+    fn serve_peers(
         self,
         assist: &mut Option<Assist>,
         known: Wanted,

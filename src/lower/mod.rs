@@ -19,7 +19,7 @@
 //! - **Operations between [`Row`]s**, which need no datatype: [`put_row`] and its kin.
 //! - **Epochs of another shape**: a barrier of the window's ranks ([`synchronise`]), operations that are
 //!   complete in an epoch of any kind ([`flush`], [`complete`], [`release`]), a look at the target
-//!   ([`heed`]) and at the job ([`in_job`]), locks despite a hint ([`tolerate_locks`]), an end whatever was
+//!   ([`check_liveness`]) and at the job ([`in_job`]), locks despite a hint ([`tolerate_locks`]), an end whatever was
 //!   forgotten ([`unlock_everything`], [`quiesce`], [`give_up`]), and a window's memory at its last moment
 //!   ([`free_with`]), or attributes that somebody else keeps ([`try_free_after`]).
 //! - **Quick calls**: [`at_once`] has what most calls come to, and says where it is not all.
@@ -76,8 +76,8 @@ pub use combine::{combine, combine_raw};
 pub use memory::Memory;
 pub use walk::Walk;
 pub use window::{
-    aligned_for, check_groups, complete, create_copied, flush, free_with, give_up, heed, in_job,
-    quiesce, release, synchronise, tolerate_locks, try_free_after, unlock_everything,
+    aligned_for, check_groups, check_liveness, complete, create_copied, flush, free_with, give_up,
+    in_job, quiesce, release, synchronise, tolerate_locks, try_free_after, unlock_everything,
 };
 
 pub use crate::access::{accumulate_row, get_row, put_row, rget_row, rput_row};

@@ -81,9 +81,9 @@ pub fn release(window: &Window, aim: Aim) -> Result<()> {
 /// # Errors
 /// The target died, or the job was aborted; the target is not a rank of the window.
 #[inline]
-pub fn heed(window: &Window, aim: Aim) -> Result<()> {
+pub fn check_liveness(window: &Window, aim: Aim) -> Result<()> {
     match window.targets().get(aim.rank as usize) {
-        Some(target) => window.on_known(aim, target).heed(),
+        Some(target) => window.on_known(aim, target).check_liveness(),
         None => aim.aside(|aim| nobody(window, aim)),
     }
 }

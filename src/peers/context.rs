@@ -16,7 +16,7 @@ mod over;
 
 pub(crate) use over::check_rank;
 
-use super::alarm::Alarm;
+use super::abort_words::AbortWords;
 use super::peer::refusal;
 use super::{Fabric, Hosts, Peer, fork, is_forked, not_forked, second_thread, start};
 use crate::error::{Error, Misuse, PeerError, Result};
@@ -47,7 +47,7 @@ pub(crate) struct Context {
     fabric: Arc<Fabric>,
     /// Where `fabric` does not map memory: the one between the ranks of this host, once it is needed.
     host: Mutex<Option<Arc<Fabric>>>,
-    pub(super) alarm: Alarm,
+    pub(super) abort_words: AbortWords,
     /// At which rank to look next, where a wait depends on any of many.
     pub(super) position: AtomicU32,
     /// When this rank last looked at one that it does not wait for, in milliseconds.
@@ -180,7 +180,10 @@ impl Context {
             _second_thread: (second_thread && !patience.is_oversubscribed())
                 .then(second_thread::allow)
                 .flatten(),
-            alarm: Alarm::new(signs, segment.as_ref().map(|(segment, _)| segment.clone())),
+            abort_words: AbortWords::new(
+                signs,
+                segment.as_ref().map(|(segment, _)| segment.clone()),
+            ),
             fabric: Arc::new(fabric),
             host: Mutex::default(),
             position: AtomicU32::new(rank + 1),

@@ -77,7 +77,9 @@ impl Context {
         {
             // Telling takes seconds, and those who were told may end the job meanwhile, who know of no
             // reason.
-            if matches!(cause, PeerError::Silent { .. }) && !self.alarm.is_raised() && !is_forked()
+            if matches!(cause, PeerError::Silent { .. })
+                && !self.abort_words.is_set()
+                && !is_forked()
             {
                 say(&format_args!("transom: rank {}: {cause}", self.me()));
             }
@@ -267,7 +269,7 @@ impl Context {
 
     /// Why the job was aborted, if it was.
     fn aborted(&self) -> Option<PeerError> {
-        let word = self.alarm.word();
+        let word = self.abort_words.word();
         (word != 0).then(|| PeerError::Aborted {
             rank: culprit(word),
             cause: AbortCause::from_code(notice::cause(word)),
@@ -276,12 +278,12 @@ impl Context {
 
     #[inline]
     pub(crate) fn is_aborted(&self) -> bool {
-        self.alarm.is_raised()
+        self.abort_words.is_set()
     }
 
     /// Fails if the job was aborted: for calls that wait for nothing, or only for living ranks.
     #[inline]
-    pub(crate) fn heed(&self, operation: &'static str) -> Result<()> {
+    pub(crate) fn check_liveness(&self, operation: &'static str) -> Result<()> {
         match self.is_aborted() {
             true => Err(self.heeded(operation)),
             false => Ok(()),
@@ -290,7 +292,7 @@ impl Context {
 
     /// Whether it is time to look at a rank that nobody waits for: each look costs some microseconds,
     /// or a round trip.
-    pub(crate) fn may_look(&self, now: u32) -> bool {
+    pub(crate) fn may_check_liveness(&self, now: u32) -> bool {
         let before = self.looked.load(Ordering::Relaxed);
         let may = now.wrapping_sub(before) >= APART;
         if may {
@@ -319,15 +321,19 @@ impl Context {
             return;
         }
         // The launcher may have told of another cause before.
-        match self.alarm.word() {
+        match self.abort_words.word() {
             0 => {}
             first => return self.tell(first, false),
         }
         let ours = encode(culprit, cause as u8);
         // Peers may swap through a device, to which the processor's swap is not atomic: then two
         // causes may each think that they were the first. One stays, and both are true.
-        let found =
-            (self.alarm.abort()).compare_exchange(0, ours, Ordering::Relaxed, Ordering::Relaxed);
+        let found = (self.abort_words.abort()).compare_exchange(
+            0,
+            ours,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
         match found {
             Ok(_) => self.tell(ours, true),
             Err(first) => self.tell(first, false),
@@ -368,7 +374,7 @@ impl Witness for Context {
     fn confirm(&self, error: Error) -> Error {
         match self.aborted() {
             Some(first) if !is_reason(&error, &first, self.me()) => {
-                self.tell(self.alarm.word(), false);
+                self.tell(self.abort_words.word(), false);
                 Error::new(error.operation(), first)
             }
             _ => {

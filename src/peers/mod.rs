@@ -1,6 +1,6 @@
 //! Who am I: rank, size, and the way to the other ranks.
 
-mod alarm;
+mod abort_words;
 mod context;
 mod fabric;
 mod fork;

@@ -47,7 +47,7 @@ impl Window {
             }
             let route = on.find_route()?;
             if admission == Admission::AwaitsLock {
-                on.heed()?;
+                on.check_liveness()?;
                 on.take_shared(route)?;
                 epochs.enter_locked(aim.rank, on.epoch());
                 return Ok(());

@@ -55,7 +55,7 @@ impl Window {
     fn flush_any(&self, target: u32) -> Result<()> {
         let on = self.on_passive(Aim::new("flush", target))?;
         on.flush()?;
-        on.heed()
+        on.check_liveness()
     }
 
     /// One-sided. Returns when the origin buffers of all of this rank's operations on `target` may
@@ -81,7 +81,7 @@ impl Window {
     fn flush_local_any(&self, target: u32) -> Result<()> {
         let on = self.on_passive(Aim::new("flush_local", target))?;
         on.flush_locally()?;
-        on.heed()
+        on.check_liveness()
     }
 
     /// One-sided. As [`Window::flush`], for all targets. Needs a lock.
@@ -94,7 +94,7 @@ impl Window {
         self.flush_seen();
         self.complete_all("flush_all")?;
         full_fence();
-        self.context().heed("flush_all")
+        self.context().check_liveness("flush_all")
     }
 
     /// One-sided. As [`Window::flush_local`], for all targets. Needs a lock.
@@ -110,7 +110,7 @@ impl Window {
             self.each_posted(OPERATION, OnTarget::release_posted)?;
         }
         behind_gets();
-        self.context().heed(OPERATION)
+        self.context().check_liveness(OPERATION)
     }
 
     /// Local. Makes this rank's own loads and stores and its peers' operations on its memory see
@@ -121,7 +121,7 @@ impl Window {
     pub fn sync(&self) -> Result<()> {
         self.needs_any_lock("sync")?;
         full_fence();
-        self.context().heed("sync")
+        self.context().check_liveness("sync")
     }
 
     /// The target, if operations on it go ahead in a passive-target epoch.

@@ -172,7 +172,7 @@ impl Window {
             Ticket::DONE => on.end_lock(held)?,
             posted => on.by_call(|on| on.end_lock_behind(held, posted))?,
         }
-        on.heed()
+        on.check_liveness()
     }
 
     /// Ends every passive-target epoch that is open on this window. No lock goes back before all

@@ -16,7 +16,7 @@ impl OnTarget<'_> {
     /// Now and then looks whether the job was aborted and whether the target lives. For calls that have
     /// accessed it: of quick ones few look at more than the count.
     #[inline]
-    pub(crate) fn heed(self) -> Result<()> {
+    pub(crate) fn check_liveness(self) -> Result<()> {
         match self.target.counts() {
             true => Ok(()),
             false => self.aside(Self::look),
@@ -34,16 +34,16 @@ impl OnTarget<'_> {
         // An error stays one.
         target.set_count(0);
         self.call_seen();
-        context.heed(aim.operation)?;
+        context.check_liveness(aim.operation)?;
         let now = milliseconds();
-        let passed = target.since_look(now);
+        let passed = target.since_liveness_check(now);
         // Where calls are rare, each can afford the clock; where they are watched, each has to come here.
         let rarely = passed < 2 * OFTEN && window.watch().is_none();
         target.set_count(if rarely { CALLS - 1 } else { 0 });
-        if passed < OFTEN || !context.may_look(now) {
+        if passed < OFTEN || !context.may_check_liveness(now) {
             return Ok(());
         }
-        target.set_looked(now);
+        target.set_liveness_checked(now);
         let world_rank = window.team().world_rank(aim.rank);
         unawaited(context.check_unawaited(aim.operation, world_rank))
     }

@@ -73,7 +73,7 @@ impl<T: Element, Mode> Target<'_, T, Mode> {
         T: Accumulate,
     {
         let value = self.fetch_and_op(Op::NoOp, at, T::zeroed())?;
-        lower::heed(self.raw, self.aim("load"))?;
+        lower::check_liveness(self.raw, self.aim("load"))?;
         Ok(value)
     }
 

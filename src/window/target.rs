@@ -185,17 +185,17 @@ impl Target {
     }
 
     /// How long ago it was looked at; at first, the time begins now.
-    pub(crate) fn since_look(&self, now: u32) -> u32 {
+    pub(crate) fn since_liveness_check(&self, now: u32) -> u32 {
         match self.looked.load(Ordering::Relaxed) {
             0 => {
-                self.set_looked(now);
+                self.set_liveness_checked(now);
                 0
             }
             before => now.wrapping_sub(before),
         }
     }
 
-    pub(crate) fn set_looked(&self, now: u32) {
+    pub(crate) fn set_liveness_checked(&self, now: u32) {
         self.looked.store(now, Ordering::Relaxed);
     }
 

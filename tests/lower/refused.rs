@@ -81,7 +81,12 @@ fn alignments_are_powers_of_two(rank: &Rank) -> Outcome {
 fn waits_for_nobody_and_for_strangers(rank: &Rank) -> Outcome {
     let job = rank.job()?;
     let window = Window::allocate(job.world(), 8, 1, &Info::new())?;
-    let waits = [lower::flush, lower::complete, lower::release, lower::heed];
+    let waits = [
+        lower::flush,
+        lower::complete,
+        lower::release,
+        lower::check_liveness,
+    ];
     for wait in waits {
         wait(&window, Aim::new("waits", PROC_NULL))?;
         wait(&window, Aim::new("waits", 1 - rank.rank))?;

@@ -52,7 +52,7 @@ fn come_and_go(context: &Arc<Context>, pause: Duration) -> Result<u64> {
     window.free()?;
     drop(world);
     context.leave()?;
-    Ok(context.alarm.word())
+    Ok(context.abort_words.word())
 }
 
 /// Whoever waits for the last one in `free` finds, whenever it looks, that others have left.
@@ -74,7 +74,10 @@ fn nobody_is_missed(device: &str, jobs: u64) {
         for (rank, ended) in ended.into_iter().enumerate() {
             assert_eq!(ended.unwrap(), 0, "{device}, job {job}: rank {rank}");
         }
-        let told: Vec<u64> = all.iter().map(|context| context.alarm.word()).collect();
+        let told: Vec<u64> = all
+            .iter()
+            .map(|context| context.abort_words.word())
+            .collect();
         assert_eq!(told, [0; RANKS as usize], "{device}, job {job}");
     }
 }

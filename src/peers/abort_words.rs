@@ -10,7 +10,7 @@ use super::context::ABORT;
 use crate::memory::control::ControlBlock;
 
 /// The two words that say it. Both are zero until then, and stay in this processor's cache.
-pub(super) struct Alarm {
+pub(super) struct AbortWords {
     /// This rank's abort word, which its peers write.
     abort: NonNull<AtomicU64>,
     /// The launcher's, or again this rank's where it has none.
@@ -20,11 +20,11 @@ pub(super) struct Alarm {
 }
 
 // SAFETY: the pointers are to atomics that many processes share, in memory that the other fields keep.
-unsafe impl Send for Alarm {}
+unsafe impl Send for AbortWords {}
 // SAFETY: as above.
-unsafe impl Sync for Alarm {}
+unsafe impl Sync for AbortWords {}
 
-impl Alarm {
+impl AbortWords {
     pub(super) fn new(signs: ControlBlock, launcher: Option<Arc<BootstrapSegment>>) -> Self {
         let abort = NonNull::from(signs.word(ABORT));
         let notice = launcher
@@ -48,7 +48,7 @@ impl Alarm {
     }
 
     #[inline]
-    pub(super) fn is_raised(&self) -> bool {
+    pub(super) fn is_set(&self) -> bool {
         self.abort().load(Ordering::Relaxed) | self.notice().load(Ordering::Relaxed) != 0
     }
 
