@@ -23,23 +23,23 @@ pub(crate) fn barrier_bytes(team: &Rings) -> u64 {
 }
 
 /// For what a rank comes to a barrier.
-pub(crate) trait Matter {
+pub(crate) trait CallTag {
     /// What tells it from others, in 31 bits.
     fn code(&self) -> u32;
 
     /// A rank that came for something else, as an error, and how to name it to others in 31 bits:
-    /// after the rank `behind` has told `matter`, its own code or such a name.
-    fn name_odd(&self, operation: &'static str, behind: u32, matter: u32) -> (Error, u32);
+    /// after the rank `behind` has told `tag`, its own code or such a name.
+    fn name_mismatch(&self, operation: &'static str, behind: u32, tag: u32) -> (Error, u32);
 }
 
 /// The rank that a dispute names.
 pub(super) const RANK_BITS: u32 = 24;
 
-/// The rank that `matter` is about, told by the rank `behind`.
-pub(super) fn named_rank(behind: u32, matter: u32) -> u32 {
-    match matter & DISPUTED {
+/// The rank that `tag` is about, told by the rank `behind`.
+pub(super) fn named_rank(behind: u32, tag: u32) -> u32 {
+    match tag & DISPUTED {
         0 => behind,
-        _ => matter & ((1 << RANK_BITS) - 1),
+        _ => tag & ((1 << RANK_BITS) - 1),
     }
 }
 
@@ -74,19 +74,19 @@ impl Purpose {
     }
 }
 
-impl Matter for Purpose {
+impl CallTag for Purpose {
     #[inline]
     fn code(&self) -> u32 {
         *self as u32
     }
 
     #[cold]
-    fn name_odd(&self, operation: &'static str, behind: u32, matter: u32) -> (Error, u32) {
-        let purpose = |shift: u32| matter >> shift & PURPOSE_MASK;
-        let (rank, theirs) = match matter & DISPUTED {
-            0 => (behind, matter),
+    fn name_mismatch(&self, operation: &'static str, behind: u32, tag: u32) -> (Error, u32) {
+        let purpose = |shift: u32| tag >> shift & PURPOSE_MASK;
+        let (rank, theirs) = match tag & DISPUTED {
+            0 => (behind, tag),
             _ if purpose(NAMED_SHIFT) != self.code() => {
-                (named_rank(behind, matter), purpose(NAMED_SHIFT))
+                (named_rank(behind, tag), purpose(NAMED_SHIFT))
             }
             _ => (behind, purpose(OWN_SHIFT)),
         };
@@ -133,7 +133,7 @@ impl Barrier {
     pub(crate) fn wait<'v>(
         &self,
         operation: &'static str,
-        matter: &dyn Matter,
+        tag: &dyn CallTag,
         team: &Team,
         blocks: &Column<u64>,
         check: &dyn Fn(u32) -> Verdict<'v>,
@@ -145,12 +145,12 @@ impl Barrier {
             operation,
             team,
             blocks,
-            matter,
+            tag,
             check,
         };
-        match protocol::pass(&passing, epoch, matter.code())? {
+        match protocol::pass(&passing, epoch, tag.code())? {
             None => Ok(()),
-            Some(odd) => Err(odd),
+            Some(mismatched) => Err(mismatched),
         }
     }
 
@@ -198,7 +198,7 @@ struct Passing<'a, 'v> {
     operation: &'static str,
     team: &'a Team,
     blocks: &'a Column<u64>,
-    matter: &'a dyn Matter,
+    tag: &'a dyn CallTag,
     check: &'a dyn Fn(u32) -> Verdict<'v>,
 }
 
@@ -225,7 +225,7 @@ impl Passing<'_, '_> {
 }
 
 impl Steps for Passing<'_, '_> {
-    type Odd = Error;
+    type Mismatch = Error;
 
     #[inline]
     fn count(&self) -> usize {
@@ -258,9 +258,9 @@ impl Steps for Passing<'_, '_> {
     }
 
     #[cold]
-    fn name_odd(&self, number: usize, matter: u32) -> (Error, u32) {
+    fn name_mismatch(&self, number: usize, tag: u32) -> (Error, u32) {
         let [_, from] = self.ranks(number);
         let from = from.expect("who told this is heard in this step");
-        self.matter.name_odd(self.operation, from, matter)
+        self.tag.name_mismatch(self.operation, from, tag)
     }
 }

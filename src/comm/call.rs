@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::barrier::{Matter, named_rank};
+use super::barrier::{CallTag, named_rank};
 use super::team::Team;
 use crate::datatype::Op;
 use crate::error::{Error, ErrorClass, Misuse, PeerError, Result};
@@ -203,20 +203,20 @@ impl<'a> Begun<'a> {
     }
 }
 
-impl Matter for Begun<'_> {
+impl CallTag for Begun<'_> {
     fn code(&self) -> u32 {
         (self.call.digest() >> 33) as u32
     }
 
     #[cold]
-    fn name_odd(&self, operation: &'static str, behind: u32, matter: u32) -> (Error, u32) {
-        let named = named_rank(behind, matter);
-        let odd = [named, behind].into_iter().find_map(|rank| {
+    fn name_mismatch(&self, operation: &'static str, behind: u32, tag: u32) -> (Error, u32) {
+        let named = named_rank(behind, tag);
+        let mismatched = [named, behind].into_iter().find_map(|rank| {
             let shown = self.shown_by(rank).ok()?;
-            let odd = || disagreement(operation, rank, self.call, &shown);
-            shown.differs(&self.call).then(|| (odd(), rank))
+            let mismatched = || disagreement(operation, rank, self.call, &shown);
+            shown.differs(&self.call).then(|| (mismatched(), rank))
         });
-        odd.unwrap_or_else(|| {
+        mismatched.unwrap_or_else(|| {
             // It cannot be reached any more.
             (mismatch(operation, named, self.call, "another call"), named)
         })

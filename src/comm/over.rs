@@ -70,7 +70,7 @@ impl Lent {
         for (rank, other) in (0..).zip(&all) {
             let other: Presented = bytemuck::pod_read_unaligned(other);
             let here = u64::from(self.team.world_rank(rank).0);
-            let odd = if (other.members, other.world_rank) != (mine.members, here) {
+            let mismatched = if (other.members, other.world_rank) != (mine.members, here) {
                 let place = |members, rank| format!("rank {rank} of the world, among {members:x}");
                 let (ours, theirs) = (
                     place(mine.members, here),
@@ -85,7 +85,7 @@ impl Lent {
             // All have the same answers, so that all come here.
             self.failed = true;
             fit?;
-            return Err(odd);
+            return Err(mismatched);
         }
         fit
     }

@@ -129,7 +129,7 @@ fn garbage_in_control_regions() {
                 let word = std::ptr::with_exposed_provenance_mut(place as usize);
                 // SAFETY: an aligned word of the region, which outlives the threads, and which all use as atomics.
                 let word = unsafe { AtomicU64::from_ptr(word) };
-                let odd = [
+                let mismatched = [
                     0,
                     1,
                     2,
@@ -139,7 +139,7 @@ fn garbage_in_control_regions() {
                     below(1 << 31) << 32,
                 ];
                 match below(3) {
-                    0 => word.store(odd[below(7) as usize], Ordering::Relaxed),
+                    0 => word.store(mismatched[below(7) as usize], Ordering::Relaxed),
                     1 => drop(word.fetch_add(1, Ordering::Relaxed)),
                     _ => drop(word.fetch_xor(1 << below(63), Ordering::Relaxed)),
                 }

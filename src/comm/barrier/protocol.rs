@@ -23,7 +23,7 @@ pub(super) const DISPUTED: u32 = 1 << 31;
 /// The steps of one rank, and the flags that go with them.
 pub(super) trait Steps {
     /// A rank that came for something else, in words.
-    type Odd;
+    type Mismatch;
 
     fn count(&self) -> usize;
 
@@ -37,14 +37,14 @@ pub(super) trait Steps {
     fn wait(&self, step: usize, arrived: &dyn Fn() -> Result<bool>) -> Result<()>;
 
     /// A rank that came for something else than this one, after the one that is heard has told
-    /// `matter`; and how to name it to those that are told, below [`DISPUTED`].
-    fn name_odd(&self, step: usize, matter: u32) -> (Self::Odd, u32);
+    /// `tag`; and how to name it to those that are told, below [`DISPUTED`].
+    fn name_mismatch(&self, step: usize, tag: u32) -> (Self::Mismatch, u32);
 }
 
 /// Takes all steps of barrier number `epoch`, which grows by one from barrier to barrier.
 #[inline]
-pub(super) fn pass<S: Steps>(steps: &S, epoch: u32, matter: u32) -> Result<Option<S::Odd>> {
-    let mut came = flag(epoch, matter);
+pub(super) fn pass<S: Steps>(steps: &S, epoch: u32, tag: u32) -> Result<Option<S::Mismatch>> {
+    let mut came = flag(epoch, tag);
     let mut found = None;
     for step in 0..steps.count() {
         steps.signal(step, came)?;
@@ -56,16 +56,16 @@ pub(super) fn pass<S: Steps>(steps: &S, epoch: u32, matter: u32) -> Result<Optio
         }
         let Some(theirs) = heard else { continue };
         if theirs != came && epoch_of(theirs) == epoch && found.is_none() {
-            let (odd, named) = steps.name_odd(step, theirs as u32);
-            found = Some(odd);
+            let (mismatched, named) = steps.name_mismatch(step, theirs as u32);
+            found = Some(mismatched);
             came = flag(epoch, DISPUTED | named);
         }
     }
     Ok(found)
 }
 
-pub(super) fn flag(epoch: u32, matter: u32) -> u64 {
-    u64::from(epoch) << EPOCH_SHIFT | u64::from(matter)
+pub(super) fn flag(epoch: u32, tag: u32) -> u64 {
+    u64::from(epoch) << EPOCH_SHIFT | u64::from(tag)
 }
 
 pub(super) fn epoch_of(flag: u64) -> u32 {

@@ -7,7 +7,7 @@ use loom::sync::atomic::AtomicU64;
 use loom::thread;
 
 use super::super::steps::{Step, flags, steps};
-use super::super::{Matter, Purpose};
+use super::super::{CallTag, Purpose};
 use super::*;
 use crate::comm::by_host::tests::by_host;
 use crate::comm::ring::Ring;
@@ -35,15 +35,15 @@ struct Rank<'a> {
 
 impl Steps for Rank<'_> {
     /// Which rank.
-    type Odd = u32;
+    type Mismatch = u32;
 
     fn count(&self) -> usize {
         self.steps().len()
     }
 
-    fn name_odd(&self, step: usize, matter: u32) -> (u32, u32) {
+    fn name_mismatch(&self, step: usize, tag: u32) -> (u32, u32) {
         let from = self.steps()[step].from.expect("who told this is heard");
-        let (_, told) = self.purpose.name_odd("test", from.rank, matter);
+        let (_, told) = self.purpose.name_mismatch("test", from.rank, tag);
         (told & 0xff, told)
     }
 
@@ -174,9 +174,9 @@ fn meet_at_odds(ranks: &Ranks, me: usize) {
         1 => Purpose::Free,
         _ => Purpose::Fence,
     };
-    let odd = ranks.barrier(me, 1, purpose).expect("it is found");
+    let mismatched = ranks.barrier(me, 1, purpose).expect("it is found");
     // Those that agree name the one that does not, and it names one of them.
-    assert_eq!(odd == 1, me != 1);
+    assert_eq!(mismatched == 1, me != 1);
 }
 
 #[test]
