@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::iovec;
 use super::port::{SLOT_BYTES, SoftPort};
 use super::request::{self, Operation};
-use super::scattered;
 use super::servers;
 use super::slots::{self, RoundRobin, Slot, Slots};
 use super::table;
@@ -265,7 +265,7 @@ pub(crate) unsafe fn apply(
         Operation::AddEach => each(&|at, value| unsafe { fetch_add(at, width, value) }),
         Operation::Scatter | Operation::Gather => {
             // SAFETY: the caller's promise.
-            let applied = unsafe { scattered::apply(operation, at, len as u64, width, data) };
+            let applied = unsafe { iovec::apply(operation, at, len as u64, width, data) };
             applied.map(|()| 0)
         }
         // SAFETY: the caller's promise, for each word.

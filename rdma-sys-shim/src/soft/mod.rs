@@ -13,6 +13,7 @@ mod endpoint;
 pub(crate) mod fuzzing;
 #[cfg(all(test, not(loom)))]
 mod hostile;
+mod iovec;
 mod limits;
 mod neighbour;
 mod owned;
@@ -22,7 +23,6 @@ pub mod probe;
 mod process;
 mod request;
 mod room;
-mod scattered;
 mod segment;
 mod servers;
 mod slots;

@@ -20,7 +20,7 @@ pub(crate) enum Operation {
     CompareSwap = 4,
     AddEach = 5,
     StoreEach = 6,
-    /// Writes to, and reads from, a list of pieces (`scattered`): `width` says how long it is, and `len` in how many bytes
+    /// Writes to, and reads from, a list of pieces (`iovec`): `width` says how long it is, and `len` in how many bytes
     /// they are.
     Scatter = 7,
     Gather = 8,

@@ -14,10 +14,10 @@ use super::{Path, SoftEndpoint};
 use crate::device::batch::{Batch, Each, LocalPiece};
 use crate::primitive::milliseconds;
 use crate::soft::assist::Assist;
+use crate::soft::iovec;
 use crate::soft::port::SoftPort;
 use crate::soft::process::ProcessId;
 use crate::soft::request::{self, AT_ONCE, Operation, Request};
-use crate::soft::scattered;
 use crate::soft::slots::{self, AssistWords, Offered, Slots};
 use crate::soft::table;
 use crate::{Error, Number, RemoteAddress, Result};
@@ -189,13 +189,13 @@ impl Group {
             high: 0,
         };
         let mut bytes = 0;
-        for (piece, at) in rest.take(scattered::MOST) {
+        for (piece, at) in rest.take(iovec::MOST) {
             let low = group.low.min(at.address);
             let high = group.high.max(at.address.saturating_add(piece.len as u64));
             bytes += piece.len;
             let fits = piece.len <= SHORT
                 && at.rkey == rkey
-                && bytes <= scattered::MOST_BYTES
+                && bytes <= iovec::MOST_BYTES
                 && high - low <= u32::MAX.into();
             if !fits {
                 break;
@@ -239,7 +239,7 @@ impl Group {
         });
         let is_write = operation == Operation::Write;
         // SAFETY: the slot's data is its claimer's, and groups are no larger than allowed; the pieces are the caller's promise.
-        let runs = unsafe { scattered::fill(port.slot_data(slot), pieces, is_write) };
+        let runs = unsafe { iovec::fill(port.slot_data(slot), pieces, is_write) };
         self.request(operation, rkey, runs).sign(port, slot);
     }
 }
@@ -451,7 +451,7 @@ impl SoftEndpoint {
                 let pieces = &batch.pieces[groups.borrow()[which].members.clone()];
                 let pieces = pieces.iter().map(|piece| (piece.base, piece.len));
                 // SAFETY: the slot was filled with this group, and is answered; the caller's promise.
-                unsafe { scattered::take(self.port.slot_data(slot), pieces) };
+                unsafe { iovec::take(self.port.slot_data(slot), pieces) };
             }
         };
         // No group is empty.

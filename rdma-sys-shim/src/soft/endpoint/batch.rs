@@ -4,7 +4,7 @@ use super::assist::Group;
 use super::{Operation, Path, SoftEndpoint};
 use crate::cross_memory::{self, Direction, MOST_PARTS, part};
 use crate::device::batch::{Batch, BatchError, Blocks, LocalPiece, post_each};
-use crate::soft::scattered;
+use crate::soft::iovec;
 use crate::{RemoteAddress, Result, Ticket};
 
 impl SoftEndpoint {
@@ -127,7 +127,7 @@ impl SoftEndpoint {
             if operation != Operation::Write {
                 let pieces = pieces.clone().map(|(piece, _)| (piece.base, piece.len));
                 // SAFETY: the slot was filled with the group, and is answered; the caller's promise.
-                unsafe { scattered::take(self.port.slot_data(slot), pieces) };
+                unsafe { iovec::take(self.port.slot_data(slot), pieces) };
             }
         };
         let request = group.request(operation, rkey, 0);

@@ -10,9 +10,9 @@ use crate::Result;
 use crate::device::batch::Blocks;
 use crate::memory;
 use crate::soft::endpoint::Path;
+use crate::soft::iovec::{self, MOST, MOST_BYTES};
 use crate::soft::port::SoftPort;
 use crate::soft::request::{AT_ONCE, Operation, Request};
-use crate::soft::scattered::{self, MOST, MOST_BYTES};
 
 /// How much a column that is not shared is worth a call to who sleeps, in parts that the kernel would move: half of it would be
 /// spared.
@@ -76,7 +76,7 @@ impl Requests {
         let are_sent = self.operation == Operation::Scatter;
         // SAFETY: the slot's data is its claimer's; no more blocks and bytes than allowed, by `of_each`, and the caller's promise.
         unsafe {
-            scattered::fill_blocks(
+            iovec::fill_blocks(
                 port.slot_data(slot),
                 shape.map(|word| word as u32),
                 (here, stride_here),
@@ -99,7 +99,7 @@ impl Requests {
         let part = self.part(which);
         // SAFETY: the caller's promise.
         unsafe {
-            scattered::take_blocks(
+            iovec::take_blocks(
                 port.slot_data(slot),
                 [part.len, part.count],
                 (part.here, part.stride_here),

@@ -562,7 +562,7 @@ fn an_agent_is_asked_for_short_pieces_in_lists() {
     let column: Vec<_> = (0..PIECES).map(|row| (row * 1000 + 3, 8)).collect();
     let mut mixed = vec![(70, SHORT + 1), (3, 5), (20, 0), (40, 7), (700, SHORT)];
     mixed.extend((0..200).map(|at| (2000 + at * 16, 9)));
-    for (pieces, most) in [(column, PIECES.div_ceil(scattered::MOST)), (mixed, 5)] {
+    for (pieces, most) in [(column, PIECES.div_ceil(iovec::MOST)), (mixed, 5)] {
         let all = pieces.iter().map(|&(_, len)| len).sum();
         let mut sent = bytes(all, most);
         let mut seen = vec![0; all];
@@ -590,10 +590,7 @@ fn an_agent_is_asked_for_short_pieces_in_lists() {
         peer.blocks(Operation::Write, &mut sent, shape).unwrap();
         served.load(Ordering::Relaxed)
     });
-    assert!(
-        asked <= PIECES.div_ceil(scattered::MOST),
-        "{asked} requests"
-    );
+    assert!(asked <= PIECES.div_ceil(iovec::MOST), "{asked} requests");
     assert_eq!(peer.look(stride as usize * 999, 8), sent[8 * 999..]);
     assert!(peer.all_slots_are_free());
 }
