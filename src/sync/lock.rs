@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::{TOTAL_STORE_ORDER, full_fence};
 
-use super::precedence::Precedence;
+use super::reader_overtaking::ReaderOvertaking;
 use super::{Assert, lock_word};
 use crate::error::{Error, Misuse, Result};
 use crate::memory::remote::RemoteWord;
@@ -288,11 +288,11 @@ impl OnTarget<'_> {
     #[cold]
     fn await_lock(self, word: &RemoteWord, wanted: Held) -> Result<()> {
         let _call = self.window.in_call(self.aim);
-        let precedence = Precedence::new();
+        let overtaking = ReaderOvertaking::new();
         let take = || {
             let tried = match wanted {
                 Held::Exclusive => lock_word::retry_exclusive(word, self.me()),
-                _ => lock_word::retry_shared(word, || precedence.overtakes()),
+                _ => lock_word::retry_shared(word, || overtaking.overtakes()),
             };
             tried.map_err(|error| self.stranded(error))
         };

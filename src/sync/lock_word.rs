@@ -13,7 +13,7 @@
 //! that still wait set it again.
 //!
 //! That alone could end in a circle, so that readers may go in before waiting writers after a while;
-//! `precedence` says which, and when.
+//! `overtaking` says which, and when.
 
 use crate::error::Result;
 use crate::memory::word::LockWord;

@@ -2,7 +2,7 @@
 //! notifications.
 
 mod assert;
-mod elsewhere;
+mod cross_wait;
 mod enter;
 mod fence;
 mod flush;
@@ -12,8 +12,8 @@ mod lock_all;
 mod lock_word;
 mod look;
 mod pair;
-mod precedence;
 mod pscw;
+mod reader_overtaking;
 mod shared;
 mod time_slice;
 

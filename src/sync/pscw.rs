@@ -226,7 +226,7 @@ impl Window {
         let world_rank = self.team().world_rank(rank);
         self.context().patience().wait(posted, || {
             self.check(operation, Awaited::Rank(world_rank))?;
-            Ok(self.check_elsewhere(aim, "start needs its targets to post")?)
+            Ok(self.check_cross_wait(aim, "start needs its targets to post")?)
         })
     }
 
@@ -271,7 +271,7 @@ impl Window {
             // The next one's turn comes when this one has completed.
             Some(next) if next != self.rank() => {
                 let aim = Aim::new(operation, next);
-                Ok(self.check_elsewhere(aim, "post needs its origins to complete")?)
+                Ok(self.check_cross_wait(aim, "post needs its origins to complete")?)
             }
             _ => Ok(()),
         }

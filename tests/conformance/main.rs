@@ -36,7 +36,7 @@ mod origins;
 mod passive;
 mod proc_null;
 mod pscw;
-mod pscw_elsewhere;
+mod pscw_cross_wait;
 mod pscw_misuse;
 mod put_get;
 mod refused;
@@ -76,7 +76,7 @@ fn cases(device: &str) -> Vec<Case> {
         passive::CASES,
         pscw::CASES,
         pscw_misuse::CASES,
-        pscw_elsewhere::CASES,
+        pscw_cross_wait::CASES,
         notify::CASES,
         threads::CASES,
         lifetime::CASES,

@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_millis(20);
 const AT_LAST: Duration = Duration::from_secs(1);
 
 /// One reader's wait.
-pub(super) struct Precedence {
+pub(super) struct ReaderOvertaking {
     begun: Instant,
     /// When to look next at what this process holds.
     look_at: Cell<Instant>,
@@ -27,7 +27,7 @@ pub(super) struct Precedence {
     overtakes: Cell<bool>,
 }
 
-impl Precedence {
+impl ReaderOvertaking {
     pub(super) fn new() -> Self {
         let begun = Instant::now();
         Self {

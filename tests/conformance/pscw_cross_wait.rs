@@ -13,7 +13,7 @@ use crate::ops::put;
 use crate::pscw::of;
 use crate::refused::{refused, works};
 
-pub(crate) const CASES: &[Case] = cases!["pscw_elsewhere":
+pub(crate) const CASES: &[Case] = cases!["pscw_cross_wait":
     a_target_is_in_a_fence @ [2, 3],
     another_target_posts @ [3],
     fences_that_wait_for_epochs @ [2, 3],

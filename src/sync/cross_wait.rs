@@ -34,7 +34,7 @@ impl Window {
 
     /// Fails if the rank of `aim`, which this rank waits for, waits for this one itself.
     #[cold]
-    pub(super) fn check_elsewhere(
+    pub(super) fn check_cross_wait(
         &self,
         Aim { operation, rank }: Aim,
         needs: &'static str,
