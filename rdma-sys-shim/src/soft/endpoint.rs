@@ -525,7 +525,10 @@ impl Endpoint for SoftEndpoint {
             reason,
         };
         let elsewhere = || unreachable(format!("its table says that {piece:?} holds {region:?}"));
-        if let Some(base) = self.port.in_room(piece.fd, piece.offset, piece.len) {
+        if let Some(base) = self
+            .port
+            .in_sub_allocator(piece.fd, piece.offset, piece.len)
+        {
             self.check(region.at(0), region.len, Operation::Read)?;
             let skip = piece.place_of(region).ok_or_else(elsewhere)?;
             return Ok(Some(Mapping {

@@ -22,10 +22,10 @@ mod port;
 pub mod probe;
 mod process;
 mod request;
-mod room;
 mod segment;
 mod servers;
 mod slots;
+mod sub_allocator;
 mod table;
 mod vma;
 

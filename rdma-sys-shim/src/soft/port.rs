@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::peer::{self, Nonce, PeerProcess};
 use super::process::ProcessId;
-use super::room::{Room, RoomPiece};
 use super::segment::{self, AddressRange, FileId};
 use super::slots::{AssistWords, Bell, SLOTS, Slot, Slots};
+use super::sub_allocator::{SubAllocation, SubAllocator};
 use crate::system::is_shortage;
 use crate::{Error, Result};
 
@@ -62,12 +62,12 @@ const SLOT_STRIDE: usize = SLOT_BYTES + (1 << 10) + 128;
 const REGION_TABLE: usize = (SLOT_DATA + SLOTS * SLOT_STRIDE).next_multiple_of(4096);
 const TABLES_END: usize = REGION_TABLE + REGIONS * size_of::<RegionEntry>();
 /// Begins a page, however large pages are.
-const ROOM: usize = TABLES_END.next_multiple_of(64 << 10);
+const SUB_ALLOCATED: usize = TABLES_END.next_multiple_of(64 << 10);
 /// Of the room, what goes to the first that asks for much: the control region of all but the largest
 /// jobs takes no more.
 const FIRST_BYTES: usize = 16 << 20;
 /// The rest is for small pieces.
-const PIECES: usize = ROOM + FIRST_BYTES;
+const PIECES: usize = SUB_ALLOCATED + FIRST_BYTES;
 const PIECES_BYTES: usize = 16 << 20;
 /// Of the memory file of each process.
 pub const PORT_BYTES: usize = PIECES + PIECES_BYTES;
@@ -137,21 +137,21 @@ struct Vacancy {
     /// Nobody has the first part yet.
     first: bool,
     /// Zeroed, as all that was never lent is.
-    pieces: Room,
+    pieces: SubAllocator,
 }
 
 impl Vacancy {
     fn all() -> Self {
         Self {
             first: true,
-            pieces: Room::new(PIECES_BYTES),
+            pieces: SubAllocator::new(PIECES_BYTES),
         }
     }
 
     fn none() -> Self {
         Self {
             first: false,
-            pieces: Room::new(0),
+            pieces: SubAllocator::new(0),
         }
     }
 }
@@ -162,7 +162,7 @@ pub(crate) struct Loan {
     port: Arc<SoftPort>,
     /// `None`: the first part, which is lent once. Peers read there what was written last, also when
     /// its user is gone.
-    piece: Option<RoomPiece>,
+    piece: Option<SubAllocation>,
     len: usize,
 }
 
@@ -190,7 +190,7 @@ impl Loan {
     }
 
     fn at(&self) -> usize {
-        self.piece.map_or(ROOM, |piece| PIECES + piece.at)
+        self.piece.map_or(SUB_ALLOCATED, |piece| PIECES + piece.at)
     }
 }
 
@@ -334,7 +334,7 @@ impl SoftPort {
         let piece = vacancy.pieces.take(len);
         if piece.is_none() {
             // Small pieces for which there is no more room would take it from the control region.
-            let fits = len > Room::MOST && len <= FIRST_BYTES;
+            let fits = len > SubAllocator::MOST && len <= FIRST_BYTES;
             if !(fits && std::mem::take(&mut vacancy.first)) {
                 return None;
             }
@@ -351,9 +351,9 @@ impl SoftPort {
     }
 
     /// Where `len` bytes at `offset` of the owner's file `fd` are mapped here, if in the port's room.
-    pub(crate) fn in_room(&self, fd: RawFd, offset: u64, len: u64) -> Option<*mut u8> {
+    pub(crate) fn in_sub_allocator(&self, fd: RawFd, offset: u64, len: u64) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
-        let inside = fd == self.fd && offset >= ROOM as u64 && end <= PORT_BYTES as u64;
+        let inside = fd == self.fd && offset >= SUB_ALLOCATED as u64 && end <= PORT_BYTES as u64;
         inside.then(|| self.map.base().wrapping_add(offset as usize))
     }
 

@@ -155,9 +155,9 @@ impl SoftEndpoint {
         operation: Operation,
         parts: impl Iterator<Item = (LocalPiece, RemoteAddress)>,
     ) -> Result<()> {
-        let room = MOST_PARTS.min(parts.size_hint().0.max(1));
-        let mut local = Vec::with_capacity(room);
-        let mut remote: Vec<libc::iovec> = Vec::with_capacity(room);
+        let sub_allocator = MOST_PARTS.min(parts.size_hint().0.max(1));
+        let mut local = Vec::with_capacity(sub_allocator);
+        let mut remote: Vec<libc::iovec> = Vec::with_capacity(sub_allocator);
         for (piece, at) in parts {
             if local.len() == MOST_PARTS {
                 // SAFETY: the caller's promise.

@@ -5,24 +5,24 @@ use std::collections::BTreeSet;
 
 /// Two cache lines: processors fetch them in pairs, and ranks write to neighbouring pieces.
 const LEAST: usize = 128;
-const ORDERS: usize = (Room::MOST / LEAST).ilog2() as usize + 1;
+const ORDERS: usize = (SubAllocator::MOST / LEAST).ilog2() as usize + 1;
 
 /// Part of the room, from `at` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RoomPiece {
+pub(super) struct SubAllocation {
     pub(super) at: usize,
     order: usize,
 }
 
 #[cfg(test)]
-impl RoomPiece {
+impl SubAllocation {
     pub(super) fn len(self) -> usize {
         LEAST << self.order
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct SubAllocator {
     /// By order.
     free: [BTreeSet<usize>; ORDERS],
     /// What was never lent: a multiple of the largest size.
@@ -30,7 +30,7 @@ pub(super) struct Room {
     end: usize,
 }
 
-impl Room {
+impl SubAllocator {
     /// What making a mapping costs is little beside the time to fill more than this.
     pub(super) const MOST: usize = 64 << 10;
 
@@ -44,7 +44,7 @@ impl Room {
     }
 
     /// At least `len` bytes, from a multiple of their size on, if these are few and there is room.
-    pub(super) fn take(&mut self, len: usize) -> Option<RoomPiece> {
+    pub(super) fn take(&mut self, len: usize) -> Option<SubAllocation> {
         if len > Self::MOST {
             return None;
         }
@@ -59,7 +59,7 @@ impl Room {
             larger -= 1;
             self.free[larger].insert(at + (LEAST << larger));
         }
-        Some(RoomPiece { at, order })
+        Some(SubAllocation { at, order })
     }
 
     fn take_fresh(&mut self) -> Option<usize> {
@@ -71,8 +71,8 @@ impl Room {
         })
     }
 
-    pub(super) fn give(&mut self, piece: RoomPiece) {
-        let RoomPiece { mut at, mut order } = piece;
+    pub(super) fn give(&mut self, piece: SubAllocation) {
+        let SubAllocation { mut at, mut order } = piece;
         while order + 1 < ORDERS && self.free[order].remove(&(at ^ (LEAST << order))) {
             at &= !(LEAST << order);
             order += 1;
@@ -85,10 +85,10 @@ impl Room {
 mod tests {
     use super::*;
 
-    const MOST: usize = Room::MOST;
+    const MOST: usize = SubAllocator::MOST;
 
-    fn free_bytes(room: &Room) -> usize {
-        let by_order = room.free.iter().enumerate();
+    fn free_bytes(sub_allocator: &SubAllocator) -> usize {
+        let by_order = sub_allocator.free.iter().enumerate();
         by_order
             .map(|(order, free)| free.len() * (LEAST << order))
             .sum()
@@ -96,9 +96,10 @@ mod tests {
 
     #[test]
     fn pieces_are_aligned_to_their_size_and_apart() {
-        let mut room = Room::new(4 * MOST);
+        let mut sub_allocator = SubAllocator::new(4 * MOST);
         let lens = [1, 5000, LEAST, LEAST + 1, 4096, MOST, 1, 300];
-        let mut pieces: Vec<RoomPiece> = lens.map(|len| room.take(len).unwrap()).to_vec();
+        let mut pieces: Vec<SubAllocation> =
+            lens.map(|len| sub_allocator.take(len).unwrap()).to_vec();
         for (piece, len) in pieces.iter().zip(lens) {
             assert!(piece.len() >= len && piece.at.is_multiple_of(piece.len()));
             assert!(len <= LEAST || piece.len() < 2 * len);
@@ -111,24 +112,24 @@ mod tests {
 
     #[test]
     fn what_is_given_back_joins_and_serves_other_sizes() {
-        let mut room = Room::new(2 * MOST + 5);
-        let small: Vec<RoomPiece> = std::iter::from_fn(|| room.take(LEAST)).collect();
+        let mut sub_allocator = SubAllocator::new(2 * MOST + 5);
+        let small: Vec<SubAllocation> = std::iter::from_fn(|| sub_allocator.take(LEAST)).collect();
         assert_eq!(small.len(), 2 * MOST / LEAST);
-        assert_eq!(room.take(1), None);
+        assert_eq!(sub_allocator.take(1), None);
         // In an order in which buddies do not follow each other.
         for step in 0..7 {
             let mine = small.iter().skip(step).step_by(7);
-            mine.for_each(|&piece| room.give(piece));
+            mine.for_each(|&piece| sub_allocator.give(piece));
         }
-        assert_eq!(free_bytes(&room), 2 * MOST);
-        let large = [MOST; 2].map(|len| room.take(len).unwrap());
+        assert_eq!(free_bytes(&sub_allocator), 2 * MOST);
+        let large = [MOST; 2].map(|len| sub_allocator.take(len).unwrap());
         assert_eq!(large.map(|piece| piece.at), [0, MOST]);
-        assert_eq!(room.take(1), None);
+        assert_eq!(sub_allocator.take(1), None);
     }
 
     #[test]
     fn what_is_large_has_no_place() {
-        assert_eq!(Room::new(4 * MOST).take(MOST + 1), None);
-        assert_eq!(Room::new(MOST - 1).take(1), None);
+        assert_eq!(SubAllocator::new(4 * MOST).take(MOST + 1), None);
+        assert_eq!(SubAllocator::new(MOST - 1).take(1), None);
     }
 }
