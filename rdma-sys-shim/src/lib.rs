@@ -39,7 +39,7 @@ pub use inventory::{
 };
 pub use memory::Number;
 pub use primitive::milliseconds;
-pub use soft::{Assist, BootstrapSegment, PORT_BYTES, Wanted, has_attached, probe};
+pub use soft::{Assist, BootstrapSegment, SEGMENT_BYTES, Wanted, has_attached, probe};
 pub use system::{Host, longest_file};
 
 /// Whether this build has the verbs provider.

@@ -1,9 +1,9 @@
 //! What a process of the soft provider publishes about itself.
 
+use super::memory_file::FileId;
 use super::peer::Nonce;
-use super::port::Published;
 use super::process::ProcessId;
-use super::segment::FileId;
+use super::segment::Published;
 use super::{DEVICE, Options};
 use crate::fields::Fields;
 use crate::system::Host;
@@ -13,16 +13,16 @@ const VERSION: u8 = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
-    pub(crate) port: Published,
+    pub(crate) segment: Published,
     options: Options,
     boot: [u8; 16],
     pid_namespace: u64,
 }
 
 impl Address {
-    pub(crate) fn of(port: Published, options: Options, host: &Host) -> Self {
+    pub(crate) fn of(segment: Published, options: Options, host: &Host) -> Self {
         Self {
-            port,
+            segment,
             options,
             boot: host.boot,
             pid_namespace: host.pid_namespace,
@@ -42,7 +42,7 @@ impl Address {
             nonce,
             fd,
             file,
-        } = self.port;
+        } = self.segment;
         bytes.extend(process.pid.to_le_bytes());
         bytes.extend(fd.to_le_bytes());
         bytes.extend(process.start_time.to_le_bytes());
@@ -71,7 +71,7 @@ impl Address {
         let fd = fields.u32()?.cast_signed();
         let start_time = fields.u64()?;
         let address = Self {
-            port: Published {
+            segment: Published {
                 process: ProcessId { pid, start_time },
                 nonce: Nonce {
                     value: fields.u64()?,
@@ -119,7 +119,7 @@ impl Address {
         };
         Err(Error::Unreachable {
             device: DEVICE,
-            pid: peer.port.process.pid,
+            pid: peer.segment.process.pid,
             reason,
         })
     }
@@ -128,13 +128,13 @@ impl Address {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::soft::port::SoftPort;
+    use crate::soft::segment::Segment;
 
     fn address() -> Address {
         let id = ProcessId::own().unwrap();
-        let port = SoftPort::create(id.pid, 7).unwrap().published(id);
+        let segment = Segment::create(id.pid, 7).unwrap().published(id);
         let host = Host::this().unwrap();
-        Address::of(port, Options::parse("map=off").unwrap(), &host)
+        Address::of(segment, Options::parse("map=off").unwrap(), &host)
     }
 
     #[test]

@@ -15,8 +15,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::iovec;
-use super::port::{SLOT_BYTES, SoftPort};
 use super::request::{self, Operation};
+use super::segment::{SLOT_BYTES, Segment};
 use super::servers;
 use super::slots::{self, RoundRobin, Slot, Slots};
 use super::table;
@@ -35,7 +35,7 @@ pub(crate) struct Agent {
 }
 
 struct Shared {
-    port: Arc<SoftPort>,
+    segment: Arc<Segment>,
     /// Regions that need the agent.
     users: AtomicUsize,
     /// Whether the thread serves, and whether it has to end: the bell, which says so too, can be rung by any peer.
@@ -45,10 +45,10 @@ struct Shared {
 }
 
 impl Agent {
-    pub(crate) fn new(port: Arc<SoftPort>) -> Self {
+    pub(crate) fn new(segment: Arc<Segment>) -> Self {
         Self {
             shared: Arc::new(Shared {
-                port,
+                segment,
                 users: AtomicUsize::new(0),
                 serves: AtomicBool::new(false),
                 ends: AtomicBool::new(false),
@@ -63,7 +63,7 @@ impl Agent {
         // Under the lock, so that an agent that is about to go sees the new user, or is seen gone.
         let mut thread = self.shared.thread();
         self.shared.users.fetch_add(1, Ordering::SeqCst);
-        self.shared.port.bell().set_running(true);
+        self.shared.segment.bell().set_running(true);
         if self.shared.serves.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -85,7 +85,7 @@ impl Agent {
             }
             Err(error) => {
                 self.shared.serves.store(false, Ordering::Relaxed);
-                self.shared.port.bell().set_running(false);
+                self.shared.segment.bell().set_running(false);
                 self.shared.users.fetch_sub(1, Ordering::SeqCst);
                 Err(Error::os("starting the agent thread", error))
             }
@@ -104,7 +104,7 @@ impl Drop for Agent {
         if let Some(thread) = thread {
             self.shared.users.store(0, Ordering::SeqCst);
             self.shared.ends.store(true, Ordering::SeqCst);
-            slots::ring(self.shared.port.bell());
+            slots::ring(self.shared.segment.bell());
             let _ = thread.join();
         }
     }
@@ -117,15 +117,15 @@ impl Shared {
 }
 
 fn serve(shared: &Shared) {
-    let port = &*shared.port;
-    let bell = port.bell();
-    let serve_one = |index: usize, slot: &Slot| carry_out(port, index, slot);
+    let segment = &*shared.segment;
+    let bell = segment.bell();
+    let serve_one = |index: usize, slot: &Slot| carry_out(segment, index, slot);
     let mut last_needed = Instant::now();
     let mut round_robin = RoundRobin::default();
     loop {
         let mut idle = true;
         for _ in 0..LOOKS {
-            if slots::serve_ready(port, &mut round_robin, serve_one) {
+            if slots::serve_ready(segment, &mut round_robin, serve_one) {
                 idle = false;
                 break;
             }
@@ -143,7 +143,7 @@ fn serve(shared: &Shared) {
             let _guard = shared.thread();
             if shared.users.load(Ordering::SeqCst) == 0 {
                 shared.serves.store(false, Ordering::Relaxed);
-                slots::leave(port, serve_one);
+                slots::leave(segment, serve_one);
                 return;
             }
         }
@@ -153,11 +153,11 @@ fn serve(shared: &Shared) {
 
 /// Carries out what a slot of this process's asks for; `None` if the table does not allow it, or if the memory is no longer
 /// mapped with the right to it ([`request::FAULTED`]).
-pub(super) fn carry_out(port: &SoftPort, index: usize, slot: &Slot) -> Option<u64> {
-    servers::serve(|| check_and_apply(port, index, slot)).flatten()
+pub(super) fn carry_out(segment: &Segment, index: usize, slot: &Slot) -> Option<u64> {
+    servers::serve(|| check_and_apply(segment, index, slot)).flatten()
 }
 
-fn check_and_apply(port: &SoftPort, index: usize, slot: &Slot) -> Option<u64> {
+fn check_and_apply(segment: &Segment, index: usize, slot: &Slot) -> Option<u64> {
     let operation = Operation::from_code(slot.operation.load(Ordering::Relaxed))?;
     let width = slot.width.load(Ordering::Relaxed) as usize;
     let rkey = slot.rkey.load(Ordering::Relaxed);
@@ -176,11 +176,11 @@ fn check_and_apply(port: &SoftPort, index: usize, slot: &Slot) -> Option<u64> {
                 && len <= SLOT_BYTES
         }
     };
-    if !words || table::allows(port, rkey, address, len as u64, operation.need()).is_err() {
+    if !words || table::allows(segment, rkey, address, len as u64, operation.need()).is_err() {
         return None;
     }
     let at = address as usize as *mut u8;
-    let data = request::data(port, index, operation, len);
+    let data = request::data(segment, index, operation, len);
     // SAFETY: the range was just found in the table of registered memory that this process alone writes, whose owner promised
     // (`Device::register`) that peers, for whom this thread acts, may access it; `servers::serve` keeps the region from being
     // withdrawn meanwhile, and where the memory is no longer mapped, the guard ends the access. No copy, sum or atomic of a slot's

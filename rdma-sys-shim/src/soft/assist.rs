@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use super::agent;
-use super::port::SoftPort;
+use super::segment::Segment;
 pub use super::slots::Wanted;
 use super::slots::{self, SLOTS, Slots};
 use crate::guard;
 
 /// Of this process.
-static PORTS: Mutex<Ports> = Mutex::new(Ports {
+static SEGMENTS: Mutex<Segments> = Mutex::new(Segments {
     users: Vec::new(),
     attached: None,
     all: None,
@@ -26,88 +26,90 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 static SERVED: AtomicU64 = AtomicU64::new(0);
 
 /// What is looked at together.
-type PortList = Option<Arc<[Arc<SoftPort>]>>;
+type SegmentList = Option<Arc<[Arc<Segment>]>>;
 
-struct Ports {
+struct Segments {
     users: Vec<User>,
     /// Those with memory that peers cannot map.
-    attached: PortList,
-    all: PortList,
+    attached: SegmentList,
+    all: SegmentList,
 }
 
 struct User {
-    port: Arc<SoftPort>,
+    segment: Arc<Segment>,
     /// With memory that peers cannot map.
     regions: usize,
 }
 
-impl Ports {
+impl Segments {
     fn note(&mut self) {
         let some = |which: &dyn Fn(&User) -> bool| {
-            let ports = self.users.iter().filter(|user| which(user));
-            let ports: Arc<[_]> = ports.map(|user| user.port.clone()).collect();
-            (!ports.is_empty()).then_some(ports)
+            let segments = self.users.iter().filter(|user| which(user));
+            let segments: Arc<[_]> = segments.map(|user| user.segment.clone()).collect();
+            (!segments.is_empty()).then_some(segments)
         };
         self.attached = some(&|user| user.regions > 0);
         self.all = some(&|_| true);
-        let count = self.attached.as_ref().map_or(0, |ports| ports.len());
+        let count = self.attached.as_ref().map_or(0, |segments| segments.len());
         COUNT.store(count, Ordering::Relaxed);
         OPEN.store(self.users.len(), Ordering::Relaxed);
     }
 
-    fn user(&mut self, port: &Arc<SoftPort>) -> Option<&mut User> {
+    fn user(&mut self, segment: &Arc<Segment>) -> Option<&mut User> {
         let mut users = self.users.iter_mut();
-        users.find(|user| Arc::ptr_eq(&user.port, port))
+        users.find(|user| Arc::ptr_eq(&user.segment, segment))
     }
 }
 
-fn ports() -> MutexGuard<'static, Ports> {
-    PORTS.lock().unwrap_or_else(PoisonError::into_inner)
+fn segments() -> MutexGuard<'static, Segments> {
+    SEGMENTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Kept while peers may ask at a port: who is about to sleep may be called there.
-pub(crate) struct Open(Arc<SoftPort>);
+pub(crate) struct Open(Arc<Segment>);
 
 impl Open {
-    pub(crate) fn new(port: &Arc<SoftPort>) -> Self {
+    pub(crate) fn new(segment: &Arc<Segment>) -> Self {
         WATCHES_FORKS.call_once(watch_forks);
-        let mut ports = ports();
-        ports.users.push(User {
-            port: port.clone(),
+        let mut segments = segments();
+        segments.users.push(User {
+            segment: segment.clone(),
             regions: 0,
         });
-        ports.note();
-        Self(port.clone())
+        segments.note();
+        Self(segment.clone())
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let mut ports = ports();
-        ports.users.retain(|user| !Arc::ptr_eq(&user.port, &self.0));
-        ports.note();
+        let mut segments = segments();
+        segments
+            .users
+            .retain(|user| !Arc::ptr_eq(&user.segment, &self.0));
+        segments.note();
     }
 }
 
 /// Kept by a region that peers cannot map: who waits looks at the slots of its port from the beginning.
-pub(crate) struct Attached(Arc<SoftPort>);
+pub(crate) struct Attached(Arc<Segment>);
 
 impl Attached {
     /// Of a port that is open.
-    pub(crate) fn new(port: &Arc<SoftPort>) -> Self {
+    pub(crate) fn new(segment: &Arc<Segment>) -> Self {
         guard::watch();
-        let attached = Self(port.clone());
+        let attached = Self(segment.clone());
         attached.count(|regions| regions + 1);
         attached
     }
 
     fn count(&self, next: impl Fn(usize) -> usize) {
-        let mut ports = ports();
-        if let Some(user) = ports.user(&self.0) {
+        let mut segments = segments();
+        if let Some(user) = segments.user(&self.0) {
             let before = user.regions;
             user.regions = next(before);
             if before.min(user.regions) == 0 {
-                ports.note();
+                segments.note();
             }
         }
     }
@@ -150,7 +152,7 @@ pub fn has_attached() -> bool {
 /// What a thread that waits does for peers of its process: reads and writes of memory that they cannot map, and parts of what
 /// takes them long.
 pub struct Assist {
-    ports: Arc<[Arc<SoftPort>]>,
+    segments: Arc<[Arc<Segment>]>,
     is_lent: bool,
     /// As many as there were when it was made.
     forks_behind: u32,
@@ -163,7 +165,7 @@ impl Assist {
         if !has_attached() {
             return None;
         }
-        ports().attached.clone().map(Self::of)
+        segments().attached.clone().map(Self::of)
     }
 
     /// For whatever peers may call for: what a thread that is about to sleep has; `None` where nobody can.
@@ -172,12 +174,12 @@ impl Assist {
         if OPEN.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        ports().all.clone().map(Self::of)
+        segments().all.clone().map(Self::of)
     }
 
-    fn of(ports: Arc<[Arc<SoftPort>]>) -> Self {
+    fn of(segments: Arc<[Arc<Segment>]>) -> Self {
         Self {
-            ports,
+            segments,
             is_lent: false,
             forks_behind: FORKS_BEHIND.load(Ordering::Relaxed),
         }
@@ -185,14 +187,14 @@ impl Assist {
 
     /// Of nobody else's.
     #[cfg(all(test, not(loom)))]
-    pub(crate) fn of_port(port: &Arc<SoftPort>) -> Self {
-        Self::of([port.clone()].into())
+    pub(crate) fn of_segment(segment: &Arc<Segment>) -> Self {
+        Self::of([segment.clone()].into())
     }
 
     /// Those that are this process's: in a forked child, none.
-    fn own_ports(&self) -> &[Arc<SoftPort>] {
+    fn own_ports(&self) -> &[Arc<Segment>] {
         match self.forks_behind == FORKS_BEHIND.load(Ordering::Relaxed) {
-            true => &self.ports,
+            true => &self.segments,
             false => &[],
         }
     }
@@ -203,7 +205,7 @@ impl Assist {
             self.is_lent = true;
             self.own_ports()
                 .iter()
-                .for_each(|port| port.assist().lend());
+                .for_each(|segment| segment.assist().lend());
         }
     }
 
@@ -213,15 +215,16 @@ impl Assist {
             self.is_lent = false;
             self.own_ports()
                 .iter()
-                .for_each(|port| port.assist().withdraw());
+                .for_each(|segment| segment.assist().withdraw());
         }
     }
 
     /// Does what peers ask for; whether they asked for anything.
     pub fn serve(&self) -> bool {
-        let served = self.own_ports().iter().fold(0, |served, port| {
-            let carry_out = |index: usize, slot: &slots::Slot| agent::carry_out(port, index, slot);
-            slots::serve_offered(&**port, 0..SLOTS, carry_out) + served
+        let served = self.own_ports().iter().fold(0, |served, segment| {
+            let carry_out =
+                |index: usize, slot: &slots::Slot| agent::carry_out(segment, index, slot);
+            slots::serve_offered(&**segment, 0..SLOTS, carry_out) + served
         });
         if served > 0 {
             SERVED.fetch_add(served as u64, Ordering::Relaxed);
@@ -239,7 +242,7 @@ impl Assist {
     pub fn sleep(&self, limit: Duration) {
         // Hardly any process has two devices.
         match self.own_ports().first() {
-            Some(port) => port.assist().sleep(limit),
+            Some(segment) => segment.assist().sleep(limit),
             None => std::thread::sleep(limit),
         }
     }
@@ -247,8 +250,8 @@ impl Assist {
     /// Whether a peer would have liked to ask while no hand was lent, since this was called last.
     #[must_use]
     pub fn was_wanted(&self) -> Wanted {
-        self.own_ports().iter().fold(Wanted::No, |wanted, port| {
-            port.assist().were_wanted().max(wanted)
+        self.own_ports().iter().fold(Wanted::No, |wanted, segment| {
+            segment.assist().were_wanted().max(wanted)
         })
     }
 }

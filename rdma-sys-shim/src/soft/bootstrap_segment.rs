@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::segment::{self, AddressRange, FileId, whole_pages};
+use super::memory_file::{self, AddressRange, FileId, whole_pages};
 use crate::system::page_size;
 use crate::{Error, Result};
 
@@ -37,7 +37,7 @@ impl BootstrapSegment {
     /// Out of memory or of file descriptors.
     pub fn create(notes: usize) -> Result<Self> {
         let len = bytes(notes)?;
-        let file = segment::memory_file(NAME, len)?;
+        let file = memory_file::create(NAME, len)?;
         Ok(Self {
             map: AddressRange::of_file(&file, 0, len)?,
             notes,
@@ -61,7 +61,7 @@ impl BootstrapSegment {
             device: next()?,
             inode: next()?,
         };
-        let file = segment::open_peer_file(pid, fd, id).map_err(failed)?;
+        let file = memory_file::open_peer_file(pid, fd, id).map_err(failed)?;
         // Where /proc is of another PID namespace, the number is another process's.
         let opened = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
         let path = fs::read_link(opened).map_err(failed)?;
@@ -71,7 +71,8 @@ impl BootstrapSegment {
         if !path.to_string_lossy().starts_with(&expected) || found != len as u64 {
             return Err(failed(io::ErrorKind::InvalidData.into()));
         }
-        segment::must_hold(&file, 0, found).map_err(|reason| failed(io::Error::other(reason)))?;
+        memory_file::must_hold(&file, 0, found)
+            .map_err(|reason| failed(io::Error::other(reason)))?;
         Ok(Self {
             map: AddressRange::of_file(&file, 0, len)?,
             notes,
@@ -206,7 +207,7 @@ mod tests {
     #[test]
     fn nothing_else_is_taken_for_a_bootstrap_segment() {
         let other = |name, pages: usize, next: u64| {
-            let file = segment::memory_file(name, pages * page_size()).unwrap();
+            let file = memory_file::create(name, pages * page_size()).unwrap();
             let FileId { device, inode } = FileId::of(&file).unwrap();
             let (pid, fd, inode) = (std::process::id(), file.as_raw_fd(), inode + next);
             BootstrapSegment::open(&format!("{pid}/{fd}/{device}/{inode}"), 1).is_err()

@@ -13,10 +13,10 @@ use assist::Experience;
 
 use super::Options;
 use super::agent;
+use super::memory_file::{self, AddressRange};
 use super::peer::PeerProcess;
-use super::port::{SLOT_BYTES, SoftPort};
 use super::request::{self, Operation, Request};
-use super::segment::{self, AddressRange};
+use super::segment::{SLOT_BYTES, Segment};
 use super::table;
 use crate::copier::{self, Pieces};
 use crate::cross_memory::{self, Direction, Stopped};
@@ -51,24 +51,24 @@ enum Path {
 
 pub(crate) struct SoftEndpoint {
     pub(super) peer: PeerProcess,
-    port: Arc<SoftPort>,
+    segment: Arc<Segment>,
     path: Path,
     options: Options,
     experience: Experience,
 }
 
 impl SoftEndpoint {
-    pub(crate) fn to_self(peer: PeerProcess, port: Arc<SoftPort>, options: Options) -> Self {
+    pub(crate) fn to_self(peer: PeerProcess, segment: Arc<Segment>, options: Options) -> Self {
         Self {
             peer,
-            port,
+            segment,
             path: Path::Direct,
             options,
             experience: Experience::default(),
         }
     }
 
-    pub(crate) fn to_peer(peer: PeerProcess, port: SoftPort, options: Options) -> Result<Self> {
+    pub(crate) fn to_peer(peer: PeerProcess, segment: Segment, options: Options) -> Result<Self> {
         let path = match peer.try_reach() {
             Ok(()) if options.cross_memory => Path::CrossMemory,
             Ok(()) => Path::Agent,
@@ -83,7 +83,7 @@ impl SoftEndpoint {
         };
         Ok(Self {
             peer,
-            port: Arc::new(port),
+            segment: Arc::new(segment),
             path,
             options,
             experience: Experience::default(),
@@ -102,7 +102,7 @@ impl SoftEndpoint {
 
     fn check(&self, at: RemoteAddress, len: u64, operation: Operation) -> Result<()> {
         table::check(
-            &self.port,
+            &self.segment,
             self.peer.pid(),
             at.rkey,
             at.address,
@@ -208,7 +208,7 @@ impl SoftEndpoint {
     /// As for [`Request::ask`].
     unsafe fn ask(&self, request: Request, send: *const u8, receive: *mut u8) -> Result<u64> {
         // SAFETY: the caller's promise.
-        if let Some(old) = unsafe { request.ask(&self.port, &self.peer, send, receive)? } {
+        if let Some(old) = unsafe { request.ask(&self.segment, &self.peer, send, receive)? } {
             return Ok(old);
         }
         let forbidden = || {
@@ -240,7 +240,7 @@ impl SoftEndpoint {
     /// Maps the memory of a request whose target has no agent, since all it has can be mapped.
     fn place(&self, request: &Request) -> Result<Option<(Mapping, *mut u8)>> {
         let rkey = request.rkey;
-        let Some(found) = table::look_up(&self.port, rkey) else {
+        let Some(found) = table::look_up(&self.segment, rkey) else {
             return Err(request.refused(&self.peer, "the memory is not registered any more"));
         };
         let region = RemoteRegion {
@@ -336,7 +336,7 @@ impl SoftEndpoint {
 
     /// As [`Endpoint::map`], of a region that is known by its place alone.
     pub(crate) fn map_by_place(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
-        match table::find(&self.port, region.address, region.len) {
+        match table::find(&self.segment, region.address, region.len) {
             Some(rkey) => self.map(&RemoteRegion { rkey, ..*region }),
             None => Ok(None),
         }
@@ -465,7 +465,7 @@ impl Endpoint for SoftEndpoint {
 
     fn has_atomics(&self, region: &RemoteRegion) -> bool {
         // What is gone is found out by the operation.
-        table::look_up(&self.port, region.rkey)
+        table::look_up(&self.segment, region.rkey)
             .is_none_or(|found| found.len == 0 || found.access.allows(Access::ATOMIC))
     }
 
@@ -503,7 +503,7 @@ impl Endpoint for SoftEndpoint {
         }
         // A mapping serves loads and stores unchecked, so it takes the rights to both.
         let needs = Access::READ.and(Access::WRITE);
-        let granted = table::look_up(&self.port, region.rkey).map(|found| found.access);
+        let granted = table::look_up(&self.segment, region.rkey).map(|found| found.access);
         if granted.is_some_and(|access| !access.allows(needs)) {
             return Ok(None);
         }
@@ -516,7 +516,7 @@ impl Endpoint for SoftEndpoint {
                 _owner: None,
             }));
         }
-        let Some(piece) = table::piece(&self.port, region.rkey) else {
+        let Some(piece) = table::piece(&self.segment, region.rkey) else {
             return Ok(None);
         };
         let unreachable = |reason| Error::Unreachable {
@@ -526,7 +526,7 @@ impl Endpoint for SoftEndpoint {
         };
         let elsewhere = || unreachable(format!("its table says that {piece:?} holds {region:?}"));
         if let Some(base) = self
-            .port
+            .segment
             .in_sub_allocator(piece.fd, piece.offset, piece.len)
         {
             self.check(region.at(0), region.len, Operation::Read)?;
@@ -535,15 +535,17 @@ impl Endpoint for SoftEndpoint {
                 has_atomics: true,
                 base: base.wrapping_add(skip),
                 len: region.len,
-                _owner: Some(Box::new(self.port.clone())),
+                _owner: Some(Box::new(self.segment.clone())),
             }));
         }
-        let file = self.peer.open(piece.fd, self.port.sibling(piece.inode))?;
+        let file = self
+            .peer
+            .open(piece.fd, self.segment.sibling(piece.inode))?;
         // A descriptor number that was closed and used again would name another file: what was
         // opened counts only if the region is still the same.
         self.check(region.at(0), region.len, Operation::Read)?;
         let skip = piece.place_of(region).ok_or_else(elsewhere)?;
-        segment::must_hold(&file, piece.offset, piece.len).map_err(unreachable)?;
+        memory_file::must_hold(&file, piece.offset, piece.len).map_err(unreachable)?;
         let range = AddressRange::of_file(&file, piece.offset, piece.len as usize)?;
         range.mark_foreign();
         Ok(Some(Mapping {
@@ -563,7 +565,7 @@ impl Endpoint for SoftEndpoint {
     }
 
     fn liveness(&self) -> Liveness {
-        match self.port.is_closed() {
+        match self.segment.is_closed() {
             true => Liveness::Closed {
                 pid: self.peer.pid(),
             },

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use super::assist::Assist;
-use super::port::SoftPort;
+use super::memory_file::{self, FileId};
 use super::request::{self, Operation, Request};
-use super::segment::{self, FileId};
+use super::segment::Segment;
 use super::slots::{self, Offered, SLOTS, Slots, Unanswered};
 use super::{BootstrapSegment, DEVICE, Options, SoftDevice, table};
 use crate::primitive::milliseconds;
@@ -30,20 +30,20 @@ const OPERATIONS: [Operation; 10] = [
 /// A device, and its port as an attacker has opened it.
 struct Victim {
     device: SoftDevice,
-    port: SoftPort,
+    segment: Segment,
 }
 
 impl Victim {
     fn new(options: &str) -> Self {
         let device = SoftDevice::open(Options::parse(options).unwrap(), None).unwrap();
-        let (own, port) = (device.own.id, &device.own.address.port);
-        let (port, _) = SoftPort::open(DEVICE, own, port).unwrap();
-        Self { device, port }
+        let (own, segment) = (device.own.id, &device.own.address.segment);
+        let (segment, _) = Segment::open(DEVICE, own, segment).unwrap();
+        Self { device, segment }
     }
 
     /// Enters `len` bytes at `address` in the table that peers can write, with all rights.
     fn forge(&self, index: u32, address: u64, len: u64) -> RemoteAddress {
-        let entry = self.port.published_entry(index as usize);
+        let entry = self.segment.published_entry(index as usize);
         entry.address.store(address, Ordering::Relaxed);
         entry.len.store(len, Ordering::Relaxed);
         entry.access.store(u32::MAX, Ordering::Relaxed);
@@ -74,31 +74,31 @@ impl Victim {
 
     /// Fills a slot with a request, and returns which.
     fn fill(&self, operation: Operation, at: RemoteAddress, len: usize) -> usize {
-        let slot = request::claim_now(&self.port, self.device.own.id, 0).unwrap();
+        let slot = request::claim_now(&self.segment, self.device.own.id, 0).unwrap();
         let data = Self::data(operation, len as u32);
-        let to = request::data(&self.port, slot, operation, len);
+        let to = request::data(&self.segment, slot, operation, len);
         // SAFETY: the slot is claimed, and has room for so little.
         unsafe { ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) };
-        Self::request(operation, at, len).sign(&self.port, slot);
+        Self::request(operation, at, len).sign(&self.segment, slot);
         slot
     }
 
     /// Whether the agent does it.
     fn agent_obeys(&self, operation: Operation, at: RemoteAddress, len: usize) -> bool {
         let slot = self.fill(operation, at, len);
-        let answer = slots::exchange(&self.port, slot, || true).unwrap();
-        slots::give_back(self.port.slot(slot));
+        let answer = slots::exchange(&self.segment, slot, || true).unwrap();
+        slots::give_back(self.segment.slot(slot));
         answer.is_some()
     }
 
     /// Whether a thread that waits does it.
     fn assist_obeys(&self, operation: Operation, at: RemoteAddress, len: usize) -> bool {
         let slot = self.fill(operation, at, len);
-        slots::offer(self.port.slot(slot), milliseconds());
-        let assist = Assist::of_port(&self.device.own.port);
+        slots::offer(self.segment.slot(slot), milliseconds());
+        let assist = Assist::of_segment(&self.device.own.segment);
         assert!(assist.serve());
-        let answer = slots::collect(&self.port, slot, || true, || true).unwrap();
-        slots::give_back(self.port.slot(slot));
+        let answer = slots::collect(&self.segment, slot, || true, || true).unwrap();
+        slots::give_back(self.segment.slot(slot));
         matches!(answer, Offered::Answered(Some(_)))
     }
 }
@@ -162,7 +162,7 @@ fn an_entry_that_was_changed_gives_no_more_rights_and_takes_none() {
     let mut words = [0; 8];
     let region = registered(&victim, &mut words);
     let remote = region.remote();
-    let entry = victim.port.published_entry(remote.rkey as u32 as usize);
+    let entry = victim.segment.published_entry(remote.rkey as u32 as usize);
     // From the first byte to the last.
     entry.address.store(0, Ordering::Relaxed);
     entry.len.store(u64::MAX, Ordering::Relaxed);
@@ -209,28 +209,28 @@ fn nothing_is_done_to_memory_that_was_withdrawn() {
     let address = base.expose_provenance() as u64;
     thread::scope(|scope| {
         scope.spawn(|| {
-            let assist = Assist::of_port(&victim.device.own.port);
+            let assist = Assist::of_segment(&victim.device.own.segment);
             while !over.load(Ordering::Relaxed) {
                 assist.serve();
             }
         });
         scope.spawn(|| {
             let ones = vec![1_u8; LEN];
-            let slot = request::claim_now(&victim.port, victim.device.own.id, 0).unwrap();
+            let slot = request::claim_now(&victim.segment, victim.device.own.id, 0).unwrap();
             while !over.load(Ordering::Relaxed) {
                 let rkey = rkey.load(Ordering::Relaxed);
                 let at = RemoteAddress { address, rkey };
                 let request = Request::of(Operation::Write, 0, at, 0, LEN);
                 // SAFETY: the slot is claimed, and the vector has as many bytes.
-                unsafe { request.fill(&victim.port, slot, ones.as_ptr()) };
-                slots::offer(victim.port.slot(slot), milliseconds());
+                unsafe { request.fill(&victim.segment, slot, ones.as_ptr()) };
+                slots::offer(victim.segment.slot(slot), milliseconds());
                 // What was offered long ago is not served any more.
                 let mut looks = 0;
                 let is_patient = || {
                     looks += 1;
                     looks < 10_000
                 };
-                slots::collect(&victim.port, slot, is_patient, || true).unwrap();
+                slots::collect(&victim.segment, slot, is_patient, || true).unwrap();
             }
         });
         let _ends = Ends(&over);
@@ -259,8 +259,8 @@ fn nothing_is_done_to_memory_that_was_withdrawn() {
 fn nobody_changes_the_length_of_a_memory_file() {
     let victim = Victim::new("");
     let large = victim.device.allocate(17 << 20, 64).unwrap();
-    let piece = table::piece(&victim.port, large.remote().rkey).unwrap();
-    let own = &victim.device.own.address.port;
+    let piece = table::piece(&victim.segment, large.remote().rkey).unwrap();
+    let own = &victim.device.own.address.segment;
     let segment = BootstrapSegment::create(1).unwrap();
     let place = segment.place().unwrap().unwrap();
     let place: Vec<u64> = place.split('/').map(|part| part.parse().unwrap()).collect();
@@ -270,19 +270,19 @@ fn nobody_changes_the_length_of_a_memory_file() {
         (piece.fd, of(piece.inode)),
         (place[1] as i32, of(place[3])),
     ] {
-        let file = segment::open_peer_file(own.process.pid, fd, id).unwrap();
+        let file = memory_file::open_peer_file(own.process.pid, fd, id).unwrap();
         let len = file.metadata().unwrap().len();
         for other in [0, 4096, len - 1, len + 1, 2 * len] {
             assert!(file.set_len(other).is_err(), "{other} for {len}");
         }
         assert_eq!(file.metadata().unwrap().len(), len);
-        assert_eq!(segment::must_hold(&file, 0, len), Ok(()));
+        assert_eq!(memory_file::must_hold(&file, 0, len), Ok(()));
         for (at, bytes) in [(1, len), (len + 1, 0), (u64::MAX, 2), (0, u64::MAX)] {
-            assert!(segment::must_hold(&file, at, bytes).is_err());
+            assert!(memory_file::must_hold(&file, at, bytes).is_err());
         }
     }
     let unsealed = std::fs::File::open("/proc/self/exe").unwrap();
-    assert!(segment::must_hold(&unsealed, 0, 1).is_err());
+    assert!(memory_file::must_hold(&unsealed, 0, 1).is_err());
 }
 
 /// What a peer would map, and where it would take its region to be, by entries that lie.
@@ -297,7 +297,7 @@ fn a_region_is_mapped_only_where_its_file_has_it() {
     for region in [small.remote(), first.remote(), large.remote()] {
         let mapped = || way.map(&region).unwrap().is_some();
         assert!(mapped());
-        let entry = victim.port.published_entry(region.rkey as u32 as usize);
+        let entry = victim.segment.published_entry(region.rkey as u32 as usize);
         let lie = |field: &AtomicU64, value: u64| {
             let before = field.swap(value, Ordering::Relaxed);
             let error = way.map(&region).err().expect("mapped").to_string();
@@ -332,14 +332,14 @@ fn a_state_that_cannot_be_ends_the_wait() {
     for state in [0, 6, 77, u32::MAX] {
         let slot = victim.fill(Operation::Read, region.remote().at(0), 8);
         let overwritten = || {
-            slots::forge(&victim.port, slot, state);
+            slots::forge(&victim.segment, slot, state);
             true
         };
         // As a server that never comes to an end.
-        slots::forge(&victim.port, slot, 3);
-        let answer = slots::collect(&victim.port, slot, || true, overwritten);
+        slots::forge(&victim.segment, slot, 3);
+        let answer = slots::collect(&victim.segment, slot, || true, overwritten);
         assert_eq!(answer, Err(Unanswered::Garbled), "{state}");
-        slots::give_back(victim.port.slot(slot));
+        slots::give_back(victim.segment.slot(slot));
     }
 }
 
@@ -356,11 +356,11 @@ fn garbage_in_slots_and_tables_harms_nobody() {
         let region = registered(&victim, &mut words);
         let remote = region.remote();
         let window = victim.device.allocate(4096, 64).unwrap();
-        let (port, own) = (&victim.port, &victim.device.own.port);
+        let (segment, own) = (&victim.segment, &victim.device.own.segment);
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let assist = Assist::of_port(own);
+                let assist = Assist::of_segment(own);
                 while !over.load(Ordering::Relaxed) {
                     assist.serve();
                 }
@@ -371,11 +371,11 @@ fn garbage_in_slots_and_tables_harms_nobody() {
                 let places = [secret.address(), remote.address, window.remote().address, 0];
                 let index = random.below(ATTACKED as u64) as usize;
                 for word in 0..6 {
-                    let to = port.slot_data(index).cast::<u32>().wrapping_add(word);
+                    let to = segment.slot_data(index).cast::<u32>().wrapping_add(word);
                     // SAFETY: inside the slot's data.
                     unsafe { to.write_volatile(random.odd()) };
                 }
-                let slot = port.slot(index);
+                let slot = segment.slot(index);
                 slot.operation
                     .store(random.below(14) as u32, Ordering::Relaxed);
                 slot.width.store(
@@ -390,8 +390,8 @@ fn garbage_in_slots_and_tables_harms_nobody() {
                     .store(place.wrapping_add(random.odd().into()), Ordering::Relaxed);
                 let len = [8, 64, u64::from(random.odd()), u64::MAX][random.below(4) as usize];
                 slot.len.store(len as u32, Ordering::Relaxed);
-                slots::forge(port, index, random.below(8) as u32);
-                let entry = port.published_entry(1 + random.below(20) as usize);
+                slots::forge(segment, index, random.below(8) as u32);
+                let entry = segment.published_entry(1 + random.below(20) as usize);
                 entry.address.store(secret.address(), Ordering::Relaxed);
                 entry.len.store(u64::from(random.odd()), Ordering::Relaxed);
                 entry.access.store(random.odd(), Ordering::Relaxed);
@@ -400,15 +400,15 @@ fn garbage_in_slots_and_tables_harms_nobody() {
                     let at = honest_slots();
                     let request = Victim::request(Operation::Read, remote.at(0), 64);
                     let slot =
-                        slots::claim(port, SLOTS, at, victim.device.own.id.to_word()).unwrap();
+                        slots::claim(segment, SLOTS, at, victim.device.own.id.to_word()).unwrap();
                     if slot < ATTACKED {
-                        slots::give_back(port.slot(slot));
+                        slots::give_back(segment.slot(slot));
                         continue;
                     }
-                    request.sign(port, slot);
-                    let answer = slots::exchange(port, slot, || true);
+                    request.sign(segment, slot);
+                    let answer = slots::exchange(segment, slot, || true);
                     assert!(matches!(answer, Ok(Some(_))), "{answer:?}");
-                    slots::give_back(port.slot(slot));
+                    slots::give_back(segment.slot(slot));
                 }
                 secret.check();
             }

@@ -1,8 +1,8 @@
 //! Requests for many short pieces of a peer's memory: what stands in a slot's data. First a list, of where they are
 //! and how long, and then the bytes of all, in that order.
 
-use super::port::SLOT_BYTES;
 use super::request::Operation;
+use super::segment::SLOT_BYTES;
 use crate::memory::{Rows, copy, copy_rows};
 
 /// Pieces of one request: few, so that the peer has something to do while this process goes on.

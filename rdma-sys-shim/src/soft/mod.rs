@@ -15,10 +15,10 @@ pub(crate) mod fuzzing;
 mod hostile;
 mod iovec;
 mod limits;
+mod memory_file;
 mod neighbour;
 mod owned;
 mod peer;
-mod port;
 pub mod probe;
 mod process;
 mod request;
@@ -35,15 +35,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use assist::{Assist, Wanted, has_attached};
 pub use bootstrap_segment::BootstrapSegment;
 pub(crate) use neighbour::{Neighbour, NeighbourMemory};
-pub use port::PORT_BYTES;
+pub use segment::SEGMENT_BYTES;
 
 use address::Address;
 use agent::Agent;
 use endpoint::SoftEndpoint;
 use owned::Segments;
 use peer::PeerProcess;
-use port::SoftPort;
 use process::ProcessId;
+use segment::Segment;
 use table::RegionTable;
 
 use crate::cross_memory;
@@ -134,7 +134,7 @@ pub(crate) struct Own {
     id: ProcessId,
     /// What peers are told.
     address: Address,
-    port: Arc<SoftPort>,
+    segment: Arc<Segment>,
     table: RegionTable,
     agent: Agent,
     segments: Segments,
@@ -164,16 +164,16 @@ impl SoftDevice {
         let host = Host::this()?;
         let attach = options.cross_memory && cross_memory::is_likely(launcher);
         let nonce = u64::from_ne_bytes(random()?);
-        let port = Arc::new(SoftPort::create(id.pid, nonce)?);
+        let segment = Arc::new(Segment::create(id.pid, nonce)?);
         Ok(Self {
             own: Arc::new(Own {
                 id,
-                address: Address::of(port.published(id), options, &host),
-                table: RegionTable::new(port.clone()),
-                agent: Agent::new(port.clone()),
+                address: Address::of(segment.published(id), options, &host),
+                table: RegionTable::new(segment.clone()),
+                agent: Agent::new(segment.clone()),
                 segments: Segments::default(),
-                _open: options.assist.then(|| assist::Open::new(&port)),
-                port,
+                _open: options.assist.then(|| assist::Open::new(&segment)),
+                segment,
                 options,
                 attach: AtomicBool::new(attach),
             }),
@@ -188,12 +188,16 @@ impl SoftDevice {
     fn endpoint_of(&self, address: &Address) -> Result<SoftEndpoint> {
         let own = &self.own;
         if *address == own.address {
-            let peer = PeerProcess::new(own.id, own.id, address.port.nonce, None);
-            return Ok(SoftEndpoint::to_self(peer, own.port.clone(), own.options));
+            let peer = PeerProcess::new(own.id, own.id, address.segment.nonce, None);
+            return Ok(SoftEndpoint::to_self(
+                peer,
+                own.segment.clone(),
+                own.options,
+            ));
         }
         own.address.must_share_host_with(address)?;
-        let (port, peer) = SoftPort::open(DEVICE, own.id, &address.port)?;
-        let endpoint = SoftEndpoint::to_peer(peer, port, own.options)?;
+        let (segment, peer) = Segment::open(DEVICE, own.id, &address.segment)?;
+        let endpoint = SoftEndpoint::to_peer(peer, segment, own.options)?;
         if !endpoint.attaches() {
             // What keeps this process from its peer keeps the peer from this one.
             own.attach.store(false, Ordering::Relaxed);
@@ -245,6 +249,6 @@ impl Device for SoftDevice {
 
     /// Every operation is complete when its call returns.
     fn close(&self) {
-        self.own.port.close();
+        self.own.segment.close();
     }
 }

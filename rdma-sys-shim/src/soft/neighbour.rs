@@ -47,7 +47,7 @@ impl NeighbourMemory {
         }
         Ok(Some(Neighbour {
             endpoint: self.0.endpoint_of(&peer)?,
-            pids: [own, &peer].map(|address| address.port.process.pid),
+            pids: [own, &peer].map(|address| address.segment.process.pid),
         }))
     }
 }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Own;
 use super::assist::Attached;
-use super::port::Loan;
-use super::segment::{self, AddressRange, FileId, whole_pages};
+use super::memory_file::{self, AddressRange, FileId, whole_pages};
+use super::segment::Loan;
 use super::table::MappablePiece;
 use super::vma::{self, Rights};
 use crate::fork::OfProcess;
@@ -77,14 +77,14 @@ impl Home {
         let align = align.checked_next_power_of_two().ok_or_else(too_large)?;
         let len = len.max(1);
         if align <= page_size()
-            && let Some(loan) = own.port.lend(len.max(align))
+            && let Some(loan) = own.segment.lend(len.max(align))
         {
             return Ok(Self::Port(loan));
         }
         let mapped = whole_pages(len)
             .filter(|&mapped| mapped <= isize::MAX as usize)
             .ok_or_else(too_large)?;
-        let file = segment::memory_file(c"transom-segment", mapped)?;
+        let file = memory_file::create(c"transom-segment", mapped)?;
         let range = if align <= page_size() {
             AddressRange::of_file(&file, 0, mapped)?
         } else {
@@ -221,7 +221,7 @@ pub(crate) unsafe fn register(
             own: own.clone(),
             rkey: remote.rkey,
             by_agent,
-            _attached: (is_attached && own.options.assist).then(|| Attached::new(&own.port)),
+            _attached: (is_attached && own.options.assist).then(|| Attached::new(&own.segment)),
         })),
     })
 }

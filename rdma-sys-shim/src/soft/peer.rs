@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::DEVICE;
+use super::memory_file::{self, FileId};
 use super::process::{self, ProcessId};
-use super::segment::{self, FileId};
 use super::slots::Unanswered;
 use crate::cross_memory::{self, Direction, Stopped};
 use crate::primitive::milliseconds;
@@ -32,20 +32,20 @@ fn lock(kind: libc::c_int) -> libc::flock {
 }
 
 /// Has this process hold the lock on its port.
-pub(crate) fn hold(port: &File) -> Result<()> {
+pub(crate) fn hold(segment: &File) -> Result<()> {
     let lock = lock(libc::F_WRLCK);
     // SAFETY: the descriptor is open, and the structure is live and only read.
-    match unsafe { libc::fcntl(port.as_raw_fd(), libc::F_SETLK, &raw const lock) } {
+    match unsafe { libc::fcntl(segment.as_raw_fd(), libc::F_SETLK, &raw const lock) } {
         0 => Ok(()),
         _ => Err(Error::last_os("fcntl(F_SETLK) on a memory file")),
     }
 }
 
 /// Whether another process holds the lock on this port. Where the system does not say, it may.
-fn is_held(port: &File) -> bool {
+fn is_held(segment: &File) -> bool {
     let mut lock = lock(libc::F_WRLCK);
     // SAFETY: the descriptor is open, and the structure is live.
-    let asked = unsafe { libc::fcntl(port.as_raw_fd(), libc::F_GETLK, &raw mut lock) };
+    let asked = unsafe { libc::fcntl(segment.as_raw_fd(), libc::F_GETLK, &raw mut lock) };
     asked != 0 || lock.l_type != libc::F_UNLCK as libc::c_short
 }
 
@@ -62,24 +62,24 @@ pub(crate) struct PeerProcess {
     own: ProcessId,
     nonce: Nonce,
     /// The peer's descriptor of its port, and which file that is. `None`: the peer is this process.
-    port: Option<(RawFd, FileId)>,
+    segment: Option<(RawFd, FileId)>,
     /// The number that last led to the peer's memory; in the upper half the tick of [`milliseconds`] in which it did, 0: never.
     known: AtomicU64,
 }
 
 impl PeerProcess {
-    /// Of another process than this one, whose number is `own`, if `port` is given.
+    /// Of another process than this one, whose number is `own`, if `segment` is given.
     pub(crate) fn new(
         id: ProcessId,
         own: ProcessId,
         nonce: Nonce,
-        port: Option<(RawFd, FileId)>,
+        segment: Option<(RawFd, FileId)>,
     ) -> Self {
         Self {
             id,
             own,
             nonce,
-            port,
+            segment,
             known: AtomicU64::new(0),
         }
     }
@@ -95,13 +95,13 @@ impl PeerProcess {
 
     /// False once the process has begun to end, or has started another program.
     pub(crate) fn runs(&self) -> bool {
-        let Some((fd, id)) = self.port else {
+        let Some((fd, id)) = self.segment else {
             return true;
         };
         // A process that ends keeps the lock while its memory is freed.
         self.id.exists()
-            && match segment::open_peer_file(self.id.pid, fd, id) {
-                Ok(port) => is_held(&port),
+            && match memory_file::open_peer_file(self.id.pid, fd, id) {
+                Ok(segment) => is_held(&segment),
                 // Where no descriptor is free, or the file is out of reach now, nothing is known.
                 Err(error) => error.kind() != io::ErrorKind::NotFound,
             }
@@ -154,7 +154,7 @@ impl PeerProcess {
     /// Opens a memory file of the process: the descriptor `fd` there, if that is of this file.
     pub(crate) fn open(&self, fd: RawFd, file: FileId) -> Result<File> {
         let pid = self.id.pid;
-        segment::open_peer_file(pid, fd, file).map_err(|error| match self.runs() {
+        memory_file::open_peer_file(pid, fd, file).map_err(|error| match self.runs() {
             true => Error::os(format!("opening /proc/{pid}/fd/{fd}"), error),
             false => self.gone(),
         })

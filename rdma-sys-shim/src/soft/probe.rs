@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::ptr;
 
-use super::segment::memory_file;
+use super::memory_file;
 use crate::cross_memory::{self, Direction, Stopped};
 use crate::{Error, Result};
 
@@ -41,7 +41,7 @@ pub fn cross_memory_attach() -> Result<()> {
 /// # Errors
 /// The kernel refuses, or no child can be made.
 pub fn mapping() -> Result<()> {
-    let file = memory_file(c"transom-probe", size_of::<u64>())?;
+    let file = memory_file::create(c"transom-probe", size_of::<u64>())?;
     let wrote = file.write_all_at(&AFTER.to_ne_bytes(), 0);
     wrote.map_err(|error| Error::os("writing to a memory file", error))?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::peer::PeerProcess;
-use super::port::{SLOT_BYTES, SoftPort};
 use super::process::ProcessId;
+use super::segment::{SLOT_BYTES, Segment};
 use super::slots::{self, SLOTS, Slots, Unanswered};
 use crate::memory::copy;
 use crate::{Access, Error, RemoteAddress, Result};
@@ -106,40 +106,40 @@ impl Request {
         }
     }
 
-    /// Has the agent behind `port` carry this out, and waits until it has. Returns the old value
+    /// Has the agent behind `segment` carry this out, and waits until it has. Returns the old value
     /// of an atomic, or `None` if there is no agent: then nothing was done.
     ///
     /// # Safety
     /// `send` (or null) is readable and `receive` (or null) writable for `len` bytes.
     pub(crate) unsafe fn ask(
         &self,
-        port: &SoftPort,
+        segment: &Segment,
         peer: &PeerProcess,
         send: *const u8,
         receive: *mut u8,
     ) -> Result<Option<u64>> {
         // SAFETY: the caller vouches for `send`; the slot is claimed.
-        let fill = |slot| unsafe { self.fill(port, slot, send) };
+        let fill = |slot| unsafe { self.fill(segment, slot, send) };
         let take = |slot| {
             if !receive.is_null() {
                 // SAFETY: the caller vouches for `receive`; the slot was filled with this, and answered.
-                unsafe { self.take(port, slot, receive) };
+                unsafe { self.take(segment, slot, receive) };
             }
         };
-        self.ask_with(port, peer, fill, take)
+        self.ask_with(segment, peer, fill, take)
     }
 
     /// As [`ask`](Self::ask), where `fill` writes this into a claimed slot, and `take` takes what there is in its answer.
     pub(super) fn ask_with(
         &self,
-        port: &SoftPort,
+        segment: &Segment,
         peer: &PeerProcess,
         fill: impl FnOnce(usize),
         take: impl FnOnce(usize),
     ) -> Result<Option<u64>> {
-        let index = claim(port, peer)?;
+        let index = claim(segment, peer)?;
         fill(index);
-        let answer = match slots::exchange(port, index, peer.awaited()) {
+        let answer = match slots::exchange(segment, index, peer.awaited()) {
             Ok(answer) => answer,
             Err(Unanswered::NoAgent) => return Ok(None),
             Err(why) => return Err(peer.unanswered(&why)),
@@ -147,11 +147,11 @@ impl Request {
         if answer.is_some() {
             take(index);
         }
-        let reason = match port.slot(index).width.load(Ordering::Relaxed) {
+        let reason = match segment.slot(index).width.load(Ordering::Relaxed) {
             FAULTED => TAKEN_AWAY,
             _ => "the target refused it",
         };
-        slots::give_back(port.slot(index));
+        slots::give_back(segment.slot(index));
         match answer {
             Some(old) => Ok(Some(old)),
             None => Err(self.refused(peer, reason)),
@@ -162,18 +162,24 @@ impl Request {
     ///
     /// # Safety
     /// The slot is claimed. `send` is null or readable for `len` bytes.
-    pub(super) unsafe fn fill(&self, port: &SoftPort, index: usize, send: *const u8) {
+    pub(super) unsafe fn fill(&self, segment: &Segment, index: usize, send: *const u8) {
         assert!(self.len <= SLOT_BYTES);
-        self.sign(port, index);
+        self.sign(segment, index);
         if !send.is_null() {
             // SAFETY: the caller vouches for `send`; the slot's data is its claimer's, and has room for `len`.
-            unsafe { copy(data(port, index, self.operation, self.len), send, self.len) };
+            unsafe {
+                copy(
+                    data(segment, index, self.operation, self.len),
+                    send,
+                    self.len,
+                )
+            };
         }
     }
 
     /// Writes this into a claimed slot, without data.
-    pub(super) fn sign(&self, port: &SoftPort, index: usize) {
-        let slot = port.slot(index);
+    pub(super) fn sign(&self, segment: &Segment, index: usize) {
+        let slot = segment.slot(index);
         slot.operation
             .store(self.operation as u32, Ordering::Relaxed);
         slot.width.store(self.width, Ordering::Relaxed);
@@ -188,12 +194,12 @@ impl Request {
     ///
     /// # Safety
     /// The slot was filled with this request, and is answered. `receive` is writable for `len` bytes.
-    pub(super) unsafe fn take(&self, port: &SoftPort, index: usize, receive: *mut u8) {
+    pub(super) unsafe fn take(&self, segment: &Segment, index: usize, receive: *mut u8) {
         // SAFETY: the caller's promises; an answered slot's data is its claimer's.
         unsafe {
             copy(
                 receive,
-                data(port, index, self.operation, self.len),
+                data(segment, index, self.operation, self.len),
                 self.len,
             )
         };
@@ -220,25 +226,25 @@ pub(super) const AT_ONCE: usize = 8;
 pub(super) const INLINE: usize = size_of::<[u64; 2]>();
 
 /// Where a slot has its data: room for [`SLOT_BYTES`], or for what is short in the operands, which transfers do not need.
-pub(super) fn data(port: &SoftPort, index: usize, operation: Operation, len: usize) -> *mut u8 {
+pub(super) fn data(segment: &Segment, index: usize, operation: Operation, len: usize) -> *mut u8 {
     let is_transfer = matches!(operation, Operation::Write | Operation::Read);
     match is_transfer && len <= INLINE {
-        true => (&raw const port.slot(index).operands).cast_mut().cast(),
-        false => port.slot_data(index),
+        true => (&raw const segment.slot(index).operands).cast_mut().cast(),
+        false => segment.slot_data(index),
     }
 }
 
 /// A free slot of a peer's for the process `own`, if there is one: its `nth`, of [`AT_ONCE`], where nobody else has that.
-pub(super) fn claim_now(port: &SoftPort, own: ProcessId, nth: usize) -> Option<usize> {
+pub(super) fn claim_now(segment: &Segment, own: ProcessId, nth: usize) -> Option<usize> {
     let first = (own.pid as usize).wrapping_mul(AT_ONCE).wrapping_add(nth);
-    slots::claim(port, SLOTS, first, own.to_word())
+    slots::claim(segment, SLOTS, first, own.to_word())
 }
 
-fn claim(port: &SoftPort, peer: &PeerProcess) -> Result<usize> {
+fn claim(segment: &Segment, peer: &PeerProcess) -> Result<usize> {
     let mut round = 0u32;
     let mut runs = peer.awaited();
     loop {
-        if let Some(index) = claim_now(port, peer.own(), 0) {
+        if let Some(index) = claim_now(segment, peer.own(), 0) {
             return Ok(index);
         }
         round += 1;
@@ -251,15 +257,15 @@ fn claim(port: &SoftPort, peer: &PeerProcess) -> Result<usize> {
             if !runs() {
                 return Err(peer.gone());
             }
-            free_those_of_the_dead(port, peer.own());
+            free_those_of_the_dead(segment, peer.own());
         }
     }
 }
 
 /// Frees the slots of processes that died amid their requests.
-pub(super) fn free_those_of_the_dead(port: &SoftPort, own: ProcessId) {
+pub(super) fn free_those_of_the_dead(segment: &Segment, own: ProcessId) {
     let is_dead = |owner| !ProcessId::word_exists(owner);
     for index in 0..SLOTS {
-        slots::free_if_dead(port.slot(index), own.to_word(), is_dead);
+        slots::free_if_dead(segment.slot(index), own.to_word(), is_dead);
     }
 }

@@ -1,253 +1,438 @@
-//! Memory files and their mappings.
+//! The memory file through which a process is known to its peers: who it is, its table of
+//! regions, the slots through which its agent is asked, and room for what it allocates: peers that
+//! have met have mapped that too.
+//!
+//! The file is sparse: what is not used costs no memory.
 
-use std::ffi::CStr;
-use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::fs::File;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::ptr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::limits;
-use super::process;
-use crate::system::page_size;
+use super::memory_file::{self, AddressRange, FileId};
+use super::peer::{self, Nonce, PeerProcess};
+use super::process::ProcessId;
+use super::slots::{AssistWords, Bell, SLOTS, Slot, Slots};
+use super::sub_allocator::{SubAllocation, SubAllocator};
+use crate::system::is_shortage;
 use crate::{Error, Result};
 
-const FORBIDDEN: &str = "a filter of system calls forbids it: have it allow memfd_create; for a \
-                         container, a `--security-opt seccomp=` profile does";
+const MAGIC: u64 = u64::from_le_bytes(*b"TRANSOM\x03");
 
-/// Keep a memory file as long as it is: what others have mapped must not lose its pages, whose touch would end them.
-const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+/// Regions that a process can have registered at once.
+pub(crate) const REGIONS: usize = 1 << 16;
+/// What one request to an agent carries at most.
+pub(crate) const SLOT_BYTES: usize = 64 << 10;
 
-/// `len` rounded up to whole pages, unless that overflows.
-pub(crate) fn whole_pages(len: usize) -> Option<usize> {
-    len.checked_next_multiple_of(page_size())
+/// Written once, before the address is published, but for the last field.
+#[repr(C, align(64))]
+pub(crate) struct Header {
+    magic: AtomicU64,
+    nonce: AtomicU64,
+    pid: AtomicU32,
+    /// 1 once the process has closed its device in good order.
+    closed: AtomicU32,
 }
 
-/// A new anonymous memory file of `len` bytes, all zero and none of them allocated yet. Nobody can change its length.
-pub(crate) fn memory_file(name: &CStr, len: usize) -> Result<File> {
-    limits::check_file_size(len)?;
-    // SAFETY: the name is a C string; the call returns a new descriptor or -1.
-    let fd = unsafe {
-        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        libc::memfd_create(name.as_ptr(), flags)
-    };
-    if fd < 0 {
-        let error = Error::last_os("memfd_create");
-        return Err(match error.os_code() {
-            Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => error.with_remedy(FORBIDDEN),
-            _ => error,
-        });
-    }
-    // SAFETY: the descriptor is new and nobody else owns it.
-    let file = unsafe { File::from_raw_fd(fd) };
-    limits::check_descriptor(fd)?;
-    file.set_len(len as u64)
-        .map_err(|error| Error::os(format!("ftruncate of a memory file to {len} bytes"), error))?;
-    // SAFETY: the call takes a descriptor that is open, and integers.
-    if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) } == -1 {
-        return Err(Error::last_os("sealing the length of a memory file"));
-    }
-    Ok(file)
+/// A registered region. `generation` is a sequence lock: odd while the
+/// entry is live, and part of the rkey.
+#[derive(Default)]
+#[repr(C, align(64))]
+pub(crate) struct RegionEntry {
+    pub(crate) generation: AtomicU32,
+    pub(crate) access: AtomicU32,
+    pub(crate) address: AtomicU64,
+    pub(crate) len: AtomicU64,
+    pub(crate) piece_address: AtomicU64,
+    /// 0: the region cannot be mapped.
+    pub(crate) piece_len: AtomicU64,
+    pub(crate) piece_offset: AtomicU64,
+    pub(crate) piece_fd: AtomicU32,
+    /// Of the piece's file.
+    pub(crate) piece_inode: AtomicU64,
 }
 
-/// Which file a descriptor is of.
+const BELL: usize = 64;
+const ASSIST: usize = 128;
+const SLOT_TABLE: usize = 4096;
+const SLOT_DATA: usize = SLOT_TABLE + 2 * 4096;
+/// From the data of one slot to the next: those in use at a time lie in different sets of a cache.
+const SLOT_STRIDE: usize = SLOT_BYTES + (1 << 10) + 128;
+const REGION_TABLE: usize = (SLOT_DATA + SLOTS * SLOT_STRIDE).next_multiple_of(4096);
+const TABLES_END: usize = REGION_TABLE + REGIONS * size_of::<RegionEntry>();
+/// Begins a page, however large pages are.
+const SUB_ALLOCATED: usize = TABLES_END.next_multiple_of(64 << 10);
+/// Of the room, what goes to the first that asks for much: the control region of all but the largest
+/// jobs takes no more.
+const FIRST_BYTES: usize = 16 << 20;
+/// The rest is for small pieces.
+const PIECES: usize = SUB_ALLOCATED + FIRST_BYTES;
+const PIECES_BYTES: usize = 16 << 20;
+/// Of the memory file of each process.
+pub const SEGMENT_BYTES: usize = PIECES + PIECES_BYTES;
+
+const _: () = assert!(size_of::<Header>() <= BELL);
+// Loom's atomics are larger; its models have bells and slots elsewhere.
+#[cfg(not(loom))]
+const _: () = assert!(BELL + size_of::<Bell>() <= ASSIST);
+#[cfg(not(loom))]
+const _: () = assert!(ASSIST + size_of::<AssistWords>() <= SLOT_TABLE);
+#[cfg(not(loom))]
+const _: () = assert!(SLOT_TABLE + SLOTS * size_of::<Slot>() <= SLOT_DATA);
+const _: () = assert!(SLOTS <= u32::BITS as usize);
+
+/// Where a process has its port, and what is to be found there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileId {
-    /// The device that it is on.
-    pub(crate) device: u64,
-    /// Its inode there.
-    pub(crate) inode: u64,
+pub(crate) struct Published {
+    pub(crate) process: ProcessId,
+    pub(crate) nonce: Nonce,
+    /// The descriptor of the port.
+    pub(crate) fd: RawFd,
+    pub(crate) file: FileId,
 }
 
-impl FileId {
-    pub(crate) fn of(file: &File) -> Result<Self> {
-        let found = file.metadata();
-        let found = found.map_err(|error| Error::os("fstat of a memory file", error))?;
-        Ok(Self::read(&found))
-    }
+/// Our own port, or a peer's.
+pub(crate) struct Segment {
+    map: AddressRange,
+    /// The owner's descriptor, through which peers reach the port.
+    fd: RawFd,
+    id: FileId,
+    /// What is free in our own.
+    vacancy: Mutex<Vacancy>,
+    /// The regions of our own port; `None` for a peer's.
+    own_table: Option<OwnTable>,
+    /// Open while the port is our own: the process is known by the lock on it.
+    _file: Option<File>,
+}
 
-    fn read(found: &fs::Metadata) -> Self {
+/// The regions as their owner knows them, in memory that no peer can write. The table in the file tells peers the same,
+/// but every peer can write there, so the owner never reads it.
+struct OwnTable {
+    /// Made when their first entry is used.
+    chunks: [OnceLock<Box<[RegionEntry; CHUNK]>>; REGIONS / CHUNK],
+}
+
+const CHUNK: usize = 256;
+
+impl OwnTable {
+    fn new() -> Self {
         Self {
-            device: found.dev(),
-            inode: found.ino(),
+            chunks: [const { OnceLock::new() }; REGIONS / CHUNK],
+        }
+    }
+
+    /// `None` if it was never used.
+    fn get(&self, index: usize) -> Option<&RegionEntry> {
+        Some(&self.chunks[index / CHUNK].get()?[index % CHUNK])
+    }
+
+    fn get_or_make(&self, index: usize) -> &RegionEntry {
+        let make = || Box::new(std::array::from_fn(|_| RegionEntry::default()));
+        &self.chunks[index / CHUNK].get_or_init(make)[index % CHUNK]
+    }
+}
+
+struct Vacancy {
+    /// Nobody has the first part yet.
+    first: bool,
+    /// Zeroed, as all that was never lent is.
+    pieces: SubAllocator,
+}
+
+impl Vacancy {
+    fn all() -> Self {
+        Self {
+            first: true,
+            pieces: SubAllocator::new(PIECES_BYTES),
+        }
+    }
+
+    fn none() -> Self {
+        Self {
+            first: false,
+            pieces: SubAllocator::new(0),
         }
     }
 }
 
-/// Opens descriptor `fd` of process `pid` as a file of our own, if it is of this file. Another process may have the number
-/// by now.
-pub(crate) fn open_peer_file(pid: u32, fd: RawFd, id: FileId) -> io::Result<File> {
-    let check = |found: &fs::Metadata| match FileId::read(found) == id {
-        true => Ok(()),
-        false => {
-            let what = "the descriptor is of another file";
-            Err(io::Error::new(io::ErrorKind::NotFound, what))
-        }
-    };
-    let open = |path: &str| {
-        // Looked at first: to open something else may have effects.
-        check(&fs::metadata(path)?)?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK)
-            .open(path)?;
-        check(&file.metadata()?)?;
-        Ok::<_, io::Error>(file)
-    };
-    let opened = open(&format!("/proc/{pid}/fd/{fd}"));
-    match opened {
-        // Those of a process whose first thread has ended are to be found at another.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let others = process::threads(pid)?
-                .into_iter()
-                .filter(|&thread| thread != pid);
-            let mut opened =
-                others.map(|thread| open(&format!("/proc/{pid}/task/{thread}/fd/{fd}")));
-            opened
-                .find(|opened| !is_not_found(opened))
-                .unwrap_or(Err(error))
-        }
-        opened => opened,
-    }
-}
-
-/// Says why a peer's file must not be mapped: unless it holds `len` bytes at `offset`, and always will, whoever maps them
-/// may be ended by SIGBUS.
-pub(crate) fn must_hold(file: &File, offset: u64, len: u64) -> std::result::Result<(), String> {
-    // SAFETY: the call takes a descriptor that is open, and nothing else.
-    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-    if seals == -1 || seals & SEALS != SEALS {
-        return Err("the length of its memory file is not sealed".to_owned());
-    }
-    let found = file.metadata().map_or(0, |data| data.len());
-    match offset.checked_add(len) {
-        Some(end) if end <= found => Ok(()),
-        _ => Err(format!(
-            "it says that its memory file holds {len} bytes at {offset}, but the file has {found}"
-        )),
-    }
-}
-
-fn is_not_found(opened: &io::Result<File>) -> bool {
-    opened
-        .as_ref()
-        .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-}
-
-/// A range of address space that this process owns, unmapped on drop.
-pub(crate) struct AddressRange {
-    base: *mut u8,
+/// Zeroed memory in the room of this process's own port. Peers have it mapped for as long as they
+/// like.
+pub(crate) struct Loan {
+    segment: Arc<Segment>,
+    /// `None`: the first part, which is lent once. Peers read there what was written last, also when
+    /// its user is gone.
+    piece: Option<SubAllocation>,
     len: usize,
 }
 
-// SAFETY: the range is an address and a length; nothing is dereferenced here.
-unsafe impl Send for AddressRange {}
-// SAFETY: as above.
-unsafe impl Sync for AddressRange {}
-
-impl AddressRange {
-    /// Address space of `len` bytes (whole pages, more than 0), aligned to `align`, with nothing
-    /// behind it.
-    pub(crate) fn reserve(len: usize, align: usize) -> Result<Self> {
-        let slack = align.saturating_sub(page_size());
-        let total = len
-            .checked_add(slack)
-            .ok_or_else(|| Error::os("mmap", io::Error::from_raw_os_error(libc::ENOMEM)))?;
-        let base = map(ptr::null_mut(), total, libc::PROT_NONE, Backing::Nothing)?;
-        let skip = base.addr().next_multiple_of(align.max(1)) - base.addr();
-        // SAFETY: head and tail lie in the range that was just mapped and that nobody uses yet.
-        unsafe {
-            if skip > 0 {
-                libc::munmap(base.cast(), skip);
-            }
-            if slack > skip {
-                libc::munmap(base.add(skip + len).cast(), slack - skip);
-            }
-        }
-        Ok(Self {
-            base: base.wrapping_add(skip),
-            len,
-        })
-    }
-
-    /// `len` bytes (whole pages, more than 0) of a file, mapped shared.
-    pub(crate) fn of_file(file: &File, offset: u64, len: usize) -> Result<Self> {
-        let base = map(
-            ptr::null_mut(),
-            len,
-            libc::PROT_READ | libc::PROT_WRITE,
-            Backing::File { file, offset },
-        )?;
-        Ok(Self { base, len })
-    }
-
-    /// Puts `len` bytes of a file at `at` bytes into this range.
-    pub(crate) fn place(&self, at: usize, file: &File, offset: u64, len: usize) -> Result<()> {
-        assert!(at.checked_add(len).is_some_and(|end| end <= self.len));
-        map(
-            self.base.wrapping_add(at),
-            len,
-            libc::PROT_READ | libc::PROT_WRITE,
-            Backing::File { file, offset },
-        )?;
-        Ok(())
-    }
-
+impl Loan {
     pub(crate) fn base(&self) -> *mut u8 {
-        self.base
+        self.segment.map.base().wrapping_add(self.at())
     }
 
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Keeps a mapping of somebody else's memory out of core dumps and forked children.
-    pub(crate) fn mark_foreign(&self) {
-        // SAFETY: advice on a range that this process owns; failure leaves it as it was.
-        unsafe {
-            libc::madvise(self.base.cast(), self.len, libc::MADV_DONTDUMP);
-            libc::madvise(self.base.cast(), self.len, libc::MADV_DONTFORK);
-        }
+    pub(crate) fn fd(&self) -> RawFd {
+        self.segment.fd
+    }
+
+    /// Where it begins in the port's file.
+    pub(crate) fn offset(&self) -> u64 {
+        self.at() as u64
+    }
+
+    /// The port's file.
+    pub(crate) fn file(&self) -> FileId {
+        self.segment.id
+    }
+
+    fn at(&self) -> usize {
+        self.piece.map_or(SUB_ALLOCATED, |piece| PIECES + piece.at)
     }
 }
 
-impl Drop for AddressRange {
+impl Drop for Loan {
     fn drop(&mut self) {
-        // SAFETY: the range is ours, and the users of its pointers promised to stop before this
-        // (`Device::register`, `Endpoint::map`).
-        let rc = unsafe { libc::munmap(self.base.cast(), self.len) };
-        if rc != 0 {
-            tracing::error!(base = ?self.base, len = self.len, "munmap failed");
+        if let Some(piece) = self.piece {
+            // SAFETY: the piece is this loan's, inside the mapping, and whoever used it has stopped: peers
+            // too, as those who drop a region promise.
+            unsafe { self.base().write_bytes(0, self.len) };
+            self.segment.vacancy().pieces.give(piece);
         }
     }
 }
 
-enum Backing<'a> {
-    Nothing,
-    File { file: &'a File, offset: u64 },
+impl Segment {
+    /// This process's port, by which peers know it from now on.
+    pub(crate) fn create(pid: u32, nonce: u64) -> Result<Self> {
+        let file = memory_file::create(c"transom-port", SEGMENT_BYTES)?;
+        peer::hold(&file)?;
+        let segment = Self {
+            map: AddressRange::of_file(&file, 0, SEGMENT_BYTES)?,
+            fd: file.as_raw_fd(),
+            id: FileId::of(&file)?,
+            vacancy: Mutex::new(Vacancy::all()),
+            own_table: Some(OwnTable::new()),
+            _file: Some(file),
+        };
+        let header = segment.header();
+        header.pid.store(pid, Ordering::Relaxed);
+        header.nonce.store(nonce, Ordering::Relaxed);
+        header.magic.store(MAGIC, Ordering::Release);
+        Ok(segment)
+    }
+
+    /// The port that another process has published, and the process.
+    pub(crate) fn open(
+        device: &'static str,
+        own: ProcessId,
+        published: &Published,
+    ) -> Result<(Self, PeerProcess)> {
+        let &Published {
+            process,
+            nonce,
+            fd,
+            file: id,
+        } = published;
+        let pid = process.pid;
+        let unreachable = |reason: String| Error::Unreachable {
+            device,
+            pid,
+            reason,
+        };
+        let is_own = pid == own.pid;
+        let opened = match is_own {
+            // Another device of this process. To close another descriptor of its file would drop its lock.
+            true => borrow(fd, id),
+            false => memory_file::open_peer_file(pid, fd, id).map(ManuallyDrop::new),
+        };
+        let mut file = opened.map_err(|error| {
+            if is_shortage(&error) {
+                return Error::os(format!("opening /proc/{pid}/fd/{fd}"), error);
+            }
+            let is_not_found = error.kind() == std::io::ErrorKind::NotFound;
+            match process.exists() {
+                false => Error::PeerGone { pid },
+                // Or it runs on with the device closed, which others know.
+                true if is_not_found && process.is_visible() => Error::PeerReplaced { pid },
+                true => unreachable(format!(
+                    "opening /proc/{pid}/fd/{fd} failed: {error}; ranks must run as one user, in one \
+                     PID namespace, and stay dumpable"
+                )),
+            }
+        })?;
+        let segment = Self::map_peers(&file, published, unreachable);
+        if !is_own {
+            // SAFETY: the file is not used below.
+            unsafe { ManuallyDrop::drop(&mut file) };
+        }
+        let place = (!is_own).then_some((fd, id));
+        Ok((segment?, PeerProcess::new(process, own, nonce, place)))
+    }
+
+    fn map_peers(
+        file: &File,
+        published: &Published,
+        unreachable: impl Fn(String) -> Error,
+    ) -> Result<Self> {
+        let len = file.metadata().map_or(0, |data| data.len());
+        if len != SEGMENT_BYTES as u64 {
+            return Err(unreachable(format!(
+                "its port has {len} bytes where this version of transom has {SEGMENT_BYTES}"
+            )));
+        }
+        memory_file::must_hold(file, 0, len).map_err(&unreachable)?;
+        let segment = Self {
+            map: AddressRange::of_file(file, 0, SEGMENT_BYTES)?,
+            fd: published.fd,
+            id: published.file,
+            vacancy: Mutex::new(Vacancy::none()),
+            own_table: None,
+            _file: None,
+        };
+        segment.map.mark_foreign();
+        let (header, pid) = (segment.header(), published.process.pid);
+        let ours = header.magic.load(Ordering::Acquire) == MAGIC
+            && header.nonce.load(Ordering::Relaxed) == published.nonce.value
+            && header.pid.load(Ordering::Relaxed) == pid;
+        match ours {
+            true => Ok(segment),
+            false => Err(unreachable(format!(
+                "/proc/{pid}/fd/{} is not the port that it published; do the ranks share a PID \
+                 namespace?",
+                published.fd
+            ))),
+        }
+    }
+
+    /// What peers need to find this port.
+    pub(crate) fn published(&self, process: ProcessId) -> Published {
+        let nonce = &self.header().nonce;
+        Published {
+            process,
+            nonce: Nonce {
+                value: nonce.load(Ordering::Relaxed),
+                address: (&raw const *nonce).addr() as u64,
+            },
+            fd: self.fd,
+            file: self.id,
+        }
+    }
+
+    /// Another file of the owner's: all memory files are on one device.
+    pub(crate) fn sibling(&self, inode: u64) -> FileId {
+        FileId { inode, ..self.id }
+    }
+
+    /// `len` zeroed bytes, if there is room: from the start of a page on where they are as many, and from
+    /// that of a cache line on at the least.
+    pub(crate) fn lend(self: &Arc<Self>, len: usize) -> Option<Loan> {
+        let mut vacancy = self.vacancy();
+        let piece = vacancy.pieces.take(len);
+        if piece.is_none() {
+            // Small pieces for which there is no more room would take it from the control region.
+            let fits = len > SubAllocator::MOST && len <= FIRST_BYTES;
+            if !(fits && std::mem::take(&mut vacancy.first)) {
+                return None;
+            }
+        }
+        Some(Loan {
+            segment: self.clone(),
+            piece,
+            len,
+        })
+    }
+
+    fn vacancy(&self) -> MutexGuard<'_, Vacancy> {
+        self.vacancy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where `len` bytes at `offset` of the owner's file `fd` are mapped here, if in the port's room.
+    pub(crate) fn in_sub_allocator(&self, fd: RawFd, offset: u64, len: u64) -> Option<*mut u8> {
+        let end = offset.checked_add(len)?;
+        let inside = fd == self.fd && offset >= SUB_ALLOCATED as u64 && end <= SEGMENT_BYTES as u64;
+        inside.then(|| self.map.base().wrapping_add(offset as usize))
+    }
+
+    fn header(&self) -> &Header {
+        self.at(0)
+    }
+
+    /// Says to peers that this process leaves in good order.
+    pub(crate) fn close(&self) {
+        self.header().closed.store(1, Ordering::Release);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.header().closed.load(Ordering::Acquire) != 0
+    }
+
+    /// The slot's `SLOT_BYTES` bytes of data, which belong to whoever the slot's state says.
+    pub(crate) fn slot_data(&self, index: usize) -> *mut u8 {
+        assert!(index < SLOTS);
+        self.map
+            .base()
+            .wrapping_add(SLOT_DATA + index * SLOT_STRIDE)
+    }
+
+    /// The entry that an access is checked against: of our own port the owner's, of a peer's what it has published. `None`
+    /// if it was never used.
+    pub(crate) fn entry(&self, index: usize) -> Option<&RegionEntry> {
+        match &self.own_table {
+            Some(own) => own.get(index),
+            None => Some(self.published_entry(index)),
+        }
+    }
+
+    /// The owner's entry, to be written by it.
+    pub(crate) fn own_entry(&self, index: usize) -> Option<&RegionEntry> {
+        let own = self.own_table.as_ref()?;
+        Some(own.get_or_make(index))
+    }
+
+    /// The entry that peers read.
+    pub(crate) fn published_entry(&self, index: usize) -> &RegionEntry {
+        assert!(index < REGIONS);
+        self.at(REGION_TABLE + index * size_of::<RegionEntry>())
+    }
+
+    fn at<T>(&self, offset: usize) -> &T {
+        assert!(offset + size_of::<T>() <= TABLES_END && offset.is_multiple_of(align_of::<T>()));
+        // SAFETY: the range lies in the page-aligned mapping, which lives as long as `self`; the
+        // types used are made of atomics, for which any bits are valid and sharing is sound.
+        unsafe { &*self.map.base().wrapping_add(offset).cast::<T>() }
+    }
 }
 
-fn map(at: *mut u8, len: usize, prot: libc::c_int, backing: Backing<'_>) -> Result<*mut u8> {
-    let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
-    let (flags, fd, offset) = match backing {
-        Backing::Nothing => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0),
-        Backing::File { file, offset } => (libc::MAP_SHARED, file.as_raw_fd(), offset),
-    };
-    // SAFETY: either the kernel chooses an unused range, or `at` lies in a range that the caller
-    // reserved (`place` checks that), so no mapping that is in use is replaced.
-    let base = unsafe {
-        libc::mmap(
-            at.cast(),
-            len,
-            prot,
-            flags | fixed | libc::MAP_NORESERVE,
-            fd,
-            offset as libc::off_t,
-        )
-    };
-    if base == libc::MAP_FAILED {
-        return Err(Error::last_os(format!("mmap of {len} bytes")));
+/// The file of a descriptor of this process's, if it is this one. Whoever has it closes it.
+fn borrow(fd: RawFd, id: FileId) -> std::io::Result<ManuallyDrop<File>> {
+    let gone = || std::io::Error::from(std::io::ErrorKind::NotFound);
+    if fd < 0 {
+        return Err(gone());
     }
-    Ok(base.cast())
+    // SAFETY: the descriptor is not closed here. Where its device is gone, it is none, or another file's, which the caller
+    // finds by what it maps.
+    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
+    match FileId::of(&file) {
+        Ok(found) if found == id => Ok(file),
+        _ => Err(gone()),
+    }
+}
+
+impl Slots for Segment {
+    fn bell(&self) -> &Bell {
+        self.at(BELL)
+    }
+
+    fn assist(&self) -> &AssistWords {
+        self.at(ASSIST)
+    }
+
+    fn slot(&self, index: usize) -> &Slot {
+        assert!(index < SLOTS);
+        self.at(SLOT_TABLE + index * size_of::<Slot>())
+    }
 }

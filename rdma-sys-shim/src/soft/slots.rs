@@ -467,31 +467,31 @@ pub(crate) fn leave(slots: &impl Slots, carry_out: impl FnMut(usize, &Slot) -> O
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::soft::port::SoftPort;
+    use crate::soft::segment::Segment;
 
     #[test]
     fn of_requests_that_come_together_each_is_first_as_often() {
-        let port = SoftPort::create(std::process::id(), 1).unwrap();
+        let segment = Segment::create(std::process::id(), 1).unwrap();
         let asked = [3, 4, 17, 31];
         let mut was_first = [0; SLOTS];
         let mut round_robin = RoundRobin::default();
         for _ in 0..100 {
             for index in asked {
-                port.slot(index).state.store(READY, Ordering::Relaxed);
-                port.bell().ready.fetch_or(1 << index, Ordering::Relaxed);
+                segment.slot(index).state.store(READY, Ordering::Relaxed);
+                segment.bell().ready.fetch_or(1 << index, Ordering::Relaxed);
             }
             let mut served = Vec::new();
             let carry_out = |index, _: &Slot| {
                 served.push(index);
                 Some(0)
             };
-            assert!(serve_ready(&port, &mut round_robin, carry_out));
+            assert!(serve_ready(&segment, &mut round_robin, carry_out));
             was_first[served[0]] += 1;
             served.sort_unstable();
             assert_eq!(served, asked);
         }
         assert_eq!(asked.map(|index| was_first[index]), [25; 4]);
-        assert!(!serve_ready(&port, &mut round_robin, |_, _| Some(0)));
+        assert!(!serve_ready(&segment, &mut round_robin, |_, _| Some(0)));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::port::{REGIONS, RegionEntry, SoftPort};
+use super::segment::{REGIONS, RegionEntry, Segment};
 use super::servers;
 use crate::system::page_size;
 use crate::{Access, Error, RemoteRegion, Result};
@@ -44,7 +44,7 @@ pub(crate) struct Registered {
 
 /// The owner's side.
 pub(crate) struct RegionTable {
-    port: Arc<SoftPort>,
+    segment: Arc<Segment>,
     free: Mutex<FreeList>,
 }
 
@@ -55,9 +55,9 @@ struct FreeList {
 }
 
 impl RegionTable {
-    pub(crate) fn new(port: Arc<SoftPort>) -> Self {
+    pub(crate) fn new(segment: Arc<Segment>) -> Self {
         Self {
-            port,
+            segment,
             free: Mutex::new(FreeList {
                 recycled: Vec::new(),
                 fresh: 1,
@@ -106,8 +106,8 @@ impl RegionTable {
     /// Writes the fields of the owner's entry, and of the one that peers read, and begins the next generation of both.
     /// Returns it.
     fn update(&self, index: u32, write: impl Fn(&RegionEntry)) -> u32 {
-        let own = self.port.own_entry(index as usize);
-        let published = self.port.published_entry(index as usize);
+        let own = self.segment.own_entry(index as usize);
+        let published = self.segment.published_entry(index as usize);
         // Peers can write the published one, so the generation is counted in the owner's.
         let before = own.unwrap_or(published).generation.load(Ordering::Relaxed);
         let generation = before.wrapping_add(1);
@@ -139,9 +139,9 @@ impl RegionTable {
     }
 }
 
-/// What `port`'s table says about `rkey`, if it is valid.
-pub(crate) fn look_up(port: &SoftPort, rkey: u64) -> Option<Registered> {
-    read(port, rkey, |entry| Registered {
+/// What `segment`'s table says about `rkey`, if it is valid.
+pub(crate) fn look_up(segment: &Segment, rkey: u64) -> Option<Registered> {
+    read(segment, rkey, |entry| Registered {
         address: entry.address.load(Ordering::Relaxed),
         len: entry.len.load(Ordering::Relaxed),
         access: Access::from_bits(entry.access.load(Ordering::Relaxed) as u8),
@@ -149,18 +149,18 @@ pub(crate) fn look_up(port: &SoftPort, rkey: u64) -> Option<Registered> {
 }
 
 /// The rkey of a region that holds these bytes, if one does.
-pub(crate) fn find(port: &SoftPort, address: u64, len: u64) -> Option<u64> {
+pub(crate) fn find(segment: &Segment, address: u64, len: u64) -> Option<u64> {
     // Entries are taken in turn: behind one that was never used are no others.
     (1..REGIONS as u32)
         .map(|index| {
-            let entry = port.entry(index as usize);
+            let entry = segment.entry(index as usize);
             let generation = entry.map_or(0, |entry| entry.generation.load(Ordering::Acquire));
             (index, generation)
         })
         .take_while(|&(_, generation)| generation != 0)
         .map(|(index, generation)| u64::from(generation) << 32 | u64::from(index))
         .find(|&rkey| {
-            look_up(port, rkey).is_some_and(|found| {
+            look_up(segment, rkey).is_some_and(|found| {
                 let skipped = address.checked_sub(found.address);
                 let end = skipped.and_then(|skipped| skipped.checked_add(len));
                 end.is_some_and(|end| end <= found.len)
@@ -169,8 +169,8 @@ pub(crate) fn find(port: &SoftPort, address: u64, len: u64) -> Option<u64> {
 }
 
 /// The piece of a memory file that holds the region; `None` if the rkey is not valid.
-pub(crate) fn piece(port: &SoftPort, rkey: u64) -> Option<MappablePiece> {
-    let piece = read(port, rkey, |entry| MappablePiece {
+pub(crate) fn piece(segment: &Segment, rkey: u64) -> Option<MappablePiece> {
+    let piece = read(segment, rkey, |entry| MappablePiece {
         address: entry.piece_address.load(Ordering::Relaxed),
         len: entry.piece_len.load(Ordering::Relaxed),
         fd: entry.piece_fd.load(Ordering::Relaxed) as RawFd,
@@ -180,9 +180,9 @@ pub(crate) fn piece(port: &SoftPort, rkey: u64) -> Option<MappablePiece> {
     (piece.len > 0).then_some(piece)
 }
 
-/// Checks one access against the table of `port`, which is that of process `pid`.
+/// Checks one access against the table of `segment`, which is that of process `pid`.
 pub(crate) fn check(
-    port: &SoftPort,
+    segment: &Segment,
     pid: u32,
     rkey: u64,
     address: u64,
@@ -190,7 +190,7 @@ pub(crate) fn check(
     need: Access,
     name: &'static str,
 ) -> Result<()> {
-    allows(port, rkey, address, len, need).map_err(|reason| Error::RemoteAccess {
+    allows(segment, rkey, address, len, need).map_err(|reason| Error::RemoteAccess {
         need: name,
         address,
         len,
@@ -203,13 +203,13 @@ pub(crate) fn check(
 
 /// As [`check`]; says why not.
 pub(crate) fn allows(
-    port: &SoftPort,
+    segment: &Segment,
     rkey: u64,
     address: u64,
     len: u64,
     need: Access,
 ) -> std::result::Result<(), &'static str> {
-    let region = look_up(port, rkey).ok_or("no region has this rkey")?;
+    let region = look_up(segment, rkey).ok_or("no region has this rkey")?;
     if !region.access.allows(need) {
         return Err("the region does not grant this right");
     }
@@ -226,9 +226,9 @@ fn in_table(index: u32) -> Option<usize> {
         .then_some(index as usize)
 }
 
-fn read<T>(port: &SoftPort, rkey: u64, fields: impl FnOnce(&RegionEntry) -> T) -> Option<T> {
+fn read<T>(segment: &Segment, rkey: u64, fields: impl FnOnce(&RegionEntry) -> T) -> Option<T> {
     let generation = (rkey >> 32) as u32;
-    let entry = port.entry(in_table(rkey as u32)?)?;
+    let entry = segment.entry(in_table(rkey as u32)?)?;
     if generation.is_multiple_of(2) || entry.generation.load(Ordering::Acquire) != generation {
         return None;
     }
@@ -241,29 +241,29 @@ fn read<T>(port: &SoftPort, rkey: u64, fields: impl FnOnce(&RegionEntry) -> T) -
 mod tests {
     use super::*;
 
-    fn table() -> (Arc<SoftPort>, RegionTable) {
-        let port = Arc::new(SoftPort::create(std::process::id(), 1).unwrap());
-        (port.clone(), RegionTable::new(port))
+    fn table() -> (Arc<Segment>, RegionTable) {
+        let segment = Arc::new(Segment::create(std::process::id(), 1).unwrap());
+        (segment.clone(), RegionTable::new(segment))
     }
 
     #[test]
     fn an_rkey_dies_with_its_region_even_when_the_entry_is_used_again() {
-        let (port, table) = table();
+        let (segment, table) = table();
         let first = table.insert(4096, 100, Access::ALL, None).unwrap();
-        assert_eq!(look_up(&port, first.rkey).unwrap().len, 100);
+        assert_eq!(look_up(&segment, first.rkey).unwrap().len, 100);
         table.remove(first.rkey);
-        assert!(look_up(&port, first.rkey).is_none());
+        assert!(look_up(&segment, first.rkey).is_none());
         let second = table.insert(8192, 200, Access::READ, None).unwrap();
         assert_eq!(first.rkey as u32, second.rkey as u32, "the entry is reused");
-        assert!(look_up(&port, first.rkey).is_none());
-        assert_eq!(look_up(&port, second.rkey).unwrap().address, 8192);
+        assert!(look_up(&segment, first.rkey).is_none());
+        assert_eq!(look_up(&segment, second.rkey).unwrap().address, 8192);
     }
 
     #[test]
     fn bounds_rights_and_forged_keys_are_refused() {
-        let (port, table) = table();
+        let (segment, table) = table();
         let region = table.insert(4096, 100, Access::READ, None).unwrap();
-        let check = |rkey, address, len, need| check(&port, 7, rkey, address, len, need, "test");
+        let check = |rkey, address, len, need| check(&segment, 7, rkey, address, len, need, "test");
         assert!(check(region.rkey, 4096, 100, Access::READ).is_ok());
         assert!(check(region.rkey, 4196, 0, Access::READ).is_ok());
         for (rkey, address, len, need) in [
@@ -288,20 +288,20 @@ mod tests {
 
     #[test]
     fn a_region_is_found_by_its_place_while_it_lives() {
-        let (port, table) = table();
-        assert_eq!(find(&port, 4096, 100), None);
+        let (segment, table) = table();
+        assert_eq!(find(&segment, 4096, 100), None);
         let first = table.insert(4096, 100, Access::ALL, None).unwrap();
         let second = table.insert(8192, 100, Access::ALL, None).unwrap();
-        assert_eq!(find(&port, 4096, 100), Some(first.rkey));
-        assert_eq!(find(&port, 8192, 100), Some(second.rkey));
-        assert_eq!(find(&port, 4100, 96), Some(first.rkey));
+        assert_eq!(find(&segment, 4096, 100), Some(first.rkey));
+        assert_eq!(find(&segment, 8192, 100), Some(second.rkey));
+        assert_eq!(find(&segment, 4100, 96), Some(first.rkey));
         for (address, len) in [(4096, 101), (4195, 2), (4095, 1), (4100, u64::MAX)] {
-            assert_eq!(find(&port, address, len), None, "{address} {len}");
+            assert_eq!(find(&segment, address, len), None, "{address} {len}");
         }
         table.remove(first.rkey);
-        assert_eq!(find(&port, 4096, 100), None);
+        assert_eq!(find(&segment, 4096, 100), None);
         assert_eq!(
-            find(&port, 8192, 100),
+            find(&segment, 8192, 100),
             Some(second.rkey),
             "behind one that is gone"
         );
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_piece_is_there_as_long_as_its_region() {
-        let (port, table) = table();
+        let (segment, table) = table();
         let given = MappablePiece {
             address: 4096,
             len: 8192,
@@ -318,10 +318,10 @@ mod tests {
             inode: 77,
         };
         let region = table.insert(5000, 100, Access::ALL, Some(given)).unwrap();
-        assert_eq!(piece(&port, region.rkey), Some(given));
+        assert_eq!(piece(&segment, region.rkey), Some(given));
         table.remove(region.rkey);
-        assert_eq!(piece(&port, region.rkey), None);
+        assert_eq!(piece(&segment, region.rkey), None);
         let without = table.insert(5000, 100, Access::ALL, None).unwrap();
-        assert_eq!(piece(&port, without.rkey), None);
+        assert_eq!(piece(&segment, without.rkey), None);
     }
 }

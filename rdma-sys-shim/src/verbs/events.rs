@@ -213,21 +213,21 @@ mod tests {
         };
         assert!(words(7).contains("may not use"), "{}", words(7));
         assert_eq!(words(8), "");
-        let of_port = |event_type| ffi::ibv_async_event {
+        let of_segment = |event_type| ffi::ibv_async_event {
             element: ffi::ibv_async_event__bindgen_ty_1 { port_num: 1 },
             event_type,
         };
         assert!(trouble.down_since().is_none());
-        trouble.note("rxe0", 1, &of_port(ffi::IBV_EVENT_PORT_ERR));
+        trouble.note("rxe0", 1, &of_segment(ffi::IBV_EVENT_PORT_ERR));
         assert!(words(7).contains("may not use"), "{}", words(7));
         assert_eq!(words(8), "port 1 of rxe0 is down here");
         assert!(trouble.down_since().is_some());
-        trouble.note("rxe0", 2, &of_port(ffi::IBV_EVENT_PORT_ACTIVE));
+        trouble.note("rxe0", 2, &of_segment(ffi::IBV_EVENT_PORT_ACTIVE));
         assert!(trouble.down_since().is_some(), "another port");
         trouble.forget(7);
         assert_eq!(words(7), words(8));
         assert!(matches!(trouble.of(7), Some(Fault::Port(_))));
-        trouble.note("rxe0", 1, &of_port(ffi::IBV_EVENT_PORT_ACTIVE));
+        trouble.note("rxe0", 1, &of_segment(ffi::IBV_EVENT_PORT_ACTIVE));
         assert_eq!((words(8), trouble.down_since()), (String::new(), None));
         assert!(!trouble.is_fatal());
     }

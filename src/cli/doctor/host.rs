@@ -57,7 +57,7 @@ const RAISE_FILES: &str = "raise it: \"* - nofile 65536\" in /etc/security/limit
                            container";
 
 /// What a rank keeps in memory files before its first window.
-const RANK_FILE: u64 = rdma_sys_shim::PORT_BYTES as u64;
+const RANK_FILE: u64 = rdma_sys_shim::SEGMENT_BYTES as u64;
 
 /// Memory that others map is a file to the kernel, which kills a process that exceeds its limit.
 fn file_sizes(machine: &Machine) -> Finding {

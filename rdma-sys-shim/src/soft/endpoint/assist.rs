@@ -15,9 +15,9 @@ use crate::device::batch::{Batch, Each, LocalPiece};
 use crate::primitive::milliseconds;
 use crate::soft::assist::Assist;
 use crate::soft::iovec;
-use crate::soft::port::SoftPort;
 use crate::soft::process::ProcessId;
 use crate::soft::request::{self, AT_ONCE, Operation, Request};
+use crate::soft::segment::Segment;
 use crate::soft::slots::{self, AssistWords, Offered, Slots};
 use crate::soft::table;
 use crate::{Error, Number, RemoteAddress, Result};
@@ -152,12 +152,12 @@ impl Experience {
     }
 
     /// No slot was free. Some may be of processes that died; it takes a while to look.
-    fn sweep(&self, port: &SoftPort, own: ProcessId) {
+    fn sweep(&self, segment: &Segment, own: ProcessId) {
         let now = milliseconds();
         let swept = self.swept.load(Ordering::Relaxed);
         if swept == 0 || now.wrapping_sub(swept) >= SWEEP_EVERY {
             self.swept.store(now, Ordering::Relaxed);
-            request::free_those_of_the_dead(port, own);
+            request::free_those_of_the_dead(segment, own);
         }
     }
 }
@@ -231,7 +231,7 @@ impl Group {
         operation: Operation,
         rkey: u64,
         pieces: impl Iterator<Item = (LocalPiece, RemoteAddress)>,
-        (port, slot): (&SoftPort, usize),
+        (segment, slot): (&Segment, usize),
     ) {
         let pieces = pieces.map(|(piece, at)| {
             let offset = (at.address - self.low) as u32;
@@ -239,8 +239,8 @@ impl Group {
         });
         let is_write = operation == Operation::Write;
         // SAFETY: the slot's data is its claimer's, and groups are no larger than allowed; the pieces are the caller's promise.
-        let runs = unsafe { iovec::fill(port.slot_data(slot), pieces, is_write) };
-        self.request(operation, rkey, runs).sign(port, slot);
+        let runs = unsafe { iovec::fill(segment.slot_data(slot), pieces, is_write) };
+        self.request(operation, rkey, runs).sign(segment, slot);
     }
 }
 
@@ -286,7 +286,7 @@ impl SoftEndpoint {
         }
         // For what is long nobody has to wake up.
         let parts = usize::from(len <= LONG);
-        let Some(patience) = self.experience.patience(&*self.port, parts) else {
+        let Some(patience) = self.experience.patience(&*self.segment, parts) else {
             return by_kernel(0..len);
         };
         let (is_write, kind) = match operation {
@@ -307,13 +307,13 @@ impl SoftEndpoint {
                     false => ptr::null(),
                 };
                 // SAFETY: the slot is claimed; a part of what the caller promises.
-                unsafe { request.fill(&self.port, slot, send) };
+                unsafe { request.fill(&self.segment, slot, send) };
             };
             let take = |which, slot| {
                 if !is_write {
                     let (request, there) = asked(which);
                     // SAFETY: the slot was filled with this request and is answered; a part of what the caller promises.
-                    unsafe { request.take(&self.port, slot, there) };
+                    unsafe { request.take(&self.segment, slot, there) };
                 }
             };
             self.ask_for_pieces(patience, &bytes, fill, take, &by_kernel)
@@ -342,13 +342,13 @@ impl SoftEndpoint {
         let need = Operation::AddNumbers.need();
         let may_ask = self.path == Path::CrossMemory
             && self.options.assist
-            && table::allows(&self.port, at.rkey, at.address, len as u64, need).is_ok();
+            && table::allows(&self.segment, at.rkey, at.address, len as u64, need).is_ok();
         if !may_ask {
             return Ok(false);
         }
         // The kernel reads and writes.
         let parts = 2 * len.div_ceil(ADDS_AT_A_TIME);
-        let Some(patience) = self.experience.patience(&*self.port, parts) else {
+        let Some(patience) = self.experience.patience(&*self.segment, parts) else {
             return Ok(false);
         };
         let otherwise = |bytes| otherwise(bytes).then_some(()).ok_or(Stop::Otherwise);
@@ -365,13 +365,13 @@ impl SoftEndpoint {
             let fill = |which, slot| {
                 let (request, start) = asked(which);
                 // SAFETY: the slot is claimed; a part of what the caller promises.
-                unsafe { request.fill(&self.port, slot, values.wrapping_add(start)) };
+                unsafe { request.fill(&self.segment, slot, values.wrapping_add(start)) };
             };
             let take = |which, slot| {
                 if !old.is_null() {
                     let (request, start) = asked(which);
                     // SAFETY: the slot was filled with this request and is answered; a part of what the caller promises.
-                    unsafe { request.take(&self.port, slot, old.wrapping_add(start)) };
+                    unsafe { request.take(&self.segment, slot, old.wrapping_add(start)) };
                 }
             };
             self.ask_for_pieces(patience, &bytes, fill, take, otherwise)
@@ -426,7 +426,7 @@ impl SoftEndpoint {
         let (Some(first), true) = (batch.runs.first(), may_ask) else {
             return Ok(None);
         };
-        let Some(patience) = self.experience.patience(&*self.port, batch.pieces.len()) else {
+        let Some(patience) = self.experience.patience(&*self.segment, batch.pieces.len()) else {
             return Ok(None);
         };
         let is_write = operation == Operation::Write;
@@ -442,7 +442,7 @@ impl SoftEndpoint {
             };
             let pieces = rest.by_ref().take(group.members.len());
             // SAFETY: the slot is claimed; the pieces are the caller's promise.
-            unsafe { group.fill(operation, rkey, pieces, (&self.port, slot)) };
+            unsafe { group.fill(operation, rkey, pieces, (&self.segment, slot)) };
             groups.push(group);
             true
         };
@@ -451,7 +451,7 @@ impl SoftEndpoint {
                 let pieces = &batch.pieces[groups.borrow()[which].members.clone()];
                 let pieces = pieces.iter().map(|piece| (piece.base, piece.len));
                 // SAFETY: the slot was filled with this group, and is answered; the caller's promise.
-                unsafe { iovec::take(self.port.slot_data(slot), pieces) };
+                unsafe { iovec::take(self.segment.slot_data(slot), pieces) };
             }
         };
         // No group is empty.
@@ -489,16 +489,17 @@ impl SoftEndpoint {
         let mut result = Ok(());
         while ended < count {
             while left.is_empty() && begun < count && begun - ended < AT_ONCE {
-                let Some(slot) = request::claim_now(&self.port, self.peer.own(), begun % AT_ONCE)
+                let Some(slot) =
+                    request::claim_now(&self.segment, self.peer.own(), begun % AT_ONCE)
                 else {
                     break;
                 };
                 if !fill(begun, slot) {
-                    slots::give_back(self.port.slot(slot));
+                    slots::give_back(self.segment.slot(slot));
                     count = begun;
                     break;
                 }
-                slots::offer(self.port.slot(slot), milliseconds());
+                slots::offer(self.segment.slot(slot), milliseconds());
                 slots[begun % AT_ONCE] = slot;
                 begun += 1;
             }
@@ -508,7 +509,7 @@ impl SoftEndpoint {
             if ended == begun {
                 // Nobody serves any more, or others have all slots.
                 if left.is_empty() {
-                    self.experience.sweep(&self.port, self.peer.own());
+                    self.experience.sweep(&self.segment, self.peer.own());
                 }
                 left.extend(ended..count);
                 break;
@@ -526,7 +527,7 @@ impl SoftEndpoint {
                 self.experience.note(was_served, patience);
             }
             match asked {
-                Ok(_) => slots::give_back(self.port.slot(slot)),
+                Ok(_) => slots::give_back(self.segment.slot(slot)),
                 // Its slot is as the peer left it, which is gone.
                 Err(error) => result = Err(error),
             }
@@ -537,12 +538,12 @@ impl SoftEndpoint {
 
     /// Offers what `fill` writes into a slot of this process's, its `nth` where nobody else has that; `None` if none is free.
     fn offer(&self, nth: usize, fill: impl FnOnce(usize)) -> Option<usize> {
-        let Some(slot) = request::claim_now(&self.port, self.peer.own(), nth % AT_ONCE) else {
-            self.experience.sweep(&self.port, self.peer.own());
+        let Some(slot) = request::claim_now(&self.segment, self.peer.own(), nth % AT_ONCE) else {
+            self.experience.sweep(&self.segment, self.peer.own());
             return None;
         };
         fill(slot);
-        slots::offer(self.port.slot(slot), milliseconds());
+        slots::offer(self.segment.slot(slot), milliseconds());
         Some(slot)
     }
 
@@ -550,7 +551,7 @@ impl SoftEndpoint {
     /// gone is as that left it.
     fn settle(&self, slot: usize) -> Result<Asked> {
         let asked = self.collect(slot, None)?;
-        slots::give_back(self.port.slot(slot));
+        slots::give_back(self.segment.slot(slot));
         Ok(asked)
     }
 
@@ -572,7 +573,7 @@ impl SoftEndpoint {
                 begun.get_or_insert_with(Instant::now).elapsed() < patience
             })
         };
-        match slots::collect(&*self.port, slot, is_patient, self.peer.awaited()) {
+        match slots::collect(&*self.segment, slot, is_patient, self.peer.awaited()) {
             Ok(Offered::Answered(Some(_))) => Ok(Asked::Done),
             Ok(Offered::Answered(None)) => Ok(Asked::Refused),
             Ok(Offered::TakenBack) => Ok(Asked::NotTakenUp),

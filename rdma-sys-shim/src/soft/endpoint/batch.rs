@@ -121,17 +121,17 @@ impl SoftEndpoint {
     ) -> Result<bool> {
         let fill = |slot| {
             // SAFETY: the slot is claimed; the caller's promise.
-            unsafe { group.fill(operation, rkey, pieces.clone(), (&self.port, slot)) };
+            unsafe { group.fill(operation, rkey, pieces.clone(), (&self.segment, slot)) };
         };
         let take = |slot| {
             if operation != Operation::Write {
                 let pieces = pieces.clone().map(|(piece, _)| (piece.base, piece.len));
                 // SAFETY: the slot was filled with the group, and is answered; the caller's promise.
-                unsafe { iovec::take(self.port.slot_data(slot), pieces) };
+                unsafe { iovec::take(self.segment.slot_data(slot), pieces) };
             }
         };
         let request = group.request(operation, rkey, 0);
-        let asked = request.ask_with(&self.port, &self.peer, fill, take)?;
+        let asked = request.ask_with(&self.segment, &self.peer, fill, take)?;
         Ok(asked.is_some())
     }
 

@@ -62,8 +62,8 @@ fn tell(allocated: &crate::Region) -> ! {
         panic!("exec: {error}");
     }
     if let Some((pid, fd)) = line.as_deref().and_then(|line| line.split_once(' ')) {
-        let port = File::open(format!("/proc/{pid}/fd/{fd}")).unwrap();
-        println!("{}", if is_held(&port) { "held" } else { "free" });
+        let segment = File::open(format!("/proc/{pid}/fd/{fd}")).unwrap();
+        println!("{}", if is_held(&segment) { "held" } else { "free" });
     }
     let changed = [base, allocated.base()].map(|base| {
         // SAFETY: both have so many bytes.
@@ -288,10 +288,10 @@ fn a_look_takes_no_descriptor() {
     }
     let ours = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
     let ours = ours.filter_map(|entry| std::fs::metadata(entry.path()).ok());
-    let port = Address::decode(&peer.address).unwrap().port.file;
+    let segment = Address::decode(&peer.address).unwrap().segment.file;
     use std::os::unix::fs::MetadataExt as _;
     assert_eq!(
-        ours.filter(|found| found.ino() == port.inode && found.dev() == port.device)
+        ours.filter(|found| found.ino() == segment.inode && found.dev() == segment.device)
             .count(),
         0
     );
@@ -305,7 +305,7 @@ fn another_device_of_this_process_keeps_its_lock() {
     peer.say(&format!(
         "{} {}",
         std::process::id(),
-        here.own.address.port.fd
+        here.own.address.segment.fd
     ));
     let mut lines = peer.output.by_ref().lines().map(|line| line.unwrap());
     // Somebody else looks: one's own lock is in nobody's way.

@@ -11,8 +11,8 @@ use crate::device::batch::Blocks;
 use crate::memory;
 use crate::soft::endpoint::Path;
 use crate::soft::iovec::{self, MOST, MOST_BYTES};
-use crate::soft::port::SoftPort;
 use crate::soft::request::{AT_ONCE, Operation, Request};
+use crate::soft::segment::Segment;
 
 /// How much a column that is not shared is worth a call to who sleeps, in parts that the kernel would move: half of it would be
 /// spared.
@@ -63,7 +63,7 @@ impl Requests {
     ///
     /// # Safety
     /// The slot is claimed; the blocks are readable (for a write).
-    unsafe fn fill(&self, port: &SoftPort, slot: usize, which: usize) {
+    unsafe fn fill(&self, segment: &Segment, slot: usize, which: usize) {
         let Blocks {
             here,
             at,
@@ -77,7 +77,7 @@ impl Requests {
         // SAFETY: the slot's data is its claimer's; no more blocks and bytes than allowed, by `of_each`, and the caller's promise.
         unsafe {
             iovec::fill_blocks(
-                port.slot_data(slot),
+                segment.slot_data(slot),
                 shape.map(|word| word as u32),
                 (here, stride_here),
                 are_sent,
@@ -85,14 +85,14 @@ impl Requests {
         }
         let extent = stride_there as usize * (count - 1) + len;
         // A list of one.
-        Request::of(self.operation, 1, at, 0, extent).sign(port, slot);
+        Request::of(self.operation, 1, at, 0, extent).sign(segment, slot);
     }
 
     /// Takes what there is in its answer.
     ///
     /// # Safety
     /// The slot was filled with this one, and is answered; the blocks are writable (for a read).
-    unsafe fn take(&self, port: &SoftPort, slot: usize, which: usize) {
+    unsafe fn take(&self, segment: &Segment, slot: usize, which: usize) {
         if self.operation == Operation::Scatter {
             return;
         }
@@ -100,7 +100,7 @@ impl Requests {
         // SAFETY: the caller's promise.
         unsafe {
             iovec::take_blocks(
-                port.slot_data(slot),
+                segment.slot_data(slot),
                 [part.len, part.count],
                 (part.here, part.stride_here),
             );
@@ -125,17 +125,17 @@ impl SoftEndpoint {
         let Some(requests) = Requests::new(operation, blocks) else {
             return Ok(None);
         };
-        let Some(patience) = self.experience.patience(&*self.port, blocks.count) else {
+        let Some(patience) = self.experience.patience(&*self.segment, blocks.count) else {
             return Ok(Some(0));
         };
         let fill = |which, slot| {
             // SAFETY: the slot is claimed; the caller's promise.
-            unsafe { requests.fill(&self.port, slot, which) };
+            unsafe { requests.fill(&self.segment, slot, which) };
             true
         };
         let take = |which, slot| {
             // SAFETY: the slot was filled with this one, and is answered; the caller's promise.
-            unsafe { requests.take(&self.port, slot, which) };
+            unsafe { requests.take(&self.segment, slot, which) };
         };
         let left = self.ask_assist(patience, requests.count(), fill, take)?;
         let first_left = left.first().map(|&first| requests.range(first).start);
@@ -172,7 +172,7 @@ impl SoftEndpoint {
             let own = requests.range(round.start).start..requests.range(round.end - 1).end;
             let by_assist = || {
                 let experience = &self.experience;
-                let is_served = match experience.patience(&*self.port, PARTS_OF_A_COLUMN) {
+                let is_served = match experience.patience(&*self.segment, PARTS_OF_A_COLUMN) {
                     // SAFETY: the caller's promise.
                     Some(_) => unsafe { self.share_round(&requests, round, copy) },
                     None => {
@@ -208,7 +208,7 @@ impl SoftEndpoint {
         while begun < round.end {
             let nth = begun - half;
             // SAFETY: the slot is claimed; the caller's promise.
-            let fill = |slot| unsafe { requests.fill(&self.port, slot, begun) };
+            let fill = |slot| unsafe { requests.fill(&self.segment, slot, begun) };
             let Some(slot) = self.offer(nth, fill) else {
                 break;
             };

@@ -11,7 +11,7 @@ use crate::device::batch::{Blocks, RemoteRun};
 use crate::guard;
 use crate::soft::assist::Assist;
 use crate::soft::endpoint::{Path, SoftEndpoint};
-use crate::soft::port::SoftPort;
+use crate::soft::segment::Segment;
 use crate::soft::slots::{SLOTS, Wanted};
 use crate::soft::table::RegionTable;
 use crate::soft::{DEVICE, Options};
@@ -28,7 +28,7 @@ const MOST_ROUNDS: usize = 1_000_000;
 
 /// Memory that is known as a peer's, and the way there.
 struct Peer {
-    port: Arc<SoftPort>,
+    segment: Arc<Segment>,
     endpoint: SoftEndpoint,
     region: RemoteRegion,
     memory: Vec<u8>,
@@ -41,17 +41,17 @@ impl Peer {
 
     fn with(len: usize, options: &str) -> Self {
         let id = ProcessId::own().unwrap();
-        let port = Arc::new(SoftPort::create(id.pid, NONCE).unwrap());
+        let segment = Arc::new(Segment::create(id.pid, NONCE).unwrap());
         let memory = vec![0; len];
-        let table = RegionTable::new(port.clone());
+        let table = RegionTable::new(segment.clone());
         let address = memory.as_ptr().expose_provenance() as u64;
         let region = table
             .insert(address, len as u64, Access::ALL, None)
             .unwrap();
-        let (there, process) = SoftPort::open(DEVICE, id, &port.published(id)).unwrap();
+        let (there, process) = Segment::open(DEVICE, id, &segment.published(id)).unwrap();
         let endpoint = SoftEndpoint::to_peer(process, there, Options::parse(options).unwrap());
         Self {
-            port,
+            segment,
             endpoint: endpoint.unwrap(),
             region,
             memory,
@@ -115,7 +115,7 @@ impl Peer {
     }
 
     fn all_slots_are_free(&self) -> bool {
-        (0..SLOTS).all(|_| request::claim_now(&self.port, self.endpoint.peer.own(), 0).is_some())
+        (0..SLOTS).all(|_| request::claim_now(&self.segment, self.endpoint.peer.own(), 0).is_some())
     }
 }
 
@@ -129,7 +129,7 @@ fn beside_assist<T>(peer: &Peer, count: usize, body: impl FnOnce(&AtomicUsize) -
     thread::scope(|scope| {
         for _ in 0..count {
             scope.spawn(|| {
-                let mut assist = Assist::of_port(&peer.port);
+                let mut assist = Assist::of_segment(&peer.segment);
                 assist.lend();
                 while !over.load(Ordering::Relaxed) {
                     // As long as those who ask have a processor, too.
@@ -210,8 +210,8 @@ fn without_assist_the_kernel_moves_it() {
         return;
     }
     transfers_arrive(&peer, 0);
-    assert_eq!(peer.port.assist().were_wanted(), Wanted::Called);
-    assert_eq!(peer.port.assist().were_wanted(), Wanted::No);
+    assert_eq!(peer.segment.assist().were_wanted(), Wanted::Called);
+    assert_eq!(peer.segment.assist().were_wanted(), Wanted::No);
     assert!(peer.all_slots_are_free());
 }
 
@@ -221,7 +221,7 @@ fn assist_that_was_promised_and_does_not_come_is_not_waited_for() {
     if !peer.attaches() {
         return;
     }
-    peer.port.assist().lend();
+    peer.segment.assist().lend();
     for round in 0..20 {
         transfers_arrive(&peer, round);
     }
@@ -521,7 +521,7 @@ fn claim_for_the_dead(peer: &Peer) -> usize {
         pid: u32::MAX / 2,
         start_time: 1,
     };
-    request::claim_now(&peer.port, dead, 0).unwrap()
+    request::claim_now(&peer.segment, dead, 0).unwrap()
 }
 
 /// As a process that is not there any more left it, with its last write.
@@ -529,8 +529,8 @@ fn leave_a_slot_of_the_dead(peer: &Peer, offered: u32) {
     let slot = claim_for_the_dead(peer);
     let request = Request::of(Operation::Write, 0, peer.region.at(0), 64, 8);
     // SAFETY: the slot was just claimed.
-    unsafe { request.fill(&peer.port, slot, [0xdd_u8; 8].as_ptr()) };
-    slots::offer(peer.port.slot(slot), offered);
+    unsafe { request.fill(&peer.segment, slot, [0xdd_u8; 8].as_ptr()) };
+    slots::offer(peer.segment.slot(slot), offered);
 }
 
 #[test]
@@ -558,7 +558,7 @@ fn an_agent_is_asked_for_short_pieces_in_lists() {
     const PIECES: usize = 1000;
     let peer = Peer::with(1 << 20, "cma=off");
     // What the agent serves, a hand does, too.
-    peer.port.bell().set_running(true);
+    peer.segment.bell().set_running(true);
     let column: Vec<_> = (0..PIECES).map(|row| (row * 1000 + 3, 8)).collect();
     let mut mixed = vec![(70, SHORT + 1), (3, 5), (20, 0), (40, 7), (700, SHORT)];
     mixed.extend((0..200).map(|at| (2000 + at * 16, 9)));
@@ -610,7 +610,7 @@ fn an_agent_is_asked_past_slots_of_the_dead() {
             _ => leave_a_slot_of_the_dead(&peer, milliseconds()),
         }
     }
-    request::free_those_of_the_dead(&peer.port, peer.endpoint.peer.own());
+    request::free_those_of_the_dead(&peer.segment, peer.endpoint.peer.own());
     assert!(peer.all_slots_are_free());
 }
 
@@ -814,7 +814,7 @@ fn what_cannot_be_added_otherwise_ends_it() {
         "nobody was asked"
     )));
     // Promised, and not given.
-    peer.port.assist().lend();
+    peer.segment.assist().lend();
     let called = std::cell::Cell::new(0);
     let fails = |bytes: Range<usize>| {
         assert_eq!(bytes, 0..80);
