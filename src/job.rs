@@ -10,10 +10,10 @@ use transom_launch::start::{self, Joined};
 
 use crate::comm::{Communicator, Group, world_block_bytes};
 use crate::datatype::Element;
+use crate::diagnostics;
 use crate::error::{AbortCause, Error, Misuse, Result};
 use crate::lower::Allgather;
 use crate::peers::{Awaited, Context, check_rank, is_forked, named_device, not_forked};
-use crate::seen;
 use crate::terms::{ThreadLevel, WorldRank};
 use crate::typed::Buffer;
 use crate::wait::set_hook;
@@ -80,7 +80,7 @@ impl Job {
         if TAKEN.swap(true, Ordering::SeqCst) {
             return Err(Error::new("job start", Misuse::JobTaken));
         }
-        seen::prepare();
+        diagnostics::prepare();
         let named = named_device();
         let (context, started) = match start::join()? {
             Joined::Alone => {
@@ -128,7 +128,7 @@ impl Job {
         if TAKEN.swap(true, Ordering::SeqCst) {
             return Err(Error::new("job start", Misuse::JobTaken));
         }
-        seen::prepare();
+        diagnostics::prepare();
         let context = Context::over(by, ranks, level, named_device(), world_block_bytes)?;
         Ok(Self::of(context, "an allgather"))
     }
@@ -138,7 +138,7 @@ impl Job {
         let rank = context.rank().0;
         let host = |rank| context.hosts().host_of(rank);
         let is_first = (0..rank).all(|other| host(other) != host(rank));
-        seen::joined(rank, is_first, || context.identity());
+        diagnostics::joined(rank, is_first, || context.identity());
         tracing::info!(
             ranks = context.size(),
             device = context.device().name(),
@@ -256,9 +256,9 @@ impl Job {
         // Whoever finds out is to tell others, for which it must still be there.
         let heeded = self.context.check_liveness(OPERATION);
         self.finished = true;
-        seen::leaving();
+        diagnostics::leaving();
         let left = self.context.leave();
-        seen::left();
+        diagnostics::left();
         set_hook(None);
         heeded.and(left.map_err(|error| error.during(OPERATION)))
     }
@@ -328,7 +328,7 @@ impl Job {
     /// [`Job::on_abort`].
     pub fn abort(&self, code: i32, message: &str) {
         self.context.abort_everywhere(AbortCause::Aborted);
-        self.context.tell_launcher_abort(code, message);
+        self.context.report_abort_to_launcher(code, message);
     }
 }
 
@@ -351,13 +351,13 @@ impl Drop for Job {
         if self.finished {
             return;
         }
-        seen::leaving();
+        diagnostics::leaving();
         if std::thread::panicking() {
             self.context.abort_everywhere(AbortCause::Panicked);
         } else if let Err(error) = self.context.leave() {
             tracing::warn!(%error, "the launcher did not take the farewell");
         }
-        seen::left();
+        diagnostics::left();
         set_hook(None);
     }
 }

@@ -50,6 +50,7 @@
 mod access;
 mod comm;
 mod datatype;
+mod diagnostics;
 mod error;
 #[doc(hidden)]
 #[cfg(any(test, fuzzing))]
@@ -59,7 +60,6 @@ pub mod lower;
 mod memory;
 mod peers;
 pub mod raw;
-mod seen;
 mod sync;
 mod terms;
 mod typed;
@@ -70,13 +70,13 @@ mod window;
 
 pub use comm::{Communicator, Comparison, Group};
 pub use datatype::{Accumulate, Atomic, BasicType, Complex, Element, Op, Reduce, ValueIndex};
+pub use diagnostics::{Accesses, OperationKind, Statistics, TargetKind, Waits};
 pub use error::{
     AbortCause, DatatypeMisuse, EpochState, Error, ErrorClass, ErrorKind, Misuse, PeerError,
     Result, SystemError,
 };
 pub use job::Job;
 pub use rdma_sys_shim::{Usage, Via};
-pub use seen::{Accesses, OperationKind, Statistics, TargetKind, Waits};
 pub use terms::{LockKind, ThreadLevel};
 pub use transom_launch::rendezvous::{Fault as RendezvousFault, RendezvousError};
 pub use transom_launch::{

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use rdma_sys_shim::{Assist, Endpoint, Ticket, Wanted, has_attached};
 
+use crate::diagnostics::Waiting;
 use crate::error::{Error, Result};
-use crate::seen::Waiting;
 
 mod assist;
 mod hook;

@@ -2,8 +2,8 @@
 
 use super::bounds::{byte_len, null_buffer};
 use crate::datatype::{BasicType, Op};
+use crate::diagnostics::OperationKind;
 use crate::error::{Error, Misuse, Result};
-use crate::seen::OperationKind;
 
 /// `count` elements of one predefined type, one after the other in each of the buffers and at the
 /// target.

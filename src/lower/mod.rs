@@ -85,9 +85,9 @@ pub use crate::datatype::Row;
 pub use crate::terms::Aim;
 pub use transom_launch::{Allgather, AllgatherError};
 
+use crate::diagnostics;
 use crate::error::{Error, ErrorKind, Result};
 use crate::peers;
-use crate::seen;
 use crate::window::{self as windows, Info};
 
 /// Local. An error of the call `operation`.
@@ -128,7 +128,7 @@ pub fn similar_hint(key: &str) -> Option<&'static str> {
 /// Returns what is wrong with what the environment says, in one line: then warnings are shown.
 #[must_use = "somebody ought to read it"]
 pub fn log_to_stderr(default: &str) -> Option<String> {
-    seen::install(Some(default))
+    diagnostics::install(Some(default))
 }
 
 /// Local. Whether this process was forked from a rank: then the job is its parent's, and all calls that

@@ -380,7 +380,7 @@ impl Context {
         drop(before);
     }
 
-    pub(crate) fn tell_launcher_abort(&self, code: i32, message: &str) {
+    pub(crate) fn report_abort_to_launcher(&self, code: i32, message: &str) {
         if is_forked() {
             return;
         }

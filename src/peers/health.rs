@@ -152,7 +152,7 @@ impl Context {
         if verdict.is_ok()
             && let Some(due) = take_due()
         {
-            self.tell_of_wait(due, &format!("{operation} {}", place()), awaited);
+            self.log_wait(due, &format!("{operation} {}", place()), awaited);
         }
         verdict.map_err(|error| Doubt::new(error.during(operation), self))
     }
@@ -350,7 +350,7 @@ impl Context {
         let (me, size) = (self.me(), self.size());
         let others = || (0..size).filter(|&rank| rank != me && rank != culprit(word));
         let connected = others().filter_map(|rank| self.known(rank));
-        tell_together(connected, word);
+        write_abort_words(connected, word);
         let neighbours = (0..rounds(size)).map(|round| around(me, 1 << round, size));
         let rest = (1..size).map(|distance| around(me, distance, size));
         let rest = rest.take_while(|_| everyone);
@@ -361,7 +361,7 @@ impl Context {
                 return;
             }
             if rank != me && rank != culprit(word) && self.known(rank).is_none() {
-                tell_together(self.peer(rank).into_iter(), word);
+                write_abort_words(self.peer(rank).into_iter(), word);
             }
         }
     }
@@ -390,7 +390,7 @@ fn has_left(error: &Error) -> bool {
 }
 
 /// The first cause stays: a later one is mostly its consequence.
-fn tell_together<'p>(peers: impl Iterator<Item = &'p Peer>, word: u64) {
+fn write_abort_words<'p>(peers: impl Iterator<Item = &'p Peer>, word: u64) {
     let mut told: Vec<(&Peer, u64)> = peers.map(|peer| (peer, 0)).collect();
     let mut posted = Vec::with_capacity(told.len());
     for (peer, old) in &mut told {

@@ -17,7 +17,7 @@ const CALL_BYTES: usize = LINE as usize - 8;
 
 impl Context {
     /// Has others know that this rank waits in `call`, and warns of it if that is due.
-    pub(super) fn tell_of_wait(&self, due: LongWait, call: &str, awaited: Awaited<'_>) {
+    pub(super) fn log_wait(&self, due: LongWait, call: &str, awaited: Awaited<'_>) {
         self.publish_long_wait(call);
         if !due.warns {
             return;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rdma_sys_shim::rdma::Seat;
 use rdma_sys_shim::{Device, Host, Placement, Surroundings};
 use transom_launch::oversubscription;
-use transom_launch::pmi::{Client, NodeMap, tell_hosts};
+use transom_launch::pmi::{Client, NodeMap, exchange_hosts};
 
 use crate::error::{Error, Result};
 
@@ -77,7 +77,7 @@ fn open(spec: &str, here: Whereabouts) -> Result<Arc<dyn Device>> {
 pub(super) fn nodes(client: &Client) -> Result<NodeMap> {
     // Ranks in containers that hide it share one, as they may share its processors.
     let boot = Host::this().map_or(0, |host| u128::from_be_bytes(host.boot));
-    Ok(tell_hosts(client, &format!("{boot:x}"))?)
+    Ok(exchange_hosts(client, &format!("{boot:x}"))?)
 }
 
 /// Collective. Whether all ranks share this host. A launcher that knows of one node (`neighbours`, the ranks on this

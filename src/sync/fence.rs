@@ -37,7 +37,7 @@ impl Window {
             self.synchronise("fence", Purpose::Fence)?;
         }
         self.epochs().fence(succeed);
-        self.fence_seen(succeed);
+        self.count_fence(succeed);
         Ok(())
     }
 }

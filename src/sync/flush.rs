@@ -91,7 +91,7 @@ impl Window {
     pub fn flush_all(&self) -> Result<()> {
         self.needs_any_lock("flush_all")?;
         let _call = self.in_shown_call("flush_all", None);
-        self.flush_seen();
+        self.count_flush();
         self.complete_all("flush_all")?;
         full_fence();
         self.context().check_liveness("flush_all")
@@ -105,7 +105,7 @@ impl Window {
         const OPERATION: &str = "flush_local_all";
         self.needs_any_lock(OPERATION)?;
         let _call = self.in_shown_call(OPERATION, None);
-        self.flush_seen();
+        self.count_flush();
         if self.device_used() {
             self.each_posted(OPERATION, OnTarget::release_posted)?;
         }

@@ -85,14 +85,14 @@ impl Window {
     /// is no other time: it would take back the flags with which the others learn of it.
     #[inline]
     pub(crate) fn synchronise(&self, operation: &'static str, purpose: Purpose) -> Result<()> {
-        match self.watch() {
+        match self.counters() {
             None => self.synchronise_now(operation, purpose),
-            Some(_) => self.synchronise_seen(operation, purpose),
+            Some(_) => self.synchronise_counted(operation, purpose),
         }
     }
 
     #[cold]
-    fn synchronise_seen(&self, operation: &'static str, purpose: Purpose) -> Result<()> {
+    fn synchronise_counted(&self, operation: &'static str, purpose: Purpose) -> Result<()> {
         let _call = self.in_shown_call(operation, None);
         self.synchronise_now(operation, purpose)
     }

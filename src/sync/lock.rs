@@ -7,11 +7,11 @@ use rdma_sys_shim::memory::{TOTAL_STORE_ORDER, full_fence};
 
 use super::reader_overtaking::ReaderOvertaking;
 use super::{Assert, lock_word};
+use crate::diagnostics::TracedEpoch;
 use crate::error::{Error, Misuse, Result};
 use crate::memory::remote::RemoteWord;
 use crate::memory::word::LockWord;
 use crate::peers::{is_forked, not_forked};
-use crate::seen::WatchedEpoch;
 use crate::terms::{Aim, LockKind};
 use crate::window::target::{Route, Target};
 use crate::window::{Held, OnTarget, Window};
@@ -85,7 +85,7 @@ impl Window {
         self.yield_time_slice();
         let _call = self.in_shown_call(LOCK, Some(target));
         self.lock_prepared(kind, target, assert)?;
-        self.epoch_begun(WatchedEpoch::Lock(target));
+        self.epoch_begun(TracedEpoch::Lock(target));
         Ok(())
     }
 
@@ -203,7 +203,7 @@ impl Window {
             return Err(Error::new(LOCK, Misuse::NoLocks));
         }
         self.epochs().prepare_lock(LOCK, target == self.rank())?;
-        self.tell_of_lock(LOCK);
+        self.log_lock(LOCK);
         Ok(())
     }
 

@@ -6,9 +6,9 @@ use rdma_sys_shim::memory::full_fence;
 
 use super::lock::{give_back, word_at_hand};
 use super::{Assert, lock_word};
+use crate::diagnostics::TracedEpoch;
 use crate::error::{Error, Misuse, Result};
 use crate::peers::is_forked;
-use crate::seen::WatchedEpoch;
 use crate::terms::{Aim, Flavor};
 use crate::window::target::Route;
 use crate::window::{Held, Mode, OnTarget, Window};
@@ -81,11 +81,11 @@ impl Window {
         if !self.epochs().may_lock_all() || self.refuses_locks() || is_forked() {
             return Err(self.cannot_lock_all());
         }
-        self.tell_of_lock(OPERATION);
+        self.log_lock(OPERATION);
         self.yield_time_slice();
         let _call = self.in_shown_call(OPERATION, None);
         self.lock_all_prepared(assert)?;
-        self.epoch_begun(WatchedEpoch::LockAll);
+        self.epoch_begun(TracedEpoch::LockAll);
         Ok(())
     }
 
@@ -207,7 +207,7 @@ impl Window {
     /// Ends the epoch where there is more to do than to give back this rank's own lock.
     fn unlock_others_first(&self, operation: &'static str, mode: Mode) -> Result<()> {
         let _call = self.in_shown_call(operation, None);
-        self.epoch_ended(WatchedEpoch::LockAll);
+        self.epoch_ended(TracedEpoch::LockAll);
         let completed = if self.device_used() {
             self.each_posted(operation, OnTarget::complete_before_release)
         } else {

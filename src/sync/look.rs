@@ -33,12 +33,12 @@ impl OnTarget<'_> {
         let context = window.context();
         // An error stays one.
         target.set_count(0);
-        self.call_seen();
+        self.count_call();
         context.check_liveness(aim.operation)?;
         let now = milliseconds();
         let passed = target.since_liveness_check(now);
         // Where calls are rare, each can afford the clock; where they are watched, each has to come here.
-        let rarely = passed < 2 * OFTEN && window.watch().is_none();
+        let rarely = passed < 2 * OFTEN && window.counters().is_none();
         target.set_count(if rarely { CALLS - 1 } else { 0 });
         if passed < OFTEN || !context.may_check_liveness(now) {
             return Ok(());

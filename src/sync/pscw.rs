@@ -14,9 +14,9 @@ use std::sync::atomic::{Ordering, fence};
 use super::Assert;
 use super::flush::behind_gets;
 use crate::comm::Group;
+use crate::diagnostics::TracedEpoch;
 use crate::error::{Error, ErrorKind, Misuse, Result};
 use crate::peers::{Awaited, not_forked};
-use crate::seen::WatchedEpoch;
 use crate::terms::Aim;
 use crate::wait::Verdict;
 use crate::window::pairs::Pair;
@@ -52,7 +52,7 @@ impl Window {
             let told = self.pair(aim).and_then(Pair::post);
             told.map_err(|error| aim.aside(|aim| self.give_up(self.failed(aim, error))))?;
         }
-        self.epoch_begun(WatchedEpoch::Post);
+        self.epoch_begun(TracedEpoch::Post);
         Ok(())
     }
 
@@ -92,7 +92,7 @@ impl Window {
         }
         fence(Ordering::Acquire);
         epochs.start(unchecked);
-        self.epoch_begun(WatchedEpoch::Start);
+        self.epoch_begun(TracedEpoch::Start);
         Ok(())
     }
 
@@ -119,7 +119,7 @@ impl Window {
             // Where the job ends, nobody needs the flags that are left; where a target does not post,
             // the others do.
             if !result.as_ref().is_err_and(ends_job) {
-                result = result.and(self.on(Aim::new(OPERATION, rank)).tell_complete());
+                result = result.and(self.on(Aim::new(OPERATION, rank)).signal_complete());
             }
         }
         if self.device_used() {
@@ -132,7 +132,7 @@ impl Window {
         }
         behind_gets();
         epochs.complete();
-        self.epoch_ended(WatchedEpoch::Start);
+        self.epoch_ended(TracedEpoch::Start);
         result.map_err(|error| self.give_up(error))
     }
 
@@ -156,7 +156,7 @@ impl Window {
             )?;
         }
         self.epochs().wait();
-        self.epoch_ended(WatchedEpoch::Post);
+        self.epoch_ended(TracedEpoch::Post);
         Ok(())
     }
 
@@ -176,7 +176,7 @@ impl Window {
         )?;
         if closed {
             self.epochs().wait();
-            self.epoch_ended(WatchedEpoch::Post);
+            self.epoch_ended(TracedEpoch::Post);
         }
         Ok(closed)
     }
@@ -281,7 +281,7 @@ impl Window {
 impl OnTarget<'_> {
     /// Tells the target that this rank's epoch is over, behind its operations there.
     #[inline]
-    fn tell_complete(self) -> Result<()> {
+    fn signal_complete(self) -> Result<()> {
         let Self { window, aim, .. } = self;
         let epochs = window.epochs();
         let must_wait = !epochs.is_entered(self.epoch()) && epochs.mode() == Mode::Started;

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 use super::must_return::must_return;
-use crate::seen;
+use crate::diagnostics;
 
 /// What is to be told of the wait that this thread is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(super) struct Lasting {
 
 impl Lasting {
     pub(super) fn new(begun: Instant) -> Self {
-        Self::warned_of(begun, seen::warns_of_waits_after())
+        Self::warned_of(begun, diagnostics::warns_of_waits_after())
     }
 
     fn warned_of(begun: Instant, warns_after: Option<Duration>) -> Self {

@@ -19,12 +19,12 @@ use super::targets::Targets;
 use super::{Columns, Epochs, Info, Window, WindowMemory};
 use crate::comm::{Barrier, Communicator, Team, barrier_bytes};
 use crate::datatype::AtomicWidths;
+use crate::diagnostics::{self, Counters};
 use crate::error::{AbortCause, Error, Misuse, PeerError, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, may_be_block};
 use crate::memory::in_flight::{self, InFlightFlags};
 use crate::peers::not_forked;
-use crate::seen::{self, Watch};
 use crate::terms::Flavor;
 
 /// Of the next window that this rank makes.
@@ -195,7 +195,7 @@ impl Window {
     ) -> Result<Self> {
         let operation = created.operation;
         not_forked(operation)?;
-        let _call = seen::in_call(operation);
+        let _call = diagnostics::in_call(operation);
         let team = comm.team().clone();
         let layout = BlockLayout::new(team.size(), barrier_bytes(&team.rings));
         let prepare = || -> Result<Prepared> {
@@ -259,7 +259,7 @@ impl Window {
         // Every rank finds the same broken promise, and nobody uses the window.
         check_promises(operation, &own.hints, &entries)?;
         if comm.rank() == 0 {
-            own.hints.tell_differences(created.flavor, common());
+            own.hints.log_differences(created.flavor, common());
         }
         let all = |said| entries.iter().all(|entry| entry.hints & said != 0);
         let shares_host = all(SHARES_HOST);
@@ -282,7 +282,7 @@ impl Window {
             notifications: Column::new(entries.iter().map(|entry| entry.notifications as u32)),
         };
         let block = Arc::new(own.block);
-        let watched = own.hints.statistics || seen::counts_all();
+        let watched = own.hints.statistics || diagnostics::counts_all();
         let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let window = Self {
             barrier: Barrier::new(&team, &block, BARRIER_AT, all(TURNS)),
@@ -314,10 +314,10 @@ impl Window {
             locks_aside: own.hints.no_locks
                 || watched
                 || team.context.patience().is_oversubscribed(),
-            watch: watched.then(|| Watch::new(number, created.flavor)),
+            counters: watched.then(|| Counters::new(number, created.flavor)),
             number,
             refuses_locks: own.hints.no_locks,
-            told_of_locks: AtomicBool::new(false),
+            logged_lock: AtomicBool::new(false),
             hints: own.hints,
             attributes: Attributes::default(),
             error_handler: Handler::default(),
@@ -330,7 +330,7 @@ impl Window {
             pairs: Pairs::default(),
             block,
         };
-        window.tell_made();
+        window.log_creation();
         Ok(window)
     }
 }

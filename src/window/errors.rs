@@ -109,7 +109,7 @@ impl Window {
         eprintln!("{message}");
         let code = error.class() as i32;
         self.context().abort_everywhere(AbortCause::Aborted);
-        self.context().tell_launcher_abort(code, &message);
+        self.context().report_abort_to_launcher(code, &message);
         exit(code);
     }
 }

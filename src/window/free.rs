@@ -14,9 +14,9 @@ impl Window {
             drop(target.take_route());
         }
         drop(self.memory.take());
-        self.tell_freed();
-        if let Some(watch) = &self.watch {
-            watch.finish();
+        self.log_free();
+        if let Some(counters) = &self.counters {
+            counters.finish();
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::told::LOG;
+use super::log::LOG;
 use super::{Info, Window, unknown_hint};
 use crate::error::{Error, Misuse, Result};
 use crate::terms::Flavor;
@@ -218,7 +218,7 @@ impl Hints {
     }
 
     /// Logs which hints differ between the window's ranks, each once in a process. `self` is what holds.
-    pub(super) fn tell_differences(
+    pub(super) fn log_differences(
         &self,
         flavor: Flavor,
         all: impl Iterator<Item = Common> + Clone,
@@ -279,7 +279,7 @@ impl Window {
     pub fn info(&self) -> Info {
         let info = Hints {
             eager_lock_all: self.eager_lock_all(),
-            statistics: self.watch().is_some(),
+            statistics: self.counters().is_some(),
             ..self.hints.clone()
         }
         .to_info();

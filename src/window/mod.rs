@@ -2,6 +2,7 @@
 
 mod attributes;
 mod copied;
+mod counters;
 mod create;
 mod dynamic;
 mod epochs;
@@ -13,6 +14,7 @@ mod hints;
 mod info;
 mod kind;
 mod layout;
+mod log;
 mod on_target;
 pub(crate) mod pairs;
 mod progress;
@@ -20,10 +22,8 @@ mod route;
 mod shared;
 pub(crate) mod target;
 mod targets;
-mod told;
 mod unflushed;
 mod unknown_hint;
-mod watched;
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,13 +48,13 @@ pub(crate) use unknown_hint::similar as similar_hint;
 
 use crate::comm::{Barrier, Team};
 use crate::datatype::AtomicWidths;
+use crate::diagnostics::Counters;
 use crate::error::Result;
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LocalWord};
 use crate::memory::in_flight::{self, InFlightFlags};
 use crate::memory::remote::RemoteWord;
 use crate::peers::Context;
-use crate::seen::Watch;
 use crate::terms::Flavor;
 use hints::Hints;
 use layout::{BlockLayout, CALL_AT};
@@ -96,7 +96,7 @@ pub struct Window {
     /// Whether locks are errors: all ranks gave the hint `no_locks`, and the front end holds them to it.
     refuses_locks: bool,
     /// Whether the log has told of locks despite that hint.
-    told_of_locks: AtomicBool,
+    logged_lock: AtomicBool,
     eager_lock_all: AtomicBool,
     handed_out: shared::HandedOut,
     attributes: attributes::Attributes,
@@ -121,8 +121,8 @@ pub struct Window {
     flags: Option<InFlightFlags>,
     /// How many of them each rank has, at most.
     in_flight_flags_of_each: usize,
-    /// See [`Window::watch`].
-    watch: Option<Arc<Watch>>,
+    /// See [`Window::counters`].
+    counters: Option<Arc<Counters>>,
     /// Whether lock and lock_all have more to do than to lock.
     locks_aside: bool,
 }

@@ -26,7 +26,7 @@ unsafe impl Sync for Targets {}
 impl Targets {
     /// None was ever used.
     pub(super) fn new(ranks: u32) -> Self {
-        watch();
+        counters();
         let table = Box::into_raw(bytemuck::zeroed_slice_box(ranks as usize));
         // SAFETY: of a box.
         let table = unsafe { NonNull::new_unchecked(table) };
@@ -100,7 +100,7 @@ unsafe impl Sync for Forking {}
 static FORKING: Forking = Forking(UnsafeCell::new(None));
 
 /// From now on, forked children find no target entered.
-fn watch() {
+fn counters() {
     static WATCHING: Once = Once::new();
     WATCHING.call_once(|| {
         // SAFETY: the handlers stay valid, as this code is never unloaded.

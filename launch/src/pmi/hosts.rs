@@ -13,12 +13,12 @@ const PIECE: usize = 200;
 ///
 /// # Errors
 /// As for [`Client::put`] and [`Client::get`].
-pub fn tell_hosts(client: &Client, name: &str) -> Result<NodeMap, PmiError> {
+pub fn exchange_hosts(client: &Client, name: &str) -> Result<NodeMap, PmiError> {
     client.put(&name_key(client.rank()), name)?;
     client.barrier()?;
     // One compares, so that the launcher is not asked size × size questions.
     let told = match client.rank() {
-        0 => tell_map(client),
+        0 => publish_map(client),
         _ => Ok(()),
     };
     // Also where that failed: the others are on their way there.
@@ -37,7 +37,7 @@ pub fn tell_hosts(client: &Client, name: &str) -> Result<NodeMap, PmiError> {
     NodeMap::parse(&text).ok_or_else(|| malformed(text))
 }
 
-fn tell_map(client: &Client) -> Result<(), PmiError> {
+fn publish_map(client: &Client) -> Result<(), PmiError> {
     let names = (0..client.size()).map(|rank| client.get(&name_key(rank)));
     let names: Vec<_> = names.collect::<Result<_, _>>()?;
     let text = NodeMap::of(&names).to_string();
@@ -64,7 +64,7 @@ mod tests {
 
     fn hosts(size: u32, name: impl Fn(u32) -> String + Sync) -> Vec<Vec<u32>> {
         let (maps, _) = job(size, |client| {
-            let map = tell_hosts(&client, &name(client.rank())).unwrap();
+            let map = exchange_hosts(&client, &name(client.rank())).unwrap();
             client.finalize().unwrap();
             (0..size).map(|rank| map.node_of(rank)).collect()
         });

@@ -16,6 +16,6 @@ mod wire;
 pub use client::Client;
 pub(crate) use environment::{Launcher, detect};
 pub use error::PmiError;
-pub use hosts::tell_hosts;
+pub use hosts::exchange_hosts;
 pub use mapping::NodeMap;
 pub(crate) use server::{Action, Server, left_key};

@@ -6,9 +6,9 @@ use super::super::apart::Grain;
 use super::super::bounds::Place;
 use super::super::put_get::Way;
 use crate::datatype::{AtomicWidths, BasicType, Piece, Span, Together};
+use crate::diagnostics::OperationKind;
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
-use crate::seen::OperationKind;
 use crate::window::OnTarget;
 use crate::window::target::Target;
 
@@ -91,7 +91,7 @@ impl<'w> OnTarget<'w> {
             (Err(error), None) => return Err(error),
         };
         let mapped = !place.there.is_null() && usage.is_in_place(self.target, place.widths);
-        if self.window.watch().is_some() {
+        if self.window.counters().is_some() {
             self.count_layout(&place, mapped, span, far, usage);
         }
         Ok(match mapped {

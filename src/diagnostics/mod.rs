@@ -1,8 +1,9 @@
 //! What happened, for people to look at: the log on standard error, what windows count, a table of that at
 //! the end of the job, and a trace. All is off unless it is asked for, and costs nothing then: what is counted is
-//! reached where no fast path goes (see `Window::watch`).
+//! reached where no fast path goes (see `Window::counters`).
 
 mod call;
+mod counters;
 #[cfg(feature = "log")]
 mod log;
 mod report;
@@ -10,7 +11,6 @@ mod settings;
 mod sink;
 mod statistics;
 mod trace;
-mod watch;
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -18,10 +18,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub(crate) use call::{InCall, Waiting};
+pub(crate) use counters::{Counters, TracedEpoch};
 use rdma_sys_shim::Assist;
 use settings::Settings;
 pub use statistics::{Accesses, OperationKind, Statistics, TargetKind, Waits};
-pub(crate) use watch::{Watch, WatchedEpoch};
 
 /// The environment variable that says what is logged.
 const VARIABLE: &str = "TRANSOM_LOG";
@@ -33,7 +33,7 @@ const NO_RANK: u32 = u32::MAX;
 static COUNTS_ALL: AtomicBool = AtomicBool::new(false);
 static REPORTS: AtomicBool = AtomicBool::new(false);
 /// Whether anybody wants to know of waits.
-static WATCHES_WAITS: AtomicBool = AtomicBool::new(false);
+static COUNTS_WAITS: AtomicBool = AtomicBool::new(false);
 /// After how many milliseconds a wait is warned of; 0: never.
 static WAIT_WARNING: AtomicU64 = AtomicU64::new(10_000);
 /// What is wrong with the environment, until a rank knows whether it is to say so.
@@ -78,7 +78,7 @@ pub(crate) fn joined<E: std::fmt::Display>(
     }
     if settings.report {
         REPORTS.store(true, Ordering::Relaxed);
-        watch_waits();
+        count_waits();
     }
     let mut traced = false;
     if let Some(path) = &settings.trace {
@@ -113,7 +113,7 @@ pub(crate) fn leaving() {
         let served = Assist::served_by_process();
         write_at_once(&report::table(
             rank,
-            &watch::all(),
+            &counters::all(),
             call::elsewhere(),
             served,
         ));
@@ -139,7 +139,7 @@ pub(crate) fn counts_all() -> bool {
 /// The call that this thread is in while the guard lives, where something is to be seen of calls that
 /// belong to no window.
 pub(crate) fn in_call(name: &'static str) -> Option<InCall> {
-    watches_waits().then(|| InCall::enter(name, None, None, true))
+    counts_waits().then(|| InCall::enter(name, None, None, true))
 }
 
 #[cfg(feature = "log")]
@@ -152,12 +152,12 @@ fn reports() -> bool {
 }
 
 #[inline]
-fn watches_waits() -> bool {
-    WATCHES_WAITS.load(Ordering::Relaxed)
+fn counts_waits() -> bool {
+    COUNTS_WAITS.load(Ordering::Relaxed)
 }
 
-fn watch_waits() {
-    WATCHES_WAITS.store(true, Ordering::Relaxed);
+fn count_waits() {
+    COUNTS_WAITS.store(true, Ordering::Relaxed);
 }
 
 /// One line on standard error.

@@ -96,7 +96,7 @@ mod tests {
     use rdma_sys_shim::Via;
 
     use super::*;
-    use crate::seen::statistics::{Accesses, OperationKind, TargetKind};
+    use crate::diagnostics::statistics::{Accesses, OperationKind, TargetKind};
 
     #[test]
     fn columns_stand_below_each_other_and_lines_say_whose_they_are() {

@@ -21,7 +21,7 @@ impl Window {
         self.context().check(operation, awaited, &place)
     }
 
-    pub(super) fn tell_made(&self) {
+    pub(super) fn log_creation(&self) {
         tracing::info!(
             target: LOG,
             bytes = self.size(),
@@ -35,7 +35,7 @@ impl Window {
         );
     }
 
-    pub(super) fn tell_freed(&self) {
+    pub(super) fn log_free(&self) {
         tracing::info!(
             target: LOG,
             bytes = self.size(),
@@ -45,8 +45,8 @@ impl Window {
     }
 
     /// A lock is taken despite the hint `no_locks`, if it was given: the first time in a window.
-    pub(crate) fn tell_of_lock(&self, operation: &'static str) {
-        if self.hints.no_locks && !self.told_of_locks.swap(true, Ordering::Relaxed) {
+    pub(crate) fn log_lock(&self, operation: &'static str) {
+        if self.hints.no_locks && !self.logged_lock.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 target: LOG,
                 base = ?self.base,

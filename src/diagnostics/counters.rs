@@ -42,7 +42,7 @@ impl Tally {
 
 /// An epoch of a window at this rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum WatchedEpoch {
+pub(crate) enum TracedEpoch {
     Fence,
     Lock(u32),
     LockAll,
@@ -50,7 +50,7 @@ pub(crate) enum WatchedEpoch {
     Post,
 }
 
-impl WatchedEpoch {
+impl TracedEpoch {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Fence => "fence epoch",
@@ -81,7 +81,7 @@ impl WatchedEpoch {
 }
 
 /// Counts of one window.
-pub(crate) struct Watch {
+pub(crate) struct Counters {
     /// In the order in which this rank made them.
     pub(super) number: u32,
     flavor: Flavor,
@@ -92,13 +92,13 @@ pub(crate) struct Watch {
     /// In nanoseconds.
     waits: Tally,
     /// So that each that ends has begun.
-    open: Mutex<BTreeSet<WatchedEpoch>>,
+    open: Mutex<BTreeSet<TracedEpoch>>,
 }
 
-impl Watch {
+impl Counters {
     /// Of a new window, which is this rank's `number`-th.
     pub(crate) fn new(number: u32, flavor: Flavor) -> Arc<Self> {
-        let watch = Arc::new(Self {
+        let counters = Arc::new(Self {
             number,
             flavor,
             name: Mutex::default(),
@@ -108,11 +108,11 @@ impl Watch {
             waits: Tally::default(),
             open: Mutex::default(),
         });
-        super::watch_waits();
+        super::count_waits();
         if super::reports() {
-            held(&ALL).live.push(watch.clone());
+            held(&ALL).live.push(counters.clone());
         }
-        watch
+        counters
     }
 
     pub(crate) fn set_name(&self, name: &str) {
@@ -148,7 +148,7 @@ impl Watch {
         self.waits.add(time.as_nanos() as u64);
     }
 
-    pub(crate) fn begin_epoch(&self, epoch: WatchedEpoch) {
+    pub(crate) fn begin_epoch(&self, epoch: TracedEpoch) {
         if held(&self.open).insert(epoch) {
             self.epochs.fetch_add(1, Ordering::Relaxed);
             trace::begin_epoch(self, epoch);
@@ -156,7 +156,7 @@ impl Watch {
     }
 
     /// Nothing, if it never began.
-    pub(crate) fn end_epoch(&self, epoch: WatchedEpoch) {
+    pub(crate) fn end_epoch(&self, epoch: TracedEpoch) {
         if held(&self.open).remove(&epoch) {
             trace::end_epoch(self, epoch);
         }
@@ -219,7 +219,7 @@ impl Watch {
 
 /// What is to be reported.
 struct All {
-    live: Vec<Arc<Watch>>,
+    live: Vec<Arc<Counters>>,
     freed: Vec<(u32, String, Statistics)>,
     /// How many were freed after these, and what they did.
     others: u64,
@@ -245,7 +245,7 @@ static ALL: Mutex<All> = Mutex::new(All {
 pub(super) fn all() -> Vec<(String, Statistics)> {
     let all = held(&ALL);
     let live = all.live.iter();
-    let live = live.map(|watch| (watch.number, watch.title(), watch.statistics()));
+    let live = live.map(|counters| (counters.number, counters.title(), counters.statistics()));
     let mut windows: Vec<_> = all.freed.iter().cloned().chain(live).collect();
     windows.sort_by_key(|&(number, ..)| number);
     let windows = windows.into_iter();
@@ -264,17 +264,17 @@ mod tests {
 
     #[test]
     fn what_is_counted_is_read_back_in_its_place() {
-        let watch = Watch::new(1, Flavor::Allocate);
+        let counters = Counters::new(1, Flavor::Allocate);
         for (index, operation) in (1..).zip(OperationKind::ALL) {
             for target in TargetKind::ALL {
                 for via in VIAS {
                     for _ in 0..index {
-                        watch.count(operation, target, via, 10 + via as u64);
+                        counters.count(operation, target, via, 10 + via as u64);
                     }
                 }
             }
         }
-        let counted = watch.statistics();
+        let counted = counters.statistics();
         assert_eq!(counted.accesses.len(), KINDS);
         for accesses in &counted.accesses {
             let index = accesses.operation as u64 + 1;
@@ -297,14 +297,14 @@ mod tests {
 
     #[test]
     fn an_epoch_begins_once_and_ends_only_if_it_began() {
-        let watch = Watch::new(2, Flavor::Dynamic);
+        let counters = Counters::new(2, Flavor::Dynamic);
         for _ in 0..2 {
-            watch.begin_epoch(WatchedEpoch::Lock(3));
+            counters.begin_epoch(TracedEpoch::Lock(3));
         }
-        watch.end_epoch(WatchedEpoch::Lock(4));
-        assert_eq!(watch.statistics().epochs, 1);
-        watch.end_epoch(WatchedEpoch::Lock(3));
-        watch.begin_epoch(WatchedEpoch::Lock(3));
-        assert_eq!(watch.statistics().epochs, 2);
+        counters.end_epoch(TracedEpoch::Lock(4));
+        assert_eq!(counters.statistics().epochs, 1);
+        counters.end_epoch(TracedEpoch::Lock(3));
+        counters.begin_epoch(TracedEpoch::Lock(3));
+        assert_eq!(counters.statistics().epochs, 2);
     }
 }

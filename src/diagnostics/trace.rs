@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use super::counters::{Counters, TracedEpoch};
 use super::sink::Sink;
-use super::watch::{Watch, WatchedEpoch};
 use super::{held, say};
 
 /// Whether there is one, for everything that happens without.
@@ -73,7 +73,7 @@ pub(super) fn begin(path: &Path, job: u64, rank: u32) -> std::io::Result<()> {
     trace.sink.write_out()?;
     *held(&TRACE) = Some(trace);
     ON.store(true, Ordering::Relaxed);
-    super::watch_waits();
+    super::count_waits();
     Ok(())
 }
 
@@ -211,7 +211,7 @@ pub(super) fn slice(
     name: &str,
     category: &str,
     begun: Instant,
-    watch: Option<&Watch>,
+    counters: Option<&Counters>,
     target: Option<u32>,
 ) {
     if !is_on() {
@@ -224,14 +224,19 @@ pub(super) fn slice(
         at: begun,
         lasts: Some(begun.elapsed().as_nanos() as u64),
         id: None,
-        window: watch.map(Watch::title),
+        window: counters.map(Counters::title),
         target,
     }
     .tell();
 }
 
 /// A wait that goes on.
-pub(super) fn begin_wait(name: &str, begun: Instant, watch: Option<&Watch>, target: Option<u32>) {
+pub(super) fn begin_wait(
+    name: &str,
+    begun: Instant,
+    counters: Option<&Counters>,
+    target: Option<u32>,
+) {
     Event {
         phase: 'B',
         name,
@@ -239,7 +244,7 @@ pub(super) fn begin_wait(name: &str, begun: Instant, watch: Option<&Watch>, targ
         at: begun,
         lasts: None,
         id: None,
-        window: watch.map(Watch::title),
+        window: counters.map(Counters::title),
         target,
     }
     .tell();
@@ -261,7 +266,7 @@ pub(super) fn end_wait(name: &str) {
 }
 
 /// Something that took no time worth telling.
-pub(super) fn mark(name: &str, watch: &Watch, target: Option<u32>) {
+pub(super) fn mark(name: &str, counters: &Counters, target: Option<u32>) {
     if !is_on() {
         return;
     }
@@ -272,21 +277,21 @@ pub(super) fn mark(name: &str, watch: &Watch, target: Option<u32>) {
         at: Instant::now(),
         lasts: None,
         id: None,
-        window: Some(watch.title()),
+        window: Some(counters.title()),
         target,
     }
     .tell();
 }
 
-pub(super) fn begin_epoch(watch: &Watch, epoch: WatchedEpoch) {
-    tell_epoch('b', watch, epoch);
+pub(super) fn begin_epoch(counters: &Counters, epoch: TracedEpoch) {
+    trace_epoch('b', counters, epoch);
 }
 
-pub(super) fn end_epoch(watch: &Watch, epoch: WatchedEpoch) {
-    tell_epoch('e', watch, epoch);
+pub(super) fn end_epoch(counters: &Counters, epoch: TracedEpoch) {
+    trace_epoch('e', counters, epoch);
 }
 
-fn tell_epoch(phase: char, watch: &Watch, epoch: WatchedEpoch) {
+fn trace_epoch(phase: char, counters: &Counters, epoch: TracedEpoch) {
     if !is_on() {
         return;
     }
@@ -296,8 +301,8 @@ fn tell_epoch(phase: char, watch: &Watch, epoch: WatchedEpoch) {
         category: "epoch",
         at: Instant::now(),
         lasts: None,
-        id: Some(u64::from(watch.number) << 34 | epoch.number()),
-        window: Some(watch.title()),
+        id: Some(u64::from(counters.number) << 34 | epoch.number()),
+        window: Some(counters.title()),
         target: epoch.target(),
     }
     .tell();

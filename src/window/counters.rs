@@ -10,7 +10,7 @@ use rdma_sys_shim::Via;
 
 use super::target::Route;
 use super::{OnTarget, Window};
-use crate::seen::{InCall, OperationKind, Statistics, TargetKind, Watch, WatchedEpoch};
+use crate::diagnostics::{Counters, InCall, OperationKind, Statistics, TargetKind, TracedEpoch};
 use crate::terms::Aim;
 
 impl Window {
@@ -22,13 +22,13 @@ impl Window {
     /// Ranks count by themselves, and need not agree on it. Not in MPI.
     #[must_use]
     pub fn statistics(&self) -> Option<Statistics> {
-        self.watch().map(|watch| watch.statistics())
+        self.counters().map(|counters| counters.statistics())
     }
 
     /// Where it counts.
     #[inline]
-    pub(crate) fn watch(&self) -> Option<&Arc<Watch>> {
-        self.watch.as_ref()
+    pub(crate) fn counters(&self) -> Option<&Arc<Counters>> {
+        self.counters.as_ref()
     }
 
     /// Whether locks are not for the fast path: there are none, they are seen, or ranks take turns.
@@ -39,53 +39,53 @@ impl Window {
 
     /// What this thread waits for while the guard lives belongs to this call.
     #[inline]
-    pub(crate) fn in_call(&self, aim: Aim) -> CallSeen {
+    pub(crate) fn in_call(&self, aim: Aim) -> CallGuard {
         let Aim { operation, rank } = aim;
-        let watch = self.watch();
-        CallSeen(watch.map(|watch| enter(watch, operation, Some(rank), false)))
+        let counters = self.counters();
+        CallGuard(counters.map(|counters| enter(counters, operation, Some(rank), false)))
     }
 
     /// As [`Window::in_call`], for a call that stands in the trace, on `target` or on all.
     #[inline]
-    pub(crate) fn in_shown_call(&self, operation: &'static str, target: Option<u32>) -> CallSeen {
-        let watch = self.watch();
-        CallSeen(watch.map(|watch| enter(watch, operation, target, true)))
+    pub(crate) fn in_shown_call(&self, operation: &'static str, target: Option<u32>) -> CallGuard {
+        let counters = self.counters();
+        CallGuard(counters.map(|counters| enter(counters, operation, target, true)))
     }
 
     #[inline]
-    pub(crate) fn epoch_begun(&self, epoch: WatchedEpoch) {
-        if let Some(watch) = self.watch() {
-            watch.begin_epoch(epoch);
+    pub(crate) fn epoch_begun(&self, epoch: TracedEpoch) {
+        if let Some(counters) = self.counters() {
+            counters.begin_epoch(epoch);
         }
     }
 
     #[inline]
-    pub(crate) fn epoch_ended(&self, epoch: WatchedEpoch) {
-        if let Some(watch) = self.watch() {
-            watch.end_epoch(epoch);
+    pub(crate) fn epoch_ended(&self, epoch: TracedEpoch) {
+        if let Some(counters) = self.counters() {
+            counters.end_epoch(epoch);
         }
     }
 
     /// A fence has ended one epoch, and begun another if `succeed`.
     #[inline]
-    pub(crate) fn fence_seen(&self, succeed: bool) {
-        if let Some(watch) = self.watch() {
-            fence_seen(watch, succeed);
+    pub(crate) fn count_fence(&self, succeed: bool) {
+        if let Some(counters) = self.counters() {
+            count_fence(counters, succeed);
         }
     }
 
     /// A flush of all targets.
-    pub(crate) fn flush_seen(&self) {
-        if let Some(watch) = self.watch() {
-            watch.count_flush();
+    pub(crate) fn count_flush(&self) {
+        if let Some(counters) = self.counters() {
+            counters.count_flush();
         }
     }
 }
 
 /// Kept during a call of a window. Of one that is not watched, it is but a null to look at.
-pub(crate) struct CallSeen(Option<Box<InCall>>);
+pub(crate) struct CallGuard(Option<Box<InCall>>);
 
-impl Drop for CallSeen {
+impl Drop for CallGuard {
     #[inline(always)]
     fn drop(&mut self) {
         if let Some(call) = self.0.take() {
@@ -102,19 +102,19 @@ fn leave(call: Box<InCall>) {
 
 #[cold]
 fn enter(
-    watch: &Arc<Watch>,
+    counters: &Arc<Counters>,
     operation: &'static str,
     target: Option<u32>,
     shown: bool,
 ) -> Box<InCall> {
-    Box::new(InCall::enter(operation, target, Some(watch), shown))
+    Box::new(InCall::enter(operation, target, Some(counters), shown))
 }
 
 #[cold]
-fn fence_seen(watch: &Watch, succeed: bool) {
-    watch.end_epoch(WatchedEpoch::Fence);
+fn count_fence(counters: &Counters, succeed: bool) {
+    counters.end_epoch(TracedEpoch::Fence);
     if succeed {
-        watch.begin_epoch(WatchedEpoch::Fence);
+        counters.begin_epoch(TracedEpoch::Fence);
     }
 }
 
@@ -122,24 +122,24 @@ impl OnTarget<'_> {
     /// An operation that was found a way.
     #[inline]
     pub(crate) fn count(self, kind: OperationKind, via: impl FnOnce() -> Via, bytes: u64) {
-        if let Some(watch) = self.window.watch() {
+        if let Some(counters) = self.window.counters() {
             let target = match self.aim.rank == self.window.rank() {
                 true => TargetKind::Own,
                 false => TargetKind::Other,
             };
-            watch.count(kind, target, via(), bytes);
+            counters.count(kind, target, via(), bytes);
         }
     }
 
     /// The end of a flush or of an unlock, where these look up.
-    pub(crate) fn call_seen(self) {
-        let Some(watch) = self.window.watch() else {
+    pub(crate) fn count_call(self) {
+        let Some(counters) = self.window.counters() else {
             return;
         };
         let Aim { operation, rank } = self.aim;
         match operation {
-            "flush" | "flush_local" => watch.flushed(operation, rank),
-            "unlock" => watch.end_epoch(WatchedEpoch::Lock(rank)),
+            "flush" | "flush_local" => counters.flushed(operation, rank),
+            "unlock" => counters.end_epoch(TracedEpoch::Lock(rank)),
             _ => {}
         }
     }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::counters::Counters;
 use super::statistics::Waits;
-use super::watch::Watch;
-use super::{trace, watches_waits};
+use super::{counts_waits, trace};
 
 /// What waits of a thread belong to.
 #[derive(Clone)]
 struct Call {
     name: &'static str,
     target: Option<u32>,
-    watch: Option<Arc<Watch>>,
+    counters: Option<Arc<Counters>>,
 }
 
 thread_local! {
@@ -38,13 +38,13 @@ impl InCall {
     pub(crate) fn enter(
         name: &'static str,
         target: Option<u32>,
-        watch: Option<&Arc<Watch>>,
+        counters: Option<&Arc<Counters>>,
         shown: bool,
     ) -> Self {
         let call = Call {
             name,
             target,
-            watch: watch.cloned(),
+            counters: counters.cloned(),
         };
         Self {
             // At the end of a thread there may be nowhere to note it.
@@ -63,7 +63,13 @@ impl Drop for InCall {
         let outer = self.outer.take();
         let call = CALL.try_with(|inner| inner.replace(outer)).ok().flatten();
         if let (Some(begun), Some(call)) = (self.begun, call) {
-            trace::slice(call.name, "call", begun, call.watch.as_deref(), call.target);
+            trace::slice(
+                call.name,
+                "call",
+                begun,
+                call.counters.as_deref(),
+                call.target,
+            );
         }
     }
 }
@@ -92,14 +98,14 @@ impl Waiting {
     /// Costs a load where nobody wants to know.
     #[inline]
     pub(crate) fn begin() -> Self {
-        match watches_waits() {
-            true => Self::begin_watched(),
+        match counts_waits() {
+            true => Self::begin_counted(),
             false => Self(None),
         }
     }
 
     #[cold]
-    fn begin_watched() -> Self {
+    fn begin_counted() -> Self {
         let waits_already = WAITS.try_with(|waits| waits.replace(true)).unwrap_or(true);
         Self((!waits_already).then(|| Begun {
             at: Instant::now(),
@@ -114,7 +120,7 @@ impl Waiting {
             && trace::is_on()
         {
             begun.told = true;
-            with_call(|name, target, watch| trace::begin_wait(name, begun.at, watch, target));
+            with_call(|name, target, counters| trace::begin_wait(name, begun.at, counters, target));
             trace::flush();
         }
     }
@@ -127,9 +133,9 @@ impl Drop for Waiting {
         };
         let _ = WAITS.try_with(|waits| waits.set(false));
         let time = begun.at.elapsed();
-        with_call(|name, target, watch| {
-            match watch {
-                Some(watch) => watch.waited(time),
+        with_call(|name, target, counters| {
+            match counters {
+                Some(counters) => counters.waited(time),
                 None => {
                     ELSEWHERE[0].fetch_add(1, Ordering::Relaxed);
                     ELSEWHERE[1].fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
@@ -137,18 +143,18 @@ impl Drop for Waiting {
             }
             match begun.told {
                 true => trace::end_wait(name),
-                false => trace::slice(name, "wait", begun.at, watch, target),
+                false => trace::slice(name, "wait", begun.at, counters, target),
             }
         });
     }
 }
 
-fn with_call(act: impl FnOnce(&str, Option<u32>, Option<&Watch>)) {
+fn with_call(act: impl FnOnce(&str, Option<u32>, Option<&Counters>)) {
     let call = CALL.try_with(|call| call.borrow().clone()).ok().flatten();
     match call {
         Some(call) => {
             let name = format!("wait in {}", call.name);
-            act(&name, call.target, call.watch.as_deref());
+            act(&name, call.target, call.counters.as_deref());
         }
         None => act("wait", None, None),
     }
@@ -161,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_of_the_call_that_it_is_in_and_counts_once() {
-        let watches = [1, 2].map(|number| Watch::new(number, Flavor::Allocate));
+        let watches = [1, 2].map(|number| Counters::new(number, Flavor::Allocate));
         let wait = || {
             let _outer = Waiting::begin();
             let _inner = Waiting::begin();
