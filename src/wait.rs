@@ -15,7 +15,7 @@ mod long;
 mod must_return;
 mod pause;
 
-use assist::LendingEnd;
+use assist::AssistEnd;
 pub(crate) use hook::set_hook;
 use long::Lasting;
 pub(crate) use long::{LongWait, at_end, in_words, take_due};
@@ -218,13 +218,13 @@ impl Patience {
         let begun = Instant::now();
         let lent = match &mut assist {
             Some(assist) => assist::lend(assist, false, done)?,
-            None if self.spin(done, begun)? => LendingEnd::Over,
-            None => LendingEnd::Idle,
+            None if self.spin(done, begun)? => AssistEnd::Over,
+            None => AssistEnd::Idle,
         };
         let (mut was_asked, yields) = match lent {
-            LendingEnd::Over => return Ok(()),
-            LendingEnd::Asked => (true, 0),
-            LendingEnd::Idle => (false, YIELDS),
+            AssistEnd::Over => return Ok(()),
+            AssistEnd::Asked => (true, 0),
+            AssistEnd::Idle => (false, YIELDS),
         };
         if let (Some(assist), false) = (&mut assist, was_asked) {
             assist.withdraw();
@@ -234,10 +234,10 @@ impl Patience {
                 return Ok(());
             }
             match self.serve_peers(&mut assist, Wanted::No, done)? {
-                Some(LendingEnd::Over) => return Ok(()),
+                Some(AssistEnd::Over) => return Ok(()),
                 // It was long, and time to look around.
                 Some(lent) => {
-                    was_asked = lent == LendingEnd::Asked;
+                    was_asked = lent == AssistEnd::Asked;
                     break;
                 }
                 None => {}
@@ -272,11 +272,11 @@ impl Patience {
                 false => Wanted::No,
             };
             let lent = self.serve_peers(&mut assist, known, done)?;
-            was_asked = lent == Some(LendingEnd::Asked);
+            was_asked = lent == Some(AssistEnd::Asked);
             match lent {
-                Some(LendingEnd::Over) => return Ok(()),
-                Some(LendingEnd::Asked) => continue,
-                Some(LendingEnd::Idle) | None => {}
+                Some(AssistEnd::Over) => return Ok(()),
+                Some(AssistEnd::Asked) => continue,
+                Some(AssistEnd::Idle) | None => {}
             }
             let longest = match hook::call() {
                 true => LONGEST_NAP,
@@ -290,13 +290,13 @@ impl Patience {
         }
     }
 
-    /// Serves peers that are known to want a hand, or have said so since they were heeded last; how that ended, if they did.
+    /// Serves peers that are known to want assist, or have said so since they were served last; how that ended, if they did.
     fn serve_peers(
         self,
         assist: &mut Option<Assist>,
         known: Wanted,
         done: &mut dyn FnMut() -> Result<bool>,
-    ) -> Result<Option<LendingEnd>> {
+    ) -> Result<Option<AssistEnd>> {
         if assist.is_none() && !self.oversubscribed {
             *assist = Assist::for_calls();
         }
@@ -311,7 +311,7 @@ impl Patience {
             Wanted::No => return Ok(None),
             _ => assist::lend(assist, wanted == Wanted::Called, done)?,
         };
-        if lent == LendingEnd::Idle {
+        if lent == AssistEnd::Idle {
             assist.withdraw();
         }
         Ok(Some(lent))

@@ -1,5 +1,5 @@
 //! What ranks learn under `transom run` without asking: a word says at once that one has died, which
-//! nobody else would learn where nobody waits for it, and notes hold their cards, for which the launcher
+//! nobody else would learn where nobody waits for it, and notes hold their bootstrap records, for which the launcher
 //! would have to answer every pair. A key says that a rank has left in good order.
 
 use std::sync::atomic::Ordering;

@@ -126,7 +126,7 @@ fn processors_key(rank: u32) -> String {
 }
 
 fn verdict_key(first: u32) -> String {
-    format!("transom-crowded-{first}")
+    format!("transom-oversubscribed-{first}")
 }
 
 #[cfg(test)]

@@ -265,7 +265,7 @@ struct Fetching {
 }
 
 fn fetching(near: Near, result: Near, far: Far, op: Op) -> Result<Fetching> {
-    // With NoOp, neither the origin's buffer nor its count nor its type matter.
+    // With NoOp, the origin's buffer, its count and its type have no meaning.
     let (near, whose) = match op {
         Op::NoOp => (result, "result"),
         _ => (near, "origin"),

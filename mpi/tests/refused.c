@@ -29,7 +29,7 @@ static void refused(int who, int times) {
   OK(MPI_Win_set_name(win, "kept"));
   for (int i = 0; i < N; i++) base[i] = 1000 * i + rank;
   OK(MPI_Win_set_attr(win, other, &flag));
-  /* MPICH asks the one that was set last, too, when another has refused, and heeds it alone. */
+  /* MPICH asks the one that was set last, too, when another has refused, and follows it alone. */
   OK(MPI_Win_set_attr(win, keyval, &flag));
   OK(MPI_Barrier(MPI_COMM_WORLD));
   int one_refuses = who == rank || who < 0;

@@ -631,7 +631,7 @@ pub struct Region {
     pub(crate) _owner: OfProcess<Box<dyn Send + Sync>>,
 }
 
-// SAFETY: the pointer is an address to hand out; every access through it is unsafe code of the
+// SAFETY: the pointer is an address to give away; every access through it is unsafe code of the
 // holder, and the owner behind it is Send and Sync.
 unsafe impl Send for Region {}
 // SAFETY: as above; no method dereferences `base`.

@@ -42,7 +42,7 @@ impl Grain {
         Some(len.min((more + 1) * self.extent))
     }
 
-    /// Hands out the parts of `len` bytes from `address` on, as offset and length, each in one region.
+    /// Passes on the parts of `len` bytes from `address` on, as offset and length, each in one region.
     fn parts(
         self,
         regions: &RegionCache,

@@ -1,17 +1,18 @@
 //! How single atomics, which take no lock, keep out of the way of work on many elements, which takes the accumulate
 //! lock and no atomics.
 //!
-//! Each thread of a rank has a mark, which only it writes; each target has an announcement, which is written under its
-//! accumulate lock. (Below `ThreadLevel::Multiple` all threads of a rank have one mark, since they take turns.)
+//! Each thread of a rank has an in-flight flag, which only that thread writes. Each target has a bulk-mode word, which is
+//! written under its accumulate lock. (Below `ThreadLevel::Multiple` all threads of a rank share one flag, since only one
+//! of them calls at a time.)
 //!
 //! | | |
 //! |---|---|
-//! | single atomics | set the mark of their thread; if nothing is announced, are carried out; take the mark away. Else they take the lock instead |
-//! | work on many elements | takes the lock; if nothing is announced, announces it, makes a fence for all threads, and waits until it has seen each thread without its mark |
+//! | single atomics | set the flag of their thread; if bulk mode is off, are carried out; clear the flag. Else they take the lock instead |
+//! | work on many elements | takes the lock; if bulk mode is off, turns it on, makes a fence for all threads, and waits until it has read each thread's flag as clear |
 //!
-//! Either the single atomic sees the announcement, or the other its mark. That takes a full fence on both sides,
-//! of which the frequent one has none: the other makes it for both, at a price. So an announcement stays, until some
-//! single atomics have paid for it with the lock.
+//! Either the single atomic reads bulk mode as on, or the work on many elements reads the flag as set. That takes a full
+//! fence on both sides. The frequent side has none: the other side makes it for both, which is expensive. So bulk mode stays
+//! on until some single atomics have taken the lock because of it.
 
 use crate::memory::word::SharedWord;
 
@@ -34,20 +35,20 @@ impl<W: SharedWord> Drop for InFlight<'_, W> {
     }
 }
 
-/// For single atomics of the thread whose mark this is. `None` where work on many elements is announced.
+/// For single atomics of the thread that owns `flag`. `None` in bulk mode.
 #[inline(always)]
 pub(super) fn begin_single<'m, W: SharedWord>(
     flag: &'m W,
     bulk_mode: &W,
 ) -> Option<InFlight<'m, W>> {
     flag.publish(1);
-    let marked = InFlight(flag);
+    let in_flight = InFlight(flag);
     light_fence();
-    (bulk_mode.observe() == 0).then_some(marked)
+    (bulk_mode.observe() == 0).then_some(in_flight)
 }
 
-/// Under the lock: announces work on many elements, until `singles` single atomics have found it so. True if it was
-/// not announced: then a fence has to be made, and the marks awaited.
+/// Under the lock: turns bulk mode on, until `singles` single atomics have found it on. True if it was off: then the caller
+/// makes a fence and waits for the in-flight flags.
 pub(super) fn enter_bulk_mode(bulk_mode: &impl SharedWord, singles: u64) -> bool {
     let left = bulk_mode.look();
     if left != singles {
@@ -56,7 +57,7 @@ pub(super) fn enter_bulk_mode(bulk_mode: &impl SharedWord, singles: u64) -> bool
     left == 0
 }
 
-/// Under the lock: a single atomic found the announcement.
+/// Under the lock: a single atomic found bulk mode on.
 pub(super) fn found_bulk_mode(bulk_mode: &impl SharedWord) {
     let left = bulk_mode.look();
     bulk_mode.publish(left.saturating_sub(1));

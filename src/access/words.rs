@@ -1,7 +1,7 @@
 //! Work on words of mapped memory, which single atomics update: one by one by these, or many at once under the
 //! accumulate lock, by the processor's vector instructions.
 //!
-//! In windows without marks (see `enter_bulk_mode`) it is always one by one.
+//! In windows without in-flight flags (see `bulk_mode`) it is always one by one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,7 +20,7 @@ use crate::window::{OnTarget, Window};
 /// Fewer elements are sooner combined one by one.
 pub(super) const MANY: usize = 16;
 
-/// An announcement costs as much as so many elements do that are combined one by one: it is made after these.
+/// Entering bulk mode costs as much as combining this many elements one by one, so it begins after these.
 const BULK_MODE_AFTER: usize = 4096;
 
 /// So many single atomics, each with a lock that it would not need else, have paid for it.
@@ -90,7 +90,7 @@ impl OnTarget<'_> {
         let route = self.route()?;
         self.with_accumulate_lock(&route.accumulate_lock, || {
             match route.bulk_mode.atomic() {
-                // What does not pay is here for want of a mark, or since it was announced.
+                // What does not pay is here for want of a flag, or since bulk mode is on.
                 Some(bulk_mode) if pays || many && bulk_mode.look() != 0 => {
                     combine(self.is_alone(bulk_mode)?);
                 }
@@ -149,7 +149,7 @@ impl OnTarget<'_> {
 
     /// Posts atomics of the device to words of a target, in memory that is not mapped here: where others may combine
     /// them without atomics, under the lock, and complete on return. Today's devices map all memory of a window with
-    /// marks, or refuse.
+    /// in-flight flags, or refuse.
     pub(super) fn at_words_by_device(
         self,
         lock: &RemoteWord,

@@ -1,4 +1,4 @@
-//! The environment variables that commands and their ranks heed, for their help and manual pages.
+//! The environment variables that commands and their ranks read, for their help and manual pages.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use clap::builder::Styles;
 /// A variable, and what it does.
 type Variable = (&'static str, &'static str);
 
-/// What whoever takes part in a job heeds.
+/// What every process of a job reads.
 const OF_RANKS: [Variable; 7] = [
     (
         "TRANSOM_DEVICE",

@@ -1,4 +1,4 @@
-//! The collectives among the ranks of a circle, on bytes: ceil(log2(p)) steps each. Roots and parts are by place.
+//! The collectives among the ranks of a ring, on bytes: ceil(log2(p)) steps each. Roots and parts are by place.
 
 use super::ring_channel::{Direction, InRingChannel};
 use crate::error::Result;
@@ -49,7 +49,7 @@ impl InRingChannel<'_> {
                 self.exchange(Direction::Back, round, None, Some(&mut held[start..]))?;
             }
         }
-        // Held in the order of places in the tree: turn the circle until rank 0 comes first.
+        // Held in the order of places in the tree: rotate the ring until rank 0 comes first.
         let before_zero: usize = (root as usize..size).map(|rank| lens[rank]).sum();
         held.rotate_left(before_zero);
         Ok(held)

@@ -33,7 +33,7 @@ pub(crate) struct Engine {
     pub(super) channels: RingChannels,
 }
 
-/// The circles in which bytes go.
+/// The rings in which bytes go.
 pub(super) enum RingChannels {
     /// One of all ranks.
     All(RingChannel),

@@ -1,4 +1,4 @@
-//! Ranks of a team that take steps among themselves, in a circle.
+//! Ranks of a team that exchange messages among themselves, in a ring.
 
 use crate::peers::{around, rounds};
 
@@ -70,12 +70,12 @@ impl Ring {
         rounds(self.size())
     }
 
-    /// The rank `distance` further on, around the circle.
+    /// The rank `distance` further on, around the ring.
     pub(super) fn ahead(&self, distance: u32) -> u32 {
         self.rank_at(around(self.place, distance, self.size()))
     }
 
-    /// The rank `distance` back, around the circle.
+    /// The rank `distance` back, around the ring.
     pub(super) fn behind(&self, distance: u32) -> u32 {
         self.ahead(self.size() - distance % self.size())
     }

@@ -1,4 +1,4 @@
-//! The ways of bytes around a circle of ranks: to and from each rank that is 2^round places off.
+//! The pipes of a ring of ranks: to and from each rank that is 2^round places away.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use crate::memory::control::ControlBlock;
 use crate::peers::Awaited;
 use crate::terms::WorldRank;
 
-/// In which direction around the circle a pipe leads.
+/// In which direction around the ring a pipe leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Ahead,
     Back,
 }
 
-/// Bytes of control block that a circle of so many rounds takes.
+/// Bytes of control block that a ring of so many rounds takes.
 pub(super) fn ring_channel_bytes(rounds: u32) -> u64 {
     2 * u64::from(rounds) * PIPE_BYTES
 }
 
-/// The pipes of a circle.
+/// The pipes of a ring.
 pub(super) struct RingChannel {
     ring: Ring,
     ahead: Vec<Pipe>,
@@ -71,7 +71,7 @@ impl RingChannel {
     }
 }
 
-/// A collective among the ranks of a lane.
+/// A collective among the ranks of a ring channel.
 pub(super) struct InRingChannel<'e> {
     core: &'e mut Core,
     channel: &'e mut RingChannel,

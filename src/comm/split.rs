@@ -93,7 +93,7 @@ impl Communicator {
         let members: Vec<u32> = members.into_iter().map(|(_, rank)| rank).collect();
         let part = fabric.map(|fabric| self.part(&members, fabric));
         let made = self.derive(OPERATION, part, &members)?;
-        // Now that no rank has failed, none of the cards is a refusal.
+        // Now that no rank has failed, none of the records is a refusal.
         for (rank, record) in records {
             made.team().fabric.introduce(rank, record);
         }

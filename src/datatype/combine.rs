@@ -62,7 +62,7 @@ unsafe fn combine_by_avx2(ty: BasicType, op: Op, held: *mut u8, operands: *const
 /// As for [`combine`].
 #[inline(always)]
 unsafe fn combine_by(ty: BasicType, op: Op, held: *mut u8, operands: *const u8, count: usize) {
-    // SAFETY: the caller's promise, for the type at hand.
+    // SAFETY: the caller's promise, for this type.
     unsafe {
         match ty {
             BasicType::I8 => each::<i8>(op, held, operands, count),

@@ -39,7 +39,7 @@ pub enum EpochState {
         /// A rank that has not come to it.
         awaited: u32,
     },
-    /// The lock at hand is one of this kind, of this rank.
+    /// The lock in question is one of this kind, of this rank.
     LockOf(LockKind, u32),
     /// `local_mut` of a lock has lent this rank's own part as a slice.
     OwnPartLent,

@@ -10,20 +10,20 @@ use super::control::{ControlRegion, LINE, LocalWord};
 /// Behind the words that tell how the rank is.
 pub(crate) const AT: u64 = 2 * LINE;
 pub(crate) const BYTES: u64 = THREADS as u64 * LINE;
-/// So many threads have a line. What others do is told by no mark.
+/// So many threads have a line. Other threads have no flag.
 const THREADS: usize = 64;
 
-/// Where a thread's mark stands in every control region. `number` is below [`count`].
+/// Where a thread's flag is in every control region. `number` is below [`count`].
 pub(crate) fn line(number: usize) -> u64 {
     AT + number as u64 * LINE
 }
 
-/// How many marks a rank has. `by_thread`: several of its threads may be at single atomics at a time.
+/// How many flags a rank has. `by_thread`: several of its threads may be at single atomics at a time.
 pub(crate) fn count(by_thread: bool) -> usize {
     if by_thread { THREADS } else { 1 }
 }
 
-/// The marks of this rank.
+/// The in-flight flags of this rank.
 pub(crate) struct InFlightFlags {
     /// That of all threads, where they take turns: single atomics wait for each load on the way to it.
     first: LocalWord,
@@ -53,7 +53,7 @@ impl InFlightFlags {
         }
     }
 
-    /// Gives this thread a mark, if it has none and one is left. Not in [`InFlightFlags::own`]: for a call on the way, single
+    /// Gives this thread a flag, if it has none and one is left. Not in [`InFlightFlags::own`]: for a call on the way, single
     /// atomics would save registers, and their locked instructions wait for these stores.
     pub(crate) fn enter(&self) {
         if self.all.is_some() {

@@ -54,7 +54,7 @@ pub(crate) struct Context {
     pub(super) looked: AtomicU32,
     /// Whether the others were told that the job ends.
     pub(super) told: AtomicBool,
-    /// Our launcher's, on which ranks leave their cards, and which generation of these is this job's.
+    /// Our launcher's, in which ranks leave their bootstrap records, and which generation of these is this job's.
     segment: Option<(Arc<BootstrapSegment>, u64)>,
     /// None without a launcher, and once it was told that this rank left.
     launcher: Mutex<Option<Client>>,
@@ -122,7 +122,7 @@ impl Context {
                 Ok(opened) => opened.fabric.own_record().to_owned(),
                 Err(error) => refusal(error),
             };
-            // Whoever does not see the board asks for the key.
+            // A rank that cannot map the segment asks for the key.
             let told = client.put(&record_key(rank), &record);
             let noted =
                 |segment: &Arc<BootstrapSegment>| segment.write(rank as usize, record.as_bytes());
@@ -153,7 +153,7 @@ impl Context {
         Ok(Arc::new(Self::new(place, fabric, client, segment)))
     }
 
-    /// `segment`: the launcher's, and which generation of its cards is this job's, if it has them.
+    /// `segment`: the launcher's, and which generation of its records is this job's, if it has them.
     fn new(
         place: Place,
         fabric: Fabric,

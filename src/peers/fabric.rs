@@ -78,7 +78,7 @@ impl Fabric {
         Ok(mapped.is_some_and(|mapping| mapping.has_atomics()))
     }
 
-    /// Notes the card of a rank of the world, which stays the same for as long as the job runs.
+    /// Notes the bootstrap record of a rank of the world, which stays the same for as long as the job runs.
     pub(crate) fn introduce(&self, rank: u32, record: String) {
         let _ = self.records[rank as usize].set(record);
     }
@@ -89,7 +89,7 @@ impl Fabric {
         self.peers[rank as usize].get()
     }
 
-    /// Connects to rank `rank` of the world unless that has happened. `ask` gets its card where it
+    /// Connects to rank `rank` of the world unless that has happened. `ask` gets its record where it
     /// was not introduced.
     pub(super) fn connect(
         &self,

@@ -176,7 +176,7 @@ impl Context {
     }
 
     /// Flags are sent without waiting for their arrival: if one was lost, the ranks may be waiting
-    /// for each other in a circle in which each awaited one lives.
+    /// for each other in a cycle in which each awaited rank lives.
     fn check_sent(&self) -> Result<()> {
         let known = (0..self.size()).filter_map(|rank| Some((rank, self.known(rank)?)));
         for (rank, peer) in known {
@@ -415,7 +415,7 @@ fn is_reason(error: &Error, first: &PeerError, me: u32) -> bool {
     }
 }
 
-/// The rank `distance` further on, around the circle.
+/// The rank `distance` further on, around the ring.
 pub(crate) fn around(rank: u32, distance: u32, size: u32) -> u32 {
     ((u64::from(rank) + u64::from(distance)) % u64::from(size)) as u32
 }

@@ -9,10 +9,10 @@ use crate::error::{Error, ErrorClass, PeerError, Result, SystemError};
 use crate::memory::remote::{RemoteMemory, RemoteWord};
 use crate::wait::Patience;
 
-/// Of a longer name, so many bytes are published: a card has to fit into one line of PMI.
+/// Of a longer name, so many bytes are published: a record has to fit into one line of PMI.
 const LONGEST_NAME: usize = 32;
 
-/// Begins what a rank publishes in place of a card if it could not start. No digit: no card does.
+/// Begins what a rank publishes in place of a record if it could not start. No digit: no record begins so.
 const REFUSAL: char = 'x';
 /// Of the reason, so many bytes are published.
 const LONGEST_REASON: usize = 400;
@@ -57,7 +57,7 @@ impl BootstrapRecord {
     }
 }
 
-/// What a rank publishes in place of its card if it could not start.
+/// What a rank publishes in place of its bootstrap record if it could not start.
 pub(crate) fn refusal(error: &Error) -> String {
     let words = error.to_string();
     let words = beginning(&words, LONGEST_REASON);

@@ -47,7 +47,7 @@ impl Window {
         let Some(known) = self.targets().get(target as usize) else {
             return false;
         };
-        let Some(word) = word_at_hand(known) else {
+        let Some(word) = known_word(known) else {
             return false;
         };
         if !epochs.try_begin_lock(known.epoch(), concurrent) {
@@ -142,7 +142,7 @@ impl Window {
         else {
             return false;
         };
-        let Some(word) = word_at_hand(known) else {
+        let Some(word) = known_word(known) else {
             return false;
         };
         let at_once = !is_forked()
@@ -314,7 +314,7 @@ impl OnTarget<'_> {
 
 /// The lock word of a target that was found before, where the processor changes it.
 #[inline(always)]
-pub(super) fn word_at_hand(target: &Target) -> Option<&RemoteWord> {
+pub(super) fn known_word(target: &Target) -> Option<&RemoteWord> {
     let word = &target.route()?.lock;
     word.atomic().map(|_| word)
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use rdma_sys_shim::memory::full_fence;
 
-use super::lock::{give_back, word_at_hand};
+use super::lock::{give_back, known_word};
 use super::{Assert, lock_word};
 use crate::diagnostics::TracedEpoch;
 use crate::error::{Error, Misuse, Result};
@@ -24,7 +24,7 @@ impl Window {
     /// that [`Window::shared_query`] has found, and in a window of [`Window::allocate_shared`] all.
     /// The others' are taken at the first operation there: targets that are never touched cost
     /// nothing. These locks are so taken in the order of first use; if ranks hold exclusive locks of
-    /// some targets while they begin such an epoch, they can wait in a circle. The hint
+    /// some targets while they begin such an epoch, a cycle of waits can arise. The hint
     /// `transom_eager_lock_all` takes all of them here, in the order of ranks. With
     /// [`Assert::NO_CHECK`] no lock is taken: the program sees to it that nobody conflicts.
     ///
@@ -53,7 +53,7 @@ impl Window {
             return false;
         }
         let own = &self.targets()[self.rank() as usize];
-        let Some(word) = word_at_hand(own) else {
+        let Some(word) = known_word(own) else {
             return false;
         };
         let at_once = matches!(lock_word::try_shared(word), Ok(true));
@@ -119,7 +119,7 @@ impl Window {
     }
 
     /// Begins the epoch with the locks of some ranks, this one among them. If all do so in the same
-    /// order, none waits in a circle. On failure, no lock is held.
+    /// order, no cycle of waits arises. On failure, no lock is held.
     #[cold]
     fn lock_in_order(
         &self,
@@ -172,7 +172,7 @@ impl Window {
             return false;
         }
         let own = &self.targets()[self.rank() as usize];
-        let Some(word) = word_at_hand(own) else {
+        let Some(word) = known_word(own) else {
             return false;
         };
         epochs.unlock_all();

@@ -12,7 +12,7 @@
 //! is set, so they cannot starve a writer; whoever gets the exclusive lock clears W, and writers
 //! that still wait set it again.
 //!
-//! That alone could end in a circle, so that readers may go in before waiting writers after a while;
+//! That alone could end in a cycle of waits, so that readers may go in before waiting writers after a while;
 //! `overtaking` says which, and when.
 
 use crate::error::Result;

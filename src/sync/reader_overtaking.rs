@@ -2,7 +2,7 @@
 //!
 //! For ever would be wrong: A holds one lock and waits for another, behind the writer that waits there for
 //! B to let go, who waits for A's lock, behind another writer. The two locks may be of different windows,
-//! and held by any thread. In such a circle of locks, each reader holds one that somebody waits for. So a
+//! and held by any thread. In such a cycle of locks, each reader holds one that somebody waits for. So a
 //! reader whose process does goes in before waiting writers soon. What else a holder may wait for, a message
 //! or a barrier, no lock shows: so any reader goes in at last.
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::lock_word::WAITING;
 use crate::window::{Held, held_locks};
 
-/// Longer than most epochs take, so that writers are not starved, and short for a circle that has to be
+/// Longer than most epochs take, so that writers are not starved, and short for a cycle that has to be
 /// broken.
 const SOON: Duration = Duration::from_millis(20);
 /// Longer than nearly all epochs take.

@@ -12,9 +12,9 @@ use crate::{Communicator, Element, Misuse, Result};
 /// Elements in memory that is registered with the device, made by
 /// [`Job::alloc`](crate::Job::alloc): a slice to all who use it.
 ///
-/// A network card reads and writes registered memory only. Operations whose local side is any other
+/// A network adapter reads and writes registered memory only. Operations whose local side is any other
 /// memory either copy through a buffer that is, which costs a pass over the data, or register that
-/// memory first, which costs a system call and pins its pages. From a `Buffer` the card transfers
+/// memory first, which costs a system call and pins its pages. From a `Buffer` the adapter transfers
 /// directly. On the soft device it makes no difference.
 ///
 /// Memory that is freed is registered no more: keep a buffer, and use it again.
@@ -86,7 +86,7 @@ impl<T> fmt::Debug for Buffer<T> {
     }
 }
 
-/// Threads may share it and hand it on, as they may a vector.
+/// Threads may share it and pass it on, as they may a vector.
 const _: () = {
     const fn travels<B: Send + Sync>() {}
     travels::<Buffer<u64>>()

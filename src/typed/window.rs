@@ -499,7 +499,7 @@ fn no_room(operation: &'static str, bytes: u64, cause: &dyn Display) -> Error {
     error(operation, failed)
 }
 
-/// Between epochs, threads may share a window and hand it on.
+/// Between epochs, threads may share a window and pass it on.
 const _: () = {
     const fn travels<W: Send + Sync>() {}
     travels::<Window<'static, u64>>()

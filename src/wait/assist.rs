@@ -18,9 +18,9 @@ const LONGEST_IDLE: Duration = Duration::from_micros(500);
 /// And so long at a time.
 const LONGEST: Duration = Duration::from_millis(20);
 
-/// How lending a hand ended.
+/// How assisting peers ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LendingEnd {
+pub(super) enum AssistEnd {
     /// What is awaited has happened.
     Over,
     /// Peers have not asked for anything for a while.
@@ -34,7 +34,7 @@ pub(super) fn lend(
     assist: &mut Assist,
     is_likely: bool,
     done: &mut dyn FnMut() -> Result<bool>,
-) -> Result<LendingEnd> {
+) -> Result<AssistEnd> {
     assist.lend();
     let begun = Instant::now();
     let mut asked = begun;
@@ -43,7 +43,7 @@ pub(super) fn lend(
     let mut turn = 0u32;
     loop {
         if done()? {
-            return Ok(LendingEnd::Over);
+            return Ok(AssistEnd::Over);
         }
         is_asked |= assist.serve();
         turn += 1;
@@ -55,10 +55,10 @@ pub(super) fn lend(
                 idle = (idle + MORE).min(LONGEST_IDLE);
             }
             if now - asked >= idle {
-                return Ok(LendingEnd::Idle);
+                return Ok(AssistEnd::Idle);
             }
             if now - begun >= LONGEST {
-                return Ok(LendingEnd::Asked);
+                return Ok(AssistEnd::Asked);
             }
         }
         std::hint::spin_loop();

@@ -60,7 +60,7 @@ impl Window {
         *place.write().unwrap_or_else(PoisonError::into_inner) = handler;
     }
 
-    /// Local. Makes a call, and hands its error to the window's [`ErrorHandler`]. The calls of
+    /// Local. Makes a call, and passes its error to the window's [`ErrorHandler`]. The calls of
     /// a window by themselves always return their errors, so that this is the one place where
     /// handlers act; success passes through it at no cost.
     ///
@@ -88,7 +88,7 @@ impl Window {
         call(self).map_err(|error| self.call_error_handler(error))
     }
 
-    /// Local. Hands an error to the window's [`ErrorHandler`] (MPI-4.1, section 9.5,
+    /// Local. Passes an error to the window's [`ErrorHandler`] (MPI-4.1, section 9.5,
     /// `MPI_Win_call_errhandler`), and returns it if the handler does.
     #[cold]
     pub fn call_error_handler(&self, error: Error) -> Error {

@@ -6,7 +6,7 @@ pub(crate) const LOCK_AT: u64 = 0;
 /// In which collective call a rank waits; seldom written, so that it needs no line of its own.
 pub(crate) const CALL_AT: u64 = 8;
 pub(crate) const ACCUMULATE_LOCK_AT: u64 = LINE;
-/// Whether work on many elements is announced here; seldom written, and looked at by every single atomic.
+/// Whether bulk mode is on here; seldom written, and read by every single atomic.
 pub(crate) const BULK_MODE_AT: u64 = 2 * LINE;
 pub(crate) const BARRIER_AT: u64 = 3 * LINE;
 

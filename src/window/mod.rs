@@ -127,7 +127,7 @@ pub struct Window {
     locks_aside: bool,
 }
 
-// SAFETY: `base` is an address to hand out; the fields behind the other methods are Send.
+// SAFETY: `base` is an address to give away; the fields behind the other methods are Send.
 unsafe impl Send for Window {}
 // SAFETY: as above; shared state is atomic or locked.
 unsafe impl Sync for Window {}

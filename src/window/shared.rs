@@ -34,7 +34,7 @@ enum SegmentOwner {
     Mapped { _mapping: Mapping },
 }
 
-// SAFETY: `base` is an address to hand out; what is behind it is kept by the owner, which is Send.
+// SAFETY: `base` is an address to give away; what is behind it is kept by the owner, which is Send.
 unsafe impl Send for Segment {}
 // SAFETY: as above; nothing is dereferenced here.
 unsafe impl Sync for Segment {}
@@ -188,7 +188,7 @@ impl Window {
                 false => {
                     part.base = reach.base;
                     if self.flavor != Flavor::Shared {
-                        self.hand_out(rank);
+                        self.give_away(rank);
                         handed_out = Some(rank);
                     }
                 }
@@ -198,7 +198,7 @@ impl Window {
     }
 
     /// Notes that this rank may load from and store to the memory of `rank`.
-    fn hand_out(&self, rank: u32) {
+    fn give_away(&self, rank: u32) {
         lock(&self.handed_out.ranks).insert(rank);
         self.handed_out.any.store(true, Ordering::Relaxed);
     }

@@ -50,9 +50,9 @@ pub(crate) struct Route {
     pub(crate) size: u64,
     pub(crate) lock: RemoteWord,
     pub(crate) accumulate_lock: RemoteWord,
-    /// Whether work on many elements is announced at the target.
+    /// Whether bulk mode is on at the target.
     pub(crate) bulk_mode: RemoteWord,
-    /// How many elements of such work this rank has combined one by one, for want of an announcement.
+    /// How many elements this rank has combined one by one since bulk mode was off.
     pub(crate) one_by_one: AtomicUsize,
     pub(crate) mapping: Option<Mapping>,
     /// What of the target's memory is mapped, also where the target itself knows nothing of it.

@@ -46,9 +46,9 @@ impl<W: SharedWord> LastPosted<W> {
 
 /// Whether something was stored since the last flush, which a later load of this rank could overtake.
 ///
-/// That is worth a mark where loads overtake stores and nothing else does (`IN_ORDER`). A thread's own
-/// mark is gone from there only if it has left the processor's store buffer, and everything before it; so
-/// it does not matter which thread took it away. Elsewhere a mark tells nothing of what it marks, and loads
+/// That is worth a flag where loads overtake stores and nothing else does (`IN_ORDER`). A thread's own
+/// flag is gone from there only if it has left the processor's store buffer, and everything before it; so
+/// it does not matter which thread cleared it. Elsewhere a flag tells nothing of the stores before it, and loads
 /// overtake loads, too: what another rank put before a flag might be missing behind the get of that flag.
 /// So every flush is a full fence there.
 #[derive(Zeroable)]

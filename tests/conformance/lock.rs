@@ -16,7 +16,7 @@ pub(crate) const CASES: &[Case] = cases!["lock":
     a_stream_of_readers_does_not_starve_a_writer @ [4],
     writers_take_turns @ [5],
     lock_all_shares_and_excludes @ [4],
-    readers_and_writers_do_not_wait_in_a_circle @ [4],
+    readers_and_writers_do_not_wait_in_a_cycle @ [4],
     lock_all_taken_eagerly @ [3],
     unchecked_locks @ [3],
     several_targets_locked_at_once @ [4],
@@ -206,7 +206,7 @@ fn lock_all_shares_and_excludes(job: &Job) -> Outcome {
 
 /// Two readers of everything, each of which needs what a writer waits for until the other reader is
 /// through.
-fn readers_and_writers_do_not_wait_in_a_circle(job: &Job) -> Outcome {
+fn readers_and_writers_do_not_wait_in_a_cycle(job: &Job) -> Outcome {
     let window = Exposed::open(job, Memory::Allocate, 8, 1)?;
     let me = window.rank();
     for round in 0..5_u64 {

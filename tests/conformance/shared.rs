@@ -26,7 +26,7 @@ pub(crate) const CASES: &[Case] = cases!["shared":
     one_rank_wants_parts_of_its_own @ [3],
     queries_that_make_no_sense @ [1, 2],
     lock_all_protects_loads_and_stores @ [2, 3],
-    lock_all_and_single_locks_do_not_wait_in_a_circle @ [4],
+    lock_all_and_single_locks_do_not_wait_in_a_cycle @ [4],
     unchecked_lock_all_waits_for_nobody @ [2],
     atomics_beside_windows_of_other_memory @ [2, 3],
 ];
@@ -522,7 +522,7 @@ fn lock_all_protects_loads_and_stores(job: &Job) -> Outcome {
 }
 
 /// Writers of single parts and readers of all, in changing order.
-fn lock_all_and_single_locks_do_not_wait_in_a_circle(job: &Job) -> Outcome {
+fn lock_all_and_single_locks_do_not_wait_in_a_cycle(job: &Job) -> Outcome {
     let world = &sharing(job)?;
     let (me, ranks) = (world.rank(), world.size());
     let window = Window::allocate_shared(world, 64, 8, &Info::new())?;

@@ -23,7 +23,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         forgotten_locks_end_with_the_epoch: 3,
         no_locks_means_none: 2,
         kinds_of_epoch_alternate: 2,
-        nested_epochs_do_not_wait_in_a_circle: 4,
+        nested_epochs_do_not_wait_in_a_cycle: 4,
     ]
 }
 
@@ -282,7 +282,7 @@ fn kinds_of_epoch_alternate(job: &Job) -> Result<()> {
 }
 
 /// Ranks 0 and 1 hold a lock of a window each and ask for the other's, in which rank 2 or 3 waits for them.
-fn nested_epochs_do_not_wait_in_a_circle(job: &Job) -> Result<()> {
+fn nested_epochs_do_not_wait_in_a_cycle(job: &Job) -> Result<()> {
     let world = job.world();
     let mut first = Window::<u64>::allocate(world, 1)?;
     let mut second = Window::<u64>::create(world, vec![0])?;

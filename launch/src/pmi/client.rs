@@ -62,7 +62,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Shakes hands over a connected socket.
+    /// Does the handshake over a connected socket.
     pub(super) fn connect(
         socket: OwnedFd,
         rank: u32,
@@ -381,7 +381,7 @@ impl Client {
         unsafe { libc::poll(&raw mut poll, 1, millis) > 0 }
     }
 
-    /// After a failed call: whether the socket was not ready, as a launcher may hand out a
+    /// After a failed call: whether the socket was not ready, as a launcher may pass a
     /// non-blocking one, or was only interrupted (`false`). Anything else is an error.
     fn may_try_again(&self, request: &'static str) -> Result<bool, PmiError> {
         let source = io::Error::last_os_error();

@@ -119,7 +119,7 @@ pub(crate) enum Line {
 }
 
 impl LineBuffer {
-    /// Takes bytes as they arrive and hands out the lines that they complete.
+    /// Takes bytes as they arrive and returns the lines that they complete.
     pub(crate) fn push(&mut self, mut input: &[u8]) -> Vec<Line> {
         let mut lines = Vec::new();
         while let Some(end) = input.iter().position(|&b| b == b'\n') {

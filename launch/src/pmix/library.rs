@@ -463,8 +463,8 @@ mod tests {
             (TYPE_UINT32, number, Found::Number(64)),
             (
                 TYPE_BYTE_OBJECT,
-                object(of_malloc(b"a\0card"), 6),
-                Found::Bytes(b"a\0card".to_vec()),
+                object(of_malloc(b"a\0name"), 6),
+                Found::Bytes(b"a\0name".to_vec()),
             ),
             (
                 TYPE_BYTE_OBJECT,

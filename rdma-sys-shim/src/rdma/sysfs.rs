@@ -46,7 +46,7 @@ fn device(path: &Path, name: String) -> RdmaDevice {
     }
 }
 
-/// The one network device under an RDMA device: soft-RoCE names it, a card lists its own.
+/// The one network device under an RDMA device: soft-RoCE names it, an adapter lists its own.
 fn netdev(device: &Path) -> Option<String> {
     text(&device.join("parent")).or_else(|| {
         let mut nets = names(&device.join("device/net"));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_network_device_of_a_card_that_is_down_is_known() {
+    fn the_network_device_of_an_adapter_that_is_down_is_known() {
         let class = tempfile::tempdir().unwrap();
         let root = class.path();
         put(root, "mlx5_0/ports/1/link_layer", "Ethernet");

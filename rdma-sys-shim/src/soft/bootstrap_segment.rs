@@ -23,7 +23,7 @@ const LEN_BITS: u32 = 16;
 pub struct BootstrapSegment {
     map: AddressRange,
     notes: usize,
-    /// Open while the board is our own: others reach it through this descriptor.
+    /// Open while the segment is our own: others reach it through this descriptor.
     file: Option<File>,
 }
 
@@ -31,7 +31,7 @@ impl BootstrapSegment {
     /// The longest note in bytes.
     pub const LONGEST: usize = SLOT - WORD;
 
-    /// A board of this process, with room for so many notes.
+    /// A segment of this process, with room for so many notes.
     ///
     /// # Errors
     /// Out of memory or of file descriptors.
@@ -45,12 +45,12 @@ impl BootstrapSegment {
         })
     }
 
-    /// The board for so many notes whose [`BootstrapSegment::place`] another process has told.
+    /// The segment for so many notes whose [`BootstrapSegment::place`] another process has told.
     ///
     /// # Errors
     /// There is none, or the system does not let this process reach it.
     pub fn open(place: &str, notes: usize) -> Result<Self> {
-        let failed = |error| Error::os(format!("opening the board at {place}"), error);
+        let failed = |error| Error::os(format!("opening the bootstrap segment at {place}"), error);
         let mut numbers = place.split('/').map(str::parse::<u64>);
         let mut next = || match numbers.next() {
             Some(Ok(number)) => Ok(number),
@@ -162,14 +162,14 @@ impl BootstrapSegment {
     }
 }
 
-/// What a board for so many notes takes: the word is alone in its page.
+/// What a segment for so many notes takes: the word is alone in its page.
 fn bytes(notes: usize) -> Result<usize> {
     let len = notes
         .checked_mul(SLOT)
         .and_then(|len| whole_pages(len)?.checked_add(page_size()));
     len.ok_or_else(|| {
         let error = io::Error::from_raw_os_error(libc::ENOMEM);
-        Error::os(format!("a board of {notes} notes"), error)
+        Error::os(format!("a bootstrap segment of {notes} notes"), error)
     })
 }
 

@@ -157,7 +157,7 @@ pub(crate) fn free_if_dead(slot: &Slot, cleaner: u64, is_dead: impl FnOnce(u64) 
     }
 }
 
-/// Hands a filled slot to the agent, and waits for its answer: the old value of an atomic, or `None`
+/// Passes a filled slot to the agent, and waits for its answer: the old value of an atomic, or `None`
 /// if the agent refused. The slot's data is the origin's again; it gives the slot back, unless there
 /// is no answer.
 pub(crate) fn exchange(

@@ -90,12 +90,12 @@ impl Adapter {
         }
     }
 
-    /// What is wrong with this process's own queue pair or port, if anything: as the device announced
-    /// it, or as it is found now, since requests may fail before the announcement.
+    /// What is wrong with this process's own queue pair or port, if anything: as the device reported
+    /// it, or as it is found now, since requests may fail before the report.
     #[cold]
     pub(super) fn find_trouble(&self, pair: u32) -> Option<Fault> {
-        if let Some(announced) = self.trouble.of(pair) {
-            return Some(announced);
+        if let Some(reported) = self.trouble.of(pair) {
+            return Some(reported);
         }
         let found = match self.context.port(self.port.number) {
             Ok(port) if port.active => return None,

@@ -1,4 +1,4 @@
-//! What the device announces by itself: ports that go down, devices that go away.
+//! What the device reports by itself: ports that go down, devices that go away.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ibverbs_sys as ffi;
 
 use super::adapter::Adapter;
-use super::connect::Watch;
+use super::connect::EventSource;
 
 /// How long an event may come after the end of the work that it explains.
 const HEAR: Duration = Duration::from_millis(100);
@@ -127,7 +127,7 @@ pub(super) fn device_is_gone(device: &str) -> String {
 }
 
 /// Has the events of the adapter's device taken, logged, and kept for error messages.
-pub(super) fn watch(adapter: &Arc<Adapter>) -> Watch {
+pub(super) fn source(adapter: &Arc<Adapter>) -> EventSource {
     let fd = adapter.context.async_fd();
     // SAFETY: the context's own descriptor, which lives as long as the adapter. Where this is
     // refused, the calls below could block: the events are then left alone.
@@ -137,7 +137,7 @@ pub(super) fn watch(adapter: &Arc<Adapter>) -> Watch {
     };
     adapter.trouble.is_heard.store(quiet, Ordering::Relaxed);
     let adapter = adapter.clone();
-    Watch {
+    EventSource {
         fd,
         ready: Box::new(move || match quiet && take(&adapter) {
             true => ControlFlow::Continue(()),

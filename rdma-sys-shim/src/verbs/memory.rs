@@ -24,7 +24,7 @@ pub(super) struct Pinned {
     _memory: MmapMut,
 }
 
-// SAFETY: the pointer is an address to hand out; every access through it is the unsafe code of
+// SAFETY: the pointer is an address to give away; every access through it is the unsafe code of
 // whoever uses it.
 unsafe impl Send for Pinned {}
 // SAFETY: as above.

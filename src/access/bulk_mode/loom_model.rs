@@ -10,7 +10,7 @@ use loom::thread;
 use super::*;
 use crate::waiting_model::{Changes, explore};
 
-/// A target, and the marks of its origins.
+/// A target, and the in-flight flags of its origins.
 struct Target {
     lock: Mutex<()>,
     bulk_mode: AtomicU64,
@@ -23,7 +23,7 @@ struct Target {
 // SAFETY: that the element is touched by one at a time is what the model finds out: loom's cell notices when not.
 unsafe impl Sync for Target {}
 
-/// So many single atomics end an announcement.
+/// So many single atomics end bulk mode.
 const SINGLES: u64 = 1;
 
 impl Target {

@@ -171,7 +171,7 @@ pub(super) enum Sync {
     Fence,
 }
 
-/// Measurements chosen by hand.
+/// Measurements that the user chose.
 pub(super) struct Selected {
     pub(super) lines: Vec<(Operation, usize)>,
     pub(super) syncs: Vec<Sync>,

@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::engine::median;
 use super::output::significant;
-use super::record::{Record, Run, Watched, What, convert};
+use super::record::{Diagnostics, Record, Run, What, convert};
 use super::saved::Saved;
 
 /// How many runs of a file are described.
@@ -206,7 +206,7 @@ impl<'a> Ratios<'a> {
         if self.files.into_iter().any(quick) {
             lines.push("note: --quick is not for comparison".to_owned());
         }
-        for watched in [Watched::Report, Watched::Trace] {
+        for watched in [Diagnostics::Report, Diagnostics::Trace] {
             let has = |file: &&Saved| {
                 let mut runs = file.records.iter().map(|record| &record.run);
                 runs.any(|run| run.watched == Some(watched))
@@ -544,7 +544,7 @@ mod tests {
         there.run.host = "n1".to_owned();
         there.run.device = "rxe0".to_owned();
         there.run.quick = true;
-        there.run.watched = Some(Watched::Trace);
+        there.run.watched = Some(Diagnostics::Trace);
         let b = saved("b", vec![there]);
         let lines = written(&Ratios::of([&a, &b]).unwrap(), 0.05);
         for field in [

@@ -14,7 +14,7 @@ use super::args::Plan;
 use super::engine::{Line, Measured};
 use super::error::{BenchError, Result};
 use super::plot::PlotFile;
-use super::record::{FORMAT, Metric, Record, Run, Watched, What};
+use super::record::{Diagnostics, FORMAT, Metric, Record, Run, What};
 use super::samples::Percentiles;
 
 /// Whether there is something to draw a progress bar on.
@@ -37,7 +37,7 @@ impl Output {
     pub(super) fn open(plan: &Plan, job: &Job) -> Result<Self> {
         let plot = plan.plot.as_deref().map(PlotFile::probe).transpose()?;
         let json = plan.json.as_ref().map(JsonFile::create).transpose()?;
-        let watched = Watched::here();
+        let watched = Diagnostics::here();
         let output = Self {
             run: Run::begin(device_spec(job), job.world().size(), plan.quick, watched),
             verbose: plan.verbose,

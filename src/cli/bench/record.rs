@@ -92,20 +92,20 @@ pub(super) struct Run {
     pub(super) quick: bool,
     /// What the library did beside: no less so. Records of before do not say it.
     #[serde(default)]
-    pub(super) watched: Option<Watched>,
+    pub(super) watched: Option<Diagnostics>,
 }
 
 /// What the environment had of the library, which each operation pays for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Watched {
+pub(super) enum Diagnostics {
     /// A trace, for which windows count, too.
     Trace,
     /// A report.
     Report,
 }
 
-impl Watched {
+impl Diagnostics {
     /// As the environment says, which a file that cannot be written may keep from it.
     pub(super) fn here() -> Option<Self> {
         let said = |by: Self| env::var(by.variable()).unwrap_or_default();
@@ -126,7 +126,12 @@ impl Watched {
 
 impl Run {
     /// A run that begins now, on this host.
-    pub(super) fn begin(device: String, ranks: u32, quick: bool, watched: Option<Watched>) -> Self {
+    pub(super) fn begin(
+        device: String,
+        ranks: u32,
+        quick: bool,
+        watched: Option<Diagnostics>,
+    ) -> Self {
         let host = fs::read_to_string("/proc/sys/kernel/hostname");
         Self {
             device,

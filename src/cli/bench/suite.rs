@@ -70,7 +70,7 @@ pub(super) fn run(bench: &mut Bench<'_>, windows: Windows) -> Result<()> {
     })
 }
 
-/// Makes windows of `span` bytes on each rank with these hints and hands them to `body`, one after the
+/// Makes windows of `span` bytes on each rank with these hints and passes them to `body`, one after the
 /// other.
 pub(super) fn on_each_window<'a>(
     bench: &mut Bench<'a>,

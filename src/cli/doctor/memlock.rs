@@ -7,7 +7,7 @@ use super::need::Need;
 const CHECK: &str = "locked memory";
 
 /// A rank does not start with less: it registers its control region of 4 MiB and the buffers for
-/// making connections, and a card's queues count as well.
+/// making connections, and an adapter's queues count as well.
 const START: u64 = 6 << 20;
 /// With less, windows are soon refused: every window is registered, and so are the buffers of
 /// large transfers.

@@ -1,10 +1,11 @@
-//! Whom a rank tells, and whom it hears, in which order: around the circle of all ranks, up and down a tree, or by hosts.
+//! To whom a rank sends and from whom it receives, in which order: around the ring of all ranks, up and down a tree, or by
+//! hosts.
 //!
-//! Around the circle is soonest where all ranks are at work: it takes log2(n) rounds, in each of which all tell and hear.
-//! Where they take turns on the processors, each round takes a turn of all of them; up a tree of many branches and back takes
-//! two where that has one level.
+//! Around the ring is quickest where all ranks run: it takes log2(n) rounds, in each of which all ranks send and receive.
+//! Where ranks are oversubscribed, each round waits until all of them had the processor; up a tree of many branches and back
+//! waits for that twice where the tree has one level.
 //!
-//! By hosts, arrivals go up a binomial tree of the ranks of a host to its leader, around the circle of leaders, and
+//! By hosts, arrivals go up a binomial tree of the ranks of a host to its leader, around the ring of leaders, and
 //! back down the tree. So between n hosts go n · ceil(log2(n)) flags, however many ranks there are.
 
 use crate::comm::by_host::ByHost;
@@ -40,12 +41,11 @@ pub(super) fn flags(all: &Ring, by_host: Option<&ByHost>) -> u32 {
     }
 }
 
-/// The steps of the rank whose circle of all ranks this is. `turns`: all ranks know that they take turns on the
-/// processors.
-pub(super) fn steps(all: &Ring, by_host: Option<&ByHost>, turns: bool) -> Vec<Step> {
+/// The steps of the rank whose ring of all ranks this is. `oversubscribed`: all ranks know that they are.
+pub(super) fn steps(all: &Ring, by_host: Option<&ByHost>, oversubscribed: bool) -> Vec<Step> {
     match by_host {
         Some(hosts) => by_hosts(all, hosts),
-        None if turns => up_and_down(all),
+        None if oversubscribed => up_and_down(all),
         None => around(all, 0),
     }
 }

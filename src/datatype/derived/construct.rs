@@ -122,7 +122,7 @@ impl Datatype {
                 format!("an extent of {extent} from {lb} on")
             }));
         };
-        let outline = old.0.outline.marked(Span { lo: lb, hi });
+        let outline = old.0.outline.with_markers(Span { lo: lb, hi });
         finish(CONSTRUCTOR, outline, Contents::Same(old.clone()))
     }
 

@@ -3,7 +3,7 @@
 use super::piece::{Parts, Piece, Shape};
 use super::row::Row;
 
-/// Hands out rows of equal blocks, first byte first. A layout that is one row is walked without
+/// Returns rows of equal blocks, first byte first. A layout that is one row is walked without
 /// memory of its own.
 pub(crate) struct Cursor<'a> {
     next: Option<(i64, &'a Shape)>,

@@ -12,7 +12,7 @@ pub(crate) struct Outline {
     /// From the first byte of data to the end of the last: the true bounds.
     pub(crate) data: Option<Span>,
     /// The markers of bounds that were set explicitly, which count instead of the data.
-    marks: Option<Span>,
+    markers: Option<Span>,
     /// Of the most strictly aligned predefined type in it.
     align: u8,
     pub(crate) signature: Signature,
@@ -31,7 +31,7 @@ impl Outline {
     pub(super) const EMPTY: Self = Self {
         size: 0,
         data: None,
-        marks: None,
+        markers: None,
         align: 1,
         signature: Signature::EMPTY,
         element: Uniform::None,
@@ -44,7 +44,7 @@ impl Outline {
                 lo: 0,
                 hi: ty.true_extent() as i64,
             }),
-            marks: None,
+            markers: None,
             align: alignment(ty),
             signature: Signature::of(ty),
             element: Uniform::Only(ty),
@@ -54,9 +54,9 @@ impl Outline {
     /// Lower and upper bound: the markers, or those of the data with what pads it to its alignment
     /// (MPI-4.1, section 5.1).
     pub(crate) fn bounds(&self) -> Option<Span> {
-        if let Some(marks) = self.marks {
-            marks.len()?;
-            return Some(marks);
+        if let Some(markers) = self.markers {
+            markers.len()?;
+            return Some(markers);
         }
         let Some(data) = self.data else {
             return Some(Span { lo: 0, hi: 0 });
@@ -85,7 +85,7 @@ impl Outline {
         Some(Self {
             size: legal_size(self.size.checked_mul(count)?)?,
             data: repeated(self.data)?,
-            marks: repeated(self.marks)?,
+            markers: repeated(self.markers)?,
             signature: self.signature.repeated(count),
             ..*self
         })
@@ -98,7 +98,7 @@ impl Outline {
         };
         Some(Self {
             data: shifted(self.data)?,
-            marks: shifted(self.marks)?,
+            markers: shifted(self.markers)?,
             ..*self
         })
     }
@@ -108,7 +108,7 @@ impl Outline {
         Some(Self {
             size: legal_size(self.size.checked_add(next.size)?)?,
             data: hull(self.data, next.data),
-            marks: hull(self.marks, next.marks),
+            markers: hull(self.markers, next.markers),
             align: self.align.max(next.align),
             signature: self.signature.then(next.signature),
             element: match (self.element, next.element) {
@@ -119,9 +119,9 @@ impl Outline {
         })
     }
 
-    pub(super) fn marked(&self, marks: Span) -> Self {
+    pub(super) fn with_markers(&self, markers: Span) -> Self {
         Self {
-            marks: Some(marks),
+            markers: Some(markers),
             ..*self
         }
     }

@@ -1,4 +1,4 @@
-//! Equal blocks at equal distances: what walks hand out.
+//! Equal blocks at equal distances: what walks return.
 
 use super::bounds::Span;
 use super::piece::Piece;

@@ -59,7 +59,7 @@ impl Datatype {
             blocks: [Block { at, len: 1 }].into(),
             of: part,
         };
-        finish(CONSTRUCTOR, outline.marked(whole), contents)
+        finish(CONSTRUCTOR, outline.with_markers(whole), contents)
     }
 }
 

@@ -45,7 +45,7 @@ impl<const N: usize> Strip<N> {
 
 struct Side<'a> {
     cursor: Cursor<'a>,
-    /// What is left of the row at hand.
+    /// What is left of the current row.
     row: Row,
     /// Bytes of its first block that are done.
     done: u64,

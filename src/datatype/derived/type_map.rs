@@ -3,7 +3,7 @@
 use super::super::BasicType;
 use super::tree::{Block, Contents, Datatype};
 
-/// Hands out each predefined type and where it stands. Needs memory for the depth of the type alone.
+/// Returns each predefined type and where it stands. Needs memory for the depth of the type alone.
 pub(crate) struct TypeMap<'t>(Vec<Frame<'t>>);
 
 /// What is still to come of a part of the tree.

@@ -52,7 +52,7 @@ pub(crate) enum Step {
         bytes: Range<usize>,
         last: bool,
     },
-    /// Hand over its results and report it complete.
+    /// Pass on its results and report it complete.
     Report { ticket: u64 },
 }
 

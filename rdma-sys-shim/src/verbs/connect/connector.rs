@@ -10,7 +10,7 @@ use super::bell::Bell;
 use super::datagram::Datagrams;
 use super::failure::ConnectFailure;
 use super::protocol::{Counters, Protocol};
-use super::service::{Service, Watch};
+use super::service::{EventSource, Service};
 use super::{Queues, Timing};
 use crate::signals::without_signals;
 use crate::verbs::adapter::Adapter;
@@ -70,7 +70,7 @@ impl Connector {
         mut own: Address,
         queues: impl Queues + 'static,
         timing: Timing,
-        watch: Option<Watch>,
+        watch: Option<EventSource>,
     ) -> Result<Self> {
         let datagrams = Datagrams::open(adapter, &mut own)?;
         let own = Arc::new(own);

@@ -33,7 +33,7 @@ pub(crate) use address::{Address, PeerId};
 pub(crate) use connector::Connector;
 pub(crate) use message::Numbers;
 pub(crate) use port::{Families, OwnGid, OwnPort, Transport};
-pub(crate) use service::Watch;
+pub(crate) use service::EventSource;
 pub(crate) use timing::Timing;
 
 use crate::Result;

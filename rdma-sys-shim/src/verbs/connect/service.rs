@@ -18,7 +18,7 @@ const LISTEN_ROUNDS: u32 = 32;
 
 /// A descriptor that the thread looks at as well, and what is to be done when it is readable or
 /// broken: `Break` ends that.
-pub(crate) struct Watch {
+pub(crate) struct EventSource {
     pub(crate) fd: RawFd,
     pub(crate) ready: Box<dyn FnMut() -> ControlFlow<()> + Send>,
 }
@@ -27,10 +27,10 @@ pub(super) struct Service<Q> {
     shared: Arc<Shared>,
     protocol: Protocol<Q>,
     datagrams: Datagrams,
-    watch: Option<Watch>,
+    watch: Option<EventSource>,
     /// When a broken queue pair may be started again.
     restart_at: Option<Instant>,
-    /// The completion channel cannot announce anything any more: the device is gone.
+    /// The completion channel cannot report anything any more: the device is gone.
     deaf: bool,
 }
 
@@ -39,7 +39,7 @@ impl<Q: Queues> Service<Q> {
         shared: Arc<Shared>,
         protocol: Protocol<Q>,
         datagrams: Datagrams,
-        watch: Option<Watch>,
+        watch: Option<EventSource>,
     ) -> Self {
         Self {
             shared,

@@ -57,7 +57,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// Whether something else, which the device announces apart, may have ended the connection: an
+    /// Whether something else, which the device reports apart, may have ended the connection: an
     /// error of this queue pair, or its port going down.
     pub(super) fn is_consequence(&self) -> bool {
         matches!(

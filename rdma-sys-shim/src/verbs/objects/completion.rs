@@ -1,4 +1,4 @@
-//! Completion queues and the channels that announce their entries.
+//! Completion queues and the channels that report their entries.
 
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};

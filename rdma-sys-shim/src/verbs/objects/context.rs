@@ -101,7 +101,7 @@ impl Context {
         self.pci_atomics
     }
 
-    /// Where asynchronous events are announced.
+    /// Where asynchronous events are reported.
     pub(crate) fn async_fd(&self) -> RawFd {
         // SAFETY: an open context, whose fields libibverbs does not change.
         unsafe { (*self.raw()).async_fd }

@@ -309,8 +309,8 @@ mod tests {
             record
         };
         let records: Vec<_> = (0..=MOST).map(hinted).collect();
-        let crowd = Picture::of(&[(String::new(), &records)]);
-        assert!(matches!(crowd, Err(BenchError::TooManySeries { .. })));
+        let too_many = Picture::of(&[(String::new(), &records)]);
+        assert!(matches!(too_many, Err(BenchError::TooManySeries { .. })));
     }
 
     #[test]

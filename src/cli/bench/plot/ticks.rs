@@ -42,7 +42,7 @@ pub(super) fn decades(values: impl Iterator<Item = f64>) -> Ticks {
         range.start.log10().floor() as i32,
         range.end.log10().ceil() as i32,
     );
-    let marks = |digits: &[f64]| -> Vec<f64> {
+    let ticks = |digits: &[f64]| -> Vec<f64> {
         let powers = (first..=last).map(|power| 10_f64.powi(power));
         let all = powers.flat_map(|power| digits.iter().map(move |digit| digit * power));
         all.filter(|mark| range.contains(mark)).collect()
@@ -52,9 +52,9 @@ pub(super) fn decades(values: impl Iterator<Item = f64>) -> Ticks {
     let tenths: Vec<f64> = (10..100).map(|tenths| f64::from(tenths) / 10.0).collect();
     let all: [&[f64]; 4] = [&[1.0], &[1.0, 2.0, 5.0], &digits, &tenths];
     // A single text says nothing of what is beside it.
-    let mut bold = all[usize::from(few)..].iter().map(|digits| marks(digits));
-    let bold = bold.find(|marks| marks.len() > 1).unwrap_or_default();
-    let light = marks(&digits);
+    let mut bold = all[usize::from(few)..].iter().map(|digits| ticks(digits));
+    let bold = bold.find(|ticks| ticks.len() > 1).unwrap_or_default();
+    let light = ticks(&digits);
     Ticks { range, bold, light }
 }
 
@@ -99,12 +99,12 @@ mod tests {
     }
 
     #[test]
-    fn one_value_stands_between_marks() {
+    fn one_value_stands_between_ticks() {
         for ticks in [sizes([8.0].into_iter()), decades([8.0].into_iter())] {
             assert!(ticks.range.contains(&8.0) && !ticks.range.is_empty());
             assert!(!ticks.bold.is_empty(), "{ticks:?}");
         }
-        // With texts on two marks at least, to read it by.
+        // With texts on two ticks at least, to read it by.
         for tenths in 10..100 {
             let value = 10_f64.powi(tenths % 7) * f64::from(tenths) / 10.0;
             let ticks = decades([value].into_iter());
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_have_units() {
+    fn ticks_have_units() {
         let texts = [1.0, 20.0, 1e3, 5e5, 1e6, 1e9].map(time);
         assert_eq!(texts, ["1 ns", "20 ns", "1 µs", "500 µs", "1 ms", "1 s"]);
         assert_eq!(plain(10_f64.powi(-3) * 2.0), "0.002");
