@@ -56,6 +56,7 @@ mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod job;
+mod liveness;
 pub mod lower;
 mod memory;
 mod peers;

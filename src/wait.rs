@@ -1,10 +1,9 @@
 //! Waiting for something that another rank will do, without hanging when it never will.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rdma_sys_shim::{Assist, Endpoint, Ticket, Wanted, has_attached};
+use rdma_sys_shim::{Assist, Endpoint, LIVENESS_INTERVAL, Ticket, Wanted, has_attached};
 
 use crate::diagnostics::Waiting;
 use crate::error::{Error, Result};
@@ -45,8 +44,6 @@ const SNATCHES: u32 = 200;
 /// some microseconds, and the longest sleep between two.
 const SPINS_PER_CALL: u32 = 64;
 const LONGEST_NAP: Duration = Duration::from_micros(100);
-/// How often a sleeper looks at whether the awaited ranks live.
-const CHECK_EVERY: Duration = Duration::from_millis(50);
 
 /// Why a wait seems to have no end. What was awaited may have happened just before the awaited rank
 /// went. So only a wait that has looked again makes an error of it, in this module, and only then do
@@ -57,7 +54,8 @@ pub(crate) struct Doubt<'a> {
     witness: Option<&'a dyn Witness>,
 }
 
-/// What a check says that is asked in a long wait. The check itself changes nothing for anybody.
+/// What a check says that is asked in a long wait. A check may tell others where this rank waits; it never tells them
+/// that a rank is missing.
 pub(crate) type Verdict<'a> = std::result::Result<(), Doubt<'a>>;
 
 /// Takes note of waits that cannot end.
@@ -93,7 +91,10 @@ impl From<Error> for Doubt<'_> {
 }
 
 /// Whether what is awaited has happened, asked after the check.
-fn look_again(verdict: Verdict<'_>, done: &mut dyn FnMut() -> Result<bool>) -> Result<bool> {
+pub(crate) fn look_again(
+    verdict: Verdict<'_>,
+    done: &mut dyn FnMut() -> Result<bool>,
+) -> Result<bool> {
     match done()? {
         true => Ok(true),
         false => verdict.map(|()| false).map_err(Doubt::confirm),
@@ -124,7 +125,7 @@ impl Patience {
             oversubscribed,
             at_leisure: false,
             snatches: 1,
-            check_every: CHECK_EVERY,
+            check_every: LIVENESS_INTERVAL,
             #[cfg(test)]
             hesitates: false,
         }
@@ -386,49 +387,6 @@ impl Patience {
     }
 }
 
-/// Says when it is time to check, to a caller that is asked again and again instead of waiting.
-#[derive(Default)]
-pub(crate) struct Polls {
-    fruitless: AtomicU32,
-    /// Milliseconds of the process's clock.
-    checked: AtomicU64,
-}
-
-/// Of so many fruitless polls, one looks at the clock.
-const LOOK_AT_CLOCK: u32 = 16;
-
-impl Polls {
-    /// Asks once instead of waiting; now and then `check` says whether the answer can still be yes.
-    pub(crate) fn poll<'a>(
-        &self,
-        mut done: impl FnMut() -> Result<bool>,
-        check: impl FnOnce() -> Verdict<'a>,
-    ) -> Result<bool> {
-        if done()? {
-            return Ok(true);
-        }
-        match self.is_check_due() {
-            true => look_again(check(), &mut done),
-            false => Ok(false),
-        }
-    }
-
-    /// Counts one poll that found nothing. True now and then: then the caller ought to check.
-    fn is_check_due(&self) -> bool {
-        static START: OnceLock<Instant> = OnceLock::new();
-        let polls = self.fruitless.fetch_add(1, Ordering::Relaxed);
-        if polls % LOOK_AT_CLOCK != LOOK_AT_CLOCK - 1 {
-            return false;
-        }
-        let now = START.get_or_init(Instant::now).elapsed().as_millis() as u64;
-        let due = now >= self.checked.load(Ordering::Relaxed) + CHECK_EVERY.as_millis() as u64;
-        if due {
-            self.checked.store(now, Ordering::Relaxed);
-        }
-        due
-    }
-}
-
 /// Locks it, also if another thread has panicked meanwhile: what these protect is whole at any time.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -437,6 +395,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
     use crate::error::Misuse;
@@ -478,19 +437,7 @@ mod tests {
         };
         let waited = Patience::new(false).wait(|| Ok(failed.get()), check);
         waited.unwrap();
-        failed.set(false);
-        let polls = Polls::default();
-        while !polls.poll(|| Ok(failed.get()), check).unwrap() {}
         assert_eq!(told.0.get(), 0, "and nobody hears of the doubt");
-    }
-
-    #[test]
-    fn a_poll_fails_when_the_check_does() {
-        let (told, polls) = (Told::default(), Polls::default());
-        let poll = || polls.poll(|| Ok(false), || Err(doubt(&told)));
-        let failed = std::iter::repeat_with(poll).find_map(|answer| answer.err());
-        assert_eq!(failed.unwrap().operation(), "test");
-        assert_eq!(told.0.get(), 1);
     }
 
     #[test]
@@ -557,19 +504,6 @@ mod tests {
         set_hook(None);
         waited.unwrap();
         assert_eq!(NESTED.load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
-    fn polls_are_checked_now_and_then() {
-        let polls = Polls::default();
-        let begun = Instant::now();
-        let mut due = 0;
-        while begun.elapsed() < 6 * CHECK_EVERY {
-            due += u32::from(polls.is_check_due());
-        }
-        // The last turn may have been long.
-        let most = begun.elapsed().as_millis() / CHECK_EVERY.as_millis() + 1;
-        assert!((1..=most).contains(&u128::from(due)), "{due}");
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod batch;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::Result;
 use crate::fork::OfProcess;
@@ -268,6 +269,9 @@ impl Ticket {
     /// The ticket of an operation that was complete when its call returned.
     pub const DONE: Self = Self(0);
 }
+
+/// How often whoever waits for another process looks at whether it lives.
+pub const LIVENESS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Whether the process behind an endpoint runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

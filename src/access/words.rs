@@ -11,9 +11,9 @@ use super::bulk_mode::{InFlight, begin_single, enter_bulk_mode, found_bulk_mode}
 use super::elementwise::combine_words;
 use super::work::Work;
 use crate::error::{ErrorKind, PeerError, Result};
+use crate::liveness::Awaited;
 use crate::memory::remote::RemoteWord;
 use crate::memory::word::SharedWord;
-use crate::peers::Awaited;
 use crate::window::target::{Route, Target};
 use crate::window::{OnTarget, Window};
 

@@ -9,9 +9,10 @@ use super::call::{Begun, CALL_BYTES, Call};
 use super::ring_channel::{RingChannel, ring_channel_bytes};
 use super::team::{Rings, Team};
 use crate::error::{AbortCause, Error, ErrorKind, Misuse, PeerError, Result};
+use crate::liveness::Awaited;
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
-use crate::peers::{Awaited, not_forked};
+use crate::peers::not_forked;
 
 /// Where the barrier's flags start, behind the call.
 pub(crate) const BARRIER_AT: u64 = CALL_BYTES;

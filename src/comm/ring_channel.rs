@@ -7,8 +7,8 @@ use super::collective::Core;
 use super::pipe::{PIPE_BYTES, Pipe};
 use super::ring::Ring;
 use crate::error::{Error, PeerError, Result};
+use crate::liveness::Awaited;
 use crate::memory::control::ControlBlock;
-use crate::peers::Awaited;
 use crate::terms::WorldRank;
 
 /// In which direction around the ring a pipe leads.

@@ -6,9 +6,10 @@ use super::Group;
 use super::by_host::ByHost;
 use super::ring::Ring;
 use crate::error::{Error, Misuse, Result};
+use crate::liveness::Awaited;
 use crate::memory::columns::Column;
 use crate::memory::remote::RemoteWord;
-use crate::peers::{Awaited, Context, Fabric, Hosts, Peer};
+use crate::peers::{Context, Fabric, Hosts, Peer};
 use crate::terms::WorldRank;
 use crate::wait::Verdict;
 

@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rdma_sys_shim::BootstrapSegment;
 
-use super::context::ABORT;
 use crate::memory::control::ControlBlock;
 
 /// The two words that say it. Both are zero until then, and stay in this processor's cache.
-pub(super) struct AbortWords {
+pub(crate) struct AbortWords {
     /// This rank's abort word, which its peers write.
     abort: NonNull<AtomicU64>,
     /// The launcher's, or again this rank's where it has none.
@@ -25,8 +24,13 @@ unsafe impl Send for AbortWords {}
 unsafe impl Sync for AbortWords {}
 
 impl AbortWords {
-    pub(super) fn new(signs: ControlBlock, launcher: Option<Arc<BootstrapSegment>>) -> Self {
-        let abort = NonNull::from(signs.word(ABORT));
+    /// `abort`: where this rank's abort word stands in its `signs`.
+    pub(super) fn new(
+        signs: ControlBlock,
+        abort: u64,
+        launcher: Option<Arc<BootstrapSegment>>,
+    ) -> Self {
+        let abort = NonNull::from(signs.word(abort));
         let notice = launcher
             .as_ref()
             .map(|segment| NonNull::from(segment.word()));
@@ -40,7 +44,7 @@ impl AbortWords {
 
     /// Why the job ends; 0: it does not.
     #[inline]
-    pub(super) fn word(&self) -> u64 {
+    pub(crate) fn word(&self) -> u64 {
         match self.abort().load(Ordering::Relaxed) {
             0 => self.notice().load(Ordering::Relaxed),
             word => word,
@@ -48,13 +52,13 @@ impl AbortWords {
     }
 
     #[inline]
-    pub(super) fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.abort().load(Ordering::Relaxed) | self.notice().load(Ordering::Relaxed) != 0
     }
 
     /// This rank's abort word.
     #[inline]
-    pub(super) fn abort(&self) -> &AtomicU64 {
+    pub(crate) fn abort(&self) -> &AtomicU64 {
         // SAFETY: the block is alive with `self`, and with it the region that the word is in.
         unsafe { self.abort.as_ref() }
     }

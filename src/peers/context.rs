@@ -30,10 +30,14 @@ use crate::wait::{Patience, lock};
 pub(super) const ABORT: u64 = 0;
 /// Offset of the word in which its rank says that it left.
 pub(super) const STATE: u64 = LINE;
+/// Offset of the call in which its rank has waited for long, in words; else there are zeros. It stays in the line of the
+/// word before it, which is seldom written.
+pub(crate) const CALL: u64 = STATE + 8;
+pub(crate) const CALL_BYTES: usize = LINE as usize - 8;
 /// Offset of the world communicator's block.
 pub(super) const WORLD: u64 = in_flight::AT + in_flight::BYTES;
 
-pub(super) const STATE_LEFT: u64 = 1;
+pub(crate) const STATE_LEFT: u64 = 1;
 
 pub(crate) struct Context {
     rank: u32,
@@ -47,13 +51,13 @@ pub(crate) struct Context {
     fabric: Arc<Fabric>,
     /// Where `fabric` does not map memory: the one between the ranks of this host, once it is needed.
     host: Mutex<Option<Arc<Fabric>>>,
-    pub(super) abort_words: AbortWords,
+    pub(crate) abort_words: AbortWords,
     /// At which rank to look next, where a wait depends on any of many.
-    pub(super) position: AtomicU32,
+    pub(crate) next_looked_at: AtomicU32,
     /// When this rank last looked at one that it does not wait for, in milliseconds.
-    pub(super) looked: AtomicU32,
+    pub(crate) last_look: AtomicU32,
     /// Whether the others were told that the job ends.
-    pub(super) told: AtomicBool,
+    pub(crate) told: AtomicBool,
     /// Our launcher's, in which ranks leave their bootstrap records, and which generation of these is this job's.
     segment: Option<(Arc<BootstrapSegment>, u64)>,
     /// None without a launcher, and once it was told that this rank left.
@@ -182,12 +186,13 @@ impl Context {
                 .flatten(),
             abort_words: AbortWords::new(
                 signs,
+                ABORT,
                 segment.as_ref().map(|(segment, _)| segment.clone()),
             ),
             fabric: Arc::new(fabric),
             host: Mutex::default(),
-            position: AtomicU32::new(rank + 1),
-            looked: AtomicU32::new(0),
+            next_looked_at: AtomicU32::new(rank + 1),
+            last_look: AtomicU32::new(0),
             told: AtomicBool::new(false),
             segment: segment.and_then(|(segment, generation)| Some((segment, generation?))),
             launcher: Mutex::new(launcher),
@@ -205,7 +210,7 @@ impl Context {
 
     /// As [`Context::rank`]: among peers, all ranks are of the world.
     #[inline]
-    pub(super) fn me(&self) -> u32 {
+    pub(crate) fn me(&self) -> u32 {
         self.rank
     }
 
@@ -246,6 +251,11 @@ impl Context {
         lock(&self.host).clone()
     }
 
+    /// The words by which this rank tells its peers how it is.
+    pub(crate) fn signs(&self) -> ControlBlock {
+        self.fabric.control().reserved(0, WORLD)
+    }
+
     pub(crate) fn world_block(&self) -> ControlBlock {
         let control = self.fabric.control();
         control.reserved(WORLD, self.world_block)
@@ -264,7 +274,7 @@ impl Context {
 
     /// Rank `rank` of the world, connected on first use.
     #[inline]
-    pub(super) fn peer(&self, rank: u32) -> Result<&Peer> {
+    pub(crate) fn peer(&self, rank: u32) -> Result<&Peer> {
         self.peer_by(&self.fabric, WorldRank(rank))
     }
 
@@ -279,7 +289,7 @@ impl Context {
 
     /// Rank `rank` of the world, if it is connected.
     #[inline]
-    pub(super) fn known(&self, rank: u32) -> Option<&Peer> {
+    pub(crate) fn known(&self, rank: u32) -> Option<&Peer> {
         self.fabric.known(rank)
     }
 
@@ -334,7 +344,7 @@ impl Context {
     }
 
     /// Whether the launcher died. Where another thread talks to it, that one finds out.
-    pub(super) fn launcher_is_gone(&self) -> bool {
+    pub(crate) fn launcher_is_gone(&self) -> bool {
         let launcher = self.launcher.try_lock().ok();
         let pmix = self.pmix.try_lock().ok();
         launcher.is_some_and(|client| client.as_ref().is_some_and(Client::is_gone))

@@ -1,15 +1,15 @@
 //! Who am I: rank, size, and the way to the other ranks.
 
 mod abort_words;
+mod absence;
 mod context;
+mod distance;
 mod fabric;
 mod fork;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod gather;
-mod health;
 mod hosts;
-mod long_wait;
 mod peer;
 mod second_thread;
 mod start;
@@ -17,12 +17,12 @@ mod texts;
 
 #[cfg(test)]
 pub(crate) use context::in_process::{ranks as ranks_in_process, ranks_on_hosts};
-pub(crate) use context::{Context, check_rank};
+pub(crate) use context::{CALL, CALL_BYTES, Context, STATE_LEFT, check_rank};
+pub(crate) use distance::{around, rounds};
 pub(crate) use fabric::Fabric;
 pub(crate) use fork::{is_forked, not_forked};
 pub(crate) use gather::gather_parts_by;
-pub(crate) use health::{Awaited, around, rounds};
 pub(crate) use hosts::Hosts;
-pub(crate) use peer::{Peer, refusal};
+pub(crate) use peer::{Peer, beginning, refusal};
 pub(crate) use start::{host_identity, named_device};
 pub(crate) use texts::{join_texts, split_texts};

@@ -79,7 +79,7 @@ pub(super) fn refused(rank: u32, text: &str) -> Option<PeerError> {
 }
 
 /// As many whole characters as `most` bytes hold.
-pub(super) fn beginning(text: &str, most: usize) -> &str {
+pub(crate) fn beginning(text: &str, most: usize) -> &str {
     let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
     let len = ends.take_while(|&end| end <= most).last().unwrap_or(0);
     &text[..len]
@@ -104,8 +104,8 @@ pub(crate) struct Peer {
     control: Arc<RemoteMemory>,
     /// The same, for blocks of windows whose atomics are the processor's where the device's are its own.
     shared: Arc<RemoteMemory>,
-    pub(super) abort: RemoteWord,
-    pub(super) state: RemoteWord,
+    pub(crate) abort: RemoteWord,
+    pub(crate) state: RemoteWord,
 }
 
 impl Peer {

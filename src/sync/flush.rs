@@ -46,7 +46,7 @@ impl Window {
         let at_once = self.epochs().is_passive(target.epoch())
             && !is_forked()
             && target.posted() == Ticket::DONE
-            && target.counts();
+            && target.looks().counts();
         behind_gets();
         at_once.then_some(target)
     }

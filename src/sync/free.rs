@@ -4,7 +4,8 @@ use std::cell::Cell;
 
 use crate::comm::Purpose;
 use crate::error::{Error, Misuse, Result};
-use crate::peers::{Awaited, not_forked};
+use crate::liveness::Awaited;
+use crate::peers::not_forked;
 use crate::window::Window;
 
 impl Window {

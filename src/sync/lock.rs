@@ -147,7 +147,7 @@ impl Window {
         };
         let at_once = !is_forked()
             && known.posted() == Ticket::DONE
-            && known.counts()
+            && known.looks().counts()
             && epochs.begin_unlock(known.epoch(), held, concurrent);
         if at_once {
             let me = self.context().rank().0;

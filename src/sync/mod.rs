@@ -10,7 +10,6 @@ mod free;
 mod lock;
 mod lock_all;
 mod lock_word;
-mod look;
 mod pair;
 mod pscw;
 mod reader_overtaking;

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::Window;
-use crate::peers::Awaited;
+use crate::liveness::Awaited;
 use crate::terms::Flavor;
 use crate::wait::Verdict;
 

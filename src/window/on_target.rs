@@ -5,9 +5,9 @@ use rdma_sys_shim::Ticket;
 use super::Window;
 use super::epochs::TargetEpoch;
 use super::target::Target;
-use crate::error::Error;
+use crate::error::{Error, Result};
+use crate::liveness::Awaited;
 use crate::memory::remote::RemoteWord;
-use crate::peers::Awaited;
 use crate::terms::{Aim, WorldRank};
 use crate::wait::Verdict;
 
@@ -85,6 +85,26 @@ impl<'w> OnTarget<'w> {
             true => error,
             false => self.window.give_up(error),
         }
+    }
+
+    /// Now and then looks whether the job was aborted and whether the target lives. For calls that have
+    /// accessed it: of quick ones few look at more than the count.
+    #[inline]
+    pub(crate) fn check_liveness(self) -> Result<()> {
+        match self.target.looks().counts() {
+            true => Ok(()),
+            false => self.aside(Self::look),
+        }
+    }
+
+    #[cold]
+    fn look(self) -> Result<()> {
+        self.count_call();
+        let Self { window, aim, .. } = self;
+        let rank = || window.team().world_rank(aim.rank);
+        // Where calls are watched, each has to come here.
+        let is_watched = window.counters().is_some();
+        (self.target.looks()).look(window.context(), aim.operation, rank, is_watched)
     }
 
     /// Whether a wait for the lock in `word` can still end: as long as who holds it is there, whom `holder` finds in what

@@ -8,9 +8,9 @@ use rdma_sys_shim::{Endpoint, Ticket};
 
 use crate::comm::Group;
 use crate::error::Result;
+use crate::liveness::Polls;
 use crate::memory::control::LocalWord;
 use crate::memory::remote::{RemoteMemory, RemoteWord};
-use crate::wait::Polls;
 
 /// The other ranks, as far as they are used; nothing is allocated before the first one is.
 #[derive(Default)]

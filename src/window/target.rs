@@ -12,6 +12,7 @@ use super::epochs::TargetEpoch;
 use super::unflushed::{LastPosted, Stored};
 use crate::datatype::{AtomicWidths, Span};
 use crate::error::Result;
+use crate::liveness::Looks;
 use crate::memory::displacement::Displacement;
 use crate::memory::reach::Reach;
 use crate::memory::remote::RemoteWord;
@@ -35,9 +36,8 @@ pub(crate) struct Target {
     entering: AtomicU8,
     /// The [`AtomicWidths`] of the target's memory, once its route is known.
     widths: AtomicU8,
-    /// So many calls until it is time to look again.
-    count: AtomicU8,
-    /// When it was last looked at whether the target lives, in milliseconds; 0: not yet.
+    /// As [`Looks`] says of both.
+    look_in: AtomicU8,
     looked: AtomicU32,
 }
 
@@ -169,34 +169,12 @@ impl Target {
         self.posted.forget(completed);
     }
 
-    /// Counts a call, of those that nothing else would tell of the target's death; false now and then: then a look is
-    /// due, which says when the next one is.
     #[inline(always)]
-    pub(crate) fn counts(&self) -> bool {
-        let left = self.count.load(Ordering::Relaxed);
-        if left != 0 {
-            self.count.store(left - 1, Ordering::Relaxed);
+    pub(crate) fn looks(&self) -> Looks<'_> {
+        Looks {
+            count: &self.look_in,
+            at: &self.looked,
         }
-        left != 0
-    }
-
-    pub(crate) fn set_count(&self, calls: u8) {
-        self.count.store(calls, Ordering::Relaxed);
-    }
-
-    /// How long ago it was looked at; at first, the time begins now.
-    pub(crate) fn since_liveness_check(&self, now: u32) -> u32 {
-        match self.looked.load(Ordering::Relaxed) {
-            0 => {
-                self.set_liveness_checked(now);
-                0
-            }
-            before => now.wrapping_sub(before),
-        }
-    }
-
-    pub(crate) fn set_liveness_checked(&self, now: u32) {
-        self.looked.store(now, Ordering::Relaxed);
     }
 
     /// For one thread at a time.

@@ -15,6 +15,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::device::LIVENESS_INTERVAL;
 use crate::primitive::{
     AtomicU32, AtomicU64, SPINS, fence, futex, milliseconds, spin_loop, yield_now,
 };
@@ -30,9 +31,6 @@ const REFUSED: u32 = 5;
 
 /// Milliseconds after which nobody serves what was offered: its origin is dead, or about to take it back.
 const STALE: u32 = 100;
-
-/// How long an origin sleeps before it looks whether the agent's process runs.
-const NAP: Duration = Duration::from_millis(50);
 
 /// How origins reach the agent thread.
 #[repr(C, align(64))]
@@ -272,7 +270,7 @@ fn wait_done(
         fence(Ordering::SeqCst);
         let seen = slot.state.load(Ordering::Relaxed);
         match seen {
-            READY | SERVING => futex::wait(&slot.state, seen, NAP),
+            READY | SERVING => futex::wait(&slot.state, seen, LIVENESS_INTERVAL),
             seen if is_answered(seen) => {}
             _ => return Err(Unanswered::Garbled),
         }

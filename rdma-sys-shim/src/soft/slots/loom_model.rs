@@ -157,7 +157,7 @@ impl Queue {
             if !serve_ready(self, &mut round_robin, |index, slot| {
                 self.carry_out(index, slot)
             }) {
-                self.bell.sleep(NAP);
+                self.bell.sleep(LIVENESS_INTERVAL);
             }
         }
     }

@@ -3,17 +3,10 @@
 
 use std::sync::atomic::Ordering;
 
-use super::context::{Context, STATE, WORLD};
-use super::health::Awaited;
-use super::peer::beginning;
-use crate::memory::control::LINE;
+use super::Awaited;
+use crate::peers::{CALL, CALL_BYTES, Context, beginning};
 use crate::terms::WorldRank;
 use crate::wait::{LongWait, at_end, in_words};
-
-/// Offset in every control region of the call in which its rank has waited for long, in words; else there are zeros.
-const CALL: u64 = STATE + 8;
-/// It stays in the line of the word before it, which is seldom written.
-const CALL_BYTES: usize = LINE as usize - 8;
 
 impl Context {
     /// Has others know that this rank waits in `call`, and warns of it if that is due.
@@ -34,7 +27,7 @@ impl Context {
     }
 
     fn publish_long_wait(&self, call: &str) {
-        let signs = self.fabric().control().reserved(0, WORLD);
+        let signs = self.signs();
         let mut bytes = [0; CALL_BYTES];
         let call = beginning(call, CALL_BYTES);
         bytes[..call.len()].copy_from_slice(call.as_bytes());

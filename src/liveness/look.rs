@@ -1,0 +1,87 @@
+//! Looking at a target that this rank does not wait for. Where the target's memory is mapped, no operation shows
+//! that it died, and no launcher but `transom run` tells.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+use rdma_sys_shim::{LIVENESS_INTERVAL, milliseconds};
+
+use crate::error::Result;
+use crate::peers::Context;
+use crate::terms::WorldRank;
+use crate::wait::unawaited;
+
+const OFTEN: u32 = LIVENESS_INTERVAL.as_millis() as u32;
+/// Of so many calls in quick succession, one looks at the clock.
+const CALLS: u8 = 64;
+/// How many milliseconds lie at least between two looks at any targets: each costs some microseconds, or a round trip.
+const APART: u32 = 5;
+
+/// When a rank looks at one target. All zero: it has not looked yet.
+#[derive(Clone, Copy)]
+pub(crate) struct Looks<'t> {
+    /// So many calls until the next look.
+    pub(crate) count: &'t AtomicU8,
+    /// When it looked last, in milliseconds; 0: not yet.
+    pub(crate) at: &'t AtomicU32,
+}
+
+impl Looks<'_> {
+    /// Counts a call, of those that nothing else would tell of the target's death. False now and then: then a look is
+    /// due, which says when the next one is.
+    #[inline(always)]
+    pub(crate) fn counts(self) -> bool {
+        let left = self.count.load(Ordering::Relaxed);
+        if left != 0 {
+            self.count.store(left - 1, Ordering::Relaxed);
+        }
+        left != 0
+    }
+
+    /// Looks whether the job was aborted and, if that was not done within the interval, whether `target` lives.
+    /// `always_due`: the next call comes here, too.
+    pub(crate) fn look(
+        self,
+        context: &Context,
+        operation: &'static str,
+        target: impl FnOnce() -> WorldRank,
+        always_due: bool,
+    ) -> Result<()> {
+        // An error stays one.
+        self.count.store(0, Ordering::Relaxed);
+        context.check_liveness(operation)?;
+        let now = milliseconds();
+        let passed = self.since_last(now);
+        // Where calls are rare, each can afford the clock.
+        if passed < 2 * OFTEN && !always_due {
+            self.count.store(CALLS - 1, Ordering::Relaxed);
+        }
+        if passed < OFTEN || !context.begins_look(now) {
+            return Ok(());
+        }
+        self.at.store(now, Ordering::Relaxed);
+        unawaited(context.check_unawaited(operation, target()))
+    }
+
+    /// How long ago it looked; at first, the time begins now.
+    fn since_last(self, now: u32) -> u32 {
+        match self.at.load(Ordering::Relaxed) {
+            0 => {
+                self.at.store(now, Ordering::Relaxed);
+                0
+            }
+            before => now.wrapping_sub(before),
+        }
+    }
+}
+
+impl Context {
+    /// Notes that this rank looks at another one now; false if it is too soon after the last time.
+    fn begins_look(&self, now: u32) -> bool {
+        let before = self.last_look.load(Ordering::Relaxed);
+        let begins = now.wrapping_sub(before) >= APART;
+        if begins {
+            self.last_look.store(now, Ordering::Relaxed);
+        }
+        begins
+    }
+}

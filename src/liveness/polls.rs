@@ -1,0 +1,110 @@
+//! When it is time to check, for a caller that is asked again and again instead of waiting.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rdma_sys_shim::{LIVENESS_INTERVAL, milliseconds};
+
+use crate::error::Result;
+use crate::wait::{Verdict, look_again};
+
+/// Of so many fruitless polls, one looks at the clock.
+const LOOK_AT_CLOCK: u32 = 16;
+
+/// One caller's polls.
+#[derive(Default)]
+pub(crate) struct Polls {
+    fruitless: AtomicU32,
+    /// When the caller checked last, in milliseconds.
+    checked: AtomicU32,
+}
+
+impl Polls {
+    /// Asks once instead of waiting; now and then `check` says whether the answer can still be yes.
+    pub(crate) fn poll<'a>(
+        &self,
+        mut done: impl FnMut() -> Result<bool>,
+        check: impl FnOnce() -> Verdict<'a>,
+    ) -> Result<bool> {
+        if done()? {
+            return Ok(true);
+        }
+        match self.begins_check() {
+            true => look_again(check(), &mut done),
+            false => Ok(false),
+        }
+    }
+
+    /// Counts one poll that found nothing. True now and then: then the caller ought to check.
+    fn begins_check(&self) -> bool {
+        let polls = self.fruitless.fetch_add(1, Ordering::Relaxed);
+        if polls % LOOK_AT_CLOCK != LOOK_AT_CLOCK - 1 {
+            return false;
+        }
+        let now = milliseconds();
+        let passed = now.wrapping_sub(self.checked.load(Ordering::Relaxed));
+        let due = passed >= LIVENESS_INTERVAL.as_millis() as u32;
+        if due {
+            self.checked.store(now, Ordering::Relaxed);
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::error::{Error, Misuse};
+    use crate::wait::{Doubt, Witness};
+
+    /// Counts what it is told.
+    #[derive(Default)]
+    struct Told(Cell<u32>);
+
+    impl Witness for Told {
+        fn confirm(&self, error: Error) -> Error {
+            self.0.set(self.0.get() + 1);
+            error
+        }
+    }
+
+    fn doubt(told: &Told) -> Doubt<'_> {
+        Doubt::new(Error::new("test", Misuse::Poisoned), told)
+    }
+
+    #[test]
+    fn a_poll_fails_when_the_check_does() {
+        let (told, polls) = (Told::default(), Polls::default());
+        let poll = || polls.poll(|| Ok(false), || Err(doubt(&told)));
+        let failed = std::iter::repeat_with(poll).find_map(|answer| answer.err());
+        assert_eq!(failed.unwrap().operation(), "test");
+        assert_eq!(told.0.get(), 1);
+    }
+
+    #[test]
+    fn what_happened_before_the_check_failed_counts() {
+        let (told, failed) = (Told::default(), Cell::new(false));
+        let check = || {
+            failed.set(true);
+            Err(doubt(&told))
+        };
+        let polls = Polls::default();
+        while !polls.poll(|| Ok(failed.get()), check).unwrap() {}
+        assert_eq!(told.0.get(), 0, "and nobody hears of the doubt");
+    }
+
+    #[test]
+    fn polls_are_checked_now_and_then() {
+        let polls = Polls::default();
+        let begun = Instant::now();
+        let mut due = 0;
+        while begun.elapsed() < 6 * LIVENESS_INTERVAL {
+            due += u32::from(polls.begins_check());
+        }
+        // The last turn may have been long.
+        let most = begun.elapsed().as_millis() / LIVENESS_INTERVAL.as_millis() + 2;
+        assert!((1..=most).contains(&u128::from(due)), "{due}");
+    }
+}

@@ -1,0 +1,210 @@
+//! Who is told that the job ends, and what this rank reports then.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rdma_sys_shim::Ticket;
+use transom_launch::notice::{self, culprit, encode};
+use transom_launch::say;
+
+use crate::error::{AbortCause, Error, ErrorKind, PeerError, Result};
+use crate::peers::{Context, Peer, around, is_forked, rounds};
+use crate::terms::WorldRank;
+use crate::wait::Witness;
+
+/// For how long a rank that gives up connects to others to tell them.
+const TELL: Duration = Duration::from_secs(2);
+
+impl Context {
+    /// Fails if the job was aborted: for calls that wait for nothing, or only for living ranks.
+    #[inline]
+    pub(crate) fn check_liveness(&self, operation: &'static str) -> Result<()> {
+        match self.is_aborted() {
+            true => Err(self.heeded(operation)),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn heeded(&self, operation: &'static str) -> Error {
+        let cause = self.cause_of_abort().unwrap_or(PeerError::Aborted {
+            rank: self.me(),
+            cause: AbortCause::Aborted,
+        });
+        self.confirm(Error::new(operation, cause))
+    }
+
+    #[inline]
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.abort_words.is_set()
+    }
+
+    /// Why the job was aborted, if it was.
+    pub(super) fn cause_of_abort(&self) -> Option<PeerError> {
+        let word = self.abort_words.word();
+        (word != 0).then(|| PeerError::Aborted {
+            rank: culprit(word),
+            cause: AbortCause::from_code(notice::cause(word)),
+        })
+    }
+
+    /// An operation that needs `rank` failed. If the job was aborted, that is why; if the rank is
+    /// absent, names it and tells the others.
+    #[cold]
+    pub(crate) fn blame(&self, rank: WorldRank, error: Error) -> Error {
+        let error = self.name_absent(rank.0, error);
+        match error.kind() {
+            ErrorKind::Misuse(_) => error,
+            _ => self.confirm(error),
+        }
+    }
+
+    /// Tells every rank that can be reached that this one gave up.
+    pub(crate) fn abort_everywhere(&self, cause: AbortCause) {
+        self.spread(self.me(), cause);
+    }
+
+    /// Tells the others if the error is about a rank that is missing, or about this one's device.
+    fn tell_of(&self, error: &Error) {
+        if let ErrorKind::Peer(
+            cause @ (PeerError::Died { rank, .. }
+            | PeerError::Replaced { rank, .. }
+            | PeerError::Gone { rank, .. }
+            | PeerError::Left { rank }
+            | PeerError::Silent { rank, .. }),
+        ) = error.kind()
+        {
+            // Telling takes seconds, and those who were told may end the job meanwhile, who know of no
+            // reason.
+            if matches!(cause, PeerError::Silent { .. })
+                && !self.abort_words.is_set()
+                && !is_forked()
+            {
+                say(&format_args!("transom: rank {}: {cause}", self.me()));
+            }
+            self.spread(*rank, cause.cause());
+        }
+        // Whose memory makes no sense lives, and has to hear of it.
+        if let ErrorKind::Peer(PeerError::Garbled { .. }) = error.kind() {
+            self.abort_everywhere(AbortCause::FoundGarbled);
+        }
+        // Neighbours reach this rank without the device, and would take it for one that is well.
+        if error.is_own_trouble() {
+            self.abort_everywhere(AbortCause::DeviceFailed);
+        }
+    }
+
+    fn spread(&self, culprit: u32, cause: AbortCause) {
+        // The word is its parent's, too, and so is the job.
+        if is_forked() {
+            return;
+        }
+        // The launcher may have told of another cause before.
+        match self.abort_words.word() {
+            0 => {}
+            first => return self.tell(first, false),
+        }
+        let ours = encode(culprit, cause as u8);
+        // Peers may swap through a device, to which the processor's swap is not atomic: then two
+        // causes may each think that they were the first. One stays, and both are true.
+        let found = (self.abort_words.abort()).compare_exchange(
+            0,
+            ours,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        match found {
+            Ok(_) => self.tell(ours, true),
+            Err(first) => self.tell(first, false),
+        }
+    }
+
+    /// Tells the others, once, why the job ends: those that this rank is connected to, which answer
+    /// or fail together, and then its neighbours in the barrier. These pass it on, so that in the
+    /// end every rank knows, however many are dead. `everyone`: the rest too, as time allows.
+    fn tell(&self, word: u64, everyone: bool) {
+        if is_forked() || self.told.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (me, size) = (self.me(), self.size());
+        let others = || (0..size).filter(|&rank| rank != me && rank != culprit(word));
+        let connected = others().filter_map(|rank| self.known(rank));
+        write_abort_words(connected, word);
+        let neighbours = (0..rounds(size)).map(|round| around(me, 1 << round, size));
+        let rest = (1..size).map(|distance| around(me, distance, size));
+        let rest = rest.take_while(|_| everyone);
+        let begun = Instant::now();
+        for rank in neighbours.chain(rest) {
+            if begun.elapsed() >= TELL {
+                tracing::debug!("gave up telling ranks that this one was not connected to");
+                return;
+            }
+            if rank != me && rank != culprit(word) && self.known(rank).is_none() {
+                write_abort_words(self.peer(rank).into_iter(), word);
+            }
+        }
+    }
+}
+
+impl Witness for Context {
+    /// Tells the others if this is about a rank that is missing. That one may have gone because of
+    /// another, and told so before: then that is the error. Whoever finds it passes it on.
+    #[cold]
+    fn confirm(&self, error: Error) -> Error {
+        match self.cause_of_abort() {
+            Some(first) if !is_reason(&error, &first, self.me()) => {
+                self.tell(self.abort_words.word(), false);
+                Error::new(error.operation(), first)
+            }
+            _ => {
+                self.tell_of(&error);
+                error
+            }
+        }
+    }
+}
+
+/// The first cause stays: a later one is mostly its consequence.
+fn write_abort_words<'p>(peers: impl Iterator<Item = &'p Peer>, word: u64) {
+    let mut told: Vec<(&Peer, u64)> = peers.map(|peer| (peer, 0)).collect();
+    let mut posted = Vec::with_capacity(told.len());
+    for (peer, old) in &mut told {
+        // SAFETY: `told` keeps the word until every operation is waited for below.
+        match unsafe { peer.abort.begin_compare_swap(0, word, old) } {
+            Ok(Ticket::DONE) | Err(_) => {}
+            Ok(ticket) => posted.push((*peer, ticket)),
+        }
+    }
+    for (peer, ticket) in posted {
+        let _ = peer.abort.complete(ticket);
+    }
+}
+
+/// Whether the job was aborted for the silence, or for this rank's trouble, that this error gives the reason of: this
+/// rank may have told so itself.
+fn is_reason(error: &Error, first: &PeerError, me: u32) -> bool {
+    let told = (first.rank(), first.cause());
+    match error.kind() {
+        ErrorKind::Peer(ours @ PeerError::Silent { rank, .. }) => told == (*rank, ours.cause()),
+        _ => error.is_own_trouble() && told == (me, AbortCause::DeviceFailed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_that_told_of_a_silent_one_still_knows_why() {
+        let silent = |rank| {
+            let reason = "no answer within 10 s".to_owned();
+            Error::new("put", PeerError::Silent { rank, reason })
+        };
+        let aborted = |rank, cause| PeerError::Aborted { rank, cause };
+        assert!(is_reason(&silent(3), &aborted(3, AbortCause::Silent), 1));
+        assert!(!is_reason(&silent(3), &aborted(2, AbortCause::Silent), 1));
+        assert!(!is_reason(&silent(3), &aborted(3, AbortCause::Died), 1));
+        let told = Error::new("put", aborted(3, AbortCause::Silent));
+        assert!(!is_reason(&told, &aborted(3, AbortCause::Silent), 1));
+    }
+}

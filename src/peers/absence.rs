@@ -1,0 +1,57 @@
+//! Why a rank cannot be reached: the device's "process is gone" as an error that names the rank.
+
+use rdma_sys_shim::{Absence, Liveness};
+
+use super::context::{Context, STATE_LEFT};
+use super::fabric::Fabric;
+use crate::error::{Error, PeerError};
+
+impl Context {
+    /// Turns the device's "process is gone", or its refusal because the rank has withdrawn all its
+    /// memory, into an error that names the rank.
+    pub(crate) fn name_absent(&self, rank: u32, error: Error) -> Error {
+        let cause = match error.absence() {
+            Some((pid, how)) => self.cause_of_absence(rank, pid, how, &error),
+            None if error.is_remote_access() && self.has_withdrawn(rank) => {
+                PeerError::Left { rank }
+            }
+            None => return error,
+        };
+        Error::new(error.operation(), cause)
+    }
+
+    /// Whether the rank, once connected, said that it left or no longer shows its control region.
+    fn has_withdrawn(&self, rank: u32) -> bool {
+        let Some(peer) = self.known(rank) else {
+            return false;
+        };
+        match peer.state.load() {
+            Ok(state) => state == STATE_LEFT,
+            Err(error) => peer.state.is_refused(&error),
+        }
+    }
+
+    fn cause_of_absence(&self, rank: u32, pid: u32, how: Absence, error: &Error) -> PeerError {
+        let said_so = |fabric: &Fabric| {
+            fabric.known(rank).is_some_and(|peer| {
+                let closed = matches!(peer.endpoint().liveness(), Liveness::Closed { .. });
+                closed || peer.state.load().is_ok_and(|state| state == STATE_LEFT)
+            })
+        };
+        let said_so = || said_so(self.fabric()) || self.host().is_some_and(|host| said_so(&host));
+        match how {
+            Absence::Closed => PeerError::Left { rank },
+            Absence::Gone | Absence::Replaced if said_so() => PeerError::Left { rank },
+            Absence::Gone | Absence::Replaced => match self.launcher_knows_left(rank) {
+                Some(true) => PeerError::Left { rank },
+                None if self.known(rank).is_none() => PeerError::Gone { rank, pid },
+                _ if how == Absence::Replaced => PeerError::Replaced { rank, pid },
+                _ => PeerError::Died { rank, pid },
+            },
+            Absence::Silent => PeerError::Silent {
+                rank,
+                reason: error.kind().to_string(),
+            },
+        }
+    }
+}
