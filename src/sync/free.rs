@@ -1,10 +1,7 @@
-//! Freeing windows, and the barrier that this and fences come down to.
-
-use std::cell::Cell;
+//! Freeing windows.
 
 use crate::comm::Purpose;
-use crate::error::{Error, Misuse, Result};
-use crate::liveness::Awaited;
+use crate::error::{Error, Result};
 use crate::peers::not_forked;
 use crate::window::Window;
 
@@ -80,47 +77,5 @@ impl Window {
     fn has_no_epoch(&self) -> Result<()> {
         not_forked("free")?;
         self.epochs().check_free("free")
-    }
-
-    /// Collective. Waits until every rank has come here, for the same purpose. After a failure there
-    /// is no other time: it would take back the flags with which the others learn of it.
-    #[inline]
-    pub(crate) fn synchronise(&self, operation: &'static str, purpose: Purpose) -> Result<()> {
-        match self.counters() {
-            None => self.synchronise_now(operation, purpose),
-            Some(_) => self.synchronise_counted(operation, purpose),
-        }
-    }
-
-    #[cold]
-    fn synchronise_counted(&self, operation: &'static str, purpose: Purpose) -> Result<()> {
-        let _call = self.in_shown_call(operation, None);
-        self.synchronise_now(operation, purpose)
-    }
-
-    #[inline(always)]
-    fn synchronise_now(&self, operation: &'static str, purpose: Purpose) -> Result<()> {
-        not_forked(operation)?;
-        if self.is_out_of_step() {
-            return Err(Error::new(operation, Misuse::OutOfStep));
-        }
-        let blocks = self.blocks();
-        let published = Cell::new(false);
-        let in_long_wait = |from| {
-            let awaited = Awaited::Rank(self.team().world_rank(from));
-            self.check(operation, awaited)?;
-            if !published.get() {
-                published.set(self.publish_call(purpose));
-            }
-            Ok(())
-        };
-        let passed = (self.barrier()).wait(operation, &purpose, self.team(), blocks, &in_long_wait);
-        if published.get() {
-            self.withdraw_call();
-        }
-        passed.map_err(|error| {
-            self.set_out_of_step();
-            self.give_up(error)
-        })
     }
 }

@@ -2,6 +2,7 @@
 //! notifications.
 
 mod assert;
+mod barrier;
 mod cross_wait;
 mod enter;
 mod fence;
