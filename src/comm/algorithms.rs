@@ -99,7 +99,7 @@ impl InRingChannel<'_> {
         &mut self,
         bytes: &mut [u8],
         root: u32,
-        mut combine: impl FnMut(&mut [u8], &[u8]),
+        combine: &mut dyn FnMut(&mut [u8], &[u8]),
     ) -> Result<()> {
         let (size, relative) = (self.ring().size(), self.relative(root));
         let mut incoming = vec![0; bytes.len()];

@@ -3,12 +3,12 @@
 mod protocol;
 mod steps;
 
+use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::call::mismatch;
 use super::team::{Rings, Team};
-use crate::error::{Error, Result};
+use crate::error::{Error, Misuse, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE, LocalWord};
 use crate::memory::remote::RemoteWord;
@@ -94,6 +94,23 @@ impl CallTag for Purpose {
         let theirs = Self::of_code(theirs).map_or("something unknown", Self::name);
         (mismatch(operation, rank, self.name(), theirs), named)
     }
+}
+
+/// The error of a rank that came for `ours`, where `rank` came for `theirs`.
+pub(super) fn mismatch(
+    operation: &'static str,
+    rank: u32,
+    ours: impl fmt::Display,
+    theirs: impl fmt::Display,
+) -> Error {
+    Error::new(
+        operation,
+        Misuse::Mismatch {
+            rank,
+            ours: ours.to_string(),
+            theirs: theirs.to_string(),
+        },
+    )
 }
 
 pub(crate) struct Barrier {

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::barrier::{CallTag, named_rank};
+use super::barrier::{CallTag, mismatch, named_rank};
 use super::team::Team;
 use crate::datatype::Op;
-use crate::error::{Error, ErrorClass, Misuse, PeerError, Result};
+use crate::error::{Error, ErrorClass, PeerError, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE};
 
@@ -234,22 +234,6 @@ pub(super) fn disagreement(operation: &'static str, rank: u32, ours: Call, shown
         class: ErrorClass::from_code(shown.call.refused),
     };
     Error::new(operation, failed)
-}
-
-pub(super) fn mismatch(
-    operation: &'static str,
-    rank: u32,
-    ours: impl fmt::Display,
-    theirs: impl fmt::Display,
-) -> Error {
-    Error::new(
-        operation,
-        Misuse::Mismatch {
-            rank,
-            ours: ours.to_string(),
-            theirs: theirs.to_string(),
-        },
-    )
 }
 
 #[cfg(test)]

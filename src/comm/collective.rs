@@ -1,13 +1,10 @@
-//! What all collectives share: the ways among the ranks, and the agreement that all ranks make the same call.
+//! What all collectives share: the agreement that all ranks make the same call.
 
-use std::mem;
 use std::sync::Arc;
 
-use super::barrier::{Barrier, barrier_bytes};
-use super::by_host::ByHost;
+use super::barrier::Barrier;
 use super::call::{Begun, CALL_BYTES, Call};
-use super::ring_channel::{RingChannel, ring_channel_bytes};
-use super::team::{Rings, Team};
+use super::team::Team;
 use crate::error::{AbortCause, Error, ErrorKind, Misuse, PeerError, Result};
 use crate::liveness::Awaited;
 use crate::memory::columns::Column;
@@ -16,35 +13,6 @@ use crate::peers::not_forked;
 
 /// Where the barrier's flags start, behind the call.
 pub(crate) const BARRIER_AT: u64 = CALL_BYTES;
-
-/// Bytes of control block that a communicator takes, on each of its ranks.
-pub(crate) fn block_bytes(rings: &Rings) -> u64 {
-    let channels = match rings.by_host() {
-        None => ring_channel_bytes(rings.all().rounds()),
-        Some(hosts) => {
-            ring_channel_bytes(hosts.rounds_here()) + ring_channel_bytes(hosts.rounds_of_leaders())
-        }
-    };
-    BARRIER_AT + barrier_bytes(rings) + channels
-}
-
-/// The part of a communicator that one collective at a time uses.
-pub(crate) struct Engine {
-    pub(super) core: Core,
-    pub(super) channels: RingChannels,
-}
-
-/// The rings in which bytes go.
-pub(super) enum RingChannels {
-    /// One of all ranks.
-    All(RingChannel),
-    /// One of the ranks of this host, and for its leader one of all leaders.
-    ByHost {
-        hosts: Arc<ByHost>,
-        here: RingChannel,
-        leaders: Option<RingChannel>,
-    },
-}
 
 /// One collective, as far as it has come.
 pub(super) struct Core {
@@ -59,62 +27,36 @@ pub(super) struct Core {
     /// Whether a call failed here: then no later one is made, since the ranks are out of step.
     failed: bool,
     /// Whether one failed halfway: then what peers still write to the block is not known.
-    adrift: bool,
+    pub(super) adrift: bool,
 }
 
-impl Engine {
-    pub(crate) fn new(
+impl Core {
+    pub(super) fn new(
         team: &Team,
         block: &Arc<ControlBlock>,
         blocks: &Arc<Column<u64>>,
         barrier: &Arc<Barrier>,
     ) -> Self {
-        let rings = &team.rings;
-        let start = BARRIER_AT + barrier_bytes(rings);
-        let channels = match rings.by_host() {
-            None => RingChannels::All(RingChannel::new(rings.all().clone(), block, start)),
-            Some(hosts) => {
-                let of_leaders = start + ring_channel_bytes(hosts.rounds_here());
-                let leaders = hosts.leaders(team.rank);
-                RingChannels::ByHost {
-                    hosts: hosts.clone(),
-                    here: RingChannel::new(hosts.here().clone(), block, start),
-                    leaders: leaders.map(|ring| RingChannel::new(ring, block, of_leaders)),
-                }
-            }
-        };
         Self {
-            core: Core {
-                team: team.clone(),
-                block: block.clone(),
-                blocks: blocks.clone(),
-                barrier: barrier.clone(),
-                calls: 0,
-                operation: "collective",
-                digest: 0,
-                failed: false,
-                adrift: false,
-            },
-            channels,
+            team: team.clone(),
+            block: block.clone(),
+            blocks: blocks.clone(),
+            barrier: barrier.clone(),
+            calls: 0,
+            operation: "collective",
+            digest: 0,
+            failed: false,
+            adrift: false,
         }
     }
 
-    /// As [`Core::begin`].
-    pub(crate) fn begin(
+    /// As [`Carrier::begin`](super::carrier::Carrier::begin).
+    pub(super) fn begin(
         &mut self,
         operation: &'static str,
         call: Call,
         fit: Result<()>,
     ) -> Result<()> {
-        self.core.begin(operation, call, fit)
-    }
-}
-
-impl Core {
-    /// Begins a collective, which every rank of the team has to begin alike: fails on all of them, and
-    /// before anything is sent, if one does not, or if it says of its own arguments that they do not
-    /// fit. After that, none makes another call. Where all are refused alike, all go on.
-    fn begin(&mut self, operation: &'static str, call: Call, fit: Result<()>) -> Result<()> {
         not_forked(operation)?;
         if self.failed {
             return Err(Error::new(operation, Misuse::OutOfStep));
@@ -155,29 +97,14 @@ impl Core {
     }
 }
 
-impl Drop for Engine {
-    /// A rank may be through with its last call, and drop the communicator, before its receivers
-    /// have read all of it. They still write how far they are into this rank's block.
-    fn drop(&mut self) {
-        if self.core.adrift {
-            mem::forget(self.core.block.clone());
-            return;
-        }
-        let (first, second) = match &self.channels {
-            RingChannels::All(channel) => (channel, None),
-            RingChannels::ByHost { here, leaders, .. } => (here, leaders.as_ref()),
-        };
-        let channels = [Some(first), second].into_iter().flatten();
-        (self.core.block).retire_until(channels.flat_map(RingChannel::last_words));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering;
     use std::thread;
 
     use super::*;
+    use crate::comm::barrier::barrier_bytes;
+    use crate::comm::team::Rings;
     use crate::comm::{Communicator, Group};
     use crate::memory::control::LINE;
     use crate::peers::ranks_in_process;

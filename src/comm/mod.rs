@@ -4,6 +4,7 @@ mod algorithms;
 mod barrier;
 mod by_host;
 mod call;
+mod carrier;
 mod collective;
 mod group;
 mod over;
@@ -32,9 +33,11 @@ use crate::memory::control::ControlBlock;
 use crate::peers::{Context, Hosts, not_forked};
 use crate::wait::lock;
 use call::Call;
-use collective::{BARRIER_AT, Engine, block_bytes};
-use over::{Carrier, Lent};
+use carrier::Carrier;
+use collective::BARRIER_AT;
+use over::Lent;
 use transom_launch::Allgather;
+use two_steps::{Engine, block_bytes};
 
 /// Bytes that the world communicator takes of every rank's control region: the same for each.
 pub(crate) fn world_block_bytes(size: u32, hosts: &Hosts) -> u64 {
@@ -54,7 +57,7 @@ pub struct Communicator {
 
 struct Inner {
     team: Team,
-    carrier: Mutex<Carrier>,
+    carrier: Mutex<Box<dyn Carrier>>,
 }
 
 impl Communicator {
@@ -63,10 +66,10 @@ impl Communicator {
         let blocks = Arc::new(blocks);
         let barrier = Arc::new(Barrier::new(&team, &block, BARRIER_AT, false));
         let engine = Engine::new(&team, &block, &blocks, &barrier);
-        Self::carried(team, Carrier::Pipes(Box::new(engine)))
+        Self::carried(team, Box::new(engine))
     }
 
-    fn carried(team: Team, carrier: Carrier) -> Self {
+    fn carried(team: Team, carrier: Box<dyn Carrier>) -> Self {
         let carrier = Mutex::new(carrier);
         Self {
             inner: Arc::new(Inner { team, carrier }),
@@ -100,7 +103,7 @@ impl Communicator {
         } else {
             let team = Team::new(context, context.fabric().clone(), group.clone(), rank);
             let lent = Lent::new(&team, by);
-            return Ok(Self::carried(team, Carrier::Caller(Box::new(lent))));
+            return Ok(Self::carried(team, Box::new(lent)));
         };
         Err(Error::new(OPERATION, misuse))
     }
@@ -142,7 +145,7 @@ impl Communicator {
         operation: &'static str,
         call: Call,
         fit: Result<()>,
-    ) -> Result<MutexGuard<'_, Carrier>> {
+    ) -> Result<MutexGuard<'_, Box<dyn Carrier>>> {
         let mut carrier = lock(&self.inner.carrier);
         carrier.begin(operation, call, fit)?;
         Ok(carrier)
@@ -289,7 +292,7 @@ impl Communicator {
         const OPERATION: &str = "gatherv";
         let fit = self.team().check_rank(OPERATION, root);
         let mut carrier = self.begin(OPERATION, Call::new(OPERATION).rooted(root), fit)?;
-        let lens = self.lens(&mut carrier, data, self.rank() == root)?;
+        let lens = self.lens(&mut **carrier, data, self.rank() == root)?;
         let bytes = carrier.gather(bytes(data), &lens, root)?;
         if self.rank() != root {
             return Ok(Vec::new());
@@ -332,7 +335,7 @@ impl Communicator {
         data: &[T],
     ) -> Result<Vec<Vec<T>>> {
         let mut carrier = self.begin(operation, Call::new(operation), Ok(()))?;
-        let lens = self.lens(&mut carrier, data, true)?;
+        let lens = self.lens(&mut **carrier, data, true)?;
         Ok(cut(&carrier.allgather(bytes(data), &lens)?, &lens))
     }
 
@@ -353,7 +356,7 @@ impl Communicator {
         let fit = self.team().check_rank(OPERATION, root);
         let fit = fit.and_then(|()| is_defined::<T>(OPERATION, op));
         let mut carrier = self.begin(OPERATION, call, fit)?;
-        let result = reduce_to(&mut carrier, data, op, root)?;
+        let result = reduce_to(&mut **carrier, data, op, root)?;
         Ok(if self.rank() == root {
             result
         } else {
@@ -372,7 +375,7 @@ impl Communicator {
         const OPERATION: &str = "allreduce";
         let call = Call::new(OPERATION).of(data).combining::<T>(op);
         let mut carrier = self.begin(OPERATION, call, is_defined::<T>(OPERATION, op))?;
-        let mut result = reduce_to(&mut carrier, data, op, 0)?;
+        let mut result = reduce_to(&mut **carrier, data, op, 0)?;
         carrier.bcast(bytes_mut(&mut result), 0)?;
         Ok(result)
     }
@@ -380,7 +383,7 @@ impl Communicator {
     /// How many bytes each rank has. `gathers`: whether this rank gets them all.
     fn lens<T: Element>(
         &self,
-        carrier: &mut Carrier,
+        carrier: &mut dyn Carrier,
         data: &[T],
         gathers: bool,
     ) -> Result<Vec<usize>> {
@@ -425,10 +428,15 @@ fn is_defined<T: Reduce>(operation: &'static str, op: Op) -> Result<()> {
 }
 
 /// At the root, what all have, combined.
-fn reduce_to<T: Reduce>(carrier: &mut Carrier, data: &[T], op: Op, root: u32) -> Result<Vec<T>> {
+fn reduce_to<T: Reduce>(
+    carrier: &mut dyn Carrier,
+    data: &[T],
+    op: Op,
+    root: u32,
+) -> Result<Vec<T>> {
     let mut result = data.to_vec();
     let size = size_of::<T>().max(1);
-    carrier.reduce(bytes_mut(&mut result), root, |held, came| {
+    carrier.reduce(bytes_mut(&mut result), root, &mut |held, came| {
         let pairs = held.chunks_exact_mut(size).zip(came.chunks_exact(size));
         for (held, came) in pairs {
             let (a, b) = (

@@ -5,17 +5,12 @@ use std::iter;
 use bytemuck::{Pod, Zeroable};
 use transom_launch::Allgather;
 
-use super::call::{Call, Shown, digest_of, disagreement, mismatch};
-use super::collective::Engine;
+use super::barrier::mismatch;
+use super::call::{Call, Shown, digest_of, disagreement};
+use super::carrier::Carrier;
 use super::team::Team;
 use crate::error::{AbortCause, Error, Misuse, Result};
 use crate::peers::{gather_parts_by, not_forked};
-
-/// What carries the collectives of a communicator.
-pub(super) enum Carrier {
-    Pipes(Box<Engine>),
-    Caller(Box<Lent>),
-}
 
 /// An allgather that the caller lends.
 pub(super) struct Lent {
@@ -52,7 +47,27 @@ impl Lent {
         }
     }
 
-    /// As [`Engine::begin`]. The ranks also find out whether they are those that each takes them for.
+    /// What each rank passes, of the lengths that all know. A failure is known to this rank only, and the
+    /// others may go on to wait for it: they are told.
+    fn gather_parts(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<Vec<u8>>> {
+        let ranks = (self.team.rank, self.team.size());
+        let gathered = gather_parts_by(self.operation, &*self.by, ranks, mine, lens);
+        if gathered.is_err() {
+            self.failed = true;
+            (self.team.context).abort_everywhere(AbortCause::CollectiveFailed);
+        }
+        gathered
+    }
+
+    /// The same, as long on all.
+    fn equal_parts(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let lens = vec![mine.len(); self.team.size() as usize];
+        self.gather_parts(mine, &lens)
+    }
+}
+
+impl Carrier for Lent {
+    /// The ranks also find out whether they are those that each takes them for.
     fn begin(&mut self, operation: &'static str, mut call: Call, fit: Result<()>) -> Result<()> {
         not_forked(operation)?;
         if self.failed {
@@ -90,35 +105,27 @@ impl Lent {
         fit
     }
 
-    /// What each rank passes, of the lengths that all know. A failure is known to this rank only, and the
-    /// others may go on to wait for it: they are told.
-    fn gather_parts(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<Vec<u8>>> {
-        let ranks = (self.team.rank, self.team.size());
-        let gathered = gather_parts_by(self.operation, &*self.by, ranks, mine, lens);
-        if gathered.is_err() {
-            self.failed = true;
-            (self.team.context).abort_everywhere(AbortCause::CollectiveFailed);
-        }
-        gathered
-    }
-
-    /// The same, as long on all.
-    fn equal_parts(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let lens = vec![mine.len(); self.team.size() as usize];
-        self.gather_parts(mine, &lens)
-    }
-
     fn bcast(&mut self, bytes: &mut [u8], root: u32) -> Result<()> {
         let all = self.equal_parts(bytes)?;
         bytes.copy_from_slice(&all[root as usize]);
         Ok(())
     }
 
+    fn gather(&mut self, mine: &[u8], lens: &[usize], root: u32) -> Result<Vec<u8>> {
+        let all = self.gather_parts(mine, lens)?;
+        let is_root = self.team.rank == root;
+        Ok(if is_root { all.concat() } else { Vec::new() })
+    }
+
+    fn allgather(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<u8>> {
+        Ok(self.gather_parts(mine, lens)?.concat())
+    }
+
     fn reduce(
         &mut self,
         bytes: &mut [u8],
         root: u32,
-        mut combine: impl FnMut(&mut [u8], &[u8]),
+        combine: &mut dyn FnMut(&mut [u8], &[u8]),
     ) -> Result<()> {
         let mut all = self.equal_parts(bytes)?;
         all.rotate_left(root as usize);
@@ -127,57 +134,5 @@ impl Lent {
             others.iter().for_each(|other| combine(bytes, other));
         }
         Ok(())
-    }
-}
-
-/// The collectives, on bytes: see [`Engine`].
-impl Carrier {
-    pub(super) fn begin(
-        &mut self,
-        operation: &'static str,
-        call: Call,
-        fit: Result<()>,
-    ) -> Result<()> {
-        match self {
-            Self::Pipes(engine) => engine.begin(operation, call, fit),
-            Self::Caller(lent) => lent.begin(operation, call, fit),
-        }
-    }
-
-    pub(super) fn bcast(&mut self, bytes: &mut [u8], root: u32) -> Result<()> {
-        match self {
-            Self::Pipes(engine) => engine.bcast(bytes, root),
-            Self::Caller(lent) => lent.bcast(bytes, root),
-        }
-    }
-
-    pub(super) fn gather(&mut self, mine: &[u8], lens: &[usize], root: u32) -> Result<Vec<u8>> {
-        match self {
-            Self::Pipes(engine) => engine.gather(mine, lens, root),
-            Self::Caller(lent) => {
-                let all = lent.gather_parts(mine, lens)?;
-                let is_root = lent.team.rank == root;
-                Ok(if is_root { all.concat() } else { Vec::new() })
-            }
-        }
-    }
-
-    pub(super) fn allgather(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<u8>> {
-        match self {
-            Self::Pipes(engine) => engine.allgather(mine, lens),
-            Self::Caller(lent) => Ok(lent.gather_parts(mine, lens)?.concat()),
-        }
-    }
-
-    pub(super) fn reduce(
-        &mut self,
-        bytes: &mut [u8],
-        root: u32,
-        combine: impl FnMut(&mut [u8], &[u8]),
-    ) -> Result<()> {
-        match self {
-            Self::Pipes(engine) => engine.reduce(bytes, root, combine),
-            Self::Caller(lent) => lent.reduce(bytes, root, combine),
-        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use transom_launch::pmi::PmiError;
 
-use super::collective::block_bytes;
+use super::two_steps::block_bytes;
 use super::{Communicator, Group, Team};
 use crate::error::{Error, Result};
 use crate::memory::columns::Column;

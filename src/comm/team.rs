@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Group;
 use super::by_host::ByHost;
+use super::group::Group;
 use super::ring::Ring;
 use crate::error::{Error, Misuse, Result};
 use crate::liveness::Awaited;

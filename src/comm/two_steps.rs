@@ -1,88 +1,69 @@
-//! The collectives of all ranks: among all at once, or where ranks share hosts in two steps, so that between hosts
+//! The collectives over pipes: among all ranks at once, or where ranks share hosts in two steps, so that between hosts
 //! only their leaders exchange anything.
 
+use std::mem;
+use std::sync::Arc;
+
+use super::barrier::{Barrier, barrier_bytes};
 use super::by_host::ByHost;
-use super::collective::{Core, Engine, RingChannels};
-use super::ring_channel::{InRingChannel, RingChannel};
+use super::call::Call;
+use super::carrier::Carrier;
+use super::collective::{BARRIER_AT, Core};
+use super::ring_channel::{InRingChannel, RingChannel, ring_channel_bytes};
+use super::team::{Rings, Team};
 use crate::error::Result;
+use crate::memory::columns::Column;
+use crate::memory::control::ControlBlock;
 
 /// The place of a leader among the ranks of its host.
 const LEADER: u32 = 0;
 
-/// How a collective goes.
-enum Course<'e> {
-    All(InRingChannel<'e>),
-    TwoSteps(TwoSteps<'e>),
+/// Bytes of control block that a communicator takes, on each of its ranks.
+pub(crate) fn block_bytes(rings: &Rings) -> u64 {
+    let channels = match rings.by_host() {
+        None => ring_channel_bytes(rings.all().rounds()),
+        Some(hosts) => {
+            ring_channel_bytes(hosts.rounds_here()) + ring_channel_bytes(hosts.rounds_of_leaders())
+        }
+    };
+    BARRIER_AT + barrier_bytes(rings) + channels
+}
+
+/// The part of a communicator that one collective at a time uses.
+pub(crate) struct Engine {
+    core: Core,
+    /// Where collectives take two steps.
+    hosts: Option<Arc<ByHost>>,
+    /// Of the ranks of this host; of all, where there is one step.
+    here: RingChannel,
+    /// Of the leaders, for one of them.
+    leaders: Option<RingChannel>,
 }
 
 impl Engine {
-    fn course(&mut self) -> Course<'_> {
-        let core = &mut self.core;
-        match &mut self.channels {
-            RingChannels::All(all) => Course::All(all.with(core)),
-            RingChannels::ByHost {
-                hosts,
-                here,
-                leaders,
-            } => Course::TwoSteps(TwoSteps {
-                core,
-                here,
-                leaders: leaders.as_mut(),
-                hosts,
+    pub(crate) fn new(
+        team: &Team,
+        block: &Arc<ControlBlock>,
+        blocks: &Arc<Column<u64>>,
+        barrier: &Arc<Barrier>,
+    ) -> Self {
+        let rings = &team.rings;
+        let start = BARRIER_AT + barrier_bytes(rings);
+        let hosts = rings.by_host();
+        let circle_here = hosts.map_or(rings.all(), |hosts| hosts.here());
+        Self {
+            core: Core::new(team, block, blocks, barrier),
+            hosts: hosts.cloned(),
+            here: RingChannel::new(circle_here.clone(), block, start),
+            leaders: hosts.and_then(|hosts| {
+                let start = start + ring_channel_bytes(hosts.rounds_here());
+                Some(RingChannel::new(hosts.leaders(team.rank)?, block, start))
             }),
         }
     }
 
-    /// Copies `root`'s bytes to all.
-    pub(crate) fn bcast(&mut self, bytes: &mut [u8], root: u32) -> Result<()> {
-        match self.course() {
-            Course::All(mut walk) => walk.bcast(bytes, root),
-            Course::TwoSteps(mut steps) => steps.bcast(bytes, root),
-        }
-    }
-
-    /// `lens` are the lengths by rank; at the root, returns all bytes in the order of ranks.
-    pub(crate) fn gather(&mut self, mine: &[u8], lens: &[usize], root: u32) -> Result<Vec<u8>> {
-        match self.course() {
-            Course::All(mut walk) => walk.gather(mine, lens, root),
-            Course::TwoSteps(mut steps) => steps.gather(mine, lens, root),
-        }
-    }
-
-    /// The same, on every rank.
-    pub(crate) fn allgather(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<u8>> {
-        match self.course() {
-            Course::All(mut walk) => walk.allgather(mine, lens),
-            Course::TwoSteps(mut steps) => steps.allgather(mine, lens),
-        }
-    }
-
-    /// `combine` folds what arrives into what is held. At the root, `bytes` is the result.
-    pub(crate) fn reduce(
-        &mut self,
-        bytes: &mut [u8],
-        root: u32,
-        combine: impl FnMut(&mut [u8], &[u8]),
-    ) -> Result<()> {
-        match self.course() {
-            Course::All(mut walk) => walk.reduce(bytes, root, combine),
-            Course::TwoSteps(mut steps) => steps.reduce(bytes, root, combine),
-        }
-    }
-}
-
-/// A collective by hosts.
-struct TwoSteps<'e> {
-    core: &'e mut Core,
-    here: &'e mut RingChannel,
-    /// None for who leads none.
-    leaders: Option<&'e mut RingChannel>,
-    hosts: &'e ByHost,
-}
-
-impl TwoSteps<'_> {
     fn here(&mut self) -> InRingChannel<'_> {
-        self.here.with(self.core)
+        self.here.with(&mut self.core)
     }
 
     /// Lengths by place here.
@@ -93,24 +74,24 @@ impl TwoSteps<'_> {
             .map(|place| lens[ring.rank_at(place) as usize])
             .collect()
     }
+}
 
-    /// What the ranks of each host have together.
-    fn lens_of_hosts(&self, lens: &[usize]) -> Vec<usize> {
-        let mut of_hosts = vec![0; self.hosts.hosts() as usize];
-        for (rank, len) in (0..).zip(lens) {
-            of_hosts[self.hosts.host_of(rank) as usize] += len;
-        }
-        of_hosts
+impl Carrier for Engine {
+    fn begin(&mut self, operation: &'static str, call: Call, fit: Result<()>) -> Result<()> {
+        self.core.begin(operation, call, fit)
     }
 
     fn bcast(&mut self, bytes: &mut [u8], root: u32) -> Result<()> {
-        let of_root = self.hosts.host_of(root);
+        let Some(hosts) = self.hosts.clone() else {
+            return self.here().bcast(bytes, root);
+        };
+        let of_root = hosts.host_of(root);
         let place = self.here.ring().place_of(root);
         if let Some(place) = place {
             self.here().bcast(bytes, place)?;
         }
         if let Some(leaders) = &mut self.leaders {
-            leaders.with(self.core).bcast(bytes, of_root)?;
+            leaders.with(&mut self.core).bcast(bytes, of_root)?;
         }
         match place {
             Some(_) => Ok(()),
@@ -119,17 +100,20 @@ impl TwoSteps<'_> {
     }
 
     fn gather(&mut self, mine: &[u8], lens: &[usize], root: u32) -> Result<Vec<u8>> {
-        let of_root = self.hosts.host_of(root);
+        let Some(hosts) = self.hosts.clone() else {
+            return self.here().gather(mine, lens, root);
+        };
+        let of_root = hosts.host_of(root);
         let place = self.here.ring().place_of(root);
         let mut lens_here = self.lens_here(lens);
         let mut held = match place {
             Some(_) => Vec::new(),
             None => self.here().gather(mine, &lens_here, LEADER)?,
         };
-        let mut of_others = self.lens_of_hosts(lens);
+        let mut of_others = lens_of_hosts(&hosts, lens);
         of_others[of_root as usize] = 0;
         if let Some(leaders) = &mut self.leaders {
-            let walk = &mut leaders.with(self.core);
+            let walk = &mut leaders.with(&mut self.core);
             held = walk.gather(&held, &of_others, of_root)?;
         }
         let Some(place) = place else {
@@ -142,71 +126,97 @@ impl TwoSteps<'_> {
         if self.core.team.rank != root {
             return Ok(Vec::new());
         }
-        let others = (0..self.hosts.hosts()).filter(|&host| host != of_root);
-        Ok(self.in_order(&held, others.chain([of_root]), lens))
+        let others = (0..hosts.hosts()).filter(|&host| host != of_root);
+        Ok(in_order(&hosts, &held, others.chain([of_root]), lens))
     }
 
     fn allgather(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<u8>> {
+        let Some(hosts) = self.hosts.clone() else {
+            return self.here().allgather(mine, lens);
+        };
         let lens_here = self.lens_here(lens);
         let held = self.here().gather(mine, &lens_here, LEADER)?;
-        let of_hosts = self.lens_of_hosts(lens);
+        let of_hosts = lens_of_hosts(&hosts, lens);
         let mut all = match &mut self.leaders {
-            Some(leaders) => leaders.with(self.core).allgather(&held, &of_hosts)?,
+            Some(leaders) => leaders.with(&mut self.core).allgather(&held, &of_hosts)?,
             None => vec![0; lens.iter().sum()],
         };
         self.here().bcast(&mut all, LEADER)?;
-        Ok(self.in_order(&all, 0..self.hosts.hosts(), lens))
+        Ok(in_order(&hosts, &all, 0..hosts.hosts(), lens))
     }
 
     fn reduce(
         &mut self,
         bytes: &mut [u8],
         root: u32,
-        mut combine: impl FnMut(&mut [u8], &[u8]),
+        combine: &mut dyn FnMut(&mut [u8], &[u8]),
     ) -> Result<()> {
-        let of_root = self.hosts.host_of(root);
-        self.here().reduce(bytes, LEADER, &mut combine)?;
+        let Some(hosts) = self.hosts.clone() else {
+            return self.here().reduce(bytes, root, combine);
+        };
+        let of_root = hosts.host_of(root);
+        self.here().reduce(bytes, LEADER, combine)?;
         if let Some(leaders) = &mut self.leaders {
-            let walk = &mut leaders.with(self.core);
-            walk.reduce(bytes, of_root, &mut combine)?;
+            let walk = &mut leaders.with(&mut self.core);
+            walk.reduce(bytes, of_root, combine)?;
         }
-        let ring = self.here.ring();
-        let leads = ring.place() == LEADER;
-        match ring.place_of(root) {
+        match self.here.ring().place_of(root) {
             None | Some(LEADER) => Ok(()),
-            Some(place) => {
-                let mut lens = vec![0; ring.size() as usize];
-                lens[LEADER as usize] = bytes.len();
-                let part = if leads { &bytes[..] } else { &[] };
-                let result = self.here().gather(part, &lens, place)?;
-                if self.core.team.rank == root {
-                    bytes.copy_from_slice(&result);
-                }
-                Ok(())
-            }
+            Some(_) => self.here().bcast(bytes, LEADER),
         }
     }
+}
 
-    /// The parts of all ranks, which are `held` host by host.
-    fn in_order(&self, held: &[u8], hosts: impl Iterator<Item = u32>, lens: &[usize]) -> Vec<u8> {
-        let mut next = 0;
-        let starts: Vec<usize> = lens
-            .iter()
-            .map(|len| {
-                next += len;
-                next - len
-            })
-            .collect();
-        let mut ordered = vec![0; next];
-        let mut rest = held;
-        for rank in hosts.flat_map(|host| self.hosts.of_host(host)) {
-            let (start, len) = (starts[rank as usize], lens[rank as usize]);
-            let part;
-            (part, rest) = rest.split_at(len);
-            ordered[start..start + len].copy_from_slice(part);
+impl Drop for Engine {
+    /// A rank may be through with its last call, and drop the communicator, before its receivers
+    /// have read all of it. They still write how far they are into this rank's block.
+    fn drop(&mut self) {
+        if self.core.adrift {
+            mem::forget(self.core.block.clone());
+            return;
         }
-        ordered
+        let channels = [Some(&self.here), self.leaders.as_ref()];
+        let words = channels
+            .into_iter()
+            .flatten()
+            .flat_map(RingChannel::last_words);
+        self.core.block.retire_until(words);
     }
+}
+
+/// What the ranks of each host have together.
+fn lens_of_hosts(hosts: &ByHost, lens: &[usize]) -> Vec<usize> {
+    let mut of_hosts = vec![0; hosts.hosts() as usize];
+    for (rank, len) in (0..).zip(lens) {
+        of_hosts[hosts.host_of(rank) as usize] += len;
+    }
+    of_hosts
+}
+
+/// The parts of all ranks, which are `held` host by host.
+fn in_order(
+    by_host: &ByHost,
+    held: &[u8],
+    hosts: impl Iterator<Item = u32>,
+    lens: &[usize],
+) -> Vec<u8> {
+    let mut next = 0;
+    let starts: Vec<usize> = lens
+        .iter()
+        .map(|len| {
+            next += len;
+            next - len
+        })
+        .collect();
+    let mut ordered = vec![0; next];
+    let mut rest = held;
+    for rank in hosts.flat_map(|host| by_host.of_host(host)) {
+        let (start, len) = (starts[rank as usize], lens[rank as usize]);
+        let part;
+        (part, rest) = rest.split_at(len);
+        ordered[start..start + len].copy_from_slice(part);
+    }
+    ordered
 }
 
 #[cfg(test)]
