@@ -63,13 +63,8 @@ impl Drop for InCall {
         let outer = self.outer.take();
         let call = CALL.try_with(|inner| inner.replace(outer)).ok().flatten();
         if let (Some(begun), Some(call)) = (self.begun, call) {
-            trace::slice(
-                call.name,
-                "call",
-                begun,
-                call.counters.as_deref(),
-                call.target,
-            );
+            let window = call.counters.as_deref().map(Counters::title);
+            trace::slice(call.name, "call", begun, window, call.target);
         }
     }
 }
@@ -120,7 +115,9 @@ impl Waiting {
             && trace::is_on()
         {
             begun.told = true;
-            with_call(|name, target, counters| trace::begin_wait(name, begun.at, counters, target));
+            with_call(|name, target, counters| {
+                trace::begin_wait(name, begun.at, counters.map(Counters::title), target);
+            });
             trace::flush();
         }
     }
@@ -141,9 +138,16 @@ impl Drop for Waiting {
                     ELSEWHERE[1].fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
                 }
             }
-            match begun.told {
-                true => trace::end_wait(name),
-                false => trace::slice(name, "wait", begun.at, counters, target),
+            if begun.told {
+                trace::end_wait(name);
+            } else if trace::is_on() {
+                trace::slice(
+                    name,
+                    "wait",
+                    begun.at,
+                    counters.map(Counters::title),
+                    target,
+                );
             }
         });
     }

@@ -51,7 +51,7 @@ pub(crate) enum TracedEpoch {
 }
 
 impl TracedEpoch {
-    pub(super) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Fence => "fence epoch",
             Self::Lock(_) => "lock epoch",
@@ -61,7 +61,7 @@ impl TracedEpoch {
         }
     }
 
-    pub(super) fn target(self) -> Option<u32> {
+    fn target(self) -> Option<u32> {
         match self {
             Self::Lock(rank) => Some(rank),
             _ => None,
@@ -69,7 +69,7 @@ impl TracedEpoch {
     }
 
     /// Another one for each epoch that can be open in a window.
-    pub(super) fn number(self) -> u64 {
+    fn number(self) -> u64 {
         match self {
             Self::Fence => 0,
             Self::LockAll => 1,
@@ -137,7 +137,9 @@ impl Counters {
     /// A call of flush or its kin is over, of which there was nothing else to see.
     pub(crate) fn flushed(&self, call: &'static str, target: u32) {
         self.count_flush();
-        trace::mark(call, self, Some(target));
+        if trace::is_on() {
+            trace::mark(call, self.title(), Some(target));
+        }
     }
 
     pub(crate) fn count_flush(&self) {
@@ -151,14 +153,21 @@ impl Counters {
     pub(crate) fn begin_epoch(&self, epoch: TracedEpoch) {
         if held(&self.open).insert(epoch) {
             self.epochs.fetch_add(1, Ordering::Relaxed);
-            trace::begin_epoch(self, epoch);
+            self.trace_epoch(true, epoch);
         }
     }
 
     /// Nothing, if it never began.
     pub(crate) fn end_epoch(&self, epoch: TracedEpoch) {
         if held(&self.open).remove(&epoch) {
-            trace::end_epoch(self, epoch);
+            self.trace_epoch(false, epoch);
+        }
+    }
+
+    fn trace_epoch(&self, begins: bool, epoch: TracedEpoch) {
+        if trace::is_on() {
+            let id = u64::from(self.number) << 34 | epoch.number();
+            trace::epoch(begins, epoch.name(), id, self.title(), epoch.target());
         }
     }
 
@@ -197,7 +206,7 @@ impl Counters {
     pub(crate) fn finish(self: &Arc<Self>) {
         let mut open = std::mem::take(&mut *held(&self.open));
         while let Some(epoch) = open.pop_first() {
-            trace::end_epoch(self, epoch);
+            self.trace_epoch(false, epoch);
         }
         let mut all = held(&ALL);
         let Some(place) = all.live.iter().position(|live| Arc::ptr_eq(live, self)) else {

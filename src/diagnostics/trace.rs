@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use super::counters::{Counters, TracedEpoch};
 use super::sink::Sink;
 use super::{held, say};
 
@@ -137,7 +136,27 @@ struct Event<'a> {
     target: Option<u32>,
 }
 
-impl Event<'_> {
+impl<'a> Event<'a> {
+    fn new(
+        phase: char,
+        name: &'a str,
+        category: &'a str,
+        at: Instant,
+        window: Option<String>,
+        target: Option<u32>,
+    ) -> Self {
+        Self {
+            phase,
+            name,
+            category,
+            at,
+            lasts: None,
+            id: None,
+            window,
+            target,
+        }
+    }
+
     /// As JSON. `origin` is where time begins.
     fn json(&self, rank: u32, thread: i32, origin: u64) -> String {
         let mut text = String::with_capacity(160);
@@ -211,99 +230,36 @@ pub(super) fn slice(
     name: &str,
     category: &str,
     begun: Instant,
-    counters: Option<&Counters>,
+    window: Option<String>,
     target: Option<u32>,
 ) {
-    if !is_on() {
-        return;
-    }
-    Event {
-        phase: 'X',
-        name,
-        category,
-        at: begun,
-        lasts: Some(begun.elapsed().as_nanos() as u64),
-        id: None,
-        window: counters.map(Counters::title),
-        target,
-    }
-    .tell();
+    let lasts = Some(begun.elapsed().as_nanos() as u64);
+    let event = Event::new('X', name, category, begun, window, target);
+    Event { lasts, ..event }.tell();
 }
 
 /// A wait that goes on.
-pub(super) fn begin_wait(
-    name: &str,
-    begun: Instant,
-    counters: Option<&Counters>,
-    target: Option<u32>,
-) {
-    Event {
-        phase: 'B',
-        name,
-        category: "wait",
-        at: begun,
-        lasts: None,
-        id: None,
-        window: counters.map(Counters::title),
-        target,
-    }
-    .tell();
+pub(super) fn begin_wait(name: &str, begun: Instant, window: Option<String>, target: Option<u32>) {
+    Event::new('B', name, "wait", begun, window, target).tell();
 }
 
 /// The one of [`begin_wait`] is over.
 pub(super) fn end_wait(name: &str) {
-    Event {
-        phase: 'E',
-        name,
-        category: "wait",
-        at: Instant::now(),
-        lasts: None,
-        id: None,
-        window: None,
-        target: None,
-    }
-    .tell();
+    Event::new('E', name, "wait", Instant::now(), None, None).tell();
 }
 
 /// Something that took no time worth telling.
-pub(super) fn mark(name: &str, counters: &Counters, target: Option<u32>) {
-    if !is_on() {
-        return;
-    }
+pub(super) fn mark(name: &str, window: String, target: Option<u32>) {
+    Event::new('i', name, "call", Instant::now(), Some(window), target).tell();
+}
+
+/// An epoch that `begins` or ends; `id` is another one for each that can be open at a time.
+pub(super) fn epoch(begins: bool, name: &str, id: u64, window: String, target: Option<u32>) {
+    let phase = if begins { 'b' } else { 'e' };
+    let event = Event::new(phase, name, "epoch", Instant::now(), Some(window), target);
     Event {
-        phase: 'i',
-        name,
-        category: "call",
-        at: Instant::now(),
-        lasts: None,
-        id: None,
-        window: Some(counters.title()),
-        target,
-    }
-    .tell();
-}
-
-pub(super) fn begin_epoch(counters: &Counters, epoch: TracedEpoch) {
-    trace_epoch('b', counters, epoch);
-}
-
-pub(super) fn end_epoch(counters: &Counters, epoch: TracedEpoch) {
-    trace_epoch('e', counters, epoch);
-}
-
-fn trace_epoch(phase: char, counters: &Counters, epoch: TracedEpoch) {
-    if !is_on() {
-        return;
-    }
-    Event {
-        phase,
-        name: epoch.name(),
-        category: "epoch",
-        at: Instant::now(),
-        lasts: None,
-        id: Some(u64::from(counters.number) << 34 | epoch.number()),
-        window: Some(counters.title()),
-        target: epoch.target(),
+        id: Some(id),
+        ..event
     }
     .tell();
 }

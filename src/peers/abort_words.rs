@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rdma_sys_shim::BootstrapSegment;
 
+use super::signs::ABORT;
 use crate::memory::control::ControlBlock;
 
 /// The two words that say it. Both are zero until then, and stay in this processor's cache.
@@ -24,13 +25,8 @@ unsafe impl Send for AbortWords {}
 unsafe impl Sync for AbortWords {}
 
 impl AbortWords {
-    /// `abort`: where this rank's abort word stands in its `signs`.
-    pub(super) fn new(
-        signs: ControlBlock,
-        abort: u64,
-        launcher: Option<Arc<BootstrapSegment>>,
-    ) -> Self {
-        let abort = NonNull::from(signs.word(abort));
+    pub(super) fn new(signs: ControlBlock, launcher: Option<Arc<BootstrapSegment>>) -> Self {
+        let abort = NonNull::from(signs.word(ABORT));
         let notice = launcher
             .as_ref()
             .map(|segment| NonNull::from(segment.word()));

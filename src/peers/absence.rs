@@ -2,8 +2,9 @@
 
 use rdma_sys_shim::{Absence, Liveness};
 
-use super::context::{Context, STATE_LEFT};
+use super::context::Context;
 use super::fabric::Fabric;
+use super::signs::STATE_LEFT;
 use crate::error::{Error, PeerError};
 
 impl Context {

@@ -18,26 +18,13 @@ pub(crate) use over::check_rank;
 
 use super::abort_words::AbortWords;
 use super::peer::refusal;
+use super::signs::{STATE, STATE_LEFT, WORLD};
 use super::{Fabric, Hosts, Peer, fork, is_forked, not_forked, second_thread, start};
 use crate::error::{Error, Misuse, PeerError, Result};
-use crate::memory::control::{ControlBlock, LINE};
-use crate::memory::in_flight;
+use crate::memory::control::ControlBlock;
 use crate::memory::word::SharedWord;
 use crate::terms::{ThreadLevel, WorldRank};
 use crate::wait::{Patience, lock};
-
-/// Offset in every control region of the word that tells its rank to give up.
-pub(super) const ABORT: u64 = 0;
-/// Offset of the word in which its rank says that it left.
-pub(super) const STATE: u64 = LINE;
-/// Offset of the call in which its rank has waited for long, in words; else there are zeros. It stays in the line of the
-/// word before it, which is seldom written.
-pub(crate) const CALL: u64 = STATE + 8;
-pub(crate) const CALL_BYTES: usize = LINE as usize - 8;
-/// Offset of the world communicator's block.
-pub(super) const WORLD: u64 = in_flight::AT + in_flight::BYTES;
-
-pub(crate) const STATE_LEFT: u64 = 1;
 
 pub(crate) struct Context {
     rank: u32,
@@ -186,7 +173,6 @@ impl Context {
                 .flatten(),
             abort_words: AbortWords::new(
                 signs,
-                ABORT,
                 segment.as_ref().map(|(segment, _)| segment.clone()),
             ),
             fabric: Arc::new(fabric),

@@ -12,17 +12,19 @@ mod gather;
 mod hosts;
 mod peer;
 mod second_thread;
+mod signs;
 mod start;
 mod texts;
 
 #[cfg(test)]
 pub(crate) use context::in_process::{ranks as ranks_in_process, ranks_on_hosts};
-pub(crate) use context::{CALL, CALL_BYTES, Context, STATE_LEFT, check_rank};
+pub(crate) use context::{Context, check_rank};
 pub(crate) use distance::{around, rounds};
 pub(crate) use fabric::Fabric;
 pub(crate) use fork::{is_forked, not_forked};
 pub(crate) use gather::gather_parts_by;
 pub(crate) use hosts::Hosts;
 pub(crate) use peer::{Peer, beginning, refusal};
+pub(crate) use signs::{CALL, CALL_BYTES, STATE_LEFT};
 pub(crate) use start::{host_identity, named_device};
 pub(crate) use texts::{join_texts, split_texts};

@@ -137,8 +137,8 @@ impl Peer {
         Ok(Self {
             // Others may reach it through the device: any cause of the end will do. To tell it to a neighbour must
             // not take a connection, of which there may be none yet.
-            abort: shared.word(super::context::ABORT),
-            state: control.word(super::context::STATE),
+            abort: shared.word(super::signs::ABORT),
+            state: control.word(super::signs::STATE),
             shared,
             control,
         })

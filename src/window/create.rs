@@ -11,10 +11,11 @@ use rdma_sys_shim::{
 
 use super::attributes::Attributes;
 use super::errors::Handler;
-use super::hints::{Common, Hints, SAME_DISP_UNIT, SAME_SIZE};
+use super::handed_out::HandedOut;
+use super::hints::{Common, Hints};
+use super::info::{SAME_DISP_UNIT, SAME_SIZE};
 use super::layout::{BARRIER_AT, BlockLayout};
 use super::pairs::Pairs;
-use super::shared::HandedOut;
 use super::targets::Targets;
 use super::{Columns, Epochs, Info, Window, WindowMemory};
 use crate::comm::{Barrier, Communicator, Team, barrier_bytes};
@@ -196,71 +197,178 @@ impl Window {
         let operation = created.operation;
         not_forked(operation)?;
         let _call = diagnostics::in_call(operation);
-        let team = comm.team().clone();
-        let layout = BlockLayout::new(team.size(), barrier_bytes(&team.rings));
-        let prepare = || -> Result<Prepared> {
-            created.check()?;
-            let hints = Hints::parse(info)?;
-            let exposed = expose(&hints, &**team.fabric.device())?;
-            let control = team.fabric.control();
-            let block = control.allocate(layout.bytes(hints.notification_counters))?;
-            let Common { flags, granularity } = hints.common();
-            let may_share = matches!(created.flavor, Flavor::Allocate | Flavor::Create);
-            let device = team.fabric.device().capabilities();
-            let said = [
-                (
-                    SHARES_HOST,
-                    may_share && shares_host(&team, &exposed.remote),
-                ),
-                // Where the kernel makes the fences that others wait for.
-                (FLAGS, created.flavor == Flavor::Allocate && take_fences()),
-                (GLOBAL, device.atomic_domain == AtomicDomain::Global),
-                (THREADS, team.context.concurrent()),
-                (TURNS, team.context.patience().is_oversubscribed()),
-            ];
-            let said = said.iter().filter(|(_, is_so)| *is_so);
-            Ok(Prepared {
-                entry: Entry {
-                    base: exposed.remote.address,
-                    size: exposed.remote.len,
-                    rkey: exposed.remote.rkey,
-                    block: block.offset(),
-                    granularity,
-                    unit: created.disp_unit,
-                    notifications: hints.notification_counters.into(),
-                    hints: said.fold(flags, |flags, (flag, _)| flags | flag),
-                },
-                exposed,
-                block,
-                hints,
-            })
-        };
-        let prepared = prepare().map_err(|error| error.during(operation));
-        let agreed = comm.agree(operation, prepared.as_ref().map(|own| own.entry));
-        let (mut own, entries) = match (prepared, agreed) {
-            (Ok(own), Ok(entries)) => (own, entries),
-            (Err(own_fault), _) => return Err(own_fault),
-            (Ok(own), Err(error)) => {
-                if !error.is_known_everywhere() {
-                    // Some ranks may think that the window exists.
-                    mem::forget(own);
-                }
-                return Err(error);
+        let layout = BlockLayout::new(comm.size(), barrier_bytes(&comm.team().rings));
+        let prepared = prepare(comm.team(), &layout, created, info, expose);
+        let prepared = prepared.map_err(|error| error.during(operation));
+        let (mut own, entries) = exchange(comm, operation, prepared)?;
+        settle_hints(comm, created, &mut own.hints, &entries)?;
+        let agreed = Agreed::new(comm.team(), &entries);
+        let window = Self::assemble(comm.team(), layout, created, own, agreed, &entries);
+        window.log_creation();
+        Ok(window)
+    }
+
+    /// What all ranks have agreed on, as a window.
+    fn assemble(
+        team: &Team,
+        layout: BlockLayout,
+        created: Created,
+        own: Prepared,
+        agreed: Agreed,
+        entries: &[Entry],
+    ) -> Self {
+        let Prepared {
+            exposed,
+            block,
+            hints,
+            ..
+        } = own;
+        let block = Arc::new(block);
+        let watched = hints.statistics || diagnostics::counts_all();
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
+        let concurrent = team.context.concurrent();
+        Self {
+            barrier: Barrier::new(team, &block, BARRIER_AT, agreed.turns),
+            out_of_step: AtomicBool::new(false),
+            targets: Targets::new(team.size()),
+            base: match exposed.memory {
+                // Between its neighbours' also where it has no bytes.
+                WindowMemory::Segment(_) => exposed.base,
+                _ if created.size == 0 => std::ptr::null_mut(),
+                _ => exposed.base,
+            },
+            memory: Some(exposed.memory),
+            flavor: created.flavor,
+            atomic_widths: agreed.atomic_widths(team, hints.granularity),
+            shares_host: agreed.shares_host,
+            atomic_domain: agreed.atomic_domain,
+            flags: (agreed.flags).then(|| InFlightFlags::new(team.fabric.control(), concurrent)),
+            in_flight_flags_of_each: in_flight::count(agreed.threads),
+            eager_lock_all: AtomicBool::new(hints.eager_lock_all),
+            handed_out: HandedOut::default(),
+            locks_aside: hints.no_locks || watched || team.context.patience().is_oversubscribed(),
+            counters: watched.then(|| Counters::new(number, created.flavor)),
+            number,
+            refuses_locks: hints.no_locks,
+            logged_lock: AtomicBool::new(false),
+            hints,
+            attributes: Attributes::default(),
+            error_handler: Handler::default(),
+            columns: Columns::new(entries),
+            team: team.clone(),
+            epochs: Epochs::new(),
+            // What completes all targets asks each of them in a watched window.
+            device_used: AtomicBool::new(watched),
+            layout,
+            pairs: Pairs::default(),
+            block,
+        }
+    }
+}
+
+/// Local. Makes what this rank brings: its memory, its block, and what it tells the others.
+fn prepare(
+    team: &Team,
+    layout: &BlockLayout,
+    created: Created,
+    info: &Info,
+    expose: impl FnOnce(&Hints, &dyn Device) -> Result<Exposed>,
+) -> Result<Prepared> {
+    created.check()?;
+    let hints = Hints::parse(info)?;
+    let exposed = expose(&hints, &**team.fabric.device())?;
+    let control = team.fabric.control();
+    let block = control.allocate(layout.bytes(hints.notification_counters))?;
+    let Common { flags, granularity } = hints.common();
+    Ok(Prepared {
+        entry: Entry {
+            base: exposed.remote.address,
+            size: exposed.remote.len,
+            rkey: exposed.remote.rkey,
+            block: block.offset(),
+            granularity,
+            unit: created.disp_unit,
+            notifications: hints.notification_counters.into(),
+            hints: flags | abilities(team, created.flavor, &exposed.remote),
+        },
+        exposed,
+        block,
+        hints,
+    })
+}
+
+/// Which of [`OF_ALL`] this rank says.
+fn abilities(team: &Team, flavor: Flavor, exposed: &RemoteRegion) -> u64 {
+    let may_share = matches!(flavor, Flavor::Allocate | Flavor::Create);
+    let device = team.fabric.device().capabilities();
+    let said = [
+        (SHARES_HOST, may_share && shares_host(team, exposed)),
+        // Where the kernel makes the fences that others wait for.
+        (FLAGS, flavor == Flavor::Allocate && take_fences()),
+        (GLOBAL, device.atomic_domain == AtomicDomain::Global),
+        (THREADS, team.context.concurrent()),
+        (TURNS, team.context.patience().is_oversubscribed()),
+    ];
+    let said = said.iter().filter(|(_, is_so)| *is_so);
+    said.fold(0, |flags, (flag, _)| flags | flag)
+}
+
+/// Collective. Tells the others what this rank brings, and returns it with what all have told.
+fn exchange(
+    comm: &Communicator,
+    operation: &'static str,
+    prepared: Result<Prepared>,
+) -> Result<(Prepared, Vec<Entry>)> {
+    let told = comm.agree(operation, prepared.as_ref().map(|own| own.entry));
+    let own = prepared?;
+    let entries = match told {
+        Ok(entries) => entries,
+        Err(error) => {
+            if !error.is_known_everywhere() {
+                // Some ranks may think that the window exists.
+                mem::forget(own);
             }
-        };
-        if let Err(garbled) = check_entries(&team, operation, &own.exposed.memory, &entries) {
-            // Other ranks may have been told something else, and think that the window exists.
-            mem::forget(own);
-            (team.context).abort_everywhere(AbortCause::FoundGarbled);
-            return Err(garbled);
+            return Err(error);
         }
-        let common = || entries.iter().map(Entry::common);
-        own.hints.settle(common());
-        // Every rank finds the same broken promise, and nobody uses the window.
-        check_promises(operation, &own.hints, &entries)?;
-        if comm.rank() == 0 {
-            own.hints.log_differences(created.flavor, common());
-        }
+    };
+    if let Err(garbled) = check_entries(comm.team(), operation, &own.exposed.memory, &entries) {
+        // Other ranks may have been told something else, and think that the window exists.
+        mem::forget(own);
+        (comm.team().context).abort_everywhere(AbortCause::FoundGarbled);
+        return Err(garbled);
+    }
+    Ok((own, entries))
+}
+
+/// Takes the hints that hold for all ranks. Every rank finds the same broken promise, and then nobody uses the window.
+fn settle_hints(
+    comm: &Communicator,
+    created: Created,
+    hints: &mut Hints,
+    entries: &[Entry],
+) -> Result<()> {
+    let common = || entries.iter().map(Entry::common);
+    hints.settle(common());
+    check_promises(created.operation, hints, entries)?;
+    if comm.rank() == 0 {
+        hints.log_differences(created.flavor, common());
+    }
+    Ok(())
+}
+
+/// How all ranks get at each other's words.
+struct Agreed {
+    shares_host: bool,
+    atomic_domain: AtomicDomain,
+    /// Whether all ranks say when they are at single atomics, and any of them may be by several threads at a time.
+    flags: bool,
+    threads: bool,
+    /// Whether all take turns on the processors.
+    turns: bool,
+}
+
+impl Agreed {
+    fn new(team: &Team, entries: &[Entry]) -> Self {
         let all = |said| entries.iter().all(|entry| entry.hints & said != 0);
         let shares_host = all(SHARES_HOST);
         let device = team.fabric.device().capabilities();
@@ -270,68 +378,37 @@ impl Window {
             AtomicDomain::Global if !all(GLOBAL) => AtomicDomain::Device,
             domain => domain,
         };
-        let flags = atomic_domain == AtomicDomain::Cpu
-            && device.target_thread != TargetThread::ForAll
-            && all(FLAGS);
-        let columns = Columns {
-            base: Column::new(entries.iter().map(|entry| entry.base)),
-            size: Column::new(entries.iter().map(|entry| entry.size)),
-            unit: Column::new(entries.iter().map(|entry| entry.unit)),
-            rkey: Column::new(entries.iter().map(|entry| entry.rkey)),
-            block: Arc::new(Column::new(entries.iter().map(|entry| entry.block))),
-            notifications: Column::new(entries.iter().map(|entry| entry.notifications as u32)),
-        };
-        let block = Arc::new(own.block);
-        let watched = own.hints.statistics || diagnostics::counts_all();
-        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
-        let window = Self {
-            barrier: Barrier::new(&team, &block, BARRIER_AT, all(TURNS)),
-            out_of_step: AtomicBool::new(false),
-            targets: Targets::new(team.size()),
-            base: match own.exposed.memory {
-                // Between its neighbours' also where it has no bytes.
-                WindowMemory::Segment(_) => own.exposed.base,
-                _ if created.size == 0 => std::ptr::null_mut(),
-                _ => own.exposed.base,
-            },
-            memory: Some(own.exposed.memory),
-            flavor: created.flavor,
-            atomic_widths: match shares_host {
-                true => AtomicWidths::of_processor(own.hints.granularity),
-                false => {
-                    AtomicWidths::new(device.narrow_atomics, atomic_domain, own.hints.granularity)
-                }
-            },
+        Self {
             shares_host,
             atomic_domain,
-            flags: flags
-                .then(|| InFlightFlags::new(team.fabric.control(), team.context.concurrent())),
-            in_flight_flags_of_each: in_flight::count(
-                entries.iter().any(|entry| entry.hints & THREADS != 0),
-            ),
-            eager_lock_all: AtomicBool::new(own.hints.eager_lock_all),
-            handed_out: HandedOut::default(),
-            locks_aside: own.hints.no_locks
-                || watched
-                || team.context.patience().is_oversubscribed(),
-            counters: watched.then(|| Counters::new(number, created.flavor)),
-            number,
-            refuses_locks: own.hints.no_locks,
-            logged_lock: AtomicBool::new(false),
-            hints: own.hints,
-            attributes: Attributes::default(),
-            error_handler: Handler::default(),
-            columns,
-            team,
-            epochs: Epochs::new(),
-            // What completes all targets asks each of them in a watched window.
-            device_used: AtomicBool::new(watched),
-            layout,
-            pairs: Pairs::default(),
-            block,
-        };
-        window.log_creation();
-        Ok(window)
+            flags: atomic_domain == AtomicDomain::Cpu
+                && device.target_thread != TargetThread::ForAll
+                && all(FLAGS),
+            threads: entries.iter().any(|entry| entry.hints & THREADS != 0),
+            turns: all(TURNS),
+        }
+    }
+
+    fn atomic_widths(&self, team: &Team, granularity: u64) -> AtomicWidths {
+        let device = team.fabric.device().capabilities();
+        match self.shares_host {
+            true => AtomicWidths::of_processor(granularity),
+            false => AtomicWidths::new(device.narrow_atomics, self.atomic_domain, granularity),
+        }
+    }
+}
+
+impl Columns {
+    fn new(entries: &[Entry]) -> Self {
+        let of = |value: fn(&Entry) -> u64| Column::new(entries.iter().map(value));
+        Self {
+            base: of(|entry| entry.base),
+            size: of(|entry| entry.size),
+            unit: of(|entry| entry.unit),
+            rkey: of(|entry| entry.rkey),
+            block: Arc::new(of(|entry| entry.block)),
+            notifications: Column::new(entries.iter().map(|entry| entry.notifications as u32)),
+        }
     }
 }
 

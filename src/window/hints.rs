@@ -3,42 +3,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::info::{
+    ALIGNMENT, EAGER_LOCK_ALL, GRANULARITY, Info, KINDS, KINDS_IN_USE, NO_LOCKS, NONCONTIGUOUS,
+    NOTIFICATION_COUNTERS, OPS, ORDERING, SAME_DISP_UNIT, SAME_SIZE, STATISTICS,
+};
 use super::log::LOG;
-use super::{Info, Window, unknown_hint};
+use super::{Window, unknown_hint};
 use crate::error::{Error, Misuse, Result};
 use crate::terms::Flavor;
-
-const NO_LOCKS: &str = "no_locks";
-const ORDERING: &str = "accumulate_ordering";
-const OPS: &str = "accumulate_ops";
-const GRANULARITY: &str = "mpi_accumulate_granularity";
-pub(super) const SAME_SIZE: &str = "same_size";
-pub(super) const SAME_DISP_UNIT: &str = "same_disp_unit";
-pub(super) const NONCONTIGUOUS: &str = "alloc_shared_noncontig";
-pub(super) const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
-const KINDS: &str = "mpi_assert_memory_alloc_kinds";
-/// Reported, and no hint.
-pub(super) const KINDS_IN_USE: &str = "mpi_memory_alloc_kinds";
-const EAGER_LOCK_ALL: &str = "transom_eager_lock_all";
-/// Has the window count what this rank does there.
-const STATISTICS: &str = "transom_statistics";
-pub(crate) const NOTIFICATION_COUNTERS: &str = "transom_notification_counters";
-
-/// All of them.
-pub(super) const KEYS: [&str; 12] = [
-    NO_LOCKS,
-    ORDERING,
-    OPS,
-    GRANULARITY,
-    SAME_SIZE,
-    SAME_DISP_UNIT,
-    NONCONTIGUOUS,
-    ALIGNMENT,
-    KINDS,
-    EAGER_LOCK_ALL,
-    NOTIFICATION_COUNTERS,
-    STATISTICS,
-];
 
 const DEFAULT_COUNTERS: u32 = 8;
 const MOST_COUNTERS: u32 = 1 << 20;
@@ -272,6 +244,26 @@ impl Common {
     }
 }
 
+impl Info {
+    /// Whether all values are what their keys allow.
+    pub(crate) fn is_legal(&self) -> bool {
+        Hints::parse(self).is_ok()
+    }
+
+    /// What allocated memory is to be aligned to.
+    pub(crate) fn alignment(&self) -> Result<usize> {
+        alignment(self)
+    }
+
+    /// These hints, with allocated memory aligned to `align` at least.
+    pub(crate) fn aligned_for(&self, align: usize) -> Self {
+        match self.alignment() {
+            Ok(asked) if asked < align => self.clone().with(ALIGNMENT, align.to_string()),
+            _ => self.clone(),
+        }
+    }
+}
+
 impl Window {
     /// Local. The hints that are in force, defaults included (MPI-4.1, section 12.2.7,
     /// `MPI_Win_get_info`). Where ranks gave different ones, [`Info`] says which.
@@ -313,7 +305,7 @@ impl Window {
     }
 }
 
-pub(super) fn alignment(info: &Info) -> Result<usize> {
+fn alignment(info: &Info) -> Result<usize> {
     let legal = "a power of two up to 2^40, in bytes";
     let bytes = parsed(info, ALIGNMENT, legal, |text| {
         let bytes = text.parse::<usize>().ok();
@@ -369,6 +361,7 @@ fn parsed<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::window::info::KEYS;
 
     #[test]
     fn defaults_hold_and_unknown_keys_are_ignored() {

@@ -2,8 +2,37 @@
 
 use std::collections::BTreeMap;
 
-use super::hints;
-use crate::error::Result;
+pub(super) const NO_LOCKS: &str = "no_locks";
+pub(super) const ORDERING: &str = "accumulate_ordering";
+pub(super) const OPS: &str = "accumulate_ops";
+pub(super) const GRANULARITY: &str = "mpi_accumulate_granularity";
+pub(super) const SAME_SIZE: &str = "same_size";
+pub(super) const SAME_DISP_UNIT: &str = "same_disp_unit";
+pub(super) const NONCONTIGUOUS: &str = "alloc_shared_noncontig";
+pub(super) const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
+pub(super) const KINDS: &str = "mpi_assert_memory_alloc_kinds";
+/// Reported, and no hint.
+pub(super) const KINDS_IN_USE: &str = "mpi_memory_alloc_kinds";
+pub(super) const EAGER_LOCK_ALL: &str = "transom_eager_lock_all";
+/// Has the window count what this rank does there.
+pub(super) const STATISTICS: &str = "transom_statistics";
+pub(crate) const NOTIFICATION_COUNTERS: &str = "transom_notification_counters";
+
+/// All hints.
+pub(super) const KEYS: [&str; 12] = [
+    NO_LOCKS,
+    ORDERING,
+    OPS,
+    GRANULARITY,
+    SAME_SIZE,
+    SAME_DISP_UNIT,
+    NONCONTIGUOUS,
+    ALIGNMENT,
+    KINDS,
+    EAGER_LOCK_ALL,
+    NOTIFICATION_COUNTERS,
+    STATISTICS,
+];
 
 /// Hints to the library, as pairs of key and value. Keys that Transom does not know are ignored, and
 /// the log warns of those that look like a misspelling; a value that its key does not allow is an error. [`Window::info`](crate::raw::Window::info) says
@@ -32,7 +61,7 @@ pub struct Info(BTreeMap<String, String>);
 
 impl Info {
     /// The keys that Transom knows. Others are legal, and change nothing.
-    pub const KEYS: &[&str] = &hints::KEYS;
+    pub const KEYS: &[&str] = &KEYS;
 
     /// Local. No hints.
     #[must_use]
@@ -61,23 +90,5 @@ impl Info {
     /// Local. All pairs of key and value, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (&**key, &**value))
-    }
-
-    /// Whether all values are what their keys allow.
-    pub(crate) fn is_legal(&self) -> bool {
-        hints::Hints::parse(self).is_ok()
-    }
-
-    /// What allocated memory is to be aligned to.
-    pub(crate) fn alignment(&self) -> Result<usize> {
-        hints::alignment(self)
-    }
-
-    /// These hints, with allocated memory aligned to `align` at least.
-    pub(crate) fn aligned_for(&self, align: usize) -> Self {
-        match self.alignment() {
-            Ok(asked) if asked < align => self.clone().with(hints::ALIGNMENT, align.to_string()),
-            _ => self.clone(),
-        }
     }
 }

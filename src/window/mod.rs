@@ -1,5 +1,6 @@
 //! Windows: memory of every rank of a communicator, exposed to all of them.
 
+mod attach;
 mod attributes;
 mod copied;
 mod counters;
@@ -10,6 +11,7 @@ mod errors;
 mod free;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod handed_out;
 mod hints;
 mod info;
 mod kind;
@@ -31,8 +33,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rdma_sys_shim::{AtomicDomain, Region, Ticket};
 
+pub use attach::get_address;
 pub use attributes::{CallbackResult, Keyval};
-pub use dynamic::get_address;
 pub use errors::{ErrorFunction, ErrorHandler};
 pub use info::Info;
 pub use kind::MemoryModel;
@@ -41,7 +43,7 @@ pub use shared::SharedPart;
 
 pub(crate) use dynamic::{Found, RegionCache};
 pub(crate) use epochs::{Admission, Epochs, Held, Mode};
-pub(crate) use hints::NOTIFICATION_COUNTERS;
+pub(crate) use info::NOTIFICATION_COUNTERS;
 pub(crate) use on_target::OnTarget;
 pub(crate) use targets::held_locks;
 pub(crate) use unknown_hint::similar as similar_hint;
@@ -98,7 +100,7 @@ pub struct Window {
     /// Whether the log has told of locks despite that hint.
     logged_lock: AtomicBool,
     eager_lock_all: AtomicBool,
-    handed_out: shared::HandedOut,
+    handed_out: handed_out::HandedOut,
     attributes: attributes::Attributes,
     error_handler: errors::Handler,
     columns: Columns,

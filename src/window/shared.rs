@@ -1,9 +1,6 @@
 //! Shared windows: memory of all ranks in the address space of each.
 
-use std::collections::BTreeSet;
 use std::ptr;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rdma_sys_shim::{Mapping, Region, RemoteRegion};
 
@@ -16,7 +13,6 @@ use crate::memory::displacement::Offset;
 use crate::memory::reach::Reach;
 use crate::peers::not_forked;
 use crate::terms::{Aim, Flavor};
-use crate::wait::lock;
 
 /// The memory of all ranks, one part behind the other: rank 0 has allocated it, the others have
 /// mapped it.
@@ -49,13 +45,6 @@ impl Segment {
             len: exposed.len,
         })
     }
-}
-
-/// The ranks whose memory this one has a pointer to, in windows where not all have it of all.
-#[derive(Default)]
-pub(super) struct HandedOut {
-    any: AtomicBool,
-    ranks: Mutex<BTreeSet<u32>>,
 }
 
 /// A rank's memory in this process's address space.
@@ -195,26 +184,6 @@ impl Window {
             }
         }
         Ok((part, handed_out))
-    }
-
-    /// Notes that this rank may load from and store to the memory of `rank`.
-    fn give_away(&self, rank: u32) {
-        lock(&self.handed_out.ranks).insert(rank);
-        self.handed_out.any.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether this rank may load from and store to memory of another, in windows not of
-    /// `allocate_shared`.
-    #[inline]
-    pub(crate) fn has_handed_out(&self) -> bool {
-        self.handed_out.any.load(Ordering::Relaxed)
-    }
-
-    /// Whose memory that is, and this rank, in their order.
-    pub(crate) fn handed_out_and_own(&self) -> BTreeSet<u32> {
-        let mut ranks = lock(&self.handed_out.ranks).clone();
-        ranks.insert(self.rank());
-        ranks
     }
 }
 

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-use super::Info;
-use super::hints::{KEYS, KINDS_IN_USE};
+use super::info::{Info, KEYS, KINDS_IN_USE};
 use crate::wait::lock;
 
 /// The known name that `key` may be a misspelling of. Names that other MPIs know are not near to any.

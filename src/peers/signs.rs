@@ -1,0 +1,17 @@
+//! The words at the beginning of every control region, by which each rank tells the others how it is.
+
+use crate::memory::control::LINE;
+use crate::memory::in_flight;
+
+/// Offset in every control region of the word that tells its rank to give up.
+pub(super) const ABORT: u64 = 0;
+/// Offset of the word in which its rank says that it left.
+pub(super) const STATE: u64 = LINE;
+/// Offset of the call in which its rank has waited for long, in words; else there are zeros. It stays in the line of the
+/// word before it, which is seldom written.
+pub(crate) const CALL: u64 = STATE + 8;
+pub(crate) const CALL_BYTES: usize = LINE as usize - 8;
+/// Offset of the world communicator's block.
+pub(super) const WORLD: u64 = in_flight::AT + in_flight::BYTES;
+
+pub(crate) const STATE_LEFT: u64 = 1;
