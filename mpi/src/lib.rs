@@ -8,6 +8,9 @@
 //! `docs/mpi.md` tells how it is used. It is built for one `mpi.h` at a time: that of the compiler wrapper in
 //! the environment variable `MPICC`.
 
+#[macro_use]
+mod table;
+
 mod attributes;
 mod carrier;
 mod constants;

@@ -2,10 +2,12 @@
 
 use rdma_sys_shim::memory::copy;
 
+use super::basic::{IndexedValue, basic_types, elements};
 use super::composite::locate;
-#[cfg(target_arch = "x86_64")]
-use super::long_double;
-use super::{BasicType, Complex, Op, Reduce};
+use super::operation::operations;
+use super::{BasicType, Op, Reduce};
+#[cfg(not(target_arch = "x86_64"))]
+use super::{Complex, basic::LongDouble16};
 
 /// Copies `count` elements of any alignment, and nothing of the padding in and after them.
 ///
@@ -62,125 +64,113 @@ unsafe fn combine_by_avx2(ty: BasicType, op: Op, held: *mut u8, operands: *const
 /// As for [`combine`].
 #[inline(always)]
 unsafe fn combine_by(ty: BasicType, op: Op, held: *mut u8, operands: *const u8, count: usize) {
-    // SAFETY: the caller's promise, for this type.
-    unsafe {
-        match ty {
-            BasicType::I8 => each::<i8>(op, held, operands, count),
-            BasicType::U8 | BasicType::Bool | BasicType::Byte => {
-                each::<u8>(op, held, operands, count);
-            }
-            BasicType::I16 => each::<i16>(op, held, operands, count),
-            BasicType::U16 | BasicType::Logical2 => each::<u16>(op, held, operands, count),
-            BasicType::I32 => each::<i32>(op, held, operands, count),
-            BasicType::U32 | BasicType::Logical4 => each::<u32>(op, held, operands, count),
-            BasicType::I64 => each::<i64>(op, held, operands, count),
-            BasicType::U64 | BasicType::Logical8 => each::<u64>(op, held, operands, count),
-            BasicType::F32 => each::<f32>(op, held, operands, count),
-            BasicType::F64 => each::<f64>(op, held, operands, count),
-            BasicType::ComplexF32 => each::<Complex<f32>>(op, held, operands, count),
-            BasicType::ComplexF64 => each::<Complex<f64>>(op, held, operands, count),
-            BasicType::FloatInt => each_pair::<f32, i32>(op, held, operands, count),
-            BasicType::DoubleInt => each_pair::<f64, i32>(op, held, operands, count),
-            BasicType::LongInt => each_pair::<i64, i32>(op, held, operands, count),
-            BasicType::TwoInt => each_pair::<i32, i32>(op, held, operands, count),
-            BasicType::ShortInt => each_pair::<i16, i32>(op, held, operands, count),
-            BasicType::TwoFloat => each_pair::<f32, f32>(op, held, operands, count),
-            BasicType::TwoDouble => each_pair::<f64, f64>(op, held, operands, count),
-            #[cfg(target_arch = "x86_64")]
-            BasicType::LongDouble | BasicType::ComplexLongDouble | BasicType::LongDoubleInt => {
-                long_double::combine(ty, op, held, operands, count);
-            }
-            #[cfg(not(target_arch = "x86_64"))]
-            BasicType::LongDouble | BasicType::ComplexLongDouble | BasicType::LongDoubleInt => {}
-            BasicType::Opaque16 | BasicType::Opaque32 => {}
-        }
-    }
-}
-
-/// A loop for each operation, chosen outside of it.
-///
-/// # Safety
-/// As for [`combine`].
-#[inline(always)]
-unsafe fn each<T: Reduce>(op: Op, held: *mut u8, operands: *const u8, count: usize) {
-    macro_rules! one_loop_of {
-        ($($op:ident),*) => {
-            match op {
-                $(Op::$op => {
-                    for index in 0..count {
-                        // SAFETY: inside both ranges, by the caller's promise.
-                        unsafe {
-                            let held = held.cast::<T>().add(index);
-                            let operand = operands.cast::<T>().add(index).read_unaligned();
-                            if let Some(new) = T::combine(Op::$op, held.read_unaligned(), operand) {
-                                held.write_unaligned(new);
-                            }
-                        }
-                    }
-                })*
-                Op::Minloc | Op::Maxloc | Op::Replace | Op::NoOp => {}
+    macro_rules! by_type {
+        ($($(#[$doc:meta])+ $name:ident $text:literal $kind:ident $element:tt,)+) => {
+            match ty {
+                // SAFETY: the caller's promise, for elements of this layout.
+                $(BasicType::$name => unsafe {
+                    elements::$name::combine_each(op, held, operands, count);
+                })+
             }
         };
     }
-    one_loop_of!(Sum, Prod, Min, Max, Band, Bor, Bxor, Land, Lor, Lxor);
+    basic_types!(by_type);
 }
 
-/// A value and an index as C lays them out.
-#[repr(C)]
-struct Pair<V, I>(V, I);
+/// What [`combine`] does to elements of one layout.
+pub(super) trait CombineEach {
+    /// # Safety
+    /// As for [`combine`].
+    unsafe fn combine_each(op: Op, held: *mut u8, operands: *const u8, count: usize);
+}
+
+/// A loop for each operation, chosen outside of it.
+impl<T: Reduce> CombineEach for T {
+    #[inline(always)]
+    unsafe fn combine_each(op: Op, held: *mut u8, operands: *const u8, count: usize) {
+        macro_rules! one_loop_of {
+            ($($(#[$doc:meta])+ $op:ident [$($kind:ident)+],)+) => {
+                match op {
+                    $(Op::$op => {
+                        for index in 0..count {
+                            // SAFETY: inside both ranges, by the caller's promise.
+                            unsafe {
+                                let held = held.cast::<T>().add(index);
+                                let operand = operands.cast::<T>().add(index).read_unaligned();
+                                if let Some(new) = T::combine(Op::$op, held.read_unaligned(), operand) {
+                                    held.write_unaligned(new);
+                                }
+                            }
+                        }
+                    })+
+                }
+            };
+        }
+        operations!(one_loop_of);
+    }
+}
 
 /// Member by member, so that padding stays as it is.
-///
-/// # Safety
-/// As for [`combine`].
-#[inline(always)]
-unsafe fn each_pair<V: Copy + PartialOrd, I: Copy + PartialOrd>(
-    op: Op,
-    held: *mut u8,
-    operands: *const u8,
-    count: usize,
-) {
-    for index in 0..count {
-        // SAFETY: inside both ranges, by the caller's promise; the pointers to members are made
-        // without a reference, and only used for accesses of any alignment.
-        unsafe {
-            let held = held.cast::<Pair<V, I>>().add(index);
-            let operand = operands.cast::<Pair<V, I>>().add(index);
-            let load = |pair: *const Pair<V, I>| {
-                let index = (&raw const (*pair).1).read_unaligned();
-                ((&raw const (*pair).0).read_unaligned(), index)
-            };
-            if let Some((value, index)) = locate(op, load(held), load(operand)) {
-                (&raw mut (*held).0).write_unaligned(value);
-                (&raw mut (*held).1).write_unaligned(index);
+impl<V: Copy + PartialOrd, I: Copy + PartialOrd> CombineEach for IndexedValue<V, I> {
+    #[inline(always)]
+    unsafe fn combine_each(op: Op, held: *mut u8, operands: *const u8, count: usize) {
+        for index in 0..count {
+            // SAFETY: inside both ranges, by the caller's promise; the pointers to members are made
+            // without a reference, and only used for accesses of any alignment.
+            unsafe {
+                let held = held.cast::<Self>().add(index);
+                let operand = operands.cast::<Self>().add(index);
+                let load = |pair: *const Self| {
+                    let index = (&raw const (*pair).1).read_unaligned();
+                    ((&raw const (*pair).0).read_unaligned(), index)
+                };
+                if let Some((value, index)) = locate(op, load(held), load(operand)) {
+                    (&raw mut (*held).0).write_unaligned(value);
+                    (&raw mut (*held).1).write_unaligned(index);
+                }
             }
         }
     }
 }
+
+/// There is no arithmetic for these.
+macro_rules! moved_only {
+    ($($t:ty),+) => {
+        $(impl CombineEach for $t {
+            #[inline(always)]
+            unsafe fn combine_each(_: Op, _: *mut u8, _: *const u8, _: usize) {}
+        })+
+    };
+}
+moved_only!(u128, [u128; 2]);
+#[cfg(not(target_arch = "x86_64"))]
+moved_only!(LongDouble16, Complex<LongDouble16>, IndexedValue<LongDouble16, i32>);
 
 /// What becomes of the element `held` of an integer type, a logical or a byte: both are zero-extended,
 /// and so is the result.
 #[inline]
 pub(crate) fn combine_word(ty: BasicType, op: Op, held: u64, operand: u64) -> u64 {
-    macro_rules! word {
-        ($t:ty, $unsigned:ty) => {
-            match <$t>::combine(op, held as $t, operand as $t) {
-                Some(new) => u64::from(new as $unsigned),
-                None => held,
+    macro_rules! by_type {
+        ($($(#[$doc:meta])+ $name:ident $text:literal $kind:ident $element:tt,)+) => {
+            match ty {
+                $(BasicType::$name => word!($kind $element),)+
             }
         };
     }
-    match (op, ty) {
-        (Op::Replace, _) => operand,
-        (_, BasicType::I8) => word!(i8, u8),
-        (_, BasicType::U8 | BasicType::Bool | BasicType::Byte) => word!(u8, u8),
-        (_, BasicType::I16) => word!(i16, u16),
-        (_, BasicType::U16 | BasicType::Logical2) => word!(u16, u16),
-        (_, BasicType::I32) => word!(i32, u32),
-        (_, BasicType::U32 | BasicType::Logical4) => word!(u32, u32),
-        (_, BasicType::I64) => word!(i64, u64),
-        (_, BasicType::U64 | BasicType::Logical8) => word!(u64, u64),
-        _ => held,
+    macro_rules! word {
+        (Integer($t:ty)) => {
+            match <$t>::combine(op, held as $t, operand as $t) {
+                Some(new) => new as u64 & u64::MAX >> (u64::BITS - <$t>::BITS),
+                None => held,
+            }
+        };
+        (Logical $element:tt) => { word!(Integer $element) };
+        (Byte $element:tt) => { word!(Integer $element) };
+        ($other:ident $element:tt) => { held };
+    }
+    match op {
+        Op::Replace => operand,
+        _ => basic_types!(by_type),
     }
 }
 

@@ -36,7 +36,8 @@ impl<T> Complex<T> {
                 re: a.re * b.re - a.im * b.im,
                 im: a.re * b.im + a.im * b.re,
             },
-            _ => return None,
+            Op::Min | Op::Max | Op::Minloc | Op::Maxloc | Op::Replace | Op::NoOp => return None,
+            Op::Band | Op::Bor | Op::Bxor | Op::Land | Op::Lor | Op::Lxor => return None,
         })
     }
 }
@@ -77,7 +78,8 @@ where
     let better = match op {
         Op::Minloc => b.0 < a.0,
         Op::Maxloc => b.0 > a.0,
-        _ => return None,
+        Op::Sum | Op::Prod | Op::Min | Op::Max | Op::Replace | Op::NoOp => return None,
+        Op::Band | Op::Bor | Op::Bxor | Op::Land | Op::Lor | Op::Lxor => return None,
     };
     let tie = b.0 == a.0 && b.1 < a.1;
     // What does not equal itself is a NaN, which every number is better than.

@@ -4,41 +4,68 @@
 use std::arch::asm;
 use std::cmp::Ordering;
 
-use super::{BasicType, Op};
+use super::basic::{IndexedValue, LongDouble16};
+use super::combine::CombineEach;
+use super::{Complex, Op};
 
-/// Bytes from one number to the next.
-const EXTENT: usize = 16;
-/// Bytes that are its value.
+/// Bytes of a number that are its value.
 const VALUE: usize = 10;
 
-/// As [`combine`](super::combine()), for the types that are made of long doubles.
+/// `step` for each pair of elements of `T`.
 ///
 /// # Safety
-/// As for [`combine`](super::combine()).
-pub(super) unsafe fn combine(
-    ty: BasicType,
-    op: Op,
+/// As for [`combine`](super::combine()); `step` takes one element of each.
+unsafe fn each<T>(
+    step: unsafe fn(*mut u8, *const u8),
     held: *mut u8,
     operands: *const u8,
     count: usize,
 ) {
-    let each = |step: unsafe fn(*mut u8, *const u8), count: usize, extent: usize| {
-        for at in (0..count).map(|index| index * extent) {
-            // SAFETY: one of the elements of both ranges, by the caller's promise.
-            unsafe { step(held.add(at), operands.add(at)) };
+    for at in (0..count).map(|index| index * size_of::<T>()) {
+        // SAFETY: one of the elements of both ranges, by the caller's promise.
+        unsafe { step(held.add(at), operands.add(at)) };
+    }
+}
+
+impl CombineEach for LongDouble16 {
+    unsafe fn combine_each(op: Op, held: *mut u8, operands: *const u8, count: usize) {
+        let step = match op {
+            Op::Sum => add,
+            Op::Prod => multiply,
+            Op::Min => take_if::<LESS>,
+            Op::Max => take_if::<GREATER>,
+            Op::Band | Op::Bor | Op::Bxor | Op::Land | Op::Lor | Op::Lxor => return,
+            Op::Minloc | Op::Maxloc | Op::Replace | Op::NoOp => return,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { each::<Self>(step, held, operands, count) };
+    }
+}
+
+impl CombineEach for Complex<LongDouble16> {
+    unsafe fn combine_each(op: Op, held: *mut u8, operands: *const u8, count: usize) {
+        // SAFETY: the caller's promise; a complex number is two numbers, and a sum of them two sums.
+        unsafe {
+            match op {
+                Op::Sum => each::<LongDouble16>(add, held, operands, 2 * count),
+                Op::Prod => each::<Self>(multiply_complex, held, operands, count),
+                Op::Min | Op::Max | Op::Minloc | Op::Maxloc | Op::Replace | Op::NoOp => {}
+                Op::Band | Op::Bor | Op::Bxor | Op::Land | Op::Lor | Op::Lxor => {}
+            }
         }
-    };
-    match (ty, op) {
-        (BasicType::LongDouble, Op::Sum) => each(add, count, EXTENT),
-        (BasicType::LongDouble, Op::Prod) => each(multiply, count, EXTENT),
-        (BasicType::LongDouble, Op::Min) => each(take_if::<LESS>, count, EXTENT),
-        (BasicType::LongDouble, Op::Max) => each(take_if::<GREATER>, count, EXTENT),
-        // A sum of complex numbers is two sums.
-        (BasicType::ComplexLongDouble, Op::Sum) => each(add, 2 * count, EXTENT),
-        (BasicType::ComplexLongDouble, Op::Prod) => each(multiply_complex, count, 2 * EXTENT),
-        (BasicType::LongDoubleInt, Op::Minloc) => each(locate::<LESS>, count, 2 * EXTENT),
-        (BasicType::LongDoubleInt, Op::Maxloc) => each(locate::<GREATER>, count, 2 * EXTENT),
-        _ => {}
+    }
+}
+
+impl CombineEach for IndexedValue<LongDouble16, i32> {
+    unsafe fn combine_each(op: Op, held: *mut u8, operands: *const u8, count: usize) {
+        let step = match op {
+            Op::Minloc => locate::<LESS>,
+            Op::Maxloc => locate::<GREATER>,
+            Op::Sum | Op::Prod | Op::Min | Op::Max | Op::Replace | Op::NoOp => return,
+            Op::Band | Op::Bor | Op::Bxor | Op::Land | Op::Lor | Op::Lxor => return,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { each::<Self>(step, held, operands, count) };
     }
 }
 
@@ -178,8 +205,11 @@ unsafe fn take_if<const WANTED: i8>(held: *mut u8, operand: *const u8) {
 unsafe fn locate<const WANTED: i8>(held: *mut u8, operand: *const u8) {
     // SAFETY: the caller's promise.
     unsafe {
-        let index = operand.add(EXTENT).cast::<i32>().read_unaligned();
-        let held_index = held.add(EXTENT).cast::<i32>();
+        let index = operand
+            .add(size_of::<LongDouble16>())
+            .cast::<i32>()
+            .read_unaligned();
+        let held_index = held.add(size_of::<LongDouble16>()).cast::<i32>();
         let takes = match compare(operand, held) {
             Some(Ordering::Equal) => index < held_index.read_unaligned(),
             Some(order) => order as i8 == WANTED,

@@ -4,76 +4,71 @@ use super::BasicType;
 use super::basic::Kind;
 use crate::error::{Error, Misuse, Result};
 
-/// A reduction operation (MPI-4.1, section 6.9.2). What it is defined for: `Replace` and `NoOp`
-/// for every type, the others as said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Op {
-    /// Sum; integers wrap. Integers, floats and complex numbers.
-    Sum,
-    /// Product; integers wrap. Integers, floats and complex numbers.
-    Prod,
-    /// The smaller; of equals the first, and of a number and a NaN the number. Integers and floats.
-    Min,
-    /// The greater, likewise. Integers and floats.
-    Max,
-    /// Bitwise and. Integers and bytes.
-    Band,
-    /// Bitwise or. Integers and bytes.
-    Bor,
-    /// Bitwise exclusive or. Integers and bytes.
-    Bxor,
-    /// Logical and: 1 or 0. Integers and logicals.
-    Land,
-    /// Logical or: 1 or 0. Integers and logicals.
-    Lor,
-    /// Logical exclusive or: 1 or 0. Integers and logicals.
-    Lxor,
-    /// The smaller value and its index; of equals the lower index. Pairs of value and index.
-    Minloc,
-    /// The greater value and its index; of equals the lower index. Pairs of value and index.
-    Maxloc,
-    /// What the origin has; accumulates only.
-    Replace,
-    /// What the target has; accumulates only.
-    NoOp,
+/// The predefined operations, and the kinds of types that each is defined for. All that depends on which operations
+/// there are is made of this list.
+macro_rules! operations {
+    ($make:ident) => {
+        $make! {
+            /// Sum; integers wrap. Integers, floats and complex numbers.
+            Sum [Integer Float Complex],
+            /// Product; integers wrap. Integers, floats and complex numbers.
+            Prod [Integer Float Complex],
+            /// The smaller; of equals the first, and of a number and a NaN the number. Integers and floats.
+            Min [Integer Float],
+            /// The greater, likewise. Integers and floats.
+            Max [Integer Float],
+            /// Bitwise and. Integers and bytes.
+            Band [Integer Byte],
+            /// Bitwise or. Integers and bytes.
+            Bor [Integer Byte],
+            /// Bitwise exclusive or. Integers and bytes.
+            Bxor [Integer Byte],
+            /// Logical and: 1 or 0. Integers and logicals.
+            Land [Integer Logical],
+            /// Logical or: 1 or 0. Integers and logicals.
+            Lor [Integer Logical],
+            /// Logical exclusive or: 1 or 0. Integers and logicals.
+            Lxor [Integer Logical],
+            /// The smaller value and its index; of equals the lower index. Pairs of value and index.
+            Minloc [Pair],
+            /// The greater value and its index; of equals the lower index. Pairs of value and index.
+            Maxloc [Pair],
+            /// What the origin has; accumulates only.
+            Replace [Integer Float Complex Logical Byte Pair Opaque],
+            /// What the target has; accumulates only.
+            NoOp [Integer Float Complex Logical Byte Pair Opaque],
+        }
+    };
 }
+pub(super) use operations;
+
+macro_rules! define {
+    ($($(#[$doc:meta])+ $name:ident [$($kind:ident)+],)+) => {
+        /// A reduction operation (MPI-4.1, section 6.9.2). What it is defined for: `Replace` and `NoOp`
+        /// for every type, the others as said.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Op {
+            $($(#[$doc])+ $name,)+
+        }
+
+        impl Op {
+            /// All of them.
+            pub const ALL: [Self; [$(stringify!($name)),+].len()] = [$(Self::$name),+];
+
+            /// Local. Whether accumulates with this operation are defined for elements of type `ty`.
+            #[must_use]
+            pub const fn is_defined_for(self, ty: BasicType) -> bool {
+                match self {
+                    $(Self::$name => matches!(ty.kind(), $(Kind::$kind)|+),)+
+                }
+            }
+        }
+    };
+}
+operations!(define);
 
 impl Op {
-    /// All of them.
-    pub const ALL: [Self; 14] = [
-        Self::Sum,
-        Self::Prod,
-        Self::Min,
-        Self::Max,
-        Self::Band,
-        Self::Bor,
-        Self::Bxor,
-        Self::Land,
-        Self::Lor,
-        Self::Lxor,
-        Self::Minloc,
-        Self::Maxloc,
-        Self::Replace,
-        Self::NoOp,
-    ];
-
-    /// Local. Whether accumulates with this operation are defined for elements of type `ty`.
-    #[must_use]
-    pub const fn is_defined_for(self, ty: BasicType) -> bool {
-        let kind = ty.kind();
-        match self {
-            Self::Sum | Self::Prod => {
-                matches!(kind, Kind::Integer | Kind::Float | Kind::Complex)
-            }
-            Self::Min | Self::Max => matches!(kind, Kind::Integer | Kind::Float),
-            Self::Band | Self::Bor | Self::Bxor => matches!(kind, Kind::Integer | Kind::Byte),
-            Self::Land | Self::Lor | Self::Lxor => matches!(kind, Kind::Integer | Kind::Logical),
-            Self::Minloc | Self::Maxloc => matches!(kind, Kind::Pair),
-            Self::Replace | Self::NoOp => true,
-        }
-    }
-
     /// Fails unless it is defined for elements of type `ty`.
     #[inline]
     pub(crate) fn check_defined_for(self, operation: &'static str, ty: BasicType) -> Result<()> {

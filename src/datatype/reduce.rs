@@ -43,7 +43,8 @@ macro_rules! floats {
                     Op::Prod => a * b,
                     Op::Min => if b < a || a.is_nan() { b } else { a },
                     Op::Max => if b > a || a.is_nan() { b } else { a },
-                    _ => return None,
+                    Op::Band | Op::Bor | Op::Bxor | Op::Land | Op::Lor | Op::Lxor => return None,
+                    Op::Minloc | Op::Maxloc | Op::Replace | Op::NoOp => return None,
                 })
             }
         })*

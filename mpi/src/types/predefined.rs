@@ -102,7 +102,7 @@ fn made(datatype: MPI_Datatype, kind: Kind) -> Option<Slot> {
     let size = size(datatype)?;
     let views = of_kind(kind, size)?;
     let ty: &'static Type = Box::leak(Box::new(views.commit()));
-    let basic = basic(kind, size);
+    let basic = kind.of_size(size);
     Some(Slot {
         handle: datatype.number(),
         basic,
@@ -122,63 +122,27 @@ fn size(datatype: MPI_Datatype) -> Option<usize> {
     (code == 0 && size > 0).then_some(size.unsigned_abs() as usize)
 }
 
-/// One element of Transom's.
-fn basic(kind: Kind, size: usize) -> Option<BasicType> {
-    Some(match (kind, size) {
-        (Kind::Signed, 1) => BasicType::I8,
-        (Kind::Signed, 2) => BasicType::I16,
-        (Kind::Signed, 4) => BasicType::I32,
-        (Kind::Signed, 8) => BasicType::I64,
-        (Kind::Unsigned, 1) => BasicType::U8,
-        (Kind::Unsigned, 2) => BasicType::U16,
-        (Kind::Unsigned, 4) => BasicType::U32,
-        (Kind::Unsigned, 8) => BasicType::U64,
-        (Kind::Float, 4) => BasicType::F32,
-        (Kind::Float, 8) => BasicType::F64,
-        (Kind::LongDouble, 16) => BasicType::LongDouble,
-        (Kind::Complex, 8) => BasicType::ComplexF32,
-        (Kind::Complex, 16) => BasicType::ComplexF64,
-        (Kind::LongComplex, 32) => BasicType::ComplexLongDouble,
-        // Fortran's of quadruple precision.
-        (Kind::Float | Kind::Opaque, 16) => BasicType::Opaque16,
-        (Kind::Complex | Kind::Opaque, 32) => BasicType::Opaque32,
-        (Kind::Logical, 1) => BasicType::Bool,
-        (Kind::Logical, 2) => BasicType::Logical2,
-        (Kind::Logical, 4) => BasicType::Logical4,
-        (Kind::Logical, 8) => BasicType::Logical8,
-        (Kind::Bytes, 1) => BasicType::Byte,
-        (Kind::FloatInt, 8) => BasicType::FloatInt,
-        (Kind::DoubleInt, 12) => BasicType::DoubleInt,
-        (Kind::LongInt, 12) => BasicType::LongInt,
-        (Kind::TwoInt, 8) => BasicType::TwoInt,
-        (Kind::ShortInt, 6) => BasicType::ShortInt,
-        (Kind::LongDoubleInt, 20) => BasicType::LongDoubleInt,
-        (Kind::TwiceFloat, 8) => BasicType::TwoFloat,
-        (Kind::TwiceFloat, 16) => BasicType::TwoDouble,
-        _ => return None,
-    })
-}
-
 fn of_kind(kind: Kind, size: usize) -> Option<Views> {
-    let ty = basic(kind, size)?;
+    let ty = kind.of_size(size)?;
     let byte = BasicType::Byte.into();
-    let (size, extent) = (ty.size() as i64, ty.extent() as i64);
-    let bytes = match ty {
-        BasicType::DoubleInt | BasicType::LongInt => padded(&[(0, 8), (8, 4)], extent),
-        BasicType::ShortInt => padded(&[(0, 2), (4, 4)], extent),
-        BasicType::LongDoubleInt => padded(&[(0, 16), (16, 4)], extent),
-        _ => Datatype::contiguous(size, &byte),
+    let bytes = match ty.size() == ty.extent() {
+        true => Datatype::contiguous(size as i64, &byte),
+        // Only pairs of a value and an int have padding: behind the value, or behind both.
+        false => {
+            let int = size_of::<c_int>();
+            let value = size - int;
+            let (lens, at) = (
+                [value as i64, int as i64],
+                [0, value.next_multiple_of(int) as i64],
+            );
+            Datatype::hindexed(&lens, &at, &byte)
+                .and_then(|bytes| Datatype::resized(&bytes, 0, ty.extent() as i64))
+        }
     };
     Some(Views {
         bytes: bytes.ok()?,
         elements: ty.into(),
     })
-}
-
-fn padded(runs: &[(i64, i64)], extent: i64) -> transom::Result<Datatype> {
-    let (at, lens): (Vec<i64>, Vec<i64>) = runs.iter().copied().unzip();
-    let bytes = Datatype::hindexed(&lens, &at, &BasicType::Byte.into())?;
-    Datatype::resized(&bytes, 0, extent)
 }
 
 /// A type of this kind that is not in the table.
@@ -188,7 +152,7 @@ pub(super) fn views(datatype: MPI_Datatype, kind: Kind) -> Option<Views> {
 
 /// The same, as one element.
 pub(super) fn element(datatype: MPI_Datatype, kind: Kind) -> Option<BasicType> {
-    basic(kind, size(datatype)?)
+    kind.of_size(size(datatype)?)
 }
 
 /// A predefined type that Transom has nothing like: its bytes.

@@ -45,7 +45,7 @@ impl Outline {
                 hi: ty.true_extent() as i64,
             }),
             markers: None,
-            align: alignment(ty),
+            align: ty.alignment(),
             signature: Signature::of(ty),
             element: Uniform::Only(ty),
         }
@@ -129,19 +129,4 @@ impl Outline {
 
 fn legal_size(size: u64) -> Option<u64> {
     (size <= i64::MAX as u64).then_some(size)
-}
-
-const fn alignment(ty: BasicType) -> u8 {
-    match ty {
-        BasicType::I8 | BasicType::U8 | BasicType::Bool | BasicType::Byte => 1,
-        BasicType::I16 | BasicType::U16 | BasicType::Logical2 => 2,
-        BasicType::I32 | BasicType::U32 | BasicType::F32 | BasicType::ComplexF32 => 4,
-        BasicType::FloatInt | BasicType::TwoInt | BasicType::ShortInt => 4,
-        BasicType::TwoFloat | BasicType::Logical4 => 4,
-        BasicType::I64 | BasicType::U64 | BasicType::F64 | BasicType::ComplexF64 => 8,
-        BasicType::DoubleInt | BasicType::LongInt => 8,
-        BasicType::TwoDouble | BasicType::Logical8 => 8,
-        BasicType::LongDouble | BasicType::ComplexLongDouble => 16,
-        BasicType::LongDoubleInt | BasicType::Opaque16 | BasicType::Opaque32 => 16,
-    }
 }

@@ -29,7 +29,7 @@ impl Signature {
 
     /// Pairs are two members, so that they match a struct of the two.
     pub(super) fn of(ty: BasicType) -> Self {
-        match members_of_pair(ty) {
+        match ty.members() {
             None => Self::single(ty),
             Some((value, index)) => Self::single(value).then(Self::single(index)),
         }
@@ -46,7 +46,7 @@ impl Signature {
         while let Some(element) = cut {
             cut = match &element.0.contents {
                 Contents::Basic(pair) => {
-                    let value = members_of_pair(*pair).map_or(*pair, |(value, _)| value);
+                    let value = pair.members().map_or(*pair, |(value, _)| value);
                     prefix.take_one(Self::single(value));
                     None
                 }
@@ -124,21 +124,6 @@ impl Prefix {
         self.take_one(one.repeated(whole));
         (self.left > 0 && whole < count).then_some(ty)
     }
-}
-
-/// The types in a pair of a value and an index.
-fn members_of_pair(ty: BasicType) -> Option<(BasicType, BasicType)> {
-    Some(match ty {
-        BasicType::FloatInt => (BasicType::F32, BasicType::I32),
-        BasicType::DoubleInt => (BasicType::F64, BasicType::I32),
-        BasicType::LongInt => (BasicType::I64, BasicType::I32),
-        BasicType::TwoInt => (BasicType::I32, BasicType::I32),
-        BasicType::ShortInt => (BasicType::I16, BasicType::I32),
-        BasicType::LongDoubleInt => (BasicType::LongDouble, BasicType::I32),
-        BasicType::TwoFloat => (BasicType::F32, BasicType::F32),
-        BasicType::TwoDouble => (BasicType::F64, BasicType::F64),
-        _ => return None,
-    })
 }
 
 fn plus(a: u64, b: u64) -> u64 {
