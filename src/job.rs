@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rdma_sys_shim::Usage;
-use transom_launch::start::{self, Joined};
+use transom_launch::start;
 
 use crate::comm::{Communicator, Group, world_block_bytes};
 use crate::datatype::Element;
@@ -67,7 +67,7 @@ impl Job {
     /// The environment says that there are other ranks, and not how to reach them; ranks do not come within
     /// `TRANSOM_START_TIMEOUT` (seconds; 600), or do not belong together; the device is unknown or refused
     /// by the system, or none joins the hosts that the ranks run on; this process joined a job before.
-    /// Under a launcher, where only some ranks fail, the others get an error when they first need one of those.
+    /// If a rank cannot start, no rank does, and the others are told which it is.
     pub fn init() -> Result<Self> {
         Self::init_thread(ThreadLevel::default())
     }
@@ -83,31 +83,13 @@ impl Job {
         }
         diagnostics::prepare();
         let named = named_device();
-        let (context, started) = match start::join()? {
-            Joined::Alone => {
-                if named.is_err() {
-                    // Nobody waits for this process: it may try another device.
-                    TAKEN.store(false, Ordering::SeqCst);
-                }
-                let context = Context::join(level, None, named, world_block_bytes)?;
-                (context, "alone")
-            }
-            Joined::Pmi(client) => {
-                let context = Context::join(level, Some(client), named, world_block_bytes)?;
-                (context, "PMI")
-            }
-            Joined::Pmix(pmix) => {
-                let ranks = check_rank(&pmix)?;
-                let context = Context::over(&pmix, ranks, level, named, world_block_bytes)?;
-                context.set_pmix(pmix);
-                (context, "PMIx")
-            }
-            Joined::Rendezvous(met) => {
-                let ranks = check_rank(&met)?;
-                let context = Context::over(&met, ranks, level, named, world_block_bytes)?;
-                (context, "rendezvous")
-            }
-        };
+        let by = start::join()?;
+        if by.size() == 1 && !by.has_launcher() && named.is_err() {
+            // Nobody waits for this process: it may try another device.
+            TAKEN.store(false, Ordering::SeqCst);
+        }
+        let started = by.name();
+        let context = Context::join(by, level, named, world_block_bytes)?;
         Ok(Self::of(context, started))
     }
 
@@ -139,7 +121,7 @@ impl Job {
         let rank = context.rank().0;
         let host = |rank| context.hosts().host_of(rank);
         let is_first = (0..rank).all(|other| host(other) != host(rank));
-        diagnostics::joined(rank, is_first, || context.identity());
+        diagnostics::joined(rank, is_first, context.identity());
         tracing::info!(
             ranks = context.size(),
             device = context.device().name(),

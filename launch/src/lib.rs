@@ -1,14 +1,13 @@
 //! How the ranks of a Transom job are started, learn who they are, and find each other. What they then do
 //! with each other's memory is not known here.
 //!
-//! [`launcher`] starts a job on this machine, and [`pmi`] is how a rank speaks to that launcher or
-//! another, or [`pmix`] to those that offer nothing else. Ranks that nobody started together meet at a
-//! [`rendezvous`]. [`start`] finds out from the environment which it is; whoever else starts ranks lends
-//! them an [`Allgather`]. A rank that has joined learns by [`oversubscription`] whether it shares its processors, and
-//! by [`notice`] that another has died. Programs use this crate through `transom`, whose `launcher` is this
-//! one.
+//! How ranks find each other is a [`Bootstrap`]: [`pmi`] and [`pmix`] ask the launcher that started them, and
+//! [`rendezvous`] has ranks meet that nobody started together. [`start`] finds out from the environment which of these
+//! joins the job. Whoever else starts ranks lends them an [`Allgather`]. [`launcher`] is a launcher for this machine,
+//! which speaks PMI with its ranks, and tells them by [`notice`] that one has died. [`oversubscription`] says whether ranks share
+//! processors. Programs use this crate through `transom`, whose `launcher` is this one.
 
-mod allgather;
+mod bootstrap;
 mod environment;
 #[doc(hidden)]
 #[cfg(any(test, fuzzing))]
@@ -23,6 +22,6 @@ pub mod rendezvous;
 pub mod start;
 mod sys;
 
-pub use allgather::{Allgather, AllgatherError};
+pub use bootstrap::{Allgather, AllgatherError, Alone, Bootstrap};
 pub use environment::EnvironmentError;
 pub use sys::say;

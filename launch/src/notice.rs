@@ -1,17 +1,11 @@
-//! What ranks learn under `transom run` without asking: a word says at once that one has died, which
-//! nobody else would learn where nobody waits for it, and notes hold their bootstrap records, for which the launcher
-//! would have to answer every pair. A key says that a rank has left in good order.
+//! The word by which `transom run` says at once that a rank has died, on a board that all ranks map: where nobody waits
+//! for that rank, nobody would learn of it otherwise.
 
 use std::sync::atomic::Ordering;
 
 use rdma_sys_shim::BootstrapSegment;
 
-use crate::pmi::{Client, Server, left_key};
-
-/// Where the ranks find its place among the launcher's keys.
-const KEY: &str = "transom-notice";
-/// Begins the names of our launcher's key-value spaces. Another is not asked for what it does not know.
-pub(crate) const OUR_SPACE: &str = "transom-";
+use crate::pmi::{NOTICE_KEY, Server};
 
 /// The rank was found dead: a cause that an abort word holds. Ranks have more of them than the launcher.
 pub const DIED: u8 = 2;
@@ -31,7 +25,7 @@ impl Notice {
         let created = BootstrapSegment::create(ranks as usize);
         match created.and_then(|segment| Ok((segment.place()?.unwrap_or_default(), segment))) {
             Ok((place, segment)) => {
-                server.publish(KEY, place);
+                server.publish(NOTICE_KEY, place);
                 Self(Some(segment))
             }
             Err(error) => {
@@ -48,25 +42,6 @@ impl Notice {
             let _ = (segment.word()).compare_exchange(0, encode(rank, cause), order, order);
         }
     }
-}
-
-/// A rank's end, under a launcher that has one.
-#[must_use]
-pub fn find(client: &Client) -> Option<BootstrapSegment> {
-    if !client.space().starts_with(OUR_SPACE) {
-        return None;
-    }
-    let place = client.get(KEY).ok()?;
-    let opened = BootstrapSegment::open(&place, client.size() as usize);
-    let told = |error: &_| tracing::debug!(%error, "the launcher's notice is out of reach");
-    opened.inspect_err(told).ok()
-}
-
-/// Whether a rank has taken leave of a launcher that keeps account of it.
-#[must_use]
-pub fn has_left(client: &Client, rank: u32) -> Option<bool> {
-    let ours = client.space().starts_with(OUR_SPACE);
-    ours.then(|| client.get(&left_key(rank)).is_ok())
 }
 
 /// What an abort word holds: never 0.

@@ -1,53 +1,12 @@
 //! Whether the ranks of a host take turns on its processors, so that they had better not spin.
 //!
 //! That they are more than the processors that one of them sees does not say so: a launcher that binds
-//! every rank to a core leaves each with one. So all tell where they may run, and the first of each host
-//! says what that comes to. If each asked for itself, the launcher had to answer for every pair.
+//! every rank to a core leaves each with one. So all tell where they may run.
 
 use std::io;
 use std::marker::PhantomData;
 
-use crate::pmi::{Client, PmiError};
 use crate::processors::{Mask, Processors};
-
-/// Tells the others where this rank may run. They can ask after the next barrier. Where it says nothing,
-/// this rank counts as one that may run everywhere.
-pub fn publish(client: &Client) {
-    let mine = processors();
-    if mine.is_empty() {
-        return;
-    }
-    if let Err(error) = client.put(&processors_key(client.rank()), &mine) {
-        tracing::warn!(%error, "the launcher did not take where this rank may run");
-    }
-}
-
-/// Collective, with a barrier. Whether the ranks of this host, `neighbours`, take turns.
-///
-/// # Errors
-/// As for [`Client::barrier`].
-pub fn settle(client: &Client, neighbours: &[u32]) -> Result<bool, PmiError> {
-    let first = neighbours.first().copied().unwrap_or(client.rank());
-    if client.rank() == first {
-        let lists = neighbours
-            .iter()
-            .map(|&rank| client.get(&processors_key(rank)));
-        let lists: Vec<_> = lists.map(|list| list.unwrap_or_default()).collect();
-        let oversubscribed =
-            are_oversubscribed(&lists.iter().map(String::as_str).collect::<Vec<_>>());
-        let told = client.put(&verdict_key(first), if oversubscribed { "1" } else { "0" });
-        if let Err(error) = told {
-            tracing::warn!(%error, "the launcher did not take whether ranks take turns");
-        }
-    }
-    client.barrier()?;
-    match client.get(&verdict_key(first)) {
-        Ok(verdict) => Ok(verdict != "0"),
-        // It costs less to give a processor away in vain than to keep it from a rank.
-        Err(PmiError::NoKey { .. }) => Ok(true),
-        Err(error) => Err(error),
-    }
-}
 
 /// Local. The processors that this rank may run on: none where that is not known.
 #[must_use]
@@ -121,18 +80,9 @@ fn outnumber_processors(ranks: &[Option<Processors>]) -> bool {
     ranks.iter().all(Option::is_none) || ranks.iter().flatten().any(outnumbered)
 }
 
-fn processors_key(rank: u32) -> String {
-    format!("transom-processors-{rank}")
-}
-
-fn verdict_key(first: u32) -> String {
-    format!("transom-oversubscribed-{first}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pmi::tests::job;
     use crate::processors::Mask;
 
     const UNKNOWN: &str = "";
@@ -158,35 +108,12 @@ mod tests {
         assert!(oversubscribed(&["0-1", "1-2", "1", "3"]));
         assert!(oversubscribed(&["0", UNKNOWN]));
         assert!(oversubscribed(&[UNKNOWN]));
-    }
-
-    /// What ranks of this host find that are bound like this.
-    fn bound(masks: &[Option<Processors>]) -> Vec<bool> {
-        let size = u32::try_from(masks.len()).unwrap();
-        let neighbours: Vec<_> = (0..size).collect();
-        let (found, _) = job(size, |client| {
-            if let Some(mask) = &masks[client.rank() as usize] {
-                Mask::from(mask).bind().unwrap();
-            }
-            publish(&client);
-            client.barrier().unwrap();
-            let oversubscribed = settle(&client, &neighbours).unwrap();
-            client.finalize().unwrap();
-            oversubscribed
-        });
-        found
-    }
-
-    #[test]
-    fn ranks_find_out_whether_they_share_processors() {
         let all = Processors::allowed().unwrap();
-        let each: Vec<_> = (all.iter())
-            .map(|one| Some([one].into_iter().collect()))
-            .collect();
-        let many = all.len() + 1;
-        assert_eq!(bound(&vec![None; many]), vec![true; many]);
-        assert_eq!(bound(&vec![each[0].clone(); 2]), [true, true]);
-        assert_eq!(bound(&each), vec![false; each.len()]);
+        let list = all.to_string();
+        assert!(are_oversubscribed(&vec![&*list; all.len() + 1]));
+        let each: Vec<_> = all.iter().map(|one| one.to_string()).collect();
+        let each: Vec<_> = each.iter().map(String::as_str).collect();
+        assert!(!are_oversubscribed(&each));
     }
 
     #[test]
@@ -207,32 +134,5 @@ mod tests {
         })
         .join()
         .unwrap();
-    }
-
-    #[test]
-    fn where_nothing_was_published_ranks_count_as_oversubscribed() {
-        let (found, _) = job(2, |client| {
-            client.barrier().unwrap();
-            let oversubscribed = settle(&client, &[0, 1]).unwrap();
-            client.finalize().unwrap();
-            oversubscribed
-        });
-        assert_eq!(found, [true, true]);
-    }
-
-    #[test]
-    fn each_host_has_its_verdict() {
-        let all = Processors::allowed().unwrap();
-        let one: Processors = all.first().into_iter().collect();
-        let (found, _) = job(3, |client| {
-            Mask::from(&one).bind().unwrap();
-            publish(&client);
-            client.barrier().unwrap();
-            let neighbours: &[u32] = if client.rank() == 1 { &[1] } else { &[0, 2] };
-            let oversubscribed = settle(&client, neighbours).unwrap();
-            client.finalize().unwrap();
-            oversubscribed
-        });
-        assert_eq!(found, [true, false, true]);
     }
 }

@@ -60,11 +60,7 @@ pub(crate) fn install(default: Option<&str>) -> Option<String> {
 
 /// This process is a rank now, and `speaks` for those of its host. `job` says what no other job is called, if that
 /// is needed.
-pub(crate) fn joined<E: std::fmt::Display>(
-    rank: u32,
-    speaks: bool,
-    job: impl FnOnce() -> Result<u64, E>,
-) {
+pub(crate) fn joined(rank: u32, speaks: bool, job: u64) {
     RANK.store(rank, Ordering::Relaxed);
     let settings = Settings::read(|name| std::env::var_os(name));
     let complaint = held(&COMPLAINT).take();
@@ -82,11 +78,7 @@ pub(crate) fn joined<E: std::fmt::Display>(
     }
     let mut traced = false;
     if let Some(path) = &settings.trace {
-        let begun = match job() {
-            Ok(job) => trace::begin(path, job, rank).map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
-        };
-        match begun {
+        match trace::begin(path, job, rank) {
             Ok(()) => traced = true,
             Err(error) => {
                 let what = format!(

@@ -1,7 +1,6 @@
 //! Whether the job ends, as a rank sees that waits for nothing: two loads.
 
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rdma_sys_shim::BootstrapSegment;
@@ -16,7 +15,7 @@ pub(crate) struct AbortWords {
     /// The launcher's, or again this rank's where it has none.
     notice: NonNull<AtomicU64>,
     _signs: ControlBlock,
-    _launcher: Option<Arc<BootstrapSegment>>,
+    _launcher: Option<BootstrapSegment>,
 }
 
 // SAFETY: the pointers are to atomics that many processes share, in memory that the other fields keep.
@@ -25,7 +24,7 @@ unsafe impl Send for AbortWords {}
 unsafe impl Sync for AbortWords {}
 
 impl AbortWords {
-    pub(super) fn new(signs: ControlBlock, launcher: Option<Arc<BootstrapSegment>>) -> Self {
+    pub(super) fn new(signs: ControlBlock, launcher: Option<BootstrapSegment>) -> Self {
         let abort = NonNull::from(signs.word(ABORT));
         let notice = launcher
             .as_ref()

@@ -8,18 +8,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rdma_sys_shim::{BootstrapSegment, Device, Region, SecondThread};
-use transom_launch::pmi::{Client, NodeMap};
-use transom_launch::pmix::Pmix;
-use transom_launch::{notice, oversubscription};
+use transom_launch::Bootstrap;
 
 mod over;
 
 pub(crate) use over::check_rank;
 
 use super::abort_words::AbortWords;
-use super::peer::refusal;
+use super::gather::bootstrap_error;
 use super::signs::{STATE, STATE_LEFT, WORLD};
-use super::{Fabric, Hosts, Peer, fork, is_forked, not_forked, second_thread, start};
+use super::{Fabric, Hosts, Peer, is_forked, not_forked, second_thread, start};
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::memory::control::ControlBlock;
 use crate::memory::word::SharedWord;
@@ -45,12 +43,8 @@ pub(crate) struct Context {
     pub(crate) last_look: AtomicU32,
     /// Whether the others were told that the job ends.
     pub(crate) told: AtomicBool,
-    /// Our launcher's, in which ranks leave their bootstrap records, and which generation of these is this job's.
-    segment: Option<(Arc<BootstrapSegment>, u64)>,
     /// None without a launcher, and once it was told that this rank left.
-    launcher: Mutex<Option<Client>>,
-    /// The same, of a launcher that offers PMIx, with an allgather of which the job was started.
-    pmix: Mutex<Option<Arc<Pmix>>>,
+    launcher: Mutex<Option<Arc<dyn Bootstrap>>>,
     /// What else is told that the job ends.
     on_abort: Mutex<Option<Arc<AbortHook>>>,
     has_left: AtomicBool,
@@ -78,79 +72,8 @@ struct Place {
 pub(super) type WorldBlock = fn(u32, &Hosts) -> u64;
 
 impl Context {
-    /// `named`: the device that was asked for, if any.
-    pub(crate) fn join(
-        level: ThreadLevel,
-        client: Option<Client>,
-        named: Result<Option<Arc<dyn Device>>>,
-        world_block: WorldBlock,
-    ) -> Result<Arc<Self>> {
-        fork::watch();
-        let (rank, size) = client.as_ref().map_or((0, 1), |c| (c.rank(), c.size()));
-        let said = match &client {
-            Some(client) => client.process_mapping()?,
-            None => None,
-        };
-        let here = |nodes: &NodeMap| nodes.neighbours(rank, size).collect::<Vec<_>>();
-        let neighbours = said.as_ref().map(here);
-        let nodes = match (&client, said) {
-            (Some(client), None) if size > 1 => Some(start::nodes(client)?),
-            (_, said) => said,
-        };
-        let near = nodes.as_ref().map_or_else(|| vec![rank], here);
-        let ready = named.and_then(|named| {
-            let device = open(named, client.as_ref(), neighbours.as_deref())?;
-            let known = nodes.map(|nodes| (0..size).map(move |rank| nodes.node_of(rank)));
-            Opened::new(device, (rank, size), known, world_block)
-        });
-        let mut oversubscribed = false;
-        let segment = client.as_ref().and_then(notice::find).map(Arc::new);
-        let mut generation = None;
-        if let Some(client) = &client {
-            // Also where this rank cannot start: the others wait in the barrier, some launchers let
-            // them wait for ever, and they want to know why.
-            let record = match &ready {
-                Ok(opened) => opened.fabric.own_record().to_owned(),
-                Err(error) => refusal(error),
-            };
-            // A rank that cannot map the segment asks for the key.
-            let told = client.put(&record_key(rank), &record);
-            let noted =
-                |segment: &Arc<BootstrapSegment>| segment.write(rank as usize, record.as_bytes());
-            generation = segment.as_ref().and_then(noted);
-            oversubscription::publish(client);
-            let told = told.and_then(|()| client.barrier());
-            let settled = told.and_then(|()| oversubscription::settle(client, &near));
-            if ready.is_ok() {
-                oversubscribed = settled?;
-            }
-        }
-        let Opened {
-            fabric,
-            hosts,
-            world_block,
-            second_thread,
-        } = ready?;
-        let place = Place {
-            rank,
-            size,
-            world_block,
-            hosts,
-            level,
-            patience: Patience::new(oversubscribed),
-            second_thread,
-        };
-        let segment = segment.map(|segment| (segment, generation));
-        Ok(Arc::new(Self::new(place, fabric, client, segment)))
-    }
-
-    /// `segment`: the launcher's, and which generation of its records is this job's, if it has them.
-    fn new(
-        place: Place,
-        fabric: Fabric,
-        launcher: Option<Client>,
-        segment: Option<(Arc<BootstrapSegment>, Option<u64>)>,
-    ) -> Self {
+    /// `segment`: the launcher's.
+    fn new(place: Place, fabric: Fabric, segment: Option<BootstrapSegment>) -> Self {
         let Place {
             rank,
             size,
@@ -171,18 +94,13 @@ impl Context {
             _second_thread: (second_thread && !patience.is_oversubscribed())
                 .then(second_thread::allow)
                 .flatten(),
-            abort_words: AbortWords::new(
-                signs,
-                segment.as_ref().map(|(segment, _)| segment.clone()),
-            ),
+            abort_words: AbortWords::new(signs, segment),
             fabric: Arc::new(fabric),
             host: Mutex::default(),
             next_looked_at: AtomicU32::new(rank + 1),
             last_look: AtomicU32::new(0),
             told: AtomicBool::new(false),
-            segment: segment.and_then(|(segment, generation)| Some((segment, generation?))),
-            launcher: Mutex::new(launcher),
-            pmix: Mutex::default(),
+            launcher: Mutex::default(),
             on_abort: Mutex::default(),
             has_left: AtomicBool::new(false),
             allocations: Mutex::default(),
@@ -286,55 +204,31 @@ impl Context {
         if joins_all && rank != self.rank && self.has_left_itself() {
             return Err(Error::new("connect", PeerError::Left { rank: self.rank }));
         }
-        let ask = || match joins_all {
-            true => self.ask_for_record(rank).map(Some),
-            false => Ok(None),
-        };
         fabric
-            .connect(rank, self.patience, ask)
+            .connect(rank, self.patience)
             .map_err(|error| self.name_absent(rank, error))
     }
 
-    fn ask_for_record(&self, rank: u32) -> Result<String> {
-        let launcher = lock(&self.launcher);
-        let Some(client) = &*launcher else {
-            return Err(Error::new("connect", PeerError::Left { rank: self.rank }));
-        };
-        let note = (self.segment.as_ref())
-            .and_then(|(segment, generation)| segment.read(rank as usize, *generation));
-        match note.and_then(|note| String::from_utf8(note).ok()) {
-            Some(record) => Ok(record),
-            None => Ok(client.get(&record_key(rank))?),
-        }
-    }
-
     /// A number that all ranks of this job have in common, and no other job's.
-    pub(crate) fn identity(&self) -> Result<u64> {
-        let asked;
-        let first = match self.fabric.record(0) {
-            Some(record) => record,
-            None => {
-                asked = self.ask_for_record(0)?;
-                &asked
-            }
-        };
+    pub(crate) fn identity(&self) -> u64 {
+        let first = self.fabric.record(0).unwrap_or_default();
         // FNV-1a, which is the same for whatever program a rank runs.
         let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-        Ok(first.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step))
+        first.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step)
+    }
+
+    fn launcher(&self) -> Option<Arc<dyn Bootstrap>> {
+        lock(&self.launcher).clone()
     }
 
     /// Whether a rank took leave of the launcher before it went; `None` if that one does not say.
     pub(super) fn launcher_knows_left(&self, rank: u32) -> Option<bool> {
-        let launcher = lock(&self.launcher);
-        notice::has_left(launcher.as_ref()?, rank)
+        self.launcher()?.has_left(rank)
     }
 
-    /// Whether the launcher died. Where another thread talks to it, that one finds out.
+    /// Whether the launcher died.
     pub(crate) fn launcher_is_gone(&self) -> bool {
-        let launcher = self.launcher.try_lock().ok();
-        let pmix = self.pmix.try_lock().ok();
-        launcher.is_some_and(|client| client.as_ref().is_some_and(Client::is_gone))
-            || pmix.is_some_and(|pmix| pmix.as_ref().is_some_and(|pmix| pmix.is_gone()))
+        self.launcher().is_some_and(|launcher| launcher.is_gone())
     }
 
     /// Whether this rank has left the job.
@@ -355,18 +249,17 @@ impl Context {
             let signs = fabric.control().reserved(0, WORLD);
             signs.word(STATE).publish(STATE_LEFT);
         }
-        if let Some(pmix) = lock(&self.pmix).take() {
-            return Ok(pmix.finalize()?);
-        }
         match lock(&self.launcher).take() {
-            Some(client) => Ok(client.finalize()?),
+            Some(launcher) => launcher
+                .finalize()
+                .map_err(|error| Error::new("job start", bootstrap_error(error))),
             None => Ok(()),
         }
     }
 
-    /// By whom the job of this context was started over an allgather: it is told of its end.
-    pub(crate) fn set_pmix(&self, pmix: Pmix) {
-        *lock(&self.pmix) = Some(Arc::new(pmix));
+    /// By whom the job of this context was started, and who is told of its end.
+    pub(crate) fn set_launcher(&self, launcher: Arc<dyn Bootstrap>) {
+        *lock(&self.launcher) = Some(launcher);
     }
 
     /// In place of an earlier one.
@@ -380,14 +273,8 @@ impl Context {
         if is_forked() {
             return;
         }
-        if let Some(client) = &*lock(&self.launcher)
-            && let Err(error) = client.abort(code, message)
-        {
-            tracing::warn!(%error, "the launcher did not take the abort");
-        }
-        let pmix = lock(&self.pmix).clone();
-        if let Some(pmix) = pmix
-            && let Err(error) = pmix.abort(code, message)
+        if let Some(launcher) = self.launcher()
+            && let Err(error) = launcher.abort(code, message)
         {
             tracing::warn!(%error, "the launcher did not take the abort");
         }
@@ -442,23 +329,6 @@ impl Opened {
             world_block,
         })
     }
-}
-
-/// The device that was named, or the best.
-fn open(
-    named: Option<Arc<dyn Device>>,
-    client: Option<&Client>,
-    neighbours: Option<&[u32]>,
-) -> Result<Arc<dyn Device>> {
-    match (named, client) {
-        (Some(device), _) => Ok(device),
-        (None, None) => start::choose_device(start::Whereabouts::default()),
-        (None, Some(client)) => start::choose_device(start::whereabouts(client, neighbours)?),
-    }
-}
-
-fn record_key(rank: u32) -> String {
-    format!("transom-{rank}")
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use transom_launch::pmi::PmiError;
 
 use super::Peer;
 use super::peer::BootstrapRecord;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::memory::control::ControlRegion;
 use crate::wait::{Patience, lock};
 
@@ -18,7 +18,7 @@ pub(crate) struct Fabric {
     control: Arc<ControlRegion>,
     /// This rank of the world.
     rank: u32,
-    /// What ranks of the world are connected with; the launcher knows those that are not here.
+    /// What ranks of the world are connected with.
     records: Box<[OnceLock<String>]>,
     /// By ranks of the world, filled as they are first needed.
     peers: Box<[OnceLock<Peer>]>,
@@ -73,7 +73,7 @@ impl Fabric {
 
     /// Whether the device maps peers' memory, words and all; then it maps this rank's own, too.
     pub(crate) fn maps_memory(&self, patience: Patience) -> Result<bool> {
-        let own = self.connect(self.rank, patience, || Ok(None))?;
+        let own = self.connect(self.rank, patience)?;
         let mapped = own.endpoint().map(&self.control.remote())?;
         Ok(mapped.is_some_and(|mapping| mapping.has_atomics()))
     }
@@ -89,26 +89,15 @@ impl Fabric {
         self.peers[rank as usize].get()
     }
 
-    /// Connects to rank `rank` of the world unless that has happened. `ask` gets its record where it
-    /// was not introduced.
-    pub(super) fn connect(
-        &self,
-        rank: u32,
-        patience: Patience,
-        ask: impl FnOnce() -> Result<Option<String>>,
-    ) -> Result<&Peer> {
+    /// Connects to rank `rank` of the world, which was introduced, unless that has happened.
+    pub(super) fn connect(&self, rank: u32, patience: Patience) -> Result<&Peer> {
         let _alone = lock(&self.connecting);
         if let Some(peer) = self.known(rank) {
             return Ok(peer);
         }
-        let asked;
-        let record = match self.records[rank as usize].get() {
-            Some(record) => record,
-            None => {
-                asked = ask()?.ok_or_else(|| Error::from(PmiError::BadBootstrapRecord { rank }))?;
-                &asked
-            }
-        };
+        let record = self
+            .record(rank)
+            .ok_or(PmiError::BadBootstrapRecord { rank })?;
         let peer = Peer::connect(&*self.device, rank, record, patience)?;
         Ok(self.peers[rank as usize].get_or_init(|| peer))
     }

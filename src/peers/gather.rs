@@ -1,6 +1,5 @@
 //! Allgathers that the caller lends, whose answers are checked.
 
-use transom_launch::rendezvous::RendezvousError;
 use transom_launch::start::StartError;
 use transom_launch::{Allgather, AllgatherError};
 
@@ -18,7 +17,8 @@ pub(crate) fn gather_by(
     mine: &[u8],
 ) -> Result<Vec<Vec<u8>>> {
     let wrong = |misuse| Err(Error::new(operation, misuse));
-    let all = (by.allgather(mine)).map_err(|source| Error::new(operation, failed(source)))?;
+    let all =
+        (by.allgather(mine)).map_err(|source| Error::new(operation, bootstrap_error(source)))?;
     if all.len() != size as usize {
         let found = all.len();
         return wrong(Misuse::BlockCount { found, size });
@@ -37,10 +37,10 @@ pub(crate) fn gather_by(
     }
 }
 
-/// What ranks that met over TCP say of each other is said as it is.
-fn failed(source: AllgatherError) -> SystemError {
-    match source.downcast::<RendezvousError>() {
-        Ok(error) => SystemError::Start(StartError::Rendezvous(*error)),
+/// What this library's own ways to start say is said as it is.
+pub(crate) fn bootstrap_error(source: AllgatherError) -> SystemError {
+    match StartError::of(source) {
+        Ok(error) => SystemError::Start(error),
         Err(source) => SystemError::Allgather { source },
     }
 }

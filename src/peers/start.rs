@@ -6,13 +6,10 @@ use std::sync::Arc;
 use rdma_sys_shim::rdma::Seat;
 use rdma_sys_shim::{Device, Host, Placement, Surroundings};
 use transom_launch::oversubscription;
-use transom_launch::pmi::{Client, NodeMap, exchange_hosts};
 
 use crate::error::{Error, Result};
 
 const DEVICE: &str = "TRANSOM_DEVICE";
-/// Under which rank 0 publishes whether all ranks share a host.
-const VERDICT: &str = "transom-placement";
 
 /// The device that the environment names, or `None` if the choice is ours, of the kind of device or among several
 /// that are as good. It is opened before the launcher counts this rank as joined, so that after a wrong name
@@ -71,71 +68,6 @@ fn open(spec: &str, here: Whereabouts) -> Result<Arc<dyn Device>> {
         seat: Seat::here(&oversubscription::allowed()).with_position(here.position),
     };
     rdma_sys_shim::open(spec, &around).map_err(|error| Error::from(error).during("job start"))
-}
-
-/// Collective. On which machine each rank runs, where the launcher does not say.
-pub(super) fn nodes(client: &Client) -> Result<NodeMap> {
-    // Ranks in containers that hide it share one, as they may share its processors.
-    let boot = Host::this().map_or(0, |host| u128::from_be_bytes(host.boot));
-    Ok(exchange_hosts(client, &format!("{boot:x}"))?)
-}
-
-/// Collective. Whether all ranks share this host. A launcher that knows of one node (`neighbours`, the ranks on this
-/// one, are all) is believed; several of its nodes may be one host, as Slurm's are where
-/// several of its daemons run on a machine: so the ranks tell each other.
-pub(super) fn whereabouts(client: &Client, neighbours: Option<&[u32]>) -> Result<Whereabouts> {
-    let one_node = neighbours.is_some_and(|here| here.len() == client.size() as usize);
-    match one_node || client.size() == 1 {
-        true => Ok(Whereabouts {
-            placement: Placement::OneHost,
-            position: client.rank(),
-        }),
-        false => told(client),
-    }
-}
-
-/// Collective. Rank 0 compares, so that the launcher is not asked size × size questions.
-fn told(client: &Client) -> Result<Whereabouts> {
-    let (me, devices) = (client.rank(), shared_out());
-    let key = |rank: u32| format!("transom-host-{rank}");
-    let position_key = |rank: u32| format!("transom-turn-{rank}");
-    let identity = host_identity(me);
-    // Who cannot tell does not keep the others waiting.
-    let host = identity.as_deref().unwrap_or("unknown");
-    client.put(&key(me), &format!("{host}/{devices:x}"))?;
-    client.barrier()?;
-    if me == 0 {
-        let mut all = Vec::new();
-        for rank in 0..client.size() {
-            let told = client.get(&key(rank))?;
-            let (host, devices) = told.split_once('/').unwrap_or((&told, "0"));
-            let devices = u32::from_str_radix(devices, 16).unwrap_or(0);
-            all.push((host.to_owned(), devices));
-        }
-        let shared = all.iter().all(|(host, _)| *host == all[0].0);
-        client.put(VERDICT, if shared { "1" } else { "0" })?;
-        for (rank, (_, devices)) in (0..).zip(&all) {
-            if *devices != 0 {
-                client.put(
-                    &position_key(rank),
-                    &position(&all, rank as usize).to_string(),
-                )?;
-            }
-        }
-    }
-    client.barrier()?;
-    identity?;
-    let position = match devices {
-        0 => 0,
-        _ => client.get(&position_key(me))?.parse().unwrap_or(0),
-    };
-    Ok(Whereabouts {
-        placement: match client.get(VERDICT)? == "1" {
-            true => Placement::OneHost,
-            false => Placement::SeveralHosts,
-        },
-        position,
-    })
 }
 
 /// Names the [`Host`] of this process, in hexadecimal digits. Where the system hides it, no two ranks seem

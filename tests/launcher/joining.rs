@@ -43,7 +43,7 @@ pub(crate) fn tests() -> Vec<Trial> {
 fn check_exchange(done: Done, ranks: u32) {
     let done = done.expect(0);
     let mut expected: Vec<_> = (0..ranks)
-        .map(|rank| format!("rank {rank} of {ranks}, {ranks} near"))
+        .map(|rank| format!("rank {rank} of {ranks}, hosts: one"))
         .collect();
     expected.sort_unstable();
     assert_eq!(done.sorted(), expected, "{}", done.stderr);
@@ -80,7 +80,7 @@ fn a_foreign_client_is_served() {
         let got = format!("cmd=get_result rc=0 value=value{}", 1 - rank);
         let expected = [
             "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0",
-            "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024",
+            "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024 transom_vallen_max=32768",
             "cmd=appnum rc=0 appnum=0",
             "cmd=universe_size rc=0 size=2",
             "cmd=put_result rc=0",

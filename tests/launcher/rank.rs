@@ -6,9 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, exit};
 use std::time::Duration;
 
-use transom_launch::Allgather as _;
-use transom_launch::pmi::Client;
-use transom_launch::start::{self, Joined};
+use transom_launch::{Bootstrap, start};
 use transom_testing::environment::own_rank;
 use transom_testing::job::playing;
 
@@ -84,59 +82,49 @@ fn flood() {
     std::thread::sleep(Duration::from_secs(1000));
 }
 
-fn join() -> Client {
-    match start::join() {
-        Ok(Joined::Pmi(client)) => client,
-        Ok(_) => panic!("no launcher"),
-        Err(error) => panic!("{error}"),
-    }
+fn join() -> Box<dyn Bootstrap> {
+    let by = start::join().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(by.name(), "PMI");
+    by
 }
 
-/// Every rank puts values and gets everybody's, three times over.
+/// Allgathers by PMI, short ones and long.
 fn exchange() {
-    let client = join();
-    let (rank, size) = (client.rank(), client.size());
-    let value = |rank: u32, round: u32| format!("{rank:02x}{round:02x}").repeat(190);
-    for round in 0..3 {
-        client
-            .put(&format!("transom-{round}-{rank}"), &value(rank, round))
-            .unwrap();
-        client.barrier().unwrap();
-        for other in 0..size {
-            let found = client.get(&format!("transom-{round}-{other}")).unwrap();
-            assert_eq!(found, value(other, round), "round {round}, rank {other}");
-        }
+    let by = join();
+    let (rank, size) = (by.rank(), by.size());
+    for len in [1, 8, 700, 30_000] {
+        let all = by.allgather(&block(rank, len)).unwrap();
+        let expected: Vec<_> = (0..size).map(|rank| block(rank, len)).collect();
+        assert!(all == expected, "rank {rank}: blocks of {len} bytes");
     }
-    let missing = client.get("transom-never-put").unwrap_err();
-    assert!(
-        missing.to_string().contains("transom-never-put"),
-        "{missing}"
-    );
-    let map = client.process_mapping().unwrap().expect("a mapping");
-    let near = map.neighbours(rank, size).count();
-    println!("rank {rank} of {size}, {near} near");
-    client.finalize().unwrap();
+    let hosts = if by.is_one_host().unwrap() {
+        "one"
+    } else {
+        "unknown"
+    };
+    println!("rank {rank} of {size}, hosts: {hosts}");
+    by.finalize().unwrap();
+}
+
+fn block(rank: u32, len: usize) -> Vec<u8> {
+    let byte = |at: usize| (at as u32).wrapping_mul(31).wrapping_add(rank * 7) as u8;
+    (0..len).map(byte).collect()
 }
 
 fn abort() {
-    let client = join();
-    client.barrier().unwrap();
-    if client.rank() == 1 {
-        client.abort(9, "the residual is NaN").unwrap();
+    let by = join();
+    by.allgather(b"here").unwrap();
+    if by.rank() == 1 {
+        by.abort(9, "the residual is NaN").unwrap();
     }
     std::thread::sleep(Duration::from_secs(1000));
 }
 
 /// Allgathers by PMIx, short ones and long.
 fn gather() {
-    let Joined::Pmix(pmix) = start::join().unwrap() else {
-        panic!("no launcher with PMIx");
-    };
+    let pmix = start::join().unwrap();
+    assert_eq!(pmix.name(), "PMIx");
     let (rank, size) = (pmix.rank(), pmix.size());
-    let block = |rank: u32, len: usize| -> Vec<u8> {
-        let byte = |at: usize| (at as u32).wrapping_mul(31).wrapping_add(rank * 7) as u8;
-        (0..len).map(byte).collect()
-    };
     for len in [1, 8, 1000, 100_000, 1 << 20] {
         let all = pmix.allgather(&block(rank, len)).unwrap();
         let expected: Vec<_> = (0..size).map(|rank| block(rank, len)).collect();
@@ -164,20 +152,20 @@ fn give_up() {
 }
 
 fn leave() {
-    let client = join();
-    client.barrier().unwrap();
-    if client.rank() == 1 {
+    let by = join();
+    by.allgather(b"here").unwrap();
+    if by.rank() == 1 {
         exit(0);
     }
-    if let Err(error) = client.barrier() {
-        println!("rank {}: {error}", client.rank());
-        client.finalize().unwrap();
+    if let Err(error) = by.allgather(b"here") {
+        println!("rank {}: {error}", by.rank());
+        by.finalize().unwrap();
     }
 }
 
 fn leave_before_joining() {
     if own_rank() != 1
-        && let Err(error) = join().barrier()
+        && let Err(error) = join().allgather(b"here")
     {
         eprintln!("{error}");
         exit(1);
@@ -239,18 +227,16 @@ fn unmapped() {
 
 /// A rank whose child, though it inherits the variables, must not speak for it.
 fn child() {
-    let client = join();
+    let by = join();
     let child = playing(Command::new("env"), "grandchild").status().unwrap();
     assert!(child.success());
-    client.finalize().unwrap();
+    by.finalize().unwrap();
 }
 
 /// Prints what this process makes of its environment.
 fn report() {
     match start::join() {
-        Ok(Joined::Pmi(client)) => println!("rank {} of {}", client.rank(), client.size()),
-        Ok(Joined::Pmix(_) | Joined::Rendezvous(_)) => println!("others"),
-        Ok(Joined::Alone) => println!("alone"),
+        Ok(by) => println!("{}", by.name()),
         Err(error) => println!("{error}"),
     }
 }

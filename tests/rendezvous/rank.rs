@@ -4,7 +4,7 @@ use std::process::exit;
 
 use transom::raw::{Assert, Window};
 use transom::{Info, Job};
-use transom_launch::start::{self, Joined};
+use transom_launch::start;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -66,31 +66,21 @@ fn abort() -> Outcome {
 
 /// Meets the others, and tells them nothing.
 fn leave() -> Outcome {
-    match start::join()? {
-        Joined::Rendezvous(met) => drop(met),
-        _ => return Err("met nobody".into()),
-    }
+    assert_eq!(start::join()?.name(), "rendezvous");
     Ok(())
 }
 
 /// Whoever is told twice in a row where to meet: two jobs, one after the other.
 fn twice() -> Outcome {
-    let before = start::join()?;
-    let Joined::Rendezvous(met) = before else {
-        return Err("met nobody".into());
-    };
-    transom_launch::Allgather::allgather(&met, b"once").map_err(|error| error.to_string())?;
+    let met = start::join()?;
+    assert_eq!(met.name(), "rendezvous");
+    met.allgather(b"once").map_err(|error| error.to_string())?;
     drop(met);
     ring()
 }
 
 /// Says what it makes of its environment.
 fn start() -> Outcome {
-    match start::join()? {
-        Joined::Alone => println!("alone"),
-        Joined::Pmi(client) => println!("rank {} of {}", client.rank(), client.size()),
-        Joined::Pmix(_) => println!("PMIx"),
-        Joined::Rendezvous(_) => println!("met"),
-    }
+    println!("{}", start::join()?.name());
     Ok(())
 }

@@ -17,8 +17,8 @@ use super::spawn::Template;
 use super::terminal::Relay;
 use super::warden::Warden;
 use super::{Cause, Failure, Launch, LaunchError, Outcome};
-use crate::notice::{ABORTED, DIED, LEFT, Notice, OUR_SPACE, REPLACED};
-use crate::pmi::{Action, Server};
+use crate::notice::{ABORTED, DIED, LEFT, Notice, REPLACED};
+use crate::pmi::{Action, OUR_SPACE, Server};
 use crate::processors::Mask;
 use crate::sys::{self, Epoll, interest, pidfd_open};
 

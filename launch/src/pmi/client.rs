@@ -1,43 +1,62 @@
 //! A rank's side of PMI-1.1.
+//!
+//! The protocol has keys and values that all ranks see after a barrier. An allgather is made of them: each rank puts its
+//! block, and rank 0 gets them and puts all together, so that the launcher is not asked size × size questions.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::PmiError;
+use rdma_sys_shim::BootstrapSegment;
+
 use super::environment::{Launcher, not_a_socket};
-use super::mapping::NodeMap;
+use super::mapping::is_one_node;
 use super::siblings::Siblings;
-use super::wire::{Builder, Line, LineBuffer, MAX_REQUEST, Message, escape, is_plain};
+use super::wire::{
+    Builder, LONG_VALUE_MAX, Line, LineBuffer, MAX_REQUEST, Message, escape, unescape,
+};
+use super::{NOTICE_KEY, OUR_SPACE, PmiError, left_key};
+use crate::bootstrap::{Allgather, AllgatherError, Bootstrap};
 use crate::environment::start_limit;
+use crate::sys::{self, check, interest};
 
 const BARRIER: &str = "barrier";
 /// How often a rank that waits there counts the others.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
+/// The longest key of this client.
+const KEY: usize = 40;
+/// What a request to put has besides the name of the space, the key and the value.
+const PUT: usize = "cmd=put kvsname= key= value=\n".len();
+
+/// Begins the pieces of a text in the key-value space: more follow, or this is the last.
+const MORE: char = '+';
+const LAST: char = '.';
+/// Between blocks, of which none has it.
+const BETWEEN: char = ',';
+
 /// The connection to the launcher.
 ///
-/// Requests block until the reply is there; threads take turns. Only [`Client::abort`] waits for
-/// nobody.
+/// Requests block until the reply is there; threads take turns. Only an abort waits for nobody.
 pub struct Client {
     socket: OwnedFd,
     rank: u32,
     size: u32,
-    limits: Limits,
+    /// The launcher's name for the job's keys and values.
+    space: String,
+    /// How many bytes of a text are put in one value.
+    piece: usize,
     /// How long a reply is waited for. `None`: for ever.
     timeout: Option<Duration>,
     /// Those that a launcher may wait for in vain.
     siblings: Option<Siblings>,
+    /// How many allgathers there were. All ranks count alike, so that each has keys of its own.
+    calls: AtomicU32,
     /// Held from a request to its reply.
     replies: Mutex<Replies>,
-}
-
-struct Limits {
-    space: String,
-    key: usize,
-    value: usize,
 }
 
 #[derive(Default)]
@@ -73,13 +92,11 @@ impl Client {
             socket,
             rank,
             size,
-            limits: Limits {
-                space: String::new(),
-                key: 64,
-                value: MAX_REQUEST,
-            },
+            space: String::new(),
+            piece: 0,
             timeout,
             siblings: None,
+            calls: AtomicU32::new(0),
             replies: Mutex::default(),
         };
         // Exactly 1.1: Slurm refuses 1.2.
@@ -91,92 +108,108 @@ impl Client {
         // MPICH 5's Hydra answers with the later 1.2, which it speaks as well.
         let spoken = (version("pmi_version"), version("pmi_subversion"));
         if !matches!(spoken, (Some(1), Some(1..))) {
-            return Err(PmiError::Malformed {
-                request: "init",
-                reply,
-            });
-        }
-
-        let request = "get_maxes";
-        let reply = client.ask(request, Builder::new(request), "maxes")?;
-        let limit = |key| Message::parse(&reply).and_then(|m| m.number::<usize>(key));
-        // The maxima count the terminating zero of a C string.
-        let (Some(key @ 2..), Some(value @ 2..)) = (limit("keylen_max"), limit("vallen_max"))
-        else {
+            let request = "init";
             return Err(PmiError::Malformed { request, reply });
-        };
+        }
 
         let request = "get_my_kvsname";
         let reply = client.ask(request, Builder::new(request), "my_kvsname")?;
-        let space = match Message::parse(&reply).and_then(|m| m.get("kvsname")) {
+        client.space = match Message::parse(&reply).and_then(|m| m.get("kvsname")) {
             Some(name) if !name.is_empty() => name.to_owned(),
             _ => return Err(PmiError::Malformed { request, reply }),
         };
-        client.limits = Limits {
-            space,
-            key: key - 1,
-            value: value - 1,
+
+        let request = "get_maxes";
+        let reply = client.ask(request, Builder::new(request), "maxes")?;
+        let most = |key| Message::parse(&reply).and_then(|m| m.number::<usize>(key));
+        let value = most(LONG_VALUE_MAX).or_else(|| {
+            let room = MAX_REQUEST.saturating_sub(PUT + client.space.len() + KEY);
+            Some(room.min(most("vallen_max")?.saturating_sub(1)))
+        });
+        // The maxima count the terminating zero of a C string.
+        client.piece = match (most("keylen_max"), value) {
+            (Some(key), Some(value @ 2..)) if key > KEY => value - MORE.len_utf8(),
+            _ => return Err(PmiError::Malformed { request, reply }),
         };
         Ok(client)
     }
 
-    /// Local. Which of the job's ranks this is.
-    #[must_use]
-    pub fn rank(&self) -> u32 {
-        self.rank
+    /// Whether the launcher is `transom run`. Another is not asked for what it does not know.
+    fn is_ours(&self) -> bool {
+        self.space.starts_with(OUR_SPACE)
     }
 
-    /// Local. How many ranks the job has.
-    #[must_use]
-    pub fn size(&self) -> u32 {
-        self.size
-    }
-
-    /// The launcher's name for the job's keys and values.
-    pub(crate) fn space(&self) -> &str {
-        &self.limits.space
-    }
-
-    /// Local. Whether the launcher has hung up.
-    #[must_use]
-    pub fn is_gone(&self) -> bool {
-        let mut poll = libc::pollfd {
-            fd: self.socket.as_raw_fd(),
-            events: 0,
-            revents: 0,
+    fn gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, PmiError> {
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        let (of_rank, of_all) = (
+            |rank| format!("transom-{call}-{rank}"),
+            format!("transom-{call}-all"),
+        );
+        self.put_text(&of_rank(self.rank), &escape(mine))?;
+        self.barrier()?;
+        let told = match self.rank {
+            0 => {
+                let blocks = (0..self.size).map(|rank| self.get_text(&of_rank(rank)));
+                let blocks: Result<Vec<_>, _> = blocks.collect();
+                blocks.and_then(|blocks| self.put_text(&of_all, &blocks.join(&BETWEEN.to_string())))
+            }
+            _ => Ok(()),
         };
-        // SAFETY: the pointer is to one pollfd.
-        let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
-        ready > 0 && poll.revents & libc::POLLHUP != 0
+        // Also where that failed: the others are on their way there.
+        self.barrier()?;
+        told?;
+        let all = self.get_text(&of_all)?;
+        Ok(all.split(BETWEEN).map(unescape).collect())
+    }
+
+    /// Puts a text of any length: a value holds a piece of it.
+    fn put_text(&self, key: &str, text: &str) -> Result<(), PmiError> {
+        let (mut rest, mut number) = (text, 0);
+        loop {
+            let (now, later) = rest.split_at(rest.len().min(self.piece));
+            let mark = if later.is_empty() { LAST } else { MORE };
+            self.put(&format!("{key}-{number}"), &format!("{mark}{now}"))?;
+            if later.is_empty() {
+                return Ok(());
+            }
+            (rest, number) = (later, number + 1);
+        }
+    }
+
+    fn get_text(&self, key: &str) -> Result<String, PmiError> {
+        let mut text = String::new();
+        for number in 0.. {
+            let value = self.get(&format!("{key}-{number}"))?;
+            match (value.strip_prefix(MORE), value.strip_prefix(LAST)) {
+                (Some(piece), _) => text.push_str(piece),
+                (_, Some(piece)) => {
+                    text.push_str(piece);
+                    break;
+                }
+                _ => {
+                    let request = "get";
+                    let reply = value;
+                    return Err(PmiError::Malformed { request, reply });
+                }
+            }
+        }
+        Ok(text)
     }
 
     /// Publishes a value, visible to all ranks after the next barrier.
-    ///
-    /// # Errors
-    /// The key or the value is empty, longer than the launcher takes, or has a character that would end
-    /// it; the launcher is gone, refuses, or does not answer in time.
-    pub fn put(&self, key: &str, value: &str) -> Result<(), PmiError> {
-        self.check_key(key)?;
-        check_plain("value", value)?;
+    pub(super) fn put(&self, key: &str, value: &str) -> Result<(), PmiError> {
         let request = Builder::new("put")
-            .with("kvsname", &self.limits.space)
+            .with("kvsname", &self.space)
             .with("key", key)
             .with("value", value);
-        let rest = request.len() - value.len();
-        let max = self.limits.value.min(MAX_REQUEST.saturating_sub(rest + 1));
-        check_length("value", value.len(), max)?;
         self.ask("put", request, "put_result")?;
         Ok(())
     }
 
     /// The value that some rank had put before the last barrier.
-    ///
-    /// # Errors
-    /// Nobody had ([`PmiError::NoKey`]); else as for [`Client::put`].
-    pub fn get(&self, key: &str) -> Result<String, PmiError> {
-        self.check_key(key)?;
+    pub(super) fn get(&self, key: &str) -> Result<String, PmiError> {
         let request = Builder::new("get")
-            .with("kvsname", &self.limits.space)
+            .with("kvsname", &self.space)
             .with("key", key);
         let reply = match self.ask("get", request, "get_result") {
             Err(PmiError::Refused { reason, .. }) => {
@@ -187,75 +220,18 @@ impl Client {
         };
         match Message::parse(&reply).and_then(|m| m.get("value")) {
             Some(value) => Ok(value.to_owned()),
-            None => Err(PmiError::Malformed {
-                request: "get",
-                reply,
-            }),
+            None => {
+                let request = "get";
+                Err(PmiError::Malformed { request, reply })
+            }
         }
     }
 
     /// Collective. Waits until every rank of the job has entered, or for the timeout: Slurm tells nobody
     /// that a rank has ended before.
-    ///
-    /// # Errors
-    /// A rank has ended that had not entered; else as for [`Client::put`].
-    pub fn barrier(&self) -> Result<(), PmiError> {
+    pub(super) fn barrier(&self) -> Result<(), PmiError> {
         self.ask(BARRIER, Builder::new("barrier_in"), "barrier_out")?;
         Ok(())
-    }
-
-    /// Which ranks share a node, if the launcher says so.
-    ///
-    /// # Errors
-    /// What it says is no mapping; else as for [`Client::put`].
-    pub fn process_mapping(&self) -> Result<Option<NodeMap>, PmiError> {
-        match self.get("PMI_process_mapping") {
-            Ok(text) => match NodeMap::parse(&text) {
-                Some(map) => Ok(Some(map)),
-                None => Err(PmiError::Malformed {
-                    request: "get PMI_process_mapping",
-                    reply: text,
-                }),
-            },
-            Err(PmiError::NoKey { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Leaves the job. Ending without it counts as a failure of this rank.
-    ///
-    /// # Errors
-    /// As for [`Client::put`].
-    pub fn finalize(self) -> Result<(), PmiError> {
-        self.ask("finalize", Builder::new("finalize"), "finalize_ack")?;
-        Ok(())
-    }
-
-    /// Asks the launcher to end the job. Returns at once, also while another thread is in a
-    /// request; the caller then exits with `code`, or waits to be killed.
-    ///
-    /// # Errors
-    /// The launcher is gone.
-    pub fn abort(&self, code: i32, message: &str) -> Result<(), PmiError> {
-        // A quarter of the line for the text, which may triple when it is escaped.
-        let starts = message
-            .char_indices()
-            .map(|(at, _)| at)
-            .chain([message.len()]);
-        let end = starts
-            .take_while(|&at| at <= MAX_REQUEST / 4)
-            .last()
-            .unwrap_or(0);
-        let line = Builder::new("abort")
-            .with("exitcode", code)
-            .with("message", escape(&message[..end]))
-            .finish();
-        self.send("abort", line.as_bytes())
-    }
-
-    fn check_key(&self, key: &str) -> Result<(), PmiError> {
-        check_length("key", key.len(), self.limits.key)?;
-        check_plain("key", key)
     }
 
     /// Sends a request and returns its reply, which has the command `expected` and no bad `rc`.
@@ -318,28 +294,26 @@ impl Client {
     }
 
     fn read_line(&self, request: &'static str, replies: &mut Replies) -> Result<Line, PmiError> {
-        let begun = Instant::now();
+        let end = self
+            .timeout
+            .map(|timeout| (Instant::now() + timeout, timeout));
+        // Of the requests, only this one waits for other ranks.
+        let siblings = self.siblings.as_ref().filter(|_| request == BARRIER);
         loop {
             if let Some(line) = replies.ready.pop_front() {
                 return Ok(line);
             }
-            let left = match self.timeout {
-                Some(timeout) => match timeout.checked_sub(begun.elapsed()) {
-                    Some(left) => Some(left),
-                    None => return Err(PmiError::NoReply { request, timeout }),
-                },
-                None => None,
-            };
-            // Of the requests, only this one waits for other ranks.
-            let siblings = self.siblings.as_ref().filter(|_| request == BARRIER);
-            let until = match siblings {
-                Some(_) => Some(left.unwrap_or(COUNT_EVERY).min(COUNT_EVERY)),
-                None => left,
-            };
+            if let Some((end, timeout)) = end
+                && Instant::now() >= end
+            {
+                return Err(PmiError::NoReply { request, timeout });
+            }
+            let count_at = siblings.map(|_| Instant::now() + COUNT_EVERY);
+            let until = end.map(|(end, _)| end).into_iter().chain(count_at).min();
             if !self.await_event(libc::POLLIN, until) {
                 // One that is released may end before another has looked here.
                 if siblings.is_some_and(Siblings::are_fewer)
-                    && !self.await_event(libc::POLLIN, Some(Duration::ZERO))
+                    && !self.await_event(libc::POLLIN, Some(Instant::now()))
                 {
                     return Err(PmiError::Missing { request });
                 }
@@ -365,20 +339,10 @@ impl Client {
         }
     }
 
-    /// Sleeps until the socket is ready for `event`, for `limit` at most. Says whether a call is
-    /// worth trying, which then finds out what is wrong with the socket, if anything.
-    fn await_event(&self, event: i16, limit: Option<Duration>) -> bool {
-        let mut poll = libc::pollfd {
-            fd: self.socket.as_raw_fd(),
-            events: event,
-            revents: 0,
-        };
-        // Rounded up, or the last millisecond would be a busy one.
-        let millis = limit.map_or(-1, |limit| {
-            i32::try_from(limit.as_millis() + 1).unwrap_or(i32::MAX)
-        });
-        // SAFETY: the pointer is to one pollfd.
-        unsafe { libc::poll(&raw mut poll, 1, millis) > 0 }
+    /// Sleeps until the socket is ready for `event`, at most until the deadline. Says whether a call is worth
+    /// trying, which then finds out what is wrong with the socket, if anything.
+    fn await_event(&self, event: i16, deadline: Option<Instant>) -> bool {
+        sys::poll(&mut [interest(self.socket.as_raw_fd(), event)], deadline).unwrap_or(true)
     }
 
     /// After a failed call: whether the socket was not ready, as a launcher may pass a
@@ -399,6 +363,75 @@ impl Client {
     }
 }
 
+// SAFETY: each call puts its block under a key of its own, which the launcher's names for the call and the rank make up.
+// Rank 0 gets all of them after a barrier that every rank entered with its block put, in the order of ranks.
+unsafe impl Allgather for Client {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, AllgatherError> {
+        Ok(self.gather(mine)?)
+    }
+}
+
+impl Bootstrap for Client {
+    fn name(&self) -> &'static str {
+        "PMI"
+    }
+
+    fn has_launcher(&self) -> bool {
+        true
+    }
+
+    fn is_one_host(&self) -> Result<bool, AllgatherError> {
+        match self.get("PMI_process_mapping") {
+            Ok(mapping) => Ok(is_one_node(&mapping)),
+            Err(PmiError::NoKey { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn notices(&self) -> Option<BootstrapSegment> {
+        if !self.is_ours() {
+            return None;
+        }
+        let place = self.get(NOTICE_KEY).ok()?;
+        let opened = BootstrapSegment::open(&place, self.size as usize);
+        let told = |error: &_| tracing::debug!(%error, "the launcher's notice is out of reach");
+        opened.inspect_err(told).ok()
+    }
+
+    fn has_left(&self, rank: u32) -> Option<bool> {
+        self.is_ours().then(|| self.get(&left_key(rank)).is_ok())
+    }
+
+    fn is_gone(&self) -> bool {
+        let mut fds = [interest(self.socket.as_raw_fd(), 0)];
+        sys::poll(&mut fds, Some(Instant::now())).unwrap_or(false)
+            && fds[0].revents & libc::POLLHUP != 0
+    }
+
+    fn abort(&self, code: i32, message: &str) -> Result<(), AllgatherError> {
+        // A quarter of the line for the text, which may triple when it is escaped.
+        let message = sys::beginning(message, MAX_REQUEST / 4);
+        let line = Builder::new("abort")
+            .with("exitcode", code)
+            .with("message", escape(message.as_bytes()))
+            .finish();
+        Ok(self.send("abort", line.as_bytes())?)
+    }
+
+    fn finalize(&self) -> Result<(), AllgatherError> {
+        self.ask("finalize", Builder::new("finalize"), "finalize_ack")?;
+        Ok(())
+    }
+}
+
 /// Takes the inherited socket, and keeps it from this process's own children.
 fn adopt(fd: RawFd) -> Result<OwnedFd, PmiError> {
     // SAFETY: an all-zero stat is a valid value, and fstat only writes to it.
@@ -408,33 +441,16 @@ fn adopt(fd: RawFd) -> Result<OwnedFd, PmiError> {
     if failed || stat.st_mode & libc::S_IFMT != libc::S_IFSOCK {
         return Err(not_a_socket().into());
     }
+    let failed = |source| PmiError::Io {
+        what: "taking over PMI_FD",
+        source,
+    };
     // A duplicate, because the number came from outside and may have another owner.
     // SAFETY: fcntl takes no pointers here.
-    let own = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };
-    // SAFETY: as above.
-    if own < 0 || unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
-        return Err(PmiError::Io {
-            what: "taking over PMI_FD",
-            source: io::Error::last_os_error(),
-        });
-    }
+    let own = check(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) }).map_err(failed)?;
     // SAFETY: F_DUPFD_CLOEXEC made this descriptor just now, and nobody else knows it.
-    Ok(unsafe { OwnedFd::from_raw_fd(own) })
-}
-
-fn check_length(what: &'static str, len: usize, max: usize) -> Result<(), PmiError> {
-    match len {
-        len if (1..=max).contains(&len) => Ok(()),
-        len => Err(PmiError::Length { what, len, max }),
-    }
-}
-
-fn check_plain(what: &'static str, text: &str) -> Result<(), PmiError> {
-    match is_plain(text) {
-        true => Ok(()),
-        false => Err(PmiError::Characters {
-            what,
-            text: text.to_owned(),
-        }),
-    }
+    let own = unsafe { OwnedFd::from_raw_fd(own) };
+    // SAFETY: as above.
+    check(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) }).map_err(failed)?;
+    Ok(own)
 }

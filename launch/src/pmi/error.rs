@@ -72,24 +72,6 @@ pub enum PmiError {
         /// The launcher's words.
         reason: String,
     },
-    /// A key or value that does not fit the protocol.
-    #[error("{what} of {len} bytes does not fit (legal: 1 to {max})")]
-    Length {
-        /// What is too long, or empty.
-        what: &'static str,
-        /// Its length in bytes.
-        len: usize,
-        /// The most that this launcher takes.
-        max: usize,
-    },
-    /// A key or value with a character that would end its token.
-    #[error("{what} {text:?} has characters other than printable ASCII without space and '='")]
-    Characters {
-        /// What it is.
-        what: &'static str,
-        /// The key or value.
-        text: String,
-    },
     /// What a rank published is not what this version publishes.
     #[error("rank {rank} published something else than this version of transom does")]
     BadBootstrapRecord {

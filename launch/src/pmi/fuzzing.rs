@@ -1,6 +1,6 @@
 //! PMI's parsers, for `crate::fuzzing`.
 
-use super::mapping::NodeMap;
+use super::mapping::is_one_node;
 use super::wire::{Line, LineBuffer, Message, escape, unescape};
 
 /// Lines of the launcher, as they come in.
@@ -13,7 +13,7 @@ pub fn pmi_lines(bytes: &[u8]) {
     for line in &lines {
         let Line::Text(text) = line else { continue };
         assert!(!text.contains('\n'));
-        assert_eq!(&unescape(&escape(text)), text);
+        assert_eq!(unescape(&escape(text.as_bytes())), text.as_bytes());
         if let Some(message) = Message::parse(text) {
             assert!(!message.command().is_empty());
             let _ = message.get("value").map(unescape);
@@ -27,12 +27,7 @@ pub fn process_mapping(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
-    if let Some(map) = NodeMap::parse(text) {
-        for rank in [0, 1, 7, u32::MAX] {
-            let node = map.node_of(rank);
-            let next = map.node_of(rank.saturating_add(1));
-            assert!(node < u32::MAX && next < u32::MAX, "{text:?}");
-        }
-        assert!(map.neighbours(0, 8).any(|rank| rank == 0));
+    if is_one_node(text) {
+        assert!(text.trim().starts_with("(vector,(") && text.trim().ends_with("))"));
     }
 }

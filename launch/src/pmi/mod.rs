@@ -5,17 +5,24 @@ mod environment;
 mod error;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
-mod hosts;
 mod mapping;
 mod server;
 mod siblings;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 mod wire;
 
 pub use client::Client;
 pub(crate) use environment::{Launcher, detect};
 pub use error::PmiError;
-pub use hosts::exchange_hosts;
-pub use mapping::NodeMap;
-pub(crate) use server::{Action, Server, left_key};
+pub(crate) use server::{Action, Server};
+
+/// Begins the names of the key-value spaces of `transom run`.
+pub(crate) const OUR_SPACE: &str = "transom-";
+/// The key under which `transom run` says where its board is.
+pub(crate) const NOTICE_KEY: &str = "transom-notice";
+
+/// The key that `transom run` has from when `rank` takes leave until it joins again.
+fn left_key(rank: u32) -> String {
+    format!("transom-left-{rank}")
+}

@@ -3,10 +3,12 @@
 
 use std::collections::HashMap;
 
-use super::wire::{Builder, Line, LineBuffer, Message, escape, unescape};
+use super::left_key;
+use super::wire::{Builder, LONG_VALUE_MAX, Line, LineBuffer, Message, unescape};
 
 const KEY_MAX: usize = 64;
 const VALUE_MAX: usize = 1024;
+const LONG_VALUE: usize = 1 << 15;
 const NAME_MAX: usize = 256;
 
 /// What the launcher is to do for its ranks.
@@ -126,6 +128,7 @@ impl Server {
                 .with("kvsname_max", NAME_MAX)
                 .with("keylen_max", KEY_MAX)
                 .with("vallen_max", VALUE_MAX)
+                .with(LONG_VALUE_MAX, LONG_VALUE)
                 .finish(),
             "get_appnum" => Builder::new("appnum")
                 .with("rc", 0)
@@ -151,7 +154,9 @@ impl Server {
                 return Some(Action::Abort {
                     rank,
                     code: message.number("exitcode").unwrap_or(1),
-                    message: message.get("message").map(unescape),
+                    message: message
+                        .get("message")
+                        .map(|text| String::from_utf8_lossy(&unescape(text)).into_owned()),
                 });
             }
             other => return Some(refuse(rank, &result_of(other), "unknown_command")),
@@ -181,7 +186,7 @@ impl Server {
         if !self.is_mine(message) {
             return refuse(rank, "put_result", "unknown_kvsname");
         }
-        if key.is_empty() || key.len() > KEY_MAX || value.len() > VALUE_MAX {
+        if key.is_empty() || key.len() > KEY_MAX || value.len() > LONG_VALUE {
             return refuse(rank, "put_result", "key_or_value_too_long");
         }
         self.staged.push((key.to_owned(), value.to_owned()));
@@ -239,7 +244,7 @@ impl Server {
         self.waiting = 0;
         let line = Builder::new("barrier_out")
             .with("rc", -1)
-            .with("msg", escape(&format!("rank_{missing}_has_left_the_job")))
+            .with("msg", format!("rank_{missing}_has_left_the_job"))
             .finish();
         Some(Action::Stuck {
             missing,
@@ -247,11 +252,6 @@ impl Server {
             line,
         })
     }
-}
-
-/// The key that is there from when `rank` takes leave until it joins again.
-pub(crate) fn left_key(rank: u32) -> String {
-    format!("transom-left-{rank}")
 }
 
 fn refuse(rank: u32, reply: &str, reason: &str) -> Action {

@@ -1,15 +1,16 @@
 //! The client against the server, over socket pairs.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Action, Client, PmiError, Server};
+use crate::bootstrap::{Allgather as _, Bootstrap as _};
 
 /// Runs `rank` on a thread per rank, and a server between them; returns what the ranks returned
 /// and what the server was left to decide.
-pub(crate) fn job<T: Send>(size: u32, rank: impl Fn(Client) -> T + Sync) -> (Vec<T>, Vec<Action>) {
+fn job<T: Send>(size: u32, rank: impl Fn(Client) -> T + Sync) -> (Vec<T>, Vec<Action>) {
     let (mut ours, theirs): (Vec<_>, Vec<_>) =
         (0..size).map(|_| UnixStream::pair().unwrap()).unzip();
     thread::scope(|scope| {
@@ -87,25 +88,16 @@ fn serve(size: u32, sockets: &mut [UnixStream]) -> Vec<Action> {
 }
 
 #[test]
-fn what_is_put_is_got_after_the_barrier() {
-    let (sums, events) = job(5, |client| {
-        for round in 0..3 {
-            let value = (client.rank() * 10 + round).to_string();
-            client
-                .put(&format!("k{round}-{}", client.rank()), &value)
-                .unwrap();
-            client.barrier().unwrap();
-            for rank in 0..client.size() {
-                let value = client.get(&format!("k{round}-{rank}")).unwrap();
-                assert_eq!(value, (rank * 10 + round).to_string());
-            }
+fn blocks_of_all_ranks_are_gathered() {
+    let (_, events) = job(5, |client| {
+        for len in [1, 30, 40_000] {
+            let block = |rank: u32| vec![rank as u8 + b'x'; len];
+            let all = client.allgather(&block(client.rank())).unwrap();
+            assert_eq!(all, (0..5).map(block).collect::<Vec<_>>());
         }
-        let map = client.process_mapping().unwrap().unwrap();
-        let neighbours = map.neighbours(client.rank(), client.size()).count();
+        assert!(client.is_one_host().unwrap());
         client.finalize().unwrap();
-        neighbours
     });
-    assert_eq!(sums, [5; 5]);
     assert_eq!(events, []);
 }
 
@@ -127,37 +119,70 @@ fn before_the_barrier_nothing_is_visible() {
     });
 }
 
+/// Slurm reads a request once, into a buffer of 1024 bytes.
 #[test]
-fn long_values_pass_and_too_long_ones_are_refused_with_the_limit() {
-    job(1, |client| {
-        let key = "k".repeat(63);
-        let address = "ab".repeat(384);
-        client.put(&key, &address).unwrap();
-        client.barrier().unwrap();
-        assert_eq!(client.get(&key).unwrap(), address);
-
-        let Err(PmiError::Length {
-            what: "value",
-            len: 2000,
-            max,
-        }) = client.put("key", &"x".repeat(2000))
-        else {
-            panic!("a value of 2000 bytes was accepted");
-        };
-        client.put("key", &"x".repeat(max)).unwrap();
-        assert!(client.put("key", &"x".repeat(max + 1)).is_err());
-        client.barrier().unwrap();
-        assert_eq!(client.get("key").unwrap().len(), max);
-
-        for bad in ["", &"k".repeat(65), "a b", "a\n", "a=b", "é"] {
-            assert!(client.put(bad, "value").is_err(), "key {bad:?}");
-            assert!(client.get(bad).is_err(), "key {bad:?}");
+fn what_is_put_fits_the_launchers_buffers() {
+    for (value_max, longest) in [(1024, 1023), (257, 256)] {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let maxes = format!("maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max={value_max}");
+        for reply in [
+            "response_to_init pmi_version=1 pmi_subversion=1 rc=0",
+            "my_kvsname rc=0 kvsname=3.0",
+            &maxes,
+        ] {
+            ours.write_all(format!("cmd={reply}\n").as_bytes()).unwrap();
         }
-        for bad in ["", "a b", "a\ncmd=finalize"] {
-            assert!(client.put("key", bad).is_err(), "value {bad:?}");
+        let timeout = Some(Duration::from_secs(60));
+        let client = Client::connect(theirs.into(), 0, 1, timeout).unwrap();
+        let block = vec![b' '; 2000];
+        thread::scope(|scope| {
+            let gathered = scope.spawn(|| {
+                let client = client;
+                client.allgather(&block).unwrap()
+            });
+            let mut values = std::collections::HashMap::new();
+            for line in BufReader::new(ours.try_clone().unwrap()).lines() {
+                let line = line.unwrap();
+                let word = |key: &str| {
+                    let token = line.split(' ').find_map(|token| token.strip_prefix(key));
+                    token.unwrap_or_default().to_owned()
+                };
+                let reply = match &*word("cmd=") {
+                    "put" => {
+                        assert!(line.len() < 1024 && word("key=").len() < 64, "{line}");
+                        assert!(word("value=").len() <= longest, "{line}");
+                        values.insert(word("key="), word("value="));
+                        "put_result rc=0".to_owned()
+                    }
+                    "get" => format!("get_result rc=0 value={}", values[&word("key=")]),
+                    "barrier_in" => "barrier_out rc=0".to_owned(),
+                    _ => continue,
+                };
+                ours.write_all(format!("cmd={reply}\n").as_bytes()).unwrap();
+            }
+            assert_eq!(gathered.join().unwrap(), [block.clone()]);
+        });
+    }
+}
+
+#[test]
+fn a_launcher_without_room_for_a_value_is_refused() {
+    for maxes in [
+        "keylen_max=64 vallen_max=1",
+        "keylen_max=16 vallen_max=1024",
+        "keylen_max=64",
+    ] {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        for reply in [
+            "response_to_init pmi_version=1 pmi_subversion=1 rc=0",
+            "my_kvsname rc=0 kvsname=3.0",
+            &format!("maxes rc=0 {maxes}"),
+        ] {
+            ours.write_all(format!("cmd={reply}\n").as_bytes()).unwrap();
         }
-        client.finalize().unwrap();
-    });
+        let error = Client::connect(theirs.into(), 0, 1, None).err().unwrap();
+        assert!(error.to_string().contains(maxes), "{error}");
+    }
 }
 
 #[test]
@@ -230,8 +255,8 @@ fn a_reply_that_does_not_come_is_an_error_in_time() {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     for reply in [
         "response_to_init pmi_version=1 pmi_subversion=1 rc=0",
-        "maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024",
         "my_kvsname rc=0 kvsname=3.0",
+        "maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024",
         "barrier_out rc=0",
     ] {
         ours.write_all(format!("cmd={reply}\n").as_bytes()).unwrap();
@@ -303,7 +328,7 @@ fn malformed_requests_are_answered_not_obeyed() {
         ))
         .contains("rc=-1")
     );
-    assert!(say(&format!("cmd=put key=k value={}\n", "v".repeat(5000))).contains("rc=-1"));
+    assert!(say(&format!("cmd=put key=k value={}\n", "v".repeat(40_000))).contains("rc=-1"));
     assert!(say("cmd=get\n").contains("get_result rc=-1"));
     assert!(say("cmd=spawn nprocs=4\n").contains("spawn_result rc=-1"));
     assert!(say("\n").contains("malformed"));

@@ -9,7 +9,7 @@ use super::PmixError;
 use super::error::{Status, found};
 use super::library::{Found, Library, Process, c_string};
 use super::waiting::within;
-use crate::allgather::{Allgather, AllgatherError};
+use crate::bootstrap::{Allgather, AllgatherError, Bootstrap};
 use crate::environment::start_limit;
 use crate::sys::say;
 
@@ -50,8 +50,7 @@ impl Pmix {
             let found = found();
             PmixError::NotTaken { found, status }
         })?;
-        let size = limited(SIZE, timeout, move || library.job_size(&own))?
-            .map_err(|status| PmixError::Refused { call: SIZE, status })?;
+        let size = succeeded(SIZE, timeout, move || library.job_size(&own))?;
         let size = check_size(own.rank, &size)?;
         Ok(Self {
             library,
@@ -59,49 +58,6 @@ impl Pmix {
             size,
             timeout,
             calls: AtomicU32::new(0),
-        })
-    }
-
-    /// Local. Whether the launcher's server is gone.
-    #[must_use]
-    pub fn is_gone(&self) -> bool {
-        self.library.is_lost()
-    }
-
-    /// Leaves the job. Ending without it counts as a failure of this rank.
-    ///
-    /// # Errors
-    /// The launcher's server is gone, or does not answer in time.
-    pub fn finalize(&self) -> Result<(), PmixError> {
-        const FINALIZE: &str = "PMIx_Finalize";
-        let library = self.library;
-        limited(FINALIZE, self.timeout, || library.finalize())?.map_err(|status| {
-            PmixError::Refused {
-                call: FINALIZE,
-                status,
-            }
-        })
-    }
-
-    /// Says so on standard error, and asks the launcher to end the job, also while another thread is in a
-    /// call. The caller then exits with `code`, or waits to be killed.
-    ///
-    /// # Errors
-    /// The launcher's server is gone, or does not answer within some seconds.
-    pub fn abort(&self, code: i32, message: &str) -> Result<(), PmixError> {
-        const ABORT: &str = "PMIx_Abort";
-        // Open MPI's mpirun 4.1 keeps the message to itself, and so does Slurm.
-        let rank = self.own.rank;
-        say(&format_args!(
-            "rank {rank} called abort with code {code}: {message}"
-        ));
-        let library = self.library;
-        let message = c_string(message);
-        limited(ABORT, Some(SHORT), move || library.abort(code, &message))?.map_err(|status| {
-            PmixError::Refused {
-                call: ABORT,
-                status,
-            }
         })
     }
 
@@ -124,10 +80,7 @@ impl Pmix {
         let (library, own, size) = (self.library, self.own, self.size);
         let (name, block) = (c_string(&key), mine.to_vec());
         let put = move || library.put(&name, &block);
-        (limited("PMIx_Commit", self.timeout, put)?).map_err(|status| PmixError::Refused {
-            call: "PMIx_Put or PMIx_Commit",
-            status,
-        })?;
+        succeeded("PMIx_Put or PMIx_Commit", self.timeout, put)?;
 
         let fenced = match limited(FENCE, self.timeout, move || library.fence(&own)) {
             Err(PmixError::NoReply { call, timeout, .. }) => {
@@ -183,6 +136,48 @@ unsafe impl Allgather for Pmix {
     fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, AllgatherError> {
         Ok(self.gather(mine)?)
     }
+}
+
+impl Bootstrap for Pmix {
+    fn name(&self) -> &'static str {
+        "PMIx"
+    }
+
+    fn has_launcher(&self) -> bool {
+        true
+    }
+
+    fn is_gone(&self) -> bool {
+        self.library.is_lost()
+    }
+
+    /// Says so on standard error, since Open MPI's mpirun 4.1 keeps the message to itself, and so does Slurm.
+    fn abort(&self, code: i32, message: &str) -> Result<(), AllgatherError> {
+        let rank = self.own.rank;
+        say(&format_args!(
+            "rank {rank} called abort with code {code}: {message}"
+        ));
+        let library = self.library;
+        let message = c_string(message);
+        let abort = move || library.abort(code, &message);
+        Ok(succeeded("PMIx_Abort", Some(SHORT), abort)?)
+    }
+
+    fn finalize(&self) -> Result<(), AllgatherError> {
+        let library = self.library;
+        Ok(succeeded("PMIx_Finalize", self.timeout, || {
+            library.finalize()
+        })?)
+    }
+}
+
+/// What the call returns, where that is a success.
+fn succeeded<T: Send + 'static>(
+    call: &'static str,
+    limit: Option<Duration>,
+    work: impl FnOnce() -> Result<T, Status> + Send + 'static,
+) -> Result<T, PmixError> {
+    limited(call, limit, work)?.map_err(|status| PmixError::Refused { call, status })
 }
 
 /// What the call returns.

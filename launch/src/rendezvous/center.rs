@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use super::channel::{Message, SHORT};
 use super::error::RendezvousError;
-use super::fault::{Fault, Named};
+use super::fault::Fault;
 use super::line::Line;
 use super::newcomers::{Arrival, MOST, Newcomers};
 use super::register::Register;
 use super::{Member, REMIND_AFTER};
+use crate::bootstrap::Ranks;
 use crate::sys;
 
 /// For how long the others are told why no job comes of it.
@@ -253,7 +254,7 @@ impl Arrivals<'_> {
                 remind_at = None;
                 let (address, missing) = (&self.member.address, self.register.missing());
                 let seen = self.register.seen();
-                let missing = Named(&missing);
+                let missing = Ranks(&missing);
                 sys::say(&format_args!(
                     "transom: rank 0 still waits at {address} for {missing}{seen}"
                 ));

@@ -1,6 +1,7 @@
 //! Why no job came of it, as rank 0 tells all that have proven to belong to it.
 
-use std::fmt;
+use crate::bootstrap::Ranks;
+use crate::sys::beginning;
 
 /// Why ranks that met at a rendezvous do not become a job, and which of them is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +40,7 @@ pub enum Fault {
     /// Ranks never came.
     #[error(
         "{} did not come to {address} within {limit} s (TRANSOM_START_TIMEOUT){seen}",
-        Named(ranks)
+        Ranks(ranks)
     )]
     Missing {
         /// Which.
@@ -60,7 +61,7 @@ pub enum Fault {
     /// Ranks that had come say nothing more.
     #[error(
         "{} came to the rendezvous, and then said nothing for {limit} s (TRANSOM_START_TIMEOUT)",
-        Named(ranks)
+        Ranks(ranks)
     )]
     Silent {
         /// Which.
@@ -92,26 +93,6 @@ pub enum Fault {
         /// Its own error.
         why: String,
     },
-}
-
-/// Ranks in ascending order, as a reader wants them: `ranks 1, 3-5`.
-pub(super) struct Named<'a>(pub(super) &'a [u32]);
-
-impl fmt::Display for Named<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.len() == 1 { "rank " } else { "ranks " })?;
-        let runs = self.0.chunk_by(|a, b| a.checked_add(1) == Some(*b));
-        for (place, run) in runs.enumerate() {
-            let comma = if place > 0 { ", " } else { "" };
-            match run {
-                [one] => write!(f, "{comma}{one}")?,
-                [first, second] => write!(f, "{comma}{first}, {second}")?,
-                [first, .., last] => write!(f, "{comma}{first}-{last}")?,
-                [] => {}
-            }
-        }
-        Ok(())
-    }
 }
 
 /// More than any fault of a job of as many ranks as there may be.
@@ -147,9 +128,7 @@ impl Fault {
         let mut bytes = vec![kind];
         bytes.extend((numbers.len() as u32).to_le_bytes());
         bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
-        let fits = |end: &usize| text.is_char_boundary(*end);
-        let end = (0..=text.len().min(LONGEST_TEXT)).rev().find(fits);
-        bytes.extend(&text.as_bytes()[..end.unwrap_or(0)]);
+        bytes.extend(beginning(text, LONGEST_TEXT).as_bytes());
         bytes
     }
 
@@ -253,14 +232,6 @@ pub(super) mod tests {
             seen: "x".repeat(LONGEST_TEXT),
         };
         assert!(fault.encode().len() <= LONGEST);
-    }
-
-    #[test]
-    fn ranks_are_named_by_runs() {
-        let named = |ranks: &[u32]| Named(ranks).to_string();
-        assert_eq!(named(&[4]), "rank 4");
-        assert_eq!(named(&[0, 1, 3]), "ranks 0, 1, 3");
-        assert_eq!(named(&[1, 3, 4, 5, u32::MAX]), "ranks 1, 3-5, 4294967295");
     }
 
     #[test]

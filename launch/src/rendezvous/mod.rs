@@ -31,7 +31,7 @@ pub use error::RendezvousError;
 pub use fault::Fault;
 pub use secret::Secret;
 
-use crate::{Allgather, AllgatherError};
+use crate::bootstrap::{Allgather, AllgatherError, Bootstrap};
 use center::Center;
 use spoke::Spoke;
 
@@ -111,5 +111,11 @@ unsafe impl Allgather for Rendezvous {
 
     fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, AllgatherError> {
         Ok(self.gather(mine)?)
+    }
+}
+
+impl Bootstrap for Rendezvous {
+    fn name(&self) -> &'static str {
+        "rendezvous"
     }
 }

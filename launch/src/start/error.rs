@@ -1,5 +1,6 @@
 //! Why a process cannot join the job that its environment names.
 
+use crate::bootstrap::AllgatherError;
 use crate::environment::EnvironmentError;
 use crate::pmi::PmiError;
 use crate::pmix::PmixError;
@@ -21,4 +22,22 @@ pub enum StartError {
     /// The ranks did not meet over TCP.
     #[error(transparent)]
     Rendezvous(#[from] RendezvousError),
+}
+
+impl StartError {
+    /// The error of a [`Bootstrap`](crate::Bootstrap) of this crate. Another is handed back.
+    ///
+    /// # Errors
+    /// It is an error of somebody else's.
+    pub fn of(error: AllgatherError) -> Result<Self, AllgatherError> {
+        let error = match error.downcast::<PmiError>() {
+            Ok(error) => return Ok(Self::Pmi(*error)),
+            Err(other) => other,
+        };
+        let error = match error.downcast::<PmixError>() {
+            Ok(error) => return Ok(Self::Pmix(*error)),
+            Err(other) => other,
+        };
+        Ok(Self::Rendezvous(*error.downcast::<RendezvousError>()?))
+    }
 }

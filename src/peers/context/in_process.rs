@@ -39,7 +39,7 @@ pub(crate) fn ranks_on_hosts(device: &str, hosts: &[u32], patience: Patience) ->
             patience,
             second_thread: false,
         };
-        Arc::new(Context::new(place, fabric, None, None))
+        Arc::new(Context::new(place, fabric, None))
     };
     (0..).zip(fabrics).map(context).collect()
 }

@@ -1,15 +1,15 @@
-//! Starting over an allgather of the caller's.
+//! Starting: what all ranks tell each other before they can reach each other.
 
 use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
-use rdma_sys_shim::{Device, Placement};
+use rdma_sys_shim::{BootstrapSegment, Device, Placement};
 use transom_launch::pmi::PmiError;
-use transom_launch::{Allgather, oversubscription};
+use transom_launch::{Allgather, Bootstrap, oversubscription};
 
 use super::{Context, Opened, Place, WorldBlock};
 use crate::error::{Error, Misuse, Result};
-use crate::peers::gather::{gather_any_by, gather_by};
+use crate::peers::gather::{bootstrap_error, gather_any_by, gather_by};
 use crate::peers::peer::{refusal, refused};
 use crate::peers::start::{Whereabouts, choose_device, host_identity, position, shared_out};
 use crate::peers::{fork, join_texts, split_texts};
@@ -48,18 +48,54 @@ pub(crate) fn check_rank(by: &dyn Allgather) -> Result<(u32, u32)> {
 }
 
 impl Context {
-    /// Collective. As [`Context::join`], where nothing but an allgather joins the ranks. Fails on all
-    /// ranks if one cannot start; all are known to each other then, so that nobody is asked later.
+    /// Collective. Joins the job that this process is a rank of. Fails on all ranks if one cannot start.
+    ///
+    /// # Errors
+    /// Of ranks, the first that could not start; the bootstrap itself failed.
+    pub(crate) fn join(
+        by: Box<dyn Bootstrap>,
+        level: ThreadLevel,
+        named: Result<Option<Arc<dyn Device>>>,
+        world_block: WorldBlock,
+    ) -> Result<Arc<Self>> {
+        let ranks = check_rank(&*by)?;
+        let failed = |error| Error::new(OPERATION, bootstrap_error(error));
+        let place = match by.is_one_host().map_err(failed)? {
+            true => Ok(String::new()),
+            false => host_identity(ranks.0),
+        };
+        let notices = by.notices();
+        let context = Self::start(&*by, ranks, place, notices, level, named, world_block)?;
+        if by.has_launcher() {
+            context.set_launcher(by.into());
+        }
+        Ok(context)
+    }
+
+    /// Collective. As [`Context::join`], where an allgather of the caller's joins the ranks.
     pub(crate) fn over(
         by: &dyn Allgather,
+        ranks: (u32, u32),
+        level: ThreadLevel,
+        named: Result<Option<Arc<dyn Device>>>,
+        world_block: WorldBlock,
+    ) -> Result<Arc<Self>> {
+        let place = host_identity(ranks.0);
+        Self::start(by, ranks, place, None, level, named, world_block)
+    }
+
+    /// Collective. `host`: of this rank, by a name that ranks of the same host have.
+    fn start(
+        by: &dyn Allgather,
         (rank, size): (u32, u32),
+        host: Result<String>,
+        notices: Option<BootstrapSegment>,
         level: ThreadLevel,
         named: Result<Option<Arc<dyn Device>>>,
         world_block: WorldBlock,
     ) -> Result<Arc<Self>> {
         fork::watch();
-        let identity = host_identity(rank);
-        let all = hosts(by, (rank, size), identity.as_deref().unwrap_or_default())?;
+        let all = hosts(by, (rank, size), host.as_deref().unwrap_or_default())?;
         let here = |other: &u32| all[*other as usize].0 == all[rank as usize].0;
         let whereabouts = Whereabouts {
             placement: match (0..size).all(|other| here(&other)) {
@@ -69,7 +105,7 @@ impl Context {
             position: position(&all, rank as usize),
         };
         // Also where this rank cannot start, it goes on until the others know why.
-        let ready = identity.and(named).and_then(|named| {
+        let ready = host.and(named).and_then(|named| {
             let device = match named {
                 Some(device) => device,
                 None => choose_device(whereabouts)?,
@@ -113,7 +149,7 @@ impl Context {
             patience: Patience::new(oversubscription::are_oversubscribed(&processors)),
             second_thread,
         };
-        Ok(Arc::new(Self::new(place, fabric, None, None)))
+        Ok(Arc::new(Self::new(place, fabric, notices)))
     }
 }
 

@@ -1,0 +1,180 @@
+//! How the ranks of a job find each other.
+//!
+//! The environment says who started this process ([`crate::start`]), and so which implementation of
+//! [`Bootstrap`] joins the job: [`pmi`](crate::pmi) and [`pmix`](crate::pmix) ask the launcher that started the
+//! ranks, [`rendezvous`](crate::rendezvous) meets over TCP where nobody started them together, and [`Alone`] is
+//! a job of one rank. What starts the library sees the trait and nothing else. Whoever else starts ranks lends
+//! an [`Allgather`].
+
+use std::error::Error;
+use std::fmt;
+
+use rdma_sys_shim::BootstrapSegment;
+
+/// An allgather among some ranks, by whatever means they have: another communication library, files,
+/// sockets.
+///
+/// # Safety
+/// Ranks tell each other by it where their memory is, and access what they are told of. So the implementer promises, for
+/// each call that returns blocks:
+///
+/// - There is one block for each rank, and block `r` is, byte for byte, what rank `r` passed to its own call. The calls
+///   of a rank are told apart: the first of every rank go together, then the second, and so on.
+/// - [`rank`](Self::rank) and [`size`](Self::size) are the same in every call. No two ranks have the same number, all
+///   numbers are below the size, and all ranks name the same size.
+/// - The ranks are processes of one job, or are about to become one.
+///
+/// A call that cannot keep this fails instead.
+///
+/// ```
+/// use transom_launch::{Allgather, AllgatherError};
+///
+/// /// One rank needs nobody.
+/// struct Alone;
+///
+/// // SAFETY: the one block is what the one rank passed.
+/// unsafe impl Allgather for Alone {
+///     fn rank(&self) -> u32 {
+///         0
+///     }
+///     fn size(&self) -> u32 {
+///         1
+///     }
+///     fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, AllgatherError> {
+///         Ok(vec![mine.to_vec()])
+///     }
+/// }
+/// # assert_eq!(Alone.allgather(b"me").unwrap(), [b"me"]);
+/// ```
+pub unsafe trait Allgather {
+    /// Local. Which of these ranks this is. Stays the same.
+    fn rank(&self) -> u32;
+
+    /// Local. How many these ranks are. Stays the same.
+    fn size(&self) -> u32;
+
+    /// Collective. Returns what each rank passed, in the order of ranks. In one call all ranks pass
+    /// equally many bytes, and at least one; it returns only once all have come.
+    ///
+    /// # Errors
+    /// The caller is told of them as they are, and makes no further call.
+    fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, AllgatherError>;
+}
+
+/// Why an [`Allgather`] failed.
+pub type AllgatherError = Box<dyn Error + Send + Sync>;
+
+/// A job that this process has joined, as whoever started its ranks offers it.
+pub trait Bootstrap: Allgather + Send + Sync {
+    /// Local. By what the ranks found each other, for the log.
+    fn name(&self) -> &'static str;
+
+    /// Local. Whether there is a launcher to talk to after the start. Else all of this goes once the ranks know
+    /// each other, and the other methods have nobody to ask.
+    fn has_launcher(&self) -> bool {
+        false
+    }
+
+    /// Local. Whether it is known that all ranks run on one host. If not, they tell each other where they are.
+    ///
+    /// # Errors
+    /// The launcher does not answer.
+    fn is_one_host(&self) -> Result<bool, AllgatherError> {
+        Ok(false)
+    }
+
+    /// Local. Where the launcher says that a rank has died, if it does.
+    fn notices(&self) -> Option<BootstrapSegment> {
+        None
+    }
+
+    /// Local. Whether a rank has taken leave; `None` if the launcher does not say.
+    fn has_left(&self, rank: u32) -> Option<bool> {
+        let _ = rank;
+        None
+    }
+
+    /// Local. Whether the launcher is gone.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
+    /// Local. Asks the launcher to end the job, also while another thread is in a call. The caller then exits
+    /// with `code`, or waits to be killed.
+    ///
+    /// # Errors
+    /// The launcher is gone, or does not answer.
+    fn abort(&self, code: i32, message: &str) -> Result<(), AllgatherError> {
+        let _ = (code, message);
+        Ok(())
+    }
+
+    /// Local. Leaves the job. A rank that ends without it has failed, for most launchers.
+    ///
+    /// # Errors
+    /// The launcher is gone, or does not answer.
+    fn finalize(&self) -> Result<(), AllgatherError> {
+        Ok(())
+    }
+}
+
+/// A job of one rank.
+pub struct Alone;
+
+// SAFETY: the one block is what the one rank passed.
+unsafe impl Allgather for Alone {
+    fn rank(&self) -> u32 {
+        0
+    }
+
+    fn size(&self) -> u32 {
+        1
+    }
+
+    fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, AllgatherError> {
+        Ok(vec![mine.to_vec()])
+    }
+}
+
+impl Bootstrap for Alone {
+    fn name(&self) -> &'static str {
+        "alone"
+    }
+
+    fn is_one_host(&self) -> Result<bool, AllgatherError> {
+        Ok(true)
+    }
+}
+
+/// Names ranks in ascending order: `ranks 1, 3-5`.
+pub(crate) struct Ranks<'a>(pub(crate) &'a [u32]);
+
+impl fmt::Display for Ranks<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.len() == 1 { "rank " } else { "ranks " })?;
+        let runs = self.0.chunk_by(|a, b| a.checked_add(1) == Some(*b));
+        for (place, run) in runs.enumerate() {
+            let comma = if place > 0 { ", " } else { "" };
+            match run {
+                [one] => write!(f, "{comma}{one}")?,
+                [first, second] => write!(f, "{comma}{first}, {second}")?,
+                [first, .., last] => write!(f, "{comma}{first}-{last}")?,
+                [] => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_named_by_runs() {
+        let named = |ranks: &[u32]| Ranks(ranks).to_string();
+        assert_eq!(named(&[4]), "rank 4");
+        assert_eq!(named(&[0, 1, 3]), "ranks 0, 1, 3");
+        assert_eq!(named(&[1, 3, 4, 5, u32::MAX]), "ranks 1, 3-5, 4294967295");
+    }
+}
