@@ -234,7 +234,7 @@ impl Patience {
             if self.snatch(done)? {
                 return Ok(());
             }
-            match self.serve_peers(&mut assist, Wanted::No, done)? {
+            match Self::serve_peers(&mut assist, Wanted::No, done)? {
                 Some(AssistEnd::Over) => return Ok(()),
                 // It was long, and time to look around.
                 Some(lent) => {
@@ -272,7 +272,7 @@ impl Patience {
                 true => Wanted::Called,
                 false => Wanted::No,
             };
-            let lent = self.serve_peers(&mut assist, known, done)?;
+            let lent = Self::serve_peers(&mut assist, known, done)?;
             was_asked = lent == Some(AssistEnd::Asked);
             match lent {
                 Some(AssistEnd::Over) => return Ok(()),
@@ -293,14 +293,10 @@ impl Patience {
 
     /// Serves peers that are known to want assist, or have said so since they were served last; how that ended, if they did.
     fn serve_peers(
-        self,
         assist: &mut Option<Assist>,
         known: Wanted,
         done: &mut dyn FnMut() -> Result<bool>,
     ) -> Result<Option<AssistEnd>> {
-        if assist.is_none() && !self.oversubscribed {
-            *assist = Assist::for_calls();
-        }
         let Some(assist) = assist else {
             return Ok(None);
         };

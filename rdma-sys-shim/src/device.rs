@@ -460,16 +460,6 @@ pub trait Endpoint: Send + Sync {
         blocks.post_as_batches(|batch| unsafe { self.read_batch(batch) })
     }
 
-    /// Writes equal blocks to memory of the peer's that is mapped here: `copy` has to copy those of the range that it is called
-    /// with, which may be all of them, and a thread of the peer's that waits copies the others at the same time, where that is
-    /// sooner. All are written then.
-    ///
-    /// # Safety
-    /// As for [`Endpoint::write_blocks`].
-    unsafe fn share_blocks(&self, blocks: Blocks, copy: &dyn Fn(Range<usize>)) {
-        copy(0..blocks.count);
-    }
-
     /// Atomically adds `add` to the word at `at` (wrapping) and stores what was there before in
     /// `old`, zero-extended.
     ///

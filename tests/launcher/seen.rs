@@ -10,7 +10,7 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 use tracing::span;
-use transom::raw::{Assert, Datatype, Window};
+use transom::raw::{Assert, Window};
 use transom::{BasicType, Info, Job, LockKind, Op};
 use transom_testing::job::{Done, run, until};
 
@@ -24,7 +24,6 @@ pub(crate) fn tests() -> Vec<Trial> {
         the_ways_over_devices,
         the_report_is_a_table_of_each_rank,
         who_waits_serves_those_who_do_not,
-        who_waits_takes_a_part_of_long_columns,
         a_bad_report_is_told_of_once,
         the_trace_begins_and_ends_what_happened,
         a_trace_goes_on_where_ranks_are_killed,
@@ -43,7 +42,6 @@ pub(crate) fn play(role: &str) {
         "seen-uncounted" => count(&Info::new()),
         "seen-created" => created(),
         "seen-waiting" => waiting(),
-        "seen-columns" => columns(),
         "seen-epochs" => epochs(),
         "seen-killed" => killed(),
         "seen-leak" => leak(),
@@ -159,46 +157,6 @@ fn waiting() {
     window.unlock_all().unwrap();
     window.free().unwrap();
     assert_eq!(memory[1] & 0xff, 7 * job.world().rank() as u64);
-    job.finish().unwrap();
-}
-
-/// Columns whose lines no second-level cache holds, to memory that is mapped.
-fn columns() {
-    const ROWS: usize = 600;
-    const WIDTH: usize = 8192;
-    let job = Job::init().unwrap();
-    let window = Window::allocate(job.world(), 8 * ROWS * WIDTH, 8, &Info::new()).unwrap();
-    let number = BasicType::U64.into();
-    let column = Datatype::vector(ROWS as i64, 1, WIDTH as i64, &number).unwrap();
-    let (column, dense) = (column.commit(), number.commit());
-    let value = |round: u64, row: usize| round << 32 | row as u64;
-    window.lock_all(Assert::NONE).unwrap();
-    let mut round = 0;
-    if job.world().rank() == 0 {
-        let end = Instant::now() + Duration::from_millis(100);
-        while Instant::now() < end {
-            round += 1;
-            let values: Vec<_> = (0..ROWS).map(|row| value(round, row)).collect();
-            let (from, dense) = (values.as_ptr().cast(), dense.times(ROWS as u64));
-            // SAFETY: the buffer outlives the flush.
-            unsafe {
-                window
-                    .put_layout(from, dense, 1, 0, column.times(1))
-                    .unwrap()
-            };
-            window.flush(1).unwrap();
-        }
-    }
-    window.unlock_all().unwrap();
-    let round = job.world().allreduce(&[round], Op::Max).unwrap()[0];
-    if job.world().rank() == 1 {
-        for row in 0..ROWS {
-            // SAFETY: inside of this rank's memory, to which nobody writes any more.
-            let found = unsafe { window.base().cast::<u64>().add(row * WIDTH).read() };
-            assert_eq!(found, value(round, row));
-        }
-    }
-    window.free().unwrap();
     job.finish().unwrap();
 }
 
@@ -449,28 +407,20 @@ fn the_report_is_a_table_of_each_rank() {
 }
 
 /// Whether the other rank served one of a job of two.
-fn served(device: &str, role_name: &str) -> bool {
-    let mut command = two(device, role_name);
+fn served(device: &str) -> bool {
+    let mut command = two(device, "seen-waiting");
     let done = run(command.env("TRANSOM_REPORT", "1")).expect(0);
     let mut lines = done.stderr.lines();
     lines.any(|line| line.contains("served for others"))
 }
 
-fn serves_while_it_waits(role_name: &str) {
-    assert!(!served("soft:assist=off", role_name));
+fn who_waits_serves_those_who_do_not() {
+    assert!(!served("soft:assist=off"));
     // Who takes turns with others on the processors sleeps instead.
     if thread::available_parallelism().unwrap().get() >= 2 {
-        let tried = (0..5).any(|_| served("soft", role_name));
+        let tried = (0..5).any(|_| served("soft"));
         assert!(tried, "rank 1 served nothing");
     }
-}
-
-fn who_waits_serves_those_who_do_not() {
-    serves_while_it_waits("seen-waiting");
-}
-
-fn who_waits_takes_a_part_of_long_columns() {
-    serves_while_it_waits("seen-columns");
 }
 
 fn a_bad_report_is_told_of_once() {

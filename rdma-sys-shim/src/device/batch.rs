@@ -120,8 +120,6 @@ impl<'a> Batch<'a> {
 }
 
 impl Blocks {
-    /// Fewer are not worth a thread of the peer's beside the calling one: [`Endpoint::share_blocks`](crate::Endpoint::share_blocks).
-    pub const WORTH_SHARING: usize = 512;
     /// So many of them are a batch: a send queue's worth.
     pub(crate) const OF_A_BATCH: usize = 1024;
 

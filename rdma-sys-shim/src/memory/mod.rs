@@ -159,9 +159,3 @@ pub unsafe fn copy_rows(to: *mut u8, from: *const u8, rows: Rows) {
     // SAFETY: the caller's promise is the one asked for.
     unsafe { rows::copy(to, from, rows) }
 }
-
-/// Whether the second-level cache holds the lines of so many blocks of `len` bytes, that have `stride` bytes from one to the
-/// next: a processor alone takes a multiple of the time where it does not.
-pub(crate) fn holds_rows(count: usize, len: usize, stride: u64) -> bool {
-    rows::are_held(count, len, stride)
-}

@@ -77,12 +77,6 @@ pub(super) fn gains_by_prefetch() -> bool {
     false
 }
 
-/// The size of the second-level cache is not known.
-#[cfg_attr(test, allow(dead_code, reason = "for processors without their own"))]
-pub(super) fn second_level() -> Option<usize> {
-    None
-}
-
 /// [`copy`] of a length that the compiler knows.
 ///
 /// # Safety

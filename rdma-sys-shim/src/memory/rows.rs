@@ -8,25 +8,6 @@ const LINE: usize = 64;
 /// have no room for more.
 const AHEAD: isize = 4;
 
-/// Of a second-level cache, where the processor does not say.
-const SECOND_LEVEL: usize = 512 << 10;
-/// No cache has fewer places for lines that exclude each other.
-const WAYS: usize = 4;
-
-/// Whether the second-level cache holds the lines of so many blocks of `len` bytes with this distance between them.
-pub(super) fn are_held(count: usize, len: usize, stride: u64) -> bool {
-    count.saturating_mul(len.div_ceil(LINE))
-        <= room(arch::second_level().unwrap_or(SECOND_LEVEL), stride)
-}
-
-/// For how many lines a cache of `size` bytes has room where these are so far apart: if that is a multiple of many lines, they
-/// fall into few of its sets.
-fn room(size: usize, stride: u64) -> usize {
-    let line = LINE.trailing_zeros();
-    let skipped = stride.trailing_zeros().clamp(line, u64::BITS - 1) - line;
-    ((size / LINE) >> skipped).max(WAYS)
-}
-
 /// # Safety
 /// As for [`super::copy_rows`].
 pub(super) unsafe fn copy(to: *mut u8, from: *const u8, rows: Rows) {
@@ -75,30 +56,5 @@ unsafe fn each(mut to: *mut u8, mut from: *const u8, rows: Rows) {
         unsafe { copy_block(to, from, rows.len) };
         to = to.wrapping_offset(rows.to_stride);
         from = from.wrapping_offset(rows.from_stride);
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_have_room_in_as_many_sets_as_they_meet() {
-        let cases = [
-            (64, 16384),
-            (8, 16384),
-            (72, 16384),
-            (4096 + 64, 16384),
-            (4096, 256),
-            (8192, 128),
-            (3 * 8192, 128),
-            (1 << 20, WAYS),
-            (1 << 63, WAYS),
-            (0, WAYS),
-        ];
-        for (stride, lines) in cases {
-            assert_eq!(room(1 << 20, stride), lines, "{stride}");
-        }
-        assert_eq!(room(2 << 20, 8192), 256);
     }
 }

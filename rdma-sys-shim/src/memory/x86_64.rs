@@ -114,11 +114,6 @@ pub(super) fn gains_by_prefetch() -> bool {
     *GAINS.get_or_init(|| vendor() != *b"AuthenticAMD")
 }
 
-/// The size of the second-level cache, where the processor says.
-pub(super) fn second_level() -> Option<usize> {
-    caches::Caches::of_this_processor().l2
-}
-
 /// Who made the processor.
 fn vendor() -> [u8; 12] {
     #[allow(unused_unsafe, reason = "__cpuid is unsafe in older Rust")]

@@ -1,6 +1,5 @@
 //! Lending a hand: a thread that waits carries out what peers ask of memory that they cannot map. That spares them the
 //! kernel's calls, and takes nothing from a program that computes: what nobody takes up goes by the kernel after a moment.
-//! One that has waited long may also be called to do a part of what they do to memory that they map.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
@@ -12,15 +11,13 @@ pub use super::slots::Wanted;
 use super::slots::{self, SLOTS, Slots};
 use crate::guard;
 
-/// Of this process.
+/// The ports of this process through which peers find memory that they cannot map.
 static SEGMENTS: Mutex<Segments> = Mutex::new(Segments {
     users: Vec::new(),
-    attached: None,
     all: None,
 });
-/// How many there are, and how many with memory that peers cannot map, for waits where there are none: so, too, in a forked
-/// child, which may have the lock above held for ever.
-static OPEN: AtomicUsize = AtomicUsize::new(0);
+/// How many there are, for waits where there are none: so, too, in a forked child, which may have the lock above held for
+/// ever.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Requests that threads of this process served while they waited.
 static SERVED: AtomicU64 = AtomicU64::new(0);
@@ -30,34 +27,20 @@ type SegmentList = Option<Arc<[Arc<Segment>]>>;
 
 struct Segments {
     users: Vec<User>,
-    /// Those with memory that peers cannot map.
-    attached: SegmentList,
     all: SegmentList,
 }
 
 struct User {
     segment: Arc<Segment>,
-    /// With memory that peers cannot map.
+    /// With memory that peers cannot map; never 0.
     regions: usize,
 }
 
 impl Segments {
     fn note(&mut self) {
-        let some = |which: &dyn Fn(&User) -> bool| {
-            let segments = self.users.iter().filter(|user| which(user));
-            let segments: Arc<[_]> = segments.map(|user| user.segment.clone()).collect();
-            (!segments.is_empty()).then_some(segments)
-        };
-        self.attached = some(&|user| user.regions > 0);
-        self.all = some(&|_| true);
-        let count = self.attached.as_ref().map_or(0, |segments| segments.len());
-        COUNT.store(count, Ordering::Relaxed);
-        OPEN.store(self.users.len(), Ordering::Relaxed);
-    }
-
-    fn user(&mut self, segment: &Arc<Segment>) -> Option<&mut User> {
-        let mut users = self.users.iter_mut();
-        users.find(|user| Arc::ptr_eq(&user.segment, segment))
+        let segments: Arc<[_]> = self.users.iter().map(|user| user.segment.clone()).collect();
+        COUNT.store(segments.len(), Ordering::Relaxed);
+        self.all = (!segments.is_empty()).then_some(segments);
     }
 }
 
@@ -65,59 +48,41 @@ fn segments() -> MutexGuard<'static, Segments> {
     SEGMENTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kept while peers may ask at a port: who is about to sleep may be called there.
-pub(crate) struct Open(Arc<Segment>);
-
-impl Open {
-    pub(crate) fn new(segment: &Arc<Segment>) -> Self {
-        WATCHES_FORKS.call_once(watch_forks);
-        let mut segments = segments();
-        segments.users.push(User {
-            segment: segment.clone(),
-            regions: 0,
-        });
-        segments.note();
-        Self(segment.clone())
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        let mut segments = segments();
-        segments
-            .users
-            .retain(|user| !Arc::ptr_eq(&user.segment, &self.0));
-        segments.note();
-    }
-}
-
 /// Kept by a region that peers cannot map: who waits looks at the slots of its port from the beginning.
 pub(crate) struct Attached(Arc<Segment>);
 
 impl Attached {
-    /// Of a port that is open.
     pub(crate) fn new(segment: &Arc<Segment>) -> Self {
         guard::watch();
-        let attached = Self(segment.clone());
-        attached.count(|regions| regions + 1);
-        attached
-    }
-
-    fn count(&self, next: impl Fn(usize) -> usize) {
+        WATCHES_FORKS.call_once(watch_forks);
         let mut segments = segments();
-        if let Some(user) = segments.user(&self.0) {
-            let before = user.regions;
-            user.regions = next(before);
-            if before.min(user.regions) == 0 {
+        let mut users = segments.users.iter_mut();
+        match users.find(|user| Arc::ptr_eq(&user.segment, segment)) {
+            Some(user) => user.regions += 1,
+            None => {
+                segments.users.push(User {
+                    segment: segment.clone(),
+                    regions: 1,
+                });
                 segments.note();
             }
         }
+        Self(segment.clone())
     }
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        self.count(|regions| regions.saturating_sub(1));
+        let mut segments = segments();
+        let of_this = |user: &User| Arc::ptr_eq(&user.segment, &self.0);
+        let Some(index) = segments.users.iter().position(of_this) else {
+            return;
+        };
+        segments.users[index].regions -= 1;
+        if segments.users[index].regions == 0 {
+            segments.users.remove(index);
+            segments.note();
+        }
     }
 }
 
@@ -129,7 +94,6 @@ static FORKS_BEHIND: AtomicU32 = AtomicU32::new(0);
 fn watch_forks() {
     extern "C" fn in_child() {
         COUNT.store(0, Ordering::Relaxed);
-        OPEN.store(0, Ordering::Relaxed);
         FORKS_BEHIND.fetch_add(1, Ordering::Relaxed);
     }
     // SAFETY: the handler only stores to atomics.
@@ -149,8 +113,7 @@ pub fn has_attached() -> bool {
     COUNT.load(Ordering::Relaxed) != 0
 }
 
-/// What a thread that waits does for peers of its process: reads and writes of memory that they cannot map, and parts of what
-/// takes them long.
+/// What a thread that waits does for peers of its process: reads and writes of memory that they cannot map.
 pub struct Assist {
     segments: Arc<[Arc<Segment>]>,
     is_lent: bool,
@@ -163,15 +126,6 @@ impl Assist {
     #[must_use]
     pub fn of_process() -> Option<Self> {
         if !has_attached() {
-            return None;
-        }
-        segments().attached.clone().map(Self::of)
-    }
-
-    /// For whatever peers may call for: what a thread that is about to sleep has; `None` where nobody can.
-    #[must_use]
-    pub fn for_calls() -> Option<Self> {
-        if OPEN.load(Ordering::Relaxed) == 0 {
             return None;
         }
         segments().all.clone().map(Self::of)

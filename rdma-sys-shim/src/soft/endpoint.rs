@@ -374,11 +374,6 @@ impl Endpoint for SoftEndpoint {
         unsafe { self.transfer_blocks(Operation::Read, blocks) }
     }
 
-    unsafe fn share_blocks(&self, blocks: Blocks, copy: &dyn Fn(Range<usize>)) {
-        // SAFETY: the caller's promise.
-        unsafe { self.share_with_assist(blocks, copy) };
-    }
-
     unsafe fn fetch_add(
         &self,
         at: RemoteAddress,

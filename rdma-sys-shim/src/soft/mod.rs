@@ -139,8 +139,6 @@ pub(crate) struct Own {
     agent: Agent,
     segments: Segments,
     options: Options,
-    /// Where threads that wait may be asked.
-    _open: Option<assist::Open>,
     /// Whether peers are expected to reach memory that they cannot map without the agent.
     attach: AtomicBool,
 }
@@ -172,7 +170,6 @@ impl SoftDevice {
                 table: RegionTable::new(segment.clone()),
                 agent: Agent::new(segment.clone()),
                 segments: Segments::default(),
-                _open: options.assist.then(|| assist::Open::new(&segment)),
                 segment,
                 options,
                 attach: AtomicBool::new(attach),

@@ -184,13 +184,9 @@ impl OnTarget<'_> {
         pieces: [&Piece; 2],
     ) -> Result<Ticket> {
         let place = match spot {
-            Spot::Mapped(base, place) => {
+            Spot::Mapped(base, _) => {
                 // SAFETY: `origin` is the caller's promise; the target's layout is mapped there.
-                unsafe {
-                    if !self.share_copy(way, origin, (*base, place.as_ref()), pieces) {
-                        copy_layouts(way, origin, *base, pieces);
-                    }
-                }
+                unsafe { copy_layouts(way, origin, *base, pieces) };
                 self.target.set_dirty();
                 return Ok(Ticket::DONE);
             }
@@ -205,43 +201,6 @@ impl OnTarget<'_> {
         let ticket = posted.map_err(|error| self.failed(error))?;
         self.note_posted(ticket);
         Ok(ticket)
-    }
-
-    /// Has the device copy a long column to memory that is mapped at `base`, with help where it finds some; false, and nothing
-    /// copied, if these are no such layouts.
-    ///
-    /// # Safety
-    /// As for [`copy_layouts`].
-    unsafe fn share_copy(
-        self,
-        way: Way,
-        origin: *mut u8,
-        (base, place): (*mut u8, Option<&Place<'_>>),
-        layouts: [&Piece; 2],
-    ) -> bool {
-        // A segment of several ranks is registered by one of them.
-        let is_long = matches!(way, Way::Put)
-            && layouts[1].rows() >= Blocks::WORTH_SHARING as u64
-            && !self.window.is_segment();
-        let Some(route) = self.target.route().filter(|_| is_long) else {
-            return false;
-        };
-        let mut strips = Together::new(layouts);
-        let (Some(strip), None) = (strips.next(), strips.next()) else {
-            return false;
-        };
-        let at = match place {
-            Some(place) => place.at,
-            None => route
-                .region
-                .at(base.addr().wrapping_sub(route.mapped.base.addr()) as u64),
-        };
-        let blocks = blocks_of(&strip, origin, at);
-        // SAFETY: some of the blocks, which are the caller's promise.
-        let copy = |some| unsafe { copy_strip(way, origin, base, &strip.part(some)) };
-        // SAFETY: the caller's promise.
-        unsafe { route.endpoint.share_blocks(blocks, &copy) };
-        true
     }
 
     /// # Safety

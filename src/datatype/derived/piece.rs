@@ -138,14 +138,6 @@ impl Piece {
         self.as_run().is_some() || self.shape.equal(&other.shape)
     }
 
-    /// How many equal blocks at equal distances it is; 0 if it is not that.
-    pub(crate) fn rows(&self) -> u64 {
-        match &self.shape {
-            Shape::Blocks(blocks) => blocks.count,
-            Shape::Nest { .. } => 0,
-        }
-    }
-
     /// Both as one, if that is a normal form: `next` comes after this.
     pub(super) fn join(&self, next: &Self) -> Option<Self> {
         match (&self.shape, &next.shape) {

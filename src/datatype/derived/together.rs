@@ -1,7 +1,5 @@
 //! Walking layouts together: which bytes of one belong to which of the others.
 
-use std::ops::Range;
-
 use super::cursor::Cursor;
 use super::piece::Piece;
 use super::row::Row;
@@ -23,16 +21,6 @@ impl<const N: usize> Strip<N> {
     /// How many bytes there are in each layout.
     pub(crate) fn bytes(&self) -> u64 {
         self.len * self.count
-    }
-
-    /// Those blocks of a range.
-    pub(crate) fn part(&self, range: Range<usize>) -> Self {
-        let first = range.start as i64;
-        Self {
-            count: range.len() as u64,
-            at: std::array::from_fn(|side| self.at[side] + first * self.stride[side]),
-            ..*self
-        }
     }
 
     /// Where each block is, in every layout.

@@ -536,25 +536,6 @@ impl SoftEndpoint {
         result.map(|()| left)
     }
 
-    /// Offers what `fill` writes into a slot of this process's, its `nth` where nobody else has that; `None` if none is free.
-    fn offer(&self, nth: usize, fill: impl FnOnce(usize)) -> Option<usize> {
-        let Some(slot) = request::claim_now(&self.segment, self.peer.own(), nth % AT_ONCE) else {
-            self.experience.sweep(&self.segment, self.peer.own());
-            return None;
-        };
-        fill(slot);
-        slots::offer(self.segment.slot(slot), milliseconds());
-        Some(slot)
-    }
-
-    /// Waits for whoever has begun with what was offered, or takes it back, and gives up its slot, which of a peer that is
-    /// gone is as that left it.
-    fn settle(&self, slot: usize) -> Result<Asked> {
-        let asked = self.collect(slot, None)?;
-        slots::give_back(self.segment.slot(slot));
-        Ok(asked)
-    }
-
     /// What became of what was asked for. It is taken back after `patience`, at once if `None`.
     fn collect(&self, slot: usize, patience: Option<Duration>) -> Result<Asked> {
         let mut looks = 0u32;

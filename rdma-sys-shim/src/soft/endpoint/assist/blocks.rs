@@ -1,22 +1,14 @@
 //! Equal blocks at equal distances by hand. Nobody goes through them beforehand, so that the peer has the first request at
 //! once, and each says in few words where its own are.
 
-use std::convert::Infallible;
 use std::ops::Range;
 
-use super::choice::Kind;
-use super::{Asked, LONGEST_HOPE, SHORT, SoftEndpoint};
+use super::{SHORT, SoftEndpoint};
 use crate::Result;
 use crate::device::batch::Blocks;
-use crate::memory;
-use crate::soft::endpoint::Path;
 use crate::soft::iovec::{self, MOST, MOST_BYTES};
-use crate::soft::request::{AT_ONCE, Operation, Request};
+use crate::soft::request::{Operation, Request};
 use crate::soft::segment::Segment;
-
-/// How much a column that is not shared is worth a call to who sleeps, in parts that the kernel would move: half of it would be
-/// spared.
-const PARTS_OF_A_COLUMN: usize = 2;
 
 /// Blocks as requests ask for them: so many by each, in their order, but for the last.
 struct Requests {
@@ -140,97 +132,5 @@ impl SoftEndpoint {
         let left = self.ask_assist(patience, requests.count(), fill, take)?;
         let first_left = left.first().map(|&first| requests.range(first).start);
         Ok(Some(first_left.unwrap_or(blocks.count)))
-    }
-
-    /// Writes blocks to memory that is mapped here as well, as [`Endpoint::share_blocks`](crate::Endpoint::share_blocks) says.
-    ///
-    /// # Safety
-    /// The blocks are readable.
-    pub(in crate::soft::endpoint) unsafe fn share_with_assist(
-        &self,
-        blocks: Blocks,
-        copy: &dyn Fn(Range<usize>),
-    ) {
-        let Blocks { len, count, .. } = blocks;
-        let may_ask = self.path == Path::CrossMemory
-            && self.options.assist
-            && count >= Blocks::WORTH_SHARING
-            // By one processor it is soon done, then.
-            && !memory::holds_rows(count, len, blocks.stride_there.unsigned_abs());
-        let requests = match may_ask {
-            true => Requests::new(Operation::Write, blocks),
-            false => None,
-        };
-        let Some(requests) = requests else {
-            return copy(0..count);
-        };
-        // A half each, in rounds that are as long.
-        let rounds = requests.count().div_ceil(2 * AT_ONCE);
-        let of_a_round = requests.count().div_ceil(rounds);
-        for first in (0..requests.count()).step_by(of_a_round) {
-            let round = first..requests.count().min(first + of_a_round);
-            let own = requests.range(round.start).start..requests.range(round.end - 1).end;
-            let by_assist = || {
-                let experience = &self.experience;
-                let is_served = match experience.patience(&*self.segment, PARTS_OF_A_COLUMN) {
-                    // SAFETY: the caller's promise.
-                    Some(_) => unsafe { self.share_round(&requests, round, copy) },
-                    None => {
-                        copy(own.clone());
-                        false
-                    }
-                };
-                Ok::<_, Infallible>(is_served)
-            };
-            let alone = || {
-                copy(own.clone());
-                Ok(())
-            };
-            let choices = &self.experience.choices;
-            let Ok(()) = choices.carry_out_whole(Kind::Share, own.len() * len, by_assist, alone);
-        }
-    }
-
-    /// Asks for the second half of some requests, copies the first meanwhile, and then what nobody has begun with; whether
-    /// anybody had begun.
-    ///
-    /// # Safety
-    /// The blocks are readable.
-    unsafe fn share_round(
-        &self,
-        requests: &Requests,
-        round: Range<usize>,
-        copy: &dyn Fn(Range<usize>),
-    ) -> bool {
-        let half = round.end - round.len() / 2;
-        let mut asked = [0; AT_ONCE];
-        let mut begun = half;
-        while begun < round.end {
-            let nth = begun - half;
-            // SAFETY: the slot is claimed; the caller's promise.
-            let fill = |slot| unsafe { requests.fill(&self.segment, slot, begun) };
-            let Some(slot) = self.offer(nth, fill) else {
-                break;
-            };
-            asked[nth] = slot;
-            begun += 1;
-        }
-        let copy_all = |round: Range<usize>| round.for_each(|which| copy(requests.range(which)));
-        copy_all(round.start..half);
-        copy_all(begun..round.end);
-        let mut is_served = false;
-        // The last first, which the peer comes to last.
-        for which in (half..begun).rev() {
-            match self.settle(asked[which - half]) {
-                Ok(Asked::Done) => is_served = true,
-                // Also where the peer is gone: the memory is still there.
-                _ => copy_all(which..which + 1),
-            }
-        }
-        if begun > half {
-            // Nothing is to be paused because nobody came in so short a time.
-            self.experience.note(is_served, LONGEST_HOPE);
-        }
-        is_served
     }
 }

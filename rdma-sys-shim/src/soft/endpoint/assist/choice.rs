@@ -17,19 +17,9 @@ pub(super) enum Kind {
     Write,
     Read,
     Add,
-    /// Of what is mapped, a half by hands.
-    Share,
 }
 
-const KINDS: usize = 4;
-
-impl Kind {
-    /// Whether the first transfer after one in the other way takes longer than those behind it: lines that two processors
-    /// write to in turn have to come over.
-    fn settles(self) -> bool {
-        matches!(self, Self::Share)
-    }
-}
+const KINDS: usize = 3;
 
 /// By length, the last for all that are longer.
 const CLASSES: usize = 16;
@@ -52,8 +42,6 @@ struct Habit {
     period: u32,
     /// Of a trial that has begun, how long it took by hands.
     by_assist: Option<Duration>,
-    /// The last transfer went in the way that is tried next.
-    has_settled: bool,
 }
 
 impl Habit {
@@ -63,7 +51,6 @@ impl Habit {
             until_trial: 0,
             period: PERIOD / 2,
             by_assist: None,
-            has_settled: false,
         }
     }
 
@@ -94,26 +81,16 @@ impl Habit {
         self.by_assist = None;
     }
 
-    /// Whether a transfer of a trial says something; else the next one does.
-    fn counts(&mut self, kind: Kind) -> bool {
-        self.has_settled = kind.settles() && !self.has_settled;
-        !self.has_settled
-    }
-
     /// How long the first half of a trial took that ends with another transfer; `None` if nobody served it, which says nothing.
-    fn note_by_assist(&mut self, kind: Kind, by_assist: Option<Duration>) {
-        if by_assist.is_none() {
-            self.has_settled = false;
-        } else if self.counts(kind) {
+    fn note_by_assist(&mut self, by_assist: Option<Duration>) {
+        if by_assist.is_some() {
             self.by_assist = by_assist;
         }
     }
 
     /// How long the second half of it took.
-    fn note_otherwise(&mut self, kind: Kind, otherwise: Duration) {
-        if let Some(by_assist) = self.by_assist
-            && self.counts(kind)
-        {
+    fn note_otherwise(&mut self, otherwise: Duration) {
+        if let Some(by_assist) = self.by_assist {
             self.note(by_assist, otherwise);
         }
     }
@@ -173,7 +150,7 @@ impl Choices {
     }
 
     /// Likewise, in one way or the other.
-    pub(super) fn carry_out_whole<E>(
+    fn carry_out_whole<E>(
         &self,
         kind: Kind,
         len: usize,
@@ -185,12 +162,12 @@ impl Choices {
             Next::TrialByAssist => {
                 let (is_served, time) = timed(len, by_assist);
                 let time = is_served?.then_some(time);
-                self.habit(kind, len, |habit| habit.note_by_assist(kind, time));
+                self.habit(kind, len, |habit| habit.note_by_assist(time));
                 Ok(())
             }
             Next::TrialOtherwise => {
                 let (done, time) = timed(len, otherwise);
-                self.habit(kind, len, |habit| habit.note_otherwise(kind, time));
+                self.habit(kind, len, |habit| habit.note_otherwise(time));
                 done
             }
             _ => otherwise(),
@@ -246,44 +223,17 @@ mod tests {
             (vec![], Next::TrialByAssist)
         );
         // It was not served.
-        habit.note_by_assist(Kind::Write, None);
+        habit.note_by_assist(None);
         assert_eq!(habit.choose(false), Next::TrialByAssist);
-        habit.note_by_assist(Kind::Write, Some(BY_ASSIST));
+        habit.note_by_assist(Some(BY_ASSIST));
         assert_eq!(habit.choose(false), Next::TrialOtherwise);
-        habit.note_otherwise(Kind::Write, 2 * BY_ASSIST);
+        habit.note_otherwise(2 * BY_ASSIST);
         // Another thread's, of the same trial.
-        habit.note_otherwise(Kind::Write, BY_ASSIST / 2);
+        habit.note_otherwise(BY_ASSIST / 2);
         assert_eq!(
             until_trial(&mut habit, false),
             (vec![true; 2], Next::TrialByAssist)
         );
-    }
-
-    #[test]
-    fn what_is_shared_settles_before_it_counts() {
-        let mut habit = Habit::new();
-        let slow = 10 * BY_ASSIST;
-        let mut trial = |by_assist: [Option<Duration>; 3], otherwise: [Duration; 2]| {
-            let (chosen, _) = until_trial(&mut habit, false);
-            for time in by_assist {
-                assert_eq!(habit.choose(false), Next::TrialByAssist);
-                habit.note_by_assist(Kind::Share, time);
-            }
-            for time in otherwise {
-                assert_eq!(habit.choose(false), Next::TrialOtherwise);
-                habit.note_otherwise(Kind::Share, time);
-            }
-            chosen
-        };
-        // One that nobody serves is no beginning.
-        assert_eq!(
-            trial([None, Some(slow), Some(BY_ASSIST)], [slow, 2 * BY_ASSIST]),
-            []
-        );
-        let [none, some] = [None, Some(BY_ASSIST)];
-        assert_eq!(trial([none, some, some], [slow, BY_ASSIST]), [true; 2]);
-        assert_eq!(trial([none, some, some], [BY_ASSIST, slow]), [false; 2]);
-        assert_eq!(until_trial(&mut habit, false).0, [true; 2]);
     }
 
     #[test]

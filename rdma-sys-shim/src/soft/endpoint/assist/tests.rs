@@ -1,7 +1,5 @@
 //! Transfers of this process to itself, as to a peer.
 
-use std::cell::RefCell;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -372,65 +370,6 @@ fn assist_moves_all_blocks_that_follow_each_other() {
             }
         }
     });
-}
-
-/// From one word of a column to the next.
-const APART: usize = 1 << 14;
-
-/// Puts `count` words at distances that leave room for few lines in any cache; returns how many the calling thread copied.
-fn share(peer: &Peer, count: usize, round: usize) -> usize {
-    let sent = bytes(8 * count, round);
-    let blocks = Blocks {
-        here: sent.as_ptr().cast_mut(),
-        at: peer.region.at(8),
-        len: 8,
-        count,
-        stride_here: 8,
-        stride_there: APART as i64,
-    };
-    let there = |block: usize| peer.memory.as_ptr().wrapping_add(8 + block * APART);
-    let copied = RefCell::new(vec![false; count]);
-    let copy = |some: Range<usize>| {
-        for block in some {
-            assert!(!std::mem::replace(&mut copied.borrow_mut()[block], true));
-            let from = sent[8 * block..].as_ptr();
-            // SAFETY: inside of the memory, which no reference is used to.
-            unsafe { crate::memory::copy(there(block).cast_mut(), from, 8) };
-        }
-    };
-    // SAFETY: the words outlive the call.
-    unsafe { peer.endpoint.share_blocks(blocks, &copy) };
-    for (block, word) in sent.chunks(8).enumerate() {
-        let mut found = [0; 8];
-        // SAFETY: as above.
-        unsafe { crate::memory::copy(found.as_mut_ptr(), there(block), 8) };
-        assert_eq!(found, *word, "{block} of {count}");
-    }
-    copied.into_inner().iter().filter(|copied| **copied).count()
-}
-
-#[test]
-fn long_columns_are_written_by_two() {
-    let most = 5000;
-    let peer = Peer::new((most + 1) * APART);
-    if !peer.attaches() {
-        return;
-    }
-    let counts = [2, 511, 600, 1024, 2100, most];
-    for (round, &count) in counts.iter().enumerate() {
-        assert_eq!(share(&peer, count, round), count);
-    }
-    beside_assist(&peer, 1, |_| {
-        assert_eq!(share(&peer, 511, 0), 511, "it is short");
-        for round in 0..50 {
-            for &count in &counts[2..] {
-                assert!(share(&peer, count, round) >= count / 2);
-            }
-        }
-        let some = (0..MOST_ROUNDS).any(|round| share(&peer, 1024, round) < 1024);
-        assert!(some, "nobody serves");
-    });
-    assert!(peer.all_slots_are_free());
 }
 
 #[test]
