@@ -3,48 +3,12 @@
 //! That they are more than the processors that one of them sees does not say so: a launcher that binds
 //! every rank to a core leaves each with one. So all tell where they may run.
 
-use std::io;
-use std::marker::PhantomData;
-
-use crate::processors::{Mask, Processors};
+use crate::processors::Processors;
 
 /// Local. The processors that this rank may run on: none where that is not known.
 #[must_use]
 pub fn allowed() -> Vec<u32> {
-    allowed_to(0)
-}
-
-/// Local. The same of a process of this host; 0 is this rank.
-#[must_use]
-pub fn allowed_to(pid: u32) -> Vec<u32> {
-    Processors::of(pid).map_or_else(|_| Vec::new(), |its| its.iter().collect())
-}
-
-/// Local. Has the calling thread run on some processors, and what it starts meanwhile, until the result is dropped.
-///
-/// # Errors
-/// The system refuses, or none of them is there.
-pub fn run_at(processors: &[u32]) -> io::Result<RunsElsewhere> {
-    let before = Mask::from(&Processors::allowed()?);
-    Mask::from(&processors.iter().copied().collect()).bind()?;
-    Ok(RunsElsewhere {
-        before,
-        _of_this_thread: PhantomData,
-    })
-}
-
-/// A thread that does not run where it is bound, until this is dropped.
-pub struct RunsElsewhere {
-    before: Mask,
-    _of_this_thread: PhantomData<*mut ()>,
-}
-
-impl Drop for RunsElsewhere {
-    fn drop(&mut self) {
-        if let Err(error) = self.before.bind() {
-            tracing::warn!(%error, "a thread is not bound any more to where it was");
-        }
-    }
+    Processors::allowed().map_or_else(|_| Vec::new(), |mine| mine.iter().collect())
 }
 
 /// Local. Where this rank may run, to be told to the others: empty where nothing is known of it.
@@ -83,7 +47,6 @@ fn outnumber_processors(ranks: &[Option<Processors>]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::processors::Mask;
 
     const UNKNOWN: &str = "";
 
@@ -114,25 +77,5 @@ mod tests {
         let each: Vec<_> = all.iter().map(|one| one.to_string()).collect();
         let each: Vec<_> = each.iter().map(String::as_str).collect();
         assert!(!are_oversubscribed(&each));
-    }
-
-    #[test]
-    fn a_thread_that_is_bound_runs_elsewhere_for_a_while() {
-        let process = std::process::id();
-        std::thread::spawn(move || {
-            let first = allowed_to(process).into_iter().take(1);
-            let first: Processors = first.collect();
-            Mask::from(&first).bind().unwrap();
-            assert_eq!(allowed().len(), 1);
-            let bound = allowed();
-            let elsewhere = run_at(&allowed_to(process)).unwrap();
-            assert_eq!(allowed(), allowed_to(process));
-            let started = std::thread::spawn(allowed).join().unwrap();
-            assert_eq!(started, allowed_to(process));
-            drop(elsewhere);
-            assert_eq!(allowed(), bound);
-        })
-        .join()
-        .unwrap();
     }
 }

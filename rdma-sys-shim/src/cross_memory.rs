@@ -28,6 +28,61 @@ pub(crate) enum Direction {
 /// What goes by a buffer goes so many bytes at a time: of what is long more, for which the kernel is called less often.
 const STAGE: usize = 64 << 10;
 const LONG_STAGE: usize = 256 << 10;
+/// The kernel moves less than 2 GiB in one call.
+const MOST_OF_A_CALL: usize = 1 << 30;
+
+/// How a transfer is carried out: so many bytes in each call of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Course {
+    pub(crate) at_a_time: usize,
+    by_buffer: bool,
+}
+
+impl Course {
+    /// That of `len` bytes between `local` and `remote`.
+    pub(crate) fn of(direction: Direction, local: *mut u8, remote: u64, len: usize) -> Self {
+        let (at_a_time, by_buffer) = match is_askew(direction, local, remote) {
+            true if memory::streams(len) => (LONG_STAGE, true),
+            _ if is_slow(direction, local, remote, len) => (STAGE, true),
+            _ => (MOST_OF_A_CALL, false),
+        };
+        Self {
+            at_a_time,
+            by_buffer,
+        }
+    }
+
+    /// Moves one part of a transfer of `whole` bytes that takes this course. `buffer` is for all of its parts.
+    ///
+    /// # Safety
+    /// As for [`transfer`].
+    pub(crate) unsafe fn transfer_part(
+        self,
+        pid: u32,
+        direction: Direction,
+        (local, remote, len): (*mut u8, u64, usize),
+        whole: usize,
+        buffer: &mut Buffer,
+    ) -> Result<(), Stopped> {
+        if !self.by_buffer {
+            // SAFETY: the caller's promise.
+            return unsafe { transfer(pid, direction, local, remote, len) };
+        }
+        // It lies a multiple of a cache line from the other side, where copies are not slow.
+        let held = buffer.at_least(len, remote);
+        // SAFETY: the buffer has room for as many bytes; `local` is the caller's promise.
+        unsafe {
+            if let Direction::Write = direction {
+                copy(held, local, len);
+            }
+            transfer(pid, direction, held, remote, len)?;
+            if let Direction::Read = direction {
+                copy_part(local, held, len, whole);
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Moves `len` bytes between `local` and `remote` of process `pid`.
 ///
@@ -40,30 +95,6 @@ pub(crate) unsafe fn transfer(
     remote: u64,
     len: usize,
 ) -> Result<(), Stopped> {
-    // SAFETY: the caller's promise.
-    unsafe { transfer_part(pid, direction, local, remote, len, len) }
-}
-
-/// As [`transfer`], of a part of one of `whole` bytes.
-///
-/// # Safety
-/// As for [`transfer`].
-pub(crate) unsafe fn transfer_part(
-    pid: u32,
-    direction: Direction,
-    local: *mut u8,
-    remote: u64,
-    len: usize,
-    whole: usize,
-) -> Result<(), Stopped> {
-    let stage = match is_askew(direction, local, remote) && memory::streams(whole) {
-        true => Some(LONG_STAGE),
-        false => is_slow(direction, local, remote, len).then_some(STAGE),
-    };
-    if let Some(stage) = stage {
-        // SAFETY: the caller's promise.
-        return unsafe { transfer_by_buffer(pid, direction, local, remote, len, whole, stage) };
-    }
     let mut here = [part(local, len)];
     let mut there = [part(remote as usize as *mut u8, len)];
     // SAFETY: the caller's promise.
@@ -92,38 +123,6 @@ fn is_askew(direction: Direction, local: *mut u8, remote: u64) -> bool {
         .wrapping_sub(remote)
         .is_multiple_of(HALF);
     cfg!(target_arch = "x86_64") && is_read && straddles
-}
-
-/// The buffer lies a multiple of a cache line from the other side, where copies are not slow.
-///
-/// # Safety
-/// As for [`transfer_part`].
-unsafe fn transfer_by_buffer(
-    pid: u32,
-    direction: Direction,
-    local: *mut u8,
-    remote: u64,
-    len: usize,
-    whole: usize,
-    stage: usize,
-) -> Result<(), Stopped> {
-    let mut buffer = Buffer::default();
-    for start in (0..len).step_by(stage) {
-        let (here, there) = (local.wrapping_add(start), remote.wrapping_add(start as u64));
-        let len = stage.min(len - start);
-        let held = buffer.at_least(len, there);
-        // SAFETY: the buffer has room for as many bytes; `here` is a part of what the caller promises.
-        unsafe {
-            if let Direction::Write = direction {
-                copy(held, here, len);
-            }
-            transfer(pid, direction, held, there, len)?;
-            if let Direction::Read = direction {
-                copy_part(here, held, len, whole);
-            }
-        }
-    }
-    Ok(())
 }
 
 /// A part of either process's memory.
@@ -285,8 +284,14 @@ mod tests {
         };
         check(local, remote);
         let own = std::process::id();
-        // SAFETY: both are as long, and nobody else uses what is written to; a write only reads.
-        let moved = unsafe { transfer_part(own, direction, local, remote, len, whole) };
+        let course = Course::of(direction, local, remote, whole);
+        let mut buffer = Buffer::default();
+        let moved = (0..len).step_by(course.at_a_time).try_for_each(|start| {
+            let (here, there) = (local.wrapping_add(start), remote.wrapping_add(start as u64));
+            let part = (here, there, course.at_a_time.min(len - start));
+            // SAFETY: both are as long, and nobody else uses what is written to; a write only reads.
+            unsafe { course.transfer_part(own, direction, part, whole, &mut buffer) }
+        });
         if let Err(Stopped::Forbidden(error)) = moved {
             eprintln!("not tried: {error}");
             return false;
@@ -350,9 +355,14 @@ mod tests {
             let local = bytes.as_mut_ptr().wrapping_add(
                 (remote as usize + behind).wrapping_sub(bytes.as_ptr().addr()) % 4096,
             );
+            let (own, course) = (
+                std::process::id(),
+                Course::of(Direction::Read, local, remote, 9000),
+            );
+            let (part, mut buffer) = ((local, remote, 9000), Buffer::default());
             // SAFETY: as long as what is read.
             let moved =
-                unsafe { transfer(std::process::id(), Direction::Read, local, remote, 9000) };
+                unsafe { course.transfer_part(own, Direction::Read, part, 9000, &mut buffer) };
             assert!(
                 matches!(moved, Err(Stopped::Fault | Stopped::Forbidden(_))),
                 "{moved:?}"

@@ -560,20 +560,6 @@ pub trait Endpoint: Send + Sync {
         Via::Device
     }
 
-    /// Has `part` carry out work on `len` bytes of the peer's memory, in parts that together are all of it, each byte once and
-    /// begun at a multiple of `piece`: by the calling thread and the second one of this process ([`SecondThread`](crate::SecondThread)), in any order,
-    /// or all in one part; after one that says false, no others are begun. False where that is not for two threads, with
-    /// nothing done; else whatever a part posts is complete at once.
-    fn share_out(
-        &self,
-        len: usize,
-        piece: usize,
-        part: &(dyn Fn(Range<usize>) -> bool + Sync),
-    ) -> bool {
-        let _ = (len, piece, part);
-        false
-    }
-
     /// Has threads of the peer's that wait add `len` bytes of numbers to those at a place, of which nobody else changes any
     /// meanwhile, as far as that is sooner; `otherwise` has to add the parts that it is called with, and says false if it
     /// could not, after which it is not called again. What the numbers were goes to `old`, unless that is null. False: nothing was done, as by devices where nobody does it.

@@ -4,7 +4,6 @@
 //! [`list`] says which devices there are, [`open`] opens one. [`rdma`] reads what the kernel shows of
 //! RDMA devices and chooses among them; it needs no verbs library.
 
-mod copier;
 mod cross_memory;
 mod device;
 mod error;
@@ -26,7 +25,6 @@ mod system;
 #[cfg(feature = "verbs")]
 mod verbs;
 
-pub use copier::{SecondThread, StartThread};
 pub use device::batch::{Batch, BatchError, Blocks, Each, LocalPiece, RemoteRun};
 pub use device::{
     ALIGNMENT, Access, AtomicDomain, Capabilities, Device, Endpoint, LIVENESS_INTERVAL, Liveness,

@@ -1,8 +1,7 @@
 //! Elements that are read, combined and written back through the device, under the accumulate lock.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
-use std::sync::Mutex;
 
 use rdma_sys_shim::memory::Buffer;
 use rdma_sys_shim::{Endpoint, RemoteAddress, Ticket};
@@ -10,14 +9,10 @@ use rdma_sys_shim::{Endpoint, RemoteAddress, Ticket};
 use super::bounds::Place;
 use super::work::Work;
 use crate::error::{Error, Result};
-use crate::wait::{Patience, lock};
+use crate::wait::Patience;
 
 /// Bytes that are combined at a time.
 const CHUNK: usize = 64 << 10;
-
-/// From so many bytes on, the work is worth a second thread, and each of the two takes so many at a time.
-const LONG: usize = 512 << 10;
-const PIECE: usize = 2 * CHUNK;
 
 pub(super) struct Transfer<'w> {
     endpoint: &'w dyn Endpoint,
@@ -66,7 +61,7 @@ impl<'w> Transfer<'w> {
         let Some(number) = self.work.summed() else {
             return Ok(None);
         };
-        let failed = Mutex::new(None);
+        let failed = RefCell::new(None);
         let otherwise = |bytes: Range<usize>| {
             // SAFETY: the caller's promise, for these elements; each part is added once.
             self.carry_out_part(bytes, &failed, |part| unsafe { part.carry_out_here() })
@@ -79,59 +74,14 @@ impl<'w> Transfer<'w> {
             self.endpoint
                 .add_by_assist(self.at, number, operands, result, self.len, &otherwise)?
         };
-        Ok(asked.then(|| lock(&failed).take().map_or(Ok(()), Err)))
-    }
-
-    /// As [`Transfer::carry_out`], by threads of this process.
-    ///
-    /// # Safety
-    /// As for [`Transfer::carry_out`].
-    unsafe fn carry_out_here(&self) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            // What overwrites is one write, which the device may share out.
-            let shared = match self.len < LONG || self.work.overwrites() {
-                true => None,
-                false => self.share_out(),
-            };
-            match shared {
-                Some(result) => result,
-                None => self.carry_out_alone(),
-            }
-        }
-    }
-
-    /// As [`Transfer::carry_out`], by two threads; `None` where there is no second one, with nothing done.
-    ///
-    /// # Safety
-    /// As for [`Transfer::carry_out`].
-    unsafe fn share_out(&self) -> Option<Result<()>> {
-        let extent = self.work.ty.extent();
-        let piece = PIECE / extent * extent;
-        let (endpoint, patience, at, len) = (self.endpoint, self.patience, self.at, self.len);
-        let work = Divided(self.work);
-        let failed = Mutex::new(None);
-        let carry_out = |bytes: Range<usize>| {
-            let all = Transfer {
-                endpoint,
-                patience,
-                at,
-                work: work.get(),
-                len,
-                last: Cell::new(Ticket::DONE),
-            };
-            // SAFETY: these elements lie in what the caller promises; no two parts have any in common.
-            all.carry_out_part(bytes, &failed, |part| unsafe { part.carry_out_alone() })
-        };
-        let shared = endpoint.share_out(len, piece, &carry_out);
-        shared.then(|| lock(&failed).take().map_or(Ok(()), Err))
+        Ok(asked.then(|| failed.take().map_or(Ok(()), Err)))
     }
 
     /// Has the work carried out on some bytes, which begin with an element; whether it went well. The first error is kept.
     fn carry_out_part(
         &self,
         bytes: Range<usize>,
-        failed: &Mutex<Option<Error>>,
+        failed: &RefCell<Option<Error>>,
         carry_out: impl FnOnce(&Transfer<'_>) -> Result<()>,
     ) -> bool {
         let extent = self.work.ty.extent();
@@ -148,15 +98,17 @@ impl<'w> Transfer<'w> {
         match carry_out(&part) {
             Ok(()) => true,
             Err(error) => {
-                lock(failed).get_or_insert(error);
+                failed.borrow_mut().get_or_insert(error);
                 false
             }
         }
     }
 
+    /// As [`Transfer::carry_out`], by this process.
+    ///
     /// # Safety
     /// As for [`Transfer::carry_out`].
-    unsafe fn carry_out_alone(&self) -> Result<()> {
+    unsafe fn carry_out_here(&self) -> Result<()> {
         let mut buffers = [Buffer::default(), Buffer::default()];
         let result = if self.work.overwrites() {
             // SAFETY: the caller's promise.
@@ -248,19 +200,5 @@ impl<'w> Transfer<'w> {
             }
         }
         Ok(())
-    }
-}
-
-/// Work that two threads do parts of.
-struct Divided<'w>(&'w Work);
-
-// SAFETY: the work itself is only read. Its buffers are the program's, which lends them to this rank, whichever of its
-// threads, until the operation is complete; and no two of the parts that `Transfer::share_out` makes have elements in
-// common.
-unsafe impl Sync for Divided<'_> {}
-
-impl Divided<'_> {
-    fn get(&self) -> &Work {
-        self.0
     }
 }

@@ -8,7 +8,7 @@ use clap::builder::Styles;
 type Variable = (&'static str, &'static str);
 
 /// What every process of a job reads.
-const OF_RANKS: [Variable; 7] = [
+const OF_RANKS: [Variable; 6] = [
     (
         "TRANSOM_DEVICE",
         "the device of jobs: auto, soft, verbs, or NAME[:PORT[:GID]]",
@@ -32,10 +32,6 @@ const OF_RANKS: [Variable; 7] = [
     (
         "TRANSOM_START_TIMEOUT",
         "how many seconds ranks wait for each other at the start (600; 0: for ever)",
-    ),
-    (
-        "TRANSOM_SECOND_THREAD",
-        "off: long copies are left to the thread that asks for them",
     ),
 ];
 

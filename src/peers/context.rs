@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rdma_sys_shim::{BootstrapSegment, Device, Region, SecondThread};
+use rdma_sys_shim::{BootstrapSegment, Device, Region};
 use transom_launch::Bootstrap;
 
 mod over;
@@ -17,7 +17,7 @@ pub(crate) use over::check_rank;
 use super::abort_words::AbortWords;
 use super::gather::bootstrap_error;
 use super::signs::{STATE, STATE_LEFT, WORLD};
-use super::{Fabric, Hosts, Peer, is_forked, not_forked, second_thread, start};
+use super::{Fabric, Hosts, Peer, is_forked, not_forked, start};
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::memory::control::ControlBlock;
 use crate::memory::word::SharedWord;
@@ -49,8 +49,6 @@ pub(crate) struct Context {
     on_abort: Mutex<Option<Arc<AbortHook>>>,
     has_left: AtomicBool,
     allocations: Mutex<BTreeMap<usize, Region>>,
-    /// For long transfers, where ranks do not share processors.
-    _second_thread: Option<SecondThread>,
 }
 
 /// Gets the exit code and the reason.
@@ -64,8 +62,6 @@ struct Place {
     world_block: u64,
     level: ThreadLevel,
     patience: Patience,
-    /// Whether there may be one, if ranks do not take turns.
-    second_thread: bool,
 }
 
 /// What the communicator of all ranks takes of every control region.
@@ -81,7 +77,6 @@ impl Context {
             world_block,
             level,
             patience,
-            second_thread,
         } = place;
         let signs = fabric.control().reserved(0, WORLD);
         Self {
@@ -91,9 +86,6 @@ impl Context {
             world_block,
             level,
             patience,
-            _second_thread: (second_thread && !patience.is_oversubscribed())
-                .then(second_thread::allow)
-                .flatten(),
             abort_words: AbortWords::new(signs, segment),
             fabric: Arc::new(fabric),
             host: Mutex::default(),
@@ -309,7 +301,6 @@ struct Opened {
     hosts: Hosts,
     /// Bytes of the world communicator's block.
     world_block: u64,
-    second_thread: bool,
 }
 
 impl Opened {
@@ -323,7 +314,6 @@ impl Opened {
         let hosts = Hosts::of_job(&*device, size, names);
         let world_block = world_block(size, &hosts);
         Ok(Self {
-            second_thread: second_thread::is_wanted()?,
             fabric: Fabric::new(device, WORLD + world_block, rank, size)?,
             hosts,
             world_block,

@@ -11,7 +11,6 @@ pub(crate) mod fuzzing;
 mod gather;
 mod hosts;
 mod peer;
-mod second_thread;
 mod signs;
 mod start;
 mod texts;

@@ -86,8 +86,18 @@ pub(crate) fn host_identity(rank: u32) -> Result<String> {
     })
 }
 
+/// Warns of variables in the environment that had an effect in earlier versions. Rank 0 does so for all ranks.
+pub(super) fn warn_of_retired_variables(rank: u32) {
+    const SECOND_THREAD: &str = "TRANSOM_SECOND_THREAD";
+    if rank == 0 && std::env::var_os(SECOND_THREAD).is_some() {
+        tracing::warn!(
+            "{SECOND_THREAD} has no effect any more: every copy is made by the thread that asks for it"
+        );
+    }
+}
+
 /// Under Yama, peers may attach if they descend from this process.
-pub(super) fn launcher_process() -> Option<u32> {
+fn launcher_process() -> Option<u32> {
     std::env::var("TRANSOM_LAUNCHER_PID")
         .ok()
         .and_then(|pid| pid.parse().ok())

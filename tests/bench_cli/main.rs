@@ -557,25 +557,6 @@ fn without_a_word_bench_binds_as_auto_does() {
 }
 
 #[test]
-fn a_second_thread_takes_part_in_long_copies_where_there_is_a_processor_for_it() {
-    let log = |second_thread: &str| {
-        let long = "bench -n 2 --window allocate --op put --sizes 8M --min-time 0.01";
-        let mut command = transom(&long.split(' ').collect::<Vec<_>>());
-        command.env("TRANSOM_LOG", "debug");
-        command.env("TRANSOM_SECOND_THREAD", second_thread);
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stderr).unwrap()
-    };
-    let tells = |log: &str| log.contains("a second thread takes part in long transfers");
-    let processors = std::thread::available_parallelism().unwrap().get();
-    let with = log("on");
-    assert_eq!(tells(&with), processors > 1, "{with}");
-    let without = log("off");
-    assert!(!tells(&without), "{without}");
-}
-
-#[test]
 fn an_interrupt_ends_all_ranks() {
     let mut command = transom(&["bench", "--min-time", "30"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());

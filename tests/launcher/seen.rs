@@ -29,6 +29,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_trace_goes_on_where_ranks_are_killed,
         a_trace_that_cannot_be_written_stops_nothing,
         the_log_has_time_and_rank,
+        the_log_tells_of_a_variable_without_effect,
         the_log_tells_of_jobs_and_windows,
         the_log_names_hints_that_differ,
         the_programs_own_subscriber_stays,
@@ -621,6 +622,18 @@ fn the_log_has_time_and_rank() {
         .lines()
         .filter(|line| line.starts_with("transom: TRANSOM_LOG=wran: "));
     assert_eq!((complaints.count(), bad.lines().count()), (1, 3), "{bad}");
+}
+
+fn the_log_tells_of_a_variable_without_effect() {
+    let mut command = two("soft", "seen-uncounted");
+    command.env("TRANSOM_SECOND_THREAD", "off");
+    assert_eq!(run(&mut command).expect(0).stderr, "");
+    let warned = run(command.env("TRANSOM_LOG", "warn")).expect(0).stderr;
+    assert_eq!(warned.lines().count(), 1, "{warned}");
+    assert!(
+        warned.contains("TRANSOM_SECOND_THREAD has no effect"),
+        "{warned}"
+    );
 }
 
 fn the_log_tells_of_jobs_and_windows() {

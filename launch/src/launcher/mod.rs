@@ -16,7 +16,7 @@
 //!   killed with SIGKILL.
 //!
 //! The ranks are told `PMI_FD`, `PMI_RANK`, `PMI_SIZE`, `PMI_JOBID`, `TRANSOM_LAUNCHER_PID` and,
-//! if one was asked for, `TRANSOM_DEVICE`; and `TRANSOM_BOUND`, the processors that [`BindTo::Auto`] has bound them to.
+//! if one was asked for, `TRANSOM_DEVICE`.
 //!
 //! ```no_run
 //! # use transom_launch as transom;

@@ -70,10 +70,6 @@ impl Template<'_> {
             command.env("TRANSOM_DEVICE", device);
         }
         let core = self.cores.get(rank as usize).cloned();
-        match core.as_ref().filter(|_| launch.bind_to == BindTo::Auto) {
-            Some(core) => command.env("TRANSOM_BOUND", core.to_string()),
-            None => command.env_remove("TRANSOM_BOUND"),
-        };
 
         let (socket, slot) = (theirs.as_raw_fd(), self.slot);
         let (open_files, signal_mask) = (self.open_files, self.signal_mask);

@@ -6,7 +6,6 @@
 //! atomic. A race then leaves unspecified bytes in the destination, and nothing worse.
 
 mod buffer;
-mod by_two;
 #[cfg(feature = "adversarial")]
 pub(crate) mod late;
 mod numbers;
@@ -36,8 +35,7 @@ mod tests;
 /// # Safety
 /// `from` is readable and `to` writable for `len` bytes, for the whole call, and no Rust reference to either
 /// range is in use that the copy would contradict. Both may be raced by other processes and by copies made
-/// through this function. Where leave was given ([`SecondThread`](crate::SecondThread)), another thread of this process
-/// copies parts of what is long.
+/// through this function.
 #[inline]
 pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     #[cfg(feature = "adversarial")]

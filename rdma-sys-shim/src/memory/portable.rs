@@ -4,8 +4,6 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering, fence};
 
-use super::by_two;
-
 type MemMove = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> *mut c_void;
 
 /// Called through a volatile read: a direct call is a memory access that LLVM understands and may assume
@@ -44,14 +42,8 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
         1 => one_word!(AtomicU8),
         _ => {}
     }
-    // SAFETY: the caller's promise is the one asked for; a long copy is shared if the ranges are apart.
-    unsafe {
-        if len >= by_two::LONG && to.addr().abs_diff(from.addr()) >= len {
-            by_two::copy(move_bytes, to, from, len);
-        } else {
-            move_bytes(to, from, len);
-        }
-    }
+    // SAFETY: the caller's promise is the one asked for.
+    unsafe { move_bytes(to, from, len) };
 }
 
 /// There is one method for all.

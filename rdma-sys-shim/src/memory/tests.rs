@@ -1,10 +1,8 @@
 use std::hint::black_box;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{arch, by_two, portable};
-use crate::SecondThread;
+use super::{arch, portable};
 
 mod rows;
 mod sums;
@@ -139,18 +137,6 @@ fn parts_of_copies_are_copied_whatever_the_whole() {
     assert!(!super::streams(64 << 10));
 }
 
-#[test]
-fn two_threads_copy_as_one_does() {
-    let _leave = SecondThread::allow(Arc::new(|start| start()));
-    // As many of one class as reach the trials of both ways, and what was found by them.
-    for (what, copy) in COPIES {
-        for turn in 0..40 {
-            let len = by_two::LONG + 12_345 * turn;
-            check_copy(copy, what, len, turn % 64, (turn * 5) % 64);
-        }
-    }
-}
-
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn every_method_for_large_copies() {
@@ -207,12 +193,11 @@ fn overlap_is_as_memmove() {
         300,
         5000,
         3 << 20,
-        by_two::LONG + 77,
+        (4 << 20) + 77,
     ];
-    let _leave = SecondThread::allow(Arc::new(|start| start()));
     for (what, copy) in COPIES {
         for len in lengths {
-            for shift in [0, 1, 4, 8, 15, 64, by_two::PIECE, len - 1, len] {
+            for shift in [0, 1, 4, 8, 15, 64, 512 << 10, len - 1, len] {
                 for forwards in [true, false] {
                     let mut buffer = Guarded::new(len + shift, 3, 77);
                     let (from, to) = if forwards { (0, shift) } else { (shift, 0) };

@@ -6,7 +6,6 @@ mod batch;
 
 use std::io;
 use std::ops::Range;
-use std::ptr;
 use std::sync::Arc;
 
 use assist::Experience;
@@ -18,10 +17,9 @@ use super::peer::PeerProcess;
 use super::request::{self, Operation, Request};
 use super::segment::{SLOT_BYTES, Segment};
 use super::table;
-use crate::copier::{self, Pieces};
-use crate::cross_memory::{self, Direction, Stopped};
+use crate::cross_memory::{Course, Direction, Stopped};
 use crate::device::batch::{Batch, BatchError, Blocks};
-use crate::memory::copy;
+use crate::memory::{Buffer, copy};
 use crate::{
     Access, Endpoint, Error, Liveness, Mapping, Number, RemoteAddress, RemoteRegion, Result,
     Ticket, Update, Via, Width,
@@ -34,11 +32,6 @@ const FORBIDDEN: &str = "the kernel forbids cross-memory attach, which the targe
 fn cross_memory_call(operation: Operation, len: usize) -> String {
     format!("cross-memory {} of {len} bytes", operation.name())
 }
-
-/// From here on, a transfer takes longer than a thread to come and do part of it.
-const LONG: usize = 2 << 20;
-/// What a thread does of it at a time: some tens of microseconds.
-const PIECE: usize = 256 << 10;
 
 /// How transfers reach the peer's memory where it is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,10 +164,10 @@ impl SoftEndpoint {
         Ok(Ticket::DONE)
     }
 
-    /// Has the kernel copy; what is long, piece by piece, by two threads if that is sooner.
+    /// Has the kernel copy. Each of its calls finds the peer anew.
     ///
     /// # Safety
-    /// As for [`cross_memory::transfer`].
+    /// As for [`Course::transfer_part`].
     unsafe fn attach(
         &self,
         direction: Direction,
@@ -182,26 +175,20 @@ impl SoftEndpoint {
         remote: u64,
         len: usize,
     ) -> std::result::Result<(), Stopped> {
-        if len < LONG {
-            return self.peer.reach(|number| {
-                // SAFETY: the caller's promise.
-                unsafe { cross_memory::transfer(number, direction, local, remote, len) }
-            });
-        }
-        let local = local.expose_provenance();
-        let what = match direction {
-            Direction::Write => Pieces::Writes,
-            Direction::Read => Pieces::Reads,
-        };
-        copier::share_out(what, len, PIECE, |bytes| {
-            let here = local + bytes.start;
-            let (there, part) = (remote + bytes.start as u64, bytes.len());
+        let course = Course::of(direction, local, remote, len);
+        let mut buffer = Buffer::default();
+        for start in (0..len).step_by(course.at_a_time) {
+            let part = (
+                local.wrapping_add(start),
+                remote.wrapping_add(start as u64),
+                course.at_a_time.min(len - start),
+            );
             self.peer.reach(|number| {
-                let here = ptr::with_exposed_provenance_mut(here);
                 // SAFETY: a part of what the caller promises; whoever repeats it has ended it before.
-                unsafe { cross_memory::transfer_part(number, direction, here, there, part, len) }
-            })
-        })
+                unsafe { course.transfer_part(number, direction, part, len, &mut buffer) }
+            })?;
+        }
+        Ok(())
     }
 
     /// # Safety
@@ -462,21 +449,6 @@ impl Endpoint for SoftEndpoint {
         // What is gone is found out by the operation.
         table::look_up(&self.segment, region.rkey)
             .is_none_or(|found| found.len == 0 || found.access.allows(Access::ATOMIC))
-    }
-
-    fn share_out(
-        &self,
-        len: usize,
-        piece: usize,
-        part: &(dyn Fn(Range<usize>) -> bool + Sync),
-    ) -> bool {
-        let shares = self.path == Path::CrossMemory && copier::is_allowed();
-        if shares {
-            let part = |bytes| part(bytes).then_some(()).ok_or(());
-            // Whoever said that it failed knows.
-            let _ = copier::share_out(Pieces::Combines, len, piece, part);
-        }
-        shares
     }
 
     unsafe fn add_by_assist(

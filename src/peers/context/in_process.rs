@@ -37,7 +37,6 @@ pub(crate) fn ranks_on_hosts(device: &str, hosts: &[u32], patience: Patience) ->
             world_block,
             level: ThreadLevel::Multiple,
             patience,
-            second_thread: false,
         };
         Arc::new(Context::new(place, fabric, None))
     };

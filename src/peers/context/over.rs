@@ -11,7 +11,9 @@ use super::{Context, Opened, Place, WorldBlock};
 use crate::error::{Error, Misuse, Result};
 use crate::peers::gather::{bootstrap_error, gather_any_by, gather_by};
 use crate::peers::peer::{refusal, refused};
-use crate::peers::start::{Whereabouts, choose_device, host_identity, position, shared_out};
+use crate::peers::start::{
+    Whereabouts, choose_device, host_identity, position, shared_out, warn_of_retired_variables,
+};
 use crate::peers::{fork, join_texts, split_texts};
 use crate::terms::ThreadLevel;
 use crate::wait::Patience;
@@ -95,6 +97,7 @@ impl Context {
         world_block: WorldBlock,
     ) -> Result<Arc<Self>> {
         fork::watch();
+        warn_of_retired_variables(rank);
         let all = hosts(by, (rank, size), host.as_deref().unwrap_or_default())?;
         let here = |other: &u32| all[*other as usize].0 == all[rank as usize].0;
         let whereabouts = Whereabouts {
@@ -123,7 +126,6 @@ impl Context {
             fabric,
             hosts,
             world_block,
-            second_thread,
         } = ready?;
         let mut processors = Vec::new();
         for (other, bytes) in (0..).zip(&told) {
@@ -147,7 +149,6 @@ impl Context {
             hosts,
             level,
             patience: Patience::new(oversubscription::are_oversubscribed(&processors)),
-            second_thread,
         };
         Ok(Arc::new(Self::new(place, fabric, notices)))
     }

@@ -10,7 +10,6 @@ use std::arch::asm;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::super::by_two::{self, Method};
 use super::caches::Caches;
 use super::medium;
 
@@ -36,6 +35,12 @@ const TRIAL_BYTES: usize = 256 << 10;
 /// Of so many copies in a row that are slower by a quarter than what was found, the next begins a trial: other memory
 /// is copied now.
 const DISAPPOINTING: u32 = 2;
+
+/// A way to copy ranges that do not overlap.
+///
+/// # Safety
+/// As [`super::super::copy`]; the ranges do not overlap, and the processor has the instructions.
+type Method = unsafe fn(*mut u8, *const u8, usize);
 
 /// The ways of this machine, and from which on they stream.
 fn methods() -> (Vec<Method>, usize) {
@@ -225,18 +230,8 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     let start = Instant::now();
     let method = machine.methods[in_use];
     // SAFETY: what remains of the caller's ranges, which are apart; every listed method works here.
-    let by_two = unsafe {
-        let (to, from, rest) = (to.add(done), from.add(done), len - done);
-        match len < by_two::LONG {
-            true => {
-                method(to, from, rest);
-                false
-            }
-            false => by_two::copy(method, to, from, rest),
-        }
-    };
-    // What two threads did says nothing of what a trial found.
-    if turn >= TRIAL_COPIES && !by_two {
+    unsafe { method(to.add(done), from.add(done), len - done) };
+    if turn >= TRIAL_COPIES {
         machine
             .class(len)
             .note_whole(in_use, len as f64 / start.elapsed().as_secs_f64());
