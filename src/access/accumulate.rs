@@ -6,7 +6,7 @@ use super::PROC_NULL;
 use super::elementwise::{self, Fetching};
 use super::request::{Request, Until};
 use super::work::Work;
-use crate::datatype::{AtomicWidths, BasicType, Op};
+use crate::datatype::{AtomicWidths, BasicType, Op, Span};
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
 use crate::memory::remote::behind_stores;
@@ -157,7 +157,7 @@ impl Window {
             unsafe { on.combine_mapped(there, work)? };
             return Ok(Ticket::DONE);
         }
-        let place = match on.place(disp, len as u64) {
+        let place = match on.place(disp, Span::of(len as u64)) {
             Ok(place) => place,
             // SAFETY: the caller's promise.
             Err(error) => unsafe {

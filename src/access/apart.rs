@@ -3,8 +3,7 @@
 
 use rdma_sys_shim::Ticket;
 
-use super::bounds::null_buffer;
-use super::derived::Combined;
+use super::combined::Combined;
 use super::put_get::Way;
 use super::work::Work;
 use crate::datatype::{BasicType, Piece, Together};
@@ -146,28 +145,6 @@ impl OnTarget<'_> {
             })?;
         }
         Ok(last)
-    }
-
-    /// Moves bytes that no single region holds, if several do; else returns the error.
-    ///
-    /// # Safety
-    /// As for [`Window::put`] or [`Window::get`]; a put only reads `origin`.
-    #[cold]
-    pub(super) unsafe fn transfer_run_apart(
-        self,
-        way: Way,
-        origin: *mut u8,
-        len: usize,
-        disp: Displacement,
-        error: Error,
-    ) -> Result<Ticket> {
-        let run = Piece::run(0, len as u64);
-        self.check_apart(disp, &run, Grain::BYTE, error)?;
-        if origin.is_null() {
-            return Err(null_buffer(self.aim.operation, len));
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.transfer_apart(way, origin, disp, [&run, &run]) }
     }
 
     /// Carries out work of `len` bytes that no single region holds, if several do; else returns the

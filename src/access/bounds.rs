@@ -5,8 +5,9 @@ use std::ptr;
 use rdma_sys_shim::RemoteAddress;
 
 use crate::datatype::{AtomicWidths, Span};
-use crate::error::{DatatypeMisuse, Error, ErrorKind, Misuse, Result};
+use crate::error::{DatatypeMisuse, Error, Misuse, Result};
 use crate::memory::displacement::{Address, Displacement, Offset};
+use crate::terms::Aim;
 use crate::window::target::Route;
 use crate::window::{Found, OnTarget, RegionCache};
 
@@ -25,50 +26,10 @@ pub(crate) struct Place<'w> {
 }
 
 impl<'w> OnTarget<'w> {
-    /// Checks `len` bytes at a displacement of the entered target against its own size and unit.
-    #[inline(never)]
-    pub(crate) fn place(self, disp: Displacement, len: u64) -> Result<Place<'w>> {
-        let span = Span {
-            lo: 0,
-            hi: len as i64,
-        };
-        self.locate(disp, span, |unit, size| {
-            let (rank, disp) = (self.aim.rank, disp.0);
-            Misuse::PastEnd {
-                rank,
-                disp,
-                unit,
-                len,
-                size,
-            }
-        })
-    }
-
     /// Checks the bytes `span` round a displacement of the entered target against its own size and
     /// unit. The place is the displacement's, wherever that lies.
-    #[cold]
-    pub(crate) fn place_span(self, disp: Displacement, span: Span) -> Result<Place<'w>> {
-        self.locate(disp, span, |unit, size| {
-            let (rank, disp) = (self.aim.rank, disp.0);
-            DatatypeMisuse::Outside {
-                rank,
-                disp,
-                unit,
-                lo: span.lo,
-                hi: span.hi,
-                size,
-            }
-        })
-    }
-
-    /// `refused`: what to say where it is outside, of the target's unit and size.
-    #[inline(always)]
-    fn locate<E: Into<ErrorKind>>(
-        self,
-        disp: Displacement,
-        span: Span,
-        refused: impl FnOnce(u64, u64) -> E,
-    ) -> Result<Place<'w>> {
+    #[inline(never)]
+    pub(crate) fn place(self, disp: Displacement, span: Span) -> Result<Place<'w>> {
         let route = self.route()?;
         let attached = route.attached.as_ref();
         if let Some(cache) = attached
@@ -89,8 +50,34 @@ impl<'w> OnTarget<'w> {
                 widths: self.target.widths(),
                 _found: None,
             }),
-            None => Err(Error::new(self.aim.operation, refused(unit, route.size))),
+            None => Err(self.outside(disp, unit, span, route.size)),
         }
+    }
+
+    #[cold]
+    fn outside(self, disp: Displacement, unit: u64, span: Span, size: u64) -> Error {
+        let Aim { operation, rank } = self.aim;
+        let (disp, Span { lo, hi }) = (disp.0, span);
+        if lo == 0 {
+            let len = span.bytes();
+            let misuse = Misuse::PastEnd {
+                rank,
+                disp,
+                unit,
+                len,
+                size,
+            };
+            return Error::new(operation, misuse);
+        }
+        let misuse = DatatypeMisuse::Outside {
+            rank,
+            disp,
+            unit,
+            lo,
+            hi,
+            size,
+        };
+        Error::new(operation, misuse)
     }
 
     /// In a dynamic window, whose displacements are addresses.
@@ -144,6 +131,25 @@ pub(crate) fn byte_len(operation: &'static str, count: usize, element: usize) ->
             },
         )),
     }
+}
+
+/// Addresses below this are no memory: what is placed at null may well lie elsewhere, where a type
+/// has absolute displacements (`MPI_BOTTOM`).
+const FIRST_ADDRESS: usize = 4096;
+
+/// Checks that `size` bytes of data in `span` round `buffer` are not at the null pointer.
+#[inline]
+pub(super) fn check_buffer(
+    operation: &'static str,
+    buffer: *const u8,
+    span: Span,
+    size: u64,
+) -> Result<()> {
+    let first = buffer.wrapping_offset(span.lo as isize);
+    if buffer.is_null() && size > 0 && first.addr() < FIRST_ADDRESS {
+        return Err(null_buffer(operation, size as usize));
+    }
+    Ok(())
 }
 
 #[cold]

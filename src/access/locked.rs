@@ -11,7 +11,7 @@ use rdma_sys_shim::memory::add_f64;
 
 use super::accumulate_lock::{self, AccumulateAttempt};
 use super::bounds::Place;
-use super::transfer::Transfer;
+use super::locked_by_device::Transfer;
 use super::work::Work;
 use crate::datatype::{BasicType, Op, combine, copy_elements};
 use crate::error::{Error, Result};

@@ -3,26 +3,34 @@
 mod accumulate;
 mod accumulate_lock;
 mod apart;
+mod blocks_by_device;
 mod bounds;
 mod bulk_mode;
 mod by_device;
-mod derived;
+mod combine;
+mod combined;
 mod elementwise;
 mod fetch;
 mod get_accumulate;
 mod locked;
+mod locked_by_device;
 mod notify;
+mod post;
 mod put_get;
 mod request;
+mod rows;
+mod runs;
+mod spot;
 mod transfer;
 mod whole_words;
 mod words;
 mod work;
 
-pub use derived::{accumulate_row, get_row, put_row, rget_row, rput_row};
 pub use put_get::InPlace;
 pub(crate) use put_get::Way;
 pub use request::Request;
+pub use rows::{accumulate_row, get_row, put_row, rget_row, rput_row};
+pub(crate) use transfer::copy_layouts;
 
 /// A target that is no rank, as a neighbour behind an edge of a grid: every communication call of
 /// [`raw::Window`](crate::raw::Window) accepts it, needs no epoch for it, and transfers nothing; its

@@ -1,11 +1,11 @@
-//! Put and get of contiguous bytes.
+//! Put and get. A copy of contiguous bytes to or from mapped memory is the fast path, and is tried first; see `transfer`
+//! for all else.
 
+use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::copy;
-use rdma_sys_shim::{Ticket, Via};
 
-use super::PROC_NULL;
-use super::bounds::null_buffer;
 use super::request::{Request, Until};
+use crate::datatype::Layout;
 use crate::diagnostics::OperationKind;
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
@@ -20,8 +20,8 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// Whether it goes through a mapping, where there is one. A get sees what this rank did before, also what the
-    /// device has not carried out yet.
+    /// Whether it goes through a mapping, where there is one. A get has to see what this rank did before, and so not
+    /// while the device still works on that.
     #[inline(always)]
     pub(super) fn is_in_place(self, target: &Target) -> bool {
         match self {
@@ -53,7 +53,7 @@ impl Way {
     }
 }
 
-/// Mapped bytes of a target that operations may go to: a put or a get that is but a copy.
+/// Mapped bytes of a target that operations may go to: a put or a get of them is only a copy.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct InPlace<'w> {
@@ -88,7 +88,7 @@ impl InPlace<'_> {
 }
 
 impl Window {
-    /// Where a put or a get of so many bytes is but a copy; `None` where there is more to it, or anything amiss.
+    /// The bytes of a put or a get that is only a copy; `None` where more has to be done, or something is wrong.
     #[inline(always)]
     pub(crate) fn in_place(
         &self,
@@ -168,10 +168,10 @@ impl Window {
         disp: u64,
     ) -> Result<Request> {
         let (aim, disp) = (Aim::new("rput", target), Displacement(disp));
-        self.needs_passive(aim)?;
-        // SAFETY: the caller's promise.
-        let ticket = unsafe { self.transfer(aim, Way::Put, origin.cast_mut(), len, disp)? };
-        self.request(target, ticket, Until::Released)
+        self.requested(aim, Until::Released, || {
+            // SAFETY: the caller's promise.
+            unsafe { self.transfer(aim, Way::Put, origin.cast_mut(), len, disp) }
+        })
     }
 
     /// One-sided. As [`Window::get`], with a request: when it is complete, the data is in `origin`
@@ -190,69 +190,127 @@ impl Window {
         disp: u64,
     ) -> Result<Request> {
         let (aim, disp) = (Aim::new("rget", target), Displacement(disp));
-        self.needs_passive(aim)?;
-        // SAFETY: the caller's promise.
-        let ticket = unsafe { self.transfer(aim, Way::Get, origin, len, disp)? };
-        self.request(target, ticket, Until::Completed)
+        self.requested(aim, Until::Completed, || {
+            // SAFETY: the caller's promise.
+            unsafe { self.transfer(aim, Way::Get, origin, len, disp) }
+        })
     }
 
-    /// Either way, with the first operation of an epoch, where nothing is mapped, and for errors.
+    /// One-sided. As [`Window::put`], from the bytes of one layout at `origin` to those of another
+    /// at displacement `disp` of `target`'s memory. As a message that is sent from one to the other:
+    /// both hold the same sequence of predefined types, but the target's may go on where the data
+    /// ends; what is there stays as it is (MPI-4.1, section 12.3.1).
+    ///
+    /// ```
+    /// use transom::raw::{Assert, Datatype, Window};
+    /// use transom::{BasicType, Info, Job};
+    ///
+    /// # fn main() -> transom::Result<()> {
+    /// let job = Job::init()?;
+    /// let window = Window::allocate(job.world(), 8 * 100, 8, &Info::new())?;
+    /// // The third column of a matrix of 10 × 10.
+    /// let f64s = BasicType::F64.into();
+    /// let column = Datatype::vector(10, 1, 10, &f64s)?.commit();
+    /// let values = [1.5_f64; 10];
+    /// window.fence(Assert::NONE)?;
+    /// let (from, dense) = (values.as_ptr().cast(), f64s.commit());
+    /// // SAFETY: ten numbers, which are not touched before the fence.
+    /// unsafe { window.put_layout(from, dense.times(10), job.world().rank(), 2, column.times(1))? };
+    /// window.fence(Assert::NONE)?;
+    /// # window.free()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Window::put`], the range being from the layout's first byte to its last; data of other
+    /// elements, or of more, than there is room for (class Type); sizes past 64 bits (class Count).
     ///
     /// # Safety
-    /// As for [`Window::put`] or [`Window::get`]; a put only reads `origin`.
-    #[inline(never)]
-    pub(super) unsafe fn transfer(
+    /// The bytes of the layout at `origin` are readable, and do not change, until the operation is
+    /// complete; they do not overlap with the bytes written to.
+    pub unsafe fn put_layout(
         &self,
-        aim: Aim,
-        way: Way,
+        origin: *const u8,
+        origin_layout: Layout<'_>,
+        target: u32,
+        disp: u64,
+        target_layout: Layout<'_>,
+    ) -> Result<()> {
+        let (aim, disp) = (Aim::new("put", target), Displacement(disp));
+        let layouts = [origin_layout, target_layout];
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer_layouts(aim, Way::Put, origin.cast_mut(), disp, layouts) }.map(drop)
+    }
+
+    /// One-sided. As [`Window::get`], from the bytes of one layout at displacement `disp` of
+    /// `target`'s memory to those of another at `origin`, which may go on where the data ends
+    /// (MPI-4.1, section 12.3.2).
+    ///
+    /// # Errors
+    /// As for [`Window::put_layout`].
+    ///
+    /// # Safety
+    /// The bytes of the layout at `origin` are writable, and nobody else touches them, until the
+    /// operation is complete; they do not overlap with each other or with the bytes read.
+    pub unsafe fn get_layout(
+        &self,
         origin: *mut u8,
-        len: usize,
-        disp: Displacement,
-    ) -> Result<Ticket> {
-        if aim.rank == PROC_NULL {
-            return Ok(Ticket::DONE);
-        }
-        let on = self.enter(aim)?;
-        if len == 0 {
-            return Ok(Ticket::DONE);
-        }
-        let in_place = way.is_in_place(on.target);
-        let there = on.target.reach(disp, len as u64);
-        if in_place && !there.is_null() && !origin.is_null() {
-            // SAFETY: as in `put` and `get`.
-            unsafe { way.copy(there, origin, len) };
-            on.target.set_dirty();
-            return Ok(Ticket::DONE);
-        }
-        let place = match on.place(disp, len as u64) {
-            Ok(place) => place,
+        origin_layout: Layout<'_>,
+        target: u32,
+        disp: u64,
+        target_layout: Layout<'_>,
+    ) -> Result<()> {
+        let (aim, disp) = (Aim::new("get", target), Displacement(disp));
+        let layouts = [origin_layout, target_layout];
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer_layouts(aim, Way::Get, origin, disp, layouts) }.map(drop)
+    }
+
+    /// One-sided. As [`Window::put_layout`], with a request: when it is complete, `origin` may be
+    /// used again; the data may arrive later (MPI-4.1, section 12.3.5). Needs a lock or `lock_all`.
+    ///
+    /// # Errors
+    /// As for [`Window::put_layout`].
+    ///
+    /// # Safety
+    /// As for [`Window::put_layout`], until the request is complete.
+    pub unsafe fn rput_layout(
+        &self,
+        origin: *const u8,
+        origin_layout: Layout<'_>,
+        target: u32,
+        disp: u64,
+        target_layout: Layout<'_>,
+    ) -> Result<Request> {
+        let (aim, disp) = (Aim::new("rput", target), Displacement(disp));
+        let layouts = [origin_layout, target_layout];
+        self.requested(aim, Until::Released, || {
             // SAFETY: the caller's promise.
-            Err(error) => unsafe {
-                return on.transfer_run_apart(way, origin, len, disp, error);
-            },
-        };
-        if origin.is_null() {
-            return Err(null_buffer(aim.operation, len));
-        }
-        if in_place && !place.there.is_null() {
-            // SAFETY: as in `put` and `get`; `place` keeps the region mapped.
-            unsafe { way.copy(place.there, origin, len) };
-            on.target.set_dirty();
-            on.count(way.kind(), || Via::Mapped, len as u64);
-            return Ok(Ticket::DONE);
-        }
-        let endpoint = &place.route.endpoint;
-        let at = place.at;
-        // SAFETY: the caller keeps `origin` until the operation is complete.
-        let posted = unsafe {
-            match way {
-                Way::Put => endpoint.write(origin, len, at),
-                Way::Get => endpoint.read(origin, len, at),
-            }
-        };
-        let ticket = posted.map_err(|error| on.failed(error))?;
-        on.note_posted(ticket);
-        on.count(way.kind(), || place.route.via(false), len as u64);
-        Ok(ticket)
+            unsafe { self.transfer_layouts(aim, Way::Put, origin.cast_mut(), disp, layouts) }
+        })
+    }
+
+    /// One-sided. As [`Window::get_layout`], with a request: when it is complete, the data is in
+    /// `origin` (MPI-4.1, section 12.3.5). Needs a lock or `lock_all`.
+    ///
+    /// # Errors
+    /// As for [`Window::get_layout`].
+    ///
+    /// # Safety
+    /// As for [`Window::get_layout`], until the request is complete.
+    pub unsafe fn rget_layout(
+        &self,
+        origin: *mut u8,
+        origin_layout: Layout<'_>,
+        target: u32,
+        disp: u64,
+        target_layout: Layout<'_>,
+    ) -> Result<Request> {
+        let (aim, disp) = (Aim::new("rget", target), Displacement(disp));
+        let layouts = [origin_layout, target_layout];
+        self.requested(aim, Until::Completed, || {
+            // SAFETY: the caller's promise.
+            unsafe { self.transfer_layouts(aim, Way::Get, origin, disp, layouts) }
+        })
     }
 }

@@ -120,6 +120,18 @@ impl Request {
 }
 
 impl Window {
+    /// Posts an operation that has a request, which is complete `until` then.
+    pub(super) fn requested(
+        &self,
+        aim: Aim,
+        until: Until,
+        post: impl FnOnce() -> Result<Ticket>,
+    ) -> Result<Request> {
+        self.needs_passive(aim)?;
+        let ticket = post()?;
+        self.request(aim.rank, ticket, until)
+    }
+
     /// Requests exist in passive-target epochs only, but for those to nobody, which need none.
     pub(super) fn needs_passive(&self, aim: Aim) -> Result<()> {
         not_forked(aim.operation)?;

@@ -1,204 +1,208 @@
-//! Elements that are read, combined and written back through the device, under the accumulate lock.
+//! Moving bytes between two layouts, for all puts and gets that are more than one copy. Contiguous bytes are a layout of
+//! one run.
+//!
+//! The layouts are walked together ([`Together`]), in strips of equal blocks. In mapped memory a strip is copied; elsewhere
+//! strips become batches for the device, one run of the target's memory after the other.
 
-use std::cell::{Cell, RefCell};
-use std::ops::Range;
+use rdma_sys_shim::memory::{Rows, copy_rows};
+use rdma_sys_shim::{Blocks, RemoteAddress, Ticket};
 
-use rdma_sys_shim::memory::Buffer;
-use rdma_sys_shim::{Endpoint, RemoteAddress, Ticket};
+use super::PROC_NULL;
+use super::bounds::{Place, check_buffer};
+use super::post::Poster;
+use super::put_get::Way;
+use super::spot::{Spot, Use};
+use crate::datatype::{Layout, Piece, Span, Strip, Together};
+use crate::error::Result;
+use crate::memory::displacement::Displacement;
+use crate::terms::Aim;
+use crate::window::{OnTarget, Window};
 
-use super::bounds::Place;
-use super::work::Work;
-use crate::error::{Error, Result};
-use crate::wait::Patience;
+impl Window {
+    /// A put or a get of contiguous bytes that was not done at once: the first of an epoch, of memory that is not mapped, and
+    /// one that is refused.
+    ///
+    /// # Safety
+    /// As for [`Window::put`] or [`Window::get`]; a put only reads `origin`.
+    #[inline(never)]
+    pub(super) unsafe fn transfer(
+        &self,
+        aim: Aim,
+        way: Way,
+        origin: *mut u8,
+        len: usize,
+        disp: Displacement,
+    ) -> Result<Ticket> {
+        if aim.rank == PROC_NULL {
+            return Ok(Ticket::DONE);
+        }
+        let on = self.enter(aim)?;
+        if len == 0 {
+            return Ok(Ticket::DONE);
+        }
+        let there = on.target.reach(disp, len as u64);
+        if !there.is_null() && !origin.is_null() && way.is_in_place(on.target) {
+            // SAFETY: as in `put` and `get`.
+            unsafe { way.copy(there, origin, len) };
+            on.target.set_dirty();
+            return Ok(Ticket::DONE);
+        }
+        let (span, run) = (Span::of(len as u64), Piece::run(0, len as u64));
+        let spot = on.spot(disp, span, Some(&run), Use::Moved(way))?;
+        check_buffer(aim.operation, origin, span, len as u64)?;
+        // SAFETY: the caller's promise.
+        unsafe { on.transfer_pieces(way, origin, &spot, [&run, &run]) }
+    }
 
-/// Bytes that are combined at a time.
-const CHUNK: usize = 64 << 10;
-
-pub(super) struct Transfer<'w> {
-    endpoint: &'w dyn Endpoint,
-    patience: Patience,
-    at: RemoteAddress,
-    work: &'w Work,
-    /// From the first element to the end of the last.
-    len: usize,
-    /// The last operation that was posted.
-    last: Cell<Ticket>,
+    /// # Safety
+    /// As for [`Window::put_layout`] or [`Window::get_layout`]; a put only reads `origin`.
+    pub(super) unsafe fn transfer_layouts(
+        &self,
+        aim: Aim,
+        way: Way,
+        origin: *mut u8,
+        disp: Displacement,
+        layouts: [Layout<'_>; 2],
+    ) -> Result<Ticket> {
+        if aim.rank == PROC_NULL {
+            return Ok(Ticket::DONE);
+        }
+        let on = self.open_or_enter(aim)?;
+        let operation = aim.operation;
+        let [near, far] = layouts;
+        let (here, there) = (near.measure(operation)?, far.measure(operation)?);
+        match way {
+            Way::Put => near.check_fits(operation, &far)?,
+            Way::Get => far.check_fits(operation, &near)?,
+        }
+        let (Some(near), Some(far)) = (near.bytes(), far.bytes()) else {
+            return Ok(Ticket::DONE);
+        };
+        let (span, piece) = (there.span, Some(&*far));
+        let spot = on.spot(disp, span, piece, Use::Moved(way))?;
+        check_buffer(operation, origin, here.span, here.size)?;
+        let pieces = [&*near, &*far];
+        // SAFETY: the caller's promise.
+        unsafe { on.transfer_pieces(way, origin, &spot, pieces) }
+    }
 }
 
-impl<'w> Transfer<'w> {
-    pub(super) fn new(place: &Place<'w>, patience: Patience, work: &'w Work, len: usize) -> Self {
-        Self {
-            endpoint: &*place.route.endpoint,
-            patience,
-            at: place.at,
-            work,
-            len,
-            last: Cell::new(Ticket::DONE),
-        }
-    }
-
-    /// Carries out the work. That the last writes have taken effect is for the release of the lock
-    /// behind them; no buffer is used any more on return.
+impl OnTarget<'_> {
+    /// Moves bytes between pieces up to the end of the shorter one, of which the target's was found
+    /// at `spot`.
     ///
     /// # Safety
-    /// The buffers of the work are valid for its elements.
-    pub(super) unsafe fn carry_out(&self) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match self.add_by_assist()? {
-                Some(result) => result,
-                None => self.carry_out_here(),
+    /// As for [`Window::put_layout`] or [`Window::get_layout`]; a put only reads `origin`.
+    pub(super) unsafe fn transfer_pieces(
+        self,
+        way: Way,
+        origin: *mut u8,
+        spot: &Spot<'_>,
+        pieces: [&Piece; 2],
+    ) -> Result<Ticket> {
+        let place = match spot {
+            Spot::Mapped(there, _) => {
+                // SAFETY: `origin` is the caller's promise; the target's layout is mapped there.
+                unsafe { copy_layouts(way, origin, *there, pieces) };
+                self.target.set_dirty();
+                return Ok(Ticket::DONE);
             }
-        }
-    }
-
-    /// As [`Transfer::carry_out`], by the target's threads that wait, as far as that is sooner; `None` where there are none,
-    /// with nothing done.
-    ///
-    /// # Safety
-    /// As for [`Transfer::carry_out`].
-    unsafe fn add_by_assist(&self) -> Result<Option<Result<()>>> {
-        let Some(number) = self.work.summed() else {
-            return Ok(None);
-        };
-        let failed = RefCell::new(None);
-        let otherwise = |bytes: Range<usize>| {
-            // SAFETY: the caller's promise, for these elements; each part is added once.
-            self.carry_out_part(bytes, &failed, |part| unsafe { part.carry_out_here() })
-        };
-        let Work {
-            operands, result, ..
-        } = *self.work;
-        // SAFETY: the buffers are the caller's promise; under the lock nobody else changes these elements.
-        let asked = unsafe {
-            self.endpoint
-                .add_by_assist(self.at, number, operands, result, self.len, &otherwise)?
-        };
-        Ok(asked.then(|| failed.take().map_or(Ok(()), Err)))
-    }
-
-    /// Has the work carried out on some bytes, which begin with an element; whether it went well. The first error is kept.
-    fn carry_out_part(
-        &self,
-        bytes: Range<usize>,
-        failed: &RefCell<Option<Error>>,
-        carry_out: impl FnOnce(&Transfer<'_>) -> Result<()>,
-    ) -> bool {
-        let extent = self.work.ty.extent();
-        let (first, count) = (bytes.start / extent, bytes.len().div_ceil(extent));
-        let work = self.work.part(first, count);
-        let part = Transfer {
-            endpoint: self.endpoint,
-            patience: self.patience,
-            at: self.at(bytes.start),
-            work: &work,
-            len: bytes.len(),
-            last: Cell::new(Ticket::DONE),
-        };
-        match carry_out(&part) {
-            Ok(()) => true,
-            Err(error) => {
-                failed.borrow_mut().get_or_insert(error);
-                false
-            }
-        }
-    }
-
-    /// As [`Transfer::carry_out`], by this process.
-    ///
-    /// # Safety
-    /// As for [`Transfer::carry_out`].
-    unsafe fn carry_out_here(&self) -> Result<()> {
-        let mut buffers = [Buffer::default(), Buffer::default()];
-        let result = if self.work.overwrites() {
+            Spot::Device(place) => place,
             // SAFETY: the caller's promise.
-            unsafe { self.write(self.work.operands, 0, self.len) }
-        } else {
-            // SAFETY: the caller's promise; the buffers are kept until all has ended.
-            unsafe { self.combine(&mut buffers) }
+            &Spot::Apart(disp) => unsafe {
+                return self.transfer_apart(way, origin, disp, pieces);
+            },
         };
-        // An error here too means that the device has done with the buffers.
-        let released = self.patience.release(self.endpoint, self.last.get());
-        result.and(released)
-    }
-
-    /// Chunk by chunk, the next being read while one is combined and written. The write may overtake
-    /// that read, which is of other bytes.
-    ///
-    /// # Safety
-    /// As for [`Transfer::carry_out`]; the buffers are kept until the last operation has ended.
-    unsafe fn combine(&self, buffers: &mut [Buffer; 2]) -> Result<()> {
-        let extent = self.work.ty.extent();
-        let chunk = CHUNK / extent * extent;
-        let part = |start: usize| chunk.min(self.len - start);
-        let mut written = [Ticket::DONE; 2];
-        let to = self.room(&mut buffers[0], 0, part(0));
-        // SAFETY: the buffer is as long, and not touched before the read has ended.
-        let mut read = unsafe { self.read(to, 0, part(0))? };
-        for (index, start) in (0..self.len).step_by(chunk).enumerate() {
-            let (this, other) = (index % 2, (index + 1) % 2);
-            let mut next_read = Ticket::DONE;
-            let next = start + chunk;
-            if next < self.len {
-                self.patience.release(self.endpoint, written[other])?;
-                let to = self.room(&mut buffers[other], next, part(next));
-                // SAFETY: as above; what was written from there before has been taken.
-                next_read = unsafe { self.read(to, next, part(next))? };
-            }
-            self.patience.complete(self.endpoint, read)?;
-            let held = self.room(&mut buffers[this], start, part(start));
-            let (first, count) = (start / extent, part(start).div_ceil(extent));
-            // SAFETY: the buffer holds these elements; the work's are the caller's promise.
-            unsafe {
-                if self.work.combine_held(held, first, count) {
-                    self.write(held, start, part(start))?;
-                    written[this] = self.last.get();
-                }
-            }
-            read = next_read;
-        }
-        Ok(())
-    }
-
-    /// Where `len` bytes are held of those that begin `start` bytes behind the first.
-    fn room(&self, buffer: &mut Buffer, start: usize, len: usize) -> *mut u8 {
-        buffer.at_least(len, self.at(start).address)
-    }
-
-    fn at(&self, offset: usize) -> RemoteAddress {
-        self.at.moved(offset as i64)
-    }
-
-    /// # Safety
-    /// `to` is writable for `len` bytes, and nobody else touches them, until the read has ended.
-    unsafe fn read(&self, to: *mut u8, start: usize, len: usize) -> Result<Ticket> {
         // SAFETY: the caller's promise.
-        let ticket = unsafe { self.endpoint.read(to, len, self.at(start))? };
-        self.last.set(ticket);
+        let posted = unsafe { self.post_layouts(way, origin, place, pieces) };
+        let ticket = posted.map_err(|error| self.failed(error))?;
+        self.note_posted(ticket);
         Ok(ticket)
     }
 
-    /// Writes the elements in `len` bytes, and nothing of their padding.
-    ///
     /// # Safety
-    /// `from` is readable for `len` bytes until the writes have ended.
-    unsafe fn write(&self, from: *const u8, start: usize, len: usize) -> Result<()> {
-        let ty = self.work.ty;
-        let write = |offset: usize, len: usize| -> Result<()> {
-            let at = self.at(start + offset);
-            // SAFETY: inside what the caller vouches for.
-            self.last
-                .set(unsafe { self.endpoint.write(from.add(offset), len, at)? });
-            Ok(())
-        };
-        if !ty.is_padded() {
-            return write(0, len);
+    /// As for [`Window::transfer_layouts`].
+    unsafe fn post_layouts(
+        self,
+        way: Way,
+        origin: *mut u8,
+        place: &Place<'_>,
+        layouts: [&Piece; 2],
+    ) -> Result<Ticket> {
+        let (endpoint, at) = (&*place.route.endpoint, place.at);
+        if let [Some(near), Some(far)] = layouts.map(Piece::as_run) {
+            let len = near.min(far) as usize;
+            let (here, at) = (placed(origin, layouts[0].at), at.moved(layouts[1].at));
+            // SAFETY: the caller's promise.
+            let posted = unsafe {
+                match way {
+                    Way::Put => endpoint.write(here, len, at),
+                    Way::Get => endpoint.read(here, len, at),
+                }
+            };
+            return Ok(posted?);
         }
-        for element in (0..len).step_by(ty.extent()) {
-            for &(at, len) in ty.runs() {
-                write(element + at, len)?;
-            }
+        let mut poster = Poster::new(endpoint, self.window.context().patience(), way, at.rkey);
+        let mut strips = Together::new(layouts);
+        let (first, second) = (strips.next(), strips.next());
+        let is_one = second.is_none();
+        for strip in first.into_iter().chain(second).chain(strips) {
+            let blocks = blocks_of(&strip, origin, at);
+            // SAFETY: blocks of the layout, which is the caller's promise.
+            unsafe { poster.push_blocks(blocks, is_one)? };
         }
-        Ok(())
+        // SAFETY: as above.
+        unsafe { poster.finish() }
+    }
+}
+
+fn placed(base: *mut u8, offset: i64) -> *mut u8 {
+    base.wrapping_offset(offset as isize)
+}
+
+/// The blocks of a strip, with the layouts placed at `origin` and, at the target, `at`.
+fn blocks_of(strip: &Strip<2>, origin: *mut u8, at: RemoteAddress) -> Blocks {
+    Blocks {
+        here: placed(origin, strip.at[0]),
+        at: at.moved(strip.at[1]),
+        len: strip.len as usize,
+        count: strip.count as usize,
+        stride_here: strip.stride[0] as isize,
+        stride_there: strip.stride[1],
+    }
+}
+
+/// # Safety
+/// The layouts are inside memory that is valid for copying from one to the other.
+pub(crate) unsafe fn copy_layouts(way: Way, origin: *mut u8, there: *mut u8, layouts: [&Piece; 2]) {
+    if let [Some(near), Some(far)] = layouts.map(Piece::as_run) {
+        let (here, there) = (placed(origin, layouts[0].at), placed(there, layouts[1].at));
+        // SAFETY: the caller's promise.
+        unsafe { way.copy(there, here, near.min(far) as usize) };
+        return;
+    }
+    for strip in Together::new(layouts) {
+        // SAFETY: the caller's promise.
+        unsafe { copy_strip(way, origin, there, &strip) };
+    }
+}
+
+/// # Safety
+/// As for [`copy_layouts`], of a strip of them.
+unsafe fn copy_strip(way: Way, origin: *mut u8, there: *mut u8, strip: &Strip<2>) {
+    let (here, there) = (placed(origin, strip.at[0]), placed(there, strip.at[1]));
+    let [here_stride, there_stride] = strip.stride.map(|stride| stride as isize);
+    let rows = |to_stride, from_stride| Rows {
+        len: strip.len as usize,
+        count: strip.count as usize,
+        to_stride,
+        from_stride,
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        match way {
+            Way::Put => copy_rows(there, here, rows(there_stride, here_stride)),
+            Way::Get => copy_rows(here, there, rows(here_stride, there_stride)),
+        }
     }
 }

@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use rdma_sys_shim::memory::{Rows, copy_rows};
-
-use crate::datatype::{BasicType, Cursor, Layout, Piece, Row, Together};
+use crate::access::{Way, copy_layouts};
+use crate::datatype::{BasicType, Cursor, Layout, Piece, Row};
 use crate::error::{Error, Misuse, Result};
 
 /// The bytes of a layout, in the order of its type map: what a datatype of so many elements has of a
@@ -130,23 +129,9 @@ impl<'t> Walk<'t> {
         let Some(piece) = self.piece.as_deref() else {
             return;
         };
-        let dense = Piece::run(0, self.size);
-        for strip in Together::new([&dense, piece]) {
-            let place = |base: *mut u8, side: usize| base.wrapping_offset(strip.at[side] as isize);
-            let (near, far) = (place(packed, 0), place(buffer, 1));
-            let rows = |to: usize, from: usize| Rows {
-                len: strip.len as usize,
-                count: strip.count as usize,
-                to_stride: strip.stride[to] as isize,
-                from_stride: strip.stride[from] as isize,
-            };
-            // SAFETY: the caller's promise; a strip is inside of both layouts.
-            unsafe {
-                match unpacks {
-                    true => copy_rows(far, near, rows(1, 0)),
-                    false => copy_rows(near, far, rows(0, 1)),
-                }
-            }
-        }
+        let way = if unpacks { Way::Put } else { Way::Get };
+        let layouts = [&Piece::run(0, self.size), piece];
+        // SAFETY: the caller's promise.
+        unsafe { copy_layouts(way, packed, buffer, layouts) };
     }
 }

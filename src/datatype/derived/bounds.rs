@@ -8,6 +8,14 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// Of `len` contiguous bytes.
+    pub(crate) fn of(len: u64) -> Self {
+        Self {
+            lo: 0,
+            hi: len as i64,
+        }
+    }
+
     /// Bytes from its start to its end.
     pub(crate) fn bytes(self) -> u64 {
         self.hi.wrapping_sub(self.lo) as u64
@@ -23,7 +31,7 @@ impl Span {
     /// What `count` copies of it cover, each `stride` bytes after the one before.
     pub(crate) fn repeated(self, count: u64, stride: i64) -> Option<Self> {
         let Some(steps) = count.checked_sub(1) else {
-            return Some(Self { lo: 0, hi: 0 });
+            return Some(Self::of(0));
         };
         let reach = i64::try_from(i128::from(stride) * i128::from(steps)).ok()?;
         Some(Self {

@@ -96,7 +96,7 @@ impl Committed {
                 span.len()?;
                 Some(span)
             }
-            _ => Some(Span { lo: 0, hi: 0 }),
+            _ => Some(Span::of(0)),
         }
     }
 

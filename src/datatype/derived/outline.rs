@@ -59,7 +59,7 @@ impl Outline {
             return Some(markers);
         }
         let Some(data) = self.data else {
-            return Some(Span { lo: 0, hi: 0 });
+            return Some(Span::of(0));
         };
         let padding = match data.len()? % i64::from(self.align) {
             0 => 0,

@@ -115,7 +115,7 @@ impl Datatype {
 
     /// Constructors let no type be whose bounds cannot be told.
     pub(super) fn bounds(&self) -> Span {
-        self.0.outline.bounds().unwrap_or(Span { lo: 0, hi: 0 })
+        self.0.outline.bounds().unwrap_or(Span::of(0))
     }
 }
 

@@ -4,7 +4,7 @@ use rdma_sys_shim::{
     Batch, BatchError, Blocks, Endpoint, LocalPiece, RemoteAddress, RemoteRun, Ticket,
 };
 
-use super::super::put_get::Way;
+use super::put_get::Way;
 use crate::error::Result;
 use crate::wait::Patience;
 

@@ -1,38 +1,38 @@
 //! What an operation of the accumulate family does, where its elements lie in layouts.
 
-use super::super::whole_words::go_together;
-use super::super::work::Work;
+use super::whole_words::go_together;
+use super::work::Work;
 use crate::datatype::{AtomicWidths, BasicType, Op, Piece, Together};
 
 /// Elements of one predefined type in three layouts, up to the end of the shortest: operands,
 /// results, target.
-pub(in crate::access) struct Combined<'a> {
-    pub(in crate::access) ty: BasicType,
-    pub(in crate::access) op: Op,
+pub(super) struct Combined<'a> {
+    pub(super) ty: BasicType,
+    pub(super) op: Op,
     /// `None` for [`Op::NoOp`].
-    pub(in crate::access) operands: Option<*const u8>,
+    pub(super) operands: Option<*const u8>,
     /// Where the old elements go.
-    pub(in crate::access) result: Option<*mut u8>,
+    pub(super) result: Option<*mut u8>,
     /// Those that have no memory are walked all the same.
-    pub(in crate::access) layouts: [&'a Piece; 3],
+    pub(super) layouts: [&'a Piece; 3],
     /// So many bytes from the start on have nothing done to them: a number of whole strips.
-    pub(in crate::access) skip: u64,
+    pub(super) skip: u64,
 }
 
 /// Elements, one after the other in each of the three.
 #[derive(Clone, Copy)]
-pub(in crate::access) struct ElementBlock {
+pub(super) struct ElementBlock {
     operands: i64,
     result: i64,
     /// From where the target's layout is placed.
-    pub(in crate::access) target: i64,
+    pub(super) target: i64,
     /// Bytes, padding included.
-    pub(in crate::access) len: usize,
+    pub(super) len: usize,
 }
 
 impl ElementBlock {
     /// The part from byte `start` on.
-    pub(in crate::access) fn part(&self, start: usize, len: usize) -> Self {
+    pub(super) fn part(&self, start: usize, len: usize) -> Self {
         let ahead = |at: i64| at + start as i64;
         Self {
             operands: ahead(self.operands),
@@ -44,9 +44,7 @@ impl ElementBlock {
 }
 
 /// The blocks, and where each begins in a buffer that holds one behind the other.
-pub(in crate::access) fn packed(
-    blocks: &[ElementBlock],
-) -> impl Iterator<Item = (usize, &ElementBlock)> {
+pub(super) fn packed(blocks: &[ElementBlock]) -> impl Iterator<Item = (usize, &ElementBlock)> {
     blocks.iter().scan(0, |next, block| {
         let at = *next;
         *next += block.len;
@@ -55,7 +53,7 @@ pub(in crate::access) fn packed(
 }
 
 impl Combined<'_> {
-    pub(in crate::access) fn blocks(&self) -> impl Iterator<Item = ElementBlock> {
+    pub(super) fn blocks(&self) -> impl Iterator<Item = ElementBlock> {
         let (skip, mut walked) = (self.skip, 0);
         let strips = Together::new(self.layouts).filter(move |strip| {
             walked += strip.bytes();
@@ -76,7 +74,7 @@ impl Combined<'_> {
 
     /// The blocks whose elements single atomics update, or the others. `base` is where the target's
     /// layout is placed.
-    pub(in crate::access) fn blocks_of(
+    pub(super) fn blocks_of(
         &self,
         widths: AtomicWidths,
         base: u64,
@@ -89,29 +87,24 @@ impl Combined<'_> {
         })
     }
 
-    pub(in crate::access) fn operands_at(&self, block: &ElementBlock) -> *const u8 {
+    pub(super) fn operands_at(&self, block: &ElementBlock) -> *const u8 {
         let at = |base: *const u8| base.wrapping_offset(block.operands as isize);
         self.operands.map_or(std::ptr::null(), at)
     }
 
-    pub(in crate::access) fn result_at(&self, block: &ElementBlock) -> *mut u8 {
+    pub(super) fn result_at(&self, block: &ElementBlock) -> *mut u8 {
         let at = |base: *mut u8| base.wrapping_offset(block.result as isize);
         self.result.map_or(std::ptr::null_mut(), at)
     }
 
     /// The work on one block.
-    pub(in crate::access) fn work(&self, block: &ElementBlock) -> Work {
+    pub(super) fn work(&self, block: &ElementBlock) -> Work {
         let (operands, result) = (self.operands_at(block), self.result_at(block));
         self.work_on(operands, result, block.len)
     }
 
     /// The work on `len` bytes of elements in these buffers.
-    pub(in crate::access) fn work_on(
-        &self,
-        operands: *const u8,
-        result: *mut u8,
-        len: usize,
-    ) -> Work {
+    pub(super) fn work_on(&self, operands: *const u8, result: *mut u8, len: usize) -> Work {
         Work {
             ty: self.ty,
             op: self.op,
@@ -123,7 +116,7 @@ impl Combined<'_> {
     }
 
     /// Whether the buffers' layouts cut runs of the target's elements that would go in wider words than these are.
-    pub(in crate::access) fn cuts_runs(&self) -> bool {
+    pub(super) fn cuts_runs(&self) -> bool {
         let [operands, results, target] = self.layouts;
         let cuts = |has: bool, layout: &Piece| has && !layout.is_as_coarse_as(target);
         let size = self.ty.size();
@@ -133,12 +126,12 @@ impl Combined<'_> {
     }
 
     /// Whether nothing is fetched and nothing changes.
-    pub(in crate::access) fn is_nothing(&self) -> bool {
+    pub(super) fn is_nothing(&self) -> bool {
         self.op == Op::NoOp && self.result.is_none()
     }
 
     /// Whether what the target has does not matter.
-    pub(in crate::access) fn overwrites(&self) -> bool {
+    pub(super) fn overwrites(&self) -> bool {
         self.op == Op::Replace && self.result.is_none()
     }
 }

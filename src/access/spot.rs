@@ -2,9 +2,9 @@
 
 use rdma_sys_shim::Via;
 
-use super::super::apart::Grain;
-use super::super::bounds::Place;
-use super::super::put_get::Way;
+use super::apart::Grain;
+use super::bounds::Place;
+use super::put_get::Way;
 use crate::datatype::{AtomicWidths, BasicType, Piece, Span, Together};
 use crate::diagnostics::OperationKind;
 use crate::error::Result;
@@ -82,7 +82,7 @@ impl<'w> OnTarget<'w> {
         {
             return Ok(Spot::Mapped(base, None));
         }
-        let place = match (self.place_span(disp, span), far) {
+        let place = match (self.place(disp, span), far) {
             (Ok(place), _) => place,
             (Err(error), Some(far)) => {
                 self.check_apart(disp, far, usage.grain(), error)?;

@@ -2,14 +2,14 @@
 
 use rdma_sys_shim::Ticket;
 
-use super::super::PROC_NULL;
-use super::super::elementwise;
-use super::super::request::{Request, Until};
-use super::super::words::MANY;
-use super::super::work::Work;
-use super::check_buffer;
+use super::PROC_NULL;
+use super::bounds::check_buffer;
 use super::combined::{Combined, ElementBlock};
+use super::elementwise;
+use super::request::{Request, Until};
 use super::spot::{Spot, Use};
+use super::words::MANY;
+use super::work::Work;
 use crate::datatype::{AtomicWidths, Layout, Op, Piece};
 use crate::error::Result;
 use crate::memory::displacement::Displacement;

@@ -3,12 +3,12 @@
 use rdma_sys_shim::memory::copy;
 use rdma_sys_shim::{Endpoint, RemoteAddress, Ticket, Update, Width};
 
-use super::super::bounds::Place;
-use super::super::by_device::{CHAIN, Places, Words, after};
-use super::super::put_get::Way;
-use super::super::whole_words::{WIDTHS, go_together, type_of, words};
+use super::bounds::Place;
+use super::by_device::{CHAIN, Places, Words, after};
 use super::combined::{Combined, ElementBlock, packed};
 use super::post::Poster;
+use super::put_get::Way;
+use super::whole_words::{WIDTHS, go_together, type_of, words};
 use crate::datatype::{Op, copy_elements};
 use crate::error::Result;
 use crate::wait::Patience;

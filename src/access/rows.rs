@@ -2,13 +2,13 @@
 
 use rdma_sys_shim::Ticket;
 
-use super::super::PROC_NULL;
-use super::super::put_get::Way;
-use super::super::request::{Request, Until};
-use super::super::work::Work;
-use super::check_buffer;
+use super::PROC_NULL;
+use super::bounds::check_buffer;
 use super::combined::Combined;
+use super::put_get::Way;
+use super::request::{Request, Until};
 use super::spot::{Spot, Use};
+use super::work::Work;
 use crate::datatype::{BasicType, Op, Piece, Row};
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
@@ -71,11 +71,10 @@ pub unsafe fn rput_row(
     near: Row,
     far: Row,
 ) -> Result<Request> {
-    window.needs_passive(aim)?;
-    let (origin, rows) = (origin.cast_mut(), [near, far]);
-    // SAFETY: the caller's promise.
-    let ticket = unsafe { transfer(window, aim, Way::Put, origin, rows)? };
-    window.request(aim.rank, ticket, Until::Released)
+    window.requested(aim, Until::Released, || {
+        // SAFETY: the caller's promise.
+        unsafe { transfer(window, aim, Way::Put, origin.cast_mut(), [near, far]) }
+    })
 }
 
 /// One-sided. As [`get_row`], with a request; needs a passive-target epoch.
@@ -93,10 +92,10 @@ pub unsafe fn rget_row(
     near: Row,
     far: Row,
 ) -> Result<Request> {
-    window.needs_passive(aim)?;
-    // SAFETY: the caller's promise.
-    let ticket = unsafe { transfer(window, aim, Way::Get, origin, [near, far])? };
-    window.request(aim.rank, ticket, Until::Completed)
+    window.requested(aim, Until::Completed, || {
+        // SAFETY: the caller's promise.
+        unsafe { transfer(window, aim, Way::Get, origin, [near, far]) }
+    })
 }
 
 /// One-sided. Combines the elements of `near`, from `origin` on, into those of `far`, from the start
