@@ -10,7 +10,6 @@ use std::time::Duration;
 use crate::Result;
 use crate::fork::OfProcess;
 use crate::memory::Number;
-use crate::rdma::AtomicScope;
 use batch::{Batch, BatchError, Blocks, post_each};
 
 /// Rights that a region grants to its peers.
@@ -164,22 +163,6 @@ pub struct Capabilities {
     /// Whether registered memory is locked into physical memory, and so counts against the limit
     /// of locked memory.
     pub pins_memory: bool,
-}
-
-impl Capabilities {
-    /// Those of an RDMA device.
-    pub(crate) fn of_rdma(scope: AtomicScope, max_message: u64) -> Self {
-        Self {
-            atomic_domain: match scope {
-                AtomicScope::Global => AtomicDomain::Global,
-                AtomicScope::None | AtomicScope::Device => AtomicDomain::Device,
-            },
-            narrow_atomics: false,
-            max_message,
-            target_thread: TargetThread::Never,
-            pins_memory: true,
-        }
-    }
 }
 
 /// Which of a device's peers are reached sooner than others.
@@ -560,26 +543,9 @@ pub trait Endpoint: Send + Sync {
         Via::Device
     }
 
-    /// Has threads of the peer's that wait add `len` bytes of numbers to those at a place, of which nobody else changes any
-    /// meanwhile, as far as that is sooner; `otherwise` has to add the parts that it is called with, and says false if it
-    /// could not, after which it is not called again. What the numbers were goes to `old`, unless that is null. False: nothing was done, as by devices where nobody does it.
-    ///
-    /// # Errors
-    /// The peer is gone.
-    ///
-    /// # Safety
-    /// `values` is readable, and `old` writable if it is not null, for `len` bytes, a multiple of a number's; they do not overlap.
-    unsafe fn add_by_assist(
-        &self,
-        at: RemoteAddress,
-        number: Number,
-        values: *const u8,
-        old: *mut u8,
-        len: usize,
-        otherwise: &dyn Fn(Range<usize>) -> bool,
-    ) -> Result<bool> {
-        let _ = (at, number, values, old, len, otherwise);
-        Ok(false)
+    /// The threads of the peer's that carry out operations for others while they wait, where the device has such.
+    fn waiting_threads(&self) -> Option<&dyn WaitingThreads> {
+        None
     }
 
     /// Maps the peer's memory here, if that is possible: all of it, for loads and stores, and for the
@@ -602,13 +568,36 @@ pub trait Endpoint: Send + Sync {
     fn liveness(&self) -> Liveness;
 }
 
+/// Threads of a peer's process that carry out operations for others while they wait for something themselves.
+pub trait WaitingThreads: Send + Sync {
+    /// Has them add `len` bytes of numbers to those at a place, as far as that is sooner. Nobody else changes these numbers
+    /// meanwhile. `otherwise` adds the parts that it is called with; it returns false if it could not, and is not called
+    /// again. What the numbers were goes to `old`, unless that is null. Returns false if nothing was done.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    ///
+    /// # Safety
+    /// `values` is readable, and `old` writable if it is not null, for `len` bytes, a multiple of a number's; they do not
+    /// overlap.
+    unsafe fn add(
+        &self,
+        at: RemoteAddress,
+        number: Number,
+        values: *const u8,
+        old: *mut u8,
+        len: usize,
+        otherwise: &dyn Fn(Range<usize>) -> bool,
+    ) -> Result<bool>;
+}
+
 /// Registered memory of this process. Dropping it deregisters it and, where the device
 /// allocated it, frees it.
 pub struct Region {
-    pub(crate) remote: RemoteRegion,
-    pub(crate) base: *mut u8,
+    remote: RemoteRegion,
+    base: *mut u8,
     /// Deregisters when dropped.
-    pub(crate) _owner: OfProcess<Box<dyn Send + Sync>>,
+    _owner: OfProcess<Box<dyn Send + Sync>>,
 }
 
 // SAFETY: the pointer is an address to give away; every access through it is unsafe code of the
@@ -618,6 +607,17 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
+    /// Memory of this process from `base` on, which peers know as `remote`. Dropping `owner` deregisters it; a forked child
+    /// leaks `owner` instead, since the registration is its parent's.
+    #[must_use]
+    pub fn new(base: *mut u8, remote: RemoteRegion, owner: impl Send + Sync + 'static) -> Self {
+        Self {
+            remote,
+            base,
+            _owner: OfProcess::new(Box::new(owner)),
+        }
+    }
+
     /// First byte.
     #[must_use]
     pub fn base(&self) -> *mut u8 {
@@ -645,12 +645,12 @@ impl Region {
 
 /// A region of a peer's memory, mapped into this process until drop.
 pub struct Mapping {
-    pub(crate) base: *mut u8,
+    base: *mut u8,
     /// See [`Mapping::has_atomics`].
-    pub(crate) has_atomics: bool,
-    pub(crate) len: u64,
+    has_atomics: bool,
+    len: u64,
     /// Unmaps when dropped.
-    pub(crate) _owner: Option<Box<dyn Send + Sync>>,
+    _owner: Box<dyn Send + Sync>,
 }
 
 // SAFETY: as for `Region`: the pointer is only handed out.
@@ -659,6 +659,18 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
+    /// `len` bytes of a peer's memory from `base` on, for loads, stores and the processor's atomics. Dropping `owner` unmaps
+    /// them.
+    #[must_use]
+    pub fn new(base: *mut u8, len: u64, owner: impl Send + Sync + 'static) -> Self {
+        Self {
+            base,
+            has_atomics: true,
+            len,
+            _owner: Box::new(owner),
+        }
+    }
+
     /// Where the region's first byte is mapped.
     #[must_use]
     pub fn base(&self) -> *mut u8 {
@@ -686,7 +698,7 @@ impl Mapping {
         // SAFETY: mapped by the owner, which is dropped after it: a tuple's fields are dropped in their order.
         let watched = unsafe { crate::memory::late::Watched::new(self.base, self.len as usize) };
         Self {
-            _owner: Some(Box::new((OfProcess::new(watched), self._owner))),
+            _owner: Box::new((OfProcess::new(watched), self._owner)),
             ..self
         }
     }

@@ -3,8 +3,6 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::rdma::SelectError;
-
 /// The name of the soft device.
 pub(crate) const SOFT: &str = "soft";
 
@@ -268,9 +266,9 @@ pub enum Error {
          with `--features adversarial`, as `cargo test` does)"
     )]
     NoAdversarial,
-    /// No RDMA device, port or GID can be chosen.
+    /// None of a provider's devices can be chosen, for a reason that the provider has a type for.
     #[error(transparent)]
-    Select(SelectError),
+    Select(Arc<dyn std::error::Error + Send + Sync>),
     /// A device for tests was told to fail.
     #[error("injected failure: {what} ({device}, seed {seed})")]
     Injected {
@@ -309,19 +307,6 @@ impl<T: std::fmt::Display> std::fmt::Display for IfKnown<'_, T> {
         match detail {
             Some(detail) => write!(f, "{before}{detail}{after}"),
             None => Ok(()),
-        }
-    }
-}
-
-impl From<SelectError> for Error {
-    /// A name may also be that of a device that is none of RDMA.
-    fn from(error: SelectError) -> Self {
-        match error {
-            SelectError::Unknown { name, known } => Self::UnknownDevice {
-                name,
-                known: [vec![SOFT.to_owned()], known].concat().join(", "),
-            },
-            error => Self::Select(error),
         }
     }
 }

@@ -100,7 +100,7 @@ fn describe_with(
             false => State::Unusable(reasons.join("; ")),
         },
         capabilities: (limits.as_ref())
-            .map(|limits| Capabilities::of_rdma(limits.atomic_scope, limits.max_message)),
+            .map(|limits| limits.atomic_scope.capabilities(limits.max_message)),
         rdma: Some(device),
         choice: choice.ok(),
         limits,

@@ -29,7 +29,7 @@ pub use device::batch::{Batch, BatchError, Blocks, Each, LocalPiece, RemoteRun};
 pub use device::{
     ALIGNMENT, Access, AtomicDomain, Capabilities, Device, Endpoint, LIVENESS_INTERVAL, Liveness,
     Mapping, Nearest, Region, RemoteAddress, RemoteRegion, TargetThread, Ticket, Update, Usage,
-    Via, Width,
+    Via, WaitingThreads, Width,
 };
 pub use error::{Absence, Error, Result};
 pub use fences::{fence_all, light_fence, take_fences};

@@ -58,7 +58,8 @@ impl<'w> Transfer<'w> {
     /// # Safety
     /// As for [`Transfer::carry_out`].
     unsafe fn add_by_assist(&self) -> Result<Option<Result<()>>> {
-        let Some(number) = self.work.summed() else {
+        let threads = self.endpoint.waiting_threads();
+        let (Some(threads), Some(number)) = (threads, self.work.summed()) else {
             return Ok(None);
         };
         let failed = RefCell::new(None);
@@ -70,10 +71,8 @@ impl<'w> Transfer<'w> {
             operands, result, ..
         } = *self.work;
         // SAFETY: the buffers are the caller's promise; under the lock nobody else changes these elements.
-        let asked = unsafe {
-            self.endpoint
-                .add_by_assist(self.at, number, operands, result, self.len, &otherwise)?
-        };
+        let asked =
+            unsafe { threads.add(self.at, number, operands, result, self.len, &otherwise)? };
         Ok(asked.then(|| failed.take().map_or(Ok(()), Err)))
     }
 

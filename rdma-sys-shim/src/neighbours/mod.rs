@@ -16,7 +16,6 @@ use bootstrap_record::BootstrapRecord;
 use endpoint::MappingEndpoint;
 pub(crate) use setting::Setting;
 
-use crate::fork::OfProcess;
 use crate::soft::{Neighbour, NeighbourMemory};
 use crate::{Access, Capabilities, Device, Endpoint, Nearest, Region, Result, Usage};
 
@@ -121,11 +120,8 @@ impl Device for WithNeighbours {
         // SAFETY: the memory goes into the region, and is given back after it is deregistered; nobody has a
         // reference to it.
         let registered = unsafe { self.device.register(base, len, Access::ALL)? };
-        Ok(Region {
-            remote: registered.remote,
-            base,
-            _owner: OfProcess::new(Box::new((registered, allocated))),
-        })
+        let remote = registered.remote();
+        Ok(Region::new(base, remote, (registered, allocated)))
     }
 
     unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region> {

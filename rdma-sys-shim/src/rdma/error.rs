@@ -1,8 +1,11 @@
 //! Why no device, port or GID was chosen.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::{LinkLayer, Port, PortState};
+use crate::Error;
+use crate::error::SOFT;
 
 /// What stands in the way of a choice. [`remedy`](Self::remedy) says what would work, and is
 /// part of the text.
@@ -183,6 +186,19 @@ impl fmt::Display for SelectError {
         match self.remedy() {
             Some(remedy) => write!(f, " ({remedy})"),
             None => Ok(()),
+        }
+    }
+}
+
+impl From<SelectError> for Error {
+    /// A name may also be that of a device that is none of RDMA.
+    fn from(error: SelectError) -> Self {
+        match error {
+            SelectError::Unknown { name, known } => Self::UnknownDevice {
+                name,
+                known: [vec![SOFT.to_owned()], known].concat().join(", "),
+            },
+            error => Self::Select(Arc::new(error)),
         }
     }
 }

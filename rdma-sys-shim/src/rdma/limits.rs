@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::{AtomicDomain, Capabilities, TargetThread};
+
 /// To what a device's atomics are atomic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomicScope {
@@ -11,6 +13,22 @@ pub enum AtomicScope {
     Device,
     /// To those, and to the processor's.
     Global,
+}
+
+impl AtomicScope {
+    /// What a device can do whose atomics are of this scope.
+    pub(crate) fn capabilities(self, max_message: u64) -> Capabilities {
+        Capabilities {
+            atomic_domain: match self {
+                Self::Global => AtomicDomain::Global,
+                Self::None | Self::Device => AtomicDomain::Device,
+            },
+            narrow_atomics: false,
+            max_message,
+            target_thread: TargetThread::Never,
+            pins_memory: true,
+        }
+    }
 }
 
 impl fmt::Display for AtomicScope {

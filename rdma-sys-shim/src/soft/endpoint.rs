@@ -22,7 +22,7 @@ use crate::device::batch::{Batch, BatchError, Blocks};
 use crate::memory::{Buffer, copy};
 use crate::{
     Access, Endpoint, Error, Liveness, Mapping, Number, RemoteAddress, RemoteRegion, Result,
-    Ticket, Update, Via, Width,
+    Ticket, Update, Via, WaitingThreads, Width,
 };
 
 /// What helps where only the origin finds that the kernel forbids it.
@@ -451,17 +451,8 @@ impl Endpoint for SoftEndpoint {
             .is_none_or(|found| found.len == 0 || found.access.allows(Access::ATOMIC))
     }
 
-    unsafe fn add_by_assist(
-        &self,
-        at: RemoteAddress,
-        number: Number,
-        values: *const u8,
-        old: *mut u8,
-        len: usize,
-        otherwise: &dyn Fn(Range<usize>) -> bool,
-    ) -> Result<bool> {
-        // SAFETY: the caller's promise.
-        unsafe { self.add_where_sooner(at, number, (values, old), len, otherwise) }
+    fn waiting_threads(&self) -> Option<&dyn WaitingThreads> {
+        Some(self)
     }
 
     fn map(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
@@ -476,12 +467,8 @@ impl Endpoint for SoftEndpoint {
         }
         if self.path == Path::Direct {
             self.check(region.at(0), region.len, Operation::Read)?;
-            return Ok(Some(Mapping {
-                has_atomics: true,
-                base: region.address as usize as *mut u8,
-                len: region.len,
-                _owner: None,
-            }));
+            let base = region.address as usize as *mut u8;
+            return Ok(Some(Mapping::new(base, region.len, ())));
         }
         let Some(piece) = table::piece(&self.segment, region.rkey) else {
             return Ok(None);
@@ -498,12 +485,8 @@ impl Endpoint for SoftEndpoint {
         {
             self.check(region.at(0), region.len, Operation::Read)?;
             let skip = piece.place_of(region).ok_or_else(elsewhere)?;
-            return Ok(Some(Mapping {
-                has_atomics: true,
-                base: base.wrapping_add(skip),
-                len: region.len,
-                _owner: Some(Box::new(self.segment.clone())),
-            }));
+            let base = base.wrapping_add(skip);
+            return Ok(Some(Mapping::new(base, region.len, self.segment.clone())));
         }
         let file = self
             .peer
@@ -515,12 +498,8 @@ impl Endpoint for SoftEndpoint {
         memory_file::must_hold(&file, piece.offset, piece.len).map_err(unreachable)?;
         let range = AddressRange::of_file(&file, piece.offset, piece.len as usize)?;
         range.mark_foreign();
-        Ok(Some(Mapping {
-            has_atomics: true,
-            base: range.base().wrapping_add(skip),
-            len: region.len,
-            _owner: Some(Box::new(range)),
-        }))
+        let base = range.base().wrapping_add(skip);
+        Ok(Some(Mapping::new(base, region.len, range)))
     }
 
     fn via(&self, atomics: bool) -> Via {
@@ -538,5 +517,20 @@ impl Endpoint for SoftEndpoint {
             },
             false => self.peer.liveness(),
         }
+    }
+}
+
+impl WaitingThreads for SoftEndpoint {
+    unsafe fn add(
+        &self,
+        at: RemoteAddress,
+        number: Number,
+        values: *const u8,
+        old: *mut u8,
+        len: usize,
+        otherwise: &dyn Fn(Range<usize>) -> bool,
+    ) -> Result<bool> {
+        // SAFETY: the caller's promise.
+        unsafe { self.add_where_sooner(at, number, (values, old), len, otherwise) }
     }
 }

@@ -11,7 +11,6 @@ use super::memory_file::{self, AddressRange, FileId, whole_pages};
 use super::segment::Loan;
 use super::table::MappablePiece;
 use super::vma::{self, Rights};
-use crate::fork::OfProcess;
 use crate::system::page_size;
 use crate::{Access, Error, Region, Result};
 
@@ -154,15 +153,12 @@ pub(crate) fn allocate(own: &Arc<Own>, len: usize, align: usize) -> Result<Regio
             }
         })?;
     own.segments.live().insert(base.addr(), segment);
-    Ok(Region {
-        remote,
-        base,
-        _owner: OfProcess::new(Box::new(Segment {
-            own: own.clone(),
-            rkey: remote.rkey,
-            home,
-        })),
-    })
+    let owner = Segment {
+        own: own.clone(),
+        rkey: remote.rkey,
+        home,
+    };
+    Ok(Region::new(base, remote, owner))
 }
 
 /// Caller-owned memory.
@@ -214,16 +210,13 @@ pub(crate) unsafe fn register(
                 own.agent.release();
             }
         })?;
-    Ok(Region {
-        remote,
-        base,
-        _owner: OfProcess::new(Box::new(CallerOwned {
-            own: own.clone(),
-            rkey: remote.rkey,
-            by_agent,
-            _attached: (is_attached && own.options.assist).then(|| Attached::new(&own.segment)),
-        })),
-    })
+    let owner = CallerOwned {
+        own: own.clone(),
+        rkey: remote.rkey,
+        by_agent,
+        _attached: (is_attached && own.options.assist).then(|| Attached::new(&own.segment)),
+    };
+    Ok(Region::new(base, remote, owner))
 }
 
 /// `wanted`, less what the memory itself does not allow.

@@ -55,7 +55,7 @@ impl VerbsDevice {
                 device: choice.device,
             });
         }
-        let capabilities = Capabilities::of_rdma(scope, adapter.port.max_message.into());
+        let capabilities = scope.capabilities(adapter.port.max_message.into());
         let own = Address::fresh(adapter.own.address(), adapter.own.transport, &choice.device)?;
         let adapter = Arc::new(adapter);
         let endpoints = Endpoints::default();

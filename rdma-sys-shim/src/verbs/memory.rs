@@ -9,7 +9,6 @@ use memmap2::{MmapMut, MmapOptions};
 
 use super::objects::{MemoryRegion, ProtectionDomain};
 use crate::cross_memory::{Direction, Stopped, own_number, transfer};
-use crate::fork::OfProcess;
 use crate::system::page_size;
 use crate::{Access, Error, Region, RemoteRegion, Result};
 
@@ -353,11 +352,7 @@ unsafe fn show(
             _memory: memory,
         })
     };
-    Ok(Region {
-        remote,
-        base,
-        _owner: OfProcess::new(owner),
-    })
+    Ok(Region::new(base, remote, owner))
 }
 
 fn too_large(len: usize) -> Error {

@@ -40,7 +40,7 @@ pub(super) fn check(
         Wanted::Rdma(spec) => spec,
         _ => "",
     };
-    let selector = match rdma::selector(spec, devices).map_err(Error::from) {
+    let selector = match rdma::selector(spec, devices) {
         Ok(selector) => selector,
         Err(error) => {
             findings.push(refusal("device", &error, need.missing()));
@@ -48,7 +48,7 @@ pub(super) fn check(
         }
     };
     let seat = machine.seat();
-    let chosen = rdma::choose(devices, &selector, &seat).map_err(Error::from);
+    let chosen = rdma::choose(devices, &selector, &seat);
     if let Err(error) = &chosen
         && is_about_no_port(error)
     {
@@ -80,7 +80,7 @@ pub(super) fn check(
             let picked = chosen
                 .as_ref()
                 .is_ok_and(|choice| choice.device == device.name && choice.port == number);
-            let found = rdma::choose(devices, &here, &seat).map_err(Error::from);
+            let found = rdma::choose(devices, &here, &seat);
             if let Some(found_port) = device.port(number) {
                 let picked = picked.then_some(need);
                 findings.extend(port(machine, device, found_port, found, level, picked));
@@ -180,7 +180,7 @@ fn port(
     machine: &Machine,
     device: &RdmaDevice,
     port: &Port,
-    found: rdma_sys_shim::Result<Choice>,
+    found: Result<Choice, SelectError>,
     level: Level,
     picked: Option<Need>,
 ) -> Vec<Finding> {
@@ -261,19 +261,23 @@ fn has_ipv6(machine: &Machine, entry: &GidEntry, netdev: &str) -> bool {
 }
 
 /// True if no line about a port would tell this.
-fn is_about_no_port(error: &Error) -> bool {
-    match error {
-        Error::Select(error) => matches!(
-            error,
-            SelectError::Malformed { .. } | SelectError::NoDevice | SelectError::NoPort { .. }
-        ),
-        _ => true,
-    }
+fn is_about_no_port(error: &SelectError) -> bool {
+    matches!(
+        error,
+        SelectError::Malformed { .. }
+            | SelectError::Unknown { .. }
+            | SelectError::NoDevice
+            | SelectError::NoPort { .. }
+    )
 }
 
-fn refusal(check: &str, error: &Error, level: Level) -> Finding {
+fn refusal(check: &str, error: &SelectError, level: Level) -> Finding {
     match error {
-        Error::Select(error) => Finding::bad(level, check, error.found(), error.remedy()),
-        error => Finding::bad(level, check, error.to_string(), None),
+        // Names of devices that are none of RDMA are known, too.
+        SelectError::Unknown { .. } => {
+            let found = Error::from(error.clone()).to_string();
+            Finding::bad(level, check, found, None)
+        }
+        error => Finding::bad(level, check, error.found(), error.remedy()),
     }
 }

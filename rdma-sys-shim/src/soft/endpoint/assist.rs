@@ -327,7 +327,7 @@ impl SoftEndpoint {
         }
     }
 
-    /// Adds numbers to those at a place as [`Endpoint::add_by_assist`](crate::Endpoint::add_by_assist) says.
+    /// Adds numbers to those at a place as [`WaitingThreads::add`](crate::WaitingThreads::add) says.
     ///
     /// # Safety
     /// The first buffer is readable, and the second writable if it is not null, for `len` bytes.

@@ -13,7 +13,7 @@ use crate::soft::segment::Segment;
 use crate::soft::slots::{SLOTS, Wanted};
 use crate::soft::table::RegionTable;
 use crate::soft::{DEVICE, Options};
-use crate::{Access, Endpoint as _, Number, RemoteRegion};
+use crate::{Access, Endpoint as _, Number, RemoteRegion, WaitingThreads as _};
 
 const NONCE: u64 = 7;
 
@@ -613,7 +613,7 @@ fn assist_survives_memory_that_was_taken_away() {
             let added = unsafe {
                 let (ones, old) = (ones.as_ptr().cast(), ptr::null_mut());
                 peer.endpoint
-                    .add_by_assist(at, Number::F64, ones, old, 800, &otherwise)
+                    .add(at, Number::F64, ones, old, 800, &otherwise)
             };
             assert!(added.unwrap());
             assert_eq!(failed.load(Ordering::Relaxed), 1, "left to the caller");
@@ -675,7 +675,7 @@ fn add_ones(
     // SAFETY: as many values.
     unsafe {
         peer.endpoint
-            .add_by_assist(at, Number::F64, values, old, 8 * count, otherwise)
+            .add(at, Number::F64, values, old, 8 * count, otherwise)
     }
     .unwrap()
 }
