@@ -1,4 +1,4 @@
-//! The pipes of a ring of ranks: to and from each rank that is 2^round places away.
+//! The ways of bytes around a circle of ranks: to each rank that is 2^round places ahead, from each so far behind.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -11,44 +11,28 @@ use crate::liveness::Awaited;
 use crate::memory::control::ControlBlock;
 use crate::terms::WorldRank;
 
-/// In which direction around the ring a pipe leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
-    Ahead,
-    Back,
-}
-
 /// Bytes of control block that a ring of so many rounds takes.
 pub(super) fn ring_channel_bytes(rounds: u32) -> u64 {
-    2 * u64::from(rounds) * PIPE_BYTES
+    u64::from(rounds) * PIPE_BYTES
 }
 
 /// The pipes of a ring.
 pub(super) struct RingChannel {
     ring: Ring,
-    ahead: Vec<Pipe>,
-    back: Vec<Pipe>,
+    /// By round.
+    pipes: Vec<Pipe>,
 }
 
 impl RingChannel {
     /// `start`: where in every rank's block its pipes stand.
     pub(super) fn new(ring: Ring, block: &Arc<ControlBlock>, start: u64) -> Self {
-        let rounds = ring.rounds();
-        let place = |number: u32| start + u64::from(number) * PIPE_BYTES;
-        let pipes = |direction: Direction| {
-            (0..rounds)
-                .map(|round| {
-                    let (ahead, behind) = (ring.ahead(1 << round), ring.behind(1 << round));
-                    match direction {
-                        Direction::Ahead => Pipe::new(ahead, behind, block, place(round)),
-                        Direction::Back => Pipe::new(behind, ahead, block, place(rounds + round)),
-                    }
-                })
-                .collect()
+        let pipe = |round: u32| {
+            let (ahead, behind) = (ring.ahead(1 << round), ring.behind(1 << round));
+            let at = start + u64::from(round) * PIPE_BYTES;
+            Pipe::new(ahead, behind, block, at)
         };
         Self {
-            ahead: pipes(Direction::Ahead),
-            back: pipes(Direction::Back),
+            pipes: (0..ring.rounds()).map(pipe).collect(),
             ring,
         }
     }
@@ -67,7 +51,7 @@ impl RingChannel {
 
     /// What receivers still write into this rank's block.
     pub(super) fn last_words(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.ahead.iter().chain(&self.back).map(Pipe::last_word)
+        self.pipes.iter().map(Pipe::last_word)
     }
 }
 
@@ -92,32 +76,27 @@ impl InRingChannel<'_> {
         &self.channel.ring
     }
 
-    /// One step: sends to the rank 2^round off in this direction, and receives from the one at
-    /// that distance on the other side. `None`: nothing goes that way.
+    /// One step: sends to the rank 2^round ahead, and receives from the one that far behind. `None`: nothing goes
+    /// that way.
     pub(super) fn exchange(
         &mut self,
-        direction: Direction,
         round: u32,
         send: Option<&[u8]>,
         receive: Option<&mut [u8]>,
     ) -> Result<()> {
-        let result = self.try_exchange(direction, round, send, receive);
+        let result = self.try_exchange(round, send, receive);
         result.map_err(|error| self.core.give_up(error))
     }
 
     fn try_exchange(
         &mut self,
-        direction: Direction,
         round: u32,
         send: Option<&[u8]>,
         mut receive: Option<&mut [u8]>,
     ) -> Result<()> {
         let core = &*self.core;
         let (operation, digest) = (core.operation, core.digest);
-        let pipe = match direction {
-            Direction::Ahead => &mut self.channel.ahead[round as usize],
-            Direction::Back => &mut self.channel.back[round as usize],
-        };
+        let pipe = &mut self.channel.pipes[round as usize];
         let (team, blocks) = (&core.team, &*core.blocks);
         let (to, from) = (pipe.to, pipe.from);
         // Whom this step still waits for: a rank that has done its part may be elsewhere by now.

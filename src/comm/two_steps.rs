@@ -4,6 +4,7 @@
 use std::mem;
 use std::sync::Arc;
 
+use super::algorithms::in_order;
 use super::barrier::{Barrier, barrier_bytes};
 use super::by_host::ByHost;
 use super::call::Call;
@@ -127,7 +128,8 @@ impl Carrier for Engine {
             return Ok(Vec::new());
         }
         let others = (0..hosts.hosts()).filter(|&host| host != of_root);
-        Ok(in_order(&hosts, &held, others.chain([of_root]), lens))
+        let owners = others.chain([of_root]).flat_map(|host| hosts.of_host(host));
+        Ok(in_order(&held, owners.map(|rank| rank as usize), lens))
     }
 
     fn allgather(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<u8>> {
@@ -142,7 +144,8 @@ impl Carrier for Engine {
             None => vec![0; lens.iter().sum()],
         };
         self.here().bcast(&mut all, LEADER)?;
-        Ok(in_order(&hosts, &all, 0..hosts.hosts(), lens))
+        let owners = (0..hosts.hosts()).flat_map(|host| hosts.of_host(host));
+        Ok(in_order(&all, owners.map(|rank| rank as usize), lens))
     }
 
     fn reduce(
@@ -191,32 +194,6 @@ fn lens_of_hosts(hosts: &ByHost, lens: &[usize]) -> Vec<usize> {
         of_hosts[hosts.host_of(rank) as usize] += len;
     }
     of_hosts
-}
-
-/// The parts of all ranks, which are `held` host by host.
-fn in_order(
-    by_host: &ByHost,
-    held: &[u8],
-    hosts: impl Iterator<Item = u32>,
-    lens: &[usize],
-) -> Vec<u8> {
-    let mut next = 0;
-    let starts: Vec<usize> = lens
-        .iter()
-        .map(|len| {
-            next += len;
-            next - len
-        })
-        .collect();
-    let mut ordered = vec![0; next];
-    let mut rest = held;
-    for rank in hosts.flat_map(|host| by_host.of_host(host)) {
-        let (start, len) = (starts[rank as usize], lens[rank as usize]);
-        let part;
-        (part, rest) = rest.split_at(len);
-        ordered[start..start + len].copy_from_slice(part);
-    }
-    ordered
 }
 
 #[cfg(test)]
