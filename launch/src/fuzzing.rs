@@ -32,9 +32,9 @@ mod tests {
             b"node-7.cluster.local:4711".to_vec(),
             b"[fe80::1%2]:4711".to_vec(),
             // A rank that says who it is, and proves it wrongly; the same bytes are a challenge.
-            [&b"transom meeting\x01\x03\0\0\0\x07\0\0\0"[..], &[9; 64]].concat(),
+            [&b"transom meeting\x02\x03\0\0\0\x07\0\0\0"[..], &[9; 64]].concat(),
             // Of a fault.
-            b"\x04\x03\0\0\0\x58\x02\0\0\x01\0\0\0\x03\0\0\0host:80 ; seen".to_vec(),
+            b"rank 3 ended while the job started, or gave up".to_vec(),
         ]
     }
 

@@ -82,6 +82,41 @@ pub(crate) fn pidfd_open(pid: libc::pid_t) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Bytes on their way into something that may not take all of them at once.
+#[derive(Default)]
+pub(crate) struct Unsent {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Unsent {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Writes what there is room for.
+    pub(crate) fn write_to(&mut self, to: &mut impl io::Write) -> io::Result<()> {
+        while self.sent < self.bytes.len() {
+            match to.write(&self.bytes[self.sent..]) {
+                Ok(sent) => self.sent += sent,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        self.clear();
+        Ok(())
+    }
+}
+
 /// A set of descriptors that are watched together, level-triggered.
 pub(crate) struct Epoll(OwnedFd);
 

@@ -1,9 +1,6 @@
 //! Rank 0: all others come to it, and what they tell each other goes through it. One thread, in a loop
 //! that sleeps until a socket is ready.
 
-use std::io;
-use std::net::TcpListener;
-use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
 
 use super::channel::{Message, SHORT};
@@ -22,144 +19,113 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// More than ranks pass to each other when a job starts.
 const BLOCK: usize = 1 << 20;
 
-/// The kernel passes over negative numbers.
-const NOTHING: libc::pollfd = libc::pollfd {
-    fd: -1,
-    events: 0,
-    revents: 0,
-};
-
 /// The other ranks, each connected to this one.
 pub(super) struct Center {
+    size: u32,
+    /// How long ranks are waited for. `None`: for ever.
     limit: Option<Duration>,
-    /// By rank, from 1.
-    lines: Vec<Line>,
-}
-
-/// Ranks that come one after the other.
-struct Arrivals<'a> {
-    member: &'a Member,
-    limit: Option<Duration>,
-    begun: Instant,
-    listeners: Vec<TcpListener>,
     newcomers: Newcomers,
     register: Register,
-    /// By rank, from 1.
-    lines: Vec<Option<Line>>,
-}
-
-fn ranks<L>(lines: &mut [L]) -> impl Iterator<Item = (u32, &mut L)> {
-    (1..).zip(lines)
-}
-
-fn seconds(limit: Option<Duration>) -> u32 {
-    limit.map_or(0, |limit| limit.as_secs().try_into().unwrap_or(u32::MAX))
+    /// In the order in which ranks came. One that is refused is here, too, to hear why.
+    lines: Vec<(u32, Line)>,
 }
 
 impl Center {
     /// Waits until all ranks have come.
     pub(super) fn meet(member: &Member, limit: Option<Duration>) -> Result<Self, RendezvousError> {
-        let listeners = member.address.listen()?;
-        for listener in &listeners {
-            let ready = listener.set_nonblocking(true);
-            ready.map_err(RendezvousError::io("making a listener that does not wait"))?;
-        }
-        let mut arrivals = Arrivals {
-            member,
-            limit,
-            begun: Instant::now(),
-            listeners,
-            newcomers: Newcomers::new(member.secret.clone(), MOST),
-            register: Register::new(member.size),
-            lines: (1..member.size).map(|_| None).collect(),
-        };
-        let ended = arrivals.gather();
         let mut center = Self {
+            size: member.size,
             limit,
+            newcomers: Newcomers::new(member.address.listen()?, member.secret.clone(), MOST)?,
+            register: Register::new(member.size),
             lines: Vec::new(),
         };
-        if let Err(error) = ended {
-            center.lines = arrivals.lines.into_iter().flatten().collect();
-            return Err(center.give_up(error));
-        }
-        center.lines = arrivals.lines.into_iter().flatten().collect();
-        for line in &mut center.lines {
-            line.queue(&Message::Begin);
-        }
-        center.or_give_up(Self::send_all)?;
+        center.or_give_up(|center| center.gather(member))?;
+        center.newcomers.close();
+        center.or_give_up(|center| center.say(&Message::Begin))?;
         Ok(center)
     }
 
     pub(super) fn allgather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, RendezvousError> {
-        let blocks = self.or_give_up(|center| center.collect(mine))?;
-        let all = Message::Block(blocks.concat());
-        for line in &mut self.lines {
-            line.queue(&all);
+        self.or_give_up(|center| {
+            let blocks = center.collect(mine)?;
+            center.say(&Message::Block(blocks.concat()))?;
+            Ok(blocks)
+        })
+    }
+
+    fn gather(&mut self, member: &Member) -> Result<(), RendezvousError> {
+        let (begun, address) = (Instant::now(), &member.address);
+        let deadline = self.deadline();
+        let mut remind_at = Some(begun + REMIND_AFTER);
+        while !self.register.is_complete() {
+            let (missing, seen) = (self.register.missing(), self.register.seen());
+            let missing = Ranks(&missing);
+            if is_over(deadline) {
+                let limit = seconds(self.limit);
+                return Err(Fault::new(format!(
+                    "{missing} did not come to {address} within {limit} s (TRANSOM_START_TIMEOUT){seen}"
+                ))
+                .into());
+            }
+            if is_over(remind_at) {
+                remind_at = None;
+                sys::say(&format_args!(
+                    "transom: rank 0 still waits at {address} for {missing}{seen}"
+                ));
+            }
+            self.turn([deadline, remind_at].into_iter().flatten().min())?;
+            // Ranks that have come have nothing to say yet.
+            if let Some((rank, _)) = self.heard(SHORT)?.first() {
+                return Err(Fault::garbled(*rank).into());
+            }
         }
-        self.or_give_up(Self::send_all)?;
-        Ok(blocks)
+        Ok(())
     }
 
     /// Hears each rank's block.
     fn collect(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, RendezvousError> {
         let deadline = self.deadline();
-        let mut blocks = vec![None; self.lines.len()];
-        while blocks.contains(&None) {
-            if is_over(deadline) {
-                let missing = (1..).zip(&blocks).filter(|(_, block)| block.is_none());
-                return Err(self.silent(missing.map(|(rank, _)| rank).collect()));
-            }
-            let ready = self.poll(deadline)?;
-            for ((rank, line), block) in ranks(&mut self.lines).zip(&mut blocks) {
-                if !ready[rank as usize - 1] {
-                    continue;
-                }
-                let is_open = line.receive();
-                match line.next(BLOCK.max(mine.len())) {
-                    Ok(Some(Message::Block(theirs))) if block.is_none() => {
-                        if theirs.len() != mine.len() {
-                            let [theirs, ours] = [theirs.len(), mine.len()].map(|len| len as u32);
-                            return Err(Fault::LengthDiffers { rank, theirs, ours }.into());
-                        }
-                        *block = Some(theirs);
-                    }
-                    Ok(None) => {}
+        let mut blocks = vec![None; self.size as usize];
+        blocks[0] = Some(mine.to_vec());
+        loop {
+            for (rank, message) in self.heard(BLOCK.max(mine.len()))? {
+                let block = &mut blocks[rank as usize];
+                let theirs = match message {
+                    Message::Block(theirs) if block.is_none() => theirs,
                     // Nothing else is a rank to say before it is answered.
-                    Ok(Some(_)) | Err(_) => return Err(Fault::Garbled { rank }.into()),
+                    _ => return Err(Fault::garbled(rank).into()),
+                };
+                if theirs.len() != mine.len() {
+                    let (theirs, ours) = (theirs.len(), mine.len());
+                    let why = format!("rank {rank} passed {theirs} bytes, rank 0 {ours}");
+                    return Err(Fault::new(why).into());
                 }
-                if !is_open {
-                    return Err(Fault::Left { rank }.into());
-                }
+                *block = Some(theirs);
             }
+            let missing = (0..).zip(&blocks).filter(|(_, block)| block.is_none());
+            let missing: Vec<u32> = missing.map(|(rank, _)| rank).collect();
+            if missing.is_empty() {
+                return Ok(blocks.into_iter().flatten().collect());
+            }
+            self.wait_for(&missing, deadline)?;
         }
-        let theirs = blocks.into_iter().flatten();
-        Ok([mine.to_vec()].into_iter().chain(theirs).collect())
     }
 
-    /// Sends what is queued, to all at once.
-    fn send_all(&mut self) -> Result<(), RendezvousError> {
+    /// Says this to all ranks at once, and waits until it is sent.
+    fn say(&mut self, message: &Message) -> Result<(), RendezvousError> {
         let deadline = self.deadline();
+        self.lines
+            .iter_mut()
+            .for_each(|(_, line)| line.say(message));
         loop {
-            for line in &mut self.lines {
-                line.send();
-            }
-            let slow = ranks(&mut self.lines).filter(|(_, line)| line.has_unsent());
-            let slow: Vec<_> = slow.map(|(rank, _)| rank).collect();
+            let slow = self.lines.iter().filter(|(_, line)| line.has_unsent());
+            let mut slow: Vec<u32> = slow.map(|(rank, _)| *rank).collect();
             if slow.is_empty() {
                 return Ok(());
             }
-            if is_over(deadline) {
-                return Err(self.silent(slow));
-            }
-            // What they say meanwhile is of the next call.
-            let mut fds: Vec<_> = (self.lines.iter())
-                .filter(|line| line.has_unsent())
-                .map(|line| libc::pollfd {
-                    events: libc::POLLOUT,
-                    ..line.interest()
-                })
-                .collect();
-            sys::poll(&mut fds, deadline).map_err(waiting)?;
+            slow.sort_unstable();
+            self.wait_for(&slow, deadline)?;
         }
     }
 
@@ -167,141 +133,47 @@ impl Center {
         self.limit.map(|limit| Instant::now() + limit)
     }
 
-    fn silent(&self, ranks: Vec<u32>) -> RendezvousError {
-        let limit = seconds(self.limit);
-        Fault::Silent { ranks, limit }.into()
-    }
-
-    /// Sleeps until one of the lines is ready: which are.
-    fn poll(&self, deadline: Option<Instant>) -> Result<Vec<bool>, RendezvousError> {
-        let mut fds: Vec<_> = self.lines.iter().map(Line::interest).collect();
-        sys::poll(&mut fds, deadline).map_err(waiting)?;
-        Ok(fds.iter().map(|fd| fd.revents != 0).collect())
-    }
-
-    fn or_give_up<T>(
+    /// Sleeps until something happens, unless these ranks have had their time.
+    fn wait_for(
         &mut self,
-        step: impl FnOnce(&mut Self) -> Result<T, RendezvousError>,
-    ) -> Result<T, RendezvousError> {
-        step(self).map_err(|error| self.give_up(error))
+        ranks: &[u32],
+        deadline: Option<Instant>,
+    ) -> Result<(), RendezvousError> {
+        if is_over(deadline) {
+            let (ranks, limit) = (Ranks(ranks), seconds(self.limit));
+            return Err(Fault::new(format!(
+                "{ranks} came to the rendezvous, and then said nothing for {limit} s (TRANSOM_START_TIMEOUT)"
+            ))
+            .into());
+        }
+        self.turn(deadline)
     }
 
-    /// Tells all that are there why no job comes of it, and waits a moment until they have heard: a
-    /// connection that is closed while something of theirs is unread would take the news back.
-    fn give_up(&mut self, error: RendezvousError) -> RendezvousError {
-        let fault = match &error {
-            RendezvousError::Fault(fault) => fault.clone(),
-            other => Fault::Host {
-                why: other.to_string(),
-            },
-        };
-        for line in &mut self.lines {
-            line.queue(&Message::Fault(fault.clone()));
-        }
-        let deadline = Instant::now() + FAREWELL;
-        let mut open = vec![true; self.lines.len()];
-        let mut ended = vec![false; self.lines.len()];
-        while open.contains(&true) && Instant::now() < deadline {
-            for (line, ended) in self.lines.iter_mut().zip(&mut ended) {
-                line.send();
-                if !line.has_unsent() && !*ended {
-                    *ended = true;
-                    line.end();
-                }
-            }
-            let mut fds: Vec<_> = (self.lines.iter().zip(&open))
-                .map(|(line, open)| match open {
-                    true => line.interest(),
-                    false => NOTHING,
-                })
-                .collect();
-            if sys::poll(&mut fds, Some(deadline)).is_err() {
-                break;
-            }
-            for ((line, open), fd) in self.lines.iter_mut().zip(&mut open).zip(&fds) {
-                if fd.revents & !libc::POLLOUT != 0 {
-                    *open = line.drain();
-                }
-            }
-        }
-        error
-    }
-}
-
-fn is_over(deadline: Option<Instant>) -> bool {
-    deadline.is_some_and(|deadline| Instant::now() >= deadline)
-}
-
-fn waiting(error: io::Error) -> RendezvousError {
-    RendezvousError::io("waiting for the other ranks")(error)
-}
-
-impl Arrivals<'_> {
-    fn gather(&mut self) -> Result<(), RendezvousError> {
-        let deadline = self.limit.map(|limit| self.begun + limit);
-        let mut remind_at = Some(self.begun + REMIND_AFTER);
-        while !self.register.is_complete() {
-            if is_over(deadline) {
-                return Err(Fault::Missing {
-                    ranks: self.register.missing(),
-                    address: self.member.address.to_string(),
-                    limit: seconds(self.limit),
-                    seen: self.register.seen(),
-                }
-                .into());
-            }
-            if is_over(remind_at) {
-                remind_at = None;
-                let (address, missing) = (&self.member.address, self.register.missing());
-                let seen = self.register.seen();
-                let missing = Ranks(&missing);
-                sys::say(&format_args!(
-                    "transom: rank 0 still waits at {address} for {missing}{seen}"
-                ));
-            }
-            let ready = self.poll([deadline, remind_at].into_iter().flatten().min())?;
-            for listener in &self.listeners {
-                self.newcomers.accept(listener)?;
-            }
-            let arrivals = self.newcomers.hear().into_iter();
-            // All of them are taken, so that all hear of what is wrong with one.
-            let taken: Vec<_> = arrivals.map(|arrival| self.take(arrival)).collect();
-            taken.into_iter().collect::<Result<(), _>>()?;
-            self.listen(&ready)?;
-        }
-        Ok(())
-    }
-
-    /// Sleeps until something happens, or one of the newcomers has had its time. Says which ranks are
-    /// ready, from 1.
-    fn poll(&self, deadline: Option<Instant>) -> Result<Vec<bool>, RendezvousError> {
-        let of_line = |line: &Option<Line>| match line {
-            Some(line) => line.interest(),
-            None => NOTHING,
-        };
-        let of_listener = |one: &TcpListener| sys::interest(one.as_raw_fd(), libc::POLLIN);
-        let mut fds: Vec<_> = self.lines.iter().map(of_line).collect();
-        fds.extend(self.listeners.iter().map(of_listener));
+    /// Sleeps until something happens, at most until the deadline, and takes what has come.
+    fn turn(&mut self, deadline: Option<Instant>) -> Result<(), RendezvousError> {
+        let mut fds: Vec<_> = self.lines.iter().map(|(_, line)| line.interest()).collect();
         fds.extend(self.newcomers.interests());
-        let deadlines = [deadline, self.newcomers.deadline()];
-        sys::poll(&mut fds, deadlines.into_iter().flatten().min()).map_err(waiting)?;
-        let lines = fds[..self.lines.len()].iter();
-        Ok(lines.map(|fd| fd.revents != 0).collect())
+        let until = deadline.into_iter().chain(self.newcomers.deadline()).min();
+        let polled = sys::poll(&mut fds, until);
+        polled.map_err(RendezvousError::io("waiting for the other ranks"))?;
+        for ((_, line), fd) in self.lines.iter_mut().zip(&fds) {
+            if fd.revents != 0 {
+                line.exchange();
+            }
+        }
+        let mut taken = Ok(());
+        // All of them are taken, so that all hear of what is wrong with one.
+        for arrival in self.newcomers.hear()? {
+            taken = taken.and(self.take(arrival));
+        }
+        Ok(taken?)
     }
 
-    fn take(&mut self, arrival: Arrival) -> Result<(), RendezvousError> {
+    fn take(&mut self, arrival: Arrival) -> Result<(), Fault> {
         match arrival {
-            Arrival::Rank(claim, place, mut line) => {
-                let admitted = self.register.admit(claim, place);
-                if let Err(fault) = admitted {
-                    // It has no seat among the others, and has to hear of it all the same.
-                    self.lines.push(Some(line));
-                    return Err(fault.into());
-                }
-                let left = |limit: Duration| limit.saturating_sub(self.begun.elapsed());
-                line.queue(&Message::Welcome(self.limit.map(left)));
-                line.send();
-                self.lines[claim.rank as usize - 1] = Some(line);
+            Arrival::Rank(claim, place, line) => {
+                self.lines.push((claim.rank, line));
+                self.register.admit(claim, place)
             }
             Arrival::OtherSecret(claim, place) => {
                 if self.register.suspect(claim, place) {
@@ -311,27 +183,60 @@ impl Arrivals<'_> {
                          {rank} and has another TRANSOM_JOB_SECRET"
                     ));
                 }
+                Ok(())
             }
         }
-        Ok(())
     }
 
-    /// Hears whether ranks that have come are still there; they have nothing to say.
-    fn listen(&mut self, ready: &[bool]) -> Result<(), RendezvousError> {
-        for ((rank, line), ready) in ranks(&mut self.lines).zip(ready) {
-            let Some(line) = line.as_mut().filter(|_| *ready) else {
-                continue;
-            };
-            line.send();
-            let is_open = line.receive();
-            match line.next(SHORT) {
-                Ok(None) if is_open => {}
-                Ok(None) => return Err(Fault::Left { rank }.into()),
-                Ok(Some(_)) | Err(_) => return Err(Fault::Garbled { rank }.into()),
+    /// The next message of each rank that has sent one.
+    fn heard(&mut self, longest: usize) -> Result<Vec<(u32, Message)>, Fault> {
+        let mut heard = Vec::new();
+        for (rank, line) in &mut self.lines {
+            match line.next(longest) {
+                Ok(Some(message)) => heard.push((*rank, message)),
+                Ok(None) if line.is_open() => {}
+                Ok(None) => return Err(Fault::left(*rank)),
+                Err(_) => return Err(Fault::garbled(*rank)),
             }
         }
-        Ok(())
+        Ok(heard)
     }
+
+    fn or_give_up<T>(
+        &mut self,
+        step: impl FnOnce(&mut Self) -> Result<T, RendezvousError>,
+    ) -> Result<T, RendezvousError> {
+        step(self).inspect_err(|error| self.give_up(error))
+    }
+
+    /// Tells all that are there why no job comes of it, and waits a moment until they have heard: a
+    /// connection that is closed while something of theirs is unread would take the news back.
+    fn give_up(&mut self, error: &RendezvousError) {
+        self.newcomers.close();
+        let fault = match error {
+            RendezvousError::Fault(fault) => fault.clone(),
+            other => Fault::new(format!("rank 0 cannot go on: {other}")),
+        };
+        for (_, line) in &mut self.lines {
+            line.say(&Message::Fault(fault.clone()));
+        }
+        let deadline = Instant::now() + FAREWELL;
+        while self.lines.iter().any(|(_, line)| line.is_open()) && !is_over(Some(deadline)) {
+            let told = self.lines.iter().filter(|(_, line)| !line.has_unsent());
+            told.for_each(|(_, line)| line.end());
+            if self.turn(Some(deadline)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn is_over(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| Instant::now() >= deadline)
+}
+
+fn seconds(limit: Option<Duration>) -> u64 {
+    limit.map_or(0, |limit| limit.as_secs())
 }
 
 #[cfg(test)]

@@ -4,19 +4,16 @@
 //! A message is a kind, the length of its body, the body, and a tag over its number and all of that.
 //! Here is no socket either.
 
-use std::time::Duration;
-
 use super::fault::{self, Fault};
 use super::secret::{Secret, TAG};
 
 const HEADER: usize = 5;
+const PURPOSE: &str = "message";
 
 /// What ranks say once they have met.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// Rank 0 knows this one, and waits for others for so long. `None`: for ever.
-    Welcome(Option<Duration>),
-    /// All have come.
+    /// All ranks have come.
     Begin,
     /// What a rank passes to an allgather; from rank 0, what all have passed.
     Block(Vec<u8>),
@@ -28,29 +25,19 @@ pub(super) enum Message {
 pub(super) const SHORT: usize = fault::LONGEST;
 
 impl Message {
-    fn encode(&self) -> (u8, Vec<u8>) {
+    fn encode(&self) -> (u8, &[u8]) {
         match self {
-            Self::Welcome(left) => {
-                let millis = |left: Duration| u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-                let left = left.map_or(u64::MAX, millis);
-                (1, left.to_le_bytes().to_vec())
-            }
-            Self::Begin => (2, Vec::new()),
-            Self::Block(bytes) => (3, bytes.clone()),
-            Self::Fault(fault) => (4, fault.encode()),
+            Self::Begin => (1, &[]),
+            Self::Block(bytes) => (2, bytes),
+            Self::Fault(fault) => (3, fault.encode()),
         }
     }
 
     fn decode(kind: u8, body: &[u8]) -> Option<Self> {
         match kind {
-            1 => {
-                let left = u64::from_le_bytes(body.try_into().ok()?);
-                let left = (left != u64::MAX).then(|| Duration::from_millis(left));
-                Some(Self::Welcome(left))
-            }
-            2 if body.is_empty() => Some(Self::Begin),
-            3 => Some(Self::Block(body.to_vec())),
-            4 => Fault::decode(body).map(Self::Fault),
+            1 if body.is_empty() => Some(Self::Begin),
+            2 => Some(Self::Block(body.to_vec())),
+            3 => Fault::decode(body).map(Self::Fault),
             _ => None,
         }
     }
@@ -73,30 +60,6 @@ struct Direction {
     count: u64,
 }
 
-impl Direction {
-    fn parts<'a>(number: &'a [u8; 8], header: &'a [u8], body: &'a [u8]) -> [&'a [u8]; 3] {
-        [number, header, body]
-    }
-
-    fn tag(&mut self, header: &[u8], body: &[u8]) -> [u8; TAG] {
-        let number = self.number();
-        self.key.tag(PURPOSE, &Self::parts(&number, header, body))
-    }
-
-    fn is_tag(&mut self, tag: &[u8], header: &[u8], body: &[u8]) -> bool {
-        let number = self.number();
-        (self.key).is_tag(tag, PURPOSE, &Self::parts(&number, header, body))
-    }
-
-    fn number(&mut self) -> [u8; 8] {
-        let number = self.count;
-        self.count += 1;
-        number.to_le_bytes()
-    }
-}
-
-const PURPOSE: &str = "message";
-
 impl Channel {
     /// `ours`: the key of what this end sends.
     pub(super) fn new(ours: Secret, theirs: Secret) -> Self {
@@ -114,8 +77,10 @@ impl Channel {
         let len = u32::try_from(body.len()).expect("the caller checks lengths");
         let mut bytes = vec![kind];
         bytes.extend(len.to_le_bytes());
-        let tag = self.ours.tag(&bytes, &body);
         bytes.extend(body);
+        let Direction { key, count } = &mut self.ours;
+        let tag = key.tag(PURPOSE, &[&count.to_le_bytes(), &bytes]);
+        *count += 1;
         bytes.extend(tag);
         bytes
     }
@@ -128,35 +93,34 @@ impl Channel {
     /// The next message, once all of it was received. One with a body longer than `longest` is refused
     /// before it is there.
     pub(super) fn next(&mut self, longest: usize) -> Result<Option<Message>, Broken> {
-        let Some((header, rest)) = self.received.split_first_chunk::<HEADER>() else {
+        let Some(&[kind, ref len @ ..]) = self.received.first_chunk::<HEADER>() else {
             return Ok(None);
         };
-        let [kind, len @ ..] = *header;
-        let len = u32::from_le_bytes(len) as usize;
+        let len = u32::from_le_bytes(*len) as usize;
         if len > longest {
             return Err(Broken);
         }
-        let Some((body, rest)) = rest.split_at_checked(len) else {
+        let sealed = HEADER + len;
+        let Some(tag) = self.received.get(sealed..sealed + TAG) else {
             return Ok(None);
         };
-        let Some(tag) = rest.get(..TAG) else {
-            return Ok(None);
-        };
-        if !self.theirs.is_tag(tag, header, body) {
+        let bytes = &self.received[..sealed];
+        let Direction { key, count } = &mut self.theirs;
+        if !key.is_tag(tag, PURPOSE, &[&count.to_le_bytes(), bytes]) {
             return Err(Broken);
         }
-        let message = Message::decode(kind, body).ok_or(Broken)?;
-        self.received.drain(..HEADER + len + TAG);
+        *count += 1;
+        let message = Message::decode(kind, &bytes[HEADER..]).ok_or(Broken)?;
+        self.received.drain(..sealed + TAG);
         Ok(Some(message))
     }
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-    use crate::rendezvous::fault;
 
-    pub(in crate::rendezvous) fn pair() -> (Channel, Channel) {
+    fn pair() -> (Channel, Channel) {
         let key = |name: &str| Secret::new(name);
         (
             Channel::new(key("up"), key("down")),
@@ -165,15 +129,12 @@ pub(super) mod tests {
     }
 
     fn messages() -> Vec<Message> {
-        let mut all = vec![
-            Message::Welcome(None),
-            Message::Welcome(Some(Duration::from_millis(1500))),
+        vec![
             Message::Begin,
             Message::Block(Vec::new()),
             Message::Block(vec![7; 1000]),
-        ];
-        all.extend(fault::tests::all().into_iter().map(Message::Fault));
-        all
+            Message::Fault(Fault::new("rank 0 ünd others")),
+        ]
     }
 
     #[test]
@@ -227,7 +188,7 @@ pub(super) mod tests {
         theirs.push(&sealed[..HEADER]);
         assert_eq!(theirs.next(100), Err(Broken));
         let (_, mut theirs) = pair();
-        theirs.push(&[3, 0xff, 0xff, 0xff, 0xff]);
+        theirs.push(&[2, 0xff, 0xff, 0xff, 0xff]);
         assert_eq!(theirs.next(SHORT), Err(Broken));
     }
 }

@@ -36,19 +36,6 @@ pub enum RendezvousError {
         /// What the environment says.
         address: Address,
     },
-    /// The host's name means nothing here.
-    #[error(
-        "the host name of TRANSOM_RENDEZVOUS={address} was not found for {waited:.0?}: {reason}; \
-         TRANSOM_START_TIMEOUT says how long it is looked for"
-    )]
-    NameNotFound {
-        /// What the environment says.
-        address: Address,
-        /// What the resolver says.
-        reason: String,
-        /// How long it was looked for.
-        waited: Duration,
-    },
     /// Rank 0 is not there.
     #[error(
         "rank 0 was not met at {address} for {waited:.0?} (TRANSOM_START_TIMEOUT): {last}; it has not \

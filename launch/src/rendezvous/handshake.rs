@@ -11,14 +11,16 @@
 //! host:  1 tag, or 0 and zeros: another secret
 //! ```
 //!
-//! All is of fixed length, so that neither side ever keeps more of the other than that. Here is no
-//! socket: bytes come in, and what to send comes out.
+//! All is of fixed length, so that neither side ever keeps more of the other than that. Here is no socket: the
+//! guest is given something to read from and write to, and the host bytes as they come.
+
+use std::io::{self, Read, Write};
 
 use super::channel::Channel;
 use super::secret::{Secret, TAG};
 
 /// The last byte counts versions of the protocol, of which no two speak to each other.
-pub(super) const MAGIC: [u8; 16] = *b"transom meeting\x01";
+pub(super) const MAGIC: [u8; 16] = *b"transom meeting\x02";
 const UNVERSIONED: usize = MAGIC.len() - 1;
 
 pub(super) const VERSION: u8 = MAGIC[UNVERSIONED];
@@ -32,6 +34,9 @@ const ANSWER: usize = 1 + TAG;
 const WELCOME: u8 = 1;
 const OTHER_SECRET: u8 = 0;
 
+const GUEST: &str = "guest";
+const HOST: &str = "host";
+
 /// Who a process says it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
@@ -39,49 +44,46 @@ pub(super) struct Claim {
     pub(super) size: u32,
 }
 
-/// What both have said before one proves anything.
-struct Transcript {
-    hello: [u8; HELLO],
-    challenge: [u8; CHALLENGE],
+/// What both have said before one proves anything, and the secret of the one who looks at it.
+struct Transcript<'a> {
+    secret: &'a Secret,
+    hello: &'a [u8; HELLO],
+    challenge: &'a [u8; CHALLENGE],
 }
 
-impl Transcript {
-    fn tag(&self, secret: &Secret, purpose: &str) -> [u8; TAG] {
-        secret.tag(purpose, &[&self.hello, &self.challenge])
+impl Transcript<'_> {
+    fn tag(&self, purpose: &str) -> [u8; TAG] {
+        self.secret.tag(purpose, &[self.hello, self.challenge])
     }
 
-    fn is_tag(&self, secret: &Secret, tag: &[u8], purpose: &str) -> bool {
-        secret.is_tag(tag, purpose, &[&self.hello, &self.challenge])
+    fn is_tag(&self, tag: &[u8], purpose: &str) -> bool {
+        let parts: [&[u8]; 2] = [self.hello, self.challenge];
+        self.secret.is_tag(tag, purpose, &parts)
     }
 
-    fn of_guest(&self, secret: &Secret) -> Channel {
-        let (up, down) = self.keys(secret);
-        Channel::new(up, down)
-    }
-
-    fn of_host(&self, secret: &Secret) -> Channel {
-        let (up, down) = self.keys(secret);
-        Channel::new(down, up)
-    }
-
-    fn keys(&self, secret: &Secret) -> (Secret, Secret) {
-        let key = |purpose| Secret::new(self.tag(secret, purpose));
-        (key("to rank 0"), key("from rank 0"))
+    /// The keys of what is sent to rank 0, and by it.
+    fn keys(&self) -> [Secret; 2] {
+        ["to rank 0", "from rank 0"].map(|purpose| Secret::new(self.tag(purpose)))
     }
 }
-
-const GUEST: &str = "guest";
-const HOST: &str = "host";
 
 /// What the other end turns out not to be.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Refused {
     /// It speaks something else, which begins so.
     Stranger(Vec<u8>),
     /// It speaks this protocol in another version.
     Version(u8),
-    /// It has another secret. Of a guest: who it says it is.
-    Secret(Option<Claim>),
+    /// It has another secret.
+    Secret,
+    /// The connection fails.
+    Io(io::Error),
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
 }
 
 /// Fails as soon as what has come cannot be the beginning of what is expected.
@@ -98,85 +100,53 @@ fn check_magic(received: &[u8]) -> Result<(), Refused> {
     }
 }
 
-/// A rank other than 0.
-pub(super) struct Guest {
-    secret: Secret,
-    hello: [u8; HELLO],
-    received: Vec<u8>,
-    /// Once the challenge is there.
-    transcript: Option<Transcript>,
-}
+/// The side of a rank other than 0.
+pub(super) fn greet(
+    stream: &mut (impl Read + Write),
+    claim: Claim,
+    secret: &Secret,
+    nonce: &Nonce,
+) -> Result<Channel, Refused> {
+    let mut hello = [0; HELLO];
+    hello[..16].copy_from_slice(&MAGIC);
+    hello[16..20].copy_from_slice(&claim.rank.to_le_bytes());
+    hello[20..24].copy_from_slice(&claim.size.to_le_bytes());
+    hello[24..].copy_from_slice(nonce);
+    stream.write_all(&hello)?;
 
-/// What the guest does next.
-pub(super) enum GuestStep {
-    /// Receives more.
-    Receive,
-    /// Sends this, and receives more.
-    Send([u8; TAG]),
-    /// The host is who it is expected to be.
-    Done(Channel),
-}
-
-impl Guest {
-    /// And what it says first.
-    pub(super) fn new(claim: Claim, secret: Secret, nonce: &Nonce) -> (Self, [u8; HELLO]) {
-        let mut hello = [0; HELLO];
-        hello[..16].copy_from_slice(&MAGIC);
-        hello[16..20].copy_from_slice(&claim.rank.to_le_bytes());
-        hello[20..24].copy_from_slice(&claim.size.to_le_bytes());
-        hello[24..].copy_from_slice(nonce);
-        let guest = Self {
-            secret,
-            hello,
-            received: Vec::new(),
-            transcript: None,
-        };
-        (guest, hello)
-    }
-
-    /// How many bytes may be received at most.
-    pub(super) fn wants(&self) -> usize {
-        let expected = match self.transcript {
-            None => CHALLENGE,
-            Some(_) => ANSWER,
-        };
-        expected - self.received.len()
-    }
-
-    /// At most as many bytes as it [wants](Self::wants).
-    pub(super) fn receive(&mut self, bytes: &[u8]) -> Result<GuestStep, Refused> {
-        self.received.extend_from_slice(bytes);
-        match &self.transcript {
-            None => {
-                check_magic(&self.received)?;
-                let Ok(challenge) = self.received[..].try_into() else {
-                    return Ok(GuestStep::Receive);
-                };
-                self.received.clear();
-                let hello = self.hello;
-                let transcript = Transcript { hello, challenge };
-                let proof = transcript.tag(&self.secret, GUEST);
-                self.transcript = Some(transcript);
-                Ok(GuestStep::Send(proof))
-            }
-            Some(_) if self.received.len() < ANSWER => Ok(GuestStep::Receive),
-            Some(transcript) => match self.received[0] {
-                WELCOME if transcript.is_tag(&self.secret, &self.received[1..], HOST) => {
-                    Ok(GuestStep::Done(transcript.of_guest(&self.secret)))
-                }
-                _ => Err(Refused::Secret(None)),
-            },
+    let (mut challenge, mut len) = ([0; CHALLENGE], 0);
+    while len < CHALLENGE {
+        match stream.read(&mut challenge[len..]) {
+            Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+            Ok(more) => len += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
         }
+        check_magic(&challenge[..len])?;
     }
+    let transcript = Transcript {
+        secret,
+        hello: &hello,
+        challenge: &challenge,
+    };
+    stream.write_all(&transcript.tag(GUEST))?;
+
+    let mut answer = [0; ANSWER];
+    stream.read_exact(&mut answer)?;
+    if answer[0] != WELCOME || !transcript.is_tag(&answer[1..], HOST) {
+        return Err(Refused::Secret);
+    }
+    let [up, down] = transcript.keys();
+    Ok(Channel::new(up, down))
 }
 
 /// Rank 0's side of one connection.
 pub(super) struct Host {
     secret: Secret,
-    nonce: Nonce,
+    challenge: [u8; CHALLENGE],
     received: Vec<u8>,
     /// Once the guest has said who it is.
-    transcript: Option<Transcript>,
+    hello: Option<[u8; HELLO]>,
 }
 
 /// What the host does next.
@@ -184,80 +154,76 @@ pub(super) enum HostStep {
     /// Receives more.
     Receive,
     /// Sends this, and receives more.
-    Send(Vec<u8>),
+    Send([u8; CHALLENGE]),
     /// Sends this; the guest knows the secret, and says that it is this rank.
     Admit(Vec<u8>, Claim, Channel),
-    /// Sends this, and hangs up.
-    Refuse(Vec<u8>, Refused),
+    /// Sends this, and hangs up. Of one that has another secret: who it says it is.
+    Refuse(Vec<u8>, Refused, Option<Claim>),
 }
 
 impl Host {
-    pub(super) fn new(secret: Secret, nonce: Nonce) -> Self {
+    pub(super) fn new(secret: Secret, nonce: &Nonce) -> Self {
+        let mut challenge = [0; CHALLENGE];
+        challenge[..16].copy_from_slice(&MAGIC);
+        challenge[16..].copy_from_slice(nonce);
         Self {
             secret,
-            nonce,
+            challenge,
             received: Vec::new(),
-            transcript: None,
+            hello: None,
         }
     }
 
     /// How many bytes may be received at most.
     pub(super) fn wants(&self) -> usize {
-        let expected = match self.transcript {
-            None => HELLO,
-            Some(_) => TAG,
-        };
+        let expected = if self.hello.is_none() { HELLO } else { TAG };
         expected - self.received.len()
-    }
-
-    fn challenge(&self) -> [u8; CHALLENGE] {
-        let mut challenge = [0; CHALLENGE];
-        challenge[..16].copy_from_slice(&MAGIC);
-        challenge[16..].copy_from_slice(&self.nonce);
-        challenge
     }
 
     /// At most as many bytes as it [wants](Self::wants).
     pub(super) fn receive(&mut self, bytes: &[u8]) -> HostStep {
         self.received.extend_from_slice(bytes);
-        match &self.transcript {
-            None => {
-                let challenge = self.challenge();
-                match check_magic(&self.received) {
-                    Ok(()) => {}
+        let Some(hello) = &self.hello else {
+            if let Err(refused) = check_magic(&self.received) {
+                let answer = match refused {
                     // From which it sees that the versions differ.
-                    Err(refused @ Refused::Version(_)) => {
-                        return HostStep::Refuse(challenge.to_vec(), refused);
-                    }
-                    Err(refused) => return HostStep::Refuse(Vec::new(), refused),
-                }
-                let Ok(hello) = self.received[..].try_into() else {
-                    return HostStep::Receive;
+                    Refused::Version(_) => self.challenge.to_vec(),
+                    _ => Vec::new(),
                 };
-                self.received.clear();
-                self.transcript = Some(Transcript { hello, challenge });
-                HostStep::Send(challenge.to_vec())
+                return HostStep::Refuse(answer, refused, None);
             }
-            Some(_) if self.received.len() < TAG => HostStep::Receive,
-            Some(transcript) => {
-                let word = |at: usize| {
-                    let bytes = transcript.hello[at..at + 4].try_into();
-                    u32::from_le_bytes(bytes.expect("four bytes"))
-                };
-                let claim = Claim {
-                    rank: word(16),
-                    size: word(20),
-                };
-                if !transcript.is_tag(&self.secret, &self.received, GUEST) {
-                    let mut answer = vec![OTHER_SECRET];
-                    answer.resize(ANSWER, 0);
-                    return HostStep::Refuse(answer, Refused::Secret(Some(claim)));
-                }
-                let mut answer = vec![WELCOME];
-                answer.extend(transcript.tag(&self.secret, HOST));
-                HostStep::Admit(answer, claim, transcript.of_host(&self.secret))
+            self.hello = self.received[..].try_into().ok();
+            if self.hello.is_none() {
+                return HostStep::Receive;
             }
+            self.received.clear();
+            return HostStep::Send(self.challenge);
+        };
+        if self.received.len() < TAG {
+            return HostStep::Receive;
         }
+        let word = |at: usize| {
+            let bytes = hello[at..at + 4].try_into();
+            u32::from_le_bytes(bytes.expect("four bytes"))
+        };
+        let claim = Claim {
+            rank: word(16),
+            size: word(20),
+        };
+        let transcript = Transcript {
+            secret: &self.secret,
+            hello,
+            challenge: &self.challenge,
+        };
+        if !transcript.is_tag(&self.received, GUEST) {
+            let mut answer = vec![OTHER_SECRET];
+            answer.resize(ANSWER, 0);
+            return HostStep::Refuse(answer, Refused::Secret, Some(claim));
+        }
+        let mut answer = vec![WELCOME];
+        answer.extend(transcript.tag(HOST));
+        let [up, down] = transcript.keys();
+        HostStep::Admit(answer, claim, Channel::new(down, up))
     }
 }
 
@@ -268,31 +234,70 @@ mod tests {
 
     const CLAIM: Claim = Claim { rank: 3, size: 7 };
 
-    /// Both ends, to the guest's proof.
-    fn proven(of_host: &str, of_guest: &str) -> (Host, Guest, HostStep) {
-        let (mut guest, hello) = Guest::new(CLAIM, Secret::new(of_guest), &[1; 32]);
-        let mut host = Host::new(Secret::new(of_host), [2; 32]);
-        assert_eq!(host.wants(), hello.len());
-        let HostStep::Send(challenge) = host.receive(&hello) else {
-            panic!("no challenge")
-        };
-        assert_eq!(guest.wants(), challenge.len());
-        let Ok(GuestStep::Send(proof)) = guest.receive(&challenge) else {
-            panic!("no proof")
-        };
-        assert_eq!(host.wants(), proof.len());
-        let step = host.receive(&proof);
-        (host, guest, step)
+    /// What the guest reads comes from the host, byte by byte, as soon as it has written enough.
+    struct Between {
+        host: Host,
+        to_guest: Vec<u8>,
+        /// How the host's part ended.
+        ended: Option<HostStep>,
+        /// Changes what the host gets to see.
+        tamper: fn(&mut [u8]),
+    }
+
+    impl Between {
+        fn new(secret: &str) -> Self {
+            Self {
+                host: Host::new(Secret::new(secret), &[2; 32]),
+                to_guest: Vec::new(),
+                ended: None,
+                tamper: |_| {},
+            }
+        }
+    }
+
+    impl Read for Between {
+        fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+            if self.to_guest.is_empty() {
+                return Ok(0);
+            }
+            room[0] = self.to_guest.remove(0);
+            Ok(1)
+        }
+    }
+
+    impl Write for Between {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            assert_eq!(self.host.wants(), bytes.len());
+            let mut bytes = bytes.to_vec();
+            (self.tamper)(&mut bytes);
+            match self.host.receive(&bytes) {
+                HostStep::Receive => panic!("all is there"),
+                HostStep::Send(challenge) => self.to_guest.extend(challenge),
+                step => {
+                    if let HostStep::Admit(answer, ..) | HostStep::Refuse(answer, ..) = &step {
+                        self.to_guest.extend(answer);
+                    }
+                    self.ended = Some(step);
+                }
+            }
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn greets(between: &mut (impl Read + Write), secret: &str) -> Result<Channel, Refused> {
+        greet(between, CLAIM, &Secret::new(secret), &[1; 32])
     }
 
     #[test]
     fn those_who_know_the_secret_meet() {
-        let (_, mut guest, step) = proven("secret", "secret");
-        let HostStep::Admit(answer, CLAIM, mut ours) = step else {
+        let mut between = Between::new("secret");
+        let mut theirs = greets(&mut between, "secret").ok().unwrap();
+        let Some(HostStep::Admit(_, CLAIM, mut ours)) = between.ended else {
             panic!("not admitted")
-        };
-        let Ok(GuestStep::Done(mut theirs)) = guest.receive(&answer) else {
-            panic!("not done")
         };
         for (from, to) in [(0, 1), (1, 0)] {
             let ends = [&mut ours, &mut theirs];
@@ -307,77 +312,135 @@ mod tests {
 
     #[test]
     fn both_are_told_that_the_secrets_differ() {
-        let (_, mut guest, step) = proven("secret", "another");
-        let HostStep::Refuse(answer, Refused::Secret(Some(CLAIM))) = step else {
+        let mut between = Between::new("secret");
+        let told = greets(&mut between, "another").err();
+        assert!(matches!(told, Some(Refused::Secret)), "{told:?}");
+        let Some(HostStep::Refuse(_, Refused::Secret, Some(CLAIM))) = between.ended else {
             panic!("not refused")
         };
-        let told = guest.receive(&answer).err();
-        assert_eq!(told, Some(Refused::Secret(None)));
+    }
+
+    /// Says what it is told to, whatever it hears.
+    struct Listener<'a>(&'a [u8]);
+
+    impl Read for Listener<'_> {
+        fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+            self.0.read(room)
+        }
+    }
+
+    impl Write for Listener<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
     }
 
     /// A listener that has the port, and not the secret.
     #[test]
     fn a_guest_believes_no_host_without_the_secret() {
-        let (_, mut guest, _) = proven("secret", "secret");
-        let mut answer = vec![WELCOME];
-        answer.extend([7; TAG]);
-        assert_eq!(guest.receive(&answer).err(), Some(Refused::Secret(None)));
+        let says = [&MAGIC[..], &[9; 32], &[WELCOME], &[7; TAG]].concat();
+        let told = greets(&mut Listener(&says), "secret").err();
+        assert!(matches!(told, Some(Refused::Secret)), "{told:?}");
     }
 
     /// What a guest proved of itself is worth nothing under another name, or another time.
     #[test]
     fn a_proof_is_of_one_rank_and_one_meeting() {
-        let (mut guest, hello) = Guest::new(CLAIM, Secret::new("secret"), &[1; 32]);
-        let mut first = Host::new(Secret::new("secret"), [2; 32]);
-        let HostStep::Send(challenge) = first.receive(&hello) else {
-            panic!("no challenge")
-        };
-        let Ok(GuestStep::Send(proof)) = guest.receive(&challenge) else {
-            panic!("no proof")
-        };
-        let mut as_another = hello;
-        as_another[16] = 4;
-        let mut of_other_size = hello;
-        of_other_size[20] = 8;
-        for (hello, nonce) in [
-            (as_another, [2; 32]),
-            (of_other_size, [2; 32]),
-            (hello, [3; 32]),
-        ] {
-            let mut host = Host::new(Secret::new("secret"), nonce);
-            host.receive(&hello);
-            let step = host.receive(&proof);
-            assert!(matches!(
-                step,
-                HostStep::Refuse(_, Refused::Secret(Some(_)))
-            ));
+        let tampers: [fn(&mut [u8]); 3] = [
+            |bytes| {
+                if bytes.len() == HELLO {
+                    bytes[16] = 4;
+                }
+            },
+            |bytes| {
+                if bytes.len() == HELLO {
+                    bytes[20] = 8;
+                }
+            },
+            |bytes| {
+                if bytes.len() == HELLO {
+                    bytes[24] += 1;
+                }
+            },
+        ];
+        for tamper in tampers {
+            let mut between = Between::new("secret");
+            between.tamper = tamper;
+            assert!(greets(&mut between, "secret").is_err());
+            let Some(HostStep::Refuse(_, Refused::Secret, Some(_))) = between.ended else {
+                panic!("not refused")
+            };
+        }
+        // As of an earlier meeting, in which the host said something else.
+        let mut between = Between::new("secret");
+        let (mut hello, mut proof) = (Vec::new(), Vec::new());
+        let mut guest = Recorder(&mut between, &mut hello, &mut proof);
+        assert!(greets(&mut guest, "secret").is_ok());
+        let mut host = Host::new(Secret::new("secret"), &[3; 32]);
+        host.receive(&hello);
+        assert!(matches!(
+            host.receive(&proof),
+            HostStep::Refuse(_, Refused::Secret, Some(CLAIM))
+        ));
+    }
+
+    /// Keeps what a guest says.
+    struct Recorder<'a>(&'a mut Between, &'a mut Vec<u8>, &'a mut Vec<u8>);
+
+    impl Read for Recorder<'_> {
+        fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+            self.0.read(room)
+        }
+    }
+
+    impl Write for Recorder<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let said = if self.1.is_empty() {
+                &mut self.1
+            } else {
+                &mut self.2
+            };
+            said.extend(bytes);
+            self.0.write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
         }
     }
 
     #[test]
     fn strangers_are_known_by_their_first_bytes() {
-        let mut host = Host::new(Secret::none(), [0; 32]);
+        let mut host = Host::new(Secret::none(), &[0; 32]);
         assert!(matches!(
             host.receive(b"GET / HTTP/1.1\r\n"),
-            HostStep::Refuse(answer, Refused::Stranger(_)) if answer.is_empty()
+            HostStep::Refuse(answer, Refused::Stranger(_), None) if answer.is_empty()
         ));
-        let (mut guest, _) = Guest::new(CLAIM, Secret::none(), &[0; 32]);
-        assert!(guest.receive(b"tran").is_ok());
-        let refused = guest.receive(b"quil").err();
-        assert_eq!(refused, Some(Refused::Stranger(b"tranquil".to_vec())));
+        let refused = greets(&mut Listener(b"tranquil"), "").err();
+        assert!(
+            matches!(&refused, Some(Refused::Stranger(begins)) if begins == b"tranquil"),
+            "{refused:?}"
+        );
+        let cut = greets(&mut Listener(b"tran"), "").err();
+        assert!(matches!(cut, Some(Refused::Io(_))), "{cut:?}");
     }
 
     #[test]
     fn both_are_told_that_the_versions_differ() {
         let mut later = MAGIC;
         later[UNVERSIONED] += 1;
-        let mut host = Host::new(Secret::none(), [0; 32]);
-        let HostStep::Refuse(answer, Refused::Version(2)) = host.receive(&later) else {
+        let mut host = Host::new(Secret::none(), &[0; 32]);
+        let HostStep::Refuse(answer, Refused::Version(version), None) = host.receive(&later) else {
             panic!("not refused")
         };
-        let (mut guest, _) = Guest::new(CLAIM, Secret::none(), &[0; 32]);
-        assert!(matches!(guest.receive(&answer), Ok(GuestStep::Send(_))));
-        let (mut guest, _) = Guest::new(CLAIM, Secret::none(), &[0; 32]);
-        assert_eq!(guest.receive(&later).err(), Some(Refused::Version(2)));
+        assert_eq!(version, VERSION + 1);
+        // It sees this host's version.
+        assert_eq!(answer[..16], MAGIC);
+        let refused = greets(&mut Listener(&later), "").err();
+        assert!(matches!(refused, Some(Refused::Version(version)) if version == VERSION + 1));
     }
 }

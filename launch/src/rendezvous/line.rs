@@ -1,12 +1,11 @@
-//! A connection between two ranks that have met: a socket that never waits, and the channel over it.
+//! Rank 0's connection to a rank that has proven who it is: a socket that never waits, and the channel over it.
 
-use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{ErrorKind, Read as _};
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd as _;
-use std::time::Instant;
 
 use super::channel::{Broken, Channel, Message};
-use crate::sys;
+use crate::sys::{self, Unsent};
 
 /// Of what is received at a time, so that no connection keeps the others waiting.
 const PIECE: usize = 1 << 14;
@@ -14,88 +13,73 @@ const PIECE: usize = 1 << 14;
 pub(super) struct Line {
     stream: TcpStream,
     channel: Channel,
-    unsent: Vec<u8>,
-    sent: usize,
-}
-
-/// Why no message comes.
-pub(super) enum Silence {
-    /// The other end hung up, or cannot be reached.
-    Ended,
-    Broken,
-    /// The deadline has come.
-    Late,
-}
-
-impl From<Broken> for Silence {
-    fn from(Broken: Broken) -> Self {
-        Self::Broken
-    }
+    unsent: Unsent,
+    is_open: bool,
 }
 
 impl Line {
-    /// Over a socket that never waits.
-    pub(super) fn new(stream: TcpStream, channel: Channel) -> Self {
-        Self {
+    /// Over a socket that never waits. `answer` goes before all messages.
+    pub(super) fn new(stream: TcpStream, channel: Channel, answer: &[u8]) -> Self {
+        let mut line = Self {
             stream,
             channel,
-            unsent: Vec::new(),
-            sent: 0,
-        }
+            unsent: Unsent::default(),
+            is_open: true,
+        };
+        line.unsent.push(answer);
+        line.send();
+        line
     }
 
-    /// Takes bytes that came before there was a channel.
-    pub(super) fn queue_raw(&mut self, bytes: &[u8]) {
-        self.unsent.extend_from_slice(bytes);
-    }
-
-    /// To be sent by [`Line::send`].
-    pub(super) fn queue(&mut self, message: &Message) {
+    /// Sends a message, or what there is room for.
+    pub(super) fn say(&mut self, message: &Message) {
         let sealed = self.channel.seal(message);
-        self.unsent.extend(sealed);
+        self.unsent.push(&sealed);
+        self.send();
     }
 
     pub(super) fn has_unsent(&self) -> bool {
-        self.sent < self.unsent.len()
+        !self.unsent.is_empty()
+    }
+
+    /// Whether something may still come.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
     }
 
     /// What to watch the socket for.
     pub(super) fn interest(&self) -> libc::pollfd {
         let out = if self.has_unsent() { libc::POLLOUT } else { 0 };
-        sys::interest(self.stream.as_raw_fd(), libc::POLLIN | out)
+        match self.is_open {
+            true => sys::interest(self.stream.as_raw_fd(), libc::POLLIN | out),
+            // The kernel passes over negative numbers.
+            false => sys::interest(-1, 0),
+        }
     }
 
     /// Sends what there is room for. What cannot be sent any more is dropped: that the other end is gone
     /// is seen where it is received from, behind what it said before.
-    pub(super) fn send(&mut self) {
-        while self.has_unsent() {
-            match self.stream.write(&self.unsent[self.sent..]) {
-                Ok(sent) => self.sent += sent,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) => {
-                    tracing::debug!(%error, "a rank of the rendezvous takes nothing more");
-                    break;
-                }
-            }
+    fn send(&mut self) {
+        if let Err(error) = self.unsent.write_to(&mut self.stream) {
+            tracing::debug!(%error, "a rank of the rendezvous takes nothing more");
+            self.unsent.clear();
         }
-        self.unsent.clear();
-        self.sent = 0;
     }
 
-    /// Receives what is there, a piece of it at most. Says whether there may be more later.
-    pub(super) fn receive(&mut self) -> bool {
+    /// Sends what there is room for, and receives what is there, a piece of it at most.
+    pub(super) fn exchange(&mut self) {
+        self.send();
         let mut piece = [0; PIECE];
-        loop {
-            return match self.stream.read(&mut piece) {
-                Ok(0) => false,
-                Ok(len) => {
-                    self.channel.push(&piece[..len]);
-                    true
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => error.kind() == ErrorKind::WouldBlock,
-            };
+        match self.stream.read(&mut piece) {
+            Ok(0) => self.is_open = false,
+            Ok(len) => self.channel.push(&piece[..len]),
+            Err(error) => {
+                self.is_open =
+                    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
+            }
+        }
+        if !self.is_open {
+            self.unsent.clear();
         }
     }
 
@@ -104,40 +88,8 @@ impl Line {
         self.channel.next(longest)
     }
 
-    /// Sends what is unsent, and waits for the next message.
-    pub(super) fn wait(
-        &mut self,
-        longest: usize,
-        deadline: Option<Instant>,
-    ) -> io::Result<Result<Message, Silence>> {
-        let mut is_open = true;
-        loop {
-            self.send();
-            match self.next(longest) {
-                Ok(Some(message)) => return Ok(Ok(message)),
-                Ok(None) if !is_open => return Ok(Err(Silence::Ended)),
-                Ok(None) => {}
-                Err(broken) => return Ok(Err(broken.into())),
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Ok(Err(Silence::Late));
-            }
-            sys::poll(&mut [self.interest()], deadline)?;
-            is_open = self.receive();
-        }
-    }
-
     /// Says that nothing more will be said.
     pub(super) fn end(&self) {
-        let _ = self.stream.shutdown(std::net::Shutdown::Write);
-    }
-
-    /// Forgets what is there. Says whether there may be more later.
-    pub(super) fn drain(&mut self) -> bool {
-        let mut piece = [0; PIECE];
-        match self.stream.read(&mut piece) {
-            Ok(len) => len > 0,
-            Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
-        }
+        let _ = self.stream.shutdown(Shutdown::Write);
     }
 }

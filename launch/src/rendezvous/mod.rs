@@ -3,11 +3,11 @@
 //!
 //! Ranks prove to each other that they know the job's secret (`handshake`), and what they say then cannot
 //! be changed by others (`channel`); it can be read by whoever sees their packets. Who has come is kept
-//! by `register`. These three know of no socket. `newcomers` are connections of strangers until they have
-//! proven themselves, `center` is rank 0 and `spoke` any other.
+//! by `register`. These three know of no socket. `center` is rank 0 and `spoke` any other. `newcomers` are
+//! connections to rank 0 until they have proven themselves, and each rank's is a `line` from then on.
 //!
-//! A rank says something when it comes and one block in each allgather; rank 0 answers when all have.
-//! Where no job comes of it, rank 0 tells all that have come why (`fault`).
+//! A rank says one block in each allgather; rank 0 answers when all have. Where no job comes of it, rank 0 tells all
+//! that have come why (`fault`).
 
 mod address;
 mod center;

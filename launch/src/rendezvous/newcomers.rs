@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
 
 use super::error::RendezvousError;
-use super::handshake::{Claim, Host, HostStep, Refused};
+use super::handshake::{Claim, Host, HostStep};
 use super::line::Line;
 use super::secret::Secret;
 use crate::sys;
@@ -35,6 +35,7 @@ pub(super) enum Arrival {
     OtherSecret(Claim, SocketAddr),
 }
 
+/// How it goes on with one.
 enum Heard {
     /// More has to come.
     Waiting(Newcomer),
@@ -63,17 +64,16 @@ impl Newcomer {
                     }
                 }
                 HostStep::Admit(answer, claim, channel) => {
-                    let mut line = Line::new(self.stream, channel);
-                    line.queue_raw(&answer);
+                    let line = Line::new(self.stream, channel, &answer);
                     return Heard::Arrived(Arrival::Rank(claim, self.from, line));
                 }
-                HostStep::Refuse(answer, refused) => {
+                HostStep::Refuse(answer, refused, claim) => {
                     self.takes(&answer);
-                    if let Refused::Secret(Some(claim)) = refused {
-                        return Heard::Arrived(Arrival::OtherSecret(claim, self.from));
-                    }
                     tracing::debug!(from = %self.from, ?refused, "no rank of this job");
-                    return Heard::Gone;
+                    return match claim {
+                        Some(claim) => Heard::Arrived(Arrival::OtherSecret(claim, self.from)),
+                        None => Heard::Gone,
+                    };
                 }
             }
         }
@@ -86,6 +86,8 @@ impl Newcomer {
 }
 
 pub(super) struct Newcomers {
+    /// They do not wait.
+    listeners: Vec<TcpListener>,
     secret: Secret,
     /// How many there may be.
     most: usize,
@@ -93,12 +95,27 @@ pub(super) struct Newcomers {
 }
 
 impl Newcomers {
-    pub(super) fn new(secret: Secret, most: usize) -> Self {
-        Self {
+    pub(super) fn new(
+        listeners: Vec<TcpListener>,
+        secret: Secret,
+        most: usize,
+    ) -> Result<Self, RendezvousError> {
+        for listener in &listeners {
+            let ready = listener.set_nonblocking(true);
+            ready.map_err(RendezvousError::io("making a listener that does not wait"))?;
+        }
+        Ok(Self {
+            listeners,
             secret,
             most,
             all: VecDeque::new(),
-        }
+        })
+    }
+
+    /// Nobody comes any more.
+    pub(super) fn close(&mut self) {
+        self.listeners.clear();
+        self.all.clear();
     }
 
     /// When one of them has had its time.
@@ -108,56 +125,39 @@ impl Newcomers {
 
     /// What to watch the sockets for.
     pub(super) fn interests(&self) -> impl Iterator<Item = libc::pollfd> {
-        let of = |one: &Newcomer| sys::interest(one.stream.as_raw_fd(), libc::POLLIN);
-        self.all.iter().map(of)
+        let listeners = self.listeners.iter().map(TcpListener::as_raw_fd);
+        let sockets = self.all.iter().map(|one| one.stream.as_raw_fd());
+        listeners
+            .chain(sockets)
+            .map(|fd| sys::interest(fd, libc::POLLIN))
     }
 
-    /// Takes whoever waits at a listener that does not wait, a few at a time.
-    pub(super) fn accept(&mut self, listener: &TcpListener) -> Result<(), RendezvousError> {
-        for _ in 0..64 {
-            let (stream, from) = match listener.accept() {
-                Ok(accepted) => accepted,
-                Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock => return Ok(()),
-                    _ if is_out_of_files(&error) => {
+    /// Takes whoever waits at the listeners, a few at a time, and hears what is there of each newcomer. Those whose
+    /// time is over go.
+    pub(super) fn hear(&mut self) -> Result<Vec<Arrival>, RendezvousError> {
+        for number in 0..self.listeners.len() {
+            for _ in 0..64 {
+                let accepted = self.listeners[number].accept();
+                match accepted {
+                    Ok((stream, from)) => self.admit(stream, from)?,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) if is_out_of_files(&error) => {
                         if self.all.pop_front().is_none() {
                             let what = "accepting the connections of all ranks, each of which \
                                         takes a descriptor of rank 0 (raise `ulimit -n`)";
                             return Err(RendezvousError::io(what)(error));
                         }
-                        continue;
                     }
                     // Of a connection that is over already, among others.
-                    _ => continue,
-                },
-            };
-            if self.all.len() >= self.most {
-                self.all.pop_front();
+                    Err(_) => {}
+                }
             }
-            let ready = stream.set_nonblocking(true).and(stream.set_nodelay(true));
-            ready.map_err(RendezvousError::io(
-                "making a connection that does not wait",
-            ))?;
-            let nonce = sys::random();
-            let nonce = nonce.map_err(RendezvousError::io("drawing a random number"))?;
-            self.all.push_back(Newcomer {
-                stream,
-                from,
-                host: Host::new(self.secret.clone(), nonce),
-                until: Instant::now() + HANDSHAKE,
-            });
         }
-        Ok(())
-    }
-
-    /// Hears what is there of each. Those whose time is over go.
-    pub(super) fn hear(&mut self) -> Vec<Arrival> {
         let now = Instant::now();
         let mut arrivals = Vec::new();
-        let mut waiting = VecDeque::with_capacity(self.all.len());
-        for one in self.all.drain(..) {
+        for one in std::mem::take(&mut self.all) {
             match one.hear() {
-                Heard::Waiting(one) if one.until > now => waiting.push_back(one),
+                Heard::Waiting(one) if one.until > now => self.all.push_back(one),
                 Heard::Waiting(one) => {
                     tracing::debug!(from = %one.from, "said too little for too long");
                 }
@@ -165,8 +165,26 @@ impl Newcomers {
                 Heard::Arrived(arrival) => arrivals.push(arrival),
             }
         }
-        self.all = waiting;
-        arrivals
+        Ok(arrivals)
+    }
+
+    fn admit(&mut self, stream: TcpStream, from: SocketAddr) -> Result<(), RendezvousError> {
+        if self.all.len() >= self.most {
+            self.all.pop_front();
+        }
+        let ready = stream.set_nonblocking(true).and(stream.set_nodelay(true));
+        ready.map_err(RendezvousError::io(
+            "making a connection that does not wait",
+        ))?;
+        let nonce = sys::random();
+        let nonce = nonce.map_err(RendezvousError::io("drawing a random number"))?;
+        self.all.push_back(Newcomer {
+            stream,
+            from,
+            host: Host::new(self.secret.clone(), &nonce),
+            until: Instant::now() + HANDSHAKE,
+        });
+        Ok(())
     }
 }
 
@@ -181,20 +199,26 @@ fn is_out_of_files(error: &io::Error) -> bool {
 mod tests {
     use super::*;
 
+    fn listening() -> (Newcomers, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = listener.local_addr().unwrap();
+        (
+            Newcomers::new(vec![listener], Secret::none(), 2).unwrap(),
+            place,
+        )
+    }
+
     /// Silent ones, each of which ends a read once it has gone.
-    fn silent(listener: &TcpListener, newcomers: &mut Newcomers) -> TcpStream {
-        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        newcomers.accept(listener).unwrap();
-        assert!(newcomers.hear().is_empty());
+    fn silent(place: SocketAddr, newcomers: &mut Newcomers) -> TcpStream {
+        let stream = TcpStream::connect(place).unwrap();
+        assert!(newcomers.hear().unwrap().is_empty());
         stream
     }
 
     #[test]
     fn the_oldest_goes_for_one_more() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let mut newcomers = Newcomers::new(Secret::none(), 2);
-        let [mut first, second, third] = [0; 3].map(|_| silent(&listener, &mut newcomers));
+        let (mut newcomers, place) = listening();
+        let [mut first, second, third] = [0; 3].map(|_| silent(place, &mut newcomers));
         assert_eq!(newcomers.all.len(), 2);
         assert_eq!(first.read(&mut [0]).unwrap(), 0);
         for mut kept in [second, third] {
@@ -206,14 +230,12 @@ mod tests {
 
     #[test]
     fn those_whose_time_is_over_go() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let mut newcomers = Newcomers::new(Secret::none(), 2);
-        let mut late = silent(&listener, &mut newcomers);
+        let (mut newcomers, place) = listening();
+        let mut late = silent(place, &mut newcomers);
         let until = newcomers.deadline().unwrap();
         assert!(until > Instant::now());
         newcomers.all[0].until = Instant::now();
-        assert!(newcomers.hear().is_empty());
+        assert!(newcomers.hear().unwrap().is_empty());
         assert_eq!(newcomers.deadline(), None);
         assert_eq!(late.read(&mut [0]).unwrap(), 0);
     }

@@ -36,20 +36,27 @@ impl Register {
     pub(super) fn admit(&mut self, claim: Claim, place: SocketAddr) -> Result<(), Fault> {
         let (Claim { rank, size }, ours) = (claim, self.size());
         if size != ours {
-            let theirs = size;
-            return Err(Fault::SizeDiffers { rank, theirs, ours });
+            return Err(Fault::new(format!(
+                "rank {rank} says that there are {size} ranks, rank 0 that there are {ours}"
+            )));
         }
+        let twice = |places: String| {
+            Err(Fault::new(format!(
+                "two processes say that they are rank {rank}: {places}; give each its own TRANSOM_RANK"
+            )))
+        };
         if rank == 0 {
-            let places = format!("the one that the others look for, and one at {place}");
-            return Err(Fault::RankTwice { rank, places });
+            return twice(format!(
+                "the one that the others look for, and one at {place}"
+            ));
         }
         let Some(seat) = self.places.get_mut(rank as usize) else {
-            let place = place.to_string();
-            return Err(Fault::NoSuchRank { rank, size, place });
+            return Err(Fault::new(format!(
+                "a process at {place} says that it is rank {rank}, of {size} ranks (the first is 0)"
+            )));
         };
         if let Some(first) = seat {
-            let places = format!("at {first} and {place}");
-            return Err(Fault::RankTwice { rank, places });
+            return twice(format!("at {first} and {place}"));
         }
         *seat = Some(place);
         self.missing -= 1;

@@ -1,15 +1,13 @@
 //! A rank other than 0: it looks for rank 0 until that is there, and then speaks with it alone.
 
-use std::fmt;
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::channel::{Message, SHORT};
+use super::channel::{Channel, Message, SHORT};
 use super::error::RendezvousError;
-use super::handshake::{Claim, Guest, GuestStep, Refused, VERSION};
-use super::line::{Line, Silence};
+use super::handshake::{Claim, Refused, VERSION, greet};
 use super::{GRACE, Member, REMIND_AFTER};
 use crate::sys;
 
@@ -22,28 +20,15 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) struct Spoke {
     size: u32,
-    line: Line,
+    stream: TcpStream,
+    channel: Channel,
     limit: Option<Duration>,
 }
 
-/// How a try ended that is worth another.
-enum Obstacle {
-    Name(io::Error),
-    Other(String),
-}
-
-impl fmt::Display for Obstacle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Name(error) => write!(f, "{error}"),
-            Self::Other(text) => f.write_str(text),
-        }
-    }
-}
-
+/// How a try to meet rank 0 failed.
 enum Failure {
     /// Rank 0 may come yet.
-    Passing(Obstacle),
+    Passing(String),
     Final(RendezvousError),
 }
 
@@ -53,47 +38,151 @@ impl From<RendezvousError> for Failure {
     }
 }
 
-fn passing(text: String) -> Failure {
-    Failure::Passing(Obstacle::Other(text))
+/// A stream that is read from until the deadline.
+struct Until<'a> {
+    stream: &'a TcpStream,
+    deadline: Option<Instant>,
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let left = self.deadline.map(left_until);
+        if left == Some(Duration::ZERO) {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(left)?;
+        self.stream.read(room)
+    }
+}
+
+impl Write for Until<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+fn left_until(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
+}
+
+fn is_time_out(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
 impl Spoke {
     /// Waits for rank 0, and then for all others.
     pub(super) fn meet(member: &Member, limit: Option<Duration>) -> Result<Self, RendezvousError> {
-        let mut line = find(member, limit)?;
-        let answer = Instant::now() + ANSWER;
-        let left = match listen(&mut line, SHORT, Some(answer), "its welcome", ANSWER)? {
-            Message::Welcome(left) => left,
-            other => return Err(unexpected(other)),
-        };
-        // Rank 0 says who is missing, for which it is waited for a little longer.
-        let wait = left.map(|left| left.saturating_add(GRACE));
-        let deadline = wait.and_then(|wait| Instant::now().checked_add(wait));
-        let during = "the arrival of all ranks";
-        match listen(&mut line, SHORT, deadline, during, wait.unwrap_or_default())? {
-            Message::Begin => {}
-            other => return Err(unexpected(other)),
+        let mut spoke = Self::find(member, limit)?;
+        match spoke.hear(SHORT, "the arrival of all ranks")? {
+            Message::Begin => Ok(spoke),
+            other => Err(unexpected(other)),
         }
-        Ok(Self {
-            size: member.size,
-            line,
-            limit,
-        })
     }
 
     pub(super) fn allgather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, RendezvousError> {
         let all = mine.len() * self.size as usize;
-        self.line.queue(&Message::Block(mine.to_vec()));
-        let wait = self.limit.map(|limit| limit.saturating_add(GRACE));
-        let deadline = wait.and_then(|wait| Instant::now().checked_add(wait));
-        let during = "what all ranks pass";
-        let wait = wait.unwrap_or_default();
-        match listen(&mut self.line, all.max(SHORT), deadline, during, wait)? {
+        self.say(&Message::Block(mine.to_vec()));
+        match self.hear(all.max(SHORT), "what all ranks pass")? {
             Message::Block(bytes) if bytes.len() == all => {
                 let blocks = bytes.chunks_exact(mine.len().max(1));
                 Ok(blocks.map(<[u8]>::to_vec).collect())
             }
             other => Err(unexpected(other)),
+        }
+    }
+
+    /// How long rank 0 is waited for: a little longer than it waits itself, since it says who is missing.
+    fn patience(&self) -> Option<Duration> {
+        self.limit.map(|limit| limit.saturating_add(GRACE))
+    }
+
+    /// That rank 0 is gone is seen where it is heard, behind what it said before.
+    pub(super) fn say(&mut self, message: &Message) {
+        let sealed = self.channel.seal(message);
+        let said = (self.stream.set_write_timeout(self.patience()))
+            .and_then(|()| self.stream.write_all(&sealed));
+        if let Err(error) = said {
+            tracing::debug!(%error, "rank 0 takes nothing more");
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn say_raw(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    /// The next message. `during`: what it is to say.
+    pub(super) fn hear(
+        &mut self,
+        longest: usize,
+        during: &'static str,
+    ) -> Result<Message, RendezvousError> {
+        let limit = self.patience();
+        let mut stream = Until {
+            stream: &self.stream,
+            deadline: limit.and_then(|limit| Instant::now().checked_add(limit)),
+        };
+        let mut piece = [0; 1 << 14];
+        loop {
+            match self.channel.next(longest) {
+                Ok(Some(message)) => return Ok(message),
+                Ok(None) => {}
+                Err(_) => return Err(RendezvousError::HostGarbled),
+            }
+            match stream.read(&mut piece) {
+                Ok(0) => return Err(RendezvousError::HostLeft { during }),
+                Ok(len) => self.channel.push(&piece[..len]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if is_time_out(&error) => {
+                    let limit = limit.unwrap_or_default();
+                    return Err(RendezvousError::HostSilent { during, limit });
+                }
+                Err(_) => return Err(RendezvousError::HostLeft { during }),
+            }
+        }
+    }
+
+    /// Tries until rank 0 is there, and knows this rank.
+    pub(super) fn find(member: &Member, limit: Option<Duration>) -> Result<Self, RendezvousError> {
+        let begun = Instant::now();
+        let deadline = limit.map(|limit| begun + limit);
+        let within = |time: Duration| deadline.map_or(time, |end| time.min(left_until(end)));
+        let mut pause = FIRST_PAUSE;
+        let mut is_reminded = false;
+        loop {
+            let last = match try_once(member, within) {
+                Ok((stream, channel)) => {
+                    return Ok(Self {
+                        size: member.size,
+                        stream,
+                        channel,
+                        limit,
+                    });
+                }
+                Err(Failure::Final(error)) => return Err(error),
+                Err(Failure::Passing(last)) => last,
+            };
+            let (rank, address, waited) = (member.rank, &member.address, begun.elapsed());
+            if within(pause).is_zero() {
+                let address = address.clone();
+                return Err(RendezvousError::NoAnswer {
+                    address,
+                    waited,
+                    last,
+                });
+            }
+            if !is_reminded && waited >= REMIND_AFTER {
+                is_reminded = true;
+                sys::say(&format_args!(
+                    "transom: rank {rank} still looks for rank 0 at {address}: {last}"
+                ));
+            }
+            sleep(within(pause));
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 }
@@ -105,68 +194,19 @@ fn unexpected(message: Message) -> RendezvousError {
     }
 }
 
-fn listen(
-    line: &mut Line,
-    longest: usize,
-    deadline: Option<Instant>,
-    during: &'static str,
-    limit: Duration,
-) -> Result<Message, RendezvousError> {
-    let heard = line.wait(longest, deadline);
-    let heard = heard.map_err(RendezvousError::io("waiting for rank 0"))?;
-    heard.map_err(|silence| match silence {
-        Silence::Ended => RendezvousError::HostLeft { during },
-        Silence::Broken => RendezvousError::HostGarbled,
-        Silence::Late => RendezvousError::HostSilent { during, limit },
-    })
-}
-
-/// Tries until rank 0 is there.
-pub(super) fn find(member: &Member, limit: Option<Duration>) -> Result<Line, RendezvousError> {
-    let begun = Instant::now();
-    let deadline = limit.map(|limit| begun + limit);
-    let mut pause = FIRST_PAUSE;
-    let mut is_reminded = false;
-    loop {
-        let obstacle = match try_once(member, deadline) {
-            Ok(line) => return Ok(line),
-            Err(Failure::Final(error)) => return Err(error),
-            Err(Failure::Passing(obstacle)) => obstacle,
-        };
-        let (rank, address, waited) = (member.rank, &member.address, begun.elapsed());
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            let address = address.clone();
-            return Err(match obstacle {
-                Obstacle::Name(reason) => RendezvousError::NameNotFound {
-                    address,
-                    reason: reason.to_string(),
-                    waited,
-                },
-                Obstacle::Other(last) => RendezvousError::NoAnswer {
-                    address,
-                    waited,
-                    last,
-                },
-            });
-        }
-        if !is_reminded && waited >= REMIND_AFTER {
-            is_reminded = true;
-            sys::say(&format_args!(
-                "transom: rank {rank} still looks for rank 0 at {address}: {obstacle}"
-            ));
-        }
-        sleep(left(pause, deadline));
-        pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-}
-
-/// Whoever answers of the addresses.
-fn try_once(member: &Member, deadline: Option<Instant>) -> Result<Line, Failure> {
-    let places =
-        (member.address.resolve()).map_err(|error| Failure::Passing(Obstacle::Name(error)))?;
-    let mut last = passing("it has no address".to_owned());
+/// Whoever answers of the addresses. `within` is this time, or what is left until the deadline.
+fn try_once(
+    member: &Member,
+    within: impl Fn(Duration) -> Duration,
+) -> Result<(TcpStream, Channel), Failure> {
+    let places = member.address.resolve().map_err(|error| {
+        Failure::Passing(format!(
+            "the host name in TRANSOM_RENDEZVOUS was not found: {error}"
+        ))
+    })?;
+    let mut last = Failure::Passing("it has no address".to_owned());
     for place in places {
-        match meet_at(place, member, deadline) {
+        match meet_at(place, member, &within) {
             Err(obstacle @ Failure::Passing(_)) => last = obstacle,
             done => return done,
         }
@@ -174,68 +214,48 @@ fn try_once(member: &Member, deadline: Option<Instant>) -> Result<Line, Failure>
     Err(last)
 }
 
-fn left(limit: Duration, deadline: Option<Instant>) -> Duration {
-    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+fn meet_at(
+    place: SocketAddr,
+    member: &Member,
+    within: impl Fn(Duration) -> Duration,
+) -> Result<(TcpStream, Channel), Failure> {
     // Of nothing, the standard library makes an error.
-    left.unwrap_or(limit).clamp(Duration::from_millis(1), limit)
-}
-
-fn meet_at(place: SocketAddr, member: &Member, deadline: Option<Instant>) -> Result<Line, Failure> {
-    let mut stream = TcpStream::connect_timeout(&place, left(CONNECT, deadline))
-        .map_err(|error| passing(format!("{place}: {error}")))?;
+    let limit = within(CONNECT).max(Duration::from_millis(1));
+    let stream = TcpStream::connect_timeout(&place, limit)
+        .map_err(|error| Failure::Passing(format!("{place}: {error}")))?;
     // Where nobody listens yet, a connection to one's own host may be drawn the very port as its own.
     if stream.local_addr().is_ok_and(|own| own == place) {
-        return Err(passing(format!("{place}: nobody listens")));
+        return Err(Failure::Passing(format!("{place}: nobody listens")));
     }
-    let until = Instant::now() + left(ANSWER, deadline);
     let prepared = stream.set_nodelay(true);
     prepared.map_err(RendezvousError::io(
         "making a connection that does not delay",
     ))?;
-    let lost = |error: io::Error| match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-            passing(format!("what listens at {place} says nothing"))
-        }
-        _ => passing(format!("{place}: {error}")),
-    };
     let claim = Claim {
         rank: member.rank,
         size: member.size,
     };
     let nonce = sys::random().map_err(RendezvousError::io("drawing a random number"))?;
-    let (mut guest, hello) = Guest::new(claim, member.secret.clone(), &nonce);
-    stream.write_all(&hello).map_err(lost)?;
-    loop {
-        let mut bytes = vec![0; guest.wants()];
-        let limit = left(ANSWER, Some(until));
-        stream.set_read_timeout(Some(limit)).map_err(lost)?;
-        let len = match stream.read(&mut bytes) {
-            Ok(0) => return Err(passing(format!("what listens at {place} hangs up"))),
-            Ok(len) => len,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err(lost(error)),
-        };
-        let step = guest.receive(&bytes[..len]);
-        match step.map_err(|refused| refusal(place, refused))? {
-            GuestStep::Receive if Instant::now() >= until => {
-                return Err(lost(ErrorKind::TimedOut.into()));
-            }
-            GuestStep::Receive => {}
-            GuestStep::Send(proof) => stream.write_all(&proof).map_err(lost)?,
-            GuestStep::Done(channel) => {
-                let ready = stream.set_nonblocking(true);
-                ready.map_err(RendezvousError::io(
-                    "making a connection that does not wait",
-                ))?;
-                return Ok(Line::new(stream, channel));
-            }
-        }
+    let mut until = Until {
+        stream: &stream,
+        deadline: Some(Instant::now() + within(ANSWER)),
+    };
+    match greet(&mut until, claim, &member.secret, &nonce) {
+        Ok(channel) => Ok((stream, channel)),
+        Err(refused) => Err(refusal(place, refused)),
     }
 }
 
-fn refusal(place: SocketAddr, refused: Refused) -> RendezvousError {
+fn refusal(place: SocketAddr, refused: Refused) -> Failure {
     let address = place.to_string();
-    match refused {
+    Failure::Final(match refused {
+        Refused::Io(error) => {
+            return Failure::Passing(match error.kind() {
+                _ if is_time_out(&error) => format!("what listens at {place} says nothing"),
+                ErrorKind::UnexpectedEof => format!("what listens at {place} hangs up"),
+                _ => format!("{place}: {error}"),
+            });
+        }
         Refused::Stranger(begins) => RendezvousError::Stranger {
             address,
             begins: String::from_utf8_lossy(&begins).into_owned(),
@@ -245,6 +265,6 @@ fn refusal(place: SocketAddr, refused: Refused) -> RendezvousError {
             ours: VERSION,
             theirs,
         },
-        Refused::Secret(_) => RendezvousError::WrongSecret { address },
-    }
+        Refused::Secret => RendezvousError::WrongSecret { address },
+    })
 }

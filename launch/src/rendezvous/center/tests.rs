@@ -6,7 +6,7 @@ use transom_testing::ports::free_port;
 
 use super::*;
 use crate::Allgather as _;
-use crate::rendezvous::spoke::{self, Spoke};
+use crate::rendezvous::spoke::Spoke;
 use crate::rendezvous::{Address, Rendezvous, Secret};
 
 /// Nobody here waits as long.
@@ -24,21 +24,12 @@ fn members(size: u32) -> Vec<Member> {
 }
 
 /// A rank that has come, and waits for others.
-fn welcomed(member: &Member) -> Line {
-    let mut line = spoke::find(member, LIMIT).unwrap();
-    let deadline = Instant::now() + LIMIT.unwrap();
-    let Ok(Message::Welcome(Some(_))) = line.wait(SHORT, Some(deadline)).unwrap() else {
-        panic!("not welcomed")
-    };
-    line
+fn come(member: &Member) -> Spoke {
+    Spoke::find(member, LIMIT).unwrap()
 }
 
-fn next(line: &mut Line) -> Message {
-    let deadline = Instant::now() + LIMIT.unwrap();
-    let Ok(message) = line.wait(SHORT, Some(deadline)).unwrap() else {
-        panic!("no message")
-    };
-    message
+fn next(spoke: &mut Spoke) -> Message {
+    spoke.hear(SHORT, "a message").unwrap()
 }
 
 fn fault(error: RendezvousError) -> Fault {
@@ -82,34 +73,30 @@ fn ranks_that_meet_hear_each_other() {
 fn a_rank_that_leaves_before_all_have_come_is_named() {
     let members = members(4);
     let (ended, told) = center(&members, || {
-        let mut stays = welcomed(&members[2]);
-        drop(welcomed(&members[1]));
+        let mut stays = come(&members[2]);
+        drop(come(&members[1]));
         next(&mut stays)
     });
-    assert_eq!(fault(ended.err().unwrap()), Fault::Left { rank: 1 });
-    assert_eq!(told, Message::Fault(Fault::Left { rank: 1 }));
+    assert_eq!(fault(ended.err().unwrap()), Fault::left(1));
+    assert_eq!(told, Message::Fault(Fault::left(1)));
 }
 
 #[test]
 fn a_rank_that_speaks_before_it_is_asked_is_named() {
     let members = members(3);
     let (ended, told) = center(&members, || {
-        let mut line = welcomed(&members[2]);
-        line.queue(&Message::Block(vec![1]));
-        next(&mut line)
+        let mut spoke = come(&members[2]);
+        spoke.say(&Message::Block(vec![1]));
+        next(&mut spoke)
     });
-    assert_eq!(fault(ended.err().unwrap()), Fault::Garbled { rank: 2 });
-    assert_eq!(told, Message::Fault(Fault::Garbled { rank: 2 }));
+    assert_eq!(fault(ended.err().unwrap()), Fault::garbled(2));
+    assert_eq!(told, Message::Fault(Fault::garbled(2)));
 }
 
 #[test]
 fn ranks_that_pass_other_lengths_are_named() {
     let members = members(3);
-    let expected = Fault::LengthDiffers {
-        rank: 2,
-        theirs: 4,
-        ours: 8,
-    };
+    let expected = Fault::new("rank 2 passed 4 bytes, rank 0 8");
     let pass = |mut spoke: Spoke, len| spoke.allgather(&vec![0; len]).unwrap_err();
     thread::scope(|scope| {
         for (member, len) in [(&members[1], 8), (&members[2], 4)] {
@@ -129,13 +116,12 @@ fn ranks_that_pass_other_lengths_are_named() {
 fn those_who_say_nothing_more_are_named() {
     let members = members(4);
     let (met, mut lines) = center(&members, || {
-        let mut lines: Vec<_> = members[1..].iter().map(welcomed).collect();
+        let mut lines: Vec<_> = members[1..].iter().map(come).collect();
         for line in &mut lines {
             assert_eq!(next(line), Message::Begin);
         }
         // It is there before rank 0 begins to wait.
-        lines[1].queue(&Message::Block(vec![7]));
-        lines[1].send();
+        lines[1].say(&Message::Block(vec![7]));
         lines
     });
     let mut center = met.unwrap();
@@ -146,10 +132,9 @@ fn those_who_say_nothing_more_are_named() {
         // The others need not end by themselves.
         (fault(error), told.join().unwrap())
     });
-    let expected = Fault::Silent {
-        ranks: vec![1, 3],
-        limit: 1,
-    };
+    let expected = Fault::new(
+        "ranks 1, 3 came to the rendezvous, and then said nothing for 1 s (TRANSOM_START_TIMEOUT)",
+    );
     assert_eq!(told, (expected.clone(), Message::Fault(expected)));
 }
 
@@ -158,17 +143,16 @@ fn those_who_say_nothing_more_are_named() {
 fn what_is_changed_on_the_way_is_named() {
     let members = members(2);
     let (met, mut line) = center(&members, || {
-        let mut line = welcomed(&members[1]);
+        let mut line = come(&members[1]);
         assert_eq!(next(&mut line), Message::Begin);
         line
     });
-    line.queue_raw(&[3, 1, 0, 0, 0, 7]);
-    line.queue_raw(&[0; 32]);
-    line.send();
+    line.say_raw(&[2, 1, 0, 0, 0, 7]);
+    line.say_raw(&[0; 32]);
     let mut center = met.unwrap();
     let told = thread::spawn(move || next(&mut line));
     let error = center.allgather(&[7]).unwrap_err();
-    assert_eq!(fault(error), Fault::Garbled { rank: 1 });
+    assert_eq!(fault(error), Fault::garbled(1));
     let told = told.join().unwrap();
-    assert_eq!(told, Message::Fault(Fault::Garbled { rank: 1 }));
+    assert_eq!(told, Message::Fault(Fault::garbled(1)));
 }
