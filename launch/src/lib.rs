@@ -8,13 +8,13 @@
 //! processors. Programs use this crate through `transom`, whose `launcher` is this one.
 
 mod bootstrap;
-pub mod oversubscription;
 mod environment;
 #[doc(hidden)]
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod launcher;
 pub mod notice;
+pub mod oversubscription;
 pub mod pmi;
 pub mod pmix;
 mod processors;

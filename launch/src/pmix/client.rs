@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
 use std::time::Duration;
 
 use super::PmixError;
 use super::error::{Status, found};
 use super::library::{Found, Library, Process, c_string};
-use super::waiting::within;
 use crate::bootstrap::{Allgather, AllgatherError, Bootstrap};
 use crate::environment::start_limit;
 use crate::sys::say;
@@ -65,12 +66,12 @@ impl Pmix {
     fn who_is_missing(&self, key: &str) -> Vec<u32> {
         let (library, own, size) = (self.library, self.own, self.size);
         let key = c_string(key);
-        let missing = within(Some(SHORT), move || {
+        let missing = limited(GET, Some(SHORT), move || {
             let came = |&rank: &u32| library.get(&own.with_rank(rank), &key).is_ok();
             let others = (0..size).filter(|&rank| rank != own.rank);
             others.filter(|rank| !came(rank)).collect()
         });
-        missing.ok().flatten().unwrap_or_default()
+        missing.unwrap_or_default()
     }
 
     fn gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, PmixError> {
@@ -82,17 +83,8 @@ impl Pmix {
         let put = move || library.put(&name, &block);
         succeeded("PMIx_Put or PMIx_Commit", self.timeout, put)?;
 
-        let fenced = match limited(FENCE, self.timeout, move || library.fence(&own)) {
-            Err(PmixError::NoReply { call, timeout, .. }) => {
-                let awaited = self.who_is_missing(&key);
-                return Err(PmixError::NoReply {
-                    call,
-                    timeout,
-                    awaited,
-                });
-            }
-            fenced => fenced?,
-        };
+        let fenced = limited(FENCE, self.timeout, move || library.fence(&own));
+        let fenced = fenced.map_err(|error| error.awaiting(|| self.who_is_missing(&key)))?;
         // That it ended does not say that all have come, whatever it returned.
         let (name, block) = (c_string(&key), mine.to_vec());
         let asked = Arc::new(AtomicU32::new(own.rank));
@@ -107,17 +99,7 @@ impl Pmix {
             };
             (0..size).map(get).collect::<Vec<_>>()
         });
-        let all = match all {
-            Err(PmixError::NoReply { call, timeout, .. }) => {
-                let awaited = vec![asked.load(Ordering::Relaxed)];
-                return Err(PmixError::NoReply {
-                    call,
-                    timeout,
-                    awaited,
-                });
-            }
-            all => all?,
-        };
+        let all = all.map_err(|error| error.awaiting(|| vec![asked.load(Ordering::Relaxed)]))?;
         judge(fenced, all, || library.success())
     }
 }
@@ -180,18 +162,31 @@ fn succeeded<T: Send + 'static>(
     limited(call, limit, work)?.map_err(|status| PmixError::Refused { call, status })
 }
 
-/// What the call returns.
+/// What the call returns, made in a thread of its own, which stays in it if it does not return within the limit.
 fn limited<T: Send + 'static>(
     call: &'static str,
     limit: Option<Duration>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, PmixError> {
-    let ended = within(limit, work).map_err(|source| PmixError::Thread { call, source })?;
-    ended.ok_or(PmixError::NoReply {
-        call,
-        timeout: limit.unwrap_or_default(),
-        awaited: Vec::new(),
-    })
+    let (done, ended) = channel();
+    let thread = thread::Builder::new().name("transom-pmix".to_owned());
+    let running = thread.spawn(move || {
+        // Nobody may be there any more to hear of it.
+        let _ = done.send(work());
+    });
+    let running = running.map_err(|source| PmixError::Thread { call, source })?;
+    match ended.recv_timeout(limit.unwrap_or(Duration::MAX)) {
+        Ok(answer) => Ok(answer),
+        Err(RecvTimeoutError::Timeout) => Err(PmixError::NoReply {
+            call,
+            timeout: limit.unwrap_or_default(),
+            awaited: Vec::new(),
+        }),
+        Err(RecvTimeoutError::Disconnected) => match running.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(()) => unreachable!("the call returned, and was not heard"),
+        },
+    }
 }
 
 /// What came of an allgather, given how its fence ended and what was got of each rank.
@@ -315,7 +310,8 @@ mod tests {
 
     #[test]
     fn a_call_that_does_not_return_is_given_up_and_named() {
-        let (hold, held) = std::sync::mpsc::channel::<()>();
+        assert_eq!(limited(FENCE, None, || 7).unwrap(), 7);
+        let (hold, held) = channel::<()>();
         let limit = Some(Duration::from_millis(1));
         let error = limited(FENCE, limit, move || held.recv()).unwrap_err();
         assert!(

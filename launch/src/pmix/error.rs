@@ -109,6 +109,16 @@ pub enum PmixError {
     },
 }
 
+impl PmixError {
+    /// Says of a call that has not ended of whom nothing has come.
+    pub(super) fn awaiting(mut self, who: impl FnOnce() -> Vec<u32>) -> Self {
+        if let Self::NoReply { awaited, .. } = &mut self {
+            *awaited = who();
+        }
+        self
+    }
+}
+
 /// What a call of PMIx returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {

@@ -5,7 +5,6 @@
 mod client;
 mod error;
 mod library;
-mod waiting;
 
 pub use client::Pmix;
 pub use error::PmixError;
