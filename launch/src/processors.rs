@@ -1,6 +1,5 @@
 //! Processors: where a process may run, and binding it there.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -11,12 +10,12 @@ use crate::sys::check;
 
 /// More than any kernel numbers; a longer list is not one of processors.
 const HIGHEST: u32 = 1 << 16;
-/// Processors in a word of a mask.
+/// Processors in a word.
 const BITS: u32 = c_ulong::BITS;
 
-/// Processors by the kernel's numbers.
+/// Processors by the kernel's numbers, as it takes them: a bit for each, in words of which the last is not zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Processors(BTreeSet<u32>);
+pub(crate) struct Processors(Vec<c_ulong>);
 
 impl Processors {
     /// Those that the calling thread may run on, and what it starts.
@@ -26,35 +25,54 @@ impl Processors {
 
     /// Those that a process may run on; 0 is the calling thread.
     pub(crate) fn of(pid: u32) -> io::Result<Self> {
-        let mut mask = Mask(vec![0; 16]);
+        let mut words = vec![0 as c_ulong; 16];
         loop {
-            match mask.read(pid) {
-                Ok(()) => return Ok(Self(mask.processors().collect())),
+            let (place, bytes) = (words.as_mut_ptr(), size_of_val(&words[..]));
+            // SAFETY: the call writes at most as many bytes as it is told, which are those of live words
+            // that nobody else has. A cpu_set_t is such words too, and their number is what it is told.
+            let read = unsafe { libc::sched_getaffinity(pid.cast_signed(), bytes, place.cast()) };
+            match check(read) {
+                Ok(_) => return Ok(Self::trimmed(words)),
                 // It has fewer bits than the kernel's.
                 Err(error)
                     if error.raw_os_error() == Some(libc::EINVAL)
-                        && (mask.0.len() as u32) < HIGHEST / BITS =>
+                        && (words.len() as u32) < HIGHEST / BITS =>
                 {
-                    mask.0.resize(mask.0.len() * 2, 0);
+                    words.resize(words.len() * 2, 0);
                 }
                 Err(error) => return Err(error),
             }
         }
     }
 
+    fn trimmed(mut words: Vec<c_ulong>) -> Self {
+        let used = words.iter().rposition(|&word| word != 0);
+        words.truncate(used.map_or(0, |last| last + 1));
+        Self(words)
+    }
+
+    /// Has the calling thread, and what it starts, run there only. Async-signal-safe.
+    pub(crate) fn bind(&self) -> io::Result<()> {
+        let (words, bytes) = (self.0.as_ptr(), size_of_val(&self.0[..]));
+        // SAFETY: the call reads as many bytes as it is told, which are those of live words. A
+        // cpu_set_t is such words too, and their number is what it is told.
+        check(unsafe { libc::sched_setaffinity(0, bytes, words.cast()) })?;
+        Ok(())
+    }
+
     /// Those that share the core of one of them, itself included; where the machine does not say, a
     /// processor is a core.
     pub(crate) fn core_of(processor: u32) -> Self {
         let file = format!("/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list");
-        let listed = fs::read_to_string(file);
-        (listed.ok().and_then(|list| Self::parse(&list)))
-            .filter(|core| core.0.contains(&processor))
-            .unwrap_or_else(|| Self([processor].into()))
+        let alone = Self::from_iter([processor]);
+        let listed = fs::read_to_string(file).ok();
+        let core = listed.and_then(|list| Self::parse(&list));
+        core.filter(|core| core.meets(&alone)).unwrap_or(alone)
     }
 
     /// The kernel's way to write them: `0-3,8`.
     pub(crate) fn parse(list: &str) -> Option<Self> {
-        let mut found = BTreeSet::new();
+        let mut found = Vec::new();
         for part in list.trim().split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
@@ -63,27 +81,31 @@ impl Processors {
             }
             found.extend(first..=last);
         }
-        Some(Self(found))
+        Some(found.into_iter().collect())
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.iter().count()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
-        self.0.iter().copied()
+        let words = (0..).step_by(BITS as usize).zip(&self.0);
+        words.flat_map(|(first, word)| {
+            (0..BITS).filter_map(move |bit| (word >> bit & 1 == 1).then_some(first + bit))
+        })
     }
 
     pub(crate) fn first(&self) -> Option<u32> {
-        self.0.first().copied()
+        self.iter().next()
     }
 
     pub(crate) fn and(&self, other: &Self) -> Self {
-        Self(&self.0 & &other.0)
+        let both = self.0.iter().zip(&other.0);
+        Self::trimmed(both.map(|(one, other)| one & other).collect())
     }
 
     pub(crate) fn meets(&self, other: &Self) -> bool {
-        !self.0.is_disjoint(&other.0)
+        !self.and(other).0.is_empty()
     }
 }
 
@@ -108,56 +130,13 @@ impl fmt::Display for Processors {
 
 impl FromIterator<u32> for Processors {
     fn from_iter<I: IntoIterator<Item = u32>>(processors: I) -> Self {
-        Self(processors.into_iter().collect())
-    }
-}
-
-/// Processors as the kernel takes them: a bit for each.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mask(Vec<c_ulong>);
-
-impl From<&Processors> for Mask {
-    fn from(processors: &Processors) -> Self {
         let mut words = Vec::new();
-        for processor in processors.iter() {
+        for processor in processors {
             let (word, bit) = ((processor / BITS) as usize, processor % BITS);
             words.resize(words.len().max(word + 1), 0);
             words[word] |= 1 << bit;
         }
         Self(words)
-    }
-}
-
-impl fmt::Display for Mask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.processors().collect::<Processors>().fmt(f)
-    }
-}
-
-impl Mask {
-    fn processors(&self) -> impl Iterator<Item = u32> {
-        let words = (0..).step_by(BITS as usize).zip(&self.0);
-        words.flat_map(|(first, word)| {
-            (0..BITS).filter_map(move |bit| (word >> bit & 1 == 1).then_some(first + bit))
-        })
-    }
-
-    /// Takes the bits of a process, or of the calling thread (0).
-    fn read(&mut self, pid: u32) -> io::Result<()> {
-        let (words, bytes) = (self.0.as_mut_ptr(), size_of_val(&self.0[..]));
-        // SAFETY: the call writes at most as many bytes as it is told, which are those of live words
-        // that nobody else has. A cpu_set_t is such words too, and their number is what it is told.
-        check(unsafe { libc::sched_getaffinity(pid.cast_signed(), bytes, words.cast()) })?;
-        Ok(())
-    }
-
-    /// Has the calling thread, and what it starts, run there only. Async-signal-safe.
-    pub(crate) fn bind(&self) -> io::Result<()> {
-        let (words, bytes) = (self.0.as_ptr(), size_of_val(&self.0[..]));
-        // SAFETY: the call reads as many bytes as it is told, which are those of live words. A
-        // cpu_set_t is such words too, and their number is what it is told.
-        check(unsafe { libc::sched_setaffinity(0, bytes, words.cast()) })?;
-        Ok(())
     }
 }
 
@@ -186,9 +165,13 @@ mod tests {
         let allowed = Processors::allowed().unwrap();
         assert_ne!(allowed.len(), 0);
         let first = allowed.first().unwrap();
-        assert!(Processors::core_of(first).0.contains(&first));
+        assert!(Processors::core_of(first).iter().any(|one| one == first));
         // What nobody has is a core of its own.
-        assert_eq!(Processors::core_of(u32::MAX), Processors([u32::MAX].into()));
+        let nobodys = HIGHEST - 1;
+        assert_eq!(
+            Processors::core_of(nobodys),
+            [nobodys].into_iter().collect()
+        );
     }
 
     #[test]
@@ -200,27 +183,27 @@ mod tests {
             .into_iter()
             .collect();
         let bound = std::thread::spawn({
-            let mask = Mask::from(&last);
+            let last = last.clone();
             move || {
-                mask.bind().unwrap();
+                last.bind().unwrap();
                 Processors::allowed().unwrap()
             }
         });
         assert_eq!(bound.join().unwrap(), last);
-        let error = Mask(Vec::new()).bind().unwrap_err();
+        let error = Processors::default().bind().unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
     }
 
     #[test]
-    fn masks_have_a_bit_for_each_processor() {
+    fn there_is_a_bit_for_each_processor() {
         for (list, words) in [
             ("0", vec![1]),
             ("1,63", vec![1 << 63 | 2]),
             ("64,130", vec![0, 1, 4]),
         ] {
-            let mask = Mask::from(&set(list));
-            assert_eq!(mask, Mask(words));
-            assert_eq!(Processors(mask.processors().collect()), set(list));
+            assert_eq!(set(list), Processors(words));
+            assert_eq!(set(list).to_string(), list);
+            assert_eq!(set(list).iter().collect::<Processors>(), set(list));
         }
     }
 }

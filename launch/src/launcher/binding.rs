@@ -3,7 +3,7 @@
 use std::thread;
 
 use super::LaunchError;
-use crate::processors::{Mask, Processors};
+use crate::processors::Processors;
 
 /// Whether the ranks of a job are bound to processors, as other launchers' `--bind-to` says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum BindTo {
 }
 
 /// The cores for the ranks of a job, one each, or none at all.
-pub(super) fn plan(bind_to: BindTo, ranks: u32) -> Result<Vec<Mask>, LaunchError> {
+pub(super) fn plan(bind_to: BindTo, ranks: u32) -> Result<Vec<Processors>, LaunchError> {
     match bind_to {
         BindTo::None => Ok(Vec::new()),
         BindTo::Core => core_each(ranks),
@@ -34,13 +34,13 @@ pub(super) fn plan(bind_to: BindTo, ranks: u32) -> Result<Vec<Mask>, LaunchError
     }
 }
 
-fn core_each(ranks: u32) -> Result<Vec<Mask>, LaunchError> {
+fn core_each(ranks: u32) -> Result<Vec<Processors>, LaunchError> {
     let allowed =
         Processors::allowed().map_err(LaunchError::system("reading where this process may run"))?;
     let cores = cores(&allowed, Processors::core_of).take(ranks as usize);
-    let masks: Vec<_> = cores.map(|core| Mask::from(&core)).collect();
-    match masks.len() {
-        enough if enough == ranks as usize => Ok(masks),
+    let cores: Vec<_> = cores.collect();
+    match cores.len() {
+        enough if enough == ranks as usize => Ok(cores),
         cores => Err(LaunchError::Cores { ranks, cores }),
     }
 }

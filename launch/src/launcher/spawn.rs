@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use super::limits::set_open_files;
 use super::signals;
 use super::{BindTo, Launch, LaunchError};
-use crate::processors::Mask;
+use crate::processors::Processors;
 use crate::sys::check;
 
 /// What all ranks of a job have in common.
@@ -22,7 +22,7 @@ pub(super) struct Template<'a> {
     pub(super) group: libc::pid_t,
     pub(super) job: &'a str,
     /// Of each rank, or of none.
-    pub(super) cores: &'a [Mask],
+    pub(super) cores: &'a [Processors],
     pub(super) open_files: libc::rlimit,
     pub(super) signal_mask: libc::sigset_t,
     /// A descriptor that the launcher holds in place, so that the socket has the same, low number
@@ -88,7 +88,7 @@ impl Template<'_> {
             if unsafe { libc::getppid() } != launcher {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
-            match core.as_ref().map_or(Ok(()), Mask::bind) {
+            match core.as_ref().map_or(Ok(()), Processors::bind) {
                 Err(error) if must_bind => {
                     Step::Bind.confess(socket);
                     return Err(error);

@@ -19,7 +19,7 @@ use super::warden::Warden;
 use super::{Cause, Failure, Launch, LaunchError, Outcome};
 use crate::notice::{ABORTED, DIED, LEFT, Notice, REPLACED};
 use crate::pmi::{Action, OUR_SPACE, Server};
-use crate::processors::Mask;
+use crate::processors::Processors;
 use crate::sys::{self, Epoll, interest, pidfd_open};
 
 /// How long children of ranks may go on writing when the last rank has ended by itself.
@@ -134,7 +134,7 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    fn start(&mut self, cores: &[Mask], open_files: libc::rlimit) -> Result<(), LaunchError> {
+    fn start(&mut self, cores: &[Processors], open_files: libc::rlimit) -> Result<(), LaunchError> {
         let slot = File::open("/dev/null").map_err(LaunchError::system("opening /dev/null"))?;
         let job = self.name.clone();
         let template = Template {
