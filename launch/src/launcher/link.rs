@@ -1,17 +1,17 @@
 //! The launcher's end of a rank's PMI connection.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-use crate::sys::{Epoll, is_ready};
+use crate::sys::{Epoll, Unsent, is_ready};
 
 /// Requests in, replies out. While replies wait to be sent, no request is taken, so that a rank
 /// that does not read cannot fill the launcher's memory.
 pub(super) struct Link {
     socket: Option<UnixStream>,
-    waiting: Vec<u8>,
+    waiting: Unsent,
     token: u64,
     closed: Option<Instant>,
 }
@@ -23,7 +23,7 @@ impl Link {
         events.add(socket.as_fd(), libc::EPOLLIN, token)?;
         Ok(Self {
             socket: Some(socket),
-            waiting: Vec::new(),
+            waiting: Unsent::default(),
             token,
             closed: None,
         })
@@ -46,7 +46,14 @@ impl Link {
         };
         match socket.read(buffer) {
             Ok(read) if read > 0 => &buffer[..read],
-            Err(error) if is_transient(&error) => &[],
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                &[]
+            }
             // The end, or a reset because the rank has ended with replies unread.
             _ => {
                 self.hang_up(events);
@@ -57,7 +64,7 @@ impl Link {
 
     pub(super) fn send(&mut self, events: &Epoll, line: &str) {
         if self.socket.is_some() {
-            self.waiting.extend_from_slice(line.as_bytes());
+            self.waiting.push(line.as_bytes());
             self.flush(events);
         }
     }
@@ -79,30 +86,13 @@ impl Link {
         let Some(socket) = &mut self.socket else {
             return;
         };
-        let mut failed = false;
-        while !self.waiting.is_empty() {
-            match socket.write(&self.waiting) {
-                Ok(sent) => drop(self.waiting.drain(..sent)),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    failed = !is_transient(&error);
-                    break;
-                }
-            }
-        }
+        let sent = self.waiting.write_to(socket);
         let next = match self.waiting.is_empty() {
             true => libc::EPOLLIN,
             false => libc::EPOLLOUT,
         };
-        if failed || events.modify(socket.as_fd(), next, self.token).is_err() {
+        if sent.is_err() || events.modify(socket.as_fd(), next, self.token).is_err() {
             self.hang_up(events);
         }
     }
-}
-
-fn is_transient(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-    )
 }

@@ -7,11 +7,11 @@
 //! launcher never reads ahead in it.
 
 use std::fs::File;
-use std::io::{self, IsTerminal as _, PipeReader, Read as _, Write as _};
+use std::io::{self, IsTerminal as _, PipeReader, Read as _};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use crate::sys::{interest, is_ready, set_nonblocking};
+use crate::sys::{Unsent, interest, is_ready, set_nonblocking};
 
 /// How often a launcher in the background looks whether it has come to the foreground.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -20,8 +20,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 pub(super) struct Relay {
     terminal: File,
     pipe: File,
-    line: Vec<u8>,
-    sent: usize,
+    unsent: Unsent,
 }
 
 impl Relay {
@@ -36,14 +35,13 @@ impl Relay {
         let relay = Self {
             terminal: stdin.as_fd().try_clone_to_owned()?.into(),
             pipe: OwnedFd::from(writer).into(),
-            line: Vec::new(),
-            sent: 0,
+            unsent: Unsent::default(),
         };
         Ok(Some((relay, reader)))
     }
 
     pub(super) fn interest(&self, fds: &mut Vec<libc::pollfd>) {
-        if self.sent < self.line.len() {
+        if !self.unsent.is_empty() {
             fds.push(interest(self.pipe.as_raw_fd(), libc::POLLOUT));
         } else if self.is_foreground() {
             fds.push(interest(self.terminal.as_raw_fd(), libc::POLLIN));
@@ -58,31 +56,23 @@ impl Relay {
     /// Passes on what can be passed on now. `false` at the end of input, or when rank 0 has
     /// closed its end.
     pub(super) fn turn(&mut self) -> bool {
-        if self.sent == self.line.len() && !self.read() {
+        if self.unsent.is_empty() && !self.read() {
             return false;
         }
-        while self.sent < self.line.len() {
-            match self.pipe.write(&self.line[self.sent..]) {
-                Ok(sent) => self.sent += sent,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(_) => return false,
-            }
-        }
-        true
+        self.unsent.write_to(&mut self.pipe).is_ok()
     }
 
     fn read(&mut self) -> bool {
         if !self.is_foreground() || !is_ready(self.terminal.as_fd(), libc::POLLIN) {
             return true;
         }
-        self.line.resize(4096, 0);
-        self.sent = 0;
-        let read = self.terminal.read(&mut self.line);
-        self.line.truncate(*read.as_ref().unwrap_or(&0));
-        match read {
+        let mut line = [0; 4096];
+        match self.terminal.read(&mut line) {
             Ok(0) => false,
-            Ok(_) => true,
+            Ok(len) => {
+                self.unsent.push(&line[..len]);
+                true
+            }
             Err(error) => error.kind() == io::ErrorKind::Interrupted,
         }
     }

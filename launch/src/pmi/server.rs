@@ -117,104 +117,81 @@ impl Server {
 
     fn serve(&mut self, rank: u32, message: &Message<'_>) -> Option<Action> {
         let command = message.command();
-        if self.ranks[rank as usize].state != State::Joined && !matches!(command, "init" | "abort")
-        {
-            return Some(refuse(rank, &result_of(command), "not_initialized"));
-        }
-        let line = match command {
-            "init" => return Some(self.init(rank, message)),
-            "get_maxes" => Builder::new("maxes")
-                .with("rc", 0)
+        let is_joined = self.ranks[rank as usize].state == State::Joined;
+        let answer = match command {
+            "init" => self.init(rank, message),
+            "abort" => {
+                let text = message.get("message").map(unescape);
+                return Some(Action::Abort {
+                    rank,
+                    code: message.number("exitcode").unwrap_or(1),
+                    message: text.map(|text| String::from_utf8_lossy(&text).into_owned()),
+                });
+            }
+            _ if !is_joined => Err("not_initialized"),
+            "get_maxes" => Ok(succeeded("maxes")
                 .with("kvsname_max", NAME_MAX)
                 .with("keylen_max", KEY_MAX)
                 .with("vallen_max", VALUE_MAX)
-                .with(LONG_VALUE_MAX, LONG_VALUE)
-                .finish(),
-            "get_appnum" => Builder::new("appnum")
-                .with("rc", 0)
-                .with("appnum", 0)
-                .finish(),
-            "get_universe_size" => Builder::new("universe_size")
-                .with("rc", 0)
-                .with("size", self.ranks.len())
-                .finish(),
-            "get_my_kvsname" => Builder::new("my_kvsname")
-                .with("rc", 0)
-                .with("kvsname", &self.name)
-                .finish(),
-            "put" => return Some(self.put(rank, message)),
-            "get" => return Some(self.get(rank, message)),
+                .with(LONG_VALUE_MAX, LONG_VALUE)),
+            "get_appnum" => Ok(succeeded("appnum").with("appnum", 0)),
+            "get_universe_size" => Ok(succeeded("universe_size").with("size", self.ranks.len())),
+            "get_my_kvsname" => Ok(succeeded("my_kvsname").with("kvsname", &self.name)),
+            "put" => self.put(message),
+            "get" => self.get(message),
             "barrier_in" => return self.enter_barrier(rank),
             "finalize" => {
                 self.ranks[rank as usize].state = State::Outside;
                 self.publish(&left_key(rank), "1".to_owned());
-                Builder::new("finalize_ack").with("rc", 0).finish()
+                Ok(succeeded("finalize_ack"))
             }
-            "abort" => {
-                return Some(Action::Abort {
-                    rank,
-                    code: message.number("exitcode").unwrap_or(1),
-                    message: message
-                        .get("message")
-                        .map(|text| String::from_utf8_lossy(&unescape(text)).into_owned()),
-                });
-            }
-            other => return Some(refuse(rank, &result_of(other), "unknown_command")),
+            _ => Err("unknown_command"),
         };
-        Some(Action::Reply { rank, line })
+        Some(match answer {
+            Ok(line) => Action::Reply {
+                rank,
+                line: line.finish(),
+            },
+            Err(reason) => refuse(rank, &result_of(command), reason),
+        })
     }
 
-    fn init(&mut self, rank: u32, message: &Message<'_>) -> Action {
-        let version = (message.get("pmi_version"), message.get("pmi_subversion"));
-        if version.0 != Some("1") {
-            return refuse(rank, "response_to_init", "only_PMI_1.1_is_served");
+    fn init(&mut self, rank: u32, message: &Message<'_>) -> Result<Builder, &'static str> {
+        if message.get("pmi_version") != Some("1") {
+            return Err("only_PMI_1.1_is_served");
         }
         self.ranks[rank as usize].state = State::Joined;
         self.visible.remove(&left_key(rank));
-        let line = Builder::new("response_to_init")
+        Ok(Builder::new("response_to_init")
             .with("pmi_version", 1)
             .with("pmi_subversion", 1)
-            .with("rc", 0)
-            .finish();
-        Action::Reply { rank, line }
+            .with("rc", 0))
     }
 
-    fn put(&mut self, rank: u32, message: &Message<'_>) -> Action {
+    fn put(&mut self, message: &Message<'_>) -> Result<Builder, &'static str> {
         let (Some(key), Some(value)) = (message.get("key"), message.get("value")) else {
-            return refuse(rank, "put_result", "key_or_value_missing");
+            return Err("key_or_value_missing");
         };
-        if !self.is_mine(message) {
-            return refuse(rank, "put_result", "unknown_kvsname");
-        }
+        self.check_space(message)?;
         if key.is_empty() || key.len() > KEY_MAX || value.len() > LONG_VALUE {
-            return refuse(rank, "put_result", "key_or_value_too_long");
+            return Err("key_or_value_too_long");
         }
         self.staged.push((key.to_owned(), value.to_owned()));
-        let line = Builder::new("put_result").with("rc", 0).finish();
-        Action::Reply { rank, line }
+        Ok(succeeded("put_result"))
     }
 
-    fn get(&self, rank: u32, message: &Message<'_>) -> Action {
-        let Some(key) = message.get("key") else {
-            return refuse(rank, "get_result", "key_missing");
-        };
-        if !self.is_mine(message) {
-            return refuse(rank, "get_result", "unknown_kvsname");
-        }
-        match self.visible.get(key) {
-            Some(value) => Action::Reply {
-                rank,
-                line: Builder::new("get_result")
-                    .with("rc", 0)
-                    .with("value", value)
-                    .finish(),
-            },
-            None => refuse(rank, "get_result", "key_not_found"),
-        }
+    fn get(&self, message: &Message<'_>) -> Result<Builder, &'static str> {
+        let key = message.get("key").ok_or("key_missing")?;
+        self.check_space(message)?;
+        let value = self.visible.get(key).ok_or("key_not_found")?;
+        Ok(succeeded("get_result").with("value", value))
     }
 
-    fn is_mine(&self, message: &Message<'_>) -> bool {
-        message.get("kvsname").is_none_or(|name| name == self.name)
+    fn check_space(&self, message: &Message<'_>) -> Result<(), &'static str> {
+        match message.get("kvsname").is_none_or(|name| name == self.name) {
+            true => Ok(()),
+            false => Err("unknown_kvsname"),
+        }
     }
 
     fn enter_barrier(&mut self, rank: u32) -> Option<Action> {
@@ -229,7 +206,7 @@ impl Server {
             .iter_mut()
             .for_each(|rank| rank.in_barrier = false);
         self.visible.extend(self.staged.drain(..));
-        let line = Builder::new("barrier_out").with("rc", 0).finish();
+        let line = succeeded("barrier_out").finish();
         Some(Action::Release { line })
     }
 
@@ -254,6 +231,10 @@ impl Server {
     }
 }
 
+fn succeeded(reply: &str) -> Builder {
+    Builder::new(reply).with("rc", 0)
+}
+
 fn refuse(rank: u32, reply: &str, reason: &str) -> Action {
     let line = Builder::new(reply)
         .with("rc", -1)
@@ -264,6 +245,7 @@ fn refuse(rank: u32, reply: &str, reason: &str) -> Action {
 
 fn result_of(command: &str) -> String {
     match command {
+        "init" => "response_to_init".to_owned(),
         "barrier_in" => "barrier_out".to_owned(),
         "finalize" => "finalize_ack".to_owned(),
         other => format!("{}_result", other.strip_prefix("get_").unwrap_or(other)),
