@@ -1,17 +1,16 @@
-//! Accumulate, and the way of all its kin past the fast paths.
+//! Accumulate. The addition of one element to mapped memory is the fast path, and is tried first; see `combine` for all
+//! else.
 
-use rdma_sys_shim::{Ticket, Via};
+use rdma_sys_shim::Ticket;
 
-use super::PROC_NULL;
 use super::elementwise::{self, Fetching};
 use super::request::{Request, Until};
 use super::work::Work;
-use crate::datatype::{AtomicWidths, BasicType, Op, Span};
+use crate::datatype::{BasicType, Layout, Op};
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
-use crate::memory::remote::behind_stores;
 use crate::terms::Aim;
-use crate::window::{OnTarget, Window};
+use crate::window::Window;
 
 impl Window {
     /// One-sided. Combines `count` elements of type `ty` at `origin` into those at displacement
@@ -68,14 +67,66 @@ impl Window {
         op: Op,
     ) -> Result<Request> {
         let (aim, disp) = (Aim::new("raccumulate", target), Displacement(disp));
-        self.needs_passive(aim)?;
-        // SAFETY: the caller's promise.
-        let ticket = unsafe { self.accumulate_any(aim, origin, count, ty, disp, op)? };
-        self.request(target, ticket, Until::Released)
+        self.requested(aim, Until::Released, || {
+            // SAFETY: the caller's promise.
+            unsafe { self.accumulate_any(aim, origin, count, ty, disp, op) }
+        })
     }
 
-    /// Adds one element where that is one instruction, or a few under a lock that is free; false where there is more to
-    /// it, or anything amiss, with nothing done.
+    /// One-sided. As [`Window::accumulate`], from the elements of one layout at `origin` to those of
+    /// another at displacement `disp` of `target`'s memory. Both hold elements of one predefined
+    /// type only; the target's may be more, of which the last then stay as they are (MPI-4.1, section
+    /// 12.3.4). Words of several elements are whole in each run of the target's layout.
+    ///
+    /// # Errors
+    /// As for [`Window::put_layout`]; elements of several types (class Type); an operation that is
+    /// not defined for the type.
+    ///
+    /// # Safety
+    /// As for [`Window::put_layout`].
+    pub unsafe fn accumulate_layout(
+        &self,
+        origin: *const u8,
+        origin_layout: Layout<'_>,
+        target: u32,
+        disp: u64,
+        target_layout: Layout<'_>,
+        op: Op,
+    ) -> Result<()> {
+        let (aim, disp) = (Aim::new("accumulate", target), Displacement(disp));
+        let (origin, there) = ((origin, origin_layout), (disp, target_layout));
+        // SAFETY: the caller's promise.
+        unsafe { self.combine_layouts(aim, op, origin, None, there) }.map(drop)
+    }
+
+    /// One-sided. As [`Window::accumulate_layout`], with a request: when it is complete, `origin`
+    /// may be used again; the target may change later (MPI-4.1, section 12.3.5). Needs a lock or
+    /// `lock_all`.
+    ///
+    /// # Errors
+    /// As for [`Window::accumulate_layout`].
+    ///
+    /// # Safety
+    /// As for [`Window::accumulate_layout`], until the request is complete.
+    pub unsafe fn raccumulate_layout(
+        &self,
+        origin: *const u8,
+        origin_layout: Layout<'_>,
+        target: u32,
+        disp: u64,
+        target_layout: Layout<'_>,
+        op: Op,
+    ) -> Result<Request> {
+        let (aim, disp) = (Aim::new("raccumulate", target), Displacement(disp));
+        let (origin, there) = ((origin, origin_layout), (disp, target_layout));
+        self.requested(aim, Until::Released, || {
+            // SAFETY: the caller's promise.
+            unsafe { self.combine_layouts(aim, op, origin, None, there) }
+        })
+    }
+
+    /// Adds one element where that is one instruction, or a few under a lock that is free; false, with nothing done, where
+    /// more has to be done, or something is wrong.
     ///
     /// # Safety
     /// `origin` is readable for one element (of any alignment).
@@ -115,97 +166,8 @@ impl Window {
         op: Op,
     ) -> Result<Ticket> {
         Work::check_changes(aim.operation, op)?;
-        let work = Work {
-            ty,
-            op,
-            count,
-            operands: origin,
-            compare: std::ptr::null(),
-            result: std::ptr::null_mut(),
-        };
+        let work = Work::of(origin, std::ptr::null_mut(), count, ty, op);
         // SAFETY: the caller's promise.
         unsafe { self.carry_out(aim, disp, &work) }
-    }
-
-    /// Carries out work at a displacement of a target, by the path that its elements take. With the
-    /// ticket, the buffers are released (all of them) and complete.
-    ///
-    /// # Safety
-    /// The buffers of `work` that are not null are valid for its elements, and nobody else touches
-    /// the result, until the operation is complete; they overlap neither with each other nor with
-    /// the target's elements.
-    pub(super) unsafe fn carry_out(
-        &self,
-        aim: Aim,
-        disp: Displacement,
-        work: &Work,
-    ) -> Result<Ticket> {
-        let len = work.check(aim.operation)?;
-        if aim.rank == PROC_NULL {
-            return Ok(Ticket::DONE);
-        }
-        let on = self.open_or_enter(aim)?;
-        if len == 0 {
-            return Ok(Ticket::DONE);
-        }
-        let widths = on.target.widths();
-        let there = on.target.reach(disp, len as u64);
-        if !there.is_null() && widths.are_combined_in_place(work.ty) {
-            work.check_buffers(aim.operation, len)?;
-            let there = (there, widths);
-            // SAFETY: the buffers are the caller's promise; `there` is mapped for the elements.
-            unsafe { on.combine_mapped(there, work)? };
-            return Ok(Ticket::DONE);
-        }
-        let place = match on.place(disp, Span::of(len as u64)) {
-            Ok(place) => place,
-            // SAFETY: the caller's promise.
-            Err(error) => unsafe {
-                return on.combine_run_apart(disp, len, work, error);
-            },
-        };
-        work.check_buffers(aim.operation, len)?;
-        // SAFETY: the buffers are the caller's promise; `place` keeps what it found mapped.
-        unsafe {
-            if !place.there.is_null() && place.widths.are_combined_in_place(work.ty) {
-                on.count(work.kind(), || Via::Mapped, len as u64);
-                on.combine_mapped((place.there, place.widths), work)?;
-                return Ok(Ticket::DONE);
-            }
-            behind_stores();
-            let _call = self.in_call(aim);
-            let Some(width) = place.widths.word(work.ty, place.at.address) else {
-                on.count(work.kind(), || place.route.via(false), len as u64);
-                on.lock_and_combine_by_device(&place, len, work)?;
-                return Ok(Ticket::DONE);
-            };
-            let posted = on.at_words_by_device(&place.route.accumulate_lock, || {
-                self.combine_words_by_device(&place, width, work)
-            });
-            let ticket = posted.map_err(|error| on.failed(error))?;
-            on.note_posted(ticket);
-            on.count(work.kind(), || place.route.via(true), len as u64);
-            Ok(ticket)
-        }
-    }
-}
-
-impl OnTarget<'_> {
-    /// `there`: where the elements are, and which of them single atomics update.
-    ///
-    /// # Safety
-    /// As for [`Window::carry_out`]; `there` is mapped for the elements.
-    unsafe fn combine_mapped(
-        self,
-        (there, widths): (*mut u8, AtomicWidths),
-        work: &Work,
-    ) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match widths.word(work.ty, there.addr() as u64) {
-                Some(width) => self.combine_mapped_words(there, width, work),
-                None => self.lock_and_combine(there, work),
-            }
-        }
     }
 }

@@ -5,7 +5,6 @@ use rdma_sys_shim::Ticket;
 
 use super::combined::Combined;
 use super::put_get::Way;
-use super::work::Work;
 use crate::datatype::{BasicType, Piece, Together};
 use crate::error::{Error, ErrorKind, Misuse, Result};
 use crate::memory::displacement::{Address, Displacement};
@@ -145,35 +144,6 @@ impl OnTarget<'_> {
             })?;
         }
         Ok(last)
-    }
-
-    /// Carries out work of `len` bytes that no single region holds, if several do; else returns the
-    /// error.
-    ///
-    /// # Safety
-    /// As for [`Window::carry_out`].
-    #[cold]
-    pub(super) unsafe fn combine_run_apart(
-        self,
-        disp: Displacement,
-        len: usize,
-        work: &Work,
-        error: Error,
-    ) -> Result<Ticket> {
-        let run = Piece::run(0, (work.count * work.ty.extent()) as u64);
-        // One element is never in several.
-        self.check_apart(disp, &run, Grain::of(work.ty), error)?;
-        work.check_buffers(self.aim.operation, len)?;
-        let parts = Combined {
-            ty: work.ty,
-            op: work.op,
-            operands: (!work.operands.is_null()).then_some(work.operands),
-            result: (!work.result.is_null()).then_some(work.result),
-            layouts: [&run; 3],
-            skip: 0,
-        };
-        // SAFETY: the caller's promise.
-        unsafe { self.combine_apart(disp, &parts) }
     }
 
     /// The address of a block of a layout that is placed at `disp`: one that was found attached.

@@ -1,4 +1,5 @@
-//! Accumulate and get_accumulate with datatypes.
+//! Combining elements of this rank's buffers and a target's, for all operations of the accumulate family that are more than
+//! one instruction. Contiguous elements are a layout of one run.
 
 use rdma_sys_shim::Ticket;
 
@@ -6,163 +7,72 @@ use super::PROC_NULL;
 use super::bounds::check_buffer;
 use super::combined::{Combined, ElementBlock};
 use super::elementwise;
-use super::request::{Request, Until};
 use super::spot::{Spot, Use};
 use super::words::MANY;
 use super::work::Work;
-use crate::datatype::{AtomicWidths, Layout, Op, Piece};
+use crate::datatype::{AtomicWidths, Layout, Op, Piece, Span};
+use crate::diagnostics::OperationKind;
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
 use crate::memory::remote::behind_stores;
 use crate::terms::Aim;
 use crate::window::{OnTarget, Window};
 
-/// So many blocks of few words are combined before work on many, if there is any, has its turn.
+/// So many blocks of few words are combined before a block of many words may come.
 const AT_A_TIME: usize = 256;
 
-/// The buffers of an operation, as its caller laid them out.
-struct Buffers<'t> {
-    origin: (*const u8, Layout<'t>),
-    result: Option<(*mut u8, Layout<'t>)>,
-}
-
 impl Window {
-    /// One-sided. As [`Window::accumulate`], from the elements of one layout at `origin` to those of
-    /// another at displacement `disp` of `target`'s memory. Both hold elements of one predefined
-    /// type only; the target's may be more, of which the last then stay as they are (MPI-4.1, section
-    /// 12.3.4). Words of several elements are whole in each run of the target's layout.
-    ///
-    /// # Errors
-    /// As for [`Window::put_layout`]; elements of several types (class Type); an operation that is
-    /// not defined for the type.
+    /// Carries out work at a displacement of a target, by the path that its elements take. With the
+    /// ticket, the buffers are released (all of them) and complete.
     ///
     /// # Safety
-    /// As for [`Window::put_layout`].
-    pub unsafe fn accumulate_layout(
+    /// The buffers of `work` that are not null are valid for its elements, and nobody else touches
+    /// the result, until the operation is complete; they overlap neither with each other nor with
+    /// the target's elements.
+    pub(super) unsafe fn carry_out(
         &self,
-        origin: *const u8,
-        origin_layout: Layout<'_>,
-        target: u32,
-        disp: u64,
-        target_layout: Layout<'_>,
-        op: Op,
-    ) -> Result<()> {
-        let (aim, disp) = (Aim::new("accumulate", target), Displacement(disp));
-        let buffers = Buffers {
-            origin: (origin, origin_layout),
-            result: None,
-        };
+        aim: Aim,
+        disp: Displacement,
+        work: &Work,
+    ) -> Result<Ticket> {
+        let len = work.check(aim.operation)?;
+        if aim.rank == PROC_NULL {
+            return Ok(Ticket::DONE);
+        }
+        let on = self.open_or_enter(aim)?;
+        if len == 0 {
+            return Ok(Ticket::DONE);
+        }
+        let widths = on.target.widths();
+        let there = on.target.reach(disp, len as u64);
+        if !there.is_null() && widths.are_combined_in_place(work.ty) {
+            work.check_buffers(aim.operation, len)?;
+            let there = (there, widths);
+            // SAFETY: the buffers are the caller's promise; `there` is mapped for the elements.
+            unsafe { on.combine_mapped(there, work)? };
+            return Ok(Ticket::DONE);
+        }
+        let run = Piece::run(0, (work.count * work.ty.extent()) as u64);
+        let (ty, kind) = (work.ty, work.kind());
+        let usage = Use::Combined { ty, kind };
+        let spot = on.find(disp, Span::of(len as u64), Some(&run), usage)?;
+        work.check_buffers(aim.operation, len)?;
         // SAFETY: the caller's promise.
-        unsafe { self.combine_layouts(aim, disp, target_layout, op, &buffers) }.map(drop)
-    }
-
-    /// One-sided. As [`Window::accumulate_layout`], with a request: when it is complete, `origin`
-    /// may be used again; the target may change later (MPI-4.1, section 12.3.5). Needs a lock or
-    /// `lock_all`.
-    ///
-    /// # Errors
-    /// As for [`Window::accumulate_layout`].
-    ///
-    /// # Safety
-    /// As for [`Window::accumulate_layout`], until the request is complete.
-    pub unsafe fn raccumulate_layout(
-        &self,
-        origin: *const u8,
-        origin_layout: Layout<'_>,
-        target: u32,
-        disp: u64,
-        target_layout: Layout<'_>,
-        op: Op,
-    ) -> Result<Request> {
-        let (aim, disp) = (Aim::new("raccumulate", target), Displacement(disp));
-        self.needs_passive(aim)?;
-        let buffers = Buffers {
-            origin: (origin, origin_layout),
-            result: None,
-        };
-        // SAFETY: the caller's promise.
-        let ticket = unsafe { self.combine_layouts(aim, disp, target_layout, op, &buffers)? };
-        self.request(target, ticket, Until::Released)
-    }
-
-    /// One-sided. As [`Window::get_accumulate`], with a layout for each of `origin`, `result` and
-    /// the target, all of one predefined type. All of the target's elements are fetched, for which the
-    /// result needs room; the first ones are combined with those at `origin`, as many as there are,
-    /// and the others stay as they are. For [`Op::NoOp`], `origin` and its layout do not matter
-    /// (MPI-4.1, section 12.3.4).
-    ///
-    /// # Errors
-    /// As for [`Window::accumulate_layout`].
-    ///
-    /// # Safety
-    /// As for [`Window::accumulate_layout`]; the bytes of the layout at `result` are writable, and
-    /// nobody else touches them, until the operation is complete; they overlap neither with each
-    /// other nor with anything else of the operation.
-    #[expect(clippy::too_many_arguments, reason = "MPI's")]
-    pub unsafe fn get_accumulate_layout(
-        &self,
-        origin: *const u8,
-        origin_layout: Layout<'_>,
-        result: *mut u8,
-        result_layout: Layout<'_>,
-        target: u32,
-        disp: u64,
-        target_layout: Layout<'_>,
-        op: Op,
-    ) -> Result<()> {
-        let (aim, disp) = (Aim::new("get_accumulate", target), Displacement(disp));
-        let buffers = Buffers {
-            origin: (origin, origin_layout),
-            result: Some((result, result_layout)),
-        };
-        // SAFETY: the caller's promise.
-        unsafe { self.combine_layouts(aim, disp, target_layout, op, &buffers) }.map(drop)
-    }
-
-    /// One-sided. As [`Window::get_accumulate_layout`], with a request: when it is complete, the
-    /// data is at `result`, and `origin` may be used again (MPI-4.1, section 12.3.5). Needs a lock
-    /// or `lock_all`.
-    ///
-    /// # Errors
-    /// As for [`Window::accumulate_layout`].
-    ///
-    /// # Safety
-    /// As for [`Window::get_accumulate_layout`], until the request is complete.
-    #[expect(clippy::too_many_arguments, reason = "MPI's")]
-    pub unsafe fn rget_accumulate_layout(
-        &self,
-        origin: *const u8,
-        origin_layout: Layout<'_>,
-        result: *mut u8,
-        result_layout: Layout<'_>,
-        target: u32,
-        disp: u64,
-        target_layout: Layout<'_>,
-        op: Op,
-    ) -> Result<Request> {
-        let (aim, disp) = (Aim::new("rget_accumulate", target), Displacement(disp));
-        self.needs_passive(aim)?;
-        let buffers = Buffers {
-            origin: (origin, origin_layout),
-            result: Some((result, result_layout)),
-        };
-        // SAFETY: the caller's promise.
-        let ticket = unsafe { self.combine_layouts(aim, disp, target_layout, op, &buffers)? };
-        self.request(target, ticket, Until::Completed)
+        unsafe { on.combine_pieces(&spot, &Combined::of(work, &run)) }
     }
 
     /// # Safety
     /// As for [`Window::get_accumulate_layout`].
-    unsafe fn combine_layouts(
+    pub(super) unsafe fn combine_layouts(
         &self,
         aim: Aim,
-        disp: Displacement,
-        far: Layout<'_>,
         op: Op,
-        buffers: &Buffers<'_>,
+        origin: (*const u8, Layout<'_>),
+        result: Option<(*mut u8, Layout<'_>)>,
+        (disp, far): (Displacement, Layout<'_>),
     ) -> Result<Ticket> {
         let operation = aim.operation;
-        if buffers.result.is_none() {
+        if result.is_none() {
             Work::check_changes(operation, op)?;
         }
         if aim.rank == PROC_NULL {
@@ -172,13 +82,13 @@ impl Window {
         let there = far.measure(operation)?;
         let element = far.element(operation)?;
         // The origin of an operation without operands is ignored.
-        let origin = Some(buffers.origin).filter(|_| op != Op::NoOp);
+        let origin = Some(origin).filter(|_| op != Op::NoOp);
         let mut operands_size = 0;
         if let Some((buffer, near)) = origin {
             operands_size = check_side(operation, buffer, &near, &far)?;
             near.check_fits(operation, &far)?;
         }
-        if let Some((buffer, out)) = buffers.result {
+        if let Some((buffer, out)) = result {
             check_side(operation, buffer, &out, &far)?;
             far.check_fits(operation, &out)?;
         }
@@ -186,42 +96,43 @@ impl Window {
             return Ok(Ticket::DONE);
         };
         op.check_defined_for(operation, ty)?;
-        let fetches = buffers.result.is_some();
-        let usage = Use::Combined { ty, fetches };
-        let spot = on.spot(disp, there.span, Some(&piece), usage)?;
+        let kind = match result {
+            Some(_) => OperationKind::Fetch,
+            None => OperationKind::Accumulate,
+        };
+        let spot = on.spot(disp, there.span, Some(&piece), Use::Combined { ty, kind })?;
         let elements = |size: u64| size / ty.size() as u64 * ty.extent() as u64;
         let (all, combined) = (elements(there.size), elements(operands_size));
         let no_memory = Piece::cut(all, combined);
-        let near = origin.and_then(|(_, layout)| layout.elements());
-        let out = buffers.result.and_then(|(_, layout)| layout.elements());
+        let out = result.and_then(|(_, layout)| layout.elements());
         let results = out.as_deref().unwrap_or(&no_memory);
-        let result = buffers.result.map(|(buffer, _)| buffer);
-        let combine = |parts: &Combined<'_>| {
-            // SAFETY: the caller's promise.
-            unsafe { on.combine_pieces(&spot, parts) }
+        let fetched = Combined {
+            ty,
+            op: Op::NoOp,
+            operands: None,
+            compare: None,
+            result: result.map(|(buffer, _)| buffer),
+            layouts: [&no_memory, results, &piece],
+            skip: combined,
         };
         let mut ticket = Ticket::DONE;
-        if let Some(near) = near {
-            ticket = combine(&Combined {
-                ty,
+        if let Some((buffer, layout)) = origin
+            && let Some(near) = layout.elements()
+        {
+            let parts = Combined {
                 op,
-                operands: Some(buffers.origin.0),
-                result,
+                operands: Some(buffer),
                 layouts: [&near, results, &piece],
                 skip: 0,
-            })?;
+                ..fetched
+            };
+            // SAFETY: the caller's promise.
+            ticket = unsafe { on.combine_pieces(&spot, &parts)? };
         }
         // The result is of all elements of the target, also of those that no operand changes.
-        if result.is_some() && combined < all {
-            let fetched = combine(&Combined {
-                ty,
-                op: Op::NoOp,
-                operands: None,
-                result,
-                layouts: [&no_memory, results, &piece],
-                skip: combined,
-            })?;
-            ticket = ticket.max(fetched);
+        if combined < all {
+            // SAFETY: the caller's promise.
+            ticket = ticket.max(unsafe { on.combine_pieces(&spot, &fetched)? });
         }
         Ok(ticket)
     }
@@ -261,10 +172,8 @@ impl OnTarget<'_> {
         // SAFETY: the buffers are the caller's promise; what is mapped is the target's layout.
         unsafe {
             match spot {
-                Spot::Mapped(base, place) => {
-                    let own = self.target.widths();
-                    let widths = place.as_ref().map_or(own, |place| place.widths);
-                    self.combine_in_place((*base, widths), parts)?;
+                &Spot::Mapped { there, widths, .. } => {
+                    self.combine_in_place((there, widths), parts)?;
                     Ok(Ticket::DONE)
                 }
                 Spot::Device(place) => {
@@ -334,6 +243,24 @@ impl OnTarget<'_> {
         })?;
         self.target.set_dirty();
         Ok(())
+    }
+
+    /// `there`: where the elements are, and which of them single atomics update.
+    ///
+    /// # Safety
+    /// As for [`Window::carry_out`]; `there` is mapped for the elements.
+    unsafe fn combine_mapped(
+        self,
+        (there, widths): (*mut u8, AtomicWidths),
+        work: &Work,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match widths.word(work.ty, there.addr() as u64) {
+                Some(width) => self.combine_mapped_words(there, width, work),
+                None => self.lock_and_combine(there, work),
+            }
+        }
     }
 }
 

@@ -1,8 +1,11 @@
 //! What an operation of the accumulate family does, where its elements lie in layouts.
 
+use std::{mem, ptr};
+
 use super::whole_words::go_together;
 use super::work::Work;
-use crate::datatype::{AtomicWidths, BasicType, Op, Piece, Together};
+use crate::datatype::{AtomicWidths, BasicType, Op, Piece, Together, copy_elements};
+use crate::error::Result;
 
 /// Elements of one predefined type in three layouts, up to the end of the shortest: operands,
 /// results, target.
@@ -11,6 +14,8 @@ pub(super) struct Combined<'a> {
     pub(super) op: Op,
     /// `None` for [`Op::NoOp`].
     pub(super) operands: Option<*const u8>,
+    /// The old elements must equal these, which lie as the operands do, or nothing changes.
+    pub(super) compare: Option<*const u8>,
     /// Where the old elements go.
     pub(super) result: Option<*mut u8>,
     /// Those that have no memory are walked all the same.
@@ -41,6 +46,11 @@ impl ElementBlock {
             len,
         }
     }
+
+    /// Whether `next` follows this at the target.
+    pub(super) fn is_before(&self, next: &Self) -> bool {
+        self.target + self.len as i64 == next.target
+    }
 }
 
 /// The blocks, and where each begins in a buffer that holds one behind the other.
@@ -52,8 +62,42 @@ pub(super) fn packed(blocks: &[ElementBlock]) -> impl Iterator<Item = (usize, &E
     })
 }
 
-impl Combined<'_> {
+impl<'a> Combined<'a> {
+    /// Work on contiguous elements: `run` is as long.
+    pub(super) fn of(work: &Work, run: &'a Piece) -> Self {
+        let some = |buffer: *const u8| (!buffer.is_null()).then_some(buffer);
+        Self {
+            ty: work.ty,
+            op: work.op,
+            operands: some(work.operands),
+            compare: some(work.compare),
+            result: some(work.result).map(<*const u8>::cast_mut),
+            layouts: [run; 3],
+            skip: 0,
+        }
+    }
+
+    /// All of it, if that is one block.
+    pub(super) fn as_block(&self) -> Option<ElementBlock> {
+        let [operands, result, target] = self.layouts;
+        let len = (operands.as_run()?)
+            .min(result.as_run()?)
+            .min(target.as_run()?);
+        (self.skip == 0).then_some(ElementBlock {
+            operands: operands.at,
+            result: result.at,
+            target: target.at,
+            len: len as usize,
+        })
+    }
+
     pub(super) fn blocks(&self) -> impl Iterator<Item = ElementBlock> {
+        let one = self.as_block();
+        let several = one.is_none().then(|| self.walk());
+        one.into_iter().chain(several.into_iter().flatten())
+    }
+
+    fn walk(&self) -> impl Iterator<Item = ElementBlock> {
         let (skip, mut walked) = (self.skip, 0);
         let strips = Together::new(self.layouts).filter(move |strip| {
             walked += strip.bytes();
@@ -87,32 +131,61 @@ impl Combined<'_> {
         })
     }
 
-    pub(super) fn operands_at(&self, block: &ElementBlock) -> *const u8 {
-        let at = |base: *const u8| base.wrapping_offset(block.operands as isize);
-        self.operands.map_or(std::ptr::null(), at)
-    }
-
-    pub(super) fn result_at(&self, block: &ElementBlock) -> *mut u8 {
-        let at = |base: *mut u8| base.wrapping_offset(block.result as isize);
-        self.result.map_or(std::ptr::null_mut(), at)
-    }
-
     /// The work on one block.
     pub(super) fn work(&self, block: &ElementBlock) -> Work {
-        let (operands, result) = (self.operands_at(block), self.result_at(block));
-        self.work_on(operands, result, block.len)
-    }
-
-    /// The work on `len` bytes of elements in these buffers.
-    pub(super) fn work_on(&self, operands: *const u8, result: *mut u8, len: usize) -> Work {
+        let at = |base: Option<*const u8>, offset: i64| {
+            base.map_or(ptr::null(), |base| base.wrapping_offset(offset as isize))
+        };
         Work {
             ty: self.ty,
             op: self.op,
-            count: len / self.ty.extent(),
-            operands,
-            compare: std::ptr::null(),
-            result,
+            count: block.len / self.ty.extent(),
+            operands: at(self.operands, block.operands),
+            compare: at(self.compare, block.operands),
+            result: at(self.result.map(<*mut u8>::cast_const), block.result).cast_mut(),
         }
+    }
+
+    /// Has work done on dense copies of what blocks have in the buffers, by which the results are brought back.
+    ///
+    /// # Safety
+    /// The buffers are valid for the blocks. `act` returns when nothing uses its buffers any more, or fails.
+    pub(super) unsafe fn densely<R>(
+        &self,
+        blocks: &[ElementBlock],
+        act: impl FnOnce(&Work) -> Result<R>,
+    ) -> Result<R> {
+        let (ty, extent) = (self.ty, self.ty.extent());
+        let len: usize = blocks.iter().map(|block| block.len).sum();
+        let (mut operands, mut result) = (Vec::new(), Vec::new());
+        let mut dense = Work::of(ptr::null(), ptr::null_mut(), len / extent, ty, self.op);
+        if self.operands.is_some() {
+            operands.resize(len, 0_u8);
+            dense.operands = operands.as_ptr();
+            for (at, block) in packed(blocks) {
+                let (to, from) = (operands[at..].as_mut_ptr(), self.work(block).operands);
+                // SAFETY: operands, and as much of the copy.
+                unsafe { copy_elements(ty, to, from, block.len / extent) };
+            }
+        }
+        if self.result.is_some() {
+            result.resize(len, 0_u8);
+            dense.result = result.as_mut_ptr();
+        }
+        let done = act(&dense);
+        if done.is_err() {
+            // What was posted may use them still.
+            mem::forget((operands, result));
+            return done;
+        }
+        if self.result.is_some() {
+            for (at, block) in packed(blocks) {
+                let (to, from) = (self.work(block).result, result[at..].as_ptr());
+                // SAFETY: elements of the result, and as much of the copy.
+                unsafe { copy_elements(ty, to, from, block.len / extent) };
+            }
+        }
+        done
     }
 
     /// Whether the buffers' layouts cut runs of the target's elements that would go in wider words than these are.
@@ -132,6 +205,6 @@ impl Combined<'_> {
 
     /// Whether what the target has does not matter.
     pub(super) fn overwrites(&self) -> bool {
-        self.op == Op::Replace && self.result.is_none()
+        self.op == Op::Replace && self.result.is_none() && self.compare.is_none()
     }
 }

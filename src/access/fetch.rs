@@ -3,7 +3,6 @@
 use super::PROC_NULL;
 use super::bounds::null_buffer;
 use super::elementwise::{self, Fetching};
-use super::get_accumulate::fetching;
 use super::work::Work;
 use crate::datatype::{BasicType, Op};
 use crate::error::{Error, Misuse, Result};
@@ -148,7 +147,7 @@ impl Window {
         disp: Displacement,
         op: Op,
     ) -> Result<()> {
-        let work = fetching(origin, result, 1, ty, op);
+        let work = Work::of(origin, result, 1, ty, op);
         // SAFETY: the caller's promise.
         unsafe { self.fetch_and_combine(Aim::new("fetch_and_op", rank), disp, &work) }.map(drop)
     }
@@ -183,7 +182,7 @@ impl Window {
         }
         let work = Work {
             compare,
-            ..fetching(origin, result, 1, ty, Op::Replace)
+            ..Work::of(origin, result, 1, ty, Op::Replace)
         };
         // SAFETY: the caller's promise.
         unsafe { self.carry_out(aim, disp, &work) }.map(drop)

@@ -6,7 +6,7 @@ use super::PROC_NULL;
 use super::bounds::null_buffer;
 use super::request::{Request, Until};
 use super::work::Work;
-use crate::datatype::{BasicType, Op};
+use crate::datatype::{BasicType, Layout, Op};
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
 use crate::terms::Aim;
@@ -37,7 +37,7 @@ impl Window {
         op: Op,
     ) -> Result<()> {
         let (aim, disp) = (Aim::new("get_accumulate", target), Displacement(disp));
-        let work = fetching(origin, result, count, ty, op);
+        let work = Work::of(origin, result, count, ty, op);
         // SAFETY: the caller's promise.
         unsafe { self.fetch_and_combine(aim, disp, &work) }.map(drop)
     }
@@ -63,11 +63,73 @@ impl Window {
         op: Op,
     ) -> Result<Request> {
         let (aim, disp) = (Aim::new("rget_accumulate", target), Displacement(disp));
-        self.needs_passive(aim)?;
-        let work = fetching(origin, result, count, ty, op);
+        let work = Work::of(origin, result, count, ty, op);
+        self.requested(aim, Until::Completed, || {
+            // SAFETY: the caller's promise.
+            unsafe { self.fetch_and_combine(aim, disp, &work) }
+        })
+    }
+
+    /// One-sided. As [`Window::get_accumulate`], with a layout for each of `origin`, `result` and
+    /// the target, all of one predefined type. All of the target's elements are fetched, for which the
+    /// result needs room; the first ones are combined with those at `origin`, as many as there are,
+    /// and the others stay as they are. For [`Op::NoOp`], `origin` and its layout do not matter
+    /// (MPI-4.1, section 12.3.4).
+    ///
+    /// # Errors
+    /// As for [`Window::accumulate_layout`].
+    ///
+    /// # Safety
+    /// As for [`Window::accumulate_layout`]; the bytes of the layout at `result` are writable, and
+    /// nobody else touches them, until the operation is complete; they overlap neither with each
+    /// other nor with anything else of the operation.
+    #[expect(clippy::too_many_arguments, reason = "MPI's")]
+    pub unsafe fn get_accumulate_layout(
+        &self,
+        origin: *const u8,
+        origin_layout: Layout<'_>,
+        result: *mut u8,
+        result_layout: Layout<'_>,
+        target: u32,
+        disp: u64,
+        target_layout: Layout<'_>,
+        op: Op,
+    ) -> Result<()> {
+        let (aim, disp) = (Aim::new("get_accumulate", target), Displacement(disp));
+        let (origin, result) = ((origin, origin_layout), Some((result, result_layout)));
+        let there = (disp, target_layout);
         // SAFETY: the caller's promise.
-        let ticket = unsafe { self.fetch_and_combine(aim, disp, &work)? };
-        self.request(target, ticket, Until::Completed)
+        unsafe { self.combine_layouts(aim, op, origin, result, there) }.map(drop)
+    }
+
+    /// One-sided. As [`Window::get_accumulate_layout`], with a request: when it is complete, the
+    /// data is at `result`, and `origin` may be used again (MPI-4.1, section 12.3.5). Needs a lock
+    /// or `lock_all`.
+    ///
+    /// # Errors
+    /// As for [`Window::accumulate_layout`].
+    ///
+    /// # Safety
+    /// As for [`Window::get_accumulate_layout`], until the request is complete.
+    #[expect(clippy::too_many_arguments, reason = "MPI's")]
+    pub unsafe fn rget_accumulate_layout(
+        &self,
+        origin: *const u8,
+        origin_layout: Layout<'_>,
+        result: *mut u8,
+        result_layout: Layout<'_>,
+        target: u32,
+        disp: u64,
+        target_layout: Layout<'_>,
+        op: Op,
+    ) -> Result<Request> {
+        let (aim, disp) = (Aim::new("rget_accumulate", target), Displacement(disp));
+        let (origin, result) = ((origin, origin_layout), Some((result, result_layout)));
+        let there = (disp, target_layout);
+        self.requested(aim, Until::Completed, || {
+            // SAFETY: the caller's promise.
+            unsafe { self.combine_layouts(aim, op, origin, result, there) }
+        })
     }
 
     /// As [`Window::carry_out`], for work that has a result.
@@ -88,22 +150,5 @@ impl Window {
         }
         // SAFETY: the caller's promise.
         unsafe { self.carry_out(aim, disp, work) }
-    }
-}
-
-pub(super) fn fetching(
-    operands: *const u8,
-    result: *mut u8,
-    count: usize,
-    ty: BasicType,
-    op: Op,
-) -> Work {
-    Work {
-        ty,
-        op,
-        count,
-        operands,
-        compare: std::ptr::null(),
-        result,
     }
 }

@@ -10,8 +10,6 @@ use rdma_sys_shim::Number;
 use rdma_sys_shim::memory::add_f64;
 
 use super::accumulate_lock::{self, AccumulateAttempt};
-use super::bounds::Place;
-use super::locked_by_device::Transfer;
 use super::work::Work;
 use crate::datatype::{BasicType, Op, combine, copy_elements};
 use crate::error::{Error, Result};
@@ -74,25 +72,6 @@ impl OnTarget<'_> {
         })?;
         self.target.set_dirty();
         Ok(())
-    }
-
-    /// The same on the `len` bytes of elements at a place that is not mapped. Complete on return, so
-    /// that no later accumulate overtakes it.
-    ///
-    /// # Safety
-    /// `work`'s buffers are valid for its elements.
-    pub(super) unsafe fn lock_and_combine_by_device(
-        self,
-        place: &Place<'_>,
-        len: usize,
-        work: &Work,
-    ) -> Result<()> {
-        let transfer = Transfer::new(place, self.window.context().patience(), work, len);
-        self.with_accumulate_lock(&place.route.accumulate_lock, || {
-            // SAFETY: the caller's promise; the lock is held.
-            let done = unsafe { transfer.carry_out() };
-            done.map_err(|error| self.failed(error))
-        })
     }
 
     /// It is held for the time of one accumulate.

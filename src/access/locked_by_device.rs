@@ -1,203 +1,246 @@
 //! Elements that are read, combined and written back through the device, under the accumulate lock.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
+use std::iter;
 use std::ops::Range;
 
+use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::Buffer;
-use rdma_sys_shim::{Endpoint, RemoteAddress, Ticket};
 
-use super::bounds::Place;
+use super::by_device::Far;
+use super::combined::{ElementBlock, packed};
+use super::post::Poster;
+use super::put_get::Way;
 use super::work::Work;
-use crate::error::{Error, Result};
-use crate::wait::Patience;
+use crate::error::Result;
 
 /// Bytes that are combined at a time.
 const CHUNK: usize = 64 << 10;
 
-pub(super) struct Transfer<'w> {
-    endpoint: &'w dyn Endpoint,
-    patience: Patience,
-    at: RemoteAddress,
-    work: &'w Work,
-    /// From the first element to the end of the last.
-    len: usize,
-    /// The last operation that was posted.
-    last: Cell<Ticket>,
-}
-
-impl<'w> Transfer<'w> {
-    pub(super) fn new(place: &Place<'w>, patience: Patience, work: &'w Work, len: usize) -> Self {
-        Self {
-            endpoint: &*place.route.endpoint,
-            patience,
-            at: place.at,
-            work,
-            len,
-            last: Cell::new(Ticket::DONE),
-        }
-    }
-
-    /// Carries out the work. That the last writes have taken effect is for the release of the lock
+impl Far<'_> {
+    /// Combines blocks of elements, under the lock, which is held. That the last writes have taken effect is for its release
     /// behind them; no buffer is used any more on return.
     ///
     /// # Safety
-    /// The buffers of the work are valid for its elements.
-    pub(super) unsafe fn carry_out(&self) -> Result<()> {
+    /// The buffers are valid for the elements.
+    pub(super) unsafe fn combine_under_lock(
+        &self,
+        blocks: impl Iterator<Item = ElementBlock>,
+    ) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe {
-            match self.add_by_assist()? {
-                Some(result) => result,
-                None => self.carry_out_here(),
+            if let Some(block) = self.parts.as_block()
+                && self.add_by_assist(&block)?
+            {
+                return Ok(());
+            }
+            match self.parts.overwrites() {
+                true => self.overwrite(blocks),
+                false => self.combine_chunks(blocks),
             }
         }
     }
 
-    /// As [`Transfer::carry_out`], by the target's threads that wait, as far as that is sooner; `None` where there are none,
-    /// with nothing done.
+    /// Has the target's threads that wait add a block, as far as that is sooner; false if they do not, with nothing done.
     ///
     /// # Safety
-    /// As for [`Transfer::carry_out`].
-    unsafe fn add_by_assist(&self) -> Result<Option<Result<()>>> {
+    /// As for [`Far::combine_under_lock`].
+    unsafe fn add_by_assist(&self, block: &ElementBlock) -> Result<bool> {
+        let work = self.parts.work(block);
         let threads = self.endpoint.waiting_threads();
-        let (Some(threads), Some(number)) = (threads, self.work.summed()) else {
-            return Ok(None);
+        let (Some(threads), Some(number)) = (threads, work.summed()) else {
+            return Ok(false);
         };
-        let failed = RefCell::new(None);
+        let failed = Cell::new(None);
         let otherwise = |bytes: Range<usize>| {
+            let part = block.part(bytes.start, bytes.len());
             // SAFETY: the caller's promise, for these elements; each part is added once.
-            self.carry_out_part(bytes, &failed, |part| unsafe { part.carry_out_here() })
+            match unsafe { self.combine_chunks(iter::once(part)) } {
+                Ok(()) => true,
+                Err(error) => {
+                    failed.set(Some(error));
+                    false
+                }
+            }
         };
-        let Work {
-            operands, result, ..
-        } = *self.work;
+        let (operands, result, len) = (work.operands, work.result, block.len);
         // SAFETY: the buffers are the caller's promise; under the lock nobody else changes these elements.
         let asked =
-            unsafe { threads.add(self.at, number, operands, result, self.len, &otherwise)? };
-        Ok(asked.then(|| failed.take().map_or(Ok(()), Err)))
+            unsafe { threads.add(self.place(block), number, operands, result, len, &otherwise)? };
+        failed.into_inner().map_or(Ok(asked), Err)
     }
 
-    /// Has the work carried out on some bytes, which begin with an element; whether it went well. The first error is kept.
-    fn carry_out_part(
-        &self,
-        bytes: Range<usize>,
-        failed: &RefCell<Option<Error>>,
-        carry_out: impl FnOnce(&Transfer<'_>) -> Result<()>,
-    ) -> bool {
-        let extent = self.work.ty.extent();
-        let (first, count) = (bytes.start / extent, bytes.len().div_ceil(extent));
-        let work = self.work.part(first, count);
-        let part = Transfer {
-            endpoint: self.endpoint,
-            patience: self.patience,
-            at: self.at(bytes.start),
-            work: &work,
-            len: bytes.len(),
-            last: Cell::new(Ticket::DONE),
-        };
-        match carry_out(&part) {
-            Ok(()) => true,
-            Err(error) => {
-                failed.borrow_mut().get_or_insert(error);
-                false
-            }
-        }
-    }
-
-    /// As [`Transfer::carry_out`], by this process.
-    ///
     /// # Safety
-    /// As for [`Transfer::carry_out`].
-    unsafe fn carry_out_here(&self) -> Result<()> {
-        let mut buffers = [Buffer::default(), Buffer::default()];
-        let result = if self.work.overwrites() {
+    /// As for [`Far::combine_under_lock`].
+    unsafe fn overwrite(&self, blocks: impl Iterator<Item = ElementBlock>) -> Result<()> {
+        let mut poster = self.poster(Way::Put);
+        for block in blocks {
+            let from = self.parts.work(&block).operands.cast_mut();
             // SAFETY: the caller's promise.
-            unsafe { self.write(self.work.operands, 0, self.len) }
-        } else {
-            // SAFETY: the caller's promise; the buffers are kept until all has ended.
-            unsafe { self.combine(&mut buffers) }
-        };
+            unsafe { self.push_elements(&mut poster, from, &block)? };
+        }
+        // SAFETY: as above.
+        let last = unsafe { poster.finish()? };
+        self.patience.release(self.endpoint, last)
+    }
+
+    /// # Safety
+    /// As for [`Far::combine_under_lock`].
+    unsafe fn combine_chunks(&self, blocks: impl Iterator<Item = ElementBlock>) -> Result<()> {
+        let mut buffers = [Buffer::default(), Buffer::default()];
+        let last = Cell::new(Ticket::DONE);
+        // SAFETY: the caller's promise; the buffers are kept until all has ended.
+        let result = unsafe { self.combine_alternately(blocks, &mut buffers, &last) };
         // An error here too means that the device has done with the buffers.
-        let released = self.patience.release(self.endpoint, self.last.get());
+        let released = self.patience.release(self.endpoint, last.get());
         result.and(released)
     }
 
     /// Chunk by chunk, the next being read while one is combined and written. The write may overtake
-    /// that read, which is of other bytes.
+    /// that read, which is of other bytes. `last` is what was posted last.
     ///
     /// # Safety
-    /// As for [`Transfer::carry_out`]; the buffers are kept until the last operation has ended.
-    unsafe fn combine(&self, buffers: &mut [Buffer; 2]) -> Result<()> {
-        let extent = self.work.ty.extent();
-        let chunk = CHUNK / extent * extent;
-        let part = |start: usize| chunk.min(self.len - start);
+    /// As for [`Far::combine_under_lock`]; the buffers are kept until the last operation has ended.
+    unsafe fn combine_alternately(
+        &self,
+        blocks: impl Iterator<Item = ElementBlock>,
+        buffers: &mut [Buffer; 2],
+        last: &Cell<Ticket>,
+    ) -> Result<()> {
+        let extent = self.parts.ty.extent();
+        let mut chunks = chunks(blocks, CHUNK / extent * extent);
+        // SAFETY: the buffer is not touched before the read has ended.
+        let begin = |chunk, buffer: &mut Buffer| unsafe { self.read(chunk, buffer, last) };
         let mut written = [Ticket::DONE; 2];
-        let to = self.room(&mut buffers[0], 0, part(0));
-        // SAFETY: the buffer is as long, and not touched before the read has ended.
-        let mut read = unsafe { self.read(to, 0, part(0))? };
-        for (index, start) in (0..self.len).step_by(chunk).enumerate() {
-            let (this, other) = (index % 2, (index + 1) % 2);
-            let mut next_read = Ticket::DONE;
-            let next = start + chunk;
-            if next < self.len {
+        let mut this = 0;
+        let first = chunks.next().map(|chunk| begin(chunk, &mut buffers[this]));
+        let mut next = first.transpose()?;
+        while let Some(held) = next {
+            let other = 1 - this;
+            next = None;
+            if let Some(chunk) = chunks.next() {
+                // What was written from there before.
                 self.patience.release(self.endpoint, written[other])?;
-                let to = self.room(&mut buffers[other], next, part(next));
-                // SAFETY: as above; what was written from there before has been taken.
-                next_read = unsafe { self.read(to, next, part(next))? };
+                next = Some(begin(chunk, &mut buffers[other])?);
             }
-            self.patience.complete(self.endpoint, read)?;
-            let held = self.room(&mut buffers[this], start, part(start));
-            let (first, count) = (start / extent, part(start).div_ceil(extent));
-            // SAFETY: the buffer holds these elements; the work's are the caller's promise.
+            self.patience.complete(self.endpoint, held.read)?;
+            // SAFETY: the elements were read; those of the buffers are the caller's promise. What is written stays until that
+            // is released.
             unsafe {
-                if self.work.combine_held(held, first, count) {
-                    self.write(held, start, part(start))?;
-                    written[this] = self.last.get();
+                if self.combine_held(&held)? {
+                    written[this] = self.write(&held, last)?;
                 }
             }
-            read = next_read;
+            this = other;
         }
         Ok(())
     }
 
-    /// Where `len` bytes are held of those that begin `start` bytes behind the first.
-    fn room(&self, buffer: &mut Buffer, start: usize, len: usize) -> *mut u8 {
-        buffer.at_least(len, self.at(start).address)
-    }
-
-    fn at(&self, offset: usize) -> RemoteAddress {
-        self.at.moved(offset as i64)
-    }
-
     /// # Safety
-    /// `to` is writable for `len` bytes, and nobody else touches them, until the read has ended.
-    unsafe fn read(&self, to: *mut u8, start: usize, len: usize) -> Result<Ticket> {
-        // SAFETY: the caller's promise.
-        let ticket = unsafe { self.endpoint.read(to, len, self.at(start))? };
-        self.last.set(ticket);
-        Ok(ticket)
+    /// Nobody else touches the buffer until the read has ended.
+    unsafe fn read(
+        &self,
+        chunk: Vec<ElementBlock>,
+        buffer: &mut Buffer,
+        last: &Cell<Ticket>,
+    ) -> Result<Held> {
+        let len = chunk.iter().map(|block| block.len).sum();
+        let there = chunk.first().map_or(0, |block| self.place(block).address);
+        let base = buffer.at_least(len, there);
+        let padding = self.parts.ty.extent() - self.parts.ty.true_extent();
+        let mut poster = self.poster(Way::Get);
+        for (at, block) in packed(&chunk) {
+            let there = self.place(block).address;
+            // SAFETY: inside the buffer, which is the caller's promise.
+            unsafe { poster.push(base.add(at), there, block.len - padding)? };
+        }
+        // SAFETY: as above.
+        let read = unsafe { poster.finish()? };
+        last.set(read);
+        Ok(Held { chunk, base, read })
     }
 
-    /// Writes the elements in `len` bytes, and nothing of their padding.
+    /// Whether the elements have to be written back.
     ///
     /// # Safety
-    /// `from` is readable for `len` bytes until the writes have ended.
-    unsafe fn write(&self, from: *const u8, start: usize, len: usize) -> Result<()> {
-        let ty = self.work.ty;
-        let write = |offset: usize, len: usize| -> Result<()> {
-            let at = self.at(start + offset);
-            // SAFETY: inside what the caller vouches for.
-            self.last
-                .set(unsafe { self.endpoint.write(from.add(offset), len, at)? });
-            Ok(())
-        };
-        if !ty.is_padded() {
-            return write(0, len);
+    /// They were read, and the buffers have them too.
+    unsafe fn combine_held(&self, held: &Held) -> Result<bool> {
+        // SAFETY: the caller's promise.
+        let combine = |work: &Work| unsafe { work.combine_held(held.base, 0, work.count) };
+        match &*held.chunk {
+            [block] => Ok(combine(&self.parts.work(block))),
+            // SAFETY: the caller's promise.
+            chunk => unsafe { self.parts.densely(chunk, |dense| Ok(combine(dense))) },
         }
-        for element in (0..len).step_by(ty.extent()) {
+    }
+
+    /// # Safety
+    /// Nobody else touches the elements until the write has ended.
+    unsafe fn write(&self, held: &Held, last: &Cell<Ticket>) -> Result<Ticket> {
+        let mut poster = self.poster(Way::Put);
+        for (at, block) in packed(&held.chunk) {
+            // SAFETY: a part of what the caller promises.
+            unsafe { self.push_elements(&mut poster, held.base.add(at), block)? };
+        }
+        // SAFETY: as above.
+        let written = unsafe { poster.finish()? };
+        last.set(last.get().max(written));
+        Ok(written)
+    }
+
+    fn poster(&self, way: Way) -> Poster<'_> {
+        Poster::new(self.endpoint, self.patience, way, self.at.rkey)
+    }
+
+    /// Adds the elements of a block that stand at `from`, and nothing of their padding.
+    ///
+    /// # Safety
+    /// As for [`Poster::push`].
+    unsafe fn push_elements(
+        &self,
+        poster: &mut Poster<'_>,
+        from: *mut u8,
+        block: &ElementBlock,
+    ) -> Result<()> {
+        let (ty, there) = (self.parts.ty, self.place(block).address);
+        if !ty.is_padded() {
+            // SAFETY: the caller's promise.
+            return unsafe { poster.push(from, there, block.len) };
+        }
+        for element in (0..block.len).step_by(ty.extent()) {
             for &(at, len) in ty.runs() {
-                write(element + at, len)?;
+                let at = element + at;
+                // SAFETY: part of the block.
+                unsafe { poster.push(from.add(at), there.wrapping_add(at as u64), len)? };
             }
         }
         Ok(())
     }
+}
+
+/// A chunk of elements, in a buffer once they are read.
+struct Held {
+    chunk: Vec<ElementBlock>,
+    base: *mut u8,
+    read: Ticket,
+}
+
+/// Blocks, cut into chunks of so many bytes.
+fn chunks(
+    mut blocks: impl Iterator<Item = ElementBlock>,
+    most: usize,
+) -> impl Iterator<Item = Vec<ElementBlock>> {
+    let mut rest = None;
+    iter::from_fn(move || {
+        let (mut chunk, mut room) = (Vec::new(), most);
+        while room > 0
+            && let Some(block) = rest.take().or_else(|| blocks.next())
+        {
+            let len = block.len.min(room);
+            chunk.push(block.part(0, len));
+            room -= len;
+            rest = (len < block.len).then(|| block.part(len, block.len - len));
+        }
+        (!chunk.is_empty()).then_some(chunk)
+    })
 }

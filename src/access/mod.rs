@@ -3,7 +3,6 @@
 mod accumulate;
 mod accumulate_lock;
 mod apart;
-mod blocks_by_device;
 mod bounds;
 mod bulk_mode;
 mod by_device;

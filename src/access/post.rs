@@ -118,9 +118,13 @@ impl<'w> Poster<'w> {
         };
         // SAFETY: the caller's promise.
         let posted = unsafe {
-            match self.way {
-                Way::Put => self.endpoint.write_batch(&batch),
-                Way::Get => self.endpoint.read_batch(&batch),
+            match (self.way, batch.pieces) {
+                (way, &[LocalPiece { base, len }]) => {
+                    let posted = way.post(self.endpoint, base, len, batch.runs[0].at);
+                    posted.map_err(BatchError::from)
+                }
+                (Way::Put, _) => self.endpoint.write_batch(&batch),
+                (Way::Get, _) => self.endpoint.read_batch(&batch),
             }
         };
         self.runs.clear();

@@ -1,8 +1,8 @@
 //! Put and get. A copy of contiguous bytes to or from mapped memory is the fast path, and is tried first; see `transfer`
 //! for all else.
 
-use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::copy;
+use rdma_sys_shim::{Endpoint, Error as DeviceError, RemoteAddress, Ticket};
 
 use super::request::{Request, Until};
 use crate::datatype::Layout;
@@ -48,6 +48,27 @@ impl Way {
             match self {
                 Self::Put => copy(there, origin, len),
                 Self::Get => copy(origin, there, len),
+            }
+        }
+    }
+
+    /// Has the device copy so, with the target's bytes at `at`.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::write`] or [`Endpoint::read`].
+    #[inline(always)]
+    pub(super) unsafe fn post(
+        self,
+        endpoint: &dyn Endpoint,
+        origin: *mut u8,
+        len: usize,
+        at: RemoteAddress,
+    ) -> std::result::Result<Ticket, DeviceError> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Self::Put => endpoint.write(origin, len, at),
+                Self::Get => endpoint.read(origin, len, at),
             }
         }
     }

@@ -10,6 +10,7 @@ use super::request::{Request, Until};
 use super::spot::{Spot, Use};
 use super::work::Work;
 use crate::datatype::{BasicType, Op, Piece, Row};
+use crate::diagnostics::OperationKind;
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
 use crate::terms::Aim;
@@ -122,13 +123,17 @@ pub unsafe fn accumulate_row(
         aim,
         origin,
         [near, far],
-        Use::Combined { ty, fetches: false },
+        Use::Combined {
+            ty,
+            kind: OperationKind::Accumulate,
+        },
         move |on, spot, [near, far]| {
             op.check_defined_for(aim.operation, ty)?;
             let parts = Combined {
                 ty,
                 op,
                 operands: Some(origin),
+                compare: None,
                 result: None,
                 // There is no result; the target's elements are as many.
                 layouts: [near, far, far],

@@ -1,11 +1,11 @@
-//! Elements that are only moved, of which neighbours at the target are apart in a buffer: each run of the target's is
-//! gathered first, so that it goes in whole words.
+//! Elements that are only moved, where neighbours at the target do not follow each other in a buffer: each run of the
+//! target's elements is gathered first, so that it goes in whole words.
 
 use rdma_sys_shim::Ticket;
-use rdma_sys_shim::memory::copy;
 
-use super::combined::{Combined, ElementBlock, packed};
+use super::combined::{Combined, ElementBlock};
 use super::spot::Spot;
+use super::work::Work;
 use crate::datatype::{BasicType, Piece};
 use crate::error::Result;
 use crate::window::OnTarget;
@@ -17,8 +17,8 @@ impl OnTarget<'_> {
     /// Whether single atomics update aligned elements of a type there.
     pub(super) fn has_words(self, spot: &Spot<'_>, ty: BasicType) -> bool {
         let widths = match spot {
-            Spot::Mapped(_, None) => self.target.widths(),
-            Spot::Mapped(_, Some(place)) | Spot::Device(place) => place.widths,
+            Spot::Mapped { widths, .. } => *widths,
+            Spot::Device(place) => place.widths,
             // Some of the regions may have them.
             Spot::Apart(_) => self.window.atomic_widths(),
         };
@@ -36,7 +36,7 @@ impl OnTarget<'_> {
         parts: &Combined<'_>,
     ) -> Result<Ticket> {
         let base = match spot {
-            Spot::Mapped(base, _) => base.addr() as u64,
+            Spot::Mapped { there, .. } => there.addr() as u64,
             Spot::Device(place) => place.at.address,
             Spot::Apart(disp) => disp.0,
         };
@@ -44,7 +44,6 @@ impl OnTarget<'_> {
             blocks: Vec::new(),
             len: 0,
             most: 0,
-            buffers: [vec![0; CHUNK], vec![0; CHUNK]],
         };
         for mut block in parts.blocks() {
             while block.len > 0 {
@@ -73,14 +72,11 @@ struct Run {
     len: usize,
     /// So many bytes are combined at a time.
     most: usize,
-    /// For operands and result.
-    buffers: [Vec<u8>; 2],
 }
 
 impl Run {
     fn goes_on_with(&self, block: &ElementBlock) -> bool {
-        let follows = |last: &ElementBlock| last.target + last.len as i64 == block.target;
-        self.len < self.most && self.blocks.last().is_some_and(follows)
+        self.len < self.most && self.blocks.last().is_some_and(|last| last.is_before(block))
     }
 
     /// Combines it, and empties it.
@@ -96,39 +92,21 @@ impl Run {
         let Some(&first) = self.blocks.first() else {
             return Ok(());
         };
-        let [operands, result] = self.buffers.each_mut().map(|buffer| buffer.as_mut_ptr());
-        if parts.operands.is_some() {
-            for (at, block) in packed(&self.blocks) {
-                // SAFETY: operands, and their place in the buffer.
-                unsafe { copy(operands.add(at), parts.operands_at(block), block.len) };
-            }
-        }
         let len = self.len as u64;
         let (dense, there) = (Piece::run(0, len), Piece::run(first.target, len));
-        let gathered = Combined {
-            operands: parts.operands.map(|_| operands.cast_const()),
-            result: parts.result.map(|_| result),
-            layouts: [&dense, &dense, &there],
-            skip: 0,
-            ..*parts
-        };
-        // SAFETY: the buffers stay until all is complete.
-        let combined = unsafe { on.combine_blocks(spot, &gathered) }.and_then(|ticket| {
+        let combine = |work: &Work| {
+            let gathered = Combined {
+                layouts: [&dense, &dense, &there],
+                ..Combined::of(work, &dense)
+            };
+            // SAFETY: the copies stay until all is complete.
+            let ticket = unsafe { on.combine_blocks(spot, &gathered)? };
             let endpoint = &*on.route()?.endpoint;
             let complete = on.window.context().patience().complete(endpoint, ticket);
             complete.map_err(|error| on.failed(error))
-        });
-        if combined.is_err() {
-            // What was posted may use them still.
-            std::mem::forget(std::mem::take(&mut self.buffers));
-            return combined;
-        }
-        if parts.result.is_some() {
-            for (at, block) in packed(&self.blocks) {
-                // SAFETY: elements of the result, and their place in the buffer.
-                unsafe { copy(parts.result_at(block), result.add(at), block.len) };
-            }
-        }
+        };
+        // SAFETY: the caller's promise.
+        unsafe { parts.densely(&self.blocks, combine)? };
         self.blocks.clear();
         self.len = 0;
         Ok(())

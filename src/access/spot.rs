@@ -13,8 +13,13 @@ use crate::window::OnTarget;
 use crate::window::target::Target;
 
 pub(super) enum Spot<'w> {
-    /// All of the layout is mapped while this is kept, and is used there; the pointer is to where it is placed.
-    Mapped(*mut u8, Option<Place<'w>>),
+    /// All of the layout is mapped while this is kept, and is used there.
+    Mapped {
+        /// Where the layout is placed.
+        there: *mut u8,
+        widths: AtomicWidths,
+        _place: Option<Place<'w>>,
+    },
     /// It has to be reached through the device.
     Device(Place<'w>),
     /// It is placed here, and has data in several regions.
@@ -25,10 +30,10 @@ pub(super) enum Spot<'w> {
 #[derive(Clone, Copy)]
 pub(super) enum Use {
     Moved(Way),
-    /// As elements of this type, with or without fetching what was there.
+    /// As elements of this type, by an operation that is counted as this.
     Combined {
         ty: BasicType,
-        fetches: bool,
+        kind: OperationKind,
     },
 }
 
@@ -43,16 +48,15 @@ impl Use {
     fn kind(self) -> OperationKind {
         match self {
             Self::Moved(way) => way.kind(),
-            Self::Combined { fetches: true, .. } => OperationKind::Fetch,
-            Self::Combined { .. } => OperationKind::Accumulate,
+            Self::Combined { kind, .. } => kind,
         }
     }
 
     /// Whether it goes by the device's atomics, where it goes by the device.
-    fn is_atomic(self, widths: AtomicWidths) -> bool {
+    fn is_atomic(self, place: &Place<'_>) -> bool {
         match self {
             Self::Moved(_) => false,
-            Self::Combined { ty, .. } => widths.word(ty, 0).is_some(),
+            Self::Combined { ty, .. } => place.widths.word(ty, place.at.address).is_some(),
         }
     }
 
@@ -67,7 +71,7 @@ impl Use {
 
 impl<'w> OnTarget<'w> {
     /// Checks the bytes `span` round a displacement of the entered target, and finds the way to them.
-    /// `far` is the layout in there, which may be in several regions, but no element of it.
+    /// `far` is the layout in there, which may be in several regions; each element is in one.
     #[inline]
     pub(super) fn spot(
         self,
@@ -76,12 +80,27 @@ impl<'w> OnTarget<'w> {
         far: Option<&Piece>,
         usage: Use,
     ) -> Result<Spot<'w>> {
-        // Mapped until the window is freed.
-        if let Some(base) = self.target.reach_span(disp, span)
-            && usage.is_in_place(self.target, self.target.widths())
-        {
-            return Ok(Spot::Mapped(base, None));
+        let widths = self.target.widths();
+        match self.target.reach_span(disp, span) {
+            // Mapped until the window is freed.
+            Some(there) if usage.is_in_place(self.target, widths) => Ok(Spot::Mapped {
+                there,
+                widths,
+                _place: None,
+            }),
+            _ => self.find(disp, span, far, usage),
         }
+    }
+
+    /// As [`OnTarget::spot`], of what the target does not know to be mapped.
+    #[inline(never)]
+    pub(super) fn find(
+        self,
+        disp: Displacement,
+        span: Span,
+        far: Option<&Piece>,
+        usage: Use,
+    ) -> Result<Spot<'w>> {
         let place = match (self.place(disp, span), far) {
             (Ok(place), _) => place,
             (Err(error), Some(far)) => {
@@ -90,12 +109,17 @@ impl<'w> OnTarget<'w> {
             }
             (Err(error), None) => return Err(error),
         };
-        let mapped = !place.there.is_null() && usage.is_in_place(self.target, place.widths);
+        let (there, widths) = (place.there, place.widths);
+        let is_mapped = !there.is_null() && usage.is_in_place(self.target, widths);
         if self.window.counters().is_some() {
-            self.count_layout(&place, mapped, span, far, usage);
+            self.count_layout(&place, is_mapped, span, far, usage);
         }
-        Ok(match mapped {
-            true => Spot::Mapped(place.there, Some(place)),
+        Ok(match is_mapped {
+            true => Spot::Mapped {
+                there,
+                widths,
+                _place: Some(place),
+            },
             false => Spot::Device(place),
         })
     }
@@ -104,21 +128,24 @@ impl<'w> OnTarget<'w> {
     fn count_layout(
         self,
         place: &Place<'_>,
-        mapped: bool,
+        is_mapped: bool,
         span: Span,
         far: Option<&Piece>,
         usage: Use,
     ) {
         let bytes = match far {
-            Some(far) => Together::new([far]).map(|strip| strip.bytes()).sum(),
-            None => span.bytes(),
+            // Without the padding behind the last element.
+            Some(far) if far.as_run().is_none() => {
+                Together::new([far]).map(|strip| strip.bytes()).sum()
+            }
+            _ => span.bytes(),
         };
         if bytes == 0 {
             return;
         }
-        let via = || match mapped {
+        let via = || match is_mapped {
             true => Via::Mapped,
-            false => place.route.via(usage.is_atomic(place.widths)),
+            false => place.route.via(usage.is_atomic(place)),
         };
         self.count(usage.kind(), via, bytes);
     }

@@ -13,7 +13,7 @@ use super::post::Poster;
 use super::put_get::Way;
 use super::spot::{Spot, Use};
 use crate::datatype::{Layout, Piece, Span, Strip, Together};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::displacement::Displacement;
 use crate::terms::Aim;
 use crate::window::{OnTarget, Window};
@@ -48,7 +48,7 @@ impl Window {
             return Ok(Ticket::DONE);
         }
         let (span, run) = (Span::of(len as u64), Piece::run(0, len as u64));
-        let spot = on.spot(disp, span, Some(&run), Use::Moved(way))?;
+        let spot = on.find(disp, span, Some(&run), Use::Moved(way))?;
         check_buffer(aim.operation, origin, span, len as u64)?;
         // SAFETY: the caller's promise.
         unsafe { on.transfer_pieces(way, origin, &spot, [&run, &run]) }
@@ -101,7 +101,7 @@ impl OnTarget<'_> {
         pieces: [&Piece; 2],
     ) -> Result<Ticket> {
         let place = match spot {
-            Spot::Mapped(there, _) => {
+            Spot::Mapped { there, .. } => {
                 // SAFETY: `origin` is the caller's promise; the target's layout is mapped there.
                 unsafe { copy_layouts(way, origin, *there, pieces) };
                 self.target.set_dirty();
@@ -113,37 +113,35 @@ impl OnTarget<'_> {
                 return self.transfer_apart(way, origin, disp, pieces);
             },
         };
-        // SAFETY: the caller's promise.
-        let posted = unsafe { self.post_layouts(way, origin, place, pieces) };
+        let (endpoint, at) = (&*place.route.endpoint, place.at);
+        let posted = match pieces.map(Piece::as_run) {
+            [Some(near), Some(far)] => {
+                let len = near.min(far) as usize;
+                let (here, at) = (placed(origin, pieces[0].at), at.moved(pieces[1].at));
+                // SAFETY: the caller's promise.
+                unsafe { way.post(endpoint, here, len, at) }.map_err(Error::from)
+            }
+            // SAFETY: the caller's promise.
+            _ => unsafe { self.post_strips(way, origin, place, pieces) },
+        };
         let ticket = posted.map_err(|error| self.failed(error))?;
         self.note_posted(ticket);
         Ok(ticket)
     }
 
     /// # Safety
-    /// As for [`Window::transfer_layouts`].
-    unsafe fn post_layouts(
+    /// As for [`OnTarget::transfer_pieces`].
+    #[inline(never)]
+    unsafe fn post_strips(
         self,
         way: Way,
         origin: *mut u8,
         place: &Place<'_>,
-        layouts: [&Piece; 2],
+        pieces: [&Piece; 2],
     ) -> Result<Ticket> {
         let (endpoint, at) = (&*place.route.endpoint, place.at);
-        if let [Some(near), Some(far)] = layouts.map(Piece::as_run) {
-            let len = near.min(far) as usize;
-            let (here, at) = (placed(origin, layouts[0].at), at.moved(layouts[1].at));
-            // SAFETY: the caller's promise.
-            let posted = unsafe {
-                match way {
-                    Way::Put => endpoint.write(here, len, at),
-                    Way::Get => endpoint.read(here, len, at),
-                }
-            };
-            return Ok(posted?);
-        }
         let mut poster = Poster::new(endpoint, self.window.context().patience(), way, at.rkey);
-        let mut strips = Together::new(layouts);
+        let mut strips = Together::new(pieces);
         let (first, second) = (strips.next(), strips.next());
         let is_one = second.is_none();
         for strip in first.into_iter().chain(second).chain(strips) {

@@ -1,5 +1,7 @@
 //! What an operation of the accumulate family does.
 
+use std::ptr;
+
 use super::bounds::{byte_len, null_buffer};
 use crate::datatype::{BasicType, Op};
 use crate::diagnostics::OperationKind;
@@ -20,6 +22,24 @@ pub(super) struct Work {
 }
 
 impl Work {
+    /// Work without a comparison.
+    pub(super) fn of(
+        operands: *const u8,
+        result: *mut u8,
+        count: usize,
+        ty: BasicType,
+        op: Op,
+    ) -> Self {
+        Self {
+            ty,
+            op,
+            count,
+            operands,
+            compare: ptr::null(),
+            result,
+        }
+    }
+
     /// The same on `count` of the elements, from number `first` on.
     pub(super) fn part(&self, first: usize, count: usize) -> Self {
         let offset = first * self.ty.extent();
