@@ -50,6 +50,8 @@
 mod access;
 mod comm;
 mod datatype;
+#[doc(hidden)]
+pub mod devices;
 mod diagnostics;
 mod error;
 #[doc(hidden)]

@@ -251,21 +251,14 @@ pub enum Error {
         /// The options that exist.
         known: &'static str,
     },
-    /// An RDMA device was asked for, which this build has no code for.
-    #[error(
-        "RDMA device {device:?} cannot be used: this build has no verbs provider (build with \
-         `--features verbs`, or use the device soft)"
-    )]
-    NoProvider {
+    /// A device was asked for that this build has no code for.
+    #[error("{device} cannot be used: {why}")]
+    LeftOut {
         /// The device.
         device: String,
+        /// Why this build has none, and what helps.
+        why: &'static str,
     },
-    /// The adversarial device was asked for, which this build has no code for.
-    #[error(
-        "device \"soft:adversarial\" cannot be used: it is for tests, and this build has none (build \
-         with `--features adversarial`, as `cargo test` does)"
-    )]
-    NoAdversarial,
     /// None of a provider's devices can be chosen, for a reason that the provider has a type for.
     #[error(transparent)]
     Select(Arc<dyn std::error::Error + Send + Sync>),
@@ -318,8 +311,9 @@ impl Error {
         Self::os(call, io::Error::last_os_error())
     }
 
+    /// A call that failed, with the remedy that usually helps.
     #[cold]
-    pub(crate) fn os(call: impl Into<String>, source: io::Error) -> Self {
+    pub fn os(call: impl Into<String>, source: io::Error) -> Self {
         let remedy = match source.raw_os_error() {
             Some(libc::EMFILE) => {
                 Some("the limit of open files is reached; raise it with `ulimit -n`")

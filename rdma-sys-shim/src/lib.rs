@@ -1,7 +1,7 @@
 //! The device layer of Transom: RDMA verbs as one interface, and providers of it.
 //!
 //! [`Device`] and [`Endpoint`] are the interface; the window layer is built on nothing else.
-//! [`list`] says which devices there are, [`open`] opens one. [`rdma`] reads what the kernel shows of
+//! A [`Registry`] says which devices there are, and opens one. [`rdma`] reads what the kernel shows of
 //! RDMA devices and chooses among them; it needs no verbs library.
 
 mod cross_memory;
@@ -14,11 +14,13 @@ mod fork;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod guard;
-mod inventory;
 pub mod memory;
 mod neighbours;
 mod primitive;
+mod provider;
 pub mod rdma;
+mod rdma_devices;
+mod registry;
 mod signals;
 mod soft;
 mod system;
@@ -33,11 +35,12 @@ pub use device::{
 };
 pub use error::{Absence, Error, Result};
 pub use fences::{fence_all, light_fence, take_fences};
-pub use inventory::{
-    DeviceInfo, Placement, State, Surroundings, is_automatic, list, open, shared_out,
-};
 pub use memory::Number;
 pub use primitive::milliseconds;
+pub use provider::{DeviceInfo, Found, Placement, Provider, State, Surroundings, options};
+pub use registry::{LeftOut, Registry, is_automatic};
+#[cfg(feature = "adversarial")]
+pub use soft::Adversarial;
 pub use soft::{Assist, BootstrapSegment, SEGMENT_BYTES, Wanted, has_attached, probe};
 pub use system::{Host, longest_file};
 
@@ -45,10 +48,4 @@ pub use system::{Host, longest_file};
 #[must_use]
 pub const fn has_verbs() -> bool {
     cfg!(feature = "verbs")
-}
-
-/// Whether this build has the device `soft:adversarial`.
-#[must_use]
-pub const fn has_adversarial() -> bool {
-    cfg!(feature = "adversarial")
 }

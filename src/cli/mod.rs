@@ -59,7 +59,7 @@ impl From<BindToArg> for transom::launcher::BindTo {
 }
 
 /// What the command is, and what of it depends on how it was built.
-const VERSION: &str = match (rdma_sys_shim::has_verbs(), rdma_sys_shim::has_adversarial()) {
+const VERSION: &str = match (cfg!(feature = "verbs"), cfg!(feature = "adversarial")) {
     (false, false) => concat!(env!("CARGO_PKG_VERSION"), " (features: none)"),
     (true, false) => concat!(env!("CARGO_PKG_VERSION"), " (features: verbs)"),
     (false, true) => concat!(env!("CARGO_PKG_VERSION"), " (features: adversarial)"),

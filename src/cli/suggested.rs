@@ -5,12 +5,14 @@ use std::ffi::OsStr;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Command, Error};
 
+use transom::devices::REGISTRY;
+
 use super::hints;
 
 /// What `--device` may name without knowing this machine.
 pub(super) fn device() -> impl TypedValueParser<Value = String> {
-    let devices = ["auto", "soft", "verbs"];
-    Suggested(devices.map(str::to_owned).to_vec())
+    let devices = ["auto"].into_iter().chain(REGISTRY.names());
+    Suggested(devices.map(str::to_owned).collect())
 }
 
 /// Each known hint with values that it may have.

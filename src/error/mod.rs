@@ -196,8 +196,7 @@ impl From<rdma_sys_shim::Error> for Error {
             Device::BadMemory { .. }
             | Device::UnknownDevice { .. }
             | Device::BadOption { .. }
-            | Device::NoProvider { .. }
-            | Device::NoAdversarial
+            | Device::LeftOut { .. }
             | Device::Select(_) => Misuse::Device(error).into(),
             _ => ErrorKind::from(SystemError::Device(error)),
         };

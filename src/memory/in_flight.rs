@@ -120,8 +120,6 @@ mod tests {
     use std::sync::{Barrier, Mutex};
     use std::thread;
 
-    use rdma_sys_shim::{Surroundings, open};
-
     use super::*;
     use crate::wait::lock;
 
@@ -131,7 +129,7 @@ mod tests {
     #[test]
     fn a_thread_has_its_own_once_it_has_entered() {
         let _alone = lock(&ALONE);
-        let device = open("soft", &Surroundings::default()).unwrap();
+        let device = crate::devices::open("soft");
         let control = ControlRegion::new(&*device, AT + BYTES).unwrap();
         let (one, each) = (
             InFlightFlags::new(&control, false),

@@ -7,6 +7,7 @@ use rdma_sys_shim::rdma::Seat;
 use rdma_sys_shim::{Device, Host, Placement, Surroundings};
 use transom_launch::oversubscription;
 
+use crate::devices::REGISTRY;
 use crate::error::{Error, Result};
 
 const DEVICE: &str = "TRANSOM_DEVICE";
@@ -37,7 +38,7 @@ pub(super) struct Whereabouts {
 
 /// Local. A digest of the devices that are as good for this rank; 0 if it has no such choice.
 pub(super) fn shared_out() -> u32 {
-    let Some(ports) = rdma_sys_shim::shared_out(&spec(), &oversubscription::allowed()) else {
+    let Some(ports) = REGISTRY.alternatives(&spec(), &oversubscription::allowed()) else {
         return 0;
     };
     let mut digest = DefaultHasher::new();
@@ -58,7 +59,7 @@ pub(super) fn choose_device(here: Whereabouts) -> Result<Arc<dyn Device>> {
 
 /// For ranks of one host, beside another device.
 pub(super) fn open_beside() -> Result<Arc<dyn Device>> {
-    open("soft", Whereabouts::default())
+    open("auto", Whereabouts::default())
 }
 
 fn open(spec: &str, here: Whereabouts) -> Result<Arc<dyn Device>> {
@@ -67,7 +68,8 @@ fn open(spec: &str, here: Whereabouts) -> Result<Arc<dyn Device>> {
         placement: here.placement,
         seat: Seat::here(&oversubscription::allowed()).with_position(here.position),
     };
-    rdma_sys_shim::open(spec, &around).map_err(|error| Error::from(error).during("job start"))
+    let opened = REGISTRY.open(spec, &around);
+    opened.map_err(|error| Error::from(error).during("job start"))
 }
 
 /// Names the [`Host`] of this process, in hexadecimal digits. Where the system hides it, no two ranks seem

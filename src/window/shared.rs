@@ -271,13 +271,12 @@ impl Root {
 
 #[cfg(test)]
 mod tests {
-    use rdma_sys_shim::Surroundings;
 
     use super::*;
 
     #[test]
     fn a_part_lies_in_the_segment_or_is_none() {
-        let device = rdma_sys_shim::open("soft", &Surroundings::default()).unwrap();
+        let device = crate::devices::open("soft");
         let region = device.allocate(4096, 64).unwrap();
         let whole = region.remote();
         let segment = Segment {

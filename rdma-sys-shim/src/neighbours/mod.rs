@@ -141,11 +141,11 @@ impl Device for WithNeighbours {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Error, Liveness, RemoteRegion, Surroundings, open};
+    use crate::{Error, Liveness, Registry, RemoteRegion, Surroundings};
 
     fn over_soft(setting: Setting) -> WithNeighbours {
-        let device = open("soft:map=off", &Surroundings::default()).unwrap();
-        WithNeighbours::new(device, setting, None)
+        let device = Registry::new(&[]).open("soft:map=off", &Surroundings::default());
+        WithNeighbours::new(device.unwrap(), setting, None)
     }
 
     #[test]

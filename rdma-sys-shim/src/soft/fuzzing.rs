@@ -19,6 +19,7 @@ pub(crate) fn address(bytes: &[u8]) {
 /// One that some process could have published.
 #[cfg(test)]
 pub(crate) fn an_address() -> Vec<u8> {
-    let device = crate::open("soft", &crate::Surroundings::default()).expect("soft");
-    device.address()
+    let options = Options::parse("").expect("no options");
+    let device = super::SoftDevice::open(options, None).expect("soft");
+    crate::Device::address(&device)
 }

@@ -47,6 +47,7 @@ use segment::Segment;
 use table::RegionTable;
 
 use crate::cross_memory;
+use crate::provider::{self, DeviceInfo, Provider, Surroundings};
 use crate::system::{Host, random};
 use crate::{
     Access, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, TargetThread,
@@ -66,10 +67,7 @@ pub(crate) struct Options {
     pub(crate) assist: bool,
 }
 
-const KNOWN_OPTIONS: &str = match cfg!(feature = "adversarial") {
-    true => "cma=on|off, map=on|off, assist=on|off; adversarial",
-    false => "cma=on|off, map=on|off, assist=on|off",
-};
+const KNOWN_OPTIONS: &str = "cma=on|off, map=on|off, assist=on|off";
 
 impl Options {
     /// Parses `cma=off,map=off`.
@@ -106,27 +104,43 @@ impl Options {
     }
 }
 
-/// Opens the device that `options` describe; those of the adversarial personality begin with its
-/// name.
-pub(crate) fn open(options: &str, launcher: Option<u32>) -> Result<Arc<dyn Device>> {
-    let (first, rest) = options.split_once(',').unwrap_or((options, ""));
-    if first == "adversarial" {
-        return open_adversarial(rest, launcher);
+/// The soft device as a provider: this machine has one.
+pub(crate) struct Soft;
+
+impl Provider for Soft {
+    fn name(&self) -> &'static str {
+        DEVICE
     }
-    let options = Options::parse(options)?;
-    Ok(Arc::new(SoftDevice::open(options, launcher)?))
+
+    fn list(&self) -> Vec<DeviceInfo> {
+        vec![DeviceInfo::ready(DEVICE, DEVICE, capabilities(true, true))]
+    }
+
+    fn open(&self, spec: &str, around: &Surroundings) -> Result<Arc<dyn Device>> {
+        let options = Options::parse(provider::options(spec, DEVICE))?;
+        Ok(Arc::new(SoftDevice::open(options, around.launcher)?))
+    }
 }
+
+/// The device `soft:adversarial` as a provider.
+#[cfg(feature = "adversarial")]
+pub struct Adversarial;
 
 #[cfg(feature = "adversarial")]
-fn open_adversarial(options: &str, launcher: Option<u32>) -> Result<Arc<dyn Device>> {
-    let options = adversarial::AdversarialOptions::parse(options)?;
-    let device = adversarial::AdversarialDevice::open(options, launcher)?;
-    Ok(Arc::new(device))
-}
+impl Provider for Adversarial {
+    fn name(&self) -> &'static str {
+        ADVERSARIAL
+    }
 
-#[cfg(not(feature = "adversarial"))]
-fn open_adversarial(_: &str, _: Option<u32>) -> Result<Arc<dyn Device>> {
-    Err(Error::NoAdversarial)
+    fn list(&self) -> Vec<DeviceInfo> {
+        Vec::new()
+    }
+
+    fn open(&self, spec: &str, around: &Surroundings) -> Result<Arc<dyn Device>> {
+        let options = adversarial::AdversarialOptions::parse(provider::options(spec, ADVERSARIAL))?;
+        let device = adversarial::AdversarialDevice::open(options, around.launcher)?;
+        Ok(Arc::new(device))
+    }
 }
 
 /// What this process shows to its peers.

@@ -276,9 +276,8 @@ fn more_memory_than_there_is() {
 #[test]
 fn peers_with_other_options_and_addresses_that_are_none() {
     let _alone = alone();
-    let ours = rdma_sys_shim::open("soft", &rdma_sys_shim::Surroundings::default()).unwrap();
-    let other =
-        rdma_sys_shim::open("soft:map=off", &rdma_sys_shim::Surroundings::default()).unwrap();
+    let ours = crate::support::open("soft").unwrap();
+    let other = crate::support::open("soft:map=off").unwrap();
     let Err(error) = ours.connect(&other.address()) else {
         panic!("connected");
     };

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rdma_sys_shim::{
-    Access, Device, Endpoint, Region, RemoteAddress, Result, Ticket, Update, Width,
+    Access, Device, Endpoint, Region, Registry, RemoteAddress, Result, Surroundings, Ticket,
+    Update, Width,
 };
 
 pub(crate) const OPTIONS: [&str; 4] = [
@@ -19,6 +20,11 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+pub(crate) fn open(spec: &str) -> Result<Arc<dyn Device>> {
+    const KNOWN: Registry = Registry::new(&[&rdma_sys_shim::Adversarial]);
+    KNOWN.open(spec, &Surroundings::default())
+}
+
 /// A device, and the way to it: another device's, or its own.
 pub(crate) struct Peers {
     pub(crate) target: Arc<dyn Device>,
@@ -27,11 +33,11 @@ pub(crate) struct Peers {
 }
 
 pub(crate) fn peers(spec: &str, to_self: bool) -> Peers {
-    let target = rdma_sys_shim::open(spec, &rdma_sys_shim::Surroundings::default()).unwrap();
+    let target = open(spec).unwrap();
     let origin = if to_self {
         target.clone()
     } else {
-        rdma_sys_shim::open(spec, &rdma_sys_shim::Surroundings::default()).unwrap()
+        open(spec).unwrap()
     };
     Peers {
         way: origin.connect(&target.address()).unwrap(),

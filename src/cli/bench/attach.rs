@@ -4,6 +4,8 @@
 use std::hint::black_box;
 use std::io;
 
+use transom::devices::REGISTRY;
+
 use super::engine::{Bench, Line, Scale, Subject, TARGET};
 use super::error::{BenchError, Result};
 use super::memory::CallerMemory;
@@ -30,7 +32,7 @@ type Call = unsafe extern "C" fn(
 /// The target's memory, if all ranks reach each other's by these calls. Collective.
 pub(super) fn find(bench: &Bench<'_>, memory: &CallerMemory) -> Result<Option<There>> {
     let comm = bench.comm();
-    if bench.job().device_name() != "soft" {
+    if bench.job().device_name() != REGISTRY.name_on_one_host() {
         return Ok(None);
     }
     let own = [

@@ -32,6 +32,7 @@ use std::env;
 use std::process::ExitCode;
 
 use rdma_sys_shim::Surroundings;
+use transom::devices::REGISTRY;
 use transom::launcher::{Launch, is_launched};
 use transom::{ErrorKind, Job, PeerError, ThreadLevel};
 
@@ -70,7 +71,7 @@ fn launch(plan: &Plan) -> Result<ExitCode> {
     // What would fail on every rank is said once, here. A pipe that is held open meanwhile does
     // not end for its reader before rank 0 has written.
     let spec = plan.device.clone().or_else(|| env::var(DEVICE).ok());
-    rdma_sys_shim::open(spec.as_deref().unwrap_or(""), &Surroundings::default())?;
+    REGISTRY.open(spec.as_deref().unwrap_or(""), &Surroundings::default())?;
     super::hints::warn_of_unknown(&plan.unknown_hints);
     plan.plot.as_deref().map(PlotFile::probe).transpose()?;
     plan.check_hints()?;

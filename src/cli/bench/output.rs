@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use transom::Job;
+use transom::devices::REGISTRY;
 use transom::launcher::processors;
 
 use super::args::Plan;
@@ -213,18 +214,7 @@ fn row(record: &Record, verbose: bool) -> String {
 /// The device, with the options that it was asked for with, as `--device` takes it.
 fn device_spec(job: &Job) -> String {
     let spec = std::env::var(super::DEVICE).unwrap_or_default();
-    spec_of(&spec, job.device_name())
-}
-
-/// What names the device `name`, if `spec` was asked for.
-fn spec_of(spec: &str, name: &str) -> String {
-    let soft = name.split(':').next() == Some("soft");
-    match spec.split_once(':') {
-        _ if spec.starts_with(name) => spec.to_owned(),
-        Some(("" | "auto", options)) if soft => format!("soft:{options}"),
-        Some(("verbs", port)) => format!("{name}:{port}"),
-        _ => name.to_owned(),
-    }
+    REGISTRY.spec_of(&spec, job.device_name())
 }
 
 fn range(values: &[f64]) -> (f64, f64) {
@@ -326,27 +316,6 @@ mod tests {
             (0.0, "0"),
         ] {
             assert_eq!(significant(value), text);
-        }
-    }
-
-    #[test]
-    fn a_device_is_named_as_it_can_be_asked_for() {
-        for (spec, name, expected) in [
-            ("", "soft", "soft"),
-            ("auto:map=off", "soft", "soft:map=off"),
-            ("soft:cma=off", "soft", "soft:cma=off"),
-            (
-                "auto:adversarial,seed=7",
-                "soft:adversarial",
-                "soft:adversarial,seed=7",
-            ),
-            ("soft:adversarial", "soft:adversarial", "soft:adversarial"),
-            ("verbs:1:3", "rxe0", "rxe0:1:3"),
-            ("rxe0:1", "rxe0", "rxe0:1"),
-            // Options of soft are none of the device that ranks on several hosts take.
-            ("auto:map=off", "rxe0", "rxe0"),
-        ] {
-            assert_eq!(spec_of(spec, name), expected, "{spec}");
         }
     }
 

@@ -5,9 +5,10 @@ mod table;
 
 use std::process::ExitCode;
 
-use rdma_sys_shim::DeviceInfo;
-use rdma_sys_shim::rdma::{self, Choice, RdmaDevice, Seat, Selector};
+use rdma_sys_shim::rdma::{self, RdmaDevice, Seat, Selector};
+use rdma_sys_shim::{DeviceInfo, Found};
 use row::{DeviceRow, Jobs};
+use transom::devices::REGISTRY;
 use transom_launch::oversubscription;
 
 /// List the devices of this machine, and what they can do
@@ -24,7 +25,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> ExitCode {
     let spec = super::device_variable();
     let (rows, complaint) = rows(
-        rdma_sys_shim::list(),
+        REGISTRY.list(),
         spec.as_deref(),
         &Seat::here(&oversubscription::allowed()),
     );
@@ -49,7 +50,7 @@ fn rows(
         .iter()
         .filter_map(|info| info.rdma.clone())
         .collect();
-    let named = spec.map(|spec| named(spec, &rdma, seat));
+    let named = spec.map(|spec| REGISTRY.find(spec, &devices, seat));
     let mut rows: Vec<_> = devices.into_iter().map(DeviceRow::from).collect();
     rows[0].chosen_for = Some(Jobs::OneHost);
     for (device, standing) in rdma::standings(&rdma, &Selector::default(), seat) {
@@ -58,15 +59,11 @@ fn rows(
     }
     let complaint = match named {
         None => None,
-        Some(Named::Soft) => {
-            mark(&mut rows, |row| row.provider == "soft", None);
+        Some(Ok(named)) => {
+            mark(&mut rows, &named);
             None
         }
-        Some(Named::Rdma(choice)) => {
-            mark(&mut rows, |row| row.device == choice.device, Some(&choice));
-            None
-        }
-        Some(Named::Nothing(error)) => {
+        Some(Err(error)) => {
             rows.iter_mut().for_each(|row| row.chosen_for = None);
             Some(error.to_string())
         }
@@ -75,29 +72,13 @@ fn rows(
 }
 
 /// Marks the device that the environment names, which leaves the others out.
-fn mark(rows: &mut [DeviceRow], is_named: impl Fn(&DeviceRow) -> bool, choice: Option<&Choice>) {
+fn mark(rows: &mut [DeviceRow], named: &Found) {
     for row in rows {
-        match is_named(row) {
-            true => row.name(choice),
+        match row.device == named.device {
+            true => row.name(named.choice.as_ref()),
             false => row.pass_over(),
         }
     }
-}
-
-/// What the environment's name leads to.
-enum Named {
-    Soft,
-    Rdma(Choice),
-    Nothing(rdma_sys_shim::Error),
-}
-
-fn named(spec: &str, devices: &[RdmaDevice], seat: &Seat) -> Named {
-    if spec.split(':').next() == Some("soft") {
-        return Named::Soft;
-    }
-    let choice =
-        rdma::selector(spec, devices).and_then(|selector| rdma::choose(devices, &selector, seat));
-    choice.map_or_else(|error| Named::Nothing(error.into()), Named::Rdma)
 }
 
 fn json(rows: &[DeviceRow]) -> String {

@@ -15,7 +15,7 @@ fn rdma_device(class: &Path, name: &str, files: &[(&str, &str)]) -> DeviceInfo {
     }
     let devices = rdma::read(class);
     let choice = rdma::choose(&devices, &name.parse().unwrap(), &Seat::default());
-    let mut info = rdma_sys_shim::list().remove(0);
+    let mut info = REGISTRY.list().remove(0);
     info.name = name.to_owned();
     info.provider = "verbs";
     info.state = State::Unusable("this build has no verbs provider".to_owned());
@@ -48,7 +48,7 @@ fn devices() -> Vec<DeviceInfo> {
         ("ports/1/gids/0", "fe80:0000:0000:0000:0000:0000:0000:0001"),
     ];
     vec![
-        rdma_sys_shim::list().remove(0),
+        REGISTRY.list().remove(0),
         rdma_device(class.path(), "mlx5_0", &mlx5),
         rdma_device(class.path(), "rxe0", &rxe),
     ]

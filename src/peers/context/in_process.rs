@@ -3,8 +3,6 @@
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use rdma_sys_shim::Surroundings;
-
 use super::*;
 use crate::comm::{Communicator, world_block_bytes};
 use crate::raw::Window;
@@ -20,7 +18,7 @@ pub(crate) fn ranks_on_hosts(device: &str, hosts: &[u32], patience: Patience) ->
     let count = hosts.len() as u32;
     let world_block = world_block_bytes(count, &Hosts::of(hosts));
     let fabric = |rank| {
-        let device = rdma_sys_shim::open(device, &Surroundings::default()).unwrap();
+        let device = crate::devices::open(device);
         Fabric::new(device, WORLD + world_block, rank, count).unwrap()
     };
     let fabrics: Vec<Fabric> = (0..count).map(fabric).collect();

@@ -189,11 +189,12 @@ mod tests {
     use std::sync::{Barrier, Mutex};
     use std::thread;
 
-    use rdma_sys_shim::{Surroundings, open};
+    use rdma_sys_shim::Surroundings;
     use transom_launch::AllgatherError;
 
     use super::*;
     use crate::comm::{Communicator, world_block_bytes};
+    use crate::devices::REGISTRY;
     use crate::error::{ErrorClass, ErrorKind, PeerError};
     use crate::raw::{Assert, Window};
     use crate::window::Info;
@@ -256,7 +257,7 @@ mod tests {
     }
 
     fn soft(_: u32) -> Result<Option<Arc<dyn Device>>> {
-        Ok(Some(open("soft", &Surroundings::default())?))
+        Ok(Some(REGISTRY.open("soft", &Surroundings::default())?))
     }
 
     #[test]
@@ -287,7 +288,7 @@ mod tests {
     #[test]
     fn all_hear_of_one_that_cannot_start() {
         let device = |rank| match rank {
-            1 => Ok(Some(open("nonsense", &Surroundings::default())?)),
+            1 => Ok(Some(REGISTRY.open("nonsense", &Surroundings::default())?)),
             _ => soft(rank),
         };
         let all = started(&[(0, 3), (1, 3), (2, 3)], device, |_| ());

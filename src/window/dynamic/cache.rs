@@ -218,8 +218,6 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
-    use rdma_sys_shim::Surroundings;
-
     use super::super::table::Table;
     use super::*;
 
@@ -236,7 +234,7 @@ mod tests {
     /// One thread changes the table without a pause, two read it; `device` says how.
     fn readers_see_whole_tables(device: &str) {
         const ENTRIES: u64 = 300;
-        let device = rdma_sys_shim::open(device, &Surroundings::default()).unwrap();
+        let device = crate::devices::open(device);
         let endpoint = device.connect(&device.address()).unwrap();
         let mut table = Table::new(&*device).unwrap();
         for number in 0..ENTRIES {
@@ -297,7 +295,7 @@ mod tests {
     /// A table that says what cannot be: an entry beyond the end of all addresses, more entries than there are.
     #[test]
     fn a_table_that_lies_gives_errors() {
-        let device = rdma_sys_shim::open("soft", &Surroundings::default()).unwrap();
+        let device = crate::devices::open("soft");
         let endpoint = device.connect(&device.address()).unwrap();
         let table = device.allocate(TABLE_BYTES, 64).unwrap();
         let set = |at: usize, value: u64| {

@@ -1,0 +1,139 @@
+//! What a provider of devices tells the registry.
+
+use std::sync::Arc;
+
+use crate::rdma::{Choice, RdmaDevice, Seat, VerbsLimits};
+use crate::{Capabilities, Device, Result};
+
+/// A kind of device. It is registered by standing in the list of a [`Registry`](crate::Registry).
+pub trait Provider: Sync {
+    /// What specs begin with that name its devices: they are this name alone, or end in `:` or `,` and options.
+    fn name(&self) -> &'static str;
+
+    /// The devices of this machine, usable or not. They are listed under their names by `transom devices`.
+    fn list(&self) -> Vec<DeviceInfo>;
+
+    /// Whether a spec may also begin with the name of a device, so that one that begins with no provider's name is for this
+    /// one to open or to refuse.
+    fn takes_device_names(&self) -> bool {
+        false
+    }
+
+    /// Which of `devices`, and what of it, a spec for this provider leads to.
+    ///
+    /// # Errors
+    /// It leads to none.
+    fn find(&self, spec: &str, devices: &[DeviceInfo], seat: &Seat) -> Result<Found> {
+        let _ = (spec, devices, seat);
+        Ok(Found {
+            device: self.name().split(':').next().unwrap_or_default().to_owned(),
+            choice: None,
+        })
+    }
+
+    /// Opens the device that a spec for this provider names.
+    ///
+    /// # Errors
+    /// No such device or option, or the system refuses.
+    fn open(&self, spec: &str, around: &Surroundings) -> Result<Arc<dyn Device>>;
+
+    /// The devices that a spec leaves to [`Provider::open`] to take one of, where several are as good from these
+    /// processors: as specs.
+    fn alternatives(&self, spec: &str, processors: &[u32]) -> Option<Vec<String>> {
+        let _ = (spec, processors);
+        None
+    }
+
+    /// For a provider whose devices join ranks of several hosts: what helps on a machine where no device does. `None` for
+    /// others.
+    fn remedy_between_hosts(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+/// The options of a spec that begins with a provider's name, which may be none.
+#[must_use]
+pub fn options<'s>(spec: &'s str, name: &str) -> &'s str {
+    let rest = spec.strip_prefix(name).unwrap_or_default();
+    rest.strip_prefix([':', ',']).unwrap_or_default()
+}
+
+/// A device of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// What names it in a spec.
+    pub name: String,
+    /// The name of its provider.
+    pub provider: &'static str,
+    /// Whether it can be used.
+    pub state: State,
+    /// What it can do, as far as that is known without opening it.
+    pub capabilities: Option<Capabilities>,
+    /// The RDMA device, if it is one.
+    pub rdma: Option<RdmaDevice>,
+    /// The port and GID that the rule chooses on an RDMA device that can be used.
+    pub choice: Option<Choice>,
+    /// What the verbs library says of an RDMA device, in builds that have it.
+    pub limits: Option<VerbsLimits>,
+}
+
+impl DeviceInfo {
+    /// A device that can be used.
+    #[must_use]
+    pub fn ready(
+        name: impl Into<String>,
+        provider: &'static str,
+        capabilities: Capabilities,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            provider,
+            state: State::Ready,
+            capabilities: Some(capabilities),
+            rdma: None,
+            choice: None,
+            limits: None,
+        }
+    }
+}
+
+/// Whether a device can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum State {
+    /// It can.
+    Ready,
+    /// It cannot, for this reason.
+    Unusable(String),
+}
+
+/// What a spec leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The device's name.
+    pub device: String,
+    /// The port and GID, of an RDMA device.
+    pub choice: Option<Choice>,
+}
+
+/// Where the ranks of a job run: it decides what `auto` means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// All on this host.
+    #[default]
+    OneHost,
+    /// On several, or nobody knows.
+    SeveralHosts,
+}
+
+/// What a choice depends on besides the devices.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// The process from which all ranks of this job on this host descend, if known.
+    pub launcher: Option<u32>,
+    /// Where the ranks run.
+    pub placement: Placement,
+    /// Where this one sits among them.
+    pub seat: Seat,
+}

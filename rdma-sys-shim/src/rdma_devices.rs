@@ -1,0 +1,264 @@
+//! RDMA devices as a provider. Builds without the verbs library list them, and refuse to open them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::provider::{DeviceInfo, Found, Provider, State, Surroundings};
+use crate::rdma::{
+    self, AtomicScope, Choice, RdmaDevice, Seat, SelectError, Selector, VerbsLimits,
+};
+use crate::{Device, Error, Result};
+
+/// The provider's name, which is also taken for whichever of its devices the rule chooses.
+const VERBS: &str = "verbs";
+const NO_PROVIDER: &str = "this build has no verbs provider";
+
+pub(crate) struct RdmaDevices;
+
+impl Provider for RdmaDevices {
+    fn name(&self) -> &'static str {
+        VERBS
+    }
+
+    fn list(&self) -> Vec<DeviceInfo> {
+        list_with(read(), crate::has_verbs())
+    }
+
+    fn takes_device_names(&self) -> bool {
+        true
+    }
+
+    fn find(&self, spec: &str, devices: &[DeviceInfo], seat: &Seat) -> Result<Found> {
+        let devices = devices.iter().filter_map(|info| info.rdma.clone());
+        let choice = choose(spec, &devices.collect::<Vec<_>>(), seat)?;
+        Ok(Found {
+            device: choice.device.clone(),
+            choice: Some(choice),
+        })
+    }
+
+    fn open(&self, spec: &str, around: &Surroundings) -> Result<Arc<dyn Device>> {
+        open_chosen(choose(spec, &read(), &around.seat)?)
+    }
+
+    fn alternatives(&self, spec: &str, processors: &[u32]) -> Option<Vec<String>> {
+        if spec.split(':').next() != Some(VERBS) {
+            return None;
+        }
+        let devices = read();
+        let selector = rdma::selector(spec, &devices).ok()?;
+        let best = rdma::alternatives(&devices, &selector, &Seat::here(processors)).ok()?;
+        let port = |choice: &Choice| format!("{}:{}", choice.device, choice.port);
+        (best.len() > 1).then(|| best.iter().map(port).collect())
+    }
+
+    fn remedy_between_hosts(&self) -> Option<&'static str> {
+        Some(remedy(!read().is_empty(), crate::has_verbs()))
+    }
+}
+
+fn read() -> Vec<RdmaDevice> {
+    rdma::read(Path::new(rdma::CLASS))
+}
+
+fn choose(spec: &str, devices: &[RdmaDevice], seat: &Seat) -> Result<Choice> {
+    let selector = rdma::selector(spec, devices)?;
+    Ok(rdma::choose(devices, &selector, seat)?)
+}
+
+#[cfg(feature = "verbs")]
+fn open_chosen(choice: Choice) -> Result<Arc<dyn Device>> {
+    Ok(Arc::new(crate::verbs::VerbsDevice::open(choice)?))
+}
+
+#[cfg(not(feature = "verbs"))]
+fn open_chosen(choice: Choice) -> Result<Arc<dyn Device>> {
+    Err(Error::LeftOut {
+        device: format!("RDMA device {:?}", choice.device),
+        why: "this build has no verbs provider (build with `--features verbs`, or use the device soft)",
+    })
+}
+
+fn list_with(devices: Vec<RdmaDevice>, has_verbs: bool) -> Vec<DeviceInfo> {
+    let described = devices
+        .into_iter()
+        .map(|device| describe(device, has_verbs));
+    described.collect()
+}
+
+/// What helps where no device joins several hosts.
+fn remedy(has_devices: bool, has_verbs: bool) -> &'static str {
+    match (has_devices, has_verbs) {
+        (true, false) => "build transom with `--features verbs` to use an RDMA device",
+        (true, true) => "`transom doctor` says what keeps an RDMA device from being used",
+        (false, _) => {
+            "on each host, an RDMA device is needed (soft-RoCE makes one of any network \
+             interface: `rdma link add rxe0 type rxe netdev eth0`) and a transom that was \
+             built with `--features verbs`"
+        }
+    }
+}
+
+fn describe(device: RdmaDevice, has_verbs: bool) -> DeviceInfo {
+    let choice = best_port(&device);
+    let limits = choice.as_ref().ok().and_then(limits);
+    describe_with(device, choice, limits, has_verbs)
+}
+
+/// Its port that would be chosen, were there no other device.
+fn best_port(device: &RdmaDevice) -> std::result::Result<Choice, SelectError> {
+    let alone = std::slice::from_ref(device);
+    rdma::choose(alone, &Selector::default(), &Seat::default())
+}
+
+fn describe_with(
+    device: RdmaDevice,
+    choice: std::result::Result<Choice, SelectError>,
+    limits: Option<VerbsLimits>,
+    has_verbs: bool,
+) -> DeviceInfo {
+    let missing = (!has_verbs).then(|| NO_PROVIDER.to_owned());
+    let obstacle = choice.as_ref().err().map(ToString::to_string);
+    let without_atomics = (limits.as_ref())
+        .filter(|limits| limits.atomic_scope == AtomicScope::None)
+        .map(|_| {
+            let device = device.name.clone();
+            Error::NoAtomics { device }.to_string()
+        });
+    let reasons = [missing, obstacle, without_atomics].into_iter().flatten();
+    let reasons: Vec<_> = reasons.collect();
+    DeviceInfo {
+        name: device.name.clone(),
+        provider: VERBS,
+        state: match reasons.is_empty() {
+            true => State::Ready,
+            false => State::Unusable(reasons.join("; ")),
+        },
+        capabilities: (limits.as_ref())
+            .map(|limits| limits.atomic_scope.capabilities(limits.max_message)),
+        rdma: Some(device),
+        choice: choice.ok(),
+        limits,
+    }
+}
+
+#[cfg(feature = "verbs")]
+fn limits(choice: &Choice) -> Option<VerbsLimits> {
+    crate::verbs::limits(choice)
+        .inspect_err(|error| tracing::warn!(%error, "asking an RDMA device for its limits"))
+        .ok()
+}
+
+#[cfg(not(feature = "verbs"))]
+fn limits(_: &Choice) -> Option<VerbsLimits> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::AtomicDomain;
+
+    fn devices() -> Vec<RdmaDevice> {
+        let class = tempfile::tempdir().unwrap();
+        for (device, state) in [("mlx5_1", "4: ACTIVE"), ("mlx5_0", "1: DOWN")] {
+            let port = class.path().join(device).join("ports/1");
+            fs::create_dir_all(&port).unwrap();
+            fs::write(port.join("state"), state).unwrap();
+            fs::write(port.join("link_layer"), "InfiniBand").unwrap();
+        }
+        rdma::read(class.path())
+    }
+
+    #[test]
+    fn devices_are_listed_with_what_stands_in_their_way() {
+        let listed = list_with(devices(), true);
+        let names: Vec<_> = listed.iter().map(|device| device.name.as_str()).collect();
+        assert_eq!(names, ["mlx5_0", "mlx5_1"]);
+        let State::Unusable(reason) = &listed[0].state else {
+            panic!("{listed:?}");
+        };
+        assert!(reason.starts_with("mlx5_0 port 1 is DOWN"), "{reason}");
+        assert_eq!(listed[0].choice, None);
+        assert_eq!(listed[1].state, State::Ready);
+        assert_eq!(listed[1].choice.as_ref().unwrap().port, 1);
+
+        let listed = list_with(devices(), false);
+        let reason = |at: usize| match &listed[at].state {
+            State::Unusable(reason) => reason.as_str(),
+            other => panic!("{other:?}"),
+        };
+        assert!(reason(0).starts_with("this build has no verbs provider; mlx5_0 port 1 is DOWN"));
+        assert_eq!(reason(1), NO_PROVIDER);
+    }
+
+    /// The last device, with atomics of this scope.
+    fn with_atomics(atomic_scope: AtomicScope) -> DeviceInfo {
+        let device = devices().pop().unwrap();
+        let choice = best_port(&device);
+        let limits = VerbsLimits {
+            atomic_scope,
+            max_inline: 0,
+            max_message: 1 << 30,
+            max_qp: 1,
+            max_cqe: 1,
+            max_mr: 1,
+            max_qp_rd_atom: 1,
+            active_mtu: 4096,
+        };
+        describe_with(device, choice, Some(limits), true)
+    }
+
+    #[test]
+    fn whose_a_devices_atomics_are_follows_from_their_scope() {
+        let domain = |scope| with_atomics(scope).capabilities.unwrap().atomic_domain;
+        assert_eq!(domain(AtomicScope::Device), AtomicDomain::Device);
+        assert_eq!(domain(AtomicScope::Global), AtomicDomain::Global);
+    }
+
+    #[test]
+    fn a_device_without_atomics_is_said_to_be_of_no_use() {
+        assert_eq!(with_atomics(AtomicScope::Device).state, State::Ready);
+        let State::Unusable(reason) = with_atomics(AtomicScope::None).state else {
+            panic!("it is taken for usable");
+        };
+        assert!(reason.contains("mlx5_1 has no atomics"), "{reason}");
+        assert!(reason.contains("TRANSOM_DEVICE"), "{reason}");
+    }
+
+    #[cfg(not(feature = "verbs"))]
+    #[test]
+    fn a_build_without_the_provider_says_so_after_what_is_wrong_with_the_name() {
+        let message = |spec| {
+            choose(spec, &devices(), &Seat::default())
+                .and_then(open_chosen)
+                .err()
+                .unwrap()
+                .to_string()
+        };
+        assert_eq!(
+            message("mlx5_7"),
+            "no device \"mlx5_7\" (known: soft, mlx5_0, mlx5_1)"
+        );
+        assert_eq!(
+            message("mlx5_7:map=off"),
+            "no device \"mlx5_7\" (known: soft, mlx5_0, mlx5_1)"
+        );
+        assert!(message("mlx5_1:x").contains("port \"x\" is not a number"));
+        assert!(message("mlx5_0").contains("mlx5_0 port 1 is DOWN"));
+        assert!(message("mlx5_0").contains("ACTIVE: mlx5_1:1"));
+        let missing = "RDMA device \"mlx5_1\" cannot be used: this build has no verbs provider";
+        assert!(message("mlx5_1").starts_with(missing));
+        assert!(message("verbs").starts_with(missing));
+    }
+
+    #[test]
+    fn what_helps_follows_from_devices_and_build() {
+        assert!(remedy(false, true).contains("rxe0 type rxe"));
+        assert!(remedy(false, false).contains("rxe0 type rxe"));
+        assert!(remedy(true, false).contains("build transom with `--features verbs`"));
+        assert!(remedy(true, true).contains("`transom doctor` says"));
+    }
+}

@@ -1,0 +1,317 @@
+//! Who provides devices, and which provider a spec is for.
+
+use std::sync::Arc;
+
+use crate::neighbours::{Setting, WithNeighbours};
+use crate::provider::{DeviceInfo, Found, Placement, Provider, State, Surroundings};
+use crate::rdma::Seat;
+use crate::rdma_devices::RdmaDevices;
+use crate::soft::Soft;
+use crate::{AtomicDomain, Device, Error, Result};
+
+/// The providers of this crate. The first is for jobs whose ranks share a host.
+const BUILT_IN: [&dyn Provider; 2] = [&Soft, &RdmaDevices];
+
+/// The providers that a program knows: those of this crate, and its own. Nothing else lists providers.
+#[derive(Clone, Copy)]
+pub struct Registry {
+    others: &'static [&'static dyn Provider],
+}
+
+impl Registry {
+    /// The providers of this crate, and these.
+    #[must_use]
+    pub const fn new(others: &'static [&'static dyn Provider]) -> Self {
+        Self { others }
+    }
+
+    fn providers(self) -> impl Iterator<Item = &'static dyn Provider> {
+        BUILT_IN.into_iter().chain(self.others.iter().copied())
+    }
+
+    /// The names of this crate's providers.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        BUILT_IN.into_iter().map(Provider::name)
+    }
+
+    /// The name of the provider whose device jobs take that run on one host.
+    #[must_use]
+    pub fn name_on_one_host(self) -> &'static str {
+        BUILT_IN[0].name()
+    }
+
+    /// The devices of this machine, usable or not. The first is the one for jobs that run on this host alone.
+    #[must_use]
+    pub fn list(self) -> Vec<DeviceInfo> {
+        self.providers().flat_map(Provider::list).collect()
+    }
+
+    /// Whose device `spec` names: that of the longest name that it begins with.
+    fn provider_of(self, spec: &str) -> Result<&'static dyn Provider> {
+        let begins = |name: &str| {
+            let rest = spec.strip_prefix(name);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', ',']))
+        };
+        let named = self.providers().filter(|provider| begins(provider.name()));
+        let named = named.max_by_key(|provider| provider.name().len());
+        let found = named.or_else(|| self.providers().find(|one| one.takes_device_names()));
+        found.ok_or_else(|| Error::UnknownDevice {
+            name: spec.to_owned(),
+            known: self.names().collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    /// Which of `devices` a spec leads to that is not automatic.
+    ///
+    /// # Errors
+    /// It leads to none.
+    pub fn find(self, spec: &str, devices: &[DeviceInfo], seat: &Seat) -> Result<Found> {
+        self.provider_of(spec)?.find(spec, devices, seat)
+    }
+
+    /// What names the device of this name, if `spec` was asked for: with the options that it was asked for with.
+    #[must_use]
+    pub fn spec_of(self, spec: &str, name: &str) -> String {
+        let spec = self.on_one_host(spec);
+        match spec.split_once(':') {
+            _ if spec.starts_with(name) => spec,
+            Some((head, options))
+                if self
+                    .providers()
+                    .any(|one| one.name() == head && one.takes_device_names()) =>
+            {
+                format!("{name}:{options}")
+            }
+            _ => name.to_owned(),
+        }
+    }
+
+    /// `spec`, with the name of the provider for one host in it where it leaves that open.
+    fn on_one_host(self, spec: &str) -> String {
+        let name = self.name_on_one_host();
+        match spec.split_once(':') {
+            Some((head, options)) if is_automatic(head) => format!("{name}:{options}"),
+            None if is_automatic(spec) => name.to_owned(),
+            _ => spec.to_owned(),
+        }
+    }
+
+    /// The devices, as specs, that are as good from these processors, if `spec` leaves it to [`Registry::open`] to take one,
+    /// and there are several.
+    #[must_use]
+    pub fn alternatives(self, spec: &str, processors: &[u32]) -> Option<Vec<String>> {
+        let provider = match is_automatic(spec) {
+            true => self.between_hosts().next()?,
+            false => self.provider_of(spec).ok()?,
+        };
+        let spec = if is_automatic(spec) {
+            provider.name()
+        } else {
+            spec
+        };
+        provider.alternatives(spec, processors)
+    }
+
+    /// Opens the device that `spec` names: a name, or a name and its options, as in `soft:cma=off,map=off`. Empty or `auto`:
+    /// that for one host if all ranks share one, else one that joins several; only then the placement matters.
+    ///
+    /// # Errors
+    /// No such device or option, none that joins several hosts, or the system refuses.
+    pub fn open(self, spec: &str, around: &Surroundings) -> Result<Arc<dyn Device>> {
+        let device = match around.placement {
+            Placement::SeveralHosts if is_automatic(spec) => self.open_between_hosts(around),
+            _ => {
+                let spec = self.on_one_host(spec);
+                self.provider_of(&spec)?.open(&spec, around)
+            }
+        }?;
+        with_neighbours(device, around.launcher)
+    }
+
+    /// The providers whose devices join ranks of several hosts.
+    fn between_hosts(self) -> impl Iterator<Item = &'static dyn Provider> {
+        self.providers()
+            .filter(|provider| provider.remedy_between_hosts().is_some())
+    }
+
+    fn open_between_hosts(self, around: &Surroundings) -> Result<Arc<dyn Device>> {
+        let is_ready = |info: &DeviceInfo| info.state == State::Ready;
+        let mut joining = self.between_hosts();
+        match joining.find(|provider| provider.list().iter().any(is_ready)) {
+            Some(provider) => provider.open(provider.name(), around),
+            None => Err(self.none_between_hosts(self.list())),
+        }
+    }
+
+    fn none_between_hosts(self, devices: Vec<DeviceInfo>) -> Error {
+        let found = devices.into_iter().map(|device| match device.state {
+            State::Ready => format!("{}: joins the ranks of one host", device.name),
+            State::Unusable(reason) => format!("{}: {reason}", device.name),
+        });
+        let found: Vec<String> = found.collect();
+        let mut remedies = self
+            .between_hosts()
+            .filter_map(|one| one.remedy_between_hosts());
+        Error::NoneBetweenHosts {
+            found: found.join(", "),
+            remedy: remedies.next().unwrap_or_default(),
+        }
+    }
+}
+
+/// Whether `spec` leaves the choice of the device to [`Registry::open`], so that it depends on where the ranks run.
+#[must_use]
+pub fn is_automatic(spec: &str) -> bool {
+    matches!(spec.split(':').next(), None | Some("" | "auto"))
+}
+
+/// Where the processor cannot stand in for the device, ranks of one host reach each other's memory besides.
+fn with_neighbours(device: Arc<dyn Device>, launcher: Option<u32>) -> Result<Arc<dyn Device>> {
+    if device.capabilities().atomic_domain == AtomicDomain::Cpu {
+        return Ok(device);
+    }
+    let setting = Setting::from_env()?;
+    Ok(Arc::new(WithNeighbours::new(device, setting, launcher)))
+}
+
+/// A provider that this build leaves out, so that a spec that names it is refused with what helps.
+pub struct LeftOut {
+    /// The provider's name.
+    pub name: &'static str,
+    /// Why this build has none, and what helps.
+    pub why: &'static str,
+}
+
+impl Provider for LeftOut {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn list(&self) -> Vec<DeviceInfo> {
+        Vec::new()
+    }
+
+    fn open(&self, _: &str, _: &Surroundings) -> Result<Arc<dyn Device>> {
+        Err(Error::LeftOut {
+            device: format!("device {:?}", self.name),
+            why: self.why,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_names_and_options_are_refused_with_what_is_known() {
+        let message = |spec| {
+            Registry::new(&[])
+                .open(spec, &Surroundings::default())
+                .err()
+                .unwrap()
+                .to_string()
+        };
+        let between = Surroundings {
+            placement: Placement::SeveralHosts,
+            ..Surroundings::default()
+        };
+        assert!(message("sotf").contains("known: soft"));
+        assert!(message("soft:cma").contains("cma=on|off"));
+        assert!(message("soft:cma=maybe").contains("cma=maybe"));
+        assert!(message("soft:speed=on").contains("speed=on"));
+        assert!(
+            Registry::new(&[])
+                .open("auto", &Surroundings::default())
+                .is_ok()
+        );
+        assert!(
+            Registry::new(&[])
+                .open("soft:map=off,cma=off", &between)
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn ranks_on_several_hosts_need_another_device_than_soft() {
+        assert!(is_automatic("") && is_automatic("auto") && is_automatic("auto:map=off"));
+        assert!(!is_automatic("soft") && !is_automatic("rxe0:1:1"));
+        let registry = Registry::new(&[]);
+        let message = registry.none_between_hosts(registry.list()).to_string();
+        assert!(
+            message.contains("soft: joins the ranks of one host"),
+            "{message}"
+        );
+    }
+
+    struct Variant;
+
+    impl Provider for Variant {
+        fn name(&self) -> &'static str {
+            "soft:variant"
+        }
+
+        fn list(&self) -> Vec<DeviceInfo> {
+            Vec::new()
+        }
+
+        fn open(&self, spec: &str, _: &Surroundings) -> Result<Arc<dyn Device>> {
+            Err(Error::UnknownDevice {
+                name: crate::options(spec, self.name()).to_owned(),
+                known: "it was asked".to_owned(),
+            })
+        }
+    }
+
+    #[test]
+    fn a_spec_is_for_the_provider_with_the_longest_name_that_it_begins_with() {
+        let registry = Registry::new(&[&Variant]);
+        let message = |spec| {
+            let opened = registry.open(spec, &Surroundings::default());
+            opened
+                .err()
+                .map(|error| error.to_string())
+                .unwrap_or_default()
+        };
+        for (spec, options) in [
+            ("soft:variant", "\"\""),
+            ("soft:variant,a=b,c", "\"a=b,c\""),
+            ("auto:variant:x", "\"x\""),
+        ] {
+            let message = message(spec);
+            assert!(
+                message.contains("it was asked") && message.contains(options),
+                "{message}"
+            );
+        }
+        assert_eq!(message("soft:map=off"), "");
+        assert!(message("soft:variants").contains("no option \"variants\""));
+        let left_out = Registry::new(&[&LeftOut {
+            name: "soft:variant",
+            why: "it is another's",
+        }]);
+        let refused = left_out.open("soft:variant", &Surroundings::default());
+        assert_eq!(
+            refused.err().unwrap().to_string(),
+            "device \"soft:variant\" cannot be used: it is another's"
+        );
+    }
+
+    #[test]
+    fn what_was_asked_for_is_said_of_the_device_that_it_led_to() {
+        for (spec, name, expected) in [
+            ("", "soft", "soft"),
+            ("auto:map=off", "soft", "soft:map=off"),
+            ("soft:cma=off", "soft", "soft:cma=off"),
+            ("auto:variant,seed=7", "soft:variant", "soft:variant,seed=7"),
+            ("soft:variant", "soft:variant", "soft:variant"),
+            ("verbs:1:3", "rxe0", "rxe0:1:3"),
+            ("rxe0:1", "rxe0", "rxe0:1"),
+            // Options of the device for one host are none of the device that ranks on several hosts take.
+            ("auto:map=off", "rxe0", "rxe0"),
+            ("", "rxe0", "rxe0"),
+        ] {
+            assert_eq!(Registry::new(&[]).spec_of(spec, name), expected, "{spec}");
+        }
+    }
+}

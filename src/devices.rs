@@ -1,0 +1,24 @@
+//! The providers of devices that this library knows.
+
+use rdma_sys_shim::{Provider, Registry};
+
+/// Those that are not part of the device layer.
+const OTHERS: &[&dyn Provider] = &[
+    #[cfg(feature = "adversarial")]
+    &rdma_sys_shim::Adversarial,
+    #[cfg(not(feature = "adversarial"))]
+    &rdma_sys_shim::LeftOut {
+        name: "soft:adversarial",
+        why: "it is for tests, and this build has none (build with `--features adversarial`, as `cargo test` does)",
+    },
+];
+
+/// All of them.
+pub const REGISTRY: Registry = Registry::new(OTHERS);
+
+/// Opens a device for a test, whose ranks are of this process.
+#[cfg(test)]
+pub(crate) fn open(spec: &str) -> std::sync::Arc<dyn rdma_sys_shim::Device> {
+    let around = rdma_sys_shim::Surroundings::default();
+    REGISTRY.open(spec, &around).unwrap()
+}
