@@ -21,8 +21,8 @@ pub(crate) struct Notice(Option<BootstrapSegment>);
 
 impl Notice {
     /// Without it, ranks find out by themselves, later.
-    pub(crate) fn publish(server: &mut Server, ranks: u32) -> Self {
-        let created = BootstrapSegment::create(ranks as usize);
+    pub(crate) fn publish(server: &mut Server) -> Self {
+        let created = BootstrapSegment::create();
         match created.and_then(|segment| Ok((segment.place()?.unwrap_or_default(), segment))) {
             Ok((place, segment)) => {
                 server.publish(NOTICE_KEY, place);

@@ -123,7 +123,7 @@ impl<'a> Supervisor<'a> {
             output: Output::new(launch.label, launch.direct_output)
                 .map_err(LaunchError::system("opening the output"))?,
             input: None,
-            notice: Notice::publish(&mut server, launch.ranks),
+            notice: Notice::publish(&mut server),
             server,
             name,
             running: 0,

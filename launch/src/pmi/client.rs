@@ -4,10 +4,11 @@
 //! block, and rank 0 gets them and puts all together, so that the launcher is not asked size × size questions.
 
 use std::ffi::OsString;
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::io::{self, Read as _};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rdma_sys_shim::BootstrapSegment;
@@ -42,7 +43,7 @@ const BETWEEN: char = ',';
 ///
 /// Requests block until the reply is there; threads take turns. Only an abort waits for nobody.
 pub struct Client {
-    socket: OwnedFd,
+    socket: UnixStream,
     rank: u32,
     size: u32,
     /// The launcher's name for the job's keys and values.
@@ -83,7 +84,7 @@ impl Client {
 
     /// Does the handshake over a connected socket.
     pub(super) fn connect(
-        socket: OwnedFd,
+        socket: UnixStream,
         rank: u32,
         size: u32,
         timeout: Option<Duration>,
@@ -108,15 +109,14 @@ impl Client {
         // MPICH 5's Hydra answers with the later 1.2, which it speaks as well.
         let spoken = (version("pmi_version"), version("pmi_subversion"));
         if !matches!(spoken, (Some(1), Some(1..))) {
-            let request = "init";
-            return Err(PmiError::Malformed { request, reply });
+            return Err(malformed("init", reply));
         }
 
         let request = "get_my_kvsname";
         let reply = client.ask(request, Builder::new(request), "my_kvsname")?;
         client.space = match Message::parse(&reply).and_then(|m| m.get("kvsname")) {
             Some(name) if !name.is_empty() => name.to_owned(),
-            _ => return Err(PmiError::Malformed { request, reply }),
+            _ => return Err(malformed(request, reply)),
         };
 
         let request = "get_maxes";
@@ -129,7 +129,7 @@ impl Client {
         // The maxima count the terminating zero of a C string.
         client.piece = match (most("keylen_max"), value) {
             (Some(key), Some(value @ 2..)) if key > KEY => value - MORE.len_utf8(),
-            _ => return Err(PmiError::Malformed { request, reply }),
+            _ => return Err(malformed(request, reply)),
         };
         Ok(client)
     }
@@ -186,11 +186,7 @@ impl Client {
                     text.push_str(piece);
                     break;
                 }
-                _ => {
-                    let request = "get";
-                    let reply = value;
-                    return Err(PmiError::Malformed { request, reply });
-                }
+                _ => return Err(malformed("get", value)),
             }
         }
         Ok(text)
@@ -220,10 +216,7 @@ impl Client {
         };
         match Message::parse(&reply).and_then(|m| m.get("value")) {
             Some(value) => Ok(value.to_owned()),
-            None => {
-                let request = "get";
-                Err(PmiError::Malformed { request, reply })
-            }
+            None => Err(malformed("get", reply)),
         }
     }
 
@@ -241,32 +234,25 @@ impl Client {
         line: Builder,
         expected: &str,
     ) -> Result<String, PmiError> {
-        let mut replies = self.lock_replies();
+        let replies = self.replies.lock();
+        let mut replies = replies.unwrap_or_else(PoisonError::into_inner);
         self.send(request, line.finish().as_bytes())?;
         let reply = match self.read_line(request, &mut replies)? {
             Line::Text(text) => text,
-            Line::Unreadable => {
-                let reply = "(unreadable)".to_owned();
-                return Err(PmiError::Malformed { request, reply });
-            }
+            Line::Unreadable => return Err(malformed(request, "(unreadable)".to_owned())),
         };
         let Some(message) = Message::parse(&reply) else {
-            return Err(PmiError::Malformed { request, reply });
+            return Err(malformed(request, reply));
         };
         // `rc` may be missing, where nothing can go wrong.
-        let failed = message.get("rc").is_some_and(|rc| rc != "0");
-        if failed {
+        if message.get("rc").is_some_and(|rc| rc != "0") {
             let reason = message.get("msg").unwrap_or("no reason given").to_owned();
             return Err(PmiError::Refused { request, reason });
         }
         if message.command() != expected {
-            return Err(PmiError::Malformed { request, reply });
+            return Err(malformed(request, reply));
         }
         Ok(reply)
-    }
-
-    fn lock_replies(&self) -> MutexGuard<'_, Replies> {
-        self.replies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One system call for the whole line, as Slurm needs it.
@@ -284,7 +270,7 @@ impl Client {
             match usize::try_from(sent) {
                 Ok(sent) => line = &line[sent..],
                 Err(_) => {
-                    if self.may_try_again(request)? {
+                    if may_try_again(request, io::Error::last_os_error())? {
                         self.await_event(libc::POLLOUT, None);
                     }
                 }
@@ -320,21 +306,13 @@ impl Client {
                 continue;
             }
             let mut bytes = [0_u8; 4096];
-            // SAFETY: the pointer and the length are those of a live array.
-            let received = unsafe {
-                libc::recv(
-                    self.socket.as_raw_fd(),
-                    bytes.as_mut_ptr().cast(),
-                    bytes.len(),
-                    0,
-                )
-            };
-            match usize::try_from(received) {
+            match (&self.socket).read(&mut bytes) {
                 Ok(0) => return Err(PmiError::Closed { request }),
-                Ok(received) => replies
-                    .ready
-                    .extend(replies.buffer.push(&bytes[..received])),
-                Err(_) => drop(self.may_try_again(request)?),
+                Ok(received) => {
+                    let lines = replies.buffer.push(&bytes[..received]);
+                    replies.ready.extend(lines);
+                }
+                Err(error) => drop(may_try_again(request, error)?),
             }
         }
     }
@@ -343,23 +321,6 @@ impl Client {
     /// trying, which then finds out what is wrong with the socket, if anything.
     fn await_event(&self, event: i16, deadline: Option<Instant>) -> bool {
         sys::poll(&mut [interest(self.socket.as_raw_fd(), event)], deadline).unwrap_or(true)
-    }
-
-    /// After a failed call: whether the socket was not ready, as a launcher may pass a
-    /// non-blocking one, or was only interrupted (`false`). Anything else is an error.
-    fn may_try_again(&self, request: &'static str) -> Result<bool, PmiError> {
-        let source = io::Error::last_os_error();
-        match source.kind() {
-            io::ErrorKind::Interrupted => Ok(false),
-            io::ErrorKind::WouldBlock => Ok(true),
-            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
-                Err(PmiError::Closed { request })
-            }
-            _ => Err(PmiError::Io {
-                what: request,
-                source,
-            }),
-        }
     }
 }
 
@@ -401,7 +362,7 @@ impl Bootstrap for Client {
             return None;
         }
         let place = self.get(NOTICE_KEY).ok()?;
-        let opened = BootstrapSegment::open(&place, self.size as usize);
+        let opened = BootstrapSegment::open(&place);
         let told = |error: &_| tracing::debug!(%error, "the launcher's notice is out of reach");
         opened.inspect_err(told).ok()
     }
@@ -432,8 +393,28 @@ impl Bootstrap for Client {
     }
 }
 
+fn malformed(request: &'static str, reply: String) -> PmiError {
+    PmiError::Malformed { request, reply }
+}
+
+/// After a failed call: whether the socket was not ready, as a launcher may pass a non-blocking one, or was only
+/// interrupted (`false`). Anything else is an error.
+fn may_try_again(request: &'static str, source: io::Error) -> Result<bool, PmiError> {
+    match source.kind() {
+        io::ErrorKind::Interrupted => Ok(false),
+        io::ErrorKind::WouldBlock => Ok(true),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+            Err(PmiError::Closed { request })
+        }
+        _ => Err(PmiError::Io {
+            what: request,
+            source,
+        }),
+    }
+}
+
 /// Takes the inherited socket, and keeps it from this process's own children.
-fn adopt(fd: RawFd) -> Result<OwnedFd, PmiError> {
+fn adopt(fd: RawFd) -> Result<UnixStream, PmiError> {
     // SAFETY: an all-zero stat is a valid value, and fstat only writes to it.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: as above; a number that is no open descriptor is an error and nothing else.
@@ -452,5 +433,5 @@ fn adopt(fd: RawFd) -> Result<OwnedFd, PmiError> {
     let own = unsafe { OwnedFd::from_raw_fd(own) };
     // SAFETY: as above.
     check(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) }).map_err(failed)?;
-    Ok(own)
+    Ok(own.into())
 }

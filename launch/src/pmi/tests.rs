@@ -18,9 +18,7 @@ fn job<T: Send>(size: u32, rank: impl Fn(Client) -> T + Sync) -> (Vec<T>, Vec<Ac
             .zip(theirs)
             .map(|(number, socket)| {
                 let rank = &rank;
-                scope.spawn(move || {
-                    rank(Client::connect(socket.into(), number, size, None).unwrap())
-                })
+                scope.spawn(move || rank(Client::connect(socket, number, size, None).unwrap()))
             })
             .collect();
         let events = serve(size, &mut ours);
@@ -133,7 +131,7 @@ fn what_is_put_fits_the_launchers_buffers() {
             ours.write_all(format!("cmd={reply}\n").as_bytes()).unwrap();
         }
         let timeout = Some(Duration::from_secs(60));
-        let client = Client::connect(theirs.into(), 0, 1, timeout).unwrap();
+        let client = Client::connect(theirs, 0, 1, timeout).unwrap();
         let block = vec![b' '; 2000];
         thread::scope(|scope| {
             let gathered = scope.spawn(|| {
@@ -180,7 +178,7 @@ fn a_launcher_without_room_for_a_value_is_refused() {
         ] {
             ours.write_all(format!("cmd={reply}\n").as_bytes()).unwrap();
         }
-        let error = Client::connect(theirs.into(), 0, 1, None).err().unwrap();
+        let error = Client::connect(theirs, 0, 1, None).err().unwrap();
         assert!(error.to_string().contains(maxes), "{error}");
     }
 }
@@ -240,7 +238,7 @@ fn a_rank_that_leaves_is_named_to_those_in_the_barrier() {
 #[test]
 fn a_launcher_that_hangs_up_is_an_error() {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
-    let rank = thread::spawn(|| Client::connect(theirs.into(), 0, 2, None).err().unwrap());
+    let rank = thread::spawn(|| Client::connect(theirs, 0, 2, None).err().unwrap());
     ours.read_exact(&mut [0; 4]).unwrap();
     drop(ours);
     assert!(matches!(
@@ -262,7 +260,7 @@ fn a_reply_that_does_not_come_is_an_error_in_time() {
         ours.write_all(format!("cmd={reply}\n").as_bytes()).unwrap();
     }
     let timeout = Duration::from_millis(50);
-    let client = Client::connect(theirs.into(), 0, 2, Some(timeout)).unwrap();
+    let client = Client::connect(theirs, 0, 2, Some(timeout)).unwrap();
     client.barrier().unwrap();
 
     // Half a reply is none.
@@ -301,7 +299,7 @@ fn strange_replies_are_shown() {
     ] {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         ours.write_all(reply.as_bytes()).unwrap();
-        let error = Client::connect(theirs.into(), 0, 1, None)
+        let error = Client::connect(theirs, 0, 1, None)
             .err()
             .unwrap()
             .to_string();
