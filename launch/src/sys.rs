@@ -27,6 +27,12 @@ pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
+/// Whether a call on a socket or a pipe that does not wait is worth another.
+pub(crate) fn is_transient(error: &io::Error) -> bool {
+    let kind = error.kind();
+    matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
 /// What `poll` is to watch.
 pub(crate) fn interest(fd: RawFd, events: i16) -> libc::pollfd {
     libc::pollfd {

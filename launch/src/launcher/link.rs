@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-use crate::sys::{Epoll, Unsent, is_ready};
+use crate::sys::{Epoll, Unsent, is_ready, is_transient};
 
 /// Requests in, replies out. While replies wait to be sent, no request is taken, so that a rank
 /// that does not read cannot fill the launcher's memory.
@@ -46,14 +46,7 @@ impl Link {
         };
         match socket.read(buffer) {
             Ok(read) if read > 0 => &buffer[..read],
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) =>
-            {
-                &[]
-            }
+            Err(error) if is_transient(&error) => &[],
             // The end, or a reset because the rank has ended with replies unread.
             _ => {
                 self.hang_up(events);

@@ -2,14 +2,17 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use super::LaunchError;
 use super::sink::Sink;
-use crate::sys::{check, set_nonblocking};
+use crate::sys::{is_transient, set_nonblocking};
 
 /// A line longer than this is passed on in pieces, so that memory stays bounded.
 const LONGEST_LINE: usize = 1 << 20;
+
+/// The most that a pipe holds, as long as the system's limit is not raised.
+const LARGEST_PIPE: usize = 1 << 20;
 
 /// Sources are numbered `2 × rank` for standard output and `2 × rank + 1` for standard error.
 const LAUNCHER: usize = usize::MAX;
@@ -102,7 +105,7 @@ impl Output {
     /// comes after it.
     pub(super) fn catch_up(&mut self, rank: u32) {
         for source in [2 * rank as usize, 2 * rank as usize + 1] {
-            let mut left = self.capacity(source);
+            let mut left = LARGEST_PIPE;
             while left > 0 {
                 match self.read(source) {
                     0 => break,
@@ -143,8 +146,8 @@ impl Output {
     /// The writers are dead: no more will be read from each pipe than it can hold, even if a
     /// process that got away goes on writing.
     pub(super) fn last_call(&mut self) {
-        for source in 0..self.sources.len() {
-            self.sources[source].allowance = self.capacity(source);
+        for source in &mut self.sources {
+            source.allowance = LARGEST_PIPE;
         }
     }
 
@@ -174,8 +177,7 @@ impl Output {
                 self.accept(number, read);
                 read
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            Err(error) if is_transient(&error) => 0,
             Err(_) => {
                 self.end(number);
                 0
@@ -226,18 +228,5 @@ impl Output {
             true => format!("[{}] ", source / 2),
             false => String::new(),
         }
-    }
-
-    fn capacity(&self, source: usize) -> usize {
-        let pipe = self
-            .sources
-            .get(source)
-            .and_then(|source| source.pipe.as_ref());
-        let Some(pipe) = pipe else {
-            return 0;
-        };
-        // SAFETY: fcntl takes no pointers with this command.
-        check(unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_GETPIPE_SZ) })
-            .map_or(1 << 16, |size| size.cast_unsigned() as usize)
     }
 }

@@ -102,17 +102,18 @@ impl Address {
     /// Rank 0's part. A name may be that of an address which others are sent on from, or mean something
     /// else on its own host: so it listens at all of its addresses then.
     pub(super) fn listen(&self) -> Result<Vec<TcpListener>, RendezvousError> {
-        match &self.0 {
-            Kind::Named { port, .. } if !self.is_local() => self.listen_everywhere(*port),
-            _ => {
-                let found = self.resolve();
-                let found = found.map_err(RendezvousError::io(format!("looking for {self}")))?;
-                self.listen_at(&found)
+        let everywhere = matches!(self.0, Kind::Named { .. }) && !self.is_local();
+        let places = match everywhere {
+            true => [
+                IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+                IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            ]
+            .map(|host| SocketAddr::from((host, self.port())))
+            .to_vec(),
+            false => {
+                (self.resolve()).map_err(RendezvousError::io(format!("looking for {self}")))?
             }
-        }
-    }
-
-    fn listen_at(&self, places: &[SocketAddr]) -> Result<Vec<TcpListener>, RendezvousError> {
+        };
         let mut listeners = Vec::new();
         let mut refused = None;
         for place in places {
@@ -120,6 +121,11 @@ impl Address {
                 Ok(listener) => listeners.push(listener),
                 // A host need not have both families.
                 Err(error) if is_not_here(&error) => refused = Some(error),
+                // The first one serves both families, unless the system was told otherwise.
+                Err(error)
+                    if everywhere
+                        && !listeners.is_empty()
+                        && error.kind() == io::ErrorKind::AddrInUse => {}
                 Err(error) => return Err(self.refused(error)),
             }
         }
@@ -127,23 +133,6 @@ impl Address {
             Some(error) if listeners.is_empty() => Err(self.refused(error)),
             _ => Ok(listeners),
         }
-    }
-
-    fn listen_everywhere(&self, port: u16) -> Result<Vec<TcpListener>, RendezvousError> {
-        let of_six = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
-        let of_four = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
-        let mut listeners = match TcpListener::bind(of_six) {
-            Ok(listener) => vec![listener],
-            Err(error) if is_not_here(&error) => Vec::new(),
-            Err(error) => return Err(self.refused(error)),
-        };
-        match TcpListener::bind(of_four) {
-            Ok(listener) => listeners.push(listener),
-            // The first one serves both families, unless the system was told otherwise.
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && !listeners.is_empty() => {}
-            Err(error) => return Err(self.refused(error)),
-        }
-        Ok(listeners)
     }
 
     fn refused(&self, source: io::Error) -> RendezvousError {

@@ -1,6 +1,6 @@
 //! Rank 0's connection to a rank that has proven who it is: a socket that never waits, and the channel over it.
 
-use std::io::{ErrorKind, Read as _};
+use std::io::Read as _;
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd as _;
 
@@ -73,10 +73,7 @@ impl Line {
         match self.stream.read(&mut piece) {
             Ok(0) => self.is_open = false,
             Ok(len) => self.channel.push(&piece[..len]),
-            Err(error) => {
-                self.is_open =
-                    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
-            }
+            Err(error) => self.is_open = sys::is_transient(&error),
         }
         if !self.is_open {
             self.unsent.clear();

@@ -172,20 +172,16 @@ impl Environment<'_> {
 
     /// The variables that say which rank this is, and how many there are.
     fn names(&self) -> (&'static str, &'static str) {
-        let size = |theirs| if self.is_set(SIZE) { SIZE } else { theirs };
-        if self.is_set(RANK) {
-            (RANK, SIZE)
-        } else if self.is_set(TORCHRUN) {
-            ("RANK", size("WORLD_SIZE"))
-        } else if self.is_set(FLUX[0]) {
-            (FLUX[0], size(FLUX[1]))
-        } else if self.is_set(INDEX) {
-            (INDEX, SIZE)
-        } else if self.is_set("RANK") {
-            ("RANK", size("WORLD_SIZE"))
-        } else {
-            (RANK, SIZE)
-        }
+        let theirs = [
+            (RANK, (RANK, SIZE)),
+            (TORCHRUN, ("RANK", "WORLD_SIZE")),
+            (FLUX[0], (FLUX[0], FLUX[1])),
+            (INDEX, (INDEX, SIZE)),
+            ("RANK", ("RANK", "WORLD_SIZE")),
+        ];
+        let found = theirs.into_iter().find(|(sign, _)| self.is_set(sign));
+        let (rank, size) = found.map_or((RANK, SIZE), |(_, names)| names);
+        (rank, if self.is_set(SIZE) { SIZE } else { size })
     }
 
     fn address(&self, text: &OsString) -> Result<Address, EnvironmentError> {
