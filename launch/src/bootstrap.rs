@@ -3,23 +3,22 @@
 //! The environment says who started this process ([`crate::start`]), and so which implementation of
 //! [`Bootstrap`] joins the job: [`pmi`](crate::pmi) and [`pmix`](crate::pmix) ask the launcher that started the
 //! ranks, [`rendezvous`](crate::rendezvous) meets over TCP where nobody started them together, and [`Alone`] is
-//! a job of one rank. What starts the library sees the trait and nothing else. Whoever else starts ranks lends
-//! an [`Allgather`].
+//! a job of one rank. The code that starts the library sees the trait and nothing else. A program that starts ranks
+//! by other means brings an [`Allgather`] of its own.
 
 use std::error::Error;
 use std::fmt;
 
 use rdma_sys_shim::BootstrapSegment;
 
-/// An allgather among some ranks, by whatever means they have: another communication library, files,
-/// sockets.
+/// An allgather among some ranks, by any means: another communication library, files, sockets.
 ///
 /// # Safety
-/// Ranks tell each other by it where their memory is, and access what they are told of. So the implementer promises, for
-/// each call that returns blocks:
+/// Ranks use it to tell each other where their memory is, and then access that memory. So the implementer promises,
+/// for each call that returns blocks:
 ///
 /// - There is one block for each rank, and block `r` is, byte for byte, what rank `r` passed to its own call. The calls
-///   of a rank are told apart: the first of every rank go together, then the second, and so on.
+///   of a rank are matched in order: the first calls of all ranks go together, then the second, and so on.
 /// - [`rank`](Self::rank) and [`size`](Self::size) are the same in every call. No two ranks have the same number, all
 ///   numbers are below the size, and all ranks name the same size.
 /// - The ranks are processes of one job, or are about to become one.
@@ -47,35 +46,35 @@ use rdma_sys_shim::BootstrapSegment;
 /// # assert_eq!(Alone.allgather(b"me").unwrap(), [b"me"]);
 /// ```
 pub unsafe trait Allgather {
-    /// Local. Which of these ranks this is. Stays the same.
+    /// Local. The number of this rank, the same in every call.
     fn rank(&self) -> u32;
 
-    /// Local. How many these ranks are. Stays the same.
+    /// Local. The number of ranks, the same in every call.
     fn size(&self) -> u32;
 
-    /// Collective. Returns what each rank passed, in the order of ranks. In one call all ranks pass
-    /// equally many bytes, and at least one; it returns only once all have come.
+    /// Collective. Returns what each rank passed, in the order of ranks. In one call all ranks pass the same number
+    /// of bytes, at least one. It returns only after all ranks have called.
     ///
     /// # Errors
-    /// The caller is told of them as they are, and makes no further call.
+    /// They are reported to the program unchanged, and no further call is made.
     fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, AllgatherError>;
 }
 
 /// Why an [`Allgather`] failed.
 pub type AllgatherError = Box<dyn Error + Send + Sync>;
 
-/// A job that this process has joined, as whoever started its ranks offers it.
+/// A job that this process has joined, and what can be asked of the launcher that started its ranks.
 pub trait Bootstrap: Allgather + Send + Sync {
-    /// Local. By what the ranks found each other, for the log.
+    /// Local. How the ranks found each other, for the log.
     fn name(&self) -> &'static str;
 
-    /// Local. Whether there is a launcher to talk to after the start. Else all of this goes once the ranks know
-    /// each other, and the other methods have nobody to ask.
+    /// Local. Whether there is a launcher to talk to after the start. If not, this is dropped as soon as the ranks
+    /// know each other.
     fn has_launcher(&self) -> bool {
         false
     }
 
-    /// Local. Whether it is known that all ranks run on one host. If not, they tell each other where they are.
+    /// Local. Whether the launcher says that all ranks run on one host. If not, the ranks compare their hosts.
     ///
     /// # Errors
     /// The launcher does not answer.
@@ -83,12 +82,12 @@ pub trait Bootstrap: Allgather + Send + Sync {
         Ok(false)
     }
 
-    /// Local. Where the launcher says that a rank has died, if it does.
+    /// Local. The memory in which the launcher reports that a rank has died, if it has such memory.
     fn notices(&self) -> Option<BootstrapSegment> {
         None
     }
 
-    /// Local. Whether a rank has taken leave; `None` if the launcher does not say.
+    /// Local. Whether a rank has left the job in good order; `None` if the launcher does not say.
     fn has_left(&self, rank: u32) -> Option<bool> {
         let _ = rank;
         None
@@ -109,7 +108,7 @@ pub trait Bootstrap: Allgather + Send + Sync {
         Ok(())
     }
 
-    /// Local. Leaves the job. A rank that ends without it has failed, for most launchers.
+    /// Local. Leaves the job. Most launchers count a rank that ends without this call as failed.
     ///
     /// # Errors
     /// The launcher is gone, or does not answer.

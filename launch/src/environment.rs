@@ -34,7 +34,7 @@ impl EnvironmentError {
 
 const TIMEOUT: &str = "TRANSOM_START_TIMEOUT";
 
-/// Far more than between the first and the last rank of a large job on a slow file system.
+/// Far longer than the time between the first and the last rank of a large job on a slow file system.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How long to wait for ranks that start late. `None`: for ever.

@@ -1,5 +1,5 @@
-//! The word by which `transom run` says at once that a rank has died, on a board that all ranks map: where nobody waits
-//! for that rank, nobody would learn of it otherwise.
+//! The word with which `transom run` reports at once that a rank has died, on a board that all ranks map. Otherwise no
+//! rank would learn of it as long as none waits for the dead one.
 
 use std::sync::atomic::Ordering;
 
@@ -7,7 +7,7 @@ use rdma_sys_shim::BootstrapSegment;
 
 use crate::pmi::{NOTICE_KEY, Server};
 
-/// The rank was found dead: a cause that an abort word holds. Ranks have more of them than the launcher.
+/// The rank was found dead. This and the next are causes in an abort word; ranks have more of them.
 pub const DIED: u8 = 2;
 /// The rank called abort.
 pub const ABORTED: u8 = 3;
@@ -20,7 +20,7 @@ pub const REPLACED: u8 = 11;
 pub(crate) struct Notice(Option<BootstrapSegment>);
 
 impl Notice {
-    /// Without it, ranks find out by themselves, later.
+    /// If it fails, ranks find out by themselves, later.
     pub(crate) fn publish(server: &mut Server) -> Self {
         let created = BootstrapSegment::create();
         match created.and_then(|segment| Ok((segment.place()?.unwrap_or_default(), segment))) {

@@ -5,14 +5,14 @@ use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// One line on standard error, written at once: that has no buffer, and takes each part of a formatted line by a
-/// write of its own, between which other ranks write theirs.
+/// Prints one line on standard error with one write. Standard error has no buffer: the parts of a formatted line would
+/// be written one by one, and mixed with the lines of other ranks.
 pub fn say(line: &dyn Display) {
-    // Where it is gone, nobody reads it.
+    // If it is closed, nobody reads it.
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// As many whole characters as `most` bytes hold.
+/// The beginning of a text: as many whole characters as `most` bytes hold.
 pub(crate) fn beginning(text: &str, most: usize) -> &str {
     let mut ends = (0..=text.len().min(most)).rev();
     let end = ends.find(|&end| text.is_char_boundary(end));
@@ -27,7 +27,7 @@ pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-/// Whether a call on a socket or a pipe that does not wait is worth another.
+/// Whether a call on a non-blocking socket or pipe may succeed later.
 pub(crate) fn is_transient(error: &io::Error) -> bool {
     let kind = error.kind();
     matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
@@ -88,7 +88,7 @@ pub(crate) fn pidfd_open(pid: libc::pid_t) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Bytes on their way into something that may not take all of them at once.
+/// Bytes to be written to a non-blocking socket or pipe.
 #[derive(Default)]
 pub(crate) struct Unsent {
     bytes: Vec<u8>,
@@ -143,7 +143,7 @@ impl Epoll {
     }
 
     pub(crate) fn remove(&self, fd: BorrowedFd<'_>) {
-        // It is there; and where it is not, the aim is reached.
+        // It is there; and if it is not, nothing is to be done.
         let _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, 0);
     }
 
@@ -180,9 +180,9 @@ impl AsRawFd for Epoll {
     }
 }
 
-/// Bytes that nobody can foresee.
+/// Random bytes that nobody can predict.
 pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
-    // The kernel gives so many in one piece.
+    // The kernel returns this many in one piece.
     const { assert!(N <= 256) };
     let mut bytes = [0; N];
     loop {

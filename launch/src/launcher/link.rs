@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::sys::{Epoll, Unsent, is_ready, is_transient};
 
-/// Requests in, replies out. While replies wait to be sent, no request is taken, so that a rank
+/// Receives requests and sends replies. No request is received while replies are waiting to be sent, so that a rank
 /// that does not read cannot fill the launcher's memory.
 pub(super) struct Link {
     socket: Option<UnixStream>,
@@ -35,7 +35,7 @@ impl Link {
         socket.is_some_and(|socket| is_ready(socket.as_fd(), libc::POLLIN))
     }
 
-    /// Takes what has come. Where replies are waiting, sends those instead.
+    /// Receives what has come. If replies are waiting, sends those instead.
     pub(super) fn receive<'b>(&mut self, events: &Epoll, buffer: &'b mut [u8]) -> &'b [u8] {
         if !self.waiting.is_empty() {
             self.flush(events);

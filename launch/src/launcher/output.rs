@@ -11,7 +11,7 @@ use crate::sys::{is_transient, set_nonblocking};
 /// A line longer than this is passed on in pieces, so that memory stays bounded.
 const LONGEST_LINE: usize = 1 << 20;
 
-/// The most that a pipe holds, as long as the system's limit is not raised.
+/// The most bytes that a pipe holds, unless the system's limit was raised.
 const LARGEST_PIPE: usize = 1 << 20;
 
 /// Sources are numbered `2 × rank` for standard output and `2 × rank + 1` for standard error.
@@ -143,8 +143,8 @@ impl Output {
         self.sinks.iter().all(Sink::is_empty)
     }
 
-    /// The writers are dead: no more will be read from each pipe than it can hold, even if a
-    /// process that got away goes on writing.
+    /// Call it when the writers are dead: from now on no more is read from each pipe than it can hold, even if a process
+    /// that escaped goes on writing.
     pub(super) fn last_call(&mut self) {
         for source in &mut self.sources {
             source.allowance = LARGEST_PIPE;

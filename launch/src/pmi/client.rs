@@ -1,7 +1,7 @@
 //! A rank's side of PMI-1.1.
 //!
-//! The protocol has keys and values that all ranks see after a barrier. An allgather is made of them: each rank puts its
-//! block, and rank 0 gets them and puts all together, so that the launcher is not asked size × size questions.
+//! The protocol has keys and values that all ranks see after a barrier. In an allgather each rank puts its block, and
+//! rank 0 gets all blocks and puts them as one text. So the launcher does not have to answer size × size requests.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _};
@@ -25,18 +25,18 @@ use crate::environment::start_limit;
 use crate::sys::{self, check, interest};
 
 const BARRIER: &str = "barrier";
-/// How often a rank that waits there counts the others.
+/// How often a rank that waits in a barrier counts the other ranks of its node.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
-/// The longest key of this client.
+/// The longest key that this client uses.
 const KEY: usize = 40;
-/// What a request to put has besides the name of the space, the key and the value.
+/// The length of a put request without the name of the space, the key and the value.
 const PUT: usize = "cmd=put kvsname= key= value=\n".len();
 
-/// Begins the pieces of a text in the key-value space: more follow, or this is the last.
+/// The first character of each piece of a text: more pieces follow, or this is the last.
 const MORE: char = '+';
 const LAST: char = '.';
-/// Between blocks, of which none has it.
+/// Stands between blocks. No escaped block contains it.
 const BETWEEN: char = ',';
 
 /// The connection to the launcher.
@@ -48,13 +48,13 @@ pub struct Client {
     size: u32,
     /// The launcher's name for the job's keys and values.
     space: String,
-    /// How many bytes of a text are put in one value.
+    /// How many bytes of a text one value holds.
     piece: usize,
-    /// How long a reply is waited for. `None`: for ever.
+    /// How long to wait for a reply. `None`: for ever.
     timeout: Option<Duration>,
-    /// Those that a launcher may wait for in vain.
+    /// The ranks of this node, under a launcher that may wait for one of them in vain.
     siblings: Option<Siblings>,
-    /// How many allgathers there were. All ranks count alike, so that each has keys of its own.
+    /// The number of allgathers so far, the same on all ranks, so that each has keys of its own.
     calls: AtomicU32,
     /// Held from a request to its reply.
     replies: Mutex<Replies>,
@@ -82,7 +82,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Does the handshake over a connected socket.
+    /// Initialises PMI over a connected socket.
     pub(super) fn connect(
         socket: UnixStream,
         rank: u32,
@@ -134,7 +134,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Whether the launcher is `transom run`. Another is not asked for what it does not know.
+    /// Whether the launcher is `transom run`. Other launchers are not asked for its keys.
     fn is_ours(&self) -> bool {
         self.space.starts_with(OUR_SPACE)
     }
@@ -155,7 +155,7 @@ impl Client {
             }
             _ => Ok(()),
         };
-        // Also where that failed: the others are on their way there.
+        // Enter it even after an error: the other ranks do.
         self.barrier()?;
         told?;
         let all = self.get_text(&of_all)?;
@@ -283,7 +283,7 @@ impl Client {
         let end = self
             .timeout
             .map(|timeout| (Instant::now() + timeout, timeout));
-        // Of the requests, only this one waits for other ranks.
+        // Only this request waits for other ranks.
         let siblings = self.siblings.as_ref().filter(|_| request == BARRIER);
         loop {
             if let Some(line) = replies.ready.pop_front() {
@@ -297,7 +297,7 @@ impl Client {
             let count_at = siblings.map(|_| Instant::now() + COUNT_EVERY);
             let until = end.map(|(end, _)| end).into_iter().chain(count_at).min();
             if !self.await_event(libc::POLLIN, until) {
-                // One that is released may end before another has looked here.
+                // A rank that was released may have ended before this one read its own reply.
                 if siblings.is_some_and(Siblings::are_fewer)
                     && !self.await_event(libc::POLLIN, Some(Instant::now()))
                 {
@@ -324,8 +324,8 @@ impl Client {
     }
 }
 
-// SAFETY: each call puts its block under a key of its own, which the launcher's names for the call and the rank make up.
-// Rank 0 gets all of them after a barrier that every rank entered with its block put, in the order of ranks.
+// SAFETY: each call puts its block under a key of its own, made of the number of the call and the rank. Rank 0 gets
+// them in the order of ranks, after a barrier that every rank entered with its block put.
 unsafe impl Allgather for Client {
     fn rank(&self) -> u32 {
         self.rank

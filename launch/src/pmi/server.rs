@@ -24,8 +24,8 @@ pub(crate) enum Action {
         code: i32,
         message: Option<String>,
     },
-    /// A barrier was entered that `missing`, which has left, can never enter. Unless the job is
-    /// ended, the ranks that wait in it are to be sent `line`.
+    /// Ranks wait in a barrier that `missing`, which has left, can never enter. Unless the job is ended, send
+    /// them `line`.
     Stuck {
         missing: u32,
         waiting: Vec<u32>,
@@ -37,7 +37,7 @@ pub(crate) enum Action {
 pub(crate) struct Server {
     name: String,
     visible: HashMap<String, String>,
-    /// What was put since the last barrier.
+    /// The values put since the last barrier.
     staged: Vec<(String, String)>,
     ranks: Vec<Connection>,
     waiting: usize,
@@ -75,7 +75,7 @@ impl Server {
         }
     }
 
-    /// Lets the ranks get this value from the start.
+    /// Makes a value visible at once.
     pub(crate) fn publish(&mut self, key: &str, value: String) {
         self.visible.insert(key.to_owned(), value);
     }
@@ -108,7 +108,7 @@ impl Server {
         self.stuck()
     }
 
-    /// Whether `rank` has joined the job and others that have joined too still count on it.
+    /// Whether `rank` is in the job together with other ranks.
     pub(crate) fn is_needed(&self, rank: u32) -> bool {
         let joined = |rank: &Connection| rank.state == State::Joined;
         joined(&self.ranks[rank as usize])

@@ -1,11 +1,11 @@
-//! The other ranks that Hydra has started on this node. It ends the job for a rank that fails, and waits
-//! for ever for one that ends well and never joins. Its proxy, the parent of them all, reaps that one:
-//! so those who wait can count.
+//! The ranks that Hydra has started on this node. Hydra ends the job if a rank fails, but waits for ever if a rank
+//! ends with 0 and never joins. Its proxy, the parent of all of them, reaps that rank. So the ranks that wait can count
+//! the proxy's children.
 
 use std::ffi::OsString;
 use std::fs;
 
-/// What Hydra names its proxy, and says how many ranks that has.
+/// The name of Hydra's proxy, and the variable with the number of its ranks.
 const PROXY: &str = "hydra_pmi_proxy";
 const RANKS_HERE: &str = "MPI_LOCALNRANKS";
 
@@ -16,8 +16,8 @@ pub(super) struct Siblings {
 }
 
 impl Siblings {
-    /// To be asked once the launcher has answered: then it has started all of them. `None` under another
-    /// launcher, or where /proc does not tell.
+    /// Call it after the launcher's first answer: then it has started all of them. `None` under another launcher, or
+    /// if /proc does not say.
     pub(super) fn of_this(variable: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
         let count = variable(RANKS_HERE)?.to_str()?.parse().ok()?;
         // Each of the proxy's children leads a session, in which this process may be a descendant.
@@ -30,7 +30,7 @@ impl Siblings {
         known.then_some(Self { children, count })
     }
 
-    /// Whether one has ended.
+    /// Whether one of them has ended.
     pub(super) fn are_fewer(&self) -> bool {
         let children = fs::read_to_string(&self.children);
         children.is_ok_and(|list| list.split_whitespace().count() < self.count)

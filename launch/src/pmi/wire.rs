@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 /// buffer of this size, and does not reassemble.
 pub(crate) const MAX_REQUEST: usize = 1024;
 
-/// By this key among its maxima, `transom run` says how long values may be that this crate's client puts. It says
-/// less to others, whose buffers for a line are short.
+/// The key among the maxima for how long values of this crate's client may be under `transom run`. `vallen_max` is
+/// smaller, because other clients have short buffers for a line.
 pub(crate) const LONG_VALUE_MAX: &str = "transom_vallen_max";
 
-/// The most bytes that a line is taken for; longer ones are skipped.
+/// The most bytes of a line; longer ones are skipped.
 const MAX_LINE: usize = 1 << 16;
 
 /// One line, parsed: its command and its other tokens, in any order.

@@ -14,9 +14,9 @@ use crate::bootstrap::{Allgather, AllgatherError, Bootstrap};
 use crate::environment::start_limit;
 use crate::sys::say;
 
-/// Longer than what any rank passes.
+/// The most bytes of a block: more than any rank passes.
 const LONGEST: usize = 1 << 20;
-/// For how long who is missing is looked for, and the end of a job asked for.
+/// How long to look for missing ranks, and to ask for the end of a job.
 const SHORT: Duration = Duration::from_secs(5);
 
 const INIT: &str = "PMIx_Init";
@@ -26,15 +26,14 @@ const GET: &str = "PMIx_Get";
 
 /// The connection to a launcher that offers PMIx.
 ///
-/// The library's calls return when they like. So each is made in a thread of its own, which is waited for
-/// with a limit.
+/// A call of the library may never return. So each is made in a thread of its own, and waited for with a limit.
 pub struct Pmix {
     library: &'static Library,
     own: Process,
     size: u32,
-    /// How long a call is waited for. `None`: for ever.
+    /// How long to wait for a call. `None`: for ever.
     timeout: Option<Duration>,
-    /// How many allgathers there were. All ranks count alike, so that each has a key of its own.
+    /// The number of allgathers so far, the same on all ranks, so that each has a key of its own.
     calls: AtomicU32,
 }
 
@@ -62,7 +61,7 @@ impl Pmix {
         })
     }
 
-    /// Of whom nothing can be got, as far as that can be said soon.
+    /// The ranks of which nothing can be got, if that is found in a short time.
     fn who_is_missing(&self, key: &str) -> Vec<u32> {
         let (library, own, size) = (self.library, self.own, self.size);
         let key = c_string(key);
@@ -85,7 +84,7 @@ impl Pmix {
 
         let fenced = limited(FENCE, self.timeout, move || library.fence(&own));
         let fenced = fenced.map_err(|error| error.awaiting(|| self.who_is_missing(&key)))?;
-        // That it ended does not say that all have come, whatever it returned.
+        // A fence that has ended does not say that all ranks have come, whatever it returned.
         let (name, block) = (c_string(&key), mine.to_vec());
         let asked = Arc::new(AtomicU32::new(own.rank));
         let asks = asked.clone();
@@ -133,7 +132,7 @@ impl Bootstrap for Pmix {
         self.library.is_lost()
     }
 
-    /// Says so on standard error, since Open MPI's mpirun 4.1 keeps the message to itself, and so does Slurm.
+    /// Prints the message, too: neither Open MPI's mpirun 4.1 nor Slurm does.
     fn abort(&self, code: i32, message: &str) -> Result<(), AllgatherError> {
         let rank = self.own.rank;
         say(&format_args!(
@@ -153,7 +152,7 @@ impl Bootstrap for Pmix {
     }
 }
 
-/// What the call returns, where that is a success.
+/// As [`limited`], with an error of the call as an error.
 fn succeeded<T: Send + 'static>(
     call: &'static str,
     limit: Option<Duration>,
@@ -162,7 +161,8 @@ fn succeeded<T: Send + 'static>(
     limited(call, limit, work)?.map_err(|status| PmixError::Refused { call, status })
 }
 
-/// What the call returns, made in a thread of its own, which stays in it if it does not return within the limit.
+/// Makes a call in a thread of its own. If it does not return within the limit, that is an error, and the thread stays
+/// in the call.
 fn limited<T: Send + 'static>(
     call: &'static str,
     limit: Option<Duration>,
@@ -171,7 +171,7 @@ fn limited<T: Send + 'static>(
     let (done, ended) = channel();
     let thread = thread::Builder::new().name("transom-pmix".to_owned());
     let running = thread.spawn(move || {
-        // Nobody may be there any more to hear of it.
+        // The receiver may have given up.
         let _ = done.send(work());
     });
     let running = running.map_err(|source| PmixError::Thread { call, source })?;
@@ -189,7 +189,7 @@ fn limited<T: Send + 'static>(
     }
 }
 
-/// What came of an allgather, given how its fence ended and what was got of each rank.
+/// The result of an allgather, given how its fence ended and what was got of each rank.
 fn judge(
     fenced: Result<(), Status>,
     all: Vec<Result<Found, Status>>,

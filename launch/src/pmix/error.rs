@@ -86,7 +86,7 @@ pub enum PmixError {
         call: &'static str,
         /// How long it was waited for.
         timeout: Duration,
-        /// Of whom nothing has come: perhaps nobody, or more are late.
+        /// Ranks of which nothing has come, as far as known. There may be more.
         awaited: Vec<u32>,
     },
     /// More than one rank's part of an allgather may be, or nothing.
@@ -110,7 +110,7 @@ pub enum PmixError {
 }
 
 impl PmixError {
-    /// Says of a call that has not ended of whom nothing has come.
+    /// Adds to the error of a call that has not ended the ranks of which nothing has come.
     pub(super) fn awaiting(mut self, who: impl FnOnce() -> Vec<u32>) -> Self {
         if let Self::NoReply { awaited, .. } = &mut self {
             *awaited = who();

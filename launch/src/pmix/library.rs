@@ -1,10 +1,8 @@
-//! libpmix as this crate sees it: loaded at run time, its functions with Rust's types. All that is unsafe
-//! about PMIx is here.
+//! libpmix, loaded at run time, and its functions with Rust's types. All that is unsafe about PMIx is here.
 //!
-//! That the functions are those declared, that they may be called by several threads, and that they keep
-//! nothing of their arguments when they return, is what the PMIx standard says of a library of this name
-//! since its version 3, from which on `pmix_value_t` has the size that stands here. `ci/pmix` compares
-//! the structs with the C compiler's.
+//! The PMIx standard says of a library of this name, since version 3, that its functions have these types, may be
+//! called by several threads, and keep nothing of their arguments when they return. `pmix_value_t` has had the size
+//! below since that version. `ci/pmix` compares the structs with the C compiler's.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::{MaybeUninit, offset_of};
@@ -17,9 +15,9 @@ use libloading::os::unix::{Library as Loaded, RTLD_GLOBAL, RTLD_LAZY};
 use super::PmixError;
 use super::error::{Status, found};
 
-/// What every PMIx from 2 on is named.
+/// The name of every PMIx since version 2.
 const NAME: &str = "libpmix.so.2";
-/// Those whose structs are known.
+/// The versions whose structs are known.
 const VERSIONS: std::ops::RangeInclusive<u32> = 3..=6;
 
 const MAX_SPACE: usize = 255;
@@ -35,9 +33,9 @@ const SCOPE_GLOBAL: u8 = 3;
 /// The job, where a rank is named.
 const WILDCARD: u32 = u32::MAX - 1;
 
-/// Events: the server is gone, as libraries say it since version 4, and as others do.
+/// The events that say that the server is gone: of libraries since version 4, and of older ones.
 static LOST_CONNECTION: [c_int; 2] = [-61, -101];
-/// Nobody else need hear of an event.
+/// No other handler needs to be called for an event.
 const ACTION_COMPLETE: c_int = -334;
 
 const JOB_SIZE: &CStr = c"pmix.job.size";

@@ -1,6 +1,5 @@
-//! PMIx: how the ranks that Open MPI's `mpirun`, PRRTE, or Slurm's `srun --mpi=pmix` has started learn who
-//! they are and tell each other something. It has no wire protocol, but a library that comes with the
-//! launcher, which is loaded where a launcher's variables ask for it.
+//! PMIx, for ranks that Open MPI's `mpirun`, PRRTE, or Slurm's `srun --mpi=pmix` has started. It has no wire protocol,
+//! but a library that comes with the launcher. The library is loaded if the launcher's variables ask for it.
 
 mod client;
 mod error;

@@ -53,7 +53,7 @@ impl Address {
         }
     }
 
-    /// Of the same host, at another port.
+    /// The same host with another port.
     pub(crate) fn with_port(self, port: u16) -> Self {
         Self(match self.0 {
             Kind::Socket(mut socket) => {
@@ -71,7 +71,7 @@ impl Address {
         }
     }
 
-    /// Whether only processes of this host can be met there.
+    /// Whether only processes of this host can connect to it.
     pub(crate) fn is_local(&self) -> bool {
         match &self.0 {
             Kind::Socket(socket) => is_loopback(socket.ip()),
@@ -82,7 +82,7 @@ impl Address {
         }
     }
 
-    /// Where to look for rank 0. Of a local name what is local, so that it need not be said to others.
+    /// Where to look for rank 0. A local name gives local addresses only.
     pub(super) fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         match &self.0 {
             Kind::Socket(socket) => Ok(vec![*socket]),
@@ -99,8 +99,8 @@ impl Address {
         }
     }
 
-    /// Rank 0's part. A name may be that of an address which others are sent on from, or mean something
-    /// else on its own host: so it listens at all of its addresses then.
+    /// Rank 0's part. The name of a host may lead to a forwarding address, or mean something else on the host itself.
+    /// So with a name rank 0 listens at all of its addresses.
     pub(super) fn listen(&self) -> Result<Vec<TcpListener>, RendezvousError> {
         let everywhere = matches!(self.0, Kind::Named { .. }) && !self.is_local();
         let places = match everywhere {

@@ -1,5 +1,5 @@
-//! Rank 0: all others come to it, and what they tell each other goes through it. One thread, in a loop
-//! that sleeps until a socket is ready.
+//! Rank 0: all other ranks connect to it, and everything that ranks tell each other goes through it. It is one thread
+//! in a loop that sleeps until a socket is ready.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ use super::{Member, REMIND_AFTER};
 use crate::bootstrap::Ranks;
 use crate::sys;
 
-/// For how long the others are told why no job comes of it.
+/// How long rank 0 takes to tell the others why the start failed.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// More than ranks pass to each other when a job starts.
+/// The most bytes of a block: more than a rank passes when a job starts.
 const BLOCK: usize = 1 << 20;
 
 /// The other ranks, each connected to this one.
@@ -26,7 +26,7 @@ pub(super) struct Center {
     limit: Option<Duration>,
     newcomers: Newcomers,
     register: Register,
-    /// In the order in which ranks came. One that is refused is here, too, to hear why.
+    /// In the order in which ranks came. A rank that is refused is here, too, so that it is told why.
     lines: Vec<(u32, Line)>,
 }
 
@@ -75,7 +75,7 @@ impl Center {
                 ));
             }
             self.turn([deadline, remind_at].into_iter().flatten().min())?;
-            // Ranks that have come have nothing to say yet.
+            // Ranks that have come send nothing yet.
             if let Some((rank, _)) = self.heard(SHORT)?.first() {
                 return Err(Fault::garbled(*rank).into());
             }
@@ -83,7 +83,7 @@ impl Center {
         Ok(())
     }
 
-    /// Hears each rank's block.
+    /// Receives each rank's block.
     fn collect(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, RendezvousError> {
         let deadline = self.deadline();
         let mut blocks = vec![None; self.size as usize];
@@ -93,7 +93,7 @@ impl Center {
                 let block = &mut blocks[rank as usize];
                 let theirs = match message {
                     Message::Block(theirs) if block.is_none() => theirs,
-                    // Nothing else is a rank to say before it is answered.
+                    // A rank may send nothing else before it is answered.
                     _ => return Err(Fault::garbled(rank).into()),
                 };
                 if theirs.len() != mine.len() {
@@ -112,7 +112,7 @@ impl Center {
         }
     }
 
-    /// Says this to all ranks at once, and waits until it is sent.
+    /// Sends this to all ranks at the same time, and waits until it is sent.
     fn say(&mut self, message: &Message) -> Result<(), RendezvousError> {
         let deadline = self.deadline();
         self.lines
@@ -133,7 +133,7 @@ impl Center {
         self.limit.map(|limit| Instant::now() + limit)
     }
 
-    /// Sleeps until something happens, unless these ranks have had their time.
+    /// Sleeps until something happens. Fails if the deadline for these ranks has passed.
     fn wait_for(
         &mut self,
         ranks: &[u32],
@@ -149,7 +149,7 @@ impl Center {
         self.turn(deadline)
     }
 
-    /// Sleeps until something happens, at most until the deadline, and takes what has come.
+    /// Sleeps until something happens, at most until the deadline, and receives what has come.
     fn turn(&mut self, deadline: Option<Instant>) -> Result<(), RendezvousError> {
         let mut fds: Vec<_> = self.lines.iter().map(|(_, line)| line.interest()).collect();
         fds.extend(self.newcomers.interests());
@@ -162,7 +162,7 @@ impl Center {
             }
         }
         let mut taken = Ok(());
-        // All of them are taken, so that all hear of what is wrong with one.
+        // Take all of them even if one is wrong, so that all are told.
         for arrival in self.newcomers.hear()? {
             taken = taken.and(self.take(arrival));
         }
@@ -209,8 +209,8 @@ impl Center {
         step(self).inspect_err(|error| self.give_up(error))
     }
 
-    /// Tells all that are there why no job comes of it, and waits a moment until they have heard: a
-    /// connection that is closed while something of theirs is unread would take the news back.
+    /// Tells all connected ranks why the start failed, and waits a moment until they have read it. If rank 0 closed a
+    /// connection with unread data, the kernel would discard what was sent.
     fn give_up(&mut self, error: &RendezvousError) {
         self.newcomers.close();
         let fault = match error {

@@ -1,8 +1,8 @@
-//! Messages of ranks that have met: whoever does not know their keys can neither change one, nor add,
-//! leave out, repeat or reorder any.
+//! Messages between ranks that have met. Nobody without their keys can change, add, drop, repeat or reorder a message
+//! without being noticed.
 //!
-//! A message is a kind, the length of its body, the body, and a tag over its number and all of that.
-//! Here is no socket either.
+//! A message is a kind, the length of its body, the body, and a tag over its number and all of that. This file uses no
+//! sockets.
 
 use super::fault::{self, Fault};
 use super::secret::{Secret, TAG};
@@ -10,18 +10,18 @@ use super::secret::{Secret, TAG};
 const HEADER: usize = 5;
 const PURPOSE: &str = "message";
 
-/// What ranks say once they have met.
+/// What ranks that have met send.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message {
     /// All ranks have come.
     Begin,
-    /// What a rank passes to an allgather; from rank 0, what all have passed.
+    /// What a rank passes to an allgather; from rank 0, what all ranks have passed.
     Block(Vec<u8>),
-    /// No job comes of it.
+    /// The start has failed.
     Fault(Fault),
 }
 
-/// Longer than any message but blocks.
+/// The most bytes of a message that is no block.
 pub(super) const SHORT: usize = fault::LONGEST;
 
 impl Message {
@@ -43,7 +43,7 @@ impl Message {
     }
 }
 
-/// What came is not what the other end sent, or is nothing that it should send.
+/// What was received is not what the other end sent, or is no message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Broken;
 
@@ -56,12 +56,12 @@ pub(super) struct Channel {
 
 struct Direction {
     key: Secret,
-    /// How many messages went before.
+    /// The number of messages so far.
     count: u64,
 }
 
 impl Channel {
-    /// `ours`: the key of what this end sends.
+    /// `ours` is the key for what this end sends.
     pub(super) fn new(ours: Secret, theirs: Secret) -> Self {
         let direction = |key| Direction { key, count: 0 };
         Self {
@@ -71,7 +71,7 @@ impl Channel {
         }
     }
 
-    /// What to send for a message, whose body is shorter than 4 GiB.
+    /// The bytes to send for a message. Its body is shorter than 4 GiB.
     pub(super) fn seal(&mut self, message: &Message) -> Vec<u8> {
         let (kind, body) = message.encode();
         let len = u32::try_from(body.len()).expect("the caller checks lengths");
@@ -85,13 +85,13 @@ impl Channel {
         bytes
     }
 
-    /// Takes what has been received.
+    /// Adds received bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.received.extend_from_slice(bytes);
     }
 
-    /// The next message, once all of it was received. One with a body longer than `longest` is refused
-    /// before it is there.
+    /// The next message, if all of it was received. A body longer than `longest` is refused as soon as its header is
+    /// there.
     pub(super) fn next(&mut self, longest: usize) -> Result<Option<Message>, Broken> {
         let Some(&[kind, ref len @ ..]) = self.received.first_chunk::<HEADER>() else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Why no job came of it, as rank 0 tells all that have proven to belong to it.
+//! Why a start over TCP failed, as rank 0 tells it to all ranks that have proven themselves.
 
 use crate::sys::beginning;
 
@@ -7,11 +7,11 @@ use crate::sys::beginning;
 #[error("{why}")]
 #[non_exhaustive]
 pub struct Fault {
-    /// In words.
+    /// What is wrong, and with which ranks.
     pub why: String,
 }
 
-/// In bytes: more than any fault of a job, but for one that lists very many ranks.
+/// The most bytes that are sent: enough for any fault that does not list very many ranks.
 pub(super) const LONGEST: usize = 1 << 14;
 
 impl Fault {

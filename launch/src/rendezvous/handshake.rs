@@ -1,8 +1,8 @@
-//! How two ranks prove to each other that they know the job's secret, without saying it.
+//! How two ranks prove to each other that they know the job's secret, without sending it.
 //!
-//! The guest says who it is and something new (a nonce), the host something new; the guest proves that
-//! it knows the secret, by a tag over all of this, and only then the host does. So whoever connects to the
-//! host learns nothing by which to try secrets.
+//! The guest is any rank but 0, and the host is rank 0. The guest sends its rank and a nonce, and the host sends another
+//! nonce. The guest proves first that it knows the secret, by a tag over both messages; then the host does. So a stranger
+//! who connects to the host gets nothing to test guesses of the secret with.
 //!
 //! ```text
 //! guest: MAGIC rank size nonce
@@ -11,8 +11,8 @@
 //! host:  1 tag, or 0 and zeros: another secret
 //! ```
 //!
-//! All is of fixed length, so that neither side ever keeps more of the other than that. Here is no socket: the
-//! guest is given something to read from and write to, and the host bytes as they come.
+//! All messages have fixed lengths, and neither side keeps more of the other than that. This file uses no sockets: the
+//! guest reads and writes any stream, and the host is given bytes as they come.
 
 use std::io::{self, Read, Write};
 
@@ -44,7 +44,7 @@ pub(super) struct Claim {
     pub(super) size: u32,
 }
 
-/// What both have said before one proves anything, and the secret of the one who looks at it.
+/// What both sides have sent before one proves anything, and this side's secret.
 struct Transcript<'a> {
     secret: &'a Secret,
     hello: &'a [u8; HELLO],
@@ -61,18 +61,18 @@ impl Transcript<'_> {
         self.secret.is_tag(tag, purpose, &parts)
     }
 
-    /// The keys of what is sent to rank 0, and by it.
+    /// The keys for what is sent to rank 0, and for what it sends.
     fn keys(&self) -> [Secret; 2] {
         ["to rank 0", "from rank 0"].map(|purpose| Secret::new(self.tag(purpose)))
     }
 }
 
-/// What the other end turns out not to be.
+/// Why the other end is refused.
 #[derive(Debug)]
 pub(super) enum Refused {
-    /// It speaks something else, which begins so.
+    /// It speaks another protocol. These are its first bytes.
     Stranger(Vec<u8>),
-    /// It speaks this protocol in another version.
+    /// It speaks another version of this protocol.
     Version(u8),
     /// It has another secret.
     Secret,
@@ -86,7 +86,7 @@ impl From<io::Error> for Refused {
     }
 }
 
-/// Fails as soon as what has come cannot be the beginning of what is expected.
+/// Fails as soon as the received bytes cannot be the beginning of a message.
 fn check_magic(received: &[u8]) -> Result<(), Refused> {
     let common = received.len().min(UNVERSIONED);
     if received[..common] != MAGIC[..common] {
@@ -100,7 +100,7 @@ fn check_magic(received: &[u8]) -> Result<(), Refused> {
     }
 }
 
-/// The side of a rank other than 0.
+/// The guest's side.
 pub(super) fn greet(
     stream: &mut (impl Read + Write),
     claim: Claim,
@@ -140,12 +140,12 @@ pub(super) fn greet(
     Ok(Channel::new(up, down))
 }
 
-/// Rank 0's side of one connection.
+/// The host's side of one connection.
 pub(super) struct Host {
     secret: Secret,
     challenge: [u8; CHALLENGE],
     received: Vec<u8>,
-    /// Once the guest has said who it is.
+    /// The guest's first message, when it has come.
     hello: Option<[u8; HELLO]>,
 }
 
@@ -155,9 +155,9 @@ pub(super) enum HostStep {
     Receive,
     /// Sends this, and receives more.
     Send([u8; CHALLENGE]),
-    /// Sends this; the guest knows the secret, and says that it is this rank.
+    /// Sends this: the guest knows the secret, and makes this claim.
     Admit(Vec<u8>, Claim, Channel),
-    /// Sends this, and hangs up. Of one that has another secret: who it says it is.
+    /// Sends this, and closes the connection. A guest with another secret has made this claim.
     Refuse(Vec<u8>, Refused, Option<Claim>),
 }
 
@@ -174,7 +174,7 @@ impl Host {
         }
     }
 
-    /// How many bytes may be received at most.
+    /// The most bytes that may be received next.
     pub(super) fn wants(&self) -> usize {
         let expected = if self.hello.is_none() { HELLO } else { TAG };
         expected - self.received.len()
@@ -186,7 +186,7 @@ impl Host {
         let Some(hello) = &self.hello else {
             if let Err(refused) = check_magic(&self.received) {
                 let answer = match refused {
-                    // From which it sees that the versions differ.
+                    // From this the guest sees that the versions differ.
                     Refused::Version(_) => self.challenge.to_vec(),
                     _ => Vec::new(),
                 };

@@ -1,4 +1,4 @@
-//! Rank 0's connection to a rank that has proven who it is: a socket that never waits, and the channel over it.
+//! Rank 0's connection to a rank that has proven itself: a non-blocking socket, and the channel over it.
 
 use std::io::Read as _;
 use std::net::{Shutdown, TcpStream};
@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd as _;
 use super::channel::{Broken, Channel, Message};
 use crate::sys::{self, Unsent};
 
-/// Of what is received at a time, so that no connection keeps the others waiting.
+/// The most bytes received at a time, so that no connection keeps the others waiting.
 const PIECE: usize = 1 << 14;
 
 pub(super) struct Line {
@@ -18,7 +18,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Over a socket that never waits. `answer` goes before all messages.
+    /// Takes a non-blocking socket. `answer` is sent before all messages.
     pub(super) fn new(stream: TcpStream, channel: Channel, answer: &[u8]) -> Self {
         let mut line = Self {
             stream,
@@ -31,7 +31,7 @@ impl Line {
         line
     }
 
-    /// Sends a message, or what there is room for.
+    /// Sends a message, as far as the socket has room; the rest follows in [`Line::exchange`].
     pub(super) fn say(&mut self, message: &Message) {
         let sealed = self.channel.seal(message);
         self.unsent.push(&sealed);
@@ -42,7 +42,7 @@ impl Line {
         !self.unsent.is_empty()
     }
 
-    /// Whether something may still come.
+    /// Whether the other end may still send something.
     pub(super) fn is_open(&self) -> bool {
         self.is_open
     }
@@ -57,8 +57,8 @@ impl Line {
         }
     }
 
-    /// Sends what there is room for. What cannot be sent any more is dropped: that the other end is gone
-    /// is seen where it is received from, behind what it said before.
+    /// Sends what there is room for. What cannot be sent any more is dropped: the receiving side finds that the other
+    /// end is gone, after what it sent before.
     fn send(&mut self) {
         if let Err(error) = self.unsent.write_to(&mut self.stream) {
             tracing::debug!(%error, "a rank of the rendezvous takes nothing more");
@@ -66,7 +66,7 @@ impl Line {
         }
     }
 
-    /// Sends what there is room for, and receives what is there, a piece of it at most.
+    /// Sends what there is room for, and receives at most one piece of what is there.
     pub(super) fn exchange(&mut self) {
         self.send();
         let mut piece = [0; PIECE];
@@ -85,7 +85,7 @@ impl Line {
         self.channel.next(longest)
     }
 
-    /// Says that nothing more will be said.
+    /// Closes the sending direction.
     pub(super) fn end(&self) {
         let _ = self.stream.shutdown(Shutdown::Write);
     }

@@ -1,13 +1,13 @@
-//! A meeting of ranks that nobody started together: rank 0 listens at an address that all know, and the
-//! others come to it over TCP.
+//! Ranks that no launcher started together meet over TCP: rank 0 listens at an address that all ranks know, and the
+//! others connect to it.
 //!
-//! Ranks prove to each other that they know the job's secret (`handshake`), and what they say then cannot
-//! be changed by others (`channel`); it can be read by whoever sees their packets. Who has come is kept
-//! by `register`. These three know of no socket. `center` is rank 0 and `spoke` any other. `newcomers` are
-//! connections to rank 0 until they have proven themselves, and each rank's is a `line` from then on.
+//! Ranks prove to each other that they know the job's secret (`handshake`). After that nobody else can change what
+//! they send (`channel`), but whoever sees their packets can read it. `register` records which ranks have come. These
+//! three do not use sockets. `center` is rank 0, and `spoke` is any other rank. `newcomers` are connections to rank 0
+//! that have not proven themselves yet; after that, a connection is a `line`.
 //!
-//! A rank says one block in each allgather; rank 0 answers when all have. Where no job comes of it, rank 0 tells all
-//! that have come why (`fault`).
+//! In each allgather a rank sends one block, and rank 0 answers when it has the blocks of all ranks. If the start
+//! fails, rank 0 tells all ranks that have come why (`fault`).
 
 mod address;
 mod center;
@@ -35,16 +35,16 @@ use crate::bootstrap::{Allgather, AllgatherError, Bootstrap};
 use center::Center;
 use spoke::Spoke;
 
-/// After so long, a rank says for whom it still waits.
+/// A rank that waits for this long prints which ranks it waits for.
 const REMIND_AFTER: Duration = Duration::from_secs(15);
 
-/// For how much longer than rank 0 the others wait: it knows who is missing.
+/// The other ranks wait for this much longer than rank 0 does, because only rank 0 knows which ranks are missing.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// The most ranks that can meet: rank 0 has a descriptor for each, and all hear of all.
+/// The largest number of ranks that can meet: rank 0 needs a descriptor for each.
 pub(crate) const MAX_RANKS: u32 = 65_536;
 
-/// Who this rank is, and where the others are met.
+/// Which rank this is, and where it meets the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     pub(crate) rank: u32,
@@ -66,8 +66,8 @@ enum Way {
 }
 
 impl Rendezvous {
-    /// Collective. Returns once all ranks have come. `limit`: for how long ranks are waited for, here and
-    /// in each allgather; `None`: for ever.
+    /// Collective. Returns when all ranks have come. `limit` is how long to wait for ranks, here and in each
+    /// allgather; `None` is for ever.
     ///
     /// # Errors
     /// Ranks never came, or do not belong together; rank 0 cannot listen at the address, or cannot be

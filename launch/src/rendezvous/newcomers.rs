@@ -1,6 +1,6 @@
-//! Connections of which rank 0 does not know yet whether they are ranks. Each may send a few bytes, for a
-//! short time; and they are so many at most, of which the oldest goes when one more comes. A rank that
-//! has to go for strangers comes again.
+//! Connections to rank 0 that have not proven yet that they are ranks. Each may send a few bytes, for a short time.
+//! Their number is limited: the oldest is closed when one more comes. A rank whose connection was closed so connects
+//! again.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -14,10 +14,10 @@ use super::line::Line;
 use super::secret::Secret;
 use crate::sys;
 
-/// From the connection to the proof: a rank does nothing else meanwhile.
+/// The time from the connection to the proof; a rank does nothing else meanwhile.
 const HANDSHAKE: Duration = Duration::from_secs(20);
 
-/// More than ranks of one job that come within the time of a handshake, on a machine that is slow.
+/// The most newcomers: more than the ranks that connect within the time of one handshake on a slow machine.
 pub(super) const MOST: usize = 512;
 
 struct Newcomer {
@@ -27,7 +27,7 @@ struct Newcomer {
     until: Instant,
 }
 
-/// What became of one.
+/// A newcomer that has said who it is.
 pub(super) enum Arrival {
     /// It knows the secret, and says that it is this rank.
     Rank(Claim, SocketAddr, Line),
@@ -35,7 +35,7 @@ pub(super) enum Arrival {
     OtherSecret(Claim, SocketAddr),
 }
 
-/// How it goes on with one.
+/// The state of a newcomer after reading from it.
 enum Heard {
     /// More has to come.
     Waiting(Newcomer),
@@ -79,17 +79,17 @@ impl Newcomer {
         }
     }
 
-    /// Says something that any socket has room for.
+    /// Sends something for which any new socket has room.
     fn takes(&mut self, bytes: &[u8]) -> bool {
         matches!(self.stream.write(bytes), Ok(len) if len == bytes.len())
     }
 }
 
 pub(super) struct Newcomers {
-    /// They do not wait.
+    /// They are non-blocking.
     listeners: Vec<TcpListener>,
     secret: Secret,
-    /// How many there may be.
+    /// The most newcomers.
     most: usize,
     all: VecDeque<Newcomer>,
 }
@@ -112,13 +112,13 @@ impl Newcomers {
         })
     }
 
-    /// Nobody comes any more.
+    /// Closes the listeners and all newcomers.
     pub(super) fn close(&mut self) {
         self.listeners.clear();
         self.all.clear();
     }
 
-    /// When one of them has had its time.
+    /// When the time of the oldest is over.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.all.front().map(|first| first.until)
     }
@@ -132,8 +132,7 @@ impl Newcomers {
             .map(|fd| sys::interest(fd, libc::POLLIN))
     }
 
-    /// Takes whoever waits at the listeners, a few at a time, and hears what is there of each newcomer. Those whose
-    /// time is over go.
+    /// Accepts connections, a few at a time, and reads from each newcomer. Those whose time is over are closed.
     pub(super) fn hear(&mut self) -> Result<Vec<Arrival>, RendezvousError> {
         for number in 0..self.listeners.len() {
             for _ in 0..64 {
@@ -148,7 +147,7 @@ impl Newcomers {
                             return Err(RendezvousError::io(what)(error));
                         }
                     }
-                    // Of a connection that is over already, among others.
+                    // Such as a connection that is closed already.
                     Err(_) => {}
                 }
             }

@@ -1,4 +1,4 @@
-//! Who has come, and whether they belong together.
+//! Which ranks have come, and whether they belong together.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,15 +7,15 @@ use std::net::SocketAddr;
 use super::fault::Fault;
 use super::handshake::Claim;
 
-/// Of wrong secrets: more would be somebody's attempts.
+/// The most processes with a wrong secret that are reported; more are likely to be an attack.
 const MOST_SUSPECTS: usize = 8;
 
 /// Kept by rank 0.
 pub(super) struct Register {
-    /// Where each rank is that has come; rank 0 is here.
+    /// The address of each rank that has come. Rank 0 has none.
     places: Vec<Option<SocketAddr>>,
     missing: usize,
-    /// Whoever said that it is this rank, and had another secret.
+    /// By rank: a process that claimed to be it, and had another secret.
     suspects: BTreeMap<u32, SocketAddr>,
 }
 
@@ -32,7 +32,7 @@ impl Register {
         self.places.len() as u32
     }
 
-    /// Takes one who knows the secret. So where its claim is wrong, the job is, and not a stranger.
+    /// Takes a process that knows the secret. If its claim is wrong, the job is at fault, and no stranger.
     pub(super) fn admit(&mut self, claim: Claim, place: SocketAddr) -> Result<(), Fault> {
         let (Claim { rank, size }, ours) = (claim, self.size());
         if size != ours {
@@ -63,7 +63,7 @@ impl Register {
         Ok(())
     }
 
-    /// Notes one that may be a rank with a wrong secret, or anybody. Says whether it is news.
+    /// Notes a process with another secret: a rank with a wrong one, or anybody. Returns whether to report it.
     pub(super) fn suspect(&mut self, claim: Claim, place: SocketAddr) -> bool {
         let is_full = self.suspects.len() >= MOST_SUSPECTS;
         let may_be = self.places.get(claim.rank as usize) == Some(&None);
@@ -84,7 +84,7 @@ impl Register {
         missing.map(|(rank, _)| rank).collect()
     }
 
-    /// Those that came with another secret, for an error about who is missing.
+    /// The processes with another secret, for an error about missing ranks.
     pub(super) fn seen(&self) -> String {
         let mut text = String::new();
         for (rank, place) in &self.suspects {

@@ -1,4 +1,4 @@
-//! What only the ranks of a job know, and what is made of it.
+//! The secret of a job, and the tags that are made with it.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use sha2::Sha256;
 
 pub(super) const TAG: usize = 32;
 
-/// The job's secret. It leaves the process in no form from which it could be had back, but by guessing
-/// it; so a long random one is as good as none that can be guessed.
+/// The job's secret, which only its ranks know. Nothing that leaves the process allows to compute it, but a short one
+/// could be guessed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
@@ -17,7 +17,7 @@ impl Secret {
         Self(bytes.into())
     }
 
-    /// Known to everybody.
+    /// The secret of a job that has none: everybody knows it.
     pub(crate) fn none() -> Self {
         Self(Vec::new())
     }
@@ -26,15 +26,14 @@ impl Secret {
         begin(&self.0)
     }
 
-    /// What nobody can say of `parts` who does not know the secret. What is said for one purpose says
-    /// nothing of another.
+    /// A tag over `parts` that nobody can compute without the secret. A tag for one purpose is useless for another.
     pub(super) fn tag(&self, purpose: &str, parts: &[&[u8]]) -> [u8; TAG] {
         let mut mac = self.begin();
         feed(&mut mac, purpose, parts);
         mac.finalize().into_bytes().into()
     }
 
-    /// Takes as long whether or not it is right.
+    /// Takes the same time whether or not the tag is right.
     pub(super) fn is_tag(&self, tag: &[u8], purpose: &str, parts: &[&[u8]]) -> bool {
         let mut mac = self.begin();
         feed(&mut mac, purpose, parts);
@@ -46,7 +45,7 @@ fn begin(key: &[u8]) -> Hmac<Sha256> {
     Hmac::new_from_slice(key).expect("HMAC takes keys of any length")
 }
 
-/// No purpose is the beginning of another with its zero.
+/// The zero after the purpose keeps purposes apart of which one begins with the other.
 fn feed(mac: &mut Hmac<Sha256>, purpose: &str, parts: &[&[u8]]) {
     mac.update(purpose.as_bytes());
     mac.update(&[0]);

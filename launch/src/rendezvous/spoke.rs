@@ -1,4 +1,4 @@
-//! A rank other than 0: it looks for rank 0 until that is there, and then speaks with it alone.
+//! A rank other than 0: it tries to connect until rank 0 is there, and then talks to rank 0 only.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use super::handshake::{Claim, Refused, VERSION, greet};
 use super::{GRACE, Member, REMIND_AFTER};
 use crate::sys;
 
-/// For how long one address is tried, and one that answers is listened to, before all are tried again.
+/// How long to try one address, and how long to wait for its answer, before all addresses are tried again.
 const CONNECT: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(30);
 
@@ -27,7 +27,7 @@ pub(super) struct Spoke {
 
 /// How a try to meet rank 0 failed.
 enum Failure {
-    /// Rank 0 may come yet.
+    /// Rank 0 may still come.
     Passing(String),
     Final(RendezvousError),
 }
@@ -74,7 +74,7 @@ fn is_time_out(error: &io::Error) -> bool {
 }
 
 impl Spoke {
-    /// Waits for rank 0, and then for all others.
+    /// Waits for rank 0, and then for all other ranks.
     pub(super) fn meet(member: &Member, limit: Option<Duration>) -> Result<Self, RendezvousError> {
         let mut spoke = Self::find(member, limit)?;
         match spoke.hear(SHORT, "the arrival of all ranks")? {
@@ -95,12 +95,12 @@ impl Spoke {
         }
     }
 
-    /// How long rank 0 is waited for: a little longer than it waits itself, since it says who is missing.
+    /// How long to wait for rank 0: a little longer than rank 0 waits, since only it knows which ranks are missing.
     fn patience(&self) -> Option<Duration> {
         self.limit.map(|limit| limit.saturating_add(GRACE))
     }
 
-    /// That rank 0 is gone is seen where it is heard, behind what it said before.
+    /// Does not fail: [`Spoke::hear`] finds that rank 0 is gone, after what it sent before.
     pub(super) fn say(&mut self, message: &Message) {
         let sealed = self.channel.seal(message);
         let said = (self.stream.set_write_timeout(self.patience()))
@@ -115,7 +115,7 @@ impl Spoke {
         self.stream.write_all(bytes).unwrap();
     }
 
-    /// The next message. `during`: what it is to say.
+    /// Waits for the next message. `during` says in errors what was waited for.
     pub(super) fn hear(
         &mut self,
         longest: usize,
@@ -146,7 +146,7 @@ impl Spoke {
         }
     }
 
-    /// Tries until rank 0 is there, and knows this rank.
+    /// Tries until rank 0 is there and has accepted this rank.
     pub(super) fn find(member: &Member, limit: Option<Duration>) -> Result<Self, RendezvousError> {
         let begun = Instant::now();
         let deadline = limit.map(|limit| begun + limit);
@@ -194,7 +194,7 @@ fn unexpected(message: Message) -> RendezvousError {
     }
 }
 
-/// Whoever answers of the addresses. `within` is this time, or what is left until the deadline.
+/// Tries each address once. `within` cuts a time to what is left until the deadline.
 fn try_once(
     member: &Member,
     within: impl Fn(Duration) -> Duration,
@@ -219,11 +219,11 @@ fn meet_at(
     member: &Member,
     within: impl Fn(Duration) -> Duration,
 ) -> Result<(TcpStream, Channel), Failure> {
-    // Of nothing, the standard library makes an error.
+    // The standard library refuses a time-out of zero.
     let limit = within(CONNECT).max(Duration::from_millis(1));
     let stream = TcpStream::connect_timeout(&place, limit)
         .map_err(|error| Failure::Passing(format!("{place}: {error}")))?;
-    // Where nobody listens yet, a connection to one's own host may be drawn the very port as its own.
+    // If nobody listens yet, the kernel may give a connection to this host that very port, and connect it to itself.
     if stream.local_addr().is_ok_and(|own| own == place) {
         return Err(Failure::Passing(format!("{place}: nobody listens")));
     }

@@ -3,8 +3,8 @@
 //! A process of a larger job that cannot reach the others must not become a job of its own: N jobs of one
 //! would each report success. So the variables of a launcher that this crate cannot use are an error.
 //!
-//! What is nearer to the process counts first: a launcher's connection (`PMI_FD`), then what is said
-//! to Transom itself, then torchrun, which others start once on each node, then the rest.
+//! What is more specific counts first: a launcher's connection (`PMI_FD`), then Transom's own variables, then
+//! torchrun, which a launcher may start once on each node, then the rest.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -19,7 +19,7 @@ const COUNT_FROM_ZERO: &str = "number the ranks of the job from 0 to one less th
 /// Who started this process.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Starter {
-    /// Nobody who has started others.
+    /// Nobody, or somebody who has started no other rank.
     Alone,
     Pmi(Launcher),
     Rendezvous(Member),
@@ -39,7 +39,7 @@ const INDEX: &str = "JOB_COMPLETION_INDEX";
 
 const PMIX: [&str; 2] = ["PMIX_RANK", "PMIX_NAMESPACE"];
 
-/// How launchers tell a process which one it is, and of how many.
+/// The variables by which launchers tell a process its rank and the number of ranks.
 const LAUNCHERS: [[&str; 2]; 5] = [
     ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"],
     SLURM,
@@ -48,7 +48,8 @@ const LAUNCHERS: [[&str; 2]; 5] = [
     ["JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"],
 ];
 
-/// SLURM_PROCID, as SLURM_NTASKS, is also set in a batch script, where a job of one is right: it counts as little.
+/// SLURM_PROCID, like SLURM_NTASKS, is also set in a batch script, where a job of one rank is right. So it alone does
+/// not count.
 const SLURM: [&str; 2] = ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS"];
 
 const SAY_WHO: &str = "start the job with `transom run`, `mpiexec.hydra`, Open MPI's `mpirun`, `srun --mpi=pmi2` \
@@ -66,7 +67,7 @@ pub(super) fn detect(
     match pmi::detect(&variable) {
         Ok(Some(launcher)) => return environment.under(launcher),
         Ok(None) => {}
-        // Whoever says all that is needed need not unset what does not help.
+        // Complete variables of Transom's own make up for broken ones of a launcher.
         Err(error) => match environment.told() {
             Some(Ok(starter)) => return Ok(starter),
             _ => return Err(error),
@@ -90,12 +91,12 @@ impl Environment<'_> {
         (self.0)(name)?.to_str()?.parse().ok()
     }
 
-    /// Whether a launcher says that there are others, or may have wanted to.
+    /// Whether a launcher says that there are other ranks, or says it in an unreadable way.
     fn several(&self, size: &str) -> bool {
         self.is_set(size) && self.number(size) != Some(1)
     }
 
-    /// The same where it says which rank this is besides, which it does not do to others than ranks.
+    /// The same for launchers that set the rank's number for ranks only.
     fn one_of_several(&self, [rank, size]: [&str; 2]) -> bool {
         self.several(size) || self.is_set(rank) && !self.is_set(size)
     }
@@ -109,7 +110,7 @@ impl Environment<'_> {
         EnvironmentError::new(problem, names, self.0, remedy)
     }
 
-    /// What is said to Transom besides may be meant for all of a container; it must not contradict.
+    /// Transom's own variables may be set for a whole container. They must not contradict the launcher.
     fn under(&self, launcher: Launcher) -> Result<Starter, EnvironmentError> {
         let differs =
             |name: &str, theirs: u32| self.is_set(name) && self.number(name) != Some(theirs);
@@ -123,7 +124,7 @@ impl Environment<'_> {
         Ok(Starter::Pmi(launcher))
     }
 
-    /// What is said to Transom itself, if anything.
+    /// What Transom's own variables say, if any is set.
     fn told(&self) -> Option<Result<Starter, EnvironmentError>> {
         let told = [RANK, SIZE, RENDEZVOUS]
             .iter()
@@ -197,8 +198,7 @@ impl Environment<'_> {
         }
     }
 
-    /// On torchrun's host of rank 0, at the port behind its own: that one torchrun's store listens at, or
-    /// that of the program.
+    /// On torchrun's host of rank 0, at the port after its own, which torchrun's store or the program's needs.
     fn of_torchrun(&self) -> Result<Address, EnvironmentError> {
         let port = self
             .number("MASTER_PORT")
@@ -251,7 +251,7 @@ impl Environment<'_> {
         }))
     }
 
-    /// What launchers say that know nothing of Transom.
+    /// What the variables of other launchers say.
     fn guessed(&self) -> Result<Starter, EnvironmentError> {
         if self.is_set(TORCHRUN) {
             return self.what_is_told();
@@ -268,7 +268,7 @@ impl Environment<'_> {
             return match PMIX.iter().all(|name| self.is_set(name)) {
                 _ if is_one && launcher.is_none() => Ok(Starter::Alone),
                 true => Ok(Starter::Pmix),
-                // libpmix would take it for a process alone.
+                // libpmix would take the process for a job of one rank.
                 false => Err(self.error(
                     "this is half of what a launcher says that offers PMIx",
                     &[&PMIX[..], launcher.unwrap_or(&LAUNCHERS[0]), &["PMI_FD"]].concat(),

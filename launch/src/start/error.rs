@@ -25,10 +25,10 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// The error of a [`Bootstrap`](crate::Bootstrap) of this crate. Another is handed back.
+    /// The error of a [`Bootstrap`](crate::Bootstrap) of this crate.
     ///
     /// # Errors
-    /// It is an error of somebody else's.
+    /// The error is of another kind, and is returned unchanged.
     pub fn of(error: AllgatherError) -> Result<Self, AllgatherError> {
         let error = match error.downcast::<PmiError>() {
             Ok(error) => return Ok(Self::Pmi(*error)),
