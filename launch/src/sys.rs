@@ -96,29 +96,47 @@ pub(crate) struct Unsent {
 }
 
 impl Unsent {
+    /// When this many bytes are sent, their memory is reused.
+    const WASTE: usize = 1 << 20;
+
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.rest().is_empty()
     }
 
     pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+        self.bytes.clear();
+        self.sent = 0;
+    }
+
+    /// Takes the first bytes away, which are sent.
+    pub(crate) fn advance(&mut self, sent: usize) {
+        self.sent += sent;
+        if self.is_empty() {
+            self.clear();
+        } else if self.sent >= Self::WASTE {
+            self.bytes.drain(..self.sent);
+            self.sent = 0;
+        }
     }
 
     /// Writes what there is room for.
     pub(crate) fn write_to(&mut self, to: &mut impl io::Write) -> io::Result<()> {
-        while self.sent < self.bytes.len() {
-            match to.write(&self.bytes[self.sent..]) {
-                Ok(sent) => self.sent += sent,
+        while !self.is_empty() {
+            match to.write(self.rest()) {
+                Ok(sent) => self.advance(sent),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
-        self.clear();
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt as _;
 
-use crate::sys::{Epoll, interest, is_ready};
+use crate::sys::{Epoll, Unsent, interest, is_ready};
 
 /// Above so many waiting bytes, the ranks are no longer read, and wait in their turn.
 const FULL: usize = 1 << 20;
@@ -23,8 +23,7 @@ pub(super) struct Sink {
     pub(super) sources: Epoll,
     file: File,
     piece: usize,
-    waiting: Vec<u8>,
-    written: usize,
+    waiting: Unsent,
     /// Whose line has been begun and not ended.
     open: Option<usize>,
     broken: bool,
@@ -42,8 +41,7 @@ impl Sink {
             sources: Epoll::new()?,
             file,
             piece,
-            waiting: Vec::new(),
-            written: 0,
+            waiting: Unsent::default(),
             open: None,
             broken: false,
         })
@@ -56,7 +54,7 @@ impl Sink {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.waiting.len() - self.written >= FULL
+        self.waiting.rest().len() >= FULL
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -79,17 +77,17 @@ impl Sink {
             return;
         }
         if self.open.is_some_and(|open| open != source) {
-            self.waiting.push(b'\n');
+            self.waiting.push(b"\n");
             self.open = None;
         }
         if label.is_empty() {
-            self.waiting.extend_from_slice(text);
+            self.waiting.push(text);
         } else {
             for line in text.split_inclusive(|&byte| byte == b'\n') {
                 if self.open.take().is_none() {
-                    self.waiting.extend_from_slice(label.as_bytes());
+                    self.waiting.push(label.as_bytes());
                 }
-                self.waiting.extend_from_slice(line);
+                self.waiting.push(line);
             }
         }
         self.open = (!text.ends_with(b"\n")).then_some(source);
@@ -105,32 +103,20 @@ impl Sink {
     /// Writes as much as can be written now. After a failure, which is reported once, everything
     /// is dropped.
     pub(super) fn flush(&mut self) -> io::Result<()> {
-        while self.written < self.waiting.len() && is_ready(self.file.as_fd(), libc::POLLOUT) {
-            let piece = cut(&self.waiting[self.written..], self.piece);
-            match self.file.write(piece) {
-                Ok(written) => self.written += written,
+        while !self.waiting.is_empty() && is_ready(self.file.as_fd(), libc::POLLOUT) {
+            match self.file.write(cut(self.waiting.rest(), self.piece)) {
+                Ok(written) => self.waiting.advance(written),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The file was made non-blocking by another.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => {
                     self.broken = true;
-                    self.discard();
+                    self.waiting.clear();
                     return Err(error);
                 }
             }
         }
-        if self.written == self.waiting.len() {
-            self.discard();
-        } else if self.written >= FULL {
-            self.waiting.drain(..self.written);
-            self.written = 0;
-        }
         Ok(())
-    }
-
-    fn discard(&mut self) {
-        self.waiting.clear();
-        self.written = 0;
     }
 }
 
@@ -152,7 +138,7 @@ mod tests {
         for (source, label, text) in steps {
             sink.push(*source, label, text.as_bytes());
         }
-        String::from_utf8(sink.waiting).unwrap()
+        String::from_utf8(sink.waiting.rest().to_vec()).unwrap()
     }
 
     #[test]
