@@ -2,7 +2,7 @@
 
 /// MPI's error classes, as far as one-sided communication uses them (MPI-4.1, sections 9.4 and
 /// 12.6.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::CheckedBitPattern)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum ErrorClass {
@@ -64,39 +64,7 @@ pub enum ErrorClass {
 }
 
 impl ErrorClass {
-    const ALL: [Self; 26] = [
-        Self::Arg,
-        Self::Assert,
-        Self::Base,
-        Self::Buffer,
-        Self::Comm,
-        Self::Count,
-        Self::Disp,
-        Self::Group,
-        Self::Info,
-        Self::InfoValue,
-        Self::LockType,
-        Self::NoMem,
-        Self::Op,
-        Self::Other,
-        Self::ProcAborted,
-        Self::Rank,
-        Self::RmaAttach,
-        Self::RmaConflict,
-        Self::RmaFlavor,
-        Self::RmaRange,
-        Self::RmaShared,
-        Self::RmaSync,
-        Self::Size,
-        Self::Truncate,
-        Self::Type,
-        Self::Win,
-    ];
-
     pub(crate) fn from_code(code: u8) -> Self {
-        Self::ALL
-            .into_iter()
-            .find(|class| *class as u8 == code)
-            .unwrap_or(Self::Other)
+        bytemuck::checked::try_cast(code).unwrap_or(Self::Other)
     }
 }

@@ -113,20 +113,22 @@ impl Error {
         matches!(self.0.kind, ErrorKind::Peer(PeerError::Failed { .. }))
     }
 
-    /// The process whose absence the device reported, and how it came to be absent.
-    pub(crate) fn absence(&self) -> Option<(u32, Absence)> {
-        match &self.0.kind {
-            ErrorKind::System(SystemError::Device(error)) => error.absence(),
+    /// What the device reported.
+    fn of_device(&self) -> Option<&rdma_sys_shim::Error> {
+        match self.kind() {
+            ErrorKind::System(SystemError::Device(error)) => Some(error),
             _ => None,
         }
     }
 
+    /// The process whose absence the device reported, and how it came to be absent.
+    pub(crate) fn absence(&self) -> Option<(u32, Absence)> {
+        self.of_device()?.absence()
+    }
+
     /// Whether the operation failed because this rank's own device did.
     pub(crate) fn is_own_trouble(&self) -> bool {
-        match &self.0.kind {
-            ErrorKind::System(SystemError::Device(error)) => error.is_own_trouble(),
-            _ => false,
-        }
+        (self.of_device()).is_some_and(rdma_sys_shim::Error::is_own_trouble)
     }
 
     /// Whether the operation failed because the rank is not there any more.
@@ -146,18 +148,15 @@ impl Error {
 
     /// What a peer's device refused access to.
     pub(crate) fn refused_address(&self) -> Option<u64> {
-        match &self.0.kind {
-            ErrorKind::System(SystemError::Device(rdma_sys_shim::Error::RemoteAccess {
-                address,
-                ..
-            })) => Some(*address),
+        match self.of_device()? {
+            rdma_sys_shim::Error::RemoteAccess { address, .. } => Some(*address),
             _ => None,
         }
     }
 
     /// Whether a peer's device refused: it has withdrawn the memory, or never granted this.
     pub(crate) fn is_remote_access(&self) -> bool {
-        matches!(&self.0.kind, ErrorKind::System(SystemError::Device(error)) if error.is_remote_access())
+        (self.of_device()).is_some_and(rdma_sys_shim::Error::is_remote_access)
     }
 }
 

@@ -239,17 +239,17 @@ impl Window {
             },
             memory: Some(exposed.memory),
             flavor: created.flavor,
-            atomic_widths: agreed.atomic_widths(team, hints.granularity),
+            atomic_widths: agreed.atomic_widths(team, hints.granularity()),
             shares_host: agreed.shares_host,
             atomic_domain: agreed.atomic_domain,
             flags: (agreed.flags).then(|| InFlightFlags::new(team.fabric.control(), concurrent)),
             in_flight_flags_of_each: in_flight::count(agreed.threads),
             eager_lock_all: AtomicBool::new(hints.eager_lock_all),
             handed_out: HandedOut::default(),
-            locks_aside: hints.no_locks || watched || team.context.patience().is_oversubscribed(),
+            locks_aside: hints.no_locks() || watched || team.context.patience().is_oversubscribed(),
             counters: watched.then(|| Counters::new(number, created.flavor)),
             number,
-            refuses_locks: hints.no_locks,
+            refuses_locks: hints.no_locks(),
             logged_lock: AtomicBool::new(false),
             hints,
             attributes: Attributes::default(),
@@ -481,10 +481,10 @@ fn check_promises(operation: &'static str, hints: &Hints, entries: &[Entry]) -> 
             };
             Err(Error::new(operation, misuse))
         };
-        if hints.same_size && entry.size != first.size {
+        if hints.same_size() && entry.size != first.size {
             return broken(SAME_SIZE, first.size, entry.size);
         }
-        if hints.same_disp_unit && entry.unit != first.unit {
+        if hints.same_disp_unit() && entry.unit != first.unit {
             return broken(SAME_DISP_UNIT, first.unit, entry.unit);
         }
     }

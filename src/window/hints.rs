@@ -18,7 +18,7 @@ const MOST_COUNTERS: u32 = 1 << 20;
 /// Which accumulates of one origin on one element keep the order in which they were called: bits
 /// for read after read, read after write, write after read, write after write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AccumulateOrdering(u64);
+struct AccumulateOrdering(u64);
 
 impl AccumulateOrdering {
     const NAMES: [&str; 4] = ["rar", "raw", "war", "waw"];
@@ -48,35 +48,38 @@ impl AccumulateOrdering {
 /// A window's hints, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hints {
-    pub(crate) no_locks: bool,
-    pub(crate) ordering: AccumulateOrdering,
-    /// Accumulates that meet on an element are all of one operation (else: or no operation).
-    pub(crate) same_op: bool,
-    /// Bytes for which accumulates are to synchronise once; 0 leaves it to the library.
-    pub(crate) granularity: u64,
-    pub(crate) same_size: bool,
-    pub(crate) same_disp_unit: bool,
-    pub(crate) noncontiguous: bool,
+    common: Common,
     pub(crate) alignment: usize,
-    pub(crate) kinds: String,
+    kinds: String,
     pub(crate) eager_lock_all: bool,
     pub(crate) notification_counters: u32,
     pub(crate) statistics: bool,
 }
 
-/// A rank's values of the hints in [`COMMON`], as they are exchanged.
+/// The values of the hints in [`COMMON`], as ranks exchange them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Common {
+    /// The ordering, and [`SWITCHES`].
     pub(crate) flags: u64,
+    /// Bytes for which accumulates are to synchronise once; 0 leaves it to the library.
     pub(crate) granularity: u64,
 }
 
 const ORDERING_BITS: u64 = AccumulateOrdering::ALL.0;
+/// Accumulates that meet on an element are all of one operation (else: or no operation).
 const SAME_OP_BIT: u64 = 1 << 4;
 const SAME_SIZE_BIT: u64 = 1 << 5;
 const SAME_UNIT_BIT: u64 = 1 << 6;
 const NONCONTIGUOUS_BIT: u64 = 1 << 7;
 const NO_LOCKS_BIT: u64 = 1 << 8;
+
+/// Those that are true or false.
+const SWITCHES: [(&str, u64); 4] = [
+    (NO_LOCKS, NO_LOCKS_BIT),
+    (SAME_SIZE, SAME_SIZE_BIT),
+    (SAME_DISP_UNIT, SAME_UNIT_BIT),
+    (NONCONTIGUOUS, NONCONTIGUOUS_BIT),
+];
 
 /// The hints of which one value holds for all ranks of a window, and where it is in [`Common::flags`]: that of the
 /// granularity is not.
@@ -96,11 +99,16 @@ impl Hints {
         let ordering = parsed(info, ORDERING, "none, or some of rar,raw,war,waw", |text| {
             AccumulateOrdering::parse(text)
         })?;
+        let mut flags = ordering.unwrap_or(AccumulateOrdering::ALL).0;
         let same_op = parsed(info, OPS, "same_op, same_op_no_op", |text| match text {
-            "same_op" => Some(true),
-            "same_op_no_op" => Some(false),
+            "same_op" => Some(SAME_OP_BIT),
+            "same_op_no_op" => Some(0),
             _ => None,
         })?;
+        flags |= same_op.unwrap_or(0);
+        for (key, bit) in SWITCHES {
+            flags |= if flag(info, key)? { bit } else { 0 };
+        }
         let granularity = parsed(info, GRANULARITY, "0 to 2^63 − 1, in bytes", |text| {
             text.parse::<u64>()
                 .ok()
@@ -114,79 +122,77 @@ impl Hints {
                 .filter(|&counters| counters <= MOST_COUNTERS)
         })?;
         Ok(Self {
-            no_locks: flag(info, NO_LOCKS, false)?,
-            ordering: ordering.unwrap_or(AccumulateOrdering::ALL),
-            same_op: same_op.unwrap_or(false),
-            granularity: granularity.unwrap_or(0),
-            same_size: flag(info, SAME_SIZE, false)?,
-            same_disp_unit: flag(info, SAME_DISP_UNIT, false)?,
-            noncontiguous: flag(info, NONCONTIGUOUS, false)?,
+            common: Common {
+                flags,
+                granularity: granularity.unwrap_or(0),
+            },
             alignment: alignment(info)?,
             // A promise of kinds none of which is known says nothing.
             kinds: kinds
                 .filter(|known| !known.is_empty())
                 .unwrap_or_else(|| "system,mpi".to_owned()),
-            eager_lock_all: flag(info, EAGER_LOCK_ALL, false)?,
+            eager_lock_all: flag(info, EAGER_LOCK_ALL)?,
             notification_counters: counters.unwrap_or(DEFAULT_COUNTERS),
-            statistics: flag(info, STATISTICS, false)?,
+            statistics: flag(info, STATISTICS)?,
         })
     }
 
     /// What is in force, as hints.
     pub(crate) fn to_info(&self) -> Info {
-        let ops = if self.same_op {
-            "same_op"
-        } else {
-            "same_op_no_op"
+        let ops = match self.has(SAME_OP_BIT) {
+            true => "same_op",
+            false => "same_op_no_op",
         };
-        Info::new()
-            .with(NO_LOCKS, self.no_locks.to_string())
-            .with(ORDERING, self.ordering.text())
+        let ordering = AccumulateOrdering(self.common.flags & ORDERING_BITS);
+        let counters = self.notification_counters.to_string();
+        let mut info = Info::new()
+            .with(ORDERING, ordering.text())
             .with(OPS, ops)
-            .with(GRANULARITY, self.granularity.to_string())
-            .with(SAME_SIZE, self.same_size.to_string())
-            .with(SAME_DISP_UNIT, self.same_disp_unit.to_string())
-            .with(NONCONTIGUOUS, self.noncontiguous.to_string())
+            .with(GRANULARITY, self.granularity().to_string())
             .with(ALIGNMENT, self.alignment.to_string())
             .with(KINDS, self.kinds.clone())
             .with(KINDS_IN_USE, self.kinds.clone())
             .with(EAGER_LOCK_ALL, self.eager_lock_all.to_string())
-            .with(
-                NOTIFICATION_COUNTERS,
-                self.notification_counters.to_string(),
-            )
-            .with(STATISTICS, self.statistics.to_string())
+            .with(NOTIFICATION_COUNTERS, counters)
+            .with(STATISTICS, self.statistics.to_string());
+        for (key, bit) in SWITCHES {
+            info = info.with(key, self.has(bit).to_string());
+        }
+        info
     }
 
+    fn has(&self, bit: u64) -> bool {
+        self.common.flags & bit != 0
+    }
+
+    pub(crate) fn no_locks(&self) -> bool {
+        self.has(NO_LOCKS_BIT)
+    }
+
+    pub(crate) fn same_size(&self) -> bool {
+        self.has(SAME_SIZE_BIT)
+    }
+
+    pub(crate) fn same_disp_unit(&self) -> bool {
+        self.has(SAME_UNIT_BIT)
+    }
+
+    pub(crate) fn noncontiguous(&self) -> bool {
+        self.has(NONCONTIGUOUS_BIT)
+    }
+
+    pub(crate) fn granularity(&self) -> u64 {
+        self.common.granularity
+    }
+
+    /// What this rank tells the others.
     pub(crate) fn common(&self) -> Common {
-        let bit = |set: bool, bit: u64| if set { bit } else { 0 };
-        Common {
-            flags: self.ordering.0
-                | bit(self.same_op, SAME_OP_BIT)
-                | bit(self.same_size, SAME_SIZE_BIT)
-                | bit(self.same_disp_unit, SAME_UNIT_BIT)
-                | bit(self.noncontiguous, NONCONTIGUOUS_BIT)
-                | bit(self.no_locks, NO_LOCKS_BIT),
-            granularity: self.granularity,
-        }
+        self.common
     }
 
     /// Takes for this rank what holds for all of the window's ranks: the weakest of their values.
     pub(super) fn settle(&mut self, all: impl Iterator<Item = Common>) {
-        if let Some(common) = all.reduce(Common::weaker) {
-            self.take(common);
-        }
-    }
-
-    fn take(&mut self, Common { flags, granularity }: Common) {
-        let is_set = |bit: u64| flags & bit != 0;
-        self.no_locks = is_set(NO_LOCKS_BIT);
-        self.ordering = AccumulateOrdering(flags & ORDERING_BITS);
-        self.same_op = is_set(SAME_OP_BIT);
-        self.granularity = granularity;
-        self.same_size = is_set(SAME_SIZE_BIT);
-        self.same_disp_unit = is_set(SAME_UNIT_BIT);
-        self.noncontiguous = is_set(NONCONTIGUOUS_BIT);
+        self.common = all.reduce(Common::weaker).unwrap_or(self.common);
     }
 
     /// Logs which hints differ between the window's ranks, each once in a process. `self` is what holds.
@@ -201,8 +207,10 @@ impl Hints {
         };
         for ((key, bits), told) in COMMON.into_iter().zip(&TOLD) {
             let value = |common: Common| {
-                let mut hints = self.clone();
-                hints.take(common);
+                let hints = Self {
+                    common,
+                    ..self.clone()
+                };
                 hints.to_info().get(key).unwrap_or_default().to_owned()
             };
             // Other windows have no parts that could follow each other.
@@ -278,7 +286,7 @@ impl Window {
         match self.flavor() {
             // Where the library allocates nothing, it aligns nothing; nor parts that follow each other.
             Flavor::Create | Flavor::Dynamic => info.without(ALIGNMENT),
-            Flavor::Shared if !self.hints.noncontiguous => info.without(ALIGNMENT),
+            Flavor::Shared if !self.hints.noncontiguous() => info.without(ALIGNMENT),
             Flavor::Allocate | Flavor::Shared => info.with(
                 ALIGNMENT,
                 self.hints
@@ -331,9 +339,9 @@ fn memory_kinds(text: &str) -> Option<String> {
     Some(known.join(","))
 }
 
-fn flag(info: &Info, key: &'static str, default: bool) -> Result<bool> {
+fn flag(info: &Info, key: &'static str) -> Result<bool> {
     let found = parsed(info, key, "true, false", |text| text.parse::<bool>().ok())?;
-    Ok(found.unwrap_or(default))
+    Ok(found.unwrap_or(false))
 }
 
 fn parsed<T>(
@@ -368,7 +376,7 @@ mod tests {
         let info = Info::new().with("striping_unit", "nonsense");
         let hints = Hints::parse(&info).unwrap();
         assert_eq!(hints, Hints::parse(&Info::new()).unwrap());
-        assert!(!hints.no_locks && hints.alignment == 1);
+        assert!(!hints.no_locks() && hints.alignment == 1);
         assert_eq!(info.aligned_for(64).alignment().unwrap(), 64);
         let asked = info.with(ALIGNMENT, "8192");
         assert_eq!(asked.aligned_for(64).alignment().unwrap(), 8192);

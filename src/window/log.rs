@@ -46,7 +46,7 @@ impl Window {
 
     /// A lock is taken despite the hint `no_locks`, if it was given: the first time in a window.
     pub(crate) fn log_lock(&self, operation: &'static str) {
-        if self.hints.no_locks && !self.logged_lock.swap(true, Ordering::Relaxed) {
+        if self.hints.no_locks() && !self.logged_lock.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 target: LOG,
                 base = ?self.base,

@@ -109,7 +109,7 @@ impl Window {
         let all = agreed?;
         let common = |&[_, flags, granularity]: &[u64; 3]| Common { flags, granularity };
         hints.settle(all.iter().map(common));
-        if hints.noncontiguous {
+        if hints.noncontiguous() {
             return Self::build(comm, created, info, |hints, device| {
                 Ok(device.allocate(size, hints.alignment.max(PAGE))?.into())
             });

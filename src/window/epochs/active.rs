@@ -2,8 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Epochs, Held, Mode, TargetEpoch, refusal};
-use crate::error::Result;
+use super::refusal::refusal;
+use super::{Epochs, Held, Mode, TargetEpoch};
+use crate::error::{EpochState, Result};
 use crate::terms::Aim;
 
 /// Fence (section 12.5.1).
@@ -15,12 +16,14 @@ impl Epochs {
         let mode = self.mode();
         let closed = matches!(mode, Mode::Idle | Mode::FenceUnused | Mode::Fence);
         if !closed || self.locks() > 0 || self.is_exposed() {
-            return Err(self.refuse_fence());
+            let needs = "it needs a window without locks and without epochs of start or post";
+            return Err(self.refuse("fence", needs));
         }
-        match !precede && mode == Mode::Fence {
-            true => Err(refusal::something_precedes()),
-            false => Ok(()),
+        if !precede && mode == Mode::Fence {
+            let needs = "NO_PRECEDE needs a rank that has called no operation since the last fence";
+            return Err(refusal("fence", needs, EpochState::FenceUsed));
         }
+        Ok(())
     }
 
     /// Ends one epoch and, with `succeed`, opens the next.
@@ -120,7 +123,7 @@ impl Epochs {
     pub(crate) fn check_wait(&self, operation: &'static str) -> Result<()> {
         match self.is_exposed() {
             true => Ok(()),
-            false => Err(refusal::not_exposed(operation)),
+            false => Err(refusal(operation, "it needs post", EpochState::NotExposed)),
         }
     }
 

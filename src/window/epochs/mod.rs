@@ -56,14 +56,14 @@
 mod active;
 mod passive;
 mod refusal;
-#[cfg(test)]
-mod table;
 mod target;
 #[cfg(test)]
 mod tests;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
+
+use bytemuck::{CheckedBitPattern, checked};
 
 pub(crate) use target::{Held, TargetEpoch};
 
@@ -91,7 +91,7 @@ pub(crate) struct Epochs {
 }
 
 /// Which access epoch is open, as far as the whole window is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CheckedBitPattern)]
 #[repr(u8)]
 pub(crate) enum Mode {
     /// None; single targets may be locked.
@@ -109,19 +109,6 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    #[inline]
-    fn from_code(code: u8) -> Self {
-        match code {
-            1 => Self::FenceUnused,
-            2 => Self::Fence,
-            3 => Self::LockAll,
-            4 => Self::LockAllUnchecked,
-            5 => Self::Started,
-            6 => Self::StartedUnchecked,
-            _ => Self::Idle,
-        }
-    }
-
     /// Whether all calls but fence itself take it for no epoch.
     #[inline]
     fn is_none(self) -> bool {
@@ -169,7 +156,7 @@ impl Epochs {
 
     #[inline]
     pub(crate) fn mode(&self) -> Mode {
-        Mode::from_code(self.mode.load(Ordering::Relaxed))
+        checked::try_cast(self.mode.load(Ordering::Relaxed)).unwrap_or(Mode::Idle)
     }
 
     #[inline]

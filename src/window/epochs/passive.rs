@@ -3,8 +3,9 @@
 use std::mem;
 use std::sync::atomic::Ordering;
 
-use super::{Epochs, Held, Mode, TargetEpoch, refusal};
-use crate::error::Result;
+use super::refusal::refusal;
+use super::{Epochs, Held, Mode, TargetEpoch};
+use crate::error::{EpochState, Result};
 use crate::terms::Aim;
 
 /// Lock and unlock of one target (section 12.5.3).
@@ -21,7 +22,8 @@ impl Epochs {
     #[cold]
     pub(crate) fn prepare_lock(&self, operation: &'static str, own: bool) -> Result<()> {
         if own && self.is_exposed() {
-            return Err(refusal::own_part_is_exposed(operation));
+            let needs = "a rank's own part must not be exposed";
+            return Err(refusal(operation, needs, EpochState::Exposed));
         }
         match self.mode() {
             Mode::Idle => Ok(()),
@@ -29,7 +31,11 @@ impl Epochs {
                 self.set_mode(Mode::Idle);
                 Ok(())
             }
-            _ => Err(self.refuse_lock(operation)),
+            _ => {
+                let needs =
+                    "it needs a window without an epoch of fence or start and without lock_all";
+                Err(self.refuse(operation, needs))
+            }
         }
     }
 
@@ -44,7 +50,10 @@ impl Epochs {
     ) -> Result<()> {
         match self.try_begin_lock(target, concurrent) {
             true => Ok(()),
-            false => Err(aim.aside(refusal::already_locked)),
+            false => Err(aim.aside(|Aim { operation, rank }| {
+                let needs = "it needs a target that this rank has not locked";
+                refusal(operation, needs, EpochState::Locked(rank))
+            })),
         }
     }
 

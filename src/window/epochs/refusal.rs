@@ -47,12 +47,6 @@ impl Epochs {
     }
 
     #[cold]
-    pub(super) fn refuse_fence(&self) -> Error {
-        let needs = "it needs a window without locks and without epochs of start or post";
-        self.refuse("fence", needs)
-    }
-
-    #[cold]
     pub(super) fn refuse_post(&self, aim: Aim, own: &TargetEpoch) -> Error {
         let needs = "it needs a window without exposure epoch, whose own part is not locked";
         let state = if self.is_exposed() {
@@ -63,12 +57,6 @@ impl Epochs {
             self.state()
         };
         refusal(aim.operation, needs, state)
-    }
-
-    #[cold]
-    pub(super) fn refuse_lock(&self, operation: &'static str) -> Error {
-        let needs = "it needs a window without an epoch of fence or start and without lock_all";
-        self.refuse(operation, needs)
     }
 
     #[cold]
@@ -100,28 +88,6 @@ impl Epochs {
 }
 
 #[cold]
-pub(super) fn something_precedes() -> Error {
-    let needs = "NO_PRECEDE needs a rank that has called no operation since the last fence";
-    refusal("fence", needs, EpochState::FenceUsed)
-}
-
-#[cold]
-pub(super) fn not_exposed(operation: &'static str) -> Error {
-    refusal(operation, "it needs post", EpochState::NotExposed)
-}
-
-#[cold]
-pub(super) fn own_part_is_exposed(operation: &'static str) -> Error {
-    let needs = "a rank's own part must not be exposed";
-    refusal(operation, needs, EpochState::Exposed)
-}
-
-#[cold]
-pub(super) fn already_locked(aim: Aim) -> Error {
-    let needs = "it needs a target that this rank has not locked";
-    refusal(aim.operation, needs, EpochState::Locked(aim.rank))
-}
-
-fn refusal(operation: &'static str, needs: &'static str, state: EpochState) -> Error {
+pub(super) fn refusal(operation: &'static str, needs: &'static str, state: EpochState) -> Error {
     Error::new(operation, Misuse::Epoch { needs, state })
 }

@@ -1,13 +1,15 @@
 //! The table, held against the code for each call in each state that any calls lead to, and against the
 //! page that shows it.
 
+mod table;
+
 use std::collections::BTreeSet;
 
 use bytemuck::Zeroable;
 
-use super::table::{CALLS, Cell, ME, T, TABLE, TableCall, TableState};
 use super::*;
 use crate::error::{EpochState, ErrorKind, Misuse};
+use table::{CALLS, Cell, ME, T, TABLE, TableCall, TableState};
 
 /// In which of several ways each call is made that has some.
 #[derive(Clone, Copy)]
