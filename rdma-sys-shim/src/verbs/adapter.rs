@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use super::connect::{Families, OwnGid, OwnPort, Transport};
-use super::endpoint::{Local, Rings};
 use super::events::{self, Fault, Trouble};
 use super::memory::{Pinned, Regions};
 use super::objects::{Context, PortAttributes, ProtectionDomain};
+use super::port::{Families, OwnGid, OwnPort, Transport};
+use super::rings::Rings;
 use super::settings::Settings;
 use crate::Result;
 use crate::rdma::{Choice, Gid};
 
 /// The length of an atomic's answer.
-const WORD: u32 = 8;
+const WORD: usize = 8;
 
 pub(super) struct Adapter {
     pub(super) context: Arc<Context>,
@@ -22,12 +22,12 @@ pub(super) struct Adapter {
     pub(super) regions: Arc<Regions>,
     pub(super) rings: Arc<Rings>,
     pub(super) settings: Settings,
-    pub(super) trouble: Trouble,
+    pub(super) trouble: Arc<Trouble>,
     /// Whether a fence puts a request behind reads. soft-RoCE of Linux 6.1 forgets some that carry one: those that
     /// have to be sent again, which wait for themselves then, and those whose wait begins just as the read is answered.
     pub(super) has_fences: bool,
     /// Where the answers to atomics arrive that nobody reads.
-    nowhere: Pinned,
+    pub(super) nowhere: Pinned,
 }
 
 impl Adapter {
@@ -67,27 +67,17 @@ impl Adapter {
         let domain = ProtectionDomain::new(&context)?;
         let access = ibverbs_sys::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE;
         Ok(Self {
-            nowhere: Pinned::new(&domain, WORD as usize, access)?,
+            nowhere: Pinned::new(&domain, WORD, access)?,
             domain,
             port,
             own,
             regions: Arc::default(),
             rings: Arc::default(),
             settings,
-            trouble: Trouble::default(),
+            trouble: Arc::default(),
             has_fences: !choice.emulated,
             context,
         })
-    }
-
-    /// Where an atomic's answer goes that nobody reads.
-    pub(super) fn nowhere(&self) -> Local {
-        Local {
-            base: self.nowhere.base(),
-            len: WORD,
-            lkey: self.nowhere.lkey(),
-            inline: false,
-        }
     }
 
     /// What is wrong with this process's own queue pair or port, if anything: as the device reported

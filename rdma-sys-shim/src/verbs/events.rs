@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::ops::ControlFlow;
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ibverbs_sys as ffi;
 
-use super::adapter::Adapter;
-use super::connect::EventSource;
+use super::objects::Context;
 
 /// How long an event may come after the end of the work that it explains.
 const HEAR: Duration = Duration::from_millis(100);
@@ -126,20 +126,26 @@ pub(super) fn device_is_gone(device: &str) -> String {
     format!("RDMA device {device} is gone or has failed here")
 }
 
-/// Has the events of the adapter's device taken, logged, and kept for error messages.
-pub(super) fn source(adapter: &Arc<Adapter>) -> EventSource {
-    let fd = adapter.context.async_fd();
-    // SAFETY: the context's own descriptor, which lives as long as the adapter. Where this is
+/// A descriptor that a thread looks at, and what is to be done when it is readable or broken: `Break` ends that.
+pub(super) struct EventSource {
+    pub(super) fd: RawFd,
+    pub(super) ready: Box<dyn FnMut() -> ControlFlow<()> + Send>,
+}
+
+/// Has the device's events taken, logged, and kept for error messages. `port` is the one in use.
+pub(super) fn watch(trouble: &Arc<Trouble>, context: &Arc<Context>, port: u8) -> EventSource {
+    let fd = context.async_fd();
+    // SAFETY: the context's own descriptor, which lives as long as the context. Where this is
     // refused, the calls below could block: the events are then left alone.
     let quiet = unsafe {
         let flags = libc::fcntl(fd, libc::F_GETFL);
         flags >= 0 && libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) >= 0
     };
-    adapter.trouble.is_heard.store(quiet, Ordering::Relaxed);
-    let adapter = adapter.clone();
+    trouble.is_heard.store(quiet, Ordering::Relaxed);
+    let (trouble, context) = (trouble.clone(), context.clone());
     EventSource {
         fd,
-        ready: Box::new(move || match quiet && take(&adapter) {
+        ready: Box::new(move || match quiet && take(&trouble, &context, port) {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
         }),
@@ -147,8 +153,7 @@ pub(super) fn source(adapter: &Arc<Adapter>) -> EventSource {
 }
 
 /// False if there will be no more events.
-fn take(adapter: &Adapter) -> bool {
-    let context = &adapter.context;
+fn take(trouble: &Trouble, context: &Context, port: u8) -> bool {
     let mut event = ffi::ibv_async_event {
         element: ffi::ibv_async_event__bindgen_ty_1 { port_num: 0 },
         event_type: 0,
@@ -158,8 +163,7 @@ fn take(adapter: &Adapter) -> bool {
         let error = std::io::Error::last_os_error();
         return error.kind() == std::io::ErrorKind::WouldBlock;
     }
-    let port = adapter.port.number;
-    adapter.trouble.note(context.name(), port, &event);
+    trouble.note(context.name(), port, &event);
     // SAFETY: the event that was just taken; nothing refers to what it names.
     unsafe { ffi::ibv_ack_async_event(&mut event) };
     event.event_type != ffi::IBV_EVENT_DEVICE_FATAL
@@ -168,20 +172,20 @@ fn take(adapter: &Adapter) -> bool {
 /// Takes the events that are there, and waits a moment for one about this queue pair or the port, which
 /// may say why the work of the pair has ended.
 #[cold]
-pub(super) fn hear_of(adapter: &Adapter, pair: u32) {
-    if !adapter.trouble.is_heard.load(Ordering::Relaxed) {
+pub(super) fn hear_of(trouble: &Trouble, context: &Context, port: u8, pair: u32) {
+    if !trouble.is_heard.load(Ordering::Relaxed) {
         return;
     }
     let end = Instant::now() + HEAR;
-    while adapter.trouble.of(pair).is_none() && Instant::now() < end {
+    while trouble.of(pair).is_none() && Instant::now() < end {
         let mut watched = libc::pollfd {
-            fd: adapter.context.async_fd(),
+            fd: context.async_fd(),
             events: libc::POLLIN,
             revents: 0,
         };
         // SAFETY: one entry, which lives through the call.
         let found = unsafe { libc::poll(&mut watched, 1, LOOK.as_millis() as i32) };
-        if found > 0 && !take(adapter) {
+        if found > 0 && !take(trouble, context, port) {
             return;
         }
     }

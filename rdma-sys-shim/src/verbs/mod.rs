@@ -11,6 +11,8 @@ mod limits;
 mod memory;
 mod objects;
 mod peer;
+mod port;
+mod rings;
 mod self_test;
 mod settings;
 mod terms;

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::device::VerbsDevice;
 use super::endpoint::VerbsEndpoint;
 use crate::{Device, Endpoint, Error, Region, RemoteAddress, Result, Ticket, Width};
 
@@ -19,7 +18,7 @@ const WANTED: [u64; 4] = [START, START + ADD, NEW, NEW];
 ///
 /// # Errors
 /// An answer or a word is not what it has to be.
-pub(super) fn atomics(device: &VerbsDevice, to_self: &VerbsEndpoint) -> Result<()> {
+pub(super) fn atomics(device: &dyn Device, to_self: &VerbsEndpoint) -> Result<()> {
     let region = device.allocate(8, 8)?;
     judge(device.name(), try_out(&mut Own { to_self, region })?)
 }
@@ -32,7 +31,7 @@ const MOST_BESIDE: u64 = 1 << 20;
 /// Whether no add to a word is lost where the device and the processor add at the same time. A device says of itself
 /// that its atomics are the processor's, too; what becomes of that on the way to memory, nobody else would find.
 pub(super) fn adds_beside_the_processor(
-    device: &VerbsDevice,
+    device: &dyn Device,
     to_self: &VerbsEndpoint,
 ) -> Result<bool> {
     let region = device.allocate(8, 8)?;

@@ -4,11 +4,11 @@
 use std::fmt;
 
 use super::DEVICE;
-use super::port::{OwnPort, PortAddress, Transport};
 use super::wire::{put_text, seal, unseal};
 use crate::fields::Fields;
 use crate::system::random;
 use crate::verbs::objects::AddressVector;
+use crate::verbs::port::{OwnPort, PortAddress, Transport};
 use crate::{Error, Result};
 
 /// No address of the soft provider begins like this.

@@ -1,19 +1,18 @@
 //! What the program's threads see of the connector: they ask its thread, and wait.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::address::{Address, PeerId};
-use super::bell::Bell;
 use super::datagram::Datagrams;
-use super::failure::ConnectFailure;
 use super::protocol::{Counters, Protocol};
-use super::service::{EventSource, Service};
+use super::service::Service;
+use super::shared::{Order, Shared};
 use super::{Queues, Timing};
 use crate::signals::without_signals;
 use crate::verbs::adapter::Adapter;
+use crate::verbs::events::EventSource;
 use crate::{Error, Result};
 
 const STACK_BYTES: usize = 128 << 10;
@@ -25,38 +24,6 @@ pub(crate) struct Connector {
     own: Arc<Address>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// What the connector's thread and those who wait for it have in common.
-pub(super) struct Shared {
-    shared: Mutex<Shared>,
-    changed: Condvar,
-    pub(super) bell: Bell,
-}
-
-/// Held for a few instructions only, and never while anything is called.
-#[derive(Default)]
-pub(super) struct Shared {
-    pub(super) orders: VecDeque<Order>,
-    pub(super) connected: HashSet<PeerId>,
-    /// Those under way that somebody waits for.
-    pub(super) attempts: HashMap<PeerId, Attempt>,
-    pub(super) has_left: bool,
-    pub(super) counters: Counters,
-    /// The thread is to end, or has ended.
-    pub(super) stopped: bool,
-}
-
-#[derive(Default)]
-pub(super) struct Attempt {
-    waiters: u32,
-    pub(super) outcome: Option<std::result::Result<(), ConnectFailure>>,
-}
-
-pub(super) enum Order {
-    Connect(Arc<Address>),
-    Abandon(PeerId),
-    Leave(Duration),
 }
 
 impl Connector {
@@ -74,11 +41,7 @@ impl Connector {
     ) -> Result<Self> {
         let datagrams = Datagrams::open(adapter, &mut own)?;
         let own = Arc::new(own);
-        let shared = Arc::new(Shared {
-            shared: Mutex::default(),
-            changed: Condvar::new(),
-            bell: Bell::new()?,
-        });
+        let shared = Arc::new(Shared::new()?);
         let protocol = Protocol::new(own.clone(), timing, queues);
         let service = Service::new(shared.clone(), protocol, datagrams, watch);
         let thread = without_signals(|| {
@@ -173,39 +136,5 @@ impl Drop for Connector {
             let _ = thread.join();
         }
         tracing::debug!(counters = ?self.counters(), "stopped connecting");
-    }
-}
-
-impl Shared {
-    pub(super) fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn wake(&self) {
-        self.changed.notify_all();
-    }
-
-    fn wait_while<'a>(
-        &self,
-        shared: MutexGuard<'a, Shared>,
-        condition: impl FnMut(&mut Shared) -> bool,
-    ) -> MutexGuard<'a, Shared> {
-        let woken = self.changed.wait_while(shared, condition);
-        woken.unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Shared {
-    /// What became of the attempt that the caller waits for; the last one takes it away.
-    fn take_outcome(&mut self, id: PeerId) -> std::result::Result<(), ConnectFailure> {
-        let Some(attempt) = self.attempts.get_mut(&id) else {
-            return Err(ConnectFailure::Stopped);
-        };
-        let outcome = attempt.outcome.clone();
-        attempt.waiters -= 1;
-        if attempt.waiters == 0 {
-            self.attempts.remove(&id);
-        }
-        outcome.unwrap_or(Err(ConnectFailure::Stopped))
     }
 }

@@ -12,12 +12,12 @@ use memmap2::{MmapMut, MmapRaw};
 
 use super::address::Address;
 use super::message::MESSAGE_BYTES;
-use super::port::{OwnPort, PortAddress};
 use crate::verbs::adapter::Adapter;
 use crate::verbs::objects::{
     AddressVector, CompletionChannel, CompletionQueue, MemoryRegion, ProtectionDomain, QueueLimits,
     QueuePair,
 };
+use crate::verbs::port::{OwnPort, PortAddress};
 use crate::{Error, Result};
 
 /// Messages that may arrive before the thread looks, which may be making a queue pair; what comes

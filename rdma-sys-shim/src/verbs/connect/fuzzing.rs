@@ -21,9 +21,9 @@ pub(crate) fn sealed(bytes: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     use super::message::Body;
-    use super::port::PortAddress;
-    use super::{Address, Numbers, PeerId, Transport};
+    use super::{Address, Numbers, PeerId};
     use crate::rdma::Gid;
+    use crate::verbs::port::{PortAddress, Transport};
     let ipv4 = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1];
     let port = PortAddress::new([ipv4, [0xfe; 16]].map(Gid::new), 7);
     let from = Address::fresh(port, Transport::RoceV2, "rxe0").expect("random numbers");

@@ -161,9 +161,9 @@ impl Numbers {
 
 #[cfg(test)]
 mod tests {
-    use super::super::port::{PortAddress, Transport};
     use super::*;
     use crate::rdma::Gid;
+    use crate::verbs::port::{PortAddress, Transport};
 
     fn bodies() -> Vec<Body> {
         let numbers = Numbers {

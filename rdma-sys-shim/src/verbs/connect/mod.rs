@@ -18,10 +18,10 @@ mod failure;
 pub(crate) mod fuzzing;
 mod message;
 mod peer;
-mod port;
 mod protocol;
 mod retry;
 mod service;
+mod shared;
 #[cfg(test)]
 mod tests;
 mod timing;
@@ -32,8 +32,6 @@ use std::sync::Arc;
 pub(crate) use address::{Address, PeerId};
 pub(crate) use connector::Connector;
 pub(crate) use message::Numbers;
-pub(crate) use port::{Families, OwnGid, OwnPort, Transport};
-pub(crate) use service::EventSource;
 pub(crate) use timing::Timing;
 
 use crate::Result;

@@ -1,27 +1,20 @@
 //! The thread that carries the protocol's messages, and sleeps while there are none.
 
 use std::ops::ControlFlow;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Queues;
-use super::connector::{Order, Shared};
 use super::datagram::Datagrams;
 use super::protocol::{Protocol, Transmit};
+use super::shared::{Order, Shared};
+use crate::verbs::events::EventSource;
 
 /// How long a queue pair that failed and could not be started again is left alone.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
 
 /// How often is looked for messages before the clock is looked at.
 const LISTEN_ROUNDS: u32 = 32;
-
-/// A descriptor that the thread looks at as well, and what is to be done when it is readable or
-/// broken: `Break` ends that.
-pub(crate) struct EventSource {
-    pub(crate) fd: RawFd,
-    pub(crate) ready: Box<dyn FnMut() -> ControlFlow<()> + Send>,
-}
 
 pub(super) struct Service<Q> {
     shared: Arc<Shared>,

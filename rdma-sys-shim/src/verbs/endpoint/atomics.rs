@@ -12,6 +12,17 @@ use super::unposted::CHAIN;
 use crate::{Endpoint, RemoteAddress, Result, Ticket, Update, Width};
 
 impl VerbsEndpoint {
+    /// Where an atomic's answer goes that nobody reads.
+    fn nowhere(&self) -> Local {
+        let memory = &self.adapter.nowhere;
+        Local {
+            base: memory.base(),
+            len: size_of::<u64>() as u32,
+            lkey: memory.lkey(),
+            inline: false,
+        }
+    }
+
     /// The queue for a request that is to take effect after the reads that are under way, and whether it has to carry
     /// a fence for that: where that is no use, there are none any more.
     fn queue_behind_reads(&self) -> Result<(MutexGuard<'_, SendQueue>, bool)> {
@@ -69,7 +80,7 @@ impl VerbsEndpoint {
     ) -> Result<Ticket> {
         let (mut queue, fence) = self.queue_behind_reads()?;
         let mut ticket = Ticket::DONE;
-        let (longest, nowhere) = (queue.chain(), self.adapter.nowhere());
+        let (longest, nowhere) = (queue.chain(), self.nowhere());
         for start in (0..count).step_by(longest) {
             let chain = longest.min(count - start);
             let mut requests = [Request::whole(Operation::FetchAdd, at, Local::NOTHING); CHAIN];
@@ -177,6 +188,6 @@ impl VerbsEndpoint {
         }
         self.make_room(&mut queue, 1)?;
         // SAFETY: answers that nobody reads may all arrive in the one place.
-        unsafe { queue.post_store(at, old, new, self.adapter.nowhere(), fence) }.map(Ticket)
+        unsafe { queue.post_store(at, old, new, self.nowhere(), fence) }.map(Ticket)
     }
 }

@@ -6,9 +6,9 @@ use ibverbs_sys::ibv_access_flags as access;
 use super::link::Line;
 use super::request::Local;
 use super::ring::{Ring, RingPiece};
-use super::rings::{LARGE_RING, LargeRing};
 use crate::Result;
 use crate::verbs::memory::Pinned;
+use crate::verbs::rings::{LARGE_RING, LargeRing};
 
 /// Room for the answers to atomics.
 const SMALL_RING: u32 = 8 << 10;

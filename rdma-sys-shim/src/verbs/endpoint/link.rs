@@ -5,10 +5,10 @@ use std::sync::Arc;
 use ibverbs_sys as ffi;
 use ibverbs_sys::ibv_wc_status as status;
 
-use super::rings::Rings;
 use crate::Result;
 use crate::verbs::adapter::Adapter;
 use crate::verbs::objects::{CompletionQueue, ProtectionDomain, QueuePair};
+use crate::verbs::rings::Rings;
 
 /// Entries that are taken from the completion queue at a time.
 pub(super) const BATCH: usize = 16;

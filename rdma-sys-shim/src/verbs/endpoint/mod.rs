@@ -17,7 +17,6 @@ mod link;
 mod queue;
 mod request;
 mod ring;
-mod rings;
 mod signals;
 mod transfer;
 mod unposted;
@@ -33,7 +32,6 @@ use queue::SendQueue;
 pub(super) use request::Local;
 use request::{Request, Verb};
 use ring::RingPiece;
-pub(super) use rings::Rings;
 
 use super::adapter::Adapter;
 use super::events::{self, Fault};
@@ -191,7 +189,12 @@ impl VerbsEndpoint {
         let trouble = self.trouble.get_or_init(|| {
             let pair = queue.number();
             if failure.is_consequence() {
-                events::hear_of(&self.adapter, pair);
+                events::hear_of(
+                    &self.adapter.trouble,
+                    &self.adapter.context,
+                    self.adapter.port.number,
+                    pair,
+                );
             }
             self.adapter.find_trouble(pair)
         });

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use super::super::address::{Address, PeerId};
 use super::super::failure::ConnectFailure;
 use super::super::message::Numbers;
-use super::super::port::{PortAddress, Transport};
 use super::super::protocol::Protocol;
 use super::super::{Queues, Timing};
 use crate::rdma::Gid;
+use crate::verbs::port::{PortAddress, Transport};
 use crate::{Error, Result};
 
 pub(super) const IPV4: Gid = Gid::new([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1]);

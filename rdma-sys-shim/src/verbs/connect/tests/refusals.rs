@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::super::address::{Address, Secret};
 use super::super::message::{Body, Message, Numbers};
-use super::super::port::{PortAddress, Transport};
 use super::network::{IPV4, IPV6, Network, Weather};
+use crate::verbs::port::{PortAddress, Transport};
 
 const NUMBERS: Numbers = Numbers {
     qpn: 77,

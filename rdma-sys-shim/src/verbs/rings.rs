@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ibverbs_sys::ibv_access_flags as access;
 
+use super::memory::Pinned;
+use super::objects::ProtectionDomain;
 use crate::Result;
-use crate::verbs::memory::Pinned;
-use crate::verbs::objects::ProtectionDomain;
 
 /// Room for data that is copied on its way.
 pub(super) const LARGE_RING: u32 = 256 << 10;
@@ -20,7 +20,7 @@ const GIVEN: usize = 256;
 /// So many of these are unmapped at a time, which takes long, too.
 const UNMAPPED: usize = 4;
 
-pub(in crate::verbs) struct Rings {
+pub(super) struct Rings {
     kept: AtomicUsize,
     made: AtomicUsize,
     spare: Mutex<Spare>,
@@ -47,12 +47,12 @@ impl Default for Rings {
 
 impl Rings {
     #[cfg(test)]
-    pub(in crate::verbs) fn keep(&self, kept: usize) {
+    pub(super) fn keep(&self, kept: usize) {
         self.kept.store(kept, Ordering::Relaxed);
     }
 
     /// How many there are.
-    pub(in crate::verbs) fn made(&self) -> usize {
+    pub(super) fn made(&self) -> usize {
         self.made.load(Ordering::Relaxed)
     }
 

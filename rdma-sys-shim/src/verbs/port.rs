@@ -1,8 +1,8 @@
 //! Ports, and the way from one to another.
 
+use super::objects::{AddressVector, Qos};
 use crate::fields::Fields;
 use crate::rdma::{Choice, Family, Gid, GidType, LinkLayer};
-use crate::verbs::objects::{AddressVector, Qos};
 
 /// What joins ports to one another. Ports of different kinds do not understand each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    pub(super) const ALL: [Self; 3] = [Self::InfiniBand, Self::RoceV1, Self::RoceV2];
+    pub(crate) const ALL: [Self; 3] = [Self::InfiniBand, Self::RoceV1, Self::RoceV2];
 
     pub(crate) fn of(choice: &Choice) -> Self {
         match (choice.link_layer, &choice.gid) {
@@ -30,7 +30,7 @@ impl Transport {
         self != Self::InfiniBand || from.bytes()[..8] != to.bytes()[..8]
     }
 
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::InfiniBand => "InfiniBand",
             Self::RoceV1 => "RoCE v1",
@@ -78,7 +78,7 @@ pub(crate) struct PortAddress {
     /// The best of each family.
     gids: Families<Gid>,
     /// Zero on Ethernet.
-    pub(super) lid: u16,
+    pub(crate) lid: u16,
     /// Packets to it have to carry its GID.
     needs_gid: bool,
 }
@@ -101,12 +101,12 @@ impl PortAddress {
     }
 
     /// The GID by which packets from `other` find it, if any.
-    pub(super) fn gid_for(&self, other: &Self) -> Option<Gid> {
+    pub(crate) fn gid_for(&self, other: &Self) -> Option<Gid> {
         self.gids.common(&other.gids).map(|(gid, _)| gid)
     }
 
     /// Why no packets go between this process's port and the one of `peer`, if none do.
-    pub(super) fn obstacle_to(&self, peer: &Self) -> Option<String> {
+    pub(crate) fn obstacle_to(&self, peer: &Self) -> Option<String> {
         self.gid_for(peer).is_none().then(|| self.apart_from(peer))
     }
 
@@ -125,7 +125,7 @@ impl PortAddress {
         gids.join(" or ")
     }
 
-    pub(super) fn put(&self, bytes: &mut Vec<u8>) {
+    pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
         let flag = if self.needs_gid { NEEDS_GID } else { 0 };
         bytes.push(self.gids.iter().count() as u8 | flag);
         for gid in self.gids.iter() {
@@ -135,7 +135,7 @@ impl PortAddress {
     }
 
     /// `None` where it is cut off, has no GID, or two of one family.
-    pub(super) fn take(fields: &mut Fields<'_>) -> Option<Self> {
+    pub(crate) fn take(fields: &mut Fields<'_>) -> Option<Self> {
         let mut gids = Families::NONE;
         let first = fields.u8()?;
         let (count, needs_gid) = (first & !NEEDS_GID, first & NEEDS_GID != 0);
@@ -187,7 +187,7 @@ impl OwnPort {
     ///
     /// # Errors
     /// In words: the two have no GIDs of one family.
-    pub(super) fn route_to(&self, peer: &PortAddress) -> Result<AddressVector, String> {
+    pub(crate) fn route_to(&self, peer: &PortAddress) -> Result<AddressVector, String> {
         let common = self.gids.common(&peer.gids);
         let (own, gid) = common.ok_or_else(|| self.address().apart_from(peer))?;
         Ok(AddressVector {
