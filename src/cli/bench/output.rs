@@ -4,9 +4,8 @@ use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use transom::Job;
 use transom::devices::REGISTRY;
 use transom::launcher::processors;
@@ -141,31 +140,9 @@ impl Output {
 
 /// Drawn between measurements only: a thread that keeps it moving would disturb them.
 fn bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {left}{msg}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    let left = |state: &ProgressState, to: &mut dyn std::fmt::Write| {
-        // Where that fails, the bar has no such words.
-        let _ = to.write_str(&left(state.elapsed(), state.pos(), state.len()));
-    };
-    ProgressBar::new(0).with_style(style.with_key("left", left))
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {eta} left, {msg}");
+    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
-
-/// How long the rest takes, if lines go on as they did; nothing before that can be known or matters.
-fn left(elapsed: Duration, done: u64, all: Option<u64>) -> String {
-    let rest = all.unwrap_or(0).saturating_sub(done);
-    if done == 0 || rest == 0 || elapsed < LONG {
-        return String::new();
-    }
-    let seconds = (elapsed.as_secs_f64() / done as f64 * rest as f64).ceil() as u64;
-    match (seconds / 60, seconds % 60) {
-        (0, seconds) => format!("{seconds} s left, "),
-        (minutes, seconds) if minutes < 60 => format!("{minutes} min {seconds} s left, "),
-        (minutes, _) => format!("{} h {} min left, ", minutes / 60, minutes % 60),
-    }
-}
-
-/// A run that takes longer than this says how much longer.
-const LONG: Duration = Duration::from_secs(2);
 
 /// What stands above the columns.
 fn head(verbose: bool) -> String {
@@ -316,21 +293,6 @@ mod tests {
             (0.0, "0"),
         ] {
             assert_eq!(significant(value), text);
-        }
-    }
-
-    #[test]
-    fn the_time_that_is_left_shows_on_long_runs() {
-        for (elapsed, done, all, text) in [
-            (1, 1, Some(100), ""),
-            (10, 0, Some(100), ""),
-            (10, 100, Some(100), ""),
-            (10, 10, None, ""),
-            (10, 10, Some(11), "1 s left, "),
-            (30, 10, Some(50), "2 min 0 s left, "),
-            (600, 1, Some(13), "2 h 0 min left, "),
-        ] {
-            assert_eq!(left(Duration::from_secs(elapsed), done, all), text);
         }
     }
 

@@ -2,13 +2,11 @@
 
 use std::fmt::Display;
 
-use plotters::coord::combinators::LogCoord;
-use plotters::coord::combinators::{BindKeyPoints as _, IntoLogRange as _, WithKeyPoints};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::series::Picture;
-use super::ticks::{self, Ticks};
+use super::ticks;
 
 /// Of both charts.
 const CHARTS: u32 = 1_060;
@@ -21,6 +19,8 @@ const BEFORE_TEXT: u32 = 44;
 const CHARACTER: u32 = 9;
 /// Of a line of the legend.
 const ROW: i32 = 20;
+/// Marks of an axis at most.
+const FLAGS: usize = 9;
 /// Characters of a text that find room: one of the legend, one above the charts.
 const LABEL: usize = 120;
 const CAPTION: usize = 150;
@@ -111,8 +111,8 @@ fn chart(
             .flat_map(|one| &one.points)
             .map(&value)
     };
-    let across = axis(ticks::sizes(points().map(|(size, _)| size)));
-    let up = axis(ticks::decades(points().map(|(_, value)| value)));
+    let across = ticks::sizes(points().map(|(size, _)| size));
+    let up = ticks::values(points().map(|(_, value)| value));
     let mut chart = ChartBuilder::on(area)
         .margin(12)
         .x_label_area_size(52)
@@ -121,6 +121,8 @@ fn chart(
         .map_err(told)?;
     chart
         .configure_mesh()
+        .x_labels(FLAGS)
+        .y_labels(FLAGS)
         .axis_style(INK)
         .bold_line_style(GRID)
         .light_line_style(FAINT)
@@ -152,12 +154,6 @@ fn chart(
         }
     }
     Ok(())
-}
-
-fn axis(ticks: Ticks) -> WithKeyPoints<LogCoord<f64>> {
-    let Ticks { range, bold, light } = ticks;
-    let axis: LogCoord<f64> = range.log_scale().into();
-    axis.with_key_points(bold).with_light_points(light)
 }
 
 /// A line of the legend.
@@ -329,7 +325,7 @@ mod tests {
             "put + flush",
             "allocate",
             "create",
-            "4 KiB",
+            "8 KiB",
             "10 ns",
             "10 µs",
         ] {

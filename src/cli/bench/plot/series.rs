@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::engine::median;
 use super::super::error::{BenchError, Result};
-use super::super::record::{Record, Run, What};
+use super::super::record::{Metric, Record, Run, What};
 use super::Source;
 
 /// Nobody can tell more lines apart.
@@ -32,27 +32,16 @@ pub(super) struct Series {
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// What the points of a series have in common: a job of a source, and all of a line but size and metric.
+/// What the points of a series have in common: all repetitions of a line of a job are in one series.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     job: Job,
-    op: String,
-    sync: String,
-    burst: u32,
-    registered: bool,
-    hints: BTreeMap<String, String>,
-    window: String,
+    /// Without size and metric.
+    what: What,
 }
 
-/// A run as pictures tell them apart: all repetitions of it are one line.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Job {
-    source: usize,
-    device: String,
-    ranks: u32,
-    host: String,
-    transom: String,
-}
+/// The place of the source, and the run without its date.
+type Job = (usize, Run);
 
 /// Times by size; of each size one time for each repetition.
 type Times = BTreeMap<u64, Vec<f64>>;
@@ -70,13 +59,15 @@ impl Picture {
             found => return Err(BenchError::TooManySeries { found, most: MOST }),
         }
         // What is there for comparison comes last.
-        found.sort_by_key(|(key, _)| (key.job.source, key.sync == "none"));
+        found.sort_by_key(|(key, _)| (key.job.0, key.what.sync == "none"));
         let jobs = in_order(found.iter().map(|(key, _)| &key.job));
         let names = job_names(sources, &jobs);
-        let hints_differ = found.iter().any(|(key, _)| key.hints != found[0].0.hints);
+        let hints_differ = found
+            .iter()
+            .any(|(key, _)| key.what.hints != found[0].0.what.hints);
         let labels: Vec<_> = found
             .iter()
-            .map(|(key, _)| label(key, hints_differ))
+            .map(|(key, _)| label(&key.what, hints_differ))
             .collect();
         let operations = in_order(labels.iter().cloned());
         let series = found.iter().zip(&labels).map(|((key, times), label)| {
@@ -85,7 +76,7 @@ impl Picture {
             Series {
                 operation: operation.unwrap_or(0),
                 run: run.unwrap_or(0),
-                created: key.window == "create",
+                created: key.what.window == "create",
                 points: times
                     .iter()
                     .map(|(&size, times)| (size as f64, median(times)))
@@ -128,36 +119,20 @@ fn collect(sources: &[Source<'_>]) -> Vec<(Key, Times)> {
 }
 
 fn key(source: usize, record: &Record) -> Key {
-    let What {
-        window,
-        op,
-        sync,
-        burst,
-        registered,
-        hints,
-        ..
-    } = record.what.clone();
-    let Run {
-        device,
-        ranks,
-        host,
-        transom,
-        ..
-    } = record.run.clone();
+    let run = Run {
+        date: String::new(),
+        quick: false,
+        watched: None,
+        ..record.run.clone()
+    };
+    let what = What {
+        size: 0,
+        metric: Metric::Latency,
+        ..record.what.clone()
+    };
     Key {
-        job: Job {
-            source,
-            device,
-            ranks,
-            host,
-            transom,
-        },
-        op,
-        sync,
-        burst,
-        registered,
-        hints,
-        window,
+        job: (source, run),
+        what,
     }
 }
 
@@ -176,10 +151,10 @@ fn in_order<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
 /// enough.
 fn job_names(sources: &[Source<'_>], jobs: &[&Job]) -> Vec<String> {
     let fields: [fn(&Job) -> String; 4] = [
-        |job| job.device.clone(),
-        |job| format!("{} ranks", job.ranks),
-        |job| job.host.clone(),
-        |job| job.transom.clone(),
+        |(_, run)| run.device.clone(),
+        |(_, run)| format!("{} ranks", run.ranks),
+        |(_, run)| run.host.clone(),
+        |(_, run)| run.transom.clone(),
     ];
     let differ = |field: &fn(&Job) -> String| jobs.iter().any(|job| field(job) != field(jobs[0]));
     let said: Vec<_> = fields.into_iter().filter(differ).collect();
@@ -192,24 +167,24 @@ fn job_names(sources: &[Source<'_>], jobs: &[&Job]) -> Vec<String> {
         return names;
     }
     let with_file = |(job, name): (&&Job, String)| match &*name {
-        "" => sources[job.source].0.clone(),
-        name => format!("{}, {name}", sources[job.source].0),
+        "" => sources[job.0].0.clone(),
+        name => format!("{}, {name}", sources[job.0].0),
     };
     jobs.iter().zip(names).map(with_file).collect()
 }
 
-fn label(key: &Key, hints: bool) -> String {
-    let mut text = key.op.clone();
-    if key.burst > 1 {
-        text += &format!(" ×{}", key.burst);
+fn label(what: &What, hints: bool) -> String {
+    let mut text = what.op.clone();
+    if what.burst > 1 {
+        text += &format!(" ×{}", what.burst);
     }
-    if key.sync != "none" {
-        text += &format!(" + {}", key.sync);
+    if what.sync != "none" {
+        text += &format!(" + {}", what.sync);
     }
-    if key.registered {
+    if what.registered {
         text += ", registered";
     }
-    for (key, value) in key.hints.iter().filter(|_| hints) {
+    for (key, value) in what.hints.iter().filter(|_| hints) {
         text += &format!(", {key}={value}");
     }
     text
@@ -217,9 +192,10 @@ fn label(key: &Key, hints: bool) -> String {
 
 /// The title, and what stands below it.
 fn captions(sources: &[Source<'_>], jobs: &[&Job]) -> (String, String) {
-    let list = |field: fn(&Job) -> String| in_order(jobs.iter().map(|job| field(job))).join(", ");
-    let devices = list(|job| job.device.clone());
-    let ranks = list(|job| job.ranks.to_string());
+    let list =
+        |field: fn(&Run) -> String| in_order(jobs.iter().map(|(_, run)| field(run))).join(", ");
+    let devices = list(|run| run.device.clone());
+    let ranks = list(|run| run.ranks.to_string());
     let title = format!("One-sided operations: device {devices}, {ranks} ranks");
     let runs = || sources.iter().flat_map(|(_, records)| *records);
     // Minutes are enough.
@@ -235,8 +211,8 @@ fn captions(sources: &[Source<'_>], jobs: &[&Job]) -> (String, String) {
         [date] => date.clone(),
         [first, .., last] => format!("{first} to {last}"),
     };
-    let hosts = list(|job| job.host.clone());
-    let versions = list(|job| job.transom.clone());
+    let hosts = list(|run| run.host.clone());
+    let versions = list(|run| run.transom.clone());
     let mut below = format!("host {hosts}, transom {versions}, {date}");
     if runs().any(|record| record.run.quick) {
         below += ", --quick: not for comparison";
@@ -249,7 +225,6 @@ fn captions(sources: &[Source<'_>], jobs: &[&Job]) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::record::Metric;
     use super::super::super::record::tests::record;
     use super::*;
 
