@@ -165,6 +165,9 @@ pub(super) enum Sync {
     Flush,
     /// Exclusive lock, operation, unlock
     Lock,
+    /// Shared lock, operation, unlock: of the standard suite alone
+    #[value(skip)]
+    LockShared,
     /// lock_all, operation, unlock_all
     LockAll,
     /// Operation and fence, which every rank takes part in

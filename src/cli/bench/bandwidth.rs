@@ -1,11 +1,12 @@
-//! One large operation and a flush, under `lock_all`.
+//! One large operation and a flush.
 
-use transom::raw::Window;
+use transom::raw::{Assert, Window};
 use transom::{BasicType, Op};
 
-use super::engine::{Bench, Line, Scale, Subject, TARGET};
+use super::args::{Operation, Sync};
+use super::engine::{Bench, Scale, TARGET};
 use super::error::Result;
-use super::latency::{accumulate, get, put};
+use super::measure::Timed;
 
 /// Sizes, and how often each is moved.
 const MOVES: [(usize, u32); 4] = [
@@ -29,60 +30,59 @@ pub(super) fn iterations_for(size: usize, small: u32) -> u32 {
 
 pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
     bench.group("one large operation and flush")?;
-    for (size, iterations) in MOVES {
-        let name = format!("put{}K_bw", size >> 10);
-        let line = line(&name, "put", size, iterations);
-        put(bench, window, line, buffer, size)?;
-    }
-    for (size, iterations) in MOVES {
-        let name = format!("get{}K_bw", size >> 10);
-        let line = line(&name, "get", size, iterations);
-        get(bench, window, line, buffer, size)?;
-    }
-    for &(size, iterations) in &MOVES[..ACCUMULATES] {
-        for (label, op, ty) in [
-            ("f64", "accumulate_f64", BasicType::F64),
-            ("i64", "accumulate", BasicType::I64),
-        ] {
-            let name = format!("acc_{label}_{}K_bw", size >> 10);
-            let line = line(&name, op, size, iterations / 4 + 1);
-            accumulate(bench, window, line, buffer, size / 8, ty)?;
-        }
+    let moves = [Operation::Put, Operation::Get].map(|operation| MOVES.map(|of| (operation, of)));
+    let sums = accumulates().flat_map(|of| {
+        let operations = [Operation::AccumulateF64, Operation::Accumulate];
+        operations.map(|operation| (operation, of))
+    });
+    for (operation, (size, iterations)) in moves.into_iter().flatten().chain(sums) {
+        let name = format!("{}{}K_bw", operation.label(), size >> 10);
+        measure(bench, window, buffer, &name, (operation, size, iterations))?;
     }
     Ok(())
 }
 
 /// On a window whose accumulates are to take a lock rather than one atomic for each integer.
 pub(super) fn run_coarse(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
+    bench.barrier()?;
     bench.group("the same, with mpi_accumulate_granularity=4096")?;
-    for &(size, iterations) in &MOVES[..ACCUMULATES] {
-        let iterations = iterations / 4 + 1;
+    for (size, iterations) in accumulates() {
         if bench.is_origin() {
             warm(window, buffer, size, iterations)?;
         }
         let name = format!("acc_i64_{}K_coarse_bw", size >> 10);
-        let line = line(&name, "accumulate", size, iterations);
-        accumulate(bench, window, line, buffer, size / 8, BasicType::I64)?;
+        let what = (Operation::Accumulate, size, iterations);
+        measure(bench, window, buffer, &name, what)?;
     }
     Ok(())
+}
+
+fn accumulates() -> impl Iterator<Item = (usize, u32)> {
+    let moves = MOVES.into_iter().take(ACCUMULATES);
+    moves.map(|(size, iterations)| (size, iterations / 4 + 1))
 }
 
 /// Leaves pages and caches as the line of floats does, which comes before that of integers in the
 /// other windows.
 fn warm(window: &Window, buffer: *mut u8, size: usize, times: u32) -> Result<()> {
+    window.lock_all(Assert::NONE)?;
     for _ in 0..times {
         // SAFETY: the buffer is that long, and nobody writes to it before the flush.
         unsafe { window.accumulate(buffer, size / 8, BasicType::F64, TARGET, 0, Op::Sum)? };
         window.flush(TARGET)?;
     }
-    Ok(())
+    Ok(window.unlock_all()?)
 }
 
-fn line<'a>(name: &'a str, op: &'static str, size: usize, iterations: u32) -> Line<'a> {
-    Line {
-        name,
-        subject: Subject::new(op, size, "flush"),
-        iterations,
-        scale: Scale::Gigabytes(size as f64),
-    }
+fn measure(
+    bench: &mut Bench<'_>,
+    window: &Window,
+    buffer: *mut u8,
+    name: &str,
+    (operation, size, iterations): (Operation, usize, u32),
+) -> Result<()> {
+    let timed = Timed::new(operation, size, Sync::Flush);
+    let line = timed.line(name, iterations, Scale::Gigabytes(size as f64));
+    timed.measure(bench, window, buffer, line)?;
+    Ok(())
 }

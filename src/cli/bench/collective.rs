@@ -1,4 +1,4 @@
-//! What every rank takes part in: fence, and one word that all of them count up.
+//! One word that all ranks count up.
 
 use std::hint::black_box;
 
@@ -8,38 +8,10 @@ use transom::{BasicType, Op};
 use super::engine::{Bench, Line, Scale, Subject, TARGET};
 use super::error::Result;
 
-pub(super) const LINES: usize = 2;
-
-pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
-    bench.barrier()?;
-    bench.group("every rank takes part")?;
-    fence(bench, window, buffer)?;
-    contended(bench, window)
-}
+pub(super) const LINES: usize = 1;
 
 #[inline(never)]
-fn fence(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
-    let line = Line {
-        name: "put8_fence",
-        subject: Subject::new("put", 8, "fence"),
-        iterations: 5_000,
-        scale: Scale::Nanoseconds,
-    };
-    let origin = bench.is_origin();
-    let (from, len, target, at) = black_box((buffer, 8, TARGET, 0));
-    window.fence(Assert::NO_PRECEDE)?;
-    bench.every(line, move || {
-        if origin {
-            // SAFETY: the buffer is longer, and nobody writes to it before the fence.
-            unsafe { window.put(from, len, target, at)? };
-        }
-        window.fence(Assert::NONE)
-    })?;
-    Ok(window.fence(Assert::NO_SUCCEED)?)
-}
-
-#[inline(never)]
-fn contended(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
+pub(super) fn contended(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
     let line = Line {
         name: "contended_fetch_add",
         subject: Subject::new("fetch_and_op", 8, "flush").case("contended"),

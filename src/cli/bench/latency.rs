@@ -1,9 +1,10 @@
-//! One small operation and a flush, and many before one flush, under `lock_all`.
+//! One small operation and a flush, and many before one flush, under `lock_all`. Each is a loop of its own, as in the C
+//! program: among the loops of `measure`, the compiler leaves the shortest operations as calls.
 
 use std::hint::black_box;
 use std::ptr;
 
-use transom::raw::Window;
+use transom::raw::{Assert, Window};
 use transom::{BasicType, Op};
 
 use super::engine::{Bench, Line, Scale, Subject, TARGET};
@@ -11,34 +12,88 @@ use super::error::Result;
 
 pub(super) const LINES: usize = 8;
 
-const ROUNDS: u32 = 20_000;
 /// How many operations go before one flush.
 const BURST: u64 = 64;
 
 pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
     bench.group("one operation and flush")?;
-    put(bench, window, flushed("put8_flush", "put"), buffer, 8)?;
-    get(bench, window, flushed("get8_flush", "get"), buffer, 8)?;
-    let (real, integer) = (1_f64.to_ne_bytes(), 1_i64.to_ne_bytes());
-    for (name, op, ty, one) in [
+    let (one, real, zero, mut result) = (1_i64, 1_f64, 0_i64, 0_u64);
+    let integer: *const u8 = ptr::from_ref(&one).cast();
+    let (buffer, len, target, at) = black_box((buffer, 8, TARGET, 0));
+    let (one, zero) = black_box((integer, ptr::from_ref(&zero).cast()));
+    let (result, word) = black_box(((&raw mut result).cast(), BasicType::I64));
+    // Of all operations below: the buffer and the others have 8 bytes, they outlive the flush, and nobody touches them
+    // before it.
+    flushed(bench, window, line("put8_flush", "put"), move || {
+        // SAFETY: as said above.
+        unsafe { window.put(buffer, len, target, at) }
+    })?;
+    flushed(bench, window, line("get8_flush", "get"), move || {
+        // SAFETY: as said above.
+        unsafe { window.get(buffer, len, target, at) }
+    })?;
+    for (name, op, ty, from) in [
         ("acc_i64_flush", "accumulate", BasicType::I64, integer),
-        ("acc_f64_flush", "accumulate_f64", BasicType::F64, real),
+        (
+            "acc_f64_flush",
+            "accumulate_f64",
+            BasicType::F64,
+            ptr::from_ref(&real).cast(),
+        ),
     ] {
-        accumulate(bench, window, flushed(name, op), one.as_ptr(), 1, ty)?;
+        let (from, count, ty) = black_box((from, 1, ty));
+        flushed(bench, window, line(name, op), move || {
+            // SAFETY: as said above.
+            unsafe { window.accumulate(from, count, ty, target, at, Op::Sum) }
+        })?;
     }
-    fetch_add(bench, window)?;
-    compare_and_swap(bench, window)?;
+    flushed(
+        bench,
+        window,
+        line("fetch_add_flush", "fetch_and_op"),
+        move || {
+            // SAFETY: as said above.
+            unsafe { window.fetch_and_op(one, result, word, target, at, Op::Sum) }
+        },
+    )?;
+    flushed(
+        bench,
+        window,
+        line("cas_flush", "compare_and_swap"),
+        move || {
+            // SAFETY: as said above.
+            unsafe { window.compare_and_swap(one, zero, result, word, target, at) }
+        },
+    )?;
     bench.group("64 operations, then flush")?;
-    put_burst(bench, window, buffer)?;
-    accumulate_burst(bench, window)
+    flushed(bench, window, burst("put8_rate", "put"), move || {
+        for number in 0..BURST {
+            // SAFETY: as said above.
+            unsafe { window.put(buffer, len, target, 8 * number)? };
+        }
+        Ok(())
+    })?;
+    let count = black_box(1);
+    flushed(
+        bench,
+        window,
+        burst("acc_i64_rate", "accumulate"),
+        move || {
+            for number in 0..BURST {
+                // SAFETY: as said above.
+                unsafe { window.accumulate(one, count, word, target, 8 * number, Op::Sum)? };
+            }
+            Ok(())
+        },
+    )
 }
 
 /// Of 8 bytes.
-fn flushed<'a>(name: &'a str, op: &'static str) -> Line<'a> {
+fn line<'a>(name: &'a str, op: &'static str) -> Line<'a> {
     Line {
         name,
         subject: Subject::new(op, 8, "flush"),
-        iterations: ROUNDS,
+        iterations: 20_000,
         scale: Scale::Nanoseconds,
     }
 }
@@ -52,113 +107,23 @@ fn burst<'a>(name: &'a str, op: &'static str) -> Line<'a> {
     }
 }
 
-/// `buffer` has `len` bytes.
 #[inline(never)]
-pub(super) fn put(
+fn flushed(
     bench: &mut Bench<'_>,
     window: &Window,
     line: Line<'_>,
-    buffer: *mut u8,
-    len: usize,
+    operations: impl Fn() -> transom::Result<()>,
 ) -> Result<()> {
-    let (from, len, target, at) = black_box((buffer, len, TARGET, 0));
+    let (target, origin) = (black_box(TARGET), bench.is_origin());
+    if origin {
+        window.lock_all(Assert::NONE)?;
+    }
     bench.origin(line, move || {
-        // SAFETY: the buffer is that long, and nobody writes to it before the flush.
-        unsafe { window.put(from, len, target, at)? };
+        operations()?;
         window.flush(target)
     })?;
-    Ok(())
-}
-
-/// `buffer` has `len` bytes.
-#[inline(never)]
-pub(super) fn get(
-    bench: &mut Bench<'_>,
-    window: &Window,
-    line: Line<'_>,
-    buffer: *mut u8,
-    len: usize,
-) -> Result<()> {
-    let (to, len, target, at) = black_box((buffer, len, TARGET, 0));
-    bench.origin(line, move || {
-        // SAFETY: the buffer is that long, and nobody else touches it before the flush.
-        unsafe { window.get(to, len, target, at)? };
-        window.flush(target)
-    })?;
-    Ok(())
-}
-
-/// `from` has `count` elements.
-#[inline(never)]
-pub(super) fn accumulate(
-    bench: &mut Bench<'_>,
-    window: &Window,
-    line: Line<'_>,
-    from: *const u8,
-    count: usize,
-    ty: BasicType,
-) -> Result<()> {
-    let (from, count, ty, target, at) = black_box((from, count, ty, TARGET, 0));
-    bench.origin(line, move || {
-        // SAFETY: there are that many elements, which nobody writes to before the flush.
-        unsafe { window.accumulate(from, count, ty, target, at, Op::Sum)? };
-        window.flush(target)
-    })?;
-    Ok(())
-}
-
-#[inline(never)]
-fn fetch_add(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
-    let one = 1_i64.to_ne_bytes();
-    let mut result = 0_u64;
-    let (from, to) = black_box((one.as_ptr(), (&raw mut result).cast()));
-    let (ty, target, at) = black_box((BasicType::I64, TARGET, 0));
-    bench.origin(flushed("fetch_add_flush", "fetch_and_op"), move || {
-        // SAFETY: both are elements, outlive the flush and are not touched before it.
-        unsafe { window.fetch_and_op(from, to, ty, target, at, Op::Sum)? };
-        window.flush(target)
-    })?;
-    Ok(())
-}
-
-#[inline(never)]
-fn compare_and_swap(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
-    let (new, expect) = (1_i64.to_ne_bytes(), 0_i64.to_ne_bytes());
-    let mut result = 0_u64;
-    let (from, compare) = black_box((new.as_ptr(), expect.as_ptr()));
-    let (to, ty, target, at) = black_box(((&raw mut result).cast(), BasicType::I64, TARGET, 0));
-    bench.origin(flushed("cas_flush", "compare_and_swap"), move || {
-        // SAFETY: all three are elements, outlive the flush and are not touched before it.
-        unsafe { window.compare_and_swap(from, compare, to, ty, target, at)? };
-        window.flush(target)
-    })?;
-    Ok(())
-}
-
-#[inline(never)]
-fn put_burst(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
-    let (from, len, target) = black_box((buffer, 8, TARGET));
-    bench.origin(burst("put8_rate", "put"), move || {
-        for number in 0..BURST {
-            // SAFETY: as in `put`.
-            unsafe { window.put(from, len, target, 8 * number)? };
-        }
-        window.flush(target)
-    })?;
-    Ok(())
-}
-
-#[inline(never)]
-fn accumulate_burst(bench: &mut Bench<'_>, window: &Window) -> Result<()> {
-    let one = 1_i64;
-    let (from, count, ty, target) =
-        black_box((ptr::from_ref(&one).cast(), 1, BasicType::I64, TARGET));
-    bench.origin(burst("acc_i64_rate", "accumulate"), move || {
-        for number in 0..BURST {
-            // SAFETY: as in `accumulate`.
-            unsafe { window.accumulate(from, count, ty, target, 8 * number, Op::Sum)? };
-        }
-        window.flush(target)
-    })?;
+    if origin {
+        window.unlock_all()?;
+    }
     Ok(())
 }

@@ -15,7 +15,7 @@ mod creation;
 mod engine;
 mod error;
 mod latency;
-mod locks;
+mod measure;
 mod memory;
 mod output;
 mod pairs;
@@ -25,7 +25,6 @@ mod review;
 mod samples;
 mod saved;
 mod selected;
-mod strided;
 mod suite;
 
 use std::env;

@@ -3,11 +3,12 @@
 use transom::Info;
 use transom::raw::{Assert, Window};
 
-use super::args::Windows;
-use super::engine::Bench;
+use super::args::{COLUMNS, Operation, Sync, Windows};
+use super::engine::{Bench, Line, Scale, Subject};
 use super::error::Result;
+use super::measure::Timed;
 use super::memory::{CallerMemory, OriginBuffer};
-use super::{attach, bandwidth, busy, collective, creation, latency, locks, pairs, strided};
+use super::{attach, bandwidth, busy, collective, creation, latency, pairs};
 
 /// Bytes of each rank's window and buffer.
 pub(super) const SPAN: usize = 16 << 20;
@@ -15,8 +16,7 @@ pub(super) const SPAN: usize = 16 << 20;
 const LINES: usize = creation::LINES
     + latency::LINES
     + bandwidth::LINES
-    + strided::LINES
-    + locks::LINES
+    + OTHER_LINES
     + collective::LINES
     + pairs::LINES
     + busy::LINES
@@ -64,9 +64,7 @@ pub(super) fn run(bench: &mut Bench<'_>, windows: Windows) -> Result<()> {
     })?;
     let info = &info.clone().with("mpi_accumulate_granularity", "4096");
     on_each_window(bench, windows, SPAN, &memory, info, |bench, window| {
-        under_lock_all(bench, window, |bench| {
-            bandwidth::run_coarse(bench, window, buffer.pointer())
-        })
+        bandwidth::run_coarse(bench, window, buffer.pointer())
     })
 }
 
@@ -102,30 +100,52 @@ pub(super) fn on_each_window<'a>(
 }
 
 fn every_line(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
-    under_lock_all(bench, window, |bench| {
-        latency::run(bench, window, buffer)?;
-        bandwidth::run(bench, window, buffer)?;
-        strided::run(bench, window, buffer)
-    })?;
-    locks::run(bench, window, buffer)?;
-    collective::run(bench, window, buffer)?;
+    bench.barrier()?;
+    latency::run(bench, window, buffer)?;
+    bandwidth::run(bench, window, buffer)?;
+    strided(bench, window, buffer)?;
+    bench.barrier()?;
+    locks(bench, window, buffer)?;
+    bench.barrier()?;
+    bench.group("every rank takes part")?;
+    let fence = Timed::new(Operation::Put, 8, Sync::Fence);
+    let line = fence.line("put8_fence", 5_000, Scale::Nanoseconds);
+    fence.measure(bench, window, buffer, line)?;
+    collective::contended(bench, window)?;
     pairs::run(bench, window, buffer)?;
     busy::run(bench, window, buffer)
 }
 
-/// Runs `body` while the origin has an epoch of all ranks.
-fn under_lock_all<'a>(
-    bench: &mut Bench<'a>,
-    window: &Window,
-    body: impl FnOnce(&mut Bench<'a>) -> Result<()>,
-) -> Result<()> {
-    bench.barrier()?;
-    if bench.is_origin() {
+/// Of the following two, and of the fence.
+const OTHER_LINES: usize = 1 + 3 + 1;
+
+fn strided(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
+    bench.group("1,024 elements of a column, then flush")?;
+    let timed = Timed::new(Operation::PutStrided, 8 * COLUMNS, Sync::Flush);
+    let line = timed.line("put_col1024", 200, Scale::Microseconds);
+    timed.measure(bench, window, buffer, line)?;
+    Ok(())
+}
+
+fn locks(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
+    bench.group("lock epochs")?;
+    for (name, sync) in [
+        ("excl_lock_put8_unlock", Sync::Lock),
+        ("shared_lock_put8_unlock", Sync::LockShared),
+    ] {
+        let timed = Timed::new(Operation::Put, 8, sync);
+        let line = timed.line(name, 10_000, Scale::Nanoseconds);
+        timed.measure(bench, window, buffer, line)?;
+    }
+    let empty = Line {
+        name: "lock_all_unlock_all",
+        subject: Subject::new("none", 0, "lock_all"),
+        iterations: 10_000,
+        scale: Scale::Nanoseconds,
+    };
+    bench.origin(empty, move || {
         window.lock_all(Assert::NONE)?;
-    }
-    body(bench)?;
-    if bench.is_origin() {
-        window.unlock_all()?;
-    }
+        window.unlock_all()
+    })?;
     Ok(())
 }
