@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Parser;
 
 use crate::halo::Way;
-use transom_examples::Launchable;
+use transom_examples::{Launchable, Start};
 
 /// Let heat spread on a plate, which the ranks of a job share out
 #[derive(Parser)]
@@ -52,15 +52,13 @@ pub(crate) struct Options {
     #[arg(short, long)]
     pub(crate) verbose: bool,
 
-    /// How many ranks to start, if no launcher has
-    #[arg(short = 'n', long, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) ranks: Option<u32>,
+    #[command(flatten)]
+    pub(crate) start: Start,
 }
 
 impl Launchable for Options {
     fn ranks(&self) -> Option<u32> {
-        self.ranks
+        self.start.ranks
     }
 }
 

@@ -16,7 +16,7 @@ use std::time::Instant;
 use clap::Parser;
 use transom::raw::{Assert, Committed, Window};
 use transom::{BasicType, Communicator, Info, Op};
-use transom_examples::{Failure, Launchable, agree};
+use transom_examples::{Failure, Launchable, Start, agree};
 
 use matrix::{Matrix, Wrong};
 
@@ -45,15 +45,13 @@ struct Options {
     #[arg(short, long)]
     verbose: bool,
 
-    /// How many ranks to start, if no launcher has
-    #[arg(short = 'n', long, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
-    ranks: Option<u32>,
+    #[command(flatten)]
+    start: Start,
 }
 
 impl Launchable for Options {
     fn ranks(&self) -> Option<u32> {
-        self.ranks
+        self.start.ranks
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
-use transom_examples::Launchable;
+use transom_examples::{Launchable, Start};
 
 /// Draw the Mandelbrot set, on all ranks of a job together: each takes the next rows when it is
 /// done with its last ones
@@ -47,15 +47,13 @@ pub(crate) struct Options {
     #[arg(short, long)]
     pub(crate) verbose: bool,
 
-    /// How many ranks to start, if no launcher has
-    #[arg(short = 'n', long, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) ranks: Option<u32>,
+    #[command(flatten)]
+    pub(crate) start: Start,
 }
 
 impl Launchable for Options {
     fn ranks(&self) -> Option<u32> {
-        self.ranks
+        self.start.ranks
     }
 }
 

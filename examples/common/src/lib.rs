@@ -61,6 +61,15 @@ pub fn agree<T, E: Into<Failure>>(comm: &Communicator, mine: Result<T, E>) -> Re
     }
 }
 
+/// The option of programs that start their ranks themselves.
+#[derive(clap::Args)]
+pub struct Start {
+    /// How many ranks to start, if no launcher has
+    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub ranks: Option<u32>,
+}
+
 /// Options that may say how many ranks to start.
 pub trait Launchable: Parser {
     /// That number, if it is given.
