@@ -61,10 +61,11 @@ impl ByHost {
         self.hosts[rank as usize]
     }
 
-    /// The ranks of a host, in order.
-    pub(super) fn of_host(&self, host: u32) -> impl Iterator<Item = u32> {
-        let ranks = (0..).zip(&self.hosts);
-        ranks.filter_map(move |(rank, &other)| (other == host).then_some(rank))
+    /// All ranks, host by host; those of the host `last` behind the others.
+    pub(super) fn ranks_by_host(&self, last: Option<u32>) -> impl Iterator<Item = usize> {
+        let mut ranks: Vec<usize> = (0..self.hosts.len()).collect();
+        ranks.sort_by_key(|&rank| (Some(self.hosts[rank]) == last, self.hosts[rank]));
+        ranks.into_iter()
     }
 
     pub(super) fn hosts(&self) -> u32 {
@@ -103,7 +104,12 @@ pub(super) mod tests {
         assert!(third.leaders(3).is_none());
         let first = third.leaders(1).unwrap();
         assert_eq!((first.place(), first.ahead(2)), (1, 0));
-        assert_eq!(third.of_host(1).collect::<Vec<_>>(), [1, 4]);
+        assert_eq!(
+            third.ranks_by_host(None).collect::<Vec<_>>(),
+            [0, 3, 6, 1, 4, 2, 5]
+        );
+        let last: Vec<usize> = third.ranks_by_host(Some(1)).collect();
+        assert_eq!(last, [0, 3, 6, 2, 5, 1, 4]);
     }
 
     #[test]

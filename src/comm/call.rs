@@ -13,6 +13,7 @@ use crate::datatype::Op;
 use crate::error::{Error, ErrorClass, PeerError, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE};
+use crate::peers::{padded, unpadded};
 
 /// One collective call as all ranks must make it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
@@ -39,7 +40,7 @@ const WORDS: usize = size_of::<Call>() / 8;
 impl Call {
     pub(super) fn new(name: &str) -> Self {
         Self {
-            name: beginning(name),
+            name: padded(name),
             root: NO_ROOT,
             ..Self::zeroed()
         }
@@ -63,7 +64,7 @@ impl Call {
         let ty = type_name::<T>().rsplit("::").next().unwrap_or_default();
         let op = Op::ALL.iter().position(|&one| one == op);
         Self {
-            ty: beginning(ty),
+            ty: padded(ty),
             op: op.map_or(0, |op| op as u8 + 1),
             ..self
         }
@@ -86,14 +87,14 @@ pub(super) fn digest_of(numbers: impl Iterator<Item = u64>) -> u64 {
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&text(&self.name))?;
+        f.write_str(&unpadded(&self.name))?;
         if self.element > 0 {
             let plural = |count: u64| if count == 1 { "" } else { "s" };
             let (count, size) = (self.elements, self.element);
             write!(f, " of {count} element{} of ", plural(count))?;
             match self.ty[0] {
                 0 => write!(f, "{size} byte{}", plural(size.into()))?,
-                _ => f.write_str(&text(&self.ty))?,
+                _ => f.write_str(&unpadded(&self.ty))?,
             }
         }
         if let Some(op) = usize::from(self.op)
@@ -112,22 +113,6 @@ impl fmt::Display for Call {
     }
 }
 
-/// Of a longer text, whole characters that fit.
-fn beginning<const N: usize>(words: &str) -> [u8; N] {
-    let mut len = words.len().min(N);
-    while !words.is_char_boundary(len) {
-        len -= 1;
-    }
-    let mut bytes = [0; N];
-    bytes[..len].copy_from_slice(&words.as_bytes()[..len]);
-    bytes
-}
-
-fn text(bytes: &[u8]) -> String {
-    let words = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
-    String::from_utf8_lossy(words).into_owned()
-}
-
 /// What a rank shows of its call: where its own arguments are wrong, also its error in words.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -144,7 +129,7 @@ impl Shown {
             Ok(()) => [0; WORDS_SHOWN],
             Err(error) => {
                 call.refused = error.class() as u8;
-                beginning(&error.to_string())
+                padded(&error.to_string())
             }
         };
         Self { call: *call, words }
@@ -197,7 +182,7 @@ impl<'a> Begun<'a> {
         // Another rank has named it.
         self.team.check_rank("collective", rank)?;
         let mut shown = Shown::zeroed();
-        let control = self.team.peer(rank)?.control();
+        let control = self.team.connect_to(rank)?.control();
         control.read(self.blocks.get(rank), bytemuck::bytes_of_mut(&mut shown))?;
         Ok(shown)
     }
@@ -230,7 +215,7 @@ pub(super) fn disagreement(operation: &'static str, rank: u32, ours: Call, shown
     }
     let failed = PeerError::Failed {
         rank,
-        message: text(&shown.words),
+        message: unpadded(&shown.words),
         class: ErrorClass::from_code(shown.call.refused),
     };
     Error::new(operation, failed)

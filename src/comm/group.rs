@@ -8,7 +8,7 @@ use crate::error::{Error, Misuse, Result};
 use crate::terms::WorldRank;
 
 /// Up to so many members are searched one by one.
-const FEW: usize = 16;
+const FEW_MEMBERS: usize = 16;
 
 /// An ordered set of ranks of the world (MPI-4.1, section 7.2.1). Clones are cheap.
 #[derive(Clone, Debug)]
@@ -261,7 +261,7 @@ impl Eq for Group {}
 
 impl Members {
     fn find(&self, world_rank: u32) -> Option<u32> {
-        if self.world_ranks.len() <= FEW {
+        if self.world_ranks.len() <= FEW_MEMBERS {
             let place = self.world_ranks.iter().position(|&rank| rank == world_rank);
             return place.map(|rank| rank as u32);
         }

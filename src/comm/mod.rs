@@ -30,7 +30,7 @@ use crate::datatype::{Element, Op, Reduce};
 use crate::error::{AbortCause, Error, ErrorClass, Misuse, PeerError, Result, SystemError};
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
-use crate::peers::{Context, Hosts, not_forked};
+use crate::peers::{Context, Hosts, not_forked, padded, unpadded};
 use crate::wait::lock;
 use call::Call;
 use carrier::Carrier;
@@ -215,21 +215,13 @@ impl Communicator {
         class: ErrorClass,
         mine: Option<&Error>,
     ) -> Error {
-        let mut text = [0; 512];
-        if let (true, Some(error)) = (rank == self.rank(), mine) {
-            let words = error.to_string();
-            let mut len = words.len().min(text.len());
-            while !words.is_char_boundary(len) {
-                len -= 1;
-            }
-            text[..len].copy_from_slice(&words.as_bytes()[..len]);
-        }
+        let mine = mine.filter(|_| rank == self.rank());
+        let mut text: [u8; 512] = padded(&mine.map(Error::to_string).unwrap_or_default());
         let told = self.begin(operation, Call::new(operation).rooted(rank), Ok(()));
         match told.and_then(|mut carrier| carrier.bcast(&mut text, rank)) {
             Err(error) => error,
             Ok(()) => {
-                let words = text.split(|&byte| byte == 0).next().unwrap_or_default();
-                let message = String::from_utf8_lossy(words).into_owned();
+                let message = unpadded(&text);
                 let failed = PeerError::Failed {
                     rank,
                     message,

@@ -68,7 +68,7 @@ impl Communicator {
         let team = self.team();
         let WorldRank(me) = team.world_rank(team.rank);
         let (host, fabric) = match host_identity(me) {
-            Ok(host) => (host, team.context.host_fabric()),
+            Ok(host) => (host, team.context.open_host_fabric()),
             // The others hear of it below.
             Err(error) => (format!("{me:x}"), Err(error)),
         };

@@ -96,8 +96,9 @@ impl Team {
         of_the_world.expect("the caller's rank is in the team")
     }
 
-    pub(crate) fn peer(&self, rank: u32) -> Result<&Peer> {
-        self.context.peer_by(&self.fabric, self.world_rank(rank))
+    /// A rank of the team, connected on first use.
+    pub(crate) fn connect_to(&self, rank: u32) -> Result<&Peer> {
+        self.context.connect_by(&self.fabric, self.world_rank(rank))
     }
 
     /// What to report when an operation that needs `rank` failed.
@@ -117,7 +118,7 @@ impl Team {
 
     /// The word `at` bytes into `rank`'s block; `blocks` says where those are.
     pub(crate) fn word(&self, rank: u32, blocks: &Column<u64>, at: u64) -> Result<RemoteWord> {
-        let peer = self.peer(rank)?;
+        let peer = self.connect_to(rank)?;
         Ok(peer.control().word(blocks.get(rank) + at))
     }
 }

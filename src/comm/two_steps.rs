@@ -127,9 +127,7 @@ impl Carrier for Engine {
         if self.core.team.rank != root {
             return Ok(Vec::new());
         }
-        let others = (0..hosts.hosts()).filter(|&host| host != of_root);
-        let owners = others.chain([of_root]).flat_map(|host| hosts.of_host(host));
-        Ok(in_order(&held, owners.map(|rank| rank as usize), lens))
+        Ok(in_order(&held, hosts.ranks_by_host(Some(of_root)), lens))
     }
 
     fn allgather(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<u8>> {
@@ -144,8 +142,7 @@ impl Carrier for Engine {
             None => vec![0; lens.iter().sum()],
         };
         self.here().bcast(&mut all, LEADER)?;
-        let owners = (0..hosts.hosts()).flat_map(|host| hosts.of_host(host));
-        Ok(in_order(&all, owners.map(|rank| rank as usize), lens))
+        Ok(in_order(&all, hosts.ranks_by_host(None), lens))
     }
 
     fn reduce(

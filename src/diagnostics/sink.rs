@@ -14,8 +14,8 @@ const LONGEST_BUFFERED: Duration = Duration::from_millis(10);
 /// Who finds the file locked keeps its events, up to so many bytes.
 const MOST_KEPT: usize = 16 << 20;
 /// For how long the lock is waited for: by the way, and at the beginning and the end.
-const BRIEFLY: Duration = Duration::from_millis(20);
-const LONG: Duration = Duration::from_secs(5);
+const BRIEF_LOCK_WAIT: Duration = Duration::from_millis(20);
+const LONGEST_LOCK_WAIT: Duration = Duration::from_secs(5);
 
 /// How the traces of all jobs begin.
 const HEAD: &str = "[\n{\"name\":\"job\",\"ph\":\"M\",\"pid\":0,\"args\":{\"id\":\"";
@@ -53,7 +53,7 @@ impl Sink {
             buffer: String::new(),
             written: Instant::now(),
         };
-        if !sink.lock(LONG)? {
+        if !sink.lock(LONGEST_LOCK_WAIT)? {
             return Err(io::Error::other("another process has locked it"));
         }
         let begun = sink.join(now);
@@ -117,12 +117,12 @@ impl Sink {
 
     /// Writes what was pushed, unless others keep the file locked: then later.
     pub(super) fn write_out(&mut self) -> io::Result<()> {
-        self.write_out_within(BRIEFLY).map(drop)
+        self.write_out_within(BRIEF_LOCK_WAIT).map(drop)
     }
 
     /// Writes the rest.
     pub(super) fn close(&mut self) -> io::Result<()> {
-        match self.write_out_within(LONG)? {
+        match self.write_out_within(LONGEST_LOCK_WAIT)? {
             true => Ok(()),
             false => Err(io::Error::other("another process has locked it")),
         }
@@ -343,7 +343,7 @@ mod tests {
         sink.push(&event(0, 0));
         let begun = Instant::now();
         sink.write_out().unwrap();
-        assert!(begun.elapsed() < LONG);
+        assert!(begun.elapsed() < LONGEST_LOCK_WAIT);
         other.unlock().unwrap();
         sink.close().unwrap();
         assert_eq!(events(&path).len(), 2);

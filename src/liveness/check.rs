@@ -13,7 +13,7 @@ use crate::wait::{Doubt, Verdict, take_due};
 
 /// For how long a wait that depends on any of many ranks looks at them at a time: each may cost a
 /// round trip, and the first time a connection.
-const LOOK: Duration = Duration::from_millis(2);
+const CHECK_LIMIT: Duration = Duration::from_millis(2);
 
 /// Whom a wait depends on.
 #[derive(Clone, Copy)]
@@ -117,7 +117,7 @@ impl Context {
             {
                 return Err(error);
             }
-            if begun.elapsed() >= LOOK {
+            if begun.elapsed() >= CHECK_LIMIT {
                 return Ok(());
             }
         }
@@ -132,7 +132,7 @@ impl Context {
             let what = "a lock held";
             return missing(PeerError::Garbled { rank, what });
         }
-        let peer = match self.peer(rank) {
+        let peer = match self.connect_to(rank) {
             Ok(peer) => peer,
             Err(error) => {
                 return match error.kind() {

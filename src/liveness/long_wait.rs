@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use super::Awaited;
-use crate::peers::{CALL, CALL_BYTES, Context, beginning};
+use crate::peers::{CALL, CALL_BYTES, Context, padded, unpadded};
 use crate::terms::WorldRank;
 use crate::wait::{LongWait, at_end, in_words};
 
@@ -28,9 +28,7 @@ impl Context {
 
     fn publish_long_wait(&self, call: &str) {
         let signs = self.signs();
-        let mut bytes = [0; CALL_BYTES];
-        let call = beginning(call, CALL_BYTES);
-        bytes[..call.len()].copy_from_slice(call.as_bytes());
+        let bytes: [u8; CALL_BYTES] = padded(call);
         for (at, word) in (CALL..).step_by(8).zip(bytes.chunks_exact(8)) {
             let word = bytemuck::pod_read_unaligned(word);
             signs.word(at).store(word, Ordering::Relaxed);
@@ -45,15 +43,12 @@ impl Context {
         }
         let mut bytes = [0; CALL_BYTES];
         let read = self
-            .peer(rank)
+            .connect_to(rank)
             .and_then(|peer| peer.control().read(CALL, &mut bytes));
-        let said = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+        // It may be written meanwhile.
+        let call = unpadded(&bytes);
         match read {
-            Ok(()) if !said.is_empty() => {
-                // It may be written meanwhile.
-                let call = String::from_utf8_lossy(said);
-                format!("rank {rank}, which waits in {call}")
-            }
+            Ok(()) if !call.is_empty() => format!("rank {rank}, which waits in {call}"),
             Ok(()) => format!("rank {rank}, which tells of no long wait"),
             Err(_) => format!("rank {rank}"),
         }

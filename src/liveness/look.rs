@@ -10,11 +10,11 @@ use crate::peers::Context;
 use crate::terms::WorldRank;
 use crate::wait::unawaited;
 
-const OFTEN: u32 = LIVENESS_INTERVAL.as_millis() as u32;
+const INTERVAL: u32 = LIVENESS_INTERVAL.as_millis() as u32;
 /// Of so many calls in quick succession, one looks at the clock.
-const CALLS: u8 = 64;
+const CALLS_A_LOOK: u8 = 64;
 /// How many milliseconds lie at least between two looks at any targets: each costs some microseconds, or a round trip.
-const APART: u32 = 5;
+const LEAST_APART: u32 = 5;
 
 /// When a rank looks at one target. All zero: it has not looked yet.
 #[derive(Clone, Copy)]
@@ -52,10 +52,10 @@ impl Looks<'_> {
         let now = milliseconds();
         let passed = self.since_last(now);
         // Where calls are rare, each can afford the clock.
-        if passed < 2 * OFTEN && !always_due {
-            self.count.store(CALLS - 1, Ordering::Relaxed);
+        if passed < 2 * INTERVAL && !always_due {
+            self.count.store(CALLS_A_LOOK - 1, Ordering::Relaxed);
         }
-        if passed < OFTEN || !context.begins_look(now) {
+        if passed < INTERVAL || !context.begins_look(now) {
             return Ok(());
         }
         self.at.store(now, Ordering::Relaxed);
@@ -78,7 +78,7 @@ impl Context {
     /// Notes that this rank looks at another one now; false if it is too soon after the last time.
     fn begins_look(&self, now: u32) -> bool {
         let before = self.last_look.load(Ordering::Relaxed);
-        let begins = now.wrapping_sub(before) >= APART;
+        let begins = now.wrapping_sub(before) >= LEAST_APART;
         if begins {
             self.last_look.store(now, Ordering::Relaxed);
         }

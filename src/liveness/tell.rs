@@ -13,7 +13,7 @@ use crate::terms::WorldRank;
 use crate::wait::Witness;
 
 /// For how long a rank that gives up connects to others to tell them.
-const TELL: Duration = Duration::from_secs(2);
+const TELL_LIMIT: Duration = Duration::from_secs(2);
 
 impl Context {
     /// Fails if the job was aborted: for calls that wait for nothing, or only for living ranks.
@@ -135,12 +135,12 @@ impl Context {
         let rest = rest.take_while(|_| everyone);
         let begun = Instant::now();
         for rank in neighbours.chain(rest) {
-            if begun.elapsed() >= TELL {
+            if begun.elapsed() >= TELL_LIMIT {
                 tracing::debug!("gave up telling ranks that this one was not connected to");
                 return;
             }
             if rank != me && rank != culprit(word) && self.known(rank).is_none() {
-                write_abort_words(self.peer(rank).into_iter(), word);
+                write_abort_words(self.connect_to(rank).into_iter(), word);
             }
         }
     }

@@ -128,7 +128,7 @@ impl Context {
     }
 
     /// A fabric that maps memory between the ranks of this host.
-    pub(crate) fn host_fabric(&self) -> Result<Arc<Fabric>> {
+    pub(crate) fn open_host_fabric(&self) -> Result<Arc<Fabric>> {
         if self.fabric.maps_memory(self.patience)? {
             return Ok(self.fabric.clone());
         }
@@ -142,7 +142,7 @@ impl Context {
         Ok(made)
     }
 
-    /// The one of [`Context::host_fabric`], if it is another one and was needed.
+    /// The one of [`Context::open_host_fabric`], if it is another one and was needed.
     pub(super) fn host(&self) -> Option<Arc<Fabric>> {
         lock(&self.host).clone()
     }
@@ -170,16 +170,16 @@ impl Context {
 
     /// Rank `rank` of the world, connected on first use.
     #[inline]
-    pub(crate) fn peer(&self, rank: u32) -> Result<&Peer> {
-        self.peer_by(&self.fabric, WorldRank(rank))
+    pub(crate) fn connect_to(&self, rank: u32) -> Result<&Peer> {
+        self.connect_by(&self.fabric, WorldRank(rank))
     }
 
-    /// As [`Context::peer`], by another fabric.
+    /// As [`Context::connect_to`], by another fabric.
     #[inline]
-    pub(crate) fn peer_by<'f>(&self, fabric: &'f Fabric, rank: WorldRank) -> Result<&'f Peer> {
+    pub(crate) fn connect_by<'f>(&self, fabric: &'f Fabric, rank: WorldRank) -> Result<&'f Peer> {
         match fabric.known(rank.0) {
             Some(peer) => Ok(peer),
-            None => self.connect(fabric, rank.0),
+            None => self.connect_now(fabric, rank.0),
         }
     }
 
@@ -190,7 +190,7 @@ impl Context {
     }
 
     #[cold]
-    fn connect<'f>(&self, fabric: &'f Fabric, rank: u32) -> Result<&'f Peer> {
+    fn connect_now<'f>(&self, fabric: &'f Fabric, rank: u32) -> Result<&'f Peer> {
         not_forked("connect")?;
         let joins_all = std::ptr::eq(fabric, &*self.fabric);
         if joins_all && rank != self.rank && self.has_left_itself() {

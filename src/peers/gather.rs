@@ -6,7 +6,7 @@ use transom_launch::{Allgather, AllgatherError};
 use crate::error::{Error, Misuse, Result, SystemError};
 
 /// Longer than what any rank of this library passes.
-const LONGEST: usize = 1 << 20;
+const LONGEST_BLOCK: usize = 1 << 20;
 
 /// Collective. What each rank passed, as long on all, and at least one byte. `rank` and `size` are those
 /// that the allgather first named.
@@ -58,7 +58,7 @@ pub(crate) fn gather_any_by(
         len as usize
     });
     let lens: Vec<usize> = lens.collect();
-    if let Some((rank, &found)) = (0..).zip(&lens).find(|&(_, &len)| len > LONGEST) {
+    if let Some((rank, &found)) = (0..).zip(&lens).find(|&(_, &len)| len > LONGEST_BLOCK) {
         let wanted = mine.len();
         return Err(Error::new(
             operation,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rdma_sys_shim::{AtomicDomain, Device, Endpoint, RemoteRegion};
 use transom_launch::pmi::PmiError;
 
+use super::texts::beginning;
 use crate::error::{Error, ErrorClass, PeerError, Result, SystemError};
 use crate::memory::remote::{RemoteMemory, RemoteWord};
 use crate::wait::Patience;
@@ -76,13 +77,6 @@ pub(super) fn refused(rank: u32, text: &str) -> Option<PeerError> {
         message: String::from_utf8_lossy(words).into_owned(),
         class: ErrorClass::from_code(class),
     })
-}
-
-/// As many whole characters as `most` bytes hold.
-pub(crate) fn beginning(text: &str, most: usize) -> &str {
-    let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
-    let len = ends.take_while(|&end| end <= most).last().unwrap_or(0);
-    &text[..len]
 }
 
 fn push_hex(text: &mut String, bytes: &[u8]) {

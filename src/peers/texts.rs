@@ -13,3 +13,24 @@ pub(crate) fn split_texts(bytes: &[u8]) -> Option<(String, String)> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_owned()).ok();
     Some((text(first)?, text(second)?))
 }
+
+/// As many whole characters as `most` bytes hold.
+pub(crate) fn beginning(text: &str, most: usize) -> &str {
+    let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
+    let len = ends.take_while(|&end| end <= most).last().unwrap_or(0);
+    &text[..len]
+}
+
+/// The beginning of a text, and zeros behind it.
+pub(crate) fn padded<const N: usize>(text: &str) -> [u8; N] {
+    let text = beginning(text, N);
+    let mut bytes = [0; N];
+    bytes[..text.len()].copy_from_slice(text.as_bytes());
+    bytes
+}
+
+/// What [`padded`] made. Another rank may have written anything else.
+pub(crate) fn unpadded(bytes: &[u8]) -> String {
+    let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
+}

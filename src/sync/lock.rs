@@ -292,7 +292,7 @@ impl OnTarget<'_> {
         let take = || {
             let tried = match wanted {
                 Held::Exclusive => lock_word::retry_exclusive(word, self.me()),
-                _ => lock_word::retry_shared(word, || overtaking.overtakes()),
+                _ => lock_word::retry_shared(word, || overtaking.decide()),
             };
             tried.map_err(|error| self.stranded(error))
         };

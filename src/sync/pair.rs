@@ -21,7 +21,7 @@ impl Window {
     #[cold]
     fn make_pair(&self, aim: Aim) -> Result<&Pair> {
         let rank = aim.rank;
-        let peer = self.team().peer(rank);
+        let peer = self.team().connect_to(rank);
         let peer = peer.map_err(|error| self.failed(aim, error))?;
         Ok(self.pair_table().pair_or(rank, || {
             let slot = self.own_word(self.layout().post_slot(rank));

@@ -149,10 +149,10 @@ impl Window {
         not_forked(OPERATION)?;
         self.epochs().check_wait(OPERATION)?;
         let _call = self.in_shown_call(OPERATION, None);
-        if !self.is_closed_by_all() {
+        if !self.count_completions() {
             self.awaits_others(OPERATION)?;
             self.context().patience().wait(
-                || Ok(self.is_closed_by_all()),
+                || Ok(self.count_completions()),
                 || self.check_origins(OPERATION),
             )?;
         }
@@ -172,7 +172,7 @@ impl Window {
         not_forked(OPERATION)?;
         self.epochs().check_wait(OPERATION)?;
         let closed = self.pairs().tests.poll(
-            || Ok(self.is_closed_by_all()),
+            || Ok(self.count_completions()),
             || self.check_origins(OPERATION),
         )?;
         if closed {
@@ -231,8 +231,9 @@ impl Window {
         })
     }
 
+    /// Counts the origins that have completed, in order; whether all have.
     #[inline]
-    fn is_closed_by_all(&self) -> bool {
+    fn count_completions(&self) -> bool {
         let epochs = self.epochs();
         let mut index = epochs.completed();
         while let Some(rank) = self.origins().get(index) {

@@ -23,7 +23,7 @@ pub(super) struct ReaderOvertaking {
     begun: Instant,
     /// When to look next at what this process holds.
     look_at: Cell<Instant>,
-    /// Once it does, it does to the end: the sign of the writer that waits comes and goes.
+    /// The sign of the writer that waits comes and goes.
     overtakes: Cell<bool>,
 }
 
@@ -37,8 +37,8 @@ impl ReaderOvertaking {
         }
     }
 
-    /// Whether the reader goes in before writers that only wait.
-    pub(super) fn overtakes(&self) -> bool {
+    /// Decides whether the reader goes in before writers that only wait: once it does, it does to the end.
+    pub(super) fn decide(&self) -> bool {
         if self.overtakes.get() {
             return true;
         }

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Half of what a flag takes from core to core on the processors that are quick at it, and a margin.
-const SHORT: Duration = Duration::from_nanos(32);
+const SHORT_PAUSE: Duration = Duration::from_nanos(32);
 const TRIES: usize = 5;
 const PAUSES: u32 = 8;
 
@@ -29,7 +29,7 @@ fn timed() -> Duration {
 /// By the shortest: in the others, the processor may have been elsewhere.
 fn are_short(tries: [Duration; TRIES]) -> bool {
     let shortest = tries.into_iter().min();
-    shortest.is_some_and(|all| all / PAUSES <= SHORT)
+    shortest.is_some_and(|all| all / PAUSES <= SHORT_PAUSE)
 }
 
 #[cfg(test)]

@@ -103,7 +103,7 @@ impl Window {
     /// What this rank will know of `rank`'s regions.
     pub(super) fn region_cache(&self, rank: u32, table: RemoteRegion) -> Result<RegionCache> {
         let patience = self.context().patience();
-        let endpoint = self.team.peer(rank)?.endpoint().clone();
+        let endpoint = self.team.connect_to(rank)?.endpoint().clone();
         let table = RemoteMemory::new(endpoint, table, patience)?;
         Ok(RegionCache::new(
             table,

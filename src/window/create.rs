@@ -437,9 +437,12 @@ fn shares_host(team: &Team, exposed: &RemoteRegion) -> bool {
         return false;
     }
     // What cannot be connected to will say so when it is used.
-    let maps = |rank| team.peer(rank).is_ok_and(|peer| peer.control().is_mapped());
+    let maps = |rank| {
+        team.connect_to(rank)
+            .is_ok_and(|peer| peer.control().is_mapped())
+    };
     let maps_own = || {
-        let own = team.peer(team.rank);
+        let own = team.connect_to(team.rank);
         own.is_ok_and(|own| matches!(own.endpoint().map(exposed), Ok(Some(_))))
     };
     (exposed.len == 0 || maps_own()) && (0..team.size()).all(maps)

@@ -59,7 +59,7 @@ impl Window {
     fn memory_in_words(&self) -> &'static str {
         let exposed = self.exposed(self.rank());
         let is_mapped = || {
-            let own = self.team.peer(self.rank()).ok()?.endpoint();
+            let own = self.team.connect_to(self.rank()).ok()?.endpoint();
             // Memory of the program's is mapped here, too, but none for the atomics of other processes.
             let mapped = own.has_atomics(&exposed) && own.map(&exposed).ok()?.is_some();
             mapped.then_some(())

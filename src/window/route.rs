@@ -46,7 +46,7 @@ impl Window {
 
     fn find_route(&self, rank: u32) -> Result<Route> {
         let columns = &self.columns;
-        let peer = self.team.peer(rank)?;
+        let peer = self.team.connect_to(rank)?;
         let exposed = self.exposed(rank);
         let (control, block) = (
             peer.control_in(self.atomic_domain()),

@@ -251,7 +251,7 @@ impl Root {
                 (base, SegmentOwner::Allocated { _region: region })
             }
             None => {
-                let mapping = comm.team().peer(0)?.endpoint().map(&self.remote)?;
+                let mapping = comm.team().connect_to(0)?.endpoint().map(&self.remote)?;
                 let mapping = mapping.ok_or_else(|| {
                     let device = comm.team().fabric.device().name().to_owned();
                     Error::new("allocate_shared", Misuse::NoSharing { device })

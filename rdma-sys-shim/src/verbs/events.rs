@@ -13,9 +13,9 @@ use ibverbs_sys as ffi;
 use super::objects::Context;
 
 /// How long an event may come after the end of the work that it explains.
-const HEAR: Duration = Duration::from_millis(100);
+const LONGEST_DELAY: Duration = Duration::from_millis(100);
 /// How often is looked whether another thread has taken it.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_EVERY: Duration = Duration::from_millis(5);
 
 /// Something that is wrong with this process's own queue pair, or with its port or device, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,7 +176,7 @@ pub(super) fn hear_of(trouble: &Trouble, context: &Context, port: u8, pair: u32)
     if !trouble.is_heard.load(Ordering::Relaxed) {
         return;
     }
-    let end = Instant::now() + HEAR;
+    let end = Instant::now() + LONGEST_DELAY;
     while trouble.of(pair).is_none() && Instant::now() < end {
         let mut watched = libc::pollfd {
             fd: context.async_fd(),
@@ -184,7 +184,7 @@ pub(super) fn hear_of(trouble: &Trouble, context: &Context, port: u8, pair: u32)
             revents: 0,
         };
         // SAFETY: one entry, which lives through the call.
-        let found = unsafe { libc::poll(&mut watched, 1, LOOK.as_millis() as i32) };
+        let found = unsafe { libc::poll(&mut watched, 1, POLL_EVERY.as_millis() as i32) };
         if found > 0 && !take(trouble, context, port) {
             return;
         }

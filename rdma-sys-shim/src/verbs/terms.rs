@@ -5,7 +5,7 @@ use super::connect::Numbers;
 /// Parts of a long transfer start as well aligned as the whole.
 const PAGE: u32 = 4096;
 /// What verbs can count in a signed number.
-const MOST: u32 = 1 << 30;
+const LONGEST_MESSAGE: u32 = 1 << 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
@@ -20,7 +20,10 @@ pub(super) struct Terms {
 impl Terms {
     /// `reads_out` are those that this end could have under way.
     pub(super) fn between(ours: &Numbers, reads_out: u8, theirs: &Numbers) -> Self {
-        let most = ours.max_message.min(theirs.max_message).clamp(1, MOST);
+        let most = ours
+            .max_message
+            .min(theirs.max_message)
+            .clamp(1, LONGEST_MESSAGE);
         let longest = match most < PAGE {
             true => most,
             false => most - most % PAGE,

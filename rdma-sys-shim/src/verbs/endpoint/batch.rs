@@ -14,6 +14,7 @@ use super::failure::Operation;
 use super::queue::SendQueue;
 use super::request::{Elements, Local, Request};
 use super::ring::RingPiece;
+use super::transfer::COPIED_AT_ONCE;
 use super::unposted::CHAIN;
 use crate::device::batch::{Batch, BatchError, LocalPiece};
 use crate::memory::copy;
@@ -21,8 +22,6 @@ use crate::{RemoteAddress, Result, Ticket};
 
 /// The most pieces that one request names: as many as the room that a request has for data.
 pub(super) const ELEMENTS: usize = 12;
-/// Pieces that are at most this long are copied sooner than their registration is looked for.
-const SHORT: usize = 256;
 /// The longest data that is gathered by copying.
 const GATHERED: usize = 2048;
 
@@ -204,7 +203,7 @@ impl<'e> Chain<'e> {
             // SAFETY: the caller's promise.
             return unsafe { self.add(Request::whole(self.operation, at, local)) };
         }
-        if len <= SHORT {
+        if len <= COPIED_AT_ONCE {
             let mut request = self.through_ring(at, len)?;
             if writes {
                 // SAFETY: the space is as long as the piece, which the caller vouches for.

@@ -31,7 +31,7 @@ pub(super) const PIECE_BYTES: usize = 64 << 10;
 /// which is the dearest part of posting.
 const STREAM: usize = 4;
 /// What is longer does not wait.
-const SHORT: u32 = 16 << 10;
+const LONGEST_THAT_WAITS: u32 = 16 << 10;
 
 pub(super) struct SendQueue<L = Line> {
     // Declared, and so dropped, before the memory that its requests use. `None` once it had to be
@@ -217,7 +217,7 @@ impl<L: Link> SendQueue<L> {
         let plain = matches!(request.operation, Operation::Write | Operation::Read)
             && !request.signal
             && !request.fence
-            && request.local.len <= SHORT;
+            && request.local.len <= LONGEST_THAT_WAITS;
         let waits = plain && self.unposted.can_keep(request) && self.streams()?;
         // SAFETY: the caller's promise; if the bell is not rung, there is no list, and the chain
         // carries what is inline.

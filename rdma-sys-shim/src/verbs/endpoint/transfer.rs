@@ -11,7 +11,7 @@ use crate::memory::copy;
 use crate::{RemoteAddress, Result, Ticket};
 
 /// Data that is at most this long is copied sooner than it is looked for among the regions.
-const SHORT: usize = 256;
+pub(super) const COPIED_AT_ONCE: usize = 256;
 
 impl VerbsEndpoint {
     /// A write or a read.
@@ -42,7 +42,7 @@ impl VerbsEndpoint {
             // SAFETY: the caller's promise.
             return unsafe { self.post(queue, &Request::whole(operation, at, local)) };
         }
-        let mut lkey = match len > SHORT {
+        let mut lkey = match len > COPIED_AT_ONCE {
             true => self.find_region(queue, base, len, written),
             false => None,
         };
