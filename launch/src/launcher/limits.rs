@@ -21,30 +21,32 @@ impl OpenFiles {
         if ranks == 0 || ranks > MAX_RANKS {
             return Err(LaunchError::Ranks { ranks });
         }
-        let before = get(libc::RLIMIT_NOFILE)?;
-        let need = u64::from(ranks) * FDS_PER_RANK + FDS_BESIDES;
-        if need > before.rlim_max {
-            return Err(LaunchError::Limit {
+        let check = |what, need, limit, remedy| match need > limit {
+            true => Err(LaunchError::Limit {
                 ranks,
-                what: "open files",
+                what,
                 need,
-                limit: before.rlim_max,
-                remedy: "raise the hard limit (ulimit -Hn), or start fewer",
-            });
-        }
+                limit,
+                remedy,
+            }),
+            false => Ok(()),
+        };
+        let before = get(libc::RLIMIT_NOFILE)?;
+        check(
+            "open files",
+            u64::from(ranks) * FDS_PER_RANK + FDS_BESIDES,
+            before.rlim_max,
+            "raise the hard limit (ulimit -Hn), or start fewer",
+        )?;
         // The limit of processes does not bind the superuser.
         // SAFETY: geteuid takes nothing and cannot fail.
-        let bound = unsafe { libc::geteuid() } != 0;
-        let processes = get(libc::RLIMIT_NPROC)?.rlim_cur;
-        let need = u64::from(ranks) + 2;
-        if bound && need > processes {
-            return Err(LaunchError::Limit {
-                ranks,
-                what: "processes",
-                need,
-                limit: processes,
-                remedy: "raise the limit (ulimit -u), or start fewer",
-            });
+        if unsafe { libc::geteuid() } != 0 {
+            check(
+                "processes",
+                u64::from(ranks) + 2,
+                get(libc::RLIMIT_NPROC)?.rlim_cur,
+                "raise the limit (ulimit -u), or start fewer",
+            )?;
         }
         let files = Self { before };
         let raised = libc::rlimit {

@@ -48,17 +48,9 @@ pub(crate) struct Server {
 #[derive(Default)]
 struct Connection {
     input: LineBuffer,
-    state: State,
+    /// From its `init` until it finalizes or ends. A second program of the same rank may start over.
+    has_joined: bool,
     in_barrier: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
-    /// Has not spoken, or has finalized (a second program of the same rank may start over).
-    #[default]
-    Outside,
-    Joined,
-    Left,
 }
 
 impl Server {
@@ -100,7 +92,7 @@ impl Server {
     /// Notes that the process of `rank` has ended.
     pub(crate) fn leave(&mut self, rank: u32) -> Option<Action> {
         let entry = &mut self.ranks[rank as usize];
-        entry.state = State::Left;
+        entry.has_joined = false;
         if std::mem::take(&mut entry.in_barrier) {
             self.waiting -= 1;
         }
@@ -110,14 +102,12 @@ impl Server {
 
     /// Whether `rank` is in the job together with other ranks.
     pub(crate) fn is_needed(&self, rank: u32) -> bool {
-        let joined = |rank: &Connection| rank.state == State::Joined;
-        joined(&self.ranks[rank as usize])
-            && self.ranks.iter().filter(|rank| joined(rank)).count() > 1
+        self.ranks[rank as usize].has_joined
+            && self.ranks.iter().filter(|rank| rank.has_joined).count() > 1
     }
 
     fn serve(&mut self, rank: u32, message: &Message<'_>) -> Option<Action> {
         let command = message.command();
-        let is_joined = self.ranks[rank as usize].state == State::Joined;
         let answer = match command {
             "init" => self.init(rank, message),
             "abort" => {
@@ -128,7 +118,7 @@ impl Server {
                     message: text.map(|text| String::from_utf8_lossy(&text).into_owned()),
                 });
             }
-            _ if !is_joined => Err("not_initialized"),
+            _ if !self.ranks[rank as usize].has_joined => Err("not_initialized"),
             "get_maxes" => Ok(succeeded("maxes")
                 .with("kvsname_max", NAME_MAX)
                 .with("keylen_max", KEY_MAX)
@@ -141,7 +131,7 @@ impl Server {
             "get" => self.get(message),
             "barrier_in" => return self.enter_barrier(rank),
             "finalize" => {
-                self.ranks[rank as usize].state = State::Outside;
+                self.ranks[rank as usize].has_joined = false;
                 self.publish(&left_key(rank), "1".to_owned());
                 Ok(succeeded("finalize_ack"))
             }
@@ -160,7 +150,7 @@ impl Server {
         if message.get("pmi_version") != Some("1") {
             return Err("only_PMI_1.1_is_served");
         }
-        self.ranks[rank as usize].state = State::Joined;
+        self.ranks[rank as usize].has_joined = true;
         self.visible.remove(&left_key(rank));
         Ok(Builder::new("response_to_init")
             .with("pmi_version", 1)

@@ -139,30 +139,28 @@ impl Environment<'_> {
         if size == Some(1) && matches!(self.number(RANK), None | Some(0)) && !self.is_broken(RANK) {
             return Ok(Starter::Alone);
         }
-        let rank = self.number(rank_name);
+        let wrong = |problem: &str, remedy| Err(self.error(problem.to_owned(), &names, remedy));
         if self.is_broken(rank_name) || self.is_broken(size_name) {
-            let problem = "a rank or a number of ranks is no whole number";
-            return Err(self.error(problem, &names, SAY_ALL));
+            return wrong("a rank or a number of ranks is no whole number", SAY_ALL);
         }
-        let (Some(rank), Some(size)) = (rank, size) else {
-            let problem = "it is not said which rank this is, and of how many";
-            return Err(self.error(problem, &names, SAY_ALL));
+        let (Some(rank), Some(size)) = (self.number(rank_name), size) else {
+            return wrong(
+                "it is not said which rank this is, and of how many",
+                SAY_ALL,
+            );
         };
         if size > MAX_RANKS {
             let problem = format!("{size} ranks are too many for a job: {MAX_RANKS} are the most");
-            return Err(self.error(problem, &names, SAY_ALL));
+            return wrong(&problem, SAY_ALL);
         }
         if rank >= size {
             let problem = format!("rank {rank} is not below the number of ranks, {size}");
-            return Err(self.error(problem, &names, COUNT_FROM_ZERO));
+            return wrong(&problem, COUNT_FROM_ZERO);
         }
         let address = match (self.0)(RENDEZVOUS) {
             Some(text) => self.address(&text)?,
             None if self.is_set(TORCHRUN) => self.of_torchrun()?,
-            None => {
-                let problem = "it is not said where the ranks meet";
-                return Err(self.error(problem, &names, SAY_ALL));
-            }
+            None => return wrong("it is not said where the ranks meet", SAY_ALL),
         };
         self.member(rank, size, address)
     }
