@@ -7,7 +7,8 @@ use std::sync::{Arc, LazyLock};
 use super::super::BasicType;
 use super::bounds::Span;
 use super::flatten::{bytes, elements, flatten};
-use super::outline::{Outline, Uniform};
+use super::layout::Measure;
+use super::outline::{Outline, Uniform, legal_size};
 use super::piece::{Blocks, Piece, Shape};
 use super::signature::Signature;
 use super::tree::{Contents, Datatype};
@@ -82,22 +83,17 @@ impl Committed {
         self.flat.extent
     }
 
-    /// Bytes of data in `count` elements; `None` where they leave 64 bits.
-    pub(crate) fn size_of(&self, count: u64) -> Option<u64> {
-        let size = self.flat.outline.size.checked_mul(count)?;
-        (size <= i64::MAX as u64).then_some(size)
-    }
-
-    /// The true bounds of `count` elements; an empty span without data.
-    pub(crate) fn span(&self, count: u64) -> Option<Span> {
-        match self.flat.outline.data {
-            Some(data) if count > 0 => {
-                let span = data.repeated(count, self.flat.extent)?;
-                span.len()?;
-                Some(span)
-            }
-            _ => Some(Span::of(0)),
-        }
+    /// Bytes of data in `count` elements, and their true bounds, which are empty without data; `None` where these leave 64
+    /// bits.
+    pub(super) fn measure(&self, count: u64) -> Option<Measure> {
+        let Outline { size, data, .. } = self.flat.outline;
+        let size = legal_size(size.checked_mul(count)?)?;
+        let span = match data {
+            Some(data) if count > 0 => data.repeated(count, self.flat.extent)?,
+            _ => Span::of(0),
+        };
+        span.len()?;
+        Some(Measure { size, span })
     }
 
     /// The runs of bytes in `count` elements; `None` without data.
@@ -116,7 +112,7 @@ impl Committed {
         self.flat.outline.element
     }
 
-    pub(crate) fn signature(&self, count: u64) -> Signature {
+    pub(super) fn signature(&self, count: u64) -> Signature {
         self.flat.outline.signature.repeated(count)
     }
 

@@ -213,7 +213,7 @@ fn check_block_len(constructor: &'static str, len: i64) -> Result<u64> {
     u64::try_from(len).map_err(|_| bad(constructor, "block length", len, "0 or more"))
 }
 
-fn same_lengths(constructor: &'static str, first: usize, second: usize) -> Result<()> {
+pub(super) fn same_lengths(constructor: &'static str, first: usize, second: usize) -> Result<()> {
     if first == second {
         return Ok(());
     }

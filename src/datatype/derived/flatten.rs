@@ -61,31 +61,15 @@ fn one<'a>(
     match &ty.0.contents {
         Contents::Basic(basic) => leaf(*basic),
         Contents::Same(child) => of(child).cloned(),
-        Contents::Strided {
-            count,
-            block_len,
-            stride,
-            of: child,
-        } => {
-            let at_zero = Block {
-                at: 0,
-                len: *block_len,
-            };
-            block(child, at_zero)?.repeated(*count, *stride)
+        contents @ Contents::Strided { count, stride, .. } => {
+            let (first, child) = contents.block(0)?;
+            block(child, first)?.repeated(*count, *stride)
         }
-        Contents::Blocks { blocks, of: child } => {
+        contents => {
             let mut list = List::default();
-            blocks
-                .iter()
-                .filter_map(|&at| block(child, at))
-                .for_each(|piece| list.push(piece));
-            list.finish()
-        }
-        Contents::Members(members) => {
-            let mut list = List::default();
-            members
-                .iter()
-                .filter_map(|(at, child)| block(child, *at))
+            (0..)
+                .map_while(|index| contents.block(index))
+                .filter_map(|(at, child)| block(child, at))
                 .for_each(|piece| list.push(piece));
             list.finish()
         }

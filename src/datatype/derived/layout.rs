@@ -38,14 +38,10 @@ impl Committed {
 
 impl<'t> Layout<'t> {
     pub(crate) fn measure(&self, operation: &'static str) -> Result<Measure> {
-        let measured = self.ty.size_of(self.count).zip(self.ty.span(self.count));
-        match measured {
-            Some((size, span)) => Ok(Measure { size, span }),
-            None => {
-                let what = self.to_string();
-                Err(Error::new(operation, DatatypeMisuse::Overflow { what }))
-            }
-        }
+        self.ty.measure(self.count).ok_or_else(|| {
+            let what = self.to_string();
+            Error::new(operation, DatatypeMisuse::Overflow { what })
+        })
     }
 
     /// The runs of bytes of a layout that was measured; `None` without data.

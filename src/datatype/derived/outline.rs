@@ -78,10 +78,7 @@ impl Outline {
         if count == 0 {
             return Some(Self::EMPTY);
         }
-        let repeated = |span: Option<Span>| match span {
-            Some(span) => span.repeated(count, stride).map(Some),
-            None => Some(None),
-        };
+        let repeated = |span| each(span, |span| span.repeated(count, stride));
         Some(Self {
             size: legal_size(self.size.checked_mul(count)?)?,
             data: repeated(self.data)?,
@@ -92,10 +89,7 @@ impl Outline {
     }
 
     pub(super) fn shifted(&self, by: i64) -> Option<Self> {
-        let shifted = |span: Option<Span>| match span {
-            Some(span) => span.shifted(by).map(Some),
-            None => Some(None),
-        };
+        let shifted = |span| each(span, |span| span.shifted(by));
         Some(Self {
             data: shifted(self.data)?,
             markers: shifted(self.markers)?,
@@ -127,6 +121,12 @@ impl Outline {
     }
 }
 
-fn legal_size(size: u64) -> Option<u64> {
+/// What becomes of a range that there may be; `None` where it leaves 64 bits.
+fn each(span: Option<Span>, act: impl Fn(Span) -> Option<Span>) -> Option<Option<Span>> {
+    span.map_or(Some(None), |span| act(span).map(Some))
+}
+
+/// A size that MPI can tell (`MPI_Count` has a sign).
+pub(super) fn legal_size(size: u64) -> Option<u64> {
     (size <= i64::MAX as u64).then_some(size)
 }

@@ -1,9 +1,9 @@
 //! Parts of arrays of several dimensions.
 
 use super::bounds::Span;
-use super::construct::{bad, finish, overflow};
+use super::construct::{bad, finish, overflow, same_lengths};
 use super::tree::{Block, Contents, Datatype};
-use crate::error::{DatatypeMisuse, Error, Result};
+use crate::error::Result;
 
 /// Which dimension of an array has its elements side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,11 +65,7 @@ impl Datatype {
 
 fn check(constructor: &'static str, sizes: &[i64], subsizes: &[i64], starts: &[i64]) -> Result<()> {
     for other in [subsizes.len(), starts.len()] {
-        if other != sizes.len() {
-            let (first, second) = (sizes.len() as u64, other as u64);
-            let misuse = DatatypeMisuse::ListLengths { first, second };
-            return Err(Error::new(constructor, misuse));
-        }
+        same_lengths(constructor, sizes.len(), other)?;
     }
     if sizes.is_empty() {
         return Err(bad(constructor, "number of dimensions", 0, "1 or more"));

@@ -56,7 +56,7 @@ proptest! {
         });
         prop_assert_eq!(entries.collect::<Vec<_>>(), all.type_map());
         if all.size() > 0 {
-            let span = committed.span(count).unwrap();
+            let span = committed.times(count).measure("test").unwrap().span;
             prop_assert_eq!((span.lo, span.hi - span.lo), (all.true_lb(), all.true_extent()));
         }
     }

@@ -157,6 +157,28 @@ impl fmt::Display for Datatype {
 }
 
 impl Contents {
+    /// The block of this number, and the type of its elements.
+    pub(super) fn block(&self, index: u64) -> Option<(Block, &Datatype)> {
+        match self {
+            Self::Basic(_) => None,
+            Self::Same(of) => (index == 0).then_some((Block { at: 0, len: 1 }, of)),
+            Self::Strided {
+                count,
+                block_len,
+                stride,
+                of,
+            } => {
+                let (at, len) = (stride.wrapping_mul(index as i64), *block_len);
+                (index < *count).then_some((Block { at, len }, of))
+            }
+            Self::Blocks { blocks, of } => Some((*blocks.get(index as usize)?, of)),
+            Self::Members(members) => {
+                let (block, of) = members.get(index as usize)?;
+                Some((*block, of))
+            }
+        }
+    }
+
     pub(super) fn children(&self) -> impl Iterator<Item = &Datatype> {
         let (one, many): (Option<&Datatype>, &[(Block, Datatype)]) = match self {
             Self::Basic(_) => (None, &[]),
