@@ -5,7 +5,8 @@
 //! **Buffers in flight.** An operation may use its buffer until it is complete, at the latest when
 //! its epoch closes. A guard could be forgotten and its buffer freed, so an epoch is a closure:
 //! buffers are lent for `'op`, a lifetime that the closure cannot name, that contains the whole
-//! epoch and that nothing made inside the closure can reach. Locks and requests can be forgotten at
+//! epoch and that nothing made inside the closure can reach. (An operation that is complete when it
+//! returns borrows its buffer for the call, and lends it for `'op` to itself only.) Locks and requests can be forgotten at
 //! will: whoever leaves the closure passes [`Window`]'s own code, which completes every operation,
 //! gives every lock back, and only then returns. If the body panics or the close fails, it tells
 //! the other ranks, waits until the device has done with every buffer, and kills the process if

@@ -1,6 +1,9 @@
 //! Operations on one element, whose operands and results are values.
 
+use std::slice;
+
 use super::Target;
+use super::target::{lent, lent_mut};
 use crate::lower;
 use crate::{Accumulate, Atomic, Element, Op, Result};
 
@@ -13,10 +16,8 @@ impl<T: Element, Mode> Target<'_, T, Mode> {
     /// See [`Target`].
     #[inline]
     pub fn put_value(&self, at: usize, value: T) -> Result<()> {
-        let (origin, len) = ((&raw const value).cast(), size_of::<T>());
-        // SAFETY: a local of one element, which outlives the operation's use of it: the device has done
-        // with it when `release` returns, be it with an error.
-        unsafe { self.raw.put(origin, len, self.rank, at as u64)? };
+        // SAFETY: the device has done with the local when `release` returns, be it with an error.
+        self.put(at, unsafe { lent(slice::from_ref(&value)) })?;
         lower::release(self.raw, self.aim("put_value"))
     }
 
@@ -27,18 +28,15 @@ impl<T: Element, Mode> Target<'_, T, Mode> {
     #[inline]
     pub fn get_value(&self, at: usize) -> Result<T> {
         let mut value = T::zeroed();
-        let (origin, len) = ((&raw mut value).cast(), size_of::<T>());
-        // SAFETY: a local of one element, which outlives the operation: it is complete, or the device
-        // has done with it, when `complete` returns.
-        unsafe { self.raw.get(origin, len, self.rank, at as u64)? };
+        // SAFETY: the operation is complete, or the device has done with the local, when `complete` returns.
+        self.get(at, unsafe { lent_mut(slice::from_mut(&mut value)) })?;
         self.complete("get_value")?;
         Ok(value)
     }
 }
 
-/// Atomic to each other and to accumulates of all ranks, this one's own part included: whoever carries
-/// out the window's atomics, the processors or the device ([`Window::atomic_domain`]), carries out
-/// these.
+/// Atomic to each other and to accumulates of all ranks, also on this rank's own part: the processors or the device
+/// carry out all atomics of the window ([`Window::atomic_domain`]), and these are among them.
 ///
 /// [`Window::atomic_domain`]: super::Window::atomic_domain
 impl<T: Element, Mode> Target<'_, T, Mode> {
@@ -53,11 +51,8 @@ impl<T: Element, Mode> Target<'_, T, Mode> {
     where
         T: Accumulate,
     {
-        let (origin, at) = ((&raw const value).cast(), at as u64);
-        // SAFETY: as for `put_value`; `Accumulate` says what the element is.
-        unsafe {
-            self.raw.accumulate(origin, 1, T::TYPE, self.rank, at, op)?;
-        }
+        // SAFETY: as for `put_value`.
+        self.accumulate(op, at, unsafe { lent(slice::from_ref(&value)) })?;
         lower::release(self.raw, self.aim("accumulate_value"))
     }
 
@@ -87,12 +82,8 @@ impl<T: Element, Mode> Target<'_, T, Mode> {
     where
         T: Accumulate,
     {
-        let (origin, at) = ((&raw const value).cast(), at as u64);
-        // SAFETY: as for `accumulate_value`: the flush waits for more.
-        unsafe {
-            self.raw
-                .accumulate(origin, 1, T::TYPE, self.rank, at, Op::Replace)?;
-        }
+        // SAFETY: as for `put_value`: the flush waits for more.
+        self.accumulate(Op::Replace, at, unsafe { lent(slice::from_ref(&value)) })?;
         lower::flush(self.raw, self.aim("store"))
     }
 

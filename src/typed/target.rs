@@ -1,6 +1,7 @@
 //! Operations on one rank's part.
 
 use std::marker::PhantomData;
+use std::slice;
 
 use super::epoch::State;
 use super::own::OwnPart;
@@ -76,9 +77,10 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     /// See [`Target`].
     #[inline]
     pub fn put(&self, at: usize, src: &'op [T]) -> Result<()> {
+        let (origin, len) = (src.as_ptr().cast(), size_of_val(src));
         // SAFETY: the source is borrowed until the epoch has closed, when the operation is
         // complete; it is no window memory that this epoch writes to.
-        unsafe { self.put_unbound(at, src) }
+        unsafe { self.raw.put(origin, len, self.rank, at as u64) }
     }
 
     /// One-sided. As [`Target::put`], and then raises the target's notification counter `counter` by
@@ -89,8 +91,9 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     /// See [`Target`]; the target has no such counter (hint `transom_notification_counters`).
     #[inline]
     pub fn put_notify(&self, at: usize, src: &'op [T], counter: u32) -> Result<()> {
+        let (origin, len, at) = (src.as_ptr().cast(), size_of_val(src), at as u64);
         // SAFETY: as for `put`.
-        unsafe { self.put_notify_unbound(at, src, counter) }
+        unsafe { self.raw.put_notify(origin, len, self.rank, at, counter) }
     }
 
     /// One-sided. As [`Target::put_notify`], and complete at the target when it returns.
@@ -101,7 +104,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     pub fn put_notify_blocking(&self, at: usize, src: &[T], counter: u32) -> Result<()> {
         // SAFETY: the flush completes the put while the source is borrowed, also where the counter behind it could
         // not be raised; if it fails, the device has done with the source too.
-        let put = unsafe { self.put_notify_unbound(at, src, counter) };
+        let put = self.put_notify(at, unsafe { lent(src) }, counter);
         put.and(lower::flush(self.raw, self.aim("put_notify_blocking")))
     }
 
@@ -111,8 +114,9 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     /// See [`Target`].
     #[inline]
     pub fn get(&self, at: usize, dst: &'op mut [T]) -> Result<()> {
+        let (origin, len) = (dst.as_mut_ptr().cast(), size_of_val(dst));
         // SAFETY: as for `put`, and uniquely.
-        unsafe { self.get_unbound(at, dst) }
+        unsafe { self.raw.get(origin, len, self.rank, at as u64) }
     }
 
     /// One-sided. As [`Target::put`], and complete at the target when it returns.
@@ -123,7 +127,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     pub fn put_blocking(&self, at: usize, src: &[T]) -> Result<()> {
         // SAFETY: the flush completes the operation while the source is borrowed; if it fails, the
         // device has done with it too.
-        unsafe { self.put_unbound(at, src)? };
+        self.put(at, unsafe { lent(src) })?;
         lower::flush(self.raw, self.aim("put_blocking"))
     }
 
@@ -134,7 +138,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     #[inline]
     pub fn get_blocking(&self, at: usize, dst: &mut [T]) -> Result<()> {
         // SAFETY: as for `put_blocking`, and uniquely.
-        unsafe { self.get_unbound(at, dst)? };
+        self.get(at, unsafe { lent_mut(dst) })?;
         self.complete("get_blocking")
     }
 
@@ -161,8 +165,12 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     where
         T: Accumulate,
     {
-        // SAFETY: as for `put`.
-        unsafe { self.accumulate_unbound(op, at, src) }
+        let (origin, count, at) = (src.as_ptr().cast(), src.len(), at as u64);
+        // SAFETY: as for `put`; `Accumulate` says what the elements are.
+        unsafe {
+            self.raw
+                .accumulate(origin, count, T::TYPE, self.rank, at, op)
+        }
     }
 
     /// One-sided. As [`Target::accumulate`], and complete at the target when it returns.
@@ -175,7 +183,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         T: Accumulate,
     {
         // SAFETY: as for `put_blocking`.
-        unsafe { self.accumulate_unbound(op, at, src)? };
+        self.accumulate(op, at, unsafe { lent(src) })?;
         lower::flush(self.raw, self.aim("accumulate_blocking"))
     }
 
@@ -196,52 +204,6 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         unsafe {
             self.raw
                 .get_accumulate(origin, result, count, T::TYPE, self.rank, at, op)
-        }
-    }
-
-    /// # Safety
-    /// `src` stays borrowed until the operation is complete, and is not what is written to.
-    #[inline]
-    unsafe fn put_unbound(&self, at: usize, src: &[T]) -> Result<()> {
-        let origin = src.as_ptr().cast();
-        // SAFETY: the caller's promise.
-        unsafe { self.raw.put(origin, size_of_val(src), self.rank, at as u64) }
-    }
-
-    /// # Safety
-    /// `dst` stays borrowed until the operation is complete, and is not what is read.
-    #[inline]
-    unsafe fn get_unbound(&self, at: usize, dst: &mut [T]) -> Result<()> {
-        let len = size_of_val(dst);
-        let origin = dst.as_mut_ptr().cast();
-        // SAFETY: the caller's promise.
-        unsafe { self.raw.get(origin, len, self.rank, at as u64) }
-    }
-
-    /// # Safety
-    /// As for `put_unbound`.
-    #[inline]
-    unsafe fn put_notify_unbound(&self, at: usize, src: &[T], counter: u32) -> Result<()> {
-        let (origin, len) = (src.as_ptr().cast(), size_of_val(src));
-        // SAFETY: the caller's promise.
-        unsafe {
-            self.raw
-                .put_notify(origin, len, self.rank, at as u64, counter)
-        }
-    }
-
-    /// # Safety
-    /// As for `put_unbound`.
-    #[inline]
-    unsafe fn accumulate_unbound(&self, op: Op, at: usize, src: &[T]) -> Result<()>
-    where
-        T: Accumulate,
-    {
-        let (origin, count, at) = (src.as_ptr().cast(), src.len(), at as u64);
-        // SAFETY: the caller's promise; `Accumulate` says what the elements are.
-        unsafe {
-            self.raw
-                .accumulate(origin, count, T::TYPE, self.rank, at, op)
         }
     }
 
@@ -452,6 +414,26 @@ impl<'op, T: Element> Target<'op, T, Passive> {
             unsafe { self.raw.rget(origin.cast(), len, self.rank, at as u64) }
         })
     }
+}
+
+/// A buffer for an operation that is complete before its caller is left.
+///
+/// # Safety
+/// The operation is complete, or the device has done with the buffer, before `buffer` ceases to be borrowed.
+#[inline(always)]
+pub(super) unsafe fn lent<'op, T>(buffer: &[T]) -> &'op [T] {
+    // SAFETY: the caller's promise; nobody uses it afterwards.
+    unsafe { slice::from_raw_parts(buffer.as_ptr(), buffer.len()) }
+}
+
+/// As [`lent`], to be written to.
+///
+/// # Safety
+/// As for [`lent`].
+#[inline(always)]
+pub(super) unsafe fn lent_mut<'op, T>(buffer: &mut [T]) -> &'op mut [T] {
+    // SAFETY: as in `lent`, and uniquely.
+    unsafe { slice::from_raw_parts_mut(buffer.as_mut_ptr(), buffer.len()) }
 }
 
 #[cold]
