@@ -1,7 +1,7 @@
-//! What most calls come to, for front ends whose calls have to be as quick as their arguments can be looked at. Each
-//! function does all that its call does, at once and without waiting; or it does nothing, where there is more to do or
-//! anything is amiss: then the call itself tells, or does it. None makes a call of its own that has to be awaited, so
-//! that a caller which goes on by a call with the same arguments saves no register for it.
+//! The frequent case of each call, for front ends whose calls have to be fast. A function does all that its call does, at once
+//! and without waiting. Where more has to be done, or something is wrong, it does nothing: then the caller makes the call
+//! itself, which does the work or returns the error. No function here calls another one that is not inlined, so that a caller
+//! that makes the call with the same arguments afterwards saves no registers.
 
 pub use crate::access::InPlace;
 
@@ -10,7 +10,7 @@ use crate::datatype::{BasicType, Op};
 use crate::terms::LockKind;
 use crate::window::Window;
 
-/// One-sided. Where a put of `len` bytes is but a copy, which [`InPlace::put`] makes: then that is all of
+/// One-sided. The bytes of a put of `len` bytes that is only a copy: [`InPlace::put`] makes it, and that is all of
 /// [`Window::put`].
 #[inline(always)]
 #[must_use]
@@ -18,7 +18,7 @@ pub fn to_put(window: &Window, len: usize, target: u32, disp: u64) -> Option<InP
     window.in_place(Way::Put, len, target, disp)
 }
 
-/// One-sided. Where a get of `len` bytes is but a copy, which [`InPlace::get`] makes: then that is all of
+/// One-sided. The bytes of a get of `len` bytes that is only a copy: [`InPlace::get`] makes it, and that is all of
 /// [`Window::get`].
 #[inline(always)]
 #[must_use]

@@ -16,13 +16,13 @@
 //! - **Combining** elements of types that are known at run time only: [`combine`].
 //! - **Walking layouts**: [`Walk`] says which bytes a datatype has, as rows, runs or predefined
 //!   types, and copies them ([`Walk::pack`], [`Walk::unpack`]).
-//! - **Operations between [`Row`]s**, which need no datatype: [`put_row`] and its kin.
+//! - **Operations between [`Row`]s**, which need no datatype: [`put_row`] and the functions like it.
 //! - **Epochs of another shape**: a barrier of the window's ranks ([`synchronise`]), operations that are
 //!   complete in an epoch of any kind ([`flush`], [`complete`], [`release`]), a look at the target
 //!   ([`check_liveness`]) and at the job ([`in_job`]), locks despite a hint ([`tolerate_locks`]), an end whatever was
 //!   forgotten ([`unlock_everything`], [`quiesce`], [`give_up`]), and a window's memory at its last moment
 //!   ([`free_with`]), or attributes that somebody else keeps ([`try_free_after`]).
-//! - **Quick calls**: [`at_once`] has what most calls come to, and says where it is not all.
+//! - **Quick calls**: [`at_once`] has the frequent case of each call, and says where more has to be done.
 //! - **The log** on standard error: [`log_to_stderr`].
 //! - **Errors**: [`error`] makes one; [`Error::class`](crate::Error::class) is MPI's.
 //!

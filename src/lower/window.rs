@@ -6,7 +6,7 @@ use crate::access::PROC_NULL;
 use crate::comm::{Communicator, Group, Purpose};
 use crate::error::{AbortCause, Error, Misuse, Result};
 use crate::terms::Aim;
-use crate::window::{Info, Window};
+use crate::window::{Info, OnTarget, Window};
 
 /// Collective. As [`Window::allocate`], with a copy of `bytes` in the memory.
 ///
@@ -43,10 +43,7 @@ pub fn synchronise(window: &Window, operation: &'static str) -> Result<()> {
 /// The target is not a rank of the window; an operation failed, or the target died.
 #[inline]
 pub fn flush(window: &Window, aim: Aim) -> Result<()> {
-    match window.targets().get(aim.rank as usize) {
-        Some(target) => window.on_known(aim, target).flush(),
-        None => aim.aside(|aim| nobody(window, aim)),
-    }
+    on_target(window, aim, |on| on.flush())
 }
 
 /// One-sided. As [`flush`], for what was fetched: loads of this rank may still overtake what it
@@ -56,10 +53,7 @@ pub fn flush(window: &Window, aim: Aim) -> Result<()> {
 /// As for [`flush`].
 #[inline]
 pub fn complete(window: &Window, aim: Aim) -> Result<()> {
-    match window.targets().get(aim.rank as usize) {
-        Some(target) => window.on_known(aim, target).complete(),
-        None => aim.aside(|aim| nobody(window, aim)),
-    }
+    on_target(window, aim, |on| on.complete())
 }
 
 /// One-sided. Returns when the origin buffers of this rank's operations on a target may be used again, in an
@@ -69,10 +63,7 @@ pub fn complete(window: &Window, aim: Aim) -> Result<()> {
 /// As for [`flush`]; then the device has done with the buffers, too.
 #[inline]
 pub fn release(window: &Window, aim: Aim) -> Result<()> {
-    match window.targets().get(aim.rank as usize) {
-        Some(target) => window.on_known(aim, target).flush_locally(),
-        None => aim.aside(|aim| nobody(window, aim)),
-    }
+    on_target(window, aim, |on| on.flush_locally())
 }
 
 /// Local. Now and then looks whether the target lives and the job goes on, as a flush does: for calls that a
@@ -82,10 +73,7 @@ pub fn release(window: &Window, aim: Aim) -> Result<()> {
 /// The target died, or the job was aborted; the target is not a rank of the window.
 #[inline]
 pub fn check_liveness(window: &Window, aim: Aim) -> Result<()> {
-    match window.targets().get(aim.rank as usize) {
-        Some(target) => window.on_known(aim, target).check_liveness(),
-        None => aim.aside(|aim| nobody(window, aim)),
-    }
+    on_target(window, aim, |on| on.check_liveness())
 }
 
 /// Local. Fails, in the name of `operation`, once this process has left its job: a collective call on the window
@@ -100,18 +88,29 @@ pub fn in_job(window: &Window, operation: &'static str) -> Result<()> {
     }
 }
 
-#[cold]
-fn nobody(window: &Window, aim: Aim) -> Result<()> {
-    match aim.rank {
-        PROC_NULL => Ok(()),
-        _ => Err(no_rank(window, aim)),
+/// Does something on a target, if that is a rank of the window.
+#[inline(always)]
+fn on_target<'w>(
+    window: &'w Window,
+    aim: Aim,
+    act: impl FnOnce(OnTarget<'w>) -> Result<()>,
+) -> Result<()> {
+    match window.targets().get(aim.rank as usize) {
+        Some(target) => act(window.on_known(aim, target)),
+        None => aim.aside(|aim| nobody(window, aim)),
     }
 }
 
 #[cold]
-fn no_rank(window: &Window, Aim { operation, rank }: Aim) -> Error {
-    let size = window.ranks();
-    Error::new(operation, Misuse::RankOutOfRange { rank, size })
+fn nobody(window: &Window, aim: Aim) -> Result<()> {
+    match aim.rank {
+        PROC_NULL => Ok(()),
+        rank => {
+            let size = window.ranks();
+            let misuse = Misuse::RankOutOfRange { rank, size };
+            Err(Error::new(aim.operation, misuse))
+        }
+    }
 }
 
 /// One-sided. Completes all of this rank's operations, and gives back every lock that it holds of the
