@@ -1,12 +1,15 @@
 //! Accumulate. The addition of one element to mapped memory is the fast path, and is tried first; see `combine` for all
 //! else.
 
+use std::ptr;
+
 use rdma_sys_shim::Ticket;
 
 use super::elementwise::{self, Fetching};
 use super::request::{Request, Until};
 use super::work::Work;
 use crate::datatype::{BasicType, Layout, Op};
+use crate::diagnostics::OperationKind;
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
 use crate::terms::Aim;
@@ -166,7 +169,14 @@ impl Window {
         op: Op,
     ) -> Result<Ticket> {
         Work::check_changes(aim.operation, op)?;
-        let work = Work::of(origin, std::ptr::null_mut(), count, ty, op);
+        let work = Work::of(
+            OperationKind::Accumulate,
+            origin,
+            ptr::null_mut(),
+            count,
+            ty,
+            op,
+        );
         // SAFETY: the caller's promise.
         unsafe { self.carry_out(aim, disp, &work) }
     }

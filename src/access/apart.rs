@@ -11,75 +11,52 @@ use crate::memory::displacement::{Address, Displacement};
 use crate::terms::Aim;
 use crate::window::{OnTarget, RegionCache};
 
-/// What one region has to hold as a whole.
-#[derive(Clone, Copy)]
-pub(super) struct Grain {
-    extent: u64,
-    /// Without the padding at its end.
-    true_extent: u64,
+/// How many of `len` bytes from `address` on are whole elements in one region; `None` if the first one is
+/// not in any.
+fn in_one_region(ty: BasicType, regions: &RegionCache, address: Address, len: u64) -> Option<u64> {
+    let room = regions.end_of(address)?.in_memory_at(address.0).0;
+    let (extent, true_extent) = (ty.extent() as u64, ty.true_extent() as u64);
+    let more = room.checked_sub(true_extent)? / extent;
+    Some(len.min((more + 1) * extent))
 }
 
-impl Grain {
-    pub(super) const BYTE: Self = Self {
-        extent: 1,
-        true_extent: 1,
-    };
-
-    pub(super) fn of(ty: BasicType) -> Self {
-        Self {
-            extent: ty.extent() as u64,
-            true_extent: ty.true_extent() as u64,
-        }
-    }
-
-    /// How many of `len` bytes from `address` on are grains in one region; `None` if the first one is
-    /// not in any.
-    fn in_one_region(self, regions: &RegionCache, address: Address, len: u64) -> Option<u64> {
-        let room = regions.end_of(address)?.in_memory_at(address.0).0;
-        let more = room.checked_sub(self.true_extent)? / self.extent;
-        Some(len.min((more + 1) * self.extent))
-    }
-
-    /// Passes on the parts of `len` bytes from `address` on, as offset and length, each in one region.
-    fn parts(
-        self,
-        regions: &RegionCache,
-        address: Address,
-        len: u64,
-    ) -> impl Iterator<Item = Option<(u64, u64)>> {
-        let mut next = Some(0);
-        std::iter::from_fn(move || {
-            let start = next.filter(|&start| start < len)?;
-            let part = address
-                .after(start)
-                .and_then(|address| self.in_one_region(regions, address, len - start));
-            next = part.map(|part| start + part);
-            Some(part.map(|part| (start, part)))
-        })
-    }
+/// Passes on the parts of `len` bytes of elements from `address` on, as offset and length, each in one region.
+fn parts(
+    ty: BasicType,
+    regions: &RegionCache,
+    address: Address,
+    len: u64,
+) -> impl Iterator<Item = Option<(u64, u64)>> {
+    let mut next = Some(0);
+    std::iter::from_fn(move || {
+        let start = next.filter(|&start| start < len)?;
+        let part = address
+            .after(start)
+            .and_then(|address| in_one_region(ty, regions, address, len - start));
+        next = part.map(|part| start + part);
+        Some(part.map(|part| (start, part)))
+    })
 }
 
 impl OnTarget<'_> {
-    /// What to make of an access that no single region holds: the error, unless several hold all of
-    /// `far`, placed at address `disp`.
+    /// Checks an access that no single region holds. Returns the error, unless several regions hold all
+    /// elements of `far`, placed at address `disp`.
     #[cold]
     pub(super) fn check_apart(
         self,
         disp: Displacement,
-        far: &Piece,
-        grain: Grain,
+        far: Option<&Piece>,
+        ty: BasicType,
         error: Error,
     ) -> Result<()> {
         let is_apart = matches!(error.kind(), ErrorKind::Misuse(Misuse::NotAttached { .. }));
-        let Some(regions) = self.route()?.attached.as_ref() else {
+        let (Some(far), Some(regions)) = (far, self.route()?.attached.as_ref()) else {
             return Err(error);
         };
         let is_held = |at: i64, len: u64| {
-            disp.as_address().moved(at).is_some_and(|address| {
-                grain
-                    .parts(regions, address, len)
-                    .all(|part| part.is_some())
-            })
+            disp.as_address()
+                .moved(at)
+                .is_some_and(|address| parts(ty, regions, address, len).all(|part| part.is_some()))
         };
         let mut blocks = Together::new([far]).flat_map(|strip| {
             let len = strip.len;
@@ -109,7 +86,7 @@ impl OnTarget<'_> {
             for [near, far] in strip.blocks() {
                 let here = origin.wrapping_offset(near as isize);
                 let block = (self.block_at(disp, far), strip.len);
-                self.each_part(block, Grain::BYTE, |at, part, len| {
+                self.each_part(block, BasicType::Byte, |at, part, len| {
                     let (here, len) = (here.wrapping_add(at as usize), len as usize);
                     // SAFETY: a part of a block, which is the caller's promise.
                     let posted = unsafe { self.window.transfer(self.aim, way, here, len, part)? };
@@ -132,10 +109,9 @@ impl OnTarget<'_> {
         parts: &Combined<'_>,
     ) -> Result<Ticket> {
         let mut last = Ticket::DONE;
-        let grain = Grain::of(parts.ty);
         for block in parts.blocks() {
             let bytes = (self.block_at(disp, block.target), block.len as u64);
-            self.each_part(bytes, grain, |at, part, len| {
+            self.each_part(bytes, parts.ty, |at, part, len| {
                 let work = parts.work(&block.part(at as usize, len as usize));
                 // SAFETY: a part of a block, which is the caller's promise.
                 let posted = unsafe { self.window.carry_out(self.aim, part, &work)? };
@@ -156,7 +132,7 @@ impl OnTarget<'_> {
     fn each_part(
         self,
         (address, len): (Address, u64),
-        grain: Grain,
+        ty: BasicType,
         mut act: impl FnMut(u64, Displacement, u64) -> Result<()>,
     ) -> Result<()> {
         let Aim { operation, rank } = self.aim;
@@ -165,7 +141,7 @@ impl OnTarget<'_> {
             Error::new(operation, Misuse::NotAttached { rank, address, len })
         };
         let regions = self.route()?.attached.as_ref();
-        for part in grain.parts(regions.ok_or_else(gone)?, address, len) {
+        for part in parts(ty, regions.ok_or_else(gone)?, address, len) {
             // The target may detach it now.
             let (at, len) = part.ok_or_else(gone)?;
             act(at, Displacement(address.0 + at), len)?;

@@ -133,7 +133,7 @@ pub(crate) fn byte_len(operation: &'static str, count: usize, element: usize) ->
     }
 }
 
-/// Addresses below this are no memory: what is placed at null may well lie elsewhere, where a type
+/// Addresses below this are no memory. A layout that is placed at null may lie above, where its type
 /// has absolute displacements (`MPI_BOTTOM`).
 const FIRST_ADDRESS: usize = 4096;
 

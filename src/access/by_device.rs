@@ -2,7 +2,7 @@
 //! atomics change them, or loops of its compare-and-swap. Atomics take effect after all that was posted before them,
 //! which keeps the order of accumulates. The others are combined under the accumulate lock: see `locked_by_device`.
 
-use std::ptr;
+use std::iter;
 
 use rdma_sys_shim::{Endpoint, RemoteAddress, Ticket, Update, Width};
 
@@ -28,6 +28,23 @@ impl OnTarget<'_> {
         place: &Place<'_>,
         parts: &Combined<'_>,
     ) -> Result<Ticket> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match parts.as_block() {
+                Some(block) => self.combine_blocks_by_device(place, parts, || iter::once(block)),
+                None => self.combine_blocks_by_device(place, parts, || parts.blocks()),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for [`OnTarget::combine_by_device`].
+    unsafe fn combine_blocks_by_device<I: Iterator<Item = ElementBlock>>(
+        self,
+        place: &Place<'_>,
+        parts: &Combined<'_>,
+        blocks: impl Fn() -> I,
+    ) -> Result<Ticket> {
         let _call = self.window.in_call(self.aim);
         let far = Far {
             endpoint: &*place.route.endpoint,
@@ -35,23 +52,25 @@ impl OnTarget<'_> {
             at: place.at,
             parts,
         };
-        let lock = &place.route.accumulate_lock;
-        let blocks = |words| parts.blocks_of(place.widths, place.at.address, words);
+        let (lock, widths) = (&place.route.accumulate_lock, place.widths);
+        let is_word = |block: &ElementBlock| parts.is_of_words(block, widths, place.at.address);
+        let words = || blocks().filter(is_word);
+        let others = || blocks().filter(|block| !is_word(block));
         let mut ticket = Ticket::DONE;
-        if let Some(width) = place.widths.word(parts.ty, 0)
-            && blocks(true).next().is_some()
+        if let Some(width) = widths.word(parts.ty, 0)
+            && words().next().is_some()
         {
             let posted = self.at_words_by_device(lock, || {
                 // SAFETY: the caller's promise.
-                unsafe { far.combine_words(width, blocks(true)) }
+                unsafe { far.combine_words(width, words()) }
             });
             ticket = posted.map_err(|error| self.failed(error))?;
             self.note_posted(ticket);
         }
-        if blocks(false).next().is_some() {
+        if others().next().is_some() {
             self.with_accumulate_lock(lock, || {
                 // SAFETY: the caller's promise; the lock is held.
-                let done = unsafe { far.combine_under_lock(blocks(false)) };
+                let done = unsafe { far.combine_under_lock(others()) };
                 done.map_err(|error| self.failed(error))
             })?;
         }
@@ -80,22 +99,7 @@ impl Far<'_> {
         self.at.moved(block.target)
     }
 
-    /// The words of a block of elements that are of this width, with their width: wider ones where elements are only moved.
-    fn words(
-        &self,
-        width: Width,
-        block: ElementBlock,
-    ) -> impl Iterator<Item = (ElementBlock, Width)> + use<> {
-        let is_cut = go_together(self.parts.op, width.bytes());
-        let cut = is_cut.then(|| {
-            words(self.place(&block).address, block.len)
-                .map(move |(start, len, width)| (block.part(start, len), width))
-        });
-        let whole = (!is_cut).then_some((block, width));
-        whole.into_iter().chain(cut.into_iter().flatten())
-    }
-
-    /// With the ticket, the result is there.
+    /// Carries out the work on blocks of elements of this width. With the ticket, the result is there.
     ///
     /// # Safety
     /// As for [`OnTarget::combine_by_device`].
@@ -104,13 +108,32 @@ impl Far<'_> {
         width: Width,
         blocks: impl Iterator<Item = ElementBlock>,
     ) -> Result<Ticket> {
-        let words = blocks.flat_map(|block| self.words(width, block));
+        if !go_together(self.parts.op, width.bytes()) {
+            // SAFETY: the caller's promise.
+            return unsafe { self.combine_each(blocks.map(|block| (block, width))) };
+        }
+        let wide = blocks.flat_map(|block| {
+            words(self.place(&block).address, block.len)
+                .map(move |(start, len, width)| (block.part(start, len), width))
+        });
+        // SAFETY: the caller's promise; the words are whole elements.
+        unsafe { self.combine_each(wide) }
+    }
+
+    /// As [`Far::combine_words`], with the width of the words in each block.
+    ///
+    /// # Safety
+    /// As for [`OnTarget::combine_by_device`].
+    unsafe fn combine_each(
+        &self,
+        blocks: impl Iterator<Item = (ElementBlock, Width)>,
+    ) -> Result<Ticket> {
         // SAFETY: the caller's promise.
         unsafe {
             match (self.parts.op, self.parts.result) {
-                (Op::Sum, None) => self.update(Update::Add, words),
-                (Op::Replace, None) => self.update(Update::Store, words),
-                _ => self.fetch(words),
+                (Op::Sum, None) => self.update(Update::Add, blocks),
+                (Op::Replace, None) => self.update(Update::Store, blocks),
+                _ => self.fetch(blocks),
             }
         }
     }
@@ -120,10 +143,10 @@ impl Far<'_> {
     unsafe fn update(
         &self,
         update: Update,
-        words: impl Iterator<Item = (ElementBlock, Width)>,
+        blocks: impl Iterator<Item = (ElementBlock, Width)>,
     ) -> Result<Ticket> {
         let mut last = Ticket::DONE;
-        for (block, width) in words {
+        for (block, width) in blocks {
             let (at, values) = (self.place(&block), self.parts.work(&block).operands);
             let count = block.len / width.bytes();
             // SAFETY: the caller's promise.
@@ -135,73 +158,87 @@ impl Far<'_> {
         Ok(last)
     }
 
-    /// Operations whose old values matter, a chain of words at a time.
+    /// Operations whose old values matter. Where eight bytes fit into the result, the device stores them there, and a later
+    /// synchronisation waits for that; the other words are complete on return, a chain of them at a time.
     ///
     /// # Safety
     /// As for [`OnTarget::combine_by_device`].
-    unsafe fn fetch(&self, words: impl Iterator<Item = (ElementBlock, Width)>) -> Result<Ticket> {
-        let mut each = words.flat_map(|(block, width)| {
-            (0..block.len).step_by(width.bytes()).map(move |start| {
-                let block = block.part(start, width.bytes());
-                Word { block, width }
-            })
-        });
-        // Compare-and-swap, and what an addition does.
-        let is_one_atomic =
-            self.parts.compare.is_some() || matches!(self.parts.op, Op::Sum | Op::NoOp);
+    unsafe fn fetch(&self, blocks: impl Iterator<Item = (ElementBlock, Width)>) -> Result<Ticket> {
+        let mut chain = Vec::new();
         let mut last = Ticket::DONE;
-        loop {
-            let chain: Vec<_> = each.by_ref().take(CHAIN).collect();
-            if chain.is_empty() {
-                return Ok(last);
-            }
-            // SAFETY: the caller's promise.
-            let done = unsafe {
-                match is_one_atomic {
-                    true => self.fetch_chain(&chain),
-                    false => self.swap_until_done(&chain).map(|()| Ticket::DONE),
+        for (block, width) in blocks {
+            for start in (0..block.len).step_by(width.bytes()) {
+                let block = block.part(start, width.bytes());
+                let word = Word { block, width };
+                let result = self.parts.work(&block).result.cast::<u64>();
+                // SAFETY: the caller's promise, of one element.
+                let posted = unsafe {
+                    if self.is_one_atomic() && width == Width::W8 && result.is_aligned() {
+                        self.post(&word, result)
+                    } else {
+                        chain.push(word);
+                        self.fetch_chain(&mut chain, CHAIN)
+                    }
+                };
+                match posted {
+                    Ok(ticket) => last = last.max(ticket),
+                    Err(error) => return self.after(last, error),
                 }
-            };
-            match done {
-                Ok(ticket) => last = last.max(ticket),
-                Err(error) => return self.after(last, error),
             }
+        }
+        // SAFETY: as above.
+        match unsafe { self.fetch_chain(&mut chain, 1) } {
+            Ok(_) => Ok(last),
+            Err(error) => self.after(last, error),
         }
     }
 
-    /// One atomic of the device for each word. Where eight bytes fit into the result, the device
-    /// stores them there, and a later synchronisation waits for that; otherwise this call does.
+    /// Whether the operation is a compare-and-swap, or what an addition does.
+    fn is_one_atomic(&self) -> bool {
+        self.parts.compare.is_some() || matches!(self.parts.op, Op::Sum | Op::NoOp)
+    }
+
+    /// Carries out the work on the words of a chain and empties it, if it has so many. Complete on return.
     ///
     /// # Safety
-    /// As for [`OnTarget::combine_by_device`]; at most [`CHAIN`] words, and there is a result.
-    unsafe fn fetch_chain(&self, chain: &[Word]) -> Result<Ticket> {
-        let fitting = |word: &Word| {
-            let wide = self.parts.work(&word.block).result.cast::<u64>();
-            (word.width == Width::W8 && wide.is_aligned()).then_some(wide)
+    /// As for [`OnTarget::combine_by_device`]; at most [`CHAIN`] words.
+    unsafe fn fetch_chain(&self, chain: &mut Vec<Word>, least: usize) -> Result<Ticket> {
+        if chain.len() < least {
+            return Ok(Ticket::DONE);
+        }
+        // SAFETY: the caller's promise.
+        let old = unsafe {
+            match self.is_one_atomic() {
+                true => self.post_each(chain)?,
+                false => self.swap_until_done(chain)?,
+            }
         };
-        let mut old = [0; CHAIN];
-        let (mut last, mut all_fit) = (Ticket::DONE, true);
-        for (word, old) in chain.iter().zip(&mut old) {
-            let to = fitting(word).unwrap_or(old);
-            all_fit &= !ptr::eq(to, old);
-            // SAFETY: an element of the result, which stays until the operation is complete, or of a local array, for
-            // which this waits, also after a failure.
-            match unsafe { self.post(word, to) } {
+        if self.parts.result.is_some() {
+            for (word, &old) in chain.iter().zip(&old) {
+                // SAFETY: the result is the caller's promise.
+                unsafe { word.width.store(self.parts.work(&word.block).result, old) };
+            }
+        }
+        chain.clear();
+        Ok(Ticket::DONE)
+    }
+
+    /// One atomic of the device for each word; returns what these held before.
+    ///
+    /// # Safety
+    /// As for [`OnTarget::combine_by_device`]; at most [`CHAIN`] words.
+    unsafe fn post_each(&self, chain: &[Word]) -> Result<[u64; CHAIN]> {
+        let mut found = [0; CHAIN];
+        let mut last = Ticket::DONE;
+        for (word, old) in chain.iter().zip(&mut found) {
+            // SAFETY: a local array; every operation is waited for, also after a failure.
+            match unsafe { self.post(word, old) } {
                 Ok(ticket) => last = ticket,
                 Err(error) => return self.after(last, error),
             }
         }
-        if all_fit {
-            return Ok(last);
-        }
         self.patience.complete(self.endpoint, last)?;
-        for (word, &old) in chain.iter().zip(&old) {
-            if fitting(word).is_none() {
-                // SAFETY: the caller's promise.
-                unsafe { self.store_result(word, old) };
-            }
-        }
-        Ok(Ticket::DONE)
+        Ok(found)
     }
 
     /// Posts the atomic of one word: an addition, or the compare-and-swap that was asked for.
@@ -226,11 +263,12 @@ impl Far<'_> {
         Ok(posted?)
     }
 
-    /// Every other operation: swaps against what was last seen, all words of a chain at once.
+    /// Every other operation: swaps against what was last seen, all words of a chain at once; returns what these held
+    /// before.
     ///
     /// # Safety
     /// As for [`OnTarget::combine_by_device`]; at most [`CHAIN`] words.
-    unsafe fn swap_until_done(&self, chain: &[Word]) -> Result<()> {
+    unsafe fn swap_until_done(&self, chain: &[Word]) -> Result<[u64; CHAIN]> {
         let (ty, op) = (self.parts.ty, self.parts.op);
         let mut expected = self.guess(chain)?;
         let mut open = [true; CHAIN];
@@ -262,13 +300,7 @@ impl Far<'_> {
             }
             expected = found;
         }
-        if self.parts.result.is_some() {
-            for (word, &old) in chain.iter().zip(&expected) {
-                // SAFETY: the result is the caller's promise.
-                unsafe { self.store_result(word, old) };
-            }
-        }
-        Ok(())
+        Ok(expected)
     }
 
     /// What the words of a chain may hold: read, which is no atomic, and so to be tried only. Words
@@ -303,13 +335,6 @@ impl Far<'_> {
             // SAFETY: the caller's promise.
             _ => unsafe { word.width.load(self.parts.work(&word.block).operands) },
         }
-    }
-
-    /// # Safety
-    /// The result is writable.
-    unsafe fn store_result(&self, word: &Word, old: u64) {
-        // SAFETY: the caller's promise.
-        unsafe { word.width.store(self.parts.work(&word.block).result, old) };
     }
 
     /// Posting failed: what was posted before still uses its buffers, until it has ended.

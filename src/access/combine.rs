@@ -53,7 +53,7 @@ impl Window {
             return Ok(Ticket::DONE);
         }
         let run = Piece::run(0, (work.count * work.ty.extent()) as u64);
-        let (ty, kind) = (work.ty, work.kind());
+        let &Work { ty, kind, .. } = work;
         let usage = Use::Combined { ty, kind };
         let spot = on.find(disp, Span::of(len as u64), Some(&run), usage)?;
         work.check_buffers(aim.operation, len)?;
@@ -107,6 +107,7 @@ impl Window {
         let out = result.and_then(|(_, layout)| layout.elements());
         let results = out.as_deref().unwrap_or(&no_memory);
         let fetched = Combined {
+            kind,
             ty,
             op: Op::NoOp,
             operands: None,
@@ -235,7 +236,8 @@ impl OnTarget<'_> {
             }
         }
         self.with_accumulate_lock(&self.route()?.accumulate_lock, || {
-            for block in parts.blocks_of(widths, base, false) {
+            let is_other = |block: &ElementBlock| !parts.is_of_words(block, widths, base);
+            for block in parts.blocks().filter(is_other) {
                 // SAFETY: the caller's promise; the lock is held.
                 unsafe { parts.work(&block).combine_mapped(at(block.target)) };
             }

@@ -1,15 +1,17 @@
 //! What an operation of the accumulate family does, where its elements lie in layouts.
 
-use std::{mem, ptr};
+use std::{iter, mem, ptr};
 
 use super::whole_words::go_together;
 use super::work::Work;
 use crate::datatype::{AtomicWidths, BasicType, Op, Piece, Together, copy_elements};
+use crate::diagnostics::OperationKind;
 use crate::error::Result;
 
 /// Elements of one predefined type in three layouts, up to the end of the shortest: operands,
 /// results, target.
 pub(super) struct Combined<'a> {
+    pub(super) kind: OperationKind,
     pub(super) ty: BasicType,
     pub(super) op: Op,
     /// `None` for [`Op::NoOp`].
@@ -62,11 +64,38 @@ pub(super) fn packed(blocks: &[ElementBlock]) -> impl Iterator<Item = (usize, &E
     })
 }
 
+/// Blocks in lists of at most `most` bytes, which depends on the first block of a list. A block is in the list of the one
+/// before if it `joins` it.
+pub(super) fn cut(
+    mut blocks: impl Iterator<Item = ElementBlock>,
+    most: impl Fn(&ElementBlock) -> usize,
+    joins: impl Fn(&ElementBlock, &ElementBlock) -> bool,
+) -> impl Iterator<Item = Vec<ElementBlock>> {
+    let mut rest = None;
+    iter::from_fn(move || {
+        let first: ElementBlock = rest.take().or_else(|| blocks.next())?;
+        let (mut list, mut room) = (Vec::new(), most(&first));
+        let mut next = Some(first);
+        while let Some(block) = next.take().or_else(|| blocks.next()) {
+            if room == 0 || list.last().is_some_and(|last| !joins(last, &block)) {
+                rest = Some(block);
+                break;
+            }
+            let len = block.len.min(room);
+            list.push(block.part(0, len));
+            room -= len;
+            next = (len < block.len).then(|| block.part(len, block.len - len));
+        }
+        Some(list)
+    })
+}
+
 impl<'a> Combined<'a> {
     /// Work on contiguous elements: `run` is as long.
     pub(super) fn of(work: &Work, run: &'a Piece) -> Self {
         let some = |buffer: *const u8| (!buffer.is_null()).then_some(buffer);
         Self {
+            kind: work.kind,
             ty: work.ty,
             op: work.op,
             operands: some(work.operands),
@@ -92,12 +121,6 @@ impl<'a> Combined<'a> {
     }
 
     pub(super) fn blocks(&self) -> impl Iterator<Item = ElementBlock> {
-        let one = self.as_block();
-        let several = one.is_none().then(|| self.walk());
-        one.into_iter().chain(several.into_iter().flatten())
-    }
-
-    fn walk(&self) -> impl Iterator<Item = ElementBlock> {
         let (skip, mut walked) = (self.skip, 0);
         let strips = Together::new(self.layouts).filter(move |strip| {
             walked += strip.bytes();
@@ -116,19 +139,16 @@ impl<'a> Combined<'a> {
         })
     }
 
-    /// The blocks whose elements single atomics update, or the others. `base` is where the target's
-    /// layout is placed.
-    pub(super) fn blocks_of(
+    /// Whether single atomics update the elements of a block. `base` is where the target's layout is placed.
+    #[inline]
+    pub(super) fn is_of_words(
         &self,
+        block: &ElementBlock,
         widths: AtomicWidths,
         base: u64,
-        words: bool,
-    ) -> impl Iterator<Item = ElementBlock> {
-        let ty = self.ty;
-        self.blocks().filter(move |block| {
-            let address = base.wrapping_add_signed(block.target);
-            widths.word(ty, address).is_some() == words
-        })
+    ) -> bool {
+        let address = base.wrapping_add_signed(block.target);
+        widths.word(self.ty, address).is_some()
     }
 
     /// The work on one block.
@@ -137,6 +157,7 @@ impl<'a> Combined<'a> {
             base.map_or(ptr::null(), |base| base.wrapping_offset(offset as isize))
         };
         Work {
+            kind: self.kind,
             ty: self.ty,
             op: self.op,
             count: block.len / self.ty.extent(),
@@ -146,7 +167,7 @@ impl<'a> Combined<'a> {
         }
     }
 
-    /// Has work done on dense copies of what blocks have in the buffers, by which the results are brought back.
+    /// Does work on dense copies of the blocks' operands, and copies its results to their places.
     ///
     /// # Safety
     /// The buffers are valid for the blocks. `act` returns when nothing uses its buffers any more, or fails.
@@ -158,7 +179,14 @@ impl<'a> Combined<'a> {
         let (ty, extent) = (self.ty, self.ty.extent());
         let len: usize = blocks.iter().map(|block| block.len).sum();
         let (mut operands, mut result) = (Vec::new(), Vec::new());
-        let mut dense = Work::of(ptr::null(), ptr::null_mut(), len / extent, ty, self.op);
+        let mut dense = Work::of(
+            self.kind,
+            ptr::null(),
+            ptr::null_mut(),
+            len / extent,
+            ty,
+            self.op,
+        );
         if self.operands.is_some() {
             operands.resize(len, 0_u8);
             dense.operands = operands.as_ptr();

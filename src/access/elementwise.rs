@@ -1,5 +1,5 @@
-//! Accumulates of which every element is one atomic of the processor: aligned integers in mapped
-//! memory. For many of them there may be a sooner way, which these keep out of: see `words`.
+//! Accumulates in which one atomic of the processor updates each element: aligned integers in mapped
+//! memory. Many elements may be combined faster under the accumulate lock: see `words`.
 //!
 //! The path depends on the element's type, its alignment and whose memory it is in, never on the
 //! operation or where the origin is: a fetch_and_op and an accumulate on one word are atomic to each other
@@ -186,7 +186,7 @@ unsafe fn combine_each(there: *mut u8, width: Width, work: &Work) {
         (offset, there.wrapping_add(offset), operand)
     });
     let &Work { ty, op, .. } = work;
-    // What is not fetched is left to shorter instructions.
+    // Where nothing is fetched, shorter instructions do.
     match op {
         Op::Sum if work.result.is_null() => {
             // SAFETY: the caller's promise.

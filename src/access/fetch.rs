@@ -1,10 +1,9 @@
 //! Fetch_and_op and compare_and_swap: one element.
 
-use super::PROC_NULL;
-use super::bounds::null_buffer;
 use super::elementwise::{self, Fetching};
 use super::work::Work;
 use crate::datatype::{BasicType, Op};
+use crate::diagnostics::OperationKind;
 use crate::error::{Error, Misuse, Result};
 use crate::memory::displacement::Displacement;
 use crate::terms::Aim;
@@ -68,8 +67,8 @@ impl Window {
         unsafe { self.swap_any(origin, compare, result, ty, target, Displacement(disp)) }
     }
 
-    /// As [`Window::fetch_and_op`] where that is one instruction; false where there is more to it, or anything amiss,
-    /// with nothing done.
+    /// As [`Window::fetch_and_op`] where that is one instruction; false, with nothing done, where more has to be done, or
+    /// something is wrong.
     ///
     /// # Safety
     /// As for [`Window::fetch_and_op`]; nulls are refused.
@@ -103,8 +102,8 @@ impl Window {
         false
     }
 
-    /// As [`Window::compare_and_swap`] where that is one instruction; false where there is more to it, or anything
-    /// amiss, with nothing done.
+    /// As [`Window::compare_and_swap`] where that is one instruction; false, with nothing done, where more has to be done,
+    /// or something is wrong.
     ///
     /// # Safety
     /// As for [`Window::compare_and_swap`]; nulls are refused.
@@ -147,9 +146,9 @@ impl Window {
         disp: Displacement,
         op: Op,
     ) -> Result<()> {
-        let work = Work::of(origin, result, 1, ty, op);
+        let work = Work::of(OperationKind::Fetch, origin, result, 1, ty, op);
         // SAFETY: the caller's promise.
-        unsafe { self.fetch_and_combine(Aim::new("fetch_and_op", rank), disp, &work) }.map(drop)
+        unsafe { self.carry_out(Aim::new("fetch_and_op", rank), disp, &work) }.map(drop)
     }
 
     /// # Safety
@@ -172,19 +171,12 @@ impl Window {
             };
             return Err(Error::new(OPERATION, misuse));
         }
-        let aim = Aim::new(OPERATION, rank);
-        if rank == PROC_NULL {
-            return Ok(());
-        }
-        if origin.is_null() || compare.is_null() || result.is_null() {
-            self.enter(aim)?;
-            return Err(null_buffer(OPERATION, ty.size()));
-        }
+        let kind = OperationKind::CompareAndSwap;
         let work = Work {
             compare,
-            ..Work::of(origin, result, 1, ty, Op::Replace)
+            ..Work::of(kind, origin, result, 1, ty, Op::Replace)
         };
         // SAFETY: the caller's promise.
-        unsafe { self.carry_out(aim, disp, &work) }.map(drop)
+        unsafe { self.carry_out(Aim::new(OPERATION, rank), disp, &work) }.map(drop)
     }
 }

@@ -1,12 +1,9 @@
 //! Get_accumulate: many elements are fetched and combined.
 
-use rdma_sys_shim::Ticket;
-
-use super::PROC_NULL;
-use super::bounds::null_buffer;
 use super::request::{Request, Until};
 use super::work::Work;
 use crate::datatype::{BasicType, Layout, Op};
+use crate::diagnostics::OperationKind;
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
 use crate::terms::Aim;
@@ -37,9 +34,9 @@ impl Window {
         op: Op,
     ) -> Result<()> {
         let (aim, disp) = (Aim::new("get_accumulate", target), Displacement(disp));
-        let work = Work::of(origin, result, count, ty, op);
+        let work = Work::of(OperationKind::Fetch, origin, result, count, ty, op);
         // SAFETY: the caller's promise.
-        unsafe { self.fetch_and_combine(aim, disp, &work) }.map(drop)
+        unsafe { self.carry_out(aim, disp, &work) }.map(drop)
     }
 
     /// One-sided. As [`Window::get_accumulate`], with a request: when it is complete, the data is
@@ -63,10 +60,10 @@ impl Window {
         op: Op,
     ) -> Result<Request> {
         let (aim, disp) = (Aim::new("rget_accumulate", target), Displacement(disp));
-        let work = Work::of(origin, result, count, ty, op);
+        let work = Work::of(OperationKind::Fetch, origin, result, count, ty, op);
         self.requested(aim, Until::Completed, || {
             // SAFETY: the caller's promise.
-            unsafe { self.fetch_and_combine(aim, disp, &work) }
+            unsafe { self.carry_out(aim, disp, &work) }
         })
     }
 
@@ -130,25 +127,5 @@ impl Window {
             // SAFETY: the caller's promise.
             unsafe { self.combine_layouts(aim, op, origin, result, there) }
         })
-    }
-
-    /// As [`Window::carry_out`], for work that has a result.
-    ///
-    /// # Safety
-    /// As for [`Window::carry_out`].
-    pub(super) unsafe fn fetch_and_combine(
-        &self,
-        aim: Aim,
-        disp: Displacement,
-        work: &Work,
-    ) -> Result<Ticket> {
-        // Without a place for the old elements it would be another operation.
-        if work.result.is_null() && work.count > 0 && aim.rank != PROC_NULL {
-            let len = work.check(aim.operation)?;
-            self.enter(aim)?;
-            return Err(null_buffer(aim.operation, len));
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.carry_out(aim, disp, work) }
     }
 }

@@ -21,7 +21,7 @@ use crate::window::{OnTarget, Window};
 /// Bytes that are combined at a time in mapped memory, where they need a private copy for it.
 const CHUNK: usize = 2 << 10;
 
-/// After so long, who waits for an accumulate lock is the next to have it.
+/// A rank that has waited so long for an accumulate lock is the next to have it.
 const LONG: Duration = Duration::from_millis(1);
 
 impl Window {
@@ -74,7 +74,7 @@ impl OnTarget<'_> {
         Ok(())
     }
 
-    /// It is held for the time of one accumulate.
+    /// Calls `body` with the lock held: for the time of one accumulate.
     pub(super) fn with_accumulate_lock(
         self,
         word: &RemoteWord,
@@ -112,13 +112,13 @@ impl OnTarget<'_> {
                 taken = attempt == AccumulateAttempt::Taken;
                 Ok(taken || (attempt == AccumulateAttempt::Next) != is_next)
             };
-            // Somebody who died while it withdrew its entry is named by nothing. Who left holds nothing.
+            // Nothing names a rank that died while it withdrew its entry. A rank that left holds no lock.
             let check = || self.check_holder(word, accumulate_lock::awaited, |_| false);
             context.patience().wait(changed, check)?;
             if taken {
                 return Ok(());
             }
-            // Who is next waits for one accumulate only, and so with new patience.
+            // The next rank waits for one accumulate only, and so with new patience.
             is_next = !is_next;
         }
     }

@@ -8,7 +8,7 @@ use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::Buffer;
 
 use super::by_device::Far;
-use super::combined::{ElementBlock, packed};
+use super::combined::{ElementBlock, cut, packed};
 use super::post::Poster;
 use super::put_get::Way;
 use super::work::Work;
@@ -41,7 +41,7 @@ impl Far<'_> {
         }
     }
 
-    /// Has the target's threads that wait add a block, as far as that is sooner; false if they do not, with nothing done.
+    /// Has threads of the target that wait add a block, as far as that is faster; false, with nothing done, if there are none.
     ///
     /// # Safety
     /// As for [`Far::combine_under_lock`].
@@ -108,7 +108,7 @@ impl Far<'_> {
         last: &Cell<Ticket>,
     ) -> Result<()> {
         let extent = self.parts.ty.extent();
-        let mut chunks = chunks(blocks, CHUNK / extent * extent);
+        let mut chunks = cut(blocks, |_| CHUNK / extent * extent, |_, _| true);
         // SAFETY: the buffer is not touched before the read has ended.
         let begin = |chunk, buffer: &mut Buffer| unsafe { self.read(chunk, buffer, last) };
         let mut written = [Ticket::DONE; 2];
@@ -148,14 +148,19 @@ impl Far<'_> {
         let there = chunk.first().map_or(0, |block| self.place(block).address);
         let base = buffer.at_least(len, there);
         let padding = self.parts.ty.extent() - self.parts.ty.true_extent();
-        let mut poster = self.poster(Way::Get);
-        for (at, block) in packed(&chunk) {
-            let there = self.place(block).address;
-            // SAFETY: inside the buffer, which is the caller's promise.
-            unsafe { poster.push(base.add(at), there, block.len - padding)? };
-        }
-        // SAFETY: as above.
-        let read = unsafe { poster.finish()? };
+        // SAFETY: inside the buffer, which is the caller's promise.
+        let read = unsafe {
+            if let [block] = &*chunk {
+                (self.endpoint).read(base, block.len - padding, self.place(block))?
+            } else {
+                let mut poster = self.poster(Way::Get);
+                for (at, block) in packed(&chunk) {
+                    let there = self.place(block).address;
+                    poster.push(base.add(at), there, block.len - padding)?;
+                }
+                poster.finish()?
+            }
+        };
         last.set(read);
         Ok(Held { chunk, base, read })
     }
@@ -177,13 +182,20 @@ impl Far<'_> {
     /// # Safety
     /// Nobody else touches the elements until the write has ended.
     unsafe fn write(&self, held: &Held, last: &Cell<Ticket>) -> Result<Ticket> {
-        let mut poster = self.poster(Way::Put);
-        for (at, block) in packed(&held.chunk) {
-            // SAFETY: a part of what the caller promises.
-            unsafe { self.push_elements(&mut poster, held.base.add(at), block)? };
-        }
-        // SAFETY: as above.
-        let written = unsafe { poster.finish()? };
+        // SAFETY: the caller's promise, of each part.
+        let written = unsafe {
+            if let [block] = &*held.chunk
+                && !self.parts.ty.is_padded()
+            {
+                (self.endpoint).write(held.base, block.len, self.place(block))?
+            } else {
+                let mut poster = self.poster(Way::Put);
+                for (at, block) in packed(&held.chunk) {
+                    self.push_elements(&mut poster, held.base.add(at), block)?;
+                }
+                poster.finish()?
+            }
+        };
         last.set(last.get().max(written));
         Ok(written)
     }
@@ -223,24 +235,4 @@ struct Held {
     chunk: Vec<ElementBlock>,
     base: *mut u8,
     read: Ticket,
-}
-
-/// Blocks, cut into chunks of so many bytes.
-fn chunks(
-    mut blocks: impl Iterator<Item = ElementBlock>,
-    most: usize,
-) -> impl Iterator<Item = Vec<ElementBlock>> {
-    let mut rest = None;
-    iter::from_fn(move || {
-        let (mut chunk, mut room) = (Vec::new(), most);
-        while room > 0
-            && let Some(block) = rest.take().or_else(|| blocks.next())
-        {
-            let len = block.len.min(room);
-            chunk.push(block.part(0, len));
-            room -= len;
-            rest = (len < block.len).then(|| block.part(len, block.len - len));
-        }
-        (!chunk.is_empty()).then_some(chunk)
-    })
 }

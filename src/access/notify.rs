@@ -59,12 +59,27 @@ impl Window {
             return Ok(());
         }
         let aim = Aim::new(OPERATION, target);
-        self.team().check_rank(OPERATION, target)?;
-        self.check_counter(aim, counter)?;
-        let (origin, disp) = (origin.cast_mut(), Displacement(disp));
         // SAFETY: the caller's promise.
-        unsafe { self.transfer(aim, Way::Put, origin, len, disp)? };
+        unsafe { self.put_before(aim, origin, len, Displacement(disp), counter)? };
         self.on(aim).notify(counter)
+    }
+
+    /// The put of bytes that have to be there when `counter` is raised, if there is such a counter.
+    ///
+    /// # Safety
+    /// As for [`Window::put`].
+    unsafe fn put_before(
+        &self,
+        aim: Aim,
+        origin: *const u8,
+        len: usize,
+        disp: Displacement,
+        counter: u32,
+    ) -> Result<Ticket> {
+        self.team().check_rank(aim.operation, aim.rank)?;
+        self.check_counter(aim, counter)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer(aim, Way::Put, origin.cast_mut(), len, disp) }
     }
 
     /// One-sided. As [`Window::put_notify`], with a request: when it is complete, `origin` may be used
@@ -89,10 +104,8 @@ impl Window {
         if target == PROC_NULL {
             return Ok(Request::done());
         }
-        self.team().check_rank(OPERATION, target)?;
-        self.check_counter(aim, counter)?;
         // SAFETY: the caller's promise.
-        let ticket = unsafe { self.transfer(aim, Way::Put, origin.cast_mut(), len, disp)? };
+        let ticket = unsafe { self.put_before(aim, origin, len, disp, counter)? };
         let request = self.request(target, ticket, Until::Released)?;
         match self.on(aim).notify(counter) {
             Ok(()) => Ok(request),

@@ -11,8 +11,8 @@ use crate::wait::Patience;
 /// So many pieces are posted together: a send queue's worth.
 const MOST: usize = 1024;
 
-/// From so many on, equal blocks go by themselves. Fewer are listed with what else there is: to wait for each few of them would
-/// take longer.
+/// So many equal blocks, or more, are posted by themselves. Fewer are listed with the other pieces: waiting for each few of
+/// them would take longer.
 const MANY: usize = 128;
 
 /// Collects pieces in the order of the target's memory, and posts them when there are enough.

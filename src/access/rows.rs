@@ -118,18 +118,17 @@ pub unsafe fn accumulate_row(
     op: Op,
 ) -> Result<()> {
     Work::check_changes(aim.operation, op)?;
+    let kind = OperationKind::Accumulate;
     between(
         window,
         aim,
         origin,
         [near, far],
-        Use::Combined {
-            ty,
-            kind: OperationKind::Accumulate,
-        },
+        Use::Combined { ty, kind },
         move |on, spot, [near, far]| {
             op.check_defined_for(aim.operation, ty)?;
             let parts = Combined {
+                kind,
                 ty,
                 op,
                 operands: Some(origin),

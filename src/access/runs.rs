@@ -3,14 +3,14 @@
 
 use rdma_sys_shim::Ticket;
 
-use super::combined::{Combined, ElementBlock};
+use super::combined::{Combined, ElementBlock, cut};
 use super::spot::Spot;
 use super::work::Work;
 use crate::datatype::{BasicType, Piece};
 use crate::error::Result;
 use crate::window::OnTarget;
 
-/// What is gathered of a longer run at a time: no word is cut.
+/// What is gathered of a longer run at a time.
 const CHUNK: usize = 4 << 10;
 
 impl OnTarget<'_> {
@@ -40,75 +40,29 @@ impl OnTarget<'_> {
             Spot::Device(place) => place.at.address,
             Spot::Apart(disp) => disp.0,
         };
-        let mut run = Run {
-            blocks: Vec::new(),
-            len: 0,
-            most: 0,
+        // No word is cut, and no element, also where they are not aligned and go under the lock.
+        let most = |first: &ElementBlock| {
+            let skew = (base.wrapping_add_signed(first.target) % 8) as usize;
+            CHUNK - skew.next_multiple_of(parts.ty.size())
         };
-        for mut block in parts.blocks() {
-            while block.len > 0 {
-                if !run.goes_on_with(&block) {
-                    // SAFETY: the caller's promise.
-                    unsafe { run.combine(self, spot, parts)? };
-                    // No element either, also where they are not aligned and go under the lock.
-                    let skew = (base.wrapping_add_signed(block.target) % 8) as usize;
-                    run.most = CHUNK - skew.next_multiple_of(parts.ty.size());
-                }
-                let len = block.len.min(run.most - run.len);
-                run.len += len;
-                run.blocks.push(block.part(0, len));
-                block = block.part(len, block.len - len);
-            }
-        }
-        // SAFETY: the caller's promise.
-        unsafe { run.combine(self, spot, parts)? };
-        Ok(Ticket::DONE)
-    }
-}
-
-/// Blocks that follow one another at the target.
-struct Run {
-    blocks: Vec<ElementBlock>,
-    len: usize,
-    /// So many bytes are combined at a time.
-    most: usize,
-}
-
-impl Run {
-    fn goes_on_with(&self, block: &ElementBlock) -> bool {
-        self.len < self.most && self.blocks.last().is_some_and(|last| last.is_before(block))
-    }
-
-    /// Combines it, and empties it.
-    ///
-    /// # Safety
-    /// As for [`OnTarget::combine_runs`].
-    unsafe fn combine(
-        &mut self,
-        on: OnTarget<'_>,
-        spot: &Spot<'_>,
-        parts: &Combined<'_>,
-    ) -> Result<()> {
-        let Some(&first) = self.blocks.first() else {
-            return Ok(());
-        };
-        let len = self.len as u64;
-        let (dense, there) = (Piece::run(0, len), Piece::run(first.target, len));
-        let combine = |work: &Work| {
-            let gathered = Combined {
-                layouts: [&dense, &dense, &there],
-                ..Combined::of(work, &dense)
+        for run in cut(parts.blocks(), most, ElementBlock::is_before) {
+            let combine = |work: &Work| {
+                let len = (work.count * parts.ty.size()) as u64;
+                let dense = Piece::run(0, len);
+                let there = Piece::run(run[0].target, len);
+                let gathered = Combined {
+                    layouts: [&dense, &dense, &there],
+                    ..Combined::of(work, &dense)
+                };
+                // SAFETY: the copies stay until all is complete.
+                let ticket = unsafe { self.combine_blocks(spot, &gathered)? };
+                let endpoint = &*self.route()?.endpoint;
+                let complete = self.window.context().patience().complete(endpoint, ticket);
+                complete.map_err(|error| self.failed(error))
             };
-            // SAFETY: the copies stay until all is complete.
-            let ticket = unsafe { on.combine_blocks(spot, &gathered)? };
-            let endpoint = &*on.route()?.endpoint;
-            let complete = on.window.context().patience().complete(endpoint, ticket);
-            complete.map_err(|error| on.failed(error))
-        };
-        // SAFETY: the caller's promise.
-        unsafe { parts.densely(&self.blocks, combine)? };
-        self.blocks.clear();
-        self.len = 0;
-        Ok(())
+            // SAFETY: the caller's promise.
+            unsafe { parts.densely(&run, combine)? };
+        }
+        Ok(Ticket::DONE)
     }
 }

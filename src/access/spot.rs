@@ -2,7 +2,6 @@
 
 use rdma_sys_shim::Via;
 
-use super::apart::Grain;
 use super::bounds::Place;
 use super::put_get::Way;
 use crate::datatype::{AtomicWidths, BasicType, Piece, Span, Together};
@@ -38,10 +37,11 @@ pub(super) enum Use {
 }
 
 impl Use {
-    fn grain(self) -> Grain {
+    /// What is in one region as a whole.
+    fn element(self) -> BasicType {
         match self {
-            Self::Moved(_) => Grain::BYTE,
-            Self::Combined { ty, .. } => Grain::of(ty),
+            Self::Moved(_) => BasicType::Byte,
+            Self::Combined { ty, .. } => ty,
         }
     }
 
@@ -93,7 +93,7 @@ impl<'w> OnTarget<'w> {
     }
 
     /// As [`OnTarget::spot`], of what the target does not know to be mapped.
-    #[inline(never)]
+    #[inline]
     pub(super) fn find(
         self,
         disp: Displacement,
@@ -101,13 +101,12 @@ impl<'w> OnTarget<'w> {
         far: Option<&Piece>,
         usage: Use,
     ) -> Result<Spot<'w>> {
-        let place = match (self.place(disp, span), far) {
-            (Ok(place), _) => place,
-            (Err(error), Some(far)) => {
-                self.check_apart(disp, far, usage.grain(), error)?;
+        let place = match self.place(disp, span) {
+            Ok(place) => place,
+            Err(error) => {
+                self.check_apart(disp, far, usage.element(), error)?;
                 return Ok(Spot::Apart(disp));
             }
-            (Err(error), None) => return Err(error),
         };
         let (there, widths) = (place.there, place.widths);
         let is_mapped = !there.is_null() && usage.is_in_place(self.target, widths);

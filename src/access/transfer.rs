@@ -93,6 +93,7 @@ impl OnTarget<'_> {
     ///
     /// # Safety
     /// As for [`Window::put_layout`] or [`Window::get_layout`]; a put only reads `origin`.
+    #[inline]
     pub(super) unsafe fn transfer_pieces(
         self,
         way: Way,

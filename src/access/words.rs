@@ -17,13 +17,13 @@ use crate::memory::word::SharedWord;
 use crate::window::target::{Route, Target};
 use crate::window::{OnTarget, Window};
 
-/// Fewer elements are sooner combined one by one.
+/// Fewer elements are combined faster one by one.
 pub(super) const MANY: usize = 16;
 
-/// Entering bulk mode costs as much as combining this many elements one by one, so it begins after these.
+/// An announcement costs as much as combining so many elements one by one: it is made after so many.
 const BULK_MODE_AFTER: usize = 4096;
 
-/// So many single atomics, each with a lock that it would not need else, have paid for it.
+/// An announcement ends after so many single atomics, each of which took the lock because of it.
 const SINGLES: u64 = 256;
 
 /// What stands between single atomics and work on many elements.
@@ -127,7 +127,7 @@ impl OnTarget<'_> {
             let blame = |error| team.blame(operation, rank, error);
             let flags = match self.window.in_flight_flags_of(rank) {
                 Ok(flags) => flags,
-                // Whoever left the job is at nothing any more.
+                // A rank that left the job does nothing any more.
                 Err(error) if matches!(error.kind(), ErrorKind::Peer(PeerError::Left { .. })) => {
                     continue;
                 }

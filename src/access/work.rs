@@ -10,6 +10,7 @@ use crate::error::{Error, Misuse, Result};
 /// `count` elements of one predefined type, one after the other in each of the buffers and at the
 /// target.
 pub(super) struct Work {
+    pub(super) kind: OperationKind,
     pub(super) ty: BasicType,
     pub(super) op: Op,
     pub(super) count: usize,
@@ -24,6 +25,7 @@ pub(super) struct Work {
 impl Work {
     /// Work without a comparison.
     pub(super) fn of(
+        kind: OperationKind,
         operands: *const u8,
         result: *mut u8,
         count: usize,
@@ -31,6 +33,7 @@ impl Work {
         op: Op,
     ) -> Self {
         Self {
+            kind,
             ty,
             op,
             count,
@@ -45,7 +48,7 @@ impl Work {
         let offset = first * self.ty.extent();
         let skip = |buffer: *const u8| match buffer.is_null() {
             true => buffer,
-            // What is not looked at may point anywhere.
+            // A pointer that is not used may point anywhere.
             false => buffer.wrapping_add(offset),
         };
         Self {
@@ -76,21 +79,17 @@ impl Work {
         }
     }
 
-    /// What it is counted as.
-    pub(super) fn kind(&self) -> OperationKind {
-        match (self.compare.is_null(), self.result.is_null()) {
-            (false, _) => OperationKind::CompareAndSwap,
-            (true, false) => OperationKind::Fetch,
-            (true, true) => OperationKind::Accumulate,
-        }
-    }
-
     /// Checks that there are buffers for `len` bytes.
     pub(super) fn check_buffers(&self, operation: &'static str, len: usize) -> Result<()> {
-        if self.operands.is_null() && self.op != Op::NoOp {
-            return Err(null_buffer(operation, len));
+        let compares = self.kind == OperationKind::CompareAndSwap;
+        let fetches = compares || self.kind == OperationKind::Fetch;
+        let is_missing = self.operands.is_null() && self.op != Op::NoOp
+            || self.result.is_null() && fetches
+            || self.compare.is_null() && compares;
+        match is_missing {
+            true => Err(null_buffer(operation, len)),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Whether what the target has does not matter.
