@@ -20,17 +20,17 @@ pub struct Request {
     posted: Option<Posted>,
 }
 
-pub(crate) struct Posted {
-    pub(crate) context: Arc<Context>,
-    pub(crate) rank: WorldRank,
-    pub(crate) endpoint: Arc<dyn Endpoint>,
-    pub(crate) ticket: Ticket,
-    pub(crate) until: Until,
+struct Posted {
+    context: Arc<Context>,
+    rank: WorldRank,
+    endpoint: Arc<dyn Endpoint>,
+    ticket: Ticket,
+    until: Until,
 }
 
 /// When a request is complete.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Until {
+pub(super) enum Until {
     /// The buffer may be used again: a put's.
     Released,
     /// The data is there: a get's.
@@ -73,12 +73,6 @@ impl Request {
     /// [`PROC_NULL`](crate::raw::PROC_NULL): complete from the beginning.
     pub fn done() -> Self {
         Self { posted: None }
-    }
-
-    pub(crate) fn posted(posted: Posted) -> Self {
-        Self {
-            posted: Some(posted),
-        }
     }
 
     /// Local. True if the operation is complete: then its buffer is the caller's again.
@@ -151,13 +145,16 @@ impl Window {
             self.context().check_liveness("request")?;
             return Ok(Request::done());
         }
-        Ok(Request::posted(Posted {
+        let posted = Posted {
             context: self.team().context.clone(),
             rank: self.team().world_rank(rank),
             endpoint: self.on(Aim::new("request", rank)).route()?.endpoint.clone(),
             ticket,
             until,
-        }))
+        };
+        Ok(Request {
+            posted: Some(posted),
+        })
     }
 }
 

@@ -9,10 +9,10 @@
 use rdma_sys_shim::Width;
 
 use super::work::Work;
-use crate::datatype::{BasicType, Op};
+use crate::datatype::Op;
 
 /// From the widest to the narrowest.
-pub(super) const WIDTHS: [Width; 4] = [Width::W8, Width::W4, Width::W2, Width::W1];
+const WIDTHS: [Width; 4] = [Width::W8, Width::W4, Width::W2, Width::W1];
 
 /// Whether neighbouring elements of so many bytes may go in one word.
 pub(super) fn go_together(op: Op, bytes: usize) -> bool {
@@ -40,18 +40,9 @@ pub(super) fn words(address: u64, len: usize) -> impl Iterator<Item = (usize, us
     })
 }
 
-/// A type of the elements that words are.
-pub(super) fn type_of(width: Width) -> BasicType {
-    match width {
-        Width::W8 => BasicType::U64,
-        Width::W4 => BasicType::U32,
-        Width::W2 => BasicType::U16,
-        Width::W1 => BasicType::U8,
-    }
-}
-
 impl Work {
-    /// The same in words, for elements of this width from an address on: where each part begins. `None`: element by element.
+    /// The same in words, for elements of this width from an address on, with the offset of each part. The type stays that of
+    /// the elements, which these operations do not look at. `None`: element by element.
     #[inline]
     pub(super) fn in_words(
         &self,
@@ -64,11 +55,7 @@ impl Work {
         }
         let words = words(address, self.count * element);
         Some(words.map(move |(offset, bytes, width)| {
-            let part = Self {
-                ty: type_of(width),
-                ..self.part(offset / element, bytes / width.bytes())
-            };
-            (offset, width, part)
+            (offset, width, self.part(offset, bytes / width.bytes()))
         }))
     }
 }

@@ -43,9 +43,8 @@ impl Work {
         }
     }
 
-    /// The same on `count` of the elements, from number `first` on.
-    pub(super) fn part(&self, first: usize, count: usize) -> Self {
-        let offset = first * self.ty.extent();
+    /// The same on `count` words, from byte `offset` on.
+    pub(super) fn part(&self, offset: usize, count: usize) -> Self {
         let skip = |buffer: *const u8| match buffer.is_null() {
             true => buffer,
             // A pointer that is not used may point anywhere.
