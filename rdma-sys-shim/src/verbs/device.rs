@@ -63,7 +63,7 @@ impl VerbsDevice {
             adapter: adapter.clone(),
             endpoints: endpoints.clone(),
         };
-        let events = events::source(&adapter.trouble, &adapter.context, adapter.port.number);
+        let events = events::watch(&adapter.trouble, &adapter.context, adapter.port.number);
         let timing = Timing::from_environment()?;
         let connector = Connector::start(&adapter, own, queues, timing, Some(events))?;
         let mut device = Self {

@@ -70,38 +70,38 @@ impl Connector {
     /// The peer cannot be reached, refuses, has left, or is silent for longer than the limit.
     pub(crate) fn connect(&self, peer: &Arc<Address>) -> Result<()> {
         let id = peer.instance;
-        let mut shared = self.shared.shared();
-        if shared.connected.contains(&id) {
+        let mut state = self.shared.state();
+        if state.connected.contains(&id) {
             return Ok(());
         }
-        if !shared.attempts.contains_key(&id) {
-            shared.orders.push_back(Order::Connect(peer.clone()));
+        if !state.attempts.contains_key(&id) {
+            state.orders.push_back(Order::Connect(peer.clone()));
             self.shared.bell.ring();
         }
-        shared.attempts.entry(id).or_default().waiters += 1;
-        let mut shared = self.shared.wait_while(shared, |shared| {
-            let attempt = shared.attempts.get(&id);
-            attempt.is_some_and(|attempt| attempt.outcome.is_none()) && !shared.stopped
+        state.attempts.entry(id).or_default().waiters += 1;
+        let mut state = self.shared.wait_while(state, |state| {
+            let attempt = state.attempts.get(&id);
+            attempt.is_some_and(|attempt| attempt.outcome.is_none()) && !state.stopped
         });
-        let outcome = shared.take_outcome(id);
-        drop(shared);
+        let outcome = state.take_outcome(id);
+        drop(state);
         outcome.map_err(|failure| failure.into_error(peer))
     }
 
     /// Begins to connect, for a later [`Connector::connect`] to find it done.
     #[cfg(test)]
     pub(super) fn begin(&self, peer: &Arc<Address>) {
-        let mut shared = self.shared.shared();
+        let mut state = self.shared.state();
         let id = peer.instance;
-        if !shared.connected.contains(&id) && !shared.attempts.contains_key(&id) {
-            shared.orders.push_back(Order::Connect(peer.clone()));
+        if !state.connected.contains(&id) && !state.attempts.contains_key(&id) {
+            state.orders.push_back(Order::Connect(peer.clone()));
             self.shared.bell.ring();
         }
     }
 
     /// Does not wait for this peer's answer to a goodbye: the connection to it has failed.
     pub(crate) fn abandon(&self, peer: PeerId) {
-        self.shared.shared().orders.push_back(Order::Abandon(peer));
+        self.shared.state().orders.push_back(Order::Abandon(peer));
         self.shared.bell.ring();
     }
 
@@ -110,27 +110,27 @@ impl Connector {
     /// connection; new ones are refused.
     pub(crate) fn close(&self, limit: Duration) {
         let end = Instant::now() + limit + GRACE;
-        let mut shared = self.shared.shared();
-        shared.orders.push_back(Order::Leave(limit));
+        let mut state = self.shared.state();
+        state.orders.push_back(Order::Leave(limit));
         self.shared.bell.ring();
-        while !shared.has_left && !shared.stopped {
+        while !state.has_left && !state.stopped {
             let Some(rest) = end.checked_duration_since(Instant::now()) else {
                 return;
             };
-            let woken = self.shared.changed.wait_timeout(shared, rest);
-            shared = woken.unwrap_or_else(PoisonError::into_inner).0;
+            let woken = self.shared.changed.wait_timeout(state, rest);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     /// What had passed when the thread last woke.
     pub(super) fn counters(&self) -> Counters {
-        self.shared.shared().counters
+        self.shared.state().counters
     }
 }
 
 impl Drop for Connector {
     fn drop(&mut self) {
-        self.shared.shared().stopped = true;
+        self.shared.state().stopped = true;
         self.shared.bell.ring();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -64,14 +64,14 @@ impl<Q: Queues> Service<Q> {
     /// Does one thing that it was told, which may take long, and says whether there are more;
     /// breaks off when the thread is to end.
     fn obey(&mut self) -> ControlFlow<(), bool> {
-        let mut shared = self.shared.shared();
-        if shared.stopped {
+        let mut state = self.shared.state();
+        if state.stopped {
             return ControlFlow::Break(());
         }
-        shared.counters = self.protocol.counters();
-        let order = shared.orders.pop_front();
-        let more = !shared.orders.is_empty();
-        drop(shared);
+        state.counters = self.protocol.counters();
+        let order = state.orders.pop_front();
+        let more = !state.orders.is_empty();
+        drop(state);
         let now = Instant::now();
         match order {
             Some(Order::Connect(peer)) => self.protocol.connect(now, &peer),
@@ -137,18 +137,18 @@ impl<Q: Queues> Service<Q> {
     fn publish(&mut self) {
         let mut changed = false;
         while let Some(outcome) = self.protocol.poll_outcome() {
-            let mut shared = self.shared.shared();
+            let mut state = self.shared.state();
             if outcome.result.is_ok() {
-                shared.connected.insert(outcome.peer);
+                state.connected.insert(outcome.peer);
             }
-            if let Some(attempt) = shared.attempts.get_mut(&outcome.peer) {
+            if let Some(attempt) = state.attempts.get_mut(&outcome.peer) {
                 attempt.outcome = Some(outcome.result);
                 changed = true;
             }
         }
         if self.protocol.has_left() {
-            let mut shared = self.shared.shared();
-            changed |= !std::mem::replace(&mut shared.has_left, true);
+            let mut state = self.shared.state();
+            changed |= !std::mem::replace(&mut state.has_left, true);
         }
         if changed {
             self.shared.wake();
@@ -223,7 +223,7 @@ struct Farewell(Arc<Shared>);
 
 impl Drop for Farewell {
     fn drop(&mut self) {
-        self.0.shared().stopped = true;
+        self.0.state().stopped = true;
         self.0.wake();
     }
 }

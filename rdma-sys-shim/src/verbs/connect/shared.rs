@@ -12,14 +12,14 @@ use crate::Result;
 
 /// What the connector's thread and those who wait for it have in common.
 pub(super) struct Shared {
-    shared: Mutex<Shared>,
+    state: Mutex<State>,
     pub(super) changed: Condvar,
     pub(super) bell: Bell,
 }
 
 /// Held for a few instructions only, and never while anything is called.
 #[derive(Default)]
-pub(super) struct Shared {
+pub(super) struct State {
     pub(super) orders: VecDeque<Order>,
     pub(super) connected: HashSet<PeerId>,
     /// Those under way that somebody waits for.
@@ -45,14 +45,14 @@ pub(super) enum Order {
 impl Shared {
     pub(super) fn new() -> Result<Self> {
         Ok(Self {
-            shared: Mutex::default(),
+            state: Mutex::default(),
             changed: Condvar::new(),
             bell: Bell::new()?,
         })
     }
 
-    pub(super) fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn wake(&self) {
@@ -61,15 +61,15 @@ impl Shared {
 
     pub(super) fn wait_while<'a>(
         &self,
-        shared: MutexGuard<'a, Shared>,
-        condition: impl FnMut(&mut Shared) -> bool,
-    ) -> MutexGuard<'a, Shared> {
-        let woken = self.changed.wait_while(shared, condition);
+        state: MutexGuard<'a, State>,
+        condition: impl FnMut(&mut State) -> bool,
+    ) -> MutexGuard<'a, State> {
+        let woken = self.changed.wait_while(state, condition);
         woken.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shared {
+impl State {
     /// What became of the attempt that the caller waits for; the last one takes it away.
     pub(super) fn take_outcome(&mut self, id: PeerId) -> std::result::Result<(), ConnectFailure> {
         let Some(attempt) = self.attempts.get_mut(&id) else {
