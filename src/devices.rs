@@ -5,7 +5,7 @@ use rdma_sys_shim::{Provider, Registry};
 /// Those that are not part of the device layer.
 const OTHERS: &[&dyn Provider] = &[
     #[cfg(feature = "adversarial")]
-    &rdma_sys_shim::Adversarial,
+    &transom_adversarial::Adversarial,
     #[cfg(not(feature = "adversarial"))]
     &rdma_sys_shim::LeftOut {
         name: "soft:adversarial",

@@ -345,6 +345,12 @@ pub trait Device: Send + Sync {
     /// `access` at any time: the caller has no Rust reference to it that forbids that.
     unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region>;
 
+    /// Takes note of a mapping of a peer's memory through which this process stores beside the device, and returns it, with an
+    /// owner of its own if it has to know when the memory is unmapped.
+    fn accompany(&self, mapping: Mapping) -> Mapping {
+        mapping
+    }
+
     /// Says to all connected peers that this process leaves in good order, once what it posted
     /// has arrived; waits no longer than the device takes to find that a peer is gone. Endpoints
     /// may still be used, for as long as their peers are there.
@@ -692,13 +698,11 @@ impl Mapping {
         }
     }
 
-    /// The same, for stores that the adversarial device may hold back.
-    #[cfg(feature = "adversarial")]
-    pub(crate) fn watched(self) -> Self {
-        // SAFETY: mapped by the owner, which is dropped after it: a tuple's fields are dropped in their order.
-        let watched = unsafe { crate::memory::late::Watched::new(self.base, self.len as usize) };
+    /// The same; before the memory is unmapped, `other` is dropped.
+    #[must_use]
+    pub fn kept_with(self, other: impl Send + Sync + 'static) -> Self {
         Self {
-            _owner: Box::new((OfProcess::new(watched), self._owner)),
+            _owner: Box::new((other, self._owner)),
             ..self
         }
     }

@@ -47,7 +47,6 @@ mod tests {
         let mut seeds = vec![
             b"soft:cma=off,map=on".to_vec(),
             b"map=off,cma=off".to_vec(),
-            b"seed=7,delay=50,order=loose,fail=3,stop_after=9".to_vec(),
             b"mlx5_0:1:3".to_vec(),
             b"verbs::2".to_vec(),
             soft::fuzzing::an_address(),

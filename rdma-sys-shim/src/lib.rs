@@ -24,6 +24,8 @@ mod registry;
 mod signals;
 mod soft;
 mod system;
+#[cfg(feature = "testkit")]
+pub mod testkit;
 #[cfg(feature = "verbs")]
 mod verbs;
 
@@ -39,8 +41,7 @@ pub use memory::Number;
 pub use primitive::milliseconds;
 pub use provider::{DeviceInfo, Found, Placement, Provider, State, Surroundings, options};
 pub use registry::{LeftOut, Registry, is_automatic};
-#[cfg(feature = "adversarial")]
-pub use soft::Adversarial;
+pub use signals::without_signals;
 pub use soft::{Assist, BootstrapSegment, SEGMENT_BYTES, Wanted, has_attached, probe};
 pub use system::{Host, longest_file};
 

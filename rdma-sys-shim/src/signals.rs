@@ -13,7 +13,7 @@ const FAULTS: [libc::c_int; 6] = [
 
 /// Runs `body` with all other signals blocked, which a thread started in it inherits: the program's
 /// handlers expect the program's threads.
-pub(crate) fn without_signals<R>(body: impl FnOnce() -> R) -> R {
+pub fn without_signals<R>(body: impl FnOnce() -> R) -> R {
     // SAFETY: sigfillset initialises the set; the mask of the calling thread alone changes, and is
     // put back.
     unsafe {

@@ -6,8 +6,8 @@
 //! atomic. A race then leaves unspecified bytes in the destination, and nothing worse.
 
 mod buffer;
-#[cfg(feature = "adversarial")]
-pub(crate) mod late;
+#[cfg(feature = "testkit")]
+mod hooks;
 mod numbers;
 #[cfg(any(not(target_arch = "x86_64"), test))]
 mod portable;
@@ -16,6 +16,8 @@ mod rows;
 mod x86_64;
 
 pub use buffer::Buffer;
+#[cfg(feature = "testkit")]
+pub use hooks::{StoreHooks, copy_unseen, set_store_hooks};
 pub use numbers::Number;
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -25,6 +27,15 @@ use x86_64 as arch;
 
 #[cfg(test)]
 mod tests;
+
+/// To be called before bytes are stored to memory that may be a peer's.
+#[inline(always)]
+fn before_store(to: *mut u8, len: usize) {
+    #[cfg(feature = "testkit")]
+    hooks::before_store(to, len);
+    #[cfg(not(feature = "testkit"))]
+    let _ = (to, len);
+}
 
 /// Copies `len` bytes. A release store after the call publishes them, whatever instructions moved them.
 ///
@@ -38,8 +49,7 @@ mod tests;
 /// through this function.
 #[inline]
 pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
-    #[cfg(feature = "adversarial")]
-    late::note(to, len);
+    before_store(to, len);
     // SAFETY: the caller's promise is the one asked for.
     unsafe { arch::copy(to, from, len) }
 }
@@ -49,8 +59,7 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
 /// # Safety
 /// As for [`copy`].
 pub(crate) unsafe fn copy_part(to: *mut u8, from: *const u8, len: usize, whole: usize) {
-    #[cfg(feature = "adversarial")]
-    late::note(to, len);
+    before_store(to, len);
     // SAFETY: the caller's promise is the one asked for.
     unsafe { arch::copy_part(to, from, len, whole) }
 }
@@ -73,11 +82,11 @@ pub fn full_fence() {
 }
 
 /// To be called ahead of a store or an atomic, made by the processor, that tells others of what this process stored
-/// before: processors keep those in order, and so does what the adversarial device holds back.
+/// before: processors keep those in order, and so do the hooks of a device for tests.
 #[inline(always)]
 pub fn before_flag() {
-    #[cfg(feature = "adversarial")]
-    late::settle();
+    #[cfg(feature = "testkit")]
+    hooks::before_flag();
 }
 
 /// `to[i] += from[i]` for `count` elements, at any alignment. If `to` and `from` overlap without being equal,
@@ -90,8 +99,7 @@ pub fn before_flag() {
 /// concurrent updates are lost; others may read `to` meanwhile.
 #[inline]
 pub unsafe fn add_f64(to: *mut u8, from: *const u8, count: usize) {
-    #[cfg(feature = "adversarial")]
-    late::note(to, 8 * count);
+    before_store(to, 8 * count);
     // SAFETY: the caller's promise is the one asked for.
     unsafe { arch::add_f64(to, from, count) }
 }
@@ -101,8 +109,7 @@ pub unsafe fn add_f64(to: *mut u8, from: *const u8, count: usize) {
 /// # Safety
 /// As for [`add_f64`].
 pub unsafe fn add_f32(to: *mut u8, from: *const u8, count: usize) {
-    #[cfg(feature = "adversarial")]
-    late::note(to, 4 * count);
+    before_store(to, 4 * count);
     // SAFETY: the caller's promise is the one asked for.
     unsafe { arch::add_f32(to, from, count) }
 }
@@ -112,8 +119,7 @@ pub unsafe fn add_f32(to: *mut u8, from: *const u8, count: usize) {
 /// # Safety
 /// As for [`add_f64`].
 pub unsafe fn add_i64(to: *mut u8, from: *const u8, count: usize) {
-    #[cfg(feature = "adversarial")]
-    late::note(to, 8 * count);
+    before_store(to, 8 * count);
     // SAFETY: the caller's promise is the one asked for.
     unsafe { arch::add_i64(to, from, count) }
 }
@@ -123,8 +129,7 @@ pub unsafe fn add_i64(to: *mut u8, from: *const u8, count: usize) {
 /// # Safety
 /// As for [`add_f64`].
 pub unsafe fn add_i32(to: *mut u8, from: *const u8, count: usize) {
-    #[cfg(feature = "adversarial")]
-    late::note(to, 4 * count);
+    before_store(to, 4 * count);
     // SAFETY: the caller's promise is the one asked for.
     unsafe { arch::add_i32(to, from, count) }
 }
@@ -147,12 +152,10 @@ pub struct Rows {
 /// # Safety
 /// As for [`copy`], for every block.
 pub unsafe fn copy_rows(to: *mut u8, from: *const u8, rows: Rows) {
-    #[cfg(feature = "adversarial")]
-    if late::is_watching() {
-        for index in 0..rows.count as isize {
-            let row = to.wrapping_offset(index.wrapping_mul(rows.to_stride));
-            late::note(row, rows.len);
-        }
+    #[cfg(feature = "testkit")]
+    for index in 0..rows.count as isize {
+        let row = to.wrapping_offset(index.wrapping_mul(rows.to_stride));
+        hooks::before_store(row, rows.len);
     }
     // SAFETY: the caller's promise is the one asked for.
     unsafe { rows::copy(to, from, rows) }

@@ -51,18 +51,11 @@ impl MappingEndpoint {
         Ok(&**self.connected.get_or_init(|| endpoint))
     }
 
-    #[cfg(not(feature = "adversarial"))]
-    fn for_data(&self, mapping: Mapping) -> Mapping {
-        mapping.for_data()
-    }
-
-    /// What is stored there may come late.
-    #[cfg(feature = "adversarial")]
     fn for_data(&self, mapping: Mapping) -> Mapping {
         let [own, peer] = self.neighbour.pids();
-        match own != peer && self.device.name() == crate::soft::ADVERSARIAL {
-            true => mapping.for_data().watched(),
-            false => mapping.for_data(),
+        match own == peer {
+            true => mapping.for_data(),
+            false => self.device.accompany(mapping.for_data()),
         }
     }
 }

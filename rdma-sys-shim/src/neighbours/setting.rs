@@ -17,7 +17,7 @@ pub(crate) enum Setting {
     Some,
 }
 
-const KNOWN: &str = match cfg!(feature = "adversarial") {
+const KNOWN: &str = match cfg!(feature = "testkit") {
     true => "on, off, some",
     false => "on, off",
 };
@@ -31,7 +31,7 @@ impl Setting {
         match value.as_deref() {
             None | Some("" | "on") => Ok(Self::On),
             Some("off") => Ok(Self::Off),
-            Some("some") if cfg!(feature = "adversarial") => Ok(Self::Some),
+            Some("some") if cfg!(feature = "testkit") => Ok(Self::Some),
             Some(other) => Err(Error::BadWord {
                 name: VARIABLE,
                 value: other.to_owned(),
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(parse("").unwrap(), Setting::On);
         assert_eq!(parse("on").unwrap(), Setting::On);
         assert_eq!(parse("off").unwrap(), Setting::Off);
-        assert_eq!(parse("some").is_ok(), cfg!(feature = "adversarial"));
+        assert_eq!(parse("some").is_ok(), cfg!(feature = "testkit"));
         let message = parse("of").unwrap_err().to_string();
         assert!(
             message.starts_with("TRANSOM_NEIGHBOURS=\"of\" is none of: on, off"),

@@ -83,11 +83,6 @@ impl SoftEndpoint {
         })
     }
 
-    #[cfg(feature = "adversarial")]
-    pub(crate) fn pid(&self) -> u32 {
-        self.peer.pid()
-    }
-
     /// Whether the peer's memory is reached without its agent.
     pub(crate) fn attaches(&self) -> bool {
         self.path != Path::Agent

@@ -5,8 +5,6 @@ use super::address::Address;
 
 pub(crate) fn options(text: &str) {
     let _ = Options::parse(text);
-    #[cfg(feature = "adversarial")]
-    let _ = super::adversarial::AdversarialOptions::parse(text);
 }
 
 pub(crate) fn address(bytes: &[u8]) {

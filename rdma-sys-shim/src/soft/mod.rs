@@ -1,10 +1,6 @@
 //! The soft provider: the verbs on one host, in user space, over shared memory.
 
 mod address;
-#[cfg(feature = "adversarial")]
-mod adversarial;
-#[cfg(feature = "adversarial")]
-pub(crate) use adversarial::DEVICE as ADVERSARIAL;
 mod agent;
 mod assist;
 mod bootstrap_segment;
@@ -119,27 +115,6 @@ impl Provider for Soft {
     fn open(&self, spec: &str, around: &Surroundings) -> Result<Arc<dyn Device>> {
         let options = Options::parse(provider::options(spec, DEVICE))?;
         Ok(Arc::new(SoftDevice::open(options, around.launcher)?))
-    }
-}
-
-/// The device `soft:adversarial` as a provider.
-#[cfg(feature = "adversarial")]
-pub struct Adversarial;
-
-#[cfg(feature = "adversarial")]
-impl Provider for Adversarial {
-    fn name(&self) -> &'static str {
-        ADVERSARIAL
-    }
-
-    fn list(&self) -> Vec<DeviceInfo> {
-        Vec::new()
-    }
-
-    fn open(&self, spec: &str, around: &Surroundings) -> Result<Arc<dyn Device>> {
-        let options = adversarial::AdversarialOptions::parse(provider::options(spec, ADVERSARIAL))?;
-        let device = adversarial::AdversarialDevice::open(options, around.launcher)?;
-        Ok(Arc::new(device))
     }
 }
 

@@ -2,7 +2,6 @@
 //! memory as other processes would.
 
 mod access;
-mod adversarial;
 mod agent;
 mod operations;
 mod support;

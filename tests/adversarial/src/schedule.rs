@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use super::options::Order;
-use super::random::Random;
+use crate::options::Order;
+use crate::random::Random;
 
 /// How far a later operation may get ahead of the oldest one under way.
 const REACH: usize = 32;

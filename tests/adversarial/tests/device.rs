@@ -1,13 +1,15 @@
-//! The adversarial personality: what it does is what an endpoint may do, and no more.
+//! What the adversarial device does beyond what every device does: late, overtaken, failed, and no more than is allowed.
 
 use std::time::{Duration, Instant};
 
-use rdma_sys_shim::{Error, RemoteAddress, Result, Ticket, Update, Width};
+use rdma_sys_shim::{Error, Registry, RemoteAddress, Result, Ticket, Width};
 
-use crate::support::{
-    Peers, aligned, alone, compare_swap, each_region, fetch_add, finish, memory, peers, read,
-    update_each, write,
-};
+use rdma_sys_shim::testkit::{self, Peers, alone, fetch_add, finish, memory, write};
+use transom_adversarial::Adversarial;
+
+fn peers(spec: &str, to_self: bool) -> Peers {
+    testkit::peers(Registry::new(&[&Adversarial]), spec, to_self)
+}
 
 const SEEDS: std::ops::Range<u64> = 0..20;
 
@@ -39,108 +41,6 @@ fn failure(way: &dyn rdma_sys_shim::Endpoint, ticket: Ticket) -> Error {
         }
         std::thread::yield_now();
     }
-}
-
-#[test]
-fn transfers_of_every_length_arrive() {
-    everywhere(|peers| {
-        each_region(peers, 300_000, |region| {
-            let (way, at) = (&*peers.way, region.remote().at(33));
-            for len in [0, 1, 7, 8, 4096, 65_537, 262_145] {
-                let bytes = pattern(len, 0);
-                write(way, &bytes, at).unwrap();
-                assert!(read(way, len, at).unwrap() == bytes, "{len}");
-                let all = memory(region);
-                assert!(all[33..33 + len] == bytes && all[..33] == [0; 33], "{len}");
-                assert!(all[33 + len..] == vec![0; 300_000 - 33 - len], "{len}");
-                write(way, &vec![0; len], at).unwrap();
-            }
-        });
-    });
-}
-
-#[test]
-fn atomics_have_eight_bytes() {
-    everywhere(|peers| {
-        each_region(peers, 64, |region| {
-            let (way, start) = (&*peers.way, aligned(region));
-            let word = region.remote().at(start);
-            assert_eq!(fetch_add(way, word, Width::W8, u64::MAX).unwrap(), 0);
-            assert_eq!(fetch_add(way, word, Width::W8, 6).unwrap(), u64::MAX);
-            assert_eq!(compare_swap(way, word, Width::W8, 5, 1 << 40).unwrap(), 5);
-            assert_eq!(compare_swap(way, word, Width::W8, 5, 9).unwrap(), 1 << 40);
-            let values: Vec<u8> = (0..4_u64).flat_map(u64::to_ne_bytes).collect();
-            update_each(way, word, Width::W8, Update::Store, &values).unwrap();
-            update_each(way, word, Width::W8, Update::Add, &values).unwrap();
-            finish(way, way.store(word, 0, 77)).unwrap();
-            let wanted: Vec<u8> = [77_u64, 2, 4, 6]
-                .iter()
-                .flat_map(|v| v.to_ne_bytes())
-                .collect();
-            assert_eq!(read(way, 32, word).unwrap(), wanted);
-            for refused in [
-                fetch_add(way, word, Width::W4, 1),
-                compare_swap(way, word, Width::W4, 0, 1),
-                fetch_add(way, word, Width::W2, 1),
-                compare_swap(way, word, Width::W1, 0, 1),
-            ] {
-                let message = refused.unwrap_err().to_string();
-                assert!(message.contains("eight bytes only"), "{message}");
-            }
-            // A call that is refused has posted nothing, so the endpoint goes on.
-            assert_eq!(fetch_add(way, word, Width::W8, 0).unwrap(), 77);
-        });
-    });
-}
-
-#[test]
-fn words_that_all_threads_add_to_lose_nothing() {
-    everywhere(|peers| {
-        let region = peers.target.allocate(8, 8).unwrap();
-        let word = region.remote().at(0);
-        std::thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    for _ in 0..50 {
-                        fetch_add(&*peers.way, word, Width::W8, 1).unwrap();
-                    }
-                });
-            }
-        });
-        assert_eq!(fetch_add(&*peers.way, word, Width::W8, 0).unwrap(), 150);
-    });
-}
-
-/// Posts without waiting: write n fills place n, and a store says n.
-#[test]
-fn who_sees_a_store_sees_what_was_written_before() {
-    const LEN: usize = 100;
-    everywhere(|peers| {
-        let region = peers.target.allocate(16 << 10, 8).unwrap();
-        let flag = region.remote().at(0);
-        let rounds = 100_u64;
-        let place = |n: u64| 8 + (n as usize - 1) * LEN;
-        let sources: Vec<Vec<u8>> = (1..=rounds).map(|n| vec![n as u8; LEN]).collect();
-        let mut last = Ticket::DONE;
-        for (source, n) in sources.iter().zip(1..) {
-            let to = region.remote().at(place(n) as u64);
-            // SAFETY: the sources outlive the operations, the last of which is waited for.
-            unsafe { peers.way.write(source.as_ptr(), LEN, to) }.unwrap();
-            last = peers.way.store(flag, n - 1, n).unwrap();
-            // SAFETY: device memory of this process, read as its owner would.
-            let seen = unsafe { std::sync::atomic::AtomicU64::from_ptr(region.base().cast()) }
-                .load(std::sync::atomic::Ordering::Acquire);
-            let data = memory(&region);
-            for n in 1..=seen {
-                assert_eq!(data[place(n)..][..LEN], [n as u8; LEN], "{n} of {seen}");
-            }
-        }
-        finish(&*peers.way, Ok(last)).unwrap();
-        assert_eq!(
-            memory(&region)[8..][..LEN * sources.len()],
-            sources.concat()
-        );
-    });
 }
 
 /// How often, over all seeds, something happened that only an adversary does.
@@ -244,6 +144,16 @@ fn a_source_is_free_when_released_and_sometimes_not_before() {
 }
 
 #[test]
+fn atomics_have_eight_bytes() {
+    let _alone = alone();
+    let peers = peers("soft:adversarial,seed=1", false);
+    let region = peers.target.allocate(8, 8).unwrap();
+    let refused = fetch_add(&*peers.way, region.remote().at(0), Width::W4, 1);
+    let message = refused.unwrap_err().to_string();
+    assert!(message.contains("eight bytes only"), "{message}");
+}
+
+#[test]
 fn a_failure_stays() {
     everywhere(|peers| {
         let region = peers.target.allocate(64, 8).unwrap();
@@ -319,24 +229,6 @@ fn nothing_is_touched_after_an_endpoint_is_gone() {
 }
 
 #[test]
-fn closing_waits_for_what_was_posted() {
-    let _alone = alone();
-    for seed in SEEDS {
-        let peers = peers(&format!("soft:adversarial,seed={seed}"), true);
-        let region = peers.target.allocate(800, 8).unwrap();
-        for n in 0..100 {
-            peers
-                .way
-                .store(region.remote().at(8 * n), 0, n + 1)
-                .unwrap();
-        }
-        peers.target.close();
-        let wanted: Vec<u8> = (1..=100_u64).flat_map(u64::to_ne_bytes).collect();
-        assert_eq!(memory(&region), wanted);
-    }
-}
-
-#[test]
 fn a_forked_child_is_told_that_the_engine_is_not_there() {
     let _alone = alone();
     let peers = peers("soft:adversarial,seed=1", true);
@@ -368,7 +260,7 @@ fn a_process_that_is_told_to_stop_stops_and_goes_on() {
         return;
     }
     let _alone = alone();
-    let test = "adversarial::a_process_that_is_told_to_stop_stops_and_goes_on";
+    let test = "a_process_that_is_told_to_stop_stops_and_goes_on";
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test])
         .env(ROLE, "1")

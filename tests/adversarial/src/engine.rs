@@ -8,14 +8,14 @@ use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::SegQueue;
+use rdma_sys_shim::without_signals;
+use rdma_sys_shim::{Error, Result};
 
-use super::lane::Lane;
-use super::operation::PendingOperation;
-use super::random::Random;
-use super::schedule::Next;
-use crate::memory::late;
-use crate::signals::without_signals;
-use crate::{Error, Result};
+use crate::lane::Lane;
+use crate::late;
+use crate::operation::PendingOperation;
+use crate::random::Random;
+use crate::schedule::Next;
 
 /// A wait that is shorter than this is not worth going to sleep.
 const NAP: Duration = Duration::from_micros(20);

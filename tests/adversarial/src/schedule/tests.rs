@@ -7,7 +7,7 @@ use super::*;
 const KINDS: [Kind; 4] = [Kind::Write, Kind::Read, Kind::Atomic, Kind::Store];
 const DELAY: Duration = Duration::from_micros(200);
 
-/// The promises of [`crate::Endpoint`], said once more.
+/// The promises of [`rdma_sys_shim::Endpoint`], said once more.
 fn promised(earlier: Kind, later: Kind, order: Order) -> bool {
     let after_everything = matches!(later, Kind::Atomic | Kind::Store);
     let seen = matches!(earlier, Kind::Write | Kind::Store) && later == Kind::Read;

@@ -1,4 +1,4 @@
-//! Stores through a neighbour's mapping, as a device may find them: for tests.
+//! Stores through a neighbour's mapping, as a device may find them.
 //!
 //! A processor may keep stores back until it is told to fence, and a device that is asked for an atomic before that
 //! may have done it while nobody sees them. No machine that tests run on is caught at it. So copies to watched memory
@@ -10,11 +10,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::arch;
+use rdma_sys_shim::memory::{StoreHooks, copy_unseen};
 
 /// As many stores as a thread is caught with, and bytes of each.
 const STORES: usize = 64;
 const BYTES: usize = 4096;
+
+/// What the routines tell this file that copy to windows.
+pub(crate) static HOOKS: StoreHooks = StoreHooks {
+    before_store: note,
+    before_flag: settle,
+};
 
 /// Whether there is anything to watch.
 static WATCHING: AtomicBool = AtomicBool::new(false);
@@ -60,7 +66,7 @@ impl Store {
     unsafe fn of(at: *mut u8, len: usize) -> Self {
         let mut bytes = vec![0; len].into_boxed_slice();
         // SAFETY: the caller's promise; the box is as long.
-        unsafe { arch::copy(bytes.as_mut_ptr(), at, len) };
+        unsafe { copy_unseen(bytes.as_mut_ptr(), at, len) };
         Self {
             to: at,
             bytes,
@@ -72,7 +78,7 @@ impl Store {
     /// The memory is still mapped.
     unsafe fn carry_out(&self) {
         // SAFETY: the caller's promise.
-        unsafe { arch::copy(self.to, self.bytes.as_ptr(), self.bytes.len()) };
+        unsafe { copy_unseen(self.to, self.bytes.as_ptr(), self.bytes.len()) };
     }
 }
 
@@ -93,40 +99,49 @@ impl Memory {
     }
 }
 
-/// Memory that stores are held back from, until drop.
-pub(crate) struct Watched(usize, usize);
+/// Memory that stores are held back from, until drop; a forked child, which has a copy of the lock, leaves it.
+pub(crate) struct Watched {
+    first: usize,
+    last: usize,
+    pid: u32,
+}
 
 impl Watched {
     /// # Safety
     /// The memory is mapped, to be read and written, until the value is dropped.
     pub(crate) unsafe fn new(base: *mut u8, len: usize) -> Self {
-        let range = (base.addr(), base.addr() + len.max(1) - 1);
-        memory().watched.push(range);
+        let (first, last) = (base.addr(), base.addr() + len.max(1) - 1);
+        memory().watched.push((first, last));
         WATCHING.store(true, Ordering::SeqCst);
-        Self(range.0, range.1)
+        Self {
+            first,
+            last,
+            pid: std::process::id(),
+        }
     }
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
+        if self.pid != std::process::id() {
+            return;
+        }
         FENCES.fetch_add(1, Ordering::SeqCst);
         let mut memory = memory();
         memory.carry_out_late();
-        let this = |&range: &(usize, usize)| range == (self.0, self.1);
+        let this = |&range: &(usize, usize)| range == (self.first, self.last);
         if let Some(at) = memory.watched.iter().position(this) {
             memory.watched.swap_remove(at);
         }
     }
 }
 
-#[inline]
-pub(super) fn is_watching() -> bool {
+fn is_watching() -> bool {
     WATCHING.load(Ordering::Relaxed)
 }
 
 /// To be called before bytes are copied to `to`.
-#[inline]
-pub(super) fn note(to: *mut u8, len: usize) {
+fn note(to: *mut u8, len: usize) {
     if is_watching() && len > 0 {
         note_watched(to, len.min(BYTES));
     }
@@ -154,8 +169,7 @@ fn note_watched(to: *mut u8, len: usize) {
 }
 
 /// What was stored is seen by everybody before what comes next.
-#[inline]
-pub(super) fn settle() {
+fn settle() {
     if is_watching() {
         FENCES.fetch_add(1, Ordering::SeqCst);
         if ANY_LATE.load(Ordering::SeqCst) {
@@ -206,11 +220,13 @@ pub(crate) fn carry_out_due(now: Instant) -> Option<Instant> {
 
 #[cfg(test)]
 mod tests {
+    use rdma_sys_shim::memory::{before_flag, copy, full_fence, set_store_hooks};
+
     use super::*;
-    use crate::memory::{before_flag, copy, full_fence};
 
     /// Copies 7 over 1, and says what is there once stores were held back.
     fn found_after(in_between: impl FnOnce()) -> (u64, u64) {
+        set_store_hooks(&HOOKS);
         let mut word = 1_u64;
         let to = (&raw mut word).cast::<u8>();
         // SAFETY: a local that outlives what watches it, and what is copied to it.

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use super::DEVICE;
-use crate::{AtomicDomain, Error, Result};
+use rdma_sys_shim::{AtomicDomain, Error, Result};
 
-/// What is kept in order beyond what [`crate::Endpoint`] promises in so many words.
+/// The name that `--device` takes.
+pub(crate) const DEVICE: &str = "soft:adversarial";
+
+/// What is kept in order beyond what [`rdma_sys_shim::Endpoint`] promises in so many words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// What an RC queue pair keeps: a read does not overtake an atomic.
@@ -145,6 +147,13 @@ mod tests {
                 .to_string();
             assert!(message.contains(&format!("{bad:?}")), "{message}");
             assert!(message.contains("seed=N"), "{message}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_parsed_or_refused(text in "([a-z_]{0,12}=?[a-z0-9]{0,9},?){0,4}") {
+            let _ = AdversarialOptions::parse(&text);
         }
     }
 }

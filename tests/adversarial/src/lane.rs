@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use super::DEVICE;
-use super::operation::PendingOperation;
-use super::options::Fault;
-use super::schedule::{Next, Schedule, Step};
-use crate::soft::endpoint::SoftEndpoint;
-use crate::{Error, Result};
+use rdma_sys_shim::{Error, Result};
+
+use crate::inner::Inner;
+use crate::operation::PendingOperation;
+use crate::options::{DEVICE, Fault};
+use crate::schedule::{Next, Schedule, Step};
 
 /// How far an endpoint has come: written by the engine, and by the poster where it says so.
 #[derive(Default)]
@@ -72,7 +72,7 @@ impl Progress {
 }
 
 pub(crate) struct Lane {
-    way: Arc<SoftEndpoint>,
+    way: Arc<Inner>,
     progress: Arc<Progress>,
     schedule: Schedule,
     /// What is taken on when it is asked about, or when something follows that does not wait.
@@ -88,7 +88,7 @@ pub(crate) struct Lane {
 
 impl Lane {
     pub(crate) fn new(
-        way: Arc<SoftEndpoint>,
+        way: Arc<Inner>,
         progress: Arc<Progress>,
         schedule: Schedule,
         seed: u64,

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use super::options::Fault;
-use super::schedule::{Kind, Shape};
-use crate::memory::copy;
-use crate::soft::endpoint::SoftEndpoint;
-use crate::{Endpoint, Error, RemoteAddress, Result, Update, Width};
+use rdma_sys_shim::memory::copy;
+use rdma_sys_shim::{Error, RemoteAddress, Result, Update, Width};
+
+use crate::inner::Inner;
+use crate::options::Fault;
+use crate::schedule::{Kind, Shape};
 
 /// What is to be written.
 pub(crate) enum Source {
@@ -109,11 +110,7 @@ impl PendingOperation {
     ///
     /// # Safety
     /// The operation is neither complete nor failed: its buffers are still lent.
-    pub(crate) unsafe fn carry_out(
-        &mut self,
-        way: &SoftEndpoint,
-        bytes: Range<usize>,
-    ) -> Result<()> {
+    pub(crate) unsafe fn carry_out(&mut self, way: &Inner, bytes: Range<usize>) -> Result<()> {
         let ahead = |place: RemoteAddress| RemoteAddress {
             address: place.address.wrapping_add(bytes.start as u64),
             ..place
@@ -137,7 +134,7 @@ impl PendingOperation {
                 add,
                 old,
             } => {
-                // SAFETY: a field of ours; the soft endpoint completes before it returns.
+                // SAFETY: a field of ours; the device below completes before it returns.
                 unsafe { way.fetch_add(*at, *width, *add, &raw mut old.found) }?;
             }
             Work::CompareSwap {
@@ -163,7 +160,7 @@ impl PendingOperation {
             }
             Work::Store { at, old, new } => {
                 let mut found = 0;
-                // SAFETY: a local; the soft endpoint completes before it returns.
+                // SAFETY: a local; the device below completes before it returns.
                 unsafe { way.compare_swap(*at, Width::W8, *old, *new, &raw mut found) }?;
                 if found != *old {
                     return Err(Error::RemoteAccess {

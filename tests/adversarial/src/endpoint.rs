@@ -4,17 +4,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::DEVICE;
-use super::engine::{Engine, Message};
-use super::lane::Progress;
-use super::operation::{Old, PendingOperation, Source, Work};
-use super::options::{AdversarialOptions, Fault};
-use super::random::Random;
-use crate::memory::{copy, late};
-use crate::soft::endpoint::SoftEndpoint;
-use crate::{
+use rdma_sys_shim::memory::copy;
+use rdma_sys_shim::{
     Endpoint, Error, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket, Update, Width,
 };
+
+use crate::engine::{Engine, Message};
+use crate::inner::Inner;
+use crate::lane::Progress;
+use crate::late;
+use crate::operation::{Old, PendingOperation, Source, Work};
+use crate::options::{AdversarialOptions, DEVICE, Fault};
+use crate::random::Random;
 
 /// Operations under way: the length of a send queue.
 const DEPTH: u64 = 1024;
@@ -27,7 +28,7 @@ const SCRIBBLE: usize = 64 << 10;
 
 pub(crate) struct AdversarialEndpoint {
     pub(crate) number: u64,
-    pub(crate) way: Arc<SoftEndpoint>,
+    pub(crate) way: Arc<Inner>,
     pub(crate) engine: Arc<Engine>,
     pub(crate) progress: Arc<Progress>,
     /// Operations are numbered and sent in one order.

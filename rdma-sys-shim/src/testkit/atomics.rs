@@ -1,0 +1,159 @@
+//! Atomics and stores that are allowed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{
+    Setup, aligned, compare_swap, each_region_with_atomics, fetch_add, finish, memory, read,
+    update_each,
+};
+use crate::{AtomicDomain, Ticket, Update, Width};
+
+pub(super) fn words_of_eight_bytes(setup: &Setup) {
+    setup.both_ways(|peers| {
+        each_region_with_atomics(peers, 64, |region| {
+            let (way, start) = (&*peers.way, aligned(region));
+            let word = region.remote().at(start);
+            assert_eq!(fetch_add(way, word, Width::W8, u64::MAX).unwrap(), 0);
+            assert_eq!(fetch_add(way, word, Width::W8, 6).unwrap(), u64::MAX);
+            assert_eq!(compare_swap(way, word, Width::W8, 5, 1 << 40).unwrap(), 5);
+            assert_eq!(compare_swap(way, word, Width::W8, 5, 9).unwrap(), 1 << 40);
+            finish(way, way.store(word, 1 << 40, 77)).unwrap();
+            let mut wanted = vec![0; 64];
+            wanted[start as usize..][..8].copy_from_slice(&77_u64.to_ne_bytes());
+            assert_eq!(memory(region), wanted);
+        });
+    });
+}
+
+/// They are zero-extended, and nothing carries over into the neighbours. A device without them refuses them, and goes on.
+pub(super) fn narrow_words(setup: &Setup) {
+    setup.both_ways(|peers| {
+        let has_them = peers.target.capabilities().narrow_atomics;
+        each_region_with_atomics(peers, 64, |region| {
+            let (way, start) = (&*peers.way, aligned(region));
+            let mut wanted = vec![0; 64];
+            for (skip, width) in [(12, Width::W4), (18, Width::W2), (21, Width::W1)] {
+                let at = region.remote().at(start + skip);
+                let most = u64::MAX >> (64 - 8 * width.bytes());
+                if !has_them {
+                    assert!(fetch_add(way, at, width, 1).is_err());
+                    assert!(compare_swap(way, at, width, 0, 1).is_err());
+                    continue;
+                }
+                assert_eq!(fetch_add(way, at, width, most).unwrap(), 0);
+                assert_eq!(fetch_add(way, at, width, 3).unwrap(), most);
+                let new = (most + 1).wrapping_add(8);
+                assert_eq!(compare_swap(way, at, width, 2, new).unwrap(), 2);
+                assert_eq!(compare_swap(way, at, width, 2, 9).unwrap(), 8);
+                let place = (start + skip) as usize;
+                wanted[place..][..width.bytes()]
+                    .copy_from_slice(&8_u64.to_le_bytes()[..width.bytes()]);
+            }
+            assert_eq!(memory(region), wanted);
+            let word = region.remote().at(start);
+            assert_eq!(fetch_add(way, word, Width::W8, 0).unwrap(), 0);
+        });
+    });
+}
+
+pub(super) fn updates_of_many_words(setup: &Setup) {
+    setup.both_ways(|peers| {
+        let narrow = peers.target.capabilities().narrow_atomics;
+        each_region_with_atomics(peers, 200_016, |region| {
+            let (way, start) = (&*peers.way, aligned(region));
+            let at = region.remote().at(start + 8);
+            for count in [0, 1, 5, 8192, 24_000] {
+                let value = |i: u64| i << 32 | u64::from(u32::MAX);
+                let words = |added: u64| -> Vec<u8> {
+                    let words = (0..count as u64).map(|i| value(i) + added);
+                    words.flat_map(u64::to_ne_bytes).collect()
+                };
+                update_each(way, at, Width::W8, Update::Store, &words(0)).unwrap();
+                // The operands are at an odd address.
+                let mut ones = vec![0];
+                ones.extend((0..count).flat_map(|_| 1_u64.to_ne_bytes()));
+                update_each(way, at, Width::W8, Update::Add, &ones[1..]).unwrap();
+                assert!(read(way, count * 8, at).unwrap() == words(1), "{count}");
+                update_each(way, at, Width::W8, Update::Store, &vec![0xff; count * 8]).unwrap();
+                update_each(way, at, Width::W8, Update::Add, &ones[1..]).unwrap();
+                assert!(memory(region) == vec![0; 200_016], "{count}");
+                // Sums of narrow words do not carry into the neighbour.
+                for width in [Width::W4, Width::W2, Width::W1] {
+                    if !narrow {
+                        continue;
+                    }
+                    update_each(way, at, width, Update::Store, &vec![0xff; count * 8]).unwrap();
+                    let one = &1_u64.to_le_bytes()[..width.bytes()];
+                    let ones = one.repeat(count * 8 / width.bytes());
+                    update_each(way, at, width, Update::Add, &ones).unwrap();
+                    assert!(memory(region) == vec![0; 200_016], "{count} {width:?}");
+                }
+            }
+        });
+    });
+}
+
+pub(super) fn all_threads_add_to_one_word(setup: &Setup) {
+    setup.both_ways(|peers| {
+        each_region_with_atomics(peers, 64, |region| {
+            let word = region.remote().at(aligned(region));
+            let is_cpu = peers.target.capabilities().atomic_domain == AtomicDomain::Cpu;
+            let mapping = peers.way.map(&region.remote()).unwrap();
+            let mapping = mapping.filter(|mapping| is_cpu && mapping.has_atomics());
+            std::thread::scope(|scope| {
+                for thread in 0..4 {
+                    let way = &*peers.way;
+                    let mapping = mapping.as_ref();
+                    let start = aligned(region) as usize;
+                    scope.spawn(move || {
+                        for _ in 0..200 {
+                            match (thread, mapping) {
+                                // SAFETY: an aligned word of the mapping, which has the processor's atomics.
+                                (0, Some(mapping)) => unsafe {
+                                    let word = mapping.base().add(start).cast();
+                                    AtomicU64::from_ptr(word).fetch_add(1, Ordering::Relaxed);
+                                },
+                                (1, _) => {
+                                    let one = 1_u64.to_ne_bytes();
+                                    update_each(way, word, Width::W8, Update::Add, &one).unwrap();
+                                }
+                                _ => drop(fetch_add(way, word, Width::W8, 1).unwrap()),
+                            }
+                        }
+                    });
+                }
+            });
+            assert_eq!(fetch_add(&*peers.way, word, Width::W8, 0).unwrap(), 800);
+        });
+    });
+}
+
+/// Operations are posted without waiting: write n fills place n, and a store says n.
+pub(super) fn a_store_is_behind_what_was_written(setup: &Setup) {
+    const LEN: usize = 100;
+    setup.both_ways(|peers| {
+        let region = peers.target.allocate(16 << 10, 8).unwrap();
+        let flag = region.remote().at(0);
+        let place = |n: u64| 8 + (n as usize - 1) * LEN;
+        let sources: Vec<Vec<u8>> = (1..=100_u8).map(|n| vec![n; LEN]).collect();
+        let mut last = Ticket::DONE;
+        for (source, n) in sources.iter().zip(1..) {
+            let to = region.remote().at(place(n) as u64);
+            // SAFETY: the sources outlive the operations, the last of which is waited for.
+            unsafe { peers.way.write(source.as_ptr(), LEN, to) }.unwrap();
+            last = peers.way.store(flag, n - 1, n).unwrap();
+            // SAFETY: a word of a region, read as its owner would.
+            let word = unsafe { AtomicU64::from_ptr(region.base().cast()) };
+            let seen = word.load(Ordering::Acquire);
+            let data = memory(&region);
+            for n in 1..=seen {
+                assert_eq!(data[place(n)..][..LEN], [n as u8; LEN], "{n} of {seen}");
+            }
+        }
+        finish(&*peers.way, Ok(last)).unwrap();
+        assert_eq!(
+            memory(&region)[8..][..LEN * sources.len()],
+            sources.concat()
+        );
+    });
+}

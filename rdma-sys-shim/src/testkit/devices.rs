@@ -1,0 +1,60 @@
+//! Devices: memory, addresses, and whether a peer is there.
+
+use std::time::{Duration, Instant};
+
+use super::{Setup, fetch_add, memory, write};
+use crate::{ALIGNMENT, Liveness, Width};
+
+pub(super) fn allocated_memory_is_zeroed_and_aligned(setup: &Setup) {
+    let peers = setup.peers(true);
+    for round in 1..4 {
+        for (len, align) in [(1, 1), (64, 8), (5000, 1), (5000, 1 << 14), (1 << 20, 4096)] {
+            let region = peers.target.allocate(len, align).unwrap();
+            assert!(region.base().addr().is_multiple_of(align.max(ALIGNMENT)));
+            assert!(memory(&region) == vec![0; len], "{len}, round {round}");
+            write(&*peers.way, &vec![7; len], region.remote().at(0)).unwrap();
+        }
+        let empty = peers.target.allocate(0, 1).unwrap();
+        assert!(empty.is_empty());
+        assert!(peers.way.map(&empty.remote()).unwrap().is_none());
+    }
+}
+
+pub(super) fn more_memory_than_there_is(setup: &Setup) {
+    let peers = setup.peers(true);
+    for (len, align) in [(usize::MAX, 1), (1 << 62, 1)] {
+        let refused = peers.target.allocate(len, align);
+        let error = refused.err().expect("there is not so much");
+        assert!(error.is_out_of_memory(), "{error}");
+    }
+}
+
+pub(super) fn addresses_that_are_none(setup: &Setup) {
+    let peers = setup.peers(true);
+    assert!((1..=384).contains(&peers.target.address().len()));
+    for wrong in [&b""[..], b"no address", &[255; 384]] {
+        let connected = peers.target.connect(wrong).is_ok();
+        assert!(!connected, "{wrong:?} is taken for an address");
+    }
+}
+
+pub(super) fn a_peer_lives_until_it_has_closed(setup: &Setup) {
+    setup.both_ways(|peers| {
+        let region = peers.target.allocate(8, 8).unwrap();
+        let word = region.remote().at(0);
+        assert_eq!(fetch_add(&*peers.way, word, Width::W8, 1).unwrap(), 0);
+        assert_eq!(peers.way.liveness(), Liveness::Alive);
+        peers.way.intact().unwrap();
+    });
+    let peers = setup.peers(false);
+    peers.target.close();
+    let closed = Liveness::Closed {
+        pid: std::process::id(),
+    };
+    // A device that is far away hears of it later.
+    let begun = Instant::now();
+    while peers.way.liveness() != closed {
+        assert!(begun.elapsed() < Duration::from_secs(10), "it lives on");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

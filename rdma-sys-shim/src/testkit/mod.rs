@@ -1,0 +1,123 @@
+//! The contract of [`Device`](crate::Device) and [`Endpoint`](crate::Endpoint) as cases, over the devices of any provider.
+//!
+//! A test binary runs them as [`over`] lists them. A case panics where the device does
+//! something that the contract does not allow.
+
+mod access;
+mod atomics;
+mod devices;
+mod peers;
+mod transfers;
+
+pub use peers::{
+    Peers, aligned, alone, compare_swap, each_region, each_region_with_atomics, fetch_add, finish,
+    memory, peers, read, update_each, write,
+};
+
+use crate::Registry;
+
+/// What a case runs over.
+#[derive(Clone, Copy)]
+pub struct Setup {
+    /// The providers, with the one that is tested.
+    pub registry: Registry,
+    /// The device, as [`Registry::open`] takes it.
+    pub spec: &'static str,
+}
+
+impl Setup {
+    /// Two devices, or one with the way to itself.
+    #[must_use]
+    pub fn peers(&self, to_self: bool) -> Peers {
+        peers(self.registry, self.spec, to_self)
+    }
+
+    /// Runs a test to a peer, and to oneself.
+    fn both_ways(&self, test: impl Fn(&Peers)) {
+        for to_self in [false, true] {
+            eprintln!("to {}", if to_self { "oneself" } else { "a peer" });
+            test(&self.peers(to_self));
+        }
+    }
+}
+
+/// A part of the contract.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// As `TOPIC/WHAT`.
+    pub name: &'static str,
+    run: fn(&Setup),
+}
+
+impl Case {
+    /// Runs it, alone among those of this process.
+    pub fn run(&self, setup: &Setup) {
+        let _alone = alone();
+        (self.run)(setup);
+    }
+}
+
+/// All cases over each of these devices, as tests with names: `DEVICE/TOPIC/WHAT`.
+pub fn over(
+    registry: Registry,
+    specs: Vec<&'static str>,
+) -> impl Iterator<Item = (String, impl FnOnce() + Send + 'static)> {
+    specs.into_iter().flat_map(move |spec| {
+        CASES.iter().map(move |case| {
+            let setup = Setup { registry, spec };
+            let name = format!("{spec}/{}", case.name);
+            (name, move || case.run(&setup))
+        })
+    })
+}
+
+/// What a test does that runs a case: it ends well unless the case panics.
+pub fn outcome<E>(run: impl FnOnce()) -> impl FnOnce() -> Result<(), E> {
+    move || {
+        run();
+        Ok(())
+    }
+}
+
+/// Makes cases of functions, named by their topics.
+macro_rules! cases {
+    ($($topic:ident { $($what:ident),* $(,)? })*) => {
+        &[$($(Case {
+            name: concat!(stringify!($topic), "/", stringify!($what)),
+            run: $topic::$what,
+        }),*),*]
+    };
+}
+
+/// All of them, in the order in which a new provider passes them most easily.
+pub const CASES: &[Case] = cases! {
+    devices {
+        allocated_memory_is_zeroed_and_aligned,
+        more_memory_than_there_is,
+        addresses_that_are_none,
+        a_peer_lives_until_it_has_closed,
+    }
+    transfers {
+        every_length,
+        a_read_sees_the_writes_before_it,
+        a_source_is_free_once_released,
+        batches_of_any_pieces,
+        blocks_of_any_strides,
+        a_mapping_is_the_memory_itself,
+        closing_waits_for_what_was_posted,
+    }
+    atomics {
+        words_of_eight_bytes,
+        narrow_words,
+        updates_of_many_words,
+        all_threads_add_to_one_word,
+        a_store_is_behind_what_was_written,
+    }
+    access {
+        places_outside_and_forged_keys,
+        rights_that_were_not_granted,
+        a_key_of_memory_that_is_gone,
+        misaligned_atomics,
+        batches_that_leave_the_region,
+    }
+};

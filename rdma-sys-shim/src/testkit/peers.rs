@@ -1,0 +1,158 @@
+//! Peers, their memory, and the operations of an endpoint on slices and values.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::{
+    Access, Device, Endpoint, Region, Registry, RemoteAddress, Result, Surroundings, Ticket,
+    Update, Width,
+};
+
+/// One test at a time: some count descriptors and threads of this process.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A device, and the way to it: another device's, or its own.
+pub struct Peers {
+    /// The device whose memory is accessed.
+    pub target: Arc<dyn Device>,
+    /// The way from the origin to it.
+    pub way: Arc<dyn Endpoint>,
+    /// The device that operations are posted to; the target itself on the way to oneself.
+    pub origin: Arc<dyn Device>,
+}
+
+/// Opens two devices, or one with the way to itself.
+pub fn peers(registry: Registry, spec: &str, to_self: bool) -> Peers {
+    let open = || registry.open(spec, &Surroundings::default()).unwrap();
+    let target = open();
+    let origin = if to_self { target.clone() } else { open() };
+    Peers {
+        way: origin.connect(&target.address()).unwrap(),
+        target,
+        origin,
+    }
+}
+
+/// As [`each_region`], but for memory on which the device has no atomics.
+pub fn each_region_with_atomics(peers: &Peers, len: usize, test: impl Fn(&Region)) {
+    each_region(peers, len, |region| {
+        if peers.way.has_atomics(&region.remote()) {
+            test(region);
+        }
+    });
+}
+
+/// Allocated memory, a part of some that is registered again, and memory of the caller's, both of
+/// these at an odd address.
+pub fn each_region(peers: &Peers, len: usize, mut test: impl FnMut(&Region)) {
+    let allocated = peers.target.allocate(len, 1).unwrap();
+    assert_eq!(allocated.len(), len);
+    test(&allocated);
+    let whole = peers.target.allocate(len + 1, 1).unwrap();
+    let base = whole.base().wrapping_add(1);
+    // SAFETY: inside of what the device allocated, which outlives the region.
+    let part = unsafe { peers.target.register(base, len, Access::ALL) }.unwrap();
+    test(&part);
+    drop(part);
+    let mut heap = vec![0_u8; len + 1];
+    let base = heap.as_mut_ptr().wrapping_add(1);
+    // SAFETY: the heap block outlives the region, and is not touched through `heap` meanwhile.
+    let owned = unsafe { peers.target.register(base, len, Access::ALL) }.unwrap();
+    test(&owned);
+    drop(owned);
+}
+
+/// Waits for what was posted.
+///
+/// # Errors
+/// It was refused, or fails.
+pub fn finish(way: &dyn Endpoint, ticket: Result<Ticket>) -> Result<()> {
+    let ticket = ticket?;
+    while ticket != Ticket::DONE && !way.completed(ticket)? {
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+/// Does this and waits for it.
+///
+/// # Errors
+/// As for [`finish`].
+pub fn write(way: &dyn Endpoint, bytes: &[u8], to: RemoteAddress) -> Result<()> {
+    // SAFETY: the slice outlives the operation, which is waited for.
+    finish(way, unsafe { way.write(bytes.as_ptr(), bytes.len(), to) })
+}
+
+/// Does this and waits for it.
+///
+/// # Errors
+/// As for [`finish`].
+pub fn read(way: &dyn Endpoint, len: usize, from: RemoteAddress) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    // SAFETY: as for `write`.
+    finish(way, unsafe { way.read(bytes.as_mut_ptr(), len, from) })?;
+    Ok(bytes)
+}
+
+/// Does this and waits for it.
+///
+/// # Errors
+/// As for [`finish`].
+pub fn fetch_add(way: &dyn Endpoint, at: RemoteAddress, width: Width, add: u64) -> Result<u64> {
+    let mut old = 0;
+    // SAFETY: a local that outlives the operation.
+    finish(way, unsafe { way.fetch_add(at, width, add, &raw mut old) })?;
+    Ok(old)
+}
+
+/// Does this and waits for it.
+///
+/// # Errors
+/// As for [`finish`].
+pub fn compare_swap(
+    way: &dyn Endpoint,
+    at: RemoteAddress,
+    width: Width,
+    expect: u64,
+    new: u64,
+) -> Result<u64> {
+    let mut old = 0;
+    // SAFETY: a local that outlives the operation.
+    let ticket = unsafe { way.compare_swap(at, width, expect, new, &raw mut old) };
+    finish(way, ticket)?;
+    Ok(old)
+}
+
+/// `values` are the words, byte by byte.
+///
+/// # Errors
+/// As for [`finish`].
+pub fn update_each(
+    way: &dyn Endpoint,
+    at: RemoteAddress,
+    width: Width,
+    update: Update,
+    values: &[u8],
+) -> Result<()> {
+    let count = values.len() / width.bytes();
+    // SAFETY: the slice outlives the operation.
+    let ticket = unsafe { way.update_each(at, width, update, values.as_ptr(), count) };
+    finish(way, ticket)
+}
+
+/// How far into the region its first address is that is a multiple of 8.
+pub fn aligned(region: &Region) -> u64 {
+    let address = region.remote().address;
+    address.next_multiple_of(8) - address
+}
+
+/// What the region holds.
+pub fn memory(region: &Region) -> Vec<u8> {
+    let mut bytes = vec![0; region.len()];
+    let (to, len) = (bytes.as_mut_ptr(), region.len());
+    // SAFETY: registered memory of this process, which nobody writes to now.
+    unsafe { to.copy_from_nonoverlapping(region.base(), len) };
+    bytes
+}

@@ -1,0 +1,190 @@
+//! A device for tests: it does what an RC queue pair may do, not what is usual.
+//!
+//! It stands outside of the device layer and uses its public items only. Operations are queued, and a thread of the origin
+//! carries them out later, through the device for one host: split, delayed and in every order that [`Endpoint`] allows; some
+//! only when they are asked about. Sources are read late, results are written later, and reports come after both. Failures are
+//! injected on request. Choices follow from a seed.
+
+mod endpoint;
+mod engine;
+mod inner;
+mod lane;
+mod late;
+mod operation;
+mod options;
+mod random;
+mod schedule;
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use endpoint::{AdversarialEndpoint, Choices};
+use engine::{Engine, Message};
+use inner::Inner;
+use lane::{Lane, Progress};
+use options::{AdversarialOptions, DEVICE};
+use random::Random;
+use rdma_sys_shim::memory::set_store_hooks;
+use rdma_sys_shim::{
+    Access, Capabilities, Device, DeviceInfo, Endpoint, Error, Mapping, Provider, Region, Registry,
+    Result, Surroundings,
+};
+use schedule::Schedule;
+
+/// How long a device that is closed waits for what was posted.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// The provider. `transom devices` lists no such device.
+pub struct Adversarial;
+
+impl Provider for Adversarial {
+    fn name(&self) -> &'static str {
+        DEVICE
+    }
+
+    fn list(&self) -> Vec<DeviceInfo> {
+        Vec::new()
+    }
+
+    fn open(&self, spec: &str, around: &Surroundings) -> Result<Arc<dyn Device>> {
+        let options = AdversarialOptions::parse(rdma_sys_shim::options(spec, DEVICE))?;
+        Ok(Arc::new(AdversarialDevice::open(options, around)?))
+    }
+}
+
+struct AdversarialDevice {
+    inner: Arc<dyn Device>,
+    capabilities: Capabilities,
+    engine: Arc<Engine>,
+    seed: u64,
+    options: AdversarialOptions,
+    endpoints: AtomicU64,
+    operations: Arc<AtomicU64>,
+    progress: Mutex<Vec<Weak<Progress>>>,
+}
+
+impl AdversarialDevice {
+    /// A seed that is not given is drawn for all that have the same launcher.
+    fn open(options: AdversarialOptions, around: &Surroundings) -> Result<Self> {
+        let seed = match (options.seed, around.launcher) {
+            (Some(seed), _) => seed,
+            (None, Some(pid)) => Random::new(start_time(pid), u64::from(pid)).next() >> 32,
+            (None, None) => RandomState::new().hash_one(0) >> 32,
+        };
+        if options.seed.is_none() {
+            tracing::info!(seed, "{DEVICE} drew its seed");
+        }
+        let cross_memory = if options.cross_memory { "on" } else { "off" };
+        let spec = format!("soft:map=off,cma={cross_memory}");
+        let inner = Registry::new(&[]).open(&spec, around)?;
+        set_store_hooks(&late::HOOKS);
+        Ok(Self {
+            capabilities: Capabilities {
+                atomic_domain: options.atomics,
+                narrow_atomics: false,
+                ..inner.capabilities().clone()
+            },
+            inner,
+            engine: Arc::new(Engine::start(seed)?),
+            seed,
+            options,
+            endpoints: AtomicU64::new(0),
+            operations: Arc::default(),
+            progress: Mutex::default(),
+        })
+    }
+}
+
+/// When a process was started, in the system's unit, so that numbers of processes that are used again draw other seeds; 0 if it
+/// is gone.
+fn start_time(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name of the program, in parentheses, may hold anything.
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let field = after_name.split_whitespace().nth(19);
+    field
+        .and_then(|field| field.parse().ok())
+        .unwrap_or_default()
+}
+
+impl Device for AdversarialDevice {
+    fn name(&self) -> &'static str {
+        DEVICE
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn address(&self) -> Vec<u8> {
+        let mut address = std::process::id().to_le_bytes().to_vec();
+        address.extend(self.inner.address());
+        address
+    }
+
+    fn connect(&self, address: &[u8]) -> Result<Arc<dyn Endpoint>> {
+        let (pid, address) = address.split_first_chunk().ok_or(Error::BadAddress {
+            device: DEVICE,
+            reason: "it is too short",
+        })?;
+        let endpoint = self.inner.connect(address)?;
+        let way = Arc::new(Inner::new(endpoint, u32::from_le_bytes(*pid)));
+        let number = self.endpoints.fetch_add(1, Ordering::Relaxed);
+        let progress = Arc::new(Progress::default());
+        let (seed, options) = (self.seed, &self.options);
+        let schedule = Schedule::new(seed, number, options.delay, options.order);
+        let lane = Lane::new(way.clone(), progress.clone(), schedule, seed);
+        self.engine.send(Message::Open(number, Box::new(lane)));
+        let mut all = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|progress| progress.strong_count() > 0);
+        all.push(Arc::downgrade(&progress));
+        Ok(Arc::new(AdversarialEndpoint {
+            number,
+            way,
+            engine: self.engine.clone(),
+            progress,
+            choices: Mutex::new(Choices {
+                fate: Random::new(!seed, number),
+                patience: Random::new(!seed, !number),
+            }),
+            options: options.clone(),
+            count: self.operations.clone(),
+        }))
+    }
+
+    fn allocate(&self, len: usize, align: usize) -> Result<Region> {
+        self.inner.allocate(len, align)
+    }
+
+    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region> {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.register(base, len, access) }
+    }
+
+    /// What is stored there may come late.
+    fn accompany(&self, mapping: Mapping) -> Mapping {
+        // SAFETY: mapped for as long as the mapping has its owner, which is dropped after what it is kept with.
+        let watched = unsafe { late::Watched::new(mapping.base(), mapping.len() as usize) };
+        mapping.kept_with(watched)
+    }
+
+    /// A queue whose peer is gone fails; one whose peer is stopped is left behind.
+    fn close(&self) {
+        if !self.engine.is_here() {
+            return;
+        }
+        let all: Vec<_> = {
+            let all = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+            all.iter().filter_map(Weak::upgrade).collect()
+        };
+        self.engine.send(Message::Ask(None));
+        let begun = Instant::now();
+        let busy = |one: &Arc<Progress>| one.pending() > 0 && one.intact().is_ok();
+        while all.iter().any(busy) && begun.elapsed() < DRAIN {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        self.inner.close();
+    }
+}
