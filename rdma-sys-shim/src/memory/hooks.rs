@@ -20,6 +20,11 @@ pub fn set_store_hooks(hooks: &'static StoreHooks) {
 }
 
 #[inline]
+pub(super) fn are_set() -> bool {
+    HOOKS.get().is_some()
+}
+
+#[inline]
 pub(super) fn before_store(to: *mut u8, len: usize) {
     if let Some(hooks) = HOOKS.get() {
         (hooks.before_store)(to, len);

@@ -141,11 +141,37 @@ impl Device for WithNeighbours {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Error, Liveness, Registry, RemoteRegion, Surroundings};
+    use crate::{
+        DeviceInfo, Error, Liveness, Provider, Registry, RemoteRegion, Surroundings, testkit,
+    };
 
     fn over_soft(setting: Setting) -> WithNeighbours {
         let device = Registry::new(&[]).open("soft:map=off", &Surroundings::default());
         WithNeighbours::new(device.unwrap(), setting, None)
+    }
+
+    struct OverSoft;
+
+    impl Provider for OverSoft {
+        fn name(&self) -> &'static str {
+            "over-soft"
+        }
+
+        fn list(&self) -> Vec<DeviceInfo> {
+            Vec::new()
+        }
+
+        fn open(&self, _: &str, _: &Surroundings) -> Result<Arc<dyn Device>> {
+            Ok(Arc::new(over_soft(Setting::On)))
+        }
+    }
+
+    #[test]
+    fn the_contract_of_every_device_is_kept() {
+        for (name, run) in testkit::over(Registry::new(&[&OverSoft]), vec!["over-soft"]) {
+            eprintln!("{name}");
+            run();
+        }
     }
 
     #[test]
