@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use crate::errors::null;
-use crate::exported::{exported, on_windows};
+use crate::exported::{in_front, on_windows};
 use crate::host::{Symbol, host};
 use crate::mpi_h::{MPI_Aint, MPI_Info, MPI_Win};
 use crate::windows::{self, Attributes};
@@ -53,8 +53,8 @@ fn predefined(attributes: &Attributes, keyval: c_int) -> Option<Value<'_>> {
     })
 }
 
-exported! {
-    fn MPI_Win_get_attr PMPI_Win_get_attr(win: MPI_Win, keyval: c_int, value: *mut c_void, flag: *mut c_int) {
+in_front! {
+    fn MPI_Win_get_attr PMPI_Win_get_attr(win: MPI_Win, keyval: c_int, value: *mut c_void, flag: *mut c_int) or host {
         let attributes = windows::find_attributes(win);
         let places = !value.is_null() && !flag.is_null();
         if places && let Some(found) = attributes.and_then(|attributes| predefined(attributes, keyval)) {
@@ -65,10 +65,8 @@ exported! {
             }
             return 0;
         }
-        // SAFETY: the program's own arguments; the carrier has the program's attributes.
-        unsafe {
-            host!(PMPI_Win_get_attr(MPI_Win, c_int, *mut c_void, *mut c_int))(win, keyval, value, flag)
-        }
+        // The carrier has the program's attributes.
+        host()
     }
 }
 

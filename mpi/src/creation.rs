@@ -9,7 +9,7 @@ use transom::{Communicator, ErrorClass, Group, Info};
 
 use crate::carrier::{self, Carrier};
 use crate::errors::{self, Failure, Handler, Result, bad, null, told, told_comm};
-use crate::exported::{exported, on_windows};
+use crate::exported::{in_front, on_windows};
 use crate::groups::HostGroup;
 use crate::host::{check, host};
 use crate::mpi_h::{MPI_Aint, MPI_Comm, MPI_Info, MPI_Win};
@@ -340,8 +340,8 @@ fn attributes(asked: &Asked, window: &Window) -> Attributes {
 macro_rules! creating {
     ($(fn $name:ident $second:ident($($arg:ident: $ty:ty),* $(,)?)
         asks $kind:expr, $size:expr, $unit:expr, $hints:ident, $comm:ident, $win:ident;)*) => {
-        exported! {$(
-            fn $name $second($($arg: $ty),*) {
+        in_front! {$(
+            fn $name $second($($arg: $ty),*) or host {
                 #[allow(clippy::unnecessary_cast, reason = "of what type it is, hosts differ")]
                 let asked = Asked {
                     call: stringify!($name),
@@ -351,10 +351,8 @@ macro_rules! creating {
                     hints: $hints,
                     comm: $comm,
                 };
-                // SAFETY: what the program passed goes on to where it would have gone without us.
-                let by_host = || unsafe { host!($second($($ty),*))($($arg),*) };
                 // SAFETY: the program keeps MPI's rules for memory, and passes places of its own.
-                match unsafe { create(&asked, $win, by_host) } {
+                match unsafe { create(&asked, $win, host) } {
                     Ok(code) => code,
                     Err(failure) => told_comm(asked.call, $comm, Err(failure)),
                 }
@@ -382,8 +380,8 @@ creating! {
         asks Kind::Dynamic, 0, 1, hints, comm, win;
 }
 
-exported! {
-    fn MPI_Win_free PMPI_Win_free(win: *mut MPI_Win) {
+in_front! {
+    fn MPI_Win_free PMPI_Win_free(win: *mut MPI_Win) or host {
         if win.is_null() {
             return told_comm("MPI_Win_free", constants::comm_self(), Err(null("win")));
         }
@@ -396,8 +394,7 @@ exported! {
                 // SAFETY: as above. It may be another by now.
                 told("MPI_Win_free", unsafe { *win }, freed)
             }
-            // SAFETY: what the program passed goes on to where it would have gone without us.
-            None => unsafe { host!(PMPI_Win_free(*mut MPI_Win))(win) },
+            None => host(),
         }
     }
 }

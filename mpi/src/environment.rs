@@ -4,44 +4,33 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::exported::exported;
+use crate::exported::in_front;
 use crate::host::host;
 use crate::keyval::{Copy, Delete, not_copied};
 use crate::mpi_h::{MPI_Comm, MPI_Errhandler, MPI_Info};
 use crate::{carrier, constants, groups, loaded, memory, process, report, types};
 
-exported! {
-    fn MPI_Init PMPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) {
+in_front! {
+    fn MPI_Init PMPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) or host {
         one_host();
-        // SAFETY: the program's own arguments.
-        let code = unsafe { host!(PMPI_Init(*mut c_int, *mut *mut *mut c_char))(argc, argv) };
-        begun(code)
+        begun(host())
     }
 
     fn MPI_Init_thread PMPI_Init_thread(
         argc: *mut c_int, argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int,
-    ) {
+    ) or host {
         one_host();
-        // SAFETY: the program's own arguments.
-        let code = unsafe {
-            host!(PMPI_Init_thread(*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int))(
-                argc, argv, required, provided,
-            )
-        };
-        begun(code)
+        begun(host())
     }
 }
 
 /// Sessions that the program has begun and not ended.
 static SESSIONS: AtomicUsize = AtomicUsize::new(0);
 
-exported! {
-    fn MPI_Session_init PMPI_Session_init(info: MPI_Info, handler: MPI_Errhandler, session: *mut c_void) {
+in_front! {
+    fn MPI_Session_init PMPI_Session_init(info: MPI_Info, handler: MPI_Errhandler, session: *mut c_void) or host {
         one_host();
-        // SAFETY: what the program passed goes on to where it would have gone without us.
-        let code = unsafe {
-            host!(PMPI_Session_init(MPI_Info, MPI_Errhandler, *mut c_void))(info, handler, session)
-        };
+        let code = host();
         if code == 0 {
             SESSIONS.fetch_add(1, Ordering::Relaxed);
             process::session_begins();
@@ -49,9 +38,8 @@ exported! {
         code
     }
 
-    fn MPI_Session_finalize PMPI_Session_finalize(session: *mut c_void) {
-        // SAFETY: what the program passed goes on to where it would have gone without us.
-        let code = unsafe { host!(PMPI_Session_finalize(*mut c_void))(session) };
+    fn MPI_Session_finalize PMPI_Session_finalize(session: *mut c_void) or host {
+        let code = host();
         let was_last = code == 0 && SESSIONS.fetch_sub(1, Ordering::Relaxed) == 1;
         if was_last && !process::has_begun() {
             report::print(launcher_rank(), None);

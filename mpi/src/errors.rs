@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use transom::ErrorClass;
 
-use crate::exported::exported;
+use crate::exported::in_front;
 use crate::host::{HostError, host};
 use crate::mpi_h::{MPI_Comm, MPI_Errhandler, MPI_Win};
 use crate::windows::{self, lock};
@@ -143,15 +143,14 @@ fn code_of(class: c_int, text: &str) -> c_int {
     }
 }
 
-exported! {
+in_front! {
     // MPICH finds no sentence for a code that was added to one of its own classes.
-    fn MPI_Error_string PMPI_Error_string(code: c_int, text: *mut c_char, len: *mut c_int) {
+    fn MPI_Error_string PMPI_Error_string(code: c_int, text: *mut c_char, len: *mut c_int) or host {
         let codes = lock(&CODES);
         let ours = codes.iter().flatten().find(|&(_, &ours)| ours == code);
         let Some(((_, sentence), _)) = ours else {
             drop(codes);
-            // SAFETY: what the program passed goes on to where it would have gone without us.
-            return unsafe { host!(PMPI_Error_string(c_int, *mut c_char, *mut c_int))(code, text, len) };
+            return host();
         };
         let bytes = sentence.as_bytes_with_nul();
         // SAFETY: the program has room for the longest string of its host, which is longer than ours are.

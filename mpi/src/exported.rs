@@ -12,6 +12,20 @@ macro_rules! exported {
 }
 pub(crate) use exported;
 
+/// The same, with a closure that calls the host's own function with the same arguments.
+macro_rules! in_front {
+    ($(fn $mpi:ident $pmpi:ident($($arg:ident: $ty:ty),* $(,)?) or $host:ident $body:block)*) => {
+        $crate::exported::exported! {$(
+            fn $mpi $pmpi($($arg: $ty),*) {
+                // SAFETY: what the program passed goes on to where it would have gone without us.
+                let $host = || unsafe { $crate::host::host!($pmpi($($ty),*))($($arg),*) };
+                $body
+            }
+        )*}
+    };
+}
+pub(crate) use in_front;
+
 /// A call on a window: the body if it is one of ours, as `$ours`, and else the host's function.
 macro_rules! either {
     ($mpi:ident $pmpi:ident($($arg:ident: $ty:ty),*) of $win:ident as $ours:ident $body:block) => {

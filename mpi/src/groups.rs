@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use transom::{ErrorClass, Group};
 
 use crate::errors::{Failure, Result, bad};
-use crate::exported::exported;
+use crate::exported::in_front;
 use crate::host::{check, host};
 use crate::mpi_h::{MPI_Comm, MPI_Group, Number};
 use crate::process::{self, Process, process};
@@ -142,15 +142,14 @@ fn remember(handle: Number, group: &Group) {
     }
 }
 
-exported! {
-    fn MPI_Group_free PMPI_Group_free(group: *mut MPI_Group) {
+in_front! {
+    fn MPI_Group_free PMPI_Group_free(group: *mut MPI_Group) or host {
         if REMEMBERED.load(Ordering::Acquire) > 0 && !group.is_null() {
             // SAFETY: the program's own handle.
             let handle = unsafe { *group }.number();
             forget(place(handle), |known| known == handle);
         }
-        // SAFETY: what the program passed goes on to where it would have gone without us.
-        unsafe { host!(PMPI_Group_free(*mut MPI_Group))(group) }
+        host()
     }
 }
 

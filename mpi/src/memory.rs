@@ -10,8 +10,7 @@ use std::sync::Mutex;
 use transom::{ErrorClass, Info};
 
 use crate::errors::{Result, bad, null, told_comm};
-use crate::exported::exported;
-use crate::host::host;
+use crate::exported::in_front;
 use crate::mpi_h::{MPI_Aint, MPI_Info};
 use crate::process::{Process, process};
 use crate::windows::lock;
@@ -27,12 +26,9 @@ struct Ours {
     large: HashSet<usize>,
 }
 
-exported! {
-    fn MPI_Alloc_mem PMPI_Alloc_mem(size: MPI_Aint, hints: MPI_Info, base: *mut c_void) {
-        let Some(process) = process() else {
-            // SAFETY: what the program passed goes on to where it would have gone without us.
-            return unsafe { host!(PMPI_Alloc_mem(MPI_Aint, MPI_Info, *mut c_void))(size, hints, base) };
-        };
+in_front! {
+    fn MPI_Alloc_mem PMPI_Alloc_mem(size: MPI_Aint, hints: MPI_Info, base: *mut c_void) or host {
+        let Some(process) = process() else { return host() };
         let allocated = match base.is_null() {
             true => Err(null("baseptr")),
             // SAFETY: the program's own place for it.
@@ -42,13 +38,12 @@ exported! {
         told_comm("MPI_Alloc_mem", constants::comm_world(), allocated)
     }
 
-    fn MPI_Free_mem PMPI_Free_mem(base: *mut c_void) {
+    fn MPI_Free_mem PMPI_Free_mem(base: *mut c_void) or host {
         match forget(base.addr()) {
             Freed::Small => 0,
             // SAFETY: it was allocated here, and the program is done with it.
             Freed::Large => told_comm("MPI_Free_mem", constants::comm_world(), unsafe { free(base) }),
-            // SAFETY: what the program passed goes on to where it would have gone without us.
-            Freed::Hosts => unsafe { host!(PMPI_Free_mem(*mut c_void))(base) },
+            Freed::Hosts => host(),
         }
     }
 }

@@ -183,7 +183,8 @@ fn put_sides(near: Near, far: Far) -> Result<(Found, Found)> {
 fn get_sides(near: Near, far: Far) -> Result<(Found, Found)> {
     // The origin's count is the first argument.
     near.elements.check("origin")?;
-    move_sides((far.elements, "target"), (near.elements, "origin"), far)
+    let (from, to) = move_sides((far.elements, "target"), (near.elements, "origin"), far)?;
+    Ok((to, from))
 }
 
 /// Both sides of an accumulate.
@@ -209,20 +210,55 @@ fn move_sides(from: (Elements, &str), to: (Elements, &str), far: Far) -> Result<
     }
 }
 
-/// # Safety
-/// As for [`Window::put_layout`].
-unsafe fn put(window: &Window, near: Near, far: Far) -> Result<()> {
-    let ((from, to), (target, disp)) = (put_sides(near, far)?, far.place(window)?);
-    // SAFETY: the caller's promise.
-    Ok(unsafe { window.put_layout(near.at.cast(), from.bytes(), target, disp, to.bytes()) }?)
+/// Calls of windows that take the elements here and those there, in one of their views.
+macro_rules! two_sided {
+    ($($name:ident $method:ident($sides:ident, $view:ident $(, $op:ident)?) -> $out:ty;)+) => {$(
+        /// # Safety
+        /// As for the call of the window.
+        unsafe fn $name(window: &Window, near: Near, far: Far $(, $op: Op)?) -> Result<$out> {
+            let ((here, there), (target, disp)) = ($sides(near, far)?, far.place(window)?);
+            let (here, there) = (here.$view(), there.$view());
+            // SAFETY: the caller's promise.
+            Ok(unsafe { window.$method(near.at.cast(), here, target, disp, there $(, $op)?) }?)
+        }
+    )+};
 }
 
-/// # Safety
-/// As for [`Window::get_layout`].
-unsafe fn get(window: &Window, near: Near, far: Far) -> Result<()> {
-    let ((from, to), (target, disp)) = (get_sides(near, far)?, far.place(window)?);
-    // SAFETY: the caller's promise.
-    Ok(unsafe { window.get_layout(near.at.cast(), to.bytes(), target, disp, from.bytes()) }?)
+two_sided! {
+    put put_layout(put_sides, bytes) -> ();
+    get get_layout(get_sides, bytes) -> ();
+    accumulate accumulate_layout(sides, elements, op) -> ();
+    rput rput_layout(put_sides, bytes) -> Request;
+    rget rget_layout(get_sides, bytes) -> Request;
+    raccumulate raccumulate_layout(sides, elements, op) -> Request;
+}
+
+/// The same, with a place for what was there.
+macro_rules! fetching {
+    ($($name:ident $method:ident -> $out:ty;)+) => {$(
+        /// # Safety
+        /// As for the call of the window.
+        unsafe fn $name(window: &Window, near: Near, result: Near, far: Far, op: Op) -> Result<$out> {
+            // With NoOp, the origin's buffer, its count and its type have no meaning.
+            let (near, whose) = match op {
+                Op::NoOp => (result, "result"),
+                _ => (near, "origin"),
+            };
+            let from = near.elements.find(whose)?;
+            let at = far.elements.find("target")?;
+            let into = result.elements.find("result")?;
+            let (from, at, into) = (from.elements(), at.elements(), into.elements());
+            let (target, disp) = far.place(window)?;
+            let (near, result) = (near.at.cast(), result.at.cast());
+            // SAFETY: the caller's promise.
+            Ok(unsafe { window.$method(near, from, result, into, target, disp, at, op) }?)
+        }
+    )+};
+}
+
+fetching! {
+    get_accumulate get_accumulate_layout -> ();
+    rget_accumulate rget_accumulate_layout -> Request;
 }
 
 #[inline(always)]
@@ -242,72 +278,6 @@ fn elements(near: Elements, far: Elements) -> Option<(usize, BasicType)> {
     let here = near.dense()?;
     let same = near.ty == far.ty || far.dense().is_some_and(|there| here.ty == there.ty);
     (same && near.count <= far.count && near.count >= 0).then_some((near.count as usize, here.ty))
-}
-
-/// # Safety
-/// As for [`Window::accumulate_layout`].
-unsafe fn accumulate(window: &Window, near: Near, far: Far, op: Op) -> Result<()> {
-    let ((from, to), (target, disp)) = (sides(near, far)?, far.place(window)?);
-    let (from, to) = (from.elements(), to.elements());
-    // SAFETY: the caller's promise.
-    Ok(unsafe { window.accumulate_layout(near.at.cast(), from, target, disp, to, op) }?)
-}
-
-/// What a get_accumulate combines, where the old values go, and with what it combines.
-struct Fetching {
-    near: Near,
-    from: Found,
-    result: Near,
-    into: Found,
-    far: Far,
-    at: Found,
-    op: Op,
-}
-
-fn fetching(near: Near, result: Near, far: Far, op: Op) -> Result<Fetching> {
-    // With NoOp, the origin's buffer, its count and its type have no meaning.
-    let (near, whose) = match op {
-        Op::NoOp => (result, "result"),
-        _ => (near, "origin"),
-    };
-    let from = near.elements.find(whose)?;
-    let at = far.elements.find("target")?;
-    let into = result.elements.find("result")?;
-    Ok(Fetching {
-        near,
-        from,
-        result,
-        into,
-        far,
-        at,
-        op,
-    })
-}
-
-impl Fetching {
-    /// # Safety
-    /// As for [`Window::get_accumulate_layout`].
-    unsafe fn call(self, window: &Window) -> Result<()> {
-        let (near, result) = (self.near.at.cast(), self.result.at.cast());
-        let (from, into) = (self.from.elements(), self.into.elements());
-        let ((target, disp), at) = (self.far.place(window)?, self.at.elements());
-        // SAFETY: the caller's promise.
-        Ok(unsafe {
-            window.get_accumulate_layout(near, from, result, into, target, disp, at, self.op)
-        }?)
-    }
-
-    /// # Safety
-    /// As for [`Window::rget_accumulate_layout`].
-    unsafe fn request(self, window: &Window) -> Result<Request> {
-        let (near, result) = (self.near.at.cast(), self.result.at.cast());
-        let (from, into) = (self.from.elements(), self.into.elements());
-        let ((target, disp), at) = (self.far.place(window)?, self.at.elements());
-        // SAFETY: the caller's promise.
-        Ok(unsafe {
-            window.rget_accumulate_layout(near, from, result, into, target, disp, at, self.op)
-        }?)
-    }
 }
 
 /// The type of a call on one element.
@@ -339,31 +309,6 @@ unsafe fn with_request(
     }
     // SAFETY: the caller's promise.
     unsafe { requests::lend(call, carrier, make()?, request) }
-}
-
-/// # Safety
-/// As for [`Window::rput_layout`].
-unsafe fn rput(window: &Window, near: Near, far: Far) -> Result<Request> {
-    let ((from, to), (target, disp)) = (put_sides(near, far)?, far.place(window)?);
-    // SAFETY: the caller's promise.
-    Ok(unsafe { window.rput_layout(near.at.cast(), from.bytes(), target, disp, to.bytes()) }?)
-}
-
-/// # Safety
-/// As for [`Window::rget_layout`].
-unsafe fn rget(window: &Window, near: Near, far: Far) -> Result<Request> {
-    let ((from, to), (target, disp)) = (get_sides(near, far)?, far.place(window)?);
-    // SAFETY: the caller's promise.
-    Ok(unsafe { window.rget_layout(near.at.cast(), to.bytes(), target, disp, from.bytes()) }?)
-}
-
-/// # Safety
-/// As for [`Window::raccumulate_layout`].
-unsafe fn raccumulate(window: &Window, near: Near, far: Far, op: Op) -> Result<Request> {
-    let ((from, to), (target, disp)) = (sides(near, far)?, far.place(window)?);
-    let (from, to) = (from.elements(), to.elements());
-    // SAFETY: the caller's promise.
-    Ok(unsafe { window.raccumulate_layout(near.at.cast(), from, target, disp, to, op) }?)
 }
 
 /// Both forms of a call: counts of `int`, and of `MPI_Count`.
@@ -481,7 +426,7 @@ operations! {
         let into = near(result, result_count, result_type);
         let at = far(target, disp, count, ty);
         // SAFETY: the program keeps MPI's rules for buffers.
-        op(handle).and_then(|op| unsafe { fetching(from, into, at, op)?.call(ours.window()) })
+        op(handle).and_then(|op| unsafe { get_accumulate(ours.window(), from, into, at, op) })
     }
 
     MPI_Rput PMPI_Rput MPI_Rput_c PMPI_Rput_c(N origin: *const c_void, origin_count: N, origin_type: MPI_Datatype,
@@ -522,7 +467,7 @@ operations! {
         let (window, at) = (ours.window(), far(target, disp, count, ty));
         // SAFETY: the program keeps MPI's rules for buffers.
         op(handle).and_then(|op| unsafe {
-            with_request("MPI_Rget_accumulate", win, request, || fetching(from, into, at, op)?.request(window))
+            with_request("MPI_Rget_accumulate", win, request, || rget_accumulate(window, from, into, at, op))
         })
     }
 }

@@ -14,7 +14,7 @@ use transom::raw::Request;
 
 use crate::constants;
 use crate::errors::{self, Result};
-use crate::exported::exported;
+use crate::exported::{exported, in_front};
 use crate::host::{check, host};
 use crate::mpi_h::{MPI_Comm, MPI_Datatype, MPI_Request, MPI_Status, MPI_Win, Number};
 use crate::process::process;
@@ -256,13 +256,13 @@ impl Failures {
     /// The list is the call's, as the host left it.
     unsafe fn tell(self, requests: *const MPI_Request) -> Vec<(usize, c_int)> {
         let mut told = Vec::new();
-        for failure in self.0 {
-            let Failure {
-                index,
-                handle,
-                origin,
-                error,
-            } = failure;
+        for Failure {
+            index,
+            handle,
+            origin,
+            error,
+        } in self.0
+        {
             // SAFETY: the caller's promise: it was found there.
             if unsafe { *requests.add(index) } == handle {
                 put(handle, State::Failed(error), origin);
@@ -320,6 +320,36 @@ impl Failures {
         }
         first(code, in_status)
     }
+
+    /// The same, of a call that says which requests it has ended: so many, at these places in the list.
+    ///
+    /// # Safety
+    /// As for [`Failures::of_several`]; there are as many indices.
+    unsafe fn of_some(
+        self,
+        code: c_int,
+        requests: *const MPI_Request,
+        done: *const c_int,
+        indices: *const c_int,
+        statuses: *mut MPI_Status,
+    ) -> c_int {
+        if self.0.is_empty() {
+            return code;
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            let indices = match number_of(*done) {
+                0 => &[],
+                done => std::slice::from_raw_parts(indices, done),
+            };
+            let place = |index| {
+                indices
+                    .iter()
+                    .position(|&at| usize::try_from(at) == Ok(index))
+            };
+            self.of_several(code, requests, statuses, indices.len(), place)
+        }
+    }
 }
 
 fn first(code: c_int, later: c_int) -> c_int {
@@ -333,29 +363,11 @@ fn number_of(count: c_int) -> usize {
 /// # Safety
 /// There are that many requests.
 unsafe fn list<'l>(count: c_int, requests: *const MPI_Request) -> &'l [MPI_Request] {
-    match usize::try_from(count) {
+    match number_of(count) {
+        0 => &[],
+        _ if requests.is_null() => &[],
         // SAFETY: the caller's promise.
-        Ok(count) if count > 0 && !requests.is_null() => unsafe {
-            std::slice::from_raw_parts(requests, count)
-        },
-        _ => &[],
-    }
-}
-
-/// Which status is that of a request, where the host says whose each is.
-///
-/// # Safety
-/// There are as many indices.
-unsafe fn among<'l>(done: c_int, indices: *const c_int) -> impl Fn(usize) -> Option<usize> + 'l {
-    let indices = match usize::try_from(done) {
-        // SAFETY: the caller's promise.
-        Ok(done) if done > 0 => unsafe { std::slice::from_raw_parts(indices, done) },
-        _ => &[],
-    };
-    move |index| {
-        indices
-            .iter()
-            .position(|&at| usize::try_from(at) == Ok(index))
+        count => unsafe { std::slice::from_raw_parts(requests, count) },
     }
 }
 
@@ -374,136 +386,76 @@ unsafe fn look_at(count: c_int, requests: *const MPI_Request) {
     }
 }
 
-exported! {
-    fn MPI_Wait PMPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) {
-        let mut failures = Failures::default();
-        // SAFETY: the program's own request and status.
-        unsafe {
-            if any() {
-                failures.settle(list(1, request));
+/// Calls that end requests. Before the host's own: whether ours are waited for or looked at, and which they are. After it:
+/// what it comes to where some of ours failed.
+macro_rules! ending {
+    ($(fn $mpi:ident $pmpi:ident($($arg:ident: $ty:ty),*) $first:ident $list:expr;
+        then |$failures:ident, $code:ident| $then:expr;)*) => {
+        exported! {$(
+            fn $mpi $pmpi($($arg: $ty),*) {
+                let mut $failures = Failures::default();
+                // SAFETY: the program's own requests, statuses and places.
+                unsafe {
+                    if any() {
+                        $failures.$first($list);
+                    }
+                    let $code = host!($pmpi($($ty),*))($($arg),*);
+                    $then
+                }
             }
-            let code = host!(PMPI_Wait(*mut MPI_Request, *mut MPI_Status))(request, status);
-            failures.of_one(code, request)
-        }
-    }
+        )*}
+    };
+}
 
-    fn MPI_Waitall PMPI_Waitall(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status) {
-        let mut failures = Failures::default();
-        // SAFETY: the program's own requests and statuses.
-        unsafe {
-            if any() {
-                failures.settle(list(count, requests));
-            }
-            let code = host!(PMPI_Waitall(c_int, *mut MPI_Request, *mut MPI_Status))(count, requests, statuses);
-            failures.of_several(code, requests, statuses, number_of(count), Some)
-        }
-    }
-
-    fn MPI_Test PMPI_Test(request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status) {
-        let mut failures = Failures::default();
-        // SAFETY: the program's own request and places.
-        unsafe {
-            if any() {
-                failures.poll(list(1, request));
-            }
-            let code = host!(PMPI_Test(*mut MPI_Request, *mut c_int, *mut MPI_Status))(request, flag, status);
-            failures.of_one(code, request)
-        }
-    }
-
-    fn MPI_Testall PMPI_Testall(count: c_int, requests: *mut MPI_Request, flag: *mut c_int,
-        statuses: *mut MPI_Status) {
-        let mut failures = Failures::default();
-        // SAFETY: the program's own requests and places.
-        unsafe {
-            if any() {
-                failures.poll(list(count, requests));
-            }
-            let code = host!(PMPI_Testall(c_int, *mut MPI_Request, *mut c_int, *mut MPI_Status))(
-                count, requests, flag, statuses,
-            );
-            failures.of_several(code, requests, statuses, number_of(count), Some)
-        }
-    }
-
+ending! {
+    fn MPI_Wait PMPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) settle list(1, request);
+        then |failures, code| failures.of_one(code, request);
+    fn MPI_Waitall PMPI_Waitall(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status)
+        settle list(count, requests);
+        then |failures, code| failures.of_several(code, requests, statuses, number_of(count), Some);
+    fn MPI_Test PMPI_Test(request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status) poll list(1, request);
+        then |failures, code| failures.of_one(code, request);
+    fn MPI_Testall PMPI_Testall(count: c_int, requests: *mut MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status)
+        poll list(count, requests);
+        then |failures, code| failures.of_several(code, requests, statuses, number_of(count), Some);
     fn MPI_Testany PMPI_Testany(count: c_int, requests: *mut MPI_Request, index: *mut c_int, flag: *mut c_int,
-        status: *mut MPI_Status) {
-        let mut failures = Failures::default();
-        // SAFETY: the program's own requests and places.
-        unsafe {
-            if any() {
-                failures.poll(list(count, requests));
-            }
-            let code = host!(PMPI_Testany(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status))(
-                count, requests, index, flag, status,
-            );
-            failures.of_one(code, requests)
-        }
-    }
+        status: *mut MPI_Status) poll list(count, requests);
+        then |failures, code| failures.of_one(code, requests);
+    fn MPI_Testsome PMPI_Testsome(count: c_int, requests: *mut MPI_Request, done: *mut c_int, indices: *mut c_int,
+        statuses: *mut MPI_Status) poll list(count, requests);
+        then |failures, code| failures.of_some(code, requests, done, indices, statuses);
+}
 
-    fn MPI_Testsome PMPI_Testsome(count: c_int, requests: *mut MPI_Request, done: *mut c_int,
-        indices: *mut c_int, statuses: *mut MPI_Status) {
-        let mut failures = Failures::default();
-        // SAFETY: the program's own requests and places.
-        unsafe {
-            if any() {
-                failures.poll(list(count, requests));
+/// Calls that end no request: what failed is told by the call that does.
+macro_rules! looking {
+    ($(fn $mpi:ident $pmpi:ident($($arg:ident: $ty:ty),*) at $count:expr, $list:expr;)*) => {
+        exported! {$(
+            fn $mpi $pmpi($($arg: $ty),*) {
+                // SAFETY: the program's own requests and places.
+                unsafe {
+                    look_at($count, $list);
+                    host!($pmpi($($ty),*))($($arg),*)
+                }
             }
-            let code = host!(PMPI_Testsome(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status))(
-                count, requests, done, indices, statuses,
-            );
-            if failures.0.is_empty() {
-                return code;
-            }
-            failures.of_several(code, requests, statuses, number_of(*done), among(*done, indices))
-        }
-    }
+        )*}
+    };
+}
 
-    // What failed is told by the call that ends the request.
-    fn MPI_Request_get_status PMPI_Request_get_status(request: MPI_Request, flag: *mut c_int,
-        status: *mut MPI_Status) {
-        // SAFETY: the list is this one.
-        unsafe { look_at(1, &raw const request) };
-        // SAFETY: the program's own places.
-        unsafe { host!(PMPI_Request_get_status(MPI_Request, *mut c_int, *mut MPI_Status))(request, flag, status) }
-    }
-
-    // Those of several are MPI-4.1's: whoever calls them has a host with them.
+// Those of several are MPI-4.1's: a program that calls them has a host with them.
+looking! {
+    fn MPI_Request_get_status PMPI_Request_get_status(request: MPI_Request, flag: *mut c_int, status: *mut MPI_Status)
+        at 1, &raw const request;
     fn MPI_Request_get_status_all PMPI_Request_get_status_all(count: c_int, requests: *const MPI_Request,
-        flag: *mut c_int, statuses: *mut MPI_Status) {
-        // SAFETY: the program's own requests and places.
-        unsafe {
-            look_at(count, requests);
-            host!(PMPI_Request_get_status_all(c_int, *const MPI_Request, *mut c_int, *mut MPI_Status))(
-                count, requests, flag, statuses,
-            )
-        }
-    }
-
+        flag: *mut c_int, statuses: *mut MPI_Status) at count, requests;
     fn MPI_Request_get_status_any PMPI_Request_get_status_any(count: c_int, requests: *const MPI_Request,
-        index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status) {
-        // SAFETY: the program's own requests and places.
-        unsafe {
-            look_at(count, requests);
-            host!(PMPI_Request_get_status_any(
-                c_int, *const MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status
-            ))(count, requests, index, flag, status)
-        }
-    }
-
+        index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status) at count, requests;
     fn MPI_Request_get_status_some PMPI_Request_get_status_some(count: c_int, requests: *const MPI_Request,
-        done: *mut c_int, indices: *mut c_int, statuses: *mut MPI_Status) {
-        // SAFETY: the program's own requests and places.
-        unsafe {
-            look_at(count, requests);
-            host!(PMPI_Request_get_status_some(
-                c_int, *const MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status
-            ))(count, requests, done, indices, statuses)
-        }
-    }
+        done: *mut c_int, indices: *mut c_int, statuses: *mut MPI_Status) at count, requests;
+}
 
+in_front! {
     // The operation goes on: what completes it at the origin or the target says how it ended.
-    fn MPI_Request_free PMPI_Request_free(request: *mut MPI_Request) {
+    fn MPI_Request_free PMPI_Request_free(request: *mut MPI_Request) or host {
         if any() {
             // SAFETY: the program's own request.
             for &handle in unsafe { list(1, request) } {
@@ -515,12 +467,11 @@ exported! {
                 }
             }
         }
-        // SAFETY: the program's own request.
-        unsafe { host!(PMPI_Request_free(*mut MPI_Request))(request) }
+        host()
     }
 
     fn MPI_Waitany PMPI_Waitany(count: c_int, requests: *mut MPI_Request, index: *mut c_int,
-        status: *mut MPI_Status) {
+        status: *mut MPI_Status) or host {
         let mut failures = Failures::default();
         if any() {
             let (mut code, mut flag) = (0, 0);
@@ -540,17 +491,13 @@ exported! {
                 return unsafe { failures.of_one(code, requests) };
             }
         }
-        // SAFETY: the program's own arguments.
-        unsafe {
-            let code = host!(PMPI_Waitany(c_int, *mut MPI_Request, *mut c_int, *mut MPI_Status))(
-                count, requests, index, status,
-            );
-            failures.of_one(code, requests)
-        }
+        let code = host();
+        // SAFETY: the program's own requests.
+        unsafe { failures.of_one(code, requests) }
     }
 
     fn MPI_Waitsome PMPI_Waitsome(count: c_int, requests: *mut MPI_Request, done: *mut c_int,
-        indices: *mut c_int, statuses: *mut MPI_Status) {
+        indices: *mut c_int, statuses: *mut MPI_Status) or host {
         let mut failures = Failures::default();
         let (mut code, mut some) = (0, false);
         if any() {
@@ -567,17 +514,10 @@ exported! {
                 some
             });
         }
-        // SAFETY: the program's own arguments.
-        unsafe {
-            if !some {
-                code = host!(PMPI_Waitsome(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status))(
-                    count, requests, done, indices, statuses,
-                );
-            }
-            if failures.0.is_empty() {
-                return code;
-            }
-            failures.of_several(code, requests, statuses, number_of(*done), among(*done, indices))
+        if !some {
+            code = host();
         }
+        // SAFETY: the program's own arguments.
+        unsafe { failures.of_some(code, requests, done, indices, statuses) }
     }
 }
