@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anstream::adapter::strip_str;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
+use serde::Serialize;
 
 pub(super) const GOOD: Style = AnsiColor::Green.on_default();
 pub(super) const DOUBTFUL: Style = AnsiColor::Yellow.on_default().bold();
@@ -51,6 +52,13 @@ pub(super) fn columns() -> Option<usize> {
 /// Prints text that may have styles in it.
 pub(super) fn print(text: &str) -> ExitCode {
     written(anstream::stdout().write_all(text.as_bytes()))
+}
+
+/// An object of JSON in each line.
+pub(super) fn json_lines(objects: &[impl Serialize]) -> String {
+    let line =
+        |object| serde_json::to_string(object).expect("strings, numbers and lists only") + "\n";
+    objects.iter().map(line).collect()
 }
 
 /// Prints a file's content as it is.

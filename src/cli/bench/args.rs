@@ -21,25 +21,25 @@ pub(in crate::cli) struct Args {
     /// How many ranks to start; -np N does as well [default: 2]
     #[arg(short = 'n', long = "ranks", alias = "np", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)), value_hint = OTHER)]
-    ranks: Option<u32>,
+    pub(super) ranks: Option<u32>,
 
     /// Which device the ranks use: soft, verbs, or NAME[:PORT[:GID]], as in rxe0:1 (TRANSOM_DEVICE)
     #[arg(long, value_name = "D", value_parser = suggested::device())]
     #[arg(hide_possible_values = true)]
-    device: Option<String>,
+    pub(super) device: Option<String>,
 
     /// How the ranks that this command starts are bound to processors [default: auto]. Benchmarks that run
     /// side by side would be bound to the same ones: say none
     #[arg(long, value_enum, value_name = "WHAT")]
-    bind_to: Option<BindToArg>,
+    pub(super) bind_to: Option<BindToArg>,
 
     /// This process is a rank that this command has started
     #[arg(long, hide = true)]
-    started: bool,
+    pub(super) started: bool,
 
     /// Windows over memory that the library allocates, over the caller's memory, or both in turn
     #[arg(long, value_enum, default_value_t = Windows::Both)]
-    window: Windows,
+    pub(super) window: Windows,
 
     /// Operations to measure instead of the standard suite [default: put,get]
     #[arg(long, value_enum, value_delimiter = ',')]
@@ -71,15 +71,15 @@ pub(in crate::cli) struct Args {
     /// Repeat each measurement until it took this many seconds, and five times at least
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     #[arg(allow_negative_numbers = true, value_hint = OTHER)]
-    min_time: Option<f64>,
+    pub(super) min_time: Option<f64>,
 
     /// Write one JSON object per line to FILE (`-`: to standard output, in place of the table)
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    json: Option<PathBuf>,
+    pub(super) json: Option<PathBuf>,
 
     /// Draw latency and bandwidth over size, as an SVG picture
     #[arg(long, value_name = "FILE.svg", value_parser = parse_picture, value_hint = clap::ValueHint::FilePath)]
-    plot: Option<PathBuf>,
+    pub(super) plot: Option<PathBuf>,
 
     /// Plot these results of earlier runs, which --json has saved, instead of measuring
     #[arg(long, value_name = "FILE.json", num_args = 1.., requires = "plot")]
@@ -101,12 +101,12 @@ pub(in crate::cli) struct Args {
 
     /// A hundredth of the iterations: to see that all works, not for comparison
     #[arg(long)]
-    quick: bool,
+    pub(super) quick: bool,
 
     /// Also print iterations, repetitions, the range of their results, and what an RDMA device holds
     /// for each rank: registered bytes, queue pairs, queue entries
     #[arg(long, short)]
-    verbose: bool,
+    pub(super) verbose: bool,
 }
 
 /// No file, and nothing else that a shell could know.
@@ -165,9 +165,6 @@ pub(super) enum Sync {
     Flush,
     /// Exclusive lock, operation, unlock
     Lock,
-    /// Shared lock, operation, unlock: of the standard suite alone
-    #[value(skip)]
-    LockShared,
     /// lock_all, operation, unlock_all
     LockAll,
     /// Operation and fence, which every rank takes part in
@@ -186,24 +183,14 @@ pub(super) struct Selected {
     pub(super) span: usize,
 }
 
-/// What is to be done.
-pub(super) struct Plan {
-    pub(super) ranks: Option<u32>,
-    pub(super) device: Option<String>,
-    pub(super) bind_to: Option<BindToArg>,
-    /// Whether this process is a rank of `launch`'s.
-    pub(super) started: bool,
-    pub(super) windows: Windows,
-    /// Of all windows: what they know.
+/// What is to be measured.
+pub(super) struct Plan<'a> {
+    pub(super) args: &'a Args,
+    /// Of all windows: the hints that they know.
     pub(super) info: Info,
     pub(super) unknown_hints: Vec<String>,
     /// `None`: the standard suite.
     pub(super) selected: Option<Selected>,
-    pub(super) min_time: f64,
-    pub(super) json: Option<PathBuf>,
-    pub(super) plot: Option<PathBuf>,
-    pub(super) quick: bool,
-    pub(super) verbose: bool,
 }
 
 /// What is to be done with files of results.
@@ -237,7 +224,7 @@ impl Args {
         })
     }
 
-    pub(super) fn plan(&self) -> Result<Plan> {
+    pub(super) fn plan(&self) -> Result<Plan<'_>> {
         let standard = self.op.is_empty()
             && self.sync.is_empty()
             && self.sizes.is_empty()
@@ -251,21 +238,12 @@ impl Args {
             .iter()
             .partition(|(key, _)| Info::KEYS.contains(&&**key));
         Ok(Plan {
-            ranks: self.ranks,
-            device: self.device.clone(),
-            bind_to: self.bind_to,
-            started: self.started,
-            windows: self.window,
+            args: self,
             info: known
                 .into_iter()
                 .fold(Info::new(), |info, (key, value)| info.with(key, value)),
             unknown_hints: unknown.into_iter().map(|(key, _)| key.clone()).collect(),
             selected: (!standard).then(|| self.selected()).transpose()?,
-            min_time: self.min_time.unwrap_or(0.0),
-            json: self.json.clone(),
-            plot: self.plot.clone(),
-            quick: self.quick,
-            verbose: self.verbose,
         })
     }
 
@@ -357,7 +335,7 @@ impl Operation {
     }
 }
 
-impl Plan {
+impl Plan<'_> {
     /// Whether origin buffers are in registered memory.
     pub(super) fn registered(&self) -> bool {
         self.selected.as_ref().is_some_and(|it| it.registered)
@@ -365,7 +343,7 @@ impl Plan {
 
     /// How often an iteration count of the standard suite is gone through.
     pub(super) fn iterations(&self, standard: u32) -> u32 {
-        match self.quick {
+        match self.args.quick {
             true => (standard / 100).max(1),
             false => standard,
         }

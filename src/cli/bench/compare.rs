@@ -118,10 +118,12 @@ impl<'a> Ratios<'a> {
 
     /// How many lines are worse in the second file by more than this share.
     pub(super) fn worse(&self, tolerance: f64) -> usize {
+        self.count(Verdict::Worse, tolerance)
+    }
+
+    fn count(&self, wanted: Verdict, tolerance: f64) -> usize {
         let verdicts = self.rows.iter().map(|row| row.verdict(tolerance));
-        verdicts
-            .filter(|&verdict| verdict == Verdict::Worse)
-            .count()
+        verdicts.filter(|&verdict| verdict == wanted).count()
     }
 
     /// With colours, which `to` takes out again where nobody would see them.
@@ -167,17 +169,13 @@ impl<'a> Ratios<'a> {
                 writeln!(to, "only in {letter}: {}", names.join(", "))?;
             }
         }
-        let count = |wanted| {
-            let verdicts = self.rows.iter().map(|row| row.verdict(tolerance));
-            verdicts.filter(|&verdict| verdict == wanted).count()
-        };
         writeln!(
             to,
             "{} lines: {} worse and {} better in B by more than {} % and the spread of repetitions (for ns and us less is better, for GB/s \
              and Mops/s more)",
             self.rows.len(),
-            count(Verdict::Worse),
-            count(Verdict::Better),
+            self.count(Verdict::Worse, tolerance),
+            self.count(Verdict::Better, tolerance),
             tolerance * 100.0,
         )
     }

@@ -162,7 +162,7 @@ enum Ask<'a> {
 pub(super) struct Bench<'a> {
     job: &'a Job,
     comm: &'a Communicator,
-    plan: &'a Plan,
+    plan: &'a Plan<'a>,
     /// On rank 0.
     output: Option<Output>,
     window: &'static str,
@@ -171,7 +171,7 @@ pub(super) struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    pub(super) fn new(job: &'a Job, plan: &'a Plan, output: Option<Output>) -> Self {
+    pub(super) fn new(job: &'a Job, plan: &'a Plan<'a>, output: Option<Output>) -> Self {
         Self {
             job,
             comm: job.world(),
@@ -343,7 +343,8 @@ impl<'a> Bench<'a> {
             requests = own.map(|_| greatest[2]);
             let samples = samples.get_or_insert_with(|| Samples::new(line.iterations, greatest[3]));
             measure(Ask::Samples(samples))?;
-            let has_lasted = values.len() >= LEAST_REPEATS && greatest[1] >= self.plan.min_time;
+            let has_lasted = values.len() >= LEAST_REPEATS
+                && greatest[1] >= self.plan.args.min_time.unwrap_or(0.0);
             if has_lasted || values.len() == MOST_REPEATS {
                 break;
             }

@@ -1,7 +1,7 @@
 //! Why a benchmark could not be run to its end.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use transom::launcher::LaunchError;
 
@@ -80,6 +80,15 @@ pub(super) enum BenchError {
 }
 
 impl BenchError {
+    /// That a file cannot be written, or standard output, which `-` stands for.
+    pub(super) fn file(path: &Path, source: io::Error) -> Self {
+        if path == Path::new("-") {
+            return Self::Output(source);
+        }
+        let path = path.to_owned();
+        Self::File { path, source }
+    }
+
     /// Whether the command line is at fault: then every rank has found the same.
     pub(super) fn is_usage(&self) -> bool {
         matches!(

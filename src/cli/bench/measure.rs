@@ -15,7 +15,6 @@ impl Sync {
         match self {
             Self::Flush => "flush",
             Self::Lock => "lock",
-            Self::LockShared => "lock_shared",
             Self::LockAll => "lock_all",
             Self::Fence => "fence",
         }
@@ -140,17 +139,11 @@ impl Timed {
                 }
                 Ok(measured)
             }
-            Sync::Lock | Sync::LockShared => {
-                let kind = black_box(match self.sync {
-                    Sync::Lock => LockKind::Exclusive,
-                    _ => LockKind::Shared,
-                });
-                bench.origin(line, move || {
-                    window.lock(kind, target, Assert::NONE)?;
-                    operations()?;
-                    window.unlock(target)
-                })
-            }
+            Sync::Lock => bench.origin(line, move || {
+                window.lock(LockKind::Exclusive, target, Assert::NONE)?;
+                operations()?;
+                window.unlock(target)
+            }),
             Sync::LockAll => bench.origin(line, move || {
                 window.lock_all(Assert::NONE)?;
                 operations()?;

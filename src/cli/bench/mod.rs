@@ -63,24 +63,24 @@ pub(super) fn run(args: &Args) -> ExitCode {
 }
 
 /// Starts this command again as the ranks of a job.
-fn launch(plan: &Plan) -> Result<ExitCode> {
-    let ranks = plan.ranks.unwrap_or(2);
+fn launch(plan: &Plan<'_>) -> Result<ExitCode> {
+    let ranks = plan.args.ranks.unwrap_or(2);
     enough(ranks)?;
     plan.check_memory(ranks)?;
     // What would fail on every rank is said once, here. A pipe that is held open meanwhile does
     // not end for its reader before rank 0 has written.
-    let spec = plan.device.clone().or_else(|| env::var(DEVICE).ok());
+    let spec = plan.args.device.clone().or_else(|| env::var(DEVICE).ok());
     REGISTRY.open(spec.as_deref().unwrap_or(""), &Surroundings::default())?;
     super::hints::warn_of_unknown(&plan.unknown_hints);
-    plan.plot.as_deref().map(PlotFile::probe).transpose()?;
+    plan.args.plot.as_deref().map(PlotFile::probe).transpose()?;
     plan.check_hints()?;
-    let _held = plan.json.as_ref().map(JsonFile::probe).transpose()?;
+    let _held = plan.args.json.as_ref().map(JsonFile::probe).transpose()?;
     let program = env::current_exe().map_err(BenchError::Executable)?;
     let outcome = Launch::new(ranks, program)
         .args(["bench", "--started"])
         .args(env::args_os().skip(2))
-        .device(plan.device.clone())
-        .bind_to(plan.bind_to.unwrap_or(BindToArg::Auto).into())
+        .device(plan.args.device.clone())
+        .bind_to(plan.args.bind_to.unwrap_or(BindToArg::Auto).into())
         // Else rank 0 would find no terminal to draw its bar on.
         .direct_output(output::has_terminal())
         .name("transom bench")
@@ -89,8 +89,8 @@ fn launch(plan: &Plan) -> Result<ExitCode> {
 }
 
 /// Runs the benchmark as a rank of a job.
-fn take_part(plan: &Plan) -> Result<ExitCode> {
-    if let Some(device) = &plan.device {
+fn take_part(plan: &Plan<'_>) -> Result<ExitCode> {
+    if let Some(device) = &plan.args.device {
         // SAFETY: the process has one thread so far, so nobody reads the environment meanwhile.
         unsafe { env::set_var(DEVICE, device) };
     }
@@ -117,13 +117,13 @@ fn take_part(plan: &Plan) -> Result<ExitCode> {
 }
 
 /// Ends the job with a failure of this rank's, in one line: our own launcher passes on why it was ended.
-fn abort(plan: &Plan, job: &Job, error: &BenchError) {
+fn abort(plan: &Plan<'_>, job: &Job, error: &BenchError) {
     let code = error.exit_code();
     let why = match error.is_broken_pipe() {
         true => "nobody reads the results".to_owned(),
         false => error.to_string(),
     };
-    if !plan.started && !error.is_broken_pipe() {
+    if !plan.args.started && !error.is_broken_pipe() {
         let rank = job.world().rank();
         super::fail(&format_args!("rank {rank}: {error}"), code);
     }
@@ -138,13 +138,13 @@ fn is_told_elsewhere(error: &transom::Error) -> bool {
     }
 }
 
-fn measure(plan: &Plan, job: &Job) -> Result<()> {
+fn measure(plan: &Plan<'_>, job: &Job) -> Result<()> {
     let world = job.world();
-    if let Some(asked) = plan.ranks.filter(|&asked| asked != world.size()) {
+    if let Some(asked) = plan.args.ranks.filter(|&asked| asked != world.size()) {
         let found = world.size();
         return Err(BenchError::JobSize { asked, found });
     }
-    if plan.bind_to.is_some() && !plan.started {
+    if plan.args.bind_to.is_some() && !plan.args.started {
         return Err(BenchError::BindTo);
     }
     enough(world.size())?;
@@ -152,7 +152,7 @@ fn measure(plan: &Plan, job: &Job) -> Result<()> {
     let output = match world.rank() {
         0 => {
             plan.check_memory(world.size())?;
-            if !plan.started {
+            if !plan.args.started {
                 super::hints::warn_of_unknown(&plan.unknown_hints);
             }
             Some(Output::open(plan, job)?)
@@ -161,10 +161,10 @@ fn measure(plan: &Plan, job: &Job) -> Result<()> {
     };
     let mut bench = Bench::new(job, plan, output);
     match &plan.selected {
-        None => suite::run(&mut bench, plan.windows)?,
-        Some(selected) => selected::run(&mut bench, plan.windows, selected)?,
+        None => suite::run(&mut bench, plan.args.window)?,
+        Some(selected) => selected::run(&mut bench, plan.args.window, selected)?,
     }
-    if plan.verbose {
+    if plan.args.verbose {
         note_usage(&bench, job)?;
     }
     bench.finish()

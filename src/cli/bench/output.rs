@@ -34,13 +34,18 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn open(plan: &Plan, job: &Job) -> Result<Self> {
-        let plot = plan.plot.as_deref().map(PlotFile::probe).transpose()?;
-        let json = plan.json.as_ref().map(JsonFile::create).transpose()?;
+    pub(super) fn open(plan: &Plan<'_>, job: &Job) -> Result<Self> {
+        let plot = plan.args.plot.as_deref().map(PlotFile::probe).transpose()?;
+        let json = plan.args.json.as_ref().map(JsonFile::create).transpose()?;
         let watched = Diagnostics::here();
         let output = Self {
-            run: Run::begin(device_spec(job), job.world().size(), plan.quick, watched),
-            verbose: plan.verbose,
+            run: Run::begin(
+                device_spec(job),
+                job.world().size(),
+                plan.args.quick,
+                watched,
+            ),
+            verbose: plan.args.verbose,
             table: !json.as_ref().is_some_and(JsonFile::is_stdout),
             json,
             plot,
@@ -55,7 +60,7 @@ impl Output {
             output.run.ranks,
             output.run.device,
             processors().as_deref().unwrap_or("unknown"),
-            if plan.quick {
+            if plan.args.quick {
                 ", a hundredth of the iterations: not for comparison"
             } else {
                 ""
@@ -65,7 +70,7 @@ impl Output {
                 by.variable()
             )),
         ))?;
-        output.show(format_args!("{}", head(plan.verbose)))?;
+        output.show(format_args!("{}", head(plan.args.verbose)))?;
         Ok(output)
     }
 
@@ -232,13 +237,14 @@ impl JsonFile {
             return Ok(None);
         }
         let open = OpenOptions::new().create(true).append(true).open(path);
-        open.map(Some).map_err(|source| failed(path, source))
+        open.map(Some)
+            .map_err(|source| BenchError::file(path, source))
     }
 
     fn create(path: &PathBuf) -> Result<Self> {
         let to: Box<dyn Write> = match path == Path::new("-") {
             true => Box::new(io::stdout()),
-            false => Box::new(File::create(path).map_err(|source| failed(path, source))?),
+            false => Box::new(File::create(path).map_err(|source| BenchError::file(path, source))?),
         };
         let (path, to) = (path.clone(), BufWriter::new(to));
         Ok(Self { path, to })
@@ -254,20 +260,14 @@ impl JsonFile {
             .map_err(io::Error::from)
             .and_then(|()| self.to.write_all(b"\n"))
             .and_then(|()| self.to.flush())
-            .map_err(|source| failed(&self.path, source))
+            .map_err(|source| BenchError::file(&self.path, source))
     }
 
     fn finish(&mut self) -> Result<()> {
-        self.to.flush().map_err(|source| failed(&self.path, source))
+        self.to
+            .flush()
+            .map_err(|source| BenchError::file(&self.path, source))
     }
-}
-
-fn failed(path: &Path, source: io::Error) -> BenchError {
-    if path == Path::new("-") {
-        return BenchError::Output(source);
-    }
-    let path = path.to_owned();
-    BenchError::File { path, source }
 }
 
 #[cfg(test)]

@@ -50,7 +50,6 @@ impl Sync {
         match self {
             Self::Flush => "operation and flush",
             Self::Lock => "exclusive lock, operation, unlock",
-            Self::LockShared => "shared lock, operation, unlock",
             Self::LockAll => "lock_all, operation, unlock_all",
             Self::Fence => "operation and fence",
         }
@@ -60,7 +59,7 @@ impl Sync {
     fn iterations(self) -> u32 {
         match self {
             Self::Flush => 20_000,
-            Self::Lock | Self::LockShared | Self::LockAll => 10_000,
+            Self::Lock | Self::LockAll => 10_000,
             Self::Fence => 5_000,
         }
     }

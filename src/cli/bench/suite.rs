@@ -1,10 +1,12 @@
 //! The standard suite: the lines of `rma_bench.c` under its names, and what only Transom has.
 
-use transom::Info;
+use std::hint::black_box;
+
 use transom::raw::{Assert, Window};
+use transom::{Info, LockKind};
 
 use super::args::{COLUMNS, Operation, Sync, Windows};
-use super::engine::{Bench, Line, Scale, Subject};
+use super::engine::{Bench, Line, Scale, Subject, TARGET};
 use super::error::Result;
 use super::measure::Timed;
 use super::memory::{CallerMemory, OriginBuffer};
@@ -129,13 +131,23 @@ fn strided(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()
 
 fn locks(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
     bench.group("lock epochs")?;
-    for (name, sync) in [
-        ("excl_lock_put8_unlock", Sync::Lock),
-        ("shared_lock_put8_unlock", Sync::LockShared),
+    for (name, sync, kind) in [
+        ("excl_lock_put8_unlock", "lock", LockKind::Exclusive),
+        ("shared_lock_put8_unlock", "lock_shared", LockKind::Shared),
     ] {
-        let timed = Timed::new(Operation::Put, 8, sync);
-        let line = timed.line(name, 10_000, Scale::Nanoseconds);
-        timed.measure(bench, window, buffer, line)?;
+        let line = Line {
+            name,
+            subject: Subject::new("put", 8, sync),
+            iterations: 10_000,
+            scale: Scale::Nanoseconds,
+        };
+        let (kind, from, len, target, at) = black_box((kind, buffer, 8, TARGET, 0));
+        bench.origin(line, move || {
+            window.lock(kind, target, Assert::NONE)?;
+            // SAFETY: the buffer is longer, and nobody writes to it before the unlock.
+            unsafe { window.put(from, len, target, at)? };
+            window.unlock(target)
+        })?;
     }
     let empty = Line {
         name: "lock_all_unlock_all",

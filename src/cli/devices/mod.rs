@@ -5,6 +5,7 @@ mod table;
 
 use std::process::ExitCode;
 
+use super::screen::json_lines;
 use rdma_sys_shim::rdma::{self, RdmaDevice, Seat, Selector};
 use rdma_sys_shim::{DeviceInfo, Found};
 use row::{DeviceRow, Jobs};
@@ -30,7 +31,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
         &Seat::here(&oversubscription::allowed()),
     );
     let text = match args.json {
-        true => json(&rows),
+        true => json_lines(&rows),
         false => table::format(&rows),
     };
     if let Some(complaint) = complaint {
@@ -79,16 +80,6 @@ fn mark(rows: &mut [DeviceRow], named: &Found) {
             false => row.pass_over(),
         }
     }
-}
-
-fn json(rows: &[DeviceRow]) -> String {
-    let mut text = String::new();
-    for row in rows {
-        let line = serde_json::to_string(row).expect("strings, numbers and lists only");
-        text.push_str(&line);
-        text.push('\n');
-    }
-    text
 }
 
 #[cfg(test)]

@@ -172,7 +172,7 @@ fn a_name_that_leads_nowhere_is_complained_about() {
 #[test]
 fn json_has_it_all() {
     let rows = rows(devices(), Some("rxe0"), &Seat::default()).0;
-    let parsed: Vec<Value> = json(&rows)
+    let parsed: Vec<Value> = json_lines(&rows)
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
@@ -217,7 +217,7 @@ fn limits_are_shown_where_the_verbs_library_told_them() {
         last.contains("MTU 1024 bytes, 1048560 queue pairs, 32767 completion"),
         "{last}"
     );
-    let parsed: Value = serde_json::from_str(json(&rows).lines().last().unwrap()).unwrap();
+    let parsed: Value = serde_json::from_str(json_lines(&rows).lines().last().unwrap()).unwrap();
     assert_eq!(parsed["limits"]["atomic_scope"], "device");
     assert_eq!(parsed["limits"]["max_qp_rd_atom"], 128);
     assert_eq!(parsed["usable"], true);

@@ -106,15 +106,6 @@ pub(super) fn text(findings: &[Finding], columns: Option<usize>) -> String {
     text
 }
 
-pub(super) fn json(findings: &[Finding]) -> String {
-    let mut text = String::new();
-    for finding in findings {
-        text.push_str(&serde_json::to_string(finding).expect("strings only"));
-        text.push('\n');
-    }
-    text
-}
-
 /// The worst level.
 pub(super) fn worst(findings: &[Finding]) -> Level {
     let levels = findings.iter().map(|finding| finding.level);

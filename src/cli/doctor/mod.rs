@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let wanted = Wanted::parse(spec.as_deref().unwrap_or(""));
     let findings = examine(&Machine::this(), &Probes::take(), &wanted);
     let text = match args.json {
-        true => finding::json(&findings),
+        true => super::screen::json_lines(&findings),
         false => finding::text(&findings, super::screen::columns()),
     };
     match super::print(&text) {

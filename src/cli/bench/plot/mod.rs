@@ -22,7 +22,7 @@ impl PlotFile {
     pub(super) fn probe(path: &Path) -> Result<Self> {
         let new = !path.exists();
         let open = OpenOptions::new().create(true).append(true).open(path);
-        open.map_err(|source| failed(path, source))?;
+        open.map_err(|source| BenchError::file(path, source))?;
         if new {
             // Else a run that fails would leave a picture of nothing.
             let _ = fs::remove_file(path);
@@ -35,11 +35,6 @@ impl PlotFile {
         let text = draw::svg(&picture).map_err(BenchError::Draw)?;
         let Self(path) = self;
         let write = || File::create(path)?.write_all(text.as_bytes());
-        write().map_err(|source| failed(path, source))
+        write().map_err(|source| BenchError::file(path, source))
     }
-}
-
-fn failed(path: &Path, source: std::io::Error) -> BenchError {
-    let path = path.to_owned();
-    BenchError::File { path, source }
 }

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::finding::{self, Finding, Level, bytes, exit_code, json};
+use super::super::screen::json_lines;
+use super::finding::{self, Finding, Level, bytes, exit_code};
 use super::machine::{Machine, Probes};
 use super::need::Wanted;
 
@@ -224,7 +225,7 @@ fn lines_and_json_say_level_finding_and_remedy() {
          warning  GID: link-local -> `ip addr add`\n\
          FAILURE  port: is DOWN\n"
     );
-    let lines = json(&findings);
+    let lines = json_lines(&findings);
     let second: serde_json::Value = serde_json::from_str(lines.lines().nth(1).unwrap()).unwrap();
     let expected = serde_json::json!({
         "check": "GID", "level": "warning", "found": "link-local", "remedy": "`ip addr add`",
