@@ -210,7 +210,7 @@ fn move_sides(from: (Elements, &str), to: (Elements, &str), far: Far) -> Result<
     }
 }
 
-/// Calls of windows that take the elements here and those there, in one of their views.
+/// Functions that call a method of the window with the layouts of both sides, in bytes or in elements.
 macro_rules! two_sided {
     ($($name:ident $method:ident($sides:ident, $view:ident $(, $op:ident)?) -> $out:ty;)+) => {$(
         /// # Safety
@@ -233,7 +233,7 @@ two_sided! {
     raccumulate raccumulate_layout(sides, elements, op) -> Request;
 }
 
-/// The same, with a place for what was there.
+/// The same for methods that return the old values.
 macro_rules! fetching {
     ($($name:ident $method:ident -> $out:ty;)+) => {$(
         /// # Safety

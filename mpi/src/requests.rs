@@ -386,8 +386,8 @@ unsafe fn look_at(count: c_int, requests: *const MPI_Request) {
     }
 }
 
-/// Calls that end requests. Before the host's own: whether ours are waited for or looked at, and which they are. After it:
-/// what it comes to where some of ours failed.
+/// Calls that end requests. Each waits for our requests in the list, or polls them. Then it calls the host, and returns
+/// the host's code, or that of a request of ours that failed.
 macro_rules! ending {
     ($(fn $mpi:ident $pmpi:ident($($arg:ident: $ty:ty),*) $first:ident $list:expr;
         then |$failures:ident, $code:ident| $then:expr;)*) => {

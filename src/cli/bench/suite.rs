@@ -118,7 +118,7 @@ fn every_line(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result
     busy::run(bench, window, buffer)
 }
 
-/// Of the following two, and of the fence.
+/// The lines of `strided`, of `locks` and of the fence.
 const OTHER_LINES: usize = 1 + 3 + 1;
 
 fn strided(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
