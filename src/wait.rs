@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rdma_sys_shim::{Assist, Endpoint, LIVENESS_INTERVAL, Ticket, Wanted, has_attached};
+use rdma_sys_shim::{Assist, Endpoint, LIVENESS_INTERVAL, Ticket, has_attached};
 
 use crate::diagnostics::Waiting;
 use crate::error::{Error, Result};
@@ -234,7 +234,7 @@ impl Patience {
             if self.snatch(done)? {
                 return Ok(());
             }
-            match Self::serve_peers(&mut assist, Wanted::No, done)? {
+            match Self::serve_peers(&mut assist, false, done)? {
                 Some(AssistEnd::Over) => return Ok(()),
                 // It was long, and time to look around.
                 Some(lent) => {
@@ -268,11 +268,7 @@ impl Patience {
                 }
                 checked = Instant::now();
             }
-            let known = match was_asked {
-                true => Wanted::Called,
-                false => Wanted::No,
-            };
-            let lent = Self::serve_peers(&mut assist, known, done)?;
+            let lent = Self::serve_peers(&mut assist, was_asked, done)?;
             was_asked = lent == Some(AssistEnd::Asked);
             match lent {
                 Some(AssistEnd::Over) => return Ok(()),
@@ -291,23 +287,19 @@ impl Patience {
         }
     }
 
-    /// Serves peers that are known to want assist, or have said so since they were served last; how that ended, if they did.
+    /// Serves peers if they asked until now, or called since this was asked last; how that ended, if they did.
     fn serve_peers(
         assist: &mut Option<Assist>,
-        known: Wanted,
+        was_asked: bool,
         done: &mut dyn FnMut() -> Result<bool>,
     ) -> Result<Option<AssistEnd>> {
         let Some(assist) = assist else {
             return Ok(None);
         };
-        let wanted = match known {
-            Wanted::No => assist.was_wanted(),
-            known => known,
-        };
-        let lent = match wanted {
-            Wanted::No => return Ok(None),
-            _ => assist::lend(assist, wanted == Wanted::Called, done)?,
-        };
+        if !was_asked && !assist.take_call() {
+            return Ok(None);
+        }
+        let lent = assist::lend(assist, true, done)?;
         if lent == AssistEnd::Idle {
             assist.withdraw();
         }

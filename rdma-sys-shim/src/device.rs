@@ -576,9 +576,9 @@ pub trait Endpoint: Send + Sync {
 
 /// Threads of a peer's process that carry out operations for others while they wait for something themselves.
 pub trait WaitingThreads: Send + Sync {
-    /// Has them add `len` bytes of numbers to those at a place, as far as that is sooner. Nobody else changes these numbers
-    /// meanwhile. `otherwise` adds the parts that it is called with; it returns false if it could not, and is not called
-    /// again. What the numbers were goes to `old`, unless that is null. Returns false if nothing was done.
+    /// Has them add `len` bytes of numbers to those at a place. Nobody else changes these numbers meanwhile. What the added
+    /// ones were goes to `old`, unless that is null. Returns what is left to be added by the caller: all of it where no thread
+    /// does it.
     ///
     /// # Errors
     /// The peer is gone.
@@ -593,8 +593,7 @@ pub trait WaitingThreads: Send + Sync {
         values: *const u8,
         old: *mut u8,
         len: usize,
-        otherwise: &dyn Fn(Range<usize>) -> bool,
-    ) -> Result<bool>;
+    ) -> Result<Vec<Range<usize>>>;
 }
 
 /// Registered memory of this process. Dropping it deregisters it and, where the device

@@ -42,7 +42,7 @@ pub use primitive::milliseconds;
 pub use provider::{DeviceInfo, Found, Placement, Provider, State, Surroundings, options};
 pub use registry::{LeftOut, Registry, is_automatic};
 pub use signals::without_signals;
-pub use soft::{Assist, BootstrapSegment, SEGMENT_BYTES, Wanted, has_attached, probe};
+pub use soft::{Assist, BootstrapSegment, SEGMENT_BYTES, has_attached, probe};
 pub use system::{Host, longest_file};
 
 /// Whether this build has the verbs provider.

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::iter;
-use std::ops::Range;
 
 use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::Buffer;
@@ -41,7 +40,8 @@ impl Far<'_> {
         }
     }
 
-    /// Has threads of the target that wait add a block, as far as that is faster; false, with nothing done, if there are none.
+    /// Has threads of the target that wait add what they take of a block, and adds the rest; false, with nothing done, if
+    /// the device has no such threads or the work is no sum.
     ///
     /// # Safety
     /// As for [`Far::combine_under_lock`].
@@ -51,23 +51,15 @@ impl Far<'_> {
         let (Some(threads), Some(number)) = (threads, work.summed()) else {
             return Ok(false);
         };
-        let failed = Cell::new(None);
-        let otherwise = |bytes: Range<usize>| {
-            let part = block.part(bytes.start, bytes.len());
-            // SAFETY: the caller's promise, for these elements; each part is added once.
-            match unsafe { self.combine_chunks(iter::once(part)) } {
-                Ok(()) => true,
-                Err(error) => {
-                    failed.set(Some(error));
-                    false
-                }
-            }
-        };
         let (operands, result, len) = (work.operands, work.result, block.len);
         // SAFETY: the buffers are the caller's promise; under the lock nobody else changes these elements.
-        let asked =
-            unsafe { threads.add(self.place(block), number, operands, result, len, &otherwise)? };
-        failed.into_inner().map_or(Ok(asked), Err)
+        let left = unsafe { threads.add(self.place(block), number, operands, result, len)? };
+        for bytes in left {
+            let part = block.part(bytes.start, bytes.len());
+            // SAFETY: the caller's promise, for these elements, which were not added yet.
+            unsafe { self.combine_chunks(iter::once(part))? };
+        }
+        Ok(true)
     }
 
     /// # Safety

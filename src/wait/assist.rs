@@ -10,11 +10,10 @@ use crate::error::Result;
 
 /// Looks at what is awaited, and for requests, between two at the clock and calls of the hook.
 const TURNS: u32 = 64;
-/// So long it stays awake for requests that do not come; longer with each turn in which some did, up to what a peer's longest
-/// transfer by the kernel takes, after which it may ask again.
+/// So long it stays awake for requests that do not come: at first, and where peers have called or asked. A peer may ask
+/// again after its longest transfer by the kernel.
 const IDLE: Duration = Duration::from_micros(50);
-const MORE: Duration = Duration::from_micros(5);
-const LONGEST_IDLE: Duration = Duration::from_micros(500);
+const IDLE_ONCE_ASKED: Duration = Duration::from_micros(500);
 /// And so long at a time.
 const LONGEST: Duration = Duration::from_millis(20);
 
@@ -29,16 +28,16 @@ pub(super) enum AssistEnd {
     Asked,
 }
 
-/// Serves peers until what is awaited has happened, or for a while; longer if they are likely to ask.
+/// Serves peers until what is awaited has happened, or for a while; longer if they have called or asked.
 pub(super) fn lend(
     assist: &mut Assist,
-    is_likely: bool,
+    was_asked: bool,
     done: &mut dyn FnMut() -> Result<bool>,
 ) -> Result<AssistEnd> {
     assist.lend();
     let begun = Instant::now();
     let mut asked = begun;
-    let mut idle = if is_likely { LONGEST_IDLE } else { IDLE };
+    let mut idle = if was_asked { IDLE_ONCE_ASKED } else { IDLE };
     let mut is_asked = false;
     let mut turn = 0u32;
     loop {
@@ -52,7 +51,7 @@ pub(super) fn lend(
             let now = Instant::now();
             if std::mem::take(&mut is_asked) {
                 asked = now;
-                idle = (idle + MORE).min(LONGEST_IDLE);
+                idle = IDLE_ONCE_ASKED;
             }
             if now - asked >= idle {
                 return Ok(AssistEnd::Idle);

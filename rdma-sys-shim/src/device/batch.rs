@@ -123,6 +123,18 @@ impl Blocks {
     /// So many of them are a batch: a send queue's worth.
     pub(crate) const OF_A_BATCH: usize = 1024;
 
+    /// A single one.
+    pub(crate) fn run(here: *mut u8, len: usize, at: RemoteAddress) -> Self {
+        Self {
+            here,
+            at,
+            len,
+            count: 1,
+            stride_here: 0,
+            stride_there: 0,
+        }
+    }
+
     /// Those from one on.
     pub(crate) fn from(self, first: usize) -> Self {
         let Self { here, at, .. } = self;
@@ -149,9 +161,30 @@ impl Blocks {
     }
 
     /// All of them, so many at a time but for the last.
-    pub(crate) fn chunks(self, most: usize) -> impl Iterator<Item = Self> {
+    pub(crate) fn chunks(self, most: usize) -> impl Iterator<Item = Self> + Clone {
         let starts = (0..self.count).step_by(most);
         starts.map(move |start| self.part(start..self.count.min(start + most)))
+    }
+
+    /// The same in blocks that are no longer than that. Of several, none is.
+    pub(crate) fn shortened(self, most: usize) -> impl Iterator<Item = Self> + Clone {
+        let starts = (0..self.len.max(1)).step_by(most);
+        starts.map(move |start| Self {
+            here: self.here.wrapping_add(start),
+            at: self.at.moved(start as i64),
+            len: most.min(self.len - start),
+            ..self
+        })
+    }
+
+    /// Where at the peer the first one begins, and where the last one ends. `None` if they go backwards, or beyond all memory.
+    pub(crate) fn extent(self) -> Option<(u64, u64)> {
+        let low = self.at.address;
+        let last = u64::try_from(self.stride_there)
+            .ok()?
+            .checked_mul(self.count.saturating_sub(1) as u64)?;
+        let len = last.checked_add(self.len as u64)?;
+        Some((low, low.checked_add(len)?))
     }
 
     /// The same, the last first.
@@ -172,7 +205,7 @@ impl Blocks {
     }
 
     /// One by one, as pieces of a batch.
-    pub fn each(self) -> impl ExactSizeIterator<Item = (LocalPiece, RemoteAddress)> {
+    pub fn each(self) -> impl ExactSizeIterator<Item = (LocalPiece, RemoteAddress)> + Clone {
         let Self { len, count, .. } = self;
         (0..count).map(move |which| {
             let Self { here, at, .. } = self.from(which);

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::agent;
 use super::segment::Segment;
-pub use super::slots::Wanted;
 use super::slots::{self, SLOTS, Slots};
 use crate::guard;
 
@@ -201,11 +200,12 @@ impl Assist {
         }
     }
 
-    /// Whether a peer would have liked to ask while no hand was lent, since this was called last.
+    /// Whether a peer called for a hand since this was asked last: it moved much while none was lent.
     #[must_use]
-    pub fn was_wanted(&self) -> Wanted {
-        self.own_ports().iter().fold(Wanted::No, |wanted, segment| {
-            segment.assist().were_wanted().max(wanted)
+    pub fn take_call(&self) -> bool {
+        let segments = self.own_ports().iter();
+        segments.fold(false, |called, segment| {
+            segment.assist().take_call() | called
         })
     }
 }

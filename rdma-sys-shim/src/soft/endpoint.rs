@@ -1,53 +1,37 @@
-//! A peer of the soft provider, and the ways to its memory: the processor's own loads and stores
-//! for this process, the kernel's cross-memory attach, or the peer's agent.
+//! A peer of the soft provider. The ways to its memory are the processor's own loads and stores for this process, threads of
+//! the peer that wait, the kernel's cross-memory attach, or the peer's agent: `select` says which one a transfer takes.
 
 mod assist;
-mod batch;
 
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use assist::Experience;
+use assist::AssistState;
 
 use super::Options;
-use super::agent;
+use super::iovec::copy_blocks;
 use super::memory_file::{self, AddressRange};
+use super::packed::{Packed, cut};
 use super::peer::PeerProcess;
-use super::request::{self, Operation, Request};
+use super::request::{Operation, Request};
 use super::segment::{SLOT_BYTES, Segment};
-use super::table;
-use crate::cross_memory::{Course, Direction, Stopped};
+use super::select::{self, Path, Shape, Way};
+use super::{agent, attached, table};
+use crate::cross_memory::Stopped;
 use crate::device::batch::{Batch, BatchError, Blocks};
-use crate::memory::{Buffer, copy};
+use crate::memory::Rows;
 use crate::{
     Access, Endpoint, Error, Liveness, Mapping, Number, RemoteAddress, RemoteRegion, Result,
     Ticket, Update, Via, WaitingThreads, Width,
 };
-
-/// What helps where only the origin finds that the kernel forbids it.
-const FORBIDDEN: &str = "the kernel forbids cross-memory attach, which the target does not expect; start all ranks with \
-                         TRANSOM_DEVICE=soft:cma=off";
-
-fn cross_memory_call(operation: Operation, len: usize) -> String {
-    format!("cross-memory {} of {len} bytes", operation.name())
-}
-
-/// How transfers reach the peer's memory where it is not mapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Path {
-    /// It is our own.
-    Direct,
-    CrossMemory,
-    Agent,
-}
 
 pub(crate) struct SoftEndpoint {
     pub(super) peer: PeerProcess,
     segment: Arc<Segment>,
     path: Path,
     options: Options,
-    experience: Experience,
+    assist: AssistState,
 }
 
 impl SoftEndpoint {
@@ -57,7 +41,7 @@ impl SoftEndpoint {
             segment,
             path: Path::Direct,
             options,
-            experience: Experience::default(),
+            assist: AssistState::default(),
         }
     }
 
@@ -79,7 +63,7 @@ impl SoftEndpoint {
             segment: Arc::new(segment),
             path,
             options,
-            experience: Experience::default(),
+            assist: AssistState::default(),
         })
     }
 
@@ -100,90 +84,173 @@ impl SoftEndpoint {
         )
     }
 
+    /// Checks parts of memory, all at once where they lie in one region: that is contiguous. Names the first block that is refused.
+    fn check_parts(
+        &self,
+        operation: Operation,
+        parts: impl Iterator<Item = Blocks> + Clone,
+    ) -> Result<()> {
+        let Some(first) = parts.clone().next() else {
+            return Ok(());
+        };
+        let rkey = first.at.rkey;
+        let hull = parts.clone().try_fold((u64::MAX, 0), |(low, high), part| {
+            let (from, to) = part.extent().filter(|_| part.at.rkey == rkey)?;
+            Some((low.min(from), high.max(to)))
+        });
+        let is_allowed = |(low, high): (u64, u64)| {
+            table::allows(&self.segment, rkey, low, high - low, operation.need()).is_ok()
+        };
+        if hull.is_some_and(is_allowed) {
+            return Ok(());
+        }
+        let mut blocks = parts.flat_map(Blocks::each);
+        blocks.try_for_each(|(piece, at)| self.check(at, piece.len as u64, operation))
+    }
+
+    /// Moves the parts of a transfer. `len`: of the whole run, or of the longest piece.
+    ///
+    /// # Safety
+    /// The parts are readable (for a write) or writable (for a read).
+    unsafe fn transfer(
+        &self,
+        operation: Operation,
+        shape: Shape,
+        len: usize,
+        parts: impl Iterator<Item = Blocks> + Clone,
+    ) -> Result<Ticket> {
+        self.check_parts(operation, parts.clone())?;
+        // SAFETY: the caller's promise. What is our own is registered memory, as our own table says, and stays mapped while it is.
+        unsafe {
+            match self.way(shape, len) {
+                Way::Own => parts.for_each(|part| move_own(operation, part)),
+                Way::Assist => {
+                    let results = (operation == Operation::Read).then(|| parts.clone());
+                    let (there, what) = ((&*self.segment, &self.peer), (operation, 0));
+                    let left = self.assist.ask(there, what, shape, parts, results)?;
+                    if !left.is_empty() {
+                        // The peer may have refused it: what was allowed above may have gone meanwhile.
+                        let left = left.into_iter();
+                        self.check_parts(operation, left.clone())?;
+                        attached::transfer(&self.peer, operation, left)?;
+                    }
+                }
+                Way::Kernel => attached::transfer(&self.peer, operation, parts)?,
+                Way::Agent => self.transfer_by_agent(operation, parts)?,
+            }
+        }
+        Ok(Ticket::DONE)
+    }
+
+    fn way(&self, shape: Shape, len: usize) -> Way {
+        select::way(self.path, shape, len, || {
+            self.options.assist && self.assist.poll(&self.segment, shape.parts())
+        })
+    }
+
+    /// A write or a read of contiguous bytes.
+    ///
     /// # Safety
     /// `local` is readable (for a write) or writable (for a read) for `len` bytes.
-    unsafe fn transfer(
+    unsafe fn transfer_run(
         &self,
         operation: Operation,
         local: *mut u8,
         len: usize,
         at: RemoteAddress,
     ) -> Result<Ticket> {
-        let direction = match operation {
-            Operation::Write => Direction::Write,
-            _ => Direction::Read,
+        let run = std::iter::once(Blocks::run(local, len, at));
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer(operation, Shape::Run, len, run) }
+    }
+
+    /// # Safety
+    /// The pieces are readable (for a write) or writable (for a read).
+    unsafe fn transfer_batch(&self, operation: Operation, batch: &Batch<'_>) -> Result<Ticket> {
+        let longest = batch.pieces.iter().map(|piece| piece.len).max();
+        let shape = Shape::List(batch.pieces.len());
+        let parts = batch.each();
+        let parts = parts.map(|(piece, at)| Blocks::run(piece.base, piece.len, at));
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer(operation, shape, longest.unwrap_or(0), parts) }
+    }
+
+    /// # Safety
+    /// The blocks are readable (for a write) or writable (for a read).
+    unsafe fn transfer_blocks(&self, operation: Operation, blocks: Blocks) -> Result<Ticket> {
+        let blocks = match blocks.stride_there < 0 {
+            true => blocks.reversed(),
+            false => blocks,
         };
-        self.check(at, len as u64, operation)?;
-        if len == 0 {
-            return Ok(Ticket::DONE);
-        }
-        match self.path {
-            Path::Direct => {
-                let here = at.address as usize as *mut u8;
-                let (to, from) = match direction {
-                    Direction::Write => (here, local),
-                    Direction::Read => (local, here),
-                };
-                // SAFETY: our own table says that `here` is registered memory of this process,
-                // which stays mapped while it is registered; `local` is the caller's promise.
-                unsafe { copy(to, from, len) };
-            }
-            Path::CrossMemory => {
-                let by_kernel = |bytes: Range<usize>| {
-                    let (here, at) = (
-                        local.wrapping_add(bytes.start),
-                        at.moved(bytes.start as i64),
-                    );
-                    // The peer may have refused it: what was allowed above may have gone meanwhile.
-                    self.check(at, bytes.len() as u64, operation)?;
-                    // SAFETY: a part of what the caller promises.
-                    unsafe { self.attach(direction, here, at.address, bytes.len()) }
-                        .map_err(|stopped| self.stopped(stopped, operation, at, bytes.len()))
-                };
-                // SAFETY: `local` is the caller's promise.
-                unsafe { self.transfer_by_assist(operation, local, len, at, by_kernel)? };
-            }
-            Path::Agent => {
-                for start in (0..len).step_by(SLOT_BYTES) {
-                    let part = SLOT_BYTES.min(len - start);
-                    let there = local.wrapping_add(start);
-                    let (send, receive) = match direction {
-                        Direction::Write => (there.cast_const(), std::ptr::null_mut()),
-                        Direction::Read => (std::ptr::null(), there),
-                    };
-                    // SAFETY: a part of the range that the caller vouches for.
-                    unsafe { self.ask(Request::of(operation, 0, at, start, part), send, receive)? };
-                }
-            }
+        // Where nobody looked for requests at first, somebody may for the blocks behind.
+        for some in blocks.chunks(Blocks::OF_A_BATCH) {
+            let shape = Shape::List(some.count);
+            // SAFETY: the caller's promise.
+            unsafe { self.transfer(operation, shape, some.len, std::iter::once(some))? };
         }
         Ok(Ticket::DONE)
     }
 
-    /// Has the kernel copy. Each of its calls finds the peer anew.
+    /// Has the agent move the parts of a transfer, short ones in lists.
     ///
     /// # Safety
-    /// As for [`Course::transfer_part`].
-    unsafe fn attach(
+    /// As for [`transfer`](Self::transfer).
+    unsafe fn transfer_by_agent(
         &self,
-        direction: Direction,
-        local: *mut u8,
-        remote: u64,
-        len: usize,
-    ) -> std::result::Result<(), Stopped> {
-        let course = Course::of(direction, local, remote, len);
-        let mut buffer = Buffer::default();
-        for start in (0..len).step_by(course.at_a_time) {
-            let part = (
-                local.wrapping_add(start),
-                remote.wrapping_add(start as u64),
-                course.at_a_time.min(len - start),
-            );
-            self.peer.reach(|number| {
-                // SAFETY: a part of what the caller promises; whoever repeats it has ended it before.
-                unsafe { course.transfer_part(number, direction, part, len, &mut buffer) }
-            })?;
+        operation: Operation,
+        parts: impl Iterator<Item = Blocks> + Clone,
+    ) -> Result<()> {
+        let mut rest = cut(parts, select::OF_AGENT);
+        loop {
+            let list = match Packed::of(operation, 0, rest.clone(), select::OF_AGENT) {
+                Some(packed) if packed.is_list => Some(packed),
+                _ => None,
+            };
+            let count = list.map_or(1, |list| list.count);
+            let these = rest.clone().take(count);
+            let is_done = match list {
+                // SAFETY: the caller's promise.
+                Some(list) => unsafe { self.ask_for_list(list, these.clone())? },
+                None => false,
+            };
+            if !is_done {
+                for (piece, at) in these.flat_map(Blocks::each) {
+                    let request = Request::of(operation, 0, at, 0, piece.len);
+                    let (send, receive) = match operation {
+                        Operation::Write => (piece.base.cast_const(), std::ptr::null_mut()),
+                        _ => (std::ptr::null(), piece.base),
+                    };
+                    // SAFETY: the caller's promise.
+                    unsafe { self.ask(request, send, receive)? };
+                }
+            }
+            if rest.nth(count - 1).is_none() {
+                return Ok(());
+            }
         }
-        Ok(())
+    }
+
+    /// False if there is no agent: then nothing was done.
+    ///
+    /// # Safety
+    /// The parts were packed in the list, and are readable (for a write) or writable (for a read).
+    unsafe fn ask_for_list(
+        &self,
+        list: Packed,
+        parts: impl Iterator<Item = Blocks> + Clone,
+    ) -> Result<bool> {
+        // SAFETY: the slot is claimed; the caller's promise.
+        let fill = |slot| unsafe { list.fill(&self.segment, slot, parts.clone()) };
+        let take = |slot| {
+            if list.request.operation == Operation::Gather {
+                // SAFETY: the slot was filled with the list, and is answered; the caller's promise.
+                unsafe { list.take(&self.segment, slot, parts.clone()) };
+            }
+        };
+        let asked = list
+            .request
+            .ask_with(&self.segment, &self.peer, fill, take)?;
+        Ok(asked.is_some())
     }
 
     /// # Safety
@@ -194,8 +261,8 @@ impl SoftEndpoint {
             return Ok(old);
         }
         let forbidden = || {
-            let call = cross_memory_call(request.operation, request.len);
-            Error::os(call, io::Error::from_raw_os_error(libc::EPERM)).with_remedy(FORBIDDEN)
+            let error = io::Error::from_raw_os_error(libc::EPERM);
+            attached::forbidden(request.operation, request.len, error)
         };
         let (mapping, there) = self.place(&request)?.ok_or_else(forbidden)?;
         let data = if send.is_null() {
@@ -237,30 +304,6 @@ impl SoftEndpoint {
         let inside = at <= mapping.len() && request.len as u64 <= mapping.len() - at;
         let there = mapping.base().wrapping_add(at as usize);
         Ok(inside.then_some((mapping, there)))
-    }
-
-    fn stopped(
-        &self,
-        stopped: Stopped,
-        operation: Operation,
-        at: RemoteAddress,
-        len: usize,
-    ) -> Error {
-        let call = cross_memory_call(operation, len);
-        match stopped {
-            Stopped::Gone => self.peer.gone(),
-            Stopped::Fault => Error::RemoteAccess {
-                need: operation.name(),
-                address: at.address,
-                len: len as u64,
-                pid: self.peer.pid(),
-                host: None,
-                rkey: at.rkey,
-                reason: request::TAKEN_AWAY,
-            },
-            Stopped::Forbidden(error) => Error::os(call, error).with_remedy(FORBIDDEN),
-            Stopped::Failed(error) => Error::os(call, error),
-        }
     }
 
     /// A fetch-and-add or a compare-and-swap of one word.
@@ -325,35 +368,56 @@ impl SoftEndpoint {
     }
 }
 
+/// Copies blocks of memory of this process.
+///
+/// # Safety
+/// The blocks are valid on both sides, and written to where the operation writes.
+unsafe fn move_own(operation: Operation, part: Blocks) {
+    let there = part.at.address as usize as *mut u8;
+    let stride_there = part.stride_there as isize;
+    let (to, to_stride, from, from_stride) = match operation {
+        Operation::Write => (there, stride_there, part.here, part.stride_here),
+        _ => (part.here, part.stride_here, there, stride_there),
+    };
+    let rows = Rows {
+        len: part.len,
+        count: part.count,
+        to_stride,
+        from_stride,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { copy_blocks(to, from, rows) };
+}
+
 impl Endpoint for SoftEndpoint {
     unsafe fn write(&self, from: *const u8, len: usize, to: RemoteAddress) -> Result<Ticket> {
         // SAFETY: a write only reads `from`.
-        unsafe { self.transfer(Operation::Write, from.cast_mut(), len, to) }
+        unsafe { self.transfer_run(Operation::Write, from.cast_mut(), len, to) }
     }
 
     unsafe fn read(&self, to: *mut u8, len: usize, from: RemoteAddress) -> Result<Ticket> {
         // SAFETY: the caller's promise.
-        unsafe { self.transfer(Operation::Read, to, len, from) }
+        unsafe { self.transfer_run(Operation::Read, to, len, from) }
     }
 
     unsafe fn write_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: a write only reads the pieces.
-        unsafe { self.transfer_batch(Operation::Write, batch) }
+        unsafe { Ok(self.transfer_batch(Operation::Write, batch)?) }
     }
 
     unsafe fn read_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
-        unsafe { self.transfer_batch(Operation::Read, batch) }
+        unsafe { Ok(self.transfer_batch(Operation::Read, batch)?) }
     }
 
     unsafe fn write_blocks(&self, blocks: Blocks) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: a write only reads the blocks.
-        unsafe { self.transfer_blocks(Operation::Write, blocks) }
+        unsafe { Ok(self.transfer_blocks(Operation::Write, blocks)?) }
     }
 
     unsafe fn read_blocks(&self, blocks: Blocks) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
-        unsafe { self.transfer_blocks(Operation::Read, blocks) }
+        unsafe { Ok(self.transfer_blocks(Operation::Read, blocks)?) }
     }
 
     unsafe fn fetch_add(
@@ -523,9 +587,33 @@ impl WaitingThreads for SoftEndpoint {
         values: *const u8,
         old: *mut u8,
         len: usize,
-        otherwise: &dyn Fn(Range<usize>) -> bool,
-    ) -> Result<bool> {
-        // SAFETY: the caller's promise.
-        unsafe { self.add_where_sooner(at, number, (values, old), len, otherwise) }
+    ) -> Result<Vec<Range<usize>>> {
+        let need = Operation::AddNumbers.need();
+        let may_ask = self.path == Path::CrossMemory
+            && table::allows(&self.segment, at.rkey, at.address, len as u64, need).is_ok()
+            && self.way(Shape::Sum, len) == Way::Assist;
+        if !may_ask {
+            return Ok(std::iter::once(0..len).collect());
+        }
+        let operation = match old.is_null() {
+            true => Operation::AddNumbers,
+            false => Operation::FetchAddNumbers,
+        };
+        let run = |here| std::iter::once(Blocks::run(here, len, at));
+        let results = (!old.is_null()).then(|| run(old));
+        let (there, what) = (
+            (&*self.segment, &self.peer),
+            (operation, number.code() as u32),
+        );
+        // SAFETY: the caller's promise; values are only read.
+        let left = unsafe {
+            let values = run(values.cast_mut());
+            self.assist.ask(there, what, Shape::Sum, values, results)?
+        };
+        let range = |part: Blocks| {
+            let start = part.at.address.wrapping_sub(at.address) as usize;
+            start..start + part.len
+        };
+        Ok(left.into_iter().map(range).collect())
     }
 }

@@ -1,11 +1,12 @@
-//! Requests for many short pieces of a peer's memory: what stands in a slot's data. First a list, of where they are
+//! Requests for many short pieces of a peer's memory: what stands in a slot's data. First a list of where they are
 //! and how long, and then the bytes of all, in that order.
 
 use super::request::Operation;
 use super::segment::SLOT_BYTES;
+use crate::device::batch::Blocks;
 use crate::memory::{Rows, copy, copy_rows};
 
-/// Pieces of one request: few, so that the peer has something to do while this process goes on.
+/// Pieces of one request.
 pub(super) const MOST: usize = 128;
 /// Bytes of them all.
 pub(super) const MOST_BYTES: usize = 4 << 10;
@@ -26,21 +27,13 @@ struct Run {
 }
 
 impl Run {
-    fn single(offset: u32, len: u32) -> Self {
-        Self {
-            offset,
-            len,
-            stride: 0,
-            count: 1,
-        }
-    }
-
-    /// With one more piece, if it is as long and as far from the last as those before.
-    fn extended(self, offset: u32, len: u32) -> Option<Self> {
-        let beyond = offset.checked_sub(self.offset)?;
+    /// With the piece of another run, if that is a single one, as long and as far from the last as those before.
+    fn extended(self, next: Self) -> Option<Self> {
+        let beyond = next.offset.checked_sub(self.offset)?;
         let stride = if self.count == 1 { beyond } else { self.stride };
-        let is_next =
-            len == self.len && u64::from(beyond) == u64::from(stride) * u64::from(self.count);
+        let is_next = next.count == 1
+            && next.len == self.len
+            && u64::from(beyond) == u64::from(stride) * u64::from(self.count);
         is_next.then_some(Self {
             stride,
             count: self.count + 1,
@@ -59,126 +52,94 @@ impl Run {
 }
 
 /// Where in a slot's data run `which` of the list is.
-fn run(data: *mut u8, which: usize) -> *mut Run {
+fn entry(data: *mut u8, which: usize) -> *mut Run {
     data.cast::<Run>().wrapping_add(which)
 }
 
-/// Writes a list of pieces into a slot's data, and their bytes if they are sent; returns the length of the list. Each piece
-/// is given as the distance from the request's address, its length, and where it is here.
+/// Writes a list of parts into a slot's data, and their bytes if they are sent; returns the length of the list. None begins
+/// before `address`, which is the request's.
 ///
 /// # Safety
-/// `data` is writable for [`SLOT_BYTES`]. The pieces are at most [`MOST`] with [`MOST_BYTES`] in all, and readable if they
-/// are sent.
+/// `data` is writable for [`SLOT_BYTES`]. The parts have at most [`MOST`] blocks with [`MOST_BYTES`] in all, none of them goes
+/// beyond 4 GiB behind the address, and they are readable if they are sent.
 pub(super) unsafe fn fill(
     data: *mut u8,
-    pieces: impl Iterator<Item = (u32, u32, *const u8)>,
+    address: u64,
+    parts: impl Iterator<Item = Blocks>,
     are_sent: bool,
 ) -> usize {
     let mut list = Run::default();
     let mut count = 0;
     let mut next = data.wrapping_add(BYTES);
-    // What lies together here goes together.
-    let (mut from, mut len) = (std::ptr::null::<u8>(), 0);
-    for (offset, piece_len, piece) in pieces {
-        match list.extended(offset, piece_len).filter(|_| count > 0) {
+    for part in parts {
+        let run = Run {
+            offset: (part.at.address - address) as u32,
+            len: part.len as u32,
+            stride: part.stride_there as u32,
+            count: part.count as u32,
+        };
+        match list.extended(run).filter(|_| count > 0) {
             Some(longer) => list = longer,
             None => {
-                list = Run::single(offset, piece_len);
+                list = run;
                 count += 1;
             }
         }
-        // SAFETY: no more runs than pieces, for which there is room; aligned as the data is, to cache lines.
-        unsafe { run(data, count - 1).write(list) };
-        if piece != from.wrapping_add(len) {
+        // SAFETY: no more runs than blocks, for which there is room; aligned as the data is, to cache lines. The blocks are the
+        // caller's promise, and end inside the data by its other one.
+        unsafe {
+            entry(data, count - 1).write(list);
             if are_sent {
-                // SAFETY: the pieces are the caller's promise, and end inside the data by its other one.
-                unsafe { copy(next, from, len) };
+                copy_blocks(
+                    next,
+                    part.here,
+                    rows(&part, part.len as isize, part.stride_here),
+                );
             }
-            next = next.wrapping_add(len);
-            (from, len) = (piece, 0);
         }
-        len += piece_len as usize;
-    }
-    if are_sent {
-        // SAFETY: as before.
-        unsafe { copy(next, from, len) };
+        next = next.wrapping_add(part.len * part.count);
     }
     count
-}
-
-/// Writes equal blocks into a slot's data as [`fill`] does, as a list of one run. They are `stride` bytes apart at the peer,
-/// the first at the request's address, and `stride_here` here, from `first` on.
-///
-/// # Safety
-/// As for [`fill`].
-pub(super) unsafe fn fill_blocks(
-    data: *mut u8,
-    [len, stride, count]: [u32; 3],
-    (first, stride_here): (*const u8, isize),
-    are_sent: bool,
-) {
-    let list = Run {
-        offset: 0,
-        len,
-        stride,
-        count,
-    };
-    // SAFETY: room for one, aligned as the data is, to cache lines.
-    unsafe { run(data, 0).write(list) };
-    if are_sent {
-        let rows = Rows {
-            len: len as usize,
-            count: count as usize,
-            to_stride: len as isize,
-            from_stride: stride_here,
-        };
-        // SAFETY: the caller's promises.
-        unsafe { copy_blocks(data.wrapping_add(BYTES), first, rows) };
-    }
-}
-
-/// Copies the blocks of an answer to where they belong: `count` of `len` bytes.
-///
-/// # Safety
-/// `data` is readable for [`SLOT_BYTES`], and was filled with these blocks, which are writable.
-pub(super) unsafe fn take_blocks(
-    data: *mut u8,
-    [len, count]: [usize; 2],
-    (first, stride_here): (*mut u8, isize),
-) {
-    let rows = Rows {
-        len,
-        count,
-        to_stride: stride_here,
-        from_stride: len as isize,
-    };
-    // SAFETY: the caller's promise.
-    unsafe { copy_blocks(first, data.wrapping_add(BYTES), rows) };
-}
-
-/// # Safety
-/// As for [`copy_rows`].
-unsafe fn copy_blocks(to: *mut u8, from: *const u8, rows: Rows) {
-    let Rows { len, count, .. } = rows;
-    // SAFETY: the caller's promise.
-    unsafe {
-        match [rows.to_stride, rows.from_stride] == [len as isize; 2] {
-            true => copy(to, from, len * count),
-            false => copy_rows(to, from, rows),
-        }
-    }
 }
 
 /// Copies the bytes of an answer to where they belong.
 ///
 /// # Safety
-/// `data` is readable for [`SLOT_BYTES`], and was filled with a list of pieces of these lengths, which are writable.
-pub(super) unsafe fn take(data: *mut u8, pieces: impl Iterator<Item = (*mut u8, usize)>) {
+/// `data` is readable for [`SLOT_BYTES`], and was filled with a list of parts like these, which are writable.
+pub(super) unsafe fn take(data: *mut u8, parts: impl Iterator<Item = Blocks>) {
     let mut next = data.wrapping_add(BYTES);
-    for (to, len) in pieces {
+    for part in parts {
         // SAFETY: the caller's promise.
-        unsafe { copy(to, next, len) };
-        next = next.wrapping_add(len);
+        unsafe {
+            copy_blocks(
+                part.here,
+                next,
+                rows(&part, part.stride_here, part.len as isize),
+            )
+        };
+        next = next.wrapping_add(part.len * part.count);
+    }
+}
+
+fn rows(part: &Blocks, to_stride: isize, from_stride: isize) -> Rows {
+    Rows {
+        len: part.len,
+        count: part.count,
+        to_stride,
+        from_stride,
+    }
+}
+
+/// # Safety
+/// As for [`copy_rows`].
+pub(super) unsafe fn copy_blocks(to: *mut u8, from: *const u8, rows: Rows) {
+    let Rows { len, count, .. } = rows;
+    // SAFETY: the caller's promise.
+    unsafe {
+        match count == 1 || [rows.to_stride, rows.from_stride] == [len as isize; 2] {
+            true => copy(to, from, len * count),
+            false => copy_rows(to, from, rows),
+        }
     }
 }
 
@@ -202,7 +163,7 @@ pub(super) unsafe fn apply(
     let mut next = data.wrapping_add(BYTES);
     for which in 0..count {
         // SAFETY: inside the data, since there are not too many; aligned as it is, to cache lines.
-        let pieces = unsafe { run(data, which).read_volatile() };
+        let pieces = unsafe { entry(data, which).read_volatile() };
         let (bytes, end) = pieces.extent()?;
         sub_allocator = sub_allocator.checked_sub(bytes)?;
         pieces_left = pieces_left.checked_sub(pieces.count)?;
@@ -231,6 +192,9 @@ pub(super) unsafe fn apply(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RemoteAddress;
+
+    const ADDRESS: u64 = 1 << 40;
 
     /// As aligned as a slot's data.
     #[repr(align(4096))]
@@ -255,10 +219,17 @@ mod tests {
         let mut memory = [0_u8; 256];
         let base = memory.as_mut_ptr();
         let each = || pieces.iter().zip(&starts);
+        let part = |(&(offset, len), &start): (&(u32, u32), &usize), here: *mut u8| {
+            let at = RemoteAddress {
+                address: ADDRESS + u64::from(offset),
+                rkey: 1,
+            };
+            Blocks::run(here.wrapping_add(start), len as usize, at)
+        };
         // SAFETY: the data has its size, and the pieces lie in `sent` and in `memory`.
         unsafe {
-            let parts = each().map(|(&(offset, len), &at)| (offset, len, sent[at..].as_ptr()));
-            assert_eq!(fill(data, parts, true), runs, "{pieces:?}");
+            let parts = each().map(|piece| part(piece, sent.as_ptr().cast_mut()));
+            assert_eq!(fill(data, ADDRESS, parts, true), runs, "{pieces:?}");
             apply(Operation::Scatter, base, 256, runs, data).unwrap();
         }
         let mut expected = [0; 256];
@@ -272,13 +243,12 @@ mod tests {
         let to = back.as_mut_ptr();
         // SAFETY: as above.
         unsafe {
-            let parts = each().map(|(&(offset, len), &at)| (offset, len, sent[at..].as_ptr()));
-            assert_eq!(fill(data, parts, false), runs);
-            apply(Operation::Gather, base, 256, runs, data).unwrap();
-            take(
-                data,
-                each().map(|(&(_, len), &at)| (to.add(at), len as usize)),
+            assert_eq!(
+                fill(data, ADDRESS, each().map(|piece| part(piece, to)), false),
+                runs
             );
+            apply(Operation::Gather, base, 256, runs, data).unwrap();
+            take(data, each().map(|piece| part(piece, to)));
         }
         for (&(_, len), &at) in each() {
             let range = at..at + len as usize;
@@ -312,6 +282,43 @@ mod tests {
     }
 
     #[test]
+    fn blocks_are_one_run_however_they_lie_here() {
+        let mut data = data();
+        let data = data.0.as_mut_ptr();
+        let sent: Vec<u8> = (1..=255).collect();
+        for stride_here in [4, 7, -5] {
+            let first = if stride_here < 0 { 100 } else { 10 };
+            let at = RemoteAddress {
+                address: ADDRESS + 3,
+                rkey: 1,
+            };
+            let blocks = |base: *mut u8| Blocks {
+                count: 10,
+                stride_here,
+                stride_there: 20,
+                ..Blocks::run(base.wrapping_add(first), 4, at)
+            };
+            let (mut memory, mut back) = ([0_u8; 256], [0_u8; 256]);
+            let (base, to) = (memory.as_mut_ptr(), back.as_mut_ptr());
+            // SAFETY: the data has its size, and the blocks lie in `sent`, in `memory` and in `back`.
+            unsafe {
+                let part = blocks(sent.as_ptr().cast_mut());
+                assert_eq!(fill(data, ADDRESS, [part].into_iter(), true), 1);
+                apply(Operation::Scatter, base, 256, 1, data).unwrap();
+                fill(data, ADDRESS, [blocks(to)].into_iter(), false);
+                apply(Operation::Gather, base, 256, 1, data).unwrap();
+                take(data, [blocks(to)].into_iter());
+            }
+            for block in 0..10 {
+                let here = first.checked_add_signed(block * stride_here).unwrap();
+                let there = 3 + 20 * block as usize;
+                assert_eq!(memory[there..there + 4], sent[here..here + 4]);
+                assert_eq!(back[here..here + 4], sent[here..here + 4]);
+            }
+        }
+    }
+
+    #[test]
     fn lists_that_lie_are_refused() {
         let mut data = data();
         let data = data.0.as_mut_ptr();
@@ -319,7 +326,7 @@ mod tests {
         let mut applied = |list: &[Run], count, len: usize, operation| {
             for (which, &pieces) in list.iter().enumerate() {
                 // SAFETY: few runs, in data that is as long as it is.
-                unsafe { run(data, which).write(pieces) };
+                unsafe { entry(data, which).write(pieces) };
             }
             assert!(len <= memory.len());
             // SAFETY: the memory is as long as is said.

@@ -3,6 +3,7 @@
 mod address;
 mod agent;
 mod assist;
+mod attached;
 mod bootstrap_segment;
 mod endpoint;
 #[cfg(any(test, fuzzing))]
@@ -14,11 +15,13 @@ mod limits;
 mod memory_file;
 mod neighbour;
 mod owned;
+mod packed;
 mod peer;
 pub mod probe;
 mod process;
 mod request;
 mod segment;
+mod select;
 mod servers;
 mod slots;
 mod sub_allocator;
@@ -28,7 +31,7 @@ mod vma;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use assist::{Assist, Wanted, has_attached};
+pub use assist::{Assist, has_attached};
 pub use bootstrap_segment::BootstrapSegment;
 pub(crate) use neighbour::{Neighbour, NeighbourMemory};
 pub use segment::SEGMENT_BYTES;

@@ -50,21 +50,10 @@ pub(crate) struct Bell {
 pub(crate) struct AssistWords {
     /// Threads that look at the slots while they wait.
     lent: AtomicU32,
-    /// Whether a peer would have liked one of them to, as a [`Wanted`]: what those sleep on that would.
-    wanted: AtomicU32,
+    /// 1 if a peer called for one of those that sleep, which is what they sleep on.
+    called: AtomicU32,
     /// Threads that sleep so.
     asleep: AtomicU32,
-}
-
-/// Whether peers would have asked, had somebody lent a hand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Wanted {
-    /// They would not.
-    No,
-    /// At least once.
-    Once,
-    /// Often, or for much: they are about to ask again.
-    Called,
 }
 
 /// One request to the agent, or to a thread that waits: all of it comes in one cache line, and with it as much data as
@@ -326,39 +315,27 @@ impl AssistWords {
         self.lent.load(Ordering::Relaxed) != 0
     }
 
-    /// A peer would have liked to ask. Seldom written, so that its line stays where it is.
-    pub(crate) fn want(&self) {
-        if self.wanted.load(Ordering::Relaxed) == Wanted::No as u32 {
-            self.wanted.store(Wanted::Once as u32, Ordering::Relaxed);
+    /// Has a thread that sleeps look at the slots. One that is about to sleep is not seen, and sleeps on, no longer than it may.
+    pub(crate) fn call(&self) {
+        self.called.store(1, Ordering::Relaxed);
+        if self.asleep.load(Ordering::Relaxed) != 0 {
+            futex::wake_one(&self.called);
         }
     }
 
-    /// Wakes one that sleeps until a hand is wanted; false if nobody does. One that is about to is not seen, and sleeps on: no
-    /// longer than it may.
-    pub(crate) fn call(&self) -> bool {
-        self.wanted.store(Wanted::Called as u32, Ordering::Relaxed);
-        let sleeps = self.asleep.load(Ordering::Relaxed) != 0;
-        if sleeps {
-            futex::wake_one(&self.wanted);
+    /// Whether a peer called since this was asked last.
+    pub(crate) fn take_call(&self) -> bool {
+        let was_called = self.called.load(Ordering::Relaxed) != 0;
+        if was_called {
+            self.called.store(0, Ordering::Relaxed);
         }
-        sleeps
+        was_called
     }
 
-    /// Whether a peer would have liked to ask since this was asked last.
-    pub(crate) fn were_wanted(&self) -> Wanted {
-        let wanted = match self.wanted.load(Ordering::Relaxed) {
-            0 => return Wanted::No,
-            1 => Wanted::Once,
-            _ => Wanted::Called,
-        };
-        self.wanted.store(Wanted::No as u32, Ordering::Relaxed);
-        wanted
-    }
-
-    /// Sleeps for `limit`, or until a hand is wanted.
+    /// Sleeps for `limit`, or until a peer calls.
     pub(crate) fn sleep(&self, limit: Duration) {
         self.asleep.fetch_add(1, Ordering::Relaxed);
-        futex::wait(&self.wanted, Wanted::No as u32, limit);
+        futex::wait(&self.called, 0, limit);
         self.asleep.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -65,7 +65,7 @@ impl Queue {
             },
             assist: AssistWords {
                 lent: AtomicU32::new(0),
-                wanted: AtomicU32::new(0),
+                called: AtomicU32::new(0),
                 asleep: AtomicU32::new(0),
             },
             slots: (0..slots).map(|_| slot()).collect(),

@@ -1,19 +1,26 @@
 //! Transfers of this process to itself, as to a peer.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
+use std::{ptr, thread};
 
 use super::*;
-use crate::device::batch::{Blocks, RemoteRun};
+use crate::device::batch::{Batch, LocalPiece, RemoteRun};
 use crate::guard;
 use crate::soft::assist::Assist;
-use crate::soft::endpoint::{Path, SoftEndpoint};
-use crate::soft::segment::Segment;
-use crate::soft::slots::{SLOTS, Wanted};
+use crate::soft::endpoint::SoftEndpoint;
+use crate::soft::iovec;
+use crate::soft::process::ProcessId;
+use crate::soft::request::Request;
+use crate::soft::select::Path;
+use crate::soft::slots::SLOTS;
 use crate::soft::table::RegionTable;
 use crate::soft::{DEVICE, Options};
-use crate::{Access, Endpoint as _, Number, RemoteRegion, WaitingThreads as _};
+use crate::{Access, Endpoint as _, Error, Number, RemoteRegion, WaitingThreads as _};
+
+/// The longest pieces of lists for which hands are asked.
+const SHORT: usize = 1 << 10;
 
 const NONCE: u64 = 7;
 
@@ -112,6 +119,22 @@ impl Peer {
         bytes
     }
 
+    /// What hands did not move.
+    ///
+    /// # Safety
+    /// The part is readable (for a write) or writable (for a read).
+    unsafe fn ask(&self, operation: Operation, shape: Shape, part: Blocks) -> Vec<Blocks> {
+        let parts = std::iter::once(part);
+        let results = (operation == Operation::Read).then(|| parts.clone());
+        let there = (&*self.segment, &self.endpoint.peer);
+        // SAFETY: the caller's promise.
+        let left = unsafe {
+            let assist = &self.endpoint.assist;
+            assist.ask(there, (operation, 0), shape, parts, results)
+        };
+        left.unwrap()
+    }
+
     fn all_slots_are_free(&self) -> bool {
         (0..SLOTS).all(|_| request::claim_now(&self.segment, self.endpoint.peer.own(), 0).is_some())
     }
@@ -140,15 +163,9 @@ fn beside_assist<T>(peer: &Peer, count: usize, body: impl FnOnce(&AtomicUsize) -
             });
         }
         let ends = Ends(&over);
-        peer.endpoint
-            .experience
-            .is_sure
-            .store(true, Ordering::Relaxed);
+        peer.endpoint.assist.is_sure.store(true, Ordering::Relaxed);
         let result = body(&served);
-        peer.endpoint
-            .experience
-            .is_sure
-            .store(false, Ordering::Relaxed);
+        peer.endpoint.assist.is_sure.store(false, Ordering::Relaxed);
         drop(ends);
         result
     })
@@ -208,8 +225,8 @@ fn without_assist_the_kernel_moves_it() {
         return;
     }
     transfers_arrive(&peer, 0);
-    assert_eq!(peer.segment.assist().were_wanted(), Wanted::Called);
-    assert_eq!(peer.segment.assist().were_wanted(), Wanted::No);
+    assert!(peer.segment.assist().take_call());
+    assert!(!peer.segment.assist().take_call());
     assert!(peer.all_slots_are_free());
 }
 
@@ -223,8 +240,8 @@ fn assist_that_was_promised_and_does_not_come_is_not_waited_for() {
     for round in 0..20 {
         transfers_arrive(&peer, round);
     }
-    let pause = peer.endpoint.experience.pause.load(Ordering::Relaxed);
-    assert!(pause > 0, "it is asked less and less often");
+    let missed = peer.endpoint.assist.missed.load(Ordering::Relaxed);
+    assert!(missed > 0, "it is asked once in a tick");
     assert!(peer.all_slots_are_free());
 }
 
@@ -269,8 +286,8 @@ const BLOCKS: [(usize, usize, isize, i64); 9] = [
     (8, 2, 16, 64),
     (8, 129, -24, 8),
     (3, 300, 7, 3),
-    (SHORT, 100, SHORT as isize + 1, 600),
-    (SHORT + 1, 20, SHORT as isize + 1, 600),
+    (SHORT, 50, SHORT as isize + 1, 1100),
+    (SHORT + 1, 20, SHORT as isize + 1, 1100),
     (16, 400, 16, -48),
     (100, 1, 0, 0),
     (8, 0, 8, 8),
@@ -304,10 +321,7 @@ impl Peer {
         };
         let each = (0..count as isize).map(ends).collect();
         // SAFETY: each block lies in `bytes`, as was just seen.
-        match unsafe { self.endpoint.transfer_blocks(operation, blocks) } {
-            Ok(_) => Ok(each),
-            Err(failed) => Err(failed.error),
-        }
+        unsafe { self.endpoint.transfer_blocks(operation, blocks) }.map(|_| each)
     }
 }
 
@@ -347,27 +361,20 @@ fn assist_moves_all_blocks_that_follow_each_other() {
         return;
     }
     beside_assist(&peer, 1, |_| {
-        for (len, stride_there, are_for_assist) in
-            [(8, 1000, true), (SHORT + 1, 1000, false), (8, -1000, false)]
-        {
+        for (len, stride_there) in [(8, 1000), (SHORT, 1024), (SHORT, 2000)] {
             let mut bytes = bytes(400 * len, len);
             let blocks = Blocks {
-                here: bytes.as_mut_ptr(),
-                at: peer.region.at(500_000),
-                len,
                 count: 400,
                 stride_here: len as isize,
                 stride_there,
+                ..Blocks::run(bytes.as_mut_ptr(), len, peer.region.at(0))
             };
-            let mut done = (0..MOST_ROUNDS).map(|_| {
+            let mut left = (0..MOST_ROUNDS).map(|_| {
                 // SAFETY: the blocks lie in `bytes`.
-                unsafe { peer.endpoint.blocks_by_assist(Operation::Write, blocks) }.unwrap()
+                unsafe { peer.ask(Operation::Write, Shape::List(400), blocks) }
             });
-            match are_for_assist {
-                // Not each time, where other programs have the processors.
-                true => assert!(done.any(|done| done == Some(400))),
-                false => assert_eq!(done.next(), Some(None)),
-            }
+            // Not each time, where other programs have the processors.
+            assert!(left.any(|left| left.is_empty()), "{len} {stride_there}");
         }
     });
 }
@@ -414,7 +421,7 @@ fn a_batch_outside_the_region_is_refused_and_named() {
         };
         // SAFETY: the pieces lie in `bytes`.
         let refused = unsafe { peer.endpoint.transfer_batch(Operation::Write, &batch) };
-        let error = refused.unwrap_err().error;
+        let error = refused.unwrap_err();
         assert!(error.is_remote_access());
         let refused = format!("{:#x}", peer.region.address + 4090);
         assert!(error.to_string().contains(&refused), "{error}");
@@ -440,10 +447,7 @@ fn many_origins_share_the_slots_of_one_peer() {
                             peer.write(&sent, offset);
                             assert_eq!(peer.read(offset, len), sent);
                             // More threads than processors are bound to disappoint each other.
-                            peer.endpoint
-                                .experience
-                                .asks_again
-                                .store(0, Ordering::Relaxed);
+                            peer.endpoint.assist.missed.store(0, Ordering::Relaxed);
                             round += 1;
                         }
                         assert!(round < MOST_ROUNDS, "nobody serves");
@@ -499,8 +503,8 @@ fn an_agent_is_asked_for_short_pieces_in_lists() {
     // What the agent serves, a hand does, too.
     peer.segment.bell().set_running(true);
     let column: Vec<_> = (0..PIECES).map(|row| (row * 1000 + 3, 8)).collect();
-    let mut mixed = vec![(70, SHORT + 1), (3, 5), (20, 0), (40, 7), (700, SHORT)];
-    mixed.extend((0..200).map(|at| (2000 + at * 16, 9)));
+    let mut mixed = vec![(70, SHORT + 1), (3, 5), (20, 0), (40, 7), (1200, SHORT)];
+    mixed.extend((0..200).map(|at| (3000 + at * 16, 9)));
     for (pieces, most) in [(column, PIECES.div_ceil(iovec::MOST)), (mixed, 5)] {
         let all = pieces.iter().map(|&(_, len)| len).sum();
         let mut sent = bytes(all, most);
@@ -599,24 +603,16 @@ fn assist_survives_memory_that_was_taken_away() {
             };
             for operation in [Operation::Write, Operation::Read] {
                 // SAFETY: the blocks lie in `sent`.
-                let moved = unsafe { peer.endpoint.transfer_blocks(operation, blocks) };
-                gone(moved.map_err(|failed| failed.error));
+                gone(unsafe { peer.endpoint.transfer_blocks(operation, blocks) });
             }
-            let failed = AtomicUsize::new(0);
-            let otherwise = |_: Range<usize>| {
-                failed.fetch_add(1, Ordering::Relaxed);
-                false
-            };
             let ones = [1.0_f64; 100];
             let at = peer.region.at(offset as u64);
             // SAFETY: the numbers are there until the operation has ended.
-            let added = unsafe {
+            let left = unsafe {
                 let (ones, old) = (ones.as_ptr().cast(), ptr::null_mut());
-                peer.endpoint
-                    .add(at, Number::F64, ones, old, 800, &otherwise)
+                peer.endpoint.add(at, Number::F64, ones, old, 800)
             };
-            assert!(added.unwrap());
-            assert_eq!(failed.load(Ordering::Relaxed), 1, "left to the caller");
+            assert_eq!(left.unwrap(), all(800));
             peer.write(&[5; 64], offset - 64);
             assert_eq!(peer.read(offset - 64, 64), [5; 64]);
         });
@@ -637,52 +633,37 @@ fn what_assist_refuses_is_for_the_caller() {
         until_served(served, |_| {
             let at = peer.region.at(0);
             let mut bytes = [1_u8; 8];
-            let by_kernel = |bytes: Range<usize>| {
-                assert_eq!(bytes, 0..8);
-                peer.endpoint.check(at, 8, Operation::Write)
-            };
+            let run = Blocks::run(bytes.as_mut_ptr(), 8, at);
             // SAFETY: as many bytes.
-            let refused = unsafe {
-                peer.endpoint.transfer_by_assist(
-                    Operation::Write,
-                    bytes.as_mut_ptr(),
-                    8,
-                    at,
-                    by_kernel,
-                )
-            };
-            assert!(refused.unwrap_err().is_remote_access());
+            let left = unsafe { peer.ask(Operation::Write, Shape::Run, run) };
+            let left: Vec<_> = left.iter().map(|part| (part.at, part.len)).collect();
+            assert_eq!(left, [(at, 8)]);
         });
     });
     assert_eq!(peer.memory[..8], [0; 8]);
     assert!(peer.all_slots_are_free());
 }
 
-/// Adds ones to doubles; what is not added by hands is here. What they were goes to `old`, if there is any.
-fn add_ones(
-    peer: &Peer,
-    count: usize,
-    old: &mut [f64],
-    otherwise: &dyn Fn(Range<usize>) -> bool,
-) -> bool {
+fn all(len: usize) -> Vec<Range<usize>> {
+    std::iter::once(0..len).collect()
+}
+
+/// Adds ones to doubles; returns which bytes are left. What they were goes to `old`, if there is any.
+fn add_ones(peer: &Peer, count: usize, old: &mut [f64]) -> Vec<Range<usize>> {
     let ones = vec![1_f64; count];
-    let values = ones.as_ptr().cast();
     let at = peer.region.at(0);
     let old = match old.is_empty() {
-        true => std::ptr::null_mut(),
+        true => ptr::null_mut(),
         false => old[..count].as_mut_ptr().cast(),
     };
+    let values = ones.as_ptr().cast();
     // SAFETY: as many values.
-    unsafe {
-        peer.endpoint
-            .add(at, Number::F64, values, old, 8 * count, otherwise)
-    }
-    .unwrap()
+    unsafe { (peer.endpoint).add(at, Number::F64, values, old, 8 * count) }.unwrap()
 }
 
 #[test]
-fn numbers_are_added_once_with_assist_or_without() {
-    const COUNT: usize = 40_000;
+fn numbers_are_added_once_by_hands_or_left() {
+    const COUNT: usize = 8000;
     let peer = Peer::new(8 * COUNT);
     if !peer.attaches() {
         return;
@@ -693,31 +674,21 @@ fn numbers_are_added_once_with_assist_or_without() {
             .map(|number| f64::from_ne_bytes(number.try_into().unwrap()))
             .collect()
     };
-    let otherwise = |bytes: Range<usize>| {
-        let held = doubles(&peer.read(bytes.start, bytes.len()));
-        let more = held.iter().map(|number| number + 1.0);
-        peer.write(
-            &more.flat_map(f64::to_ne_bytes).collect::<Vec<_>>(),
-            bytes.start,
-        );
-        true
-    };
     let mut expected = vec![0.0; COUNT];
     let mut add = |count: usize, fetches: bool| {
         let mut old = vec![-1.0; if fetches { COUNT } else { 0 }];
-        let moved = std::cell::RefCell::new(Vec::new());
-        let here = |bytes: Range<usize>| {
-            moved.borrow_mut().push(bytes.start / 8..bytes.end / 8);
-            otherwise(bytes)
-        };
-        if !add_ones(&peer, count, &mut old, &here) {
-            assert!(here(0..8 * count));
-        }
-        if fetches {
-            // Those that were not added by hands are for whoever added them.
-            for part in moved.into_inner() {
+        let left = add_ones(&peer, count, &mut old);
+        for bytes in left {
+            let held = doubles(&peer.read(bytes.start, bytes.len()));
+            let more = held.iter().map(|number| number + 1.0);
+            let more: Vec<_> = more.flat_map(f64::to_ne_bytes).collect();
+            peer.write(&more, bytes.start);
+            if fetches {
+                let part = bytes.start / 8..bytes.end / 8;
                 old[part.clone()].copy_from_slice(&expected[part]);
             }
+        }
+        if fetches {
             assert_eq!(old[..count], expected[..count]);
             assert!(old[count..].iter().all(|&number| number == -1.0));
         }
@@ -727,7 +698,7 @@ fn numbers_are_added_once_with_assist_or_without() {
         let seen = doubles(&peer.read(0, 8 * COUNT));
         assert_eq!(seen, expected, "after {count} more");
     };
-    let counts = [1, 100, 1000, 20_000, COUNT];
+    let counts = [1, 100, 1000, COUNT];
     for count in counts {
         add(count, false);
         add(count, true);
@@ -744,23 +715,14 @@ fn numbers_are_added_once_with_assist_or_without() {
 }
 
 #[test]
-fn what_cannot_be_added_otherwise_ends_it() {
+fn numbers_that_nobody_adds_are_left() {
     let peer = Peer::new(4096);
     if !peer.attaches() {
         return;
     }
-    assert!(!add_ones(&peer, 10, &mut [], &|_| panic!(
-        "nobody was asked"
-    )));
+    assert_eq!(add_ones(&peer, 10, &mut []), all(80), "nobody was asked");
     // Promised, and not given.
     peer.segment.assist().lend();
-    let called = std::cell::Cell::new(0);
-    let fails = |bytes: Range<usize>| {
-        assert_eq!(bytes, 0..80);
-        called.set(called.get() + 1);
-        false
-    };
-    assert!(add_ones(&peer, 10, &mut [], &fails));
-    assert_eq!(called.get(), 1);
+    assert_eq!(add_ones(&peer, 300, &mut []), all(2400));
     assert!(peer.all_slots_are_free());
 }

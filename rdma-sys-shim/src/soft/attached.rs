@@ -1,0 +1,259 @@
+//! Transfers by the kernel: cross-memory attach. A run goes at once or by a buffer, as `select` says; of many pieces the kernel
+//! takes lists.
+
+use std::io;
+
+use super::peer::PeerProcess;
+use super::request::{self, Operation};
+use super::select::{self, Course};
+use crate::cross_memory::{self, Direction, MOST_PARTS, Stopped, part};
+use crate::device::batch::Blocks;
+use crate::memory::{Buffer, copy, copy_part};
+use crate::{Error, RemoteAddress, Result};
+
+/// What helps where only the origin finds that the kernel forbids it.
+const FORBIDDEN: &str = "the kernel forbids cross-memory attach, which the target does not expect; start all ranks with \
+                         TRANSOM_DEVICE=soft:cma=off";
+
+/// Moves the parts of a transfer, whose places were checked.
+///
+/// # Safety
+/// The parts are readable (for a write) or writable (for a read).
+pub(super) unsafe fn transfer(
+    peer: &PeerProcess,
+    operation: Operation,
+    parts: impl Iterator<Item = Blocks> + Clone,
+) -> Result<()> {
+    let direction = match operation {
+        Operation::Write => Direction::Write,
+        _ => Direction::Read,
+    };
+    let mut first = parts.clone();
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (first.next(), first.next()) {
+            (Some(run), None) if run.count == 1 => transfer_run(peer, direction, run)
+                .map_err(|stopped| error(peer, stopped, operation, run.at, run.len)),
+            _ => transfer_lists(peer, operation, direction, parts),
+        }
+    }
+}
+
+/// Each call of the kernel finds the peer anew.
+///
+/// # Safety
+/// As for [`transfer`].
+unsafe fn transfer_run(
+    peer: &PeerProcess,
+    direction: Direction,
+    run: Blocks,
+) -> std::result::Result<(), Stopped> {
+    let course = select::course(direction, run.here, run.at.address, run.len);
+    let mut buffer = Buffer::default();
+    for part in run.shortened(course.at_a_time) {
+        peer.reach(|number| {
+            // SAFETY: a part of what the caller promises; whoever repeats it has ended it before.
+            unsafe { transfer_part(number, direction, part, course, run.len, &mut buffer) }
+        })?;
+    }
+    Ok(())
+}
+
+/// Moves one part of a run of `whole` bytes. `buffer` is for all of its parts.
+///
+/// # Safety
+/// As for [`transfer`].
+unsafe fn transfer_part(
+    number: u32,
+    direction: Direction,
+    run: Blocks,
+    course: Course,
+    whole: usize,
+    buffer: &mut Buffer,
+) -> std::result::Result<(), Stopped> {
+    let (here, there, len) = (run.here, run.at.address, run.len);
+    if !course.by_buffer {
+        // SAFETY: the caller's promise.
+        return unsafe { cross_memory::transfer(number, direction, here, there, len) };
+    }
+    // It lies a multiple of a cache line from the other side, where copies are not slow.
+    let held = buffer.at_least(len, there);
+    // SAFETY: the buffer has room for as many bytes; `here` is the caller's promise.
+    unsafe {
+        if let Direction::Write = direction {
+            copy(held, here, len);
+        }
+        cross_memory::transfer(number, direction, held, there, len)?;
+        if let Direction::Read = direction {
+            copy_part(here, held, len, whole);
+        }
+    }
+    Ok(())
+}
+
+/// # Safety
+/// As for [`transfer`].
+unsafe fn transfer_lists(
+    peer: &PeerProcess,
+    operation: Operation,
+    direction: Direction,
+    parts: impl Iterator<Item = Blocks>,
+) -> Result<()> {
+    let (mut local, mut remote) = (Vec::new(), Vec::<libc::iovec>::new());
+    let move_them = |local: &mut Vec<libc::iovec>, remote: &mut Vec<libc::iovec>| {
+        let address = remote.first().map_or(0, |part| part.iov_base.addr() as u64);
+        let len = local.iter().map(|part| part.iov_len).sum();
+        let moved = peer.reach(|number| {
+            // SAFETY: the caller's promise.
+            unsafe { cross_memory::transfer_lists(number, direction, local, remote) }
+        });
+        local.clear();
+        remote.clear();
+        let at = RemoteAddress { address, rkey: 0 };
+        moved.map_err(|stopped| error(peer, stopped, operation, at, len))
+    };
+    for (piece, at) in parts.flat_map(Blocks::each) {
+        if local.len() == MOST_PARTS {
+            move_them(&mut local, &mut remote)?;
+        }
+        local.push(part(piece.base, piece.len));
+        let place = at.address as usize as *mut u8;
+        match remote.last_mut() {
+            Some(last) if last.iov_base.wrapping_byte_add(last.iov_len) == place.cast() => {
+                last.iov_len += piece.len;
+            }
+            _ => remote.push(part(place, piece.len)),
+        }
+    }
+    move_them(&mut local, &mut remote)
+}
+
+fn error(
+    peer: &PeerProcess,
+    stopped: Stopped,
+    operation: Operation,
+    at: RemoteAddress,
+    len: usize,
+) -> Error {
+    match stopped {
+        Stopped::Gone => peer.gone(),
+        Stopped::Fault => Error::RemoteAccess {
+            need: operation.name(),
+            address: at.address,
+            len: len as u64,
+            pid: peer.pid(),
+            host: None,
+            rkey: at.rkey,
+            reason: request::TAKEN_AWAY,
+        },
+        Stopped::Forbidden(error) => forbidden(operation, len, error),
+        Stopped::Failed(error) => Error::os(call(operation, len), error),
+    }
+}
+
+fn call(operation: Operation, len: usize) -> String {
+    format!("cross-memory {} of {len} bytes", operation.name())
+}
+
+/// The kernel does not allow it, and nobody else moves `len` bytes.
+pub(super) fn forbidden(operation: Operation, len: usize, error: io::Error) -> Error {
+    Error::os(call(operation, len), error).with_remedy(FORBIDDEN)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn bytes(len: usize) -> Vec<u8> {
+        (0..len).map(|at| (at % 251 + at / 4096) as u8).collect()
+    }
+
+    /// Moves a run between two places of this process.
+    ///
+    /// # Safety
+    /// As for [`transfer`].
+    unsafe fn move_run(
+        direction: Direction,
+        (local, remote, len): (*mut u8, u64, usize),
+        course: Course,
+    ) -> std::result::Result<(), Stopped> {
+        let at = RemoteAddress {
+            address: remote,
+            rkey: 0,
+        };
+        let mut buffer = Buffer::default();
+        let (own, run) = (std::process::id(), Blocks::run(local, len, at));
+        run.shortened(course.at_a_time).try_for_each(|part| {
+            // SAFETY: a part of what the caller promises.
+            unsafe { transfer_part(own, direction, part, course, len, &mut buffer) }
+        })
+    }
+
+    #[test]
+    fn bytes_arrive_however_they_go_and_nothing_else_does() {
+        const PAGE: usize = 4096;
+        const AT_A_TIME: usize = 64 << 10;
+        let from = bytes(4 * AT_A_TIME);
+        let lens = [
+            1,
+            2047,
+            5000,
+            AT_A_TIME - 1,
+            AT_A_TIME + 1,
+            3 * AT_A_TIME + 7,
+        ];
+        for len in lens {
+            for behind in [0, 1, 8, 16, 32, 63, 4095] {
+                for (direction, by_buffer) in [
+                    (Direction::Write, false),
+                    (Direction::Write, true),
+                    (Direction::Read, false),
+                    (Direction::Read, true),
+                ] {
+                    let mut to = vec![0; from.len() + PAGE];
+                    let skip =
+                        (from.as_ptr().addr() + behind).wrapping_sub(to.as_ptr().addr()) % PAGE;
+                    let begin = to.as_mut_ptr().wrapping_add(skip);
+                    let (local, remote) = match direction {
+                        Direction::Write => (from.as_ptr().cast_mut(), begin.addr() as u64),
+                        Direction::Read => (begin, from.as_ptr().addr() as u64),
+                    };
+                    let course = Course {
+                        at_a_time: AT_A_TIME,
+                        by_buffer,
+                    };
+                    // SAFETY: both are as long, and nobody else uses what is written to; a write only reads.
+                    let moved = unsafe { move_run(direction, (local, remote, len), course) };
+                    if let Err(Stopped::Forbidden(error)) = moved {
+                        eprintln!("not tried: {error}");
+                        return;
+                    }
+                    moved.unwrap();
+                    let (before, rest) = to.split_at(skip);
+                    let (moved, after) = rest.split_at(len);
+                    assert!(before.iter().all(|&byte| byte == 0), "{len} {behind}");
+                    assert!(moved == &from[..len], "{len} {behind}");
+                    assert!(after.iter().all(|&byte| byte == 0), "{len} {behind}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_that_is_not_mapped_is_a_fault_either_way() {
+        let mut bytes = vec![0; 9000];
+        for by_buffer in [false, true] {
+            let course = Course {
+                at_a_time: 4096,
+                by_buffer,
+            };
+            let part = (bytes.as_mut_ptr(), 4096 - 8, bytes.len());
+            // SAFETY: as long as what is read.
+            let moved = unsafe { move_run(Direction::Read, part, course) };
+            assert!(
+                matches!(moved, Err(Stopped::Fault | Stopped::Forbidden(_))),
+                "{moved:?}"
+            );
+        }
+    }
+}

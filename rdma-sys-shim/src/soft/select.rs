@@ -1,0 +1,295 @@
+//! Which way bytes go to memory of a peer that is not mapped here, and from there. All lengths that decide are in this file;
+//! the table in `docs/architecture.md` is what the test below prints.
+
+use std::time::Duration;
+
+use super::iovec;
+use super::segment::SLOT_BYTES;
+use crate::cross_memory::Direction;
+use crate::memory;
+
+/// How a peer's memory is reached where it is not mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Path {
+    /// It is our own.
+    Direct,
+    CrossMemory,
+    Agent,
+}
+
+/// What is moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// Contiguous bytes.
+    Run,
+    /// So many pieces, each of which is contiguous.
+    List(usize),
+    /// Numbers, added to those that are there.
+    Sum,
+}
+
+/// Who moves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// This process, by its own loads and stores.
+    Own,
+    /// A thread of the target that waits.
+    Assist,
+    Kernel,
+    /// The target's agent.
+    Agent,
+}
+
+/// The longest runs for which hands are asked. The kernel takes 1.6 µs for a byte and 1.8 for so many.
+const LONGEST_RUN: usize = 4 << 10;
+/// The longest pieces of lists. The kernel takes a third of a microsecond for each piece.
+const LONGEST_PIECE: usize = 1 << 10;
+/// The longest sums. The kernel reads and writes.
+const LONGEST_SUM: usize = 64 << 10;
+
+/// The kernel moved so many parts when a thread of the target that sleeps is called: to wake it takes as long as to move two or
+/// three.
+pub(super) const WORTH_A_CALL: u32 = 16;
+
+impl Shape {
+    /// Of the whole, or of each piece.
+    const fn longest_by_assist(self) -> usize {
+        match self {
+            Self::Run => LONGEST_RUN,
+            Self::List(_) => LONGEST_PIECE,
+            Self::Sum => LONGEST_SUM,
+        }
+    }
+
+    /// In how many parts the kernel moves it.
+    pub(super) fn parts(self) -> u32 {
+        match self {
+            Self::Run => 1,
+            Self::List(count) => count.min(WORTH_A_CALL as usize) as u32,
+            Self::Sum => 2,
+        }
+    }
+
+    /// How long a request waits for a hand that was said to be there: longer where the kernel would take much longer.
+    pub(super) const fn patience(self) -> Duration {
+        match self {
+            Self::Run | Self::Sum => Duration::from_micros(3),
+            Self::List(_) => Duration::from_micros(24),
+        }
+    }
+}
+
+/// The way of `len` bytes, or of pieces of `len` bytes at most. `polls`: whether a thread of the target looks for requests.
+pub(super) fn way(path: Path, shape: Shape, len: usize, polls: impl FnOnce() -> bool) -> Way {
+    match path {
+        Path::Direct => Way::Own,
+        Path::Agent => Way::Agent,
+        Path::CrossMemory if len <= shape.longest_by_assist() && polls() => Way::Assist,
+        Path::CrossMemory => Way::Kernel,
+    }
+}
+
+/// How many bytes one request asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RequestSize {
+    /// Of a run.
+    pub(super) run: usize,
+    /// Of a list.
+    pub(super) list: usize,
+}
+
+/// Little, so that the target does one request while the origin fills the next.
+pub(super) const OF_ASSIST: RequestSize = RequestSize {
+    run: 1 << 10,
+    list: 1 << 10,
+};
+/// Much, since the agent may have to wake up for each.
+pub(super) const OF_AGENT: RequestSize = RequestSize {
+    run: SLOT_BYTES,
+    list: iovec::MOST_BYTES,
+};
+
+/// From here on the kernel's copy is slow where the destination lies a little behind the source.
+const SLOW_FROM: usize = 2 << 10;
+/// Bytes of the buffer by which slow copies go; of what streams on from there more, for which the kernel is called less often.
+const BUFFER: usize = 64 << 10;
+const STREAM_BUFFER: usize = 256 << 10;
+/// Bytes of one call. Between two calls the peer is looked at again, so that a process that got its number after it is left
+/// alone.
+const CALL: usize = 4 << 20;
+
+/// How the kernel moves a run: so many bytes in each call, and by a buffer or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Course {
+    pub(super) at_a_time: usize,
+    pub(super) by_buffer: bool,
+}
+
+/// That of `len` bytes between `local` and `remote`.
+pub(super) fn course(direction: Direction, local: *mut u8, remote: u64, len: usize) -> Course {
+    let (at_a_time, by_buffer) = match is_askew(direction, local, remote) {
+        true if memory::streams(len) => (STREAM_BUFFER, true),
+        _ if len >= SLOW_FROM && is_slow(direction, local, remote) => (BUFFER, true),
+        _ => (CALL, false),
+    };
+    Course {
+        at_a_time,
+        by_buffer,
+    }
+}
+
+/// Whether the kernel's copy takes four times as long: on processors of x86-64 it is `rep movsb`, to which the destination
+/// must not lie less than 16 bytes behind the source, page by page.
+fn is_slow(direction: Direction, local: *mut u8, remote: u64) -> bool {
+    const PAGE: u64 = 4096;
+    let ahead = (local.addr() as u64).wrapping_sub(remote);
+    let behind_the_source = match direction {
+        Direction::Write => ahead.wrapping_neg() % PAGE,
+        Direction::Read => ahead % PAGE,
+    };
+    cfg!(target_arch = "x86_64") && (1..16).contains(&behind_the_source)
+}
+
+/// Whether it is sooner by a buffer from which what no cache holds is streamed on: `rep movsb` to where the source's halves
+/// of lines straddle those of the destination takes half as long again there. What is written cannot be streamed.
+fn is_askew(direction: Direction, local: *mut u8, remote: u64) -> bool {
+    const HALF: u64 = 32;
+    let is_read = matches!(direction, Direction::Read);
+    let straddles = !(local.addr() as u64)
+        .wrapping_sub(remote)
+        .is_multiple_of(HALF);
+    cfg!(target_arch = "x86_64") && is_read && straddles
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn bytes(len: usize) -> String {
+        match len {
+            len if len.is_multiple_of(1 << 20) => format!("{} MiB", len >> 20),
+            len if len.is_multiple_of(1 << 10) => format!("{} KiB", len >> 10),
+            len => format!("{len} B"),
+        }
+    }
+
+    /// The lengths that `way` treats alike, each with the way that it says: the first of them, up to 1 MiB.
+    fn ways(path: Path, shape: Shape, polls: bool) -> Vec<(usize, Way)> {
+        let all = (1..=1 << 20).map(|len| (len, way(path, shape, len, || polls)));
+        let mut found: Vec<(usize, Way)> = Vec::new();
+        for (len, way) in all {
+            if found.last().is_none_or(|&(_, last)| last != way) {
+                found.push((len, way));
+            }
+        }
+        found
+    }
+
+    fn name(way: Way, shape: Shape) -> &'static str {
+        match (way, shape) {
+            (Way::Own, _) => "loads and stores",
+            (Way::Assist, _) => "assist",
+            (Way::Kernel, Shape::Run) => "the kernel",
+            (Way::Kernel, Shape::List(_)) => "the kernel, by lists",
+            (Way::Kernel, Shape::Sum) => "the kernel reads and writes, the origin adds",
+            (Way::Agent, Shape::Sum) => "the agent reads and writes, the origin adds",
+            (Way::Agent, _) => "the agent",
+        }
+    }
+
+    /// The rows of the table in the documentation.
+    fn table() -> Vec<String> {
+        let shapes = [
+            (Shape::Run, "a run"),
+            (Shape::List(100), "pieces, each"),
+            (Shape::Sum, "a sum of numbers"),
+        ];
+        let mut rows = vec![
+            "| what | a thread of the target polls | none does | without cross-memory attach |"
+                .to_owned(),
+            "|---|---|---|---|".to_owned(),
+        ];
+        for (shape, what) in shapes {
+            let of = |path, polls| ways(path, shape, polls);
+            let polled = of(Path::CrossMemory, true);
+            let (others, agent) = (of(Path::CrossMemory, false), of(Path::Agent, true));
+            assert_eq!((others.len(), agent.len()), (1, 1));
+            for (index, &(from, way)) in polled.iter().enumerate() {
+                let lengths = match polled.get(index + 1) {
+                    Some(&(next, _)) => format!("of up to {}", bytes(next - 1)),
+                    None => format!("of more than {}", bytes(from - 1)),
+                };
+                rows.push(format!(
+                    "| {what} {lengths} | {} | {} | {} |",
+                    name(way, shape),
+                    name(others[0].1, shape),
+                    name(agent[0].1, shape),
+                ));
+            }
+        }
+        rows
+    }
+
+    #[test]
+    fn the_documentation_shows_the_table() {
+        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs");
+        let pages = std::fs::read_dir(docs).unwrap();
+        let pages =
+            pages.map(|page| std::fs::read_to_string(page.unwrap().path()).unwrap_or_default());
+        let table = table().join("\n");
+        let shown = pages.filter(|page| page.contains(&table)).count();
+        assert_eq!(
+            shown, 1,
+            "exactly one page of docs has to show this table:\n{table}"
+        );
+    }
+
+    #[test]
+    fn our_own_memory_is_nobodys_else() {
+        for shape in [Shape::Run, Shape::List(2), Shape::Sum] {
+            let asks = || panic!("nobody is asked");
+            assert_eq!(way(Path::Direct, shape, 8, asks), Way::Own);
+        }
+    }
+
+    /// The course of a run of `len` bytes whose destination lies `behind` the source in its page.
+    fn course_of(direction: Direction, len: usize, behind: usize) -> Course {
+        let source = 1 << 30;
+        let (local, remote) = match direction {
+            Direction::Write => (source, source + behind),
+            Direction::Read => (source + behind, source),
+        };
+        let local = std::ptr::without_provenance_mut(local);
+        course(direction, local, remote as u64, len)
+    }
+
+    #[test]
+    fn runs_go_by_a_buffer_where_the_kernel_is_slow() {
+        if cfg!(not(target_arch = "x86_64")) {
+            return;
+        }
+        let longest = [2047, 2048, 64 << 10].map(|len| (len, memory::streams(len)));
+        for direction in [Direction::Write, Direction::Read] {
+            for (len, streams) in longest {
+                assert!(!streams);
+                for behind in [0, 1, 8, 15, 16, 4088, 4095] {
+                    let expected = len >= 2048 && (1..16).contains(&behind);
+                    let found = course_of(direction, len, behind);
+                    assert_eq!(found.by_buffer, expected, "{len} {behind}");
+                }
+            }
+        }
+        let long = 1 << 40;
+        for behind in [0, 8, 31, 32, 63] {
+            let read = course_of(Direction::Read, long, behind);
+            let streams_on = memory::streams(long) && behind % 32 != 0;
+            let at_a_time = match behind {
+                _ if streams_on => STREAM_BUFFER,
+                8 => BUFFER,
+                _ => CALL,
+            };
+            assert_eq!(read.at_a_time, at_a_time, "{behind}");
+            assert_eq!(course_of(Direction::Write, long, 32).at_a_time, CALL);
+        }
+    }
+}
