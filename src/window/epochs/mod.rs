@@ -63,8 +63,6 @@ mod tests;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use bytemuck::{CheckedBitPattern, checked};
-
 pub(crate) use target::{Held, TargetEpoch};
 
 use crate::error::Result;
@@ -91,7 +89,7 @@ pub(crate) struct Epochs {
 }
 
 /// Which access epoch is open, as far as the whole window is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CheckedBitPattern)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Mode {
     /// None; single targets may be locked.
@@ -109,6 +107,19 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
+    #[inline]
+    fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::FenceUnused,
+            2 => Self::Fence,
+            3 => Self::LockAll,
+            4 => Self::LockAllUnchecked,
+            5 => Self::Started,
+            6 => Self::StartedUnchecked,
+            _ => Self::Idle,
+        }
+    }
+
     /// Whether all calls but fence itself take it for no epoch.
     #[inline]
     fn is_none(self) -> bool {
@@ -156,7 +167,7 @@ impl Epochs {
 
     #[inline]
     pub(crate) fn mode(&self) -> Mode {
-        checked::try_cast(self.mode.load(Ordering::Relaxed)).unwrap_or(Mode::Idle)
+        Mode::from_code(self.mode.load(Ordering::Relaxed))
     }
 
     #[inline]

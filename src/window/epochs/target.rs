@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use bytemuck::{CheckedBitPattern, Zeroable, checked};
+use bytemuck::Zeroable;
 
 /// How a target is locked by this rank; the value 0 is "not at all".
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CheckedBitPattern)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Held {
     No = 0,
@@ -24,6 +24,18 @@ impl Held {
     #[inline]
     pub(crate) fn is_held(self) -> bool {
         matches!(self, Self::Shared | Self::Exclusive | Self::Unchecked)
+    }
+
+    #[inline]
+    fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::Shared,
+            2 => Self::Exclusive,
+            3 => Self::Unchecked,
+            4 => Self::Changing,
+            5 => Self::Started,
+            _ => Self::No,
+        }
     }
 }
 
@@ -62,7 +74,7 @@ impl TargetEpoch {
 
     #[inline]
     pub(crate) fn held(&self) -> Held {
-        checked::try_cast(self.held.load(Ordering::Relaxed)).unwrap_or(Held::No)
+        Held::from_code(self.held.load(Ordering::Relaxed))
     }
 
     /// Changes how the target is held, if it is held as `from` says. `concurrent`: other threads
