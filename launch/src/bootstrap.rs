@@ -82,6 +82,24 @@ pub trait Bootstrap: Allgather + Send + Sync {
         Ok(false)
     }
 
+    /// Local. Has the launcher keep this rank's bootstrap record, which others can ask for after their next allgather.
+    /// Returns false if the launcher keeps none, on all ranks alike. Then the records have to go by an allgather.
+    ///
+    /// # Errors
+    /// The launcher does not answer.
+    fn publish(&self, record: &str) -> Result<bool, AllgatherError> {
+        let _ = record;
+        Ok(false)
+    }
+
+    /// Local. The record that a rank had the launcher keep.
+    ///
+    /// # Errors
+    /// There is none, or the launcher does not answer.
+    fn published(&self, rank: u32) -> Result<String, AllgatherError> {
+        Err(format!("nobody keeps the bootstrap record of rank {rank}").into())
+    }
+
     /// Local. The memory in which the launcher reports that a rank has died, if it has such memory.
     fn notices(&self) -> Option<BootstrapSegment> {
         None

@@ -196,6 +196,16 @@ impl Context {
         if joins_all && rank != self.rank && self.has_left_itself() {
             return Err(Error::new("connect", PeerError::Left { rank: self.rank }));
         }
+        if joins_all && fabric.record(rank).is_none() {
+            let record = self.launcher().map(|launcher| launcher.published(rank));
+            let record = record.transpose().map_err(|error| {
+                let error = Error::new("connect", bootstrap_error(error));
+                self.name_absent(rank, error)
+            })?;
+            if let Some(record) = record {
+                fabric.introduce(rank, record);
+            }
+        }
         fabric
             .connect(rank, self.patience)
             .map_err(|error| self.name_absent(rank, error))
@@ -203,10 +213,7 @@ impl Context {
 
     /// A number that all ranks of this job have in common, and no other job's.
     pub(crate) fn identity(&self) -> u64 {
-        let first = self.fabric.record(0).unwrap_or_default();
-        // FNV-1a, which is the same for whatever program a rank runs.
-        let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-        first.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step)
+        fnv_1a(self.fabric.record(0).unwrap_or_default().as_bytes())
     }
 
     fn launcher(&self) -> Option<Arc<dyn Bootstrap>> {
@@ -241,7 +248,9 @@ impl Context {
             let signs = fabric.control().reserved(0, WORLD);
             signs.word(STATE).publish(STATE_LEFT);
         }
-        match lock(&self.launcher).take() {
+        // Not under the lock: other threads ask meanwhile whether the launcher is gone.
+        let launcher = lock(&self.launcher).take();
+        match launcher {
             Some(launcher) => launcher
                 .finalize()
                 .map_err(|error| Error::new("job start", bootstrap_error(error))),
@@ -293,6 +302,12 @@ impl Context {
             None => Err(Error::new("free_mem", Misuse::NotAllocated { address })),
         }
     }
+}
+
+/// A digest that is the same for whatever program a rank runs.
+fn fnv_1a(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 /// A rank's own part of the start: its device, and where all ranks run.

@@ -1,7 +1,9 @@
 //! A rank's side of PMI-1.1.
 //!
 //! The protocol has keys and values that all ranks see after a barrier. In an allgather each rank puts its block, and
-//! rank 0 gets all blocks and puts them as one text. So the launcher does not have to answer size × size requests.
+//! rank 0 gets all blocks and puts them as one text, in which a block that is like the one before it takes a few
+//! characters. Records, which differ, are asked for one by one, by the ranks that need them. So the launcher does not have
+//! to answer size × size requests.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _};
@@ -17,7 +19,7 @@ use super::environment::{Launcher, not_a_socket};
 use super::mapping::is_one_node;
 use super::siblings::Siblings;
 use super::wire::{
-    Builder, LONG_VALUE_MAX, Line, LineBuffer, MAX_REQUEST, Message, escape, unescape,
+    self, Builder, LONG_VALUE_MAX, Line, LineBuffer, MAX_REQUEST, Message, escape, unescape,
 };
 use super::{NOTICE_KEY, OUR_SPACE, PmiError, left_key};
 use crate::bootstrap::{Allgather, AllgatherError, Bootstrap};
@@ -36,8 +38,6 @@ const PUT: usize = "cmd=put kvsname= key= value=\n".len();
 /// The first character of each piece of a text: more pieces follow, or this is the last.
 const MORE: char = '+';
 const LAST: char = '.';
-/// Stands between blocks. No escaped block contains it.
-const BETWEEN: char = ',';
 
 /// The connection to the launcher.
 ///
@@ -150,16 +150,16 @@ impl Client {
         let told = match self.rank {
             0 => {
                 let blocks = (0..self.size).map(|rank| self.get_text(&of_rank(rank)));
+                let blocks = blocks.map(|block| Ok(unescape(&block?)));
                 let blocks: Result<Vec<_>, _> = blocks.collect();
-                blocks.and_then(|blocks| self.put_text(&of_all, &blocks.join(&BETWEEN.to_string())))
+                blocks.and_then(|blocks| self.put_text(&of_all, &wire::join(&blocks)))
             }
             _ => Ok(()),
         };
         // Enter it even after an error: the other ranks do.
         self.barrier()?;
         told?;
-        let all = self.get_text(&of_all)?;
-        Ok(all.split(BETWEEN).map(unescape).collect())
+        Ok(wire::split(&self.get_text(&of_all)?))
     }
 
     /// Puts a text of any length: a value holds a piece of it.
@@ -340,6 +340,10 @@ unsafe impl Allgather for Client {
     }
 }
 
+fn record_key(rank: u32) -> String {
+    format!("transom-record-{rank}")
+}
+
 impl Bootstrap for Client {
     fn name(&self) -> &'static str {
         "PMI"
@@ -355,6 +359,16 @@ impl Bootstrap for Client {
             Err(PmiError::NoKey { .. }) => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn publish(&self, record: &str) -> Result<bool, AllgatherError> {
+        self.put_text(&record_key(self.rank), &escape(record.as_bytes()))?;
+        Ok(true)
+    }
+
+    fn published(&self, rank: u32) -> Result<String, AllgatherError> {
+        let record = unescape(&self.get_text(&record_key(rank))?);
+        Ok(String::from_utf8_lossy(&record).into_owned())
     }
 
     fn notices(&self) -> Option<BootstrapSegment> {

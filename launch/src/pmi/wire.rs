@@ -80,6 +80,40 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
     out
 }
 
+/// Stands between blocks, and between the parts of one. No escaped block contains it.
+const BETWEEN: char = ',';
+
+/// One text for blocks. Of each block it has the number of bytes that it begins with as the block before does, and the
+/// others, escaped.
+pub(crate) fn join(blocks: &[Vec<u8>]) -> String {
+    let mut text = String::new();
+    let mut last: &[u8] = &[];
+    for block in blocks {
+        let common = last.iter().zip(block).take_while(|(a, b)| a == b).count();
+        if !text.is_empty() {
+            text.push(BETWEEN);
+        }
+        write!(text, "{common:x}{BETWEEN}{}", escape(&block[common..]))
+            .expect("writing to a String cannot fail");
+        last = block;
+    }
+    text
+}
+
+/// Undoes [`join`]. A text that it did not make leads to some blocks or other.
+pub(crate) fn split(text: &str) -> Vec<Vec<u8>> {
+    let mut blocks: Vec<Vec<u8>> = Vec::new();
+    let mut parts = text.split(BETWEEN);
+    while let (Some(common), Some(others)) = (parts.next(), parts.next()) {
+        let common = usize::from_str_radix(common, 16).unwrap_or(0);
+        let last = blocks.last().map_or(&[][..], Vec::as_slice);
+        let mut block = last[..common.min(last.len())].to_vec();
+        block.extend(unescape(others));
+        blocks.push(block);
+    }
+    blocks
+}
+
 /// Undoes [`escape`]; what is no escape stays as it is.
 pub(crate) fn unescape(token: &str) -> Vec<u8> {
     let bytes = token.as_bytes();
@@ -145,6 +179,25 @@ impl LineBuffer {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn joined_blocks_are_split_again_and_take_little_where_they_are_alike() {
+        let alike: Vec<Vec<u8>> = (0..100_u8).map(|n| [&[7; 40][..], &[n]].concat()).collect();
+        let text = join(&alike);
+        assert!(text.len() < 100 * 9, "{text}");
+        assert_eq!(split(&text), alike);
+        let others = [
+            b"a,b".to_vec(),
+            vec![0; 5],
+            Vec::new(),
+            b"a".to_vec(),
+            b"a".to_vec(),
+        ];
+        assert_eq!(split(&join(&others)), others);
+        for text in ["", "5", "ff,a,9,b", "x,%4,,"] {
+            split(text);
+        }
+    }
 
     #[test]
     fn tokens_come_in_any_order_and_unknown_ones_are_accepted() {

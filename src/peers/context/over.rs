@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
-use rdma_sys_shim::{BootstrapSegment, Device, Placement};
+use rdma_sys_shim::{Device, Placement};
 use transom_launch::pmi::PmiError;
 use transom_launch::{Allgather, Bootstrap, oversubscription};
 
-use super::{Context, Opened, Place, WorldBlock};
+use super::{Context, Opened, Place, WorldBlock, fnv_1a};
 use crate::error::{Error, Misuse, Result};
 use crate::peers::gather::{bootstrap_error, gather_any_by, gather_by};
 use crate::peers::peer::{refusal, refused};
@@ -25,16 +25,17 @@ const OPERATION: &str = "job start";
 #[repr(C)]
 struct Hello {
     magic: [u8; 12],
-    rank: u32,
     size: u32,
-    /// Of [`host_identity`], padded.
-    host: [u8; 64],
+    /// A digest of [`host_identity`].
+    host: u64,
     /// Of [`shared_out`].
     devices: u32,
+    /// Last, since ranks of one host have the rest in common.
+    rank: u32,
 }
 
 /// The last byte counts versions of what follows.
-const MAGIC: [u8; 12] = *b"transom job\x02";
+const MAGIC: [u8; 12] = *b"transom job\x03";
 
 /// The rank and the size that the allgather names; it is asked no more. Nobody else has heard of this
 /// rank yet.
@@ -66,8 +67,7 @@ impl Context {
             true => Ok(String::new()),
             false => host_identity(ranks.0),
         };
-        let notices = by.notices();
-        let context = Self::start(&*by, ranks, place, notices, level, named, world_block)?;
+        let context = Self::start(&*by, Some(&*by), ranks, place, level, named, world_block)?;
         if by.has_launcher() {
             context.set_launcher(by.into());
         }
@@ -83,15 +83,16 @@ impl Context {
         world_block: WorldBlock,
     ) -> Result<Arc<Self>> {
         let place = host_identity(ranks.0);
-        Self::start(by, ranks, place, None, level, named, world_block)
+        Self::start(by, None, ranks, place, level, named, world_block)
     }
 
-    /// Collective. `host`: of this rank, by a name that ranks of the same host have.
+    /// Collective. `bootstrap`: the same as `by`, if it is one. `host`: of this rank, by a name that ranks of the same host
+    /// have.
     fn start(
         by: &dyn Allgather,
+        bootstrap: Option<&dyn Bootstrap>,
         (rank, size): (u32, u32),
         host: Result<String>,
-        notices: Option<BootstrapSegment>,
         level: ThreadLevel,
         named: Result<Option<Arc<dyn Device>>>,
         world_block: WorldBlock,
@@ -120,7 +121,15 @@ impl Context {
             Ok(opened) => opened.fabric.own_record().to_owned(),
             Err(error) => refusal(error),
         };
-        let mine = join_texts(&record, &oversubscription::processors());
+        let failed = |error| Error::new(OPERATION, bootstrap_error(error));
+        // A refusal is for all ranks; a record is for those that connect.
+        let keeps = |bootstrap: &dyn Bootstrap| match &ready {
+            Ok(_) => bootstrap.publish(&record),
+            Err(_) => Ok(false),
+        };
+        let is_kept = bootstrap.map_or(Ok(false), keeps).map_err(failed)?;
+        let said = if is_kept { "" } else { &record };
+        let mine = join_texts(said, &oversubscription::processors());
         let told = gather_any_by(OPERATION, by, (rank, size), &mine)?;
         let Opened {
             fabric,
@@ -136,10 +145,16 @@ impl Context {
             if let Some(failed) = refused(other, &record) {
                 return Err(Error::new(OPERATION, failed));
             }
-            fabric.introduce(other, record);
+            if !is_kept {
+                fabric.introduce(other, record);
+            }
             if here(&other) {
                 processors.push(allowed);
             }
+        }
+        if let Some(bootstrap) = bootstrap.filter(|_| is_kept) {
+            // By it the job is known.
+            fabric.introduce(0, bootstrap.published(0).map_err(failed)?);
         }
         let processors: Vec<&str> = processors.iter().map(String::as_str).collect();
         let place = Place {
@@ -150,21 +165,20 @@ impl Context {
             level,
             patience: Patience::new(oversubscription::are_oversubscribed(&processors)),
         };
+        let notices = bootstrap.and_then(Bootstrap::notices);
         Ok(Arc::new(Self::new(place, fabric, notices)))
     }
 }
 
 /// Collective. On which host each rank runs, and which devices it has to choose from.
-fn hosts(by: &dyn Allgather, (rank, size): (u32, u32), mine: &str) -> Result<Vec<([u8; 64], u32)>> {
-    let mut hello = Hello {
+fn hosts(by: &dyn Allgather, (rank, size): (u32, u32), mine: &str) -> Result<Vec<(u64, u32)>> {
+    let hello = Hello {
         magic: MAGIC,
-        rank,
         size,
-        host: [0; 64],
+        host: fnv_1a(mine.as_bytes()),
         devices: shared_out(),
+        rank,
     };
-    let len = mine.len().min(hello.host.len());
-    hello.host[..len].copy_from_slice(&mine.as_bytes()[..len]);
     let all = gather_by(OPERATION, by, (rank, size), bytemuck::bytes_of(&hello))?;
     let host = |(place, bytes): (u32, &Vec<u8>)| {
         let theirs: Hello = bytemuck::pod_read_unaligned(bytes);
