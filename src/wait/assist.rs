@@ -34,11 +34,12 @@ pub(super) fn lend(
     was_asked: bool,
     done: &mut dyn FnMut() -> Result<bool>,
 ) -> Result<AssistEnd> {
+    // The first look at the slots may take longer than a request waits, where others have their lines.
+    let mut is_asked = assist.serve();
     assist.lend();
     let begun = Instant::now();
     let mut asked = begun;
     let mut idle = if was_asked { IDLE_ONCE_ASKED } else { IDLE };
-    let mut is_asked = false;
     let mut turn = 0u32;
     loop {
         if done()? {

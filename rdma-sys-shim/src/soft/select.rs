@@ -40,12 +40,13 @@ pub(super) enum Way {
     Agent,
 }
 
-/// The longest runs for which hands are asked. The kernel takes 1.6 µs for a byte and 1.8 for so many.
-const LONGEST_RUN: usize = 4 << 10;
+/// The longest runs for which hands are asked: with longer ones they are later than the kernel where processors are far from
+/// each other.
+const LONGEST_RUN: usize = 1 << 10;
 /// The longest pieces of lists. The kernel takes a third of a microsecond for each piece.
 const LONGEST_PIECE: usize = 1 << 10;
-/// The longest sums. The kernel reads and writes.
-const LONGEST_SUM: usize = 64 << 10;
+/// The longest sums. The kernel takes two calls for each.
+const LONGEST_SUM: usize = 4 << 10;
 
 /// The kernel moved so many parts when a thread of the target that sleeps is called: to wake it takes as long as to move two or
 /// three.

@@ -23,9 +23,11 @@ const SWEEP_EVERY: u32 = 100;
 /// What is known of the peer's threads that wait.
 #[derive(Default)]
 pub(super) struct AssistState {
-    /// When a request was last not taken up, by [`milliseconds`], until that is over; 0: then it is. The thread that looked for
-    /// requests may have lost its processor.
+    /// When a request was last not taken up, by [`milliseconds`]; 0: never. The thread that looked for requests may have lost
+    /// its processor.
     missed: AtomicU32,
+    /// Until that tick is over, nothing is asked for, since two requests were not taken up in it; 0: there is none.
+    paused: AtomicU32,
     /// Parts that the kernel moved since a thread that sleeps was called.
     parts: AtomicU32,
     /// When slots were last looked through that nobody gave back.
@@ -52,7 +54,7 @@ impl AssistState {
             return true;
         }
         if segment.assist().are_lent() {
-            return !self.missed_lately();
+            return !self.is_paused();
         }
         let parts = parts + self.parts.load(Ordering::Relaxed);
         let calls = parts >= select::WORTH_A_CALL;
@@ -64,17 +66,23 @@ impl AssistState {
         false
     }
 
-    /// Whether a request was not taken up within the present tick of [`milliseconds`].
-    fn missed_lately(&self) -> bool {
-        let missed = self.missed.load(Ordering::Relaxed);
-        if missed == 0 {
+    fn is_paused(&self) -> bool {
+        let paused = self.paused.load(Ordering::Relaxed);
+        if paused == 0 {
             return false;
         }
-        let is_lately = missed == milliseconds();
-        if !is_lately {
-            self.missed.store(0, Ordering::Relaxed);
+        let is_paused = paused == milliseconds();
+        if !is_paused {
+            self.paused.store(0, Ordering::Relaxed);
         }
-        is_lately
+        is_paused
+    }
+
+    fn note_miss(&self) {
+        let now = milliseconds().max(1);
+        if self.missed.swap(now, Ordering::Relaxed) == now {
+            self.paused.store(now, Ordering::Relaxed);
+        }
     }
 
     fn patience(&self, shape: Shape) -> Duration {
@@ -152,7 +160,7 @@ impl AssistState {
             match answer {
                 Ok(answer) => {
                     if waits && answer == Asked::NotTakenUp {
-                        self.missed.store(milliseconds().max(1), Ordering::Relaxed);
+                        self.note_miss();
                     }
                     slots::give_back(segment.slot(slot));
                 }

@@ -241,7 +241,7 @@ fn assist_that_was_promised_and_does_not_come_is_not_waited_for() {
         transfers_arrive(&peer, round);
     }
     let missed = peer.endpoint.assist.missed.load(Ordering::Relaxed);
-    assert!(missed > 0, "it is asked once in a tick");
+    assert!(missed > 0, "nobody came");
     assert!(peer.all_slots_are_free());
 }
 
@@ -447,7 +447,7 @@ fn many_origins_share_the_slots_of_one_peer() {
                             peer.write(&sent, offset);
                             assert_eq!(peer.read(offset, len), sent);
                             // More threads than processors are bound to disappoint each other.
-                            peer.endpoint.assist.missed.store(0, Ordering::Relaxed);
+                            peer.endpoint.assist.paused.store(0, Ordering::Relaxed);
                             round += 1;
                         }
                         assert!(round < MOST_ROUNDS, "nobody serves");
@@ -663,7 +663,7 @@ fn add_ones(peer: &Peer, count: usize, old: &mut [f64]) -> Vec<Range<usize>> {
 
 #[test]
 fn numbers_are_added_once_by_hands_or_left() {
-    const COUNT: usize = 8000;
+    const COUNT: usize = 512;
     let peer = Peer::new(8 * COUNT);
     if !peer.attaches() {
         return;
@@ -698,7 +698,7 @@ fn numbers_are_added_once_by_hands_or_left() {
         let seen = doubles(&peer.read(0, 8 * COUNT));
         assert_eq!(seen, expected, "after {count} more");
     };
-    let counts = [1, 100, 1000, COUNT];
+    let counts = [1, 100, 300, COUNT];
     for count in counts {
         add(count, false);
         add(count, true);
