@@ -597,7 +597,7 @@ fn a_trace_that_cannot_be_written_stops_nothing() {
         let begin = format!("transom: rank 0: TRANSOM_TRACE: {path}: ");
         assert!(done.stderr.starts_with(&begin), "{}", done.stderr);
         let logged = run(command.env("TRANSOM_LOG", "warn")).expect(0).stderr;
-        let said = format!("  WARN rank 1 transom::seen: TRANSOM_TRACE: {path}: ");
+        let said = format!("  WARN rank 1 transom::diagnostics: TRANSOM_TRACE: {path}: ");
         assert!(logged.contains(&said), "{logged}");
     }
     assert_eq!(std::fs::read(results).unwrap(), b"{\"format\":1}\n");
