@@ -3,7 +3,6 @@
 pub(crate) mod batch;
 
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -577,8 +576,7 @@ pub trait Endpoint: Send + Sync {
 /// Threads of a peer's process that carry out operations for others while they wait for something themselves.
 pub trait WaitingThreads: Send + Sync {
     /// Has them add `len` bytes of numbers to those at a place. Nobody else changes these numbers meanwhile. What the added
-    /// ones were goes to `old`, unless that is null. Returns what is left to be added by the caller: all of it where no thread
-    /// does it.
+    /// ones were goes to `old`, unless that is null. Returns false, with nothing done, where no thread does it.
     ///
     /// # Errors
     /// The peer is gone.
@@ -593,7 +591,7 @@ pub trait WaitingThreads: Send + Sync {
         values: *const u8,
         old: *mut u8,
         len: usize,
-    ) -> Result<Vec<Range<usize>>>;
+    ) -> Result<bool>;
 }
 
 /// Registered memory of this process. Dropping it deregisters it and, where the device

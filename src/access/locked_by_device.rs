@@ -1,7 +1,6 @@
 //! Elements that are read, combined and written back through the device, under the accumulate lock.
 
 use std::cell::Cell;
-use std::iter;
 
 use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::Buffer;
@@ -40,8 +39,7 @@ impl Far<'_> {
         }
     }
 
-    /// Has threads of the target that wait add what they take of a block, and adds the rest; false, with nothing done, if
-    /// the device has no such threads or the work is no sum.
+    /// Has threads of the target that wait add a block; false, with nothing done, if none does it, or the work is no sum.
     ///
     /// # Safety
     /// As for [`Far::combine_under_lock`].
@@ -53,13 +51,7 @@ impl Far<'_> {
         };
         let (operands, result, len) = (work.operands, work.result, block.len);
         // SAFETY: the buffers are the caller's promise; under the lock nobody else changes these elements.
-        let left = unsafe { threads.add(self.place(block), number, operands, result, len)? };
-        for bytes in left {
-            let part = block.part(bytes.start, bytes.len());
-            // SAFETY: the caller's promise, for these elements, which were not added yet.
-            unsafe { self.combine_chunks(iter::once(part))? };
-        }
-        Ok(true)
+        unsafe { Ok(threads.add(self.place(block), number, operands, result, len)?) }
     }
 
     /// # Safety

@@ -4,7 +4,7 @@
 mod assist;
 
 use std::io;
-use std::ops::Range;
+use std::ptr;
 use std::sync::Arc;
 
 use assist::AssistState;
@@ -159,6 +159,30 @@ impl SoftEndpoint {
         len: usize,
         at: RemoteAddress,
     ) -> Result<Ticket> {
+        if len <= select::OF_ASSIST.run && self.path == Path::CrossMemory {
+            self.check(at, len as u64, operation)?;
+            let request = Request::of(operation, 0, at, 0, len);
+            let (send, receive) = match operation {
+                Operation::Write => (local.cast_const(), ptr::null_mut()),
+                _ => (ptr::null(), local),
+            };
+            let there = (&*self.segment, &self.peer);
+            let is_asked = self.way(Shape::Run, len) == Way::Assist;
+            // SAFETY: the caller's promise.
+            let ask = || unsafe {
+                self.assist
+                    .ask_for_one(there, request, Shape::Run, send, receive)
+            };
+            if is_asked && ask()? {
+                return Ok(Ticket::DONE);
+            }
+            // The peer may have refused it: what was allowed above may have gone meanwhile.
+            self.check(at, len as u64, operation)?;
+            let run = std::iter::once(Blocks::run(local, len, at));
+            // SAFETY: the caller's promise.
+            unsafe { attached::transfer(&self.peer, operation, run)? };
+            return Ok(Ticket::DONE);
+        }
         let run = std::iter::once(Blocks::run(local, len, at));
         // SAFETY: the caller's promise.
         unsafe { self.transfer(operation, Shape::Run, len, run) }
@@ -587,33 +611,27 @@ impl WaitingThreads for SoftEndpoint {
         values: *const u8,
         old: *mut u8,
         len: usize,
-    ) -> Result<Vec<Range<usize>>> {
+    ) -> Result<bool> {
         let need = Operation::AddNumbers.need();
         let may_ask = self.path == Path::CrossMemory
             && table::allows(&self.segment, at.rkey, at.address, len as u64, need).is_ok()
             && self.way(Shape::Sum, len) == Way::Assist;
         if !may_ask {
-            return Ok(std::iter::once(0..len).collect());
+            return Ok(false);
         }
         let operation = match old.is_null() {
             true => Operation::AddNumbers,
             false => Operation::FetchAddNumbers,
         };
-        let run = |here| std::iter::once(Blocks::run(here, len, at));
-        let results = (!old.is_null()).then(|| run(old));
-        let (there, what) = (
-            (&*self.segment, &self.peer),
-            (operation, number.code() as u32),
-        );
-        // SAFETY: the caller's promise; values are only read.
-        let left = unsafe {
-            let values = run(values.cast_mut());
-            self.assist.ask(there, what, Shape::Sum, values, results)?
+        let request = Request {
+            width: number.code() as u32,
+            ..Request::of(operation, 0, at, 0, len)
         };
-        let range = |part: Blocks| {
-            let start = part.at.address.wrapping_sub(at.address) as usize;
-            start..start + part.len
-        };
-        Ok(left.into_iter().map(range).collect())
+        let there = (&*self.segment, &self.peer);
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.assist
+                .ask_for_one(there, request, Shape::Sum, values, old)
+        }
     }
 }

@@ -45,8 +45,8 @@ pub(super) enum Way {
 const LONGEST_RUN: usize = 1 << 10;
 /// The longest pieces of lists. The kernel takes a third of a microsecond for each piece.
 const LONGEST_PIECE: usize = 1 << 10;
-/// The longest sums. The kernel takes two calls for each.
-const LONGEST_SUM: usize = 4 << 10;
+/// The longest sums. The kernel takes two calls for each; where processors are far from each other, that is sooner for longer ones.
+const LONGEST_SUM: usize = 1 << 10;
 
 /// The kernel moved so many parts when a thread of the target that sleeps is called: to wake it takes as long as to move two or
 /// three.

@@ -10,7 +10,7 @@ use crate::device::batch::Blocks;
 use crate::primitive::milliseconds;
 use crate::soft::packed::{Packed, cut};
 use crate::soft::peer::PeerProcess;
-use crate::soft::request::{self, AT_ONCE, Operation};
+use crate::soft::request::{self, AT_ONCE, Operation, Request};
 use crate::soft::segment::Segment;
 use crate::soft::select::{self, Shape};
 use crate::soft::slots::{self, Offered, Slots};
@@ -93,7 +93,7 @@ impl AssistState {
         shape.patience()
     }
 
-    /// Has the parts of a transfer moved, and returns those that nobody moved, which the peer may have refused. What a request
+    /// Has lists of parts moved, and returns those that nobody moved, which the peer may have refused. What a request
     /// answers goes to `results`, which are as long as the parts. `width`: as the operation has it in a [`Request`].
     ///
     /// [`Request`]: crate::soft::request::Request
@@ -170,6 +170,39 @@ impl AssistState {
         }
         ending.for_each(|part| push(&mut left, part));
         result.map(|()| left)
+    }
+
+    /// Has one request carried out: a run, or a sum. False if nobody did it, or the peer refused it. It takes little more
+    /// than to pass the request and its answer.
+    ///
+    /// # Safety
+    /// `send` is null, or readable for the request's length, and `receive` null, or writable.
+    pub(super) unsafe fn ask_for_one(
+        &self,
+        (segment, peer): (&Segment, &PeerProcess),
+        request: Request,
+        shape: Shape,
+        send: *const u8,
+        receive: *mut u8,
+    ) -> Result<bool> {
+        let Some(slot) = request::claim_now(segment, peer.own(), 0) else {
+            self.sweep(segment, peer);
+            return Ok(false);
+        };
+        // SAFETY: the slot is claimed; the caller's promise.
+        unsafe { request.fill(segment, slot, send) };
+        slots::offer(segment.slot(slot), milliseconds());
+        // On an error, the slot is as the peer left it, which is gone.
+        let answer = collect(segment, peer, slot, Some(self.patience(shape)))?;
+        if answer == Asked::Done && !receive.is_null() {
+            // SAFETY: the slot was filled with this request, and is answered; the caller's promise.
+            unsafe { request.take(segment, slot, receive) };
+        }
+        if answer == Asked::NotTakenUp {
+            self.note_miss();
+        }
+        slots::give_back(segment.slot(slot));
+        Ok(answer == Asked::Done)
     }
 
     /// Looks for slots of processes that died, which takes a while.
