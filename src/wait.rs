@@ -234,7 +234,7 @@ impl Patience {
             if self.snatch(done)? {
                 return Ok(());
             }
-            match Self::serve_peers(&mut assist, false, done)? {
+            match self.serve_peers(&mut assist, false, done)? {
                 Some(AssistEnd::Over) => return Ok(()),
                 // It was long, and time to look around.
                 Some(lent) => {
@@ -268,7 +268,7 @@ impl Patience {
                 }
                 checked = Instant::now();
             }
-            let lent = Self::serve_peers(&mut assist, was_asked, done)?;
+            let lent = self.serve_peers(&mut assist, was_asked, done)?;
             was_asked = lent == Some(AssistEnd::Asked);
             match lent {
                 Some(AssistEnd::Over) => return Ok(()),
@@ -289,10 +289,15 @@ impl Patience {
 
     /// Serves peers if they asked until now, or called since this was asked last; how that ended, if they did.
     fn serve_peers(
+        self,
         assist: &mut Option<Assist>,
         was_asked: bool,
         done: &mut dyn FnMut() -> Result<bool>,
     ) -> Result<Option<AssistEnd>> {
+        if assist.is_none() && !self.oversubscribed {
+            // Another thread may have exposed memory meanwhile.
+            *assist = Assist::of_process();
+        }
         let Some(assist) = assist else {
             return Ok(None);
         };

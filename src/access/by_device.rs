@@ -68,11 +68,12 @@ impl OnTarget<'_> {
             self.note_posted(ticket);
         }
         if others().next().is_some() {
-            self.with_accumulate_lock(lock, || {
+            let combined = self.with_accumulate_lock(lock, || {
                 // SAFETY: the caller's promise; the lock is held.
                 let done = unsafe { far.combine_under_lock(others()) };
                 done.map_err(|error| self.failed(error))
-            })?;
+            });
+            combined.inspect_err(|_| self.settle(ticket))?;
         }
         Ok(ticket)
     }

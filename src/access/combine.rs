@@ -133,13 +133,24 @@ impl Window {
         // The result is of all elements of the target, also of those that no operand changes.
         if combined < all {
             // SAFETY: the caller's promise.
-            ticket = ticket.max(unsafe { on.combine_pieces(&spot, &fetched)? });
+            let fetched = unsafe { on.combine_pieces(&spot, &fetched) };
+            ticket = ticket.max(fetched.inspect_err(|_| on.settle(ticket))?);
         }
         Ok(ticket)
     }
 }
 
 impl OnTarget<'_> {
+    /// Waits for what is under way before an error is returned, after which the caller's buffers may go.
+    #[cold]
+    pub(super) fn settle(self, ticket: Ticket) {
+        if let Some(route) = self.target.route() {
+            let patience = self.window.context().patience();
+            // The error that led here is the one to tell.
+            let _ = patience.complete(&*route.endpoint, ticket);
+        }
+    }
+
     /// Carries out work whose layouts were checked, of which the target's was found at `spot`.
     ///
     /// # Safety

@@ -98,7 +98,7 @@ impl<'a> Combined<'a> {
             kind: work.kind,
             ty: work.ty,
             op: work.op,
-            operands: some(work.operands),
+            operands: some(work.operands).filter(|_| work.op != Op::NoOp),
             compare: some(work.compare),
             result: some(work.result).map(<*const u8>::cast_mut),
             layouts: [run; 3],

@@ -88,6 +88,13 @@ pub(crate) fn host_identity(rank: u32) -> Result<String> {
     })
 }
 
+/// Local. The boot of this machine, by which ranks know that they share processors; 0 where nothing is known of it. Then ranks
+/// count as sharing, since it costs less to give a processor away in vain than to keep it from a rank.
+pub(super) fn machine_identity() -> u64 {
+    let boot = Host::this().map_or([0; 16], |host| host.boot);
+    u128::from_be_bytes(boot) as u64
+}
+
 /// Warns of variables in the environment that had an effect in earlier versions. Rank 0 does so for all ranks.
 pub(super) fn warn_of_retired_variables(rank: u32) {
     const SECOND_THREAD: &str = "TRANSOM_SECOND_THREAD";

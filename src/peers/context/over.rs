@@ -12,7 +12,8 @@ use crate::error::{Error, Misuse, Result};
 use crate::peers::gather::{bootstrap_error, gather_any_by, gather_by};
 use crate::peers::peer::{refusal, refused};
 use crate::peers::start::{
-    Whereabouts, choose_device, host_identity, position, shared_out, warn_of_retired_variables,
+    Whereabouts, choose_device, host_identity, machine_identity, position, shared_out,
+    warn_of_retired_variables,
 };
 use crate::peers::{fork, join_texts, split_texts};
 use crate::terms::ThreadLevel;
@@ -28,6 +29,8 @@ struct Hello {
     size: u32,
     /// A digest of [`host_identity`].
     host: u64,
+    /// The same for all ranks that may share processors, also where they are in containers that do not see each other.
+    machine: u64,
     /// Of [`shared_out`].
     devices: u32,
     /// Last, since ranks of one host have the rest in common.
@@ -100,13 +103,19 @@ impl Context {
         fork::watch();
         warn_of_retired_variables(rank);
         let all = hosts(by, (rank, size), host.as_deref().unwrap_or_default())?;
-        let here = |other: &u32| all[*other as usize].0 == all[rank as usize].0;
+        let own = all[rank as usize];
+        let here = |other: &u32| all[*other as usize].host == own.host;
         let whereabouts = Whereabouts {
             placement: match (0..size).all(|other| here(&other)) {
                 true => Placement::OneHost,
                 false => Placement::SeveralHosts,
             },
-            position: position(&all, rank as usize),
+            position: position(
+                &all.iter()
+                    .map(|one| (one.host, one.devices))
+                    .collect::<Vec<_>>(),
+                rank as usize,
+            ),
         };
         // Also where this rank cannot start, it goes on until the others know why.
         let ready = host.and(named).and_then(|named| {
@@ -114,7 +123,7 @@ impl Context {
                 Some(device) => device,
                 None => choose_device(whereabouts)?,
             };
-            let known = all.iter().map(|(host, _)| host);
+            let known = all.iter().map(|one| one.host);
             Opened::new(device, (rank, size), Some(known), world_block)
         });
         let record = match &ready {
@@ -148,7 +157,7 @@ impl Context {
             if !is_kept {
                 fabric.introduce(other, record);
             }
-            if here(&other) {
+            if all[other as usize].machine == own.machine {
                 processors.push(allowed);
             }
         }
@@ -170,12 +179,13 @@ impl Context {
     }
 }
 
-/// Collective. On which host each rank runs, and which devices it has to choose from.
-fn hosts(by: &dyn Allgather, (rank, size): (u32, u32), mine: &str) -> Result<Vec<(u64, u32)>> {
+/// Collective. Where each rank runs, and which devices it has to choose from.
+fn hosts(by: &dyn Allgather, (rank, size): (u32, u32), mine: &str) -> Result<Vec<Hello>> {
     let hello = Hello {
         magic: MAGIC,
         size,
         host: fnv_1a(mine.as_bytes()),
+        machine: machine_identity(),
         devices: shared_out(),
         rank,
     };
@@ -193,7 +203,7 @@ fn hosts(by: &dyn Allgather, (rank, size): (u32, u32), mine: &str) -> Result<Vec
             };
             return Err(Error::new(OPERATION, misuse));
         }
-        Ok((theirs.host, theirs.devices))
+        Ok(theirs)
     };
     (0..).zip(&all).map(host).collect()
 }

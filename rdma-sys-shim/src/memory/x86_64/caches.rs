@@ -23,11 +23,6 @@ const MOST: u32 = 16;
 const INSTRUCTIONS: u32 = 2;
 
 impl Caches {
-    /// That of the last level.
-    pub(super) fn last(self) -> Option<usize> {
-        self.l3.or(self.l2)
-    }
-
     /// Asked for once: in a virtual machine, the processor takes tens of microseconds to say what it is.
     pub(super) fn of_this_processor() -> Self {
         static FOUND: OnceLock<Caches> = OnceLock::new();

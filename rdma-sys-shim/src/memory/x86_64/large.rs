@@ -18,11 +18,14 @@ static STREAMS_FROM: LazyLock<usize> = LazyLock::new(|| match is_x86_feature_det
     false => usize::MAX,
 });
 
-/// Where both sides take half of the last level or more, but not on processors of Intel, which lost by it.
+/// What a third-level cache usually has. Processors in virtual machines often do not say what they have.
+const USUAL_L3: usize = 32 << 20;
+
+/// Where both sides take half of the third level or more, but not on processors of Intel, which lost by it.
 fn streams_from(vendor: &[u8; 12], caches: Caches) -> usize {
     match vendor {
         b"GenuineIntel" => usize::MAX,
-        _ => caches.last().map_or(0, |size| size / 4).max(FLOOR),
+        _ => (caches.l3.unwrap_or(USUAL_L3) / 4).max(FLOOR),
     }
 }
 
@@ -128,15 +131,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rule_follows_the_last_level() {
+    fn the_rule_follows_the_third_level() {
         let caches = |l2, l3| Caches { l2, l3 };
         let (amd, intel) = (b"AuthenticAMD", b"GenuineIntel");
         let (l2, l3) = (Some(1 << 20), Some(32 << 20));
         assert_eq!(streams_from(amd, caches(l2, l3)), 8 << 20);
         assert_eq!(streams_from(amd, caches(l2, Some(4 << 20))), 1 << 20);
-        assert_eq!(streams_from(amd, caches(Some(4 << 20), None)), 1 << 20);
-        assert_eq!(streams_from(amd, caches(l2, None)), FLOOR);
-        assert_eq!(streams_from(amd, caches(None, None)), FLOOR);
+        assert_eq!(streams_from(amd, caches(l2, Some(1 << 20))), FLOOR);
+        assert_eq!(streams_from(amd, caches(l2, None)), 8 << 20);
+        assert_eq!(streams_from(amd, caches(None, None)), 8 << 20);
         assert_eq!(streams_from(intel, caches(l2, l3)), usize::MAX);
     }
 }
