@@ -1,4 +1,4 @@
-//! The word with which `transom run` reports at once that a rank has died, on a board that all ranks map. Otherwise no
+//! The word with which `transom run` reports at once that a rank has died, in a segment that all ranks map. Otherwise no
 //! rank would learn of it as long as none waits for the dead one.
 
 use std::sync::atomic::Ordering;

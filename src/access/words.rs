@@ -20,10 +20,10 @@ use crate::window::{OnTarget, Window};
 /// Fewer elements are combined faster one by one.
 pub(super) const MANY: usize = 16;
 
-/// An announcement costs as much as combining so many elements one by one: it is made after so many.
+/// Bulk mode costs as much as combining so many elements one by one: it begins after so many.
 const BULK_MODE_AFTER: usize = 4096;
 
-/// An announcement ends after so many single atomics, each of which took the lock because of it.
+/// Bulk mode ends after so many single atomics, each of which took the lock because of it.
 const SINGLES: u64 = 256;
 
 /// What stands between single atomics and work on many elements.

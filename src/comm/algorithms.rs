@@ -1,6 +1,6 @@
 //! The collectives among the ranks of a ring, on bytes: ceil(log2(p)) steps each. Roots and parts are by place.
 //!
-//! All bytes go ahead around the circle: in round k to the rank 2^k ahead, from the rank 2^k behind.
+//! All bytes go ahead around the ring: in round k to the rank 2^k ahead, from the rank 2^k behind.
 
 use super::ring_channel::InRingChannel;
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! The ways of bytes around a circle of ranks: to each rank that is 2^round places ahead, from each so far behind.
+//! The pipes of a ring of ranks: to each rank that is 2^round places ahead, from each that is as far behind.
 
 use std::cell::Cell;
 use std::sync::Arc;

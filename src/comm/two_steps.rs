@@ -51,11 +51,11 @@ impl Engine {
         let rings = &team.rings;
         let start = BARRIER_AT + barrier_bytes(rings);
         let hosts = rings.by_host();
-        let circle_here = hosts.map_or(rings.all(), |hosts| hosts.here());
+        let ring_here = hosts.map_or(rings.all(), |hosts| hosts.here());
         Self {
             core: Core::new(team, block, blocks, barrier),
             hosts: hosts.cloned(),
-            here: RingChannel::new(circle_here.clone(), block, start),
+            here: RingChannel::new(ring_here.clone(), block, start),
             leaders: hosts.and_then(|hosts| {
                 let start = start + ring_channel_bytes(hosts.rounds_here());
                 Some(RingChannel::new(hosts.leaders(team.rank)?, block, start))

@@ -1,4 +1,4 @@
-//! Distances between ranks that stand in a circle.
+//! Distances between ranks that stand in a ring.
 
 /// The rank `distance` further on, around the ring.
 pub(crate) fn around(rank: u32, distance: u32, size: u32) -> u32 {

@@ -19,7 +19,7 @@ pub(crate) use server::{Action, Server};
 
 /// Begins the names of the key-value spaces of `transom run`.
 pub(crate) const OUR_SPACE: &str = "transom-";
-/// The key under which `transom run` says where its board is.
+/// The key under which `transom run` says where its bootstrap segment is.
 pub(crate) const NOTICE_KEY: &str = "transom-notice";
 
 /// The key that `transom run` has from when `rank` takes leave until it joins again.

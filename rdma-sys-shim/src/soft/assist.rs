@@ -1,4 +1,4 @@
-//! Lending a hand: a thread that waits carries out what peers ask of memory that they cannot map. That spares them the
+//! Assist: a thread that waits carries out what peers ask of memory that they cannot map. That spares them the
 //! kernel's calls, and takes nothing from a program that computes: what nobody takes up goes by the kernel after a moment.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -86,7 +86,7 @@ impl Drop for Attached {
 }
 
 static WATCHES_FORKS: Once = Once::new();
-/// From the process that was started to this one: a hand of another is nobody's here.
+/// From the process that was started to this one: those of its parent serve nobody here.
 static FORKS_BEHIND: AtomicU32 = AtomicU32::new(0);
 
 /// What a forked child has is a copy, and not what peers mean: nothing that waits there serves them.
@@ -191,7 +191,7 @@ impl Assist {
         SERVED.load(Ordering::Relaxed)
     }
 
-    /// Sleeps for `limit`, or until a peer calls for a hand.
+    /// Sleeps for `limit`, or until a peer calls.
     pub fn sleep(&self, limit: Duration) {
         // Hardly any process has two devices.
         match self.own_ports().first() {
@@ -200,7 +200,7 @@ impl Assist {
         }
     }
 
-    /// Whether a peer called for a hand since this was asked last: it moved much while none was lent.
+    /// Whether a peer called since this was asked last: it moved much while no thread served.
     #[must_use]
     pub fn take_call(&self) -> bool {
         let segments = self.own_ports().iter();

@@ -21,7 +21,7 @@ pub struct BootstrapSegment {
 }
 
 impl BootstrapSegment {
-    /// A board of this process.
+    /// A segment of this process.
     ///
     /// # Errors
     /// Out of memory or of file descriptors.
@@ -34,7 +34,7 @@ impl BootstrapSegment {
         })
     }
 
-    /// The board whose [`BootstrapSegment::place`] another process has told.
+    /// The segment whose [`BootstrapSegment::place`] another process has told.
     ///
     /// # Errors
     /// There is none, or the system does not let this process reach it.

@@ -9,7 +9,7 @@ mod endpoint;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 #[cfg(all(test, not(loom)))]
-mod hostile;
+mod hostile_tests;
 mod iovec;
 mod limits;
 mod memory_file;

@@ -1,4 +1,4 @@
-//! Cutting transfers into requests, for hands and for the agent: a request asks for a run, or for a list of pieces.
+//! Cutting transfers into requests, for assist and for the agent: a request asks for a run, or for a list of pieces.
 
 use super::iovec;
 use super::request::{Operation, Request};

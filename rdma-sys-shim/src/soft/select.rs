@@ -40,7 +40,7 @@ pub(super) enum Way {
     Agent,
 }
 
-/// The longest runs for which hands are asked: with longer ones they are later than the kernel where processors are far from
+/// The longest runs for which assist is asked: with longer ones it is later than the kernel where processors are far from
 /// each other.
 const LONGEST_RUN: usize = 1 << 10;
 /// The longest pieces of lists. The kernel takes a third of a microsecond for each piece.
@@ -71,7 +71,7 @@ impl Shape {
         }
     }
 
-    /// How long a request waits for a hand that was said to be there: longer where the kernel would take much longer.
+    /// How long a request waits to be taken up where a thread said that it serves: longer where the kernel would take much longer.
     pub(super) const fn patience(self) -> Duration {
         match self {
             Self::Run | Self::Sum => Duration::from_micros(3),

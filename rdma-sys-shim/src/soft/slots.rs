@@ -1,11 +1,11 @@
 //! The slot protocol: how requests get to the agent of a process, or to a thread of it that waits, and answers back.
 //!
 //! An origin claims a slot by writing who it is into `owner`, which is 0 in a free slot. The state then goes IDLE → READY →
-//! SERVING (by the agent, or by a thread that lends a hand) → DONE or REFUSED → IDLE, and the owner gives the slot back. The other
+//! SERVING (by the agent, or by a thread that assists) → DONE or REFUSED → IDLE, and the owner gives the slot back. The other
 //! fields and the data are the server's in the state SERVING, and the owner's in all others.
 //!
-//! The agent is told of slots that are ready. Who lends a hand looks at all of them, again and again. A slot that was only
-//! offered to hands is taken back by its origin after a moment (READY → IDLE), and if that died meanwhile, is served no
+//! The agent is told of slots that are ready. A thread that assists looks at all of them, again and again. A slot that was only
+//! offered for assist is taken back by its origin after a moment (READY → IDLE), and if that died meanwhile, is served no
 //! more after a tenth of a second.
 //!
 //! Nobody sleeps while there is something to do for him: who goes to sleep says so, and then looks
@@ -63,7 +63,7 @@ pub(crate) struct Slot {
     state: AtomicU32,
     pub(super) operation: AtomicU32,
     pub(super) width: AtomicU32,
-    /// When it was offered to hands, by [`milliseconds`]; 0 if the agent was told.
+    /// When it was offered for assist, by [`milliseconds`]; 0 if the agent was told.
     offered: AtomicU32,
     /// 1 while the origin sleeps on `state`.
     sleeping: AtomicU32,

@@ -11,10 +11,10 @@ use rdma_sys_shim::{
 
 use crate::engine::{Engine, Message};
 use crate::inner::Inner;
-use crate::lane::Progress;
 use crate::late;
 use crate::operation::{Old, PendingOperation, Source, Work};
 use crate::options::{AdversarialOptions, DEVICE, Fault};
+use crate::queue::Progress;
 use crate::random::Random;
 
 /// Operations under way: the length of a send queue.

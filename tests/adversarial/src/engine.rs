@@ -11,9 +11,9 @@ use crossbeam_queue::SegQueue;
 use rdma_sys_shim::without_signals;
 use rdma_sys_shim::{Error, Result};
 
-use crate::lane::Lane;
 use crate::late;
 use crate::operation::PendingOperation;
+use crate::queue::Queue;
 use crate::random::Random;
 use crate::schedule::Next;
 
@@ -21,11 +21,11 @@ use crate::schedule::Next;
 const NAP: Duration = Duration::from_micros(20);
 
 pub(crate) enum Message {
-    Open(u64, Box<Lane>),
+    Open(u64, Box<Queue>),
     Post(u64, PendingOperation),
-    /// Somebody waits for the operations of this lane, or of all.
+    /// Somebody waits for the operations of this queue, or of all.
     Ask(Option<u64>),
-    /// Flush the lane, drop the sender, and touch nothing of the lane's any more.
+    /// Flush the queue, drop the sender, and touch nothing of the queue's any more.
     Close(u64, Sender<()>),
 }
 
@@ -106,13 +106,13 @@ impl Engine {
         }
     }
 
-    /// Returns when nothing of the lane's is touched any more.
-    pub(crate) fn close(&self, lane: u64) {
+    /// Returns when nothing of the queue's is touched any more.
+    pub(crate) fn close(&self, queue: u64) {
         if !self.is_here() {
             return;
         }
         let (sender, closed) = channel();
-        self.send(Message::Close(lane, sender));
+        self.send(Message::Close(queue, sender));
         // Nothing is ever sent: the other end goes.
         let _ = closed.recv();
     }
@@ -134,7 +134,7 @@ impl Drop for Engine {
     }
 }
 
-/// Ends the engine also when it panics: lanes fail, and whoever waits for a message's end sees it.
+/// Ends the engine also when it panics: queues fail, and whoever waits for a message's end sees it.
 struct Ending<'a>(&'a Shared);
 
 impl Drop for Ending<'_> {
@@ -148,22 +148,22 @@ fn run(shared: &Shared, seed: u64) {
     let _ = shared.thread.set(thread::current());
     let _ending = Ending(shared);
     let mut random = Random::new(seed, u64::MAX);
-    let mut lanes = BTreeMap::<u64, Box<Lane>>::new();
+    let mut queues = BTreeMap::<u64, Box<Queue>>::new();
     while !shared.stop.load(Ordering::SeqCst) {
         let now = Instant::now();
         while let Some(message) = shared.inbox.pop() {
-            take_in(&mut lanes, now, message);
+            take_in(&mut queues, now, message);
         }
         let mut worked = false;
         let mut next = late::carry_out_due(now);
-        let first = random.below(lanes.len().max(1) as u64) as usize;
+        let first = random.below(queues.len().max(1) as u64) as usize;
         // No endpoint's operations are ordered against another's.
-        let (before, after): (Vec<_>, Vec<_>) = lanes
+        let (before, after): (Vec<_>, Vec<_>) = queues
             .values_mut()
             .enumerate()
             .partition(|(index, _)| *index < first);
-        for (_, lane) in after.into_iter().chain(before) {
-            match lane.step(now) {
+        for (_, queue) in after.into_iter().chain(before) {
+            match queue.step(now) {
                 Next::Do(_) => worked = true,
                 Next::At(moment) => next = Some(next.map_or(moment, |other| other.min(moment))),
                 Next::Idle => {}
@@ -175,24 +175,24 @@ fn run(shared: &Shared, seed: u64) {
     }
 }
 
-fn take_in(lanes: &mut BTreeMap<u64, Box<Lane>>, now: Instant, message: Message) {
+fn take_in(queues: &mut BTreeMap<u64, Box<Queue>>, now: Instant, message: Message) {
     match message {
-        Message::Open(number, lane) => {
-            lanes.insert(number, lane);
+        Message::Open(number, queue) => {
+            queues.insert(number, queue);
         }
         Message::Post(number, operation) => {
-            if let Some(lane) = lanes.get_mut(&number) {
-                lane.post(now, operation);
+            if let Some(queue) = queues.get_mut(&number) {
+                queue.post(now, operation);
             }
         }
         Message::Ask(Some(number)) => {
-            if let Some(lane) = lanes.get_mut(&number) {
-                lane.take_on(now);
+            if let Some(queue) = queues.get_mut(&number) {
+                queue.take_on(now);
             }
         }
-        Message::Ask(None) => lanes.values_mut().for_each(|lane| lane.take_on(now)),
+        Message::Ask(None) => queues.values_mut().for_each(|queue| queue.take_on(now)),
         Message::Close(number, sender) => {
-            drop(lanes.remove(&number));
+            drop(queues.remove(&number));
             drop(sender);
         }
     }

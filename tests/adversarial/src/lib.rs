@@ -8,10 +8,10 @@
 mod endpoint;
 mod engine;
 mod inner;
-mod lane;
 mod late;
 mod operation;
 mod options;
+mod queue;
 mod random;
 mod schedule;
 
@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 use endpoint::{AdversarialEndpoint, Choices};
 use engine::{Engine, Message};
 use inner::Inner;
-use lane::{Lane, Progress};
 use options::{AdversarialOptions, DEVICE};
+use queue::{Progress, Queue};
 use random::Random;
 use rdma_sys_shim::memory::set_store_hooks;
 use rdma_sys_shim::{
@@ -135,8 +135,8 @@ impl Device for AdversarialDevice {
         let progress = Arc::new(Progress::default());
         let (seed, options) = (self.seed, &self.options);
         let schedule = Schedule::new(seed, number, options.delay, options.order);
-        let lane = Lane::new(way.clone(), progress.clone(), schedule, seed);
-        self.engine.send(Message::Open(number, Box::new(lane)));
+        let queue = Queue::new(way.clone(), progress.clone(), schedule, seed);
+        self.engine.send(Message::Open(number, Box::new(queue)));
         let mut all = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|progress| progress.strong_count() > 0);
         all.push(Arc::downgrade(&progress));

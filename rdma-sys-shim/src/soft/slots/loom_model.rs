@@ -118,7 +118,7 @@ impl Queue {
         }
     }
 
-    /// What a thread that lends a hand does again and again.
+    /// What a thread that assists does again and again.
     fn lend(&self) {
         let carry_out = |index, slot: &Slot| self.carry_out(index, slot);
         serve_offered(self, 0..self.slots.len(), carry_out);
@@ -240,14 +240,14 @@ fn an_offer_is_taken_up_or_taken_back() {
             .collect();
         let served = [1, 2].map(|number| u32::from(queue.offer(number)));
         for assist in assist {
-            assist.join().expect("a hand");
+            assist.join().expect("the assisting thread");
         }
         assert_eq!(queue.served.load(Relaxed), served.iter().sum());
         assert_eq!(queue.slots[0].owner.load(Relaxed), 0, "it is free");
     });
 }
 
-/// One origin asks an agent that leaves, which a hand forestalls or does not, and another offers in the same slot.
+/// One origin asks an agent that leaves, which an assisting thread forestalls or does not, and another offers in the same slot.
 #[test]
 fn assist_and_an_agent_share_slots() {
     check(3, || {

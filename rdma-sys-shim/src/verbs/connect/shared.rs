@@ -12,14 +12,14 @@ use crate::Result;
 
 /// What the connector's thread and those who wait for it have in common.
 pub(super) struct Shared {
-    state: Mutex<State>,
+    state: Mutex<ConnectState>,
     pub(super) changed: Condvar,
     pub(super) bell: Bell,
 }
 
 /// Held for a few instructions only, and never while anything is called.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct ConnectState {
     pub(super) orders: VecDeque<Order>,
     pub(super) connected: HashSet<PeerId>,
     /// Those under way that somebody waits for.
@@ -51,7 +51,7 @@ impl Shared {
         })
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, ConnectState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -61,15 +61,15 @@ impl Shared {
 
     pub(super) fn wait_while<'a>(
         &self,
-        state: MutexGuard<'a, State>,
-        condition: impl FnMut(&mut State) -> bool,
-    ) -> MutexGuard<'a, State> {
+        state: MutexGuard<'a, ConnectState>,
+        condition: impl FnMut(&mut ConnectState) -> bool,
+    ) -> MutexGuard<'a, ConnectState> {
         let woken = self.changed.wait_while(state, condition);
         woken.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl ConnectState {
     /// What became of the attempt that the caller waits for; the last one takes it away.
     pub(super) fn take_outcome(&mut self, id: PeerId) -> std::result::Result<(), ConnectFailure> {
         let Some(attempt) = self.attempts.get_mut(&id) else {

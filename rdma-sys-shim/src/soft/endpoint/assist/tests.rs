@@ -18,16 +18,16 @@ use crate::soft::table::RegionTable;
 use crate::soft::{DEVICE, Options};
 use crate::{Access, Endpoint as _, Error, Number, RemoteRegion, WaitingThreads as _};
 
-/// The longest pieces of lists for which hands are asked.
+/// The longest pieces of lists for which assist is asked.
 const SHORT: usize = 1 << 10;
 
 const NONCE: u64 = 7;
 
 /// Bytes of the longest transfers.
 const MOST: usize = 200_000;
-/// Requests served, after which a test has seen hands.
+/// Requests served, after which a test has seen assist.
 const ENOUGH: usize = 20;
-/// Hands serve long before.
+/// Assist serves long before.
 const MOST_ROUNDS: usize = 1_000_000;
 
 /// Memory that is known as a peer's, and the way there.
@@ -118,7 +118,7 @@ impl Peer {
         bytes
     }
 
-    /// What hands did not move.
+    /// What assist did not move.
     ///
     /// # Safety
     /// The part is readable (for a write) or writable (for a read).
@@ -143,7 +143,7 @@ fn bytes(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + seed) as u8).collect()
 }
 
-/// Runs `body` while so many threads lend their hands; it is told how often one has served.
+/// Runs `body` while so many threads serve; it is told how often one has.
 fn beside_assist<T>(peer: &Peer, count: usize, body: impl FnOnce(&AtomicUsize) -> T) -> T {
     let (over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
@@ -170,7 +170,7 @@ fn beside_assist<T>(peer: &Peer, count: usize, body: impl FnOnce(&AtomicUsize) -
     })
 }
 
-/// Rounds, numbered from one, until hands have served often.
+/// Rounds, numbered from one, until threads have served often.
 fn until_served(served: &AtomicUsize, mut body: impl FnMut(usize)) {
     let mut round = 0;
     while round == 0 || served.load(Ordering::Relaxed) < ENOUGH {
@@ -254,7 +254,7 @@ fn pieces_of_batches_arrive_with_assist_or_without() {
     let uneven: Vec<_> = (0..300).map(|at| (at * 600, at % 500)).collect();
     let backwards: Vec<_> = (0..300).rev().map(|at| (at * 16, 5)).collect();
     let long = vec![(0, SHORT), (SHORT + 1, SHORT + 1)];
-    // What hands are not asked for stands amid what they are.
+    // Pieces that assist is not asked for stand between those that it is asked for.
     let mixed: Vec<_> = (0..300)
         .map(|at| (at * 1100, if at % 150 == 149 { SHORT + 1 } else { 8 }))
         .collect();
@@ -279,7 +279,7 @@ fn pieces_of_batches_arrive_with_assist_or_without() {
     assert!(peer.all_slots_are_free());
 }
 
-/// Blocks that hands take, and some that they do not: how long, how many, and how far apart here and there.
+/// Blocks that assist takes, and some that it does not: how long, how many, and how far apart here and there.
 const BLOCKS: [(usize, usize, isize, i64); 9] = [
     (8, 1000, 8, 1000),
     (8, 2, 16, 64),
@@ -499,7 +499,7 @@ fn what_the_dead_asked_for_is_not_done_and_holds_nobody_up() {
 fn an_agent_is_asked_for_short_pieces_in_lists() {
     const PIECES: usize = 1000;
     let peer = Peer::with(1 << 20, "cma=off");
-    // What the agent serves, a hand does, too.
+    // What the agent serves, assist serves, too.
     peer.segment.bell().set_running(true);
     let column: Vec<_> = (0..PIECES).map(|row| (row * 1000 + 3, 8)).collect();
     let mut mixed = vec![(70, SHORT + 1), (3, 5), (20, 0), (40, 7), (1200, SHORT)];

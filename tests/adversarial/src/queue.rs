@@ -71,7 +71,7 @@ impl Progress {
     }
 }
 
-pub(crate) struct Lane {
+pub(crate) struct Queue {
     way: Arc<Inner>,
     progress: Arc<Progress>,
     schedule: Schedule,
@@ -86,7 +86,7 @@ pub(crate) struct Lane {
     seed: u64,
 }
 
-impl Lane {
+impl Queue {
     pub(crate) fn new(
         way: Arc<Inner>,
         progress: Arc<Progress>,
@@ -240,7 +240,7 @@ impl Lane {
 
 const BROKEN: &str = "the connection broke";
 
-impl Drop for Lane {
+impl Drop for Queue {
     /// Whoever still asks learns that nothing more will happen.
     fn drop(&mut self) {
         self.operations.clear();
