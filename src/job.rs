@@ -237,13 +237,13 @@ impl Job {
         const OPERATION: &str = "finish";
         not_forked(OPERATION)?;
         // Whoever finds out is to tell others, for which it must still be there.
-        let heeded = self.context.check_liveness(OPERATION);
+        let aborted = self.context.check_aborted(OPERATION);
         self.finished = true;
         diagnostics::leaving();
         let left = self.context.leave();
         diagnostics::left();
         set_hook(None);
-        heeded.and(left.map_err(|error| error.during(OPERATION)))
+        aborted.and(left.map_err(|error| error.during(OPERATION)))
     }
 
     /// Local. The device that the job runs over.

@@ -91,7 +91,7 @@ impl From<Error> for Doubt<'_> {
 }
 
 /// Whether what is awaited has happened, asked after the check.
-pub(crate) fn look_again(
+pub(crate) fn test_again(
     verdict: Verdict<'_>,
     done: &mut dyn FnMut() -> Result<bool>,
 ) -> Result<bool> {
@@ -263,7 +263,7 @@ impl Patience {
                 if self.hesitates {
                     std::thread::sleep(LONGEST_SLEEP);
                 }
-                if look_again(lasting.check(now, &mut check), done)? {
+                if test_again(lasting.check(now, &mut check), done)? {
                     return Ok(());
                 }
                 checked = Instant::now();

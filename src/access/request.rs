@@ -46,7 +46,7 @@ impl Posted {
         };
         let over = over.map_err(|error| self.failed(error.into()))?;
         if over {
-            self.context.check_liveness("request")?;
+            self.context.check_aborted("request")?;
         }
         Ok(over)
     }
@@ -59,7 +59,7 @@ impl Posted {
             Until::Completed => patience.complete(&*self.endpoint, self.ticket),
         };
         over.map_err(|error| self.failed(error))?;
-        self.context.check_liveness("request")
+        self.context.check_aborted("request")
     }
 
     #[cold]
@@ -142,7 +142,7 @@ impl Window {
     pub(super) fn request(&self, rank: u32, ticket: Ticket, until: Until) -> Result<Request> {
         if ticket == Ticket::DONE {
             // Nothing of it will be waited for.
-            self.context().check_liveness("request")?;
+            self.context().check_aborted("request")?;
             return Ok(Request::done());
         }
         let posted = Posted {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rdma_sys_shim::{LIVENESS_INTERVAL, milliseconds};
 
 use crate::error::Result;
-use crate::wait::{Verdict, look_again};
+use crate::wait::{Verdict, test_again};
 
 /// Of so many fruitless polls, one looks at the clock.
 const LOOK_AT_CLOCK: u32 = 16;
@@ -29,7 +29,7 @@ impl Polls {
             return Ok(true);
         }
         match self.begins_check() {
-            true => look_again(check(), &mut done),
+            true => test_again(check(), &mut done),
             false => Ok(false),
         }
     }

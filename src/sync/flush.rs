@@ -94,7 +94,7 @@ impl Window {
         self.count_flush();
         self.complete_all("flush_all")?;
         full_fence();
-        self.context().check_liveness("flush_all")
+        self.context().check_aborted("flush_all")
     }
 
     /// One-sided. As [`Window::flush_local`], for all targets. Needs a lock.
@@ -110,7 +110,7 @@ impl Window {
             self.each_posted(OPERATION, OnTarget::release_posted)?;
         }
         behind_gets();
-        self.context().check_liveness(OPERATION)
+        self.context().check_aborted(OPERATION)
     }
 
     /// Local. Makes this rank's own loads and stores and its peers' operations on its memory see
@@ -121,7 +121,7 @@ impl Window {
     pub fn sync(&self) -> Result<()> {
         self.needs_any_lock("sync")?;
         full_fence();
-        self.context().check_liveness("sync")
+        self.context().check_aborted("sync")
     }
 
     /// The target, if operations on it go ahead in a passive-target epoch.

@@ -199,7 +199,7 @@ impl Window {
             self.on(Aim::new(OPERATION, self.rank())).leave()?;
         }
         match aborted {
-            true => self.context().check_liveness(OPERATION),
+            true => self.context().check_aborted(OPERATION),
             false => Ok(()),
         }
     }

@@ -44,7 +44,7 @@ impl Window {
         let (epochs, me) = (self.epochs(), self.rank());
         let own = self.targets()[me as usize].epoch();
         epochs.check_post(Aim::new(OPERATION, me), own)?;
-        self.context().check_liveness(OPERATION)?;
+        self.context().check_aborted(OPERATION)?;
         let origins = self.origins();
         self.call_roll(OPERATION, group, origins)?;
         epochs.post();
@@ -76,7 +76,7 @@ impl Window {
         assert.check(OPERATION, Assert::OF_START)?;
         let epochs = self.epochs();
         epochs.check_start(OPERATION)?;
-        self.context().check_liveness(OPERATION)?;
+        self.context().check_aborted(OPERATION)?;
         let targets = self.started_targets();
         self.call_roll(OPERATION, group, targets)?;
         epochs.begin_start();

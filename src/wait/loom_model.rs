@@ -56,7 +56,7 @@ impl Leaver {
         let mut done = || Ok(self.flag.observe() == DONE);
         let looked = done().and_then(|over| match over {
             true => Ok(true),
-            false => look_again(self.check(), &mut done),
+            false => test_again(self.check(), &mut done),
         });
         looked.expect("nobody is missed")
     }

@@ -184,7 +184,7 @@ fn check_and_apply(segment: &Segment, index: usize, slot: &Slot) -> Option<u64> 
     // SAFETY: the range was just found in the table of registered memory that this process alone writes, whose owner promised
     // (`Device::register`) that peers, for whom this thread acts, may access it; `servers::serve` keeps the region from being
     // withdrawn meanwhile, and where the memory is no longer mapped, the guard ends the access. No copy, sum or atomic of a slot's
-    // length holds anything meanwhile. The slot's data is shared memory of the port.
+    // length holds anything meanwhile. The slot's data is shared memory of the segment.
     let old = unsafe {
         guard::guarded(at, len, || {
             apply(operation, at, width, len, [first, second], data)

@@ -10,7 +10,7 @@ use super::segment::Segment;
 use super::slots::{self, SLOTS, Slots};
 use crate::guard;
 
-/// The ports of this process through which peers find memory that they cannot map.
+/// The segments of this process through which peers find memory that they cannot map.
 static SEGMENTS: Mutex<Segments> = Mutex::new(Segments {
     users: Vec::new(),
     all: None,
@@ -47,7 +47,7 @@ fn segments() -> MutexGuard<'static, Segments> {
     SEGMENTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kept by a region that peers cannot map: who waits looks at the slots of its port from the beginning.
+/// Kept by a region that peers cannot map: who waits looks at the slots of its segment from the beginning.
 pub(crate) struct Attached(Arc<Segment>);
 
 impl Attached {

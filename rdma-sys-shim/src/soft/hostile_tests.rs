@@ -1,4 +1,4 @@
-//! What a process can do that opens the port of another, which lets everybody write who may open it: nothing to memory
+//! What a process can do that opens the segment of another, which lets everybody write who may open it: nothing to memory
 //! that the other has not registered.
 
 use std::ptr;
@@ -27,7 +27,7 @@ const OPERATIONS: [Operation; 10] = [
     Operation::FetchAddNumbers,
 ];
 
-/// A device, and its port as an attacker has opened it.
+/// A device, and its segment as an attacker has opened it.
 struct Victim {
     device: SoftDevice,
     segment: Segment,

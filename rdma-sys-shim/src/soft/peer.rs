@@ -1,10 +1,10 @@
-//! The process behind a port: whether it runs, and how its memory and files are reached.
+//! The process behind a segment: whether it runs, and how its memory and files are reached.
 //!
 //! The system names a process by a number, which another process may get once the first is gone, and which stays when a
-//! process starts another program (exec). So a process holds a record lock on the memory file of its port, from before it
+//! process starts another program (exec). So a process holds a record lock on the memory file of its segment, from before it
 //! publishes its address. The kernel drops the lock when the process ends or starts another program, and not before: it
 //! stays while any thread runs, and a forked child does not have it. It also drops it when the process closes any descriptor
-//! of the file, so a process never opens its own port. Peers open the file for each look, so that none of their descriptors
+//! of the file, so a process never opens its own segment. Peers open the file for each look, so that none of their descriptors
 //! is taken for good.
 
 use std::fs::File;
@@ -31,7 +31,7 @@ fn lock(kind: libc::c_int) -> libc::flock {
     lock
 }
 
-/// Has this process hold the lock on its port.
+/// Has this process hold the lock on its segment.
 pub(crate) fn hold(segment: &File) -> Result<()> {
     let lock = lock(libc::F_WRLCK);
     // SAFETY: the descriptor is open, and the structure is live and only read.
@@ -41,7 +41,7 @@ pub(crate) fn hold(segment: &File) -> Result<()> {
     }
 }
 
-/// Whether another process holds the lock on this port. Where the system does not say, it may.
+/// Whether another process holds the lock on this segment. Where the system does not say, it may.
 fn is_held(segment: &File) -> bool {
     let mut lock = lock(libc::F_WRLCK);
     // SAFETY: the descriptor is open, and the structure is live.
@@ -61,7 +61,7 @@ pub(crate) struct PeerProcess {
     /// This process.
     own: ProcessId,
     nonce: Nonce,
-    /// The peer's descriptor of its port, and which file that is. `None`: the peer is this process.
+    /// The peer's descriptor of its segment, and which file that is. `None`: the peer is this process.
     segment: Option<(RawFd, FileId)>,
     /// The number that last led to the peer's memory; in the upper half the tick of [`milliseconds`] in which it did, 0: never.
     known: AtomicU64,

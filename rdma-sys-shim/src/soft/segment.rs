@@ -82,27 +82,27 @@ const _: () = assert!(ASSIST + size_of::<AssistWords>() <= SLOT_TABLE);
 const _: () = assert!(SLOT_TABLE + SLOTS * size_of::<Slot>() <= SLOT_DATA);
 const _: () = assert!(SLOTS <= u32::BITS as usize);
 
-/// Where a process has its port, and what is to be found there.
+/// Where a process has its segment, and what is to be found there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Published {
     pub(crate) process: ProcessId,
     pub(crate) nonce: Nonce,
-    /// The descriptor of the port.
+    /// The descriptor of the segment.
     pub(crate) fd: RawFd,
     pub(crate) file: FileId,
 }
 
-/// Our own port, or a peer's.
+/// Our own segment, or a peer's.
 pub(crate) struct Segment {
     map: AddressRange,
-    /// The owner's descriptor, through which peers reach the port.
+    /// The owner's descriptor, through which peers reach the segment.
     fd: RawFd,
     id: FileId,
     /// What is free in our own.
     vacancy: Mutex<Vacancy>,
-    /// The regions of our own port; `None` for a peer's.
+    /// The regions of our own segment; `None` for a peer's.
     own_table: Option<OwnTable>,
-    /// Open while the port is our own: the process is known by the lock on it.
+    /// Open while the segment is our own: the process is known by the lock on it.
     _file: Option<File>,
 }
 
@@ -156,7 +156,7 @@ impl Vacancy {
     }
 }
 
-/// Zeroed memory in the room of this process's own port. Peers have it mapped for as long as they
+/// Zeroed memory in the room of this process's own segment. Peers have it mapped for as long as they
 /// like.
 pub(crate) struct Loan {
     segment: Arc<Segment>,
@@ -179,12 +179,12 @@ impl Loan {
         self.segment.fd
     }
 
-    /// Where it begins in the port's file.
+    /// Where it begins in the segment's file.
     pub(crate) fn offset(&self) -> u64 {
         self.at() as u64
     }
 
-    /// The port's file.
+    /// The segment's file.
     pub(crate) fn file(&self) -> FileId {
         self.segment.id
     }
@@ -206,9 +206,9 @@ impl Drop for Loan {
 }
 
 impl Segment {
-    /// This process's port, by which peers know it from now on.
+    /// This process's segment, by which peers know it from now on.
     pub(crate) fn create(pid: u32, nonce: u64) -> Result<Self> {
-        let file = memory_file::create(c"transom-port", SEGMENT_BYTES)?;
+        let file = memory_file::create(c"transom-segment", SEGMENT_BYTES)?;
         peer::hold(&file)?;
         let segment = Self {
             map: AddressRange::of_file(&file, 0, SEGMENT_BYTES)?,
@@ -225,7 +225,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// The port that another process has published, and the process.
+    /// The segment that another process has published, and the process.
     pub(crate) fn open(
         device: &'static str,
         own: ProcessId,
@@ -281,7 +281,7 @@ impl Segment {
         let len = file.metadata().map_or(0, |data| data.len());
         if len != SEGMENT_BYTES as u64 {
             return Err(unreachable(format!(
-                "its port has {len} bytes where this version of transom has {SEGMENT_BYTES}"
+                "its segment has {len} bytes where this version of transom has {SEGMENT_BYTES}"
             )));
         }
         memory_file::must_hold(file, 0, len).map_err(&unreachable)?;
@@ -301,14 +301,14 @@ impl Segment {
         match ours {
             true => Ok(segment),
             false => Err(unreachable(format!(
-                "/proc/{pid}/fd/{} is not the port that it published; do the ranks share a PID \
+                "/proc/{pid}/fd/{} is not the segment that it published; do the ranks share a PID \
                  namespace?",
                 published.fd
             ))),
         }
     }
 
-    /// What peers need to find this port.
+    /// What peers need to find this segment.
     pub(crate) fn published(&self, process: ProcessId) -> Published {
         let nonce = &self.header().nonce;
         Published {
@@ -350,7 +350,7 @@ impl Segment {
         self.vacancy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where `len` bytes at `offset` of the owner's file `fd` are mapped here, if in the port's room.
+    /// Where `len` bytes at `offset` of the owner's file `fd` are mapped here, if in the sub-allocated part of the segment.
     pub(crate) fn in_sub_allocator(&self, fd: RawFd, offset: u64, len: u64) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
         let inside = fd == self.fd && offset >= SUB_ALLOCATED as u64 && end <= SEGMENT_BYTES as u64;
@@ -378,7 +378,7 @@ impl Segment {
             .wrapping_add(SLOT_DATA + index * SLOT_STRIDE)
     }
 
-    /// The entry that an access is checked against: of our own port the owner's, of a peer's what it has published. `None`
+    /// The entry that an access is checked against: of our own segment the owner's, of a peer's what it has published. `None`
     /// if it was never used.
     pub(crate) fn entry(&self, index: usize) -> Option<&RegionEntry> {
         match &self.own_table {

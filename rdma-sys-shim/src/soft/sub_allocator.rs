@@ -1,4 +1,4 @@
-//! Which parts of the port's room are lent: small pieces, of sizes that are powers of two, each beside
+//! Which parts of the sub-allocated part of the segment are lent: small pieces, of sizes that are powers of two, each beside
 //! its buddy.
 
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! The table of registered regions: what an rkey is checked against.
 //!
-//! There are two of a process. The one in its port tells peers what they may ask for, and what they can map; since they can
+//! There are two of a process. The one in its segment tells peers what they may ask for, and what they can map; since they can
 //! write there, its owner checks their requests, and its own, against the other, which is in memory of its own.
 
 use std::os::fd::RawFd;
@@ -19,7 +19,7 @@ pub(crate) struct MappablePiece {
     pub(crate) len: u64,
     pub(crate) fd: RawFd,
     pub(crate) offset: u64,
-    /// Of the file, which is on the device of the port.
+    /// Of the file, which is on the device of the segment.
     pub(crate) inode: u64,
 }
 

@@ -40,7 +40,7 @@ fn lends_memory() {
     let device = SoftDevice::open(options, None).unwrap();
     // SAFETY: the memory stays to the end of the process, and is read as shared memory below.
     let lent = unsafe { device.register(base, LEN, Access::ALL) }.unwrap();
-    // The first long one is a part of the port, the second a file of its own.
+    // The first long one is a part of the segment, the second a file of its own.
     let _first = device.allocate(LEN, 1).unwrap();
     let allocated = device.allocate(LEN, 1).unwrap();
     let address: Vec<_> = device.address().iter().map(u8::to_string).collect();

@@ -48,7 +48,7 @@ impl Looks<'_> {
     ) -> Result<()> {
         // An error stays one.
         self.count.store(0, Ordering::Relaxed);
-        context.check_liveness(operation)?;
+        context.check_aborted(operation)?;
         let now = milliseconds();
         let passed = self.since_last(now);
         // Where calls are rare, each can afford the clock.

@@ -12,21 +12,21 @@ use crate::peers::{Context, Peer, around, is_forked, rounds};
 use crate::terms::WorldRank;
 use crate::wait::Witness;
 
-/// For how long a rank that gives up connects to others to tell them.
-const TELL_LIMIT: Duration = Duration::from_secs(2);
+/// For how long a rank that gives up connects to others to write their abort words.
+const REPORT_LIMIT: Duration = Duration::from_secs(2);
 
 impl Context {
     /// Fails if the job was aborted: for calls that wait for nothing, or only for living ranks.
     #[inline]
-    pub(crate) fn check_liveness(&self, operation: &'static str) -> Result<()> {
+    pub(crate) fn check_aborted(&self, operation: &'static str) -> Result<()> {
         match self.is_aborted() {
-            true => Err(self.heeded(operation)),
+            true => Err(self.aborted(operation)),
             false => Ok(()),
         }
     }
 
     #[cold]
-    fn heeded(&self, operation: &'static str) -> Error {
+    fn aborted(&self, operation: &'static str) -> Error {
         let cause = self.cause_of_abort().unwrap_or(PeerError::Aborted {
             rank: self.me(),
             cause: AbortCause::Aborted,
@@ -59,13 +59,13 @@ impl Context {
         }
     }
 
-    /// Tells every rank that can be reached that this one gave up.
+    /// Writes the abort words of all ranks that can be reached: this one gave up.
     pub(crate) fn abort_everywhere(&self, cause: AbortCause) {
         self.spread(self.me(), cause);
     }
 
-    /// Tells the others if the error is about a rank that is missing, or about this one's device.
-    fn tell_of(&self, error: &Error) {
+    /// Writes the abort words of the others if the error is about a rank that is missing, or about this one's device.
+    fn report(&self, error: &Error) {
         if let ErrorKind::Peer(
             cause @ (PeerError::Died { rank, .. }
             | PeerError::Replaced { rank, .. }
@@ -74,8 +74,7 @@ impl Context {
             | PeerError::Silent { rank, .. }),
         ) = error.kind()
         {
-            // Telling takes seconds, and those who were told may end the job meanwhile, who know of no
-            // reason.
+            // Writing takes seconds. Ranks whose words were written may end the job meanwhile, without the reason.
             if matches!(cause, PeerError::Silent { .. })
                 && !self.abort_words.is_set()
                 && !is_forked()
@@ -84,7 +83,7 @@ impl Context {
             }
             self.spread(*rank, cause.cause());
         }
-        // Whose memory makes no sense lives, and has to hear of it.
+        // A rank whose memory makes no sense lives, and has to learn of it.
         if let ErrorKind::Peer(PeerError::Garbled { .. }) = error.kind() {
             self.abort_everywhere(AbortCause::FoundGarbled);
         }
@@ -99,10 +98,10 @@ impl Context {
         if is_forked() {
             return;
         }
-        // The launcher may have told of another cause before.
+        // The launcher may have written another cause before.
         match self.abort_words.word() {
             0 => {}
-            first => return self.tell(first, false),
+            first => return self.write_everywhere(first, false),
         }
         let ours = encode(culprit, cause as u8);
         // Peers may swap through a device, to which the processor's swap is not atomic: then two
@@ -114,15 +113,15 @@ impl Context {
             Ordering::Relaxed,
         );
         match found {
-            Ok(_) => self.tell(ours, true),
-            Err(first) => self.tell(first, false),
+            Ok(_) => self.write_everywhere(ours, true),
+            Err(first) => self.write_everywhere(first, false),
         }
     }
 
-    /// Tells the others, once, why the job ends: those that this rank is connected to, which answer
-    /// or fail together, and then its neighbours in the barrier. These pass it on, so that in the
-    /// end every rank knows, however many are dead. `everyone`: the rest too, as time allows.
-    fn tell(&self, word: u64, everyone: bool) {
+    /// Writes, once, why the job ends into the abort words of others: of those that this rank is connected to, which answer
+    /// or fail together, and then of the ranks 1, 2, 4 and so on ahead. These pass it on, so that in the end every rank
+    /// knows, however many are dead. `everyone`: of the others too, as time allows.
+    fn write_everywhere(&self, word: u64, everyone: bool) {
         if is_forked() || self.told.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -135,8 +134,10 @@ impl Context {
         let rest = rest.take_while(|_| everyone);
         let begun = Instant::now();
         for rank in neighbours.chain(rest) {
-            if begun.elapsed() >= TELL_LIMIT {
-                tracing::debug!("gave up telling ranks that this one was not connected to");
+            if begun.elapsed() >= REPORT_LIMIT {
+                tracing::debug!(
+                    "gave up writing the abort words of ranks that this one was not connected to"
+                );
                 return;
             }
             if rank != me && rank != culprit(word) && self.known(rank).is_none() {
@@ -147,17 +148,17 @@ impl Context {
 }
 
 impl Witness for Context {
-    /// Tells the others if this is about a rank that is missing. That one may have gone because of
-    /// another, and told so before: then that is the error. Whoever finds it passes it on.
+    /// Writes the abort words of the others if this is about a rank that is missing. That rank may have gone because of
+    /// another, and may have written so before. Then that is the error, and this rank passes it on.
     #[cold]
     fn confirm(&self, error: Error) -> Error {
         match self.cause_of_abort() {
             Some(first) if !is_reason(&error, &first, self.me()) => {
-                self.tell(self.abort_words.word(), false);
+                self.write_everywhere(self.abort_words.word(), false);
                 Error::new(error.operation(), first)
             }
             _ => {
-                self.tell_of(&error);
+                self.report(&error);
                 error
             }
         }
@@ -195,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rank_that_told_of_a_silent_one_still_knows_why() {
+    fn a_rank_that_reported_a_silent_one_still_knows_why() {
         let silent = |rank| {
             let reason = "no answer within 10 s".to_owned();
             Error::new("put", PeerError::Silent { rank, reason })
