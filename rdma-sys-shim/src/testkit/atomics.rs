@@ -1,5 +1,6 @@
 //! Atomics and stores that are allowed.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{
@@ -17,6 +18,8 @@ pub(super) fn words_of_eight_bytes(setup: &Setup) {
             assert_eq!(fetch_add(way, word, Width::W8, 6).unwrap(), u64::MAX);
             assert_eq!(compare_swap(way, word, Width::W8, 5, 1 << 40).unwrap(), 5);
             assert_eq!(compare_swap(way, word, Width::W8, 5, 9).unwrap(), 1 << 40);
+            assert_eq!(fetch_add(way, word, Width::W8, 0).unwrap(), 1 << 40);
+            assert!(way.completed(Ticket::DONE).unwrap() && way.released(Ticket::DONE).unwrap());
             finish(way, way.store(word, 1 << 40, 77)).unwrap();
             let mut wanted = vec![0; 64];
             wanted[start as usize..][..8].copy_from_slice(&77_u64.to_ne_bytes());
@@ -94,19 +97,23 @@ pub(super) fn updates_of_many_words(setup: &Setup) {
 }
 
 pub(super) fn all_threads_add_to_one_word(setup: &Setup) {
+    // So many that adds which are not atomic show.
+    const ROUNDS: u64 = 1000;
     setup.both_ways(|peers| {
         each_region_with_atomics(peers, 64, |region| {
             let word = region.remote().at(aligned(region));
             let is_cpu = peers.target.capabilities().atomic_domain == AtomicDomain::Cpu;
             let mapping = peers.way.map(&region.remote()).unwrap();
             let mapping = mapping.filter(|mapping| is_cpu && mapping.has_atomics());
+            let all_are_there = Barrier::new(4);
             std::thread::scope(|scope| {
                 for thread in 0..4 {
-                    let way = &*peers.way;
+                    let (way, all_are_there) = (&*peers.way, &all_are_there);
                     let mapping = mapping.as_ref();
                     let start = aligned(region) as usize;
                     scope.spawn(move || {
-                        for _ in 0..200 {
+                        all_are_there.wait();
+                        for _ in 0..ROUNDS {
                             match (thread, mapping) {
                                 // SAFETY: an aligned word of the mapping, which has the processor's atomics.
                                 (0, Some(mapping)) => unsafe {
@@ -123,7 +130,10 @@ pub(super) fn all_threads_add_to_one_word(setup: &Setup) {
                     });
                 }
             });
-            assert_eq!(fetch_add(&*peers.way, word, Width::W8, 0).unwrap(), 800);
+            assert_eq!(
+                fetch_add(&*peers.way, word, Width::W8, 0).unwrap(),
+                4 * ROUNDS
+            );
         });
     });
 }
