@@ -106,7 +106,7 @@ pub(crate) fn unawaited(verdict: Verdict<'_>) -> Result<()> {
     verdict.map_err(Doubt::confirm)
 }
 
-/// How much to spin: hardly where ranks take turns on the processors.
+/// How much to spin: hardly where ranks are oversubscribed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     oversubscribed: bool,
@@ -141,7 +141,7 @@ impl Patience {
         }
     }
 
-    /// Whether ranks of this host take turns on the processors.
+    /// Whether ranks of this host are oversubscribed.
     pub(crate) fn is_oversubscribed(self) -> bool {
         self.oversubscribed
     }
@@ -186,7 +186,7 @@ impl Patience {
         mut done: impl FnMut() -> Result<bool>,
         check: impl FnMut() -> Verdict<'a>,
     ) -> Result<()> {
-        // Where ranks take turns, what is awaited may be another's turn away.
+        // Oversubscribed, a rank may have to wait until another one has had the processor.
         let pauses = !self.oversubscribed && pause::is_short();
         let attempts = match pauses {
             _ if !self.oversubscribed && has_attached() => EAGER_BESIDE_OTHERS,
@@ -210,7 +210,7 @@ impl Patience {
         done: &mut dyn FnMut() -> Result<bool>,
         mut check: impl FnMut() -> Verdict<'a>,
     ) -> Result<()> {
-        // Where ranks take turns on the processors, who waits is away most of the time.
+        // An oversubscribed rank that waits has no processor most of the time.
         let mut assist = match self.oversubscribed {
             true => None,
             false => Assist::of_process(),
@@ -328,7 +328,7 @@ impl Patience {
         Ok(false)
     }
 
-    /// Whether it has been awake for as long as it may. Who takes turns on the processor is away for those of others.
+    /// Whether it has been awake for as long as it may. An oversubscribed rank has no processor while others have it.
     fn was_awake_for(self, begun: Instant, longest: Duration) -> bool {
         self.at_leisure && !self.oversubscribed && begun.elapsed() >= longest
     }

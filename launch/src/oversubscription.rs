@@ -1,4 +1,4 @@
-//! Whether the ranks of a host take turns on its processors, so that they had better not spin.
+//! Whether the ranks of a host are oversubscribed: more than its processors, so that they had better not spin.
 //!
 //! That they are more than the processors that one of them sees does not say so: a launcher that binds
 //! every rank to a core leaves each with one. So all tell where they may run.
@@ -17,7 +17,7 @@ pub fn processors() -> String {
     Processors::allowed().map_or_else(|_| String::new(), |mine| mine.to_string())
 }
 
-/// Local. Whether the ranks of this host take turns, of which each has told its [`processors`].
+/// Local. Whether the ranks of this host are oversubscribed. Each has published its [`processors`].
 #[must_use]
 pub fn are_oversubscribed(told: &[&str]) -> bool {
     let lists: Vec<_> = told.iter().map(|list| Processors::parse(list)).collect();

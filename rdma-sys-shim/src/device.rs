@@ -252,7 +252,7 @@ impl Ticket {
     pub const DONE: Self = Self(0);
 }
 
-/// How often whoever waits for another process looks at whether it lives.
+/// The interval at which a waiting thread checks whether the awaited process runs.
 pub const LIVENESS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Whether the process behind an endpoint runs.

@@ -30,7 +30,7 @@ const SINGLES: u64 = 256;
 pub(super) enum Singles<'w> {
     /// Nothing: no such work is done in this window.
     Free,
-    /// The mark, set.
+    /// The in-flight flag, set.
     InFlight { _flag: InFlight<'w, AtomicU64> },
 }
 
@@ -119,7 +119,7 @@ impl OnTarget<'_> {
         alone
     }
 
-    /// Returns once each thread of each rank was seen without its mark; this one has none set.
+    /// Returns once the in-flight flag of each thread of each rank was read as clear; this thread has set none.
     #[cold]
     fn await_in_flight(self) -> Result<()> {
         let (team, operation) = (self.window.team(), self.aim.operation);

@@ -128,7 +128,7 @@ struct Ways {
 }
 
 impl Barrier {
-    /// `turns`: all ranks know that they take turns on the processors.
+    /// `turns`: all ranks know that they are oversubscribed.
     pub(crate) fn new(team: &Team, block: &Arc<ControlBlock>, at: u64, turns: bool) -> Self {
         let rings = &team.rings;
         let by_host = rings.by_host().map(Arc::as_ref);

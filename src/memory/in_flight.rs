@@ -25,7 +25,7 @@ pub(crate) fn count(by_thread: bool) -> usize {
 
 /// The in-flight flags of this rank.
 pub(crate) struct InFlightFlags {
-    /// That of all threads, where they take turns: single atomics wait for each load on the way to it.
+    /// That of all threads, where one of them calls at a time: single atomics wait for each load on the way to it.
     first: LocalWord,
     /// Of each.
     all: Option<Box<[LocalWord; THREADS]>>,

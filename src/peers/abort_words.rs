@@ -1,4 +1,4 @@
-//! Whether the job ends, as a rank sees that waits for nothing: two loads.
+//! Whether the job ends, for ranks that wait for nothing: two loads.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
 //! What all communicators and windows of a process share: the device, the peers, the control
-//! region, and the signs of life.
+//! region, and the liveness words.
 
 use std::collections::BTreeMap;
 use std::hash::Hash;

@@ -31,7 +31,7 @@ impl Window {
         self.counters.as_ref()
     }
 
-    /// Whether locks are not for the fast path: there are none, they are seen, or ranks take turns.
+    /// Whether locks are not for the fast path: there are none, they are counted, or ranks are oversubscribed.
     #[inline]
     pub(crate) fn locks_aside(&self) -> bool {
         self.locks_aside

@@ -81,7 +81,7 @@ const FLAGS: u64 = 1 << 34;
 const GLOBAL: u64 = 1 << 35;
 /// Beside it, whether several of its threads may be at them at a time: so it is where any rank says it.
 const THREADS: u64 = 1 << 36;
-/// Beside it, whether it takes turns with others on the processors.
+/// Beside it, whether it is oversubscribed.
 const TURNS: u64 = 1 << 37;
 /// What is agreed on where all ranks say it, and no hint.
 const OF_ALL: u64 = SHARES_HOST | FLAGS | GLOBAL | THREADS | TURNS;
@@ -363,7 +363,7 @@ struct Agreed {
     /// Whether all ranks say when they are at single atomics, and any of them may be by several threads at a time.
     flags: bool,
     threads: bool,
-    /// Whether all take turns on the processors.
+    /// Whether all are oversubscribed.
     turns: bool,
 }
 

@@ -41,7 +41,7 @@ const LAST: char = '.';
 
 /// The connection to the launcher.
 ///
-/// Requests block until the reply is there; threads take turns. Only an abort waits for nobody.
+/// Requests block until the reply is there; one thread asks at a time. Only an abort waits for nobody.
 pub struct Client {
     socket: UnixStream,
     rank: u32,

@@ -8,9 +8,9 @@
 //! offered for assist is taken back by its origin after a moment (READY → IDLE), and if that died meanwhile, is served no
 //! more after a tenth of a second.
 //!
-//! Nobody sleeps while there is something to do for him: who goes to sleep says so, and then looks
-//! once more; who has something for him leaves it there, and then looks whether he sleeps. A full
-//! fence between the two on both sides makes sure that one of them sees the other.
+//! No thread sleeps while there is something for it to do. A thread that is about to sleep sets `sleeping`, and then checks
+//! once more. A thread that has something for it leaves it there, and then reads `sleeping`. A full fence between the two
+//! steps on both sides makes sure that one of them sees the other.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -275,7 +275,7 @@ fn wait_done(
 
 /// Wakes the agent, if it sleeps.
 pub(crate) fn ring(bell: &Bell) {
-    // Who sees the bell rung sees the slot that is ready.
+    // A thread that sees the bell rung sees the slot that is ready.
     bell.rung.fetch_add(1, Ordering::Release);
     fence(Ordering::SeqCst);
     if bell.sleeping.load(Ordering::Relaxed) != 0 {

@@ -119,7 +119,7 @@ fn processors(probes: &Probes) -> Finding {
     match probes.processors {
         ..=1 => Finding::warning(
             CHECK,
-            "1 for this process: ranks take turns, and wait for the scheduler",
+            "1 for this process: ranks are oversubscribed, and wait for the scheduler",
             "give the machine or container two (`--cpus`, `--cpuset-cpus`, `taskset`)",
         ),
         n => Finding::ok(CHECK, format!("{n}; more ranks than that share them")),

@@ -29,10 +29,10 @@ fn flag(rank: u32, number: u32) -> Option<Flag> {
     Some(Flag { rank, number })
 }
 
-/// The most that one rank hears in a tree: each is a line of every block, whether or not ranks take turns.
+/// The most that one rank hears in a tree: each is a line of every block, whether or not ranks are oversubscribed.
 const BRANCHES: u32 = 8;
 
-/// How many flags each rank has, whether or not they take turns.
+/// How many flags each rank has, whether or not they are oversubscribed.
 pub(super) fn flags(all: &Ring, by_host: Option<&ByHost>) -> u32 {
     match by_host {
         // In a tree, one that releases and one of each branch.

@@ -75,7 +75,7 @@ impl Rank<'_> {
 }
 
 impl Ranks {
-    /// On these hosts. `turns`: they take turns.
+    /// On these hosts. `turns`: they are oversubscribed.
     fn of(hosts: &[u32], turns: bool) -> Arc<Self> {
         let ranks = hosts.len() as u32;
         let all = |rank| Ring::all(ranks, rank);
