@@ -85,6 +85,11 @@ impl Channel {
         bytes
     }
 
+    /// How many received bytes are no message yet, or none that was asked for.
+    pub(super) fn held(&self) -> usize {
+        self.received.len()
+    }
+
     /// Adds received bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.received.extend_from_slice(bytes);

@@ -9,6 +9,8 @@ use crate::sys::{self, Unsent};
 
 /// The most bytes received at a time, so that no connection keeps the others waiting.
 const PIECE: usize = 1 << 14;
+/// A rank that has sent more than this without being asked is cut off. Those of this library send one block of at most 1 MiB.
+const MOST_UNASKED: usize = 8 << 20;
 
 pub(super) struct Line {
     stream: TcpStream,
@@ -72,6 +74,7 @@ impl Line {
         let mut piece = [0; PIECE];
         match self.stream.read(&mut piece) {
             Ok(0) => self.is_open = false,
+            Ok(_) if self.channel.held() > MOST_UNASKED => self.is_open = false,
             Ok(len) => self.channel.push(&piece[..len]),
             Err(error) => self.is_open = sys::is_transient(&error),
         }
