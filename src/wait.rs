@@ -386,7 +386,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::cell::Cell;
     use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -395,7 +395,7 @@ mod tests {
 
     /// Counts what it is told.
     #[derive(Default)]
-    struct Told(Cell<u32>);
+    pub(crate) struct Told(pub(crate) Cell<u32>);
 
     impl Witness for Told {
         fn confirm(&self, error: Error) -> Error {
@@ -404,7 +404,7 @@ mod tests {
         }
     }
 
-    fn doubt(told: &Told) -> Doubt<'_> {
+    pub(crate) fn doubt(told: &Told) -> Doubt<'_> {
         Doubt::new(Error::new("test", Misuse::Poisoned), told)
     }
 

@@ -56,23 +56,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::error::{Error, Misuse};
-    use crate::wait::{Doubt, Witness};
-
-    /// Counts what it is told.
-    #[derive(Default)]
-    struct Told(Cell<u32>);
-
-    impl Witness for Told {
-        fn confirm(&self, error: Error) -> Error {
-            self.0.set(self.0.get() + 1);
-            error
-        }
-    }
-
-    fn doubt(told: &Told) -> Doubt<'_> {
-        Doubt::new(Error::new("test", Misuse::Poisoned), told)
-    }
+    use crate::wait::tests::{Told, doubt};
 
     #[test]
     fn a_poll_fails_when_the_check_does() {

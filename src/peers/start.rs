@@ -46,10 +46,9 @@ pub(super) fn shared_out() -> u32 {
     (digest.finish() as u32).max(1)
 }
 
-/// The turn of one of these, each with a host and the digest of [`shared_out`].
-pub(super) fn position<H: PartialEq>(all: &[(H, u32)], rank: usize) -> u32 {
-    let before = all[..rank].iter().filter(|&other| *other == all[rank]);
-    before.count() as u32
+/// How many of the ranks before this one have the same host and the same digest of [`shared_out`].
+pub(super) fn position<T: PartialEq>(before: impl Iterator<Item = T>, own: &T) -> u32 {
+    before.filter(|other| other == own).count() as u32
 }
 
 /// The best device for a rank that runs there.
@@ -129,7 +128,9 @@ mod tests {
             ("b", 7),
             ("a", 7),
         ];
-        let positions: Vec<u32> = (0..all.len()).map(|rank| position(&all, rank)).collect();
+        let positions: Vec<u32> = (0..all.len())
+            .map(|rank| position(all[..rank].iter(), &&all[rank]))
+            .collect();
         assert_eq!(positions, [0, 0, 1, 0, 1, 1, 2]);
     }
 }

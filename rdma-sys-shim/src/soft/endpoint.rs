@@ -108,11 +108,11 @@ impl SoftEndpoint {
         blocks.try_for_each(|(piece, at)| self.check(at, piece.len as u64, operation))
     }
 
-    /// Moves the parts of a transfer. `len`: of the whole run, or of the longest piece.
+    /// Moves lists of parts. `len`: of the longest piece.
     ///
     /// # Safety
     /// The parts are readable (for a write) or writable (for a read).
-    unsafe fn transfer(
+    unsafe fn transfer_list(
         &self,
         operation: Operation,
         shape: Shape,
@@ -120,23 +120,41 @@ impl SoftEndpoint {
         parts: impl Iterator<Item = Blocks> + Clone,
     ) -> Result<Ticket> {
         self.check_parts(operation, parts.clone())?;
+        let way = self.way(shape, len);
+        if way != Way::Assist {
+            // SAFETY: the caller's promise.
+            return unsafe { self.transfer_by(way, operation, parts) };
+        }
+        let results = (operation == Operation::Read).then(|| parts.clone());
+        let there = (&*self.segment, &self.peer);
+        // SAFETY: the caller's promise.
+        let left = unsafe { self.assist.ask(there, operation, shape, parts, results)? };
+        if left.is_empty() {
+            return Ok(Ticket::DONE);
+        }
+        // The peer may have refused it: what was allowed above may have gone meanwhile.
+        let left = left.into_iter();
+        self.check_parts(operation, left.clone())?;
+        // SAFETY: as above.
+        unsafe { self.transfer_by(Way::Kernel, operation, left) }
+    }
+
+    /// Moves parts that were checked by any way but assist.
+    ///
+    /// # Safety
+    /// The parts are readable (for a write) or writable (for a read).
+    unsafe fn transfer_by(
+        &self,
+        way: Way,
+        operation: Operation,
+        parts: impl Iterator<Item = Blocks> + Clone,
+    ) -> Result<Ticket> {
         // SAFETY: the caller's promise. What is our own is registered memory, as our own table says, and stays mapped while it is.
         unsafe {
-            match self.way(shape, len) {
+            match way {
                 Way::Own => parts.for_each(|part| move_own(operation, part)),
-                Way::Assist => {
-                    let results = (operation == Operation::Read).then(|| parts.clone());
-                    let (there, what) = ((&*self.segment, &self.peer), (operation, 0));
-                    let left = self.assist.ask(there, what, shape, parts, results)?;
-                    if !left.is_empty() {
-                        // The peer may have refused it: what was allowed above may have gone meanwhile.
-                        let left = left.into_iter();
-                        self.check_parts(operation, left.clone())?;
-                        attached::transfer(&self.peer, operation, left)?;
-                    }
-                }
-                Way::Kernel => attached::transfer(&self.peer, operation, parts)?,
                 Way::Agent => self.transfer_by_agent(operation, parts)?,
+                Way::Kernel | Way::Assist => attached::transfer(&self.peer, operation, parts)?,
             }
         }
         Ok(Ticket::DONE)
@@ -159,33 +177,30 @@ impl SoftEndpoint {
         len: usize,
         at: RemoteAddress,
     ) -> Result<Ticket> {
-        if len <= select::OF_ASSIST.run && self.path == Path::CrossMemory {
-            self.check(at, len as u64, operation)?;
+        self.check(at, len as u64, operation)?;
+        let mut way = self.way(Shape::Run, len);
+        if way == Way::Assist {
             let request = Request::of(operation, 0, at, 0, len);
             let (send, receive) = match operation {
                 Operation::Write => (local.cast_const(), ptr::null_mut()),
                 _ => (ptr::null(), local),
             };
             let there = (&*self.segment, &self.peer);
-            let is_asked = self.way(Shape::Run, len) == Way::Assist;
             // SAFETY: the caller's promise.
-            let ask = || unsafe {
+            let is_done = unsafe {
                 self.assist
-                    .ask_for_one(there, request, Shape::Run, send, receive)
+                    .ask_for_one(there, request, Shape::Run, send, receive)?
             };
-            if is_asked && ask()? {
+            if is_done {
                 return Ok(Ticket::DONE);
             }
             // The peer may have refused it: what was allowed above may have gone meanwhile.
             self.check(at, len as u64, operation)?;
-            let run = std::iter::once(Blocks::run(local, len, at));
-            // SAFETY: the caller's promise.
-            unsafe { attached::transfer(&self.peer, operation, run)? };
-            return Ok(Ticket::DONE);
+            way = Way::Kernel;
         }
         let run = std::iter::once(Blocks::run(local, len, at));
         // SAFETY: the caller's promise.
-        unsafe { self.transfer(operation, Shape::Run, len, run) }
+        unsafe { self.transfer_by(way, operation, run) }
     }
 
     /// # Safety
@@ -196,7 +211,7 @@ impl SoftEndpoint {
         let parts = batch.each();
         let parts = parts.map(|(piece, at)| Blocks::run(piece.base, piece.len, at));
         // SAFETY: the caller's promise.
-        unsafe { self.transfer(operation, shape, longest.unwrap_or(0), parts) }
+        unsafe { self.transfer_list(operation, shape, longest.unwrap_or(0), parts) }
     }
 
     /// # Safety
@@ -210,7 +225,7 @@ impl SoftEndpoint {
         for some in blocks.chunks(Blocks::OF_A_BATCH) {
             let shape = Shape::List(some.count);
             // SAFETY: the caller's promise.
-            unsafe { self.transfer(operation, shape, some.len, std::iter::once(some))? };
+            unsafe { self.transfer_list(operation, shape, some.len, std::iter::once(some))? };
         }
         Ok(Ticket::DONE)
     }
@@ -218,7 +233,7 @@ impl SoftEndpoint {
     /// Has the agent move the parts of a transfer, short ones in lists.
     ///
     /// # Safety
-    /// As for [`transfer`](Self::transfer).
+    /// As for [`transfer_by`](Self::transfer_by).
     unsafe fn transfer_by_agent(
         &self,
         operation: Operation,
@@ -226,7 +241,7 @@ impl SoftEndpoint {
     ) -> Result<()> {
         let mut rest = cut(parts, select::OF_AGENT);
         loop {
-            let list = match Packed::of(operation, 0, rest.clone(), select::OF_AGENT) {
+            let list = match Packed::of(operation, rest.clone(), select::OF_AGENT) {
                 Some(packed) if packed.is_list => Some(packed),
                 _ => None,
             };

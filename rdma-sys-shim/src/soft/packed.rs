@@ -32,7 +32,6 @@ impl Packed {
     /// Those that `parts` begin with. `None` if there are none, or if the first one fits into no request.
     pub(super) fn of(
         operation: Operation,
-        width: u32,
         mut parts: impl Iterator<Item = Blocks>,
         most: RequestSize,
     ) -> Option<Self> {
@@ -64,7 +63,7 @@ impl Packed {
         let is_list = count > 1 || first.count > 1;
         let request = Request {
             operation: list.filter(|_| is_list).unwrap_or(operation),
-            width,
+            width: 0,
             rkey: first.at.rkey,
             address: low,
             len: (high - low) as usize,

@@ -104,6 +104,8 @@ pub(super) const OF_ASSIST: RequestSize = RequestSize {
     run: 1 << 10,
     list: 1 << 10,
 };
+// Runs and sums that assist is asked for take one request.
+const _: () = assert!(LONGEST_RUN <= OF_ASSIST.run && LONGEST_SUM <= OF_ASSIST.run);
 /// Much, since the agent may have to wake up for each.
 pub(super) const OF_AGENT: RequestSize = RequestSize {
     run: SLOT_BYTES,

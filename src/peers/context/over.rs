@@ -104,18 +104,14 @@ impl Context {
         warn_of_retired_variables(rank);
         let all = hosts(by, (rank, size), host.as_deref().unwrap_or_default())?;
         let own = all[rank as usize];
+        let choice = |one: &Hello| (one.host, one.devices);
         let here = |other: &u32| all[*other as usize].host == own.host;
         let whereabouts = Whereabouts {
             placement: match (0..size).all(|other| here(&other)) {
                 true => Placement::OneHost,
                 false => Placement::SeveralHosts,
             },
-            position: position(
-                &all.iter()
-                    .map(|one| (one.host, one.devices))
-                    .collect::<Vec<_>>(),
-                rank as usize,
-            ),
+            position: position(all[..rank as usize].iter().map(choice), &choice(&own)),
         };
         // Also where this rank cannot start, it goes on until the others know why.
         let ready = host.and(named).and_then(|named| {

@@ -94,16 +94,14 @@ impl AssistState {
     }
 
     /// Has lists of parts moved, and returns those that nobody moved, which the peer may have refused. What a request
-    /// answers goes to `results`, which are as long as the parts. `width`: as the operation has it in a [`Request`].
-    ///
-    /// [`Request`]: crate::soft::request::Request
+    /// answers goes to `results`, which are as long as the parts.
     ///
     /// # Safety
     /// The parts are readable if the operation sends them, and the results writable.
     pub(super) unsafe fn ask<P: Iterator<Item = Blocks> + Clone>(
         &self,
         (segment, peer): (&Segment, &PeerProcess),
-        (operation, width): (Operation, u32),
+        operation: Operation,
         shape: Shape,
         parts: P,
         results: Option<P>,
@@ -118,7 +116,7 @@ impl AssistState {
         let mut result = Ok(());
         loop {
             while left.is_empty() && begun - ended < AT_ONCE {
-                let packed = Packed::of(operation, width, next.clone(), select::OF_ASSIST);
+                let packed = Packed::of(operation, next.clone(), select::OF_ASSIST);
                 let Some(packed) = packed else {
                     break;
                 };

@@ -129,7 +129,7 @@ impl Peer {
         // SAFETY: the caller's promise.
         let left = unsafe {
             let assist = &self.endpoint.assist;
-            assist.ask(there, (operation, 0), shape, parts, results)
+            assist.ask(there, operation, shape, parts, results)
         };
         left.unwrap()
     }
