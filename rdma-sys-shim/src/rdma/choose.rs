@@ -7,8 +7,8 @@
 
 use super::merit::{Candidate, Merit};
 use super::{
-    Family, Gid, GidEntry, GidType, LinkLayer, Port, PortState, RdmaDevice, Seat, SelectError,
-    Selector, Standing,
+    Family, Gid, GidEntry, GidType, LinkLayer, Port, RdmaDevice, Seat, SelectError, Selector,
+    Standing,
 };
 
 /// What was chosen.
@@ -62,10 +62,13 @@ pub fn alternatives(
     selector: &Selector,
     seat: &Seat,
 ) -> Result<Vec<Choice>, SelectError> {
-    let candidates = Search::new(devices, selector, seat).candidates()?;
-    let Some(best) = candidates.first().cloned() else {
-        return Err(SelectError::NoDevice);
+    let search = Search {
+        devices,
+        selector,
+        seat,
     };
+    let candidates = search.candidates()?;
+    let best = candidates[0].clone();
     let as_good = candidates
         .into_iter()
         .take_while(|other| other.merit == best.merit)
@@ -75,21 +78,20 @@ pub fn alternatives(
 
 /// How each device compares with the one that is chosen: for those with a port that can be used, by its best.
 #[must_use]
-pub fn standings(
-    devices: &[RdmaDevice],
-    selector: &Selector,
-    seat: &Seat,
-) -> Vec<(String, Standing)> {
-    let candidates = Search::new(devices, selector, seat).candidates();
-    let candidates = candidates.unwrap_or_default();
-    let Some(best) = candidates.first() else {
-        return Vec::new();
+pub fn standings(devices: &[RdmaDevice], selector: &Selector, seat: &Seat) -> Vec<Standing> {
+    let search = Search {
+        devices,
+        selector,
+        seat,
     };
-    let mut standings: Vec<(String, Standing)> = Vec::new();
+    let candidates = search.candidates().unwrap_or_default();
+    let mut standings: Vec<Standing> = Vec::new();
     for other in &candidates {
-        let name = &other.choice.device;
-        if standings.iter().all(|(known, _)| known != name) {
-            standings.push((name.clone(), other.beside(best)));
+        if standings
+            .iter()
+            .all(|known| known.device != other.choice.device)
+        {
+            standings.push(other.beside(&candidates[0]));
         }
     }
     standings
@@ -103,15 +105,8 @@ pub fn selector(spec: &str, devices: &[RdmaDevice]) -> Result<Selector, SelectEr
     let (name, rest) = spec.split_once(':').unwrap_or((spec, ""));
     let named = name.parse::<Selector>()?.name;
     match named.filter(|name| devices.iter().all(|device| device.name != *name)) {
-        Some(name) if !rest.is_empty() => Err(unknown(&name, devices)),
+        Some(name) if !rest.is_empty() => Err(SelectError::unknown(&name, devices)),
         _ => spec.parse(),
-    }
-}
-
-fn unknown(name: &str, devices: &[RdmaDevice]) -> SelectError {
-    SelectError::Unknown {
-        name: name.to_owned(),
-        known: devices.iter().map(|device| device.name.clone()).collect(),
     }
 }
 
@@ -121,22 +116,14 @@ struct Search<'a> {
     seat: &'a Seat,
 }
 
-impl<'a> Search<'a> {
-    fn new(devices: &'a [RdmaDevice], selector: &'a Selector, seat: &'a Seat) -> Self {
-        Self {
-            devices,
-            selector,
-            seat,
-        }
-    }
-
-    /// The ports that can be used, the best first.
+impl Search<'_> {
+    /// The ports that can be used, the best first: one at least.
     fn candidates(&self) -> Result<Vec<Candidate>, SelectError> {
         let mut ordered: Vec<_> = match &self.selector.name {
             None => self.devices.iter().collect(),
             Some(name) => match self.devices.iter().find(|device| device.name == *name) {
                 Some(device) => vec![device],
-                None => return Err(unknown(name, self.devices)),
+                None => return Err(SelectError::unknown(name, self.devices)),
             },
         };
         ordered.sort_by_key(|device| (device.emulated, &device.name));
@@ -148,14 +135,7 @@ impl<'a> Search<'a> {
             }
         }
         if candidates.is_empty() {
-            return Err(match (failures.len(), failures.pop()) {
-                (_, None) => SelectError::NoDevice,
-                (1, Some(only)) => only,
-                (_, Some(last)) => {
-                    failures.push(last);
-                    SelectError::NoneUsable(failures)
-                }
-            });
+            return Err(SelectError::none_usable(failures));
         }
         // Stable: of those that are as good, the first by name and port comes first.
         candidates.sort_by_key(|candidate| candidate.merit);
@@ -164,13 +144,6 @@ impl<'a> Search<'a> {
 
     /// Of each of its ports that is asked for, whether it can be used.
     fn device(&self, device: &RdmaDevice) -> Vec<Result<Candidate, SelectError>> {
-        let missing = |port| {
-            vec![Err(SelectError::NoPort {
-                device: device.name.clone(),
-                port,
-                known: device.ports.iter().map(|port| port.number).collect(),
-            })]
-        };
         let candidate = |port: &Port| {
             let choice = self.port(device, port)?;
             Ok(Candidate {
@@ -182,46 +155,38 @@ impl<'a> Search<'a> {
         match self.selector.port {
             Some(number) => match device.port(number) {
                 Some(port) => vec![candidate(port)],
-                None => missing(Some(number)),
+                None => vec![Err(SelectError::no_port(device, Some(number)))],
             },
-            None if device.ports.is_empty() => missing(None),
+            None if device.ports.is_empty() => vec![Err(SelectError::no_port(device, None))],
             None => device.ports.iter().map(candidate).collect(),
         }
     }
 
     fn port(&self, device: &RdmaDevice, port: &Port) -> Result<Choice, SelectError> {
-        let unsupported = |reason| SelectError::Unsupported {
-            device: device.name.clone(),
-            port: port.number,
-            reason,
-        };
+        let place = format!("{} port {}", device.name, port.number);
         if device.iwarp {
-            return Err(unsupported(
+            return Err(SelectError::unsupported(
+                &place,
                 "it is iWARP, whose connections need a connection manager; InfiniBand or RoCE \
                  is needed",
             ));
         }
-        if port.state != PortState::Active {
-            return Err(SelectError::PortInactive {
-                device: device.name.clone(),
-                port: Box::new(port.clone()),
-                active: self.active(),
-            });
+        if !port.is_active() {
+            return Err(SelectError::inactive(&place, port, &self.active()));
         }
         let mut second_gid = None;
-        let gid = match port.link_layer {
-            LinkLayer::Other => {
-                return Err(unsupported(
+        let gid = match (port.link_layer, self.selector.gid_index) {
+            (LinkLayer::Other, _) => {
+                return Err(SelectError::unsupported(
+                    &place,
                     "its link layer is neither InfiniBand nor Ethernet",
                 ));
             }
-            _ if self.selector.gid_index.is_some() => self.named_gid(device, port)?,
-            LinkLayer::InfiniBand => port.gids.iter().find(|entry| entry.index == 0).cloned(),
-            LinkLayer::Ethernet => {
-                let best = best_gid(port, |_| true).ok_or_else(|| SelectError::NoRoceV2 {
-                    device: device.name.clone(),
-                    port: Box::new(port.clone()),
-                })?;
+            (_, Some(index)) => Some(named_gid(&place, port, index)?),
+            (LinkLayer::InfiniBand, _) => port.gids.iter().find(|entry| entry.index == 0).cloned(),
+            (LinkLayer::Ethernet, _) => {
+                let best = best_gid(port, |_| true)
+                    .ok_or_else(|| SelectError::no_roce_v2(&place, device, port))?;
                 let family = Family::from(best.gid);
                 second_gid = best_gid(port, |other| other != family);
                 Some(best)
@@ -238,44 +203,28 @@ impl<'a> Search<'a> {
         })
     }
 
-    fn named_gid(&self, device: &RdmaDevice, port: &Port) -> Result<Option<GidEntry>, SelectError> {
-        let Some(index) = self.selector.gid_index else {
-            return Ok(None);
-        };
-        let entry = port.gids.iter().find(|entry| entry.index == index);
-        let entry = entry.ok_or_else(|| SelectError::NoGidAt {
-            device: device.name.clone(),
-            port: port.number,
-            index,
-            known: port.gids.iter().map(|entry| entry.index).collect(),
-        })?;
-        let v2: Vec<_> = roce_v2(port).map(|entry| entry.index).collect();
-        if port.link_layer == LinkLayer::Ethernet && !v2.is_empty() && !v2.contains(&index) {
-            return Err(SelectError::GidType {
-                device: device.name.clone(),
-                port: port.number,
-                index,
-                v2,
-            });
-        }
-        Ok(Some(entry.clone()))
-    }
-
     fn active(&self) -> Vec<String> {
         let ports = self.devices.iter().flat_map(|device| {
-            let active = device
-                .ports
-                .iter()
-                .filter(|port| port.state == PortState::Active);
+            let active = device.ports.iter().filter(|port| port.is_active());
             active.map(|port| format!("{}:{}", device.name, port.number))
         });
         ports.collect()
     }
 }
 
+fn named_gid(place: &str, port: &Port, index: u8) -> Result<GidEntry, SelectError> {
+    let entry = port.gids.iter().find(|entry| entry.index == index);
+    let entry = entry.ok_or_else(|| SelectError::no_gid_at(place, index, port))?;
+    let is_v1 = port.link_layer == LinkLayer::Ethernet && entry.kind != GidType::RoceV2;
+    if is_v1 && roce_v2(port).next().is_some() {
+        return Err(SelectError::gid_type(place, index, roce_v2(port)));
+    }
+    Ok(entry.clone())
+}
+
 /// The best GID of RoCE v2 among those of the families that are wanted.
 fn best_gid(port: &Port, wanted: impl Fn(Family) -> bool) -> Option<GidEntry> {
-    let rank = |gid: Gid| match (Family::from(gid), gid.is_link_local()) {
+    let rank = |gid: Gid| match (Family::from(gid), gid.is_unicast_link_local()) {
         (Family::Ipv4, _) => 0,
         (Family::Ipv6, false) => 1,
         (Family::Ipv6, true) => 2,

@@ -3,51 +3,8 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-/// The address of a port: 16 bytes, which read like an IPv6 address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Gid([u8; 16]);
-
-impl Gid {
-    /// The GID of these bytes, in network order.
-    #[must_use]
-    pub const fn new(bytes: [u8; 16]) -> Self {
-        Self(bytes)
-    }
-
-    /// Its bytes, in network order.
-    #[must_use]
-    pub const fn bytes(self) -> [u8; 16] {
-        self.0
-    }
-
-    /// True for the empty entry of a table.
-    #[must_use]
-    pub fn is_zero(self) -> bool {
-        self.0 == [0; 16]
-    }
-
-    /// True if it stands for an IPv4 address (`::ffff:a.b.c.d`).
-    #[must_use]
-    pub fn is_ipv4_mapped(self) -> bool {
-        self.ipv6().to_ipv4_mapped().is_some()
-    }
-
-    /// True if it has no meaning beyond the link (`fe80::/10`).
-    #[must_use]
-    pub fn is_link_local(self) -> bool {
-        self.ipv6().is_unicast_link_local()
-    }
-
-    fn ipv6(self) -> Ipv6Addr {
-        Ipv6Addr::from(self.0)
-    }
-}
-
-impl fmt::Display for Gid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.ipv6().fmt(f)
-    }
-}
+/// The address of a port, which has the form of an IPv6 address, or of an IPv4-mapped one.
+pub type Gid = Ipv6Addr;
 
 /// How packets to and from a GID are framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,10 +48,9 @@ pub enum Family {
 
 impl From<Gid> for Family {
     fn from(gid: Gid) -> Self {
-        if gid.is_ipv4_mapped() {
-            Self::Ipv4
-        } else {
-            Self::Ipv6
+        match gid.to_ipv4_mapped() {
+            Some(_) => Self::Ipv4,
+            None => Self::Ipv6,
         }
     }
 }
@@ -103,21 +59,17 @@ impl From<Gid> for Family {
 mod tests {
     use super::*;
 
-    fn gid(text: &str) -> Gid {
-        Gid::new(text.parse::<Ipv6Addr>().unwrap().octets())
-    }
-
     #[test]
-    fn kinds_of_gids_are_told_apart() {
-        let mapped = gid("::ffff:10.1.2.3");
-        assert!(mapped.is_ipv4_mapped() && !mapped.is_link_local() && !mapped.is_zero());
-        assert_eq!(mapped.to_string(), "::ffff:10.1.2.3");
-        assert_eq!(Family::from(mapped), Family::Ipv4);
-        let local = gid("fe80::5054:ff:fe12:3456");
-        assert!(local.is_link_local() && !local.is_ipv4_mapped());
-        assert_eq!(Family::from(local), Family::Ipv6);
-        let global = gid("2001:db8::1");
-        assert!(!global.is_link_local() && !global.is_ipv4_mapped());
-        assert!(Gid::default().is_zero());
+    fn a_mapped_gid_is_of_ipv4_and_all_others_of_ipv6() {
+        for (text, family) in [
+            ("::ffff:10.1.2.3", Family::Ipv4),
+            ("fe80::5054:ff:fe12:3456", Family::Ipv6),
+            ("2001:db8::1", Family::Ipv6),
+            ("::a01:203", Family::Ipv6),
+        ] {
+            let gid: Gid = text.parse().unwrap();
+            assert_eq!(Family::from(gid), family, "{text}");
+            assert_eq!(gid.to_string(), text);
+        }
     }
 }

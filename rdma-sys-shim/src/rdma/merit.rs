@@ -1,7 +1,6 @@
 //! Which of the ports that can be used is the best, and why.
 
 use std::cmp::Reverse;
-use std::fmt;
 use std::path::Path;
 
 use super::{Choice, LinkLayer, NODES, Nearness, Networks, PROC_NET, Port, RdmaDevice};
@@ -43,7 +42,7 @@ impl Seat {
     pub(super) fn fabric(&self, port: &Port, choice: &Choice) -> Option<u128> {
         let entry = choice.gid.as_ref()?;
         match port.link_layer {
-            LinkLayer::InfiniBand => Some(u128::from_be_bytes(entry.gid.bytes()) >> 64),
+            LinkLayer::InfiniBand => Some(entry.gid.to_bits() >> 64),
             _ => {
                 let netdev = entry.netdev.as_deref().or(port.netdev.as_deref())?;
                 self.networks.of(netdev, entry.gid)
@@ -88,111 +87,43 @@ impl Candidate {
     }
 
     pub(super) fn beside(&self, best: &Self) -> Standing {
-        let than = best.choice.device.clone();
+        let than = &best.choice.device;
         let (mine, its) = (self.merit, best.merit);
-        if self.choice == best.choice {
-            Standing::Best
-        } else if mine == its && best.shares_fabric(self) {
-            Standing::AsGood { than }
+        let is_best = self.choice == best.choice;
+        let is_chosen = is_best || mine == its && best.shares_fabric(self);
+        let gigabits = |speed: Reverse<u64>| speed.0 as f64 / 1000.0;
+        let words = if is_best {
+            "chosen".to_owned()
+        } else if is_chosen {
+            format!("chosen in turn: as good as {than}, with which the ranks of a host share it")
         } else if mine == its {
-            Standing::Elsewhere { than }
+            format!("not chosen: as good as {than}, but not known to be on the same network")
         } else if mine.emulated != its.emulated {
-            Standing::Emulated { than }
+            format!("not chosen: the kernel emulates it, and {than} is hardware")
         } else if mine.speed != its.speed {
-            Standing::Slower {
-                than,
-                speeds: [mine.speed.0, its.speed.0],
-            }
+            let [mine, its] = [mine.speed, its.speed].map(gigabits);
+            format!("not chosen: {mine} Gb/s, where {than} has {its}")
         } else if mine.ethernet != its.ethernet {
-            Standing::Ethernet { than }
+            format!("not chosen: Ethernet, where {than} is on InfiniBand")
         } else {
-            Standing::Farther {
-                than,
-                distances: [mine.distance, its.distance],
-            }
+            let [mine, its] = [mine, its].map(|merit| merit.distance);
+            format!("not chosen: NUMA distance {mine} from this process's processors, {than} {its}")
+        };
+        Standing {
+            device: self.choice.device.clone(),
+            is_chosen,
+            words,
         }
     }
 }
 
 /// How a device compares with the best one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It is the best, or the first of those that are.
-    Best,
-    /// It is as good, and ranks of a host share these out.
-    AsGood {
-        /// The best one.
-        than: String,
-    },
-    /// It is as good, but is not known to reach the same peers.
-    Elsewhere {
-        /// The best one.
-        than: String,
-    },
-    /// The kernel emulates it, and not the best one.
-    Emulated {
-        /// The best one.
-        than: String,
-    },
-    /// It is slower.
-    Slower {
-        /// The best one.
-        than: String,
-        /// Its speed and the best one's, in Mb/s.
-        speeds: [u64; 2],
-    },
-    /// It is on Ethernet, and the best one on InfiniBand.
-    Ethernet {
-        /// The best one.
-        than: String,
-    },
-    /// It is farther from the processors of this process.
-    Farther {
-        /// The best one.
-        than: String,
-        /// Its NUMA distance and the best one's.
-        distances: [u32; 2],
-    },
-}
-
-impl fmt::Display for Standing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let gigabits = |speed: u64| speed as f64 / 1000.0;
-        match self {
-            Self::Best => f.write_str("chosen"),
-            Self::AsGood { than } => write!(
-                f,
-                "chosen in turn: as good as {than}, with which the ranks of a host share it"
-            ),
-            Self::Elsewhere { than } => write!(
-                f,
-                "not chosen: as good as {than}, but not known to be on the same network"
-            ),
-            Self::Emulated { than } => {
-                write!(
-                    f,
-                    "not chosen: the kernel emulates it, and {than} is hardware"
-                )
-            }
-            Self::Slower {
-                than,
-                speeds: [mine, its],
-            } => write!(
-                f,
-                "not chosen: {} Gb/s, where {than} has {}",
-                gigabits(*mine),
-                gigabits(*its)
-            ),
-            Self::Ethernet { than } => {
-                write!(f, "not chosen: Ethernet, where {than} is on InfiniBand")
-            }
-            Self::Farther {
-                than,
-                distances: [mine, its],
-            } => write!(
-                f,
-                "not chosen: NUMA distance {mine} from this process's processors, {than} {its}"
-            ),
-        }
-    }
+pub struct Standing {
+    /// Its name.
+    pub device: String,
+    /// Whether it is the best, or as good, so that ranks of a host share these out.
+    pub is_chosen: bool,
+    /// The same in words, with the reason.
+    pub words: String,
 }

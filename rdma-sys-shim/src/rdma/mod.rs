@@ -13,11 +13,11 @@ mod selector;
 mod sysfs;
 
 pub use choose::{Choice, alternatives, choose, selector, standings};
-pub use error::SelectError;
+pub use error::{SelectError, Subject};
 pub use gid::{Family, Gid, GidEntry, GidType};
 pub use limits::{AtomicScope, VerbsLimits};
 pub use merit::{Seat, Standing};
-pub use model::{LinkLayer, Port, PortState, RdmaDevice};
+pub use model::{LinkLayer, Port, RdmaDevice};
 pub use near::{NODES, Nearness};
 pub use network::{Networks, PROC_NET};
 pub use selector::Selector;

@@ -36,8 +36,8 @@ impl RdmaDevice {
 pub struct Port {
     /// Counted from 1.
     pub number: u8,
-    /// Its logical state.
-    pub state: PortState,
+    /// Its logical state, as the kernel writes it: `ACTIVE`.
+    pub state: String,
     /// Its physical state, as the kernel writes it: `LinkUp`.
     pub phys_state: String,
     /// What it is connected to.
@@ -53,6 +53,12 @@ pub struct Port {
 }
 
 impl Port {
+    /// Whether it can be used.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.state == "ACTIVE"
+    }
+
     /// Its speed in Mb/s; 0 if it is not known.
     #[must_use]
     pub fn speed(&self) -> u64 {
@@ -60,51 +66,6 @@ impl Port {
         let gigabits: f64 = number.parse().unwrap_or(0.0);
         // Of what is no number, or none of a speed, this is 0.
         (gigabits * 1000.0).round() as u64
-    }
-}
-
-/// A port's logical state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PortState {
-    /// No link.
-    Down,
-    /// A link that the subnet manager has not configured.
-    Init,
-    /// Configured, not yet active.
-    Armed,
-    /// It can be used.
-    Active,
-    /// Active, with the link lost a moment ago.
-    ActiveDefer,
-    /// None that is known here.
-    Unknown,
-}
-
-impl PortState {
-    /// The state of this number, which is verbs' own.
-    #[must_use]
-    pub const fn from_number(number: u8) -> Self {
-        match number {
-            1 => Self::Down,
-            2 => Self::Init,
-            3 => Self::Armed,
-            4 => Self::Active,
-            5 => Self::ActiveDefer,
-            _ => Self::Unknown,
-        }
-    }
-}
-
-impl fmt::Display for PortState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Down => "DOWN",
-            Self::Init => "INIT",
-            Self::Armed => "ARMED",
-            Self::Active => "ACTIVE",
-            Self::ActiveDefer => "ACTIVE_DEFER",
-            Self::Unknown => "UNKNOWN",
-        })
     }
 }
 

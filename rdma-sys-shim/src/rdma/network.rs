@@ -36,7 +36,7 @@ impl Networks {
 
     /// The network of an address of a network device: which it is, in an order of its own.
     pub(super) fn of(&self, netdev: &str, gid: Gid) -> Option<u128> {
-        let address = u128::from_be_bytes(gid.bytes());
+        let address = gid.to_bits();
         self.0
             .iter()
             .filter(|network| network.netdev == netdev)
@@ -112,7 +112,7 @@ nonsense
     }
 
     fn gid(address: &str) -> Gid {
-        Gid::new(address.parse::<Ipv6Addr>().unwrap().octets())
+        address.parse().unwrap()
     }
 
     #[test]

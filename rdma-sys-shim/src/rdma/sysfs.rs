@@ -2,10 +2,9 @@
 //! device may go while it is looked at.
 
 use std::fs;
-use std::net::Ipv6Addr;
 use std::path::Path;
 
-use super::{Gid, GidEntry, GidType, LinkLayer, Port, PortState, RdmaDevice};
+use super::{Gid, GidEntry, GidType, LinkLayer, Port, RdmaDevice};
 
 /// Where the kernel shows RDMA devices.
 pub const CLASS: &str = "/sys/class/infiniband";
@@ -60,16 +59,17 @@ fn port(path: &Path, number: u8) -> Port {
         Some("Ethernet") => LinkLayer::Ethernet,
         _ => LinkLayer::Other,
     };
-    let state = text(&path.join("state")).unwrap_or_default();
-    let (state, _) = state.split_once(':').unwrap_or((&state, ""));
-    let phys_state = text(&path.join("phys_state")).unwrap_or_default();
-    let (_, phys_state) = phys_state.split_once(": ").unwrap_or(("", &phys_state));
+    // Behind its number.
+    let state = |file| {
+        let text = text(&path.join(file))?;
+        Some(text.split_once(": ")?.1.to_owned())
+    };
     let lid = text(&path.join("lid")).unwrap_or_default();
     let gids = gids(path);
     Port {
         number,
-        state: PortState::from_number(state.parse().unwrap_or(0)),
-        phys_state: phys_state.to_owned(),
+        state: state("state").unwrap_or_else(|| "UNKNOWN".to_owned()),
+        phys_state: state("phys_state").unwrap_or_default(),
         link_layer,
         rate: text(&path.join("rate")).unwrap_or_default(),
         lid: u16::from_str_radix(lid.trim_start_matches("0x"), 16).unwrap_or(0),
@@ -89,9 +89,8 @@ fn gids(port: &Path) -> Vec<GidEntry> {
 
 fn gid(port: &Path, index: u8) -> Option<GidEntry> {
     let file = |folder: &str| port.join(folder).join(index.to_string());
-    let address: Ipv6Addr = text(&file("gids"))?.parse().ok()?;
-    let gid = Gid::new(address.octets());
-    if gid.is_zero() {
+    let gid: Gid = text(&file("gids"))?.parse().ok()?;
+    if gid.is_unspecified() {
         return None;
     }
     let kind = match text(&file("gid_attrs/types")).as_deref() {
@@ -164,7 +163,7 @@ mod tests {
         assert!(device.emulated && !device.iwarp);
         assert_eq!((device.numa_node, device.ports[0].speed()), (None, 2500));
         let port = device.port(1).unwrap();
-        assert_eq!(port.state, PortState::Active);
+        assert_eq!(port.state, "ACTIVE");
         assert_eq!(port.phys_state, "LinkUp");
         assert_eq!(port.link_layer, LinkLayer::Ethernet);
         assert_eq!(port.rate, "2.5 Gb/sec (1X SDR)");
@@ -194,7 +193,7 @@ mod tests {
         assert_eq!(devices[1].firmware.as_deref(), Some("20.31.1014"));
         let ports = &devices[1].ports;
         assert_eq!((ports[0].number, ports[1].number), (1, 2));
-        assert_eq!(ports[0].state, PortState::Init);
+        assert_eq!(ports[0].state, "INIT");
         assert_eq!(ports[0].lid, 0x1f);
         assert_eq!(ports[0].netdev, None);
     }
@@ -204,7 +203,7 @@ mod tests {
         let class = tempfile::tempdir().unwrap();
         fs::create_dir_all(class.path().join("mlx5_0/ports/1")).unwrap();
         let port = &read(class.path())[0].ports[0];
-        assert_eq!(port.state, PortState::Unknown);
+        assert_eq!(port.state, "UNKNOWN");
         assert_eq!(port.link_layer, LinkLayer::Other);
         assert!(read(&class.path().join("absent")).is_empty());
     }

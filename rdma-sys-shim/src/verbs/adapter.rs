@@ -39,7 +39,7 @@ impl Adapter {
             let gid = context.gid(port.number, index)?;
             Ok(OwnGid {
                 index,
-                gid: Gid::new(gid),
+                gid: Gid::from(gid),
             })
         };
         // On InfiniBand the first GID is there always, shown or not.
@@ -47,7 +47,7 @@ impl Adapter {
         // It may have gone since it was chosen. The first one will do for most peers.
         let second = choice.second_gid.as_ref();
         let second = second.and_then(|entry| read(entry.index).ok());
-        let second = second.filter(|second| !second.gid.is_zero());
+        let second = second.filter(|second| !second.gid.is_unspecified());
         let mut gids = Families::NONE;
         for own in second.into_iter().chain([first]) {
             gids.insert(own.gid, own);

@@ -27,7 +27,7 @@ impl Transport {
 
     /// Whether packets carry GIDs: always on Ethernet, and between subnets of InfiniBand.
     fn routes_by_gid(self, from: Gid, to: Gid) -> bool {
-        self != Self::InfiniBand || from.bytes()[..8] != to.bytes()[..8]
+        self != Self::InfiniBand || from.to_bits() >> 64 != to.to_bits() >> 64
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -129,7 +129,7 @@ impl PortAddress {
         let flag = if self.needs_gid { NEEDS_GID } else { 0 };
         bytes.push(self.gids.iter().count() as u8 | flag);
         for gid in self.gids.iter() {
-            bytes.extend(gid.bytes());
+            bytes.extend(gid.octets());
         }
         bytes.extend(self.lid.to_le_bytes());
     }
@@ -140,7 +140,7 @@ impl PortAddress {
         let first = fields.u8()?;
         let (count, needs_gid) = (first & !NEEDS_GID, first & NEEDS_GID != 0);
         for _ in 0..count {
-            let gid = Gid::new(fields.array()?);
+            let gid = Gid::from(fields.array::<16>()?);
             if gids.insert(gid, gid).is_some() {
                 return None;
             }
@@ -193,7 +193,7 @@ impl OwnPort {
         Ok(AddressVector {
             port: self.number,
             gid_index: own.index,
-            gid: gid.bytes(),
+            gid: gid.octets(),
             global: self.needs_gid || peer.needs_gid || self.transport.routes_by_gid(own.gid, gid),
             lid: peer.lid,
             qos: self.qos,
@@ -203,15 +203,13 @@ impl OwnPort {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv6Addr;
-
     use super::*;
 
     const MAPPED: &str = "::ffff:10.0.0.1";
     const GLOBAL: &str = "2001:db8::1";
 
     fn gid(text: &str) -> Gid {
-        Gid::new(text.parse::<Ipv6Addr>().unwrap().octets())
+        text.parse().unwrap()
     }
 
     fn address(gids: &[&str], lid: u16) -> PortAddress {
@@ -267,7 +265,7 @@ mod tests {
             };
             let (out, back) = (out.unwrap(), back.unwrap());
             assert_eq!((apart, out.gid_index), (None, index));
-            assert_eq!((out.gid, back.gid), (gid(to).bytes(), gid(to).bytes()));
+            assert_eq!((out.gid, back.gid), (gid(to).octets(), gid(to).octets()));
             assert_eq!(there.address().gid_for(&here.address()), Some(gid(to)));
         }
     }
@@ -292,7 +290,7 @@ mod tests {
             }
         }
         let with = |count: u8, gids: &[&str]| {
-            let gids = gids.iter().flat_map(|text| gid(text).bytes());
+            let gids = gids.iter().flat_map(|text| gid(text).octets());
             let bytes: Vec<u8> = [count].into_iter().chain(gids).chain([0; 64]).collect();
             PortAddress::take(&mut Fields(&bytes))
         };

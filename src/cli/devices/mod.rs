@@ -54,8 +54,8 @@ fn rows(
     let named = spec.map(|spec| REGISTRY.find(spec, &devices, seat));
     let mut rows: Vec<_> = devices.into_iter().map(DeviceRow::from).collect();
     rows[0].chosen_for = Some(Jobs::OneHost);
-    for (device, standing) in rdma::standings(&rdma, &Selector::default(), seat) {
-        let row = rows.iter_mut().find(|row| row.device == device);
+    for standing in rdma::standings(&rdma, &Selector::default(), seat) {
+        let row = rows.iter_mut().find(|row| row.device == standing.device);
         row.into_iter().for_each(|row| row.compare(&standing));
     }
     let complaint = match named {

@@ -81,11 +81,10 @@ pub(super) struct LimitsRow {
 impl DeviceRow {
     /// Says how it compares with the RDMA device that jobs on several hosts take.
     pub(super) fn compare(&mut self, standing: &Standing) {
-        let is_best = matches!(standing, Standing::Best | Standing::AsGood { .. });
-        self.chosen_for = (is_best && self.usable).then_some(Jobs::SeveralHosts);
-        self.choice = Some(match is_best && !self.usable {
+        self.chosen_for = (standing.is_chosen && self.usable).then_some(Jobs::SeveralHosts);
+        self.choice = Some(match standing.is_chosen && !self.usable {
             true => "not chosen: it cannot be used".to_owned(),
-            false => standing.to_string(),
+            false => standing.words.clone(),
         });
     }
 
@@ -165,7 +164,7 @@ impl From<&Port> for PortRow {
     fn from(port: &Port) -> Self {
         Self {
             port: port.number,
-            state: port.state.to_string(),
+            state: port.state.clone(),
             phys_state: port.phys_state.clone(),
             link_layer: port.link_layer.to_string(),
             netdev: port.netdev.clone(),

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 
 use rdma_sys_shim::Error;
 use rdma_sys_shim::rdma::{
-    self, Choice, GidEntry, LinkLayer, Port, PortState, RdmaDevice, SelectError, Selector,
+    self, Choice, GidEntry, LinkLayer, Port, RdmaDevice, SelectError, Selector, Subject,
 };
 
 use super::finding::{Finding, Level};
@@ -50,8 +50,9 @@ pub(super) fn check(
     let seat = machine.seat();
     let chosen = rdma::choose(devices, &selector, &seat);
     if let Err(error) = &chosen
-        && is_about_no_port(error)
+        && error.subject != Subject::Ports
     {
+        // No line about a port would tell this.
         findings.push(refusal("device", error, need.missing()));
         return findings;
     }
@@ -185,7 +186,7 @@ fn port(
     picked: Option<Need>,
 ) -> Vec<Finding> {
     let name = format!("{} port {}", device.name, port.number);
-    let inactive = port.state != PortState::Active || port.link_layer == LinkLayer::Other;
+    let inactive = !port.is_active() || port.link_layer == LinkLayer::Other;
     let works = || Finding::ok(PORT, format!("{name} is {}", describe(port)));
     match found {
         Err(error) if inactive || device.iwarp => vec![refusal(PORT, &error, level)],
@@ -226,7 +227,7 @@ fn gid(machine: &Machine, port: &Port, entry: &GidEntry, shown: String, need: Ne
     let netdev = entry.netdev.as_ref().or(port.netdev.as_ref());
     let netdev = netdev.map_or("NETDEV", String::as_str);
     let address = format!("`ip addr add ADDRESS/PREFIX dev {netdev}`");
-    if !entry.gid.is_ipv4_mapped() && !has_ipv6(machine, entry, netdev) {
+    if entry.gid.to_ipv4_mapped().is_none() && !has_ipv6(machine, entry, netdev) {
         return Finding::bad(
             need.missing(),
             GID,
@@ -234,7 +235,7 @@ fn gid(machine: &Machine, port: &Port, entry: &GidEntry, shown: String, need: Ne
             Some(address),
         );
     }
-    if entry.gid.is_link_local() {
+    if entry.gid.is_unicast_link_local() {
         return Finding::warning(
             GID,
             format!("{shown}, which is link-local: it reaches no further than the link"),
@@ -247,12 +248,7 @@ fn gid(machine: &Machine, port: &Port, entry: &GidEntry, shown: String, need: Ne
 /// Whether the network device has the GID as an IPv6 address. A port has a GID made of its
 /// hardware address even where it has not.
 fn has_ipv6(machine: &Machine, entry: &GidEntry, netdev: &str) -> bool {
-    let digits: String = entry
-        .gid
-        .bytes()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let digits = format!("{:032x}", entry.gid.to_bits());
     let table = machine.text("/proc/net/if_inet6").unwrap_or_default();
     table.lines().any(|line| {
         let mut words = line.split_whitespace();
@@ -260,24 +256,13 @@ fn has_ipv6(machine: &Machine, entry: &GidEntry, netdev: &str) -> bool {
     })
 }
 
-/// True if no line about a port would tell this.
-fn is_about_no_port(error: &SelectError) -> bool {
-    matches!(
-        error,
-        SelectError::Malformed { .. }
-            | SelectError::Unknown { .. }
-            | SelectError::NoDevice
-            | SelectError::NoPort { .. }
-    )
-}
-
 fn refusal(check: &str, error: &SelectError, level: Level) -> Finding {
-    match error {
+    match error.subject {
         // Names of devices that are none of RDMA are known, too.
-        SelectError::Unknown { .. } => {
+        Subject::Name { .. } => {
             let found = Error::from(error.clone()).to_string();
             Finding::bad(level, check, found, None)
         }
-        error => Finding::bad(level, check, error.found(), error.remedy()),
+        _ => Finding::bad(level, check, error.found.clone(), error.remedy.clone()),
     }
 }

@@ -88,7 +88,7 @@ impl Machine {
         let all = standings(&self.devices(), &Selector::default(), &seat);
         let mut lines: Vec<_> = all
             .iter()
-            .map(|(name, why)| format!("{name}: {why}"))
+            .map(|standing| format!("{}: {}", standing.device, standing.words))
             .collect();
         lines.sort();
         lines

@@ -1,7 +1,4 @@
-use std::net::Ipv6Addr;
-
 use super::*;
-use crate::rdma::Gid;
 
 const V1: GidType = GidType::IbOrRoceV1;
 const V2: GidType = GidType::RoceV2;
@@ -9,10 +6,10 @@ const LOCAL: &str = "fe80::1";
 const GLOBAL: &str = "2001:db8::1";
 const MAPPED: &str = "::ffff:10.0.0.1";
 
-fn port(number: u8, state: PortState, link_layer: LinkLayer) -> Port {
+fn port(number: u8, state: &str, link_layer: LinkLayer) -> Port {
     Port {
         number,
-        state,
+        state: state.to_owned(),
         phys_state: "Polling".to_owned(),
         link_layer,
         rate: "100 Gb/sec (4X EDR)".to_owned(),
@@ -35,11 +32,11 @@ fn device(name: &str, ports: Vec<Port>) -> RdmaDevice {
 }
 
 fn roce(gids: &[(u8, &str, GidType)]) -> Port {
-    let mut port = port(1, PortState::Active, LinkLayer::Ethernet);
+    let mut port = port(1, "ACTIVE", LinkLayer::Ethernet);
     port.netdev = Some("eth0".to_owned());
     let entries = gids.iter().map(|&(index, gid, kind)| GidEntry {
         index,
-        gid: Gid::new(gid.parse::<Ipv6Addr>().unwrap().octets()),
+        gid: gid.parse().unwrap(),
         kind,
         netdev: Some("eth0".to_owned()),
     });
@@ -130,7 +127,7 @@ fn infiniband_goes_by_lid_with_the_first_gid_for_global_headers() {
 #[test]
 fn hardware_comes_before_emulation_and_names_in_order() {
     let good = || vec![roce(&[(1, MAPPED, V2)])];
-    let down = vec![port(1, PortState::Down, LinkLayer::Ethernet)];
+    let down = vec![port(1, "DOWN", LinkLayer::Ethernet)];
     let devices = [
         device("irdma0", down),
         device("rxe0", good()),
@@ -150,7 +147,7 @@ fn the_first_usable_port_is_taken_unless_one_is_named() {
     second.number = 2;
     let mut third = roce(&[(5, MAPPED, V2)]);
     third.number = 3;
-    let ports = vec![port(1, PortState::Down, LinkLayer::Ethernet), second, third];
+    let ports = vec![port(1, "DOWN", LinkLayer::Ethernet), second, third];
     let devices = [device("mlx5_0", ports)];
     assert_eq!(pick(&devices, "mlx5_0").port, 2);
     assert_eq!(pick(&devices, "mlx5_0:3").port, 3);
@@ -189,7 +186,7 @@ fn an_unknown_port_is_refused_with_those_that_exist() {
 
 #[test]
 fn a_port_that_is_down_is_refused_with_its_state_the_remedy_and_the_active_ones() {
-    let mut down = port(1, PortState::Down, LinkLayer::Ethernet);
+    let mut down = port(1, "DOWN", LinkLayer::Ethernet);
     down.netdev = Some("dummy0".to_owned());
     let mut devices = vec![device("rxe0", vec![down])];
     assert_eq!(
@@ -203,13 +200,13 @@ fn a_port_that_is_down_is_refused_with_its_state_the_remedy_and_the_active_ones(
     );
     let fabric = [device(
         "mlx5_0",
-        vec![port(1, PortState::Init, LinkLayer::InfiniBand)],
+        vec![port(1, "INIT", LinkLayer::InfiniBand)],
     )];
     let error = refusal(&fabric, "mlx5_0");
     assert!(error.contains("is INIT (a subnet manager"), "{error}");
     let cable = [device(
         "mlx5_0",
-        vec![port(1, PortState::Down, LinkLayer::InfiniBand)],
+        vec![port(1, "DOWN", LinkLayer::InfiniBand)],
     )];
     let error = refusal(&cable, "mlx5_0");
     assert!(error.contains("in state Polling: check cable"), "{error}");
@@ -218,10 +215,10 @@ fn a_port_that_is_down_is_refused_with_its_state_the_remedy_and_the_active_ones(
 #[test]
 fn where_nothing_is_usable_every_reason_is_given() {
     let devices = [
-        device("rxe0", vec![port(1, PortState::Down, LinkLayer::Ethernet)]),
+        device("rxe0", vec![port(1, "DOWN", LinkLayer::Ethernet)]),
         device(
             "mlx5_0",
-            vec![roce(&[]), port(2, PortState::Init, LinkLayer::InfiniBand)],
+            vec![roce(&[]), port(2, "INIT", LinkLayer::InfiniBand)],
         ),
     ];
     let error = refusal(&devices, "");
@@ -280,10 +277,7 @@ fn what_cannot_carry_a_queue_pair_is_refused() {
     iwarp.iwarp = true;
     let error = refusal(&[iwarp], "siw0");
     assert!(error.contains("it is iWARP"), "{error}");
-    let odd = [device(
-        "efa_0",
-        vec![port(1, PortState::Active, LinkLayer::Other)],
-    )];
+    let odd = [device("efa_0", vec![port(1, "ACTIVE", LinkLayer::Other)])];
     let error = refusal(&odd, "efa_0");
     assert!(error.contains("neither InfiniBand nor Ethernet"), "{error}");
 }

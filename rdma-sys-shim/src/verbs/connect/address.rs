@@ -179,11 +179,13 @@ fn host_name() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
     use crate::rdma::Gid;
 
-    const IPV4: Gid = Gid::new([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1]);
-    const IPV6: Gid = Gid::new([0xfd; 16]);
+    const IPV4: Gid = Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped();
+    const IPV6: Gid = Gid::from_bits(u128::from_ne_bytes([0xfd; 16]));
 
     fn address() -> Address {
         let port = PortAddress::new([IPV4, IPV6], 0);

@@ -25,7 +25,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     use crate::rdma::Gid;
     use crate::verbs::port::{PortAddress, Transport};
     let ipv4 = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1];
-    let port = PortAddress::new([ipv4, [0xfe; 16]].map(Gid::new), 7);
+    let port = PortAddress::new([ipv4, [0xfe; 16]].map(Gid::from), 7);
     let from = Address::fresh(port, Transport::RoceV2, "rxe0").expect("random numbers");
     let numbers = Numbers {
         qpn: 17,

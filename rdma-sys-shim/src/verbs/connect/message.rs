@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn messages_survive_the_journey_within_the_limit() {
         let ipv4 = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1];
-        let port = PortAddress::new([ipv4, [7; 16]].map(Gid::new), 3);
+        let port = PortAddress::new([ipv4, [7; 16]].map(Gid::from), 3);
         let mut from = Address::fresh(port, Transport::InfiniBand, &"d".repeat(63)).unwrap();
         from.host = "h".repeat(63);
         for body in bodies() {

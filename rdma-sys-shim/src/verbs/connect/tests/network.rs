@@ -1,6 +1,7 @@
 //! Processes, the queue pairs that they would have, and a network that does what it likes.
 
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -13,8 +14,8 @@ use crate::rdma::Gid;
 use crate::verbs::port::{PortAddress, Transport};
 use crate::{Error, Result};
 
-pub(super) const IPV4: Gid = Gid::new([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1]);
-pub(super) const IPV6: Gid = Gid::new([0xfd; 16]);
+pub(super) const IPV4: Gid = Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped();
+pub(super) const IPV6: Gid = Gid::from_bits(u128::from_ne_bytes([0xfd; 16]));
 
 /// A queue pair as the device would see it.
 #[derive(Clone, Debug)]
