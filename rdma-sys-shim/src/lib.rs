@@ -28,6 +28,7 @@ mod system;
 pub mod testkit;
 #[cfg(feature = "verbs")]
 mod verbs;
+mod vma;
 
 pub use device::batch::{Batch, BatchError, Blocks, Each, LocalPiece, RemoteRun};
 pub use device::{

@@ -26,7 +26,6 @@ mod servers;
 mod slots;
 mod sub_allocator;
 mod table;
-mod vma;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

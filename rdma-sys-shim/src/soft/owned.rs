@@ -10,8 +10,8 @@ use super::assist::Attached;
 use super::memory_file::{self, AddressRange, FileId, whole_pages};
 use super::segment::Loan;
 use super::table::MappablePiece;
-use super::vma::{self, Rights};
 use crate::system::page_size;
+use crate::vma::{self, Rights};
 use crate::{Access, Error, Region, Result};
 
 /// Allocated segments by first address: the answer to "may this be mapped already?".

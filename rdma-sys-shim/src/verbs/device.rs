@@ -11,7 +11,7 @@ use super::adapter::Adapter;
 use super::connect::{Address, Connector, Numbers, PeerId, Queues, Timing};
 use super::endpoint::VerbsEndpoint;
 use super::limits::atomic_scope;
-use super::objects::{CompletionQueue, Establish, QueuePair};
+use super::objects::{CompletionQueue, Establish, MemoryRegion, QueuePair};
 use super::peer::Peer;
 use super::settings::Settings;
 use super::terms::Terms;
@@ -109,7 +109,7 @@ impl Device for VerbsDevice {
         // Not under the lock, which the connector needs: an endpoint may be busy.
         let endpoints = self.endpoints.lock().clone();
         Some(Usage {
-            registered_bytes: memory::registered(),
+            registered_bytes: MemoryRegion::registered_bytes(),
             queue_pairs: QueuePair::in_use(),
             completion_entries: CompletionQueue::entries_in_use(),
             connections: endpoints.len() as u32,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ibverbs_sys as ffi;
 
-use super::objects::Context;
+use super::objects::{Context, never_blocks};
 
 /// How long an event may come after the end of the work that it explains.
 const LONGEST_DELAY: Duration = Duration::from_millis(100);
@@ -135,12 +135,8 @@ pub(super) struct EventSource {
 /// Has the device's events taken, logged, and kept for error messages. `port` is the one in use.
 pub(super) fn watch(trouble: &Arc<Trouble>, context: &Arc<Context>, port: u8) -> EventSource {
     let fd = context.async_fd();
-    // SAFETY: the context's own descriptor, which lives as long as the context. Where this is
-    // refused, the calls below could block: the events are then left alone.
-    let quiet = unsafe {
-        let flags = libc::fcntl(fd, libc::F_GETFL);
-        flags >= 0 && libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) >= 0
-    };
+    // Where this is refused, the calls below could block: the events are then left alone.
+    let quiet = never_blocks(fd);
     trouble.is_heard.store(quiet, Ordering::Relaxed);
     let (trouble, context) = (trouble.clone(), context.clone());
     EventSource {

@@ -8,17 +8,13 @@ use ibverbs_sys::ibv_access_flags as Flags;
 use memmap2::{MmapMut, MmapOptions};
 
 use super::objects::{MemoryRegion, ProtectionDomain};
-use crate::cross_memory::{Direction, Stopped, own_number, transfer};
 use crate::system::page_size;
+use crate::vma::{self, Rights};
 use crate::{Access, Error, Region, RemoteRegion, Result};
-
-/// Registered bytes of this process.
-static REGISTERED: AtomicU64 = AtomicU64::new(0);
 
 /// Memory that this process owns and the device may use. Deregistered before it is unmapped.
 pub(super) struct Pinned {
     region: MemoryRegion,
-    len: usize,
     base: *mut u8,
     _memory: MmapMut,
 }
@@ -41,7 +37,6 @@ impl Pinned {
         let region = unsafe { register(domain, base, len, access)? };
         Ok(Self {
             region,
-            len,
             base,
             _memory: memory,
         })
@@ -56,12 +51,6 @@ impl Pinned {
     }
 }
 
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        forget(self.len);
-    }
-}
-
 /// # Safety
 /// As for [`MemoryRegion::register`].
 unsafe fn register(
@@ -73,82 +62,32 @@ unsafe fn register(
     // SAFETY: the caller's promise.
     let registered = unsafe { MemoryRegion::register(domain, base, len, access) };
     // What finds first that memory is not there may call that "out of memory".
-    let region = registered.map_err(|error| match is_mapped(base, len) {
-        true => error,
-        false => Error::BadMemory {
+    registered.map_err(|error| match vma::rights(base.addr(), len) {
+        Ok(Rights::None) => Error::BadMemory {
             address: base.addr(),
             len,
-            reason: "not all of it is mapped",
+            reason: "not all of it is mapped and readable",
         },
-    })?;
-    REGISTERED.fetch_add(len as u64, Ordering::Relaxed);
-    Ok(region)
-}
-
-fn is_mapped(base: *mut u8, len: usize) -> bool {
-    let start = base.addr() & !(page_size() - 1);
-    let bytes = len.saturating_add(base.addr() - start);
-    // SAFETY: only looks for gaps: nothing is to be written that was not to be written anyway, and no
-    // use is made of the address.
-    unsafe { libc::msync(start as *mut libc::c_void, bytes, libc::MS_ASYNC) == 0 }
-}
-
-/// Whether this process may read the memory. The kernel lets a device read what it may not.
-fn is_readable(base: *mut u8, len: usize) -> bool {
-    let mut seen = 0_u8;
-    let pages = std::iter::once(0).chain((page_size()..len).step_by(page_size()));
-    let last = len.saturating_sub(1);
-    pages.chain([last]).all(|at| {
-        let here = base.addr().wrapping_add(at) as u64;
-        // SAFETY: a local byte.
-        let tried = unsafe { transfer(own_number(), Direction::Read, &raw mut seen, here, 1) };
-        !matches!(tried, Err(Stopped::Fault))
+        _ => error,
     })
 }
 
-fn forget(len: usize) {
-    REGISTERED.fetch_sub(len as u64, Ordering::Relaxed);
-}
-
-/// Registered bytes of this process.
-pub(super) fn registered() -> u64 {
-    REGISTERED.load(Ordering::Relaxed)
-}
-
-/// An origin buffer, registered for the operations that use it.
-pub(super) struct Lent {
-    region: MemoryRegion,
+/// Registers an origin buffer for the operations that use it.
+///
+/// # Safety
+/// Until drop, the memory stays mapped, and the device may read it, and write to it if `written`.
+pub(super) unsafe fn lend(
+    domain: &Arc<ProtectionDomain>,
+    base: *mut u8,
     len: usize,
-}
-
-impl Lent {
-    /// # Safety
-    /// Until drop, the memory stays mapped, and the device may read it, and write to it if
-    /// `written`.
-    pub(super) unsafe fn new(
-        domain: &Arc<ProtectionDomain>,
-        base: *mut u8,
-        len: usize,
-        written: bool,
-    ) -> Result<Self> {
-        let access = match written {
-            true => Flags::IBV_ACCESS_LOCAL_WRITE,
-            false => Flags(0),
-        };
-        // SAFETY: the caller's promise.
-        let region = unsafe { register(domain, base, len, access)? };
-        Ok(Self { region, len })
-    }
-
-    pub(super) fn lkey(&self) -> u32 {
-        self.region.lkey()
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        forget(self.len);
-    }
+    written: bool,
+) -> Result<MemoryRegion> {
+    let access = match written {
+        true => Flags::IBV_ACCESS_LOCAL_WRITE,
+        false => Flags(0),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { register(domain, base, len, access) }
 }
 
 /// What peers are given for a region: the key of verbs in the lower half, and above it the rights
@@ -230,7 +169,6 @@ impl Regions {
 struct Listed {
     regions: Arc<Regions>,
     place: (usize, u64),
-    len: usize,
     _region: Arc<MemoryRegion>,
     _memory: Option<MmapMut>,
 }
@@ -238,7 +176,6 @@ struct Listed {
 impl Drop for Listed {
     fn drop(&mut self) {
         self.regions.remove(self.place);
-        forget(self.len);
     }
 }
 
@@ -315,6 +252,11 @@ pub(super) unsafe fn expose(
     }
 }
 
+/// Whether this process may read the memory. The kernel lets a device read what it may not.
+fn is_readable(base: *mut u8, len: usize) -> bool {
+    vma::rights(base.addr(), len).is_ok_and(|rights| rights != Rights::None)
+}
+
 /// # Safety
 /// The memory stays mapped until the region is dropped: because it is `memory`, or by the caller's
 /// promise; peers may use it as far as `access` says.
@@ -347,7 +289,6 @@ unsafe fn show(
         Box::new(Listed {
             place: regions.insert(base.addr(), entry),
             regions: regions.clone(),
-            len,
             _region: region,
             _memory: memory,
         })
@@ -365,31 +306,6 @@ fn too_large(len: usize) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn gaps_and_forbidden_pages_are_found() {
-        let page = page_size();
-        let mut memory = MmapOptions::new().len(3 * page).map_anon().unwrap();
-        let base = memory.as_mut_ptr();
-        assert!(is_mapped(base.wrapping_add(1), 3 * page - 1));
-        // SAFETY: a page of our own mapping, which is mapped again below.
-        unsafe { libc::munmap(base.wrapping_add(page).cast(), page) };
-        assert!(is_mapped(base, page));
-        assert!(!is_mapped(base, page + 1));
-        assert!(!is_mapped(base, 3 * page));
-        assert!(!is_mapped(base, isize::MAX as usize));
-        assert!(!is_mapped(0x10 as *mut u8, 8));
-        assert!(!is_mapped(0xffff_8000_0000_0000_usize as *mut u8, 64));
-        let (prot, flags) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        let hole = base.wrapping_add(page).cast();
-        // SAFETY: fills the gap, so that the mapping is whole when it is dropped.
-        unsafe { libc::mmap(hole, page, prot, flags | libc::MAP_FIXED, -1, 0) };
-        assert!(is_readable(base.wrapping_add(1), 3 * page - 1));
-        // SAFETY: our own mapping; nobody uses it.
-        unsafe { libc::mprotect(base.wrapping_add(2 * page).cast(), page, libc::PROT_NONE) };
-        assert!(is_readable(base.wrapping_add(1), 2 * page - 1));
-        assert!(!is_readable(base.wrapping_add(1), 2 * page));
-    }
 
     #[test]
     fn a_key_tells_which_rights_come_with_it() {

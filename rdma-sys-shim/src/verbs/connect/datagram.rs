@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::RawFd;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use ibverbs_sys as ffi;
@@ -14,8 +13,8 @@ use super::address::Address;
 use super::message::MESSAGE_BYTES;
 use crate::verbs::adapter::Adapter;
 use crate::verbs::objects::{
-    AddressVector, CompletionChannel, CompletionQueue, MemoryRegion, ProtectionDomain, QueueLimits,
-    QueuePair,
+    AddressVector, CompletionChannel, CompletionQueue, Handle, MemoryRegion, ProtectionDomain,
+    QueueLimits, QueuePair,
 };
 use crate::verbs::port::{OwnPort, PortAddress};
 use crate::{Error, Result};
@@ -272,11 +271,11 @@ impl Datagrams {
     /// The way to a process. Those on one port share it.
     fn way(&mut self, to: &Address) -> Result<*mut ffi::ibv_ah> {
         if let Some(handle) = self.ways.get(&to.port) {
-            return Ok(handle.0.as_ptr());
+            return Ok(handle.0.raw());
         }
         let route = to.route_from(&self.own)?;
         let handle = AddressHandle::new(&self.domain, &route)?;
-        let raw = handle.0.as_ptr();
+        let raw = handle.0.raw();
         self.ways.insert(to.port, handle);
         Ok(raw)
     }
@@ -284,30 +283,22 @@ impl Datagrams {
 
 /// A way to a port, as the device keeps it.
 struct AddressHandle(
-    NonNull<ffi::ibv_ah>,
+    Handle<ffi::ibv_ah>,
     #[expect(dead_code)] Arc<ProtectionDomain>,
 );
-
-// SAFETY: libibverbs lets any thread use an address handle; the pointer stays valid until drop.
-unsafe impl Send for AddressHandle {}
 
 impl AddressHandle {
     fn new(domain: &Arc<ProtectionDomain>, route: &AddressVector) -> Result<Self> {
         let mut attributes = route.attributes();
-        // SAFETY: a live domain, kept alive by the result, and attributes that are all filled.
-        let raw = unsafe { ffi::ibv_create_ah(domain.raw(), &raw mut attributes) };
-        let raw = NonNull::new(raw).ok_or_else(|| {
+        // SAFETY: a live domain, kept alive by the result, which alone destroys the handle, and attributes that are all filled.
+        let raw = unsafe {
+            let made = ffi::ibv_create_ah(domain.raw(), &raw mut attributes);
+            Handle::new(made, ffi::ibv_destroy_ah)
+        };
+        let raw = raw.ok_or_else(|| {
             let gid = std::net::Ipv6Addr::from(route.gid);
             Error::last_os(format!("finding the way to GID {gid}, LID {}", route.lid))
         })?;
         Ok(Self(raw, domain.clone()))
-    }
-}
-
-impl Drop for AddressHandle {
-    fn drop(&mut self) {
-        // SAFETY: made above, and nobody else destroys it; the queue pair that sent over it is gone
-        // or has nothing left to send.
-        unsafe { ffi::ibv_destroy_ah(self.0.as_ptr()) };
     }
 }

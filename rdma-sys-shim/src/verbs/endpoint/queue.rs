@@ -21,7 +21,7 @@ use super::request::{Local, Request, Verb};
 use super::ring::RingPiece;
 use super::signals::Signals;
 use super::unposted::{CHAIN, Unposted};
-use crate::verbs::memory::Lent;
+use crate::verbs::memory;
 use crate::verbs::objects::{MemoryRegion, QueuePair};
 use crate::{Error, RemoteAddress, Result};
 
@@ -103,8 +103,8 @@ impl SendQueue {
         }
         let line = self.link.as_ref().ok_or_else(destroyed)?;
         // SAFETY: the caller's promise; it is given back once its newest request is complete.
-        let lent = unsafe { Lent::new(&line.domain, base, len, written)? };
-        Ok(self.borrowed.lend(lent, base, len, written))
+        let region = unsafe { memory::lend(&line.domain, base, len, written)? };
+        Ok(self.borrowed.lend(region, base, len, written))
     }
 }
 

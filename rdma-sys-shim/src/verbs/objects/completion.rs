@@ -1,42 +1,35 @@
 //! Completion queues and the channels that report their entries.
 
 use std::os::fd::RawFd;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ibverbs_sys as ffi;
 
-use super::{Context, check};
+use super::{Context, Handle, check, never_blocks};
 use crate::{Error, Result};
 
 /// Where a thread can sleep until a completion queue has an entry.
 pub(crate) struct CompletionChannel {
-    raw: NonNull<ffi::ibv_comp_channel>,
+    raw: Handle<ffi::ibv_comp_channel>,
     _context: Arc<Context>,
 }
-
-// SAFETY: libibverbs lets any thread use a channel; the pointer stays valid until drop.
-unsafe impl Send for CompletionChannel {}
-// SAFETY: as above.
-unsafe impl Sync for CompletionChannel {}
 
 impl CompletionChannel {
     /// A channel whose descriptor does not block.
     pub(crate) fn new(context: &Arc<Context>) -> Result<Arc<Self>> {
-        // SAFETY: an open context, kept alive by the result.
-        let raw = NonNull::new(unsafe { ffi::ibv_create_comp_channel(context.raw()) })
-            .ok_or_else(|| Error::last_os("creating a completion channel"))?;
+        // SAFETY: an open context, kept alive by the result, which alone destroys the channel.
+        let raw = unsafe {
+            let made = ffi::ibv_create_comp_channel(context.raw());
+            Handle::new(made, ffi::ibv_destroy_comp_channel)
+        };
+        let raw = raw.ok_or_else(|| Error::last_os("creating a completion channel"))?;
         let channel = Self {
             raw,
             _context: context.clone(),
         };
-        // SAFETY: a descriptor that the channel owns.
-        let quiet = unsafe {
-            let flags = libc::fcntl(channel.fd(), libc::F_GETFL);
-            flags >= 0 && libc::fcntl(channel.fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) >= 0
-        };
-        if !quiet {
+        if !never_blocks(channel.fd()) {
             return Err(Error::last_os("fcntl of a completion channel"));
         }
         Ok(Arc::new(channel))
@@ -45,7 +38,7 @@ impl CompletionChannel {
     /// Readable when there is an event.
     pub(crate) fn fd(&self) -> RawFd {
         // SAFETY: a live channel, whose descriptor libibverbs does not change.
-        unsafe { self.raw.as_ref().fd }
+        unsafe { (*self.raw.raw()).fd }
     }
 
     /// Takes the events that are there. Each says that the queue has entries since it was armed;
@@ -54,7 +47,7 @@ impl CompletionChannel {
         loop {
             let (mut queue, mut context) = (ptr::null_mut(), ptr::null_mut());
             // SAFETY: a live channel, and places for the answer.
-            if unsafe { ffi::ibv_get_cq_event(self.raw.as_ptr(), &mut queue, &mut context) } != 0 {
+            if unsafe { ffi::ibv_get_cq_event(self.raw.raw(), &mut queue, &mut context) } != 0 {
                 return;
             }
             // SAFETY: the queue that the event came from, which is alive: destroying it waits for
@@ -64,24 +57,12 @@ impl CompletionChannel {
     }
 }
 
-impl Drop for CompletionChannel {
-    fn drop(&mut self) {
-        // SAFETY: the queues that use it kept it alive, and are gone.
-        unsafe { ffi::ibv_destroy_comp_channel(self.raw.as_ptr()) };
-    }
-}
-
 pub(crate) struct CompletionQueue {
-    raw: NonNull<ffi::ibv_cq>,
+    raw: Handle<ffi::ibv_cq>,
     entries: u32,
     _channel: Option<Arc<CompletionChannel>>,
     context: Arc<Context>,
 }
-
-// SAFETY: libibverbs lets any thread use a completion queue; the pointer stays valid until drop.
-unsafe impl Send for CompletionQueue {}
-// SAFETY: as above.
-unsafe impl Sync for CompletionQueue {}
 
 /// All completion queue entries of this process, for reports.
 static ENTRIES: AtomicU32 = AtomicU32::new(0);
@@ -93,22 +74,18 @@ impl CompletionQueue {
         entries: u32,
         channel: Option<&Arc<CompletionChannel>>,
     ) -> Result<Arc<Self>> {
-        let raw_channel = channel.map_or(ptr::null_mut(), |channel| channel.raw.as_ptr());
-        // SAFETY: an open context and a live channel or none, kept alive by the result.
+        let raw_channel = channel.map_or(ptr::null_mut(), |channel| channel.raw.raw());
+        let (context_raw, tag) = (context.raw(), ptr::null_mut());
+        // SAFETY: an open context and a live channel or none, kept alive by the result, which alone destroys the queue.
         let raw = unsafe {
-            ffi::ibv_create_cq(
-                context.raw(),
-                entries as i32,
-                ptr::null_mut(),
-                raw_channel,
-                0,
-            )
+            let made = ffi::ibv_create_cq(context_raw, entries as i32, tag, raw_channel, 0);
+            Handle::new(made, ffi::ibv_destroy_cq)
         };
-        let raw = NonNull::new(raw).ok_or_else(|| {
+        let raw = raw.ok_or_else(|| {
             Error::last_os(format!("creating a completion queue of {entries} entries"))
         })?;
         // SAFETY: a live queue, whose size libibverbs does not change.
-        let entries = unsafe { raw.as_ref().cqe } as u32;
+        let entries = unsafe { (*raw.raw()).cqe } as u32;
         ENTRIES.fetch_add(entries, Ordering::Relaxed);
         Ok(Arc::new(Self {
             raw,
@@ -124,7 +101,7 @@ impl CompletionQueue {
     }
 
     pub(crate) fn raw(&self) -> *mut ffi::ibv_cq {
-        self.raw.as_ptr()
+        self.raw.raw()
     }
 
     /// Takes entries; says how many.
@@ -164,7 +141,5 @@ impl CompletionQueue {
 impl Drop for CompletionQueue {
     fn drop(&mut self) {
         ENTRIES.fetch_sub(self.entries, Ordering::Relaxed);
-        // SAFETY: the queue pairs that use it kept it alive, and are gone.
-        unsafe { ffi::ibv_destroy_cq(self.raw()) };
     }
 }

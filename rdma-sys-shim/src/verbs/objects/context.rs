@@ -2,26 +2,20 @@
 
 use std::ffi::CStr;
 use std::os::fd::RawFd;
-use std::ptr::NonNull;
 use std::sync::{Arc, Once};
 
 use ibverbs_sys as ffi;
 
-use super::{check, extended};
+use super::{Handle, check, extended};
 use crate::{Error, Result};
 
 /// An open device. Its methods may be called by several threads, as libibverbs allows.
 pub(crate) struct Context {
-    raw: NonNull<ffi::ibv_context>,
+    raw: Handle<ffi::ibv_context>,
     name: String,
     attributes: ffi::ibv_device_attr,
     pci_atomics: ffi::ibv_pci_atomic_caps,
 }
-
-// SAFETY: libibverbs lets any thread use a context; the pointer stays valid until drop.
-unsafe impl Send for Context {}
-// SAFETY: as above.
-unsafe impl Sync for Context {}
 
 /// What is known of a port at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -59,8 +53,8 @@ impl Context {
                 known.to_bytes() == name.as_bytes()
             });
         let opened = found.map(|device| {
-            // SAFETY: from the list, which is not freed yet.
-            NonNull::new(unsafe { ffi::ibv_open_device(device) })
+            // SAFETY: from the list, which is not freed yet. The result alone closes the device.
+            unsafe { Handle::new(ffi::ibv_open_device(device), ffi::ibv_close_device) }
                 .ok_or_else(|| Error::last_os(format!("opening RDMA device {name}")))
         });
         // SAFETY: the list that was handed out above; an open context does not need it.
@@ -69,12 +63,12 @@ impl Context {
             device: name.to_owned(),
         })??;
         let mut context = Self {
+            pci_atomics: extended::attributes(raw.raw())
+                .map(|attributes| attributes.pci_atomic_caps)
+                .unwrap_or_default(),
             raw,
             name: name.to_owned(),
             attributes: ffi::ibv_device_attr::default(),
-            pci_atomics: extended::attributes(raw)
-                .map(|attributes| attributes.pci_atomic_caps)
-                .unwrap_or_default(),
         };
         // SAFETY: an open context and a place for the answer.
         let code = unsafe { ffi::ibv_query_device(context.raw(), &mut context.attributes) };
@@ -83,7 +77,7 @@ impl Context {
     }
 
     pub(crate) fn raw(&self) -> *mut ffi::ibv_context {
-        self.raw.as_ptr()
+        self.raw.raw()
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -203,16 +197,6 @@ fn expect_forks() {
             tracing::warn!(%error, "a fork may part RDMA devices from registered memory");
         }
     });
-}
-
-impl Drop for Context {
-    fn drop(&mut self) {
-        // SAFETY: everything that was made from it kept it alive, and is gone.
-        let code = unsafe { ffi::ibv_close_device(self.raw()) };
-        if code != 0 {
-            tracing::warn!(device = self.name, code, "closing an RDMA device failed");
-        }
-    }
 }
 
 #[cfg(test)]

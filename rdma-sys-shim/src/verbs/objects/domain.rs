@@ -1,28 +1,23 @@
 //! Protection domains and the memory that is registered in them.
 
-use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ibverbs_sys as ffi;
 
-use super::Context;
+use super::{Context, Handle};
 use crate::system;
 use crate::{Error, Result};
 
 pub(crate) struct ProtectionDomain {
-    raw: NonNull<ffi::ibv_pd>,
+    raw: Handle<ffi::ibv_pd>,
     _context: Arc<Context>,
 }
 
-// SAFETY: libibverbs lets any thread use a protection domain; the pointer stays valid until drop.
-unsafe impl Send for ProtectionDomain {}
-// SAFETY: as above.
-unsafe impl Sync for ProtectionDomain {}
-
 impl ProtectionDomain {
     pub(crate) fn new(context: &Arc<Context>) -> Result<Arc<Self>> {
-        // SAFETY: an open context, kept alive by the result.
-        let raw = NonNull::new(unsafe { ffi::ibv_alloc_pd(context.raw()) })
+        // SAFETY: an open context, kept alive by the result, which alone destroys the domain.
+        let raw = unsafe { Handle::new(ffi::ibv_alloc_pd(context.raw()), ffi::ibv_dealloc_pd) }
             .ok_or_else(|| Error::last_os("allocating a protection domain"))?;
         Ok(Arc::new(Self {
             raw,
@@ -31,29 +26,21 @@ impl ProtectionDomain {
     }
 
     pub(crate) fn raw(&self) -> *mut ffi::ibv_pd {
-        self.raw.as_ptr()
-    }
-}
-
-impl Drop for ProtectionDomain {
-    fn drop(&mut self) {
-        // SAFETY: what was made in it kept it alive, and is gone.
-        unsafe { ffi::ibv_dealloc_pd(self.raw()) };
+        self.raw.raw()
     }
 }
 
 /// Registered memory; deregistered when dropped.
 pub(crate) struct MemoryRegion {
-    raw: NonNull<ffi::ibv_mr>,
+    _raw: Handle<ffi::ibv_mr>,
+    len: usize,
     lkey: u32,
     rkey: u32,
     _domain: Arc<ProtectionDomain>,
 }
 
-// SAFETY: libibverbs lets any thread use a memory region; the pointer stays valid until drop.
-unsafe impl Send for MemoryRegion {}
-// SAFETY: as above.
-unsafe impl Sync for MemoryRegion {}
+/// Registered bytes of this process, for reports.
+static REGISTERED: AtomicU64 = AtomicU64::new(0);
 
 impl MemoryRegion {
     /// Registers `len` bytes at `base`; `access` is of verbs.
@@ -67,17 +54,27 @@ impl MemoryRegion {
         len: usize,
         access: ffi::ibv_access_flags,
     ) -> Result<Self> {
-        // SAFETY: a live domain; the memory is the caller's promise.
-        let raw = unsafe { ffi::ibv_reg_mr(domain.raw(), base.cast(), len, access.0 as i32) };
-        let raw = NonNull::new(raw).ok_or_else(|| refusal(base, len))?;
+        // SAFETY: a live domain; the memory is the caller's promise. The result alone deregisters it.
+        let raw = unsafe {
+            let made = ffi::ibv_reg_mr(domain.raw(), base.cast(), len, access.0 as i32);
+            Handle::new(made, ffi::ibv_dereg_mr)
+        };
+        let raw = raw.ok_or_else(|| refusal(base, len))?;
         // SAFETY: a live region; libibverbs does not change its keys.
-        let (lkey, rkey) = unsafe { (raw.as_ref().lkey, raw.as_ref().rkey) };
+        let (lkey, rkey) = unsafe { ((*raw.raw()).lkey, (*raw.raw()).rkey) };
+        REGISTERED.fetch_add(len as u64, Ordering::Relaxed);
         Ok(Self {
-            raw,
+            _raw: raw,
+            len,
             lkey,
             rkey,
             _domain: domain.clone(),
         })
+    }
+
+    /// Registered bytes of this process.
+    pub(crate) fn registered_bytes() -> u64 {
+        REGISTERED.load(Ordering::Relaxed)
     }
 
     /// What work requests of this process name it by.
@@ -93,11 +90,7 @@ impl MemoryRegion {
 
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
-        // SAFETY: registered above, and nobody else deregisters it.
-        let code = unsafe { ffi::ibv_dereg_mr(self.raw.as_ptr()) };
-        if code != 0 {
-            tracing::warn!(code, "deregistering memory failed");
-        }
+        REGISTERED.fetch_sub(self.len as u64, Ordering::Relaxed);
     }
 }
 

@@ -2,7 +2,7 @@
 //! only.
 
 use std::mem::offset_of;
-use std::ptr::{self, NonNull};
+use std::ptr;
 
 use ibverbs_sys as ffi;
 
@@ -29,15 +29,15 @@ struct Extended {
 const IS_EXTENDED: usize = usize::MAX;
 
 /// All that the device says of itself; `None` where the library or the driver is too old for the question.
-pub(super) fn attributes(context: NonNull<ffi::ibv_context>) -> Option<ffi::ibv_device_attr_ex> {
+pub(super) fn attributes(context: *mut ffi::ibv_context) -> Option<ffi::ibv_device_attr_ex> {
     // SAFETY: an open context, whose fields libibverbs does not change.
-    let mark = unsafe { (*context.as_ptr()).abi_compat };
+    let mark = unsafe { (*context).abi_compat };
     if mark.addr() != IS_EXTENDED {
         return None;
     }
     // SAFETY: the mark says that the context is the last member of a `verbs_context`, and was allocated as that.
     let extended = unsafe { context.byte_sub(offset_of!(Extended, context)) };
-    let extended: *const Extended = extended.cast().as_ptr();
+    let extended: *const Extended = extended.cast();
     // SAFETY: every version has its size right before the context.
     let size = unsafe { (&raw const (*extended).size).read() };
     if size < size_of::<Extended>() {
@@ -48,14 +48,13 @@ pub(super) fn attributes(context: NonNull<ffi::ibv_context>) -> Option<ffi::ibv_
     let mut attributes = ffi::ibv_device_attr_ex::default();
     let len = size_of_val(&attributes);
     // SAFETY: an open context, no input, and a place of this length for the answer.
-    let code = unsafe { query(context.as_ptr(), ptr::null(), &mut attributes, len) };
+    let code = unsafe { query(context, ptr::null(), &mut attributes, len) };
     (code == 0).then_some(attributes)
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::ptr::NonNull;
 
     use crate::rdma::{self, Seat, Selector};
     use crate::verbs::objects::Context;
@@ -66,8 +65,7 @@ mod tests {
         let devices = rdma::read(Path::new(rdma::CLASS));
         let choice = rdma::choose(&devices, &Selector::default(), &Seat::default()).unwrap();
         let context = Context::open(&choice.device).unwrap();
-        let raw = NonNull::new(context.raw()).unwrap();
-        let extended = super::attributes(raw).expect("a driver that knows the question");
+        let extended = super::attributes(context.raw()).expect("a driver that knows the question");
         let (whole, part) = (extended.orig_attr, context.attributes());
         assert_eq!(
             (

@@ -1,12 +1,12 @@
 //! Queue pairs: reliable connections for data, unreliable datagrams for making them.
 
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ibverbs_sys as ffi;
 
-use super::{CompletionQueue, ProtectionDomain, check};
+use super::{CompletionQueue, Handle, ProtectionDomain, check};
 use crate::{Error, Result};
 
 /// How long the queues of a queue pair are.
@@ -95,18 +95,13 @@ pub(crate) struct Establish {
 }
 
 pub(crate) struct QueuePair {
-    raw: NonNull<ffi::ibv_qp>,
+    raw: Handle<ffi::ibv_qp>,
     inline: u32,
     send: u32,
     elements: u32,
     _queue: Arc<CompletionQueue>,
     _domain: Arc<ProtectionDomain>,
 }
-
-// SAFETY: libibverbs lets any thread use a queue pair; the pointer stays valid until drop.
-unsafe impl Send for QueuePair {}
-// SAFETY: as above.
-unsafe impl Sync for QueuePair {}
 
 /// All queue pairs of this process, for reports.
 static IN_USE: AtomicU32 = AtomicU32::new(0);
@@ -136,9 +131,13 @@ impl QueuePair {
                 qp_type: kind,
                 sq_sig_all: 0,
             };
-            // SAFETY: a live domain and queue, kept alive by the result.
-            let raw = unsafe { ffi::ibv_create_qp(domain.raw(), &mut attributes) };
-            if let Some(raw) = NonNull::new(raw) {
+            // SAFETY: a live domain and queue, kept alive by the result, which alone destroys the queue pair. Afterwards the
+            // device touches no memory on its behalf.
+            let raw = unsafe {
+                let made = ffi::ibv_create_qp(domain.raw(), &mut attributes);
+                Handle::new(made, ffi::ibv_destroy_qp)
+            };
+            if let Some(raw) = raw {
                 IN_USE.fetch_add(1, Ordering::Relaxed);
                 return Ok(Self {
                     raw,
@@ -168,7 +167,7 @@ impl QueuePair {
 
     pub(crate) fn number(&self) -> u32 {
         // SAFETY: a live queue pair, whose number libibverbs does not change.
-        unsafe { self.raw.as_ref().qp_num }
+        unsafe { (*self.raw.raw()).qp_num }
     }
 
     /// Bytes that a work request can carry itself.
@@ -272,22 +271,20 @@ impl QueuePair {
 
     /// Ends all its work: what is posted completes with an error.
     pub(crate) fn fail(&self) -> Result<()> {
-        let mut attributes = ffi::ibv_qp_attr {
-            qp_state: ffi::ibv_qp_state::IBV_QPS_ERR,
-            ..ffi::ibv_qp_attr::default()
-        };
-        let mask = ffi::ibv_qp_attr_mask::IBV_QP_STATE;
-        self.modify("stopping a queue pair", &mut attributes, mask)
+        self.set_state("stopping a queue pair", ffi::ibv_qp_state::IBV_QPS_ERR)
     }
 
     /// Forgets all its work, and starts again from nothing, under its number.
     pub(crate) fn reset(&self) -> Result<()> {
+        self.set_state("resetting a queue pair", ffi::ibv_qp_state::IBV_QPS_RESET)
+    }
+
+    fn set_state(&self, what: &str, state: ffi::ibv_qp_state::Type) -> Result<()> {
         let mut attributes = ffi::ibv_qp_attr {
-            qp_state: ffi::ibv_qp_state::IBV_QPS_RESET,
+            qp_state: state,
             ..ffi::ibv_qp_attr::default()
         };
-        let mask = ffi::ibv_qp_attr_mask::IBV_QP_STATE;
-        self.modify("resetting a queue pair", &mut attributes, mask)
+        self.modify(what, &mut attributes, ffi::ibv_qp_attr_mask::IBV_QP_STATE)
     }
 
     fn modify(
@@ -297,7 +294,7 @@ impl QueuePair {
         mask: ffi::ibv_qp_attr_mask,
     ) -> Result<()> {
         // SAFETY: a live queue pair; the attributes that the mask names are filled.
-        let code = unsafe { ffi::ibv_modify_qp(self.raw.as_ptr(), attributes, mask.0 as i32) };
+        let code = unsafe { ffi::ibv_modify_qp(self.raw.raw(), attributes, mask.0 as i32) };
         check(|| format!("{what} ({})", self.number()), code)
     }
 
@@ -308,7 +305,7 @@ impl QueuePair {
     /// device may use until the request is complete; what it carries inline is readable now.
     #[inline]
     pub(crate) unsafe fn post_send(&self, first: *mut ffi::ibv_send_wr) -> Result<()> {
-        let queue_pair = self.raw.as_ptr();
+        let queue_pair = self.raw.raw();
         let mut bad = ptr::null_mut();
         // SAFETY: a live queue pair of a live context, whose table of operations the driver has
         // filled; the requests are the caller's promise.
@@ -324,7 +321,7 @@ impl QueuePair {
     /// # Safety
     /// As for [`QueuePair::post_send`].
     pub(crate) unsafe fn post_receive(&self, first: *mut ffi::ibv_recv_wr) -> Result<()> {
-        let queue_pair = self.raw.as_ptr();
+        let queue_pair = self.raw.raw();
         let mut bad = ptr::null_mut();
         // SAFETY: as in `post_send`.
         let code = unsafe {
@@ -349,11 +346,5 @@ fn no_way(error: Error) -> Error {
 impl Drop for QueuePair {
     fn drop(&mut self) {
         IN_USE.fetch_sub(1, Ordering::Relaxed);
-        // SAFETY: made above, and nobody else destroys it. Afterwards the device touches no memory
-        // on its behalf.
-        let code = unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) };
-        if code != 0 {
-            tracing::warn!(code, "destroying a queue pair failed");
-        }
     }
 }

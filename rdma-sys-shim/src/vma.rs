@@ -140,6 +140,7 @@ fn parse_line(line: &str) -> Option<(usize, usize, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system::page_size;
 
     const MAPS: &str = "\
 1000-3000 rw-p 00000000 00:00 0
@@ -176,5 +177,31 @@ mod tests {
             assert_eq!(rights(address, len).unwrap(), read, "{address:#x} {len}");
         }
         assert_eq!(rights(usize::MAX - 10, 100).unwrap(), Rights::None);
+    }
+
+    #[test]
+    fn gaps_and_forbidden_pages_are_found() {
+        let page = page_size();
+        let mut memory = memmap2::MmapMut::map_anon(3 * page).unwrap();
+        let base = memory.as_mut_ptr();
+        let of = |at: usize, len| rights(base.addr() + at, len).unwrap();
+        assert_eq!(of(1, 3 * page - 1), Rights::ReadWrite);
+        // SAFETY: a page of our own mapping, which is mapped again below.
+        unsafe { libc::munmap(base.wrapping_add(page).cast(), page) };
+        assert_eq!(of(0, page), Rights::ReadWrite);
+        assert_eq!(of(0, page + 1), Rights::None);
+        assert_eq!(of(0, 3 * page), Rights::None);
+        assert_eq!(of(0, isize::MAX as usize), Rights::None);
+        assert_eq!(rights(0x10, 8).unwrap(), Rights::None);
+        assert_eq!(rights(0xffff_8000_0000_0000, 64).unwrap(), Rights::None);
+        let (prot, flags) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let hole = base.wrapping_add(page).cast();
+        // SAFETY: fills the gap, so that the mapping is whole when it is dropped.
+        unsafe { libc::mmap(hole, page, prot, flags | libc::MAP_FIXED, -1, 0) };
+        assert_eq!(of(1, 3 * page - 1), Rights::Read);
+        // SAFETY: our own mapping; nobody uses it.
+        unsafe { libc::mprotect(base.wrapping_add(2 * page).cast(), page, libc::PROT_NONE) };
+        assert_eq!(of(1, 2 * page - 1), Rights::Read);
+        assert_eq!(of(1, 2 * page), Rights::None);
     }
 }
