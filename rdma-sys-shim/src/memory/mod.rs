@@ -6,19 +6,19 @@
 //! atomic. A race then leaves unspecified bytes in the destination, and nothing worse.
 
 mod buffer;
-#[cfg(feature = "testkit")]
-mod hooks;
 mod numbers;
 #[cfg(any(not(target_arch = "x86_64"), test))]
 mod portable;
 mod rows;
+#[cfg(feature = "testkit")]
+mod testkit;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 pub use buffer::Buffer;
-#[cfg(feature = "testkit")]
-pub use hooks::{StoreHooks, copy_unseen, set_store_hooks};
 pub use numbers::Number;
+#[cfg(feature = "testkit")]
+pub use testkit::{StoreHooks, copy_unseen, set_store_hooks};
 
 #[cfg(not(target_arch = "x86_64"))]
 use portable as arch;
@@ -32,7 +32,7 @@ mod tests;
 #[inline(always)]
 fn before_store(to: *mut u8, len: usize) {
     #[cfg(feature = "testkit")]
-    hooks::before_store(to, len);
+    testkit::before_store(to, len);
     #[cfg(not(feature = "testkit"))]
     let _ = (to, len);
 }
@@ -86,7 +86,7 @@ pub fn full_fence() {
 #[inline(always)]
 pub fn before_flag() {
     #[cfg(feature = "testkit")]
-    hooks::before_flag();
+    testkit::before_flag();
 }
 
 /// `to[i] += from[i]` for `count` elements, at any alignment. If `to` and `from` overlap without being equal,
@@ -153,10 +153,10 @@ pub struct Rows {
 /// As for [`copy`], for every block.
 pub unsafe fn copy_rows(to: *mut u8, from: *const u8, rows: Rows) {
     #[cfg(feature = "testkit")]
-    if hooks::are_set() {
+    if testkit::are_set() {
         for index in 0..rows.count as isize {
             let row = to.wrapping_offset(index.wrapping_mul(rows.to_stride));
-            hooks::before_store(row, rows.len);
+            testkit::before_store(row, rows.len);
         }
     }
     // SAFETY: the caller's promise is the one asked for.

@@ -11,10 +11,10 @@ mod large;
 mod medium;
 
 #[cfg(test)]
-pub(super) use add::add_loops;
+pub(super) use add::tests::add_loops;
 pub(super) use add::{add_f32, add_f64, add_i32, add_i64};
 #[cfg(test)]
-pub(super) use large::all_methods;
+pub(super) use large::tests::all_methods;
 pub(super) use large::{copy_part, streams};
 
 /// The longest copy that is a few instructions.

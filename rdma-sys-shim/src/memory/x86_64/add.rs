@@ -167,23 +167,27 @@ adds!(
     blocks "vpaddd": add_512_i32 if "avx512f", add_256_i32 if "avx2"
 );
 
-/// Every vector loop that this processor can run, also those never chosen on it, by the type of
-/// its elements. The length is in bytes.
 #[cfg(test)]
-pub(in super::super) fn add_loops(element: &str) -> Vec<(&'static str, Add)> {
-    let (wide, narrow, needs_avx2): (Add, Add, bool) = match element {
-        "f64" => (add_512_f64, add_256_f64, false),
-        "f32" => (add_512_f32, add_256_f32, false),
-        "i64" => (add_512_i64, add_256_i64, true),
-        "i32" => (add_512_i32, add_256_i32, true),
-        _ => return Vec::new(),
-    };
-    let mut all = Vec::new();
-    if is_x86_feature_detected!("avx2") || !needs_avx2 && is_x86_feature_detected!("avx") {
-        all.push(("256", narrow));
+pub(super) mod tests {
+    use super::*;
+
+    /// Every vector loop that this processor can run, also those never chosen on it, by the type of
+    /// its elements. The length is in bytes.
+    pub(in super::super::super) fn add_loops(element: &str) -> Vec<(&'static str, Add)> {
+        let (wide, narrow, needs_avx2): (Add, Add, bool) = match element {
+            "f64" => (add_512_f64, add_256_f64, false),
+            "f32" => (add_512_f32, add_256_f32, false),
+            "i64" => (add_512_i64, add_256_i64, true),
+            "i32" => (add_512_i32, add_256_i32, true),
+            _ => return Vec::new(),
+        };
+        let mut all = Vec::new();
+        if is_x86_feature_detected!("avx2") || !needs_avx2 && is_x86_feature_detected!("avx") {
+            all.push(("256", narrow));
+        }
+        if is_x86_feature_detected!("avx512f") {
+            all.push(("512", wide));
+        }
+        all
     }
-    if is_x86_feature_detected!("avx512f") {
-        all.push(("512", wide));
-    }
-    all
 }

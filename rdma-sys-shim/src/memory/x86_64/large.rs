@@ -111,24 +111,22 @@ unsafe fn stream(to: *mut u8, from: *const u8, len: usize) {
 }
 
 #[cfg(test)]
-type Method = unsafe fn(*mut u8, *const u8, usize);
-
-/// Every method that this processor can run, also those never chosen on it.
-#[cfg(test)]
-pub(in super::super) fn all_methods() -> Vec<(&'static str, Method)> {
-    let mut all: Vec<(_, Method)> = vec![("memmove", super::memmove)];
-    if is_x86_feature_detected!("avx") {
-        all.extend([
-            ("vectors", medium::by_vectors as Method),
-            ("stream", stream),
-        ]);
-    }
-    all
-}
-
-#[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    type Method = unsafe fn(*mut u8, *const u8, usize);
+
+    /// Every method that this processor can run, also those never chosen on it.
+    pub(in super::super::super) fn all_methods() -> Vec<(&'static str, Method)> {
+        let mut all: Vec<(_, Method)> = vec![("memmove", super::super::memmove)];
+        if is_x86_feature_detected!("avx") {
+            all.extend([
+                ("vectors", medium::by_vectors as Method),
+                ("stream", stream),
+            ]);
+        }
+        all
+    }
 
     #[test]
     fn the_rule_follows_the_third_level() {

@@ -88,17 +88,6 @@ impl Connector {
         outcome.map_err(|failure| failure.into_error(peer))
     }
 
-    /// Begins to connect, for a later [`Connector::connect`] to find it done.
-    #[cfg(test)]
-    pub(super) fn begin(&self, peer: &Arc<Address>) {
-        let mut state = self.shared.state();
-        let id = peer.instance;
-        if !state.connected.contains(&id) && !state.attempts.contains_key(&id) {
-            state.orders.push_back(Order::Connect(peer.clone()));
-            self.shared.bell.ring();
-        }
-    }
-
     /// Does not wait for this peer's answer to a goodbye: the connection to it has failed.
     pub(crate) fn abandon(&self, peer: PeerId) {
         self.shared.state().orders.push_back(Order::Abandon(peer));
@@ -136,5 +125,22 @@ impl Drop for Connector {
             let _ = thread.join();
         }
         tracing::debug!(counters = ?self.counters(), "stopped connecting");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Connector {
+        /// Begins to connect, for a later [`Connector::connect`] to find it done.
+        pub(in crate::verbs::connect) fn begin(&self, peer: &Arc<Address>) {
+            let mut state = self.shared.state();
+            let id = peer.instance;
+            if !state.connected.contains(&id) && !state.attempts.contains_key(&id) {
+                state.orders.push_back(Order::Connect(peer.clone()));
+                self.shared.bell.ring();
+            }
+        }
     }
 }

@@ -142,21 +142,6 @@ impl VerbsEndpoint {
         true
     }
 
-    /// How many requests went down with the one that failed first.
-    #[cfg(test)]
-    pub(super) fn flushed(&self) -> u64 {
-        self.queue().failure().map_or(0, |failure| failure.flushed)
-    }
-
-    /// Has the device end everything that is under way.
-    #[cfg(test)]
-    pub(super) fn stop(&self) -> Result<()> {
-        match self.queue().pair() {
-            Some(pair) => pair.fail(),
-            None => Ok(()),
-        }
-    }
-
     pub(super) fn has_failed(&self) -> bool {
         self.queue().failure().is_some()
     }
@@ -448,6 +433,26 @@ impl Endpoint for VerbsEndpoint {
         match self.closed.load(Ordering::Acquire) {
             true => Liveness::Closed { pid },
             false => Liveness::Alive,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl VerbsEndpoint {
+        /// How many requests went down with the one that failed first.
+        pub(in crate::verbs) fn flushed(&self) -> u64 {
+            self.queue().failure().map_or(0, |failure| failure.flushed)
+        }
+
+        /// Has the device end everything that is under way.
+        pub(in crate::verbs) fn stop(&self) -> Result<()> {
+            match self.queue().pair() {
+                Some(pair) => pair.fail(),
+                None => Ok(()),
+            }
         }
     }
 }
