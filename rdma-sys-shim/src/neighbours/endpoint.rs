@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::device::batch::{Batch, BatchError, Blocks};
-use crate::soft::Neighbour;
+use crate::soft::SoftEndpoint;
 use crate::{
-    Device, Endpoint, Error, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket,
-    Update, Via, Width,
+    Device, Endpoint, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket, Update, Via,
+    Width,
 };
 
 pub(super) struct MappingEndpoint {
-    neighbour: Neighbour,
+    neighbour: SoftEndpoint,
     device: Arc<dyn Device>,
     /// The peer's, on the device.
     address: Vec<u8>,
@@ -20,7 +20,7 @@ pub(super) struct MappingEndpoint {
 }
 
 impl MappingEndpoint {
-    pub(super) fn new(neighbour: Neighbour, device: &Arc<dyn Device>, address: Vec<u8>) -> Self {
+    pub(super) fn new(neighbour: SoftEndpoint, device: &Arc<dyn Device>, address: Vec<u8>) -> Self {
         Self {
             neighbour,
             device: device.clone(),
@@ -63,7 +63,7 @@ impl MappingEndpoint {
 impl Endpoint for MappingEndpoint {
     fn map(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
         // What cannot be mapped is reached by the device, which says what is wrong with it.
-        let mapped = self.neighbour.map(region).unwrap_or_else(|error| {
+        let mapped = self.neighbour.map_by_place(region).unwrap_or_else(|error| {
             tracing::warn!(%error, "memory of a rank of this host is reached by the device");
             None
         });
@@ -71,17 +71,12 @@ impl Endpoint for MappingEndpoint {
     }
 
     fn map_or_fail(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
-        let [_, pid] = self.neighbour.pids();
-        let gone = || Error::RemoteAccess {
-            need: "mapping",
-            address: region.address,
-            len: region.len,
-            pid,
-            host: None,
-            rkey: region.rkey,
-            reason: "no such memory of that process can be mapped",
+        let reason = "no such memory of that process can be mapped";
+        let gone = || {
+            self.neighbour
+                .refusal("mapping", region.at(0), region.len, reason)
         };
-        let mapped = self.neighbour.map(region)?;
+        let mapped = self.neighbour.map_by_place(region)?;
         Ok(Some(self.for_data(mapped.ok_or_else(gone)?)))
     }
 

@@ -16,14 +16,14 @@ use bootstrap_record::BootstrapRecord;
 use endpoint::MappingEndpoint;
 pub(crate) use setting::Setting;
 
-use crate::soft::{Neighbour, NeighbourMemory};
+use crate::soft::{SoftDevice, SoftEndpoint};
 use crate::{Access, Capabilities, Device, Endpoint, Nearest, Region, Result, Usage};
 
 /// A device, with memory that neighbours map.
 pub(crate) struct WithNeighbours {
     device: Arc<dyn Device>,
     /// None where neighbours are not to be mapped, or the system keeps them from it.
-    memory: Option<Arc<NeighbourMemory>>,
+    memory: Option<SoftDevice>,
     setting: Setting,
     /// How many peers were found to be neighbours.
     found: AtomicU32,
@@ -34,7 +34,7 @@ impl WithNeighbours {
     pub(crate) fn new(device: Arc<dyn Device>, setting: Setting, launcher: Option<u32>) -> Self {
         let memory = match setting {
             Setting::Off => None,
-            _ => NeighbourMemory::open(launcher)
+            _ => SoftDevice::for_neighbours(launcher)
                 .inspect_err(|error| {
                     tracing::warn!(%error, "ranks of this host reach each other by the device");
                 })
@@ -42,7 +42,7 @@ impl WithNeighbours {
         };
         Self {
             device,
-            memory: memory.map(Arc::new),
+            memory,
             setting,
             found: AtomicU32::new(0),
         }
@@ -50,7 +50,7 @@ impl WithNeighbours {
 
     /// The process that published `record`, if its memory is to be mapped. One of this host that is gone is an error: the
     /// device would only wait for it.
-    fn neighbour(&self, record: &BootstrapRecord) -> Result<Option<Neighbour>> {
+    fn neighbour(&self, record: &BootstrapRecord) -> Result<Option<SoftEndpoint>> {
         let Some(own) = self.memory.as_ref().filter(|_| !record.memory.is_empty()) else {
             return Ok(None);
         };

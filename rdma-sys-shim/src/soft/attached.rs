@@ -137,15 +137,7 @@ fn error(
 ) -> Error {
     match stopped {
         Stopped::Gone => peer.gone(),
-        Stopped::Fault => Error::RemoteAccess {
-            need: operation.name(),
-            address: at.address,
-            len: len as u64,
-            pid: peer.pid(),
-            host: None,
-            rkey: at.rkey,
-            reason: request::TAKEN_AWAY,
-        },
+        Stopped::Fault => peer.refusal(operation.name(), at, len as u64, request::TAKEN_AWAY),
         Stopped::Forbidden(error) => forbidden(operation, len, error),
         Stopped::Failed(error) => Error::os(call(operation, len), error),
     }

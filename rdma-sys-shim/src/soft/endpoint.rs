@@ -4,7 +4,6 @@
 mod assist;
 
 use std::io;
-use std::ptr;
 use std::sync::Arc;
 
 use assist::AssistState;
@@ -73,15 +72,19 @@ impl SoftEndpoint {
     }
 
     fn check(&self, at: RemoteAddress, len: u64, operation: Operation) -> Result<()> {
-        table::check(
-            &self.segment,
-            self.peer.pid(),
-            at.rkey,
-            at.address,
-            len,
-            operation.need(),
-            operation.name(),
-        )
+        table::allows(&self.segment, at.rkey, at.address, len, operation.need())
+            .map_err(|reason| self.refusal(operation.name(), at, len, reason))
+    }
+
+    /// Why an access to memory of the peer was refused.
+    pub(crate) fn refusal(
+        &self,
+        need: &'static str,
+        at: RemoteAddress,
+        len: u64,
+        reason: &'static str,
+    ) -> Error {
+        self.peer.refusal(need, at, len, reason)
     }
 
     /// Checks parts of memory, all at once where they lie in one region: that is contiguous. Names the first block that is refused.
@@ -181,10 +184,7 @@ impl SoftEndpoint {
         let mut way = self.way(Shape::Run, len);
         if way == Way::Assist {
             let request = Request::of(operation, 0, at, 0, len);
-            let (send, receive) = match operation {
-                Operation::Write => (local.cast_const(), ptr::null_mut()),
-                _ => (ptr::null(), local),
-            };
+            let (send, receive) = operation.buffers(local);
             let there = (&*self.segment, &self.peer);
             // SAFETY: the caller's promise.
             let is_done = unsafe {
@@ -255,10 +255,7 @@ impl SoftEndpoint {
             if !is_done {
                 for (piece, at) in these.flat_map(Blocks::each) {
                     let request = Request::of(operation, 0, at, 0, piece.len);
-                    let (send, receive) = match operation {
-                        Operation::Write => (piece.base.cast_const(), std::ptr::null_mut()),
-                        _ => (std::ptr::null(), piece.base),
-                    };
+                    let (send, receive) = operation.buffers(piece.base);
                     // SAFETY: the caller's promise.
                     unsafe { self.ask(request, send, receive)? };
                 }
@@ -387,18 +384,17 @@ impl SoftEndpoint {
     }
 
     fn misaligned(&self, operation: Operation, at: RemoteAddress, width: Width) -> Error {
-        Error::RemoteAccess {
-            need: operation.name(),
-            address: at.address,
-            len: width.bytes() as u64,
-            pid: self.peer.pid(),
-            host: None,
-            rkey: at.rkey,
-            reason: "the word is not aligned to its size",
-        }
+        let reason = "the word is not aligned to its size";
+        self.refusal(operation.name(), at, width.bytes() as u64, reason)
     }
 
-    /// As [`Endpoint::map`], of a region that is known by its place alone.
+    /// This process, and that one.
+    pub(crate) fn pids(&self) -> [u32; 2] {
+        [self.peer.own().pid, self.peer.pid()]
+    }
+
+    /// As [`Endpoint::map`], of a region that is known by its place alone: the process allocated it for another device, which
+    /// has another key for it. None if it is not of such memory.
     pub(crate) fn map_by_place(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
         match table::find(&self.segment, region.address, region.len) {
             Some(rkey) => self.map(&RemoteRegion { rkey, ..*region }),

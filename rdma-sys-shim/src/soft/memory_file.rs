@@ -154,7 +154,7 @@ impl AddressRange {
         let total = len
             .checked_add(slack)
             .ok_or_else(|| Error::os("mmap", io::Error::from_raw_os_error(libc::ENOMEM)))?;
-        let base = map(ptr::null_mut(), total, libc::PROT_NONE, Backing::Nothing)?;
+        let base = map(ptr::null_mut(), total, libc::PROT_NONE, None)?;
         let skip = base.addr().next_multiple_of(align.max(1)) - base.addr();
         // SAFETY: head and tail lie in the range that was just mapped and that nobody uses yet.
         unsafe {
@@ -177,7 +177,7 @@ impl AddressRange {
             ptr::null_mut(),
             len,
             libc::PROT_READ | libc::PROT_WRITE,
-            Backing::File { file, offset },
+            Some((file, offset)),
         )?;
         Ok(Self { base, len })
     }
@@ -189,7 +189,7 @@ impl AddressRange {
             self.base.wrapping_add(at),
             len,
             libc::PROT_READ | libc::PROT_WRITE,
-            Backing::File { file, offset },
+            Some((file, offset)),
         )?;
         Ok(())
     }
@@ -223,16 +223,16 @@ impl Drop for AddressRange {
     }
 }
 
-enum Backing<'a> {
-    Nothing,
-    File { file: &'a File, offset: u64 },
-}
-
-fn map(at: *mut u8, len: usize, prot: libc::c_int, backing: Backing<'_>) -> Result<*mut u8> {
+fn map(
+    at: *mut u8,
+    len: usize,
+    prot: libc::c_int,
+    backing: Option<(&File, u64)>,
+) -> Result<*mut u8> {
     let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
     let (flags, fd, offset) = match backing {
-        Backing::Nothing => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0),
-        Backing::File { file, offset } => (libc::MAP_SHARED, file.as_raw_fd(), offset),
+        None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0),
+        Some((file, offset)) => (libc::MAP_SHARED, file.as_raw_fd(), offset),
     };
     // SAFETY: either the kernel chooses an unused range, or `at` lies in a range that the caller
     // reserved (`place` checks that), so no mapping that is in use is replaced.

@@ -13,7 +13,6 @@ mod hostile_tests;
 mod iovec;
 mod limits;
 mod memory_file;
-mod neighbour;
 mod owned;
 mod packed;
 mod peer;
@@ -32,12 +31,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use assist::{Assist, has_attached};
 pub use bootstrap_segment::BootstrapSegment;
-pub(crate) use neighbour::{Neighbour, NeighbourMemory};
+pub(crate) use endpoint::SoftEndpoint;
 pub use segment::SEGMENT_BYTES;
 
 use address::Address;
 use agent::Agent;
-use endpoint::SoftEndpoint;
 use owned::Segments;
 use peer::PeerProcess;
 use process::ProcessId;
@@ -167,6 +165,28 @@ impl SoftDevice {
             }),
             capabilities: capabilities(options.map, attach),
         })
+    }
+
+    /// Memory for another device, which neighbours map. `launcher`: as for [`open`](Self::open).
+    pub(crate) fn for_neighbours(launcher: Option<u32>) -> Result<Self> {
+        let options = Options {
+            cross_memory: false,
+            map: true,
+            assist: false,
+        };
+        Self::open(options, launcher)
+    }
+
+    /// The process that published `address`; none if it is on another host.
+    ///
+    /// # Errors
+    /// It is on this one, and cannot be reached: in another container, or of another user.
+    pub(crate) fn neighbour(&self, address: &[u8]) -> Result<Option<SoftEndpoint>> {
+        let peer = Address::decode(address)?;
+        match self.own.address.is_of_host(&peer) {
+            true => self.endpoint_of(&peer).map(Some),
+            false => Ok(None),
+        }
     }
 
     fn endpoint(&self, address: &[u8]) -> Result<SoftEndpoint> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Own;
@@ -16,19 +16,10 @@ use crate::{Access, Error, Region, Result};
 
 /// Allocated segments by first address: the answer to "may this be mapped already?".
 #[derive(Default)]
-pub(crate) struct Segments(Mutex<BTreeMap<usize, SegmentFile>>);
-
-#[derive(Clone, Copy)]
-struct SegmentFile {
-    len: usize,
-    fd: RawFd,
-    /// Where it begins in the file.
-    offset: u64,
-    inode: u64,
-}
+pub(crate) struct Segments(Mutex<BTreeMap<usize, MappablePiece>>);
 
 impl Segments {
-    fn live(&self) -> MutexGuard<'_, BTreeMap<usize, SegmentFile>> {
+    fn live(&self) -> MutexGuard<'_, BTreeMap<usize, MappablePiece>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -36,26 +27,18 @@ impl Segments {
     fn find(&self, address: usize, len: usize) -> Option<MappablePiece> {
         let live = self.live();
         let (&base, segment) = live.range(..=address).next_back()?;
-        let offset = address - base;
-        if offset > segment.len || len > segment.len - offset {
+        let offset = (address - base) as u64;
+        if offset > segment.len || len as u64 > segment.len - offset {
             return None;
         }
-        let start = offset - offset % page_size();
+        let start = offset - offset % page_size() as u64;
         Some(MappablePiece {
-            address: (base + start) as u64,
-            len: (segment.len - start) as u64,
-            fd: segment.fd,
-            offset: segment.offset + start as u64,
-            inode: segment.inode,
+            address: segment.address + start,
+            len: segment.len - start,
+            offset: segment.offset + start,
+            ..*segment
         })
     }
-}
-
-/// Memory that the device allocated: mapped here and mappable by peers.
-struct Segment {
-    own: Arc<Own>,
-    rkey: u64,
-    home: Home,
 }
 
 /// Whose memory file it is in.
@@ -101,83 +84,86 @@ impl Home {
         }
     }
 
-    fn segment(&self) -> Result<SegmentFile> {
-        Ok(match self {
-            Self::Own { range, file } => SegmentFile {
-                len: range.len(),
-                fd: file.as_raw_fd(),
-                offset: 0,
-                inode: FileId::of(file)?.inode,
-            },
-            Self::Port(loan) => SegmentFile {
-                len: loan.len(),
-                fd: loan.fd(),
-                offset: loan.offset(),
-                inode: loan.file().inode,
-            },
+    fn piece(&self) -> Result<MappablePiece> {
+        let (len, fd, offset, file) = match self {
+            Self::Own { range, file } => (range.len(), file.as_raw_fd(), 0, FileId::of(file)?),
+            Self::Port(loan) => (loan.len(), loan.fd(), loan.offset(), loan.file()),
+        };
+        Ok(MappablePiece {
+            address: self.base().addr() as u64,
+            len: len as u64,
+            fd,
+            offset,
+            inode: file.inode,
         })
     }
 }
 
-impl Drop for Segment {
-    fn drop(&mut self) {
-        self.own.table.remove(self.rkey);
-        if !self.own.options.map {
-            self.own.agent.release();
-        }
-        let base = self.home.base().addr();
-        self.own.segments.live().remove(&base);
-    }
-}
-
-pub(crate) fn allocate(own: &Arc<Own>, len: usize, align: usize) -> Result<Region> {
-    let home = Home::new(own, len, align)?;
-    let (base, segment) = (home.base(), home.segment()?);
-    let piece = MappablePiece {
-        address: base.addr() as u64,
-        len: segment.len as u64,
-        fd: segment.fd,
-        offset: segment.offset,
-        inode: segment.inode,
-    };
-    if !own.options.map {
-        own.agent.retain()?;
-    }
-    let piece = own.options.map.then_some(piece);
-    let remote = own
-        .table
-        .insert(base.addr() as u64, len as u64, Access::ALL, piece)
-        .inspect_err(|_| {
-            if !own.options.map {
-                own.agent.release();
-            }
-        })?;
-    own.segments.live().insert(base.addr(), segment);
-    let owner = Segment {
-        own: own.clone(),
-        rkey: remote.rkey,
-        home,
-    };
-    Ok(Region::new(base, remote, owner))
-}
-
-/// Caller-owned memory.
-struct CallerOwned {
+/// What peers see, until it is dropped.
+struct Owner {
     own: Arc<Own>,
     rkey: u64,
     /// Peers may have to ask the agent for it.
     by_agent: bool,
     /// They cannot map it.
     _attached: Option<Attached>,
+    /// Where it is, if the device allocated it: mapped here and mappable by peers.
+    home: Option<Home>,
 }
 
-impl Drop for CallerOwned {
+impl Drop for Owner {
     fn drop(&mut self) {
         self.own.table.remove(self.rkey);
         if self.by_agent {
             self.own.agent.release();
         }
+        if let Some(home) = &self.home {
+            self.own.segments.live().remove(&home.base().addr());
+        }
     }
+}
+
+/// Shows memory to peers: `piece` holds it, if they can map it, and `home`, if the device allocated it.
+fn publish(
+    own: &Arc<Own>,
+    base: *mut u8,
+    len: usize,
+    access: Access,
+    piece: Option<MappablePiece>,
+    home: Option<Home>,
+) -> Result<Region> {
+    let piece = piece.filter(|_| own.options.map);
+    let is_attached = len > 0 && piece.is_none();
+    let by_agent = is_attached && own.needs_agent();
+    if by_agent {
+        own.agent.retain()?;
+    }
+    let remote = own
+        .table
+        .insert(base.addr() as u64, len as u64, access, piece)
+        .inspect_err(|_| {
+            if by_agent {
+                own.agent.release();
+            }
+        })?;
+    let is_assisted = is_attached && home.is_none() && own.options.assist;
+    let owner = Owner {
+        own: own.clone(),
+        rkey: remote.rkey,
+        by_agent,
+        // From here on peers may ask for it.
+        _attached: is_assisted.then(|| Attached::new(&own.segment)),
+        home,
+    };
+    Ok(Region::new(base, remote, owner))
+}
+
+pub(crate) fn allocate(own: &Arc<Own>, len: usize, align: usize) -> Result<Region> {
+    let home = Home::new(own, len, align)?;
+    let (base, piece) = (home.base(), home.piece()?);
+    let region = publish(own, base, len, Access::ALL, Some(piece), Some(home))?;
+    own.segments.live().insert(base.addr(), piece);
+    Ok(region)
 }
 
 /// # Safety
@@ -196,27 +182,7 @@ pub(crate) unsafe fn register(
         true => access.without(Access::ATOMIC),
         false => access,
     };
-    let piece = segment.filter(|_| own.options.map);
-    let is_attached = len > 0 && piece.is_none();
-    let by_agent = is_attached && own.needs_agent();
-    if by_agent {
-        own.agent.retain()?;
-    }
-    let remote = own
-        .table
-        .insert(address as u64, len as u64, access, piece)
-        .inspect_err(|_| {
-            if by_agent {
-                own.agent.release();
-            }
-        })?;
-    let owner = CallerOwned {
-        own: own.clone(),
-        rkey: remote.rkey,
-        by_agent,
-        _attached: (is_attached && own.options.assist).then(|| Attached::new(&own.segment)),
-    };
-    Ok(Region::new(base, remote, owner))
+    publish(own, base, len, access, segment, None)
 }
 
 /// `wanted`, less what the memory itself does not allow.

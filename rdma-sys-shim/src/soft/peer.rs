@@ -19,7 +19,7 @@ use super::process::{self, ProcessId};
 use super::slots::Unanswered;
 use crate::cross_memory::{self, Direction, Stopped};
 use crate::primitive::milliseconds;
-use crate::{Error, Liveness, Result};
+use crate::{Error, Liveness, RemoteAddress, Result};
 
 /// The byte that is locked.
 fn lock(kind: libc::c_int) -> libc::flock {
@@ -148,6 +148,25 @@ impl PeerProcess {
         match self.id.exists() {
             true => Error::PeerReplaced { pid },
             false => Error::PeerGone { pid },
+        }
+    }
+
+    /// Why an access to memory of the process was refused.
+    pub(crate) fn refusal(
+        &self,
+        need: &'static str,
+        at: RemoteAddress,
+        len: u64,
+        reason: &'static str,
+    ) -> Error {
+        Error::RemoteAccess {
+            need,
+            address: at.address,
+            len,
+            pid: self.id.pid,
+            host: None,
+            rkey: at.rkey,
+            reason,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Asking a peer's agent to do what cannot be done from outside, or a thread of its that waits: what goes into a slot.
 
+use std::ptr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -55,6 +56,14 @@ impl Operation {
             Self::Read | Self::Gather => Access::READ,
             Self::AddNumbers | Self::FetchAddNumbers => Access::READ.and(Access::WRITE),
             Self::FetchAdd | Self::CompareSwap | Self::AddEach | Self::StoreEach => Access::ATOMIC,
+        }
+    }
+
+    /// What a transfer sends, and where it receives: one of them is null.
+    pub(super) fn buffers(self, local: *mut u8) -> (*const u8, *mut u8) {
+        match self {
+            Self::Write => (local, ptr::null_mut()),
+            _ => (ptr::null(), local),
         }
     }
 
@@ -206,15 +215,11 @@ impl Request {
     }
 
     pub(crate) fn refused(&self, peer: &PeerProcess, reason: &'static str) -> Error {
-        Error::RemoteAccess {
-            need: self.operation.name(),
+        let at = RemoteAddress {
             address: self.address,
-            len: self.len as u64,
-            pid: peer.pid(),
-            host: None,
             rkey: self.rkey,
-            reason,
-        }
+        };
+        peer.refusal(self.operation.name(), at, self.len as u64, reason)
     }
 }
 

@@ -180,28 +180,7 @@ pub(crate) fn piece(segment: &Segment, rkey: u64) -> Option<MappablePiece> {
     (piece.len > 0).then_some(piece)
 }
 
-/// Checks one access against the table of `segment`, which is that of process `pid`.
-pub(crate) fn check(
-    segment: &Segment,
-    pid: u32,
-    rkey: u64,
-    address: u64,
-    len: u64,
-    need: Access,
-    name: &'static str,
-) -> Result<()> {
-    allows(segment, rkey, address, len, need).map_err(|reason| Error::RemoteAccess {
-        need: name,
-        address,
-        len,
-        pid,
-        host: None,
-        rkey,
-        reason,
-    })
-}
-
-/// As [`check`]; says why not.
+/// Checks one access against the table of `segment`; says why not.
 pub(crate) fn allows(
     segment: &Segment,
     rkey: u64,
@@ -263,7 +242,7 @@ mod tests {
     fn bounds_rights_and_forged_keys_are_refused() {
         let (segment, table) = table();
         let region = table.insert(4096, 100, Access::READ, None).unwrap();
-        let check = |rkey, address, len, need| check(&segment, 7, rkey, address, len, need, "test");
+        let check = |rkey, address, len, need| allows(&segment, rkey, address, len, need);
         assert!(check(region.rkey, 4096, 100, Access::READ).is_ok());
         assert!(check(region.rkey, 4196, 0, Access::READ).is_ok());
         for (rkey, address, len, need) in [
@@ -278,9 +257,8 @@ mod tests {
             (region.rkey | 0xffff_ffff, 4096, 1, Access::READ),
             (0, 4096, 1, Access::READ),
         ] {
-            let error = check(rkey, address, len, need).unwrap_err();
             assert!(
-                error.is_remote_access(),
+                check(rkey, address, len, need).is_err(),
                 "{rkey:#x} {address} {len} {need:?}"
             );
         }
