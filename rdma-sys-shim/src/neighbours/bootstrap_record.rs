@@ -19,7 +19,7 @@ pub(super) struct BootstrapRecord {
 impl BootstrapRecord {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
-        bytes.push(self.setting.to_byte());
+        bytes.push(self.setting as u8);
         bytes.push(u8::try_from(self.memory.len()).expect("addresses of soft are short"));
         bytes.extend(&self.memory);
         bytes.extend(&self.device);

@@ -10,48 +10,41 @@ pub(crate) const VARIABLE: &str = "TRANSOM_NEIGHBOURS";
 pub(crate) enum Setting {
     /// All that can.
     #[default]
-    On,
+    On = 1,
     /// None.
     Off,
     /// Every other pair, for tests: so those that do and those that do not work on the same words.
     Some,
 }
 
-const KNOWN: &str = match cfg!(feature = "testkit") {
-    true => "on, off, some",
-    false => "on, off",
-};
-
 impl Setting {
+    /// In their order, with their names.
+    const ALL: [(Self, &str); 3] = [(Self::On, "on"), (Self::Off, "off"), (Self::Some, "some")];
     pub(crate) fn from_env() -> Result<Self> {
         Self::parse(std::env::var_os(VARIABLE).map(|value| value.to_string_lossy().into_owned()))
     }
 
     fn parse(value: Option<String>) -> Result<Self> {
-        match value.as_deref() {
-            None | Some("" | "on") => Ok(Self::On),
-            Some("off") => Ok(Self::Off),
-            Some("some") if cfg!(feature = "testkit") => Ok(Self::Some),
-            Some(other) => Err(Error::BadWord {
-                name: VARIABLE,
-                value: other.to_owned(),
-                known: KNOWN,
-            }),
-        }
-    }
-
-    pub(super) fn to_byte(self) -> u8 {
-        match self {
-            Self::On => 1,
-            Self::Off => 2,
-            Self::Some => 3,
-        }
+        let Some(value) = value.filter(|value| !value.is_empty()) else {
+            return Ok(Self::On);
+        };
+        let has_some = cfg!(feature = "testkit");
+        let known = Self::ALL
+            .into_iter()
+            .find(|&(setting, name)| name == value && (has_some || setting != Self::Some));
+        known.map(|(setting, _)| setting).ok_or(Error::BadWord {
+            name: VARIABLE,
+            value,
+            known: match has_some {
+                true => "on, off, some",
+                false => "on, off",
+            },
+        })
     }
 
     pub(super) fn of_byte(byte: u8) -> Option<Self> {
-        [Self::On, Self::Off, Self::Some]
-            .into_iter()
-            .find(|setting| setting.to_byte() == byte)
+        let mut all = Self::ALL.into_iter().map(|(setting, _)| setting);
+        all.find(|&setting| setting as u8 == byte)
     }
 
     /// Whether these two processes are neighbours, if they can be: the same from either side.
@@ -72,11 +65,7 @@ impl Setting {
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::On => "on",
-            Self::Off => "off",
-            Self::Some => "some",
-        })
+        f.write_str(Self::ALL[*self as usize - 1].1)
     }
 }
 
