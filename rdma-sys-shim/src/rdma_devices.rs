@@ -4,10 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::provider::{DeviceInfo, Found, Provider, State, Surroundings};
-use crate::rdma::{
-    self, AtomicScope, Choice, RdmaDevice, Seat, SelectError, Selector, VerbsLimits,
-};
-use crate::{Device, Error, Result};
+use crate::rdma::{self, Choice, RdmaDevice, Seat, SelectError, Selector, VerbsLimits};
+use crate::{AtomicDomain, Device, Error, Result};
 
 /// The provider's name, which is also taken for whichever of its devices the rule chooses.
 const VERBS: &str = "verbs";
@@ -120,7 +118,7 @@ fn describe_with(
     let missing = (!has_verbs).then(|| NO_PROVIDER.to_owned());
     let obstacle = choice.as_ref().err().map(ToString::to_string);
     let without_atomics = (limits.as_ref())
-        .filter(|limits| limits.atomic_scope == AtomicScope::None)
+        .filter(|limits| limits.atomic_scope.is_none())
         .map(|_| {
             let device = device.name.clone();
             Error::NoAtomics { device }.to_string()
@@ -134,8 +132,10 @@ fn describe_with(
             true => State::Ready,
             false => State::Unusable(reasons.join("; ")),
         },
-        capabilities: (limits.as_ref())
-            .map(|limits| limits.atomic_scope.capabilities(limits.max_message)),
+        capabilities: limits.as_ref().map(|limits| {
+            let domain = limits.atomic_scope.unwrap_or(AtomicDomain::Device);
+            rdma::capabilities(domain, limits.max_message)
+        }),
         rdma: Some(device),
         choice: choice.ok(),
         limits,
@@ -195,7 +195,7 @@ mod tests {
     }
 
     /// The last device, with atomics of this scope.
-    fn with_atomics(atomic_scope: AtomicScope) -> DeviceInfo {
+    fn with_atomics(atomic_scope: Option<AtomicDomain>) -> DeviceInfo {
         let device = devices().pop().unwrap();
         let choice = best_port(&device);
         let limits = VerbsLimits {
@@ -214,14 +214,14 @@ mod tests {
     #[test]
     fn whose_a_devices_atomics_are_follows_from_their_scope() {
         let domain = |scope| with_atomics(scope).capabilities.unwrap().atomic_domain;
-        assert_eq!(domain(AtomicScope::Device), AtomicDomain::Device);
-        assert_eq!(domain(AtomicScope::Global), AtomicDomain::Global);
+        assert_eq!(domain(Some(AtomicDomain::Device)), AtomicDomain::Device);
+        assert_eq!(domain(Some(AtomicDomain::Global)), AtomicDomain::Global);
     }
 
     #[test]
     fn a_device_without_atomics_is_said_to_be_of_no_use() {
-        assert_eq!(with_atomics(AtomicScope::Device).state, State::Ready);
-        let State::Unusable(reason) = with_atomics(AtomicScope::None).state else {
+        assert_eq!(with_atomics(Some(AtomicDomain::Device)).state, State::Ready);
+        let State::Unusable(reason) = with_atomics(None).state else {
             panic!("it is taken for usable");
         };
         assert!(reason.contains("mlx5_1 has no atomics"), "{reason}");

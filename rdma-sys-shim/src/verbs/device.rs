@@ -16,7 +16,7 @@ use super::peer::Peer;
 use super::settings::Settings;
 use super::terms::Terms;
 use super::{events, memory, self_test};
-use crate::rdma::{AtomicScope, Choice};
+use crate::rdma::{self, Choice};
 use crate::{Access, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, Usage};
 
 pub(crate) struct VerbsDevice {
@@ -49,13 +49,12 @@ impl VerbsDevice {
     pub(crate) fn open(choice: Choice) -> Result<Self> {
         let settings = Settings::from_env()?;
         let adapter = Adapter::open(&choice, settings)?;
-        let scope = atomic_scope(&adapter.context);
-        if scope == AtomicScope::None {
+        let Some(domain) = atomic_scope(&adapter.context) else {
             return Err(Error::NoAtomics {
                 device: choice.device,
             });
-        }
-        let capabilities = scope.capabilities(adapter.port.max_message.into());
+        };
+        let capabilities = rdma::capabilities(domain, adapter.port.max_message.into());
         let own = Address::fresh(adapter.own.address(), adapter.own.transport, &choice.device)?;
         let adapter = Arc::new(adapter);
         let endpoints = Endpoints::default();
@@ -76,7 +75,8 @@ impl VerbsDevice {
         };
         let to_self = device.connect_to(&device.own)?;
         self_test::atomics(&device, &to_self)?;
-        if scope == AtomicScope::Global && !self_test::adds_beside_the_processor(&device, &to_self)?
+        if domain == AtomicDomain::Global
+            && !self_test::adds_beside_the_processor(&device, &to_self)?
         {
             tracing::warn!(
                 device = device.name,

@@ -6,22 +6,24 @@ use super::adapter::Adapter;
 use super::endpoint;
 use super::objects::{CompletionQueue, Context};
 use super::settings::Settings;
-use crate::Result;
-use crate::rdma::{AtomicScope, Choice, VerbsLimits};
+use crate::rdma::{Choice, VerbsLimits};
+use crate::{AtomicDomain, Result};
 
-/// To what a device's atomics are atomic, as it says.
-pub(crate) fn atomic_scope(device: &Context) -> AtomicScope {
+/// To what a device's atomics are atomic, as it says; `None` if it has none.
+pub(crate) fn atomic_scope(device: &Context) -> Option<AtomicDomain> {
     scope(device.attributes().atomic_cap, device.pci_atomics())
 }
 
-fn scope(said: ffi::ibv_atomic_cap, by_bus: ffi::ibv_pci_atomic_caps) -> AtomicScope {
+fn scope(said: ffi::ibv_atomic_cap, by_bus: ffi::ibv_pci_atomic_caps) -> Option<AtomicDomain> {
     let words = ffi::IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP;
     let of_words = |sizes: u16| u32::from(sizes) & words != 0;
     match said {
-        ffi::IBV_ATOMIC_NONE => AtomicScope::None,
-        ffi::IBV_ATOMIC_GLOB => AtomicScope::Global,
-        _ if of_words(by_bus.fetch_add) && of_words(by_bus.compare_swap) => AtomicScope::Global,
-        _ => AtomicScope::Device,
+        ffi::IBV_ATOMIC_NONE => None,
+        ffi::IBV_ATOMIC_GLOB => Some(AtomicDomain::Global),
+        _ if of_words(by_bus.fetch_add) && of_words(by_bus.compare_swap) => {
+            Some(AtomicDomain::Global)
+        }
+        _ => Some(AtomicDomain::Device),
     }
 }
 
@@ -35,7 +37,7 @@ pub(crate) fn limits(choice: &Choice) -> Result<VerbsLimits> {
     let count = |number: i32| u32::try_from(number).unwrap_or(0);
     Ok(VerbsLimits {
         atomic_scope: atomic_scope(&adapter.context),
-        max_inline: pair.inline(),
+        max_inline: pair.limits().inline,
         max_message: adapter.port.max_message.into(),
         max_qp: count(attributes.max_qp),
         max_cqe: count(attributes.max_cqe),
@@ -58,17 +60,17 @@ mod tests {
         };
         let of_device = |by_bus| scope(ffi::IBV_ATOMIC_HCA, by_bus);
         // Bits for 4, 8 and 16 bytes.
-        assert_eq!(of_device(by_bus(2, 6)), AtomicScope::Global);
+        assert_eq!(of_device(by_bus(2, 6)), Some(AtomicDomain::Global));
         for (fetch_add, compare_swap) in [(0, 0), (2, 0), (0, 2), (5, 7), (7, 5)] {
             assert_eq!(
                 of_device(by_bus(fetch_add, compare_swap)),
-                AtomicScope::Device
+                Some(AtomicDomain::Device)
             );
         }
-        assert_eq!(scope(ffi::IBV_ATOMIC_NONE, by_bus(7, 7)), AtomicScope::None);
+        assert_eq!(scope(ffi::IBV_ATOMIC_NONE, by_bus(7, 7)), None);
         assert_eq!(
             scope(ffi::IBV_ATOMIC_GLOB, by_bus(0, 0)),
-            AtomicScope::Global
+            Some(AtomicDomain::Global)
         );
     }
 }

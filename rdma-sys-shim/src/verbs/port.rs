@@ -41,34 +41,25 @@ impl Transport {
 
 /// One thing for each address family in which a port has a GID. InfiniBand's count as IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Families<T> {
-    ipv4: Option<T>,
-    ipv6: Option<T>,
-}
+pub(crate) struct Families<T>([Option<T>; 2]);
 
 impl<T: Copy> Families<T> {
-    pub(crate) const NONE: Self = Self {
-        ipv4: None,
-        ipv6: None,
-    };
+    pub(crate) const NONE: Self = Self([None; 2]);
 
     /// Sets the one for the family of `gid`, and returns what was there.
     pub(crate) fn insert(&mut self, gid: Gid, one: T) -> Option<T> {
-        match Family::from(gid) {
-            Family::Ipv4 => self.ipv4.replace(one),
-            Family::Ipv6 => self.ipv6.replace(one),
-        }
+        self.0[Family::from(gid) as usize].replace(one)
     }
 
     /// What both have for the first family that both have, IPv4 before IPv6, so that the two ends
     /// of a pair find the same.
     fn common<U: Copy>(&self, other: &Families<U>) -> Option<(T, U)> {
-        let ipv4 = self.ipv4.zip(other.ipv4);
-        ipv4.or_else(|| self.ipv6.zip(other.ipv6))
+        let both = self.0.into_iter().zip(other.0);
+        both.flat_map(|(own, other)| own.zip(other)).next()
     }
 
     fn iter(&self) -> impl Iterator<Item = T> {
-        [self.ipv4, self.ipv6].into_iter().flatten()
+        self.0.into_iter().flatten()
     }
 }
 

@@ -38,19 +38,12 @@ pub(super) fn adds_beside_the_processor(
     none_is_lost(&mut Own { to_self, region })
 }
 
-/// A word to which the device adds, and meanwhile the processor.
-trait Meeting {
-    /// The device adds 1, and the processor 1 and again 1 until that is done: what they add together.
-    fn add(&mut self) -> Result<u64>;
-    fn sum(&self) -> u64;
-}
-
-fn none_is_lost(word: &mut impl Meeting) -> Result<bool> {
-    let mut added = word.sum();
+fn none_is_lost(word: &mut impl Word) -> Result<bool> {
+    let mut added = word.load();
     for _ in 0..TRIALS {
-        added += word.add()?;
+        added += word.add_by_both()?;
     }
-    Ok(word.sum() == added)
+    Ok(word.load() == added)
 }
 
 /// A word in memory, with a device's atomics on it.
@@ -60,6 +53,8 @@ trait Word {
     /// The word as the processor sees it.
     fn store(&mut self, value: u64);
     fn load(&self) -> u64;
+    /// The device adds 1, and the processor 1 and again 1 until that is done: what they add together.
+    fn add_by_both(&mut self) -> Result<u64>;
 }
 
 /// An add, a swap that has to happen, and one that must not.
@@ -122,10 +117,8 @@ impl Word for Own<'_> {
         // SAFETY: as above; every operation on it is complete.
         unsafe { self.region.base().cast::<u64>().read_volatile() }
     }
-}
 
-impl Meeting for Own<'_> {
-    fn add(&mut self) -> Result<u64> {
+    fn add_by_both(&mut self) -> Result<u64> {
         let (mut old, mut added) = (0, 1);
         // SAFETY: as above; the loop ends when the operation is complete, or has failed for good.
         let ticket = unsafe { (self.to_self).fetch_add(self.at(), Width::W8, 1, &raw mut old) }?;
@@ -141,51 +134,15 @@ impl Meeting for Own<'_> {
         }
         Ok(added)
     }
-
-    fn sum(&self) -> u64 {
-        self.load()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A device that has read the word before the processor adds, and writes it afterwards.
-    struct Late {
-        word: u64,
-        turn: u64,
-        /// In which turn it does so: else it is atomic.
-        is_late: fn(u64) -> bool,
-    }
-
-    impl Meeting for Late {
-        fn add(&mut self) -> Result<u64> {
-            let read = self.word;
-            self.turn += 1;
-            self.word = match (self.is_late)(self.turn) {
-                true => read + 1,
-                false => read + 4,
-            };
-            Ok(4)
-        }
-
-        fn sum(&self) -> u64 {
-            self.word
-        }
-    }
-
     #[test]
     fn a_device_that_loses_adds_of_the_processor_is_found() {
-        let (word, turn) = (START, 0);
-        let tried = |is_late| {
-            none_is_lost(&mut Late {
-                word,
-                turn,
-                is_late,
-            })
-            .unwrap()
-        };
+        let tried = |is_late| none_is_lost(&mut Model { is_late, ..RIGHT }).unwrap();
         assert!(tried(|_| false));
         assert!(!tried(|turn| turn == TRIALS));
     }
@@ -199,6 +156,10 @@ mod tests {
         swaps: [bool; 2],
         /// Whether memory ever sees what it does.
         writes: bool,
+        /// How often it added beside the processor, and when it had read the word before and writes it afterwards: else it
+        /// is atomic.
+        turn: u64,
+        is_late: fn(u64) -> bool,
     }
 
     const RIGHT: Model = Model {
@@ -207,6 +168,8 @@ mod tests {
         answer: |number| number,
         swaps: [true, false],
         writes: true,
+        turn: 0,
+        is_late: |_| false,
     };
 
     impl Model {
@@ -238,6 +201,15 @@ mod tests {
 
         fn load(&self) -> u64 {
             self.word
+        }
+
+        fn add_by_both(&mut self) -> Result<u64> {
+            self.turn += 1;
+            self.word += match (self.is_late)(self.turn) {
+                true => 1,
+                false => 4,
+            };
+            Ok(4)
         }
     }
 

@@ -68,7 +68,7 @@ pub(super) struct GidRow {
 /// What the verbs library says; sizes in bytes.
 #[derive(Serialize)]
 pub(super) struct LimitsRow {
-    pub(super) atomic_scope: String,
+    pub(super) atomic_scope: &'static str,
     pub(super) max_inline: u32,
     pub(super) max_message: u64,
     pub(super) max_qp: u32,
@@ -129,11 +129,7 @@ impl From<DeviceInfo> for DeviceRow {
             usable,
             state,
             named: false,
-            atomic_domain: capabilities.map(|can| match can.atomic_domain {
-                AtomicDomain::Cpu => "cpu",
-                AtomicDomain::Device => "device",
-                AtomicDomain::Global => "global",
-            }),
+            atomic_domain: capabilities.map(|can| name(can.atomic_domain)),
             atomic_widths: match capabilities {
                 Some(can) if can.narrow_atomics => vec![8, 16, 32, 64],
                 Some(_) => vec![64],
@@ -153,6 +149,14 @@ impl From<DeviceInfo> for DeviceRow {
             row.choose(choice);
         }
         row
+    }
+}
+
+fn name(domain: AtomicDomain) -> &'static str {
+    match domain {
+        AtomicDomain::Cpu => "cpu",
+        AtomicDomain::Device => "device",
+        AtomicDomain::Global => "global",
     }
 }
 
@@ -191,7 +195,7 @@ impl From<&GidEntry> for GidRow {
 impl From<&VerbsLimits> for LimitsRow {
     fn from(limits: &VerbsLimits) -> Self {
         Self {
-            atomic_scope: limits.atomic_scope.to_string(),
+            atomic_scope: limits.atomic_scope.map_or("none", name),
             max_inline: limits.max_inline,
             max_message: limits.max_message,
             max_qp: limits.max_qp,

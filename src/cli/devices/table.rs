@@ -111,7 +111,7 @@ fn limits(limits: &LimitsRow) -> String {
     format!(
         "limits: atomics {}, inline {} bytes, message {} bytes, MTU {} bytes, {} queue pairs, {} \
          completion queue entries, {} memory regions, {} reads and atomics per queue pair",
-        match limits.atomic_scope.as_str() {
+        match limits.atomic_scope {
             "none" => "none".to_owned(),
             scope => format!("of {scope} scope"),
         },

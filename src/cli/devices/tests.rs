@@ -1,7 +1,7 @@
 use std::fs;
 use std::path::Path;
 
-use rdma_sys_shim::rdma::{AtomicScope, VerbsLimits};
+use rdma_sys_shim::rdma::VerbsLimits;
 use rdma_sys_shim::{DeviceInfo, State};
 use serde_json::Value;
 
@@ -197,7 +197,7 @@ fn limits_are_shown_where_the_verbs_library_told_them() {
     let mut devices = devices();
     devices[2].state = State::Ready;
     devices[2].limits = Some(VerbsLimits {
-        atomic_scope: AtomicScope::Device,
+        atomic_scope: Some(rdma_sys_shim::AtomicDomain::Device),
         max_inline: 64,
         max_message: 8 << 20,
         max_qp: 1_048_560,

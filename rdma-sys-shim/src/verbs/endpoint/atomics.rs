@@ -15,12 +15,7 @@ impl VerbsEndpoint {
     /// Where an atomic's answer goes that nobody reads.
     fn nowhere(&self) -> Local {
         let memory = &self.adapter.nowhere;
-        Local {
-            base: memory.base(),
-            len: size_of::<u64>() as u32,
-            lkey: memory.lkey(),
-            inline: false,
-        }
+        Local::at(memory.base(), size_of::<u64>(), memory.lkey())
     }
 
     /// The queue for a request that is to take effect after the reads that are under way, and whether it has to carry

@@ -30,7 +30,7 @@ const GATHERED: usize = 2048;
 struct Chain<'e> {
     endpoint: &'e VerbsEndpoint,
     operation: Operation,
-    queue: Option<MutexGuard<'e, SendQueue>>,
+    queue: MutexGuard<'e, SendQueue>,
     requests: Vec<Request>,
     elements: Box<[[ffi::ibv_sge; ELEMENTS]; CHAIN]>,
     /// The keys of the regions that requests use, until their use is noted.
@@ -54,7 +54,7 @@ impl VerbsEndpoint {
         let mut chain = Chain {
             endpoint: self,
             operation,
-            queue: None,
+            queue: self.open_queue()?,
             requests: Vec::with_capacity(CHAIN),
             elements: Box::new([[ffi::ibv_sge::default(); ELEMENTS]; CHAIN]),
             held: Vec::new(),
@@ -75,14 +75,6 @@ impl VerbsEndpoint {
 }
 
 impl<'e> Chain<'e> {
-    fn queue(&mut self) -> Result<&mut SendQueue> {
-        let queue = match self.queue.take() {
-            Some(queue) => queue,
-            None => self.endpoint.open_queue()?,
-        };
-        Ok(&mut *self.queue.insert(queue))
-    }
-
     /// # Safety
     /// As for [`VerbsEndpoint::transfer_batch`].
     unsafe fn add_run(&mut self, mut at: RemoteAddress, mut pieces: &[LocalPiece]) -> Result<()> {
@@ -127,8 +119,8 @@ impl<'e> Chain<'e> {
                 return Ok(count);
             }
         }
-        let pair = self.queue()?.pair();
-        let most = pair.map_or(1, |pair| pair.elements() as usize);
+        let pair = self.queue.pair();
+        let most = pair.map_or(1, |pair| pair.limits().elements as usize);
         let longest = self.endpoint.longest();
         let (count, len) = fitting(pieces, most.min(ELEMENTS), longest);
         let pieces = &pieces[..count];
@@ -150,12 +142,7 @@ impl<'e> Chain<'e> {
             list: list.as_mut_ptr(),
             count: count as i32,
         };
-        let local = Local {
-            base: pieces[0].base,
-            len: len as u32,
-            lkey,
-            inline: false,
-        };
+        let local = Local::at(pieces[0].base, len, lkey);
         let request = Request {
             elements,
             ..Request::whole(self.operation, at, local)
@@ -175,7 +162,7 @@ impl<'e> Chain<'e> {
         let base = ptr::without_provenance(start);
         let written = self.operation == Operation::Read;
         let regions = &self.endpoint.adapter.regions;
-        let queue = self.queue()?;
+        let queue = &mut self.queue;
         let found = regions.find(base, end - start, written, |region| queue.hold(region));
         if let Some(lkey) = found
             && !self.held.contains(&lkey)
@@ -193,13 +180,8 @@ impl<'e> Chain<'e> {
             return Ok(());
         }
         let writes = self.operation == Operation::Write;
-        if writes && len <= self.queue()?.inline() {
-            let local = Local {
-                base,
-                len: len as u32,
-                lkey: 0,
-                inline: true,
-            };
+        if writes && len <= self.queue.inline() {
+            let local = Local::carried(base, len);
             // SAFETY: the caller's promise.
             return unsafe { self.add(Request::whole(self.operation, at, local)) };
         }
@@ -217,8 +199,8 @@ impl<'e> Chain<'e> {
         // SAFETY: the caller's promise.
         unsafe {
             self.post()?;
-            self.queue = None;
-            let ticket = (self.endpoint).transfer(self.operation, base, len, at)?;
+            let (queue, endpoint) = (&mut self.queue, self.endpoint);
+            let ticket = endpoint.transfer_on(queue, self.operation, base, len, at)?;
             self.posted = self.posted.max(ticket);
         }
         Ok(())
@@ -235,13 +217,12 @@ impl<'e> Chain<'e> {
 
     /// Space in the ring. To wait for it, what is in the chain has to be posted: it may have it.
     fn space(&mut self, len: u32) -> Result<(RingPiece, Local)> {
-        if let Some(found) = self.queue()?.space(len)? {
+        if let Some(found) = self.queue.space(len)? {
             return Ok(found);
         }
         // SAFETY: whoever added a request vouched for it until it is complete.
         unsafe { self.post()? };
-        let endpoint = self.endpoint;
-        endpoint.take_space(self.queue()?, len)
+        self.endpoint.take_space(&mut self.queue, len)
     }
 
     /// Adds a request, and posts the chain if that fills it.
@@ -250,7 +231,7 @@ impl<'e> Chain<'e> {
     /// As for [`SendQueue::post`].
     unsafe fn add(&mut self, request: Request) -> Result<()> {
         self.requests.push(request);
-        if self.requests.len() < self.queue()?.chain() {
+        if self.requests.len() < self.queue.chain() {
             return Ok(());
         }
         // SAFETY: the caller's promise.
@@ -268,10 +249,9 @@ impl<'e> Chain<'e> {
         }
         let requests = std::mem::take(&mut self.requests);
         let endpoint = self.endpoint;
-        let queue = self.queue()?;
-        endpoint.make_room(queue, requests.len())?;
+        endpoint.make_room(&mut self.queue, requests.len())?;
         // SAFETY: the caller's promise.
-        let posted = Ticket(unsafe { queue.post(&requests)? });
+        let posted = Ticket(unsafe { self.queue.post(&requests)? });
         self.posted = posted;
         // What is neither inline nor in the ring is the caller's until it is complete; so is where
         // answers go.
@@ -288,12 +268,8 @@ impl<'e> Chain<'e> {
 
     /// The regions are held for what was posted, and no longer.
     fn note_uses(&mut self) {
-        if self.held.is_empty() {
-            return;
-        }
-        let mut queue = self.queue.take().unwrap_or_else(|| self.endpoint.queue());
         for &lkey in &self.held {
-            queue.note_use(lkey, ptr::null_mut(), 0);
+            self.queue.note_use(lkey, ptr::null_mut(), 0);
         }
     }
 }

@@ -42,12 +42,8 @@ impl Copies {
         let Some(piece) = book.take(len) else {
             return Ok(None);
         };
-        let local = Local {
-            base: memory.base().wrapping_add(piece.at as usize),
-            len,
-            lkey: memory.lkey(),
-            inline: false,
-        };
+        let base = memory.base().wrapping_add(piece.at as usize);
+        let local = Local::at(base, len as usize, memory.lkey());
         Ok(Some((piece, local)))
     }
 

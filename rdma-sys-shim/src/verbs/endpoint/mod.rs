@@ -155,18 +155,20 @@ impl VerbsEndpoint {
     #[inline(always)]
     fn open_queue(&self) -> Result<MutexGuard<'_, SendQueue>> {
         let queue = self.queue();
-        match self.refusal(&queue) {
-            None => Ok(queue),
-            Some(error) => Err(error),
+        if self.closed.load(Ordering::Acquire) {
+            return Err(self.has_left());
         }
+        self.sound(&queue)?;
+        Ok(queue)
     }
 
+    /// Fails if the connection has.
     #[inline]
-    fn refusal(&self, queue: &SendQueue) -> Option<Error> {
-        if self.closed.load(Ordering::Acquire) {
-            return Some(self.has_left());
+    fn sound(&self, queue: &SendQueue) -> Result<()> {
+        match queue.failure() {
+            None => Ok(()),
+            Some(failure) => Err(self.explain(queue, failure)),
         }
-        queue.failure().map(|failure| self.explain(queue, failure))
     }
 
     #[cold]
@@ -203,35 +205,41 @@ impl VerbsEndpoint {
         }
         self.completed.store(queue.succeeded(), Ordering::Release);
         polled?;
-        match queue.failure() {
-            None => Ok(()),
-            Some(_) if self.closed.load(Ordering::Acquire) => Err(self.has_left()),
-            Some(failure) => Err(self.explain(queue, failure)),
+        match queue.failure().is_some() && self.closed.load(Ordering::Acquire) {
+            true => Err(self.has_left()),
+            false => self.sound(queue),
         }
     }
 
     /// Tries until `attempt` has what it needs; completions bring it.
+    #[inline]
     fn until<T>(
         &self,
         queue: &mut SendQueue,
         mut attempt: impl FnMut(&mut SendQueue) -> Result<Option<T>>,
     ) -> Result<T> {
-        let mut spins = 0_u32;
+        let mut spins = 0;
         loop {
             if let Some(found) = attempt(queue)? {
                 return Ok(found);
             }
-            queue.ask()?;
-            spins = spins.wrapping_add(1);
-            if spins.is_multiple_of(WATCH_SPINS) {
-                self.watch(queue)?;
-            }
-            // Says also why a watch has broken off.
-            self.poll(queue)?;
-            if spins.is_multiple_of(SPINS) {
-                std::thread::yield_now();
-            }
+            self.look_again(queue, &mut spins)?;
         }
+    }
+
+    #[cold]
+    fn look_again(&self, queue: &mut SendQueue, spins: &mut u32) -> Result<()> {
+        queue.ask()?;
+        *spins = spins.wrapping_add(1);
+        if spins.is_multiple_of(WATCH_SPINS) {
+            self.watch(queue)?;
+        }
+        // Says also why a watch has broken off.
+        self.poll(queue)?;
+        if spins.is_multiple_of(SPINS) {
+            std::thread::yield_now();
+        }
+        Ok(())
     }
 
     /// Breaks the connection off if the device has stopped to work.
@@ -243,27 +251,11 @@ impl VerbsEndpoint {
 
     #[inline]
     fn make_room(&self, queue: &mut SendQueue, requests: usize) -> Result<()> {
-        match queue.room() >= requests {
-            true => Ok(()),
-            false => self.wait_for_room(queue, requests),
-        }
-    }
-
-    #[cold]
-    fn wait_for_room(&self, queue: &mut SendQueue, requests: usize) -> Result<()> {
         self.until(queue, |queue| Ok((queue.room() >= requests).then_some(())))
     }
 
     #[inline]
     fn take_space(&self, queue: &mut SendQueue, len: u32) -> Result<(RingPiece, Local)> {
-        match queue.space(len)? {
-            Some(space) => Ok(space),
-            None => self.wait_for_space(queue, len),
-        }
-    }
-
-    #[cold]
-    fn wait_for_space(&self, queue: &mut SendQueue, len: u32) -> Result<(RingPiece, Local)> {
         self.until(queue, |queue| queue.space(len))
     }
 
@@ -407,10 +399,7 @@ impl Endpoint for VerbsEndpoint {
         let mut queue = self.queue();
         self.poll(&mut queue)?;
         self.watch(&mut queue)?;
-        match queue.failure() {
-            None => Ok(()),
-            Some(failure) => Err(self.explain(&queue, failure)),
-        }
+        self.sound(&queue)
     }
 
     /// What other processes have registered is reached through the device only, so that all

@@ -74,8 +74,8 @@ unsafe impl<L: Send> Send for SendQueue<L> {}
 
 impl SendQueue {
     pub(super) fn new(line: Line) -> Self {
-        let (number, limit) = (line.pair.number(), line.pair.send_limit() as usize);
-        let inline = line.pair.inline() as usize;
+        let (number, limit) = (line.pair.number(), line.pair.limits().send as usize);
+        let inline = line.pair.limits().inline as usize;
         Self::over(line, number, limit, inline)
     }
 
@@ -247,12 +247,7 @@ impl<L: Link> SendQueue<L> {
     ) -> Result<u64> {
         let value = new.to_ne_bytes();
         let request = if self.is_idle() && self.inline >= value.len() {
-            let local = Local {
-                base: value.as_ptr().cast_mut(),
-                len: value.len() as u32,
-                lkey: 0,
-                inline: true,
-            };
+            let local = Local::carried(value.as_ptr(), value.len());
             Request::whole(Operation::Store, at, local)
         } else {
             Request {

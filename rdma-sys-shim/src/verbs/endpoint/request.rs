@@ -35,6 +35,26 @@ impl Local {
         lkey: 0,
         inline: false,
     };
+
+    /// In a region.
+    pub(super) fn at(base: *mut u8, len: usize, lkey: u32) -> Self {
+        Self {
+            base,
+            len: len as u32,
+            lkey,
+            inline: false,
+        }
+    }
+
+    /// To be carried by the request.
+    pub(super) fn carried(base: *const u8, len: usize) -> Self {
+        Self {
+            base: base.cast_mut(),
+            len: len as u32,
+            lkey: 0,
+            inline: true,
+        }
+    }
 }
 
 /// A list of pieces of memory that is valid until the bell is rung for the request.

@@ -26,19 +26,29 @@ impl VerbsEndpoint {
         at: RemoteAddress,
     ) -> Result<Ticket> {
         check_key(&self.peer, operation, at, len as u64)?;
-        let mut open = self.open_queue()?;
-        let queue = &mut *open;
+        let mut queue = self.open_queue()?;
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer_on(&mut queue, operation, base, len, at) }
+    }
+
+    /// As [`transfer`](Self::transfer), of what is checked.
+    ///
+    /// # Safety
+    /// As for [`transfer`](Self::transfer).
+    pub(super) unsafe fn transfer_on(
+        &self,
+        queue: &mut SendQueue,
+        operation: Operation,
+        base: *mut u8,
+        len: usize,
+        at: RemoteAddress,
+    ) -> Result<Ticket> {
         if len == 0 {
             return Ok(Ticket::DONE);
         }
         let written = operation == Operation::Read;
         if !written && len <= queue.inline() {
-            let local = Local {
-                base,
-                len: len as u32,
-                lkey: 0,
-                inline: true,
-            };
+            let local = Local::carried(base, len);
             // SAFETY: the caller's promise.
             return unsafe { self.post(queue, &Request::whole(operation, at, local)) };
         }
@@ -92,12 +102,7 @@ impl VerbsEndpoint {
         let longest = self.longest();
         let mut ticket = Ticket::DONE;
         for start in (0..len).step_by(longest) {
-            let local = Local {
-                base: base.wrapping_add(start),
-                len: longest.min(len - start) as u32,
-                lkey,
-                inline: false,
-            };
+            let local = Local::at(base.wrapping_add(start), longest.min(len - start), lkey);
             let place = offset(at, start);
             // SAFETY: a part of what the caller vouches for.
             ticket = unsafe { self.post(queue, &Request::whole(operation, place, local))? };

@@ -96,9 +96,7 @@ pub(crate) struct Establish {
 
 pub(crate) struct QueuePair {
     raw: Handle<ffi::ibv_qp>,
-    inline: u32,
-    send: u32,
-    elements: u32,
+    limits: QueueLimits,
     _queue: Arc<CompletionQueue>,
     _domain: Arc<ProtectionDomain>,
 }
@@ -141,9 +139,12 @@ impl QueuePair {
                 IN_USE.fetch_add(1, Ordering::Relaxed);
                 return Ok(Self {
                     raw,
-                    inline: attributes.cap.max_inline_data,
-                    send: attributes.cap.max_send_wr.min(limits.send),
-                    elements: attributes.cap.max_send_sge.min(limits.elements),
+                    limits: QueueLimits {
+                        inline: attributes.cap.max_inline_data,
+                        send: attributes.cap.max_send_wr.min(limits.send),
+                        elements: attributes.cap.max_send_sge.min(limits.elements),
+                        ..limits
+                    },
                     _queue: queue.clone(),
                     _domain: domain.clone(),
                 });
@@ -170,19 +171,9 @@ impl QueuePair {
         unsafe { (*self.raw.raw()).qp_num }
     }
 
-    /// Bytes that a work request can carry itself.
-    pub(crate) fn inline(&self) -> u32 {
-        self.inline
-    }
-
-    /// Pieces of memory that a send request can name.
-    pub(crate) fn elements(&self) -> u32 {
-        self.elements
-    }
-
-    /// How many send requests fit.
-    pub(crate) fn send_limit(&self) -> u32 {
-        self.send
+    /// What the device granted.
+    pub(crate) fn limits(&self) -> &QueueLimits {
+        &self.limits
     }
 
     /// Prepares a reliable connection: its peer may access this process's registered memory.
