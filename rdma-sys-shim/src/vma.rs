@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 
+use crate::{Access, Error, Result};
+
 /// Rights that all pages of a range have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rights {
@@ -26,6 +28,29 @@ pub(crate) fn rights(address: usize, len: usize) -> std::io::Result<Rights> {
             address,
             end,
         ),
+    }
+}
+
+/// What peers may do with memory: `wanted`, less what the memory itself does not allow.
+pub(crate) fn allowed(address: usize, len: usize, wanted: Access) -> Result<Access> {
+    let bad = |reason| Error::BadMemory {
+        address,
+        len,
+        reason,
+    };
+    if len == 0 {
+        return Ok(wanted);
+    }
+    if address.checked_add(len).is_none() || len > isize::MAX as usize {
+        return Err(bad("it wraps around the address space"));
+    }
+    match rights(address, len)
+        .map_err(|error| Error::os("reading /proc/thread-self/maps", error))?
+    {
+        Rights::None => Err(bad("not all of it is mapped and readable")),
+        // Peers may still get from it; a put is refused.
+        Rights::Read => Ok(Access::READ),
+        Rights::ReadWrite => Ok(wanted),
     }
 }
 

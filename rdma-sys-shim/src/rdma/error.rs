@@ -35,19 +35,11 @@ pub enum Subject {
 }
 
 impl SelectError {
-    pub(super) fn of_request(found: String, remedy: Option<String>) -> Self {
+    pub(super) fn new(subject: Subject, found: String, remedy: Option<String>) -> Self {
         Self {
             found,
             remedy,
-            subject: Subject::Request,
-        }
-    }
-
-    fn of_ports(found: String, remedy: Option<String>) -> Self {
-        Self {
-            found,
-            remedy,
-            subject: Subject::Ports,
+            subject,
         }
     }
 
@@ -70,26 +62,35 @@ impl SelectError {
             true => made.to_owned(),
             false => format!("{made}; to use it, build with `--features verbs`"),
         };
-        Self::of_request("there is no RDMA device".to_owned(), Some(remedy))
+        Self::new(
+            Subject::Request,
+            "there is no RDMA device".to_owned(),
+            Some(remedy),
+        )
     }
 
     pub(super) fn no_port(device: &RdmaDevice, port: Option<u8>) -> Self {
         let name = &device.name;
         match port {
-            Some(port) => Self::of_request(
+            Some(port) => Self::new(
+                Subject::Request,
                 format!("{name} has no port {port}"),
                 Some(format!(
                     "its ports: {}",
                     list(device.ports.iter().map(|port| port.number))
                 )),
             ),
-            None => Self::of_request(format!("{name} has no port"), None),
+            None => Self::new(Subject::Request, format!("{name} has no port"), None),
         }
     }
 
     /// Of a port or device whose kind is not supported.
     pub(super) fn unsupported(place: &str, reason: &str) -> Self {
-        Self::of_ports(format!("{place} cannot be used: {reason}"), None)
+        Self::new(
+            Subject::Ports,
+            format!("{place} cannot be used: {reason}"),
+            None,
+        )
     }
 
     /// `active`: the ports of this machine that are active, as `NAME:PORT`.
@@ -99,12 +100,17 @@ impl SelectError {
             ports => format!("ACTIVE: {}", ports.join(", ")),
         };
         let remedy = format!("{}; {active}", activation(port));
-        Self::of_ports(format!("{place} is {}", port.state), Some(remedy))
+        Self::new(
+            Subject::Ports,
+            format!("{place} is {}", port.state),
+            Some(remedy),
+        )
     }
 
     pub(super) fn no_gid_at(place: &str, index: u8, port: &Port) -> Self {
         let known = list(port.gids.iter().map(|entry| entry.index));
-        Self::of_ports(
+        Self::new(
+            Subject::Ports,
             format!("{place} has no GID at index {index}"),
             Some(format!("its GIDs: {known}")),
         )
@@ -117,7 +123,8 @@ impl SelectError {
         v2: impl Iterator<Item = &'a GidEntry>,
     ) -> Self {
         let v2 = list(v2.map(|entry| entry.index));
-        Self::of_ports(
+        Self::new(
+            Subject::Ports,
             format!("the GID at index {index} of {place} is RoCE v1"),
             Some(format!(
                 "RoCE v1 is used only where there is no other; RoCE v2: index {v2}"
@@ -128,14 +135,16 @@ impl SelectError {
     /// Of an active Ethernet port.
     pub(super) fn no_roce_v2(place: &str, device: &RdmaDevice, port: &Port) -> Self {
         match port.gids.first() {
-            None => Self::of_ports(
+            None => Self::new(
+                Subject::Ports,
                 format!("{place} has no GID"),
                 Some(format!(
                     "give its network device an address: `ip addr add ADDRESS/PREFIX dev {}`",
                     netdev(port)
                 )),
             ),
-            Some(entry) => Self::of_ports(
+            Some(entry) => Self::new(
+                Subject::Ports,
                 format!("{place} has no GID of RoCE v2"),
                 Some(format!(
                     "to use RoCE v1, name its GID: {}:{}:{}",
@@ -152,7 +161,8 @@ impl SelectError {
             1 => failures.remove(0),
             _ => {
                 let failures: Vec<_> = failures.iter().map(ToString::to_string).collect();
-                Self::of_ports(
+                Self::new(
+                    Subject::Ports,
                     format!("no port can be used: {}", failures.join("; ")),
                     None,
                 )

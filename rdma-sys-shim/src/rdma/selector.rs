@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::SelectError;
+use super::{SelectError, Subject};
 
 /// Which RDMA device, and where the rule is to be overridden, which port and GID of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,11 @@ impl FromStr for Selector {
     fn from_str(spec: &str) -> Result<Self, SelectError> {
         let malformed = |reason: String| {
             let form = "the form is NAME[:PORT[:GID]], as in rxe0 or rxe0:1:3";
-            SelectError::of_request(format!("device {spec:?}: {reason}"), Some(form.to_owned()))
+            SelectError::new(
+                Subject::Request,
+                format!("device {spec:?}: {reason}"),
+                Some(form.to_owned()),
+            )
         };
         let mut parts = spec.split(':');
         let name = parts.next().unwrap_or("");

@@ -145,7 +145,7 @@ impl Assist {
     }
 
     /// Those that are this process's: in a forked child, none.
-    fn own_ports(&self) -> &[Arc<Segment>] {
+    fn own_segments(&self) -> &[Arc<Segment>] {
         match self.forks_behind == FORKS_BEHIND.load(Ordering::Relaxed) {
             true => &self.segments,
             false => &[],
@@ -156,7 +156,7 @@ impl Assist {
     pub fn lend(&mut self) {
         if !self.is_lent {
             self.is_lent = true;
-            self.own_ports()
+            self.own_segments()
                 .iter()
                 .for_each(|segment| segment.assist().lend());
         }
@@ -166,7 +166,7 @@ impl Assist {
     pub fn withdraw(&mut self) {
         if self.is_lent {
             self.is_lent = false;
-            self.own_ports()
+            self.own_segments()
                 .iter()
                 .for_each(|segment| segment.assist().withdraw());
         }
@@ -174,7 +174,7 @@ impl Assist {
 
     /// Does what peers ask for; whether they asked for anything.
     pub fn serve(&self) -> bool {
-        let served = self.own_ports().iter().fold(0, |served, segment| {
+        let served = self.own_segments().iter().fold(0, |served, segment| {
             let carry_out =
                 |index: usize, slot: &slots::Slot| agent::carry_out(segment, index, slot);
             slots::serve_offered(&**segment, 0..SLOTS, carry_out) + served
@@ -194,7 +194,7 @@ impl Assist {
     /// Sleeps for `limit`, or until a peer calls.
     pub fn sleep(&self, limit: Duration) {
         // Hardly any process has two devices.
-        match self.own_ports().first() {
+        match self.own_segments().first() {
             Some(segment) => segment.assist().sleep(limit),
             None => std::thread::sleep(limit),
         }
@@ -203,7 +203,7 @@ impl Assist {
     /// Whether a peer called since this was asked last: it moved much while no thread served.
     #[must_use]
     pub fn take_call(&self) -> bool {
-        let segments = self.own_ports().iter();
+        let segments = self.own_segments().iter();
         segments.fold(false, |called, segment| {
             segment.assist().take_call() | called
         })

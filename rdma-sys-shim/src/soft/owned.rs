@@ -11,7 +11,7 @@ use super::memory_file::{self, AddressRange, FileId, whole_pages};
 use super::segment::Loan;
 use super::table::MappablePiece;
 use crate::system::page_size;
-use crate::vma::{self, Rights};
+use crate::vma;
 use crate::{Access, Error, Region, Result};
 
 /// Allocated segments by first address: the answer to "may this be mapped already?".
@@ -44,7 +44,7 @@ impl Segments {
 /// Whose memory file it is in.
 enum Home {
     Own { range: AddressRange, file: File },
-    Port(Loan),
+    Segment(Loan),
 }
 
 impl Home {
@@ -61,7 +61,7 @@ impl Home {
         if align <= page_size()
             && let Some(loan) = own.segment.lend(len.max(align))
         {
-            return Ok(Self::Port(loan));
+            return Ok(Self::Segment(loan));
         }
         let mapped = whole_pages(len)
             .filter(|&mapped| mapped <= isize::MAX as usize)
@@ -80,14 +80,14 @@ impl Home {
     fn base(&self) -> *mut u8 {
         match self {
             Self::Own { range, .. } => range.base(),
-            Self::Port(loan) => loan.base(),
+            Self::Segment(loan) => loan.base(),
         }
     }
 
     fn piece(&self) -> Result<MappablePiece> {
         let (len, fd, offset, file) = match self {
             Self::Own { range, file } => (range.len(), file.as_raw_fd(), 0, FileId::of(file)?),
-            Self::Port(loan) => (loan.len(), loan.fd(), loan.offset(), loan.file()),
+            Self::Segment(loan) => (loan.len(), loan.fd(), loan.offset(), loan.file()),
         };
         Ok(MappablePiece {
             address: self.base().addr() as u64,
@@ -175,7 +175,7 @@ pub(crate) unsafe fn register(
     access: Access,
 ) -> Result<Region> {
     let address = base.addr();
-    let access = allowed(address, len, access)?;
+    let access = vma::allowed(address, len, access)?;
     let segment = own.segments.find(address, len);
     let access = match own.options.map && segment.is_none() {
         // Peers have no atomics on memory that they cannot map.
@@ -183,27 +183,4 @@ pub(crate) unsafe fn register(
         false => access,
     };
     publish(own, base, len, access, segment, None)
-}
-
-/// `wanted`, less what the memory itself does not allow.
-fn allowed(address: usize, len: usize, wanted: Access) -> Result<Access> {
-    let bad = |reason| Error::BadMemory {
-        address,
-        len,
-        reason,
-    };
-    if len == 0 {
-        return Ok(wanted);
-    }
-    if address.checked_add(len).is_none() || len > isize::MAX as usize {
-        return Err(bad("it wraps around the address space"));
-    }
-    match vma::rights(address, len)
-        .map_err(|error| Error::os("reading /proc/thread-self/maps", error))?
-    {
-        Rights::None => Err(bad("not all of it is mapped and readable")),
-        // Peers may still get from it; a put is refused.
-        Rights::Read => Ok(Access::READ),
-        Rights::ReadWrite => Ok(wanted),
-    }
 }

@@ -76,6 +76,24 @@ pub(crate) struct Slot {
     pub(super) operands: [AtomicU64; 2],
 }
 
+impl Slot {
+    /// Whether the caller has just moved it from one state to another: else somebody else did, or it was in a third.
+    fn moves(&self, from: u32, to: u32) -> bool {
+        let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
+        self.state
+            .compare_exchange(from, to, success, failure)
+            .is_ok()
+    }
+
+    /// Likewise, from one owner to another.
+    fn is_taken_over(&self, from: u64, to: u64) -> bool {
+        let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
+        self.owner
+            .compare_exchange(from, to, success, failure)
+            .is_ok()
+    }
+}
+
 /// Where the slots of a process are, and what belongs to them.
 pub(crate) trait Slots {
     fn bell(&self) -> &Bell;
@@ -100,11 +118,7 @@ pub(crate) fn claim(slots: &impl Slots, count: usize, first: usize, owner: u64) 
     all.find(|&index| {
         let slot = slots.slot(index);
         // A failed exchange would take the line from whoever serves it.
-        slot.owner.load(Ordering::Relaxed) == 0
-            && slot
-                .owner
-                .compare_exchange(0, owner, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok()
+        slot.owner.load(Ordering::Relaxed) == 0 && slot.is_taken_over(0, owner)
     })
 }
 
@@ -122,20 +136,13 @@ pub(crate) fn free_if_dead(slot: &Slot, cleaner: u64, is_dead: impl FnOnce(u64) 
     }
     // One cleaner gets it, and nobody else writes the owner of a slot that is taken. So it is the dead one's still, whatever
     // happened since that was looked at.
-    let is_ours = slot
-        .owner
-        .compare_exchange(owner, cleaner, Ordering::Acquire, Ordering::Relaxed)
-        .is_ok();
-    if !is_ours {
+    if !slot.is_taken_over(owner, cleaner) {
         return;
     }
     let is_over = match slot.state.load(Ordering::Acquire) {
         IDLE | DONE | REFUSED => true,
         // Unless somebody begins to serve it meanwhile.
-        READY => slot
-            .state
-            .compare_exchange(READY, IDLE, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok(),
+        READY => slot.moves(READY, IDLE),
         _ => false,
     };
     match is_over {
@@ -208,11 +215,7 @@ pub(crate) fn collect(
         match slot.state.load(Ordering::Acquire) {
             state if is_answered(state) => return Ok(Offered::Answered(answer(slot))),
             READY if !is_patient() => {
-                let taken_back = slot
-                    .state
-                    .compare_exchange(READY, IDLE, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok();
-                if taken_back {
+                if slot.moves(READY, IDLE) {
                     return Ok(Offered::TakenBack);
                 }
             }
@@ -245,11 +248,7 @@ fn wait_done(
     }
     loop {
         // An agent that leaves clears `running` first and then looks once more at every slot.
-        let retracted = bell.running.load(Ordering::Acquire) == 0
-            && slot
-                .state
-                .compare_exchange(READY, IDLE, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok();
+        let retracted = bell.running.load(Ordering::Acquire) == 0 && slot.moves(READY, IDLE);
         if retracted {
             bell.ready.fetch_and(!(1 << index), Ordering::AcqRel);
             give_back(slot);
@@ -410,11 +409,7 @@ pub(crate) fn serve_ready(
 
 /// False if somebody else does, or its origin has taken it back.
 fn serve(slot: &Slot, carry_out: impl FnOnce(&Slot) -> Option<u64>) -> bool {
-    let ours = slot
-        .state
-        .compare_exchange(READY, SERVING, Ordering::Acquire, Ordering::Relaxed)
-        .is_ok();
-    if !ours {
+    if !slot.moves(READY, SERVING) {
         return false;
     }
     let answer = match carry_out(slot) {

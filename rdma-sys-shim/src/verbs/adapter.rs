@@ -68,10 +68,10 @@ impl Adapter {
         let access = ibverbs_sys::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE;
         Ok(Self {
             nowhere: Pinned::new(&domain, WORD, access)?,
+            regions: Regions::new(&domain),
             domain,
             port,
             own,
-            regions: Arc::default(),
             rings: Arc::default(),
             settings,
             trouble: Arc::default(),

@@ -15,7 +15,7 @@ use super::objects::{CompletionQueue, Establish, MemoryRegion, QueuePair};
 use super::peer::Peer;
 use super::settings::Settings;
 use super::terms::Terms;
-use super::{events, memory, self_test};
+use super::{events, self_test};
 use crate::rdma::{self, Choice};
 use crate::{Access, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, Usage};
 
@@ -128,15 +128,12 @@ impl Device for VerbsDevice {
     }
 
     fn allocate(&self, len: usize, align: usize) -> Result<Region> {
-        memory::allocate(&self.adapter.domain, &self.adapter.regions, len, align)
+        self.adapter.regions.allocate(len, align)
     }
 
     unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region> {
-        let Adapter {
-            domain, regions, ..
-        } = &*self.adapter;
         // SAFETY: the caller's promise.
-        unsafe { memory::expose(domain, regions, base, len, access) }
+        unsafe { self.adapter.regions.expose(base, len, access) }
     }
 
     fn close(&self) {

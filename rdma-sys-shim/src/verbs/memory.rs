@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use ibverbs_sys::ibv_access_flags as Flags;
-use memmap2::{MmapMut, MmapOptions};
+use memmap2::{MmapOptions, MmapRaw};
 
 use super::objects::{MemoryRegion, ProtectionDomain};
 use crate::system::page_size;
@@ -15,40 +15,31 @@ use crate::{Access, Error, Region, RemoteRegion, Result};
 /// Memory that this process owns and the device may use. Deregistered before it is unmapped.
 pub(super) struct Pinned {
     region: MemoryRegion,
-    base: *mut u8,
-    _memory: MmapMut,
+    memory: MmapRaw,
 }
-
-// SAFETY: the pointer is an address to give away; every access through it is the unsafe code of
-// whoever uses it.
-unsafe impl Send for Pinned {}
-// SAFETY: as above.
-unsafe impl Sync for Pinned {}
 
 impl Pinned {
     /// Zeroed, page-aligned memory; `len` is not 0.
     pub(super) fn new(domain: &Arc<ProtectionDomain>, len: usize, access: Flags) -> Result<Self> {
-        let mut memory = MmapOptions::new()
-            .len(len)
-            .map_anon()
-            .map_err(|error| Error::os(format!("mapping {len} bytes"), error))?;
-        let base = memory.as_mut_ptr();
+        let memory = map(len)?;
         // SAFETY: the mapping is kept beside the region, and unmapped after it.
-        let region = unsafe { register(domain, base, len, access)? };
-        Ok(Self {
-            region,
-            base,
-            _memory: memory,
-        })
+        let region = unsafe { register(domain, memory.as_mut_ptr(), len, access)? };
+        Ok(Self { region, memory })
     }
 
     pub(super) fn base(&self) -> *mut u8 {
-        self.base
+        self.memory.as_mut_ptr()
     }
 
     pub(super) fn lkey(&self) -> u32 {
         self.region.lkey()
     }
+}
+
+fn map(len: usize) -> Result<MmapRaw> {
+    let mapped = MmapOptions::new().len(len).map_anon();
+    let mapped = mapped.map_err(|error| Error::os(format!("mapping {len} bytes"), error))?;
+    Ok(mapped.into())
 }
 
 /// # Safety
@@ -108,8 +99,8 @@ pub(super) fn rights(key: u64) -> Option<Access> {
 
 /// The regions that this process shows to its peers. Their memory also serves as origin buffers
 /// without being registered again.
-#[derive(Default)]
 pub(super) struct Regions {
+    domain: Arc<ProtectionDomain>,
     /// By first byte and a number that tells regions of the same memory apart.
     by_place: RwLock<BTreeMap<(usize, u64), Entry>>,
     next: AtomicU64,
@@ -126,6 +117,14 @@ struct Entry {
 const LOOKED_AT: usize = 4;
 
 impl Regions {
+    pub(super) fn new(domain: &Arc<ProtectionDomain>) -> Arc<Self> {
+        Arc::new(Self {
+            domain: domain.clone(),
+            by_place: RwLock::default(),
+            next: AtomicU64::new(0),
+        })
+    }
+
     /// Applies `take` to a region that contains `len` bytes at `base`, if there is one. Whoever
     /// keeps it may use it, also if its owner gives it up.
     pub(super) fn find<T>(
@@ -170,7 +169,7 @@ struct Listed {
     regions: Arc<Regions>,
     place: (usize, u64),
     _region: Arc<MemoryRegion>,
-    _memory: Option<MmapMut>,
+    _memory: Option<MmapRaw>,
 }
 
 impl Drop for Listed {
@@ -178,11 +177,6 @@ impl Drop for Listed {
         self.regions.remove(self.place);
     }
 }
-
-// SAFETY: none of its parts is bound to a thread; the mapping is only unmapped.
-unsafe impl Send for Listed {}
-// SAFETY: as above; nothing is done through a shared reference.
-unsafe impl Sync for Listed {}
 
 fn flags(access: Access) -> Flags {
     let mut flags = Flags(0);
@@ -199,101 +193,71 @@ fn flags(access: Access) -> Flags {
     flags
 }
 
-/// Allocates zeroed memory with all rights, aligned to `align` and to a page.
-pub(super) fn allocate(
-    domain: &Arc<ProtectionDomain>,
-    regions: &Arc<Regions>,
-    len: usize,
-    align: usize,
-) -> Result<Region> {
-    let page = page_size();
-    let room = len
-        .max(1)
-        .checked_add(align.saturating_sub(page))
-        .ok_or_else(|| too_large(len))?;
-    let mut memory = MmapOptions::new()
-        .len(room)
-        .map_anon()
-        .map_err(|error| Error::os(format!("mapping {room} bytes"), error))?;
-    let start = memory.as_mut_ptr();
-    let base = start.wrapping_add(start.align_offset(align.max(1)));
-    // SAFETY: the mapping goes into the region, which unmaps it last.
-    unsafe { show(domain, regions, base, len, Access::ALL, Some(memory)) }
-}
-
-/// Registers memory of the caller.
-///
-/// # Safety
-/// As for [`crate::Device::register`].
-pub(super) unsafe fn expose(
-    domain: &Arc<ProtectionDomain>,
-    regions: &Arc<Regions>,
-    base: *mut u8,
-    len: usize,
-    access: Access,
-) -> Result<Region> {
-    if base.addr().checked_add(len).is_none() {
-        return Err(Error::BadMemory {
-            address: base.addr(),
-            len,
-            reason: "it wraps around the address space",
-        });
+impl Regions {
+    /// Allocates zeroed memory with all rights, aligned to `align` and to a page.
+    pub(super) fn allocate(self: &Arc<Self>, len: usize, align: usize) -> Result<Region> {
+        let room = len
+            .max(1)
+            .checked_add(align.saturating_sub(page_size()))
+            .ok_or_else(|| too_large(len))?;
+        let memory = map(room)?;
+        let start = memory.as_mut_ptr();
+        let base = start.wrapping_add(start.align_offset(align.max(1)));
+        // SAFETY: the mapping goes into the region, which unmaps it last.
+        unsafe { self.show(base, len, Access::ALL, Some(memory)) }
     }
-    // SAFETY: the caller's promise.
-    match unsafe { show(domain, regions, base, len, access, None) } {
-        // Peers may still get from memory that nobody can write to, if this process can.
-        Err(Error::BadMemory { .. })
-            if access != Access::READ && access.allows(Access::READ) && is_readable(base, len) =>
-        {
-            // SAFETY: the caller's promise, of which this needs a part.
-            unsafe { show(domain, regions, base, len, Access::READ, None) }
-        }
-        shown => shown,
-    }
-}
 
-/// Whether this process may read the memory. The kernel lets a device read what it may not.
-fn is_readable(base: *mut u8, len: usize) -> bool {
-    vma::rights(base.addr(), len).is_ok_and(|rights| rights != Rights::None)
-}
-
-/// # Safety
-/// The memory stays mapped until the region is dropped: because it is `memory`, or by the caller's
-/// promise; peers may use it as far as `access` says.
-unsafe fn show(
-    domain: &Arc<ProtectionDomain>,
-    regions: &Arc<Regions>,
-    base: *mut u8,
-    len: usize,
-    access: Access,
-    memory: Option<MmapMut>,
-) -> Result<Region> {
-    let mut remote = RemoteRegion {
-        address: base.addr() as u64,
-        len: len as u64,
-        rkey: 0,
-    };
-    // Verbs know no region without bytes; nobody can access one either.
-    let owner: Box<dyn Send + Sync> = if len == 0 {
-        Box::new(memory)
-    } else {
+    /// Registers memory of the caller. What nobody can write to, peers may still get from.
+    ///
+    /// # Safety
+    /// As for [`crate::Device::register`].
+    pub(super) unsafe fn expose(
+        self: &Arc<Self>,
+        base: *mut u8,
+        len: usize,
+        access: Access,
+    ) -> Result<Region> {
+        // The kernel lets a device read what this process may not.
+        let access = vma::allowed(base.addr(), len, access)?;
         // SAFETY: the caller's promise.
-        let region = unsafe { register(domain, base, len, flags(access))? };
-        let region = Arc::new(region);
+        unsafe { self.show(base, len, access, None) }
+    }
+
+    /// # Safety
+    /// The memory stays mapped until the region is dropped: because it is `memory`, or by the caller's promise; peers may use
+    /// it as far as `access` says.
+    unsafe fn show(
+        self: &Arc<Self>,
+        base: *mut u8,
+        len: usize,
+        access: Access,
+        memory: Option<MmapRaw>,
+    ) -> Result<Region> {
+        let mut remote = RemoteRegion {
+            address: base.addr() as u64,
+            len: len as u64,
+            rkey: 0,
+        };
+        // Verbs know no region without bytes; nobody can access one either.
+        if len == 0 {
+            return Ok(Region::new(base, remote, memory));
+        }
+        // SAFETY: the caller's promise.
+        let region = Arc::new(unsafe { register(&self.domain, base, len, flags(access))? });
         remote.rkey = key(region.rkey(), access);
         let entry = Entry {
             len,
             region: region.clone(),
             writable: access.allows(Access::WRITE) || access.allows(Access::ATOMIC),
         };
-        Box::new(Listed {
-            place: regions.insert(base.addr(), entry),
-            regions: regions.clone(),
+        let owner = Listed {
+            place: self.insert(base.addr(), entry),
+            regions: self.clone(),
             _region: region,
             _memory: memory,
-        })
-    };
-    Ok(Region::new(base, remote, owner))
+        };
+        Ok(Region::new(base, remote, owner))
+    }
 }
 
 fn too_large(len: usize) -> Error {

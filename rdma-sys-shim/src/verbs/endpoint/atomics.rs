@@ -4,7 +4,7 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use super::VerbsEndpoint;
-use super::check::{check_word, offset};
+use super::check::check_word;
 use super::failure::Operation;
 use super::queue::SendQueue;
 use super::request::{Local, Request, Verb};
@@ -86,7 +86,7 @@ impl VerbsEndpoint {
                 *request = Request {
                     verb: Verb::FetchAdd { add },
                     fence: fence && start + index == 0,
-                    ..Request::whole(Operation::FetchAdd, offset(at, word), nowhere)
+                    ..Request::whole(Operation::FetchAdd, at.moved(word as i64), nowhere)
                 };
             }
             self.make_room(&mut queue, chain)?;
@@ -104,7 +104,7 @@ impl VerbsEndpoint {
     unsafe fn store_each(&self, at: RemoteAddress, values: *const u8, count: usize) -> Result<()> {
         for start in (0..count).step_by(CHAIN) {
             let chain = CHAIN.min(count - start);
-            let place = offset(at, start * 8);
+            let place = at.moved(start as i64 * 8);
             let mut expected = [0_u64; CHAIN];
             let first = expected.as_mut_ptr().cast();
             // SAFETY: a local array, and the operation is complete before it goes.
@@ -123,7 +123,7 @@ impl VerbsEndpoint {
                         expect: expected[index],
                         new,
                     };
-                    let word = offset(place, index * 8);
+                    let word = place.moved(index as i64 * 8);
                     let old = &raw mut found[index];
                     let operation = Operation::CompareSwap;
                     // SAFETY: a local array; every operation is waited for, also after a failure.

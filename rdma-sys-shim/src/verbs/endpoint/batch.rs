@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use ibverbs_sys as ffi;
 
 use super::VerbsEndpoint;
-use super::check::{check_key, offset};
+use super::check::check_key;
 use super::failure::Operation;
 use super::queue::SendQueue;
 use super::request::{Elements, Local, Request};
@@ -91,7 +91,7 @@ impl<'e> Chain<'e> {
                 gathered.max(1)
             };
             let (done, rest) = pieces.split_at(taken);
-            at = offset(at, done.iter().map(|piece| piece.len).sum());
+            at = at.moved(done.iter().map(|piece| piece.len as i64).sum());
             pieces = rest;
         }
         Ok(())

@@ -5,14 +5,6 @@ use super::super::peer::Peer;
 use super::failure::Operation;
 use crate::{Error, RemoteAddress, Result, Width};
 
-/// The place `by` bytes after `at`.
-pub(super) fn offset(at: RemoteAddress, by: usize) -> RemoteAddress {
-    RemoteAddress {
-        address: at.address.wrapping_add(by as u64),
-        rkey: at.rkey,
-    }
-}
-
 /// Whether the key of `at` comes with the right that the operation needs.
 #[inline]
 pub(super) fn check_key(

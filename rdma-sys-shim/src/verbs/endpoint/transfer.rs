@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::VerbsEndpoint;
-use super::check::{check_key, offset};
+use super::check::check_key;
 use super::failure::Operation;
 use super::queue::{PIECE_BYTES, SendQueue};
 use super::request::{Local, Request};
@@ -103,7 +103,7 @@ impl VerbsEndpoint {
         let mut ticket = Ticket::DONE;
         for start in (0..len).step_by(longest) {
             let local = Local::at(base.wrapping_add(start), longest.min(len - start), lkey);
-            let place = offset(at, start);
+            let place = at.moved(start as i64);
             // SAFETY: a part of what the caller vouches for.
             ticket = unsafe { self.post(queue, &Request::whole(operation, place, local))? };
             // At once: if a later part cannot be posted, this one is under way all the same.
@@ -130,7 +130,7 @@ impl VerbsEndpoint {
             let part = longest.min(len - start);
             let (space, local) = self.take_space(queue, part as u32)?;
             let here = base.wrapping_add(start);
-            let mut request = Request::whole(operation, offset(at, start), local);
+            let mut request = Request::whole(operation, at.moved(start as i64), local);
             request.space = space;
             if operation == Operation::Read {
                 request.copy_to = here;
