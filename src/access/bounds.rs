@@ -100,7 +100,7 @@ impl<'w> OnTarget<'w> {
             route,
             at: found.at.moved(span.lo.wrapping_neg()),
             there,
-            widths: (self.window.atomic_widths()).where_atomic(found.has_atomics),
+            widths: (self.window.atomic_widths).where_atomic(found.has_atomics),
             _found: Some(found),
         })
     }

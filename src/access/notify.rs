@@ -46,7 +46,7 @@ impl Window {
         {
             let there = open.reach(Displacement(disp), len as u64);
             // What went through the device would come after a counter that is mapped.
-            if !there.is_null() && !origin.is_null() && open.posted() == Ticket::DONE {
+            if !there.is_null() && !origin.is_null() && open.posted.last() == Ticket::DONE {
                 // SAFETY: as in `put`.
                 unsafe { copy(there, origin, len) };
                 open.set_dirty();
@@ -76,7 +76,7 @@ impl Window {
         disp: Displacement,
         counter: u32,
     ) -> Result<Ticket> {
-        self.team().check_rank(aim.operation, aim.rank)?;
+        self.team.check_rank(aim.operation, aim.rank)?;
         self.check_counter(aim, counter)?;
         // SAFETY: the caller's promise.
         unsafe { self.transfer(aim, Way::Put, origin.cast_mut(), len, disp) }
@@ -154,7 +154,7 @@ impl Window {
     pub fn test_notify(&self, counter: u32, at_least: u64) -> Result<bool> {
         const OPERATION: &str = "test_notify";
         self.check_counter(Aim::new(OPERATION, self.rank()), counter)?;
-        self.pairs().polls.poll(
+        self.pairs.polls.poll(
             || Ok(self.raised(counter) >= at_least),
             || self.check_notifiers(OPERATION),
         )
@@ -162,7 +162,7 @@ impl Window {
 
     #[inline]
     fn raised(&self, counter: u32) -> u64 {
-        self.read_own(self.layout().notification(counter))
+        self.read_own(self.layout.notification(counter))
     }
 
     #[inline]
@@ -188,13 +188,13 @@ impl Window {
     /// window and leave when it has notified; but some other one must be there.
     #[cold]
     fn check_notifiers(&self, operation: &'static str) -> Verdict<'_> {
-        let team = self.team();
+        let team = &self.team;
         let context = &team.context;
         let member = |index| team.group.in_world(index);
         let gone = Cell::new(None);
         let excused = |rank, left: bool| {
             gone.set(Some(rank));
-            left && self.refuses_locks()
+            left && self.refuses_locks
         };
         let awaited = Awaited::AnyOf {
             ranks: &member,
@@ -219,7 +219,7 @@ impl OnTarget<'_> {
     #[inline]
     fn notify(self, counter: u32) -> Result<()> {
         let pair = self.pair()?;
-        let at = self.window.layout().notification(counter);
+        let at = self.window.layout.notification(counter);
         self.complete_before_flag(|| pair.is_raised_here(at))?;
         let raised = pair.raise(at).map_err(|error| self.failed(error))?;
         self.note_posted(raised);

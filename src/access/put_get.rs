@@ -26,7 +26,7 @@ impl Way {
     pub(super) fn is_in_place(self, target: &Target) -> bool {
         match self {
             Self::Put => true,
-            Self::Get => target.posted() == Ticket::DONE,
+            Self::Get => target.posted.last() == Ticket::DONE,
         }
     }
 

@@ -129,11 +129,11 @@ impl Window {
     /// Requests exist in passive-target epochs only, but for those to nobody, which need none.
     pub(super) fn needs_passive(&self, aim: Aim) -> Result<()> {
         not_forked(aim.operation)?;
-        match self.epochs().takes_requests() || aim.rank == PROC_NULL {
+        match self.epochs.takes_requests() || aim.rank == PROC_NULL {
             true => Ok(()),
             false => {
-                let target = self.targets().get(aim.rank as usize).map(Target::epoch);
-                Err(self.epochs().refuse_request(aim, target))
+                let target = self.targets.get(aim.rank as usize).map(Target::epoch);
+                Err(self.epochs.refuse_request(aim, target))
             }
         }
     }
@@ -146,8 +146,8 @@ impl Window {
             return Ok(Request::done());
         }
         let posted = Posted {
-            context: self.team().context.clone(),
-            rank: self.team().world_rank(rank),
+            context: self.team.context.clone(),
+            rank: self.team.world_rank(rank),
             endpoint: self.on(Aim::new("request", rank)).route()?.endpoint.clone(),
             ticket,
             until,

@@ -20,7 +20,7 @@ impl OnTarget<'_> {
             Spot::Mapped { widths, .. } => *widths,
             Spot::Device(place) => place.widths,
             // Some of the regions may have them.
-            Spot::Apart(_) => self.window.atomic_widths(),
+            Spot::Apart(_) => self.window.atomic_widths,
         };
         widths.word(ty, 0).is_some()
     }

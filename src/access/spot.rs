@@ -110,7 +110,7 @@ impl<'w> OnTarget<'w> {
         };
         let (there, widths) = (place.there, place.widths);
         let is_mapped = !there.is_null() && usage.is_in_place(self.target, widths);
-        if self.window.counters().is_some() {
+        if self.window.counters.is_some() {
             self.count_layout(&place, is_mapped, span, far, usage);
         }
         Ok(match is_mapped {

@@ -38,7 +38,7 @@ impl Window {
     /// For single atomics on the mapped words of a target that was entered; `None` if they take the lock.
     #[inline(always)]
     pub(super) fn begin_singles<'w>(&'w self, target: &'w Target) -> Option<Singles<'w>> {
-        let Some(flags) = self.flags() else {
+        let Some(flags) = self.flags.as_ref() else {
             return Some(Singles::Free);
         };
         let flag = flags.own()?;
@@ -77,7 +77,7 @@ impl OnTarget<'_> {
     /// them meanwhile; else each word takes an atomic.
     pub(super) fn at_words(self, count: usize, combine: impl FnOnce(bool)) -> Result<()> {
         let window = self.window;
-        let flags = window.flags();
+        let flags = window.flags.as_ref();
         let many = count >= MANY && flags.is_some();
         let pays = many && pays(self.route()?, count);
         if !pays && let Some(flags) = flags {
@@ -122,7 +122,7 @@ impl OnTarget<'_> {
     /// Returns once the in-flight flag of each thread of each rank was read as clear; this thread has set none.
     #[cold]
     fn await_in_flight(self) -> Result<()> {
-        let (team, operation) = (self.window.team(), self.aim.operation);
+        let (team, operation) = (&self.window.team, self.aim.operation);
         for rank in 0..team.size() {
             let blame = |error| team.blame(operation, rank, error);
             let flags = match self.window.in_flight_flags_of(rank) {
@@ -156,7 +156,7 @@ impl OnTarget<'_> {
         post: impl FnOnce() -> Result<Ticket>,
     ) -> Result<Ticket> {
         let window = self.window;
-        if window.flags().is_none() {
+        if window.flags.as_ref().is_none() {
             return post();
         }
         self.with_accumulate_lock(lock, || {

@@ -101,7 +101,7 @@ impl Communicator {
                 theirs: format!("rank {} in the group", world_rank.unwrap_or(rank)),
             }
         } else {
-            let team = Team::new(context, context.fabric().clone(), group.clone(), rank);
+            let team = Team::new(context, context.fabric.clone(), group.clone(), rank);
             let lent = Lent::new(&team, by);
             return Ok(Self::carried(team, Box::new(lent)));
         };
@@ -111,12 +111,7 @@ impl Communicator {
     /// All ranks. Its blocks stand at one place everywhere, so that it needs no exchange.
     pub(crate) fn world(context: &Arc<Context>) -> Self {
         let everyone = Group::world(context.size());
-        let team = Team::new(
-            context,
-            context.fabric().clone(),
-            everyone,
-            context.rank().0,
-        );
+        let team = Team::new(context, context.fabric.clone(), everyone, context.rank().0);
         let block = context.world_block();
         let blocks = Column::Uniform(block.offset());
         Self::new(team, block, blocks)
@@ -126,8 +121,8 @@ impl Communicator {
         // Control memory may be shared with the rank, which would give the same block away again.
         not_forked("alone")?;
         let itself = Group::of([context.rank().0]);
-        let team = Team::new(context, context.fabric().clone(), itself, 0);
-        let control = context.fabric().control();
+        let team = Team::new(context, context.fabric.clone(), itself, 0);
+        let control = context.fabric.control();
         let block = control
             .allocate(block_bytes(&team.rings))
             .map_err(|error| error.during("alone"))?;

@@ -95,7 +95,7 @@ fn on_target<'w>(
     aim: Aim,
     act: impl FnOnce(OnTarget<'w>) -> Result<()>,
 ) -> Result<()> {
-    match window.targets().get(aim.rank as usize) {
+    match window.targets.get(aim.rank as usize) {
         Some(target) => act(window.on_known(aim, target)),
         None => aim.aside(|aim| nobody(window, aim)),
     }

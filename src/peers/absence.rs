@@ -39,7 +39,7 @@ impl Context {
                 closed || peer.state.load().is_ok_and(|state| state == STATE_LEFT)
             })
         };
-        let said_so = || said_so(self.fabric()) || self.host().is_some_and(|host| said_so(&host));
+        let said_so = || said_so(&self.fabric) || self.host().is_some_and(|host| said_so(&host));
         match how {
             Absence::Closed => PeerError::Left { rank },
             Absence::Gone | Absence::Replaced if said_so() => PeerError::Left { rank },

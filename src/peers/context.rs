@@ -2,7 +2,6 @@
 //! region, and the liveness words.
 
 use std::collections::BTreeMap;
-use std::hash::Hash;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,15 +24,9 @@ use crate::terms::{ThreadLevel, WorldRank};
 use crate::wait::{Patience, lock};
 
 pub(crate) struct Context {
-    rank: u32,
-    size: u32,
-    /// On which host each rank runs, where that makes a difference.
-    hosts: Hosts,
-    /// Bytes of the world communicator's block.
-    world_block: u64,
-    level: ThreadLevel,
-    patience: Patience,
-    fabric: Arc<Fabric>,
+    place: Place,
+    /// The one that joins all ranks.
+    pub(crate) fabric: Arc<Fabric>,
     /// Where `fabric` does not map memory: the one between the ranks of this host, once it is needed.
     host: Mutex<Option<Arc<Fabric>>>,
     pub(crate) abort_words: AbortWords,
@@ -58,7 +51,9 @@ pub(crate) type AbortHook = dyn Fn(i32, &str) + Send + Sync;
 struct Place {
     rank: u32,
     size: u32,
+    /// On which host each rank runs, where that makes a difference.
     hosts: Hosts,
+    /// Bytes of the world communicator's block.
     world_block: u64,
     level: ThreadLevel,
     patience: Patience,
@@ -70,26 +65,13 @@ pub(super) type WorldBlock = fn(u32, &Hosts) -> u64;
 impl Context {
     /// `segment`: the launcher's.
     fn new(place: Place, fabric: Fabric, segment: Option<BootstrapSegment>) -> Self {
-        let Place {
-            rank,
-            size,
-            hosts,
-            world_block,
-            level,
-            patience,
-        } = place;
         let signs = fabric.control().reserved(0, WORLD);
         Self {
-            rank,
-            size,
-            hosts,
-            world_block,
-            level,
-            patience,
             abort_words: AbortWords::new(signs, segment),
             fabric: Arc::new(fabric),
             host: Mutex::default(),
-            next_looked_at: AtomicU32::new(rank + 1),
+            next_looked_at: AtomicU32::new(place.rank + 1),
+            place,
             last_look: AtomicU32::new(0),
             told: AtomicBool::new(false),
             launcher: Mutex::default(),
@@ -101,26 +83,21 @@ impl Context {
 
     #[inline]
     pub(crate) fn rank(&self) -> WorldRank {
-        WorldRank(self.rank)
+        WorldRank(self.place.rank)
     }
 
     /// As [`Context::rank`]: among peers, all ranks are of the world.
     #[inline]
     pub(crate) fn me(&self) -> u32 {
-        self.rank
+        self.place.rank
     }
 
     pub(crate) fn size(&self) -> u32 {
-        self.size
+        self.place.size
     }
 
     pub(crate) fn hosts(&self) -> &Hosts {
-        &self.hosts
-    }
-
-    /// The one that joins all ranks.
-    pub(crate) fn fabric(&self) -> &Arc<Fabric> {
-        &self.fabric
+        &self.place.hosts
     }
 
     pub(crate) fn device(&self) -> &Arc<dyn Device> {
@@ -129,7 +106,7 @@ impl Context {
 
     /// A fabric that maps memory between the ranks of this host.
     pub(crate) fn open_host_fabric(&self) -> Result<Arc<Fabric>> {
-        if self.fabric.maps_memory(self.patience)? {
+        if self.fabric.maps_memory(self.place.patience)? {
             return Ok(self.fabric.clone());
         }
         let mut host = lock(&self.host);
@@ -137,7 +114,12 @@ impl Context {
             return Ok(known.clone());
         }
         let device = start::open_beside()?;
-        let made = Arc::new(Fabric::new(device, WORLD, self.rank, self.size)?);
+        let made = Arc::new(Fabric::new(
+            device,
+            WORLD,
+            self.place.rank,
+            self.place.size,
+        )?);
         *host = Some(made.clone());
         Ok(made)
     }
@@ -154,18 +136,18 @@ impl Context {
 
     pub(crate) fn world_block(&self) -> ControlBlock {
         let control = self.fabric.control();
-        control.reserved(WORLD, self.world_block)
+        control.reserved(WORLD, self.place.world_block)
     }
 
     #[inline]
     pub(crate) fn patience(&self) -> Patience {
-        self.patience
+        self.place.patience
     }
 
     /// Whether calls of several threads may overlap.
     #[inline]
     pub(crate) fn concurrent(&self) -> bool {
-        self.level == ThreadLevel::Multiple
+        self.place.level == ThreadLevel::Multiple
     }
 
     /// Rank `rank` of the world, connected on first use.
@@ -193,8 +175,13 @@ impl Context {
     fn connect_now<'f>(&self, fabric: &'f Fabric, rank: u32) -> Result<&'f Peer> {
         not_forked("connect")?;
         let joins_all = std::ptr::eq(fabric, &*self.fabric);
-        if joins_all && rank != self.rank && self.has_left_itself() {
-            return Err(Error::new("connect", PeerError::Left { rank: self.rank }));
+        if joins_all && rank != self.place.rank && self.has_left_itself() {
+            return Err(Error::new(
+                "connect",
+                PeerError::Left {
+                    rank: self.place.rank,
+                },
+            ));
         }
         if joins_all && fabric.record(rank).is_none() {
             let record = self.launcher().map(|launcher| launcher.published(rank));
@@ -207,7 +194,7 @@ impl Context {
             }
         }
         fabric
-            .connect(rank, self.patience)
+            .connect(rank, self.place.patience)
             .map_err(|error| self.name_absent(rank, error))
     }
 
@@ -308,32 +295,6 @@ impl Context {
 fn fnv_1a(bytes: &[u8]) -> u64 {
     let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
-}
-
-/// A rank's own part of the start: its device, and where all ranks run.
-struct Opened {
-    fabric: Fabric,
-    hosts: Hosts,
-    /// Bytes of the world communicator's block.
-    world_block: u64,
-}
-
-impl Opened {
-    /// `names`: as for [`Hosts::of_job`].
-    fn new<N: Eq + Hash>(
-        device: Arc<dyn Device>,
-        (rank, size): (u32, u32),
-        names: Option<impl IntoIterator<Item = N>>,
-        world_block: WorldBlock,
-    ) -> Result<Self> {
-        let hosts = Hosts::of_job(&*device, size, names);
-        let world_block = world_block(size, &hosts);
-        Ok(Self {
-            fabric: Fabric::new(device, WORLD + world_block, rank, size)?,
-            hosts,
-            world_block,
-        })
-    }
 }
 
 #[cfg(test)]

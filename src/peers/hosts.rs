@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use rdma_sys_shim::{Device, Nearest};
+use rdma_sys_shim::Nearest;
 
 use crate::memory::columns::Column;
 
@@ -17,17 +17,13 @@ impl Hosts {
         Self(Column::Uniform(0))
     }
 
-    /// Of a job of `size` ranks over `device`. `names`: of each rank's host, where that is known.
-    pub(super) fn of_job<N: Eq + Hash>(
-        device: &dyn Device,
-        size: u32,
-        names: Option<impl IntoIterator<Item = N>>,
-    ) -> Self {
-        match (device.nearest(), names) {
-            (Nearest::OfHost, Some(names)) => Self::of(names),
-            (Nearest::OfHost, None) | (Nearest::None, _) => Self::one(),
+    /// Of a job whose device reaches ranks of a kind differently from others. `names`: of each rank's host.
+    pub(super) fn of_job<N: Eq + Hash>(nearest: Nearest, names: impl Iterator<Item = N>) -> Self {
+        match nearest {
+            Nearest::OfHost => Self::of(names),
+            Nearest::None => Self::one(),
             // As if they were placed round-robin.
-            (Nearest::Any, _) => Self::of((0..size).map(|rank| rank % 2)),
+            Nearest::Any => Self::of(names.zip(0_u32..).map(|(_, rank)| rank % 2)),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The barrier of a window, in which `fence` and `free` wait for all ranks.
 
 use std::cell::Cell;
+use std::sync::atomic::Ordering;
 
 use crate::comm::Purpose;
 use crate::error::{Error, Misuse, Result};
@@ -13,7 +14,7 @@ impl Window {
     /// is no other time: it would take back the flags with which the others learn of it.
     #[inline]
     pub(crate) fn synchronise(&self, operation: &'static str, purpose: Purpose) -> Result<()> {
-        match self.counters() {
+        match &self.counters {
             None => self.synchronise_now(operation, purpose),
             Some(_) => self.synchronise_counted(operation, purpose),
         }
@@ -28,25 +29,25 @@ impl Window {
     #[inline(always)]
     fn synchronise_now(&self, operation: &'static str, purpose: Purpose) -> Result<()> {
         not_forked(operation)?;
-        if self.is_out_of_step() {
+        if self.out_of_step.load(Ordering::Relaxed) {
             return Err(Error::new(operation, Misuse::OutOfStep));
         }
-        let blocks = self.blocks();
+        let blocks = &self.columns.block;
         let published = Cell::new(false);
         let check = |from| {
-            let awaited = Awaited::Rank(self.team().world_rank(from));
+            let awaited = Awaited::Rank(self.team.world_rank(from));
             self.check(operation, awaited)?;
             if !published.get() {
                 published.set(self.publish_call(purpose));
             }
             Ok(())
         };
-        let passed = (self.barrier()).wait(operation, &purpose, self.team(), blocks, &check);
+        let passed = (self.barrier).wait(operation, &purpose, &self.team, blocks, &check);
         if published.get() {
             self.withdraw_call();
         }
         passed.map_err(|error| {
-            self.set_out_of_step();
+            self.out_of_step.store(true, Ordering::Relaxed);
             self.give_up(error)
         })
     }

@@ -21,7 +21,7 @@ impl Window {
     pub(crate) fn publish_call(&self, purpose: Purpose) -> bool {
         let arrived = self.flags_have_arrived();
         if arrived {
-            let call = self.barrier().call(purpose);
+            let call = self.barrier.call(purpose);
             self.call_word().atomic().store(call, Ordering::Release);
         }
         arrived
@@ -41,7 +41,7 @@ impl Window {
     ) -> Result<()> {
         // Whether a rank can be reached is for others to judge.
         let call = self.call_of(rank).unwrap_or(0);
-        match self.barrier().awaits_this_rank(call) {
+        match self.barrier.awaits_this_rank(call) {
             None => Ok(()),
             Some(purpose) => {
                 let state = EpochState::InCollective {

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::peers::not_forked;
 use crate::terms::Aim;
 use crate::window::target::Target;
-use crate::window::{Admission, OnTarget, Window};
+use crate::window::{Admission, Held, OnTarget, Window};
 
 impl Window {
     /// A target that operations may go to; see [`Window::enter`].
@@ -28,10 +28,10 @@ impl Window {
 
     #[cold]
     fn entered(&self, aim: Aim) -> Result<&Target> {
-        self.team().check_rank(aim.operation, aim.rank)?;
+        self.team.check_rank(aim.operation, aim.rank)?;
         not_forked(aim.operation)?;
         let on = self.on(aim);
-        let epochs = self.epochs();
+        let epochs = &self.epochs;
         let admission = epochs.admit(aim, on.epoch())?;
         if admission == Admission::Entered {
             return Ok(on.target);
@@ -48,7 +48,7 @@ impl Window {
             let route = on.find_route()?;
             if admission == Admission::AwaitsLock {
                 on.check_liveness()?;
-                on.take_shared(route)?;
+                on.take(Held::Shared, route)?;
                 epochs.enter_locked(aim.rank, on.epoch());
                 return Ok(());
             }

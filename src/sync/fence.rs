@@ -2,6 +2,7 @@
 
 use super::Assert;
 use crate::comm::Purpose;
+use crate::diagnostics::TracedEpoch;
 use crate::error::Result;
 use crate::peers::not_forked;
 use crate::window::Window;
@@ -27,7 +28,7 @@ impl Window {
         let precede = !assert.contains(Assert::NO_PRECEDE);
         let succeed = !assert.contains(Assert::NO_SUCCEED);
         not_forked("fence")?;
-        self.epochs().check_fence(precede)?;
+        self.epochs.check_fence(precede)?;
         self.context().check_aborted("fence")?;
         if precede {
             self.complete_all("fence")
@@ -36,8 +37,13 @@ impl Window {
         if precede || succeed {
             self.synchronise("fence", Purpose::Fence)?;
         }
-        self.epochs().fence(succeed);
-        self.count_fence(succeed);
+        self.epochs.fence(succeed);
+        self.count_by(|counters| {
+            counters.end_epoch(TracedEpoch::Fence);
+            if succeed {
+                counters.begin_epoch(TracedEpoch::Fence);
+            }
+        });
         Ok(())
     }
 }

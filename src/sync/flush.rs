@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rdma_sys_shim::memory::full_fence;
 use rdma_sys_shim::{Endpoint, Ticket};
 
+use crate::diagnostics::Counters;
 use crate::error::{Error, Misuse, Result};
 use crate::peers::{is_forked, not_forked};
 use crate::terms::Aim;
@@ -33,7 +34,7 @@ impl Window {
     pub(crate) fn flush_at_once(&self, target: u32) -> bool {
         let complete = self.complete_at_once(target);
         if let Some(target) = complete {
-            target.stored().flush(full_fence);
+            target.stored.flush(full_fence);
         }
         complete.is_some()
     }
@@ -42,10 +43,10 @@ impl Window {
     /// overtake its stores.
     #[inline(always)]
     fn complete_at_once(&self, target: u32) -> Option<&Target> {
-        let target = self.targets().get(target as usize)?;
-        let at_once = self.epochs().is_passive(target.epoch())
+        let target = self.targets.get(target as usize)?;
+        let at_once = self.epochs.is_passive(target.epoch())
             && !is_forked()
-            && target.posted() == Ticket::DONE
+            && target.posted.last() == Ticket::DONE
             && target.looks().counts();
         behind_gets();
         at_once.then_some(target)
@@ -91,7 +92,7 @@ impl Window {
     pub fn flush_all(&self) -> Result<()> {
         self.needs_any_lock("flush_all")?;
         let _call = self.in_shown_call("flush_all", None);
-        self.count_flush();
+        self.count_by(Counters::count_flush);
         self.complete_all("flush_all")?;
         full_fence();
         self.context().check_aborted("flush_all")
@@ -105,7 +106,7 @@ impl Window {
         const OPERATION: &str = "flush_local_all";
         self.needs_any_lock(OPERATION)?;
         let _call = self.in_shown_call(OPERATION, None);
-        self.count_flush();
+        self.count_by(Counters::count_flush);
         if self.device_used() {
             self.each_posted(OPERATION, OnTarget::release_posted)?;
         }
@@ -127,8 +128,8 @@ impl Window {
     /// The target, if operations on it go ahead in a passive-target epoch.
     #[inline]
     fn on_passive(&self, aim: Aim) -> Result<OnTarget<'_>> {
-        let target = match self.targets().get(aim.rank as usize) {
-            Some(target) if self.epochs().is_passive(target.epoch()) && !is_forked() => target,
+        let target = match self.targets.get(aim.rank as usize) {
+            Some(target) if self.epochs.is_passive(target.epoch()) && !is_forked() => target,
             _ => return Err(aim.aside(|aim| self.not_passive(aim))),
         };
         Ok(self.on_known(aim, target))
@@ -136,19 +137,19 @@ impl Window {
 
     #[cold]
     fn not_passive(&self, aim: Aim) -> Error {
-        if let Err(error) = self.team().check_rank(aim.operation, aim.rank) {
+        if let Err(error) = self.team.check_rank(aim.operation, aim.rank) {
             return error;
         }
         if is_forked() {
             return Error::new(aim.operation, Misuse::Forked);
         }
-        let target = self.targets()[aim.rank as usize].epoch();
-        self.epochs().refuse_flush(aim, target)
+        let target = self.targets[aim.rank as usize].epoch();
+        self.epochs.refuse_flush(aim, target)
     }
 
     fn needs_any_lock(&self, operation: &'static str) -> Result<()> {
         not_forked(operation)?;
-        self.epochs().check_flush_all(operation)
+        self.epochs.check_flush_all(operation)
     }
 
     /// Waits until the device has done with every origin buffer of this rank, be it by success or
@@ -159,15 +160,15 @@ impl Window {
         }
         let begun = Instant::now();
         let settled = |target: &Target| match target.route() {
-            Some(route) if target.posted() != Ticket::DONE => settle(
+            Some(route) if target.posted.last() != Ticket::DONE => settle(
                 &*route.endpoint,
-                target.posted(),
+                target.posted.last(),
                 self.context().patience(),
                 || begun.elapsed() < limit,
             ),
             _ => true,
         };
-        !self.device_used() || self.targets().iter().all(settled)
+        !self.device_used() || self.targets.iter().all(settled)
     }
 
     /// Completes this rank's operations on all targets.
@@ -189,7 +190,7 @@ impl Window {
     ) -> Result<()> {
         let mut result = Ok(());
         for on in self.on_all(operation) {
-            if on.target.posted() != Ticket::DONE {
+            if on.target.posted.last() != Ticket::DONE {
                 result = result.and(wait(on));
             }
         }
@@ -204,7 +205,7 @@ impl OnTarget<'_> {
         self.complete()?;
         // A store of ours may still sit in the processor's store buffer, where a later load of
         // ours would overtake it.
-        self.target.stored().flush(full_fence);
+        self.target.stored.flush(full_fence);
         Ok(())
     }
 
@@ -212,7 +213,7 @@ impl OnTarget<'_> {
     /// its stores.
     #[inline]
     pub(crate) fn complete(self) -> Result<()> {
-        if self.target.posted() != Ticket::DONE {
+        if self.target.posted.last() != Ticket::DONE {
             self.by_call(Self::complete_posted)?;
         }
         behind_gets();
@@ -223,7 +224,7 @@ impl OnTarget<'_> {
     /// kind.
     #[inline]
     pub(crate) fn flush_locally(self) -> Result<()> {
-        if self.target.posted() != Ticket::DONE {
+        if self.target.posted.last() != Ticket::DONE {
             self.by_call(Self::release_posted)?;
         }
         behind_gets();
@@ -236,8 +237,8 @@ impl OnTarget<'_> {
         let _call = self.window.in_call(self.aim);
         let endpoint = &*self.route()?.endpoint;
         let patience = self.window.context().patience();
-        self.target
-            .complete_posted(|posted| patience.complete(endpoint, posted))
+        (self.target.posted)
+            .complete(|posted| patience.complete(endpoint, posted))
             .map_err(|error| self.failed(error))
     }
 
@@ -247,7 +248,7 @@ impl OnTarget<'_> {
         let _call = self.window.in_call(self.aim);
         let endpoint = &*self.route()?.endpoint;
         let patience = self.window.context().patience();
-        let released = patience.release(endpoint, self.target.posted());
+        let released = patience.release(endpoint, self.target.posted.last());
         released.map_err(|error| self.failed(error))
     }
 }

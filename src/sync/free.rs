@@ -26,7 +26,7 @@ impl Window {
     /// the window can do nothing that is collective any more, and is best leaked.
     pub fn try_free(self) -> std::result::Result<(), (Box<Self>, Error)> {
         // A segment of all ranks goes with the first of them.
-        let waits = !self.refuses_locks() || self.is_segment();
+        let waits = !self.refuses_locks || self.is_segment();
         match self.prepare_to_free(waits) {
             Ok(()) => {
                 self.give_back();
@@ -76,6 +76,6 @@ impl Window {
 
     fn has_no_epoch(&self) -> Result<()> {
         not_forked("free")?;
-        self.epochs().check_free("free")
+        self.epochs.check_free("free")
     }
 }

@@ -40,11 +40,11 @@ impl Window {
     /// changed.
     #[inline(always)]
     pub(crate) fn lock_at_once(&self, kind: LockKind, target: u32) -> bool {
-        let (epochs, concurrent) = (self.epochs(), self.context().concurrent());
-        if !epochs.takes_locks() || self.locks_aside() || is_forked() {
+        let (epochs, concurrent) = (&self.epochs, self.context().concurrent());
+        if !epochs.takes_locks() || self.locks_aside || is_forked() {
             return false;
         }
-        let Some(known) = self.targets().get(target as usize) else {
+        let Some(known) = self.targets.get(target as usize) else {
             return false;
         };
         let Some(word) = known_word(known) else {
@@ -53,13 +53,8 @@ impl Window {
         if !epochs.try_begin_lock(known.epoch(), concurrent) {
             return false;
         }
-        let (held, taken) = match kind {
-            LockKind::Shared => (Held::Shared, lock_word::try_shared(word)),
-            LockKind::Exclusive => {
-                let me = self.context().rank().0;
-                (Held::Exclusive, lock_word::try_exclusive(word, me))
-            }
-        };
+        let held = Held::by(kind);
+        let taken = try_take(word, held, self.context().rank().0);
         let at_once = matches!(taken, Ok(true));
         match at_once {
             true => epochs.lock(known.epoch(), held, concurrent),
@@ -71,49 +66,28 @@ impl Window {
     #[inline(never)]
     fn lock_any(&self, kind: LockKind, target: u32, assert: Assert) -> Result<()> {
         assert.check(LOCK, Assert::OF_LOCK)?;
-        let ready = self.epochs().takes_locks() && !self.locks_aside() && !is_forked();
-        match ready && target < self.ranks() {
-            true => self.lock_prepared(kind, target, assert),
-            false => self.lock_aside(kind, target, assert),
+        let ready = self.epochs.takes_locks() && !self.locks_aside && !is_forked();
+        if !ready || target >= self.ranks() {
+            self.prepare_to_lock(target)?;
         }
-    }
-
-    /// Off the fast path.
-    #[cold]
-    fn lock_aside(&self, kind: LockKind, target: u32, assert: Assert) -> Result<()> {
-        self.prepare_to_lock(target)?;
-        self.yield_time_slice();
         let _call = self.in_shown_call(LOCK, Some(target));
-        self.lock_prepared(kind, target, assert)?;
-        self.epoch_begun(TracedEpoch::Lock(target));
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn lock_prepared(&self, kind: LockKind, target: u32, assert: Assert) -> Result<()> {
         let on = self.on(Aim::new(LOCK, target));
         let route = on.route()?;
-        let held = match kind {
-            _ if assert.contains(Assert::NO_CHECK) => Held::Unchecked,
-            LockKind::Shared => Held::Shared,
-            LockKind::Exclusive => Held::Exclusive,
+        let held = match assert.contains(Assert::NO_CHECK) {
+            true => Held::Unchecked,
+            false => Held::by(kind),
         };
         let concurrent = self.context().concurrent();
-        (self.epochs()).begin_lock(on.aim, on.epoch(), concurrent)?;
-        let taken = match held {
-            Held::Shared => on.take_shared(route),
-            Held::Exclusive => on.take_exclusive(route),
-            _ => {
-                // What others did before this rank was told that it need not check is seen.
-                fence(Ordering::Acquire);
-                Ok(())
-            }
-        };
-        if let Err(error) = taken {
-            self.epochs().give_up_lock(on.epoch());
+        (self.epochs).begin_lock(on.aim, on.epoch(), concurrent)?;
+        if held == Held::Unchecked {
+            // What others did before this rank was told that it need not check is seen.
+            fence(Ordering::Acquire);
+        } else if let Err(error) = on.take(held, route) {
+            self.epochs.give_up_lock(on.epoch());
             return Err(error);
         }
-        self.epochs().lock(on.epoch(), held, concurrent);
+        self.epochs.lock(on.epoch(), held, concurrent);
+        self.count_by(|counters| counters.begin_epoch(TracedEpoch::Lock(target)));
         Ok(())
     }
 
@@ -134,8 +108,8 @@ impl Window {
     /// As [`Window::unlock`], where nothing is waited for and nothing amiss; else false, with nothing changed but a count.
     #[inline(always)]
     pub(crate) fn unlock_at_once(&self, target: u32) -> bool {
-        let (epochs, concurrent) = (self.epochs(), self.context().concurrent());
-        let Some(known) = self.targets().get(target as usize) else {
+        let (epochs, concurrent) = (&self.epochs, self.context().concurrent());
+        let Some(known) = self.targets.get(target as usize) else {
             return false;
         };
         let Some(held @ (Held::Shared | Held::Exclusive)) = epochs.locked_by_lock(known.epoch())
@@ -146,7 +120,7 @@ impl Window {
             return false;
         };
         let at_once = !is_forked()
-            && known.posted() == Ticket::DONE
+            && known.posted.last() == Ticket::DONE
             && known.looks().counts()
             && epochs.begin_unlock(known.epoch(), held, concurrent);
         if at_once {
@@ -161,14 +135,14 @@ impl Window {
 
     #[inline(never)]
     fn unlock_any(&self, target: u32) -> Result<()> {
-        let (Some(known), false) = (self.targets().get(target as usize), is_forked()) else {
+        let (Some(known), false) = (self.targets.get(target as usize), is_forked()) else {
             return Err(self.cannot_unlock(target));
         };
-        let Some(held) = self.epochs().locked_by_lock(known.epoch()) else {
+        let Some(held) = self.epochs.locked_by_lock(known.epoch()) else {
             return Err(self.cannot_unlock(target));
         };
         let on = self.on_known(Aim::new("unlock", target), known);
-        match known.posted() {
+        match known.posted.last() {
             Ticket::DONE => on.end_lock(held)?,
             posted => on.by_call(|on| on.end_lock_behind(held, posted))?,
         }
@@ -180,12 +154,12 @@ impl Window {
     pub(crate) fn unlock_everything(&self, operation: &'static str) -> Result<()> {
         not_forked(operation)?;
         self.complete_all(operation)?;
-        if self.epochs().mode().is_lock_all() {
+        if self.epochs.mode().is_lock_all() {
             return self.unlock_all();
         }
         let mut result = Ok(());
-        if self.epochs().has_locks() {
-            for (rank, target) in (0..).zip(self.targets()) {
+        if self.epochs.has_locks() {
+            for (rank, target) in (0..).zip(&*self.targets) {
                 if target.epoch().held().is_held() {
                     result = result.and(self.unlock(rank));
                 }
@@ -197,27 +171,27 @@ impl Window {
     /// What has to be so before a lock, off the fast path.
     #[cold]
     fn prepare_to_lock(&self, target: u32) -> Result<()> {
-        self.team().check_rank(LOCK, target)?;
+        self.team.check_rank(LOCK, target)?;
         not_forked(LOCK)?;
-        if self.refuses_locks() {
+        if self.refuses_locks {
             return Err(Error::new(LOCK, Misuse::NoLocks));
         }
-        self.epochs().prepare_lock(LOCK, target == self.rank())?;
+        self.epochs.prepare_lock(LOCK, target == self.rank())?;
         self.log_lock(LOCK);
+        self.yield_time_slice();
         Ok(())
     }
 
     #[cold]
     fn cannot_unlock(&self, target: u32) -> Error {
-        if let Err(error) = self.team().check_rank("unlock", target) {
+        if let Err(error) = self.team.check_rank("unlock", target) {
             return error;
         }
         if is_forked() {
             return Error::new("unlock", Misuse::Forked);
         }
-        let state = self.targets()[target as usize].epoch();
-        self.epochs()
-            .refuse_unlock(Aim::new("unlock", target), state)
+        let state = self.targets[target as usize].epoch();
+        self.epochs.refuse_unlock(Aim::new("unlock", target), state)
     }
 }
 
@@ -227,14 +201,14 @@ impl OnTarget<'_> {
         let _call = self.window.in_call(self.aim);
         self.complete_before_release()?;
         self.end_lock(held)?;
-        self.target.forget_posted(posted);
+        self.target.posted.forget(posted);
         Ok(())
     }
 
     #[inline(always)]
     fn end_lock(self, held: Held) -> Result<()> {
         let route = self.route()?;
-        let (epochs, concurrent) = (self.window.epochs(), self.window.context().concurrent());
+        let (epochs, concurrent) = (&self.window.epochs, self.window.context().concurrent());
         if !epochs.begin_unlock(self.epoch(), held, concurrent) {
             return Err(self.window.cannot_unlock(self.aim.rank));
         }
@@ -266,19 +240,10 @@ impl OnTarget<'_> {
     }
 
     #[inline(always)]
-    pub(crate) fn take_shared(self, route: &Route) -> Result<()> {
-        match lock_word::try_shared(&route.lock) {
+    pub(crate) fn take(self, held: Held, route: &Route) -> Result<()> {
+        match try_take(&route.lock, held, self.me()) {
             Ok(true) => Ok(()),
-            Ok(false) => self.aside(|on| on.await_lock(&route.lock, Held::Shared)),
-            Err(error) => Err(self.aside(|on| on.stranded(error))),
-        }
-    }
-
-    #[inline(always)]
-    fn take_exclusive(self, route: &Route) -> Result<()> {
-        match lock_word::try_exclusive(&route.lock, self.me()) {
-            Ok(true) => Ok(()),
-            Ok(false) => self.aside(|on| on.await_lock(&route.lock, Held::Exclusive)),
+            Ok(false) => self.aside(|on| on.await_lock(&route.lock, held)),
             Err(error) => Err(self.aside(|on| on.stranded(error))),
         }
     }
@@ -317,6 +282,15 @@ impl OnTarget<'_> {
 pub(super) fn known_word(target: &Target) -> Option<&RemoteWord> {
     let word = &target.route()?.lock;
     word.atomic().map(|_| word)
+}
+
+/// Tries to take a lock for `me`, shared or exclusively.
+#[inline(always)]
+fn try_take(word: &RemoteWord, held: Held, me: u32) -> Result<bool> {
+    match held {
+        Held::Exclusive => lock_word::try_exclusive(word, me),
+        _ => lock_word::try_shared(word),
+    }
 }
 
 /// Gives back a lock that `me` holds, if it holds one, behind what this rank has stored.

@@ -8,7 +8,7 @@ use super::lock::{give_back, known_word};
 use super::{Assert, lock_word};
 use crate::diagnostics::TracedEpoch;
 use crate::error::{Error, Misuse, Result};
-use crate::peers::is_forked;
+use crate::peers::{is_forked, not_forked};
 use crate::terms::{Aim, Flavor};
 use crate::window::target::Route;
 use crate::window::{Held, Mode, OnTarget, Window};
@@ -44,15 +44,15 @@ impl Window {
     /// nothing amiss; else false, with nothing changed.
     #[inline(always)]
     pub(crate) fn lock_all_at_once(&self) -> bool {
-        let epochs = self.epochs();
+        let epochs = &self.epochs;
         let in_order = self.eager_lock_all() || self.flavor() == Flavor::Shared;
-        if !epochs.may_lock_all() || self.locks_aside() || is_forked() {
+        if !epochs.may_lock_all() || self.locks_aside || is_forked() {
             return false;
         }
         if in_order || self.has_handed_out() {
             return false;
         }
-        let own = &self.targets()[self.rank() as usize];
+        let own = &self.targets[self.rank() as usize];
         let Some(word) = known_word(own) else {
             return false;
         };
@@ -68,78 +68,62 @@ impl Window {
     #[inline(never)]
     fn lock_all_any(&self, assert: Assert) -> Result<()> {
         assert.check(OPERATION, Assert::OF_LOCK)?;
-        let epochs = self.epochs();
-        if !epochs.may_lock_all() || self.locks_aside() || is_forked() {
-            return self.lock_all_aside(assert);
+        not_forked(OPERATION)?;
+        if self.refuses_locks {
+            return Err(Error::new(OPERATION, Misuse::NoLocks));
         }
-        self.lock_all_prepared(assert)
-    }
-
-    /// Off the fast path.
-    #[cold]
-    fn lock_all_aside(&self, assert: Assert) -> Result<()> {
-        if !self.epochs().may_lock_all() || self.refuses_locks() || is_forked() {
-            return Err(self.cannot_lock_all());
+        let epochs = &self.epochs;
+        if !epochs.may_lock_all() {
+            return Err(epochs.refuse_lock_all(OPERATION));
         }
-        self.log_lock(OPERATION);
-        self.yield_time_slice();
+        if self.locks_aside {
+            self.log_lock(OPERATION);
+            self.yield_time_slice();
+        }
         let _call = self.in_shown_call(OPERATION, None);
-        self.lock_all_prepared(assert)?;
-        self.epoch_begun(TracedEpoch::LockAll);
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn lock_all_prepared(&self, assert: Assert) -> Result<()> {
-        let epochs = self.epochs();
         epochs.begin_lock_all();
         if assert.contains(Assert::NO_CHECK) {
             // What others did before this rank was told that it need not check is seen.
             fence(Ordering::Acquire);
             epochs.lock_all(true);
-            return Ok(());
+        } else if self.eager_lock_all() || self.flavor() == Flavor::Shared {
+            self.lock_in_order(0..self.ranks())?;
+        } else if self.has_handed_out() {
+            self.lock_in_order(self.handed_out_and_own())?;
+        } else {
+            self.lock_own()?;
+            epochs.lock_all(false);
         }
-        if self.eager_lock_all() || self.flavor() == Flavor::Shared {
-            return self.lock_in_order(OPERATION, 0..self.ranks());
-        }
-        if self.has_handed_out() {
-            return self.lock_in_order(OPERATION, self.handed_out_and_own());
-        }
-        self.lock_own(OPERATION)?;
-        epochs.lock_all(false);
+        self.count_by(|counters| counters.begin_epoch(TracedEpoch::LockAll));
         Ok(())
     }
 
     #[inline(always)]
-    fn lock_own(&self, operation: &'static str) -> Result<()> {
-        let own = self.on(Aim::new(operation, self.rank()));
-        own.take_shared(own.route()?)?;
-        self.epochs().lock_own(own.epoch());
+    fn lock_own(&self) -> Result<()> {
+        let own = self.on(Aim::new(OPERATION, self.rank()));
+        own.take(Held::Shared, own.route()?)?;
+        self.epochs.lock_own(own.epoch());
         Ok(())
     }
 
     /// Begins the epoch with the locks of some ranks, this one among them. If all do so in the same
     /// order, no cycle of waits arises. On failure, no lock is held.
     #[cold]
-    fn lock_in_order(
-        &self,
-        operation: &'static str,
-        ranks: impl IntoIterator<Item = u32>,
-    ) -> Result<()> {
-        self.epochs().lock_all(false);
+    fn lock_in_order(&self, ranks: impl IntoIterator<Item = u32>) -> Result<()> {
+        self.epochs.lock_all(false);
         for rank in ranks {
             let locked = match rank == self.rank() {
-                true => self.lock_own(operation),
-                false => self.enter(Aim::new(operation, rank)).map(drop),
+                true => self.lock_own(),
+                false => self.enter(Aim::new(OPERATION, rank)).map(drop),
             };
             if let Err(error) = locked {
                 // The first failure says more than what releasing after it may find.
-                let _ = self.leave_entered(operation);
-                let own = self.on(Aim::new(operation, self.rank()));
+                let _ = self.leave_entered(OPERATION);
+                let own = self.on(Aim::new(OPERATION, self.rank()));
                 if own.epoch().held().is_held() {
                     let _ = own.leave();
                 }
-                self.epochs().unlock_all();
+                self.epochs.unlock_all();
                 return Err(error);
             }
         }
@@ -164,20 +148,20 @@ impl Window {
     /// false, with nothing changed.
     #[inline(always)]
     pub(crate) fn unlock_all_at_once(&self) -> bool {
-        let epochs = self.epochs();
+        let epochs = &self.epochs;
         if epochs.mode() != Mode::LockAll || is_forked() || self.context().is_aborted() {
             return false;
         }
         if self.device_used() || epochs.any_entered() {
             return false;
         }
-        let own = &self.targets()[self.rank() as usize];
+        let own = &self.targets[self.rank() as usize];
         let Some(word) = known_word(own) else {
             return false;
         };
         epochs.unlock_all();
         epochs.release(own.epoch());
-        own.stored().forget();
+        own.stored.forget();
         // What the processor adds is added.
         let given_back = give_back(word, Held::Shared, self.context().rank().0);
         debug_assert!(given_back.is_ok());
@@ -187,16 +171,32 @@ impl Window {
     #[inline(never)]
     fn unlock_all_any(&self) -> Result<()> {
         const OPERATION: &str = "unlock_all";
-        let (epochs, mode) = (self.epochs(), self.epochs().mode());
-        if !mode.is_lock_all() || is_forked() {
-            return Err(self.cannot_unlock_all());
+        let (epochs, mode) = (&self.epochs, self.epochs.mode());
+        not_forked(OPERATION)?;
+        if !mode.is_lock_all() {
+            return Err(epochs.refuse_unlock_all(OPERATION));
         }
         let aborted = self.context().is_aborted();
-        if self.device_used() || epochs.any_entered() || mode == Mode::LockAllUnchecked {
-            self.unlock_others_first(OPERATION, mode)?;
+        let _call = self.in_shown_call(OPERATION, None);
+        self.count_by(|counters| counters.end_epoch(TracedEpoch::LockAll));
+        let completed = match self.device_used() {
+            true => self.each_posted(OPERATION, OnTarget::complete_before_release),
+            false => Ok(()),
+        };
+        epochs.unlock_all();
+        if mode == Mode::LockAllUnchecked {
+            full_fence();
+            completed?;
         } else {
-            epochs.unlock_all();
-            self.on(Aim::new(OPERATION, self.rank())).leave()?;
+            let others = self.leave_entered(OPERATION);
+            // The last: its memory may be the origin buffer of operations on the others.
+            let own = self.on(Aim::new(OPERATION, self.rank()));
+            let posted = own.target.posted.last();
+            let left = own.leave();
+            if left.is_ok() {
+                own.target.posted.forget(posted);
+            }
+            completed.and(others).and(left)?;
         }
         match aborted {
             true => self.context().check_aborted(OPERATION),
@@ -204,40 +204,11 @@ impl Window {
         }
     }
 
-    /// Ends the epoch where there is more to do than to give back this rank's own lock.
-    fn unlock_others_first(&self, operation: &'static str, mode: Mode) -> Result<()> {
-        let _call = self.in_shown_call(operation, None);
-        self.epoch_ended(TracedEpoch::LockAll);
-        let completed = if self.device_used() {
-            self.each_posted(operation, OnTarget::complete_before_release)
-        } else {
-            Ok(())
-        };
-        self.epochs().unlock_all();
-        if mode == Mode::LockAllUnchecked {
-            full_fence();
-            return completed;
-        }
-        let others = if self.epochs().any_entered() {
-            self.leave_entered(operation)
-        } else {
-            Ok(())
-        };
-        // The last: its memory may be the origin buffer of operations on the others.
-        let own = self.on(Aim::new(operation, self.rank()));
-        let posted = own.target.posted();
-        let left = own.leave();
-        if left.is_ok() {
-            own.target.forget_posted(posted);
-        }
-        completed.and(others).and(left)
-    }
-
     /// Releases every target that was entered, also after a failure.
     fn leave_entered(&self, operation: &'static str) -> Result<()> {
         let mut result = Ok(());
         let mut by_device = Vec::new();
-        for rank in self.epochs().take_entered() {
+        for rank in self.epochs.take_entered() {
             let on = self.on(Aim::new(operation, rank));
             match on.route() {
                 Ok(route) if route.lock.atomic().is_none() => by_device.push((on, route, 0)),
@@ -258,39 +229,20 @@ impl Window {
         let mut result = Ok(());
         let mut posted = Vec::with_capacity(entered.len());
         for (on, route, old) in &mut entered {
-            self.epochs().release(on.epoch());
+            self.epochs.release(on.epoch());
             // SAFETY: `entered` keeps the word until every operation is waited for below.
             match unsafe { route.lock.begin_fetch_add(lock_word::SHARED_RELEASE, old) } {
-                Ok(ticket) => posted.push((*on, *route, on.target.posted(), ticket)),
+                Ok(ticket) => posted.push((*on, *route, on.target.posted.last(), ticket)),
                 Err(error) => result = result.and(Err(on.stranded(error))),
             }
         }
         for (on, route, before, ticket) in posted {
             match route.lock.complete(ticket) {
-                Ok(()) => on.target.forget_posted(before),
+                Ok(()) => on.target.posted.forget(before),
                 Err(error) => result = result.and(Err(on.stranded(error))),
             }
         }
         result
-    }
-
-    #[cold]
-    fn cannot_lock_all(&self) -> Error {
-        if is_forked() {
-            return Error::new("lock_all", Misuse::Forked);
-        }
-        if self.refuses_locks() {
-            return Error::new("lock_all", Misuse::NoLocks);
-        }
-        self.epochs().refuse_lock_all("lock_all")
-    }
-
-    #[cold]
-    fn cannot_unlock_all(&self) -> Error {
-        if is_forked() {
-            return Error::new("unlock_all", Misuse::Forked);
-        }
-        self.epochs().refuse_unlock_all("unlock_all")
     }
 }
 
@@ -298,8 +250,8 @@ impl OnTarget<'_> {
     /// Gives back the lock that was taken under `lock_all`.
     #[inline(always)]
     fn leave(self) -> Result<()> {
-        self.window.epochs().release(self.epoch());
-        self.target.stored().forget();
+        self.window.epochs.release(self.epoch());
+        self.target.stored.forget();
         self.release(Held::Shared, self.route()?)
     }
 }

@@ -12,7 +12,7 @@ impl Window {
     /// What is kept of a rank of the window, made now if it was not before.
     #[inline]
     pub(crate) fn pair(&self, aim: Aim) -> Result<&Pair> {
-        match self.pairs().known(aim.rank) {
+        match self.pairs.known(aim.rank) {
             Some(pair) => Ok(pair),
             None => aim.aside(|aim| self.make_pair(aim)),
         }
@@ -21,21 +21,27 @@ impl Window {
     #[cold]
     fn make_pair(&self, aim: Aim) -> Result<&Pair> {
         let rank = aim.rank;
-        let peer = self.team().connect_to(rank);
+        let peer = self.team.connect_to(rank);
         let peer = peer.map_err(|error| self.failed(aim, error))?;
         Ok(self.pair_table().pair_or(rank, || {
-            let slot = self.own_word(self.layout().post_slot(rank));
-            let completed = self.own_word(self.layout().completion_slot(rank));
+            let slot = self.own_word(self.layout.post_slot(rank));
+            let completed = self.own_word(self.layout.completion_slot(rank));
             let control = peer.control_in(self.atomic_domain());
-            let (layout, me) = (self.layout(), self.rank());
+            let (layout, me) = (self.layout, self.rank());
             let there = [layout.post_slot(me), layout.completion_slot(me)];
-            Pair::new(control, self.block_of(rank), there, slot, completed)
+            Pair::new(
+                control,
+                self.columns.block.get(rank),
+                there,
+                slot,
+                completed,
+            )
         }))
     }
 
     #[inline]
     fn pair_table(&self) -> &PairTable {
-        self.pairs().table(self.ranks())
+        self.pairs.table(self.ranks())
     }
 
     #[inline]
@@ -110,7 +116,7 @@ impl Window {
 
     /// Whether what this rank told others about epochs has arrived.
     pub(super) fn flags_have_arrived(&self) -> bool {
-        self.pairs().all_known().all(|(_, pair)| {
+        self.pairs.all_known().all(|(_, pair)| {
             let sent = pair.last_sent();
             let endpoint = pair.endpoint();
             sent == Ticket::DONE || endpoint.completed(sent).unwrap_or(false)
@@ -121,7 +127,7 @@ impl Window {
     /// own are used for something else.
     pub(crate) fn settle_flags(&self, operation: &'static str) -> Result<()> {
         let mut result = Ok(());
-        for (rank, pair) in self.pairs().all_known() {
+        for (rank, pair) in self.pairs.all_known() {
             let arrived = self
                 .context()
                 .patience()
@@ -130,10 +136,10 @@ impl Window {
             result = result.and(arrived.map_err(|error| self.failed(aim, error)));
         }
         // An epoch that was started without a check may be over before its post has arrived here.
-        let layout = self.layout();
-        let slots = self.pairs().all_known();
+        let layout = self.layout;
+        let slots = self.pairs.all_known();
         let slots = slots.map(|(rank, pair)| (layout.post_slot(rank), pair.started()));
-        self.retire_block_until(slots);
+        self.block.retire_until(slots);
         result.map_err(|error| self.give_up(error))
     }
 }
@@ -149,7 +155,7 @@ impl<'w> OnTarget<'w> {
     /// here, at once.
     #[inline]
     pub(crate) fn complete_before_flag(self, is_changed_here: impl FnOnce() -> bool) -> Result<()> {
-        match self.target.posted() != Ticket::DONE && is_changed_here() {
+        match self.target.posted.last() != Ticket::DONE && is_changed_here() {
             true => self.by_call(Self::complete_posted),
             false => Ok(()),
         }

@@ -41,8 +41,8 @@ impl Window {
         const OPERATION: &str = "post";
         not_forked(OPERATION)?;
         assert.check(OPERATION, Assert::OF_POST)?;
-        let (epochs, me) = (self.epochs(), self.rank());
-        let own = self.targets()[me as usize].epoch();
+        let (epochs, me) = (&self.epochs, self.rank());
+        let own = self.targets[me as usize].epoch();
         epochs.check_post(Aim::new(OPERATION, me), own)?;
         self.context().check_aborted(OPERATION)?;
         let origins = self.origins();
@@ -53,7 +53,7 @@ impl Window {
             let told = self.pair(aim).and_then(Pair::post);
             told.map_err(|error| aim.aside(|aim| self.give_up(self.failed(aim, error))))?;
         }
-        self.epoch_begun(TracedEpoch::Post);
+        self.count_by(|counters| counters.begin_epoch(TracedEpoch::Post));
         Ok(())
     }
 
@@ -74,7 +74,7 @@ impl Window {
         const OPERATION: &str = "start";
         not_forked(OPERATION)?;
         assert.check(OPERATION, Assert::OF_START)?;
-        let epochs = self.epochs();
+        let epochs = &self.epochs;
         epochs.check_start(OPERATION)?;
         self.context().check_aborted(OPERATION)?;
         let targets = self.started_targets();
@@ -93,7 +93,7 @@ impl Window {
         }
         fence(Ordering::Acquire);
         epochs.start(unchecked);
-        self.epoch_begun(TracedEpoch::Start);
+        self.count_by(|counters| counters.begin_epoch(TracedEpoch::Start));
         Ok(())
     }
 
@@ -108,7 +108,7 @@ impl Window {
     pub fn complete(&self) -> Result<()> {
         const OPERATION: &str = "complete";
         not_forked(OPERATION)?;
-        let epochs = self.epochs();
+        let epochs = &self.epochs;
         epochs.check_complete(OPERATION)?;
         let _call = self.in_shown_call(OPERATION, None);
         let targets = self.started_targets();
@@ -129,11 +129,11 @@ impl Window {
             }
         }
         for rank in targets.iter() {
-            epochs.complete_on(self.targets()[rank as usize].epoch());
+            epochs.complete_on(self.targets[rank as usize].epoch());
         }
         behind_gets();
         epochs.complete();
-        self.epoch_ended(TracedEpoch::Start);
+        self.count_by(|counters| counters.end_epoch(TracedEpoch::Start));
         result.map_err(|error| self.give_up(error))
     }
 
@@ -147,7 +147,7 @@ impl Window {
     pub fn wait(&self) -> Result<()> {
         const OPERATION: &str = "wait";
         not_forked(OPERATION)?;
-        self.epochs().check_wait(OPERATION)?;
+        self.epochs.check_wait(OPERATION)?;
         let _call = self.in_shown_call(OPERATION, None);
         if !self.count_completions() {
             self.awaits_others(OPERATION)?;
@@ -156,8 +156,8 @@ impl Window {
                 || self.check_origins(OPERATION),
             )?;
         }
-        self.epochs().wait();
-        self.epoch_ended(TracedEpoch::Post);
+        self.epochs.wait();
+        self.count_by(|counters| counters.end_epoch(TracedEpoch::Post));
         Ok(())
     }
 
@@ -170,14 +170,14 @@ impl Window {
     pub fn test(&self) -> Result<bool> {
         const OPERATION: &str = "test";
         not_forked(OPERATION)?;
-        self.epochs().check_wait(OPERATION)?;
-        let closed = self.pairs().tests.poll(
+        self.epochs.check_wait(OPERATION)?;
+        let closed = self.pairs.tests.poll(
             || Ok(self.count_completions()),
             || self.check_origins(OPERATION),
         )?;
         if closed {
-            self.epochs().wait();
-            self.epoch_ended(TracedEpoch::Post);
+            self.epochs.wait();
+            self.count_by(|counters| counters.end_epoch(TracedEpoch::Post));
         }
         Ok(closed)
     }
@@ -201,8 +201,7 @@ impl Window {
             return Ok(());
         }
         let pair = self.pair(Aim::new(operation, self.rank()))?;
-        let accesses =
-            self.epochs().mode().is_started() && self.started_targets().iter().any(is_me);
+        let accesses = self.epochs.mode().is_started() && self.started_targets().iter().any(is_me);
         // Else what it has completed may still be under way to itself.
         if pair.started() >= pair.posted() && !accesses {
             return Ok(());
@@ -224,7 +223,7 @@ impl Window {
             self.has_own_post(operation)?;
         }
         let posted = || Ok(pair.posts() >= started);
-        let world_rank = self.team().world_rank(rank);
+        let world_rank = self.team.world_rank(rank);
         self.context().patience().wait(posted, || {
             self.check(operation, Awaited::Rank(world_rank))?;
             Ok(self.check_cross_wait(aim, "start needs its targets to post")?)
@@ -234,7 +233,7 @@ impl Window {
     /// Counts the origins that have completed, in order; whether all have.
     #[inline]
     fn count_completions(&self) -> bool {
-        let epochs = self.epochs();
+        let epochs = &self.epochs;
         let mut index = epochs.completed();
         while let Some(rank) = self.origins().get(index) {
             if !self.has_completed(rank) {
@@ -249,20 +248,20 @@ impl Window {
 
     #[inline]
     fn has_completed(&self, origin: u32) -> bool {
-        self.pairs().known(origin).is_some_and(Pair::has_completed)
+        self.pairs.known(origin).is_some_and(Pair::has_completed)
     }
 
     /// Whether the origins that are waited for are still there. Whoever has completed may go.
     #[cold]
     fn check_origins(&self, operation: &'static str) -> Verdict<'_> {
-        let team = self.team();
+        let team = &self.team;
         let origins = self.origins();
         let member = |index| Some(team.world_rank(origins.get(index)?));
         let excused = |world_rank, _| {
             let rank = team.group.place_of(world_rank);
             rank.is_some_and(|rank| self.has_completed(rank))
         };
-        let next = origins.get(self.epochs().completed());
+        let next = origins.get(self.epochs.completed());
         let awaited = Awaited::AnyOf {
             ranks: &member,
             excused: &excused,
@@ -285,7 +284,7 @@ impl OnTarget<'_> {
     #[inline]
     fn signal_complete(self) -> Result<()> {
         let Self { window, aim, .. } = self;
-        let epochs = window.epochs();
+        let epochs = &window.epochs;
         let must_wait = !epochs.is_entered(self.epoch()) && epochs.mode() == Mode::Started;
         if must_wait && let Err(error) = aim.aside(|aim| window.await_post(aim)) {
             self.pair()?.uncount_start();

@@ -24,7 +24,7 @@ impl Window {
         const OPERATION: &str = "shared_query";
         let (part, handed_out) = self.find_shared(OPERATION, rank)?;
         if let Some(rank) = handed_out
-            && self.epochs().mode() == Mode::LockAll
+            && self.epochs.mode() == Mode::LockAll
         {
             self.enter(Aim::new(OPERATION, rank))?;
         }

@@ -103,7 +103,7 @@ impl Window {
     /// Local. Names the window, for messages (MPI-4.1, section 7.8, `MPI_Win_set_name`).
     pub fn set_name(&self, name: impl Into<String>) {
         let name = name.into();
-        if let Some(counters) = self.counters() {
+        if let Some(counters) = &self.counters {
             counters.set_name(&name);
         }
         *lock(&self.attributes.name) = name;

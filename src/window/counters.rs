@@ -1,7 +1,7 @@
 //! Windows that count. Nothing of it is on a fast path: a watched window maps its targets' memory as far as
 //! [`Route`](super::target::Route) knows, but no target finds it, so that every operation comes to
 //! [`OnTarget::place`], where operations are counted. Its locks are taken aside
-//! ([`Window::locks_aside`]), it looks at all targets when it completes operations (`device_used`), and each
+//! (`locks_aside`), it looks at all targets when it completes operations (`device_used`), and each
 //! flush and unlock looks up (`counts`). What is not watched makes no other test than it would anyway.
 
 use std::sync::Arc;
@@ -22,62 +22,29 @@ impl Window {
     /// Ranks count by themselves, and need not agree on it. Not in MPI.
     #[must_use]
     pub fn statistics(&self) -> Option<Statistics> {
-        self.counters().map(|counters| counters.statistics())
-    }
-
-    /// Where it counts.
-    #[inline]
-    pub(crate) fn counters(&self) -> Option<&Arc<Counters>> {
-        self.counters.as_ref()
-    }
-
-    /// Whether locks are not for the fast path: there are none, they are counted, or ranks are oversubscribed.
-    #[inline]
-    pub(crate) fn locks_aside(&self) -> bool {
-        self.locks_aside
+        self.counters.as_ref().map(|counters| counters.statistics())
     }
 
     /// What this thread waits for while the guard lives belongs to this call.
     #[inline]
     pub(crate) fn in_call(&self, aim: Aim) -> CallGuard {
         let Aim { operation, rank } = aim;
-        let counters = self.counters();
+        let counters = self.counters.as_ref();
         CallGuard(counters.map(|counters| enter(counters, operation, Some(rank), false)))
     }
 
     /// As [`Window::in_call`], for a call that stands in the trace, on `target` or on all.
     #[inline]
     pub(crate) fn in_shown_call(&self, operation: &'static str, target: Option<u32>) -> CallGuard {
-        let counters = self.counters();
+        let counters = self.counters.as_ref();
         CallGuard(counters.map(|counters| enter(counters, operation, target, true)))
     }
 
+    /// Notes what happened, where the window counts.
     #[inline]
-    pub(crate) fn epoch_begun(&self, epoch: TracedEpoch) {
-        if let Some(counters) = self.counters() {
-            counters.begin_epoch(epoch);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn epoch_ended(&self, epoch: TracedEpoch) {
-        if let Some(counters) = self.counters() {
-            counters.end_epoch(epoch);
-        }
-    }
-
-    /// A fence has ended one epoch, and begun another if `succeed`.
-    #[inline]
-    pub(crate) fn count_fence(&self, succeed: bool) {
-        if let Some(counters) = self.counters() {
-            count_fence(counters, succeed);
-        }
-    }
-
-    /// A flush of all targets.
-    pub(crate) fn count_flush(&self) {
-        if let Some(counters) = self.counters() {
-            counters.count_flush();
+    pub(crate) fn count_by(&self, note: impl FnOnce(&Counters)) {
+        if let Some(counters) = &self.counters {
+            note(counters);
         }
     }
 }
@@ -110,19 +77,11 @@ fn enter(
     Box::new(InCall::enter(operation, target, Some(counters), shown))
 }
 
-#[cold]
-fn count_fence(counters: &Counters, succeed: bool) {
-    counters.end_epoch(TracedEpoch::Fence);
-    if succeed {
-        counters.begin_epoch(TracedEpoch::Fence);
-    }
-}
-
 impl OnTarget<'_> {
     /// An operation that was found a way.
     #[inline]
     pub(crate) fn count(self, kind: OperationKind, via: impl FnOnce() -> Via, bytes: u64) {
-        if let Some(counters) = self.window.counters() {
+        if let Some(counters) = &self.window.counters {
             let target = match self.aim.rank == self.window.rank() {
                 true => TargetKind::Own,
                 false => TargetKind::Other,
@@ -133,7 +92,7 @@ impl OnTarget<'_> {
 
     /// The end of a flush or of an unlock, where these look up.
     pub(crate) fn count_call(self) {
-        let Some(counters) = self.window.counters() else {
+        let Some(counters) = &self.window.counters else {
             return;
         };
         let Aim { operation, rank } = self.aim;

@@ -279,7 +279,7 @@ impl Window {
     pub fn info(&self) -> Info {
         let info = Hints {
             eager_lock_all: self.eager_lock_all(),
-            statistics: self.counters().is_some(),
+            statistics: self.counters.is_some(),
             ..self.hints.clone()
         }
         .to_info();

@@ -87,7 +87,7 @@ use targets::Targets;
 /// Dropping a window without freeing it leaks its memory and says so in the log, since peers may
 /// still access it.
 pub struct Window {
-    team: Team,
+    pub(crate) team: Team,
     /// In the order in which this rank made its windows.
     number: u32,
     base: *mut u8,
@@ -96,37 +96,37 @@ pub struct Window {
     flavor: Flavor,
     hints: Hints,
     /// Whether locks are errors: all ranks gave the hint `no_locks`, and the front end holds them to it.
-    refuses_locks: bool,
+    pub(crate) refuses_locks: bool,
     /// Whether the log has told of locks despite that hint.
     logged_lock: AtomicBool,
     eager_lock_all: AtomicBool,
     handed_out: handed_out::HandedOut,
     attributes: attributes::Attributes,
     error_handler: errors::Handler,
-    columns: Columns,
-    block: Arc<ControlBlock>,
-    barrier: Barrier,
-    /// See [`Window::is_out_of_step`].
-    out_of_step: AtomicBool,
-    targets: Targets,
-    epochs: Epochs,
+    pub(crate) columns: Columns,
+    pub(crate) block: Arc<ControlBlock>,
+    pub(crate) barrier: Barrier,
+    /// Whether a barrier failed: then the ranks are not at one point any more.
+    pub(crate) out_of_step: AtomicBool,
+    pub(crate) targets: Targets,
+    pub(crate) epochs: Epochs,
     /// Whether the device ever took time over an operation: then synchronisation asks it.
     device_used: AtomicBool,
-    layout: BlockLayout,
-    pairs: Pairs,
-    atomic_widths: AtomicWidths,
+    pub(crate) layout: BlockLayout,
+    pub(crate) pairs: Pairs,
+    pub(crate) atomic_widths: AtomicWidths,
     /// Whether all ranks share a host and map each other's memory, over a device whose atomics are its own: then the
     /// processor's change the words of the window and of its blocks.
     shares_host: bool,
     atomic_domain: AtomicDomain,
     /// Where this rank says that it is at single atomics, if all ranks do.
-    flags: Option<InFlightFlags>,
+    pub(crate) flags: Option<InFlightFlags>,
     /// How many of them each rank has, at most.
     in_flight_flags_of_each: usize,
-    /// See [`Window::counters`].
-    counters: Option<Arc<Counters>>,
-    /// Whether lock and lock_all have more to do than to lock.
-    locks_aside: bool,
+    /// Where it counts.
+    pub(crate) counters: Option<Arc<Counters>>,
+    /// Whether locks are not for the fast path: there are none, they are counted, or ranks are oversubscribed.
+    pub(crate) locks_aside: bool,
 }
 
 // SAFETY: `base` is an address to give away; the fields behind the other methods are Send.
@@ -146,21 +146,16 @@ enum WindowMemory {
 
 /// What the ranks told each other when the window was created. In a dynamic window, base, size and
 /// rkey are those of the ranks' tables.
-struct Columns {
-    base: Column<u64>,
-    size: Column<u64>,
-    unit: Column<u64>,
-    rkey: Column<u64>,
-    block: Arc<Column<u64>>,
-    notifications: Column<u32>,
+pub(crate) struct Columns {
+    pub(crate) base: Column<u64>,
+    pub(crate) size: Column<u64>,
+    pub(crate) unit: Column<u64>,
+    pub(crate) rkey: Column<u64>,
+    pub(crate) block: Arc<Column<u64>>,
+    pub(crate) notifications: Column<u32>,
 }
 
 impl Window {
-    #[inline]
-    pub(crate) fn team(&self) -> &Team {
-        &self.team
-    }
-
     #[inline]
     pub(crate) fn context(&self) -> &Context {
         &self.team.context
@@ -177,11 +172,6 @@ impl Window {
         self.block.word(at).load(Ordering::Acquire)
     }
 
-    #[inline]
-    pub(crate) fn barrier(&self) -> &Barrier {
-        &self.barrier
-    }
-
     /// Where this rank says in which collective call it waits.
     pub(crate) fn call_word(&self) -> LocalWord {
         self.own_word(CALL_AT)
@@ -193,12 +183,6 @@ impl Window {
         word.load_whole()
     }
 
-    /// Where this rank says that it is at single atomics, in a window whose ranks all do.
-    #[inline(always)]
-    pub(crate) fn flags(&self) -> Option<&InFlightFlags> {
-        self.flags.as_ref()
-    }
-
     /// Where a rank says it, all its threads, but for those that are not seen at any now.
     pub(crate) fn in_flight_flags_of(&self, rank: u32) -> Result<impl Iterator<Item = RemoteWord>> {
         let control = self.team.connect_to(rank)?.control();
@@ -207,56 +191,10 @@ impl Window {
         Ok(set.map(|line| control.word(line)))
     }
 
-    /// Keeps this rank's block, once the window is gone, until each word holds the value beside it.
-    pub(crate) fn retire_block_until(&self, words: impl Iterator<Item = (u64, u64)>) {
-        self.block.retire_until(words);
-    }
-
-    /// Where the ranks' control blocks stand in their control regions.
-    pub(crate) fn blocks(&self) -> &Column<u64> {
-        &self.columns.block
-    }
-
-    /// Whether a barrier failed: then the ranks are not at one point any more.
-    #[inline]
-    pub(crate) fn is_out_of_step(&self) -> bool {
-        self.out_of_step.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_out_of_step(&self) {
-        self.out_of_step.store(true, Ordering::Relaxed);
-    }
-
-    /// Where `rank`'s control block stands in its control region.
-    #[inline]
-    pub(crate) fn block_of(&self, rank: u32) -> u64 {
-        self.columns.block.get(rank)
-    }
-
-    #[inline]
-    pub(crate) fn layout(&self) -> BlockLayout {
-        self.layout
-    }
-
-    #[inline]
-    pub(crate) fn epochs(&self) -> &Epochs {
-        &self.epochs
-    }
-
-    #[inline]
-    pub(crate) fn pairs(&self) -> &Pairs {
-        &self.pairs
-    }
-
     /// How many notification counters a rank of the window has.
     #[inline]
     pub(crate) fn counters_of(&self, rank: u32) -> u32 {
         self.columns.notifications.get(rank)
-    }
-
-    #[inline]
-    pub(crate) fn refuses_locks(&self) -> bool {
-        self.refuses_locks
     }
 
     /// For a front end, before the window is used. See [`lower::tolerate_locks`](crate::lower::tolerate_locks).
@@ -274,30 +212,19 @@ impl Window {
         self.eager_lock_all.load(Ordering::Relaxed)
     }
 
-    /// Which elements single atomics update in memory where the device has atomics.
-    #[inline]
-    pub(crate) fn atomic_widths(&self) -> AtomicWidths {
-        self.atomic_widths
-    }
-
     /// Notes an operation that the device may still be working on. One that it has done already may
     /// have been stores of this very thread.
     pub(crate) fn note_posted(&self, target: &Target, ticket: Ticket) {
         if ticket == Ticket::DONE {
             return target.set_dirty();
         }
-        target.set_posted(ticket);
+        target.posted.note(ticket);
         self.device_used.store(true, Ordering::Relaxed);
     }
 
     #[inline]
     pub(crate) fn device_used(&self) -> bool {
         self.device_used.load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    pub(crate) fn targets(&self) -> &[Target] {
-        &self.targets
     }
 
     /// The target, if it was entered in the current epoch: then operations may go ahead.

@@ -101,9 +101,9 @@ impl<'w> OnTarget<'w> {
     fn look(self) -> Result<()> {
         self.count_call();
         let Self { window, aim, .. } = self;
-        let rank = || window.team().world_rank(aim.rank);
+        let rank = || window.team.world_rank(aim.rank);
         // Where calls are watched, each has to come here.
-        let is_watched = window.counters().is_some();
+        let is_watched = window.counters.is_some();
         (self.target.looks()).look(window.context(), aim.operation, rank, is_watched)
     }
 
@@ -120,7 +120,7 @@ impl<'w> OnTarget<'w> {
             // The next try tells why.
             return Ok(());
         };
-        let team = self.window.team();
+        let team = &self.window.team;
         let WorldRank(me) = team.context.rank();
         let awaited = match holder(seen) {
             Some(rank) if rank != me => Awaited::Rank(WorldRank(rank)),

@@ -137,7 +137,7 @@ impl<'w> OnTarget<'w> {
         let unit = window.columns.unit.get(aim.rank);
         let found = window.find_route(aim.rank);
         let route = found.map_err(|error| window.team.blame(aim.operation, aim.rank, error))?;
-        let reach = match window.counters() {
+        let reach = match &window.counters {
             None => route.mapped,
             // So that all operations come to where they are counted.
             Some(_) => Reach::NOTHING,

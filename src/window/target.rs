@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use bytemuck::Zeroable;
-use rdma_sys_shim::{Endpoint, Mapping, RemoteRegion, Ticket};
+use rdma_sys_shim::{Endpoint, Mapping, RemoteRegion};
 
 use super::dynamic::RegionCache;
 use super::epochs::TargetEpoch;
 use super::unflushed::{LastPosted, Stored};
 use crate::datatype::{AtomicWidths, Span};
-use crate::error::Result;
 use crate::liveness::Looks;
 use crate::memory::displacement::Displacement;
 use crate::memory::reach::Reach;
@@ -29,9 +28,9 @@ pub(crate) struct Target {
     span: AtomicU64,
     /// Set once; owned by the window.
     route: AtomicPtr<Route>,
-    posted: LastPosted<AtomicU64>,
+    pub(crate) posted: LastPosted<AtomicU64>,
     unit: AtomicU64,
-    stored: Stored<AtomicU8>,
+    pub(crate) stored: Stored<AtomicU8>,
     /// 1 while a thread enters this target.
     entering: AtomicU8,
     /// The [`AtomicWidths`] of the target's memory, once its route is known.
@@ -141,32 +140,6 @@ impl Target {
     #[inline]
     pub(crate) fn set_dirty(&self) {
         self.stored.note();
-    }
-
-    /// What was stored so far.
-    #[inline]
-    pub(crate) fn stored(&self) -> &Stored<AtomicU8> {
-        &self.stored
-    }
-
-    pub(crate) fn set_posted(&self, ticket: Ticket) {
-        self.posted.note(ticket);
-    }
-
-    /// The last operation that was posted to the device and is not known to be complete.
-    #[inline]
-    pub(crate) fn posted(&self) -> Ticket {
-        self.posted.last()
-    }
-
-    /// As [`LastPosted::complete`].
-    pub(crate) fn complete_posted(&self, wait: impl FnOnce(Ticket) -> Result<()>) -> Result<()> {
-        self.posted.complete(wait)
-    }
-
-    /// As [`LastPosted::forget`].
-    pub(crate) fn forget_posted(&self, completed: Ticket) {
-        self.posted.forget(completed);
     }
 
     #[inline(always)]

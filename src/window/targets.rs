@@ -16,7 +16,7 @@ use crate::memory::remote::RemoteWord;
 use crate::wait::lock;
 
 /// The targets of a window, one per rank.
-pub(super) struct Targets(NonNull<[Target]>);
+pub(crate) struct Targets(NonNull<[Target]>);
 
 // SAFETY: owns the targets as a box does, and they are Send.
 unsafe impl Send for Targets {}

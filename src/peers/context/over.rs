@@ -7,15 +7,16 @@ use rdma_sys_shim::{Device, Placement};
 use transom_launch::pmi::PmiError;
 use transom_launch::{Allgather, Bootstrap, oversubscription};
 
-use super::{Context, Opened, Place, WorldBlock, fnv_1a};
+use super::{Context, Place, WorldBlock, fnv_1a};
 use crate::error::{Error, Misuse, Result};
 use crate::peers::gather::{bootstrap_error, gather_any_by, gather_by};
 use crate::peers::peer::{refusal, refused};
+use crate::peers::signs::WORLD;
 use crate::peers::start::{
     Whereabouts, choose_device, host_identity, machine_identity, position, shared_out,
     warn_of_retired_variables,
 };
-use crate::peers::{fork, join_texts, split_texts};
+use crate::peers::{Fabric, Hosts, fork, join_texts, split_texts};
 use crate::terms::ThreadLevel;
 use crate::wait::Patience;
 
@@ -119,11 +120,13 @@ impl Context {
                 Some(device) => device,
                 None => choose_device(whereabouts)?,
             };
-            let known = all.iter().map(|one| one.host);
-            Opened::new(device, (rank, size), Some(known), world_block)
+            let hosts = Hosts::of_job(device.nearest(), all.iter().map(|one| one.host));
+            let world_block = world_block(size, &hosts);
+            let fabric = Fabric::new(device, WORLD + world_block, rank, size)?;
+            Ok((fabric, hosts, world_block))
         });
         let record = match &ready {
-            Ok(opened) => opened.fabric.own_record().to_owned(),
+            Ok((fabric, ..)) => fabric.own_record().to_owned(),
             Err(error) => refusal(error),
         };
         let failed = |error| Error::new(OPERATION, bootstrap_error(error));
@@ -136,11 +139,7 @@ impl Context {
         let said = if is_kept { "" } else { &record };
         let mine = join_texts(said, &oversubscription::processors());
         let told = gather_any_by(OPERATION, by, (rank, size), &mine)?;
-        let Opened {
-            fabric,
-            hosts,
-            world_block,
-        } = ready?;
+        let (fabric, hosts, world_block) = ready?;
         let mut processors = Vec::new();
         for (other, bytes) in (0..).zip(&told) {
             let Some((record, allowed)) = split_texts(bytes) else {

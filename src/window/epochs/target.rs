@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use bytemuck::Zeroable;
 
+use crate::terms::LockKind;
+
 /// How a target is locked by this rank; the value 0 is "not at all".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -20,6 +22,15 @@ pub(crate) enum Held {
 }
 
 impl Held {
+    /// By a lock of this kind.
+    #[inline]
+    pub(crate) fn by(kind: LockKind) -> Self {
+        match kind {
+            LockKind::Shared => Self::Shared,
+            LockKind::Exclusive => Self::Exclusive,
+        }
+    }
+
     /// Whether operations may rely on it.
     #[inline]
     pub(crate) fn is_held(self) -> bool {
