@@ -42,7 +42,7 @@ impl Window {
     ) -> Result<()> {
         if count == 1 && op == Op::Sum && !origin.is_null() {
             // SAFETY: the caller's promise.
-            if unsafe { self.add_at_once(origin, ty, target, disp) } {
+            if unsafe { add_at_once(self, origin, ty, target, disp) } {
                 return Ok(());
             }
         }
@@ -128,34 +128,6 @@ impl Window {
         })
     }
 
-    /// Adds one element where that is one instruction, or a few under a lock that is free; false, with nothing done, where
-    /// more has to be done, or something is wrong.
-    ///
-    /// # Safety
-    /// `origin` is readable for one element (of any alignment).
-    #[inline(always)]
-    pub(crate) unsafe fn add_at_once(
-        &self,
-        origin: *const u8,
-        ty: BasicType,
-        target: u32,
-        disp: u64,
-    ) -> bool {
-        if ty == BasicType::F64 {
-            // SAFETY: the caller's promise.
-            return unsafe { self.try_add_f64(origin, target, disp) };
-        }
-        let Some(word) = self.mapped_integer(ty, target, disp) else {
-            return false;
-        };
-        // SAFETY: `origin` is the caller's promise; the word lies aligned inside the mapping of the target's memory.
-        unsafe {
-            let operand = word.width.load(origin);
-            elementwise::fetch_op(word.at, word.width, Fetching::Add, operand);
-        }
-        true
-    }
-
     /// # Safety
     /// As for [`Window::accumulate`].
     #[inline(never)]
@@ -180,4 +152,33 @@ impl Window {
         // SAFETY: the caller's promise.
         unsafe { self.carry_out(aim, disp, &work) }
     }
+}
+
+/// One-sided. [`Window::accumulate`] of one element by [`Op::Sum`], where that is one instruction, or a few under a lock that is
+/// free; false, with nothing done, where more has to be done, or something is wrong.
+///
+/// # Safety
+/// As for [`Window::accumulate`], and `origin` is not null.
+#[inline(always)]
+#[must_use]
+pub unsafe fn add_at_once(
+    window: &Window,
+    origin: *const u8,
+    ty: BasicType,
+    target: u32,
+    disp: u64,
+) -> bool {
+    if ty == BasicType::F64 {
+        // SAFETY: the caller's promise.
+        return unsafe { window.try_add_f64(origin, target, disp) };
+    }
+    let Some(word) = window.mapped_integer(ty, target, disp) else {
+        return false;
+    };
+    // SAFETY: `origin` is the caller's promise; the word lies aligned inside the mapping of the target's memory.
+    unsafe {
+        let operand = word.width.load(origin);
+        elementwise::fetch_op(word.at, word.width, Fetching::Add, operand);
+    }
+    true
 }

@@ -31,7 +31,7 @@ impl Window {
         op: Op,
     ) -> Result<()> {
         // SAFETY: the caller's promise.
-        if unsafe { self.fetch_at_once(origin, result, ty, target, disp, op) } {
+        if unsafe { fetch_at_once(self, origin, result, ty, target, disp, op) } {
             return Ok(());
         }
         // SAFETY: the caller's promise.
@@ -60,78 +60,11 @@ impl Window {
         disp: u64,
     ) -> Result<()> {
         // SAFETY: the caller's promise.
-        if unsafe { self.swap_at_once(origin, compare, result, ty, target, disp) } {
+        if unsafe { swap_at_once(self, origin, compare, result, ty, target, disp) } {
             return Ok(());
         }
         // SAFETY: the caller's promise.
         unsafe { self.swap_any(origin, compare, result, ty, target, Displacement(disp)) }
-    }
-
-    /// As [`Window::fetch_and_op`] where that is one instruction; false, with nothing done, where more has to be done, or
-    /// something is wrong.
-    ///
-    /// # Safety
-    /// As for [`Window::fetch_and_op`]; nulls are refused.
-    #[inline(always)]
-    pub(crate) unsafe fn fetch_at_once(
-        &self,
-        origin: *const u8,
-        result: *mut u8,
-        ty: BasicType,
-        target: u32,
-        disp: u64,
-        op: Op,
-    ) -> bool {
-        if let Some(fetching) = Fetching::of(op)
-            && (!origin.is_null() || op == Op::NoOp)
-            && !result.is_null()
-            && let Some(word) = self.mapped_integer(ty, target, disp)
-        {
-            // SAFETY: the buffers are the caller's promise; the word lies aligned inside the
-            // mapping of the target's memory.
-            unsafe {
-                let operand = match op {
-                    Op::NoOp => 0,
-                    _ => word.width.load(origin),
-                };
-                let old = elementwise::fetch_op(word.at, word.width, fetching, operand);
-                word.width.store(result, old);
-            }
-            return true;
-        }
-        false
-    }
-
-    /// As [`Window::compare_and_swap`] where that is one instruction; false, with nothing done, where more has to be done,
-    /// or something is wrong.
-    ///
-    /// # Safety
-    /// As for [`Window::compare_and_swap`]; nulls are refused.
-    #[inline(always)]
-    pub(crate) unsafe fn swap_at_once(
-        &self,
-        origin: *const u8,
-        compare: *const u8,
-        result: *mut u8,
-        ty: BasicType,
-        target: u32,
-        disp: u64,
-    ) -> bool {
-        if !origin.is_null()
-            && !compare.is_null()
-            && !result.is_null()
-            && let Some(word) = self.mapped_integer(ty, target, disp)
-        {
-            // SAFETY: as in `fetch_at_once`.
-            unsafe {
-                let expect = word.width.load(compare);
-                let new = word.width.load(origin);
-                let old = elementwise::compare_swap(word.at, word.width, expect, new);
-                word.width.store(result, old);
-            }
-            return true;
-        }
-        false
     }
 
     /// # Safety
@@ -179,4 +112,71 @@ impl Window {
         // SAFETY: the caller's promise.
         unsafe { self.carry_out(Aim::new(OPERATION, rank), disp, &work) }.map(drop)
     }
+}
+
+/// One-sided. [`Window::fetch_and_op`] where that is one instruction; false, with nothing done, where more has to be done, or something is wrong.
+///
+/// # Safety
+/// As for [`Window::fetch_and_op`]; nulls are refused.
+#[inline(always)]
+#[must_use]
+pub unsafe fn fetch_at_once(
+    window: &Window,
+    origin: *const u8,
+    result: *mut u8,
+    ty: BasicType,
+    target: u32,
+    disp: u64,
+    op: Op,
+) -> bool {
+    if let Some(fetching) = Fetching::of(op)
+        && (!origin.is_null() || op == Op::NoOp)
+        && !result.is_null()
+        && let Some(word) = window.mapped_integer(ty, target, disp)
+    {
+        // SAFETY: the buffers are the caller's promise; the word lies aligned inside the
+        // mapping of the target's memory.
+        unsafe {
+            let operand = match op {
+                Op::NoOp => 0,
+                _ => word.width.load(origin),
+            };
+            let old = elementwise::fetch_op(word.at, word.width, fetching, operand);
+            word.width.store(result, old);
+        }
+        return true;
+    }
+    false
+}
+
+/// One-sided. [`Window::compare_and_swap`] where that is one instruction; false, with nothing done, where more has to be done, or something is wrong.
+///
+/// # Safety
+/// As for [`Window::compare_and_swap`]; nulls are refused.
+#[inline(always)]
+#[must_use]
+pub unsafe fn swap_at_once(
+    window: &Window,
+    origin: *const u8,
+    compare: *const u8,
+    result: *mut u8,
+    ty: BasicType,
+    target: u32,
+    disp: u64,
+) -> bool {
+    if !origin.is_null()
+        && !compare.is_null()
+        && !result.is_null()
+        && let Some(word) = window.mapped_integer(ty, target, disp)
+    {
+        // SAFETY: as in `fetch_at_once`.
+        unsafe {
+            let expect = word.width.load(compare);
+            let new = word.width.load(origin);
+            let old = elementwise::compare_swap(word.at, word.width, expect, new);
+            word.width.store(result, old);
+        }
+        return true;
+    }
+    false
 }

@@ -25,6 +25,8 @@ mod whole_words;
 mod words;
 mod work;
 
+pub use accumulate::add_at_once;
+pub use fetch::{fetch_at_once, swap_at_once};
 pub use put_get::InPlace;
 pub(crate) use put_get::Way;
 pub use request::Request;

@@ -76,13 +76,14 @@ pub use combine::{combine, combine_raw};
 pub use memory::Memory;
 pub use walk::Walk;
 pub use window::{
-    aligned_for, check_groups, check_liveness, complete, create_copied, flush, free_with, give_up,
-    in_job, quiesce, release, synchronise, tolerate_locks, try_free_after, unlock_everything,
+    check_liveness, complete, flush, give_up, in_job, release, synchronise, tolerate_locks,
 };
 
 pub use crate::access::{accumulate_row, get_row, put_row, rget_row, rput_row};
 pub use crate::datatype::Row;
+pub use crate::sync::{check_groups, free_with, quiesce, try_free_after, unlock_everything};
 pub use crate::terms::Aim;
+pub use crate::window::{aligned_for, create_copied};
 pub use transom_launch::{Allgather, AllgatherError};
 
 use crate::diagnostics;

@@ -1,31 +1,10 @@
 //! Windows, beyond the calls of MPI: what epochs of another shape are made of.
 
-use std::time::Duration;
-
 use crate::access::PROC_NULL;
-use crate::comm::{Communicator, Group, Purpose};
+use crate::comm::Purpose;
 use crate::error::{AbortCause, Error, Misuse, Result};
 use crate::terms::Aim;
-use crate::window::{Info, OnTarget, Window};
-
-/// Collective. As [`Window::allocate`], with a copy of `bytes` in the memory.
-///
-/// # Errors
-/// As for [`Window::allocate`].
-pub fn create_copied(
-    comm: &Communicator,
-    bytes: &[u8],
-    disp_unit: u64,
-    info: &Info,
-) -> Result<Window> {
-    Window::create_copied(comm, bytes, disp_unit, info)
-}
-
-/// Local. These hints, with allocated memory aligned to `align` at least.
-#[must_use]
-pub fn aligned_for(info: &Info, align: usize) -> Info {
-    info.aligned_for(align)
-}
+use crate::window::{OnTarget, Window};
 
 /// Collective. Waits until every rank of the window has come here, and fails on every rank if one is
 /// in a fence or in free instead. Completes nothing, and is no epoch.
@@ -113,24 +92,6 @@ fn nobody(window: &Window, aim: Aim) -> Result<()> {
     }
 }
 
-/// One-sided. Completes all of this rank's operations, and gives back every lock that it holds of the
-/// window, of `lock_all` too.
-///
-/// # Errors
-/// An operation failed: then no lock is given back, since one target's memory may be the origin of
-/// another's operation. An unlock failed, of which the first is told; the others took place.
-pub fn unlock_everything(window: &Window, operation: &'static str) -> Result<()> {
-    window.unlock_everything(operation)
-}
-
-/// Local. Waits until the device has done with the buffers of all of this rank's operations, whether
-/// they failed or not; false if that takes longer than `limit`. Waits for no other rank. True in a process
-/// that was forked from the rank, whose copies of the buffers no device uses.
-#[must_use]
-pub fn quiesce(window: &Window, limit: Duration) -> bool {
-    window.quiesce(limit)
-}
-
 /// Local. Tells the other ranks of the job that this one gave up, so that none waits for it for ever.
 /// Does nothing in a process that was forked from the rank.
 pub fn give_up(window: &Window, cause: AbortCause) {
@@ -140,45 +101,5 @@ pub fn give_up(window: &Window, cause: AbortCause) {
 /// Local. Lets this rank lock the window although all ranks gave the hint `no_locks`; the log says so at the first
 /// lock, and freeing waits for all ranks. For all ranks alike, before the window is used.
 pub fn tolerate_locks(window: &mut Window) {
-    window.tolerate_locks();
-}
-
-/// Local. Checks the groups of an epoch in which this rank posts to `origins` and starts for
-/// `targets`.
-///
-/// # Errors
-/// A rank of a group is not in the window; this one is in one of the groups only, and would wait for
-/// itself.
-pub fn check_groups(
-    window: &Window,
-    operation: &'static str,
-    origins: &Group,
-    targets: &Group,
-) -> Result<()> {
-    window.check_group(operation, origins)?;
-    window.check_group(operation, targets)?;
-    window.check_own_part(operation, origins, targets)
-}
-
-/// Collective. As [`Window::free`], with a last look at this rank's memory, its first byte and how many there
-/// are, once all ranks have come here and nobody changes it any more. Waits for all ranks whatever the
-/// hints, and returns what `last_look` did.
-///
-/// # Errors
-/// As for [`Window::free`]; then nothing was looked at.
-pub fn free_with<R>(window: Window, last_look: impl FnOnce(*const u8, u64) -> R) -> Result<R> {
-    window.free_with(last_look)
-}
-
-/// Collective. As [`Window::try_free`], for a window whose attributes the caller has: `delete` is called before anything else is
-/// done, and before the other ranks hear of it. Waits for all ranks whatever the hints.
-///
-/// # Errors
-/// As for [`Window::try_free`]. `delete` failed, or an epoch was open, so that it was not called: then the window is as it
-/// was.
-pub fn try_free_after<E: From<Error>>(
-    window: Window,
-    delete: impl FnOnce() -> std::result::Result<(), E>,
-) -> std::result::Result<(), (Box<Window>, E)> {
-    window.try_free_after(delete)
+    window.refuses_locks = false;
 }

@@ -23,20 +23,10 @@ impl Window {
     /// aborted because another rank did.
     #[inline]
     pub fn flush(&self, target: u32) -> Result<()> {
-        match self.flush_at_once(target) {
+        match flush_at_once(self, target) {
             true => Ok(()),
             false => self.flush_any(target),
         }
-    }
-
-    /// As [`Window::flush`], where nothing is waited for and nothing amiss; else false, with nothing done.
-    #[inline(always)]
-    pub(crate) fn flush_at_once(&self, target: u32) -> bool {
-        let complete = self.complete_at_once(target);
-        if let Some(target) = complete {
-            target.stored.flush(full_fence);
-        }
-        complete.is_some()
     }
 
     /// The target, if nothing of this rank is under way there and nothing amiss; this rank's own loads may still
@@ -66,16 +56,10 @@ impl Window {
     /// As for [`Window::flush`].
     #[inline]
     pub fn flush_local(&self, target: u32) -> Result<()> {
-        match self.flush_local_at_once(target) {
+        match flush_local_at_once(self, target) {
             true => Ok(()),
             false => self.flush_local_any(target),
         }
-    }
-
-    /// As [`Window::flush_local`], where nothing is waited for and nothing amiss; else false, with nothing done.
-    #[inline(always)]
-    pub(crate) fn flush_local_at_once(&self, target: u32) -> bool {
-        self.complete_at_once(target).is_some()
     }
 
     #[inline(never)]
@@ -150,25 +134,6 @@ impl Window {
     fn needs_any_lock(&self, operation: &'static str) -> Result<()> {
         not_forked(operation)?;
         self.epochs.check_flush_all(operation)
-    }
-
-    /// Waits until the device has done with every origin buffer of this rank, be it by success or
-    /// failure. False if it does not say so within `limit`.
-    pub(crate) fn quiesce(&self, limit: Duration) -> bool {
-        if is_forked() {
-            return true;
-        }
-        let begun = Instant::now();
-        let settled = |target: &Target| match target.route() {
-            Some(route) if target.posted.last() != Ticket::DONE => settle(
-                &*route.endpoint,
-                target.posted.last(),
-                self.context().patience(),
-                || begun.elapsed() < limit,
-            ),
-            _ => true,
-        };
-        !self.device_used() || self.targets.iter().all(settled)
     }
 
     /// Completes this rank's operations on all targets.
@@ -273,6 +238,45 @@ fn settle(
         false => Err(Error::new("quiesce", Misuse::Poisoned).into()),
     };
     patience.wait(settled, check).is_ok()
+}
+
+/// One-sided. [`Window::flush`] where nothing is waited for and nothing amiss; else false, with nothing done.
+#[inline(always)]
+#[must_use]
+pub fn flush_at_once(window: &Window, target: u32) -> bool {
+    let complete = window.complete_at_once(target);
+    if let Some(target) = complete {
+        target.stored.flush(full_fence);
+    }
+    complete.is_some()
+}
+
+/// One-sided. [`Window::flush_local`] where nothing is waited for and nothing amiss; else false, with nothing done.
+#[inline(always)]
+#[must_use]
+pub fn flush_local_at_once(window: &Window, target: u32) -> bool {
+    window.complete_at_once(target).is_some()
+}
+
+/// Local. Waits until the device has done with the buffers of all of this rank's operations, whether
+/// they failed or not; false if that takes longer than `limit`. Waits for no other rank. True in a process
+/// that was forked from the rank, whose copies of the buffers no device uses.
+#[must_use]
+pub fn quiesce(window: &Window, limit: Duration) -> bool {
+    if is_forked() {
+        return true;
+    }
+    let begun = Instant::now();
+    let settled = |target: &Target| match target.route() {
+        Some(route) if target.posted.last() != Ticket::DONE => settle(
+            &*route.endpoint,
+            target.posted.last(),
+            window.context().patience(),
+            || begun.elapsed() < limit,
+        ),
+        _ => true,
+    };
+    !window.device_used() || window.targets.iter().all(settled)
 }
 
 #[cfg(test)]

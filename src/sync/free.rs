@@ -36,32 +36,6 @@ impl Window {
         }
     }
 
-    /// As [`Window::free`], with a look at the memory, of so many bytes, once all ranks have come here. Not
-    /// at the window: the others may have freed it, and use what it stood in for something else.
-    pub(crate) fn free_with<R>(self, last_look: impl FnOnce(*const u8, u64) -> R) -> Result<R> {
-        self.prepare_to_free(true)?;
-        let looked = last_look(self.base(), self.size());
-        self.give_back();
-        Ok(looked)
-    }
-
-    /// See [`lower::try_free_after`](crate::lower::try_free_after).
-    pub(crate) fn try_free_after<E: From<Error>>(
-        self,
-        delete: impl FnOnce() -> std::result::Result<(), E>,
-    ) -> std::result::Result<(), (Box<Self>, E)> {
-        let prepared = (self.has_no_epoch().map_err(E::from))
-            .and_then(|()| delete())
-            .and_then(|()| Ok(self.prepare_to_free(true)?));
-        match prepared {
-            Ok(()) => {
-                self.give_back();
-                Ok(())
-            }
-            Err(error) => Err((Box::new(self), error)),
-        }
-    }
-
     fn prepare_to_free(&self, waits: bool) -> Result<()> {
         self.has_no_epoch()?;
         self.delete_attributes("free", None)?;
@@ -77,5 +51,40 @@ impl Window {
     fn has_no_epoch(&self) -> Result<()> {
         not_forked("free")?;
         self.epochs.check_free("free")
+    }
+}
+
+/// Collective. As [`Window::free`], with a last look at this rank's memory, its first byte and how many there
+/// are, once all ranks have come here and nobody changes it any more. Waits for all ranks whatever the
+/// hints, and returns what `last_look` did.
+///
+/// # Errors
+/// As for [`Window::free`]; then nothing was looked at.
+pub fn free_with<R>(window: Window, last_look: impl FnOnce(*const u8, u64) -> R) -> Result<R> {
+    window.prepare_to_free(true)?;
+    let looked = last_look(window.base(), window.size());
+    window.give_back();
+    Ok(looked)
+}
+
+/// Collective. As [`Window::try_free`], for a window whose attributes the caller has: `delete` is called before anything else is
+/// done, and before the other ranks hear of it. Waits for all ranks whatever the hints.
+///
+/// # Errors
+/// As for [`Window::try_free`]. `delete` failed, or an epoch was open, so that it was not called: then the window is as it
+/// was.
+pub fn try_free_after<E: From<Error>>(
+    window: Window,
+    delete: impl FnOnce() -> std::result::Result<(), E>,
+) -> std::result::Result<(), (Box<Window>, E)> {
+    let prepared = (window.has_no_epoch().map_err(E::from))
+        .and_then(|()| delete())
+        .and_then(|()| Ok(window.prepare_to_free(true)?));
+    match prepared {
+        Ok(()) => {
+            window.give_back();
+            Ok(())
+        }
+        Err(error) => Err((Box::new(window), error)),
     }
 }

@@ -30,37 +30,10 @@ impl Window {
     /// `no_locks`; another assertion than [`Assert::NO_CHECK`]; a rank that could hold the lock died.
     #[inline]
     pub fn lock(&self, kind: LockKind, target: u32, assert: Assert) -> Result<()> {
-        match assert == Assert::NONE && self.lock_at_once(kind, target) {
+        match assert == Assert::NONE && lock_at_once(self, kind, target) {
             true => Ok(()),
             false => self.lock_any(kind, target, assert),
         }
-    }
-
-    /// As [`Window::lock`] without assertions, where the lock is free and nothing amiss; else false, with nothing
-    /// changed.
-    #[inline(always)]
-    pub(crate) fn lock_at_once(&self, kind: LockKind, target: u32) -> bool {
-        let (epochs, concurrent) = (&self.epochs, self.context().concurrent());
-        if !epochs.takes_locks() || self.locks_aside || is_forked() {
-            return false;
-        }
-        let Some(known) = self.targets.get(target as usize) else {
-            return false;
-        };
-        let Some(word) = known_word(known) else {
-            return false;
-        };
-        if !epochs.try_begin_lock(known.epoch(), concurrent) {
-            return false;
-        }
-        let held = Held::by(kind);
-        let taken = try_take(word, held, self.context().rank().0);
-        let at_once = matches!(taken, Ok(true));
-        match at_once {
-            true => epochs.lock(known.epoch(), held, concurrent),
-            false => epochs.give_up_lock(known.epoch()),
-        }
-        at_once
     }
 
     #[inline(never)]
@@ -99,38 +72,10 @@ impl Window {
     /// job was aborted because another rank did: then the epoch is over all the same.
     #[inline]
     pub fn unlock(&self, target: u32) -> Result<()> {
-        match self.unlock_at_once(target) {
+        match unlock_at_once(self, target) {
             true => Ok(()),
             false => self.unlock_any(target),
         }
-    }
-
-    /// As [`Window::unlock`], where nothing is waited for and nothing amiss; else false, with nothing changed but a count.
-    #[inline(always)]
-    pub(crate) fn unlock_at_once(&self, target: u32) -> bool {
-        let (epochs, concurrent) = (&self.epochs, self.context().concurrent());
-        let Some(known) = self.targets.get(target as usize) else {
-            return false;
-        };
-        let Some(held @ (Held::Shared | Held::Exclusive)) = epochs.locked_by_lock(known.epoch())
-        else {
-            return false;
-        };
-        let Some(word) = known_word(known) else {
-            return false;
-        };
-        let at_once = !is_forked()
-            && known.posted.last() == Ticket::DONE
-            && known.looks().counts()
-            && epochs.begin_unlock(known.epoch(), held, concurrent);
-        if at_once {
-            let me = self.context().rank().0;
-            // What the processor adds is added.
-            let given_back = give_back(word, held, me);
-            debug_assert!(given_back.is_ok());
-            epochs.unlock(known.epoch());
-        }
-        at_once
     }
 
     #[inline(never)]
@@ -147,25 +92,6 @@ impl Window {
             posted => on.by_call(|on| on.end_lock_behind(held, posted))?,
         }
         on.check_liveness()
-    }
-
-    /// Ends every passive-target epoch that is open on this window. No lock goes back before all
-    /// operations are complete: one target's memory may be the origin buffer of another's.
-    pub(crate) fn unlock_everything(&self, operation: &'static str) -> Result<()> {
-        not_forked(operation)?;
-        self.complete_all(operation)?;
-        if self.epochs.mode().is_lock_all() {
-            return self.unlock_all();
-        }
-        let mut result = Ok(());
-        if self.epochs.has_locks() {
-            for (rank, target) in (0..).zip(&*self.targets) {
-                if target.epoch().held().is_held() {
-                    result = result.and(self.unlock(rank));
-                }
-            }
-        }
-        result
     }
 
     /// What has to be so before a lock, off the fast path.
@@ -308,4 +234,82 @@ pub(super) fn give_back(word: &impl LockWord, held: Held, me: u32) -> Result<()>
         }
     };
     word.fetch_add(add).map(drop)
+}
+
+/// One-sided. [`Window::lock`] without assertions, where the lock is free and nothing amiss; else false, with nothing changed.
+#[inline(always)]
+#[must_use]
+pub fn lock_at_once(window: &Window, kind: LockKind, target: u32) -> bool {
+    let (epochs, concurrent) = (&window.epochs, window.context().concurrent());
+    if !epochs.takes_locks() || window.locks_aside || is_forked() {
+        return false;
+    }
+    let Some(known) = window.targets.get(target as usize) else {
+        return false;
+    };
+    let Some(word) = known_word(known) else {
+        return false;
+    };
+    if !epochs.try_begin_lock(known.epoch(), concurrent) {
+        return false;
+    }
+    let held = Held::by(kind);
+    let taken = try_take(word, held, window.context().rank().0);
+    let at_once = matches!(taken, Ok(true));
+    match at_once {
+        true => epochs.lock(known.epoch(), held, concurrent),
+        false => epochs.give_up_lock(known.epoch()),
+    }
+    at_once
+}
+
+/// One-sided. [`Window::unlock`] where nothing is waited for and nothing amiss; else false, with nothing changed but a count.
+#[inline(always)]
+#[must_use]
+pub fn unlock_at_once(window: &Window, target: u32) -> bool {
+    let (epochs, concurrent) = (&window.epochs, window.context().concurrent());
+    let Some(known) = window.targets.get(target as usize) else {
+        return false;
+    };
+    let Some(held @ (Held::Shared | Held::Exclusive)) = epochs.locked_by_lock(known.epoch()) else {
+        return false;
+    };
+    let Some(word) = known_word(known) else {
+        return false;
+    };
+    let at_once = !is_forked()
+        && known.posted.last() == Ticket::DONE
+        && known.looks().counts()
+        && epochs.begin_unlock(known.epoch(), held, concurrent);
+    if at_once {
+        let me = window.context().rank().0;
+        // What the processor adds is added.
+        let given_back = give_back(word, held, me);
+        debug_assert!(given_back.is_ok());
+        epochs.unlock(known.epoch());
+    }
+    at_once
+}
+
+/// One-sided. Completes all of this rank's operations, and gives back every lock that it holds of the
+/// window, of `lock_all` too.
+///
+/// # Errors
+/// An operation failed: then no lock is given back, since one target's memory may be the origin of
+/// another's operation. An unlock failed, of which the first is told; the others took place.
+pub fn unlock_everything(window: &Window, operation: &'static str) -> Result<()> {
+    not_forked(operation)?;
+    window.complete_all(operation)?;
+    if window.epochs.mode().is_lock_all() {
+        return window.unlock_all();
+    }
+    let mut result = Ok(());
+    if window.epochs.has_locks() {
+        for (rank, target) in (0..).zip(&*window.targets) {
+            if target.epoch().held().is_held() {
+                result = result.and(window.unlock(rank));
+            }
+        }
+    }
+    result
 }

@@ -34,35 +34,10 @@ impl Window {
     /// hold a lock died.
     #[inline]
     pub fn lock_all(&self, assert: Assert) -> Result<()> {
-        match assert == Assert::NONE && self.lock_all_at_once() {
+        match assert == Assert::NONE && lock_all_at_once(self) {
             true => Ok(()),
             false => self.lock_all_any(assert),
         }
-    }
-
-    /// As [`Window::lock_all`] without assertions, where this rank's own lock is the only one to take, and free, and
-    /// nothing amiss; else false, with nothing changed.
-    #[inline(always)]
-    pub(crate) fn lock_all_at_once(&self) -> bool {
-        let epochs = &self.epochs;
-        let in_order = self.eager_lock_all() || self.flavor() == Flavor::Shared;
-        if !epochs.may_lock_all() || self.locks_aside || is_forked() {
-            return false;
-        }
-        if in_order || self.has_handed_out() {
-            return false;
-        }
-        let own = &self.targets[self.rank() as usize];
-        let Some(word) = known_word(own) else {
-            return false;
-        };
-        let at_once = matches!(lock_word::try_shared(word), Ok(true));
-        if at_once {
-            epochs.begin_lock_all();
-            epochs.lock_own(own.epoch());
-            epochs.lock_all(false);
-        }
-        at_once
     }
 
     #[inline(never)]
@@ -138,34 +113,10 @@ impl Window {
     /// another rank did: then the epoch is over all the same.
     #[inline]
     pub fn unlock_all(&self) -> Result<()> {
-        match self.unlock_all_at_once() {
+        match unlock_all_at_once(self) {
             true => Ok(()),
             false => self.unlock_all_any(),
         }
-    }
-
-    /// As [`Window::unlock_all`], where this rank's own lock is the only one to give back and nothing amiss; else
-    /// false, with nothing changed.
-    #[inline(always)]
-    pub(crate) fn unlock_all_at_once(&self) -> bool {
-        let epochs = &self.epochs;
-        if epochs.mode() != Mode::LockAll || is_forked() || self.context().is_aborted() {
-            return false;
-        }
-        if self.device_used() || epochs.any_entered() {
-            return false;
-        }
-        let own = &self.targets[self.rank() as usize];
-        let Some(word) = known_word(own) else {
-            return false;
-        };
-        epochs.unlock_all();
-        epochs.release(own.epoch());
-        own.stored.forget();
-        // What the processor adds is added.
-        let given_back = give_back(word, Held::Shared, self.context().rank().0);
-        debug_assert!(given_back.is_ok());
-        true
     }
 
     #[inline(never)]
@@ -254,4 +205,55 @@ impl OnTarget<'_> {
         self.target.stored.forget();
         self.release(Held::Shared, self.route()?)
     }
+}
+
+/// One-sided. [`Window::lock_all`] without assertions, where this rank's own lock is the only one to take, and free, and nothing
+/// amiss; else false, with nothing changed.
+#[inline(always)]
+#[must_use]
+pub fn lock_all_at_once(window: &Window) -> bool {
+    let epochs = &window.epochs;
+    let in_order = window.eager_lock_all() || window.flavor() == Flavor::Shared;
+    if !epochs.may_lock_all() || window.locks_aside || is_forked() {
+        return false;
+    }
+    if in_order || window.has_handed_out() {
+        return false;
+    }
+    let own = &window.targets[window.rank() as usize];
+    let Some(word) = known_word(own) else {
+        return false;
+    };
+    let at_once = matches!(lock_word::try_shared(word), Ok(true));
+    if at_once {
+        epochs.begin_lock_all();
+        epochs.lock_own(own.epoch());
+        epochs.lock_all(false);
+    }
+    at_once
+}
+
+/// One-sided. [`Window::unlock_all`] where this rank's own lock is the only one to give back, and nothing amiss; else false, with
+/// nothing changed.
+#[inline(always)]
+#[must_use]
+pub fn unlock_all_at_once(window: &Window) -> bool {
+    let epochs = &window.epochs;
+    if epochs.mode() != Mode::LockAll || is_forked() || window.context().is_aborted() {
+        return false;
+    }
+    if window.device_used() || epochs.any_entered() {
+        return false;
+    }
+    let own = &window.targets[window.rank() as usize];
+    let Some(word) = known_word(own) else {
+        return false;
+    };
+    epochs.unlock_all();
+    epochs.release(own.epoch());
+    own.stored.forget();
+    // What the processor adds is added.
+    let given_back = give_back(word, Held::Shared, window.context().rank().0);
+    debug_assert!(given_back.is_ok());
+    true
 }

@@ -77,28 +77,6 @@ impl Window {
         })
     }
 
-    /// Whether every member of `group` is a rank of the window.
-    pub(crate) fn check_group(&self, operation: &'static str, group: &Group) -> Result<()> {
-        (0..group.size())
-            .try_for_each(|index| self.rank_of_member(operation, group, index).map(drop))
-    }
-
-    /// Whether this rank exposes its part to itself if it accesses that.
-    pub(crate) fn check_own_part(
-        &self,
-        operation: &'static str,
-        origins: &Group,
-        targets: &Group,
-    ) -> Result<()> {
-        let me = self.context().rank();
-        let is_in = |group: &Group| group.place_of(me).is_some();
-        if is_in(origins) == is_in(targets) {
-            return Ok(());
-        }
-        let why = "it is in one of the two groups only";
-        Err(Error::new(operation, Misuse::WaitsForItself { why }))
-    }
-
     fn rank_of_member(&self, operation: &'static str, group: &Group, index: u32) -> Result<u32> {
         let world_rank = group.world_rank(index).unwrap_or(u32::MAX);
         match self.group().rank_of_world(world_rank) {
@@ -160,4 +138,30 @@ impl<'w> OnTarget<'w> {
             false => Ok(()),
         }
     }
+}
+
+/// Local. Checks the groups of an epoch in which this rank posts to `origins` and starts for
+/// `targets`.
+///
+/// # Errors
+/// A rank of a group is not in the window; this one is in one of the groups only, and would wait for
+/// itself.
+pub fn check_groups(
+    window: &Window,
+    operation: &'static str,
+    origins: &Group,
+    targets: &Group,
+) -> Result<()> {
+    for group in [origins, targets] {
+        for index in 0..group.size() {
+            window.rank_of_member(operation, group, index)?;
+        }
+    }
+    let me = window.context().rank();
+    let is_in = |group: &Group| group.place_of(me).is_some();
+    if is_in(origins) == is_in(targets) {
+        return Ok(());
+    }
+    let why = "it is in one of the two groups only";
+    Err(Error::new(operation, Misuse::WaitsForItself { why }))
 }

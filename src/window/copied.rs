@@ -6,28 +6,29 @@ use crate::comm::Communicator;
 use crate::error::Result;
 use crate::terms::Flavor;
 
-impl Window {
-    /// Collective. As [`Window::allocate`], with a copy of `bytes` in the memory.
-    pub(crate) fn create_copied(
-        comm: &Communicator,
-        bytes: &[u8],
-        disp_unit: u64,
-        info: &Info,
-    ) -> Result<Self> {
-        let created = Created {
-            operation: "create",
-            // Whose memory it is decides how it is reached, not what was copied there.
-            flavor: Flavor::Allocate,
-            size: bytes.len(),
-            disp_unit,
-        };
-        Self::build(comm, created, info, |hints, device| {
-            let region = device.allocate(bytes.len(), hints.alignment)?;
-            // SAFETY: both have so many bytes. The region is new: nobody refers to it yet.
-            unsafe {
-                rdma_sys_shim::memory::copy(region.base(), bytes.as_ptr(), bytes.len());
-            }
-            Ok(region.into())
-        })
-    }
+/// Collective. As [`Window::allocate`], with a copy of `bytes` in the memory.
+///
+/// # Errors
+/// As for [`Window::allocate`].
+pub fn create_copied(
+    comm: &Communicator,
+    bytes: &[u8],
+    disp_unit: u64,
+    info: &Info,
+) -> Result<Window> {
+    let created = Created {
+        operation: "create",
+        // Whose memory it is decides how it is reached, not what was copied there.
+        flavor: Flavor::Allocate,
+        size: bytes.len(),
+        disp_unit,
+    };
+    Window::build(comm, created, info, |hints, device| {
+        let region = device.allocate(bytes.len(), hints.alignment)?;
+        // SAFETY: both have so many bytes. The region is new: nobody refers to it yet.
+        unsafe {
+            rdma_sys_shim::memory::copy(region.base(), bytes.as_ptr(), bytes.len());
+        }
+        Ok(region.into())
+    })
 }

@@ -262,14 +262,6 @@ impl Info {
     pub(crate) fn alignment(&self) -> Result<usize> {
         alignment(self)
     }
-
-    /// These hints, with allocated memory aligned to `align` at least.
-    pub(crate) fn aligned_for(&self, align: usize) -> Self {
-        match self.alignment() {
-            Ok(asked) if asked < align => self.clone().with(ALIGNMENT, align.to_string()),
-            _ => self.clone(),
-        }
-    }
 }
 
 impl Window {
@@ -310,6 +302,15 @@ impl Window {
                 .store(hints.eager_lock_all, Ordering::Relaxed);
         }
         Ok(())
+    }
+}
+
+/// Local. These hints, with allocated memory aligned to `align` at least.
+#[must_use]
+pub fn aligned_for(info: &Info, align: usize) -> Info {
+    match alignment(info) {
+        Ok(asked) if asked < align => info.clone().with(ALIGNMENT, align.to_string()),
+        _ => info.clone(),
     }
 }
 
@@ -377,9 +378,9 @@ mod tests {
         let hints = Hints::parse(&info).unwrap();
         assert_eq!(hints, Hints::parse(&Info::new()).unwrap());
         assert!(!hints.no_locks() && hints.alignment == 1);
-        assert_eq!(info.aligned_for(64).alignment().unwrap(), 64);
+        assert_eq!(aligned_for(&info, 64).alignment().unwrap(), 64);
         let asked = info.with(ALIGNMENT, "8192");
-        assert_eq!(asked.aligned_for(64).alignment().unwrap(), 8192);
+        assert_eq!(aligned_for(&asked, 64).alignment().unwrap(), 8192);
     }
 
     #[test]

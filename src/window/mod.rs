@@ -35,7 +35,9 @@ use rdma_sys_shim::{AtomicDomain, Region, Ticket};
 
 pub use attach::get_address;
 pub use attributes::{CallbackResult, Keyval};
+pub use copied::create_copied;
 pub use errors::{ErrorFunction, ErrorHandler};
+pub use hints::aligned_for;
 pub use info::Info;
 pub use kind::MemoryModel;
 pub use progress::Progress;
@@ -195,11 +197,6 @@ impl Window {
     #[inline]
     pub(crate) fn counters_of(&self, rank: u32) -> u32 {
         self.columns.notifications.get(rank)
-    }
-
-    /// For a front end, before the window is used. See [`lower::tolerate_locks`](crate::lower::tolerate_locks).
-    pub(crate) fn tolerate_locks(&mut self) {
-        self.refuses_locks = false;
     }
 
     /// Whether the ranks' memory is one segment.
