@@ -1,5 +1,5 @@
-//! Accumulate. The addition of one element to mapped memory is the fast path, and is tried first; see `combine` for all
-//! else.
+//! Accumulate. The addition of one element to mapped memory is the fast path, and is tried first; see
+//! `accumulate_layouts` for all else.
 
 use std::ptr;
 
@@ -99,7 +99,7 @@ impl Window {
         let (aim, disp) = (Aim::new("accumulate", target), Displacement(disp));
         let (origin, there) = ((origin, origin_layout), (disp, target_layout));
         // SAFETY: the caller's promise.
-        unsafe { self.combine_layouts(aim, op, origin, None, there) }.map(drop)
+        unsafe { self.accumulate_layouts(aim, op, origin, None, there) }.map(drop)
     }
 
     /// One-sided. As [`Window::accumulate_layout`], with a request: when it is complete, `origin`
@@ -124,7 +124,7 @@ impl Window {
         let (origin, there) = ((origin, origin_layout), (disp, target_layout));
         self.requested(aim, Until::Released, || {
             // SAFETY: the caller's promise.
-            unsafe { self.combine_layouts(aim, op, origin, None, there) }
+            unsafe { self.accumulate_layouts(aim, op, origin, None, there) }
         })
     }
 

@@ -3,7 +3,7 @@
 
 use rdma_sys_shim::Ticket;
 
-use super::combined::Combined;
+use super::layout_work::LayoutWork;
 use super::put_get::Way;
 use crate::datatype::{BasicType, Piece, Together};
 use crate::error::{Error, ErrorKind, Misuse, Result};
@@ -103,10 +103,10 @@ impl OnTarget<'_> {
     /// # Safety
     /// The buffers of `parts` are valid until the operation is complete.
     #[cold]
-    pub(super) unsafe fn combine_apart(
+    pub(super) unsafe fn accumulate_apart(
         self,
         disp: Displacement,
-        parts: &Combined<'_>,
+        parts: &LayoutWork<'_>,
     ) -> Result<Ticket> {
         let mut last = Ticket::DONE;
         for block in parts.blocks() {

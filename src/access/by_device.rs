@@ -7,7 +7,7 @@ use std::iter;
 use rdma_sys_shim::{Endpoint, RemoteAddress, Ticket, Update, Width};
 
 use super::bounds::Place;
-use super::combined::{Combined, ElementBlock};
+use super::layout_work::{ElementBlock, LayoutWork};
 use super::whole_words::{go_together, words};
 use crate::datatype::{Op, combine_word};
 use crate::error::{Error, Result};
@@ -23,26 +23,26 @@ impl OnTarget<'_> {
     ///
     /// # Safety
     /// The buffers of `parts` are valid until the operation is complete.
-    pub(super) unsafe fn combine_by_device(
+    pub(super) unsafe fn accumulate_by_device(
         self,
         place: &Place<'_>,
-        parts: &Combined<'_>,
+        parts: &LayoutWork<'_>,
     ) -> Result<Ticket> {
         // SAFETY: the caller's promise.
         unsafe {
             match parts.as_block() {
-                Some(block) => self.combine_blocks_by_device(place, parts, || iter::once(block)),
-                None => self.combine_blocks_by_device(place, parts, || parts.blocks()),
+                Some(block) => self.accumulate_blocks_by_device(place, parts, || iter::once(block)),
+                None => self.accumulate_blocks_by_device(place, parts, || parts.blocks()),
             }
         }
     }
 
     /// # Safety
-    /// As for [`OnTarget::combine_by_device`].
-    unsafe fn combine_blocks_by_device<I: Iterator<Item = ElementBlock>>(
+    /// As for [`OnTarget::accumulate_by_device`].
+    unsafe fn accumulate_blocks_by_device<I: Iterator<Item = ElementBlock>>(
         self,
         place: &Place<'_>,
-        parts: &Combined<'_>,
+        parts: &LayoutWork<'_>,
         blocks: impl Fn() -> I,
     ) -> Result<Ticket> {
         let _call = self.window.in_call(self.aim);
@@ -62,18 +62,18 @@ impl OnTarget<'_> {
         {
             let posted = self.at_words_by_device(lock, || {
                 // SAFETY: the caller's promise.
-                unsafe { far.combine_words(width, words()) }
+                unsafe { far.accumulate_words(width, words()) }
             });
             ticket = posted.map_err(|error| self.failed(error))?;
             self.note_posted(ticket);
         }
         if others().next().is_some() {
-            let combined = self.with_accumulate_lock(lock, || {
+            let accumulated = self.with_accumulate_lock(lock, || {
                 // SAFETY: the caller's promise; the lock is held.
-                let done = unsafe { far.combine_under_lock(others()) };
+                let done = unsafe { far.accumulate_under_lock(others()) };
                 done.map_err(|error| self.failed(error))
             });
-            combined.inspect_err(|_| self.settle(ticket))?;
+            accumulated.inspect_err(|_| self.settle(ticket))?;
         }
         Ok(ticket)
     }
@@ -85,11 +85,11 @@ pub(super) struct Far<'w> {
     pub(super) patience: Patience,
     /// Where the target's layout is placed.
     pub(super) at: RemoteAddress,
-    pub(super) parts: &'w Combined<'w>,
+    pub(super) parts: &'w LayoutWork<'w>,
 }
 
 /// A block that one atomic updates.
-struct Word {
+struct DeviceWord {
     block: ElementBlock,
     width: Width,
 }
@@ -103,29 +103,29 @@ impl Far<'_> {
     /// Carries out the work on blocks of elements of this width. With the ticket, the result is there.
     ///
     /// # Safety
-    /// As for [`OnTarget::combine_by_device`].
-    unsafe fn combine_words(
+    /// As for [`OnTarget::accumulate_by_device`].
+    unsafe fn accumulate_words(
         &self,
         width: Width,
         blocks: impl Iterator<Item = ElementBlock>,
     ) -> Result<Ticket> {
         if !go_together(self.parts.op, width.bytes()) {
             // SAFETY: the caller's promise.
-            return unsafe { self.combine_each(blocks.map(|block| (block, width))) };
+            return unsafe { self.update_or_fetch(blocks.map(|block| (block, width))) };
         }
         let wide = blocks.flat_map(|block| {
             words(self.place(&block).address, block.len)
                 .map(move |(start, len, width)| (block.part(start, len), width))
         });
         // SAFETY: the caller's promise; the words are whole elements.
-        unsafe { self.combine_each(wide) }
+        unsafe { self.update_or_fetch(wide) }
     }
 
-    /// As [`Far::combine_words`], with the width of the words in each block.
+    /// As [`Far::accumulate_words`], with the width of the words in each block.
     ///
     /// # Safety
-    /// As for [`OnTarget::combine_by_device`].
-    unsafe fn combine_each(
+    /// As for [`OnTarget::accumulate_by_device`].
+    unsafe fn update_or_fetch(
         &self,
         blocks: impl Iterator<Item = (ElementBlock, Width)>,
     ) -> Result<Ticket> {
@@ -140,7 +140,7 @@ impl Far<'_> {
     }
 
     /// # Safety
-    /// As for [`OnTarget::combine_by_device`].
+    /// As for [`OnTarget::accumulate_by_device`].
     unsafe fn update(
         &self,
         update: Update,
@@ -163,14 +163,14 @@ impl Far<'_> {
     /// synchronisation waits for that; the other words are complete on return, a chain of them at a time.
     ///
     /// # Safety
-    /// As for [`OnTarget::combine_by_device`].
+    /// As for [`OnTarget::accumulate_by_device`].
     unsafe fn fetch(&self, blocks: impl Iterator<Item = (ElementBlock, Width)>) -> Result<Ticket> {
         let mut chain = Vec::new();
         let mut last = Ticket::DONE;
         for (block, width) in blocks {
             for start in (0..block.len).step_by(width.bytes()) {
                 let block = block.part(start, width.bytes());
-                let word = Word { block, width };
+                let word = DeviceWord { block, width };
                 let result = self.parts.work(&block).result.cast::<u64>();
                 // SAFETY: the caller's promise, of one element.
                 let posted = unsafe {
@@ -202,8 +202,8 @@ impl Far<'_> {
     /// Carries out the work on the words of a chain and empties it, if it has so many. Complete on return.
     ///
     /// # Safety
-    /// As for [`OnTarget::combine_by_device`]; at most [`CHAIN`] words.
-    unsafe fn fetch_chain(&self, chain: &mut Vec<Word>, least: usize) -> Result<Ticket> {
+    /// As for [`OnTarget::accumulate_by_device`]; at most [`CHAIN`] words.
+    unsafe fn fetch_chain(&self, chain: &mut Vec<DeviceWord>, least: usize) -> Result<Ticket> {
         if chain.len() < least {
             return Ok(Ticket::DONE);
         }
@@ -227,8 +227,8 @@ impl Far<'_> {
     /// One atomic of the device for each word; returns what these held before.
     ///
     /// # Safety
-    /// As for [`OnTarget::combine_by_device`]; at most [`CHAIN`] words.
-    unsafe fn post_each(&self, chain: &[Word]) -> Result<[u64; CHAIN]> {
+    /// As for [`OnTarget::accumulate_by_device`]; at most [`CHAIN`] words.
+    unsafe fn post_each(&self, chain: &[DeviceWord]) -> Result<[u64; CHAIN]> {
         let mut found = [0; CHAIN];
         let mut last = Ticket::DONE;
         for (word, old) in chain.iter().zip(&mut found) {
@@ -245,9 +245,9 @@ impl Far<'_> {
     /// Posts the atomic of one word: an addition, or the compare-and-swap that was asked for.
     ///
     /// # Safety
-    /// As for [`OnTarget::combine_by_device`]; `old` is writable, and nobody else touches it,
+    /// As for [`OnTarget::accumulate_by_device`]; `old` is writable, and nobody else touches it,
     /// until the operation is complete.
-    unsafe fn post(&self, word: &Word, old: *mut u64) -> Result<Ticket> {
+    unsafe fn post(&self, word: &DeviceWord, old: *mut u64) -> Result<Ticket> {
         let (at, width) = (self.place(&word.block), word.width);
         let compare = self.parts.work(&word.block).compare;
         // SAFETY: the caller's promise.
@@ -268,8 +268,8 @@ impl Far<'_> {
     /// before.
     ///
     /// # Safety
-    /// As for [`OnTarget::combine_by_device`]; at most [`CHAIN`] words.
-    unsafe fn swap_until_done(&self, chain: &[Word]) -> Result<[u64; CHAIN]> {
+    /// As for [`OnTarget::accumulate_by_device`]; at most [`CHAIN`] words.
+    unsafe fn swap_until_done(&self, chain: &[DeviceWord]) -> Result<[u64; CHAIN]> {
         let (ty, op) = (self.parts.ty, self.parts.op);
         let mut expected = self.guess(chain)?;
         let mut open = [true; CHAIN];
@@ -306,16 +306,16 @@ impl Far<'_> {
 
     /// What the words of a chain may hold: read, which is no atomic, and so to be tried only. Words
     /// that are not read together are as well tried at once, by atomics that tell what they hold.
-    fn guess(&self, chain: &[Word]) -> Result<[u64; CHAIN]> {
+    fn guess(&self, chain: &[DeviceWord]) -> Result<[u64; CHAIN]> {
         let mut held = [0; CHAIN];
-        let is_run = |pair: &[Word]| pair[0].block.is_before(&pair[1].block);
+        let is_run = |pair: &[DeviceWord]| pair[0].block.is_before(&pair[1].block);
         let [first, .., last] = chain else {
             return Ok(held);
         };
         if !chain.windows(2).all(is_run) {
             return Ok(held);
         }
-        let offset = |word: &Word| (word.block.target - first.block.target) as usize;
+        let offset = |word: &DeviceWord| (word.block.target - first.block.target) as usize;
         let mut bytes = [0_u8; CHAIN * 8];
         let (to, len) = (bytes.as_mut_ptr(), offset(last) + last.block.len);
         // SAFETY: a local array that is long enough; the operation is waited for.
@@ -330,7 +330,7 @@ impl Far<'_> {
 
     /// # Safety
     /// The operands are valid.
-    unsafe fn operand(&self, word: &Word) -> u64 {
+    unsafe fn operand(&self, word: &DeviceWord) -> u64 {
         match self.parts.op {
             Op::NoOp => 0,
             // SAFETY: the caller's promise.

@@ -1,5 +1,5 @@
 //! Accumulates in which one atomic of the processor updates each element: aligned integers in mapped
-//! memory. Many elements may be combined faster under the accumulate lock: see `words`.
+//! memory. Many elements may be updated faster under the accumulate lock: see `words`.
 //!
 //! The path depends on the element's type, its alignment and whose memory it is in, never on the
 //! operation or where the origin is: a fetch_and_op and an accumulate on one word are atomic to each other
@@ -19,7 +19,7 @@ use crate::memory::displacement::Displacement;
 use crate::window::Window;
 
 /// A mapped element that single atomics apply to while this lives.
-pub(super) struct Word<'w> {
+pub(super) struct MappedWord<'w> {
     pub(super) at: *mut u8,
     pub(super) width: Width,
     _singles: Singles<'w>,
@@ -29,7 +29,12 @@ impl Window {
     /// The integer at displacement `disp` of a target, if the target was entered and the element is
     /// mapped, of four or eight bytes, and updated by single atomics: the fast path.
     #[inline(always)]
-    pub(super) fn mapped_integer(&self, ty: BasicType, rank: u32, disp: u64) -> Option<Word<'_>> {
+    pub(super) fn mapped_integer(
+        &self,
+        ty: BasicType,
+        rank: u32,
+        disp: u64,
+    ) -> Option<MappedWord<'_>> {
         let target = self.open_target(rank)?;
         let width = target.widths().fast_word(ty)?;
         let at = target.reach(Displacement(disp), width.bytes() as u64);
@@ -37,7 +42,7 @@ impl Window {
             return None;
         }
         let _singles = self.begin_singles(target)?;
-        Some(Word {
+        Some(MappedWord {
             at,
             width,
             _singles,
@@ -129,7 +134,7 @@ unsafe fn store(at: *mut u8, width: Width, value: u64) {
 ///
 /// # Safety
 /// As for [`fetch_op`].
-unsafe fn combine(at: *mut u8, width: Width, ty: BasicType, op: Op, operand: u64) -> u64 {
+unsafe fn update(at: *mut u8, width: Width, ty: BasicType, op: Op, operand: u64) -> u64 {
     if let Some(fetching) = Fetching::of(op) {
         // SAFETY: the caller's promise.
         return unsafe { fetch_op(at, width, fetching, operand) };
@@ -162,20 +167,20 @@ unsafe fn combine(at: *mut u8, width: Width, ty: BasicType, op: Op, operand: u64
 ///
 /// # Safety
 /// As for [`fetch_op`], for each element; the buffers of `work` are valid.
-pub(super) unsafe fn combine_words(there: *mut u8, width: Width, work: &Work) {
+pub(super) unsafe fn update_words(there: *mut u8, width: Width, work: &Work) {
     match work.in_words(there.addr() as u64, width) {
         Some(parts) => parts.for_each(|(offset, width, part)| {
             // SAFETY: a part of what the caller promises.
-            unsafe { combine_each(there.wrapping_add(offset), width, &part) };
+            unsafe { update_each(there.wrapping_add(offset), width, &part) };
         }),
         // SAFETY: the caller's promise.
-        None => unsafe { combine_each(there, width, work) },
+        None => unsafe { update_each(there, width, work) },
     }
 }
 
 /// # Safety
-/// As for [`combine_words`].
-unsafe fn combine_each(there: *mut u8, width: Width, work: &Work) {
+/// As for [`update_words`].
+unsafe fn update_each(there: *mut u8, width: Width, work: &Work) {
     let words = (0..work.count).map(|index| {
         let offset = index * width.bytes();
         let operand = match work.op {
@@ -206,7 +211,7 @@ unsafe fn combine_each(there: *mut u8, width: Width, work: &Work) {
         }),
         // SAFETY: the caller's promise; the result, if there is one, has as many elements.
         _ => words.for_each(|(offset, at, operand)| unsafe {
-            let old = combine(at, width, ty, op, operand);
+            let old = update(at, width, ty, op, operand);
             if !work.result.is_null() {
                 width.store(work.result.add(offset), old);
             }

@@ -96,7 +96,7 @@ impl Window {
         let (origin, result) = ((origin, origin_layout), Some((result, result_layout)));
         let there = (disp, target_layout);
         // SAFETY: the caller's promise.
-        unsafe { self.combine_layouts(aim, op, origin, result, there) }.map(drop)
+        unsafe { self.accumulate_layouts(aim, op, origin, result, there) }.map(drop)
     }
 
     /// One-sided. As [`Window::get_accumulate_layout`], with a request: when it is complete, the
@@ -125,7 +125,7 @@ impl Window {
         let there = (disp, target_layout);
         self.requested(aim, Until::Completed, || {
             // SAFETY: the caller's promise.
-            unsafe { self.combine_layouts(aim, op, origin, result, there) }
+            unsafe { self.accumulate_layouts(aim, op, origin, result, there) }
         })
     }
 }

@@ -63,11 +63,11 @@ impl OnTarget<'_> {
     /// # Safety
     /// `work`'s buffers are valid for its elements; `there` is mapped for them until the window is
     /// freed.
-    pub(super) unsafe fn lock_and_combine(self, there: *mut u8, work: &Work) -> Result<()> {
+    pub(super) unsafe fn accumulate_locked(self, there: *mut u8, work: &Work) -> Result<()> {
         self.with_accumulate_lock(&self.route()?.accumulate_lock, || {
             // SAFETY: the caller's promise; under the lock, no other accumulate of this kind
             // changes these elements.
-            unsafe { work.combine_mapped(there) };
+            unsafe { work.combine_in_place(there) };
             Ok(())
         })?;
         self.target.set_dirty();
@@ -128,7 +128,7 @@ impl Work {
     /// # Safety
     /// The buffers are valid for the elements, and `there` is mapped for them; nobody else changes
     /// those now.
-    pub(super) unsafe fn combine_mapped(&self, there: *mut u8) {
+    pub(super) unsafe fn combine_in_place(&self, there: *mut u8) {
         if self.overwrites() {
             // SAFETY: the caller's promise.
             return unsafe { copy_elements(self.ty, there, self.operands, self.count) };

@@ -6,7 +6,7 @@ use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::Buffer;
 
 use super::by_device::Far;
-use super::combined::{ElementBlock, cut, packed};
+use super::layout_work::{ElementBlock, cut, packed};
 use super::post::Poster;
 use super::put_get::Way;
 use super::work::Work;
@@ -21,7 +21,7 @@ impl Far<'_> {
     ///
     /// # Safety
     /// The buffers are valid for the elements.
-    pub(super) unsafe fn combine_under_lock(
+    pub(super) unsafe fn accumulate_under_lock(
         &self,
         blocks: impl Iterator<Item = ElementBlock>,
     ) -> Result<()> {
@@ -34,7 +34,7 @@ impl Far<'_> {
             }
             match self.parts.overwrites() {
                 true => self.overwrite(blocks),
-                false => self.combine_chunks(blocks),
+                false => self.accumulate_chunks(blocks),
             }
         }
     }
@@ -42,7 +42,7 @@ impl Far<'_> {
     /// Has threads of the target that wait add a block; false, with nothing done, if none does it, or the work is no sum.
     ///
     /// # Safety
-    /// As for [`Far::combine_under_lock`].
+    /// As for [`Far::accumulate_under_lock`].
     unsafe fn add_by_assist(&self, block: &ElementBlock) -> Result<bool> {
         let work = self.parts.work(block);
         let threads = self.endpoint.waiting_threads();
@@ -55,7 +55,7 @@ impl Far<'_> {
     }
 
     /// # Safety
-    /// As for [`Far::combine_under_lock`].
+    /// As for [`Far::accumulate_under_lock`].
     unsafe fn overwrite(&self, blocks: impl Iterator<Item = ElementBlock>) -> Result<()> {
         let mut poster = self.poster(Way::Put);
         for block in blocks {
@@ -69,12 +69,12 @@ impl Far<'_> {
     }
 
     /// # Safety
-    /// As for [`Far::combine_under_lock`].
-    unsafe fn combine_chunks(&self, blocks: impl Iterator<Item = ElementBlock>) -> Result<()> {
+    /// As for [`Far::accumulate_under_lock`].
+    unsafe fn accumulate_chunks(&self, blocks: impl Iterator<Item = ElementBlock>) -> Result<()> {
         let mut buffers = [Buffer::default(), Buffer::default()];
         let last = Cell::new(Ticket::DONE);
         // SAFETY: the caller's promise; the buffers are kept until all has ended.
-        let result = unsafe { self.combine_alternately(blocks, &mut buffers, &last) };
+        let result = unsafe { self.accumulate_alternately(blocks, &mut buffers, &last) };
         // An error here too means that the device has done with the buffers.
         let released = self.patience.release(self.endpoint, last.get());
         result.and(released)
@@ -84,8 +84,8 @@ impl Far<'_> {
     /// that read, which is of other bytes. `last` is what was posted last.
     ///
     /// # Safety
-    /// As for [`Far::combine_under_lock`]; the buffers are kept until the last operation has ended.
-    unsafe fn combine_alternately(
+    /// As for [`Far::accumulate_under_lock`]; the buffers are kept until the last operation has ended.
+    unsafe fn accumulate_alternately(
         &self,
         blocks: impl Iterator<Item = ElementBlock>,
         buffers: &mut [Buffer; 2],
@@ -111,7 +111,7 @@ impl Far<'_> {
             // SAFETY: the elements were read; those of the buffers are the caller's promise. What is written stays until that
             // is released.
             unsafe {
-                if self.combine_held(&held)? {
+                if self.combine_chunk(&held)? {
                     written[this] = self.write(&held, last)?;
                 }
             }
@@ -153,7 +153,7 @@ impl Far<'_> {
     ///
     /// # Safety
     /// They were read, and the buffers have them too.
-    unsafe fn combine_held(&self, held: &Held) -> Result<bool> {
+    unsafe fn combine_chunk(&self, held: &Held) -> Result<bool> {
         // SAFETY: the caller's promise.
         let combine = |work: &Work| unsafe { work.combine_held(held.base, 0, work.count) };
         match &*held.chunk {

@@ -1,16 +1,16 @@
 //! One-sided operations.
 
 mod accumulate;
+mod accumulate_layouts;
 mod accumulate_lock;
 mod apart;
 mod bounds;
 mod bulk_mode;
 mod by_device;
-mod combine;
-mod combined;
 mod elementwise;
 mod fetch;
 mod get_accumulate;
+mod layout_work;
 mod locked;
 mod locked_by_device;
 mod notify;

@@ -4,7 +4,7 @@ use rdma_sys_shim::Ticket;
 
 use super::PROC_NULL;
 use super::bounds::check_buffer;
-use super::combined::Combined;
+use super::layout_work::LayoutWork;
 use super::put_get::Way;
 use super::request::{Request, Until};
 use super::spot::{Spot, Use};
@@ -124,10 +124,10 @@ pub unsafe fn accumulate_row(
         aim,
         origin,
         [near, far],
-        Use::Combined { ty, kind },
+        Use::Accumulated { ty, kind },
         move |on, spot, [near, far]| {
             op.check_defined_for(aim.operation, ty)?;
-            let parts = Combined {
+            let parts = LayoutWork {
                 kind,
                 ty,
                 op,
@@ -139,7 +139,7 @@ pub unsafe fn accumulate_row(
                 skip: 0,
             };
             // SAFETY: the caller's promise.
-            unsafe { on.combine_pieces(spot, &parts) }
+            unsafe { on.accumulate_pieces(spot, &parts) }
         },
     )
     .map(drop)

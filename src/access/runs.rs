@@ -3,7 +3,7 @@
 
 use rdma_sys_shim::Ticket;
 
-use super::combined::{Combined, ElementBlock, cut};
+use super::layout_work::{ElementBlock, LayoutWork, cut};
 use super::spot::Spot;
 use super::work::Work;
 use crate::datatype::{BasicType, Piece};
@@ -25,15 +25,15 @@ impl OnTarget<'_> {
         widths.word(ty, 0).is_some()
     }
 
-    /// As [`OnTarget::combine_pieces`], run by run of the target's elements.
+    /// As [`OnTarget::accumulate_pieces`], run by run of the target's elements.
     ///
     /// # Safety
-    /// As for [`OnTarget::combine_pieces`]; the elements have no padding.
+    /// As for [`OnTarget::accumulate_pieces`]; the elements have no padding.
     #[cold]
-    pub(super) unsafe fn combine_runs(
+    pub(super) unsafe fn accumulate_runs(
         self,
         spot: &Spot<'_>,
-        parts: &Combined<'_>,
+        parts: &LayoutWork<'_>,
     ) -> Result<Ticket> {
         let base = match spot {
             Spot::Mapped { there, .. } => there.addr() as u64,
@@ -50,12 +50,12 @@ impl OnTarget<'_> {
                 let len = (work.count * parts.ty.size()) as u64;
                 let dense = Piece::run(0, len);
                 let there = Piece::run(run[0].target, len);
-                let gathered = Combined {
+                let gathered = LayoutWork {
                     layouts: [&dense, &dense, &there],
-                    ..Combined::of(work, &dense)
+                    ..LayoutWork::of(work, &dense)
                 };
                 // SAFETY: the copies stay until all is complete.
-                let ticket = unsafe { self.combine_blocks(spot, &gathered)? };
+                let ticket = unsafe { self.accumulate_blocks(spot, &gathered)? };
                 let endpoint = &*self.route()?.endpoint;
                 let complete = self.window.context().patience().complete(endpoint, ticket);
                 complete.map_err(|error| self.failed(error))

@@ -30,7 +30,7 @@ pub(super) enum Spot<'w> {
 pub(super) enum Use {
     Moved(Way),
     /// As elements of this type, by an operation that is counted as this.
-    Combined {
+    Accumulated {
         ty: BasicType,
         kind: OperationKind,
     },
@@ -41,14 +41,14 @@ impl Use {
     fn element(self) -> BasicType {
         match self {
             Self::Moved(_) => BasicType::Byte,
-            Self::Combined { ty, .. } => ty,
+            Self::Accumulated { ty, .. } => ty,
         }
     }
 
     fn kind(self) -> OperationKind {
         match self {
             Self::Moved(way) => way.kind(),
-            Self::Combined { kind, .. } => kind,
+            Self::Accumulated { kind, .. } => kind,
         }
     }
 
@@ -56,7 +56,7 @@ impl Use {
     fn is_atomic(self, place: &Place<'_>) -> bool {
         match self {
             Self::Moved(_) => false,
-            Self::Combined { ty, .. } => place.widths.word(ty, place.at.address).is_some(),
+            Self::Accumulated { ty, .. } => place.widths.word(ty, place.at.address).is_some(),
         }
     }
 
@@ -64,7 +64,7 @@ impl Use {
     fn is_in_place(self, target: &Target, widths: AtomicWidths) -> bool {
         match self {
             Self::Moved(way) => way.is_in_place(target),
-            Self::Combined { ty, .. } => widths.are_combined_in_place(ty),
+            Self::Accumulated { ty, .. } => widths.are_accumulated_in_place(ty),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rdma_sys_shim::{Ticket, Width, fence_all};
 
 use super::bulk_mode::{InFlight, begin_single, enter_bulk_mode, found_bulk_mode};
-use super::elementwise::combine_words;
+use super::elementwise::update_words;
 use super::work::Work;
 use crate::error::{ErrorKind, PeerError, Result};
 use crate::liveness::Awaited;
@@ -17,7 +17,7 @@ use crate::memory::word::SharedWord;
 use crate::window::target::{Route, Target};
 use crate::window::{OnTarget, Window};
 
-/// Fewer elements are combined faster one by one.
+/// Fewer elements are updated faster one by one.
 pub(super) const MANY: usize = 16;
 
 /// Bulk mode costs as much as combining so many elements one by one: it begins after so many.
@@ -52,8 +52,8 @@ impl OnTarget<'_> {
     /// Carries out work on the words from `there` on.
     ///
     /// # Safety
-    /// As for [`combine_words`].
-    pub(super) unsafe fn combine_mapped_words(
+    /// As for [`update_words`].
+    pub(super) unsafe fn accumulate_words(
         self,
         there: *mut u8,
         width: Width,
@@ -63,8 +63,8 @@ impl OnTarget<'_> {
             // SAFETY: the caller's promise; alone, no other accumulate changes the words.
             unsafe {
                 match alone {
-                    true => work.combine_mapped(there),
-                    false => combine_words(there, width, work),
+                    true => work.combine_in_place(there),
+                    false => update_words(there, width, work),
                 }
             }
             if alone || work.overwrites() {
@@ -73,9 +73,9 @@ impl OnTarget<'_> {
         })
     }
 
-    /// Calls `combine` for work on `count` mapped words of the target. It is told whether no other accumulate touches
+    /// Calls `update` for work on `count` mapped words of the target. It is told whether no other accumulate touches
     /// them meanwhile; else each word takes an atomic.
-    pub(super) fn at_words(self, count: usize, combine: impl FnOnce(bool)) -> Result<()> {
+    pub(super) fn at_words(self, count: usize, update: impl FnOnce(bool)) -> Result<()> {
         let window = self.window;
         let flags = window.flags.as_ref();
         let many = count >= MANY && flags.is_some();
@@ -84,7 +84,7 @@ impl OnTarget<'_> {
             flags.enter();
         }
         if !pays && let Some(_singles) = window.begin_singles(self.target) {
-            combine(false);
+            update(false);
             return Ok(());
         }
         let route = self.route()?;
@@ -92,13 +92,13 @@ impl OnTarget<'_> {
             match route.bulk_mode.atomic() {
                 // What does not pay is here for want of a flag, or since bulk mode is on.
                 Some(bulk_mode) if pays || many && bulk_mode.look() != 0 => {
-                    combine(self.is_alone(bulk_mode)?);
+                    update(self.is_alone(bulk_mode)?);
                 }
                 Some(bulk_mode) => {
-                    combine(false);
+                    update(false);
                     found_bulk_mode(bulk_mode);
                 }
-                None => combine(false),
+                None => update(false),
             }
             Ok(())
         })
@@ -147,7 +147,7 @@ impl OnTarget<'_> {
         Ok(())
     }
 
-    /// Posts atomics of the device to words of a target, in memory that is not mapped here: where others may combine
+    /// Posts atomics of the device to words of a target, in memory that is not mapped here: where others may update
     /// them without atomics, under the lock, and complete on return. Today's devices map all memory of a window with
     /// in-flight flags, or refuse.
     pub(super) fn at_words_by_device(
@@ -168,7 +168,7 @@ impl OnTarget<'_> {
     }
 }
 
-/// Whether work on so many elements is to take the lock. What was combined one by one counts for the next.
+/// Whether work on so many elements is to take the lock. What was updated one by one counts for the next.
 fn pays(route: &Route, count: usize) -> bool {
     let bulk_mode = route.bulk_mode.atomic();
     if bulk_mode.is_none_or(|bulk_mode| bulk_mode.look() != 0) {

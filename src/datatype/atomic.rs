@@ -52,7 +52,7 @@ impl AtomicWidths {
     /// Whether accumulates of such elements work on the memory where it is mapped: by the processor's atomics, or
     /// under a lock.
     #[inline]
-    pub(crate) fn are_combined_in_place(self, ty: BasicType) -> bool {
+    pub(crate) fn are_accumulated_in_place(self, ty: BasicType) -> bool {
         self.0 & BY_DEVICE == 0 || self.word(ty, 0).is_none()
     }
 
@@ -131,22 +131,22 @@ mod tests {
         );
         assert_eq!(AtomicWidths::new(false, CPU, 8), AtomicWidths(8));
         let both = AtomicWidths::new(false, AtomicDomain::Global, 0);
-        assert!(both.are_combined_in_place(BasicType::I64));
+        assert!(both.are_accumulated_in_place(BasicType::I64));
         assert_eq!(both.fast_word(BasicType::I64), Some(Width::W8));
         assert_eq!(both.word(BasicType::I32, 64), None);
         let theirs =
             AtomicWidths::from_bits(AtomicWidths::new(false, AtomicDomain::Device, 0).bits());
-        assert!(all.are_combined_in_place(BasicType::I64));
-        assert!(!theirs.are_combined_in_place(BasicType::I64));
-        assert!(theirs.are_combined_in_place(BasicType::F64));
+        assert!(all.are_accumulated_in_place(BasicType::I64));
+        assert!(!theirs.are_accumulated_in_place(BasicType::I64));
+        assert!(theirs.are_accumulated_in_place(BasicType::F64));
         assert!(
-            theirs.are_combined_in_place(BasicType::I32),
+            theirs.are_accumulated_in_place(BasicType::I32),
             "under the lock"
         );
         assert!(
             theirs
                 .where_atomic(false)
-                .are_combined_in_place(BasicType::I64)
+                .are_accumulated_in_place(BasicType::I64)
         );
         assert_eq!(theirs.word(BasicType::I64, 64), Some(Width::W8));
         assert_eq!(theirs.fast_word(BasicType::I64), None);

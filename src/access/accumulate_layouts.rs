@@ -1,12 +1,12 @@
-//! Combining elements of this rank's buffers and a target's, for all operations of the accumulate family that are more than
-//! one instruction. Contiguous elements are a layout of one run.
+//! The path of all accumulate operations that are more than one instruction: accumulate, get_accumulate, fetch_and_op and
+//! compare_and_swap. Contiguous elements are a layout of one run.
 
 use rdma_sys_shim::Ticket;
 
 use super::PROC_NULL;
 use super::bounds::check_buffer;
-use super::combined::{Combined, ElementBlock};
 use super::elementwise;
+use super::layout_work::{ElementBlock, LayoutWork};
 use super::spot::{Spot, Use};
 use super::words::MANY;
 use super::work::Work;
@@ -18,7 +18,7 @@ use crate::memory::remote::behind_stores;
 use crate::terms::Aim;
 use crate::window::{OnTarget, Window};
 
-/// So many blocks of few words are combined before a block of many words may come.
+/// So many blocks of few words are updated before a block of many words may come.
 const AT_A_TIME: usize = 256;
 
 impl Window {
@@ -45,25 +45,25 @@ impl Window {
         }
         let widths = on.target.widths();
         let there = on.target.reach(disp, len as u64);
-        if !there.is_null() && widths.are_combined_in_place(work.ty) {
+        if !there.is_null() && widths.are_accumulated_in_place(work.ty) {
             work.check_buffers(aim.operation, len)?;
             let there = (there, widths);
             // SAFETY: the buffers are the caller's promise; `there` is mapped for the elements.
-            unsafe { on.combine_mapped(there, work)? };
+            unsafe { on.accumulate_mapped(there, work)? };
             return Ok(Ticket::DONE);
         }
         let run = Piece::run(0, (work.count * work.ty.extent()) as u64);
         let &Work { ty, kind, .. } = work;
-        let usage = Use::Combined { ty, kind };
+        let usage = Use::Accumulated { ty, kind };
         let spot = on.find(disp, Span::of(len as u64), Some(&run), usage)?;
         work.check_buffers(aim.operation, len)?;
         // SAFETY: the caller's promise.
-        unsafe { on.combine_pieces(&spot, &Combined::of(work, &run)) }
+        unsafe { on.accumulate_pieces(&spot, &LayoutWork::of(work, &run)) }
     }
 
     /// # Safety
     /// As for [`Window::get_accumulate_layout`].
-    pub(super) unsafe fn combine_layouts(
+    pub(super) unsafe fn accumulate_layouts(
         &self,
         aim: Aim,
         op: Op,
@@ -100,13 +100,18 @@ impl Window {
             Some(_) => OperationKind::Fetch,
             None => OperationKind::Accumulate,
         };
-        let spot = on.spot(disp, there.span, Some(&piece), Use::Combined { ty, kind })?;
+        let spot = on.spot(
+            disp,
+            there.span,
+            Some(&piece),
+            Use::Accumulated { ty, kind },
+        )?;
         let elements = |size: u64| size / ty.size() as u64 * ty.extent() as u64;
         let (all, combined) = (elements(there.size), elements(operands_size));
         let no_memory = Piece::cut(all, combined);
         let out = result.and_then(|(_, layout)| layout.elements());
         let results = out.as_deref().unwrap_or(&no_memory);
-        let fetched = Combined {
+        let fetched = LayoutWork {
             kind,
             ty,
             op: Op::NoOp,
@@ -120,7 +125,7 @@ impl Window {
         if let Some((buffer, layout)) = origin
             && let Some(near) = layout.elements()
         {
-            let parts = Combined {
+            let parts = LayoutWork {
                 op,
                 operands: Some(buffer),
                 layouts: [&near, results, &piece],
@@ -128,12 +133,12 @@ impl Window {
                 ..fetched
             };
             // SAFETY: the caller's promise.
-            ticket = unsafe { on.combine_pieces(&spot, &parts)? };
+            ticket = unsafe { on.accumulate_pieces(&spot, &parts)? };
         }
         // The result is of all elements of the target, also of those that no operand changes.
         if combined < all {
             // SAFETY: the caller's promise.
-            let fetched = unsafe { on.combine_pieces(&spot, &fetched) };
+            let fetched = unsafe { on.accumulate_pieces(&spot, &fetched) };
             ticket = ticket.max(fetched.inspect_err(|_| on.settle(ticket))?);
         }
         Ok(ticket)
@@ -155,10 +160,10 @@ impl OnTarget<'_> {
     ///
     /// # Safety
     /// The buffers are valid for the layouts until the operation is complete.
-    pub(super) unsafe fn combine_pieces(
+    pub(super) unsafe fn accumulate_pieces(
         self,
         spot: &Spot<'_>,
-        parts: &Combined<'_>,
+        parts: &LayoutWork<'_>,
     ) -> Result<Ticket> {
         if parts.is_nothing() {
             return Ok(Ticket::DONE);
@@ -166,43 +171,43 @@ impl OnTarget<'_> {
         // SAFETY: the caller's promise.
         unsafe {
             match parts.cuts_runs() && self.has_words(spot, parts.ty) {
-                true => self.combine_runs(spot, parts),
-                false => self.combine_blocks(spot, parts),
+                true => self.accumulate_runs(spot, parts),
+                false => self.accumulate_blocks(spot, parts),
             }
         }
     }
 
-    /// As [`OnTarget::combine_pieces`], block by block of all layouts.
+    /// As [`OnTarget::accumulate_pieces`], block by block of all layouts.
     ///
     /// # Safety
-    /// As for [`OnTarget::combine_pieces`].
-    pub(super) unsafe fn combine_blocks(
+    /// As for [`OnTarget::accumulate_pieces`].
+    pub(super) unsafe fn accumulate_blocks(
         self,
         spot: &Spot<'_>,
-        parts: &Combined<'_>,
+        parts: &LayoutWork<'_>,
     ) -> Result<Ticket> {
         // SAFETY: the buffers are the caller's promise; what is mapped is the target's layout.
         unsafe {
             match spot {
                 &Spot::Mapped { there, widths, .. } => {
-                    self.combine_in_place((there, widths), parts)?;
+                    self.accumulate_in_place((there, widths), parts)?;
                     Ok(Ticket::DONE)
                 }
                 Spot::Device(place) => {
                     behind_stores();
-                    self.combine_by_device(place, parts)
+                    self.accumulate_by_device(place, parts)
                 }
-                Spot::Apart(disp) => self.combine_apart(*disp, parts),
+                Spot::Apart(disp) => self.accumulate_apart(*disp, parts),
             }
         }
     }
 
     /// # Safety
     /// The layouts lie in memory that is valid for the work; the target's is mapped.
-    unsafe fn combine_in_place(
+    unsafe fn accumulate_in_place(
         self,
         (there, widths): (*mut u8, AtomicWidths),
-        parts: &Combined<'_>,
+        parts: &LayoutWork<'_>,
     ) -> Result<()> {
         let base = there.addr() as u64;
         let at = |offset: i64| there.wrapping_offset(offset as isize);
@@ -219,7 +224,7 @@ impl OnTarget<'_> {
                     && let Some(width) = word(&block)
                 {
                     // SAFETY: the caller's promise; aligned, as `word` says.
-                    unsafe { self.combine_mapped_words(at(block.target), width, &work)? };
+                    unsafe { self.accumulate_words(at(block.target), width, &work)? };
                     next = blocks.next();
                     continue;
                 }
@@ -231,7 +236,7 @@ impl OnTarget<'_> {
                             Some(_) if work.count >= MANY => break,
                             // SAFETY: as above.
                             Some(width) => unsafe {
-                                elementwise::combine_words(at(block.target), width, &work);
+                                elementwise::update_words(at(block.target), width, &work);
                             },
                             None => all = false,
                         }
@@ -250,7 +255,7 @@ impl OnTarget<'_> {
             let is_other = |block: &ElementBlock| !parts.is_of_words(block, widths, base);
             for block in parts.blocks().filter(is_other) {
                 // SAFETY: the caller's promise; the lock is held.
-                unsafe { parts.work(&block).combine_mapped(at(block.target)) };
+                unsafe { parts.work(&block).combine_in_place(at(block.target)) };
             }
             Ok(())
         })?;
@@ -262,7 +267,7 @@ impl OnTarget<'_> {
     ///
     /// # Safety
     /// As for [`Window::carry_out`]; `there` is mapped for the elements.
-    unsafe fn combine_mapped(
+    unsafe fn accumulate_mapped(
         self,
         (there, widths): (*mut u8, AtomicWidths),
         work: &Work,
@@ -270,8 +275,8 @@ impl OnTarget<'_> {
         // SAFETY: the caller's promise.
         unsafe {
             match widths.word(work.ty, there.addr() as u64) {
-                Some(width) => self.combine_mapped_words(there, width, work),
-                None => self.lock_and_combine(there, work),
+                Some(width) => self.accumulate_words(there, width, work),
+                None => self.accumulate_locked(there, work),
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::error::Result;
 
 /// Elements of one predefined type in three layouts, up to the end of the shortest: operands,
 /// results, target.
-pub(super) struct Combined<'a> {
+pub(super) struct LayoutWork<'a> {
     pub(super) kind: OperationKind,
     pub(super) ty: BasicType,
     pub(super) op: Op,
@@ -90,7 +90,7 @@ pub(super) fn cut(
     })
 }
 
-impl<'a> Combined<'a> {
+impl<'a> LayoutWork<'a> {
     /// Work on contiguous elements: `run` is as long.
     pub(super) fn of(work: &Work, run: &'a Piece) -> Self {
         let some = |buffer: *const u8| (!buffer.is_null()).then_some(buffer);
