@@ -59,10 +59,7 @@ impl Iterator for Cursor<'_> {
     type Item = Row;
 
     fn next(&mut self) -> Option<Row> {
-        let mut next = match self.next.take() {
-            Some(first) => Some(first),
-            None => self.step(),
-        };
+        let mut next = self.next.take().or_else(|| self.step());
         loop {
             match next? {
                 (at, Shape::Blocks(blocks)) => {
@@ -73,20 +70,13 @@ impl Iterator for Cursor<'_> {
                         stride: blocks.stride,
                     });
                 }
-                (
-                    at,
-                    Shape::Nest {
-                        count,
-                        stride,
-                        parts,
-                    },
-                ) => {
+                (at, Shape::Nest(nest)) => {
                     self.stack.push(Frame {
-                        parts,
+                        parts: &nest.parts,
                         index: 0,
                         at,
-                        left: count - 1,
-                        stride: *stride,
+                        left: nest.count - 1,
+                        stride: nest.stride,
                     });
                     next = self.step();
                 }

@@ -22,24 +22,19 @@ impl List {
 
     pub(super) fn finish(self) -> Option<Piece> {
         let rows = Self::rows(self.0);
-        let is_list = |piece: &Piece| matches!(piece.shape, Shape::Nest { count: 1, .. });
         let parts = |piece: &Piece| match &piece.shape {
-            Shape::Nest {
-                parts, count: 1, ..
-            } => parts.0.len(),
+            Shape::Nest(nest) if nest.count == 1 => nest.parts.0.len(),
             _ => 1,
         };
         let few = rows.len() <= FEW && rows.iter().all(|piece| parts(piece) <= FEW);
-        if rows.len() < 2 || !few || !rows.iter().any(is_list) {
+        if rows.len() < 2 || !few || rows.iter().all(|piece| parts(piece) == 1) {
             return Piece::list(rows);
         }
         let mut whole = Self::default();
         for piece in rows {
             match &piece.shape {
-                Shape::Nest {
-                    parts, count: 1, ..
-                } => {
-                    for part in &parts.0 {
+                Shape::Nest(nest) if nest.count == 1 => {
+                    for part in &nest.parts.0 {
                         whole.push(part.shifted(piece.at));
                     }
                 }

@@ -23,12 +23,15 @@ pub(crate) struct Piece {
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
     Blocks(Blocks),
-    /// Parts in their order, and all of that repeated.
-    Nest {
-        count: u64,
-        stride: i64,
-        parts: Arc<Parts>,
-    },
+    Nest(Nest),
+}
+
+/// Parts in their order, and all of that repeated.
+#[derive(Clone, Debug)]
+pub(crate) struct Nest {
+    pub(crate) count: u64,
+    pub(crate) stride: i64,
+    pub(crate) parts: Arc<Parts>,
 }
 
 /// At least two, or one that is repeated and is no single block.
@@ -50,14 +53,13 @@ impl Piece {
 
     fn nest(at: i64, count: u64, stride: i64, parts: Arc<Parts>) -> Self {
         let stride = if count == 1 { 0 } else { stride };
-        Self {
-            at,
-            shape: Shape::Nest {
-                count,
-                stride,
-                parts,
-            },
-        }
+        let nest = Nest {
+            count,
+            stride,
+            parts,
+        };
+        let shape = Shape::Nest(nest);
+        Self { at, shape }
     }
 
     /// Of parts in their order, of which none may be without bytes.
@@ -108,21 +110,15 @@ impl Piece {
             Shape::Blocks(blocks) if continues(blocks.count, blocks.stride, stride) => {
                 Self::blocks(at, blocks.len, blocks.count * count, blocks.stride)
             }
-            Shape::Nest {
-                count: 1, parts, ..
-            } => Self::nest(at, count, stride, parts.clone()),
-            Shape::Nest {
-                count: inner,
-                stride: step,
-                parts,
-            } if continues(*inner, *step, stride) => {
-                Self::nest(at, inner * count, *step, parts.clone())
+            Shape::Nest(nest) if nest.count == 1 => {
+                Self::nest(at, count, stride, nest.parts.clone())
             }
-            shape => {
-                let once = Self {
-                    at: 0,
-                    shape: shape.clone(),
-                };
+            Shape::Nest(nest) if continues(nest.count, nest.stride, stride) => {
+                Self::nest(at, nest.count * count, nest.stride, nest.parts.clone())
+            }
+            _ => {
+                let shape = self.shape.clone();
+                let once = Self { at: 0, shape };
                 Self::nest(at, count, stride, Arc::new(Parts(vec![once])))
             }
         })
@@ -151,23 +147,13 @@ impl Piece {
                 let stride = stride.filter(|_| alike)?;
                 Some(Self::blocks(self.at, a.len, a.count + b.count, stride))
             }
-            (
-                Shape::Nest {
-                    count: a,
-                    stride: a_stride,
-                    parts,
-                },
-                Shape::Nest {
-                    count: b,
-                    stride: b_stride,
-                    parts: others,
-                },
-            ) => {
-                if *a == 1 && *b == 1 || !Parts::equal(parts, others) {
+            (Shape::Nest(a), Shape::Nest(b)) => {
+                if a.count == 1 && b.count == 1 || !Parts::equal(&a.parts, &b.parts) {
                     return None;
                 }
-                let stride = row(self.at, *a, *a_stride, next.at, *b, *b_stride)?;
-                Some(Self::nest(self.at, a + b, stride, parts.clone()))
+                let stride = row(self.at, a.count, a.stride, next.at, b.count, b.stride)?;
+                let count = a.count + b.count;
+                Some(Self::nest(self.at, count, stride, a.parts.clone()))
             }
             _ => None,
         }
@@ -179,18 +165,9 @@ impl Shape {
     pub(super) fn equal(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Blocks(a), Self::Blocks(b)) => a == b,
-            (
-                Self::Nest {
-                    count: a,
-                    stride: a_stride,
-                    parts,
-                },
-                Self::Nest {
-                    count: b,
-                    stride: b_stride,
-                    parts: others,
-                },
-            ) => a == b && a_stride == b_stride && Parts::equal(parts, others),
+            (Self::Nest(a), Self::Nest(b)) => {
+                (a.count, a.stride) == (b.count, b.stride) && Parts::equal(&a.parts, &b.parts)
+            }
             _ => false,
         }
     }
@@ -227,8 +204,8 @@ impl Drop for Parts {
     fn drop(&mut self) {
         let mut orphans = std::mem::take(&mut self.0);
         while let Some(Piece { shape, .. }) = orphans.pop() {
-            if let Shape::Nest { parts, .. } = shape
-                && let Some(mut parts) = Arc::into_inner(parts)
+            if let Shape::Nest(nest) = shape
+                && let Some(mut parts) = Arc::into_inner(nest.parts)
             {
                 orphans.append(&mut parts.0);
             }
