@@ -15,7 +15,7 @@ impl InRingChannel<'_> {
     /// Binomial tree: in round k, each of the 2^k ranks that have the bytes sends them 2^k ahead.
     pub(super) fn bcast(&mut self, bytes: &mut [u8], root: u32) -> Result<()> {
         let size = self.ring().size();
-        let behind = self.distance(root, self.ring().place());
+        let behind = self.distance(root, self.ring().place);
         let mut first = 0;
         if behind > 0 {
             let round = behind.ilog2();
@@ -35,7 +35,7 @@ impl InRingChannel<'_> {
     /// places.
     pub(super) fn gather(&mut self, mine: &[u8], lens: &[usize], root: u32) -> Result<Vec<u8>> {
         let size = self.ring().size();
-        let ahead = self.distance(self.ring().place(), root);
+        let ahead = self.distance(self.ring().place, root);
         let mut held = mine.to_vec();
         for round in 0..self.ring().rounds() {
             let step = 1 << round;
@@ -59,7 +59,7 @@ impl InRingChannel<'_> {
     /// ranks behind; it passes on as many as are still missing. Returns all parts in the order of
     /// places.
     pub(super) fn allgather(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<u8>> {
-        let (size, place) = (self.ring().size(), self.ring().place());
+        let (size, place) = (self.ring().size(), self.ring().place);
         let total = |parts| {
             back_from(place, size, parts)
                 .map(|owner| lens[owner])
@@ -89,7 +89,7 @@ impl InRingChannel<'_> {
         combine: &mut dyn FnMut(&mut [u8], &[u8]),
     ) -> Result<()> {
         let size = self.ring().size();
-        let ahead = self.distance(self.ring().place(), root);
+        let ahead = self.distance(self.ring().place, root);
         let mut incoming = vec![0; bytes.len()];
         for round in 0..self.ring().rounds() {
             if ahead & (1 << round) != 0 {

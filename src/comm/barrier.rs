@@ -19,7 +19,7 @@ use steps::{Step, steps};
 
 /// Bytes of control block that a barrier of the team takes.
 pub(crate) fn barrier_bytes(team: &Rings) -> u64 {
-    u64::from(steps::flags(team.all(), team.by_host().map(Arc::as_ref))) * LINE
+    u64::from(steps::flags(&team.all, team.by_host.as_deref())) * LINE
 }
 
 /// For what a rank comes to a barrier.
@@ -131,8 +131,8 @@ impl Barrier {
     /// `turns`: all ranks know that they are oversubscribed.
     pub(crate) fn new(team: &Team, block: &Arc<ControlBlock>, at: u64, turns: bool) -> Self {
         let rings = &team.rings;
-        let by_host = rings.by_host().map(Arc::as_ref);
-        let steps = steps(rings.all(), by_host, turns);
+        let by_host = rings.by_host.as_deref();
+        let steps = steps(&rings.all, by_host, turns);
         Self {
             at,
             block: block.clone(),

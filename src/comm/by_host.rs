@@ -12,7 +12,7 @@ pub(crate) struct ByHost {
     /// The leaders, by host.
     leaders: Box<[u32]>,
     /// The ranks of this one's host, the leader first.
-    here: Ring,
+    pub(super) here: Ring,
     /// The most ranks on any host.
     most: u32,
 }
@@ -45,11 +45,6 @@ impl ByHost {
             hosts,
             most,
         })
-    }
-
-    /// The ranks of this one's host; at place 0 their leader.
-    pub(super) fn here(&self) -> &Ring {
-        &self.here
     }
 
     /// The leaders by host, for one of them.
@@ -96,14 +91,14 @@ pub(super) mod tests {
     fn each_host_is_led_by_its_first_rank() {
         // Round-robin, as some launchers place ranks.
         let third = by_host(&[0, 1, 2, 0, 1, 2, 0], 3).unwrap();
-        let here: Vec<u32> = (0..third.here().size())
-            .map(|place| third.here().rank_at(place))
+        let here: Vec<u32> = (0..third.here.size())
+            .map(|place| third.here.rank_at(place))
             .collect();
-        assert_eq!((here, third.here().place()), (vec![0, 3, 6], 1));
+        assert_eq!((here, third.here.place), (vec![0, 3, 6], 1));
         assert_eq!((third.hosts(), third.rounds_here()), (3, 2));
         assert!(third.leaders(3).is_none());
         let first = third.leaders(1).unwrap();
-        assert_eq!((first.place(), first.ahead(2)), (1, 0));
+        assert_eq!((first.place, first.ahead(2)), (1, 0));
         assert_eq!(
             third.ranks_by_host(None).collect::<Vec<_>>(),
             [0, 3, 6, 1, 4, 2, 5]

@@ -1,27 +1,22 @@
 //! Ranks of a team that exchange messages among themselves, in a ring.
 
+use std::sync::Arc;
+
 use crate::peers::{around, rounds};
 
 /// Some ranks of a team in order, as one of them sees them.
 #[derive(Clone, Debug)]
 pub(crate) struct Ring {
-    members: Members,
+    members: Arc<[u32]>,
     /// Where this rank stands among them.
-    place: u32,
-}
-
-#[derive(Clone, Debug)]
-enum Members {
-    /// As many as there are in the team.
-    All(u32),
-    Some(Box<[u32]>),
+    pub(super) place: u32,
 }
 
 impl Ring {
+    /// All of a team of `size` ranks.
     pub(super) fn all(size: u32, rank: u32) -> Self {
-        let members = Members::All(size);
         Self {
-            members,
+            members: (0..size).collect(),
             place: rank,
         }
     }
@@ -29,40 +24,25 @@ impl Ring {
     /// Of `members`, of which `rank` has to be one.
     pub(super) fn of(members: Vec<u32>, rank: u32) -> Option<Self> {
         let place = members.iter().position(|&member| member == rank)? as u32;
-        let members = Members::Some(members.into());
+        let members = members.into();
         Some(Self { members, place })
     }
 
     #[inline]
     pub(super) fn size(&self) -> u32 {
-        match &self.members {
-            Members::All(size) => *size,
-            Members::Some(members) => members.len() as u32,
-        }
-    }
-
-    pub(super) fn place(&self) -> u32 {
-        self.place
+        self.members.len() as u32
     }
 
     /// The rank at `place`, which is less than the size.
     #[inline]
     pub(super) fn rank_at(&self, place: u32) -> u32 {
-        match &self.members {
-            Members::All(_) => place,
-            Members::Some(members) => members[place as usize],
-        }
+        self.members[place as usize]
     }
 
     /// The place of a rank of the team, if it stands here.
     pub(super) fn place_of(&self, rank: u32) -> Option<u32> {
-        match &self.members {
-            Members::All(size) => (rank < *size).then_some(rank),
-            Members::Some(members) => {
-                let place = members.iter().position(|&member| member == rank)?;
-                Some(place as u32)
-            }
-        }
+        let place = self.members.iter().position(|&member| member == rank)?;
+        Some(place as u32)
     }
 
     /// Rounds of an algorithm of ceil(log2(size)) steps.
@@ -93,7 +73,7 @@ mod tests {
             [4, 0, 2, 4]
         );
         let some = Ring::of(vec![1, 4, 6], 4).unwrap();
-        assert_eq!((some.place(), some.size(), some.rounds()), (1, 3, 2));
+        assert_eq!((some.place, some.size(), some.rounds()), (1, 3, 2));
         assert_eq!(
             [
                 some.ahead(1),

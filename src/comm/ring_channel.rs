@@ -18,7 +18,7 @@ pub(super) fn ring_channel_bytes(rounds: u32) -> u64 {
 
 /// The pipes of a ring.
 pub(super) struct RingChannel {
-    ring: Ring,
+    pub(super) ring: Ring,
     /// By round.
     pipes: Vec<Pipe>,
 }
@@ -35,10 +35,6 @@ impl RingChannel {
             pipes: (0..ring.rounds()).map(pipe).collect(),
             ring,
         }
-    }
-
-    pub(super) fn ring(&self) -> &Ring {
-        &self.ring
     }
 
     /// For a collective of `core`.

@@ -28,9 +28,10 @@ pub(crate) struct Team {
 #[derive(Debug)]
 pub(crate) struct Rings {
     /// Whether they all run on one host, as far as that is known.
-    one_host: bool,
-    all: Ring,
-    by_host: Option<Arc<ByHost>>,
+    pub(crate) one_host: bool,
+    pub(super) all: Ring,
+    /// Where they go by hosts.
+    pub(super) by_host: Option<Arc<ByHost>>,
 }
 
 impl Rings {
@@ -46,19 +47,6 @@ impl Rings {
             all: Ring::all(size, rank),
             by_host: ByHost::new(&of_members, size, rank).map(Arc::new),
         }
-    }
-
-    pub(crate) fn is_one_host(&self) -> bool {
-        self.one_host
-    }
-
-    pub(super) fn all(&self) -> &Ring {
-        &self.all
-    }
-
-    /// Where they go by hosts.
-    pub(super) fn by_host(&self) -> Option<&Arc<ByHost>> {
-        self.by_host.as_ref()
     }
 }
 

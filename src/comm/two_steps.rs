@@ -21,8 +21,8 @@ const LEADER: u32 = 0;
 
 /// Bytes of control block that a communicator takes, on each of its ranks.
 pub(crate) fn block_bytes(rings: &Rings) -> u64 {
-    let channels = match rings.by_host() {
-        None => ring_channel_bytes(rings.all().rounds()),
+    let channels = match rings.by_host.as_ref() {
+        None => ring_channel_bytes(rings.all.rounds()),
         Some(hosts) => {
             ring_channel_bytes(hosts.rounds_here()) + ring_channel_bytes(hosts.rounds_of_leaders())
         }
@@ -50,8 +50,8 @@ impl Engine {
     ) -> Self {
         let rings = &team.rings;
         let start = BARRIER_AT + barrier_bytes(rings);
-        let hosts = rings.by_host();
-        let ring_here = hosts.map_or(rings.all(), |hosts| hosts.here());
+        let hosts = rings.by_host.as_ref();
+        let ring_here = hosts.map_or(&rings.all, |hosts| &hosts.here);
         Self {
             core: Core::new(team, block, blocks, barrier),
             hosts: hosts.cloned(),
@@ -69,7 +69,7 @@ impl Engine {
 
     /// Lengths by place here.
     fn lens_here(&self, lens: &[usize]) -> Vec<usize> {
-        let ring = self.here.ring();
+        let ring = &self.here.ring;
         let places = 0..ring.size();
         places
             .map(|place| lens[ring.rank_at(place) as usize])
@@ -87,7 +87,7 @@ impl Carrier for Engine {
             return self.here().bcast(bytes, root);
         };
         let of_root = hosts.host_of(root);
-        let place = self.here.ring().place_of(root);
+        let place = self.here.ring.place_of(root);
         if let Some(place) = place {
             self.here().bcast(bytes, place)?;
         }
@@ -105,7 +105,7 @@ impl Carrier for Engine {
             return self.here().gather(mine, lens, root);
         };
         let of_root = hosts.host_of(root);
-        let place = self.here.ring().place_of(root);
+        let place = self.here.ring.place_of(root);
         let mut lens_here = self.lens_here(lens);
         let mut held = match place {
             Some(_) => Vec::new(),
@@ -160,7 +160,7 @@ impl Carrier for Engine {
             let walk = &mut leaders.with(&mut self.core);
             walk.reduce(bytes, of_root, combine)?;
         }
-        match self.here.ring().place_of(root) {
+        match self.here.ring.place_of(root) {
             None | Some(LEADER) => Ok(()),
             Some(_) => self.here().bcast(bytes, LEADER),
         }

@@ -433,7 +433,7 @@ impl Created {
 /// its own, the processor can then do without.
 fn shares_host(team: &Team, exposed: &RemoteRegion) -> bool {
     let device = team.fabric.device();
-    if device.nearest() != Nearest::OfHost || !team.rings.is_one_host() {
+    if device.nearest() != Nearest::OfHost || !team.rings.one_host {
         return false;
     }
     // What cannot be connected to will say so when it is used.

@@ -55,7 +55,7 @@ fn up_and_down(all: &Ring) -> Vec<Step> {
     // The first flag is that of who releases.
     let released = 0;
     let arrived = |place: u32| 1 + (place - 1) % BRANCHES;
-    let (place, size) = (all.place(), all.size());
+    let (place, size) = (all.place, all.size());
     let first = (u64::from(place) * u64::from(BRANCHES) + 1).min(size.into()) as u32;
     let below = first..size.min(first.saturating_add(BRANCHES));
     let mut steps = Vec::new();
@@ -84,14 +84,14 @@ fn up_and_down(all: &Ring) -> Vec<Step> {
 fn by_hosts(all: &Ring, hosts: &ByHost) -> Vec<Step> {
     let of_leaders = hosts.rounds_here();
     let released = of_leaders + hosts.rounds_of_leaders();
-    let (here, mut steps) = (hosts.here(), Vec::new());
+    let (here, mut steps) = (&hosts.here, Vec::new());
     // The children of this rank stand 2^0, 2^1, … 2^(below - 1) further on.
-    let below = match here.place() {
+    let below = match here.place {
         0 => here.rounds(),
         place => place.trailing_zeros(),
     };
     let child = |round: u32| {
-        let place = here.place() + (1 << round);
+        let place = here.place + (1 << round);
         (place < here.size()).then(|| here.rank_at(place))
     };
     for (round, child) in (0..below).filter_map(|round| Some((round, child(round)?))) {
@@ -100,10 +100,10 @@ fn by_hosts(all: &Ring, hosts: &ByHost) -> Vec<Step> {
             from: flag(child, round),
         });
     }
-    match hosts.leaders(all.place()) {
+    match hosts.leaders(all.place) {
         Some(leaders) => steps.extend(around(&leaders, of_leaders)),
         None => {
-            let parent = here.rank_at(here.place() - (1 << below));
+            let parent = here.rank_at(here.place - (1 << below));
             steps.push(Step {
                 to: flag(parent, below),
                 from: flag(parent, released),
