@@ -47,9 +47,13 @@ impl Window {
         let there = on.target.reach(disp, len as u64);
         if !there.is_null() && widths.are_accumulated_in_place(work.ty) {
             work.check_buffers(aim.operation, len)?;
-            let there = (there, widths);
             // SAFETY: the buffers are the caller's promise; `there` is mapped for the elements.
-            unsafe { on.accumulate_mapped(there, work)? };
+            unsafe {
+                match widths.word(work.ty, there.addr() as u64) {
+                    Some(width) => on.accumulate_words(there, width, work)?,
+                    None => on.accumulate_locked(there, work)?,
+                }
+            }
             return Ok(Ticket::DONE);
         }
         let run = Piece::run(0, (work.count * work.ty.extent()) as u64);
@@ -261,24 +265,6 @@ impl OnTarget<'_> {
         })?;
         self.target.set_dirty();
         Ok(())
-    }
-
-    /// `there`: where the elements are, and which of them single atomics update.
-    ///
-    /// # Safety
-    /// As for [`Window::carry_out`]; `there` is mapped for the elements.
-    unsafe fn accumulate_mapped(
-        self,
-        (there, widths): (*mut u8, AtomicWidths),
-        work: &Work,
-    ) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match widths.word(work.ty, there.addr() as u64) {
-                Some(width) => self.accumulate_words(there, width, work),
-                None => self.accumulate_locked(there, work),
-            }
-        }
     }
 }
 

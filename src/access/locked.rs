@@ -133,7 +133,8 @@ impl Work {
             // SAFETY: the caller's promise.
             return unsafe { copy_elements(self.ty, there, self.operands, self.count) };
         }
-        if let Some(number) = self.added() {
+        // What is fetched, too, takes a copy.
+        if let Some(number) = self.summed().filter(|_| self.result.is_null()) {
             // SAFETY: the caller's promise; the lock that it asks for is held.
             return unsafe { number.add(there, self.operands, self.count) };
         }
@@ -152,11 +153,6 @@ impl Work {
                 }
             }
         }
-    }
-
-    /// What is added in place, where nothing is fetched.
-    fn added(&self) -> Option<Number> {
-        self.summed().filter(|_| self.result.is_null())
     }
 
     /// What is added, whether or not it is fetched.

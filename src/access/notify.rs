@@ -2,6 +2,7 @@
 //! without an epoch of its own. Not in MPI.
 
 use std::cell::Cell;
+use std::sync::atomic::Ordering;
 
 use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::copy;
@@ -162,7 +163,8 @@ impl Window {
 
     #[inline]
     fn raised(&self, counter: u32) -> u64 {
-        self.read_own(self.layout.notification(counter))
+        let word = self.block.word(self.layout.notification(counter));
+        word.load(Ordering::Acquire)
     }
 
     #[inline]

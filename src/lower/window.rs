@@ -76,19 +76,10 @@ fn on_target<'w>(
 ) -> Result<()> {
     match window.targets.get(aim.rank as usize) {
         Some(target) => act(window.on_known(aim, target)),
-        None => aim.aside(|aim| nobody(window, aim)),
-    }
-}
-
-#[cold]
-fn nobody(window: &Window, aim: Aim) -> Result<()> {
-    match aim.rank {
-        PROC_NULL => Ok(()),
-        rank => {
-            let size = window.ranks();
-            let misuse = Misuse::RankOutOfRange { rank, size };
-            Err(Error::new(aim.operation, misuse))
-        }
+        None => aim.aside(|aim| match aim.rank {
+            PROC_NULL => Ok(()),
+            rank => window.team.check_rank(aim.operation, rank),
+        }),
     }
 }
 

@@ -14,20 +14,7 @@ impl Window {
     /// is no other time: it would take back the flags with which the others learn of it.
     #[inline]
     pub(crate) fn synchronise(&self, operation: &'static str, purpose: Purpose) -> Result<()> {
-        match &self.counters {
-            None => self.synchronise_now(operation, purpose),
-            Some(_) => self.synchronise_counted(operation, purpose),
-        }
-    }
-
-    #[cold]
-    fn synchronise_counted(&self, operation: &'static str, purpose: Purpose) -> Result<()> {
         let _call = self.in_shown_call(operation, None);
-        self.synchronise_now(operation, purpose)
-    }
-
-    #[inline(always)]
-    fn synchronise_now(&self, operation: &'static str, purpose: Purpose) -> Result<()> {
         not_forked(operation)?;
         if self.out_of_step.load(Ordering::Relaxed) {
             return Err(Error::new(operation, Misuse::OutOfStep));

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use crate::comm::Purpose;
 use crate::error::{EpochState, Error, Misuse, Result};
 use crate::terms::Aim;
-use crate::window::Window;
+use crate::window::{CALL_AT, Window};
 
 impl Window {
     /// Says that this rank waits in a collective call. False if that has to be tried again.
@@ -22,14 +22,14 @@ impl Window {
         let arrived = self.flags_have_arrived();
         if arrived {
             let call = self.barrier.call(purpose);
-            self.call_word().atomic().store(call, Ordering::Release);
+            self.block.word(CALL_AT).store(call, Ordering::Release);
         }
         arrived
     }
 
     #[cold]
     pub(crate) fn withdraw_call(&self) {
-        self.call_word().atomic().store(0, Ordering::Release);
+        self.block.word(CALL_AT).store(0, Ordering::Release);
     }
 
     /// Fails if the rank of `aim`, which this rank waits for, waits for this one itself.
@@ -40,7 +40,8 @@ impl Window {
         needs: &'static str,
     ) -> Result<()> {
         // Whether a rank can be reached is for others to judge.
-        let call = self.call_of(rank).unwrap_or(0);
+        let word = (self.team).word(rank, &self.columns.block, CALL_AT);
+        let call = word.and_then(|word| word.load_whole()).unwrap_or(0);
         match self.barrier.awaits_this_rank(call) {
             None => Ok(()),
             Some(purpose) => {

@@ -56,7 +56,7 @@ impl Window {
             // What others did before this rank was told that it need not check is seen.
             fence(Ordering::Acquire);
         } else if let Err(error) = on.take(held, route) {
-            self.epochs.give_up_lock(on.epoch());
+            self.epochs.let_go(on.epoch());
             return Err(error);
         }
         self.epochs.lock(on.epoch(), held, concurrent);
@@ -139,7 +139,7 @@ impl OnTarget<'_> {
             return Err(self.window.cannot_unlock(self.aim.rank));
         }
         let released = self.release(held, route);
-        epochs.unlock(self.epoch());
+        epochs.let_go(self.epoch());
         released
     }
 
@@ -258,7 +258,7 @@ pub fn lock_at_once(window: &Window, kind: LockKind, target: u32) -> bool {
     let at_once = matches!(taken, Ok(true));
     match at_once {
         true => epochs.lock(known.epoch(), held, concurrent),
-        false => epochs.give_up_lock(known.epoch()),
+        false => epochs.let_go(known.epoch()),
     }
     at_once
 }
@@ -286,7 +286,7 @@ pub fn unlock_at_once(window: &Window, target: u32) -> bool {
         // What the processor adds is added.
         let given_back = give_back(word, held, me);
         debug_assert!(given_back.is_ok());
-        epochs.unlock(known.epoch());
+        epochs.let_go(known.epoch());
     }
     at_once
 }
@@ -304,7 +304,7 @@ pub fn unlock_everything(window: &Window, operation: &'static str) -> Result<()>
         return window.unlock_all();
     }
     let mut result = Ok(());
-    if window.epochs.has_locks() {
+    if window.epochs.locks() > 0 {
         for (rank, target) in (0..).zip(&*window.targets) {
             if target.epoch().held().is_held() {
                 result = result.and(window.unlock(rank));

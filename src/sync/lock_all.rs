@@ -56,7 +56,7 @@ impl Window {
             self.yield_time_slice();
         }
         let _call = self.in_shown_call(OPERATION, None);
-        epochs.begin_lock_all();
+        epochs.next_serial();
         if assert.contains(Assert::NO_CHECK) {
             // What others did before this rank was told that it need not check is seen.
             fence(Ordering::Acquire);
@@ -98,7 +98,7 @@ impl Window {
                 if own.epoch().held().is_held() {
                     let _ = own.leave();
                 }
-                self.epochs.unlock_all();
+                self.epochs.end_access();
                 return Err(error);
             }
         }
@@ -134,7 +134,7 @@ impl Window {
             true => self.each_posted(OPERATION, OnTarget::complete_before_release),
             false => Ok(()),
         };
-        epochs.unlock_all();
+        epochs.end_access();
         if mode == Mode::LockAllUnchecked {
             full_fence();
             completed?;
@@ -226,7 +226,7 @@ pub fn lock_all_at_once(window: &Window) -> bool {
     };
     let at_once = matches!(lock_word::try_shared(word), Ok(true));
     if at_once {
-        epochs.begin_lock_all();
+        epochs.next_serial();
         epochs.lock_own(own.epoch());
         epochs.lock_all(false);
     }
@@ -249,7 +249,7 @@ pub fn unlock_all_at_once(window: &Window) -> bool {
     let Some(word) = known_word(own) else {
         return false;
     };
-    epochs.unlock_all();
+    epochs.end_access();
     epochs.release(own.epoch());
     own.stored.forget();
     // What the processor adds is added.

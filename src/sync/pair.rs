@@ -40,18 +40,8 @@ impl Window {
     }
 
     #[inline]
-    fn pair_table(&self) -> &PairTable {
+    pub(super) fn pair_table(&self) -> &PairTable {
         self.pairs.table(self.ranks())
-    }
-
-    #[inline]
-    pub(super) fn origins(&self) -> &Roll {
-        &self.pair_table().origins
-    }
-
-    #[inline]
-    pub(super) fn started_targets(&self) -> &Roll {
-        &self.pair_table().targets
     }
 
     /// Writes the members of `group` into a roll that no epoch uses, and makes their pairs.

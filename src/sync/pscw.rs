@@ -45,7 +45,7 @@ impl Window {
         let own = self.targets[me as usize].epoch();
         epochs.check_post(Aim::new(OPERATION, me), own)?;
         self.context().check_aborted(OPERATION)?;
-        let origins = self.origins();
+        let origins = &self.pair_table().origins;
         self.call_roll(OPERATION, group, origins)?;
         epochs.post();
         for rank in origins.iter() {
@@ -77,9 +77,9 @@ impl Window {
         let epochs = &self.epochs;
         epochs.check_start(OPERATION)?;
         self.context().check_aborted(OPERATION)?;
-        let targets = self.started_targets();
+        let targets = &self.pair_table().targets;
         self.call_roll(OPERATION, group, targets)?;
-        epochs.begin_start();
+        epochs.next_serial();
         let unchecked = assert.contains(Assert::NO_CHECK);
         for rank in targets.iter() {
             let on = self.on(Aim::new(OPERATION, rank));
@@ -111,7 +111,7 @@ impl Window {
         let epochs = &self.epochs;
         epochs.check_complete(OPERATION)?;
         let _call = self.in_shown_call(OPERATION, None);
-        let targets = self.started_targets();
+        let targets = &self.pair_table().targets;
         if epochs.mode() == Mode::Started && targets.iter().any(|rank| rank == self.rank()) {
             self.has_own_post(OPERATION)?;
         }
@@ -129,10 +129,10 @@ impl Window {
             }
         }
         for rank in targets.iter() {
-            epochs.complete_on(self.targets[rank as usize].epoch());
+            epochs.let_go(self.targets[rank as usize].epoch());
         }
         behind_gets();
-        epochs.complete();
+        epochs.end_access();
         self.count_by(|counters| counters.end_epoch(TracedEpoch::Start));
         result.map_err(|error| self.give_up(error))
     }
@@ -197,11 +197,12 @@ impl Window {
     #[cold]
     fn awaits_others(&self, operation: &'static str) -> Result<()> {
         let is_me = |rank: u32| rank == self.rank();
-        if self.context().concurrent() || !self.origins().iter().any(is_me) {
+        if self.context().concurrent() || !self.pair_table().origins.iter().any(is_me) {
             return Ok(());
         }
         let pair = self.pair(Aim::new(operation, self.rank()))?;
-        let accesses = self.epochs.mode().is_started() && self.started_targets().iter().any(is_me);
+        let accesses =
+            self.epochs.mode().is_started() && self.pair_table().targets.iter().any(is_me);
         // Else what it has completed may still be under way to itself.
         if pair.started() >= pair.posted() && !accesses {
             return Ok(());
@@ -235,7 +236,7 @@ impl Window {
     fn count_completions(&self) -> bool {
         let epochs = &self.epochs;
         let mut index = epochs.completed();
-        while let Some(rank) = self.origins().get(index) {
+        while let Some(rank) = self.pair_table().origins.get(index) {
             if !self.has_completed(rank) {
                 epochs.set_completed(index);
                 return false;
@@ -255,7 +256,7 @@ impl Window {
     #[cold]
     fn check_origins(&self, operation: &'static str) -> Verdict<'_> {
         let team = &self.team;
-        let origins = self.origins();
+        let origins = &self.pair_table().origins;
         let member = |index| Some(team.world_rank(origins.get(index)?));
         let excused = |world_rank, _| {
             let rank = team.group.place_of(world_rank);

@@ -46,6 +46,7 @@ pub use shared::SharedPart;
 pub(crate) use dynamic::{Found, RegionCache};
 pub(crate) use epochs::{Admission, Epochs, Held, Mode};
 pub(crate) use info::NOTIFICATION_COUNTERS;
+pub(crate) use layout::CALL_AT;
 pub(crate) use on_target::OnTarget;
 pub(crate) use targets::held_locks;
 pub(crate) use unknown_hint::similar as similar_hint;
@@ -61,7 +62,7 @@ use crate::memory::remote::RemoteWord;
 use crate::peers::Context;
 use crate::terms::Flavor;
 use hints::Hints;
-use layout::{BlockLayout, CALL_AT};
+use layout::BlockLayout;
 use pairs::Pairs;
 use target::Target;
 use targets::Targets;
@@ -166,23 +167,6 @@ impl Window {
     /// The word `at` bytes into this rank's own control block.
     pub(crate) fn own_word(&self, at: u64) -> LocalWord {
         LocalWord::new(&self.block, at)
-    }
-
-    /// What the word `at` bytes into this rank's own control block holds.
-    #[inline]
-    pub(crate) fn read_own(&self, at: u64) -> u64 {
-        self.block.word(at).load(Ordering::Acquire)
-    }
-
-    /// Where this rank says in which collective call it waits.
-    pub(crate) fn call_word(&self) -> LocalWord {
-        self.own_word(CALL_AT)
-    }
-
-    /// What another rank says there.
-    pub(crate) fn call_of(&self, rank: u32) -> Result<u64> {
-        let word = self.team.word(rank, &self.columns.block, CALL_AT)?;
-        word.load_whole()
     }
 
     /// Where a rank says it, all its threads, but for those that are not seen at any now.

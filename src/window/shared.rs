@@ -19,18 +19,15 @@ use crate::terms::{Aim, Flavor};
 pub(super) struct Segment {
     /// Where it begins in this process.
     base: *mut u8,
-    /// Where it begins in rank 0's.
-    address: u64,
-    len: u64,
-    _owner: SegmentOwner,
+    /// As rank 0 knows it.
+    whole: RemoteRegion,
+    /// On rank 0.
+    _region: Option<Region>,
+    /// On the others.
+    _mapping: Option<Mapping>,
 }
 
-enum SegmentOwner {
-    Allocated { _region: Region },
-    Mapped { _mapping: Mapping },
-}
-
-// SAFETY: `base` is an address to give away; what is behind it is kept by the owner, which is Send.
+// SAFETY: `base` is an address to give away; what is behind it is kept by the region or the mapping, which are Send.
 unsafe impl Send for Segment {}
 // SAFETY: as above; nothing is dereferenced here.
 unsafe impl Sync for Segment {}
@@ -38,11 +35,27 @@ unsafe impl Sync for Segment {}
 impl Segment {
     /// The part that peers know as `exposed`; `None` if it is not inside.
     pub(super) fn part(&self, exposed: &RemoteRegion) -> Option<Reach> {
-        let offset = exposed.address.checked_sub(self.address)?;
-        let fits = Offset(offset).fits(exposed.len, self.len);
+        let offset = exposed.address.checked_sub(self.whole.address)?;
+        let fits = Offset(offset).fits(exposed.len, self.whole.len);
         fits.then(|| Reach {
             base: self.base.wrapping_add(offset as usize),
             len: exposed.len,
+        })
+    }
+
+    /// What [`allocate_for_all`] has made.
+    fn open(comm: &Communicator, whole: RemoteRegion, region: Option<Region>) -> Result<Self> {
+        let mapping = match region {
+            Some(_) => None,
+            None => comm.team().connect_to(0)?.endpoint().map(&whole)?,
+        };
+        let mapped = mapping.as_ref().map(Mapping::base);
+        let base = region.as_ref().map(Region::base).or(mapped);
+        Ok(Self {
+            base: base.ok_or_else(|| no_sharing(comm))?,
+            whole,
+            _region: region,
+            _mapping: mapping,
         })
     }
 }
@@ -115,16 +128,15 @@ impl Window {
             });
         }
         let sizes = all.iter().map(|&[size, ..]| size);
-        let root = allocate_for_all(comm, created, sizes, hints.alignment)?;
+        let (whole, region) = allocate_for_all(comm, created, sizes, hints.alignment)?;
         let before = all[..comm.rank() as usize].iter();
         let before = before.fold(0, |before: u64, part| before.saturating_add(part[0]));
         Self::build(comm, created, info, |_, _| {
-            let rkey = root.remote.rkey;
-            let segment = root.open(comm)?;
+            let segment = Segment::open(comm, whole, region)?;
             let remote = RemoteRegion {
-                address: segment.address.saturating_add(before),
+                address: whole.address.saturating_add(before),
                 len: size as u64,
-                rkey,
+                ..whole
             };
             let part = segment.part(&remote).ok_or_else(|| {
                 let what = "the memory for all ranks";
@@ -193,24 +205,21 @@ fn maps_memory(comm: &Communicator) -> Result<()> {
     if team.fabric.maps_memory(team.context.patience())? {
         return Ok(());
     }
-    let device = team.fabric.device().name().to_owned();
-    Err(Error::new("allocate_shared", Misuse::NoSharing { device }))
+    Err(no_sharing(comm))
 }
 
-/// Rank 0's memory for all.
-struct Root {
-    remote: RemoteRegion,
-    /// On rank 0.
-    region: Option<Region>,
+fn no_sharing(comm: &Communicator) -> Error {
+    let device = comm.team().fabric.device().name().to_owned();
+    Error::new("allocate_shared", Misuse::NoSharing { device })
 }
 
-/// Collective.
+/// Collective. Memory of rank 0 for all: as it knows that and, on rank 0, what keeps it.
 fn allocate_for_all(
     comm: &Communicator,
     created: Created,
     sizes: impl Iterator<Item = u64>,
     alignment: usize,
-) -> Result<Root> {
+) -> Result<(RemoteRegion, Option<Region>)> {
     let operation = created.operation;
     let total = sizes.fold(0, u64::saturating_add);
     let mine = if comm.rank() > 0 {
@@ -237,36 +246,7 @@ fn allocate_for_all(
     let told = comm.agree(operation, told);
     let region = mine?;
     let [address, len, rkey] = told?[0];
-    Ok(Root {
-        remote: RemoteRegion { address, len, rkey },
-        region,
-    })
-}
-
-impl Root {
-    fn open(self, comm: &Communicator) -> Result<Segment> {
-        let (base, owner) = match self.region {
-            Some(region) => {
-                let base = region.base();
-                (base, SegmentOwner::Allocated { _region: region })
-            }
-            None => {
-                let mapping = comm.team().connect_to(0)?.endpoint().map(&self.remote)?;
-                let mapping = mapping.ok_or_else(|| {
-                    let device = comm.team().fabric.device().name().to_owned();
-                    Error::new("allocate_shared", Misuse::NoSharing { device })
-                })?;
-                let base = mapping.base();
-                (base, SegmentOwner::Mapped { _mapping: mapping })
-            }
-        };
-        Ok(Segment {
-            base,
-            address: self.remote.address,
-            len: self.remote.len,
-            _owner: owner,
-        })
-    }
+    Ok((RemoteRegion { address, len, rkey }, region))
 }
 
 #[cfg(test)]
@@ -281,9 +261,9 @@ mod tests {
         let whole = region.remote();
         let segment = Segment {
             base: region.base(),
-            address: whole.address,
-            len: whole.len,
-            _owner: SegmentOwner::Allocated { _region: region },
+            whole,
+            _region: Some(region),
+            _mapping: None,
         };
         let part = |from: u64, len| {
             let address = whole.address.wrapping_add(from);

@@ -58,11 +58,6 @@ impl Epochs {
         }
     }
 
-    /// No target is entered any more; [`Epochs::start_on`] follows for each of the group.
-    pub(crate) fn begin_start(&self) {
-        self.next_serial();
-    }
-
     pub(crate) fn start_on(&self, target: &TargetEpoch) {
         target.set_held(Held::Started);
     }
@@ -81,16 +76,6 @@ impl Epochs {
             true => Ok(()),
             false => Err(self.refuse(operation, "it needs start")),
         }
-    }
-
-    /// For each target of the group; then [`Epochs::complete`].
-    pub(crate) fn complete_on(&self, target: &TargetEpoch) {
-        target.set_held(Held::No);
-    }
-
-    pub(crate) fn complete(&self) {
-        self.next_serial();
-        self.set_mode(Mode::Idle);
     }
 }
 

@@ -180,14 +180,28 @@ impl Epochs {
         self.serial.load(Ordering::Relaxed)
     }
 
-    /// Ends the epoch for all targets: none is entered any more.
+    /// No target is entered any more: an access epoch of `start` or `lock_all` is about to begin, or has ended.
     #[inline]
-    fn next_serial(&self) {
+    pub(crate) fn next_serial(&self) {
         self.serial.store(self.serial() + 1, Ordering::Relaxed);
     }
 
+    /// Ends the access epoch that `start` or `lock_all` began.
     #[inline]
-    fn locks(&self) -> u32 {
+    pub(crate) fn end_access(&self) {
+        self.next_serial();
+        self.set_mode(Mode::Idle);
+    }
+
+    /// A target is not held any more: its lock was given back or not taken, or its epoch of `start` is over.
+    #[inline]
+    pub(crate) fn let_go(&self, target: &TargetEpoch) {
+        target.set_held(Held::No);
+    }
+
+    /// How many single targets are locked.
+    #[inline]
+    pub(crate) fn locks(&self) -> u32 {
         self.locks.load(Ordering::Relaxed)
     }
 

@@ -40,7 +40,7 @@ impl Epochs {
     }
 
     /// Keeps other threads from the lock of a target; then [`Epochs::lock`] or
-    /// [`Epochs::give_up_lock`].
+    /// [`Epochs::let_go`].
     #[inline]
     pub(crate) fn begin_lock(
         &self,
@@ -63,11 +63,6 @@ impl Epochs {
         target.change_held(Held::No, Held::Changing, concurrent)
     }
 
-    #[inline]
-    pub(crate) fn give_up_lock(&self, target: &TargetEpoch) {
-        target.set_held(Held::No);
-    }
-
     /// The lock is there.
     #[inline]
     pub(crate) fn lock(&self, target: &TargetEpoch, held: Held, concurrent: bool) {
@@ -87,7 +82,7 @@ impl Epochs {
     }
 
     /// Ends the epoch before the lock is given back, and keeps other threads from that; then
-    /// [`Epochs::unlock`]. False if another thread was faster.
+    /// [`Epochs::let_go`]. False if another thread was faster.
     #[inline]
     pub(crate) fn begin_unlock(&self, target: &TargetEpoch, held: Held, concurrent: bool) -> bool {
         let begun = target.change_held(held, Held::Changing, concurrent);
@@ -97,18 +92,6 @@ impl Epochs {
         }
         begun
     }
-
-    /// The lock was given back.
-    #[inline]
-    pub(crate) fn unlock(&self, target: &TargetEpoch) {
-        target.set_held(Held::No);
-    }
-
-    /// Whether single targets are locked.
-    #[inline]
-    pub(crate) fn has_locks(&self) -> bool {
-        self.locks() > 0
-    }
 }
 
 /// Lock_all and unlock_all (section 12.5.3).
@@ -117,12 +100,6 @@ impl Epochs {
     #[inline]
     pub(crate) fn may_lock_all(&self) -> bool {
         self.is_closed()
-    }
-
-    /// No target is entered any more.
-    #[inline]
-    pub(crate) fn begin_lock_all(&self) {
-        self.next_serial();
     }
 
     /// This rank's own lock is there.
@@ -151,13 +128,6 @@ impl Epochs {
     pub(crate) fn take_entered(&self) -> Vec<u32> {
         self.any_entered.store(false, Ordering::Relaxed);
         mem::take(&mut *self.entered())
-    }
-
-    /// Ends the epoch; [`Epochs::release`] is for the locks that it had taken.
-    #[inline]
-    pub(crate) fn unlock_all(&self) {
-        self.next_serial();
-        self.set_mode(Mode::Idle);
     }
 
     /// A lock that was taken under `lock_all` is about to be given back.

@@ -84,7 +84,7 @@ impl Bare {
             TableCall::NoPrecede => self.fence(false, true)?,
             TableCall::Start => {
                 epochs.check_start("start")?;
-                epochs.begin_start();
+                epochs.next_serial();
                 epochs.start_on(t);
                 if how.early {
                     epochs.enter(t);
@@ -93,8 +93,8 @@ impl Bare {
             }
             TableCall::Complete => {
                 epochs.check_complete("complete")?;
-                epochs.complete_on(t);
-                epochs.complete();
+                epochs.let_go(t);
+                epochs.end_access();
             }
             TableCall::Post => {
                 epochs.check_post(Aim::new("post", ME), own)?;
@@ -108,7 +108,7 @@ impl Bare {
                 return Err(epochs.refuse_lock_all("lock_all"));
             }
             TableCall::LockAll => {
-                epochs.begin_lock_all();
+                epochs.next_serial();
                 if !how.unchecked && !how.early {
                     epochs.lock_own(own);
                 }
@@ -123,7 +123,7 @@ impl Bare {
             }
             TableCall::UnlockAll => {
                 let unchecked = epochs.mode() == Mode::LockAllUnchecked;
-                epochs.unlock_all();
+                epochs.end_access();
                 if !unchecked {
                     let others = epochs.take_entered().into_iter();
                     others.for_each(|rank| epochs.release(self.target(rank)));
@@ -144,7 +144,7 @@ impl Bare {
                     return Err(epochs.refuse_unlock(Aim::new("unlock", rank), target));
                 };
                 assert!(epochs.begin_unlock(target, held, how.concurrent));
-                epochs.unlock(target);
+                epochs.let_go(target);
             }
             TableCall::Put(rank) => self.operate(rank)?,
             TableCall::Rput(rank) if !epochs.takes_requests() => {
@@ -297,7 +297,7 @@ fn a_lock_that_changes_is_nobodys() {
         refused(&bare, TableCall::Unlock(T), EpochState::NotLocked(T));
         refused(&bare, TableCall::Put(T), EpochState::None);
         refused(&bare, TableCall::Flush(T), EpochState::None);
-        epochs.give_up_lock(t);
+        epochs.let_go(t);
         assert_eq!(bare.seen(), Bare::new().seen());
         bare.call(TableCall::Lock(T), how).unwrap();
         assert!(epochs.begin_unlock(t, how.held(), true));
@@ -307,7 +307,7 @@ fn a_lock_that_changes_is_nobodys() {
         );
         refused(&bare, TableCall::Lock(T), EpochState::Locked(T));
         refused(&bare, TableCall::Put(T), EpochState::None);
-        epochs.unlock(t);
+        epochs.let_go(t);
         assert_eq!(bare.seen(), Bare::new().seen());
     }
 }
