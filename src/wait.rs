@@ -131,16 +131,6 @@ impl Patience {
         }
     }
 
-    /// Checks before every sleep, with what it saw a while ago.
-    #[cfg(test)]
-    pub(crate) fn suspicious() -> Self {
-        Self {
-            check_every: Duration::ZERO,
-            hesitates: true,
-            ..Self::new(true)
-        }
-    }
-
     /// Whether ranks of this host are oversubscribed.
     pub(crate) fn is_oversubscribed(self) -> bool {
         self.oversubscribed
@@ -392,6 +382,17 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::error::Misuse;
+
+    impl Patience {
+        /// Checks before every sleep, with what it saw a while ago.
+        pub(crate) fn suspicious() -> Self {
+            Self {
+                check_every: Duration::ZERO,
+                hesitates: true,
+                ..Self::new(true)
+            }
+        }
+    }
 
     /// Counts what it is told.
     #[derive(Default)]

@@ -122,7 +122,7 @@ impl Communicator {
         not_forked("alone")?;
         let itself = Group::of([context.rank().0]);
         let team = Team::new(context, context.fabric.clone(), itself, 0);
-        let control = context.fabric.control();
+        let control = &context.fabric.control;
         let block = control
             .allocate(block_bytes(&team.rings))
             .map_err(|error| error.during("alone"))?;

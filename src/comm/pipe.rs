@@ -79,7 +79,7 @@ impl Pipe {
         let outlet = match &mut self.outlet {
             Some(outlet) => outlet,
             none => {
-                let memory = team.connect_to(self.to)?.control().clone();
+                let memory = team.connect_to(self.to)?.control.clone();
                 let at = blocks.get(self.to) + self.at;
                 none.insert(Outlet {
                     written: memory.word(at + WRITTEN_AT),

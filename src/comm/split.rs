@@ -116,7 +116,7 @@ impl Communicator {
     /// one. `members` are the team's ranks here.
     fn derive(&self, operation: &'static str, team: Result<Team>, members: &[u32]) -> Result<Self> {
         let made = team.and_then(|team| {
-            let control = team.fabric.control();
+            let control = &team.fabric.control;
             let block = control.allocate(block_bytes(&team.rings))?;
             Ok((team, block))
         });

@@ -94,7 +94,7 @@ fn a_dispute_with_nobody() {
     let told = |_: &Communicator, context: &Context| {
         let flag = 1_u64 << 32 | 1 << 31 | ((1 << RANK_BITS) - 1);
         let peer = context.connect_by(&context.fabric, WorldRank(0)).unwrap();
-        let control = peer.control();
+        let control = &peer.control;
         control
             .word(context.world_block().offset() + BARRIER_AT)
             .store(flag)
@@ -125,7 +125,7 @@ fn garbage_in_control_regions() {
                 let context = &ranks[below(2) as usize];
                 // Not the words that end the job, at its beginning.
                 let at = 4608 + 8 * below(if round % 2 == 0 { 100 } else { 6000 });
-                let place = context.fabric.control().remote().address + at;
+                let place = context.fabric.control.remote().address + at;
                 let word = std::ptr::with_exposed_provenance_mut(place as usize);
                 // SAFETY: an aligned word of the region, which outlives the threads, and which all use as atomics.
                 let word = unsafe { AtomicU64::from_ptr(word) };

@@ -65,7 +65,7 @@ pub(super) type WorldBlock = fn(u32, &Hosts) -> u64;
 impl Context {
     /// `segment`: the launcher's.
     fn new(place: Place, fabric: Fabric, segment: Option<BootstrapSegment>) -> Self {
-        let signs = fabric.control().reserved(0, WORLD);
+        let signs = fabric.control.reserved(0, WORLD);
         Self {
             abort_words: AbortWords::new(signs, segment),
             fabric: Arc::new(fabric),
@@ -101,7 +101,7 @@ impl Context {
     }
 
     pub(crate) fn device(&self) -> &Arc<dyn Device> {
-        self.fabric.device()
+        &self.fabric.device
     }
 
     /// A fabric that maps memory between the ranks of this host.
@@ -113,7 +113,7 @@ impl Context {
         if let Some(known) = &*host {
             return Ok(known.clone());
         }
-        let device = start::open_beside()?;
+        let device = start::open("auto", start::Whereabouts::default())?;
         let made = Arc::new(Fabric::new(
             device,
             WORLD,
@@ -131,11 +131,11 @@ impl Context {
 
     /// The words by which this rank tells its peers how it is.
     pub(crate) fn signs(&self) -> ControlBlock {
-        self.fabric.control().reserved(0, WORLD)
+        self.fabric.control.reserved(0, WORLD)
     }
 
     pub(crate) fn world_block(&self) -> ControlBlock {
-        let control = self.fabric.control();
+        let control = &self.fabric.control;
         control.reserved(WORLD, self.place.world_block)
     }
 
@@ -229,10 +229,10 @@ impl Context {
         let host = self.host();
         let fabrics = [Some(&self.fabric), host.as_ref()].into_iter().flatten();
         for fabric in fabrics.clone() {
-            fabric.device().close();
+            fabric.device.close();
         }
         for fabric in fabrics {
-            let signs = fabric.control().reserved(0, WORLD);
+            let signs = fabric.control.reserved(0, WORLD);
             signs.word(STATE).publish(STATE_LEFT);
         }
         // Not under the lock: other threads ask meanwhile whether the launcher is gone.

@@ -14,8 +14,8 @@ use crate::wait::{Patience, lock};
 /// One way to reach other ranks. All words of a communicator or window are reached by one fabric, so
 /// that atomics on them are atomic to each other.
 pub(crate) struct Fabric {
-    device: Arc<dyn Device>,
-    control: Arc<ControlRegion>,
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) control: Arc<ControlRegion>,
     /// This rank of the world.
     rank: u32,
     /// What ranks of the world are connected with.
@@ -51,14 +51,6 @@ impl Fabric {
         };
         fabric.introduce(rank, record.encode());
         Ok(fabric)
-    }
-
-    pub(crate) fn device(&self) -> &Arc<dyn Device> {
-        &self.device
-    }
-
-    pub(crate) fn control(&self) -> &Arc<ControlRegion> {
-        &self.control
     }
 
     /// What a rank published, if it is known here.

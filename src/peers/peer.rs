@@ -95,7 +95,8 @@ fn from_hex(digits: &str) -> Option<Vec<u8>> {
 
 /// A rank that this one is connected to.
 pub(crate) struct Peer {
-    control: Arc<RemoteMemory>,
+    /// The peer's control region.
+    pub(crate) control: Arc<RemoteMemory>,
     /// The same, for blocks of windows whose atomics are the processor's where the device's are its own.
     shared: Arc<RemoteMemory>,
     pub(crate) abort: RemoteWord,
@@ -140,11 +141,6 @@ impl Peer {
 
     pub(crate) fn endpoint(&self) -> &Arc<dyn Endpoint> {
         self.control.endpoint()
-    }
-
-    /// The peer's control region.
-    pub(crate) fn control(&self) -> &Arc<RemoteMemory> {
-        &self.control
     }
 
     /// The same, for what belongs to a window with these atomics.

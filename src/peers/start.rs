@@ -24,7 +24,8 @@ pub(crate) fn named_device() -> Result<Option<Arc<dyn Device>>> {
     open(&spec, Whereabouts::default()).map(Some)
 }
 
-fn spec() -> String {
+/// What the environment says of the device.
+pub(super) fn spec() -> String {
     std::env::var(DEVICE).unwrap_or_default()
 }
 
@@ -51,17 +52,8 @@ pub(super) fn position<T: PartialEq>(before: impl Iterator<Item = T>, own: &T) -
     before.filter(|other| other == own).count() as u32
 }
 
-/// The best device for a rank that runs there.
-pub(super) fn choose_device(here: Whereabouts) -> Result<Arc<dyn Device>> {
-    open(&spec(), here)
-}
-
-/// For ranks of one host, beside another device.
-pub(super) fn open_beside() -> Result<Arc<dyn Device>> {
-    open("auto", Whereabouts::default())
-}
-
-fn open(spec: &str, here: Whereabouts) -> Result<Arc<dyn Device>> {
+/// The best device of a kind for a rank that runs there.
+pub(super) fn open(spec: &str, here: Whereabouts) -> Result<Arc<dyn Device>> {
     let around = Surroundings {
         launcher: launcher_process(),
         placement: here.placement,

@@ -67,7 +67,7 @@ impl Window {
     /// Until it is detached or the window freed, what [`Window::create`] asks of its memory holds.
     pub unsafe fn attach(&self, base: *mut u8, size: usize) -> Result<()> {
         const OPERATION: &str = "attach";
-        let device = self.team.fabric.device();
+        let device = &self.team.fabric.device;
         // SAFETY: the caller's promise.
         unsafe { self.attached(OPERATION)?.attach(&**device, base, size) }
             .map_err(|error| error.during(OPERATION))

@@ -12,7 +12,7 @@ use rdma_sys_shim::{
 use super::attributes::Attributes;
 use super::errors::Handler;
 use super::handed_out::HandedOut;
-use super::hints::{Common, Hints};
+use super::hints::{Common, Hints, SAME_SIZE_BIT, SAME_UNIT_BIT};
 use super::info::{SAME_DISP_UNIT, SAME_SIZE};
 use super::layout::{BARRIER_AT, BlockLayout};
 use super::pairs::Pairs;
@@ -239,10 +239,10 @@ impl Window {
             },
             memory: Some(exposed.memory),
             flavor: created.flavor,
-            atomic_widths: agreed.atomic_widths(team, hints.granularity()),
+            atomic_widths: agreed.atomic_widths(team, hints.common.granularity),
             shares_host: agreed.shares_host,
             atomic_domain: agreed.atomic_domain,
-            flags: (agreed.flags).then(|| InFlightFlags::new(team.fabric.control(), concurrent)),
+            flags: (agreed.flags).then(|| InFlightFlags::new(&team.fabric.control, concurrent)),
             in_flight_flags_of_each: in_flight::count(agreed.threads),
             eager_lock_all: AtomicBool::new(hints.eager_lock_all),
             handed_out: HandedOut::default(),
@@ -276,10 +276,10 @@ fn prepare(
 ) -> Result<Prepared> {
     created.check()?;
     let hints = Hints::parse(info)?;
-    let exposed = expose(&hints, &**team.fabric.device())?;
-    let control = team.fabric.control();
+    let exposed = expose(&hints, &*team.fabric.device)?;
+    let control = &team.fabric.control;
     let block = control.allocate(layout.bytes(hints.notification_counters))?;
-    let Common { flags, granularity } = hints.common();
+    let Common { flags, granularity } = hints.common;
     Ok(Prepared {
         entry: Entry {
             base: exposed.remote.address,
@@ -300,7 +300,7 @@ fn prepare(
 /// Which of [`OF_ALL`] this rank says.
 fn abilities(team: &Team, flavor: Flavor, exposed: &RemoteRegion) -> u64 {
     let may_share = matches!(flavor, Flavor::Allocate | Flavor::Create);
-    let device = team.fabric.device().capabilities();
+    let device = team.fabric.device.capabilities();
     let said = [
         (SHARES_HOST, may_share && shares_host(team, exposed)),
         // Where the kernel makes the fences that others wait for.
@@ -371,7 +371,7 @@ impl Agreed {
     fn new(team: &Team, entries: &[Entry]) -> Self {
         let all = |said| entries.iter().all(|entry| entry.hints & said != 0);
         let shares_host = all(SHARES_HOST);
-        let device = team.fabric.device().capabilities();
+        let device = team.fabric.device.capabilities();
         let atomic_domain = match device.atomic_domain {
             _ if shares_host => AtomicDomain::Cpu,
             // Each rank's device speaks for the memory of that rank only.
@@ -390,7 +390,7 @@ impl Agreed {
     }
 
     fn atomic_widths(&self, team: &Team, granularity: u64) -> AtomicWidths {
-        let device = team.fabric.device().capabilities();
+        let device = team.fabric.device.capabilities();
         match self.shares_host {
             true => AtomicWidths::of_processor(granularity),
             false => AtomicWidths::new(device.narrow_atomics, self.atomic_domain, granularity),
@@ -432,14 +432,14 @@ impl Created {
 /// Whether this rank maps its own memory, as it exposes it, and what all others have: over a device whose atomics are
 /// its own, the processor can then do without.
 fn shares_host(team: &Team, exposed: &RemoteRegion) -> bool {
-    let device = team.fabric.device();
+    let device = &team.fabric.device;
     if device.nearest() != Nearest::OfHost || !team.rings.one_host {
         return false;
     }
     // What cannot be connected to will say so when it is used.
     let maps = |rank| {
         team.connect_to(rank)
-            .is_ok_and(|peer| peer.control().is_mapped())
+            .is_ok_and(|peer| peer.control.is_mapped())
     };
     let maps_own = || {
         let own = team.connect_to(team.rank);
@@ -484,10 +484,10 @@ fn check_promises(operation: &'static str, hints: &Hints, entries: &[Entry]) -> 
             };
             Err(Error::new(operation, misuse))
         };
-        if hints.same_size() && entry.size != first.size {
+        if hints.has(SAME_SIZE_BIT) && entry.size != first.size {
             return broken(SAME_SIZE, first.size, entry.size);
         }
-        if hints.same_disp_unit() && entry.unit != first.unit {
+        if hints.has(SAME_UNIT_BIT) && entry.unit != first.unit {
             return broken(SAME_DISP_UNIT, first.unit, entry.unit);
         }
     }

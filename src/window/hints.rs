@@ -15,40 +15,33 @@ use crate::terms::Flavor;
 const DEFAULT_COUNTERS: u32 = 8;
 const MOST_COUNTERS: u32 = 1 << 20;
 
-/// Which accumulates of one origin on one element keep the order in which they were called: bits
-/// for read after read, read after write, write after read, write after write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct AccumulateOrdering(u64);
+/// Which accumulates of one origin on one element keep the order in which they were called, by bits: read after read, read after
+/// write, write after read, write after write.
+const ORDERINGS: [&str; 4] = ["rar", "raw", "war", "waw"];
 
-impl AccumulateOrdering {
-    const NAMES: [&str; 4] = ["rar", "raw", "war", "waw"];
-    const ALL: Self = Self(15);
-
-    fn parse(text: &str) -> Option<Self> {
-        if text == "none" {
-            return Some(Self(0));
-        }
-        let mut bits = 0;
-        for name in text.split(',') {
-            bits |= 1 << Self::NAMES.iter().position(|known| *known == name.trim())?;
-        }
-        Some(Self(bits))
+fn parse_ordering(text: &str) -> Option<u64> {
+    if text == "none" {
+        return Some(0);
     }
+    let bit = |name: &str| ORDERINGS.iter().position(|known| *known == name.trim());
+    text.split(',')
+        .try_fold(0, |bits, name| Some(bits | 1 << bit(name)?))
+}
 
-    fn text(self) -> String {
-        let chosen = |bit: &usize| self.0 >> bit & 1 != 0;
-        let names: Vec<_> = (0..4).filter(chosen).map(|bit| Self::NAMES[bit]).collect();
-        match names.is_empty() {
-            true => "none".to_owned(),
-            false => names.join(","),
-        }
+fn ordering_text(flags: u64) -> String {
+    let chosen = |bit: &usize| flags >> bit & 1 != 0;
+    let names: Vec<_> = (0..4).filter(chosen).map(|bit| ORDERINGS[bit]).collect();
+    match names.is_empty() {
+        true => "none".to_owned(),
+        false => names.join(","),
     }
 }
 
 /// A window's hints, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hints {
-    common: Common,
+    /// What this rank tells the others.
+    pub(super) common: Common,
     pub(crate) alignment: usize,
     kinds: String,
     pub(crate) eager_lock_all: bool,
@@ -65,11 +58,11 @@ pub(crate) struct Common {
     pub(crate) granularity: u64,
 }
 
-const ORDERING_BITS: u64 = AccumulateOrdering::ALL.0;
+const ORDERING_BITS: u64 = 15;
 /// Accumulates that meet on an element are all of one operation (else: or no operation).
 const SAME_OP_BIT: u64 = 1 << 4;
-const SAME_SIZE_BIT: u64 = 1 << 5;
-const SAME_UNIT_BIT: u64 = 1 << 6;
+pub(super) const SAME_SIZE_BIT: u64 = 1 << 5;
+pub(super) const SAME_UNIT_BIT: u64 = 1 << 6;
 const NONCONTIGUOUS_BIT: u64 = 1 << 7;
 const NO_LOCKS_BIT: u64 = 1 << 8;
 
@@ -96,10 +89,9 @@ const COMMON: [(&str, u64); 7] = [
 impl Hints {
     pub(crate) fn parse(info: &Info) -> Result<Self> {
         unknown_hint::warn(info);
-        let ordering = parsed(info, ORDERING, "none, or some of rar,raw,war,waw", |text| {
-            AccumulateOrdering::parse(text)
-        })?;
-        let mut flags = ordering.unwrap_or(AccumulateOrdering::ALL).0;
+        let legal_orderings = "none, or some of rar,raw,war,waw";
+        let ordering = parsed(info, ORDERING, legal_orderings, parse_ordering)?;
+        let mut flags = ordering.unwrap_or(ORDERING_BITS);
         let same_op = parsed(info, OPS, "same_op, same_op_no_op", |text| match text {
             "same_op" => Some(SAME_OP_BIT),
             "same_op_no_op" => Some(0),
@@ -126,7 +118,7 @@ impl Hints {
                 flags,
                 granularity: granularity.unwrap_or(0),
             },
-            alignment: alignment(info)?,
+            alignment: info.alignment()?,
             // A promise of kinds none of which is known says nothing.
             kinds: kinds
                 .filter(|known| !known.is_empty())
@@ -143,12 +135,11 @@ impl Hints {
             true => "same_op",
             false => "same_op_no_op",
         };
-        let ordering = AccumulateOrdering(self.common.flags & ORDERING_BITS);
         let counters = self.notification_counters.to_string();
         let mut info = Info::new()
-            .with(ORDERING, ordering.text())
+            .with(ORDERING, ordering_text(self.common.flags))
             .with(OPS, ops)
-            .with(GRANULARITY, self.granularity().to_string())
+            .with(GRANULARITY, self.common.granularity.to_string())
             .with(ALIGNMENT, self.alignment.to_string())
             .with(KINDS, self.kinds.clone())
             .with(KINDS_IN_USE, self.kinds.clone())
@@ -161,7 +152,7 @@ impl Hints {
         info
     }
 
-    fn has(&self, bit: u64) -> bool {
+    pub(super) fn has(&self, bit: u64) -> bool {
         self.common.flags & bit != 0
     }
 
@@ -169,25 +160,8 @@ impl Hints {
         self.has(NO_LOCKS_BIT)
     }
 
-    pub(crate) fn same_size(&self) -> bool {
-        self.has(SAME_SIZE_BIT)
-    }
-
-    pub(crate) fn same_disp_unit(&self) -> bool {
-        self.has(SAME_UNIT_BIT)
-    }
-
     pub(crate) fn noncontiguous(&self) -> bool {
         self.has(NONCONTIGUOUS_BIT)
-    }
-
-    pub(crate) fn granularity(&self) -> u64 {
-        self.common.granularity
-    }
-
-    /// What this rank tells the others.
-    pub(crate) fn common(&self) -> Common {
-        self.common
     }
 
     /// Takes for this rank what holds for all of the window's ranks: the weakest of their values.
@@ -222,7 +196,7 @@ impl Hints {
                 && matters
                 && !told.swap(true, Ordering::Relaxed)
             {
-                let (here, there, taken) = (value(first), value(other), value(self.common()));
+                let (here, there, taken) = (value(first), value(other), value(self.common));
                 tracing::warn!(
                     target: LOG,
                     "the hint {key} differs between ranks: rank 0 gave {here}, and rank {rank} gave {there}; \
@@ -260,7 +234,12 @@ impl Info {
 
     /// What allocated memory is to be aligned to.
     pub(crate) fn alignment(&self) -> Result<usize> {
-        alignment(self)
+        let legal = "a power of two up to 2^40, in bytes";
+        let bytes = parsed(self, ALIGNMENT, legal, |text| {
+            let bytes = text.parse::<usize>().ok();
+            bytes.filter(|bytes| bytes.is_power_of_two() && *bytes <= 1 << 40)
+        })?;
+        Ok(bytes.unwrap_or(1))
     }
 }
 
@@ -308,19 +287,10 @@ impl Window {
 /// Local. These hints, with allocated memory aligned to `align` at least.
 #[must_use]
 pub fn aligned_for(info: &Info, align: usize) -> Info {
-    match alignment(info) {
+    match info.alignment() {
         Ok(asked) if asked < align => info.clone().with(ALIGNMENT, align.to_string()),
         _ => info.clone(),
     }
-}
-
-fn alignment(info: &Info) -> Result<usize> {
-    let legal = "a power of two up to 2^40, in bytes";
-    let bytes = parsed(info, ALIGNMENT, legal, |text| {
-        let bytes = text.parse::<usize>().ok();
-        bytes.filter(|bytes| bytes.is_power_of_two() && *bytes <= 1 << 40)
-    })?;
-    Ok(bytes.unwrap_or(1))
 }
 
 /// Of a list of kinds with restrictors (MPI-4.1, section 11.4.3), those that are known here.
@@ -467,11 +437,11 @@ mod tests {
         ] {
             let (strong, weak) = (given(key, strong), given(key, weak));
             for (mut own, other) in [(strong.clone(), &weak), (weak.clone(), &strong)] {
-                own.settle([own.common(), other.common()].into_iter());
+                own.settle([own.common, other.common].into_iter());
                 assert_eq!(own.to_info(), given(key, both).to_info());
             }
             let mut alike = strong.clone();
-            alike.settle([strong.common(); 3].into_iter());
+            alike.settle([strong.common; 3].into_iter());
             assert_eq!(alike, strong);
         }
     }

@@ -27,7 +27,7 @@ impl Window {
             bytes = self.size(),
             disp_unit = self.disp_unit(),
             ranks = self.ranks(),
-            device = self.team.fabric.device().name(),
+            device = self.team.fabric.device.name(),
             memory = self.memory_in_words(),
             atomics = ?self.atomic_domain,
             base = ?self.base,

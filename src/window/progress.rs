@@ -27,7 +27,7 @@ impl Window {
     /// MPI leaves progress to the implementation (MPI-4.1, sections 2.9 and 12.7.3).
     #[must_use]
     pub fn progress(&self) -> Progress {
-        match self.team.fabric.device().capabilities().target_thread {
+        match self.team.fabric.device.capabilities().target_thread {
             TargetThread::Never => Progress::Always,
             TargetThread::ForRegistered => match self.flavor {
                 Flavor::Allocate | Flavor::Shared => Progress::Always,

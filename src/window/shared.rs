@@ -114,7 +114,7 @@ impl Window {
             .and_then(|()| Hints::parse(info))
             .map_err(during);
         let mine = prepared.as_ref().map(|hints| {
-            let Common { flags, granularity } = hints.common();
+            let Common { flags, granularity } = hints.common;
             [size as u64, flags, granularity]
         });
         let agreed = comm.agree(created.operation, mine);
@@ -209,7 +209,7 @@ fn maps_memory(comm: &Communicator) -> Result<()> {
 }
 
 fn no_sharing(comm: &Communicator) -> Error {
-    let device = comm.team().fabric.device().name().to_owned();
+    let device = comm.team().fabric.device.name().to_owned();
     Error::new("allocate_shared", Misuse::NoSharing { device })
 }
 
@@ -231,7 +231,7 @@ fn allocate_for_all(
         };
         Err(Error::new(operation, misuse))
     } else {
-        let device = comm.team().fabric.device();
+        let device = &comm.team().fabric.device;
         // A region of no bytes cannot be mapped.
         let region = device.allocate(total.max(1) as usize, alignment);
         region.map(Some).map_err(Error::from)

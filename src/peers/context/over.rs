@@ -13,7 +13,7 @@ use crate::peers::gather::{bootstrap_error, gather_any_by, gather_by};
 use crate::peers::peer::{refusal, refused};
 use crate::peers::signs::WORLD;
 use crate::peers::start::{
-    Whereabouts, choose_device, host_identity, machine_identity, position, shared_out,
+    Whereabouts, host_identity, machine_identity, open, position, shared_out, spec,
     warn_of_retired_variables,
 };
 use crate::peers::{Fabric, Hosts, fork, join_texts, split_texts};
@@ -118,7 +118,7 @@ impl Context {
         let ready = host.and(named).and_then(|named| {
             let device = match named {
                 Some(device) => device,
-                None => choose_device(whereabouts)?,
+                None => open(&spec(), whereabouts)?,
             };
             let hosts = Hosts::of_job(device.nearest(), all.iter().map(|one| one.host));
             let world_block = world_block(size, &hosts);
