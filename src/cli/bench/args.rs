@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use clap::ValueEnum;
 use clap::builder::TypedValueParser as _;
 use transom::Info;
 use transom::launcher::MAX_RANKS;
@@ -85,19 +86,19 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "FILE.json", num_args = 1.., requires = "plot")]
     #[arg(action = clap::ArgAction::Set, conflicts_with_all = MEASURING)]
     #[arg(value_hint = clap::ValueHint::FilePath)]
-    from: Vec<PathBuf>,
+    pub(super) from: Vec<PathBuf>,
 
     /// Compare two files of results instead of measuring: exits with 1 if a line of B is worse than A's
     #[arg(long, value_names = ["A.json", "B.json"], num_args = 2)]
     #[arg(action = clap::ArgAction::Set, conflicts_with_all = MEASURING, conflicts_with = "from")]
     #[arg(value_hint = clap::ValueHint::FilePath)]
-    compare: Vec<PathBuf>,
+    pub(super) compare: Vec<PathBuf>,
 
     /// How much worse a line may be, in percent [default: 5]; what is within the spread of the
     /// repetitions is not worse
     #[arg(long, value_name = "PERCENT", requires = "compare", value_parser = parse_percent)]
     #[arg(allow_negative_numbers = true, conflicts_with_all = MEASURING, value_hint = OTHER)]
-    tolerance: Option<f64>,
+    pub(super) tolerance: Option<f64>,
 
     /// A hundredth of the iterations: to see that all works, not for comparison
     #[arg(long)]
@@ -134,14 +135,14 @@ const MEASURING: [&str; 14] = [
 pub(super) const COLUMNS: usize = 1024;
 
 /// Which windows the operations work on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Windows {
     Allocate,
     Create,
     Both,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(super) enum Operation {
     Put,
@@ -158,7 +159,7 @@ pub(super) enum Operation {
     CompareAndSwap,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(super) enum Sync {
     /// Operation and flush, under lock_all
@@ -169,6 +170,8 @@ pub(super) enum Sync {
     LockAll,
     /// Operation and fence, which every rank takes part in
     Fence,
+    /// Shared lock, operation, unlock
+    LockShared,
 }
 
 /// Measurements that the user chose.
@@ -193,35 +196,10 @@ pub(super) struct Plan<'a> {
     pub(super) selected: Option<Selected>,
 }
 
-/// What is to be done with files of results.
-pub(super) struct Review {
-    pub(super) compare: Option<[PathBuf; 2]>,
-    /// As a share.
-    pub(super) tolerance: f64,
-    pub(super) plot: Option<PathBuf>,
-    /// What to plot.
-    pub(super) from: Vec<PathBuf>,
-}
-
 impl Args {
     /// Whether something is to be measured.
     pub(in crate::cli) fn measures(&self) -> bool {
         self.compare.is_empty() && self.from.is_empty()
-    }
-
-    /// `None` where something is to be measured.
-    pub(super) fn review(&self) -> Option<Review> {
-        let compare = <[PathBuf; 2]>::try_from(self.compare.clone()).ok();
-        let from = match &compare {
-            Some(files) => files.to_vec(),
-            None => self.from.clone(),
-        };
-        (!from.is_empty()).then(|| Review {
-            compare,
-            tolerance: self.tolerance.unwrap_or(5.0) / 100.0,
-            plot: self.plot.clone(),
-            from,
-        })
     }
 
     pub(super) fn plan(&self) -> Result<Plan<'_>> {
@@ -272,20 +250,13 @@ fn non_empty<'a, T>(given: &'a [T], otherwise: &'a [T]) -> &'a [T] {
     if given.is_empty() { otherwise } else { given }
 }
 
-impl Operation {
-    /// As --op and records have it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Put => "put",
-            Self::Get => "get",
-            Self::PutStrided => "put_strided",
-            Self::Accumulate => "accumulate",
-            Self::AccumulateF64 => "accumulate_f64",
-            Self::FetchAndOp => "fetch_and_op",
-            Self::CompareAndSwap => "compare_and_swap",
-        }
-    }
+/// As options and records have it.
+pub(super) fn name(of: impl ValueEnum) -> String {
+    let value = of.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
+}
 
+impl Operation {
     /// As lines are named.
     pub(super) fn label(self) -> &'static str {
         match self {
@@ -318,20 +289,22 @@ impl Operation {
     }
 
     fn check(self, size: usize) -> Result<()> {
-        let legal = match self {
+        let (fits, legal) = match self {
             Self::Put | Self::Get => return Ok(()),
-            Self::PutStrided | Self::Accumulate | Self::AccumulateF64 if size.is_multiple_of(8) => {
-                return Ok(());
+            Self::PutStrided | Self::Accumulate | Self::AccumulateF64 => {
+                (size.is_multiple_of(8), "multiples of 8")
             }
-            Self::PutStrided | Self::Accumulate | Self::AccumulateF64 => "multiples of 8",
-            Self::FetchAndOp | Self::CompareAndSwap if matches!(size, 4 | 8) => return Ok(()),
-            Self::FetchAndOp | Self::CompareAndSwap => "4 and 8",
+            Self::FetchAndOp | Self::CompareAndSwap => (matches!(size, 4 | 8), "4 and 8"),
         };
-        Err(BenchError::Size {
-            operation: self,
-            size,
-            legal,
-        })
+        let operation = name(self);
+        match fits {
+            true => Ok(()),
+            false => Err(BenchError::Size {
+                operation,
+                size,
+                legal,
+            }),
+        }
     }
 }
 
@@ -394,25 +367,11 @@ fn available_memory() -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-#[derive(Debug, thiserror::Error)]
-enum ValueError {
-    #[error("a size is a whole number of bytes, with K, M or G for powers of 1024")]
-    NotASize,
-    #[error("sizes start at 1")]
-    NoBytes,
-    #[error("more than the 2^63 − 1 bytes that an object can have")]
-    TooLarge,
-    #[error("legal: 0 to 3600 seconds")]
-    Seconds,
-    #[error("a hint is KEY=VALUE")]
-    Hint,
-    #[error("legal: 0 to 1000 percent")]
-    Percent,
-    #[error("the picture is an SVG file, and so ends in .svg")]
-    Picture,
-}
+/// What a value of an option comes to, or what it may be.
+type Parsed<T> = std::result::Result<T, &'static str>;
 
-fn parse_size(text: &str) -> std::result::Result<usize, ValueError> {
+fn parse_size(text: &str) -> Parsed<usize> {
+    const TOO_LARGE: &str = "more than the 2^63 − 1 bytes that an object can have";
     let (digits, shift) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
         Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
@@ -420,44 +379,43 @@ fn parse_size(text: &str) -> std::result::Result<usize, ValueError> {
         _ => (text, 0),
     };
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(ValueError::NotASize);
+        return Err("a size is a whole number of bytes, with K, M or G for powers of 1024");
     }
-    let number: u128 = digits.parse().map_err(|_| ValueError::TooLarge)?;
-    let bytes = number.checked_mul(1 << shift).ok_or(ValueError::TooLarge)?;
+    let number: u128 = digits.parse().map_err(|_| TOO_LARGE)?;
+    let bytes = number.checked_mul(1 << shift).ok_or(TOO_LARGE)?;
     match usize::try_from(bytes) {
-        Ok(0) => Err(ValueError::NoBytes),
+        Ok(0) => Err("sizes start at 1"),
         Ok(size) if size <= isize::MAX as usize => Ok(size),
-        _ => Err(ValueError::TooLarge),
+        _ => Err(TOO_LARGE),
     }
 }
 
-fn parse_seconds(text: &str) -> std::result::Result<f64, ValueError> {
-    match text.parse::<f64>() {
-        // A NaN is in no range.
-        Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err(ValueError::Seconds),
-    }
+fn parse_seconds(text: &str) -> Parsed<f64> {
+    parse_up_to(text, 3600.0).ok_or("legal: 0 to 3600 seconds")
 }
 
-fn parse_percent(text: &str) -> std::result::Result<f64, ValueError> {
-    match text.parse::<f64>() {
-        Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent),
-        _ => Err(ValueError::Percent),
-    }
+fn parse_percent(text: &str) -> Parsed<f64> {
+    parse_up_to(text, 1000.0).ok_or("legal: 0 to 1000 percent")
 }
 
-fn parse_picture(text: &str) -> std::result::Result<PathBuf, ValueError> {
+fn parse_up_to(text: &str, most: f64) -> Option<f64> {
+    let number = text.parse().ok()?;
+    // A NaN is in no range.
+    (0.0..=most).contains(&number).then_some(number)
+}
+
+fn parse_picture(text: &str) -> Parsed<PathBuf> {
     let path = PathBuf::from(text);
     match path.extension() {
         Some(extension) if extension.eq_ignore_ascii_case("svg") => Ok(path),
-        _ => Err(ValueError::Picture),
+        _ => Err("the picture is an SVG file, and so ends in .svg"),
     }
 }
 
-fn parse_hint(text: &str) -> std::result::Result<(String, String), ValueError> {
+fn parse_hint(text: &str) -> Parsed<(String, String)> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(ValueError::Hint),
+        _ => Err("a hint is KEY=VALUE"),
     }
 }
 
@@ -471,17 +429,13 @@ mod tests {
             assert_eq!(parse_size(text).unwrap(), bytes);
         }
         for text in ["", "K", "-8", "+8", "1.5K", "8 ", "0x10", "4KiB", "é"] {
-            assert!(
-                matches!(parse_size(text), Err(ValueError::NotASize)),
-                "{text:?}"
-            );
+            let refused = parse_size(text).unwrap_err();
+            assert!(refused.contains("whole number"), "{text:?}");
         }
-        assert!(matches!(parse_size("0K"), Err(ValueError::NoBytes)));
+        assert_eq!(parse_size("0K"), Err("sizes start at 1"));
         for text in ["99999999999G", "9223372036854775808", &"9".repeat(60)] {
-            assert!(
-                matches!(parse_size(text), Err(ValueError::TooLarge)),
-                "{text}"
-            );
+            let refused = parse_size(text).unwrap_err();
+            assert!(refused.contains("2^63"), "{text}");
         }
     }
 

@@ -6,9 +6,10 @@ use std::io;
 
 use transom::devices::REGISTRY;
 
-use super::engine::{Bench, Line, Scale, Subject, TARGET};
+use super::engine::{Bench, Line, Scale, TARGET};
 use super::error::{BenchError, Result};
-use super::memory::CallerMemory;
+use super::memory::ZeroedMemory;
+use super::record::What;
 
 pub(super) const LINES: usize = 4;
 
@@ -30,9 +31,9 @@ type Call = unsafe extern "C" fn(
 ) -> libc::ssize_t;
 
 /// The target's memory, if all ranks reach each other's by these calls. Collective.
-pub(super) fn find(bench: &Bench<'_>, memory: &CallerMemory) -> Result<Option<There>> {
-    let comm = bench.comm();
-    if bench.job().device_name() != REGISTRY.name_on_one_host() {
+pub(super) fn find(bench: &Bench<'_>, memory: &ZeroedMemory) -> Result<Option<There>> {
+    let comm = bench.comm;
+    if bench.job.device_name() != REGISTRY.name_on_one_host() {
         return Ok(None);
     }
     let own = [
@@ -58,50 +59,34 @@ pub(super) fn run(bench: &mut Bench<'_>, there: There, buffer: *mut u8) -> Resul
         ("get", "process_vm_readv", libc::process_vm_readv),
         ("put", "process_vm_writev", libc::process_vm_writev),
     ];
+    let large = Scale::Gigabytes((64 << 10) as f64);
+    let sizes = [
+        ("8_by_kernel", 8, 20_000, Scale::Nanoseconds(1.0)),
+        ("64K_bw_by_kernel", 64 << 10, 500, large),
+    ];
     for (name, op, call) in calls {
-        for (suffix, len, iterations, scale) in [
-            ("8_by_kernel", 8, 20_000, Scale::Nanoseconds),
-            (
-                "64K_bw_by_kernel",
-                64 << 10,
-                500,
-                Scale::Gigabytes((64 << 10) as f64),
-            ),
-        ] {
+        for (suffix, len, iterations, scale) in sizes {
             let line = Line {
                 name: &format!("{name}{suffix}"),
-                subject: Subject::new(op, len, "none"),
+                what: What::new(op, len, "none"),
                 iterations,
                 scale,
             };
-            measure(bench, line, call, there, buffer, len)?;
+            let (call, there, buffer, len) = black_box((call, there, buffer, len));
+            let mut failed = None;
+            bench.origin(line, || {
+                // SAFETY: the buffer is that long, and only this thread touches it.
+                if let Err(error) = unsafe { moves(call, there, buffer, len) } {
+                    failed = Some(error);
+                }
+                Ok(())
+            })?;
+            if let Some(source) = failed {
+                return Err(BenchError::Attach(source));
+            }
         }
     }
     Ok(())
-}
-
-#[inline(never)]
-fn measure(
-    bench: &mut Bench<'_>,
-    line: Line<'_>,
-    call: Call,
-    there: There,
-    buffer: *mut u8,
-    len: usize,
-) -> Result<()> {
-    let (call, there, buffer, len) = black_box((call, there, buffer, len));
-    let mut failed = None;
-    bench.origin(line, || {
-        // SAFETY: the buffer is that long, and only this thread touches it.
-        if let Err(error) = unsafe { moves(call, there, buffer, len) } {
-            failed = Some(error);
-        }
-        Ok(())
-    })?;
-    match failed {
-        Some(source) => Err(BenchError::Attach(source)),
-        None => Ok(()),
-    }
 }
 
 /// # Safety

@@ -7,39 +7,29 @@ use std::time::{Duration, Instant};
 use transom::raw::{Assert, Window};
 use transom::{BasicType, LockKind, Op};
 
-use super::engine::{Bench, Line, Scale, Subject, TARGET};
+use super::args::{Operation, name};
+use super::engine::{Bench, Line, Scale, TARGET};
 use super::error::Result;
+use super::record::What;
 
 const COMPUTES: Duration = Duration::from_millis(50);
 /// By then the target has certainly begun.
 const HEAD_START: Duration = Duration::from_millis(3);
 
-#[derive(Clone, Copy)]
-enum Access {
-    Put,
-    Get,
-    Accumulate,
-}
-
-const ACCESSES: [(&str, &str, Access); LINES] = [
-    ("busy_target_put", "put", Access::Put),
-    ("busy_target_get", "get", Access::Get),
-    ("busy_target_acc", "accumulate", Access::Accumulate),
-];
-
-pub(super) const LINES: usize = 3;
-
 pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
-    bench.barrier()?;
     bench.group("target computes: lock, operation, unlock")?;
-    for (name, op, access) in ACCESSES {
+    for (line, operation) in [
+        ("busy_target_put", Operation::Put),
+        ("busy_target_get", Operation::Get),
+        ("busy_target_acc", Operation::Accumulate),
+    ] {
         let line = Line {
-            name,
-            subject: Subject::new(op, 8, "lock").case("busy_target"),
+            name: line,
+            what: What::new(name(operation), 8, "lock").case("busy_target"),
             iterations: 1,
             scale: Scale::Microseconds,
         };
-        let (comm, origin) = (bench.comm(), bench.is_origin());
+        let (comm, origin) = (bench.comm, bench.is_origin());
         bench.one_by_one(line, || {
             comm.barrier()?;
             let begun = Instant::now();
@@ -48,7 +38,7 @@ pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Re
             } else if origin {
                 thread::sleep(HEAD_START);
                 let start = Instant::now();
-                epoch(window, buffer, access)?;
+                epoch(window, buffer, operation)?;
                 return Ok(start.elapsed().as_secs_f64());
             }
             Ok(0.0)
@@ -64,18 +54,16 @@ fn compute(begun: Instant) {
     }
 }
 
-fn epoch(window: &Window, buffer: *mut u8, access: Access) -> transom::Result<()> {
+fn epoch(window: &Window, buffer: *mut u8, operation: Operation) -> transom::Result<()> {
     let one = 1_i64.to_ne_bytes();
     window.lock(LockKind::Exclusive, TARGET, Assert::NONE)?;
     // SAFETY: the buffer has more than 8 bytes and `one` is an element; both outlive the unlock,
     // and nobody touches them before it.
     unsafe {
-        match access {
-            Access::Put => window.put(buffer, 8, TARGET, 0)?,
-            Access::Get => window.get(buffer, 8, TARGET, 0)?,
-            Access::Accumulate => {
-                window.accumulate(one.as_ptr(), 1, BasicType::I64, TARGET, 0, Op::Sum)?;
-            }
+        match operation {
+            Operation::Put => window.put(buffer, 8, TARGET, 0)?,
+            Operation::Get => window.get(buffer, 8, TARGET, 0)?,
+            _ => window.accumulate(one.as_ptr(), 1, BasicType::I64, TARGET, 0, Op::Sum)?,
         }
     }
     window.unlock(TARGET)

@@ -247,19 +247,13 @@ fn runs(file: &Saved) -> Vec<&Run> {
 }
 
 fn describe(run: &Run) -> String {
-    let Run {
-        device,
-        ranks,
-        host,
-        transom,
-        date,
-        quick,
-        watched,
-    } = run;
-    let watched = watched.map_or(String::new(), |by| format!(", {}", by.variable()));
-    let quick = if *quick { ", --quick" } else { "" };
+    let Run { device, host, .. } = run;
+    let watched = run.watched.map_or("", Diagnostics::variable);
+    let comma = if watched.is_empty() { "" } else { ", " };
+    let quick = if run.quick { ", --quick" } else { "" };
     format!(
-        "device {device}, {ranks} ranks, host {host}, transom {transom}, {date}{quick}{watched}"
+        "device {device}, {} ranks, host {host}, transom {}, {}{quick}{comma}{watched}",
+        run.ranks, run.transom, run.date
     )
 }
 

@@ -26,14 +26,14 @@ const MOST_REPEATS: usize = 100_000;
 /// How seconds per iteration become the value that is reported.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Scale {
-    Nanoseconds,
     /// For one of so many operations per iteration.
-    NanosecondsEach(f64),
+    Nanoseconds(f64),
     Microseconds,
-    /// So many operations per iteration, in millions a second.
-    MegaOperations(f64),
-    /// One operation per iteration on each of so many ranks, in millions a second.
-    MegaOperationsOfAll(f64),
+    /// So many operations per iteration on each of so many ranks, in millions a second.
+    MegaOperations {
+        each: f64,
+        ranks: f64,
+    },
     /// So many bytes per iteration, in 10^9 a second.
     Gigabytes(f64),
 }
@@ -41,17 +41,17 @@ pub(super) enum Scale {
 impl Scale {
     pub(super) fn unit(self) -> &'static str {
         match self {
-            Self::Nanoseconds | Self::NanosecondsEach(_) => "ns",
+            Self::Nanoseconds(_) => "ns",
             Self::Microseconds => "us",
-            Self::MegaOperations(_) | Self::MegaOperationsOfAll(_) => "Mops/s",
+            Self::MegaOperations { .. } => "Mops/s",
             Self::Gigabytes(_) => "GB/s",
         }
     }
 
-    pub(super) fn metric(self) -> Metric {
+    fn metric(self) -> Metric {
         match self {
-            Self::Nanoseconds | Self::NanosecondsEach(_) | Self::Microseconds => Metric::Latency,
-            Self::MegaOperations(_) | Self::MegaOperationsOfAll(_) => Metric::Rate,
+            Self::Nanoseconds(_) | Self::Microseconds => Metric::Latency,
+            Self::MegaOperations { .. } => Metric::Rate,
             Self::Gigabytes(_) => Metric::Bandwidth,
         }
     }
@@ -59,7 +59,7 @@ impl Scale {
     /// How many operations of one rank an iteration stands for.
     fn operations(self) -> f64 {
         match self {
-            Self::NanosecondsEach(count) | Self::MegaOperations(count) => count,
+            Self::Nanoseconds(count) | Self::MegaOperations { each: count, .. } => count,
             _ => 1.0,
         }
     }
@@ -67,57 +67,20 @@ impl Scale {
     /// A rank that took no part has spent no time, and counts for nothing in the greatest value.
     pub(super) fn apply(self, seconds: f64) -> f64 {
         match self {
-            Self::Nanoseconds => seconds * 1e9,
-            Self::NanosecondsEach(count) => seconds * 1e9 / count,
+            Self::Nanoseconds(count) => seconds * 1e9 / count,
             Self::Microseconds => seconds * 1e6,
             _ if seconds == 0.0 => 0.0,
-            Self::MegaOperations(count) | Self::MegaOperationsOfAll(count) => count / seconds / 1e6,
+            Self::MegaOperations { each, ranks } => each * ranks / seconds / 1e6,
             Self::Gigabytes(bytes) => bytes / seconds / 1e9,
         }
     }
 }
 
-/// What a line is about, but for the windows.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Subject {
-    op: &'static str,
-    size: usize,
-    sync: &'static str,
-    burst: u32,
-    case: Option<&'static str>,
-}
-
-impl Subject {
-    /// One operation on so many bytes, and what completes it.
-    pub(super) const fn new(op: &'static str, size: usize, sync: &'static str) -> Self {
-        Self {
-            op,
-            size,
-            sync,
-            burst: 1,
-            case: None,
-        }
-    }
-
-    /// So many operations before each synchronisation.
-    pub(super) const fn burst(self, burst: u32) -> Self {
-        Self { burst, ..self }
-    }
-
-    /// What is out of the ordinary.
-    pub(super) const fn case(self, case: &'static str) -> Self {
-        Self {
-            case: Some(case),
-            ..self
-        }
-    }
-}
-
 /// A line of the report before it is measured.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Line<'a> {
     pub(super) name: &'a str,
-    pub(super) subject: Subject,
+    pub(super) what: What,
     pub(super) iterations: u32,
     pub(super) scale: Scale,
 }
@@ -131,12 +94,6 @@ pub(super) struct Measured {
     /// counts none.
     pub(super) requests: Option<f64>,
     pub(super) percentiles: Option<Percentiles>,
-}
-
-impl Measured {
-    pub(super) fn median(&self) -> f64 {
-        median(&self.values)
-    }
 }
 
 /// The one in the middle, or the mean of the two there.
@@ -160,9 +117,9 @@ enum Ask<'a> {
 
 /// One rank's part in the benchmark.
 pub(super) struct Bench<'a> {
-    job: &'a Job,
-    comm: &'a Communicator,
-    plan: &'a Plan<'a>,
+    pub(super) job: &'a Job,
+    pub(super) comm: &'a Communicator,
+    pub(super) plan: &'a Plan<'a>,
     /// On rank 0.
     output: Option<Output>,
     window: &'static str,
@@ -182,25 +139,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    pub(super) fn job(&self) -> &'a Job {
-        self.job
-    }
-
-    pub(super) fn comm(&self) -> &'a Communicator {
-        self.comm
-    }
-
-    /// The hints to every window.
-    pub(super) fn info(&self) -> &'a Info {
-        &self.plan.info
-    }
-
     pub(super) fn is_origin(&self) -> bool {
         self.comm.rank() == ORIGIN
-    }
-
-    pub(super) fn barrier(&self) -> Result<()> {
-        Ok(self.comm.barrier()?)
     }
 
     /// Says how many lines there will be.
@@ -221,59 +161,32 @@ impl<'a> Bench<'a> {
 
     /// The lines that follow belong together.
     pub(super) fn group(&mut self, title: &'static str) -> Result<()> {
-        let shown = match &mut self.output {
-            Some(output) => output.group(self.window, title),
-            None => Ok(()),
-        };
-        self.shown(shown)
+        let window = self.window;
+        self.show(|output| output.group(window, title))
     }
 
     /// Nobody goes on once rank 0 cannot show what was measured. It ends here, since windows that go
     /// half-way would be warned of.
-    fn shown(&self, result: Result<()>) -> Result<()> {
-        result.inspect_err(|error| {
+    fn show(&mut self, act: impl FnOnce(&mut Output) -> Result<()>) -> Result<()> {
+        let shown = self.output.as_mut().map_or(Ok(()), act);
+        shown.inspect_err(|error| {
             super::abort(self.plan, self.job, error);
             exit(error.exit_code().into());
         })
     }
 
-    /// Measures on rank 1; the others wait.
+    /// Measures on rank 1; the others wait. Collective.
     pub(super) fn origin(
         &mut self,
         line: Line<'_>,
         body: impl FnMut() -> transom::Result<()>,
     ) -> Result<Measured> {
         let takes_part = self.is_origin();
-        self.timed(line, takes_part, body)
+        self.measure(line, takes_part, body)
     }
 
-    /// Measures on every rank at once.
-    pub(super) fn every(
-        &mut self,
-        line: Line<'_>,
-        body: impl FnMut() -> transom::Result<()>,
-    ) -> Result<Measured> {
-        self.timed(line, true, body)
-    }
-
-    /// Measures on both ranks of a pair at once; the others wait.
-    pub(super) fn pair(
-        &mut self,
-        line: Line<'_>,
-        mut on_origin: impl FnMut() -> transom::Result<()>,
-        mut on_target: impl FnMut() -> transom::Result<()>,
-    ) -> Result<Measured> {
-        let iterations = self.plan.iterations(line.iterations);
-        let line = Line { iterations, ..line };
-        let me = self.comm.rank();
-        self.repeat(line, None, |ask| match me {
-            ORIGIN => part(ask, iterations, &mut on_origin),
-            TARGET => part(ask, iterations, &mut on_target),
-            _ => Ok(0.0),
-        })
-    }
-
-    fn timed(
+    /// Measures on the ranks that take part, at once; the others wait. Collective.
+    pub(super) fn measure(
         &mut self,
         line: Line<'_>,
         takes_part: bool,
@@ -282,21 +195,25 @@ impl<'a> Bench<'a> {
         let iterations = self.plan.iterations(line.iterations);
         let line = Line { iterations, ..line };
         let calls = iterations + warm_up(iterations);
-        self.repeat(line, Some(calls), |ask| match takes_part {
-            true => part(ask, iterations, &mut body),
-            false => Ok(0.0),
+        self.repeat(line, Some(calls), &mut |ask| match ask {
+            _ if !takes_part => Ok(0.0),
+            Ask::Total => Ok(time(iterations, &mut body)?),
+            Ask::Samples(samples) => {
+                samples.take(&mut body)?;
+                Ok(0.0)
+            }
         })
     }
 
     /// Measures by a method of the caller's, which returns the seconds that this rank needed for one
-    /// iteration, and does it five times, or as often as the plan asks for. Collective.
+    /// iteration. Collective.
     pub(super) fn one_by_one(
         &mut self,
         line: Line<'_>,
         mut seconds: impl FnMut() -> Result<f64>,
     ) -> Result<Measured> {
         let mut last = 0.0;
-        self.repeat(line, None, |ask| {
+        self.repeat(line, None, &mut |ask| {
             match ask {
                 Ask::Total => last = seconds()?,
                 Ask::Samples(samples) if last > 0.0 => samples.note(last),
@@ -312,16 +229,16 @@ impl<'a> Bench<'a> {
         &mut self,
         line: Line<'_>,
         calls: Option<u32>,
-        mut measure: impl FnMut(Ask<'_>) -> Result<f64>,
+        measure: &mut dyn FnMut(Ask<'_>) -> Result<f64>,
     ) -> Result<Measured> {
         if let Some(output) = &mut self.output {
             output.begin(self.window, line.name);
         }
+        let operations = line.scale.operations();
         let mut values = Vec::new();
-        let mut requests;
         let mut samples = None;
         let begun = Instant::now();
-        loop {
+        let (requests, percentiles) = loop {
             let before = self.posted();
             let seconds = measure(Ask::Total)?;
             let own = match (before, self.posted(), calls) {
@@ -340,22 +257,15 @@ impl<'a> Bench<'a> {
             ];
             let greatest = self.comm.allreduce(&ours, Op::Max)?;
             values.push(greatest[0]);
-            requests = own.map(|_| greatest[2]);
             let samples = samples.get_or_insert_with(|| Samples::new(line.iterations, greatest[3]));
             measure(Ask::Samples(samples))?;
             let has_lasted = values.len() >= LEAST_REPEATS
                 && greatest[1] >= self.plan.args.min_time.unwrap_or(0.0);
             if has_lasted || values.len() == MOST_REPEATS {
-                break;
+                let figures = self.comm.allreduce(&samples.figures(operations), Op::Max)?;
+                let percentiles = samples.percentiles(operations, &figures);
+                break (own.map(|_| greatest[2]), percentiles);
             }
-        }
-        let operations = line.scale.operations();
-        let percentiles = match &samples {
-            Some(samples) => {
-                let greatest = self.comm.allreduce(&samples.figures(operations), Op::Max)?;
-                samples.percentiles(operations, &greatest)
-            }
-            None => None,
         };
         let measured = Measured {
             iterations: line.iterations,
@@ -363,7 +273,7 @@ impl<'a> Bench<'a> {
             requests,
             percentiles,
         };
-        self.report(line, &measured)?;
+        self.report(&line, &measured)?;
         Ok(measured)
     }
 
@@ -372,66 +282,29 @@ impl<'a> Bench<'a> {
     }
 
     /// Reports what follows from something measured.
-    pub(super) fn report(&mut self, line: Line<'_>, measured: &Measured) -> Result<()> {
-        let Some(output) = &mut self.output else {
-            return Ok(());
-        };
-        let Subject {
-            op,
-            size,
-            sync,
-            burst,
-            case,
-        } = line.subject;
+    pub(super) fn report(&mut self, line: &Line<'_>, measured: &Measured) -> Result<()> {
         let what = What {
             window: self.window.to_owned(),
-            op: op.to_owned(),
-            size: size as u64,
-            sync: sync.to_owned(),
-            burst,
-            case: case.map(str::to_owned),
             registered: self.plan.registered(),
             hints: self.hints.clone(),
             metric: line.scale.metric(),
+            ..line.what.clone()
         };
-        let shown = output.record(what, line, measured);
-        self.shown(shown)
+        self.show(|output| output.record(what, line, measured))
     }
 
     /// A line below the table.
-    pub(super) fn note(&self, line: &std::fmt::Arguments<'_>) -> Result<()> {
-        let shown = match &self.output {
-            Some(output) => output.note(line),
-            None => Ok(()),
-        };
-        self.shown(shown)
+    pub(super) fn note(&mut self, line: &str) -> Result<()> {
+        self.show(|output| output.note(line))
     }
 
     pub(super) fn finish(&mut self) -> Result<()> {
-        match &mut self.output {
-            Some(output) => output.finish(),
-            None => Ok(()),
-        }
+        self.show(Output::finish)
     }
 }
 
 fn warm_up(iterations: u32) -> u32 {
     iterations / 10 + 1
-}
-
-/// A rank's part in a measurement that it takes part in.
-fn part(
-    ask: Ask<'_>,
-    iterations: u32,
-    body: &mut impl FnMut() -> transom::Result<()>,
-) -> Result<f64> {
-    match ask {
-        Ask::Total => Ok(time(iterations, body)?),
-        Ask::Samples(samples) => {
-            samples.take(body)?;
-            Ok(0.0)
-        }
-    }
 }
 
 /// Seconds per iteration, after a tenth of them to warm up.
@@ -469,11 +342,11 @@ mod tests {
 
     #[test]
     fn scales_convert_and_pass_over_ranks_that_took_no_part() {
-        assert_eq!(Scale::Nanoseconds.apply(2e-9), 2.0);
-        assert_eq!(Scale::NanosecondsEach(4.0).apply(8e-9), 2.0);
+        assert_eq!(Scale::Nanoseconds(1.0).apply(2e-9), 2.0);
+        assert_eq!(Scale::Nanoseconds(4.0).apply(8e-9), 2.0);
         assert_eq!(Scale::Microseconds.apply(0.0), 0.0);
-        assert_eq!(Scale::MegaOperations(64.0).apply(1e-6), 64.0);
-        assert_eq!(Scale::MegaOperationsOfAll(2.0).apply(1e-6), 2.0);
+        let rate = |each, ranks| Scale::MegaOperations { each, ranks }.apply(1e-6);
+        assert_eq!((rate(64.0, 1.0), rate(1.0, 2.0)), (64.0, 2.0));
         assert_eq!(Scale::Gigabytes(4096.0).apply(0.0), 0.0);
     }
 

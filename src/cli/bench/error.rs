@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use transom::launcher::LaunchError;
 
-use super::args::Operation;
 use super::saved::Fault;
 use crate::cli::USAGE;
 
@@ -27,9 +26,9 @@ pub(super) enum BenchError {
          which can bind them (as `transom run --bind-to` does)"
     )]
     BindTo,
-    #[error("{} cannot work on {size} bytes (legal: {legal})", operation.name())]
+    #[error("{operation} cannot work on {size} bytes (legal: {legal})")]
     Size {
-        operation: Operation,
+        operation: String,
         size: usize,
         legal: &'static str,
     },

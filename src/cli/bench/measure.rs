@@ -1,4 +1,4 @@
-//! The loops that are timed: an operation of any kind and size, and what completes it.
+//! The loops that are timed: operations of any kind and size, and what completes them.
 
 use std::hint::black_box;
 use std::ptr;
@@ -6,22 +6,12 @@ use std::ptr;
 use transom::raw::{Assert, Committed, Datatype, Window};
 use transom::{BasicType, LockKind, Op};
 
-use super::args::{COLUMNS, Operation, Sync};
-use super::engine::{Bench, Line, Measured, Scale, Subject, TARGET};
+use super::args::{COLUMNS, Operation, Sync, name};
+use super::engine::{Bench, Line, Measured, Scale, TARGET};
 use super::error::Result;
+use super::record::What;
 
-impl Sync {
-    pub(super) fn label(self) -> &'static str {
-        match self {
-            Self::Flush => "flush",
-            Self::Lock => "lock",
-            Self::LockAll => "lock_all",
-            Self::Fence => "fence",
-        }
-    }
-}
-
-/// An operation, and how it is completed.
+/// Operations, and how they are completed.
 #[derive(Clone, Copy)]
 pub(super) struct Timed {
     pub(super) operation: Operation,
@@ -30,6 +20,69 @@ pub(super) struct Timed {
     pub(super) sync: Sync,
     /// Operations before each synchronisation.
     pub(super) burst: u32,
+    /// Whether all ranks do it at once; else the origin alone.
+    pub(super) by_all: bool,
+}
+
+/// Times what `$timed` says of `$operation`, which goes to `$target`. Each kind of operation is a loop of its own, so that
+/// none pays for the choice; a closure that several loops call would stay a call in each.
+macro_rules! time {
+    ($timed:ident, $bench:ident, $window:ident, $line:ident, $target:ident, $operation:expr) => {
+        match u64::from($timed.burst) {
+            1 => complete!($timed, $bench, $window, $line, $target, $operation),
+            burst => complete!($timed, $bench, $window, $line, $target, {
+                (0..burst).try_for_each(|_| $operation)
+            }),
+        }
+    };
+}
+
+macro_rules! complete {
+    ($timed:ident, $bench:ident, $window:ident, $line:ident, $target:ident, $operations:expr) => {{
+        let takes_part = $timed.by_all || $bench.is_origin();
+        match $timed.sync {
+            Sync::Flush => {
+                if takes_part {
+                    $window.lock_all(Assert::NONE)?;
+                }
+                let measured = $bench.measure($line, takes_part, move || {
+                    $operations?;
+                    $window.flush($target)
+                })?;
+                if takes_part {
+                    $window.unlock_all()?;
+                }
+                Ok(measured)
+            }
+            Sync::Lock | Sync::LockShared => {
+                let kind = black_box(match $timed.sync {
+                    Sync::Lock => LockKind::Exclusive,
+                    _ => LockKind::Shared,
+                });
+                $bench.measure($line, takes_part, move || {
+                    $window.lock(kind, $target, Assert::NONE)?;
+                    $operations?;
+                    $window.unlock($target)
+                })
+            }
+            Sync::LockAll => $bench.measure($line, takes_part, move || {
+                $window.lock_all(Assert::NONE)?;
+                $operations?;
+                $window.unlock_all()
+            }),
+            Sync::Fence => {
+                $window.fence(Assert::NO_PRECEDE)?;
+                let measured = $bench.measure($line, true, move || {
+                    if takes_part {
+                        $operations?;
+                    }
+                    $window.fence(Assert::NONE)
+                })?;
+                $window.fence(Assert::NO_SUCCEED)?;
+                Ok(measured)
+            }
+        }
+    }};
 }
 
 impl Timed {
@@ -39,21 +92,24 @@ impl Timed {
             size,
             sync,
             burst: 1,
+            by_all: false,
         }
     }
 
-    pub(super) fn line(self, name: &str, iterations: u32, scale: Scale) -> Line<'_> {
-        let subject = Subject::new(self.operation.name(), self.size, self.sync.label());
+    pub(super) fn line(self, name_of_line: &str, iterations: u32, scale: Scale) -> Line<'_> {
         Line {
-            name,
-            subject: subject.burst(self.burst),
+            name: name_of_line,
+            what: What {
+                burst: self.burst,
+                case: self.by_all.then(|| "contended".to_owned()),
+                ..What::new(name(self.operation), self.size, name(self.sync))
+            },
             iterations,
             scale,
         }
     }
 
-    /// Each kind of operation is a loop of its own, so that none pays for the choice. `buffer` has `size` bytes, which no
-    /// other thread touches.
+    /// `buffer` has `size` bytes, which no other thread touches.
     pub(super) fn measure(
         self,
         bench: &mut Bench<'_>,
@@ -74,11 +130,11 @@ impl Timed {
         // Of all operations below: the buffer has `size` bytes and the others are words; all of them outlive the
         // synchronisation that follows each operation, and nobody touches them before it.
         match self.operation {
-            Operation::Put => self.time(bench, window, line, move || {
+            Operation::Put => time!(self, bench, window, line, target, {
                 // SAFETY: as said above.
                 unsafe { window.put(buffer, len, target, at) }
             }),
-            Operation::Get => self.time(bench, window, line, move || {
+            Operation::Get => time!(self, bench, window, line, target, {
                 // SAFETY: as said above.
                 unsafe { window.get(buffer, len, target, at) }
             }),
@@ -87,7 +143,7 @@ impl Timed {
                 let column = Datatype::vector(elements as i64, 1, COLUMNS as i64, &real)?.commit();
                 let dense = Committed::of(BasicType::F64).times(elements);
                 let (dense, column) = black_box((dense, column.times(1)));
-                self.time(bench, window, line, move || {
+                time!(self, bench, window, line, target, {
                     // SAFETY: as said above.
                     unsafe { window.put_layout(buffer, dense, target, at, column) }
                 })
@@ -97,69 +153,20 @@ impl Timed {
                     Operation::Accumulate => BasicType::I64,
                     _ => BasicType::F64,
                 };
-                let ty = black_box(ty);
-                self.time(bench, window, line, move || {
+                let (ty, count) = black_box((ty, elements as usize));
+                time!(self, bench, window, line, target, {
                     // SAFETY: as said above.
-                    unsafe { window.accumulate(buffer, elements as usize, ty, target, at, Op::Sum) }
+                    unsafe { window.accumulate(buffer, count, ty, target, at, Op::Sum) }
                 })
             }
-            Operation::FetchAndOp => self.time(bench, window, line, move || {
+            Operation::FetchAndOp => time!(self, bench, window, line, target, {
                 // SAFETY: as said above.
                 unsafe { window.fetch_and_op(one, result, word, target, at, Op::Sum) }
             }),
-            Operation::CompareAndSwap => self.time(bench, window, line, move || {
+            Operation::CompareAndSwap => time!(self, bench, window, line, target, {
                 // SAFETY: as said above.
                 unsafe { window.compare_and_swap(one, zero, result, word, target, at) }
             }),
-        }
-    }
-
-    #[inline(never)]
-    fn time(
-        self,
-        bench: &mut Bench<'_>,
-        window: &Window,
-        line: Line<'_>,
-        operation: impl Fn() -> transom::Result<()>,
-    ) -> Result<Measured> {
-        let burst = black_box(self.burst);
-        let operations = move || (0..burst).try_for_each(|_| operation());
-        let (target, origin) = (black_box(TARGET), bench.is_origin());
-        match self.sync {
-            Sync::Flush => {
-                if origin {
-                    window.lock_all(Assert::NONE)?;
-                }
-                let measured = bench.origin(line, move || {
-                    operations()?;
-                    window.flush(target)
-                })?;
-                if origin {
-                    window.unlock_all()?;
-                }
-                Ok(measured)
-            }
-            Sync::Lock => bench.origin(line, move || {
-                window.lock(LockKind::Exclusive, target, Assert::NONE)?;
-                operations()?;
-                window.unlock(target)
-            }),
-            Sync::LockAll => bench.origin(line, move || {
-                window.lock_all(Assert::NONE)?;
-                operations()?;
-                window.unlock_all()
-            }),
-            Sync::Fence => {
-                window.fence(Assert::NO_PRECEDE)?;
-                let measured = bench.every(line, move || {
-                    if origin {
-                        operations()?;
-                    }
-                    window.fence(Assert::NONE)
-                })?;
-                window.fence(Assert::NO_SUCCEED)?;
-                Ok(measured)
-            }
         }
     }
 }

@@ -7,14 +7,11 @@
 
 mod args;
 mod attach;
-mod bandwidth;
 mod busy;
-mod collective;
 mod compare;
 mod creation;
 mod engine;
 mod error;
-mod latency;
 mod measure;
 mod memory;
 mod output;
@@ -44,8 +41,8 @@ use output::{JsonFile, Output};
 use plot::PlotFile;
 
 pub(super) fn run(args: &Args) -> ExitCode {
-    if let Some(review) = args.review() {
-        return review::run(&review).unwrap_or_else(|error| match error.is_broken_pipe() {
+    if !args.measures() {
+        return review::run(args).unwrap_or_else(|error| match error.is_broken_pipe() {
             true => ExitCode::FAILURE,
             false => super::fail(&error, error.exit_code()),
         });
@@ -165,7 +162,7 @@ fn measure(plan: &Plan<'_>, job: &Job) -> Result<()> {
         Some(selected) => selected::run(&mut bench, plan.args.window, selected)?,
     }
     if plan.args.verbose {
-        note_usage(&bench, job)?;
+        note_usage(&mut bench, job)?;
     }
     bench.finish()
 }
@@ -181,7 +178,7 @@ const USAGE: [&str; 6] = [
 ];
 
 /// Says what each rank has taken from a device on which that is scarce.
-fn note_usage(bench: &Bench<'_>, job: &Job) -> Result<()> {
+fn note_usage(bench: &mut Bench<'_>, job: &Job) -> Result<()> {
     let Some(usage) = job.device_usage() else {
         return Ok(());
     };
@@ -200,7 +197,7 @@ fn note_usage(bench: &Bench<'_>, job: &Job) -> Result<()> {
     };
     let all = job.world().gather(&mine, 0)?;
     let lines = all.chunks_exact(mine.len()).enumerate().map(line);
-    bench.note(&format_args!("{}", lines.collect::<Vec<_>>().join("\n")))
+    bench.note(&lines.collect::<Vec<_>>().join("\n"))
 }
 
 fn enough(ranks: u32) -> Result<()> {

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
+use std::slice;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use transom::Job;
@@ -11,11 +12,12 @@ use transom::devices::REGISTRY;
 use transom::launcher::processors;
 
 use super::args::Plan;
-use super::engine::{Line, Measured};
+use super::engine::{Line, Measured, median};
 use super::error::{BenchError, Result};
 use super::plot::PlotFile;
 use super::record::{Diagnostics, FORMAT, Metric, Record, Run, What};
 use super::samples::Percentiles;
+use crate::cli::screen::json_lines;
 
 /// Whether there is something to draw a progress bar on.
 pub(super) fn has_terminal() -> bool {
@@ -86,18 +88,24 @@ impl Output {
         self.bar.set_message(format!("{window}.{name}"));
     }
 
-    pub(super) fn record(&mut self, what: What, line: Line<'_>, measured: &Measured) -> Result<()> {
-        let (min, max) = range(&measured.values);
+    pub(super) fn record(
+        &mut self,
+        what: What,
+        line: &Line<'_>,
+        measured: &Measured,
+    ) -> Result<()> {
+        let mut sorted = measured.values.clone();
+        sorted.sort_by(f64::total_cmp);
         let record = Record {
             format: FORMAT,
             name: format!("{}.{}", what.window, line.name),
             what,
             run: self.run.clone(),
             unit: line.scale.unit().to_owned(),
-            value: measured.median(),
-            min,
-            max,
-            most_within: Some(most_within(&measured.values)),
+            value: median(&sorted),
+            min: sorted[0],
+            max: sorted[sorted.len() - 1],
+            most_within: Some(most_within(&sorted)),
             iterations: measured.iterations,
             repeats: measured.values.len(),
             percentiles: measured.percentiles.clone(),
@@ -120,16 +128,13 @@ impl Output {
     pub(super) fn finish(&mut self) -> Result<()> {
         debug_assert_eq!(Some(self.bar.position()), self.bar.length());
         self.bar.finish_and_clear();
-        if let Some(json) = &mut self.json {
-            json.finish()?;
-        }
         match &self.plot {
             Some(plot) => plot.draw(&[(String::new(), &self.records)]),
             None => Ok(()),
         }
     }
 
-    pub(super) fn note(&self, line: &std::fmt::Arguments<'_>) -> Result<()> {
+    pub(super) fn note(&self, line: &str) -> Result<()> {
         self.show(format_args!("\n{line}"))
     }
 
@@ -199,18 +204,8 @@ fn device_spec(job: &Job) -> String {
     REGISTRY.spec_of(&spec, job.device_name())
 }
 
-fn range(values: &[f64]) -> (f64, f64) {
-    values
-        .iter()
-        .fold((f64::INFINITY, 0.0), |(min, max), &value| {
-            (min.min(value), f64::max(max, value))
-        })
-}
-
-/// Where all but a twentieth at either end lie, of at least one value.
-fn most_within(values: &[f64]) -> [f64; 2] {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
+/// Where all but a twentieth at either end lie, of at least one value in order.
+fn most_within(sorted: &[f64]) -> [f64; 2] {
     let cut = sorted.len() / 20;
     [sorted[cut], sorted[sorted.len() - 1 - cut]]
 }
@@ -227,7 +222,7 @@ pub(super) fn significant(value: f64) -> String {
 /// Where lines of JSON go.
 pub(super) struct JsonFile {
     path: PathBuf,
-    to: BufWriter<Box<dyn Write>>,
+    to: Box<dyn Write>,
 }
 
 impl JsonFile {
@@ -246,7 +241,7 @@ impl JsonFile {
             true => Box::new(io::stdout()),
             false => Box::new(File::create(path).map_err(|source| BenchError::file(path, source))?),
         };
-        let (path, to) = (path.clone(), BufWriter::new(to));
+        let path = path.clone();
         Ok(Self { path, to })
     }
 
@@ -256,17 +251,9 @@ impl JsonFile {
 
     /// Each line is there as soon as it is known.
     fn write(&mut self, record: &Record) -> Result<()> {
-        serde_json::to_writer(&mut self.to, record)
-            .map_err(io::Error::from)
-            .and_then(|()| self.to.write_all(b"\n"))
-            .and_then(|()| self.to.flush())
-            .map_err(|source| BenchError::file(&self.path, source))
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        self.to
-            .flush()
-            .map_err(|source| BenchError::file(&self.path, source))
+        let line = json_lines(slice::from_ref(record));
+        let written = self.to.write_all(line.as_bytes());
+        written.map_err(|source| BenchError::file(&self.path, source))
     }
 }
 
@@ -277,9 +264,9 @@ mod tests {
 
     #[test]
     fn most_repetitions_lie_within() {
-        let values: Vec<f64> = (1..=40).rev().map(f64::from).collect();
+        let values: Vec<f64> = (1..=40).map(f64::from).collect();
         assert_eq!(most_within(&values), [3.0, 38.0]);
-        assert_eq!(most_within(&values[..5]), [36.0, 40.0]);
+        assert_eq!(most_within(&values[..5]), [1.0, 5.0]);
         assert_eq!(most_within(&[7.0]), [7.0; 2]);
     }
 
@@ -324,10 +311,5 @@ mod tests {
         assert_eq!(cells(&row(&line, false)), "allocate.put8_flush 6.500 us");
         assert_eq!(cells(&head(false)), "mean p50 p99 max");
         assert_eq!(head(false).find("p50"), Some(59));
-    }
-
-    #[test]
-    fn the_range_of_values_is_found() {
-        assert_eq!(range(&[3.0, 1.0, 2.0]), (1.0, 3.0));
     }
 }

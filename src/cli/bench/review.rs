@@ -1,25 +1,29 @@
 //! Files of results, compared and plotted: nothing is measured.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::args::Review;
+use super::args::Args;
 use super::compare::Ratios;
 use super::error::{BenchError, Result};
 use super::plot::PlotFile;
 use super::saved::Saved;
 
-pub(super) fn run(review: &Review) -> Result<ExitCode> {
-    let files = review.from.iter().map(|path| Saved::read(path));
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let paths = match args.from.is_empty() {
+        true => &args.compare,
+        false => &args.from,
+    };
+    let files = paths.iter().map(|path| Saved::read(path));
     let files = files.collect::<Result<Vec<_>>>()?;
-    let plot = review.plot.as_ref().map(|path| {
-        refuse_overwriting(path, &review.from)?;
+    let plot = args.plot.as_ref().map(|path| {
+        refuse_overwriting(path, paths)?;
         PlotFile::probe(path)
     });
     let plot = plot.transpose()?;
-    let compared = match (&review.compare, &files[..]) {
-        (Some([a, b]), [of_a, of_b]) => {
+    let compared = match (&args.compare[..], &files[..]) {
+        ([a, b], [of_a, of_b]) => {
             let (a, b) = (a.clone(), b.clone());
             Some(Ratios::of([of_a, of_b]).ok_or(BenchError::NothingInCommon { a, b })?)
         }
@@ -27,25 +31,23 @@ pub(super) fn run(review: &Review) -> Result<ExitCode> {
     };
     // First the picture: whoever reads the table may stop after its first lines.
     if let Some(plot) = plot {
-        let sources: Vec<_> = files
-            .iter()
-            .map(|file| (file.name(), &*file.records))
-            .collect();
-        plot.draw(&sources)?;
+        let sources = files.iter().map(|file| (file.name(), &*file.records));
+        plot.draw(&sources.collect::<Vec<_>>())?;
     }
     let Some(compared) = compared else {
         return Ok(ExitCode::SUCCESS);
     };
-    let written = compared.write(&mut anstream::stdout().lock(), review.tolerance);
+    let tolerance = args.tolerance.unwrap_or(5.0) / 100.0;
+    let written = compared.write(&mut anstream::stdout().lock(), tolerance);
     written.map_err(BenchError::Output)?;
-    Ok(match compared.worse(review.tolerance) {
+    Ok(match compared.worse(tolerance) {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })
 }
 
 /// A picture in place of what it shows would be the end of it.
-fn refuse_overwriting(picture: &PathBuf, others: &[PathBuf]) -> Result<()> {
+fn refuse_overwriting(picture: &Path, others: &[PathBuf]) -> Result<()> {
     let Ok(there) = fs::canonicalize(picture) else {
         return Ok(());
     };

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::error::{BenchError, Result};
 use super::record::{FORMAT, Record};
@@ -85,14 +85,12 @@ fn parse(text: &[u8]) -> std::result::Result<Vec<Record>, Fault> {
             }
         })?;
         // What all formats have, also those to come.
-        let fields: Option<Map<String, Value>> = serde_json::from_value(value).ok();
-        let format = fields.and_then(|mut fields| fields.remove("format"));
-        let format = format.ok_or(Fault::NoFormat(number))?;
-        if format != FORMAT {
-            return Err(Fault::Format(number, format));
+        let format = value.get("format").ok_or(Fault::NoFormat(number))?;
+        if *format != FORMAT {
+            return Err(Fault::Format(number, format.clone()));
         }
         let record: Record =
-            serde_json::from_slice(line).map_err(|error| Fault::Record(number, error))?;
+            serde_json::from_value(value).map_err(|error| Fault::Record(number, error))?;
         if let Some(fault) = record.fault() {
             return Err(Fault::Value(number, fault));
         }

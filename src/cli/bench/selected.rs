@@ -6,39 +6,40 @@
 
 use transom::raw::Window;
 
-use super::args::{Selected, Sync, Windows};
-use super::bandwidth::iterations_for;
-use super::engine::{Bench, Line, Measured, Scale};
+use super::args::{Selected, Sync, Windows, name};
+use super::engine::{Bench, Measured, Scale};
 use super::error::Result;
 use super::measure::Timed;
-use super::memory::{CallerMemory, OriginBuffer};
-use super::suite::on_each_window;
+use super::memory::ZeroedMemory;
+use super::suite::{iterations_for, on_each_window};
 
 pub(super) fn run(bench: &mut Bench<'_>, windows: Windows, selected: &Selected) -> Result<()> {
-    let Selected {
-        lines,
-        syncs,
-        burst,
-        registered,
-        span,
-    } = selected;
-    bench.expect(windows.count() * syncs.len() * lines.len() * 2);
-    let mut buffer = match registered {
-        true => OriginBuffer::registered(bench.job(), *span)?,
-        false => OriginBuffer::new(*span)?,
+    let span = selected.span;
+    let lines = selected.syncs.len() * selected.lines.len() * 2;
+    bench.expect(windows.count() * lines);
+    let (untouched, mut registered);
+    let buffer = match selected.registered {
+        true => {
+            registered = bench.job.alloc::<u8>(span)?;
+            registered.as_mut_ptr()
+        }
+        false => {
+            untouched = ZeroedMemory::untouched(span)?;
+            untouched.pointer()
+        }
     };
-    let memory = CallerMemory::new(*span)?;
-    let info = bench.info();
-    on_each_window(bench, windows, *span, &memory, info, |bench, window| {
-        for &sync in syncs {
-            bench.barrier()?;
-            bench.group(sync.title())?;
-            for &(operation, size) in lines {
-                let chosen = Timed {
-                    burst: *burst,
+    let memory = ZeroedMemory::pages(span)?;
+    let info = &bench.plan.info;
+    on_each_window(bench, windows, span, &memory, info, |bench, window| {
+        for &sync in &selected.syncs {
+            let (title, small) = sync.title_and_iterations();
+            bench.group(title)?;
+            for &(operation, size) in &selected.lines {
+                let timed = Timed {
+                    burst: selected.burst,
                     ..Timed::new(operation, size, sync)
                 };
-                measure(bench, window, buffer.pointer(), chosen)?;
+                measure(bench, window, buffer, timed, small)?;
             }
         }
         Ok(())
@@ -46,66 +47,48 @@ pub(super) fn run(bench: &mut Bench<'_>, windows: Windows, selected: &Selected) 
 }
 
 impl Sync {
-    fn title(self) -> &'static str {
+    /// What stands above its lines, and iterations for small sizes as the standard suite has them.
+    fn title_and_iterations(self) -> (&'static str, u32) {
         match self {
-            Self::Flush => "operation and flush",
-            Self::Lock => "exclusive lock, operation, unlock",
-            Self::LockAll => "lock_all, operation, unlock_all",
-            Self::Fence => "operation and fence",
-        }
-    }
-
-    /// Iterations for small sizes, as the standard suite has them.
-    fn iterations(self) -> u32 {
-        match self {
-            Self::Flush => 20_000,
-            Self::Lock | Self::LockAll => 10_000,
-            Self::Fence => 5_000,
+            Self::Flush => ("operation and flush", 20_000),
+            Self::Lock => ("exclusive lock, operation, unlock", 10_000),
+            Self::LockShared => ("shared lock, operation, unlock", 10_000),
+            Self::LockAll => ("lock_all, operation, unlock_all", 10_000),
+            Self::Fence => ("operation and fence", 5_000),
         }
     }
 }
 
 /// The time of one operation of one size, and the bandwidth that follows.
-fn measure(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8, chosen: Timed) -> Result<()> {
-    let Timed {
-        operation,
-        size,
-        sync,
-        burst,
-        ..
-    } = chosen;
-    let mut what = format!("{}{}", operation.label(), readable(size));
+fn measure(
+    bench: &mut Bench<'_>,
+    window: &Window,
+    buffer: *mut u8,
+    timed: Timed,
+    small: u32,
+) -> Result<()> {
+    let (size, burst, sync) = (timed.size, timed.burst, name(timed.sync));
+    let mut what = format!("{}{}", timed.operation.label(), readable(size));
     if burst > 1 {
         what = format!("{what}_x{burst}");
     }
-    let name = format!("{what}_{}", sync.label());
-    let iterations = iterations_for(operation.reach(size), sync.iterations()) / burst;
-    let scale = Scale::NanosecondsEach(f64::from(burst));
-    let line = chosen.line(&name, iterations.max(2), scale);
-    let measured = chosen.measure(bench, window, buffer, line)?;
+    let iterations = iterations_for(timed.operation.reach(size), small) / burst;
+    let scale = Scale::Nanoseconds(f64::from(burst));
+    let name = format!("{what}_{sync}");
+    let line = timed.line(&name, iterations.max(2), scale);
+    let measured = timed.measure(bench, window, buffer, line)?;
     let scale = Scale::Gigabytes(size as f64);
-    let bandwidth = Measured {
+    let bandwidth = |nanoseconds: &f64| scale.apply(nanoseconds / 1e9);
+    let measured = Measured {
         percentiles: None,
-        values: measured
-            .values
-            .iter()
-            .map(|nanoseconds| scale.apply(nanoseconds / 1e9))
-            .collect(),
+        values: measured.values.iter().map(bandwidth).collect(),
         ..measured
     };
-    let name = match sync {
+    let name = match timed.sync {
         Sync::Flush => format!("{what}_bw"),
-        _ => format!("{what}_{}_bw", sync.label()),
+        _ => format!("{name}_bw"),
     };
-    let name = &name;
-    bench.report(
-        Line {
-            name,
-            scale,
-            ..line
-        },
-        &bandwidth,
-    )
+    bench.report(&timed.line(&name, iterations, scale), &measured)
 }
 
 /// As the standard suite writes sizes: in KiB where they are whole.

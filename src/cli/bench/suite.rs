@@ -3,26 +3,40 @@
 use std::hint::black_box;
 
 use transom::raw::{Assert, Window};
-use transom::{Info, LockKind};
+use transom::{BasicType, Info, Op};
 
 use super::args::{COLUMNS, Operation, Sync, Windows};
-use super::engine::{Bench, Line, Scale, Subject, TARGET};
+use super::engine::{Bench, Line, Scale, TARGET};
 use super::error::Result;
 use super::measure::Timed;
-use super::memory::{CallerMemory, OriginBuffer};
-use super::{attach, bandwidth, busy, collective, creation, latency, pairs};
+use super::memory::ZeroedMemory;
+use super::record::What;
+use super::{attach, busy, creation, pairs};
 
 /// Bytes of each rank's window and buffer.
 pub(super) const SPAN: usize = 16 << 20;
 
-const LINES: usize = creation::LINES
-    + latency::LINES
-    + bandwidth::LINES
-    + OTHER_LINES
-    + collective::LINES
-    + pairs::LINES
-    + busy::LINES
-    + bandwidth::COARSE_LINES;
+/// For each kind of window.
+const LINES: usize = 37;
+
+const EACH: Scale = Scale::Nanoseconds(1.0);
+
+/// What is flushed after each operation.
+const FLUSHED: [(&str, Operation); 6] = [
+    ("put8_flush", Operation::Put),
+    ("get8_flush", Operation::Get),
+    ("acc_i64_flush", Operation::Accumulate),
+    ("acc_f64_flush", Operation::AccumulateF64),
+    ("fetch_add_flush", Operation::FetchAndOp),
+    ("cas_flush", Operation::CompareAndSwap),
+];
+/// Large sizes, and how often each is moved.
+const MOVES: [(usize, u32); 4] = [
+    (4 << 10, 2_000),
+    (64 << 10, 500),
+    (1 << 20, 50),
+    (16 << 20, 8),
+];
 
 impl Windows {
     pub(super) fn allocate(self) -> bool {
@@ -39,34 +53,39 @@ impl Windows {
 }
 
 pub(super) fn run(bench: &mut Bench<'_>, windows: Windows) -> Result<()> {
-    let mut buffer = OriginBuffer::new(SPAN)?;
-    let memory = CallerMemory::new(SPAN)?;
+    let buffer = ZeroedMemory::untouched(SPAN)?;
+    let memory = ZeroedMemory::pages(SPAN)?;
     let there = match windows.create() {
         true => attach::find(bench, &memory)?,
         false => None,
     };
     let attached = there.map_or(0, |_| attach::LINES);
     bench.expect(windows.count() * LINES + attached);
+    let info = &bench.plan.info;
     if windows.allocate() {
-        bench.of_windows("allocate", bench.info());
-        creation::allocate(bench)?;
+        bench.of_windows("allocate", info);
+        creation::measure(bench, None)?;
     }
     if windows.create() {
-        bench.of_windows("create", bench.info());
-        creation::create(bench, &memory)?;
+        bench.of_windows("create", info);
+        creation::measure(bench, Some(&memory))?;
     }
     if let Some(there) = there {
         // Into a buffer of their own: the one of the other lines is to be untouched until their gets.
-        let mut buffer = OriginBuffer::new(SPAN)?;
-        attach::run(bench, there, buffer.pointer())?;
+        attach::run(bench, there, ZeroedMemory::untouched(SPAN)?.pointer())?;
     }
-    let info = bench.info();
     on_each_window(bench, windows, SPAN, &memory, info, |bench, window| {
         every_line(bench, window, buffer.pointer())
     })?;
     let info = &info.clone().with("mpi_accumulate_granularity", "4096");
     on_each_window(bench, windows, SPAN, &memory, info, |bench, window| {
-        bandwidth::run_coarse(bench, window, buffer.pointer())
+        bench.group("the same, with mpi_accumulate_granularity=4096")?;
+        for (size, iterations) in accumulates() {
+            let name = format!("acc_i64_{}K_coarse_bw", size >> 10);
+            let what = (Operation::Accumulate, size, iterations);
+            large(bench, window, buffer.pointer(), &name, what)?;
+        }
+        Ok(())
     })
 }
 
@@ -76,88 +95,150 @@ pub(super) fn on_each_window<'a>(
     bench: &mut Bench<'a>,
     windows: Windows,
     span: usize,
-    memory: &CallerMemory,
+    memory: &ZeroedMemory,
     info: &Info,
     mut body: impl FnMut(&mut Bench<'a>, &Window) -> Result<()>,
 ) -> Result<()> {
-    let comm = bench.comm();
+    let comm = bench.comm;
+    let mut measure = |kind, window: Window| -> Result<()> {
+        bench.of_windows(kind, info);
+        comm.barrier()?;
+        body(bench, &window)?;
+        Ok(window.free()?)
+    };
     if windows.allocate() {
         let window = Window::allocate(comm, span, 1, info)?;
-        // SAFETY: the window's own memory of this length; no rank accesses it before the barrier
-        // with which each measurement begins.
+        // SAFETY: the window's own memory of this length; no rank accesses it before the barrier.
         unsafe { window.base().write_bytes(0, span) };
-        bench.of_windows("allocate", info);
-        body(bench, &window)?;
-        window.free()?;
+        measure("allocate", window)?;
     }
     if windows.create() {
         // SAFETY: the memory has `span` bytes, outlives the window (or, after an error, the
         // process ends), nobody else refers to it, and the process has no other thread.
         let window = unsafe { Window::create(comm, memory.pointer(), span, 1, info)? };
-        bench.of_windows("create", info);
-        body(bench, &window)?;
-        window.free()?;
+        measure("create", window)?;
     }
     Ok(())
 }
 
 fn every_line(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
-    bench.barrier()?;
-    latency::run(bench, window, buffer)?;
-    bandwidth::run(bench, window, buffer)?;
-    strided(bench, window, buffer)?;
-    bench.barrier()?;
-    locks(bench, window, buffer)?;
-    bench.barrier()?;
-    bench.group("every rank takes part")?;
-    let fence = Timed::new(Operation::Put, 8, Sync::Fence);
-    let line = fence.line("put8_fence", 5_000, Scale::Nanoseconds);
-    fence.measure(bench, window, buffer, line)?;
-    collective::contended(bench, window)?;
-    pairs::run(bench, window, buffer)?;
-    busy::run(bench, window, buffer)
-}
-
-/// The lines of `strided`, of `locks` and of the fence.
-const OTHER_LINES: usize = 1 + 3 + 1;
-
-fn strided(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
+    let time = |bench: &mut Bench<'_>, name: &str, timed: Timed, iterations, scale| {
+        let line = timed.line(name, iterations, scale);
+        timed.measure(bench, window, buffer, line).map(drop)
+    };
+    bench.group("one operation and flush")?;
+    for (name, operation) in FLUSHED {
+        let timed = Timed::new(operation, 8, Sync::Flush);
+        time(bench, name, timed, 20_000, EACH)?;
+    }
+    bench.group("64 operations, then flush")?;
+    rates(bench, window, buffer)?;
+    bench.group("one large operation and flush")?;
+    let moves = [Operation::Put, Operation::Get].map(|operation| MOVES.map(|of| (operation, of)));
+    let sums = accumulates().flat_map(|of| {
+        let operations = [Operation::AccumulateF64, Operation::Accumulate];
+        operations.map(|operation| (operation, of))
+    });
+    for (operation, (size, iterations)) in moves.into_iter().flatten().chain(sums) {
+        let name = format!("{}{}K_bw", operation.label(), size >> 10);
+        large(bench, window, buffer, &name, (operation, size, iterations))?;
+    }
     bench.group("1,024 elements of a column, then flush")?;
     let timed = Timed::new(Operation::PutStrided, 8 * COLUMNS, Sync::Flush);
-    let line = timed.line("put_col1024", 200, Scale::Microseconds);
-    timed.measure(bench, window, buffer, line)?;
-    Ok(())
-}
-
-fn locks(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
+    time(bench, "put_col1024", timed, 200, Scale::Microseconds)?;
     bench.group("lock epochs")?;
-    for (name, sync, kind) in [
-        ("excl_lock_put8_unlock", "lock", LockKind::Exclusive),
-        ("shared_lock_put8_unlock", "lock_shared", LockKind::Shared),
+    for (name, sync) in [
+        ("excl_lock_put8_unlock", Sync::Lock),
+        ("shared_lock_put8_unlock", Sync::LockShared),
     ] {
-        let line = Line {
-            name,
-            subject: Subject::new("put", 8, sync),
-            iterations: 10_000,
-            scale: Scale::Nanoseconds,
-        };
-        let (kind, from, len, target, at) = black_box((kind, buffer, 8, TARGET, 0));
-        bench.origin(line, move || {
-            window.lock(kind, target, Assert::NONE)?;
-            // SAFETY: the buffer is longer, and nobody writes to it before the unlock.
-            unsafe { window.put(from, len, target, at)? };
-            window.unlock(target)
-        })?;
+        let timed = Timed::new(Operation::Put, 8, sync);
+        time(bench, name, timed, 10_000, EACH)?;
     }
     let empty = Line {
         name: "lock_all_unlock_all",
-        subject: Subject::new("none", 0, "lock_all"),
+        what: What::new("none", 0, "lock_all"),
         iterations: 10_000,
-        scale: Scale::Nanoseconds,
+        scale: EACH,
     };
     bench.origin(empty, move || {
         window.lock_all(Assert::NONE)?;
         window.unlock_all()
     })?;
+    bench.group("every rank takes part")?;
+    let timed = Timed::new(Operation::Put, 8, Sync::Fence);
+    time(bench, "put8_fence", timed, 5_000, EACH)?;
+    let timed = Timed {
+        by_all: true,
+        ..Timed::new(Operation::FetchAndOp, 8, Sync::Flush)
+    };
+    let (each, ranks) = (1.0, f64::from(bench.comm.size()));
+    let scale = Scale::MegaOperations { each, ranks };
+    time(bench, "contended_fetch_add", timed, 20_000, scale)?;
+    pairs::run(bench, window, buffer)?;
+    busy::run(bench, window, buffer)
+}
+
+/// As many operations before each flush as the compiler knows, as in the C program.
+fn rates(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
+    const BURST: u32 = 64;
+    let line = |name, op| Line {
+        name,
+        what: What {
+            burst: BURST,
+            ..What::new(op, 8, "flush")
+        },
+        iterations: 2_000,
+        scale: Scale::MegaOperations {
+            each: f64::from(BURST),
+            ranks: 1.0,
+        },
+    };
+    let (from, len, count, ty, target) = black_box((buffer, 8, 1, BasicType::I64, TARGET));
+    let places = || (0..u64::from(BURST)).map(|number| 8 * number);
+    if bench.is_origin() {
+        window.lock_all(Assert::NONE)?;
+    }
+    bench.origin(line("put8_rate", "put"), move || {
+        for at in places() {
+            // SAFETY: the buffer is longer, and nobody writes to it before the flush.
+            unsafe { window.put(from, len, target, at)? };
+        }
+        window.flush(target)
+    })?;
+    bench.origin(line("acc_i64_rate", "accumulate"), move || {
+        for at in places() {
+            // SAFETY: as above.
+            unsafe { window.accumulate(from, count, ty, target, at, Op::Sum)? };
+        }
+        window.flush(target)
+    })?;
+    if bench.is_origin() {
+        window.unlock_all()?;
+    }
     Ok(())
+}
+
+/// As the standard suite has it: the larger, the fewer.
+pub(super) fn iterations_for(size: usize, small: u32) -> u32 {
+    let found = MOVES.iter().rev().find(|&&(from, _)| size >= from);
+    found.map_or(small, |&(_, count)| count)
+}
+
+/// Accumulates take the first three sizes, a quarter as often.
+fn accumulates() -> impl Iterator<Item = (usize, u32)> {
+    let moves = MOVES.into_iter().take(3);
+    moves.map(|(size, iterations)| (size, iterations / 4 + 1))
+}
+
+/// The bandwidth of an operation.
+fn large(
+    bench: &mut Bench<'_>,
+    window: &Window,
+    buffer: *mut u8,
+    name: &str,
+    (operation, size, iterations): (Operation, usize, u32),
+) -> Result<()> {
+    let timed = Timed::new(operation, size, Sync::Flush);
+    let line = timed.line(name, iterations, Scale::Gigabytes(size as f64));
+    timed.measure(bench, window, buffer, line).map(drop)
 }
