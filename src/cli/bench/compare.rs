@@ -1,13 +1,13 @@
 //! Two files of results side by side: the ratio of each line that both have, and which is better.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 
 use super::engine::median;
 use super::output::significant;
-use super::record::{Diagnostics, Record, Run, What, convert};
+use super::record::{Diagnostics, Record, Run, What, convert, grouped, in_order};
 use super::saved::Saved;
 
 /// How many runs of a file are described.
@@ -15,18 +15,6 @@ const SHOWN: usize = 4;
 
 /// What makes a line of one file a line of the other, too: device and ranks only where a file has several.
 type Key = (What, Option<(String, u32)>);
-
-/// What the records of one file say of a line.
-struct Cell {
-    name: String,
-    unit: String,
-    less_is_better: bool,
-    values: Vec<f64>,
-    /// Between which most repetitions of all runs lie.
-    least: f64,
-    greatest: f64,
-    tails: Vec<f64>,
-}
 
 /// A line that both files have.
 struct Row {
@@ -101,18 +89,18 @@ impl<'a> Ratios<'a> {
     /// `None` where the files have no line in common.
     pub(super) fn of(files: [&'a Saved; 2]) -> Option<Self> {
         let tells_apart = files.iter().any(|file| jobs(file).len() > 1);
-        let [a, b] = files.map(|file| cells(file, tells_apart));
-        let mut there: BTreeMap<&Key, &Cell> = b.iter().map(|(key, cell)| (key, cell)).collect();
+        let [a, b] = files.map(|file| lines(file, tells_apart));
+        let mut there: BTreeMap<_, _> = b.iter().map(|(key, records)| (key, records)).collect();
         let mut rows = Vec::new();
         let mut only = [Vec::new(), Vec::new()];
-        for (key, a) in a {
-            match there.remove(&key) {
-                Some(b) => rows.push(row(a, b)),
-                None => only[0].push(a.name),
+        for (key, records) in &a {
+            match there.remove(key) {
+                Some(others) => rows.push(row(name(key, records), records, others)),
+                None => only[0].push(name(key, records)),
             }
         }
         let alone = b.iter().filter(|(key, _)| there.contains_key(key));
-        only[1].extend(alone.map(|(_, cell)| cell.name.clone()));
+        only[1].extend(alone.map(|(key, records)| name(key, records)));
         (!rows.is_empty()).then_some(Self { files, rows, only })
     }
 
@@ -129,7 +117,7 @@ impl<'a> Ratios<'a> {
     /// With colours, which `to` takes out again where nobody would see them.
     pub(super) fn write(&self, to: &mut impl Write, tolerance: f64) -> io::Result<()> {
         for (letter, file) in ["A", "B"].into_iter().zip(self.files) {
-            let runs = runs(file);
+            let runs = in_order(file.records.iter().map(|record| &record.run));
             for run in runs.iter().take(SHOWN) {
                 writeln!(to, "{letter}  {}: {}", file.name(), describe(run))?;
             }
@@ -239,13 +227,6 @@ fn jobs(file: &Saved) -> Vec<(String, u32)> {
     distinct(file, |run| (run.device.clone(), run.ranks))
 }
 
-/// The runs of a file, the first time that each comes.
-fn runs(file: &Saved) -> Vec<&Run> {
-    let mut found = BTreeSet::new();
-    let runs = file.records.iter().map(|record| &record.run);
-    runs.filter(|&run| found.insert(run)).collect()
-}
-
 fn describe(run: &Run) -> String {
     let Run { device, host, .. } = run;
     let watched = run.watched.map_or("", Diagnostics::variable);
@@ -257,55 +238,55 @@ fn describe(run: &Run) -> String {
     )
 }
 
-/// The lines of a file in the order in which they first come; those that come again are runs of the same.
-fn cells(file: &Saved, tells_apart: bool) -> Vec<(Key, Cell)> {
-    let mut places = BTreeMap::new();
-    let mut cells: Vec<(Key, Cell)> = Vec::new();
-    for record in &file.records {
-        let Record { what, run, .. } = record;
-        let job = tells_apart.then(|| (run.device.clone(), run.ranks));
-        let name = match &job {
-            Some((device, ranks)) => format!("{} [{device}, {ranks}]", record.name),
-            None => record.name.clone(),
-        };
-        let key = (what.clone(), job);
-        let at = *places.entry(key.clone()).or_insert(cells.len());
-        if at == cells.len() {
-            let cell = Cell {
-                name,
-                unit: record.unit.clone(),
-                less_is_better: what.metric.less_is_better(),
-                values: Vec::new(),
-                least: f64::INFINITY,
-                greatest: 0.0,
-                tails: Vec::new(),
-            };
-            cells.push((key, cell));
-        }
-        let cell = &mut cells[at].1;
-        let [low, high] = record.most_within.unwrap_or([record.min, record.max]);
-        let [value, low, high] =
-            [record.value, low, high].map(|value| convert(value, &record.unit, &cell.unit));
-        cell.values.push(value);
-        cell.least = cell.least.min(low).min(value);
-        cell.greatest = cell.greatest.max(high).max(value);
-        let tail = record.percentiles.as_ref().map(|all| all.p99);
-        cell.tails.extend(tail.filter(|&tail| tail > 0.0));
-    }
-    cells
+/// The lines of a file in the order in which they first come; records that come again are runs of the same.
+fn lines(file: &Saved, tells_apart: bool) -> Vec<(Key, Vec<&Record>)> {
+    grouped(file.records.iter().map(|record| {
+        let job = tells_apart.then(|| (record.run.device.clone(), record.run.ranks));
+        ((record.what.clone(), job), record)
+    }))
 }
 
-fn row(a: Cell, b: &Cell) -> Row {
-    let tail = (!a.tails.is_empty() && !b.tails.is_empty() && a.less_is_better)
-        .then(|| median(&b.tails) / median(&a.tails));
+fn name((_, job): &Key, records: &[&Record]) -> String {
+    let name = &records[0].name;
+    match job {
+        Some((device, ranks)) => format!("{name} [{device}, {ranks}]"),
+        None => name.clone(),
+    }
+}
+
+fn row(name: String, a: &[&Record], b: &[&Record]) -> Row {
+    let Record { unit, what, .. } = a[0];
+    let less_is_better = what.metric.less_is_better();
+    let value = |records: &[&Record]| {
+        let values = records
+            .iter()
+            .map(|one| convert(one.value, &one.unit, unit));
+        median(&values.collect::<Vec<_>>())
+    };
+    // Between the ends of most repetitions of all runs.
+    let spread = |records: &[&Record]| {
+        let ends = records.iter().flat_map(|one| {
+            let [low, high] = one.most_within.unwrap_or([one.min, one.max]);
+            [low, high, one.value].map(|value| convert(value, &one.unit, unit))
+        });
+        let (least, greatest) = ends.fold((f64::INFINITY, 0.0), |(least, greatest), value| {
+            (value.min(least), value.max(greatest))
+        });
+        greatest - least
+    };
+    let tail = |records: &[&Record]| {
+        let tails = records.iter().filter_map(|one| one.percentiles.as_ref());
+        let tails: Vec<_> = tails.map(|of| of.p99).filter(|&tail| tail > 0.0).collect();
+        (!tails.is_empty() && less_is_better).then(|| median(&tails))
+    };
     Row {
-        a: median(&a.values),
-        b: convert(median(&b.values), &b.unit, &a.unit),
-        spread: a.greatest - a.least + convert(b.greatest - b.least, &b.unit, &a.unit),
-        name: a.name,
-        unit: a.unit,
-        less_is_better: a.less_is_better,
-        tail,
+        name,
+        unit: unit.clone(),
+        less_is_better,
+        a: value(a),
+        b: value(b),
+        spread: spread(a) + spread(b),
+        tail: tail(a).zip(tail(b)).map(|(a, b)| b / a),
     }
 }
 

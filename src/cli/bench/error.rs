@@ -112,15 +112,13 @@ impl BenchError {
     pub(super) fn exit_code(&self) -> u8 {
         match self {
             Self::Launch(error) => error.exit_code(),
-            Self::Memory { .. }
-            | Self::File { .. }
-            | Self::Saved { .. }
-            | Self::NothingInCommon { .. }
-            | Self::NoSizes
-            | Self::TooManySeries { .. }
-            | Self::Device(_) => USAGE,
-            _ if self.is_usage() => USAGE,
-            _ => 1,
+            Self::Attach(_)
+            | Self::Buffer { .. }
+            | Self::Draw(_)
+            | Self::Output(_)
+            | Self::Executable(_)
+            | Self::Library(_) => 1,
+            _ => USAGE,
         }
     }
 }

@@ -208,6 +208,33 @@ fn control_characters(value: &Value) -> Option<&String> {
     }
 }
 
+/// Each of them once, as they first come.
+pub(super) fn in_order<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for one in all {
+        if !found.contains(&one) {
+            found.push(one);
+        }
+    }
+    found
+}
+
+/// What belongs to each key, in the order in which the keys first come.
+pub(super) fn grouped<K: Clone + Ord, V>(
+    all: impl IntoIterator<Item = (K, V)>,
+) -> Vec<(K, Vec<V>)> {
+    let mut places = BTreeMap::new();
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    for (key, value) in all {
+        let at = *places.entry(key.clone()).or_insert(groups.len());
+        match groups.get_mut(at) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((key, vec![value])),
+        }
+    }
+    groups
+}
+
 /// A value in another unit of the same metric.
 pub(super) fn convert(value: f64, from: &str, to: &str) -> f64 {
     match (from, to) {

@@ -2,7 +2,6 @@
 
 use super::finding::{Finding, Level, bytes};
 use super::machine::Machine;
-use super::need::Need;
 
 const CHECK: &str = "locked memory";
 
@@ -15,7 +14,8 @@ const COMFORT: u64 = 64 << 20;
 
 const CAP_IPC_LOCK: u32 = 14;
 
-pub(super) fn check(machine: &Machine, need: Need) -> Finding {
+/// `missing`: how bad it is if RDMA cannot be used.
+pub(super) fn check(machine: &Machine, missing: Level) -> Finding {
     let Some((soft, hard)) = machine.limit("Max locked memory") else {
         return Finding::warning(
             CHECK,
@@ -27,7 +27,7 @@ pub(super) fn check(machine: &Machine, need: Need) -> Finding {
         return Finding::ok(CHECK, "not limited");
     };
     let said = format!("limited to {} per process", bytes(limit));
-    if need == Need::None {
+    if missing == Level::Ok {
         return Finding::ok(CHECK, format!("{said}, which only RDMA devices look at"));
     }
     if may_ignore_limits(machine) {
@@ -36,7 +36,7 @@ pub(super) fn check(machine: &Machine, need: Need) -> Finding {
     }
     let (level, found) = match limit {
         ..START => (
-            need.missing(),
+            missing,
             format!(
                 "{said}; a rank needs {} to start on an RDMA device",
                 bytes(START)

@@ -5,16 +5,16 @@ mod finding;
 mod host;
 mod machine;
 mod memlock;
-mod need;
 mod neighbours;
 mod rdma;
 mod soft;
+mod wanted;
 
 use std::process::ExitCode;
 
 use finding::{Finding, Level};
 use machine::{Machine, Probes};
-use need::Wanted;
+use wanted::Wanted;
 
 /// Check this machine for use, and say what helps where something is wrong
 ///
@@ -50,9 +50,9 @@ pub(super) fn run(args: &Args) -> ExitCode {
 
 fn examine(machine: &Machine, probes: &Probes, wanted: &Wanted) -> Vec<Finding> {
     let devices = machine.rdma_devices();
-    let need = wanted.need(&devices);
-    let mut findings = rdma::check(machine, probes, &devices, wanted, need);
-    findings.push(memlock::check(machine, need));
+    let missing = wanted.missing(&devices);
+    let mut findings = rdma::check(machine, probes, &devices, wanted, missing);
+    findings.push(memlock::check(machine, missing));
     findings.push(neighbours::check(machine, probes, wanted));
     if wanted.may_use_soft() {
         findings.push(soft::check(machine, probes));

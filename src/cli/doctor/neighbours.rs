@@ -3,7 +3,7 @@
 
 use super::finding::{Finding, Level};
 use super::machine::{Machine, Probes};
-use super::need::Wanted;
+use super::wanted::Wanted;
 
 /// What the kernel calls its first PID namespace.
 const FIRST: &str = "pid:[4026531836]";

@@ -10,19 +10,20 @@ use rdma_sys_shim::rdma::{
 
 use super::finding::{Finding, Level};
 use super::machine::{Machine, Probes};
-use super::need::{Need, Wanted};
+use super::wanted::Wanted;
 
 const PORT: &str = "port";
 const GID: &str = "GID";
 
+/// `missing`: how bad it is if something that RDMA needs is missing.
 pub(super) fn check(
     machine: &Machine,
     probes: &Probes,
     devices: &[RdmaDevice],
     wanted: &Wanted,
-    need: Need,
+    missing: Level,
 ) -> Vec<Finding> {
-    if need == Need::None {
+    if missing == Level::Ok {
         let found = match wanted {
             Wanted::Any => {
                 "no device, which only jobs on several hosts need; `transom doctor --device verbs` \
@@ -33,8 +34,8 @@ pub(super) fn check(
         return vec![Finding::ok("RDMA", found)];
     }
     let mut findings = vec![
-        provider(probes.verbs, need),
-        modules(machine, devices, need),
+        provider(probes.verbs, missing),
+        modules(machine, devices, missing),
     ];
     let spec = match wanted {
         Wanted::Rdma(spec) => spec,
@@ -43,7 +44,7 @@ pub(super) fn check(
     let selector = match rdma::selector(spec, devices) {
         Ok(selector) => selector,
         Err(error) => {
-            findings.push(refusal("device", &error, need.missing()));
+            findings.push(refusal("device", &error, missing));
             return findings;
         }
     };
@@ -53,13 +54,13 @@ pub(super) fn check(
         && error.subject != Subject::Ports
     {
         // No line about a port would tell this.
-        findings.push(refusal("device", error, need.missing()));
+        findings.push(refusal("device", error, missing));
         return findings;
     }
     // What is wrong with a port that nobody needs is no more than a remark.
     let level = match chosen {
         Ok(_) => Level::Ok,
-        Err(_) => need.missing(),
+        Err(_) => missing,
     };
     let meant = |device: &&RdmaDevice| {
         let name = selector.name.as_ref();
@@ -69,7 +70,7 @@ pub(super) fn check(
         let picked = chosen
             .as_ref()
             .is_ok_and(|choice| choice.device == device.name);
-        let used = if picked { need.missing() } else { level };
+        let used = if picked { missing } else { level };
         findings.push(device_file(machine, device, used));
         let numbers = device.ports.iter().map(|port| port.number);
         for number in numbers.filter(|&n| selector.port.is_none_or(|port| port == n)) {
@@ -83,7 +84,7 @@ pub(super) fn check(
                 .is_ok_and(|choice| choice.device == device.name && choice.port == number);
             let found = rdma::choose(devices, &here, &seat);
             if let Some(found_port) = device.port(number) {
-                let picked = picked.then_some(need);
+                let picked = picked.then_some(missing);
                 findings.extend(port(machine, device, found_port, found, level, picked));
             }
         }
@@ -91,20 +92,20 @@ pub(super) fn check(
     findings
 }
 
-fn provider(has_verbs: bool, need: Need) -> Finding {
+fn provider(has_verbs: bool, level: Level) -> Finding {
     const CHECK: &str = "verbs provider";
     if has_verbs {
         return Finding::ok(CHECK, "in this build");
     }
     Finding::bad(
-        need.missing(),
+        level,
         CHECK,
         "not in this build, which uses the device soft only",
         Some("build with `--features verbs`".to_owned()),
     )
 }
 
-fn modules(machine: &Machine, devices: &[RdmaDevice], need: Need) -> Finding {
+fn modules(machine: &Machine, devices: &[RdmaDevice], level: Level) -> Finding {
     const CHECK: &str = "kernel modules";
     // A module that is built in may show nothing but what it makes.
     let wanted = [
@@ -124,7 +125,7 @@ fn modules(machine: &Machine, devices: &[RdmaDevice], need: Need) -> Finding {
         return Finding::ok(CHECK, "loaded");
     }
     Finding::bad(
-        need.missing(),
+        level,
         CHECK,
         format!("{} not loaded", missing.join(", ")),
         Some(format!(
@@ -175,7 +176,7 @@ fn device_file(machine: &Machine, device: &RdmaDevice, level: Level) -> Finding 
 }
 
 /// What there is to say of a port: `found` is what the rule finds on it, `level` how bad it is if
-/// that is nothing. `picked` is how much depends on the port that would be used; of others, no more is
+/// that is nothing. `picked` is how bad that is for the port that would be used; of others, no more is
 /// said than what they are.
 fn port(
     machine: &Machine,
@@ -183,7 +184,7 @@ fn port(
     port: &Port,
     found: Result<Choice, SelectError>,
     level: Level,
-    picked: Option<Need>,
+    picked: Option<Level>,
 ) -> Vec<Finding> {
     let name = format!("{} port {}", device.name, port.number);
     let inactive = !port.is_active() || port.link_layer == LinkLayer::Other;
@@ -199,7 +200,7 @@ fn port(
                 entry.index, entry.gid, entry.kind
             );
             let finding = match picked {
-                Some(need) => gid(machine, port, &entry, shown, need),
+                Some(missing) => gid(machine, port, &entry, shown, missing),
                 None => Finding::ok(GID, shown),
             };
             vec![works(), finding]
@@ -223,13 +224,13 @@ fn describe(port: &Port) -> String {
 }
 
 /// The GID that would be used.
-fn gid(machine: &Machine, port: &Port, entry: &GidEntry, shown: String, need: Need) -> Finding {
+fn gid(machine: &Machine, port: &Port, entry: &GidEntry, shown: String, level: Level) -> Finding {
     let netdev = entry.netdev.as_ref().or(port.netdev.as_ref());
     let netdev = netdev.map_or("NETDEV", String::as_str);
     let address = format!("`ip addr add ADDRESS/PREFIX dev {netdev}`");
     if entry.gid.to_ipv4_mapped().is_none() && !has_ipv6(machine, entry, netdev) {
         return Finding::bad(
-            need.missing(),
+            level,
             GID,
             format!("{shown}, which is not an address of {netdev}: no packet finds its way"),
             Some(address),

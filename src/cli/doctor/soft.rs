@@ -18,22 +18,16 @@ pub(super) fn check(machine: &Machine, probes: &Probes) -> Finding {
          own memory, which is slower"
     );
     let remedy = match scope.as_deref() {
-        Some("2") => "`sysctl kernel.yama.ptrace_scope=1`".to_owned(),
-        Some("3") => "set kernel.yama.ptrace_scope=1 in /etc/sysctl.d and restart: 3 stays until \
+        Some("2") => "`sysctl kernel.yama.ptrace_scope=1`",
+        Some("3") => {
+            "set kernel.yama.ptrace_scope=1 in /etc/sysctl.d and restart: 3 stays until \
                       then"
-            .to_owned(),
-        _ => filter_remedy(machine, "process_vm_readv and process_vm_writev"),
+        }
+        _ if machine.status("Seccomp").as_deref() == Some("2") => {
+            "a filter of system calls is active: have it allow process_vm_readv and process_vm_writev; for a container, \
+             `--cap-add SYS_PTRACE` or a `--security-opt seccomp=` profile does"
+        }
+        _ => "the kernel has to allow process_vm_readv and process_vm_writev",
     };
     Finding::warning(CHECK, found, remedy)
-}
-
-/// What lets a system call through that is there and refused.
-fn filter_remedy(machine: &Machine, calls: &str) -> String {
-    match machine.status("Seccomp").as_deref() {
-        Some("2") => format!(
-            "a filter of system calls is active: have it allow {calls}; for a container, \
-             `--cap-add SYS_PTRACE` or a `--security-opt seccomp=` profile does"
-        ),
-        _ => format!("the kernel has to allow {calls}"),
-    }
 }

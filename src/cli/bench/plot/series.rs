@@ -1,10 +1,8 @@
 //! Which lines of results a picture has, and what it says of them.
 
-use std::collections::BTreeMap;
-
 use super::super::engine::median;
 use super::super::error::{BenchError, Result};
-use super::super::record::{Metric, Record, Run, What};
+use super::super::record::{Metric, Record, Run, What, grouped, in_order};
 use super::Source;
 
 /// Nobody can tell more lines apart.
@@ -44,7 +42,7 @@ struct Key {
 type Job = (usize, Run);
 
 /// Times by size; of each size one time for each repetition.
-type Times = BTreeMap<u64, Vec<f64>>;
+type Times = Vec<(u64, Vec<f64>)>;
 
 impl Picture {
     pub(super) fn of(sources: &[Source<'_>]) -> Result<Self> {
@@ -79,7 +77,7 @@ impl Picture {
                 created: key.what.window == "create",
                 points: times
                     .iter()
-                    .map(|(&size, times)| (size as f64, median(times)))
+                    .map(|(size, times)| (*size as f64, median(times)))
                     .collect(),
             }
         });
@@ -96,26 +94,25 @@ impl Picture {
 }
 
 fn collect(sources: &[Source<'_>]) -> Vec<(Key, Times)> {
-    let mut places = BTreeMap::new();
-    let mut found: Vec<(Key, Times)> = Vec::new();
-    for (source, (_, records)) in sources.iter().enumerate() {
-        for record in *records {
-            // What is out of the ordinary shows something else than what a size costs, and so does a
-            // window that comes and goes.
-            let What { size, case, op, .. } = &record.what;
-            if *size == 0 || case.is_some() || op == "create_free" {
-                continue;
-            }
-            let key = key(source, record);
-            let at = *places.entry(key.clone()).or_insert(found.len());
-            if at == found.len() {
-                found.push((key, Times::new()));
-            }
-            let times = found[at].1.entry(*size).or_default();
-            times.push(record.nanoseconds());
-        }
-    }
-    found
+    let records = sources.iter().enumerate().flat_map(|(source, of)| {
+        let records = of.1.iter();
+        records.map(move |record| (source, record))
+    });
+    // What is out of the ordinary shows something else than what a size costs, and so does a
+    // window that comes and goes.
+    let shown = records.filter(|(_, record)| {
+        let What { size, case, op, .. } = &record.what;
+        *size > 0 && case.is_none() && op != "create_free"
+    });
+    let points = shown.map(|(source, record)| {
+        let point = (record.what.size, record.nanoseconds());
+        (key(source, record), point)
+    });
+    let series = grouped(points).into_iter().map(|(key, mut points)| {
+        points.sort_by_key(|&(size, _)| size);
+        (key, grouped(points))
+    });
+    series.collect()
 }
 
 fn key(source: usize, record: &Record) -> Key {
@@ -134,17 +131,6 @@ fn key(source: usize, record: &Record) -> Key {
         job: (source, run),
         what,
     }
-}
-
-/// Each of them once, as they first come.
-fn in_order<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
-    let mut found = Vec::new();
-    for one in all {
-        if !found.contains(&one) {
-            found.push(one);
-        }
-    }
-    found
 }
 
 /// What is said of a job: what not all have in common, and the file's name where that is not
@@ -225,6 +211,8 @@ fn captions(sources: &[Source<'_>], jobs: &[&Job]) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::super::super::record::tests::record;
     use super::*;
 

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::super::screen::json_lines;
 use super::finding::{self, Finding, Level, bytes, exit_code};
 use super::machine::{Machine, Probes};
-use super::need::Wanted;
+use super::wanted::Wanted;
 
 const GIDS: &str = "/sys/class/infiniband/rxe0/ports/1";
 
