@@ -3,11 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::counters::Counters;
-use super::statistics::Waits;
+use super::counters::{Counters, Tally};
 use super::{counts_waits, trace};
 
 /// What waits of a thread belong to.
@@ -70,15 +68,7 @@ impl Drop for InCall {
 }
 
 /// Waits of no window: of communicators, and for peers to be found.
-static ELSEWHERE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
-
-pub(super) fn elsewhere() -> Waits {
-    let [count, time] = [0, 1].map(|index: usize| ELSEWHERE[index].load(Ordering::Relaxed));
-    Waits {
-        count,
-        time: Duration::from_nanos(time),
-    }
-}
+pub(super) static ELSEWHERE: Tally = Tally::new();
 
 /// Kept while a thread waits.
 pub(crate) struct Waiting(Option<Begun>);
@@ -131,13 +121,8 @@ impl Drop for Waiting {
         let _ = WAITS.try_with(|waits| waits.set(false));
         let time = begun.at.elapsed();
         with_call(|name, target, counters| {
-            match counters {
-                Some(counters) => counters.waited(time),
-                None => {
-                    ELSEWHERE[0].fetch_add(1, Ordering::Relaxed);
-                    ELSEWHERE[1].fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
-                }
-            }
+            let waits = counters.map_or(&ELSEWHERE, |counters| &counters.waits);
+            waits.add_wait(time);
             if begun.told {
                 trace::end_wait(name);
             } else if trace::is_on() {
@@ -166,6 +151,8 @@ fn with_call(act: impl FnOnce(&str, Option<u32>, Option<&Counters>)) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::terms::Flavor;
 
@@ -191,6 +178,6 @@ mod tests {
         wait();
         assert_eq!(counts(), [2, 1]);
         assert!(watches[0].statistics().waits.time >= Duration::from_millis(4));
-        assert!(elsewhere().count >= 1);
+        assert!(ELSEWHERE.waits().count >= 1);
     }
 }

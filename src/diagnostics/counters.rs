@@ -1,6 +1,5 @@
 //! What is counted of one window, and all that was counted in this process.
 
-use std::array;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,13 +21,19 @@ const KINDS: usize = OperationKind::ALL.len() * TARGETS * WAYS;
 const MOST_KEPT: usize = 256;
 
 /// How often something was, and how much of it.
-#[derive(Default)]
-struct Tally {
+pub(super) struct Tally {
     count: AtomicU64,
     amount: AtomicU64,
 }
 
 impl Tally {
+    pub(super) const fn new() -> Self {
+        Self {
+            count: AtomicU64::new(0),
+            amount: AtomicU64::new(0),
+        }
+    }
+
     fn add(&self, amount: u64) {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.amount.fetch_add(amount, Ordering::Relaxed);
@@ -37,6 +42,17 @@ impl Tally {
     fn read(&self) -> (u64, u64) {
         let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
         (read(&self.count), read(&self.amount))
+    }
+
+    pub(super) fn add_wait(&self, time: Duration) {
+        self.add(time.as_nanos() as u64);
+    }
+
+    /// Where the amounts are those of [`Tally::add_wait`].
+    pub(super) fn waits(&self) -> Waits {
+        let (count, nanoseconds) = self.read();
+        let time = Duration::from_nanos(nanoseconds);
+        Waits { count, time }
     }
 }
 
@@ -89,8 +105,7 @@ pub(crate) struct Counters {
     accesses: [Tally; KINDS],
     epochs: AtomicU64,
     flushes: AtomicU64,
-    /// In nanoseconds.
-    waits: Tally,
+    pub(super) waits: Tally,
     /// So that each that ends has begun.
     open: Mutex<BTreeSet<TracedEpoch>>,
 }
@@ -102,10 +117,10 @@ impl Counters {
             number,
             flavor,
             name: Mutex::default(),
-            accesses: array::from_fn(|_| Tally::default()),
+            accesses: [const { Tally::new() }; KINDS],
             epochs: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
-            waits: Tally::default(),
+            waits: Tally::new(),
             open: Mutex::default(),
         });
         super::count_waits();
@@ -144,10 +159,6 @@ impl Counters {
 
     pub(crate) fn count_flush(&self) {
         self.flushes.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn waited(&self, time: Duration) {
-        self.waits.add(time.as_nanos() as u64);
     }
 
     pub(crate) fn begin_epoch(&self, epoch: TracedEpoch) {
@@ -190,15 +201,11 @@ impl Counters {
                 }
             }
         }
-        let (count, time) = self.waits.read();
         Statistics {
             accesses,
             epochs: self.epochs.load(Ordering::Relaxed),
             flushes: self.flushes.load(Ordering::Relaxed),
-            waits: Waits {
-                count,
-                time: Duration::from_nanos(time),
-            },
+            waits: self.waits.waits(),
         }
     }
 

@@ -106,7 +106,7 @@ pub(crate) fn leaving() {
         write_at_once(&report::table(
             rank,
             &counters::all(),
-            call::elsewhere(),
+            call::ELSEWHERE.waits(),
             served,
         ));
     }

@@ -19,50 +19,22 @@ pub(super) fn table(
 ) -> String {
     let mut rows = vec![HEAD.map(str::to_owned)];
     for (title, counted) in windows {
-        let row = |what: &str, count: u64, bytes: String| {
-            let nothing = String::new;
+        rows.extend(counted.accesses.iter().map(|accesses| {
             [
-                title.clone(),
-                what.to_owned(),
-                nothing(),
-                nothing(),
-                count.to_string(),
-                bytes,
-            ]
-        };
-        for accesses in &counted.accesses {
-            rows.push([
                 title.clone(),
                 accesses.operation.to_string(),
                 accesses.target.to_string(),
                 accesses.via.to_string(),
                 accesses.count.to_string(),
                 accesses.bytes.to_string(),
-            ]);
-        }
-        for (what, count) in [("epochs", counted.epochs), ("flushes", counted.flushes)] {
-            if count > 0 {
-                rows.push(row(what, count, String::new()));
-            }
-        }
-        if counted.waits.count > 0 {
-            let what = format!("waits, {}", span(counted.waits.time));
-            rows.push(row(&what, counted.waits.count, String::new()));
-        }
+            ]
+        }));
+        rows.extend(plain(title, "epochs", counted.epochs));
+        rows.extend(plain(title, "flushes", counted.flushes));
+        rows.extend(plain(title, &waits(counted.waits), counted.waits.count));
     }
-    let waits = format!("waits, {}", span(elsewhere.time));
-    for (what, count) in [
-        (waits, elsewhere.count),
-        ("served for others".to_owned(), served),
-    ] {
-        if count > 0 {
-            let mut row = HEAD.map(|_| String::new());
-            row[0] = "none".to_owned();
-            row[1] = what;
-            row[FIRST_NUMBER] = count.to_string();
-            rows.push(row);
-        }
-    }
+    rows.extend(plain("none", &waits(elsewhere), elsewhere.count));
+    rows.extend(plain("none", "served for others", served));
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.max().unwrap_or(0)
@@ -79,6 +51,16 @@ pub(super) fn table(
         text.push_str(&format!("[{rank}] {}\n", line.trim_end()));
     }
     text
+}
+
+/// A row of what has a count alone, if it ever was.
+fn plain(title: &str, what: &str, count: u64) -> Option<[String; HEAD.len()]> {
+    let cells = [title, what, "", "", &count.to_string(), ""];
+    (count > 0).then(|| cells.map(str::to_owned))
+}
+
+fn waits(all: Waits) -> String {
+    format!("waits, {}", span(all.time))
 }
 
 /// In the unit that leaves up to three digits before the point.

@@ -180,20 +180,21 @@ impl Misuse {
             Self::AttachOverlap { .. } | Self::NotDetachable { .. } => ErrorClass::RmaAttach,
             Self::Flavor { .. } => ErrorClass::RmaFlavor,
             Self::NoSharing { .. } => ErrorClass::RmaShared,
-            Self::BrokenPromise { key, .. } if *key == "same_size" => ErrorClass::Size,
-            Self::BrokenPromise { .. } => ErrorClass::Disp,
+            Self::BrokenPromise {
+                key: "same_size", ..
+            }
+            | Self::BadSize { .. } => ErrorClass::Size,
             Self::CountOverflow { .. }
             | Self::LengthsDiffer { .. }
             | Self::PartOfElement { .. } => ErrorClass::Count,
             Self::OutOfStep => ErrorClass::Comm,
-            Self::BadUnit { .. } => ErrorClass::Disp,
-            Self::BadSize { .. } => ErrorClass::Size,
-            Self::BadAlignment { .. } => ErrorClass::Arg,
+            Self::BrokenPromise { .. } | Self::BadUnit { .. } => ErrorClass::Disp,
             Self::Device(rdma_sys_shim::Error::BadMemory { .. }) | Self::NotAllocated { .. } => {
                 ErrorClass::Base
             }
-            Self::Epoch { .. } | Self::Poisoned | Self::NoLocks => ErrorClass::RmaSync,
-            Self::WaitsForItself { .. } => ErrorClass::RmaSync,
+            Self::Epoch { .. } | Self::Poisoned | Self::NoLocks | Self::WaitsForItself { .. } => {
+                ErrorClass::RmaSync
+            }
             Self::BadAssert { .. } => ErrorClass::Assert,
             Self::BadHint { .. } => ErrorClass::InfoValue,
             Self::BadOperation { .. } | Self::FetchesNothing => ErrorClass::Op,
@@ -201,6 +202,7 @@ impl Misuse {
             Self::Datatype(misuse) => misuse.class(),
             Self::NullBuffer { .. } => ErrorClass::Buffer,
             Self::Mismatch { .. }
+            | Self::BadAlignment { .. }
             | Self::BlockCount { .. }
             | Self::BlockLength { .. }
             | Self::BlockChanged { .. }

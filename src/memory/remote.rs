@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::wait::Patience;
 
 /// A region of a peer's memory.
+#[derive(Clone)]
 pub(crate) struct RemoteMemory {
     endpoint: Arc<dyn Endpoint>,
     region: RemoteRegion,
@@ -43,11 +44,8 @@ impl RemoteMemory {
     /// The same memory for words that the processor's atomics change, and the device's do not.
     pub(crate) fn with_atomics(&self) -> Self {
         Self {
-            endpoint: self.endpoint.clone(),
-            region: self.region,
             has_atomics: self.mapping.is_some(),
-            mapping: self.mapping.clone(),
-            patience: self.patience,
+            ..self.clone()
         }
     }
 
@@ -162,6 +160,10 @@ impl RemoteMemory {
     fn read_at(&self, at: RemoteAddress, to: &mut [u8]) -> Result<()> {
         // SAFETY: a unique slice that outlives the operation, which is waited for.
         let ticket = unsafe { self.endpoint.read(to.as_mut_ptr(), to.len(), at)? };
+        self.complete(ticket)
+    }
+
+    fn complete(&self, ticket: Ticket) -> Result<()> {
         self.patience.complete(&*self.endpoint, ticket)?;
         behind_read();
         Ok(())
@@ -331,12 +333,9 @@ impl RemoteWord {
     /// owner may have stored meanwhile. Whoever acts on a lock word tries an atomic after it.
     #[cold]
     fn read_by_device(&self) -> Result<u64> {
-        let mut value = 0_u64;
-        let to = (&raw mut value).cast();
-        // SAFETY: a local that outlives the operation, which is waited for.
-        let ticket = unsafe { self.memory.endpoint.read(to, 8, self.address)? };
-        self.complete(ticket)?;
-        Ok(value)
+        let mut value = [0; 8];
+        self.memory.read_at(self.address, &mut value)?;
+        Ok(u64::from_ne_bytes(value))
     }
 
     #[inline(always)]
@@ -410,10 +409,7 @@ impl RemoteWord {
     /// Waits for an operation on the word, and so for every earlier one on the same peer. What is loaded
     /// afterwards, also through a mapping, is no older.
     pub(crate) fn complete(&self, ticket: Ticket) -> Result<()> {
-        let memory = &self.memory;
-        memory.patience.complete(&*memory.endpoint, ticket)?;
-        behind_read();
-        Ok(())
+        self.memory.complete(ticket)
     }
 }
 
