@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anstream::adapter::strip_str;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
+use console::Term;
 use serde::Serialize;
 
 pub(super) const GOOD: Style = AnsiColor::Green.on_default();
@@ -38,15 +39,8 @@ fn say(style: Style, text: &dyn Display) {
 
 /// How many columns standard output has; `None` if it is no terminal, or does not say.
 pub(super) fn columns() -> Option<usize> {
-    let mut size = libc::winsize {
-        ws_row: 0,
-        ws_col: 0,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
-    // SAFETY: the request writes a winsize, and this one is live; on what is no terminal it fails and writes nothing.
-    let answer = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
-    (answer == 0 && size.ws_col > 0).then_some(size.ws_col.into())
+    let (_, columns) = Term::stdout().size_checked()?;
+    Some(columns.into())
 }
 
 /// Prints text that may have styles in it.

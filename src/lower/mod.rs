@@ -110,7 +110,15 @@ pub fn error(operation: &'static str, kind: impl Into<ErrorKind>) -> Error {
 /// Local. Whether a window takes this value for this hint; so it does for keys that it does not know.
 #[must_use]
 pub fn is_legal_hint(key: &str, value: &str) -> bool {
-    Info::new().with(key, value).is_legal()
+    check_hints(&Info::new().with(key, value)).is_ok()
+}
+
+/// Local. Whether a window takes these hints, as far as one rank can tell.
+///
+/// # Errors
+/// A malformed hint.
+pub fn check_hints(info: &Info) -> Result<()> {
+    info.check()
 }
 
 /// Local. The hint that windows know and `key` may be a misspelling of; `None` for names that are known, and for those

@@ -227,9 +227,9 @@ impl Common {
 }
 
 impl Info {
-    /// Whether all values are what their keys allow.
-    pub(crate) fn is_legal(&self) -> bool {
-        Hints::parse(self).is_ok()
+    /// Whether all values are what their keys allow; else what the first that is not may be.
+    pub(crate) fn check(&self) -> Result<()> {
+        Hints::parse(self).map(drop)
     }
 
     /// What allocated memory is to be aligned to.

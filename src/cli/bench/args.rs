@@ -7,11 +7,11 @@ use clap::ValueEnum;
 use clap::builder::TypedValueParser as _;
 use transom::Info;
 use transom::launcher::MAX_RANKS;
-use transom::lower::is_legal_hint;
+use transom::lower::check_hints;
 
 use super::error::{BenchError, Result};
 use super::suite;
-use crate::cli::{BindToArg, hints, suggested};
+use crate::cli::{BindToArg, suggested};
 
 /// Measure one-sided operations between the ranks of a job on this machine
 ///
@@ -324,17 +324,7 @@ impl Plan<'_> {
 
     /// Refuses values of hints that no window takes.
     pub(super) fn check_hints(&self) -> Result<()> {
-        let refused = self
-            .info
-            .iter()
-            .find(|(key, value)| !is_legal_hint(key, value));
-        refused.map_or(Ok(()), |(key, value)| {
-            Err(BenchError::Hint {
-                key: key.to_owned(),
-                value: value.to_owned(),
-                legal: hints::legal(key),
-            })
-        })
+        check_hints(&self.info).map_err(BenchError::Hint)
     }
 
     /// Refuses what would only end when the system runs out of memory.

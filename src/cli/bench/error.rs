@@ -32,12 +32,8 @@ pub(super) enum BenchError {
         size: usize,
         legal: &'static str,
     },
-    #[error("--hint {key}={value:?} is malformed (legal: {legal})")]
-    Hint {
-        key: String,
-        value: String,
-        legal: &'static str,
-    },
+    #[error("{}", .0.kind())]
+    Hint(transom::Error),
     #[error(
         "windows of {size} bytes need {needed} bytes of memory on {ranks} ranks, but {available} \
          are available; use smaller --sizes"
@@ -96,7 +92,7 @@ impl BenchError {
                 | Self::JobSize { .. }
                 | Self::BindTo
                 | Self::Size { .. }
-                | Self::Hint { .. }
+                | Self::Hint(_)
                 | Self::SameFile { .. }
         )
     }

@@ -1,6 +1,6 @@
 //! A device as it is shown, in the table and as JSON.
 
-use rdma_sys_shim::rdma::{Choice, GidEntry, Port, RdmaDevice, Standing, VerbsLimits};
+use rdma_sys_shim::rdma::{Choice, GidEntry, Port, Standing, VerbsLimits};
 use rdma_sys_shim::{AtomicDomain, DeviceInfo, State};
 use serde::Serialize;
 
@@ -142,7 +142,9 @@ impl From<DeviceInfo> for DeviceRow {
             chosen_for: None,
             node_guid: rdma.map(|rdma| rdma.node_guid.clone()),
             firmware: rdma.and_then(|rdma| rdma.firmware.clone()),
-            ports: rdma.map_or_else(Vec::new, ports),
+            ports: rdma.map_or_else(Vec::new, |rdma| {
+                rdma.ports.iter().map(PortRow::from).collect()
+            }),
             limits: device.limits.as_ref().map(LimitsRow::from),
         };
         if let Some(choice) = &device.choice {
@@ -158,10 +160,6 @@ fn name(domain: AtomicDomain) -> &'static str {
         AtomicDomain::Device => "device",
         AtomicDomain::Global => "global",
     }
-}
-
-fn ports(device: &RdmaDevice) -> Vec<PortRow> {
-    device.ports.iter().map(PortRow::from).collect()
 }
 
 impl From<&Port> for PortRow {
