@@ -40,6 +40,14 @@ pub struct Job {
 /// A process can be a rank of one job, once: launchers accept one client.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
+fn take() -> Result<()> {
+    if TAKEN.swap(true, Ordering::SeqCst) {
+        return Err(Error::new("job start", Misuse::JobTaken));
+    }
+    diagnostics::prepare();
+    Ok(())
+}
+
 impl Job {
     /// Collective over the job. Joins the job that this process was launched into
     /// (`transom run`, `mpiexec.hydra`, `srun --mpi=pmi2`, or by PMIx Open MPI's `mpirun` and `srun
@@ -78,10 +86,7 @@ impl Job {
     /// # Errors
     /// As for [`Job::init`].
     pub fn init_thread(level: ThreadLevel) -> Result<Self> {
-        if TAKEN.swap(true, Ordering::SeqCst) {
-            return Err(Error::new("job start", Misuse::JobTaken));
-        }
-        diagnostics::prepare();
+        take()?;
         let named = named_device();
         let by = start::join()?;
         if by.size() == 1 && !by.has_launcher() && named.is_err() {
@@ -108,10 +113,7 @@ impl Job {
     /// joined a job before, or failed to in a way that others may know of.
     pub fn over(by: &dyn Allgather, level: ThreadLevel) -> Result<Self> {
         let ranks = check_rank(by)?;
-        if TAKEN.swap(true, Ordering::SeqCst) {
-            return Err(Error::new("job start", Misuse::JobTaken));
-        }
-        diagnostics::prepare();
+        take()?;
         let context = Context::over(by, ranks, level, named_device(), world_block_bytes)?;
         Ok(Self::of(context, "an allgather"))
     }

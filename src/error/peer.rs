@@ -110,66 +110,56 @@ impl PeerError {
     }
 }
 
-/// Why a rank made the others stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum AbortCause {
-    /// It panicked.
-    Panicked = 1,
-    /// It was found dead.
-    Died = notice::DIED,
-    /// It called abort.
-    Aborted = notice::ABORTED,
-    /// It left the job while others still needed it.
-    Left = notice::LEFT,
-    /// It could not begin or end an epoch of a window.
-    EpochFailed = 5,
-    /// It did not answer any more.
-    Silent = 6,
-    /// It could not take its part in a collective call.
-    CollectiveFailed = 7,
-    /// What another rank wrote for it to read made no sense.
-    FoundGarbled = 8,
-    /// It was not there any more when it was first needed.
-    Gone = 9,
-    /// Its RDMA device or port failed.
-    DeviceFailed = 10,
-    /// Its process started another program.
-    Replaced = notice::REPLACED,
-}
-
-impl AbortCause {
-    pub(crate) fn from_code(code: u8) -> Self {
-        match code {
-            1 => Self::Panicked,
-            notice::DIED => Self::Died,
-            notice::LEFT => Self::Left,
-            5 => Self::EpochFailed,
-            6 => Self::Silent,
-            7 => Self::CollectiveFailed,
-            8 => Self::FoundGarbled,
-            9 => Self::Gone,
-            10 => Self::DeviceFailed,
-            notice::REPLACED => Self::Replaced,
-            _ => Self::Aborted,
+/// Causes, their codes in abort words, and what they say of a rank.
+macro_rules! causes {
+    ($($(#[$doc:meta])* $cause:ident = $code:expr, $text:literal;)*) => {
+        /// Why a rank made the others stop.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum AbortCause {
+            $($(#[$doc])* $cause = $code,)*
         }
-    }
+
+        impl AbortCause {
+            pub(crate) fn from_code(code: u8) -> Self {
+                match code {
+                    $(code if code == Self::$cause as u8 => Self::$cause,)*
+                    _ => Self::Aborted,
+                }
+            }
+        }
+
+        impl fmt::Display for AbortCause {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Self::$cause => $text,)*
+                })
+            }
+        }
+    };
 }
 
-impl fmt::Display for AbortCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Panicked => "panicked",
-            Self::Died => "died",
-            Self::Aborted => "called abort",
-            Self::Left => "left the job early",
-            Self::EpochFailed => "could not begin or end an epoch",
-            Self::Silent => "did not answer any more",
-            Self::FoundGarbled => "read from another what makes no sense",
-            Self::CollectiveFailed => "could not take its part in a collective call",
-            Self::Gone => "was gone",
-            Self::DeviceFailed => "could not use its RDMA device any more",
-            Self::Replaced => "started another program in its process (exec)",
-        })
-    }
+causes! {
+    /// It panicked.
+    Panicked = 1, "panicked";
+    /// It was found dead.
+    Died = notice::DIED, "died";
+    /// It called abort.
+    Aborted = notice::ABORTED, "called abort";
+    /// It left the job while others still needed it.
+    Left = notice::LEFT, "left the job early";
+    /// It could not begin or end an epoch of a window.
+    EpochFailed = 5, "could not begin or end an epoch";
+    /// It did not answer any more.
+    Silent = 6, "did not answer any more";
+    /// It could not take its part in a collective call.
+    CollectiveFailed = 7, "could not take its part in a collective call";
+    /// What another rank wrote for it to read made no sense.
+    FoundGarbled = 8, "read from another what makes no sense";
+    /// It was not there any more when it was first needed.
+    Gone = 9, "was gone";
+    /// Its RDMA device or port failed.
+    DeviceFailed = 10, "could not use its RDMA device any more";
+    /// Its process started another program.
+    Replaced = notice::REPLACED, "started another program in its process (exec)";
 }

@@ -76,13 +76,7 @@ impl ControlRegion {
                 capacity: self.region.len(),
             })
         })?;
-        let block = ControlBlock {
-            region: self.clone(),
-            offset,
-            len,
-            owned: true,
-            awaited: OnceLock::new(),
-        };
+        let block = self.block(offset, len, true);
         for at in (0..len).step_by(8) {
             block.word(at).store(0, Ordering::Relaxed);
         }
@@ -91,11 +85,15 @@ impl ControlRegion {
 
     /// The block of `len` bytes at `offset` in the part that `new` left to the caller.
     pub(crate) fn reserved(self: &Arc<Self>, offset: u64, len: u64) -> ControlBlock {
+        self.block(offset, len, false)
+    }
+
+    fn block(self: &Arc<Self>, offset: u64, len: u64, owned: bool) -> ControlBlock {
         ControlBlock {
             region: self.clone(),
             offset,
             len,
-            owned: false,
+            owned,
             awaited: OnceLock::new(),
         }
     }

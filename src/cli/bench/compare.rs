@@ -1,6 +1,6 @@
 //! Two files of results side by side: the ratio of each line that both have, and which is better.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
@@ -192,18 +192,12 @@ impl<'a> Ratios<'a> {
         if self.files.into_iter().any(quick) {
             lines.push("note: --quick is not for comparison".to_owned());
         }
-        for watched in [Diagnostics::Report, Diagnostics::Trace] {
-            let has = |file: &&Saved| {
-                let mut runs = file.records.iter().map(|record| &record.run);
-                runs.any(|run| run.watched == Some(watched))
-            };
-            if self.files.iter().any(has) {
-                let variable = watched.variable();
-                lines.push(format!(
-                    "note: what was measured with {variable} is not for comparison"
-                ));
-            }
-        }
+        let watched = self.files.map(|file| distinct(file, |run| run.watched));
+        let watched: BTreeSet<_> = watched.into_iter().flatten().flatten().collect();
+        lines.extend(watched.into_iter().map(|by| {
+            let variable = by.variable();
+            format!("note: what was measured with {variable} is not for comparison")
+        }));
         lines
     }
 }
@@ -211,19 +205,15 @@ impl<'a> Ratios<'a> {
 /// Of a run: what it is called, and what it is.
 type Field = (&'static str, fn(&Run) -> String);
 
-fn distinct<T: Ord>(file: &Saved, field: impl Fn(&Run) -> T) -> Vec<T> {
-    let mut found: Vec<_> = file
-        .records
+fn distinct<T: Ord>(file: &Saved, field: impl Fn(&Run) -> T) -> BTreeSet<T> {
+    file.records
         .iter()
         .map(|record| field(&record.run))
-        .collect();
-    found.sort();
-    found.dedup();
-    found
+        .collect()
 }
 
 /// Which jobs a file has results of.
-fn jobs(file: &Saved) -> Vec<(String, u32)> {
+fn jobs(file: &Saved) -> BTreeSet<(String, u32)> {
     distinct(file, |run| (run.device.clone(), run.ranks))
 }
 

@@ -32,14 +32,10 @@ impl Program {
             true => Some(PathBuf::from(name)).filter(|path| is_program(path)),
             false => {
                 let list = env::var_os("PATH").unwrap_or_default();
-                let places: Vec<PathBuf> = env::split_paths(&list).collect();
-                places
-                    .iter()
-                    .map(|place| match place.as_os_str().is_empty() {
-                        true => Path::new(".").join(name),
-                        false => place.join(name),
-                    })
-                    .find(|path| is_program(path))
+                // An empty place is the current folder.
+                let mut paths =
+                    env::split_paths(&list).map(|place| Path::new(".").join(place).join(name));
+                paths.find(|path| is_program(path))
             }
         };
         let Some(path) = path else {
