@@ -5,7 +5,7 @@ use std::ptr;
 
 use crate::errors::null;
 use crate::exported::{in_front, on_windows};
-use crate::host::{Symbol, host};
+use crate::host::{self, Symbol, host};
 use crate::mpi_h::{MPI_Aint, MPI_Info, MPI_Win};
 use crate::windows::{self, Attributes};
 use crate::{constants, info};
@@ -106,11 +106,7 @@ unsafe extern "C" fn MPII_Win_get_attr(
     }
     // SAFETY: what the wrapper passed goes on to where it would have gone without us: only hosts that have
     // the function call it.
-    unsafe {
-        host!(MPII_Win_get_attr(MPI_Win, c_int, *mut c_void, *mut c_int, c_int))(
-            win, keyval, value, flag, kind,
-        )
-    }
+    unsafe { host::MPII_Win_get_attr(win, keyval, value, flag, kind) }
 }
 
 /// The Fortran function itself, since that of Open MPI calls none that a library could stand in front of.

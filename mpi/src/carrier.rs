@@ -15,38 +15,34 @@ use transom::ErrorClass;
 use crate::constants;
 use crate::errors::{Failure, Result, bad, null};
 use crate::exported::on_windows;
-use crate::host::{HostError, check, host};
-use crate::mpi_h::{MPI_Aint, MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Win};
+use crate::host::{self, HostError, check};
+use crate::mpi_h::{MPI_Comm, MPI_Group, MPI_Win};
 use crate::process::process;
 use crate::windows::{Ours, lock};
 use crate::{host_windows, report};
 
 /// The communicator of this process alone, once there is a carrier. Threads make carriers one after the other, as
 /// for any communicator.
-static ALONE: Mutex<Option<Alone>> = Mutex::new(None);
+static ALONE: Mutex<Option<MPI_Comm>> = Mutex::new(None);
 
-struct Alone(MPI_Comm);
-
-// SAFETY: a handle, which all threads may use.
-unsafe impl Send for Alone {}
-
-impl Alone {
-    /// What fails on it is told where the program's call fails.
-    fn new() -> std::result::Result<Self, HostError> {
-        let mut comm = constants::comm_null();
-        // SAFETY: a local; what is made is freed at the end. A duplicate would have copies of the program's
-        // attributes, and call its functions.
-        unsafe {
-            check(host!(
-                PMPI_Comm_split(MPI_Comm, c_int, c_int, *mut MPI_Comm)
-            )(constants::comm_self(), 0, 0, &raw mut comm))?;
-            check(host!(PMPI_Comm_set_errhandler(MPI_Comm, MPI_Errhandler))(
-                comm,
-                constants::errors_return(),
-            ))?;
-        }
-        Ok(Self(comm))
+/// What fails on it is told where the program's call fails.
+fn new_alone() -> std::result::Result<MPI_Comm, HostError> {
+    let mut comm = constants::comm_null();
+    // SAFETY: a local; what is made is freed at the end. A duplicate would have copies of the program's
+    // attributes, and call its functions.
+    unsafe {
+        check(host::PMPI_Comm_split(
+            constants::comm_self(),
+            0,
+            0,
+            &raw mut comm,
+        ))?;
+        check(host::PMPI_Comm_set_errhandler(
+            comm,
+            constants::errors_return(),
+        ))?;
     }
+    Ok(comm)
 }
 
 /// One that the program does not have yet.
@@ -83,7 +79,7 @@ impl Drop for Carrier {
 pub(crate) unsafe fn free(place: *mut MPI_Win) -> c_int {
     let _host_windows = host_windows::take();
     // SAFETY: the caller's promise.
-    unsafe { host!(PMPI_Win_free(*mut MPI_Win))(place) }
+    unsafe { host::PMPI_Win_free(place) }
 }
 
 fn make() -> std::result::Result<MPI_Win, HostError> {
@@ -92,13 +88,13 @@ fn make() -> std::result::Result<MPI_Win, HostError> {
     let _host_windows = host_windows::take();
     let mut alone = lock(&ALONE);
     let comm = match &mut *alone {
-        Some(Alone(comm)) => *comm,
-        none => none.insert(Alone::new()?).0,
+        Some(comm) => *comm,
+        none => *none.insert(new_alone()?),
     };
     // SAFETY: no memory is exposed, and the places are locals. Of one rank, Open MPI 4 makes windows that it
     // allocates, and no others.
     check(unsafe {
-        host!(PMPI_Win_allocate(MPI_Aint, c_int, MPI_Info, MPI_Comm, *mut c_void, *mut MPI_Win))(
+        host::PMPI_Win_allocate(
             0,
             1,
             constants::info_null(),
@@ -112,9 +108,9 @@ fn make() -> std::result::Result<MPI_Win, HostError> {
 
 /// The host is about to end.
 pub(crate) fn end() {
-    if let Some(Alone(mut comm)) = lock(&ALONE).take() {
+    if let Some(mut comm) = lock(&ALONE).take() {
         // SAFETY: it is freed once; windows that the program has left live on without it.
-        unsafe { host!(PMPI_Comm_free(*mut MPI_Comm))(&raw mut comm) };
+        unsafe { host::PMPI_Comm_free(&raw mut comm) };
     }
 }
 
@@ -141,12 +137,7 @@ unsafe fn get_group(ours: &Ours, place: *mut MPI_Group) -> Result<()> {
         .collect();
     // SAFETY: the caller's promise; the list has that many ranks.
     check(unsafe {
-        host!(PMPI_Group_incl(MPI_Group, c_int, *const c_int, *mut MPI_Group))(
-            process.world,
-            ranks.len() as c_int,
-            ranks.as_ptr(),
-            place,
-        )
+        host::PMPI_Group_incl(process.world, ranks.len() as c_int, ranks.as_ptr(), place)
     })
     .map_err(Failure::from)
 }

@@ -1,7 +1,6 @@
 //! Windows come and go (MPI-4.1, section 12.2).
 
 use std::ffi::{c_int, c_void};
-use std::ops::Deref;
 
 use transom::lower::{tolerate_locks, try_free_after};
 use transom::raw::{Flavor, MemoryModel, PROC_NULL, Window};
@@ -11,7 +10,7 @@ use crate::carrier::{self, Carrier};
 use crate::errors::{self, Failure, Handler, Result, bad, null, told, told_comm};
 use crate::exported::{in_front, on_windows};
 use crate::groups::HostGroup;
-use crate::host::{check, host};
+use crate::host::{self, check};
 use crate::mpi_h::{MPI_Aint, MPI_Comm, MPI_Info, MPI_Win};
 use crate::process::{self, Process, Ranks, process};
 use crate::windows::{self, Attributes, Ours};
@@ -115,33 +114,18 @@ fn allocate_shared(
 fn is_inter(comm: MPI_Comm) -> Result<bool> {
     let mut flag = 0;
     // SAFETY: a local; the host checks the handle.
-    check(unsafe { host!(PMPI_Comm_test_inter(MPI_Comm, *mut c_int))(comm, &raw mut flag) })?;
+    check(unsafe { host::PMPI_Comm_test_inter(comm, &raw mut flag) })?;
     Ok(flag != 0)
-}
-
-/// Why a window has to be the host's, whatever the other ranks say.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum NotOurs {
-    Session,
-    Strangers,
-}
-
-impl NotOurs {
-    fn why(self) -> &'static str {
-        match self {
-            Self::Session => report::ONLY_SESSIONS,
-            Self::Strangers => "the communicator has processes that are not of the job",
-        }
-    }
 }
 
 /// The group of the job's ranks that the window is of, in processes with a job, or why the window has to be the
 /// host's: each process of the communicator knows that by itself. Processes of another job must not be asked:
 /// they may run without this library.
 fn ranks_of(
+    call: &str,
     comm: MPI_Comm,
     process: Option<&Process>,
-) -> Result<std::result::Result<Option<Group>, NotOurs>> {
+) -> Result<std::result::Result<Option<Group>, &'static str>> {
     if comm == constants::comm_null() {
         return Err(bad(ErrorClass::Comm, "the communicator is MPI_COMM_NULL"));
     }
@@ -151,7 +135,7 @@ fn ranks_of(
         return Err(bad(ErrorClass::Comm, why));
     }
     if process.is_none() && !process::has_begun() {
-        return Ok(Err(NotOurs::Session));
+        return Ok(Err(report::ONLY_SESSIONS));
     }
     let theirs = HostGroup::of(comm)?;
     let (group, is_ours) = match process {
@@ -162,28 +146,15 @@ fn ranks_of(
         }
         None => (None, theirs.is_in_world()?),
     };
-    Ok(match is_ours {
-        true => Ok(group),
-        false => Err(NotOurs::Strangers),
-    })
-}
-
-/// The ranks of a window.
-enum Members<'p> {
-    /// All of the job's, who wait for each other without the host, whose waits keep processors busy.
-    World(&'p Communicator),
-    Some(Communicator),
-}
-
-impl Deref for Members<'_> {
-    type Target = Communicator;
-
-    fn deref(&self) -> &Communicator {
-        match self {
-            Self::World(comm) => comm,
-            Self::Some(comm) => comm,
-        }
+    if is_ours {
+        return Ok(Ok(group));
     }
+    let why = "the communicator has processes that are not of the job";
+    // The strangers may be without this library, and wait in the host's call for those that get an error here.
+    if report::strict() {
+        errors::end_all(call, &not_ours(why), comm);
+    }
+    Ok(Err(why))
 }
 
 /// Fails if some rank passed arguments that are wrong, or says that it was this one.
@@ -207,40 +178,27 @@ fn joined(
     comm: MPI_Comm,
     ours: Option<(&Process, Group)>,
     mine: Verdict,
-) -> Result<std::result::Result<Members<'_>, String>> {
-    let is_right = mine != Verdict::Wrong;
-    let not_all = || {
-        Ok(Err(
-            "another process of the communicator has no job, or no carrier".to_owned(),
-        ))
-    };
+) -> Result<std::result::Result<Communicator, String>> {
     let ranks = Ranks::of(comm)?;
-    if let Some((process, group)) = &ours
-        && let Some(world) = process.world_for(group)
-    {
-        let all = world.allgather(&[mine as u8])?;
-        if !all_right(&all, is_right)? {
-            return Ok(Err(String::new()));
-        }
-        return match all.contains(&(Verdict::Host as u8)) {
-            true => not_all(),
-            false => Ok(Ok(Members::World(world))),
-        };
-    }
-    let mut all = vec![0; transom::lower::Allgather::size(&ranks) as usize];
-    ranks.allgather_bytes(&[mine as u8], &mut all)?;
-    if !all_right(&all, is_right)? {
+    // All of the job's ranks wait for each other without the host, whose waits keep processors busy.
+    let world = ours
+        .as_ref()
+        .and_then(|(process, group)| process.world_for(group));
+    let all = match world {
+        Some(world) => world.allgather(&[mine as u8])?,
+        None => ranks.allgather_bytes(&[mine as u8])?,
+    };
+    if !all_right(&all, mine != Verdict::Wrong)? {
         return Ok(Err(String::new()));
     }
-    let others = all.contains(&(Verdict::Host as u8));
-    match ours {
-        Some((process, group)) if !others => {
-            let comm = process.job.communicator(&group, ranks)?;
-            Ok(Ok(Members::Some(comm)))
+    Ok(match (ours, world) {
+        (None, _) => Err(report::why_no_job()),
+        _ if all.contains(&(Verdict::Host as u8)) => {
+            Err("another process of the communicator has no job, or no carrier".to_owned())
         }
-        Some(_) => not_all(),
-        None => Ok(Err(report::why_no_job())),
-    }
+        (Some(_), Some(world)) => Ok(world.clone()),
+        (Some((process, group)), None) => Ok(process.job.communicator(&group, ranks)?),
+    })
 }
 
 fn not_ours(why: &str) -> Failure {
@@ -267,14 +225,9 @@ unsafe fn create(
         Ok(by_host())
     };
     let process = process();
-    let group = match ranks_of(asked.comm, process.as_deref())? {
+    let group = match ranks_of(asked.call, asked.comm, process.as_deref())? {
         Ok(group) => group,
-        // The strangers may be without this library, and wait in the host's call for those that get an error here.
-        Err(NotOurs::Strangers) if report::strict() => {
-            let failure = not_ours(NotOurs::Strangers.why());
-            errors::end_all(asked.call, &failure, asked.comm)
-        }
-        Err(not_ours) => return the_hosts(not_ours.why()),
+        Err(why) => return the_hosts(why),
     };
     let arguments = asked
         .check(win)
@@ -296,13 +249,8 @@ unsafe fn create(
         (_, Err(why)) | (Err(why), _) => return the_hosts(&why),
     };
     // SAFETY: the caller's promise.
-    let mut window = match unsafe { asked.make(&comm, shape, &hints) } {
-        Ok(window) => window,
-        Err(error) => {
-            // All ranks come here, or the job ends.
-            return Err(error.into());
-        }
-    };
+    // If it fails, all ranks come here, or the job ends.
+    let mut window = unsafe { asked.make(&comm, shape, &hints) }?;
     // As the hosts do: the hint is about speed, and programs lock such windows.
     tolerate_locks(&mut window);
     report::window_is_ours();

@@ -5,8 +5,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::exported::in_front;
-use crate::host::host;
-use crate::keyval::{Copy, Delete, not_copied};
+use crate::host;
+use crate::keyval::not_copied;
 use crate::mpi_h::{MPI_Comm, MPI_Errhandler, MPI_Info};
 use crate::{carrier, constants, groups, loaded, memory, process, report, types};
 
@@ -94,19 +94,10 @@ fn end_in_finalize() {
     let mut keyval = constants::keyval_invalid();
     // SAFETY: both functions are what MPI calls them by, and live as long as the process.
     unsafe {
-        host!(PMPI_Comm_create_keyval(Copy<MPI_Comm>, Delete<MPI_Comm>, *mut c_int, *mut c_void))(
-            not_copied,
-            ending,
-            &raw mut keyval,
-            ptr::null_mut(),
-        );
-        host!(PMPI_Comm_set_attr(MPI_Comm, c_int, *mut c_void))(
-            constants::comm_self(),
-            keyval,
-            ptr::null_mut(),
-        );
+        host::PMPI_Comm_create_keyval(not_copied, ending, &raw mut keyval, ptr::null_mut());
+        host::PMPI_Comm_set_attr(constants::comm_self(), keyval, ptr::null_mut());
         // It lives on with the attribute.
-        host!(PMPI_Comm_free_keyval(*mut c_int))(&raw mut keyval);
+        host::PMPI_Comm_free_keyval(&raw mut keyval);
     }
 }
 

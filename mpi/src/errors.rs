@@ -9,7 +9,7 @@ use std::time::Duration;
 use transom::ErrorClass;
 
 use crate::exported::in_front;
-use crate::host::{HostError, host};
+use crate::host::{self, HostError};
 use crate::mpi_h::{MPI_Comm, MPI_Errhandler, MPI_Win};
 use crate::windows::{self, lock};
 use crate::{constants, process, report};
@@ -97,7 +97,7 @@ fn full(error: &transom::Error) -> String {
 pub(crate) fn class_of(code: c_int) -> c_int {
     let mut class = code;
     // SAFETY: a local.
-    unsafe { host!(PMPI_Error_class(c_int, *mut c_int))(code, &raw mut class) };
+    unsafe { host::PMPI_Error_class(code, &raw mut class) };
     class
 }
 
@@ -131,8 +131,8 @@ fn code_of(class: c_int, text: &str) -> c_int {
     let mut code = class;
     // SAFETY: the code is a local, and the sentence a C string that the host copies.
     let told = unsafe {
-        host!(PMPI_Add_error_code(c_int, *mut c_int))(class, &raw mut code) == 0
-            && host!(PMPI_Add_error_string(c_int, *const c_char))(code, key.1.as_ptr()) == 0
+        host::PMPI_Add_error_code(class, &raw mut code) == 0
+            && host::PMPI_Add_error_string(code, key.1.as_ptr()) == 0
     };
     match told {
         true => {
@@ -192,7 +192,7 @@ fn tell_window(call: &str, carrier: MPI_Win, failure: &Failure) -> c_int {
             end_all(call, failure, constants::comm_world());
         }
         // SAFETY: the carrier is a window of the host's that is not freed.
-        unsafe { host!(PMPI_Win_call_errhandler(MPI_Win, c_int))(carrier, code) };
+        unsafe { host::PMPI_Win_call_errhandler(carrier, code) };
     }
     code
 }
@@ -205,15 +205,13 @@ impl Handler {
     pub(crate) fn of(carrier: MPI_Win) -> Self {
         let mut handler = constants::errors_are_fatal();
         // SAFETY: a local; the host checks the handle.
-        unsafe {
-            host!(PMPI_Win_get_errhandler(MPI_Win, *mut MPI_Errhandler))(carrier, &raw mut handler)
-        };
+        unsafe { host::PMPI_Win_get_errhandler(carrier, &raw mut handler) };
         Self(handler)
     }
 
     pub(crate) fn give_to(&self, carrier: MPI_Win) {
         // SAFETY: the handler is alive; the host checks the window.
-        unsafe { host!(PMPI_Win_set_errhandler(MPI_Win, MPI_Errhandler))(carrier, self.0) };
+        unsafe { host::PMPI_Win_set_errhandler(carrier, self.0) };
     }
 }
 
@@ -231,7 +229,7 @@ fn ends_all(handler: MPI_Errhandler) -> bool {
 
 fn give_back(mut handler: MPI_Errhandler) {
     // SAFETY: the host gave it out to us.
-    unsafe { host!(PMPI_Errhandler_free(*mut MPI_Errhandler))(&raw mut handler) };
+    unsafe { host::PMPI_Errhandler_free(&raw mut handler) };
 }
 
 /// For so long, launchers have the last words of a process before they hear that it has ended.
@@ -247,7 +245,7 @@ pub(crate) fn end_all(call: &str, failure: &Failure, comm: MPI_Comm) -> ! {
     std::thread::sleep(TO_BE_PASSED_ON);
     let class = class_of(failure.code(call));
     // SAFETY: the communicator is the program's, and alive; all that are connected to it are to end.
-    unsafe { host!(PMPI_Abort(MPI_Comm, c_int))(comm, class) };
+    unsafe { host::PMPI_Abort(comm, class) };
     std::process::exit(class)
 }
 
@@ -263,9 +261,7 @@ pub(crate) fn told_comm(call: &'static str, comm: MPI_Comm, result: Result<()>) 
         };
         let mut handler = constants::errors_are_fatal();
         // SAFETY: a local; the host checks the handle.
-        unsafe {
-            host!(PMPI_Comm_get_errhandler(MPI_Comm, *mut MPI_Errhandler))(comm, &raw mut handler)
-        };
+        unsafe { host::PMPI_Comm_get_errhandler(comm, &raw mut handler) };
         if handler == constants::errors_are_fatal() {
             let all = match process::has_begun() {
                 true => constants::comm_world(),
@@ -278,7 +274,7 @@ pub(crate) fn told_comm(call: &'static str, comm: MPI_Comm, result: Result<()>) 
         }
         give_back(handler);
         // SAFETY: the host checks the handle.
-        unsafe { host!(PMPI_Comm_call_errhandler(MPI_Comm, c_int))(comm, code) };
+        unsafe { host::PMPI_Comm_call_errhandler(comm, code) };
     }
     code
 }

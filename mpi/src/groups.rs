@@ -9,7 +9,7 @@ use transom::{ErrorClass, Group};
 
 use crate::errors::{Failure, Result, bad};
 use crate::exported::in_front;
-use crate::host::{check, host};
+use crate::host::{self, check};
 use crate::mpi_h::{MPI_Comm, MPI_Group, Number};
 use crate::process::{self, Process, process};
 use crate::windows::lock;
@@ -21,7 +21,7 @@ pub(crate) struct HostGroup(MPI_Group);
 impl Drop for HostGroup {
     fn drop(&mut self) {
         // SAFETY: made in `of`, for this alone.
-        unsafe { host!(PMPI_Group_free(*mut MPI_Group))(&raw mut self.0) };
+        unsafe { host::PMPI_Group_free(&raw mut self.0) };
     }
 }
 
@@ -30,7 +30,7 @@ impl HostGroup {
     pub(crate) fn of(comm: MPI_Comm) -> Result<Self> {
         let mut group = constants::group_null();
         // SAFETY: a local; the host checks the handle.
-        check(unsafe { host!(PMPI_Comm_group(MPI_Comm, *mut MPI_Group))(comm, &raw mut group) })?;
+        check(unsafe { host::PMPI_Comm_group(comm, &raw mut group) })?;
         Ok(Self(group))
     }
 
@@ -58,18 +58,12 @@ fn in_job(theirs: MPI_Group, process: &Process) -> Result<Option<Group>> {
 fn translated(theirs: MPI_Group, into: MPI_Group) -> Result<Option<Vec<u32>>> {
     let mut size = 0;
     // SAFETY: a local; the host checks the handle.
-    check(unsafe { host!(PMPI_Group_size(MPI_Group, *mut c_int))(theirs, &raw mut size) })?;
+    check(unsafe { host::PMPI_Group_size(theirs, &raw mut size) })?;
     let places: Vec<c_int> = (0..size).collect();
     let mut ranks = vec![0; places.len()];
     // SAFETY: both lists have that many numbers.
     check(unsafe {
-        host!(PMPI_Group_translate_ranks(MPI_Group, c_int, *const c_int, MPI_Group, *mut c_int))(
-            theirs,
-            size,
-            places.as_ptr(),
-            into,
-            ranks.as_mut_ptr(),
-        )
+        host::PMPI_Group_translate_ranks(theirs, size, places.as_ptr(), into, ranks.as_mut_ptr())
     })?;
     Ok(ranks.iter().map(|&rank| u32::try_from(rank).ok()).collect())
 }

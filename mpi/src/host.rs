@@ -5,6 +5,13 @@ use std::process;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::keyval::{Copy, Delete};
+use crate::mpi_h::{
+    MPI_Aint, MPI_Comm, MPI_Count, MPI_Datatype, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Request,
+    MPI_Status, MPI_Win,
+};
+use crate::requests::{Cancel, Free, Query};
+
 /// A function of the host, looked for once.
 pub(crate) struct Symbol {
     name: &'static CStr,
@@ -71,6 +78,92 @@ macro_rules! host {
 }
 pub(crate) use host;
 
+/// Functions of the host, for calls of this library's own.
+macro_rules! functions {
+    ($($name:ident($($arg:ident: $ty:ty),* $(,)?);)+) => {$(
+        /// # Safety
+        /// As MPI says of the function.
+        #[allow(non_snake_case, clippy::too_many_arguments, reason = "the standard has them so")]
+        pub(crate) unsafe fn $name($($arg: $ty),*) -> c_int {
+            // SAFETY: the caller's promise.
+            unsafe { host!($name($($ty),*))($($arg),*) }
+        }
+    )+};
+}
+
+functions! {
+    MPII_Win_get_attr(win: MPI_Win, keyval: c_int, value: *mut c_void, flag: *mut c_int, kind: c_int);
+    PMPI_Abort(comm: MPI_Comm, code: c_int);
+    PMPI_Add_error_code(class: c_int, code: *mut c_int);
+    PMPI_Add_error_string(code: c_int, text: *const c_char);
+    PMPI_Allgather(send: *const c_void, len: c_int, ty: MPI_Datatype, receive: *mut c_void, each: c_int,
+        each_ty: MPI_Datatype, comm: MPI_Comm);
+    PMPI_Barrier(comm: MPI_Comm);
+    PMPI_Comm_call_errhandler(comm: MPI_Comm, code: c_int);
+    PMPI_Comm_create_keyval(copy: Copy<MPI_Comm>, delete: Delete<MPI_Comm>, keyval: *mut c_int, state: *mut c_void);
+    PMPI_Comm_dup(comm: MPI_Comm, new: *mut MPI_Comm);
+    PMPI_Comm_free(comm: *mut MPI_Comm);
+    PMPI_Comm_free_keyval(keyval: *mut c_int);
+    PMPI_Comm_get_errhandler(comm: MPI_Comm, handler: *mut MPI_Errhandler);
+    PMPI_Comm_group(comm: MPI_Comm, group: *mut MPI_Group);
+    PMPI_Comm_rank(comm: MPI_Comm, rank: *mut c_int);
+    PMPI_Comm_set_attr(comm: MPI_Comm, keyval: c_int, value: *mut c_void);
+    PMPI_Comm_set_errhandler(comm: MPI_Comm, handler: MPI_Errhandler);
+    PMPI_Comm_size(comm: MPI_Comm, size: *mut c_int);
+    PMPI_Comm_split(comm: MPI_Comm, color: c_int, key: c_int, new: *mut MPI_Comm);
+    PMPI_Comm_test_inter(comm: MPI_Comm, flag: *mut c_int);
+    PMPI_Errhandler_free(handler: *mut MPI_Errhandler);
+    PMPI_Error_class(code: c_int, class: *mut c_int);
+    PMPI_Error_string(code: c_int, text: *mut c_char, len: *mut c_int);
+    PMPI_Finalized(flag: *mut c_int);
+    PMPI_Grequest_complete(request: MPI_Request);
+    PMPI_Grequest_start(query: Query, free: Free, cancel: Cancel, state: *mut c_void, request: *mut MPI_Request);
+    PMPI_Group_free(group: *mut MPI_Group);
+    PMPI_Group_incl(group: MPI_Group, count: c_int, ranks: *const c_int, new: *mut MPI_Group);
+    PMPI_Group_size(group: MPI_Group, size: *mut c_int);
+    PMPI_Group_translate_ranks(group: MPI_Group, count: c_int, ranks: *const c_int, into: MPI_Group, found: *mut c_int);
+    PMPI_Info_create(info: *mut MPI_Info);
+    PMPI_Info_get(info: MPI_Info, key: *const c_char, len: c_int, value: *mut c_char, flag: *mut c_int);
+    PMPI_Info_get_nkeys(info: MPI_Info, count: *mut c_int);
+    PMPI_Info_get_nthkey(info: MPI_Info, at: c_int, key: *mut c_char);
+    PMPI_Info_get_valuelen(info: MPI_Info, key: *const c_char, len: *mut c_int, flag: *mut c_int);
+    PMPI_Info_set(info: MPI_Info, key: *const c_char, value: *const c_char);
+    PMPI_Initialized(flag: *mut c_int);
+    PMPI_Iprobe(source: c_int, tag: c_int, comm: MPI_Comm, flag: *mut c_int, status: *mut MPI_Status);
+    PMPI_Irecv(buffer: *mut c_void, count: c_int, ty: MPI_Datatype, source: c_int, tag: c_int, comm: MPI_Comm,
+        request: *mut MPI_Request);
+    PMPI_Query_thread(provided: *mut c_int);
+    PMPI_Request_free(request: *mut MPI_Request);
+    PMPI_Status_set_cancelled(status: *mut MPI_Status, flag: c_int);
+    PMPI_Status_set_elements(status: *mut MPI_Status, ty: MPI_Datatype, count: c_int);
+    PMPI_Testany(count: c_int, requests: *mut MPI_Request, index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status);
+    PMPI_Testsome(count: c_int, requests: *mut MPI_Request, done: *mut c_int, indices: *mut c_int,
+        statuses: *mut MPI_Status);
+    PMPI_Type_create_keyval(copy: Copy<MPI_Datatype>, delete: Delete<MPI_Datatype>, keyval: *mut c_int,
+        state: *mut c_void);
+    PMPI_Type_free(ty: *mut MPI_Datatype);
+    PMPI_Type_free_keyval(keyval: *mut c_int);
+    PMPI_Type_get_contents(ty: MPI_Datatype, most_integers: c_int, most_addresses: c_int, most_types: c_int,
+        integers: *mut c_int, addresses: *mut MPI_Aint, types: *mut MPI_Datatype);
+    PMPI_Type_get_contents_c(ty: MPI_Datatype, most_integers: MPI_Count, most_addresses: MPI_Count,
+        most_counts: MPI_Count, most_types: MPI_Count, integers: *mut c_int, addresses: *mut MPI_Aint,
+        counts: *mut MPI_Count, types: *mut MPI_Datatype);
+    PMPI_Type_get_envelope(ty: MPI_Datatype, integers: *mut c_int, addresses: *mut c_int, types: *mut c_int,
+        combiner: *mut c_int);
+    PMPI_Type_get_envelope_c(ty: MPI_Datatype, integers: *mut MPI_Count, addresses: *mut MPI_Count,
+        counts: *mut MPI_Count, types: *mut MPI_Count, combiner: *mut c_int);
+    PMPI_Type_get_extent_x(ty: MPI_Datatype, lb: *mut MPI_Count, extent: *mut MPI_Count);
+    PMPI_Type_get_name(ty: MPI_Datatype, name: *mut c_char, len: *mut c_int);
+    PMPI_Type_set_attr(ty: MPI_Datatype, keyval: c_int, value: *mut c_void);
+    PMPI_Type_size(ty: MPI_Datatype, size: *mut c_int);
+    PMPI_Win_allocate(size: MPI_Aint, unit: c_int, info: MPI_Info, comm: MPI_Comm, base: *mut c_void,
+        win: *mut MPI_Win);
+    PMPI_Win_call_errhandler(win: MPI_Win, code: c_int);
+    PMPI_Win_free(win: *mut MPI_Win);
+    PMPI_Win_get_errhandler(win: MPI_Win, handler: *mut MPI_Errhandler);
+    PMPI_Win_set_errhandler(win: MPI_Win, handler: MPI_Errhandler);
+}
+
 /// What a call of the host returned, if that is no success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostError(pub(crate) c_int);
@@ -90,13 +183,7 @@ impl HostError {
         let mut text = [0 as c_char; 8192];
         let mut len = 0;
         // SAFETY: there is room for the longest string of any host.
-        let code = unsafe {
-            host!(PMPI_Error_string(c_int, *mut c_char, *mut c_int))(
-                self.0,
-                text.as_mut_ptr(),
-                &raw mut len,
-            )
-        };
+        let code = unsafe { PMPI_Error_string(self.0, text.as_mut_ptr(), &raw mut len) };
         if code != 0 {
             return format!("error {} of the MPI library", self.0);
         }

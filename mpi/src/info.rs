@@ -6,7 +6,7 @@ use transom::{ErrorClass, Info};
 
 use crate::constants;
 use crate::errors::{Result, bad};
-use crate::host::{check, host};
+use crate::host::{self, check};
 use crate::mpi_h::MPI_Info;
 use crate::{process, report};
 
@@ -19,7 +19,7 @@ pub(crate) fn from_host(info: MPI_Info) -> Result<Info> {
     }
     let mut count = 0;
     // SAFETY: a local; the host checks the handle.
-    check(unsafe { host!(PMPI_Info_get_nkeys(MPI_Info, *mut c_int))(info, &raw mut count) })?;
+    check(unsafe { host::PMPI_Info_get_nkeys(info, &raw mut count) })?;
     for at in 0..count {
         let (key, value) = pair(info, at)?;
         match transom::lower::is_legal_hint(&key, &value) {
@@ -46,25 +46,18 @@ fn pair(info: MPI_Info, at: c_int) -> Result<(String, String)> {
     let (mut len, mut flag) = (0, 0);
     // SAFETY: there is room for the longest key; the others are locals.
     unsafe {
-        check(host!(PMPI_Info_get_nthkey(MPI_Info, c_int, *mut c_char))(
+        check(host::PMPI_Info_get_nthkey(info, at, key.as_mut_ptr()))?;
+        check(host::PMPI_Info_get_valuelen(
             info,
-            at,
-            key.as_mut_ptr(),
+            key.as_ptr(),
+            &raw mut len,
+            &raw mut flag,
         ))?;
-        check(host!(
-            PMPI_Info_get_valuelen(MPI_Info, *const c_char, *mut c_int, *mut c_int)
-        )(info, key.as_ptr(), &raw mut len, &raw mut flag))?;
     }
     let mut value = vec![0 as c_char; len.unsigned_abs() as usize + 1];
     // SAFETY: there is room for as many characters as it has, and the 0.
     check(unsafe {
-        host!(PMPI_Info_get(MPI_Info, *const c_char, c_int, *mut c_char, *mut c_int))(
-            info,
-            key.as_ptr(),
-            len,
-            value.as_mut_ptr(),
-            &raw mut flag,
-        )
+        host::PMPI_Info_get(info, key.as_ptr(), len, value.as_mut_ptr(), &raw mut flag)
     })?;
     let text = |bytes: &[c_char]| {
         // SAFETY: the host ends both with a 0.
@@ -78,19 +71,13 @@ fn pair(info: MPI_Info, at: c_int) -> Result<(String, String)> {
 pub(crate) fn to_host(hints: &Info) -> Result<MPI_Info> {
     let mut info = constants::info_null();
     // SAFETY: a local.
-    check(unsafe { host!(PMPI_Info_create(*mut MPI_Info))(&raw mut info) })?;
+    check(unsafe { host::PMPI_Info_create(&raw mut info) })?;
     for (key, value) in hints.iter() {
         let (Ok(key), Ok(value)) = (CString::new(key), CString::new(value)) else {
             return Err(bad(ErrorClass::InfoValue, "a hint has a zero in it"));
         };
         // SAFETY: both are C strings, which the host copies.
-        check(unsafe {
-            host!(PMPI_Info_set(MPI_Info, *const c_char, *const c_char))(
-                info,
-                key.as_ptr(),
-                value.as_ptr(),
-            )
-        })?;
+        check(unsafe { host::PMPI_Info_set(info, key.as_ptr(), value.as_ptr()) })?;
     }
     Ok(info)
 }

@@ -36,6 +36,11 @@ macro_rules! handles {
         #[repr(transparent)]
         pub(crate) struct $name(pub(crate) Handle);
 
+        // SAFETY: a handle is a number, or an address that only the host follows; it lets all threads use it.
+        unsafe impl Send for $name {}
+        // SAFETY: as above.
+        unsafe impl Sync for $name {}
+
         impl $name {
             #[inline(always)]
             #[allow(dead_code, reason = "some are in no table")]

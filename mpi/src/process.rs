@@ -1,7 +1,7 @@
 //! This process's part in the job: begun and ended with the host's.
 
 use std::env;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -10,8 +10,8 @@ use transom::raw::PROC_NULL;
 use transom::{Communicator, Comparison, ErrorClass, Group, Job, ThreadLevel};
 
 use crate::errors::{Failure, Result, bad};
-use crate::host::{HostError, check, host};
-use crate::mpi_h::{MPI_Comm, MPI_Datatype, MPI_Errhandler, MPI_Group, MPI_Request, MPI_Status};
+use crate::host::{self, HostError, check};
+use crate::mpi_h::{MPI_Comm, MPI_Datatype, MPI_Group};
 use crate::requests::receive_from_nobody;
 use crate::{constants, launcher, report};
 
@@ -24,11 +24,6 @@ pub(crate) struct Process {
     private: MPI_Comm,
     level: ThreadLevel,
 }
-
-// SAFETY: the handles are numbers or addresses that the host lets all threads use.
-unsafe impl Send for Process {}
-// SAFETY: as above.
-unsafe impl Sync for Process {}
 
 static PROCESS: RwLock<Option<Arc<Process>>> = RwLock::new(None);
 
@@ -55,23 +50,14 @@ pub(crate) struct Ranks {
     size: u32,
 }
 
-// SAFETY: as for `Process`.
-unsafe impl Send for Ranks {}
-
 impl Ranks {
     /// The processes of a communicator, in its order.
     pub(crate) fn of(comm: MPI_Comm) -> std::result::Result<Self, HostError> {
         let (mut rank, mut size) = (0, 0);
         // SAFETY: both are locals, and the host checks the handle.
         unsafe {
-            check(host!(PMPI_Comm_rank(MPI_Comm, *mut c_int))(
-                comm,
-                &raw mut rank,
-            ))?;
-            check(host!(PMPI_Comm_size(MPI_Comm, *mut c_int))(
-                comm,
-                &raw mut size,
-            ))?;
+            check(host::PMPI_Comm_rank(comm, &raw mut rank))?;
+            check(host::PMPI_Comm_size(comm, &raw mut size))?;
         }
         Ok(Self {
             comm,
@@ -84,27 +70,14 @@ impl Ranks {
         self.size == 1
     }
 
-    pub(crate) fn allgather_bytes(
-        &self,
-        mine: &[u8],
-        all: &mut [u8],
-    ) -> std::result::Result<(), HostError> {
+    /// What each passed, one after the other.
+    pub(crate) fn allgather_bytes(&self, mine: &[u8]) -> std::result::Result<Vec<u8>, HostError> {
         let len = c_int::try_from(mine.len()).map_err(|_| HostError(0))?;
-        assert_eq!(all.len(), mine.len() * self.size as usize);
+        let mut all = vec![0; mine.len() * self.size as usize];
         let byte = constants::byte();
         // SAFETY: each rank has `len` bytes, for which there is room `size` times.
         check(unsafe {
-            host!(
-                PMPI_Allgather(
-                    *const c_void,
-                    c_int,
-                    MPI_Datatype,
-                    *mut c_void,
-                    c_int,
-                    MPI_Datatype,
-                    MPI_Comm,
-                )
-            )(
+            host::PMPI_Allgather(
                 mine.as_ptr().cast(),
                 len,
                 byte,
@@ -113,7 +86,8 @@ impl Ranks {
                 byte,
                 self.comm,
             )
-        })
+        })?;
+        Ok(all)
     }
 }
 
@@ -129,9 +103,7 @@ unsafe impl Allgather for Ranks {
     }
 
     fn allgather(&self, mine: &[u8]) -> std::result::Result<Vec<Vec<u8>>, AllgatherError> {
-        let mut all = vec![0; mine.len() * self.size as usize];
-        self.allgather_bytes(mine, &mut all)
-            .map_err(HostError::text)?;
+        let all = self.allgather_bytes(mine).map_err(HostError::text)?;
         Ok(all.chunks(mine.len()).map(<[u8]>::to_vec).collect())
     }
 }
@@ -148,7 +120,7 @@ pub(crate) fn session_begins() {
 pub(crate) fn has_begun() -> bool {
     let mut has_ended = 0;
     // SAFETY: a local.
-    unsafe { host!(PMPI_Finalized(*mut c_int))(&raw mut has_ended) };
+    unsafe { host::PMPI_Finalized(&raw mut has_ended) };
     if has_ended != 0 {
         return false;
     }
@@ -157,7 +129,7 @@ pub(crate) fn has_begun() -> bool {
     }
     let mut flag = 0;
     // SAFETY: a local.
-    unsafe { host!(PMPI_Initialized(*mut c_int))(&raw mut flag) };
+    unsafe { host::PMPI_Initialized(&raw mut flag) };
     flag != 0
 }
 
@@ -213,8 +185,7 @@ impl<E: Into<Failure>> From<E> for NoJob {
 
 /// Fails alike on all ranks if one of them is to do without: the others would wait for it in vain.
 fn all_take_part(ranks: &Ranks, takes_part: bool) -> std::result::Result<(), NoJob> {
-    let mut all = vec![0; ranks.size as usize];
-    ranks.allgather_bytes(&[takes_part.into()], &mut all)?;
+    let all = ranks.allgather_bytes(&[takes_part.into()])?;
     let why = match all.iter().position(|&each| each == 0) {
         None => return Ok(()),
         Some(_) if all.iter().all(|&each| each == 0) => "TRANSOM_MPI=0".to_owned(),
@@ -228,13 +199,13 @@ fn start(takes_part: bool) -> std::result::Result<Process, NoJob> {
         (0, constants::comm_null(), constants::group_null());
     // SAFETY: all three are locals; the host has begun.
     unsafe {
-        check(host!(PMPI_Query_thread(*mut c_int))(&raw mut provided))?;
-        check(host!(PMPI_Comm_dup(MPI_Comm, *mut MPI_Comm))(
+        check(host::PMPI_Query_thread(&raw mut provided))?;
+        check(host::PMPI_Comm_dup(
             constants::comm_world(),
             &raw mut private,
         ))?;
         // What fails here is told where the program's call fails.
-        check(host!(PMPI_Comm_set_errhandler(MPI_Comm, MPI_Errhandler))(
+        check(host::PMPI_Comm_set_errhandler(
             private,
             constants::errors_return(),
         ))?;
@@ -242,15 +213,12 @@ fn start(takes_part: bool) -> std::result::Result<Process, NoJob> {
     let ranks = Ranks::of(private)?;
     if let Err(why) = all_take_part(&ranks, takes_part) {
         // SAFETY: nobody else has the handle, and all ranks come here.
-        unsafe { host!(PMPI_Comm_free(*mut MPI_Comm))(&raw mut private) };
+        unsafe { host::PMPI_Comm_free(&raw mut private) };
         return Err(why);
     }
     // SAFETY: a local; the communicator is alive.
     unsafe {
-        check(host!(PMPI_Comm_group(MPI_Comm, *mut MPI_Group))(
-            private,
-            &raw mut world,
-        ))?;
+        check(host::PMPI_Comm_group(private, &raw mut world))?;
     }
     let level = match provided == constants::thread_multiple() {
         true => ThreadLevel::Multiple,
@@ -258,11 +226,10 @@ fn start(takes_part: bool) -> std::result::Result<Process, NoJob> {
     };
     IS_CONCURRENT.store(level == ThreadLevel::Multiple, Ordering::Relaxed);
     let job = Job::over(&ranks, level)?;
-    let private_number = private.0 as usize;
-    job.on_wait(move || progress(MPI_Comm(private_number as _)));
+    job.on_wait(move || progress(private));
     let gone = move |code: i32, _: &str| {
         // SAFETY: the communicator is alive as long as the job; the call does not return.
-        unsafe { host!(PMPI_Abort(MPI_Comm, c_int))(MPI_Comm(private_number as _), code) };
+        unsafe { host::PMPI_Abort(private, code) };
     };
     job.on_abort(gone);
     Ok(Process {
@@ -279,7 +246,7 @@ fn progress(private: MPI_Comm) {
     // SAFETY: the flag is a local, and nobody sends on the communicator. The thread is in a call of MPI, so
     // that it may make this one at every thread level.
     unsafe {
-        host!(PMPI_Iprobe(c_int, c_int, MPI_Comm, *mut c_int, *mut MPI_Status))(
+        host::PMPI_Iprobe(
             constants::any_source(),
             constants::any_tag(),
             private,
@@ -348,12 +315,12 @@ pub(crate) fn end() {
     // SAFETY: all ranks come here, and both handles are alive, the last time. Ranks that leave are missed by
     // those that still use their windows: nobody does after the barrier.
     unsafe {
-        host!(PMPI_Barrier(MPI_Comm))(private);
-        host!(PMPI_Group_free(*mut MPI_Group))(&raw mut world);
+        host::PMPI_Barrier(private);
+        host::PMPI_Group_free(&raw mut world);
         if let Err(error) = job.finish() {
             report::trouble(&format!("the job's end: {error}"));
         }
-        host!(PMPI_Comm_free(*mut MPI_Comm))(&raw mut private);
+        host::PMPI_Comm_free(&raw mut private);
     }
 }
 
@@ -374,7 +341,7 @@ impl Process {
         unsafe {
             let code = receive_from_nobody(datatype, self.private, &raw mut request);
             if code == 0 {
-                host!(PMPI_Request_free(*mut MPI_Request))(&raw mut request);
+                host::PMPI_Request_free(&raw mut request);
             }
             code == 0
         }

@@ -15,7 +15,7 @@ use transom::raw::Request;
 use crate::constants;
 use crate::errors::{self, Result};
 use crate::exported::{exported, in_front};
-use crate::host::{check, host};
+use crate::host::{self, check, host};
 use crate::mpi_h::{MPI_Comm, MPI_Datatype, MPI_Request, MPI_Status, MPI_Win, Number};
 use crate::process::process;
 use crate::windows::lock;
@@ -44,12 +44,9 @@ enum State {
     Failed(transom::Error),
 }
 
-// SAFETY: the carrier is a handle that all threads may use.
-unsafe impl Send for Origin {}
-
-type Query = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
-type Free = unsafe extern "C" fn(*mut c_void) -> c_int;
-type Cancel = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+pub(crate) type Query = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
+pub(crate) type Free = unsafe extern "C" fn(*mut c_void) -> c_int;
+pub(crate) type Cancel = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 
 /// A request of the host's for this one of ours.
 ///
@@ -66,15 +63,7 @@ pub(crate) unsafe fn lend(
         return unsafe { complete(place) };
     }
     // SAFETY: the functions are what MPI calls them by, and need no state.
-    check(unsafe {
-        host!(PMPI_Grequest_start(Query, Free, Cancel, *mut c_void, *mut MPI_Request))(
-            query,
-            free,
-            cancel,
-            ptr::null_mut(),
-            place,
-        )
-    })?;
+    check(unsafe { host::PMPI_Grequest_start(query, free, cancel, ptr::null_mut(), place) })?;
     // SAFETY: the host has just written it.
     let handle = unsafe { *place };
     PENDING.fetch_add(1, Ordering::Release);
@@ -105,9 +94,7 @@ pub(crate) unsafe fn receive_from_nobody(
     let (mut element, count) = (0_u8, 1);
     // SAFETY: the request is the caller's promise; nothing is received, whatever there is room for.
     unsafe {
-        host!(
-            PMPI_Irecv(*mut c_void, c_int, MPI_Datatype, c_int, c_int, MPI_Comm, *mut MPI_Request)
-        )(
+        host::PMPI_Irecv(
             (&raw mut element).cast(),
             count,
             datatype,
@@ -124,12 +111,8 @@ pub(crate) unsafe fn receive_from_nobody(
 unsafe extern "C" fn query(_: *mut c_void, status: *mut MPI_Status) -> c_int {
     // SAFETY: the status is the host's.
     unsafe {
-        host!(PMPI_Status_set_elements(*mut MPI_Status, MPI_Datatype, c_int))(
-            status,
-            constants::byte(),
-            0,
-        );
-        host!(PMPI_Status_set_cancelled(*mut MPI_Status, c_int))(status, 0);
+        host::PMPI_Status_set_elements(status, constants::byte(), 0);
+        host::PMPI_Status_set_cancelled(status, 0);
     }
     // What failed is the window's handler's, and not that of the world, which the host would call.
     0
@@ -167,7 +150,7 @@ fn take(handle: MPI_Request) -> Option<Pending> {
 /// Tells the host that one is complete.
 fn complete_at_host(handle: MPI_Request) {
     // SAFETY: the request is one of `lend`, completed once: it was taken from the list as one under way.
-    unsafe { host!(PMPI_Grequest_complete(MPI_Request))(handle) };
+    unsafe { host::PMPI_Grequest_complete(handle) };
 }
 
 /// Of a call's requests, those of ours that failed. They are in no list meanwhile: once the host has ended one,
@@ -480,7 +463,7 @@ in_front! {
             failures.wait_with(&handles, || {
                 // SAFETY: the program's own arguments, and locals.
                 code = unsafe {
-                    host!(PMPI_Testany(c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status))(
+                    host::PMPI_Testany(
                         count, requests, index, &raw mut flag, status,
                     )
                 };
@@ -506,9 +489,7 @@ in_front! {
             failures.wait_with(&handles, || {
                 // SAFETY: the program's own arguments.
                 unsafe {
-                    code = host!(PMPI_Testsome(
-                        c_int, *mut MPI_Request, *mut c_int, *mut c_int, *mut MPI_Status
-                    ))(count, requests, done, indices, statuses);
+                    code = host::PMPI_Testsome(count, requests, done, indices, statuses);
                     some = code != 0 || *done != 0;
                 }
                 some

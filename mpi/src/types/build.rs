@@ -8,7 +8,7 @@ use transom::{BasicType, ErrorClass};
 use super::{Views, predefined};
 use crate::constants::{self, Combiner, Kind};
 use crate::errors::{Result, bad};
-use crate::host::{Symbol, check, host};
+use crate::host::{self, Symbol, check};
 use crate::mpi_h::{MPI_Aint, MPI_Count, MPI_Datatype};
 
 /// The arguments of the call that made a type.
@@ -26,7 +26,7 @@ impl Drop for Old {
     fn drop(&mut self) {
         if predefined::find(self.0).is_none() && !is_named(self.0) {
             // SAFETY: MPI_Type_get_contents made it; nobody else has the handle.
-            unsafe { host!(PMPI_Type_free(*mut MPI_Datatype))(&raw mut self.0) };
+            unsafe { host::PMPI_Type_free(&raw mut self.0) };
         }
     }
 }
@@ -51,10 +51,9 @@ fn envelope(datatype: MPI_Datatype) -> Result<Envelope> {
     if has_large() {
         let mut lens = [0; 4];
         let [integers, addresses, counts, types] = lens.each_mut().map(|len| &raw mut *len);
-        type Len = *mut MPI_Count;
         // SAFETY: all are locals; the host checks the handle.
         check(unsafe {
-            host!(PMPI_Type_get_envelope_c(MPI_Datatype, Len, Len, Len, Len, *mut c_int))(
+            host::PMPI_Type_get_envelope_c(
                 datatype,
                 integers,
                 addresses,
@@ -69,13 +68,7 @@ fn envelope(datatype: MPI_Datatype) -> Result<Envelope> {
     let [integers, addresses, types] = lens.each_mut().map(|len| &raw mut *len);
     // SAFETY: all are locals; the host checks the handle.
     check(unsafe {
-        host!(PMPI_Type_get_envelope(MPI_Datatype, *mut c_int, *mut c_int, *mut c_int, *mut c_int))(
-            datatype,
-            integers,
-            addresses,
-            types,
-            &raw mut combiner,
-        )
+        host::PMPI_Type_get_envelope(datatype, integers, addresses, types, &raw mut combiner)
     })?;
     let [integers, addresses, types] = lens.map(MPI_Count::from);
     let lens = [integers, addresses, 0, types];
@@ -131,19 +124,7 @@ impl Contents {
         // SAFETY: the lists are as long as the host said.
         check(unsafe {
             match has_large() {
-                true => host!(
-                    PMPI_Type_get_contents_c(
-                        MPI_Datatype,
-                        MPI_Count,
-                        MPI_Count,
-                        MPI_Count,
-                        MPI_Count,
-                        *mut c_int,
-                        *mut MPI_Aint,
-                        *mut MPI_Count,
-                        *mut MPI_Datatype,
-                    )
-                )(
+                true => host::PMPI_Type_get_contents_c(
                     datatype,
                     lens[0],
                     lens[1],
@@ -154,17 +135,7 @@ impl Contents {
                     counts.as_mut_ptr(),
                     place.2,
                 ),
-                false => host!(
-                    PMPI_Type_get_contents(
-                        MPI_Datatype,
-                        c_int,
-                        c_int,
-                        c_int,
-                        *mut c_int,
-                        *mut MPI_Aint,
-                        *mut MPI_Datatype,
-                    )
-                )(
+                false => host::PMPI_Type_get_contents(
                     datatype,
                     lens[0] as c_int,
                     lens[1] as c_int,
@@ -223,6 +194,19 @@ impl Contents {
         self.integers[range].to_vec()
     }
 
+    /// Of the lists behind the number of dimensions, which have an integer for each dimension, one by its place.
+    fn each_dim(&self, dims_at: usize, place: usize) -> Vec<i64> {
+        let dims = self.integer(dims_at);
+        self.list(dims_at + 1 + place * dims.unsigned_abs() as usize, dims)
+    }
+
+    fn order(&self, at: usize) -> Order {
+        match self.integer(at) == i64::from(constants::order_c()) {
+            true => Order::C,
+            false => Order::Fortran,
+        }
+    }
+
     fn old(&self) -> Result<Views> {
         build(self.types[0].0)
     }
@@ -241,18 +225,15 @@ pub(super) fn build(datatype: MPI_Datatype) -> Result<Views> {
 fn bounded(datatype: MPI_Datatype, views: &Views) -> Result<Views> {
     let (mut lb, mut extent): (MPI_Count, MPI_Count) = (0, 0);
     // SAFETY: both are locals; the host checks the handle.
-    check(unsafe {
-        host!(PMPI_Type_get_extent_x(MPI_Datatype, *mut MPI_Count, *mut MPI_Count))(
-            datatype,
-            &raw mut lb,
-            &raw mut extent,
-        )
-    })?;
+    check(unsafe { host::PMPI_Type_get_extent_x(datatype, &raw mut lb, &raw mut extent) })?;
     views.each(|view| match (view.lb(), view.extent()) == (lb, extent) {
         true => Ok(view.clone()),
         false => Datatype::resized(view, lb, extent),
     })
 }
+
+/// Makes a type of the one inside of it.
+type Make<'a> = Box<dyn Fn(&Datatype) -> transom::Result<Datatype> + 'a>;
 
 fn inside(datatype: MPI_Datatype) -> Result<Views> {
     if let Some(ty) = predefined::find(datatype) {
@@ -265,63 +246,42 @@ fn inside(datatype: MPI_Datatype) -> Result<Views> {
         Some(contents) => contents,
         None => return predefined::moved(datatype),
     };
-    let first = |at: usize| contents.integer(at);
-    match contents.combiner {
-        Combiner::Named => predefined::moved(datatype),
+    let (first, at) = (|at: usize| contents.integer(at), &contents.addresses);
+    let make: Make<'_> = match contents.combiner {
+        Combiner::Named => return predefined::moved(datatype),
         Combiner::F90Real | Combiner::F90Complex | Combiner::F90Integer => {
             let kind = kind_by_precision(contents.combiner);
             let views = kind.and_then(|kind| predefined::views(datatype, kind));
-            views.ok_or_else(|| predefined::unknown("a type of that precision"))
+            return views.ok_or_else(|| predefined::unknown("a type of that precision"));
         }
-        Combiner::Dup => contents.old(),
-        Combiner::Contiguous => contents
-            .old()?
-            .each(|old| Datatype::contiguous(first(0), old)),
-        Combiner::Vector => {
-            let make = |old: &Datatype| Datatype::vector(first(0), first(1), first(2), old);
-            contents.old()?.each(make)
-        }
-        Combiner::Hvector => {
-            let stride = contents.addresses[0];
-            let make = |old: &Datatype| Datatype::hvector(first(0), first(1), stride, old);
-            contents.old()?.each(make)
-        }
+        Combiner::Struct => return structure(&contents),
+        Combiner::Dup => Box::new(|old| Ok(old.clone())),
+        Combiner::Contiguous => Box::new(|old| Datatype::contiguous(first(0), old)),
+        Combiner::Vector => Box::new(|old| Datatype::vector(first(0), first(1), first(2), old)),
+        Combiner::Hvector => Box::new(|old| Datatype::hvector(first(0), first(1), at[0], old)),
         Combiner::Indexed => {
-            let count = first(0);
-            let lens = contents.list(1, count);
-            let at = contents.list(1 + lens.len(), count);
-            contents
-                .old()?
-                .each(|old| Datatype::indexed(&lens, &at, old))
+            let lens = contents.list(1, first(0));
+            let at = contents.list(1 + lens.len(), first(0));
+            Box::new(move |old| Datatype::indexed(&lens, &at, old))
         }
         Combiner::Hindexed => {
-            let (lens, at) = (contents.list(1, first(0)), contents.addresses.clone());
-            contents
-                .old()?
-                .each(|old| Datatype::hindexed(&lens, &at, old))
+            let lens = contents.list(1, first(0));
+            Box::new(move |old| Datatype::hindexed(&lens, at, old))
         }
         Combiner::IndexedBlock => {
             let at = contents.list(2, first(0));
-            contents
-                .old()?
-                .each(|old| Datatype::indexed_block(first(1), &at, old))
+            Box::new(move |old| Datatype::indexed_block(first(1), &at, old))
         }
-        Combiner::HindexedBlock => {
-            let at = &contents.addresses;
-            contents
-                .old()?
-                .each(|old| Datatype::hindexed_block(first(1), at, old))
+        Combiner::HindexedBlock => Box::new(|old| Datatype::hindexed_block(first(1), at, old)),
+        Combiner::Resized => Box::new(|old| Datatype::resized(old, at[0], at[1])),
+        Combiner::Subarray => {
+            let [sizes, subsizes, starts] = [0, 1, 2].map(|which| contents.each_dim(0, which));
+            let order = contents.order(1 + 3 * sizes.len());
+            Box::new(move |old| Datatype::subarray(&sizes, &subsizes, &starts, order, old))
         }
-        Combiner::Struct => structure(&contents),
-        Combiner::Resized => {
-            let bounds = &contents.addresses;
-            contents
-                .old()?
-                .each(|old| Datatype::resized(old, bounds[0], bounds[1]))
-        }
-        Combiner::Subarray => subarray(&contents),
         Combiner::Darray => darray(&contents),
-    }
+    };
+    contents.old()?.each(make)
 }
 
 fn structure(contents: &Contents) -> Result<Views> {
@@ -342,49 +302,46 @@ fn structure(contents: &Contents) -> Result<Views> {
     })
 }
 
-fn order(number: i64) -> Order {
-    match number == i64::from(constants::order_c()) {
-        true => Order::C,
-        false => Order::Fortran,
-    }
-}
-
-fn subarray(contents: &Contents) -> Result<Views> {
-    let dims = contents.integer(0);
-    let list = |which: usize| contents.list(1 + which * dims.unsigned_abs() as usize, dims);
-    let order = order(contents.integer(1 + 3 * dims.unsigned_abs() as usize));
-    let (sizes, subsizes, starts) = (list(0), list(1), list(2));
-    let make = |old: &Datatype| Datatype::subarray(&sizes, &subsizes, &starts, order, old);
-    contents.old()?.each(make)
-}
-
 /// The elements that one process has of an array which is spread over a grid of processes (section 5.1.4).
-struct Spread {
-    sizes: Vec<i64>,
-    /// Which of each dimension's indices are here: where runs begin, and how long they are.
-    runs: Vec<(Vec<i64>, Vec<i64>)>,
-    order: Order,
-}
-
-fn darray(contents: &Contents) -> Result<Views> {
-    let (rank, dims) = (contents.integer(1), contents.integer(2));
-    let list = |which: usize| contents.list(3 + which * dims.unsigned_abs() as usize, dims);
-    let (sizes, kinds, args, grid) = (list(0), list(1), list(2), list(3));
-    let order = order(contents.integer(3 + 4 * dims.unsigned_abs() as usize));
-    let mut rest = rank;
-    let mut places = vec![0; grid.len()];
+fn darray(contents: &Contents) -> Make<'_> {
+    let mut rest = contents.integer(1);
+    let [sizes, kinds, args, grid] = [0, 1, 2, 3].map(|which| contents.each_dim(2, which));
+    let dims = sizes.len();
+    let order = contents.order(3 + 4 * dims);
+    let mut places = vec![0; dims];
     // The grid's order is C's, whatever the array's.
     for (place, &processes) in places.iter_mut().zip(&grid).rev() {
         *place = rest % processes;
         rest /= processes;
     }
-    let runs = (0..sizes.len())
-        .map(|d| runs(sizes[d], kinds[d], args[d], grid[d], places[d]))
-        .collect();
-    let spread = Spread { sizes, runs, order };
-    contents.old()?.each(|old| spread.of(old))
+    // Which of each dimension's indices are here, from the innermost dimension on.
+    let runs = |d: usize| {
+        (
+            sizes[d],
+            runs(sizes[d], kinds[d], args[d], grid[d], places[d]),
+        )
+    };
+    let inwards: Vec<_> = match order {
+        Order::C => (0..dims).rev().map(runs).collect(),
+        Order::Fortran => (0..dims).map(runs).collect(),
+    };
+    Box::new(move |old| {
+        let mut stride = old.extent();
+        let mut part = old.clone();
+        for (size, (starts, lens)) in &inwards {
+            let at = starts
+                .iter()
+                .map(|&start: &i64| start.saturating_mul(stride));
+            // One index after the other, whatever the part of an index spans.
+            let one = Datatype::resized(&part, part.lb(), stride)?;
+            part = Datatype::hindexed(lens, &at.collect::<Vec<_>>(), &one)?;
+            stride = stride.saturating_mul(*size);
+        }
+        Datatype::resized(&part, 0, stride)
+    })
 }
 
+/// Where the runs of indices begin, and how long they are.
 fn runs(size: i64, kind: i64, arg: i64, processes: i64, place: i64) -> (Vec<i64>, Vec<i64>) {
     let default = arg == i64::from(constants::distribute_dflt_darg());
     let block = if kind == i64::from(constants::distribute_block()) {
@@ -402,28 +359,4 @@ fn runs(size: i64, kind: i64, arg: i64, processes: i64, place: i64) -> (Vec<i64>
         .max(1);
     let starts = (place * block..size).step_by(step);
     starts.map(|start| (start, block.min(size - start))).unzip()
-}
-
-impl Spread {
-    fn of(&self, old: &Datatype) -> transom::Result<Datatype> {
-        let dims = self.sizes.len();
-        let inwards: Vec<usize> = match self.order {
-            Order::C => (0..dims).rev().collect(),
-            Order::Fortran => (0..dims).collect(),
-        };
-        let mut stride = old.extent();
-        let mut part = old.clone();
-        for d in inwards {
-            let (starts, lens) = &self.runs[d];
-            let at: Vec<i64> = starts
-                .iter()
-                .map(|&start| start.saturating_mul(stride))
-                .collect();
-            // One index after the other, whatever the part of an index spans.
-            let one = Datatype::resized(&part, part.lb(), stride)?;
-            part = Datatype::hindexed(lens, &at, &one)?;
-            stride = stride.saturating_mul(self.sizes[d]);
-        }
-        Datatype::resized(&part, 0, stride)
-    }
 }

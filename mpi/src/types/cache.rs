@@ -11,8 +11,8 @@ use transom::ErrorClass;
 use super::{Type, build, predefined};
 use crate::constants;
 use crate::errors::{Result, bad};
-use crate::host::{check, host};
-use crate::keyval::{Copy, Delete, not_copied};
+use crate::host::{self, check};
+use crate::keyval::not_copied;
 use crate::mpi_h::{MPI_Datatype, Number};
 use crate::process::process;
 
@@ -26,14 +26,7 @@ pub(crate) fn begin() {
     let mut keyval = constants::keyval_invalid();
     // SAFETY: both functions are what MPI calls them by, and live as long as the process.
     let code = unsafe {
-        host!(
-            PMPI_Type_create_keyval(
-                Copy<MPI_Datatype>,
-                Delete<MPI_Datatype>,
-                *mut c_int,
-                *mut c_void,
-            )
-        )(not_copied, deleted, &raw mut keyval, ptr::null_mut())
+        host::PMPI_Type_create_keyval(not_copied, deleted, &raw mut keyval, ptr::null_mut())
     };
     if code == 0 {
         KEYVAL.store(keyval, Ordering::Release);
@@ -50,7 +43,7 @@ pub(crate) fn end() {
     if known.is_some() {
         let mut keyval = KEYVAL.load(Ordering::Acquire);
         // SAFETY: a local, of a keyval that was created.
-        unsafe { host!(PMPI_Type_free_keyval(*mut c_int))(&raw mut keyval) };
+        unsafe { host::PMPI_Type_free_keyval(&raw mut keyval) };
     }
 }
 
@@ -88,11 +81,7 @@ pub(super) fn find(datatype: MPI_Datatype) -> Result<Arc<Type>> {
     // Without an attribute, nobody would tell when the handle comes again.
     // SAFETY: the type was just taken apart, so that it is one; the value is not used.
     check(unsafe {
-        host!(PMPI_Type_set_attr(MPI_Datatype, c_int, *mut c_void))(
-            datatype,
-            KEYVAL.load(Ordering::Acquire),
-            ptr::null_mut(),
-        )
+        host::PMPI_Type_set_attr(datatype, KEYVAL.load(Ordering::Acquire), ptr::null_mut())
     })?;
     if let Some(known) = &mut *DERIVED.write().unwrap_or_else(PoisonError::into_inner) {
         known.insert(handle, ty.clone());

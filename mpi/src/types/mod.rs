@@ -5,7 +5,7 @@ mod cache;
 mod predefined;
 mod quick;
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(crate) use predefined::{dense, single};
 pub(crate) use quick::quick;
 
 use crate::errors::Result;
-use crate::host::host;
+use crate::host;
 use crate::mpi_h::MPI_Datatype;
 
 /// A datatype in two views.
@@ -87,11 +87,7 @@ pub(crate) fn name(datatype: MPI_Datatype) -> String {
     let mut len = 0;
     // SAFETY: there is room for the longest name of any host, which ends it with a 0.
     let name = unsafe {
-        let code = host!(PMPI_Type_get_name(MPI_Datatype, *mut c_char, *mut c_int))(
-            datatype,
-            name.as_mut_ptr(),
-            &raw mut len,
-        );
+        let code = host::PMPI_Type_get_name(datatype, name.as_mut_ptr(), &raw mut len);
         (code == 0).then(|| CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned())
     };
     name.filter(|name| !name.is_empty())

@@ -1,5 +1,6 @@
 //! The predefined datatypes: a table, made when the host begins.
 
+use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::OnceLock;
 
@@ -9,115 +10,72 @@ use transom::raw::Datatype;
 use super::{Dense, Type, Views, quick};
 use crate::constants::{self, Kind};
 use crate::errors::{Failure, Result, bad};
-use crate::host::host;
+use crate::host;
 use crate::mpi_h::{MPI_Datatype, Number};
 
-/// Some four times as many as there are types.
-const SLOTS: usize = 256;
-
-#[derive(Clone, Copy)]
-struct Slot {
-    /// 0 where there is none.
-    handle: Number,
+struct Predefined {
     dense: Option<Dense>,
     basic: Option<BasicType>,
-    ty: Option<&'static Type>,
+    ty: &'static Type,
 }
 
-struct Table([Slot; SLOTS]);
+static ALL: OnceLock<HashMap<Number, Predefined>> = OnceLock::new();
 
-static TABLE: OnceLock<Table> = OnceLock::new();
-
-#[inline(always)]
-fn place(handle: Number) -> usize {
-    ((handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
-}
-
-#[inline(always)]
-fn slot(datatype: MPI_Datatype) -> Option<&'static Slot> {
-    let table = TABLE.get()?;
-    let handle = datatype.number();
-    let mut at = place(handle);
-    loop {
-        let slot = &table.0[at % SLOTS];
-        if slot.handle == handle {
-            return Some(slot);
-        }
-        if slot.handle == 0 {
-            return None;
-        }
-        at += 1;
-    }
+fn known(datatype: MPI_Datatype) -> Option<&'static Predefined> {
+    ALL.get()?.get(&datatype.number())
 }
 
 /// A predefined type whose elements have no padding.
 #[inline(always)]
 pub(crate) fn dense(datatype: MPI_Datatype) -> Option<Dense> {
-    slot(datatype)?.dense
+    // Few have no place there.
+    quick::quick(datatype).or_else(|| known(datatype)?.dense)
 }
 
 /// A predefined type, as one element.
 #[inline(always)]
 pub(crate) fn single(datatype: MPI_Datatype) -> Option<BasicType> {
-    slot(datatype)?.basic
+    let quick = quick::quick(datatype).map(|dense| dense.ty);
+    quick.or_else(|| known(datatype)?.basic)
 }
 
 pub(super) fn find(datatype: MPI_Datatype) -> Option<&'static Type> {
-    slot(datatype)?.ty
+    quick::quick_type(datatype).or_else(|| Some(known(datatype)?.ty))
 }
 
 /// Asks the host how wide the types are.
 pub(super) fn begin() {
-    TABLE.get_or_init(|| {
-        let mut table = Table(
-            [Slot {
-                handle: 0,
-                dense: None,
-                basic: None,
-                ty: None,
-            }; SLOTS],
-        );
-        for (datatype, kind) in constants::predefined() {
-            if let Some(slot) = made(datatype, kind) {
-                let mut at = place(slot.handle);
-                while table.0[at % SLOTS].handle != 0 && table.0[at % SLOTS].handle != slot.handle {
-                    at += 1;
-                }
-                table.0[at % SLOTS] = slot;
-            }
-        }
-        let taken = table
-            .0
-            .iter()
-            .filter_map(|slot| Some((slot.handle, slot.dense?)));
-        quick::begin(&taken.collect::<Vec<_>>());
-        table
+    ALL.get_or_init(|| {
+        let made = constants::predefined().filter_map(|(datatype, kind)| made(datatype, kind));
+        let all: HashMap<_, _> = made.collect();
+        let dense =
+            |(&handle, known): (&Number, &Predefined)| Some((handle, known.dense?, known.ty));
+        quick::begin(&all.iter().filter_map(dense).collect::<Vec<_>>());
+        all
     });
 }
 
-fn made(datatype: MPI_Datatype, kind: Kind) -> Option<Slot> {
+fn made(datatype: MPI_Datatype, kind: Kind) -> Option<(Number, Predefined)> {
     if datatype == constants::datatype_null() || datatype.number() == 0 {
         return None;
     }
     let size = size(datatype)?;
-    let views = of_kind(kind, size)?;
-    let ty: &'static Type = Box::leak(Box::new(views.commit()));
     let basic = kind.of_size(size);
-    Some(Slot {
-        handle: datatype.number(),
+    let made = Predefined {
         basic,
         dense: basic.filter(|ty| ty.size() == ty.extent()).map(|ty| Dense {
             ty,
             size: ty.size() as u32,
         }),
-        ty: Some(ty),
-    })
+        ty: Box::leak(Box::new(of_kind(kind, size)?.commit())),
+    };
+    Some((datatype.number(), made))
 }
 
 fn size(datatype: MPI_Datatype) -> Option<usize> {
     let mut size: c_int = 0;
     // SAFETY: a local; the handle is not null, and the host's own.
-    let code = unsafe { host!(PMPI_Type_size(MPI_Datatype, *mut c_int))(datatype, &raw mut size) };
+    let code = unsafe { host::PMPI_Type_size(datatype, &raw mut size) };
     // Types that a host does not support have no size.
     (code == 0 && size > 0).then_some(size.unsigned_abs() as usize)
 }

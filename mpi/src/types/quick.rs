@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use transom::BasicType;
 
-use super::Dense;
+use super::{Dense, Type};
 use crate::mpi_h::{AtomicNumber, MPI_Datatype, NO_HANDLE, Number};
 
 /// Some fifteen times as many as there are types, so that soon a factor is found by which all have places of their own.
@@ -14,9 +14,12 @@ const SHIFT: u32 = u32::BITS - PLACES.trailing_zeros();
 /// So many factors are tried; by the best, few types have none.
 const TRIED: u32 = 256;
 
+/// In one line of a cache.
+#[repr(align(32))]
 struct Place {
     handle: AtomicNumber,
     dense: UnsafeCell<Dense>,
+    ty: UnsafeCell<Option<&'static Type>>,
 }
 
 // SAFETY: a cell is written to before its handle is stored, and never again; whoever reads it has loaded the handle.
@@ -29,6 +32,7 @@ static TABLE: [Place; PLACES] = [const {
             ty: BasicType::Byte,
             size: 1,
         }),
+        ty: UnsafeCell::new(None),
     }
 }; PLACES];
 
@@ -43,41 +47,50 @@ fn place(handle: Number, factor: u32) -> usize {
     (low.wrapping_mul(factor) >> SHIFT) as usize
 }
 
+#[inline(always)]
+fn find(datatype: MPI_Datatype) -> Option<&'static Place> {
+    let handle = datatype.number();
+    let at = &TABLE[place(handle, FACTOR.load(Ordering::Relaxed))];
+    (at.handle.load(Ordering::Acquire) == handle).then_some(at)
+}
+
 /// The type, if it is here.
 #[inline(always)]
 pub(crate) fn quick(datatype: MPI_Datatype) -> Option<Dense> {
-    let handle = datatype.number();
-    let at = &TABLE[place(handle, FACTOR.load(Ordering::Relaxed))];
-    if at.handle.load(Ordering::Acquire) != handle {
-        return None;
-    }
     // SAFETY: it was stored before the handle was, and changes no more.
-    Some(unsafe { *at.dense.get() })
+    find(datatype).map(|at| unsafe { *at.dense.get() })
+}
+
+/// The same, with its layouts.
+pub(super) fn quick_type(datatype: MPI_Datatype) -> Option<&'static Type> {
+    // SAFETY: as above.
+    find(datatype).and_then(|at| unsafe { *at.ty.get() })
 }
 
 /// Takes up types, once, before any call looks for one.
-pub(super) fn begin(types: &[(Number, Dense)]) {
+pub(super) fn begin(types: &[(Number, Dense, &'static Type)]) {
     let factor = best_factor(types);
     FACTOR.store(factor, Ordering::Relaxed);
-    for &(handle, dense) in types {
+    for &(handle, dense, ty) in types {
         let at = &TABLE[place(handle, factor)];
         if at.handle.load(Ordering::Relaxed) == NO_HANDLE {
-            // SAFETY: nobody reads it before its handle is stored.
-            unsafe { *at.dense.get() = dense };
+            // SAFETY: nobody reads them before their handle is stored.
+            unsafe {
+                *at.dense.get() = dense;
+                *at.ty.get() = Some(ty);
+            }
             at.handle.store(handle, Ordering::Release);
         }
     }
 }
 
 /// The first factor by which no two types have one place, or that by which the fewest do.
-fn best_factor(types: &[(Number, Dense)]) -> u32 {
+fn best_factor(types: &[(Number, Dense, &'static Type)]) -> u32 {
     let candidates = (1..=TRIED).map(|number| number.wrapping_mul(0x9e37_79b9) | 1);
     let without_place = |factor| {
         let mut taken = [false; PLACES];
-        let is_taken = |&&(handle, _): &&(Number, Dense)| {
-            std::mem::replace(&mut taken[place(handle, factor)], true)
-        };
-        types.iter().filter(is_taken).count()
+        let mut is_taken = |handle| std::mem::replace(&mut taken[place(handle, factor)], true);
+        types.iter().filter(|ty| is_taken(ty.0)).count()
     };
     let mut best = (1, types.len());
     for factor in candidates {
