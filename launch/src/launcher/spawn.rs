@@ -80,7 +80,7 @@ impl Template<'_> {
             // launcher's that nothing in this child uses.
             unsafe {
                 let armed = check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL));
-                armed.inspect_err(|_| Step::Arm.confess(socket))?;
+                armed.inspect_err(|_| confess(socket, ARM))?;
                 check(libc::dup2(socket, slot))?;
             }
             // A launcher that died before the signal was armed has sent none.
@@ -90,20 +90,20 @@ impl Template<'_> {
             }
             match core.as_ref().map_or(Ok(()), Processors::bind) {
                 Err(error) if must_bind => {
-                    Step::Bind.confess(socket);
+                    confess(socket, BIND);
                     return Err(error);
                 }
                 _ => {}
             }
-            set_open_files(&open_files).inspect_err(|_| Step::Limit.confess(socket))?;
+            set_open_files(&open_files).inspect_err(|_| confess(socket, LIMIT))?;
             signals::restore(&signal_mask)
         };
         // SAFETY: the closure runs in the forked child and makes async-signal-safe system calls
         // only; an error made from an error number allocates nothing.
         unsafe { command.pre_exec(prepare) };
-        command.spawn().map_err(|source| match Step::heard(ours) {
-            Some(step) if LaunchError::is_forbidden(&source) => {
-                LaunchError::call("starting a rank", step.call())(source)
+        command.spawn().map_err(|source| match confessed(ours) {
+            Some(call) if LaunchError::is_forbidden(&source) => {
+                LaunchError::call("starting a rank", call)(source)
             }
             Some(_) => LaunchError::Spawn { rank, source },
             None => explain(&launch.program, rank, source),
@@ -111,40 +111,26 @@ impl Template<'_> {
     }
 }
 
-/// What is done in a new process before it becomes the program. Of a failure there, the launcher hears
-/// nothing but its number: so the process says first what has failed, on its end of the connection.
-#[derive(Clone, Copy)]
-#[repr(u8)]
-enum Step {
-    Arm = 1,
-    Bind,
-    Limit,
+/// The calls of a new process before it becomes the program. Of a failure there, the launcher hears nothing but its
+/// number: so the process says first what has failed, by its place here, on its end of the connection.
+const CALLS: [&str; 3] = ["prctl(PR_SET_PDEATHSIG)", "sched_setaffinity", "prlimit64"];
+const ARM: u8 = 0;
+const BIND: u8 = 1;
+const LIMIT: u8 = 2;
+
+/// Async-signal-safe.
+fn confess(socket: RawFd, call: u8) {
+    // SAFETY: the pointer is to one live byte.
+    unsafe { libc::write(socket, (&raw const call).cast(), 1) };
 }
 
-impl Step {
-    /// Async-signal-safe.
-    fn confess(self, socket: RawFd) {
-        let byte = self as u8;
-        // SAFETY: the pointer is to one live byte.
-        unsafe { libc::write(socket, (&raw const byte).cast(), 1) };
-    }
-
-    fn heard(ours: &UnixStream) -> Option<Self> {
-        let mut byte = 0_u8;
-        let place = (&raw mut byte).cast();
-        // SAFETY: the pointer is to one live byte.
-        let got = unsafe { libc::recv(ours.as_raw_fd(), place, 1, libc::MSG_DONTWAIT) };
-        let steps = [Self::Arm, Self::Bind, Self::Limit];
-        (got == 1).then(|| steps.into_iter().find(|&step| step as u8 == byte))?
-    }
-
-    fn call(self) -> &'static str {
-        match self {
-            Self::Arm => "prctl(PR_SET_PDEATHSIG)",
-            Self::Bind => "sched_setaffinity",
-            Self::Limit => "prlimit64",
-        }
-    }
+/// The call that the process said had failed.
+fn confessed(ours: &UnixStream) -> Option<&'static str> {
+    let mut call = 0_u8;
+    let place = (&raw mut call).cast();
+    // SAFETY: the pointer is to one live byte.
+    let got = unsafe { libc::recv(ours.as_raw_fd(), place, 1, libc::MSG_DONTWAIT) };
+    CALLS.get(usize::from(call)).copied().filter(|_| got == 1)
 }
 
 /// Says why a program cannot be run, where it is the program's fault.

@@ -53,17 +53,6 @@ impl Address {
         }
     }
 
-    /// The same host with another port.
-    pub(crate) fn with_port(self, port: u16) -> Self {
-        Self(match self.0 {
-            Kind::Socket(mut socket) => {
-                socket.set_port(port);
-                Kind::Socket(socket)
-            }
-            Kind::Named { host, .. } => Kind::Named { host, port },
-        })
-    }
-
     pub(crate) fn port(&self) -> u16 {
         match &self.0 {
             Kind::Socket(socket) => socket.port(),
@@ -178,8 +167,6 @@ mod tests {
         ] {
             let address = Address::parse(text).unwrap();
             assert_eq!(address.to_string(), text);
-            let other = text.rsplit_once(':').unwrap().0.to_owned() + ":99";
-            assert_eq!(address.with_port(99).to_string(), other);
         }
         let wrong = [
             ("", "no port"),

@@ -44,27 +44,9 @@ pub(super) struct Claim {
     pub(super) size: u32,
 }
 
-/// What both sides have sent before one proves anything, and this side's secret.
-struct Transcript<'a> {
-    secret: &'a Secret,
-    hello: &'a [u8; HELLO],
-    challenge: &'a [u8; CHALLENGE],
-}
-
-impl Transcript<'_> {
-    fn tag(&self, purpose: &str) -> [u8; TAG] {
-        self.secret.tag(purpose, &[self.hello, self.challenge])
-    }
-
-    fn is_tag(&self, tag: &[u8], purpose: &str) -> bool {
-        let parts: [&[u8]; 2] = [self.hello, self.challenge];
-        self.secret.is_tag(tag, purpose, &parts)
-    }
-
-    /// The keys for what is sent to rank 0, and for what it sends.
-    fn keys(&self) -> [Secret; 2] {
-        ["to rank 0", "from rank 0"].map(|purpose| Secret::new(self.tag(purpose)))
-    }
+/// The keys for what is sent to rank 0, and for what it sends, of what both sides have sent before one proves anything.
+fn keys(secret: &Secret, said: &[u8]) -> [Secret; 2] {
+    ["to rank 0", "from rank 0"].map(|purpose| Secret::new(secret.tag(purpose, &[said])))
 }
 
 /// Why the other end is refused.
@@ -124,19 +106,15 @@ pub(super) fn greet(
         }
         check_magic(&challenge[..len])?;
     }
-    let transcript = Transcript {
-        secret,
-        hello: &hello,
-        challenge: &challenge,
-    };
-    stream.write_all(&transcript.tag(GUEST))?;
+    let said = [&hello[..], &challenge].concat();
+    stream.write_all(&secret.tag(GUEST, &[&said]))?;
 
     let mut answer = [0; ANSWER];
     stream.read_exact(&mut answer)?;
-    if answer[0] != WELCOME || !transcript.is_tag(&answer[1..], HOST) {
+    if answer[0] != WELCOME || !secret.is_tag(&answer[1..], HOST, &[&said]) {
         return Err(Refused::Secret);
     }
-    let [up, down] = transcript.keys();
+    let [up, down] = keys(secret, &said);
     Ok(Channel::new(up, down))
 }
 
@@ -210,19 +188,15 @@ impl Host {
             rank: word(16),
             size: word(20),
         };
-        let transcript = Transcript {
-            secret: &self.secret,
-            hello,
-            challenge: &self.challenge,
-        };
-        if !transcript.is_tag(&self.received, GUEST) {
+        let said = [&hello[..], &self.challenge].concat();
+        if !self.secret.is_tag(&self.received, GUEST, &[&said]) {
             let mut answer = vec![OTHER_SECRET];
             answer.resize(ANSWER, 0);
             return HostStep::Refuse(answer, Refused::Secret, Some(claim));
         }
         let mut answer = vec![WELCOME];
-        answer.extend(transcript.tag(HOST));
-        let [up, down] = transcript.keys();
+        answer.extend(self.secret.tag(HOST, &[&said]));
+        let [up, down] = keys(&self.secret, &said);
         HostStep::Admit(answer, claim, Channel::new(down, up))
     }
 }

@@ -22,35 +22,23 @@ impl Secret {
         Self(Vec::new())
     }
 
-    fn begin(&self) -> Hmac<Sha256> {
-        begin(&self.0)
+    /// The zero after the purpose keeps purposes apart of which one begins with the other.
+    fn mac(&self, purpose: &str, parts: &[&[u8]]) -> Hmac<Sha256> {
+        let mac = Hmac::new_from_slice(&self.0).expect("HMAC takes keys of any length");
+        let parts = [purpose.as_bytes(), &[0]]
+            .into_iter()
+            .chain(parts.iter().copied());
+        parts.fold(mac, |mac: Hmac<Sha256>, part| mac.chain_update(part))
     }
 
     /// A tag over `parts` that nobody can compute without the secret. A tag for one purpose is useless for another.
     pub(super) fn tag(&self, purpose: &str, parts: &[&[u8]]) -> [u8; TAG] {
-        let mut mac = self.begin();
-        feed(&mut mac, purpose, parts);
-        mac.finalize().into_bytes().into()
+        self.mac(purpose, parts).finalize().into_bytes().into()
     }
 
     /// Takes the same time whether or not the tag is right.
     pub(super) fn is_tag(&self, tag: &[u8], purpose: &str, parts: &[&[u8]]) -> bool {
-        let mut mac = self.begin();
-        feed(&mut mac, purpose, parts);
-        mac.verify_slice(tag).is_ok()
-    }
-}
-
-fn begin(key: &[u8]) -> Hmac<Sha256> {
-    Hmac::new_from_slice(key).expect("HMAC takes keys of any length")
-}
-
-/// The zero after the purpose keeps purposes apart of which one begins with the other.
-fn feed(mac: &mut Hmac<Sha256>, purpose: &str, parts: &[&[u8]]) {
-    mac.update(purpose.as_bytes());
-    mac.update(&[0]);
-    for part in parts {
-        mac.update(part);
+        self.mac(purpose, parts).verify_slice(tag).is_ok()
     }
 }
 

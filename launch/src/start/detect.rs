@@ -198,25 +198,27 @@ impl Environment<'_> {
 
     /// On torchrun's host of rank 0, at the port after its own, which torchrun's store or the program's needs.
     fn of_torchrun(&self) -> Result<Address, EnvironmentError> {
-        let port = self
-            .number("MASTER_PORT")
-            .and_then(|port| u16::try_from(port).ok());
-        let host = (self.0)("MASTER_ADDR").and_then(|host| host.into_string().ok());
-        let text = |host: String| match host.contains(':') && !host.starts_with('[') {
-            true => format!("[{host}]:1"),
-            false => format!("{host}:1"),
+        let found = || {
+            let port = u16::try_from(self.number("MASTER_PORT")?).ok()?;
+            let port = match port {
+                0 => return None,
+                u16::MAX => port - 1,
+                _ => port + 1,
+            };
+            let host = (self.0)("MASTER_ADDR")?.into_string().ok()?;
+            let text = match host.contains(':') && !host.starts_with('[') {
+                true => format!("[{host}]:{port}"),
+                false => format!("{host}:{port}"),
+            };
+            Address::parse(&text).ok()
         };
-        let host = host.and_then(|host| Address::parse(&text(host)).ok());
-        match (host, port) {
-            (Some(host), Some(port @ 1..)) => {
-                Ok(host.with_port(port.checked_add(1).unwrap_or(port - 1)))
-            }
-            _ => Err(self.error(
+        found().ok_or_else(|| {
+            self.error(
                 "torchrun does not say where rank 0 is",
                 &TORCH,
                 "set TRANSOM_RENDEZVOUS=HOST:PORT, where rank 0 listens",
-            )),
-        }
+            )
+        })
     }
 
     fn member(&self, rank: u32, size: u32, address: Address) -> Result<Starter, EnvironmentError> {
