@@ -155,23 +155,18 @@ impl Endpoint for MappingEndpoint {
     // Who has no connection has posted nothing.
 
     fn released(&self, ticket: Ticket) -> Result<bool> {
-        match self.connected.get() {
-            Some(endpoint) => endpoint.released(ticket),
-            None => Ok(true),
-        }
+        let connected = self.connected.get();
+        connected.map_or(Ok(true), |endpoint| endpoint.released(ticket))
     }
 
     fn completed(&self, ticket: Ticket) -> Result<bool> {
-        match self.connected.get() {
-            Some(endpoint) => endpoint.completed(ticket),
-            None => Ok(true),
-        }
+        let connected = self.connected.get();
+        connected.map_or(Ok(true), |endpoint| endpoint.completed(ticket))
     }
 
     fn intact(&self) -> Result<()> {
-        self.connected
-            .get()
-            .map_or(Ok(()), |endpoint| endpoint.intact())
+        let connected = self.connected.get();
+        connected.map_or(Ok(()), |endpoint| endpoint.intact())
     }
 
     fn is_connected(&self) -> bool {

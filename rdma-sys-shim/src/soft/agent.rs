@@ -220,16 +220,11 @@ pub(crate) unsafe fn apply(
     data: *mut u8,
 ) -> Option<u64> {
     let each = |update: &dyn Fn(*mut u8, u64) -> Option<u64>| {
+        let mut widths = [Width::W1, Width::W2, Width::W4, Width::W8].into_iter();
+        let word = widths.find(|word| word.bytes() == width)?;
         for offset in (0..len).step_by(width) {
             // SAFETY: inside `data`, by the caller's promise.
-            let value = unsafe {
-                match width {
-                    1 => Width::W1.load(data.add(offset)),
-                    2 => Width::W2.load(data.add(offset)),
-                    4 => Width::W4.load(data.add(offset)),
-                    _ => Width::W8.load(data.add(offset)),
-                }
-            };
+            let value = unsafe { word.load(data.add(offset)) };
             update(at.wrapping_add(offset), value)?;
         }
         Some(0)

@@ -4,6 +4,7 @@
 mod assist;
 
 use std::io;
+use std::ptr;
 use std::sync::Arc;
 
 use assist::AssistState;
@@ -361,14 +362,9 @@ impl SoftEndpoint {
         }
         let found = if self.path == Path::Direct {
             let here = at.address as usize as *mut u8;
-            let [first, second] = operands;
-            // SAFETY: registered memory of this process, as our own table says.
-            let done = unsafe {
-                match operation {
-                    Operation::FetchAdd => agent::fetch_add(here, bytes, first),
-                    _ => agent::compare_swap(here, bytes, first, second),
-                }
-            };
+            let data = ptr::null_mut();
+            // SAFETY: registered memory of this process, as our own table says; a single word uses no data.
+            let done = unsafe { agent::apply(operation, here, bytes, bytes, operands, data) };
             done.ok_or_else(|| self.misaligned(operation, at, width))?
         } else {
             let request = Request {
@@ -376,7 +372,7 @@ impl SoftEndpoint {
                 ..Request::of(operation, bytes, at, 0, bytes)
             };
             // SAFETY: no buffers.
-            unsafe { self.ask(request, std::ptr::null(), std::ptr::null_mut())? }
+            unsafe { self.ask(request, ptr::null(), ptr::null_mut())? }
         };
         // SAFETY: `old` is the caller's promise.
         unsafe { old.write(found) };
@@ -497,26 +493,22 @@ impl Endpoint for SoftEndpoint {
             return Err(self.misaligned(operation, at, width));
         }
         if self.path == Path::Direct {
-            for offset in (0..len).step_by(bytes) {
-                let word = (at.address as usize + offset) as *mut u8;
-                // SAFETY: `values` is the caller's promise; the word lies in registered memory of
-                // this process, as our own table says.
-                unsafe {
-                    let value = width.load(values.add(offset));
-                    match update {
-                        Update::Add => agent::fetch_add(word, bytes, value),
-                        Update::Store => agent::store(word, bytes, value),
-                    };
-                }
-            }
-            return Ok(Ticket::DONE);
+            let there = at.address as usize as *mut u8;
+            // SAFETY: `values` is the caller's promise; the words lie in registered memory of this process, as our own table
+            // says.
+            let done =
+                unsafe { agent::apply(operation, there, bytes, len, [0; 2], values.cast_mut()) };
+            return match done {
+                Some(_) => Ok(Ticket::DONE),
+                None => Err(self.misaligned(operation, at, width)),
+            };
         }
         for start in (0..len).step_by(SLOT_BYTES) {
             let part = SLOT_BYTES.min(len - start);
             let send = values.wrapping_add(start);
             let request = Request::of(operation, bytes, at, start, part);
             // SAFETY: a part of the values that the caller vouches for.
-            unsafe { self.ask(request, send, std::ptr::null_mut())? };
+            unsafe { self.ask(request, send, ptr::null_mut())? };
         }
         Ok(Ticket::DONE)
     }

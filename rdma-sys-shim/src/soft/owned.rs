@@ -87,7 +87,7 @@ impl Home {
     fn piece(&self) -> Result<MappablePiece> {
         let (len, fd, offset, file) = match self {
             Self::Own { range, file } => (range.len(), file.as_raw_fd(), 0, FileId::of(file)?),
-            Self::Segment(loan) => (loan.len(), loan.fd(), loan.offset(), loan.file()),
+            Self::Segment(loan) => loan.place(),
         };
         Ok(MappablePiece {
             address: self.base().addr() as u64,

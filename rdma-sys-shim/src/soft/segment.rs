@@ -133,27 +133,12 @@ impl OwnTable {
     }
 }
 
+#[derive(Default)]
 struct Vacancy {
     /// Nobody has the first part yet.
     first: bool,
     /// Zeroed, as all that was never lent is.
     pieces: SubAllocator,
-}
-
-impl Vacancy {
-    fn all() -> Self {
-        Self {
-            first: true,
-            pieces: SubAllocator::new(PIECES_BYTES),
-        }
-    }
-
-    fn none() -> Self {
-        Self {
-            first: false,
-            pieces: SubAllocator::new(0),
-        }
-    }
 }
 
 /// Zeroed memory in the room of this process's own segment. Peers have it mapped for as long as they
@@ -171,22 +156,9 @@ impl Loan {
         self.segment.map.base().wrapping_add(self.at())
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    pub(crate) fn fd(&self) -> RawFd {
-        self.segment.fd
-    }
-
-    /// Where it begins in the segment's file.
-    pub(crate) fn offset(&self) -> u64 {
-        self.at() as u64
-    }
-
-    /// The segment's file.
-    pub(crate) fn file(&self) -> FileId {
-        self.segment.id
+    /// Its length, and where it is: the descriptor of the segment's file, the place there, and the file.
+    pub(crate) fn place(&self) -> (usize, RawFd, u64, FileId) {
+        (self.len, self.segment.fd, self.at() as u64, self.segment.id)
     }
 
     fn at(&self) -> usize {
@@ -214,7 +186,10 @@ impl Segment {
             map: AddressRange::of_file(&file, 0, SEGMENT_BYTES)?,
             fd: file.as_raw_fd(),
             id: FileId::of(&file)?,
-            vacancy: Mutex::new(Vacancy::all()),
+            vacancy: Mutex::new(Vacancy {
+                first: true,
+                pieces: SubAllocator::new(PIECES_BYTES),
+            }),
             own_table: Some(OwnTable::new()),
             _file: Some(file),
         };
@@ -289,7 +264,7 @@ impl Segment {
             map: AddressRange::of_file(file, 0, SEGMENT_BYTES)?,
             fd: published.fd,
             id: published.file,
-            vacancy: Mutex::new(Vacancy::none()),
+            vacancy: Mutex::default(),
             own_table: None,
             _file: None,
         };

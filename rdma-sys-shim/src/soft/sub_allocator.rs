@@ -21,7 +21,7 @@ impl SubAllocation {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct SubAllocator {
     /// By order.
     free: [BTreeSet<usize>; ORDERS],

@@ -13,8 +13,8 @@ use super::address::Address;
 use super::message::MESSAGE_BYTES;
 use crate::verbs::adapter::Adapter;
 use crate::verbs::objects::{
-    AddressVector, CompletionChannel, CompletionQueue, Handle, MemoryRegion, ProtectionDomain,
-    QueueLimits, QueuePair,
+    CompletionChannel, CompletionQueue, Handle, MemoryRegion, ProtectionDomain, QueueLimits,
+    QueuePair,
 };
 use crate::verbs::port::{OwnPort, PortAddress};
 use crate::{Error, Result};
@@ -37,7 +37,7 @@ const BUFFER_BYTES: usize = (RECEIVES + SENDS) as usize * SLOT_BYTES;
 pub(crate) struct Datagrams {
     // The device uses the fields below it, so it goes first.
     pair: QueuePair,
-    ways: HashMap<PortAddress, AddressHandle>,
+    ways: HashMap<PortAddress, Handle<ffi::ibv_ah>>,
     queue: Arc<CompletionQueue>,
     channel: Arc<CompletionChannel>,
     region: MemoryRegion,
@@ -271,34 +271,22 @@ impl Datagrams {
     /// The way to a process. Those on one port share it.
     fn way(&mut self, to: &Address) -> Result<*mut ffi::ibv_ah> {
         if let Some(handle) = self.ways.get(&to.port) {
-            return Ok(handle.0.raw());
+            return Ok(handle.raw());
         }
         let route = to.route_from(&self.own)?;
-        let handle = AddressHandle::new(&self.domain, &route)?;
-        let raw = handle.0.raw();
-        self.ways.insert(to.port, handle);
-        Ok(raw)
-    }
-}
-
-/// A way to a port, as the device keeps it.
-struct AddressHandle(
-    Handle<ffi::ibv_ah>,
-    #[expect(dead_code)] Arc<ProtectionDomain>,
-);
-
-impl AddressHandle {
-    fn new(domain: &Arc<ProtectionDomain>, route: &AddressVector) -> Result<Self> {
         let mut attributes = route.attributes();
-        // SAFETY: a live domain, kept alive by the result, which alone destroys the handle, and attributes that are all filled.
-        let raw = unsafe {
-            let made = ffi::ibv_create_ah(domain.raw(), &raw mut attributes);
+        // SAFETY: a live domain, which is kept alive beside the handle, and attributes that are all filled. Only the handle
+        // destroys it.
+        let handle = unsafe {
+            let made = ffi::ibv_create_ah(self.domain.raw(), &raw mut attributes);
             Handle::new(made, ffi::ibv_destroy_ah)
         };
-        let raw = raw.ok_or_else(|| {
+        let handle = handle.ok_or_else(|| {
             let gid = std::net::Ipv6Addr::from(route.gid);
             Error::last_os(format!("finding the way to GID {gid}, LID {}", route.lid))
         })?;
-        Ok(Self(raw, domain.clone()))
+        let raw = handle.raw();
+        self.ways.insert(to.port, handle);
+        Ok(raw)
     }
 }
