@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
-use std::sync::OnceLock;
 
 use crate::{Access, Error, Result};
 
@@ -21,13 +20,10 @@ pub(crate) fn rights(address: usize, len: usize) -> std::io::Result<Rights> {
     let Some(end) = address.checked_add(len) else {
         return Ok(Rights::None);
     };
-    match ask_kernel(address, end) {
+    let maps = File::open("/proc/thread-self/maps")?;
+    match ask_kernel(&maps, address, end) {
         Some(rights) => Ok(rights),
-        None => read_maps(
-            BufReader::new(File::open("/proc/thread-self/maps")?),
-            address,
-            end,
-        ),
+        None => read_maps(BufReader::new(maps), address, end),
     }
 }
 
@@ -81,19 +77,7 @@ const VMA_WRITABLE: u64 = 2;
 const PROCMAP_QUERY: u64 = (3 << 30) | ((size_of::<Query>() as u64) << 16) | (0x66 << 8) | 17;
 
 /// One system call for each mapping in the range, or `None` on kernels before 6.11.
-fn ask_kernel(address: usize, end: usize) -> Option<Rights> {
-    // A forked child must not ask about its parent: the file belongs to the process that opened it.
-    static MAPS: OnceLock<Option<(u32, File)>> = OnceLock::new();
-    let (owner, maps) = MAPS
-        .get_or_init(|| {
-            File::open("/proc/thread-self/maps")
-                .ok()
-                .map(|file| (std::process::id(), file))
-        })
-        .as_ref()?;
-    if *owner != std::process::id() {
-        return None;
-    }
+fn ask_kernel(maps: &File, address: usize, end: usize) -> Option<Rights> {
     let mut rights = Rights::ReadWrite;
     let mut at = address;
     while at < end {

@@ -8,6 +8,7 @@
 mod buffer;
 mod numbers;
 #[cfg(any(not(target_arch = "x86_64"), test))]
+#[cfg_attr(test, allow(dead_code, reason = "for processors without their own"))]
 mod portable;
 mod rows;
 #[cfg(feature = "testkit")]

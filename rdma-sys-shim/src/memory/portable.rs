@@ -47,24 +47,20 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
 }
 
 /// There is one method for all.
-#[cfg_attr(test, allow(dead_code, reason = "for processors without their own"))]
 pub(super) unsafe fn copy_part(to: *mut u8, from: *const u8, len: usize, _whole: usize) {
     // SAFETY: the caller's promise is the one asked for.
     unsafe { copy(to, from, len) }
 }
 
 /// There are no stores past the caches.
-#[cfg_attr(test, allow(dead_code, reason = "for processors without their own"))]
 pub(super) fn streams(_len: usize) -> bool {
     false
 }
 
 /// No hint is known.
 #[inline(always)]
-#[cfg_attr(test, allow(dead_code, reason = "for processors without their own"))]
 pub(super) fn prefetch_for_write(_at: *const u8) {}
 
-#[cfg_attr(test, allow(dead_code, reason = "for processors without their own"))]
 pub(super) fn gains_by_prefetch() -> bool {
     false
 }
@@ -74,7 +70,6 @@ pub(super) fn gains_by_prefetch() -> bool {
 /// # Safety
 /// As [`super::copy`].
 #[inline(always)]
-#[cfg_attr(test, allow(dead_code, reason = "for processors without their own"))]
 pub(super) unsafe fn copy_fixed<const LEN: usize>(to: *mut u8, from: *const u8) {
     // SAFETY: the caller's promise is the one asked for.
     unsafe { copy(to, from, LEN) }

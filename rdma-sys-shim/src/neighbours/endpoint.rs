@@ -52,7 +52,7 @@ impl MappingEndpoint {
     }
 
     fn for_data(&self, mapping: Mapping) -> Mapping {
-        let [own, peer] = self.neighbour.pids();
+        let [own, peer] = self.neighbour.peer.pids();
         match own == peer {
             true => mapping.for_data(),
             false => self.device.accompany(mapping.for_data()),
@@ -74,6 +74,7 @@ impl Endpoint for MappingEndpoint {
         let reason = "no such memory of that process can be mapped";
         let gone = || {
             self.neighbour
+                .peer
                 .refusal("mapping", region.at(0), region.len, reason)
         };
         let mapped = self.neighbour.map_by_place(region)?;

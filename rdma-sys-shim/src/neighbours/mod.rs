@@ -55,7 +55,7 @@ impl WithNeighbours {
             return Ok(None);
         };
         match own.neighbour(&record.memory) {
-            Ok(found) => Ok(found.filter(|found| self.setting.takes(found.pids()))),
+            Ok(found) => Ok(found.filter(|found| self.setting.takes(found.peer.pids()))),
             Err(error) if error.absence().is_some() => Err(error),
             Err(error) => {
                 tracing::warn!(%error, "a rank of this host is reached by the device");

@@ -27,7 +27,7 @@ use crate::{
 };
 
 pub(crate) struct SoftEndpoint {
-    pub(super) peer: PeerProcess,
+    pub(crate) peer: PeerProcess,
     segment: Arc<Segment>,
     path: Path,
     options: Options,
@@ -74,18 +74,7 @@ impl SoftEndpoint {
 
     fn check(&self, at: RemoteAddress, len: u64, operation: Operation) -> Result<()> {
         table::allows(&self.segment, at.rkey, at.address, len, operation.need())
-            .map_err(|reason| self.refusal(operation.name(), at, len, reason))
-    }
-
-    /// Why an access to memory of the peer was refused.
-    pub(crate) fn refusal(
-        &self,
-        need: &'static str,
-        at: RemoteAddress,
-        len: u64,
-        reason: &'static str,
-    ) -> Error {
-        self.peer.refusal(need, at, len, reason)
+            .map_err(|reason| self.peer.refusal(operation.name(), at, len, reason))
     }
 
     /// Checks parts of memory, all at once where they lie in one region: that is contiguous. Names the first block that is refused.
@@ -381,12 +370,8 @@ impl SoftEndpoint {
 
     fn misaligned(&self, operation: Operation, at: RemoteAddress, width: Width) -> Error {
         let reason = "the word is not aligned to its size";
-        self.refusal(operation.name(), at, width.bytes() as u64, reason)
-    }
-
-    /// This process, and that one.
-    pub(crate) fn pids(&self) -> [u32; 2] {
-        [self.peer.own().pid, self.peer.pid()]
+        self.peer
+            .refusal(operation.name(), at, width.bytes() as u64, reason)
     }
 
     /// As [`Endpoint::map`], of a region that is known by its place alone: the process allocated it for another device, which

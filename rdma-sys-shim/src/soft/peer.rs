@@ -88,6 +88,11 @@ impl PeerProcess {
         self.id.pid
     }
 
+    /// This process, and that one.
+    pub(crate) fn pids(&self) -> [u32; 2] {
+        [self.own.pid, self.id.pid]
+    }
+
     /// This process.
     pub(crate) fn own(&self) -> ProcessId {
         self.own
