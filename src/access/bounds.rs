@@ -9,7 +9,7 @@ use crate::error::{DatatypeMisuse, Error, Misuse, Result};
 use crate::memory::displacement::{Address, Displacement, Offset};
 use crate::terms::Aim;
 use crate::window::target::Route;
-use crate::window::{Found, OnTarget, RegionCache};
+use crate::window::{KeptMapped, OnTarget, RegionCache};
 
 /// A checked place in a target's memory.
 pub(crate) struct Place<'w> {
@@ -22,7 +22,7 @@ pub(crate) struct Place<'w> {
     /// Which elements single atomics update there.
     pub(crate) widths: AtomicWidths,
     /// Keeps a region that is attached mapped.
-    _found: Option<Found<'w>>,
+    pub(super) kept: Option<KeptMapped<'w>>,
 }
 
 impl<'w> OnTarget<'w> {
@@ -48,7 +48,7 @@ impl<'w> OnTarget<'w> {
                 at: route.region.at(offset.0),
                 there: mapped_at(route, offset, span),
                 widths: self.target.widths(),
-                _found: None,
+                kept: None,
             }),
             None => Err(self.outside(disp, unit, span, route.size)),
         }
@@ -101,7 +101,7 @@ impl<'w> OnTarget<'w> {
             at: found.at.moved(span.lo.wrapping_neg()),
             there,
             widths: (self.window.atomic_widths).where_atomic(found.has_atomics),
-            _found: Some(found),
+            kept: Some(found.kept),
         })
     }
 }

@@ -9,6 +9,7 @@ use rdma_sys_shim::{Endpoint, RemoteAddress, Ticket, Update, Width};
 use super::bounds::Place;
 use super::layout_work::{ElementBlock, LayoutWork};
 use super::whole_words::{go_together, words};
+use super::work::Work;
 use crate::datatype::{Op, combine_word};
 use crate::error::{Error, Result};
 use crate::wait::Patience;
@@ -146,17 +147,12 @@ impl Far<'_> {
         update: Update,
         blocks: impl Iterator<Item = (ElementBlock, Width)>,
     ) -> Result<Ticket> {
-        let mut last = Ticket::DONE;
-        for (block, width) in blocks {
+        self.last_of(blocks.map(|(block, width)| {
             let (at, values) = (self.place(&block), self.parts.work(&block).operands);
             let count = block.len / width.bytes();
             // SAFETY: the caller's promise.
-            match unsafe { (self.endpoint).update_each(at, width, update, values, count) } {
-                Ok(ticket) => last = last.max(ticket),
-                Err(error) => return self.after(last, error.into()),
-            }
-        }
-        Ok(last)
+            Ok(unsafe { (self.endpoint).update_each(at, width, update, values, count)? })
+        }))
     }
 
     /// Operations whose old values matter. Where eight bytes fit into the result, the device stores them there, and a later
@@ -230,14 +226,9 @@ impl Far<'_> {
     /// As for [`OnTarget::accumulate_by_device`]; at most [`CHAIN`] words.
     unsafe fn post_each(&self, chain: &[DeviceWord]) -> Result<[u64; CHAIN]> {
         let mut found = [0; CHAIN];
-        let mut last = Ticket::DONE;
-        for (word, old) in chain.iter().zip(&mut found) {
-            // SAFETY: a local array; every operation is waited for, also after a failure.
-            match unsafe { self.post(word, old) } {
-                Ok(ticket) => last = ticket,
-                Err(error) => return self.after(last, error),
-            }
-        }
+        let words = chain.iter().zip(&mut found);
+        // SAFETY: a local array; every operation is waited for, also after a failure.
+        let last = self.last_of(words.map(|(word, old)| unsafe { self.post(word, old) }))?;
         self.patience.complete(self.endpoint, last)?;
         Ok(found)
     }
@@ -249,14 +240,14 @@ impl Far<'_> {
     /// until the operation is complete.
     unsafe fn post(&self, word: &DeviceWord, old: *mut u64) -> Result<Ticket> {
         let (at, width) = (self.place(&word.block), word.width);
-        let compare = self.parts.work(&word.block).compare;
+        let work = self.parts.work(&word.block);
         // SAFETY: the caller's promise.
         let posted = unsafe {
-            let operand = self.operand(word);
-            match compare.is_null() {
+            let operand = operand(&work, width);
+            match work.compare.is_null() {
                 true => self.endpoint.fetch_add(at, width, operand, old),
                 false => {
-                    let expect = width.load(compare);
+                    let expect = width.load(work.compare);
                     (self.endpoint).compare_swap(at, width, expect, operand, old)
                 }
             }
@@ -275,26 +266,18 @@ impl Far<'_> {
         let mut open = [true; CHAIN];
         while open[..chain.len()].contains(&true) {
             let mut found = expected;
-            let mut last = Ticket::DONE;
-            for (index, word) in chain.iter().enumerate().filter(|&(index, _)| open[index]) {
-                let (held, old) = (expected[index], &raw mut found[index]);
+            let words = chain.iter().zip(&mut found).zip(&open);
+            let words = words.filter(|(_, open)| **open);
+            let last = self.last_of(words.map(|((word, found), _)| {
+                let (at, width, held) = (self.place(&word.block), word.width, *found);
                 // SAFETY: the operands are the caller's promise; `found` is a local array, and
                 // every operation is waited for, also after a failure.
-                let posted = unsafe {
-                    let new = combine_word(ty, op, held, self.operand(word));
-                    (self.endpoint).compare_swap(
-                        self.place(&word.block),
-                        word.width,
-                        held,
-                        new,
-                        old,
-                    )
-                };
-                match posted {
-                    Ok(ticket) => last = ticket,
-                    Err(error) => return self.after(last, error.into()),
+                unsafe {
+                    let operand = operand(&self.parts.work(&word.block), width);
+                    let new = combine_word(ty, op, held, operand);
+                    Ok((self.endpoint).compare_swap(at, width, held, new, found)?)
                 }
-            }
+            }))?;
             self.patience.complete(self.endpoint, last)?;
             for index in 0..chain.len() {
                 open[index] &= found[index] != expected[index];
@@ -328,14 +311,16 @@ impl Far<'_> {
         Ok(held)
     }
 
-    /// # Safety
-    /// The operands are valid.
-    unsafe fn operand(&self, word: &DeviceWord) -> u64 {
-        match self.parts.op {
-            Op::NoOp => 0,
-            // SAFETY: the caller's promise.
-            _ => unsafe { word.width.load(self.parts.work(&word.block).operands) },
+    /// The last of these tickets. After a failure, see [`Far::after`].
+    fn last_of(&self, posted: impl Iterator<Item = Result<Ticket>>) -> Result<Ticket> {
+        let mut last = Ticket::DONE;
+        for posted in posted {
+            match posted {
+                Ok(ticket) => last = last.max(ticket),
+                Err(error) => return self.after(last, error),
+            }
         }
+        Ok(last)
     }
 
     /// Posting failed: what was posted before still uses its buffers, until it has ended.
@@ -343,5 +328,15 @@ impl Far<'_> {
     fn after<T>(&self, last: Ticket, error: Error) -> Result<T> {
         let _ = self.patience.complete(self.endpoint, last);
         Err(error)
+    }
+}
+
+/// # Safety
+/// The operands are valid.
+unsafe fn operand(work: &Work, width: Width) -> u64 {
+    match work.op {
+        Op::NoOp => 0,
+        // SAFETY: the caller's promise.
+        _ => unsafe { width.load(work.operands) },
     }
 }

@@ -8,8 +8,8 @@ use crate::datatype::{AtomicWidths, BasicType, Piece, Span, Together};
 use crate::diagnostics::OperationKind;
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
-use crate::window::OnTarget;
 use crate::window::target::Target;
+use crate::window::{KeptMapped, OnTarget};
 
 pub(super) enum Spot<'w> {
     /// All of the layout is mapped while this is kept, and is used there.
@@ -17,7 +17,7 @@ pub(super) enum Spot<'w> {
         /// Where the layout is placed.
         there: *mut u8,
         widths: AtomicWidths,
-        _place: Option<Place<'w>>,
+        _kept: Option<KeptMapped<'w>>,
     },
     /// It has to be reached through the device.
     Device(Place<'w>),
@@ -86,7 +86,7 @@ impl<'w> OnTarget<'w> {
             Some(there) if usage.is_in_place(self.target, widths) => Ok(Spot::Mapped {
                 there,
                 widths,
-                _place: None,
+                _kept: None,
             }),
             _ => self.find(disp, span, far, usage),
         }
@@ -117,7 +117,7 @@ impl<'w> OnTarget<'w> {
             true => Spot::Mapped {
                 there,
                 widths,
-                _place: Some(place),
+                _kept: place.kept,
             },
             false => Spot::Device(place),
         })

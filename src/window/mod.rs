@@ -43,7 +43,7 @@ pub use kind::MemoryModel;
 pub use progress::Progress;
 pub use shared::SharedPart;
 
-pub(crate) use dynamic::{Found, RegionCache};
+pub(crate) use dynamic::{KeptMapped, RegionCache};
 pub(crate) use epochs::{Admission, Epochs, Held, Mode};
 pub(crate) use info::NOTIFICATION_COUNTERS;
 pub(crate) use layout::CALL_AT;

@@ -42,13 +42,18 @@ struct RegionAccess {
     has_atomics: bool,
 }
 
-/// A place in a region of the target; as long as it is kept, the region stays mapped.
+/// As long as this is kept, the regions that are known stay mapped.
+pub(crate) struct KeptMapped<'a> {
+    _known: RwLockReadGuard<'a, Known>,
+}
+
+/// A place in a region of the target.
 pub(crate) struct Found<'a> {
     pub(crate) at: RemoteAddress,
     /// Where it is mapped, or null.
     pub(crate) there: *mut u8,
     pub(crate) has_atomics: bool,
-    _known: RwLockReadGuard<'a, Known>,
+    pub(crate) kept: KeptMapped<'a>,
 }
 
 impl RegionCache {
@@ -92,7 +97,7 @@ impl RegionCache {
             at: region.remote.at(offset.0),
             there: reach.at(offset, len),
             has_atomics: access.has_atomics,
-            _known: known,
+            kept: KeptMapped { _known: known },
         }))
     }
 

@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use rdma_sys_shim::{Access, Device, Region, RemoteRegion};
 
-pub(crate) use cache::{Found, RegionCache};
+pub(crate) use cache::{Found, KeptMapped, RegionCache};
 
 use crate::error::{Error, Misuse, Result};
 use crate::wait::lock;
