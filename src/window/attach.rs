@@ -2,8 +2,6 @@
 
 use std::sync::MutexGuard;
 
-use rdma_sys_shim::RemoteRegion;
-
 use super::create::{Created, Exposed};
 use super::dynamic::{Attached, Found, RegionCache, Regions};
 use super::{Info, OnTarget, Window, WindowMemory};
@@ -11,7 +9,6 @@ use crate::comm::Communicator;
 use crate::error::{Error, Misuse, Result};
 use crate::liveness::Awaited;
 use crate::memory::displacement::Address;
-use crate::memory::remote::RemoteMemory;
 use crate::peers::not_forked;
 use crate::terms::{Aim, Flavor};
 
@@ -98,18 +95,6 @@ impl Window {
                 },
             )),
         }
-    }
-
-    /// What this rank will know of `rank`'s regions.
-    pub(super) fn region_cache(&self, rank: u32, table: RemoteRegion) -> Result<RegionCache> {
-        let patience = self.context().patience();
-        let endpoint = self.team.connect_to(rank)?.endpoint().clone();
-        let table = RemoteMemory::new(endpoint, table, patience)?;
-        Ok(RegionCache::new(
-            table,
-            self.team.world_rank(rank),
-            patience,
-        ))
     }
 }
 

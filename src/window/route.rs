@@ -6,9 +6,10 @@ use rdma_sys_shim::{Endpoint, Mapping, RemoteRegion};
 
 use super::layout::{ACCUMULATE_LOCK_AT, BULK_MODE_AT, LOCK_AT};
 use super::target::{Route, Target};
-use super::{OnTarget, Window, WindowMemory};
+use super::{OnTarget, RegionCache, Window, WindowMemory};
 use crate::error::{AbortCause, Error, ErrorKind, Result};
 use crate::memory::reach::Reach;
+use crate::memory::remote::RemoteMemory;
 use crate::terms::Aim;
 use crate::wait::take_due;
 
@@ -71,7 +72,10 @@ impl Window {
             Some(WindowMemory::Dynamic(_)) => {
                 // Displacements are addresses, of memory that the table names.
                 (route.region, route.size) = (RemoteRegion::default(), 0);
-                route.attached = Some(self.region_cache(rank, exposed)?);
+                let patience = self.context().patience();
+                let table = RemoteMemory::new(peer.endpoint().clone(), exposed, patience)?;
+                let owner = self.team.world_rank(rank);
+                route.attached = Some(RegionCache::new(table, owner, patience));
                 Reach::NOTHING
             }
             _ => {
