@@ -90,7 +90,7 @@ fn parse(text: &[u8]) -> std::result::Result<Vec<Record>, Fault> {
             return Err(Fault::Format(number, format.clone()));
         }
         let record: Record =
-            serde_json::from_value(value).map_err(|error| Fault::Record(number, error))?;
+            serde_json::from_slice(line).map_err(|error| Fault::Record(number, error))?;
         if let Some(fault) = record.fault() {
             return Err(Fault::Value(number, fault));
         }
