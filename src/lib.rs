@@ -67,8 +67,6 @@ mod sync;
 mod terms;
 mod typed;
 mod wait;
-#[cfg(all(test, loom))]
-mod waiting_model;
 mod window;
 
 pub use comm::{Communicator, Comparison, Group};
@@ -95,3 +93,8 @@ pub use window::Info;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(all(test, loom))]
+mod tests {
+    pub(crate) mod waiting_model;
+}

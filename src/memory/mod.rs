@@ -6,6 +6,9 @@ pub(crate) mod displacement;
 pub(crate) mod in_flight;
 pub(crate) mod reach;
 pub(crate) mod remote;
-#[cfg(test)]
-pub(crate) mod scripted;
 pub(crate) mod word;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    pub(crate) mod scripted;
+}

@@ -438,7 +438,7 @@ impl LockWord for RemoteWord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::scripted::Scripted;
+    use crate::memory::tests::scripted::Scripted;
     use crate::wait::lock;
 
     #[test]

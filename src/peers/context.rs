@@ -298,4 +298,6 @@ fn fnv_1a(bytes: &[u8]) -> u64 {
 }
 
 #[cfg(test)]
-pub(super) mod in_process;
+pub(super) mod tests {
+    pub(crate) mod in_process;
+}

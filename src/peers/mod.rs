@@ -16,7 +16,7 @@ mod start;
 mod texts;
 
 #[cfg(test)]
-pub(crate) use context::in_process::{ranks as ranks_in_process, ranks_on_hosts};
+pub(crate) use context::tests::in_process::{ranks as ranks_in_process, ranks_on_hosts};
 pub(crate) use context::{Context, check_rank};
 pub(crate) use distance::{around, rounds};
 pub(crate) use fabric::Fabric;

@@ -282,7 +282,7 @@ pub fn quiesce(window: &Window, limit: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::scripted::Scripted;
+    use crate::memory::tests::scripted::Scripted;
 
     fn settles(done_after: u32, fails: bool, limit: Duration) -> (bool, u32) {
         let slow = Scripted {

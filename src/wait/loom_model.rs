@@ -8,7 +8,7 @@ use loom::thread;
 use super::*;
 use crate::error::PeerError;
 use crate::memory::word::SharedWord;
-use crate::waiting_model::explore;
+use crate::tests::waiting_model::explore;
 
 const DONE: u64 = 1;
 const LEFT: u64 = 1;

@@ -242,6 +242,4 @@ fn roce_v2(port: &Port) -> impl Iterator<Item = &GidEntry> {
 }
 
 #[cfg(test)]
-mod machines;
-#[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use loom::sync::atomic::{
 use loom::thread;
 
 use super::*;
-use crate::waiting_model::{WatchedWord, explore};
+use crate::tests::waiting_model::{WatchedWord, explore};
 
 impl StoredWord for AtomicU64 {
     fn glance(&self) -> u64 {

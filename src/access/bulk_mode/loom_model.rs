@@ -8,7 +8,7 @@ use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::thread;
 
 use super::*;
-use crate::waiting_model::{Changes, explore};
+use crate::tests::waiting_model::{Changes, explore};
 
 /// A target, and the in-flight flags of its origins.
 struct Target {

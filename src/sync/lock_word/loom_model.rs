@@ -8,7 +8,7 @@ use loom::thread;
 
 use super::*;
 use crate::memory::word::SharedWord;
-use crate::waiting_model::{WatchedWord, explore};
+use crate::tests::waiting_model::{WatchedWord, explore};
 
 /// A target: its lock, and memory that the lock protects.
 struct Target {

@@ -8,7 +8,7 @@ use loom::sync::atomic::{AtomicU8, AtomicU64, fence};
 use loom::thread;
 
 use super::*;
-use crate::waiting_model::{Changes, explore};
+use crate::tests::waiting_model::{Changes, explore};
 
 fn check(body: impl Fn() + Send + Sync + 'static) {
     explore(3, body);

@@ -1,3 +1,5 @@
+mod machines;
+
 use super::*;
 
 const V1: GidType = GidType::IbOrRoceV1;

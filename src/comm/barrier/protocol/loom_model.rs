@@ -12,7 +12,7 @@ use super::*;
 use crate::comm::by_host::tests::by_host;
 use crate::comm::ring::Ring;
 use crate::memory::word::SharedWord;
-use crate::waiting_model::{Changes, explore};
+use crate::tests::waiting_model::{Changes, explore};
 
 /// Of each rank, its steps and its flags, and a word that it writes before the barrier and that the
 /// others read after it.

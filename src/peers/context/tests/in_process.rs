@@ -3,7 +3,7 @@
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use super::*;
+use super::super::*;
 use crate::comm::{Communicator, world_block_bytes};
 use crate::raw::Window;
 use crate::window::Info;
