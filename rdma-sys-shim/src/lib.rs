@@ -29,6 +29,7 @@ pub mod testkit;
 #[cfg(feature = "verbs")]
 mod verbs;
 mod vma;
+mod words;
 
 pub use device::batch::{Batch, BatchError, Blocks, Each, LocalPiece, RemoteRun};
 pub use device::{
