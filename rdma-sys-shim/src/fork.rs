@@ -1,6 +1,7 @@
 //! What a forked child inherits and has to leave alone.
 
 use std::mem::ManuallyDrop;
+use std::ops::Deref;
 
 /// Something that is known to the device, or to other processes, as this process's. A forked child
 /// has a copy of it, which is leaked where it is dropped: giving it back would take it from the
@@ -16,6 +17,14 @@ impl<T> OfProcess<T> {
             inner: ManuallyDrop::new(inner),
             pid: std::process::id(),
         }
+    }
+}
+
+impl<T> Deref for OfProcess<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
     }
 }
 

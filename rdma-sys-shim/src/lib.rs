@@ -24,6 +24,7 @@ mod registry;
 mod signals;
 mod soft;
 mod system;
+mod tcp;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 #[cfg(feature = "verbs")]

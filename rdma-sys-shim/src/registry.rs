@@ -7,10 +7,11 @@ use crate::provider::{DeviceInfo, Found, Placement, Provider, State, Surrounding
 use crate::rdma::Seat;
 use crate::rdma_devices::RdmaDevices;
 use crate::soft::Soft;
+use crate::tcp::Tcp;
 use crate::{AtomicDomain, Device, Error, Result};
 
 /// The providers of this crate. The first is for jobs whose ranks share a host.
-const BUILT_IN: [&dyn Provider; 2] = [&Soft, &RdmaDevices];
+const BUILT_IN: [&dyn Provider; 3] = [&Soft, &RdmaDevices, &Tcp];
 
 /// The providers that a program knows: those of this crate, and its own. Nothing else lists providers.
 #[derive(Clone, Copy)]

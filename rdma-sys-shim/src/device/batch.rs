@@ -249,14 +249,14 @@ impl Blocks {
     }
 }
 
-/// Posts pieces one by one.
-pub(crate) fn post_each(
-    pieces: impl Iterator<Item = (LocalPiece, RemoteAddress)>,
-    mut post: impl FnMut(LocalPiece, RemoteAddress) -> crate::Result<Ticket>,
+/// Posts pieces, or runs of them, one by one.
+pub(crate) fn post_each<A, B>(
+    pieces: impl Iterator<Item = (A, B)>,
+    mut post: impl FnMut(A, B) -> crate::Result<Ticket>,
 ) -> Result<Ticket, BatchError> {
     let mut posted = Ticket::DONE;
-    for (piece, at) in pieces {
-        match post(piece, at) {
+    for (first, second) in pieces {
+        match post(first, second) {
             Ok(ticket) => posted = posted.max(ticket),
             Err(error) => return Err(BatchError { posted, error }),
         }

@@ -14,7 +14,7 @@ mod stop;
 mod unawaited;
 
 use libtest_mimic::Trial;
-use transom_testing::devices::{is_adversarial, is_soft};
+use transom_testing::devices::{is_adversarial, is_soft, pins_memory};
 use transom_testing::environment;
 
 /// Plays one rank of a fault case.
@@ -52,7 +52,8 @@ pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
     if is_soft(device) {
         trials.extend(memory::trials(device));
         trials.extend(limits::trials(device));
-    } else {
+    }
+    if pins_memory(device) {
         trials.extend(locked::trials(device));
     }
     trials

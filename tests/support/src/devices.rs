@@ -35,6 +35,16 @@ pub fn is_soft(device: &str) -> bool {
     device == "soft" || device.starts_with("soft:")
 }
 
+/// Whether the device is tcp, over any interface.
+pub fn is_tcp(device: &str) -> bool {
+    device == "tcp" || device.starts_with("tcp:")
+}
+
+/// Whether what is registered counts against the limit of locked memory.
+pub fn pins_memory(device: &str) -> bool {
+    !is_soft(device) && !is_tcp(device)
+}
+
 /// Whether it is the one that does all that a queue pair may do.
 pub fn is_adversarial(device: &str) -> bool {
     device.contains("adversarial")

@@ -1,0 +1,508 @@
+//! The agent: the thread of a process that serves all connections of its peers. It sleeps while none has a request.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, ErrorKind, IoSlice};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+
+use super::peers::KnownPeers;
+use super::proof::{Challenge, HELLO, Key, PROOF};
+use super::regions::Regions;
+use super::stream::{Moved, prepare, receive_over, send};
+use super::target::Target;
+use crate::signals::without_signals;
+use crate::system::random;
+use crate::{Error, Result};
+
+/// So many bytes are received at a time.
+const SCRATCH: usize = 64 << 10;
+/// Receptions from one connection before it is the others' turn.
+const ROUNDS: u32 = 16;
+/// Who connects has to prove within this time that it is of the job. Of those who have not, no more than so many are kept.
+const PATIENCE: Duration = Duration::from_secs(5);
+const MOST_UNPROVEN: usize = 256;
+
+const LISTENER: u64 = 0;
+const WAKE: u64 = 1;
+const FIRST: u64 = 2;
+
+pub(super) struct Agent {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    /// Ends the agent's sleep, so that it looks at the orders.
+    wake: OwnedFd,
+    orders: Mutex<Orders>,
+    has_left: Condvar,
+}
+
+#[derive(Default)]
+struct Orders {
+    /// To tell all peers that this process leaves, and whether that is done.
+    leave: bool,
+    left: bool,
+    end: bool,
+}
+
+impl Shared {
+    fn orders(&self) -> MutexGuard<'_, Orders> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        // It fails when it has been rung very often, and then it is rung.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+}
+
+/// What the agent serves with.
+pub(super) struct Serving {
+    pub(super) instance: u64,
+    pub(super) key: Key,
+    pub(super) regions: Arc<Regions>,
+    pub(super) peers: Arc<KnownPeers>,
+}
+
+impl Agent {
+    pub(super) fn start(listener: TcpListener, serving: Serving) -> Result<Self> {
+        let failed = |call: &str, error: io::Error| Error::os(call, error);
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|error| failed("eventfd", error.into()))?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(|error| failed("epoll_create", error.into()))?;
+        listener
+            .set_nonblocking(true)
+            .map_err(|error| failed("listening", error))?;
+        let shared = Arc::new(Shared {
+            wake,
+            orders: Mutex::default(),
+            has_left: Condvar::new(),
+        });
+        for (token, added) in [
+            (
+                LISTENER,
+                epoll::add(
+                    &epoll,
+                    &listener,
+                    EventData::new_u64(LISTENER),
+                    EventFlags::IN,
+                ),
+            ),
+            (
+                WAKE,
+                epoll::add(
+                    &epoll,
+                    &shared.wake,
+                    EventData::new_u64(WAKE),
+                    EventFlags::IN,
+                ),
+            ),
+        ] {
+            added.map_err(|error| failed(&format!("epoll_ctl of {token}"), error.into()))?;
+        }
+        let service = Service {
+            shared: shared.clone(),
+            listener,
+            epoll,
+            serving,
+            connections: HashMap::new(),
+            next: FIRST,
+            unproven: VecDeque::new(),
+            ready: Vec::new(),
+            scratch: vec![0; SCRATCH],
+            has_left: false,
+        };
+        let thread = without_signals(|| {
+            thread::Builder::new()
+                .name("transom-agent".into())
+                .stack_size(128 << 10)
+                .spawn(move || service.run())
+        });
+        let thread = thread.map_err(|error| failed("starting the agent thread", error))?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Tells all peers that this process leaves in good order, and waits until they have been told.
+    pub(super) fn leave(&self) {
+        let mut orders = self.shared.orders();
+        orders.leave = true;
+        self.shared.wake();
+        let limit = Duration::from_secs(1);
+        let told = (self.shared.has_left)
+            .wait_timeout_while(orders, limit, |orders| !orders.left)
+            .unwrap_or_else(PoisonError::into_inner);
+        drop(told);
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.shared.orders().end = true;
+        self.shared.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    stage: Stage,
+    /// Bytes that were received and not used: a part of a request, or requests behind a read that is being answered.
+    held: Vec<u8>,
+    /// What the connection waits for.
+    awaited: EventFlags,
+}
+
+enum Stage {
+    Greeted {
+        hello: [u8; HELLO],
+        got: usize,
+        since: Instant,
+    },
+    Challenged {
+        challenge: Challenge,
+        proof: [u8; PROOF],
+        got: usize,
+        since: Instant,
+    },
+    Serving(Target),
+}
+
+/// What becomes of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// It waits for the socket.
+    Waits(EventFlags),
+    /// It could go on at once, and others are to be served first.
+    Ready,
+    Ends,
+}
+
+struct Service {
+    shared: Arc<Shared>,
+    listener: TcpListener,
+    epoll: OwnedFd,
+    serving: Serving,
+    connections: HashMap<u64, Connection>,
+    next: u64,
+    /// Those that have proven nothing yet, and some that have: the oldest first.
+    unproven: VecDeque<u64>,
+    /// Those that could go on without an event.
+    ready: Vec<u64>,
+    scratch: Vec<u8>,
+    has_left: bool,
+}
+
+impl Service {
+    fn run(mut self) {
+        let mut events = Vec::with_capacity(64);
+        loop {
+            let limit = match (self.ready.is_empty(), self.unproven.is_empty()) {
+                (false, _) => Some(Duration::ZERO),
+                (true, false) => Some(Duration::from_secs(1)),
+                (true, true) => None,
+            };
+            let limit = limit.map(|limit| Timespec {
+                tv_sec: limit.as_secs() as i64,
+                tv_nsec: 0,
+            });
+            events.clear();
+            let room = rustix::buffer::spare_capacity(&mut events);
+            match epoll::wait(&self.epoll, room, limit.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => {
+                    tracing::error!(%error, "the agent cannot wait for its peers, and ends");
+                    return;
+                }
+            }
+            let mut ready = std::mem::take(&mut self.ready);
+            let mut is_over = false;
+            for event in &events {
+                match { event.data }.u64() {
+                    LISTENER => self.accept(),
+                    WAKE => is_over = !self.look_at_orders(),
+                    token if !ready.contains(&token) => ready.push(token),
+                    _ => {}
+                }
+            }
+            if is_over {
+                return;
+            }
+            for token in ready {
+                self.go_on(token);
+            }
+            self.drop_unproven();
+        }
+    }
+
+    /// False if the agent is to end.
+    fn look_at_orders(&mut self) -> bool {
+        let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
+        let (leave, end) = {
+            let orders = self.shared.orders();
+            (orders.leave && !orders.left, orders.end)
+        };
+        if leave {
+            self.has_left = true;
+            for connection in self.connections.values_mut() {
+                if let Stage::Serving(target) = &mut connection.stage {
+                    target.leave();
+                }
+            }
+            let all: Vec<u64> = self.connections.keys().copied().collect();
+            for token in all {
+                self.go_on(token);
+            }
+            self.shared.orders().left = true;
+            self.shared.has_left.notify_all();
+        }
+        !end
+    }
+
+    fn accept(&mut self) {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, from)) => {
+                    if let Err(error) = self.admit(stream) {
+                        tracing::warn!(%error, %from, "a connection cannot be served");
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if is_of_connection(&error) => {}
+                Err(error) => {
+                    let error = Error::os("accepting a connection of a peer", error);
+                    tracing::warn!(%error);
+                    // Those that have proven nothing make room; the rest goes on meanwhile.
+                    if let Some(oldest) = self.oldest_unproven() {
+                        self.end(oldest);
+                    }
+                    thread::sleep(Duration::from_millis(1));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, stream: TcpStream) -> io::Result<()> {
+        prepare(&stream)?;
+        let token = self.next;
+        self.next += 1;
+        let data = EventData::new_u64(token);
+        epoll::add(&self.epoll, &stream, data, EventFlags::IN)?;
+        let connection = Connection {
+            stream,
+            stage: Stage::Greeted {
+                hello: [0; HELLO],
+                got: 0,
+                since: Instant::now(),
+            },
+            held: Vec::new(),
+            awaited: EventFlags::IN,
+        };
+        self.connections.insert(token, connection);
+        self.unproven.push_back(token);
+        if self.unproven.len() > MOST_UNPROVEN
+            && let Some(oldest) = self.oldest_unproven()
+            && self.unproven.len() >= MOST_UNPROVEN
+        {
+            self.end(oldest);
+        }
+        Ok(())
+    }
+
+    fn unproven_since(&self, token: u64) -> Option<Instant> {
+        match self.connections.get(&token)?.stage {
+            Stage::Greeted { since, .. } | Stage::Challenged { since, .. } => Some(since),
+            Stage::Serving(_) => None,
+        }
+    }
+
+    fn oldest_unproven(&mut self) -> Option<u64> {
+        while let Some(&token) = self.unproven.front() {
+            if self.unproven_since(token).is_some() {
+                return Some(token);
+            }
+            self.unproven.pop_front();
+        }
+        None
+    }
+
+    fn drop_unproven(&mut self) {
+        while let Some(oldest) = self.oldest_unproven() {
+            let since = self.unproven_since(oldest);
+            if since.is_none_or(|since| since.elapsed() < PATIENCE) {
+                return;
+            }
+            tracing::warn!("a connection that proved nothing in {PATIENCE:?} was dropped");
+            self.end(oldest);
+        }
+    }
+
+    fn go_on(&mut self, token: u64) {
+        let Some(connection) = self.connections.get_mut(&token) else {
+            return;
+        };
+        let next = connection.go_on(&self.serving, &mut self.scratch, self.has_left);
+        match next.unwrap_or(Next::Ends) {
+            Next::Waits(events) if events == connection.awaited => {}
+            Next::Waits(events) => {
+                connection.awaited = events;
+                let data = EventData::new_u64(token);
+                if epoll::modify(&self.epoll, &connection.stream, data, events).is_err() {
+                    self.end(token);
+                }
+            }
+            Next::Ready => self.ready.push(token),
+            Next::Ends => self.end(token),
+        }
+    }
+
+    fn end(&mut self, token: u64) {
+        if let Some(connection) = self.connections.remove(&token)
+            && let Stage::Serving(target) = &connection.stage
+        {
+            target.ended();
+        }
+    }
+}
+
+/// Whether an error of accepting is of the connection that was to be accepted.
+fn is_of_connection(error: &io::Error) -> bool {
+    let kinds = [ErrorKind::ConnectionAborted, ErrorKind::Interrupted];
+    kinds.contains(&error.kind()) || error.raw_os_error() == Some(libc::EPROTO)
+}
+
+impl Connection {
+    /// Does what can be done without waiting. An error is one of the connection.
+    fn go_on(&mut self, serving: &Serving, scratch: &mut [u8], has_left: bool) -> io::Result<Next> {
+        loop {
+            let next = match &mut self.stage {
+                Stage::Greeted { hello, got, since } => {
+                    if let Some(next) = fill(&self.stream, hello, got)? {
+                        return Ok(next);
+                    }
+                    let nonce = random().map_err(io::Error::other)?;
+                    let Serving { key, instance, .. } = serving;
+                    let Some((challenge, answer)) = Challenge::new(hello, key, *instance, nonce)
+                    else {
+                        return Ok(Next::Ends);
+                    };
+                    // The socket has room for it: nothing was sent before.
+                    match send(&self.stream, &[IoSlice::new(&answer)])? {
+                        Moved::Bytes(sent) if sent == answer.len() => {}
+                        _ => return Ok(Next::Ends),
+                    }
+                    Stage::Challenged {
+                        challenge,
+                        proof: [0; PROOF],
+                        got: 0,
+                        since: *since,
+                    }
+                }
+                Stage::Challenged {
+                    challenge,
+                    proof,
+                    got,
+                    ..
+                } => {
+                    if let Some(next) = fill(&self.stream, proof, got)? {
+                        return Ok(next);
+                    }
+                    if !challenge.is_met(&serving.key, proof) {
+                        tracing::warn!("a connection with a wrong key was dropped");
+                        return Ok(Next::Ends);
+                    }
+                    let origin = serving.peers.status(challenge.origin);
+                    let mut target = Target::new(serving.regions.clone(), origin);
+                    if has_left {
+                        target.leave();
+                    }
+                    Stage::Serving(target)
+                }
+                Stage::Serving(target) => {
+                    return serve(&self.stream, target, &mut self.held, scratch);
+                }
+            };
+            self.stage = next;
+        }
+    }
+}
+
+/// Receives until the message is whole, and no more; `None` once it is.
+fn fill(stream: &TcpStream, message: &mut [u8], got: &mut usize) -> io::Result<Option<Next>> {
+    while *got < message.len() {
+        match receive_over(stream, &mut message[*got..])? {
+            Moved::Bytes(bytes) => *got += bytes,
+            Moved::Nothing => return Ok(Some(Next::Waits(EventFlags::IN))),
+            Moved::End => return Ok(Some(Next::Ends)),
+        }
+    }
+    Ok(None)
+}
+
+fn serve(
+    stream: &TcpStream,
+    target: &mut Target,
+    held: &mut Vec<u8>,
+    scratch: &mut [u8],
+) -> io::Result<Next> {
+    for _ in 0..ROUNDS {
+        if !send_answers(stream, target)? {
+            return Ok(Next::Waits(EventFlags::OUT));
+        }
+        // What was held up by a read is carried out before more is received.
+        let used = target.take(held).ok_or(ErrorKind::InvalidData)?;
+        held.drain(..used);
+        if target.is_blocked() {
+            continue;
+        }
+        let kept = held.len();
+        scratch[..kept].copy_from_slice(held);
+        let got = match receive_over(stream, &mut scratch[kept..])? {
+            Moved::Bytes(bytes) => bytes,
+            Moved::Nothing => 0,
+            Moved::End => return Ok(Next::Ends),
+        };
+        let whole = &scratch[..kept + got];
+        let used = target.take(whole).ok_or(ErrorKind::InvalidData)?;
+        held.clear();
+        held.extend_from_slice(&whole[used..]);
+        // All that had come, most likely.
+        if whole.len() < scratch.len() && !target.is_blocked() {
+            target.acknowledge();
+            return Ok(match send_answers(stream, target)? {
+                true => Next::Waits(EventFlags::IN),
+                false => Next::Waits(EventFlags::OUT),
+            });
+        }
+    }
+    target.acknowledge();
+    Ok(Next::Ready)
+}
+
+/// False if the socket does not take all of it now.
+fn send_answers(stream: &TcpStream, target: &mut Target) -> io::Result<bool> {
+    loop {
+        let output = target.output();
+        if output.is_empty() {
+            return Ok(true);
+        }
+        match send(stream, &[IoSlice::new(output)])? {
+            Moved::Bytes(sent) => target.has_sent(sent),
+            Moved::Nothing => return Ok(false),
+            Moved::End => return Err(ErrorKind::ConnectionReset.into()),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Connecting to a target: by which of its addresses it answers, and whether it is the one that is meant.
+
+use std::fmt::Write as _;
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use super::interfaces::candidates;
+use super::proof::{CHALLENGE, hello, prove};
+use super::record::Record;
+use super::stream::{SILENCE, prepare};
+use crate::system::{is_shortage, random};
+use crate::{Error, Result};
+
+/// How one address failed.
+enum Failed {
+    /// Nobody listens there.
+    Refused,
+    /// Somebody listens there who is not the peer.
+    Other,
+    Call(io::Error),
+}
+
+/// Connects and proves to the peer that this process is of its job. Waits no longer than [`SILENCE`] for all addresses together,
+/// but for a peer that is slow to answer.
+pub(super) fn dial(own: &Record, peer: &Record) -> Result<TcpStream> {
+    let all = candidates(own, peer);
+    if all.is_empty() {
+        return Err(no_answer(
+            peer,
+            "its host has no address that this one could reach: TRANSOM_TCP_INTERFACE names the interface to use, on all \
+             ranks, and `transom devices` shows the addresses"
+                .to_owned(),
+        ));
+    }
+    let limit = SILENCE / all.len() as u32;
+    let mut tried = String::new();
+    let mut is_refused = true;
+    for address in all {
+        let failed = match try_address(own, peer, address, limit) {
+            Ok(stream) => return Ok(stream),
+            Err(failed) => failed,
+        };
+        let why = match failed {
+            Failed::Refused => "nobody listens there".to_owned(),
+            Failed::Other => "another program listens there".to_owned(),
+            Failed::Call(error) if is_shortage(&error) => {
+                return Err(Error::os(format!("connecting to {address}"), error));
+            }
+            Failed::Call(error) => {
+                is_refused = false;
+                error.to_string()
+            }
+        };
+        let separator = if tried.is_empty() { "" } else { "; " };
+        let at = SocketAddr::new(address, peer.port);
+        let _ = write!(tried, "{separator}{at}: {why}");
+    }
+    if is_refused && own.namespace == peer.namespace {
+        return Err(Error::PeerGone { pid: peer.pid });
+    }
+    Err(no_answer(
+        peer,
+        format!(
+            "from {}: {tried}; a firewall may keep them apart, or TRANSOM_TCP_INTERFACE may have to name another interface",
+            own.host
+        ),
+    ))
+}
+
+fn no_answer(peer: &Record, why: String) -> Error {
+    Error::NoAnswer {
+        operation: "connecting by TCP",
+        pid: peer.pid,
+        host: peer.host.as_str().into(),
+        why: why.into(),
+    }
+}
+
+fn try_address(
+    own: &Record,
+    peer: &Record,
+    address: IpAddr,
+    limit: Duration,
+) -> std::result::Result<TcpStream, Failed> {
+    let at = SocketAddr::new(address, peer.port);
+    let stream = TcpStream::connect_timeout(&at, limit).map_err(|error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => Failed::Refused,
+        _ => Failed::Call(error),
+    })?;
+    let nonce = random().map_err(|error| Failed::Call(io::Error::other(error)))?;
+    let first = hello(peer.instance, own.instance, &nonce);
+    let mut answer = [0; CHALLENGE];
+    let mut ask = || -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(SILENCE))?;
+        (&stream).write_all(&first)?;
+        (&stream).read_exact(&mut answer)
+    };
+    ask().map_err(as_of_peer)?;
+    let proof = prove(&peer.key, &first, &answer).ok_or(Failed::Other)?;
+    (&stream)
+        .write_all(&proof)
+        .and_then(|()| prepare(&stream))
+        .map_err(Failed::Call)?;
+    Ok(stream)
+}
+
+/// Who ends the connection instead of answering is another program.
+fn as_of_peer(error: io::Error) -> Failed {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => Failed::Other,
+        io::ErrorKind::WouldBlock => Failed::Call(io::Error::other("no answer in time")),
+        _ => Failed::Call(error),
+    }
+}

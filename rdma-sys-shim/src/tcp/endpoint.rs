@@ -1,0 +1,322 @@
+//! A connection to a peer, as threads of the origin share it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::frame::{Kind, Refusal, Request};
+use super::origin::{Destination, Origin, Peer, Source};
+use super::peers::Presence;
+use super::regions;
+use crate::device::batch::{Batch, BatchError, LocalPiece, post_each};
+use crate::{
+    Endpoint, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket, Update, Via, Width,
+};
+
+pub(super) struct TcpEndpoint {
+    peer: Arc<Peer>,
+    /// Requests up to this one are complete.
+    done: AtomicU64,
+    origin: Mutex<Origin>,
+    /// That of this process: a forked child sends nothing.
+    pid: u32,
+}
+
+impl TcpEndpoint {
+    pub(super) fn new(peer: Peer, stream: std::net::TcpStream) -> Self {
+        let peer = Arc::new(peer);
+        Self {
+            origin: Mutex::new(Origin::new(peer.clone(), stream)),
+            peer,
+            done: AtomicU64::new(0),
+            pid: std::process::id(),
+        }
+    }
+
+    fn origin(&self) -> MutexGuard<'_, Origin> {
+        self.origin.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// # Safety
+    /// As for [`Origin::post`].
+    unsafe fn post(
+        &self,
+        request: &Request,
+        sources: impl IntoIterator<Item = Source>,
+        destinations: impl IntoIterator<Item = Destination>,
+        at_once: bool,
+    ) -> Result<Ticket> {
+        self.may(request)?;
+        let mut origin = self.origin();
+        while origin.is_full() {
+            origin.progress();
+            origin.check()?;
+            if origin.is_full() {
+                wait_for(&origin);
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { origin.post(request, sources, destinations, at_once) }.map(Ticket)
+    }
+
+    /// Makes progress, and looks whether something has come to pass.
+    fn is(&self, has_passed: impl Fn(&Origin) -> bool) -> Result<bool> {
+        let mut origin = self.origin();
+        if !has_passed(&origin) {
+            origin.progress();
+            self.done.store(origin.done(), Ordering::Release);
+        }
+        match has_passed(&origin) {
+            true => Ok(true),
+            false => origin.check().map(|()| false),
+        }
+    }
+
+    /// Says something to the target behind all that was posted. It is of no matter if it does not arrive.
+    fn say(&self, kind: Kind) {
+        let request = Request {
+            kind,
+            width: Width::W8,
+            at: RemoteAddress::default(),
+            len: 0,
+            operands: [0; 2],
+        };
+        // SAFETY: it has no buffers.
+        let _ = unsafe { self.origin().post(&request, None, None, true) };
+    }
+
+    /// Has all that was posted sent.
+    pub(super) fn progress(&self) {
+        self.origin().progress();
+    }
+
+    /// Waits until the target has done all that was posted, or the connection has failed, or until then; whether that is so.
+    pub(super) fn drain(&self, end: Instant) -> bool {
+        loop {
+            let mut origin = self.origin();
+            origin.progress();
+            if origin.check().is_err() || origin.done() == origin.posted() {
+                return true;
+            }
+            if Instant::now() >= end {
+                return false;
+            }
+            wait_for(&origin);
+        }
+    }
+
+    /// Tells the target that this process leaves in good order.
+    pub(super) fn leave(&self) {
+        self.say(Kind::Leave);
+    }
+
+    pub(super) fn posted(&self) -> u64 {
+        self.origin().posted()
+    }
+}
+
+impl Drop for TcpEndpoint {
+    fn drop(&mut self) {
+        if self.pid == std::process::id() {
+            self.say(Kind::Disconnect);
+        }
+    }
+}
+
+/// Waits until the socket takes or has something, or for a moment.
+fn wait_for(origin: &Origin) {
+    const MOMENT: Duration = Duration::from_millis(50);
+    let mut awaited = PollFlags::IN;
+    if !origin.is_all_sent() {
+        awaited |= PollFlags::OUT;
+    }
+    let limit = Timespec {
+        tv_sec: 0,
+        tv_nsec: MOMENT.as_nanos() as i64,
+    };
+    let mut polled = [PollFd::new(origin.stream(), awaited)];
+    // An error ends the wait, as anything else does.
+    let _ = poll(&mut polled, Some(&limit));
+}
+
+impl TcpEndpoint {
+    /// Refuses what the target would refuse, and end the connection for.
+    fn may(&self, request: &Request) -> Result<()> {
+        let refusal = match regions::rights(request.at.rkey) {
+            None => Refusal::NoRegion,
+            Some(rights) if !rights.allows(request.kind.need()) => Refusal::NoRight,
+            Some(_) => return Ok(()),
+        };
+        Err(refusal.error(request, self.peer.pid, &self.peer.host))
+    }
+
+    fn request(&self, kind: Kind, width: Width, at: RemoteAddress, len: usize) -> Request {
+        Request {
+            kind,
+            width,
+            at,
+            len: len as u64,
+            operands: [0; 2],
+        }
+    }
+
+    /// # Safety
+    /// As for [`Endpoint::fetch_add`].
+    unsafe fn atomic(
+        &self,
+        kind: Kind,
+        at: RemoteAddress,
+        width: Width,
+        operands: [u64; 2],
+        old: *mut u64,
+    ) -> Result<Ticket> {
+        let request = Request {
+            operands,
+            ..self.request(kind, width, at, width.bytes())
+        };
+        let destination = Destination::Word { to: old, width };
+        // SAFETY: the caller's promise.
+        unsafe { self.post(&request, None, Some(destination), true) }
+    }
+}
+
+fn length(pieces: &[LocalPiece]) -> usize {
+    pieces.iter().map(|piece| piece.len).sum()
+}
+
+impl Endpoint for TcpEndpoint {
+    unsafe fn write(&self, from: *const u8, len: usize, to: RemoteAddress) -> Result<Ticket> {
+        let request = self.request(Kind::Write, Width::W8, to, len);
+        let source = Source { base: from, len };
+        // SAFETY: the caller's promise.
+        unsafe { self.post(&request, Some(source), None, false) }
+    }
+
+    unsafe fn read(&self, to: *mut u8, len: usize, from: RemoteAddress) -> Result<Ticket> {
+        let request = self.request(Kind::Read, Width::W8, from, len);
+        let destination = Destination::Data { to, len };
+        // SAFETY: the caller's promise.
+        unsafe { self.post(&request, None, Some(destination), false) }
+    }
+
+    unsafe fn write_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+        post_each(batch.parts(), |to, pieces| {
+            let request = self.request(Kind::Write, Width::W8, to, length(pieces));
+            let sources = pieces
+                .iter()
+                .map(|&LocalPiece { base, len }| Source { base, len });
+            // SAFETY: the caller's promise.
+            unsafe { self.post(&request, sources, None, false) }
+        })
+    }
+
+    unsafe fn read_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+        post_each(batch.parts(), |from, pieces| {
+            let len = length(pieces);
+            let request = self.request(Kind::Read, Width::W8, from, len);
+            let all = pieces
+                .iter()
+                .map(|&LocalPiece { base: to, len }| Destination::Data { to, len });
+            // Of no bytes, it is answered, too.
+            let parts = all.enumerate().filter(|&(index, part)| match part {
+                Destination::Data { len: 0, .. } => len == 0 && index == 0,
+                _ => true,
+            });
+            let parts = parts.map(|(_, part)| part);
+            if pieces.is_empty() {
+                return Ok(Ticket::DONE);
+            }
+            // SAFETY: the caller's promise.
+            unsafe { self.post(&request, None, parts, false) }
+        })
+    }
+
+    unsafe fn fetch_add(
+        &self,
+        at: RemoteAddress,
+        width: Width,
+        add: u64,
+        old: *mut u64,
+    ) -> Result<Ticket> {
+        // SAFETY: the caller's promise.
+        unsafe { self.atomic(Kind::FetchAdd, at, width, [add, 0], old) }
+    }
+
+    unsafe fn compare_swap(
+        &self,
+        at: RemoteAddress,
+        width: Width,
+        expect: u64,
+        new: u64,
+        old: *mut u64,
+    ) -> Result<Ticket> {
+        // SAFETY: the caller's promise.
+        unsafe { self.atomic(Kind::CompareSwap, at, width, [expect, new], old) }
+    }
+
+    unsafe fn update_each(
+        &self,
+        at: RemoteAddress,
+        width: Width,
+        update: Update,
+        values: *const u8,
+        count: usize,
+    ) -> Result<Ticket> {
+        let kind = match update {
+            Update::Add => Kind::AddEach,
+            Update::Store => Kind::StoreEach,
+        };
+        let len = count * width.bytes();
+        let request = self.request(kind, width, at, len);
+        let source = Source { base: values, len };
+        // SAFETY: the caller's promise.
+        unsafe { self.post(&request, Some(source), None, true) }
+    }
+
+    fn store(&self, at: RemoteAddress, _: u64, new: u64) -> Result<Ticket> {
+        let value = new.to_ne_bytes();
+        let request = self.request(Kind::StoreEach, Width::W8, at, value.len());
+        let source = Source {
+            base: value.as_ptr(),
+            len: value.len(),
+        };
+        // SAFETY: so few bytes are copied before the call returns.
+        unsafe { self.post(&request, Some(source), None, true) }
+    }
+
+    fn released(&self, ticket: Ticket) -> Result<bool> {
+        self.is(|origin| origin.has_released(ticket.0) && origin.check().is_ok())
+    }
+
+    fn completed(&self, ticket: Ticket) -> Result<bool> {
+        if self.done.load(Ordering::Acquire) >= ticket.0 {
+            return Ok(true);
+        }
+        self.is(|origin| origin.done() >= ticket.0)
+    }
+
+    fn intact(&self) -> Result<()> {
+        self.progress();
+        self.origin().check()
+    }
+
+    fn via(&self, _: bool) -> Via {
+        Via::Agent
+    }
+
+    fn map(&self, _: &RemoteRegion) -> Result<Option<Mapping>> {
+        Ok(None)
+    }
+
+    fn liveness(&self) -> Liveness {
+        self.progress();
+        let pid = self.peer.pid;
+        match self.peer.status.presence() {
+            Presence::Here => Liveness::Alive,
+            Presence::Closed => Liveness::Closed { pid },
+            Presence::Gone => Liveness::Gone { pid },
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! What travels over a connection: requests of an origin to a target, and the target's answers. Bytes in, values out.
+
+use crate::fields::Fields;
+use crate::{Access, Error, RemoteAddress, Width};
+
+/// What a target is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// To store the `len` bytes that follow.
+    Write,
+    /// To answer with `len` bytes.
+    Read,
+    /// To add the first operand to a word, and to answer with what was there.
+    FetchAdd,
+    /// To replace a word by the second operand if it equals the first, and to answer with what was there.
+    CompareSwap,
+    /// To add each of the words that follow to the one in its place.
+    AddEach,
+    /// To store each of the words that follow.
+    StoreEach,
+    /// To expect no further request: the origin does without the connection.
+    Disconnect,
+    /// Likewise: the origin's process leaves the job in good order.
+    Leave,
+}
+
+impl Kind {
+    const ALL: [Self; 8] = [
+        Self::Write,
+        Self::Read,
+        Self::FetchAdd,
+        Self::CompareSwap,
+        Self::AddEach,
+        Self::StoreEach,
+        Self::Disconnect,
+        Self::Leave,
+    ];
+
+    /// The right that the region has to grant.
+    pub(super) fn need(self) -> Access {
+        match self {
+            Self::Write => Access::WRITE,
+            Self::Read => Access::READ,
+            _ => Access::ATOMIC,
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::FetchAdd => "fetch_add",
+            Self::CompareSwap => "compare_swap",
+            Self::AddEach => "update_each (add)",
+            Self::StoreEach => "update_each (store)",
+            Self::Disconnect => "disconnect",
+            Self::Leave => "leave",
+        }
+    }
+
+    /// Whether `len` bytes follow the request.
+    pub(super) fn has_payload(self) -> bool {
+        matches!(self, Self::Write | Self::AddEach | Self::StoreEach)
+    }
+}
+
+/// A request, less the bytes that follow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) kind: Kind,
+    /// Of the words, for atomics; of no meaning to others.
+    pub(super) width: Width,
+    pub(super) at: RemoteAddress,
+    pub(super) len: u64,
+    pub(super) operands: [u64; 2],
+}
+
+pub(super) const REQUEST: usize = 48;
+
+impl Request {
+    pub(super) fn encode(&self) -> [u8; REQUEST] {
+        let mut bytes = [0; REQUEST];
+        bytes[0] = self.kind as u8;
+        bytes[1] = self.width.bytes() as u8;
+        let [first, second] = self.operands;
+        let fields = [self.at.address, self.at.rkey, self.len, first, second];
+        for (place, field) in bytes[8..].chunks_exact_mut(8).zip(fields) {
+            place.copy_from_slice(&field.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// `None` if no origin sends this.
+    pub(super) fn decode(bytes: &[u8; REQUEST]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        let [kind, width, ..] = fields.array::<8>()?;
+        let kind = *Kind::ALL.get(usize::from(kind))?;
+        let width = match width {
+            1 => Width::W1,
+            2 => Width::W2,
+            4 => Width::W4,
+            8 => Width::W8,
+            _ => return None,
+        };
+        let at = RemoteAddress {
+            address: fields.u64()?,
+            rkey: fields.u64()?,
+        };
+        let request = Self {
+            kind,
+            width,
+            at,
+            len: fields.u64()?,
+            operands: [fields.u64()?, fields.u64()?],
+        };
+        request.is_sound().then_some(request)
+    }
+
+    fn is_sound(&self) -> bool {
+        let word = self.width.bytes() as u64;
+        match self.kind {
+            Kind::Write | Kind::Read => true,
+            Kind::AddEach | Kind::StoreEach => self.len.is_multiple_of(word),
+            Kind::FetchAdd | Kind::CompareSwap => self.len == word,
+            Kind::Disconnect | Kind::Leave => self.len == 0,
+        }
+    }
+}
+
+/// Why a target does not do what it was asked for. It does nothing more for this connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    NoRegion,
+    NoRight,
+    Outside,
+    Misaligned,
+    NotMapped,
+}
+
+impl Refusal {
+    const ALL: [Self; 5] = [
+        Self::NoRegion,
+        Self::NoRight,
+        Self::Outside,
+        Self::Misaligned,
+        Self::NotMapped,
+    ];
+
+    fn reason(self) -> &'static str {
+        match self {
+            Self::NoRegion => "no region has this rkey",
+            Self::NoRight => "the region does not grant this right",
+            Self::Outside => "it is not inside the region",
+            Self::Misaligned => "the word is not aligned",
+            Self::NotMapped => "its process has unmapped it, or taken away the right to it",
+        }
+    }
+
+    /// What the origin says of the request.
+    pub(super) fn error(self, request: &Request, pid: u32, host: &std::sync::Arc<str>) -> Error {
+        Error::RemoteAccess {
+            need: request.kind.name(),
+            address: request.at.address,
+            len: request.len,
+            pid,
+            host: Some(host.clone()),
+            rkey: request.at.rkey,
+            reason: self.reason(),
+        }
+    }
+}
+
+/// What a target answers. Requests are answered in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// So many requests of the connection are done, from the first on.
+    Done(u64),
+    /// The next so many bytes of the earliest read that has not got all follow.
+    Data(u64),
+    /// What was there before the earliest atomic without an answer.
+    Old(u64),
+    /// The request that follows was refused.
+    Refused(Refusal),
+    /// The target's process leaves the job in good order.
+    Left,
+}
+
+pub(super) const ANSWER: usize = 16;
+
+impl Answer {
+    pub(super) fn encode(self) -> [u8; ANSWER] {
+        let (kind, value) = match self {
+            Self::Done(count) => (0, count),
+            Self::Data(len) => (1, len),
+            Self::Old(value) => (2, value),
+            Self::Refused(refusal) => (3, refusal as u64),
+            Self::Left => (4, 0),
+        };
+        let mut bytes = [0; ANSWER];
+        bytes[0] = kind;
+        bytes[8..].copy_from_slice(&u64::to_le_bytes(value));
+        bytes
+    }
+
+    /// `None` if no target sends this.
+    pub(super) fn decode(bytes: &[u8; ANSWER]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        let [kind, ..] = fields.array::<8>()?;
+        let value = fields.u64()?;
+        Some(match kind {
+            0 => Self::Done(value),
+            1 => Self::Data(value),
+            2 => Self::Old(value),
+            3 => Self::Refused(*Refusal::ALL.get(usize::try_from(value).ok()?)?),
+            4 => Self::Left,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(kind: Kind) -> Request {
+        Request {
+            kind,
+            width: Width::W4,
+            at: RemoteAddress {
+                address: 1 << 40,
+                rkey: 7,
+            },
+            len: match kind {
+                Kind::Disconnect | Kind::Leave => 0,
+                _ => 4,
+            },
+            operands: [u64::MAX, 1],
+        }
+    }
+
+    #[test]
+    fn requests_and_answers_survive_the_journey() {
+        for (code, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, code);
+            let request = request(kind);
+            assert_eq!(Request::decode(&request.encode()), Some(request));
+        }
+        let refusals = Refusal::ALL.map(Answer::Refused);
+        let others = [
+            Answer::Done(3),
+            Answer::Data(u64::MAX),
+            Answer::Old(9),
+            Answer::Left,
+        ];
+        for answer in refusals.into_iter().chain(others) {
+            assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+        }
+    }
+
+    #[test]
+    fn what_nobody_sends_is_none() {
+        let wrong = |place: usize, byte| {
+            let mut bytes = request(Kind::AddEach).encode();
+            bytes[place] = byte;
+            Request::decode(&bytes)
+        };
+        assert_eq!(wrong(0, Kind::ALL.len() as u8), None);
+        assert_eq!(wrong(1, 3), None);
+        assert_eq!(wrong(24, 5), None, "a word and a part of one");
+        assert_eq!(
+            wrong(0, Kind::FetchAdd as u8),
+            Some(request(Kind::FetchAdd))
+        );
+        assert_eq!(wrong(0, Kind::Leave as u8), None);
+        let mut bytes = Answer::Left.encode();
+        bytes[0] = 5;
+        assert_eq!(Answer::decode(&bytes), None);
+        let mut bytes = Answer::Refused(Refusal::NotMapped).encode();
+        bytes[8] += 1;
+        assert_eq!(Answer::decode(&bytes), None);
+    }
+}

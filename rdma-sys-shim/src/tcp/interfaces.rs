@@ -1,0 +1,213 @@
+//! The addresses of this machine, and in which order a peer's addresses are tried.
+
+use std::ffi::CStr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ptr;
+
+use super::DEVICE;
+use super::record::{MOST_NETWORKS, Network, Record};
+use crate::{Error, Result};
+
+/// An address of a network interface that is up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Interface {
+    pub(super) name: String,
+    pub(super) network: Network,
+    is_loopback: bool,
+}
+
+/// Those of `all` that peers are told: of the interface of this name, or of all but the loopback.
+pub(super) fn published(all: &[Interface], named: &str) -> Result<Vec<Network>> {
+    let networks: Vec<_> = all
+        .iter()
+        .filter(|one| match named {
+            "" => !one.is_loopback,
+            name => one.name == name,
+        })
+        .map(|one| one.network)
+        .take(MOST_NETWORKS)
+        .collect();
+    if networks.is_empty() && !named.is_empty() {
+        let mut names: Vec<_> = all.iter().map(|one| one.name.as_str()).collect();
+        names.dedup();
+        return Err(Error::UnknownDevice {
+            name: format!("{DEVICE}:{named}"),
+            known: format!("interfaces with an address: {}", names.join(", ")),
+        });
+    }
+    Ok(networks)
+}
+
+/// The addresses of a peer, as `own` says of this process, in the order in which they are to be tried. Addresses that both
+/// hosts have, as bridges of containers do, lead nowhere unless both are in one namespace.
+pub(super) fn candidates(own: &Record, peer: &Record) -> Vec<IpAddr> {
+    let is_same = own.namespace == peer.namespace;
+    let is_own = |address| own.networks.iter().any(|one| one.address == address);
+    let is_near = |address| own.networks.iter().any(|one| one.holds(address));
+    let theirs = peer.networks.iter().map(|one| one.address);
+    let mut found: Vec<_> = theirs
+        .filter(|&address| is_same || !is_own(address))
+        .collect();
+    found.sort_by_key(|&address| !is_near(address));
+    if is_same {
+        found.extend([
+            IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ]);
+    }
+    found
+}
+
+/// The addresses of this machine's interfaces that are up, but for those that have a meaning on one link only.
+pub(super) fn all() -> Result<Vec<Interface>> {
+    let mut first = ptr::null_mut();
+    // SAFETY: the pointer is to a local, to which the call writes a list.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return Err(Error::last_os("getifaddrs"));
+    }
+    let mut found = Vec::new();
+    let mut next = first;
+    while !next.is_null() {
+        // SAFETY: an entry of the list, which is freed below.
+        let entry = unsafe { &*next };
+        next = entry.ifa_next;
+        // SAFETY: as above; its name is a string, and its addresses are such of their family, or null.
+        found.extend(unsafe { interface(entry) });
+    }
+    // SAFETY: the list is not used any more.
+    unsafe { libc::freeifaddrs(first) };
+    Ok(found)
+}
+
+/// # Safety
+/// The entry is one that getifaddrs returned.
+unsafe fn interface(entry: &libc::ifaddrs) -> Option<Interface> {
+    // SAFETY: the caller's promise.
+    let (address, mask) = unsafe { (address(entry.ifa_addr)?, address(entry.ifa_netmask)?) };
+    let is_of_link = match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    let prefix = match mask {
+        IpAddr::V4(mask) => mask.to_bits().leading_ones(),
+        IpAddr::V6(mask) => mask.to_bits().leading_ones(),
+    };
+    let is_up = entry.ifa_flags & libc::IFF_UP as u32 != 0;
+    let usable = is_up && !is_of_link;
+    usable.then(|| Interface {
+        // SAFETY: the caller's promise.
+        name: unsafe { CStr::from_ptr(entry.ifa_name) }
+            .to_string_lossy()
+            .into_owned(),
+        network: Network {
+            address,
+            prefix: prefix as u8,
+        },
+        is_loopback: entry.ifa_flags & libc::IFF_LOOPBACK as u32 != 0,
+    })
+}
+
+/// # Safety
+/// `address` is null, or a socket address of its family.
+unsafe fn address(address: *const libc::sockaddr) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        match libc::c_int::from((*address).sa_family) {
+            libc::AF_INET => {
+                let address = (*address.cast::<libc::sockaddr_in>()).sin_addr.s_addr;
+                Some(Ipv4Addr::from_bits(u32::from_be(address)).into())
+            }
+            libc::AF_INET6 => {
+                let address = (*address.cast::<libc::sockaddr_in6>()).sin6_addr.s6_addr;
+                Some(Ipv6Addr::from(address).into())
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::Namespace;
+    use super::super::record::tests::record;
+    use super::*;
+
+    fn network(text: &str) -> Network {
+        let (address, prefix) = text.split_once('/').unwrap();
+        Network {
+            address: address.parse().unwrap(),
+            prefix: prefix.parse().unwrap(),
+        }
+    }
+
+    fn record_of(inode: u64, networks: &[&str]) -> Record {
+        let boot = [1; 16];
+        Record {
+            namespace: Namespace { boot, inode },
+            networks: networks.iter().map(|text| network(text)).collect(),
+            ..record()
+        }
+    }
+
+    fn tried(own: &[&str], peer: &[&str]) -> Vec<String> {
+        let found = candidates(&record_of(1, own), &record_of(2, peer));
+        found.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn addresses_on_a_common_network_come_first() {
+        let own = ["172.17.0.1/16", "192.0.2.1/24", "2001:db8::1/64"];
+        let peer = [
+            "172.17.0.1/16",
+            "198.51.100.2/24",
+            "192.0.2.2/24",
+            "2001:db8::2/64",
+        ];
+        let expected = ["192.0.2.2", "2001:db8::2", "198.51.100.2"];
+        assert_eq!(tried(&own, &peer), expected);
+        assert_eq!(
+            tried(&["172.17.0.1/16"], &["172.17.0.1/16"]),
+            [""; 0],
+            "both hosts have the bridge"
+        );
+        assert_eq!(tried(&["10.0.0.1/8"], &["11.0.0.1/0"]), ["11.0.0.1"]);
+    }
+
+    #[test]
+    fn in_one_namespace_all_addresses_lead_there() {
+        let own = record_of(1, &["192.0.2.1/24"]);
+        let found = candidates(&own, &own);
+        let expected =
+            ["192.0.2.1", "127.0.0.1", "::1"].map(|text| text.parse::<IpAddr>().unwrap());
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_network_holds_the_addresses_with_its_first_bits() {
+        let wide = network("192.0.2.1/24");
+        assert!(wide.holds("192.0.2.255".parse().unwrap()));
+        assert!(!wide.holds("192.0.3.1".parse().unwrap()));
+        assert!(!wide.holds("::ffff:192.0.2.2".parse().unwrap()));
+        assert!(network("0.0.0.0/0").holds("9.9.9.9".parse().unwrap()));
+        assert!(!network("2001:db8::1/128").holds("2001:db8::2".parse().unwrap()));
+    }
+
+    #[test]
+    fn this_machine_has_a_loopback_which_peers_are_told_only_if_it_is_named() {
+        let all = all().unwrap();
+        let loopback = all.iter().find(|one| one.is_loopback).unwrap();
+        assert!(loopback.network.address.is_loopback());
+        let told = published(&all, &loopback.name).unwrap();
+        assert!(told.contains(&loopback.network));
+        let told = published(&all, "").unwrap();
+        assert!(told.iter().all(|one| !one.address.is_loopback()));
+        let message = published(&all, "no0").unwrap_err().to_string();
+        assert!(
+            message.contains("tcp:no0") && message.contains(&loopback.name),
+            "{message}"
+        );
+    }
+}

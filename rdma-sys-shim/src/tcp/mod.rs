@@ -1,0 +1,251 @@
+//! The tcp provider: windows over plain Ethernet, or any other network that carries TCP.
+//!
+//! Every process has a thread, the [`agent`], that carries out what its peers ask for, in the order of each connection's
+//! stream. An origin opens a connection to a target when it first needs one; its own threads send the requests and receive the
+//! answers. So a pair that accesses memory in both directions has two connections, and no thread that sends to a peer has to
+//! serve it meanwhile.
+
+mod agent;
+mod dial;
+mod endpoint;
+mod frame;
+mod interfaces;
+mod origin;
+mod peers;
+mod proof;
+mod record;
+mod regions;
+mod stream;
+mod target;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
+use std::os::unix::fs::MetadataExt as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use std::{env, fs, io};
+
+use crate::fork::OfProcess;
+use crate::provider::{self, DeviceInfo, Provider, State, Surroundings};
+use crate::system::{Host, random};
+use crate::{
+    Access, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, TargetThread,
+    Usage,
+};
+
+use agent::{Agent, Serving};
+use endpoint::TcpEndpoint;
+use origin::Peer;
+use peers::KnownPeers;
+use proof::Key;
+use record::{LONGEST_HOST, Namespace, Network, Record};
+use regions::Regions;
+
+/// The name that `--device` takes.
+const DEVICE: &str = "tcp";
+const INTERFACE: &str = "TRANSOM_TCP_INTERFACE";
+
+static CAPABILITIES: Capabilities = Capabilities {
+    // The agent's instructions are the processor's.
+    atomic_domain: AtomicDomain::Global,
+    narrow_atomics: true,
+    max_message: u64::MAX,
+    target_thread: TargetThread::ForAll,
+    pins_memory: false,
+};
+
+/// The tcp device as a provider: this machine has one.
+pub(crate) struct Tcp;
+
+impl Provider for Tcp {
+    fn name(&self) -> &'static str {
+        DEVICE
+    }
+
+    fn list(&self) -> Vec<DeviceInfo> {
+        let mut info = DeviceInfo::ready(DEVICE, DEVICE, CAPABILITIES.clone());
+        let networks = interfaces::all().and_then(|all| interfaces::published(&all, &named("")));
+        match networks {
+            Ok(networks) if networks.is_empty() => {
+                info.state = State::Unusable("no network interface is up".to_owned());
+            }
+            Ok(_) => {}
+            Err(error) => info.state = State::Unusable(error.to_string()),
+        }
+        vec![info]
+    }
+
+    fn open(&self, spec: &str, _: &Surroundings) -> Result<Arc<dyn Device>> {
+        let interface = named(provider::options(spec, DEVICE));
+        Ok(Arc::new(TcpDevice::open(&interface)?))
+    }
+
+    fn remedy_between_hosts(&self) -> Option<&'static str> {
+        Some("bring up a network interface with an address on each host")
+    }
+}
+
+/// The interface that a spec's options name, or else the environment; empty: none.
+fn named(options: &str) -> String {
+    match options {
+        "" => env::var(INTERFACE).unwrap_or_default(),
+        interface => interface.to_owned(),
+    }
+}
+
+pub(crate) struct TcpDevice {
+    own: Record,
+    regions: Arc<Regions>,
+    peers: Arc<KnownPeers>,
+    endpoints: Mutex<HashMap<u64, Arc<TcpEndpoint>>>,
+    agent: OfProcess<Agent>,
+}
+
+impl TcpDevice {
+    fn open(interface: &str) -> Result<Self> {
+        let networks = interfaces::published(&interfaces::all()?, interface)?;
+        let listener = listen(interface, &networks)?;
+        let port = listener
+            .local_addr()
+            .map_err(|error| Error::os("getsockname", error))?
+            .port();
+        let own = Record {
+            pid: std::process::id(),
+            host: host_name(),
+            instance: u64::from_ne_bytes(random()?),
+            key: Key(random()?),
+            namespace: namespace()?,
+            port,
+            networks,
+        };
+        let regions = Regions::new(u64::from(u32::from_ne_bytes(random()?)) << 16);
+        let peers = Arc::<KnownPeers>::default();
+        let serving = Serving {
+            instance: own.instance,
+            key: own.key.clone(),
+            regions: regions.clone(),
+            peers: peers.clone(),
+        };
+        Ok(Self {
+            agent: OfProcess::new(Agent::start(listener, serving)?),
+            own,
+            regions,
+            peers,
+            endpoints: Mutex::default(),
+        })
+    }
+
+    fn endpoints(&self) -> MutexGuard<'_, HashMap<u64, Arc<TcpEndpoint>>> {
+        self.endpoints
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Listens at a port that the system chooses: at all addresses, or at the first of an interface that was named.
+fn listen(interface: &str, networks: &[Network]) -> Result<TcpListener> {
+    let named = networks.first().filter(|_| !interface.is_empty());
+    let wanted = match named {
+        Some(network) => vec![network.address],
+        None => vec![
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        ],
+    };
+    let mut failure = io::ErrorKind::AddrNotAvailable.into();
+    for address in wanted {
+        match TcpListener::bind((address, 0)) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failure = error,
+        }
+    }
+    Err(Error::os("listening for peers by TCP", failure))
+}
+
+fn namespace() -> Result<Namespace> {
+    let net = fs::metadata("/proc/thread-self/ns/net");
+    Ok(Namespace {
+        boot: Host::this()?.boot,
+        inode: net.map_or(0, |net| net.ino()),
+    })
+}
+
+fn host_name() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    let end = (0..=LONGEST_HOST)
+        .rev()
+        .find(|&end| name.is_char_boundary(end));
+    name[..end.unwrap_or(0).min(name.len())].to_owned()
+}
+
+impl Device for TcpDevice {
+    fn name(&self) -> &str {
+        DEVICE
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &CAPABILITIES
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        let endpoints: Vec<_> = self.endpoints().values().cloned().collect();
+        Some(Usage {
+            registered_bytes: self.regions.bytes(),
+            connections: endpoints.len() as u32,
+            requests: endpoints.iter().map(|endpoint| endpoint.posted()).sum(),
+            ..Usage::default()
+        })
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.own.encode()
+    }
+
+    fn connect(&self, address: &[u8]) -> Result<Arc<dyn Endpoint>> {
+        let peer = Record::decode(address)?;
+        if let Some(endpoint) = self.endpoints().get(&peer.instance) {
+            return Ok(endpoint.clone());
+        }
+        // Not under the lock: it may take seconds.
+        let stream = dial::dial(&self.own, &peer)?;
+        let instance = peer.instance;
+        let status = self.peers.status(instance);
+        let peer = Peer {
+            pid: peer.pid,
+            host: peer.host.into(),
+            status,
+        };
+        let endpoint = Arc::new(TcpEndpoint::new(peer, stream));
+        Ok(self.endpoints().entry(instance).or_insert(endpoint).clone())
+    }
+
+    fn allocate(&self, len: usize, align: usize) -> Result<Region> {
+        self.regions.allocate(len, align)
+    }
+
+    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region> {
+        // SAFETY: the caller's promise.
+        unsafe { self.regions.register(base, len, access) }
+    }
+
+    fn close(&self) {
+        let endpoints: Vec<_> = self.endpoints().values().cloned().collect();
+        let end = Instant::now() + 2 * stream::SILENCE;
+        for say_farewell in [false, true] {
+            // All are asked before one is waited for, so that many that are gone take no longer.
+            for endpoint in &endpoints {
+                match say_farewell {
+                    true => endpoint.leave(),
+                    false => endpoint.progress(),
+                }
+            }
+            for endpoint in &endpoints {
+                if !endpoint.drain(end) {
+                    tracing::warn!("operations are still under way while the device is closed");
+                }
+            }
+        }
+        self.agent.leave();
+    }
+}

@@ -1,0 +1,488 @@
+//! The origin's side of a connection: requests are queued and sent, and answers are received. Whoever calls holds the
+//! endpoint's lock.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use super::frame::{ANSWER, Answer, REQUEST, Request};
+use super::peers::{Presence, Status};
+use super::stream::{Moved, receive, receive_over, send};
+use crate::{Error, Result, Width};
+
+/// Payloads of no more bytes are copied, so that the source is free at once and many go in one call.
+const COPIED: usize = 4 << 10;
+/// So many bytes are collected before they are sent unasked.
+const COLLECTED: usize = 16 << 10;
+/// When so many wait that the socket does not take, a new request waits for some to go.
+pub(super) const MOST_QUEUED: usize = 256 << 10;
+const INPUT: usize = 16 << 10;
+/// So many pieces are sent in one call.
+const PIECES: usize = 16;
+/// Data of which so much is still to come is received where it belongs, without a copy.
+const DIRECT: usize = 4 << 10;
+
+/// The bytes that follow a request.
+#[derive(Clone, Copy)]
+pub(super) struct Source {
+    pub(super) base: *const u8,
+    pub(super) len: usize,
+}
+
+/// Where an answer goes.
+#[derive(Clone, Copy)]
+pub(super) enum Destination {
+    Data { to: *mut u8, len: usize },
+    Word { to: *mut u64, width: Width },
+}
+
+/// An answer with a value that has not come, at all or in part.
+struct Expected {
+    ticket: u64,
+    destination: Destination,
+}
+
+/// A part of what is to be sent.
+enum Piece {
+    /// So many bytes of those that were copied.
+    Copied(usize),
+    /// Bytes of the caller's, for the request with this ticket.
+    Borrowed { source: Source, ticket: u64 },
+}
+
+/// Whom the connection leads to.
+pub(super) struct Peer {
+    pub(super) pid: u32,
+    pub(super) host: Arc<str>,
+    pub(super) status: Arc<Status>,
+}
+
+pub(super) struct Origin {
+    peer: Arc<Peer>,
+    stream: TcpStream,
+    posted: u64,
+    /// Requests up to this one are complete.
+    done: u64,
+    /// Copied bytes, of which some have been sent.
+    copied: Vec<u8>,
+    sent: usize,
+    pieces: VecDeque<Piece>,
+    expected: VecDeque<Expected>,
+    /// Of the data whose head has come, how much has not.
+    data: usize,
+    input: Box<[u8]>,
+    filled: usize,
+    used: usize,
+    failure: Option<Error>,
+}
+
+// SAFETY: the pointers are to buffers that belong to the operations until they are complete or have failed, whichever thread
+// makes progress.
+unsafe impl Send for Origin {}
+
+impl Origin {
+    pub(super) fn new(peer: Arc<Peer>, stream: TcpStream) -> Self {
+        Self {
+            peer,
+            stream,
+            posted: 0,
+            done: 0,
+            copied: Vec::new(),
+            sent: 0,
+            pieces: VecDeque::new(),
+            expected: VecDeque::new(),
+            data: 0,
+            input: vec![0; INPUT].into_boxed_slice(),
+            filled: 0,
+            used: 0,
+            failure: None,
+        }
+    }
+
+    pub(super) fn done(&self) -> u64 {
+        self.done
+    }
+
+    pub(super) fn posted(&self) -> u64 {
+        self.posted
+    }
+
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// The first cause, if the connection has failed.
+    pub(super) fn check(&self) -> Result<()> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Whether so much waits to be sent that nothing more should.
+    pub(super) fn is_full(&self) -> bool {
+        self.copied.len() - self.sent >= MOST_QUEUED
+    }
+
+    pub(super) fn is_all_sent(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Queues a request; `at_once`: and sends it, with all before it, as far as the socket takes it. Returns its ticket.
+    ///
+    /// # Safety
+    /// The sources are readable, and the destinations writable by nobody else, until the request is complete or has failed. A
+    /// read has a destination at least, and no bytes for another but the first only if there is just one.
+    pub(super) unsafe fn post(
+        &mut self,
+        request: &Request,
+        sources: impl IntoIterator<Item = Source>,
+        destinations: impl IntoIterator<Item = Destination>,
+        at_once: bool,
+    ) -> Result<u64> {
+        self.check()?;
+        self.posted += 1;
+        let ticket = self.posted;
+        self.copy(&request.encode());
+        let mut borrows = false;
+        for source in sources.into_iter().filter(|source| source.len > 0) {
+            if source.len <= COPIED {
+                // SAFETY: the caller's promise.
+                self.copy(unsafe { source.bytes() });
+            } else {
+                self.pieces.push_back(Piece::Borrowed { source, ticket });
+                borrows = true;
+            }
+        }
+        let expected = destinations.into_iter().map(|destination| Expected {
+            ticket,
+            destination,
+        });
+        self.expected.extend(expected);
+        if at_once || borrows || self.copied.len() - self.sent >= COLLECTED {
+            self.send();
+        }
+        Ok(ticket)
+    }
+
+    fn copy(&mut self, bytes: &[u8]) {
+        self.copied.extend(bytes);
+        match self.pieces.back_mut() {
+            Some(Piece::Copied(len)) => *len += bytes.len(),
+            _ => self.pieces.push_back(Piece::Copied(bytes.len())),
+        }
+    }
+
+    /// Whether the buffers of this operation and all before it are the caller's again.
+    pub(super) fn has_released(&self, ticket: u64) -> bool {
+        let borrowed = self.pieces.iter().find_map(|piece| match piece {
+            Piece::Borrowed { ticket, .. } => Some(*ticket),
+            Piece::Copied(_) => None,
+        });
+        let expected = self.expected.front().map(|expected| expected.ticket);
+        let held = borrowed.into_iter().chain(expected).min();
+        held.is_none_or(|held| ticket < held)
+    }
+
+    /// Sends what the socket takes, and receives what has come.
+    pub(super) fn progress(&mut self) {
+        self.send();
+        self.receive();
+    }
+
+    fn send(&mut self) {
+        while self.failure.is_none() && !self.pieces.is_empty() {
+            match self.send_some() {
+                Ok(Moved::Bytes(sent)) => self.has_sent(sent),
+                Ok(_) => return,
+                // What the peer said before it ended the connection says why.
+                Err(error) => {
+                    self.receive();
+                    self.fail_by(&error);
+                }
+            }
+        }
+    }
+
+    fn send_some(&self) -> io::Result<Moved> {
+        let mut copied = &self.copied[self.sent..];
+        let slices = self.pieces.iter().take(PIECES).map(|piece| {
+            IoSlice::new(match piece {
+                Piece::Copied(len) => {
+                    let (bytes, rest) = copied.split_at(*len);
+                    copied = rest;
+                    bytes
+                }
+                // SAFETY: the promise of `post`: the request is not complete.
+                Piece::Borrowed { source, .. } => unsafe { source.bytes() },
+            })
+        });
+        let mut all = [IoSlice::new(&[]); PIECES];
+        let mut count = 0;
+        for (place, slice) in all.iter_mut().zip(slices) {
+            *place = slice;
+            count += 1;
+        }
+        send(&self.stream, &all[..count])
+    }
+
+    fn has_sent(&mut self, mut sent: usize) {
+        while sent > 0 {
+            let Some(piece) = self.pieces.front_mut() else {
+                return;
+            };
+            let left = match piece {
+                Piece::Copied(len) => {
+                    let part = sent.min(*len);
+                    self.sent += part;
+                    *len -= part;
+                    sent -= part;
+                    *len
+                }
+                Piece::Borrowed { source, .. } => {
+                    let part = sent.min(source.len);
+                    source.base = source.base.wrapping_add(part);
+                    source.len -= part;
+                    sent -= part;
+                    source.len
+                }
+            };
+            if left == 0 {
+                self.pieces.pop_front();
+            }
+        }
+        // What is left is moved to the front when it is the smaller part.
+        if self.sent * 2 >= self.copied.len() {
+            self.copied.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
+    fn receive(&mut self) {
+        while self.failure.is_none() {
+            match self.receive_some() {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => self.fail_by(&error),
+            }
+        }
+    }
+
+    /// False if nothing has come.
+    fn receive_some(&mut self) -> io::Result<bool> {
+        let moved = match self.expected.front_mut() {
+            Some(Expected {
+                destination: Destination::Data { to, len },
+                ..
+            }) if self.data.min(*len) >= DIRECT => {
+                let part = self.data.min(*len);
+                // SAFETY: the promise of `post`.
+                let place =
+                    unsafe { std::slice::from_raw_parts_mut(to.cast::<MaybeUninit<u8>>(), part) };
+                let moved = receive(&self.stream, place)?;
+                if let Moved::Bytes(got) = moved {
+                    self.has_got_data(got);
+                    return Ok(true);
+                }
+                moved
+            }
+            _ => {
+                let moved = receive_over(&self.stream, &mut self.input[self.filled..])?;
+                if let Moved::Bytes(got) = moved {
+                    let room = self.input.len() - self.filled;
+                    self.filled += got;
+                    self.take_input();
+                    // A part of the room means that no more has come.
+                    return Ok(got == room);
+                }
+                moved
+            }
+        };
+        match moved {
+            Moved::End => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(false),
+        }
+    }
+
+    /// Does what the answers in the input say, as far as they are whole.
+    fn take_input(&mut self) {
+        while self.failure.is_none() {
+            if self.data > 0 {
+                if self.used == self.filled {
+                    break;
+                }
+                self.copy_data();
+                continue;
+            }
+            let bytes = &self.input[self.used..self.filled];
+            let Some((head, rest)) = bytes.split_first_chunk::<ANSWER>() else {
+                break;
+            };
+            let taken = match Answer::decode(head) {
+                Some(Answer::Done(count)) if count <= self.posted => {
+                    self.done = self.done.max(count);
+                    true
+                }
+                Some(Answer::Old(value)) => self.take_word(value),
+                Some(Answer::Data(len)) => self.begin_data(len),
+                Some(Answer::Left) => {
+                    self.peer.status.becomes(Presence::Closed);
+                    true
+                }
+                Some(Answer::Refused(refusal)) => {
+                    let Some(echo) = rest.first_chunk::<REQUEST>() else {
+                        break;
+                    };
+                    match Request::decode(echo) {
+                        Some(request) => {
+                            let Peer { pid, host, .. } = &*self.peer;
+                            let error = refusal.error(&request, *pid, host);
+                            self.fail(error);
+                            return;
+                        }
+                        None => false,
+                    }
+                }
+                _ => false,
+            };
+            if !taken {
+                self.fail_by(&io::ErrorKind::InvalidData.into());
+                return;
+            }
+            self.used += ANSWER;
+        }
+        self.input.copy_within(self.used..self.filled, 0);
+        self.filled -= self.used;
+        self.used = 0;
+    }
+
+    /// False if no atomic is next to be answered.
+    fn take_word(&mut self, value: u64) -> bool {
+        let Some(Expected {
+            ticket,
+            destination: Destination::Word { to, width },
+        }) = self.expected.front()
+        else {
+            return false;
+        };
+        let value = value & (u64::MAX >> (64 - 8 * width.bytes()));
+        // SAFETY: the promise of `post`: the request is not complete.
+        unsafe { to.write_unaligned(value) };
+        self.done = self.done.max(*ticket);
+        self.expected.pop_front();
+        true
+    }
+
+    /// False if no read is next to be answered, or not with so much.
+    fn begin_data(&mut self, bytes: u64) -> bool {
+        let Some(first) = self.expected.front() else {
+            return false;
+        };
+        let ticket = first.ticket;
+        let parts = self.expected.iter().take_while(|it| it.ticket == ticket);
+        let room = parts.map(|part| match part.destination {
+            Destination::Data { len, .. } => len,
+            Destination::Word { .. } => 0,
+        });
+        if bytes > room.sum::<usize>() as u64
+            || matches!(first.destination, Destination::Word { .. })
+        {
+            return false;
+        }
+        self.data = bytes as usize;
+        if bytes == 0 {
+            self.has_got_data(0);
+        }
+        true
+    }
+
+    /// Moves data from the input to where it belongs next.
+    fn copy_data(&mut self) {
+        let Some(Expected {
+            destination: Destination::Data { to, len },
+            ..
+        }) = self.expected.front()
+        else {
+            return;
+        };
+        let part = self.data.min(*len).min(self.filled - self.used);
+        let from = &self.input[self.used..self.used + part];
+        // SAFETY: the promise of `post`.
+        unsafe { to.copy_from_nonoverlapping(from.as_ptr(), part) };
+        self.used += part;
+        self.has_got_data(part);
+    }
+
+    /// Takes note of bytes that are where they belong.
+    fn has_got_data(&mut self, part: usize) {
+        let Some(expected) = self.expected.front_mut() else {
+            return;
+        };
+        let ticket = expected.ticket;
+        self.data -= part;
+        if let Destination::Data { to, len } = &mut expected.destination {
+            *to = to.wrapping_add(part);
+            *len -= part;
+            if *len > 0 {
+                return;
+            }
+        }
+        self.expected.pop_front();
+        if self
+            .expected
+            .front()
+            .is_none_or(|next| next.ticket != ticket)
+        {
+            self.done = self.done.max(ticket);
+        }
+    }
+
+    fn fail_by(&mut self, error: &io::Error) {
+        let Peer { pid, host, status } = &*self.peer;
+        let (pid, host) = (*pid, host.clone());
+        let failure = match (status.presence(), error.kind()) {
+            (Presence::Closed, _) => Error::PeerClosed { pid, host },
+            (
+                _,
+                io::ErrorKind::UnexpectedEof
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::ConnectionAborted,
+            ) => {
+                status.becomes(Presence::Gone);
+                Error::PeerGone { pid }
+            }
+            _ => {
+                status.becomes(Presence::Gone);
+                Error::NoAnswer {
+                    operation: "waiting for answers by TCP",
+                    pid,
+                    host,
+                    why: error.to_string().into(),
+                }
+            }
+        };
+        self.fail(failure);
+    }
+
+    /// No operation touches memory of the caller's any more. The first failure counts.
+    fn fail(&mut self, error: Error) {
+        if self.failure.is_some() {
+            return;
+        }
+        self.failure = Some(error);
+        self.pieces.clear();
+        self.copied.clear();
+        self.sent = 0;
+        self.expected.clear();
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+impl Source {
+    /// # Safety
+    /// They are readable.
+    unsafe fn bytes<'a>(self) -> &'a [u8] {
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.base, self.len) }
+    }
+}

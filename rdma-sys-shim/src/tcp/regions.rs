@@ -1,0 +1,172 @@
+//! The memory that this process shows to its peers: what a key is checked against.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use memmap2::{MmapMut, MmapOptions};
+
+use super::frame::Refusal;
+use crate::guard::{self, AccessFault};
+use crate::system::page_size;
+use crate::{Access, Error, Region, RemoteAddress, RemoteRegion, Result, vma};
+
+pub(super) struct Regions {
+    by_key: RwLock<HashMap<u64, Entry>>,
+    /// Counts on from a random number, so that a key of another process, or of an earlier region, is none here.
+    next: AtomicU64,
+    bytes: AtomicU64,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    address: u64,
+    len: u64,
+    access: Access,
+}
+
+/// The highest byte of a key says which rights the region lacks, so that an origin knows what the target would refuse, and end
+/// the connection for.
+const RIGHTS_AT: u32 = 56;
+
+/// The rights that come with a key, as far as its owner says the truth. `None` if no tcp device made it.
+pub(super) fn rights(rkey: u64) -> Option<Access> {
+    let lacks = (rkey >> RIGHTS_AT) as u8;
+    let is_known = lacks <= Access::ALL.bits();
+    is_known.then(|| Access::from_bits(!lacks))
+}
+
+impl Regions {
+    /// `first` is the first key.
+    pub(super) fn new(first: u64) -> Arc<Self> {
+        // Peers' accesses may fault, and end with an answer then.
+        guard::watch();
+        Arc::new(Self {
+            by_key: RwLock::default(),
+            next: AtomicU64::new(first),
+            bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// Bytes of all regions.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Does something for a peer to `piece` bytes at a place, if the rest of its access, `len` bytes, is allowed. `body` gets
+    /// the address, and returns `None` if a word is not aligned. The region stays until it returns.
+    ///
+    /// # Safety
+    /// `body` accesses no more than the `piece` bytes, which are not more than `len`, and does so as [`guard::guarded`] asks.
+    pub(super) unsafe fn access<T: Copy>(
+        &self,
+        at: RemoteAddress,
+        len: u64,
+        piece: usize,
+        need: Access,
+        body: impl FnOnce(*mut u8) -> Option<T>,
+    ) -> std::result::Result<T, Refusal> {
+        let regions = self.by_key.read().unwrap_or_else(PoisonError::into_inner);
+        let region = regions.get(&at.rkey).ok_or(Refusal::NoRegion)?;
+        if !region.access.allows(need) {
+            return Err(Refusal::NoRight);
+        }
+        let skip = at.address.wrapping_sub(region.address);
+        if skip > region.len || len > region.len - skip {
+            return Err(Refusal::Outside);
+        }
+        let base = at.address as usize as *mut u8;
+        // SAFETY: the caller's promise; the lock is held outside of the call.
+        match unsafe { guard::guarded(base, piece, || body(base)) } {
+            Ok(done) => done.ok_or(Refusal::Misaligned),
+            Err(AccessFault) => Err(Refusal::NotMapped),
+        }
+    }
+
+    /// # Safety
+    /// Until the region is dropped, peers may access the memory, unless it is unmapped: the caller has no reference to it that
+    /// forbids that. `memory` holds it, or the caller keeps it.
+    unsafe fn show(
+        self: &Arc<Self>,
+        base: *mut u8,
+        len: usize,
+        access: Access,
+        memory: Option<MmapMut>,
+    ) -> Region {
+        let lacks = Access::ALL.without(access).bits();
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let rkey = u64::from(lacks) << RIGHTS_AT | number;
+        let remote = RemoteRegion {
+            address: base.addr() as u64,
+            len: len as u64,
+            rkey,
+        };
+        let entry = Entry {
+            address: remote.address,
+            len: remote.len,
+            access,
+        };
+        let mut regions = self.by_key.write().unwrap_or_else(PoisonError::into_inner);
+        regions.insert(rkey, entry);
+        self.bytes.fetch_add(remote.len, Ordering::Relaxed);
+        let shown = Shown {
+            regions: self.clone(),
+            rkey,
+            _memory: memory,
+        };
+        Region::new(base, remote, shown)
+    }
+
+    /// Allocates zeroed memory with all rights, aligned to `align` and to a page.
+    pub(super) fn allocate(self: &Arc<Self>, len: usize, align: usize) -> Result<Region> {
+        let extra = align.saturating_sub(page_size());
+        let mapped = len.max(1).checked_add(extra);
+        let mapped = mapped.filter(|&mapped| mapped <= isize::MAX as usize);
+        let error = |source| Error::os(format!("mapping {len} bytes"), source);
+        let mapped =
+            mapped.ok_or_else(|| error(std::io::Error::from_raw_os_error(libc::ENOMEM)))?;
+        let mut memory = MmapOptions::new().len(mapped).map_anon().map_err(error)?;
+        let start = memory.as_mut_ptr();
+        let base = start.wrapping_add(start.align_offset(align.max(1)));
+        // SAFETY: the mapping goes into the region; nobody has a reference to it.
+        Ok(unsafe { self.show(base, len, Access::ALL, Some(memory)) })
+    }
+
+    /// Shows memory of the caller's.
+    ///
+    /// # Safety
+    /// As for [`crate::Device::register`].
+    pub(super) unsafe fn register(
+        self: &Arc<Self>,
+        base: *mut u8,
+        len: usize,
+        access: Access,
+    ) -> Result<Region> {
+        let access = vma::allowed(base.addr(), len, access)?;
+        // SAFETY: the caller's promise.
+        Ok(unsafe { self.show(base, len, access, None) })
+    }
+}
+
+/// A region of the table, and its memory if the device allocated it.
+struct Shown {
+    regions: Arc<Regions>,
+    rkey: u64,
+    _memory: Option<MmapMut>,
+}
+
+// SAFETY: the mapping is unmapped, and not used otherwise.
+unsafe impl Send for Shown {}
+// SAFETY: as above; nothing is done through a shared reference.
+unsafe impl Sync for Shown {}
+
+impl Drop for Shown {
+    /// Waits for the access that goes on, if one does; later ones find nothing.
+    fn drop(&mut self) {
+        let regions = &self.regions.by_key;
+        let mut regions = regions.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = regions.remove(&self.rkey) {
+            self.regions.bytes.fetch_sub(entry.len, Ordering::Relaxed);
+        }
+    }
+}
