@@ -548,8 +548,8 @@ pub trait Endpoint: Send + Sync {
         Via::Device
     }
 
-    /// The threads of the peer's that carry out operations for others while they wait, where the device has such.
-    fn waiting_threads(&self) -> Option<&dyn WaitingThreads> {
+    /// Sums that threads of the peer's make, where the device has such.
+    fn sums(&self) -> Option<&dyn Sums> {
         None
     }
 
@@ -573,17 +573,18 @@ pub trait Endpoint: Send + Sync {
     fn liveness(&self) -> Liveness;
 }
 
-/// Threads of a peer's process that carry out operations for others while they wait for something themselves.
-pub trait WaitingThreads: Send + Sync {
-    /// Has them add `len` bytes of numbers to those at a place. Nobody else changes these numbers meanwhile. What the added
-    /// ones were goes to `old`, unless that is null. Returns false, with nothing done, where no thread does it.
+/// Sums that threads of a peer's process make: an agent, or threads that wait for something themselves.
+pub trait Sums: Send + Sync {
+    /// Adds `len` bytes of numbers to those at a place, in the order in which an atomic would be. Nobody else changes these
+    /// numbers meanwhile. What the numbers at the place were goes to `old`, unless that is null. Returns `None`, with nothing
+    /// done, where no thread does it.
     ///
     /// # Errors
-    /// The peer is gone.
+    /// Remote access error, or the peer is gone.
     ///
     /// # Safety
-    /// `values` is readable, and `old` writable if it is not null, for `len` bytes, a multiple of a number's; they do not
-    /// overlap.
+    /// `values` is readable, and `old` writable if it is not null, for `len` bytes, a multiple of a number's, until the
+    /// operation completes; they do not overlap.
     unsafe fn add(
         &self,
         at: RemoteAddress,
@@ -591,7 +592,7 @@ pub trait WaitingThreads: Send + Sync {
         values: *const u8,
         old: *mut u8,
         len: usize,
-    ) -> Result<bool>;
+    ) -> Result<Option<Ticket>>;
 }
 
 /// Registered memory of this process. Dropping it deregisters it and, where the device

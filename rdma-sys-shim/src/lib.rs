@@ -35,8 +35,8 @@ mod words;
 pub use device::batch::{Batch, BatchError, Blocks, Each, LocalPiece, RemoteRun};
 pub use device::{
     ALIGNMENT, Access, AtomicDomain, Capabilities, Device, Endpoint, LIVENESS_INTERVAL, Liveness,
-    Mapping, Nearest, Region, RemoteAddress, RemoteRegion, TargetThread, Ticket, Update, Usage,
-    Via, WaitingThreads, Width,
+    Mapping, Nearest, Region, RemoteAddress, RemoteRegion, Sums, TargetThread, Ticket, Update,
+    Usage, Via, Width,
 };
 pub use error::{Absence, Error, Result};
 pub use fences::{fence_all, light_fence, take_fences};

@@ -28,7 +28,7 @@ impl Far<'_> {
         // SAFETY: the caller's promise.
         unsafe {
             if let Some(block) = self.parts.as_block()
-                && self.add_by_assist(&block)?
+                && self.add_at_target(&block)?
             {
                 return Ok(());
             }
@@ -39,19 +39,21 @@ impl Far<'_> {
         }
     }
 
-    /// Has threads of the target that wait add a block; false, with nothing done, if none does it, or the work is no sum.
+    /// Has threads of the target add a block; false, with nothing done, if none does it, or the work is no sum.
     ///
     /// # Safety
     /// As for [`Far::accumulate_under_lock`].
-    unsafe fn add_by_assist(&self, block: &ElementBlock) -> Result<bool> {
+    unsafe fn add_at_target(&self, block: &ElementBlock) -> Result<bool> {
         let work = self.parts.work(block);
-        let threads = self.endpoint.waiting_threads();
-        let (Some(threads), Some(number)) = (threads, work.summed()) else {
+        let (Some(sums), Some(number)) = (self.endpoint.sums(), work.summed()) else {
             return Ok(false);
         };
         let (operands, result, len) = (work.operands, work.result, block.len);
         // SAFETY: the buffers are the caller's promise; under the lock nobody else changes these elements.
-        unsafe { Ok(threads.add(self.place(block), number, operands, result, len)?) }
+        match unsafe { sums.add(self.place(block), number, operands, result, len)? } {
+            Some(last) => self.patience.release(self.endpoint, last).map(|()| true),
+            None => Ok(false),
+        }
     }
 
     /// # Safety

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use crate::device::batch::{Batch, BatchError, Blocks};
 use crate::soft::SoftEndpoint;
 use crate::{
-    Device, Endpoint, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket, Update, Via,
-    Width,
+    Device, Endpoint, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Sums, Ticket, Update,
+    Via, Width,
 };
 
 pub(super) struct MappingEndpoint {
@@ -177,6 +177,10 @@ impl Endpoint for MappingEndpoint {
     fn has_atomics(&self, _region: &RemoteRegion) -> bool {
         // A device whose atomics are its own has them in all memory.
         true
+    }
+
+    fn sums(&self) -> Option<&dyn Sums> {
+        self.connected.get()?.sums()
     }
 
     fn via(&self, atomics: bool) -> Via {

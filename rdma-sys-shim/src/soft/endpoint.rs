@@ -22,8 +22,8 @@ use crate::cross_memory::Stopped;
 use crate::device::batch::{Batch, BatchError, Blocks};
 use crate::memory::Rows;
 use crate::{
-    Access, Endpoint, Error, Liveness, Mapping, Number, RemoteAddress, RemoteRegion, Result,
-    Ticket, Update, Via, WaitingThreads, Width,
+    Access, Endpoint, Error, Liveness, Mapping, Number, RemoteAddress, RemoteRegion, Result, Sums,
+    Ticket, Update, Via, Width,
 };
 
 pub(crate) struct SoftEndpoint {
@@ -522,7 +522,7 @@ impl Endpoint for SoftEndpoint {
             .is_none_or(|found| found.len == 0 || found.access.allows(Access::ATOMIC))
     }
 
-    fn waiting_threads(&self) -> Option<&dyn WaitingThreads> {
+    fn sums(&self) -> Option<&dyn Sums> {
         Some(self)
     }
 
@@ -591,7 +591,7 @@ impl Endpoint for SoftEndpoint {
     }
 }
 
-impl WaitingThreads for SoftEndpoint {
+impl Sums for SoftEndpoint {
     unsafe fn add(
         &self,
         at: RemoteAddress,
@@ -599,13 +599,13 @@ impl WaitingThreads for SoftEndpoint {
         values: *const u8,
         old: *mut u8,
         len: usize,
-    ) -> Result<bool> {
+    ) -> Result<Option<Ticket>> {
         let need = Operation::AddNumbers.need();
         let may_ask = self.path == Path::CrossMemory
             && table::allows(&self.segment, at.rkey, at.address, len as u64, need).is_ok()
             && self.way(Shape::Sum, len) == Way::Assist;
         if !may_ask {
-            return Ok(false);
+            return Ok(None);
         }
         let operation = match old.is_null() {
             true => Operation::AddNumbers,
@@ -617,9 +617,10 @@ impl WaitingThreads for SoftEndpoint {
         };
         let there = (&*self.segment, &self.peer);
         // SAFETY: the caller's promise.
-        unsafe {
+        let is_done = unsafe {
             self.assist
-                .ask_for_one(there, request, Shape::Sum, values, old)
-        }
+                .ask_for_one(there, request, Shape::Sum, values, old)?
+        };
+        Ok(is_done.then_some(Ticket::DONE))
     }
 }

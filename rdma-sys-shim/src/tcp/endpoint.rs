@@ -12,7 +12,8 @@ use super::peers::Presence;
 use super::regions;
 use crate::device::batch::{Batch, BatchError, LocalPiece, post_each};
 use crate::{
-    Endpoint, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket, Update, Via, Width,
+    Endpoint, Liveness, Mapping, Number, RemoteAddress, RemoteRegion, Result, Sums, Ticket, Update,
+    Via, Width,
 };
 
 pub(super) struct TcpEndpoint {
@@ -302,6 +303,10 @@ impl Endpoint for TcpEndpoint {
         self.origin().check()
     }
 
+    fn sums(&self) -> Option<&dyn Sums> {
+        Some(self)
+    }
+
     fn via(&self, _: bool) -> Via {
         Via::Agent
     }
@@ -318,5 +323,29 @@ impl Endpoint for TcpEndpoint {
             Presence::Closed => Liveness::Closed { pid },
             Presence::Gone => Liveness::Gone { pid },
         }
+    }
+}
+
+impl Sums for TcpEndpoint {
+    unsafe fn add(
+        &self,
+        at: RemoteAddress,
+        number: Number,
+        values: *const u8,
+        old: *mut u8,
+        len: usize,
+    ) -> Result<Option<Ticket>> {
+        let kind = match old.is_null() {
+            true => Kind::AddNumbers,
+            false => Kind::FetchAddNumbers,
+        };
+        let request = Request {
+            operands: [number.code() as u64, 0],
+            ..self.request(kind, Width::W8, at, len)
+        };
+        let source = Source { base: values, len };
+        let destination = (!old.is_null()).then_some(Destination::Data { to: old, len });
+        // SAFETY: the caller's promise.
+        unsafe { self.post(&request, Some(source), destination, false) }.map(Some)
     }
 }

@@ -1,7 +1,7 @@
 //! What travels over a connection: requests of an origin to a target, and the target's answers. Bytes in, values out.
 
 use crate::fields::Fields;
-use crate::{Access, Error, RemoteAddress, Width};
+use crate::{Access, Error, Number, RemoteAddress, Width};
 
 /// What a target is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,11 @@ pub(super) enum Kind {
     AddEach,
     /// To store each of the words that follow.
     StoreEach,
+    /// To add each of the numbers that follow to the one in its place. The first operand says which numbers. Nobody else
+    /// changes them meanwhile.
+    AddNumbers,
+    /// Likewise, and to answer with what was there.
+    FetchAddNumbers,
     /// To expect no further request: the origin does without the connection.
     Disconnect,
     /// Likewise: the origin's process leaves the job in good order.
@@ -25,13 +30,15 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::Write,
         Self::Read,
         Self::FetchAdd,
         Self::CompareSwap,
         Self::AddEach,
         Self::StoreEach,
+        Self::AddNumbers,
+        Self::FetchAddNumbers,
         Self::Disconnect,
         Self::Leave,
     ];
@@ -41,6 +48,7 @@ impl Kind {
         match self {
             Self::Write => Access::WRITE,
             Self::Read => Access::READ,
+            Self::AddNumbers | Self::FetchAddNumbers => Access::READ.and(Access::WRITE),
             _ => Access::ATOMIC,
         }
     }
@@ -53,6 +61,7 @@ impl Kind {
             Self::CompareSwap => "compare_swap",
             Self::AddEach => "update_each (add)",
             Self::StoreEach => "update_each (store)",
+            Self::AddNumbers | Self::FetchAddNumbers => "sum",
             Self::Disconnect => "disconnect",
             Self::Leave => "leave",
         }
@@ -60,7 +69,10 @@ impl Kind {
 
     /// Whether `len` bytes follow the request.
     pub(super) fn has_payload(self) -> bool {
-        matches!(self, Self::Write | Self::AddEach | Self::StoreEach)
+        !matches!(
+            self,
+            Self::Read | Self::FetchAdd | Self::CompareSwap | Self::Disconnect | Self::Leave
+        )
     }
 }
 
@@ -116,11 +128,19 @@ impl Request {
         request.is_sound().then_some(request)
     }
 
+    /// Which numbers are added.
+    pub(super) fn number(&self) -> Option<Number> {
+        Number::from_code(usize::try_from(self.operands[0]).ok()?)
+    }
+
     fn is_sound(&self) -> bool {
         let word = self.width.bytes() as u64;
         match self.kind {
             Kind::Write | Kind::Read => true,
             Kind::AddEach | Kind::StoreEach => self.len.is_multiple_of(word),
+            Kind::AddNumbers | Kind::FetchAddNumbers => self
+                .number()
+                .is_some_and(|number| self.len.is_multiple_of(number.bytes() as u64)),
             Kind::FetchAdd | Kind::CompareSwap => self.len == word,
             Kind::Disconnect | Kind::Leave => self.len == 0,
         }
@@ -234,7 +254,7 @@ mod tests {
                 Kind::Disconnect | Kind::Leave => 0,
                 _ => 4,
             },
-            operands: [u64::MAX, 1],
+            operands: [Number::F32.code() as u64, 1],
         }
     }
 

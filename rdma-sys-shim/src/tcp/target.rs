@@ -1,13 +1,14 @@
 //! The target's side of a connection: requests come in as bytes, are carried out in their order, and answers go out as bytes.
 //! Nothing here knows of sockets.
 
+use std::ptr;
 use std::sync::Arc;
 
 use super::frame::{Answer, Kind, REQUEST, Refusal, Request};
 use super::peers::{Presence, Status};
 use super::regions::Regions;
 use crate::memory::copy;
-use crate::{Access, Width, words};
+use crate::{Access, words};
 
 /// So much of a read is answered at a time. While as much waits to be sent, no further request is carried out.
 const PIECE: usize = 64 << 10;
@@ -155,7 +156,7 @@ impl Target {
                 let end = start.wrapping_add(bytes.len()) & !7;
                 end.saturating_sub(start)
             }
-            _ => bytes.len() - bytes.len() % request.width.bytes(),
+            _ => bytes.len() - bytes.len() % unit(&request),
         };
         if piece > 0 {
             self.apply(request, &bytes[..piece]);
@@ -165,16 +166,26 @@ impl Target {
 
     /// Carries out a part of the request whose bytes come in.
     fn apply(&mut self, request: Request, bytes: &[u8]) {
-        let Request { kind, width, .. } = request;
-        // SAFETY: `store` accesses as many bytes as there are, and holds nothing.
+        let begin = self.answers.len();
+        let mut old = ptr::null_mut();
+        if request.kind == Kind::FetchAddNumbers {
+            self.answer(Answer::Data(bytes.len() as u64));
+            let start = self.answers.len();
+            self.answers.resize(start + bytes.len(), 0);
+            old = self.answers[start..].as_mut_ptr();
+        }
+        // SAFETY: `store` accesses as many bytes as there are, and holds nothing; there is room at `old` where it is needed.
         let applied = unsafe {
-            let store = |to: *mut u8| store(kind, width, to, bytes);
-            let len = request.len;
-            (self.regions).access(request.at, len, bytes.len(), kind.need(), store)
+            let store = |to: *mut u8| store(&request, to, bytes, old);
+            let (len, need) = (request.len, request.kind.need());
+            (self.regions).access(request.at, len, bytes.len(), need, store)
         };
         let left = request.len - bytes.len() as u64;
         match applied {
-            Err(refusal) => self.refuse(request, refusal),
+            Err(refusal) => {
+                self.answers.truncate(begin);
+                self.refuse(request, refusal);
+            }
             Ok(()) if left == 0 => {
                 self.incoming = None;
                 self.finish();
@@ -257,26 +268,43 @@ impl Target {
     }
 }
 
-/// Stores bytes, or updates words by them; `None` if these are not aligned.
+/// The bytes of what a request's payload consists of.
+fn unit(request: &Request) -> usize {
+    match request.number() {
+        Some(number) if matches!(request.kind, Kind::AddNumbers | Kind::FetchAddNumbers) => {
+            number.bytes()
+        }
+        _ => request.width.bytes(),
+    }
+}
+
+/// Stores bytes, or updates words or numbers by them; `None` if words are not aligned.
 ///
 /// # Safety
-/// `to` is memory of a region, for as many bytes.
-unsafe fn store(kind: Kind, width: Width, to: *mut u8, bytes: &[u8]) -> Option<()> {
-    if kind == Kind::Write {
-        // SAFETY: the caller's promise.
-        unsafe { copy(to, bytes.as_ptr(), bytes.len()) };
-        return Some(());
-    }
-    let size = width.bytes();
-    for (index, word) in bytes.chunks_exact(size).enumerate() {
-        let at = to.wrapping_add(index * size);
-        // SAFETY: a word of the caller's memory, and one of `bytes`.
-        unsafe {
-            let value = width.load(word.as_ptr());
-            match kind {
-                Kind::AddEach => words::fetch_add(at, size, value)?,
-                _ => words::store(at, size, value)?,
-            };
+/// `to` is memory of a region, for as many bytes; so is `old` memory of this process, if the request asks for what was there.
+unsafe fn store(request: &Request, to: *mut u8, bytes: &[u8], old: *mut u8) -> Option<()> {
+    let (from, len) = (bytes.as_ptr(), bytes.len());
+    // SAFETY: the caller's promise.
+    unsafe {
+        match request.kind {
+            Kind::Write => copy(to, from, len),
+            Kind::AddNumbers | Kind::FetchAddNumbers => {
+                let number = request.number()?;
+                if request.kind == Kind::FetchAddNumbers {
+                    copy(old, to, len);
+                }
+                number.add(to, from, len / number.bytes());
+            }
+            kind => {
+                let size = request.width.bytes();
+                for at in (0..len).step_by(size) {
+                    let value = request.width.load(from.add(at));
+                    match kind {
+                        Kind::AddEach => words::fetch_add(to.add(at), size, value)?,
+                        _ => words::store(to.add(at), size, value)?,
+                    };
+                }
+            }
         }
     }
     Some(())
@@ -285,8 +313,8 @@ unsafe fn store(kind: Kind, width: Width, to: *mut u8, bytes: &[u8]) -> Option<(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::RemoteAddress;
     use crate::tcp::frame::ANSWER;
+    use crate::{RemoteAddress, Width};
 
     struct Setup {
         target: Target,
@@ -412,7 +440,8 @@ mod tests {
             }
         };
         let beyond = |setup: &Setup| setup.request(Kind::Read, 0, u64::MAX);
-        let cases: [(fn(&Setup) -> Request, _); 4] = [
+        type Wrong = fn(&Setup) -> Request;
+        let cases: [(Wrong, _); 4] = [
             (outside, Refusal::Outside),
             (misaligned, Refusal::Misaligned),
             (unknown, Refusal::NoRegion),
