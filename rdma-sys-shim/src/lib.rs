@@ -42,7 +42,7 @@ pub use error::{Absence, Error, Result};
 pub use fences::{fence_all, light_fence, take_fences};
 pub use memory::Number;
 pub use primitive::milliseconds;
-pub use provider::{DeviceInfo, Found, Placement, Provider, State, Surroundings, options};
+pub use provider::{DeviceInfo, Found, Joining, Placement, Provider, State, Surroundings, options};
 pub use registry::{LeftOut, Registry, is_automatic};
 pub use signals::without_signals;
 pub use soft::{Assist, BootstrapSegment, SEGMENT_BYTES, has_attached, probe};

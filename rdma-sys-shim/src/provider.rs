@@ -70,6 +70,10 @@ pub struct DeviceInfo {
     pub state: State,
     /// What it can do, as far as that is known without opening it.
     pub capabilities: Option<Capabilities>,
+    /// Whether it can join ranks of several hosts.
+    pub joins_hosts: bool,
+    /// By which addresses of this host peers reach it, each with its network interface, if it publishes such.
+    pub addresses: Vec<String>,
     /// The RDMA device, if it is one.
     pub rdma: Option<RdmaDevice>,
     /// The port and GID that the rule chooses on an RDMA device that can be used.
@@ -91,6 +95,8 @@ impl DeviceInfo {
             provider,
             state: State::Ready,
             capabilities: Some(capabilities),
+            joins_hosts: false,
+            addresses: Vec::new(),
             rdma: None,
             choice: None,
             limits: None,
@@ -136,4 +142,17 @@ pub struct Surroundings {
     pub placement: Placement,
     /// Where this one sits among them.
     pub seat: Seat,
+    /// If they run on several hosts: what [`Registry::joining`](crate::Registry::joining) says on all of them.
+    pub joining: Joining,
+}
+
+/// The providers that can join the ranks of several hosts: a bit for each, by its place in the registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joining(pub u32);
+
+impl Default for Joining {
+    /// All.
+    fn default() -> Self {
+        Self(u32::MAX)
+    }
 }

@@ -136,6 +136,8 @@ fn describe_with(
             let domain = limits.atomic_scope.unwrap_or(AtomicDomain::Device);
             rdma::capabilities(domain, limits.max_message)
         }),
+        joins_hosts: true,
+        addresses: Vec::new(),
         rdma: Some(device),
         choice: choice.ok(),
         limits,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::neighbours::{Setting, WithNeighbours};
-use crate::provider::{DeviceInfo, Found, Placement, Provider, State, Surroundings};
+use crate::provider::{DeviceInfo, Found, Joining, Placement, Provider, State, Surroundings};
 use crate::rdma::Seat;
 use crate::rdma_devices::RdmaDevices;
 use crate::soft::Soft;
@@ -135,13 +135,30 @@ impl Registry {
             .filter(|provider| provider.remedy_between_hosts().is_some())
     }
 
+    /// Which providers have a device on this machine that can join ranks of several hosts.
+    #[must_use]
+    pub fn joining(self) -> Joining {
+        let is_ready = |info: &DeviceInfo| info.joins_hosts && info.state == State::Ready;
+        let providers = self.between_hosts().enumerate();
+        let ready = providers.filter(|(_, provider)| provider.list().iter().any(is_ready));
+        Joining(ready.fold(0, |bits, (place, _)| bits | 1 << place))
+    }
+
     fn open_between_hosts(self, around: &Surroundings) -> Result<Arc<dyn Device>> {
-        let is_ready = |info: &DeviceInfo| info.state == State::Ready;
-        let mut joining = self.between_hosts();
-        match joining.find(|provider| provider.list().iter().any(is_ready)) {
-            Some(provider) => provider.open(provider.name(), around),
-            None => Err(self.none_between_hosts(self.list())),
+        let here = self.joining().0;
+        let common = here & around.joining.0;
+        let mut providers = self.between_hosts();
+        let Some(provider) = providers.nth(common.trailing_zeros() as usize) else {
+            return Err(self.none_between_hosts(self.list()));
+        };
+        let name = provider.name();
+        match here == common {
+            true => tracing::info!("the ranks run on several hosts: {name} joins them"),
+            false => tracing::info!(
+                "the ranks run on several hosts: {name} joins them, and what this host could use besides is missing on others"
+            ),
         }
+        provider.open(name, around)
     }
 
     fn none_between_hosts(self, devices: Vec<DeviceInfo>) -> Error {
@@ -238,7 +255,12 @@ mod tests {
         assert!(is_automatic("") && is_automatic("auto") && is_automatic("auto:map=off"));
         assert!(!is_automatic("soft") && !is_automatic("rxe0:1:1"));
         let registry = Registry::new(&[]);
-        let message = registry.none_between_hosts(registry.list()).to_string();
+        let around = Surroundings {
+            placement: Placement::SeveralHosts,
+            joining: Joining(0),
+            ..Surroundings::default()
+        };
+        let message = registry.open("", &around).err().unwrap().to_string();
         assert!(
             message.contains("soft: joins the ranks of one host"),
             "{message}"

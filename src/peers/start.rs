@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use rdma_sys_shim::rdma::Seat;
-use rdma_sys_shim::{Device, Host, Placement, Surroundings};
+use rdma_sys_shim::{Device, Host, Joining, Placement, Surroundings};
 use transom_launch::oversubscription;
 
 use crate::devices::REGISTRY;
@@ -35,6 +35,16 @@ pub(super) struct Whereabouts {
     pub(super) placement: Placement,
     /// Its number among the ranks of its host that have the same devices to choose from.
     pub(super) position: u32,
+    /// What can join the ranks, if they run on several hosts.
+    pub(super) joining: Joining,
+}
+
+/// Local. What could join this rank with ranks of other hosts, unless it was told what to use.
+pub(super) fn joining() -> Joining {
+    match rdma_sys_shim::is_automatic(&spec()) {
+        true => REGISTRY.joining(),
+        false => Joining::default(),
+    }
 }
 
 /// Local. A digest of the devices that are as good for this rank; 0 if it has no such choice.
@@ -58,6 +68,7 @@ pub(super) fn open(spec: &str, here: Whereabouts) -> Result<Arc<dyn Device>> {
         launcher: launcher_process(),
         placement: here.placement,
         seat: Seat::here(&oversubscription::allowed()).with_position(here.position),
+        joining: here.joining,
     };
     let opened = REGISTRY.open(spec, &around);
     opened.map_err(|error| Error::from(error).during("job start"))

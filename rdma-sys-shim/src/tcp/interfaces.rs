@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::ptr;
+use std::{fmt, ptr};
 
 use super::DEVICE;
 use super::record::{MOST_NETWORKS, Network, Record};
@@ -16,18 +16,25 @@ pub(super) struct Interface {
     is_loopback: bool,
 }
 
+impl fmt::Display for Interface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Network { address, prefix } = self.network;
+        write!(f, "{}: {address}/{prefix}", self.name)
+    }
+}
+
 /// Those of `all` that peers are told: of the interface of this name, or of all but the loopback.
-pub(super) fn published(all: &[Interface], named: &str) -> Result<Vec<Network>> {
-    let networks: Vec<_> = all
+pub(super) fn published(all: &[Interface], named: &str) -> Result<Vec<Interface>> {
+    let found: Vec<_> = all
         .iter()
         .filter(|one| match named {
             "" => !one.is_loopback,
             name => one.name == name,
         })
-        .map(|one| one.network)
         .take(MOST_NETWORKS)
+        .cloned()
         .collect();
-    if networks.is_empty() && !named.is_empty() {
+    if found.is_empty() && !named.is_empty() {
         let mut names: Vec<_> = all.iter().map(|one| one.name.as_str()).collect();
         names.dedup();
         return Err(Error::UnknownDevice {
@@ -35,7 +42,7 @@ pub(super) fn published(all: &[Interface], named: &str) -> Result<Vec<Network>> 
             known: format!("interfaces with an address: {}", names.join(", ")),
         });
     }
-    Ok(networks)
+    Ok(found)
 }
 
 /// The addresses of a peer, as `own` says of this process, in the order in which they are to be tried. Addresses that both
@@ -201,9 +208,9 @@ mod tests {
         let loopback = all.iter().find(|one| one.is_loopback).unwrap();
         assert!(loopback.network.address.is_loopback());
         let told = published(&all, &loopback.name).unwrap();
-        assert!(told.contains(&loopback.network));
+        assert!(told.contains(loopback));
         let told = published(&all, "").unwrap();
-        assert!(told.iter().all(|one| !one.address.is_loopback()));
+        assert!(told.iter().all(|one| !one.network.address.is_loopback()));
         let message = published(&all, "no0").unwrap_err().to_string();
         assert!(
             message.contains("tcp:no0") && message.contains(&loopback.name),

@@ -64,12 +64,12 @@ impl Provider for Tcp {
 
     fn list(&self) -> Vec<DeviceInfo> {
         let mut info = DeviceInfo::ready(DEVICE, DEVICE, CAPABILITIES.clone());
-        let networks = interfaces::all().and_then(|all| interfaces::published(&all, &named("")));
-        match networks {
-            Ok(networks) if networks.is_empty() => {
+        info.joins_hosts = true;
+        match interfaces::all().and_then(|all| interfaces::published(&all, &named(""))) {
+            Ok(found) if found.is_empty() => {
                 info.state = State::Unusable("no network interface is up".to_owned());
             }
-            Ok(_) => {}
+            Ok(found) => info.addresses = found.iter().map(ToString::to_string).collect(),
             Err(error) => info.state = State::Unusable(error.to_string()),
         }
         vec![info]
@@ -103,7 +103,8 @@ pub(crate) struct TcpDevice {
 
 impl TcpDevice {
     fn open(interface: &str) -> Result<Self> {
-        let networks = interfaces::published(&interfaces::all()?, interface)?;
+        let published = interfaces::published(&interfaces::all()?, interface)?;
+        let networks: Vec<_> = published.iter().map(|one| one.network).collect();
         let listener = listen(interface, &networks)?;
         let port = listener
             .local_addr()

@@ -52,11 +52,23 @@ fn rows(
         .filter_map(|info| info.rdma.clone())
         .collect();
     let named = spec.map(|spec| REGISTRY.find(spec, &devices, seat));
+    let joins = |info: &DeviceInfo| info.joins_hosts && info.rdma.is_none();
+    let other = devices.iter().position(joins);
     let mut rows: Vec<_> = devices.into_iter().map(DeviceRow::from).collect();
     rows[0].chosen_for = Some(Jobs::OneHost);
     for standing in rdma::standings(&rdma, &Selector::default(), seat) {
         let row = rows.iter_mut().find(|row| row.device == standing.device);
         row.into_iter().for_each(|row| row.compare(&standing));
+    }
+    // Those of RDMA come before any other.
+    let is_taken = rows
+        .iter()
+        .any(|row| row.chosen_for == Some(Jobs::SeveralHosts));
+    if let Some(row) = other.map(|other| &mut rows[other])
+        && !is_taken
+        && row.usable
+    {
+        row.chosen_for = Some(Jobs::SeveralHosts);
     }
     let complaint = match named {
         None => None,

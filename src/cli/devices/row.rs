@@ -23,6 +23,8 @@ pub(super) struct DeviceRow {
     pub(super) choice: Option<String>,
     /// The jobs that would run over it as things are.
     pub(super) chosen_for: Option<Jobs>,
+    /// By which peers reach it, of devices without ports.
+    pub(super) addresses: Vec<String>,
     pub(super) node_guid: Option<String>,
     pub(super) firmware: Option<String>,
     pub(super) ports: Vec<PortRow>,
@@ -140,6 +142,7 @@ impl From<DeviceInfo> for DeviceRow {
                 .filter(|&bytes| bytes != u64::MAX),
             choice: None,
             chosen_for: None,
+            addresses: device.addresses,
             node_guid: rdma.map(|rdma| rdma.node_guid.clone()),
             firmware: rdma.and_then(|rdma| rdma.firmware.clone()),
             ports: rdma.map_or_else(Vec::new, |rdma| {

@@ -15,7 +15,12 @@ pub(super) fn format(rows: &[DeviceRow]) -> String {
     let mut text = format!("{STRONG}{}{STRONG:#}\n", padded(&head, widths));
     for (row, cells) in rows.iter().zip(&cells) {
         let _ = writeln!(text, "{}", padded(cells, widths));
-        for line in row.ports.iter().flat_map(port) {
+        for line in row
+            .addresses
+            .iter()
+            .cloned()
+            .chain(row.ports.iter().flat_map(port))
+        {
             let _ = writeln!(text, "  {line}");
         }
         if let Some(choice) = choice(row) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
-use rdma_sys_shim::{Device, Placement};
+use rdma_sys_shim::{Device, Joining, Placement};
 use transom_launch::pmi::PmiError;
 use transom_launch::{Allgather, Bootstrap, oversubscription};
 
@@ -13,7 +13,7 @@ use crate::peers::gather::{bootstrap_error, gather_any_by, gather_by};
 use crate::peers::peer::{refusal, refused};
 use crate::peers::signs::WORLD;
 use crate::peers::start::{
-    Whereabouts, host_identity, machine_identity, open, position, shared_out, spec,
+    Whereabouts, host_identity, joining, machine_identity, open, position, shared_out, spec,
     warn_of_retired_variables,
 };
 use crate::peers::{Fabric, Hosts, fork, join_texts, split_texts};
@@ -26,20 +26,22 @@ const OPERATION: &str = "job start";
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Hello {
-    magic: [u8; 12],
-    size: u32,
+    magic: [u8; 8],
     /// A digest of [`host_identity`].
     host: u64,
     /// The same for all ranks that may share processors, also where they are in containers that do not see each other.
     machine: u64,
+    size: u32,
     /// Of [`shared_out`].
     devices: u32,
+    /// Of [`joining`].
+    joining: u32,
     /// Last, since ranks of one host have the rest in common.
     rank: u32,
 }
 
 /// The last byte counts versions of what follows.
-const MAGIC: [u8; 12] = *b"transom job\x03";
+const MAGIC: [u8; 8] = *b"transom\x04";
 
 /// The rank and the size that the allgather names; it is asked no more. Nobody else has heard of this
 /// rank yet.
@@ -113,6 +115,10 @@ impl Context {
                 false => Placement::SeveralHosts,
             },
             position: position(all[..rank as usize].iter().map(choice), &choice(&own)),
+            joining: Joining(
+                all.iter()
+                    .fold(u32::MAX, |common, one| common & one.joining),
+            ),
         };
         // Also where this rank cannot start, it goes on until the others know why.
         let ready = host.and(named).and_then(|named| {
@@ -182,6 +188,11 @@ fn hosts(by: &dyn Allgather, (rank, size): (u32, u32), mine: &str) -> Result<Vec
         host: fnv_1a(mine.as_bytes()),
         machine: machine_identity(),
         devices: shared_out(),
+        joining: match mine {
+            // All ranks share this host.
+            "" => u32::MAX,
+            _ => joining().0,
+        },
         rank,
     };
     let all = gather_by(OPERATION, by, (rank, size), bytemuck::bytes_of(&hello))?;
