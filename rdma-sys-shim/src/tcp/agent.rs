@@ -2,19 +2,21 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, IoSlice};
-use std::net::{TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 
+use super::frame::REQUEST;
 use super::peers::KnownPeers;
 use super::proof::{Challenge, HELLO, Key, PROOF};
 use super::regions::Regions;
-use super::stream::{Moved, prepare, receive_over, send};
+use super::socket::{Own, Stream};
+use super::stream::{Moved, Side, prepare, receive_over, send};
 use super::target::Target;
 use crate::signals::without_signals;
 use crate::system::random;
@@ -24,9 +26,17 @@ use crate::{Error, Result};
 const SCRATCH: usize = 64 << 10;
 /// Receptions from one connection before it is the others' turn.
 const ROUNDS: u32 = 16;
-/// Who connects has to prove within this time that it is of the job. Of those who have not, no more than so many are kept.
+/// And pieces of answers that are sent to one.
+const PIECES: u32 = 16;
+/// Connections that are accepted before it is the others' turn.
+const ACCEPTED: u32 = 64;
+/// Who connects has to prove within this time that it is of the job. Of those who have not, no more than so many are kept: while
+/// there are, others wait to be accepted until the oldest has had the least time for its proof.
 const PATIENCE: Duration = Duration::from_secs(5);
 const MOST_UNPROVEN: usize = 256;
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
+/// So long nothing is accepted where that has failed.
+const PAUSE: Duration = Duration::from_millis(100);
 
 const LISTENER: u64 = 0;
 const WAKE: u64 = 1;
@@ -39,7 +49,7 @@ pub(super) struct Agent {
 
 struct Shared {
     /// Ends the agent's sleep, so that it looks at the orders.
-    wake: OwnedFd,
+    wake: Own<OwnedFd>,
     orders: Mutex<Orders>,
     has_left: Condvar,
 }
@@ -59,7 +69,7 @@ impl Shared {
 
     fn wake(&self) {
         // It fails when it has been rung very often, and then it is rung.
-        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
     }
 }
 
@@ -72,7 +82,7 @@ pub(super) struct Serving {
 }
 
 impl Agent {
-    pub(super) fn start(listener: TcpListener, serving: Serving) -> Result<Self> {
+    pub(super) fn start(listener: Own<TcpListener>, serving: Serving) -> Result<Self> {
         let failed = |call: &str, error: io::Error| Error::os(call, error);
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| failed("eventfd", error.into()))?;
@@ -81,33 +91,19 @@ impl Agent {
         listener
             .set_nonblocking(true)
             .map_err(|error| failed("listening", error))?;
+        let epoll = Own::new(epoll);
         let shared = Arc::new(Shared {
-            wake,
+            wake: Own::new(wake),
             orders: Mutex::default(),
             has_left: Condvar::new(),
         });
-        for (token, added) in [
-            (
-                LISTENER,
-                epoll::add(
-                    &epoll,
-                    &listener,
-                    EventData::new_u64(LISTENER),
-                    EventFlags::IN,
-                ),
-            ),
-            (
-                WAKE,
-                epoll::add(
-                    &epoll,
-                    &shared.wake,
-                    EventData::new_u64(WAKE),
-                    EventFlags::IN,
-                ),
-            ),
-        ] {
-            added.map_err(|error| failed(&format!("epoll_ctl of {token}"), error.into()))?;
-        }
+        let watch = |fd: BorrowedFd<'_>, token| {
+            let data = EventData::new_u64(token);
+            let added = epoll::add(&*epoll, fd, data, EventFlags::IN);
+            added.map_err(|error| failed("epoll_ctl", error.into()))
+        };
+        watch(listener.as_fd(), LISTENER)?;
+        watch(shared.wake.as_fd(), WAKE)?;
         let service = Service {
             shared: shared.clone(),
             listener,
@@ -119,6 +115,7 @@ impl Agent {
             ready: Vec::new(),
             scratch: vec![0; SCRATCH],
             has_left: false,
+            deaf_until: None,
         };
         let thread = without_signals(|| {
             thread::Builder::new()
@@ -157,7 +154,7 @@ impl Drop for Agent {
 }
 
 struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     stage: Stage,
     /// Bytes that were received and not used: a part of a request, or requests behind a read that is being answered.
     held: Vec<u8>,
@@ -169,13 +166,11 @@ enum Stage {
     Greeted {
         hello: [u8; HELLO],
         got: usize,
-        since: Instant,
     },
     Challenged {
         challenge: Challenge,
         proof: [u8; PROOF],
         got: usize,
-        since: Instant,
     },
     Serving(Target),
 }
@@ -192,17 +187,20 @@ enum Next {
 
 struct Service {
     shared: Arc<Shared>,
-    listener: TcpListener,
-    epoll: OwnedFd,
+    listener: Own<TcpListener>,
+    epoll: Own<OwnedFd>,
     serving: Serving,
     connections: HashMap<u64, Connection>,
     next: u64,
-    /// Those that have proven nothing yet, and some that have: the oldest first.
-    unproven: VecDeque<u64>,
+    /// Those that have proven nothing yet, the oldest first.
+    unproven: VecDeque<(u64, Instant)>,
     /// Those that could go on without an event.
     ready: Vec<u64>,
     scratch: Vec<u8>,
+    /// Whether peers are told that this process leaves.
     has_left: bool,
+    /// Until when no connection is accepted.
+    deaf_until: Option<Instant>,
 }
 
 impl Service {
@@ -211,16 +209,18 @@ impl Service {
         loop {
             let limit = match (self.ready.is_empty(), self.unproven.is_empty()) {
                 (false, _) => Some(Duration::ZERO),
-                (true, false) => Some(Duration::from_secs(1)),
+                (true, false) => Some(LEAST_PATIENCE),
                 (true, true) => None,
             };
+            let paused = self.deaf_until.map(|_| PAUSE);
+            let limit = limit.into_iter().chain(paused).min();
             let limit = limit.map(|limit| Timespec {
                 tv_sec: limit.as_secs() as i64,
-                tv_nsec: 0,
+                tv_nsec: i64::from(limit.subsec_nanos()),
             });
             events.clear();
             let room = rustix::buffer::spare_capacity(&mut events);
-            match epoll::wait(&self.epoll, room, limit.as_ref()) {
+            match epoll::wait(&*self.epoll, room, limit.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => {
                     tracing::error!(%error, "the agent cannot wait for its peers, and ends");
@@ -244,15 +244,17 @@ impl Service {
                 self.go_on(token);
             }
             self.drop_unproven();
+            self.listen_again();
+            self.tell_that_all_are_told();
         }
     }
 
     /// False if the agent is to end.
     fn look_at_orders(&mut self) -> bool {
-        let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
+        let _ = rustix::io::read(&*self.shared.wake, &mut [0; 8]);
         let (leave, end) = {
             let orders = self.shared.orders();
-            (orders.leave && !orders.left, orders.end)
+            (orders.leave && !self.has_left, orders.end)
         };
         if leave {
             self.has_left = true;
@@ -265,87 +267,101 @@ impl Service {
             for token in all {
                 self.go_on(token);
             }
-            self.shared.orders().left = true;
-            self.shared.has_left.notify_all();
         }
         !end
     }
 
+    /// Ends the wait of [`Agent::leave`] once nobody has to be told any more.
+    fn tell_that_all_are_told(&self) {
+        let is_told = |connection: &Connection| match &connection.stage {
+            Stage::Serving(target) => target.is_all_sent(),
+            _ => true,
+        };
+        if !self.has_left || !self.connections.values().all(is_told) {
+            return;
+        }
+        let mut orders = self.shared.orders();
+        if !orders.left {
+            orders.left = true;
+            self.shared.has_left.notify_all();
+        }
+    }
+
+    /// Accepts no connection for a while.
+    fn be_deaf(&mut self) {
+        self.deaf_until = Some(Instant::now() + PAUSE);
+        self.listen_for(EventFlags::empty());
+    }
+
+    fn listen_again(&mut self) {
+        let is_over = |until: Instant| Instant::now() >= until;
+        if self.deaf_until.is_some_and(is_over) {
+            self.deaf_until = None;
+            self.listen_for(EventFlags::IN);
+        }
+    }
+
+    fn listen_for(&self, events: EventFlags) {
+        let data = EventData::new_u64(LISTENER);
+        if let Err(error) = epoll::modify(&*self.epoll, &*self.listener, data, events) {
+            tracing::warn!(%error, "the agent cannot change what it waits for");
+        }
+    }
+
     fn accept(&mut self) {
-        loop {
+        for _ in 0..ACCEPTED {
+            if self.unproven.len() >= MOST_UNPROVEN {
+                match self.unproven.front() {
+                    Some(&(oldest, since)) if since.elapsed() >= LEAST_PATIENCE => self.end(oldest),
+                    _ => return self.be_deaf(),
+                }
+            }
             match self.listener.accept() {
                 Ok((stream, from)) => {
-                    if let Err(error) = self.admit(stream) {
+                    if let Err(error) = self.admit(Own::new(stream)) {
                         tracing::warn!(%error, %from, "a connection cannot be served");
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if is_of_connection(&error) => {}
                 Err(error) => {
+                    static WARNED: Once = Once::new();
                     let error = Error::os("accepting a connection of a peer", error);
-                    tracing::warn!(%error);
-                    // Those that have proven nothing make room; the rest goes on meanwhile.
-                    if let Some(oldest) = self.oldest_unproven() {
+                    WARNED.call_once(|| tracing::warn!(%error));
+                    if let Some(&(oldest, _)) = self.unproven.front() {
                         self.end(oldest);
                     }
-                    thread::sleep(Duration::from_millis(1));
-                    return;
+                    return self.be_deaf();
                 }
             }
         }
     }
 
-    fn admit(&mut self, stream: TcpStream) -> io::Result<()> {
-        prepare(&stream)?;
+    fn admit(&mut self, stream: Stream) -> io::Result<()> {
+        prepare(&stream, Side::Target)?;
         let token = self.next;
         self.next += 1;
         let data = EventData::new_u64(token);
-        epoll::add(&self.epoll, &stream, data, EventFlags::IN)?;
+        epoll::add(&*self.epoll, &*stream, data, EventFlags::IN)?;
         let connection = Connection {
             stream,
             stage: Stage::Greeted {
                 hello: [0; HELLO],
                 got: 0,
-                since: Instant::now(),
             },
             held: Vec::new(),
             awaited: EventFlags::IN,
         };
         self.connections.insert(token, connection);
-        self.unproven.push_back(token);
-        if self.unproven.len() > MOST_UNPROVEN
-            && let Some(oldest) = self.oldest_unproven()
-            && self.unproven.len() >= MOST_UNPROVEN
-        {
-            self.end(oldest);
-        }
+        self.unproven.push_back((token, Instant::now()));
         Ok(())
     }
 
-    fn unproven_since(&self, token: u64) -> Option<Instant> {
-        match self.connections.get(&token)?.stage {
-            Stage::Greeted { since, .. } | Stage::Challenged { since, .. } => Some(since),
-            Stage::Serving(_) => None,
-        }
-    }
-
-    fn oldest_unproven(&mut self) -> Option<u64> {
-        while let Some(&token) = self.unproven.front() {
-            if self.unproven_since(token).is_some() {
-                return Some(token);
-            }
-            self.unproven.pop_front();
-        }
-        None
-    }
-
     fn drop_unproven(&mut self) {
-        while let Some(oldest) = self.oldest_unproven() {
-            let since = self.unproven_since(oldest);
-            if since.is_none_or(|since| since.elapsed() < PATIENCE) {
-                return;
-            }
-            tracing::warn!("a connection that proved nothing in {PATIENCE:?} was dropped");
+        while let Some(&(oldest, since)) = self.unproven.front()
+            && since.elapsed() >= PATIENCE
+        {
+            tracing::debug!("a connection that proved nothing in {PATIENCE:?} was dropped");
             self.end(oldest);
         }
     }
@@ -354,13 +370,17 @@ impl Service {
         let Some(connection) = self.connections.get_mut(&token) else {
             return;
         };
+        let was_proven = connection.is_proven();
         let next = connection.go_on(&self.serving, &mut self.scratch, self.has_left);
+        if connection.is_proven() && !was_proven {
+            self.unproven.retain(|&(other, _)| other != token);
+        }
         match next.unwrap_or(Next::Ends) {
             Next::Waits(events) if events == connection.awaited => {}
             Next::Waits(events) => {
                 connection.awaited = events;
                 let data = EventData::new_u64(token);
-                if epoll::modify(&self.epoll, &connection.stream, data, events).is_err() {
+                if epoll::modify(&*self.epoll, &*connection.stream, data, events).is_err() {
                     self.end(token);
                 }
             }
@@ -370,11 +390,16 @@ impl Service {
     }
 
     fn end(&mut self, token: u64) {
-        if let Some(connection) = self.connections.remove(&token)
-            && let Stage::Serving(target) = &connection.stage
-        {
-            target.ended();
+        let Some(connection) = self.connections.remove(&token) else {
+            return;
+        };
+        match &connection.stage {
+            Stage::Serving(target) => target.ended(),
+            _ => self.unproven.retain(|&(other, _)| other != token),
         }
+        // A child that is just being forked may have a copy, and then closing this one does neither.
+        let _ = epoll::delete(&*self.epoll, &*connection.stream);
+        let _ = connection.stream.shutdown(Shutdown::Both);
     }
 }
 
@@ -385,11 +410,15 @@ fn is_of_connection(error: &io::Error) -> bool {
 }
 
 impl Connection {
+    fn is_proven(&self) -> bool {
+        matches!(self.stage, Stage::Serving(_))
+    }
+
     /// Does what can be done without waiting. An error is one of the connection.
     fn go_on(&mut self, serving: &Serving, scratch: &mut [u8], has_left: bool) -> io::Result<Next> {
         loop {
             let next = match &mut self.stage {
-                Stage::Greeted { hello, got, since } => {
+                Stage::Greeted { hello, got } => {
                     if let Some(next) = fill(&self.stream, hello, got)? {
                         return Ok(next);
                     }
@@ -408,14 +437,12 @@ impl Connection {
                         challenge,
                         proof: [0; PROOF],
                         got: 0,
-                        since: *since,
                     }
                 }
                 Stage::Challenged {
                     challenge,
                     proof,
                     got,
-                    ..
                 } => {
                     if let Some(next) = fill(&self.stream, proof, got)? {
                         return Ok(next);
@@ -426,6 +453,7 @@ impl Connection {
                     }
                     let origin = serving.peers.status(challenge.origin);
                     let mut target = Target::new(serving.regions.clone(), origin);
+                    target.welcome();
                     if has_left {
                         target.leave();
                     }
@@ -452,6 +480,7 @@ fn fill(stream: &TcpStream, message: &mut [u8], got: &mut usize) -> io::Result<O
     Ok(None)
 }
 
+/// Carries out what has come, and answers, as long as it is this connection's turn.
 fn serve(
     stream: &TcpStream,
     target: &mut Target,
@@ -459,8 +488,8 @@ fn serve(
     scratch: &mut [u8],
 ) -> io::Result<Next> {
     for _ in 0..ROUNDS {
-        if !send_answers(stream, target)? {
-            return Ok(Next::Waits(EventFlags::OUT));
+        if let Some(next) = send_answers(stream, target)? {
+            return Ok(next);
         }
         // What was held up by a read is carried out before more is received.
         let used = target.take(held).ok_or(ErrorKind::InvalidData)?;
@@ -481,28 +510,28 @@ fn serve(
         held.extend_from_slice(&whole[used..]);
         // All that had come, most likely.
         if whole.len() < scratch.len() && !target.is_blocked() {
+            held.shrink_to(REQUEST);
             target.acknowledge();
-            return Ok(match send_answers(stream, target)? {
-                true => Next::Waits(EventFlags::IN),
-                false => Next::Waits(EventFlags::OUT),
-            });
+            let next = send_answers(stream, target)?;
+            return Ok(next.unwrap_or(Next::Waits(EventFlags::IN)));
         }
     }
     target.acknowledge();
     Ok(Next::Ready)
 }
 
-/// False if the socket does not take all of it now.
-fn send_answers(stream: &TcpStream, target: &mut Target) -> io::Result<bool> {
-    loop {
+/// Sends answers as far as the socket takes them and it is this connection's turn; `None` if that is all of them.
+fn send_answers(stream: &TcpStream, target: &mut Target) -> io::Result<Option<Next>> {
+    for _ in 0..PIECES {
         let output = target.output();
         if output.is_empty() {
-            return Ok(true);
+            return Ok(None);
         }
         match send(stream, &[IoSlice::new(output)])? {
             Moved::Bytes(sent) => target.has_sent(sent),
-            Moved::Nothing => return Ok(false),
+            Moved::Nothing => return Ok(Some(Next::Waits(EventFlags::OUT))),
             Moved::End => return Err(ErrorKind::ConnectionReset.into()),
         }
     }
+    Ok(Some(Next::Ready))
 }

@@ -5,10 +5,11 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use super::frame::{ANSWER, Answer};
 use super::interfaces::candidates;
 use super::proof::{CHALLENGE, hello, prove};
 use super::record::Record;
-use super::stream::{SILENCE, prepare};
+use super::stream::{SILENCE, Side, prepare};
 use crate::system::{is_shortage, random};
 use crate::{Error, Result};
 
@@ -21,8 +22,7 @@ enum Failed {
     Call(io::Error),
 }
 
-/// Connects and proves to the peer that this process is of its job. Waits no longer than [`SILENCE`] for all addresses together,
-/// but for a peer that is slow to answer.
+/// Connects and proves to the peer that this process is of its job.
 pub(super) fn dial(own: &Record, peer: &Record) -> Result<TcpStream> {
     let all = candidates(own, peer);
     if all.is_empty() {
@@ -33,7 +33,8 @@ pub(super) fn dial(own: &Record, peer: &Record) -> Result<TcpStream> {
                 .to_owned(),
         ));
     }
-    let limit = SILENCE / all.len() as u32;
+    // What is lost is sent again after a second.
+    let limit = (SILENCE / all.len() as u32).max(Duration::from_millis(1500));
     let mut tried = String::new();
     let mut is_refused = true;
     for address in all {
@@ -99,10 +100,15 @@ fn try_address(
     };
     ask().map_err(as_of_peer)?;
     let proof = prove(&peer.key, &first, &answer).ok_or(Failed::Other)?;
+    let mut welcome = [0; ANSWER];
     (&stream)
         .write_all(&proof)
-        .and_then(|()| prepare(&stream))
-        .map_err(Failed::Call)?;
+        .and_then(|()| (&stream).read_exact(&mut welcome))
+        .map_err(as_of_peer)?;
+    if Answer::decode(&welcome) != Some(Answer::Done(0)) {
+        return Err(Failed::Other);
+    }
+    prepare(&stream, Side::Origin).map_err(Failed::Call)?;
     Ok(stream)
 }
 

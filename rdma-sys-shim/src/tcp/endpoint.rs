@@ -1,5 +1,6 @@
 //! A connection to a peer, as threads of the origin share it.
 
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use super::frame::{Kind, Refusal, Request};
 use super::origin::{Destination, Origin, Peer, Source};
 use super::peers::Presence;
 use super::regions;
+use super::socket::{Own, Stream};
 use crate::device::batch::{Batch, BatchError, LocalPiece, post_each};
 use crate::{
     Endpoint, Liveness, Mapping, Number, RemoteAddress, RemoteRegion, Result, Sums, Ticket, Update,
@@ -21,15 +23,18 @@ pub(super) struct TcpEndpoint {
     /// Requests up to this one are complete.
     done: AtomicU64,
     origin: Mutex<Origin>,
+    stream: Arc<Stream>,
     /// That of this process: a forked child sends nothing.
     pid: u32,
 }
 
 impl TcpEndpoint {
-    pub(super) fn new(peer: Peer, stream: std::net::TcpStream) -> Self {
+    pub(super) fn new(peer: Peer, stream: TcpStream) -> Self {
         let peer = Arc::new(peer);
+        let stream = Arc::new(Own::new(stream));
         Self {
-            origin: Mutex::new(Origin::new(peer.clone(), stream)),
+            origin: Mutex::new(Origin::new(peer.clone(), stream.clone())),
+            stream,
             peer,
             done: AtomicU64::new(0),
             pid: std::process::id(),
@@ -51,15 +56,21 @@ impl TcpEndpoint {
     ) -> Result<Ticket> {
         self.may(request)?;
         let mut origin = self.origin();
-        while origin.is_full() {
-            origin.progress();
-            origin.check()?;
+        loop {
             if origin.is_full() {
-                wait_for(&origin);
+                origin.progress();
+                origin.check_silence();
             }
+            if !origin.is_full() {
+                // SAFETY: the caller's promise.
+                let posted = unsafe { origin.post(request, sources, destinations, at_once) };
+                return posted.map(Ticket);
+            }
+            // Other threads ask how far theirs is meanwhile.
+            drop(origin);
+            self.wait_for(PollFlags::IN | PollFlags::OUT);
+            origin = self.origin();
         }
-        // SAFETY: the caller's promise.
-        unsafe { origin.post(request, sources, destinations, at_once) }.map(Ticket)
     }
 
     /// Makes progress, and looks whether something has come to pass.
@@ -104,7 +115,13 @@ impl TcpEndpoint {
             if Instant::now() >= end {
                 return false;
             }
-            wait_for(&origin);
+            origin.check_silence();
+            let awaited = match origin.is_all_sent() {
+                true => PollFlags::IN,
+                false => PollFlags::IN | PollFlags::OUT,
+            };
+            drop(origin);
+            self.wait_for(awaited);
         }
     }
 
@@ -122,27 +139,25 @@ impl Drop for TcpEndpoint {
     fn drop(&mut self) {
         if self.pid == std::process::id() {
             self.say(Kind::Disconnect);
+            // A child that is just being forked may have a copy.
+            let _ = self.stream.shutdown(Shutdown::Both);
         }
     }
 }
 
-/// Waits until the socket takes or has something, or for a moment.
-fn wait_for(origin: &Origin) {
-    const MOMENT: Duration = Duration::from_millis(50);
-    let mut awaited = PollFlags::IN;
-    if !origin.is_all_sent() {
-        awaited |= PollFlags::OUT;
-    }
-    let limit = Timespec {
-        tv_sec: 0,
-        tv_nsec: MOMENT.as_nanos() as i64,
-    };
-    let mut polled = [PollFd::new(origin.stream(), awaited)];
-    // An error ends the wait, as anything else does.
-    let _ = poll(&mut polled, Some(&limit));
-}
-
 impl TcpEndpoint {
+    /// Waits until the socket is ready for one of these, or for a moment.
+    fn wait_for(&self, awaited: PollFlags) {
+        const MOMENT: Duration = Duration::from_millis(50);
+        let limit = Timespec {
+            tv_sec: 0,
+            tv_nsec: MOMENT.as_nanos() as i64,
+        };
+        let mut polled = [PollFd::new(&**self.stream, awaited)];
+        // An error ends the wait, as anything else does.
+        let _ = poll(&mut polled, Some(&limit));
+    }
+
     /// Refuses what the target would refuse, and end the connection for.
     fn may(&self, request: &Request) -> Result<()> {
         let refusal = match regions::rights(request.at.rkey) {
@@ -288,7 +303,8 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn released(&self, ticket: Ticket) -> Result<bool> {
-        self.is(|origin| origin.has_released(ticket.0) && origin.check().is_ok())
+        let is_done = self.done.load(Ordering::Acquire) >= ticket.0;
+        Ok(is_done || self.is(|origin| origin.has_released(ticket.0) && origin.check().is_ok())?)
     }
 
     fn completed(&self, ticket: Ticket) -> Result<bool> {
@@ -299,8 +315,10 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn intact(&self) -> Result<()> {
-        self.progress();
-        self.origin().check()
+        let mut origin = self.origin();
+        origin.progress();
+        origin.check_silence();
+        origin.check()
     }
 
     fn sums(&self) -> Option<&dyn Sums> {
@@ -316,7 +334,8 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn liveness(&self) -> Liveness {
-        self.progress();
+        // How the connection has failed is of no matter here.
+        let _ = self.intact();
         let pid = self.peer.pid;
         match self.peer.status.presence() {
             Presence::Here => Liveness::Alive,

@@ -56,11 +56,11 @@ pub(super) fn candidates(own: &Record, peer: &Record) -> Vec<IpAddr> {
         .filter(|&address| is_same || !is_own(address))
         .collect();
     found.sort_by_key(|&address| !is_near(address));
-    if is_same {
-        found.extend([
-            IpAddr::V4(Ipv4Addr::LOCALHOST),
-            IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ]);
+    let loopback: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+    for address in loopback.into_iter().filter(|_| is_same) {
+        if !found.contains(&address) {
+            found.push(address);
+        }
     }
     found
 }
@@ -99,7 +99,8 @@ unsafe fn interface(entry: &libc::ifaddrs) -> Option<Interface> {
         IpAddr::V4(mask) => mask.to_bits().leading_ones(),
         IpAddr::V6(mask) => mask.to_bits().leading_ones(),
     };
-    let is_up = entry.ifa_flags & libc::IFF_UP as u32 != 0;
+    let wanted = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
+    let is_up = entry.ifa_flags & wanted == wanted;
     let usable = is_up && !is_of_link;
     usable.then(|| Interface {
         // SAFETY: the caller's promise.

@@ -15,15 +15,18 @@ mod peers;
 mod proof;
 mod record;
 mod regions;
+mod socket;
 mod stream;
 mod target;
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use std::{env, fs, io};
+
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
 use crate::fork::OfProcess;
 use crate::provider::{self, DeviceInfo, Provider, State, Surroundings};
@@ -40,6 +43,7 @@ use peers::KnownPeers;
 use proof::Key;
 use record::{LONGEST_HOST, Namespace, Network, Record};
 use regions::Regions;
+use socket::Own;
 
 /// The name that `--device` takes.
 const DEVICE: &str = "tcp";
@@ -104,8 +108,12 @@ pub(crate) struct TcpDevice {
 impl TcpDevice {
     fn open(interface: &str) -> Result<Self> {
         let published = interfaces::published(&interfaces::all()?, interface)?;
-        let networks: Vec<_> = published.iter().map(|one| one.network).collect();
-        let listener = listen(interface, &networks)?;
+        let mut networks: Vec<_> = published.iter().map(|one| one.network).collect();
+        if !interface.is_empty() {
+            networks.truncate(1);
+        }
+        let named = networks.first().filter(|_| !interface.is_empty());
+        let listener = listen(named)?;
         let port = listener
             .local_addr()
             .map_err(|error| Error::os("getsockname", error))?
@@ -128,7 +136,7 @@ impl TcpDevice {
             peers: peers.clone(),
         };
         Ok(Self {
-            agent: OfProcess::new(Agent::start(listener, serving)?),
+            agent: OfProcess::new(Agent::start(Own::new(listener), serving)?),
             own,
             regions,
             peers,
@@ -143,9 +151,8 @@ impl TcpDevice {
     }
 }
 
-/// Listens at a port that the system chooses: at all addresses, or at the first of an interface that was named.
-fn listen(interface: &str, networks: &[Network]) -> Result<TcpListener> {
-    let named = networks.first().filter(|_| !interface.is_empty());
+/// Listens at a port that the system chooses: at all addresses, or at the one of an interface that was named.
+fn listen(named: Option<&Network>) -> Result<TcpListener> {
     let wanted = match named {
         Some(network) => vec![network.address],
         None => vec![
@@ -155,12 +162,29 @@ fn listen(interface: &str, networks: &[Network]) -> Result<TcpListener> {
     };
     let mut failure = io::ErrorKind::AddrNotAvailable.into();
     for address in wanted {
-        match TcpListener::bind((address, 0)) {
+        match listen_at(address) {
             Ok(listener) => return Ok(listener),
             Err(error) => failure = error,
         }
     }
     Err(Error::os("listening for peers by TCP", failure))
+}
+
+fn listen_at(address: IpAddr) -> io::Result<TcpListener> {
+    /// All ranks of a large job may connect at once.
+    const BACKLOG: i32 = 4096;
+    let family = match address {
+        IpAddr::V4(_) => AddressFamily::INET,
+        IpAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    if address.is_ipv6() {
+        // It takes IPv4, too, whatever the system's default is.
+        sockopt::set_ipv6_v6only(&socket, false)?;
+    }
+    bind(&socket, &SocketAddr::new(address, 0))?;
+    net::listen(&socket, BACKLOG)?;
+    Ok(TcpListener::from(socket))
 }
 
 fn namespace() -> Result<Namespace> {

@@ -4,13 +4,13 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::net::TcpStream;
 use std::sync::Arc;
 
 use super::frame::{ANSWER, Answer, REQUEST, Request};
 use super::peers::{Presence, Status};
-use super::stream::{Moved, receive, receive_over, send};
-use crate::{Error, Result, Width};
+use super::socket::Stream;
+use super::stream::{Moved, is_silent, receive, receive_over, send};
+use crate::{Error, Result, Width, memory};
 
 /// Payloads of no more bytes are copied, so that the source is free at once and many go in one call.
 const COPIED: usize = 4 << 10;
@@ -61,7 +61,7 @@ pub(super) struct Peer {
 
 pub(super) struct Origin {
     peer: Arc<Peer>,
-    stream: TcpStream,
+    stream: Arc<Stream>,
     posted: u64,
     /// Requests up to this one are complete.
     done: u64,
@@ -83,7 +83,7 @@ pub(super) struct Origin {
 unsafe impl Send for Origin {}
 
 impl Origin {
-    pub(super) fn new(peer: Arc<Peer>, stream: TcpStream) -> Self {
+    pub(super) fn new(peer: Arc<Peer>, stream: Arc<Stream>) -> Self {
         Self {
             peer,
             stream,
@@ -107,10 +107,6 @@ impl Origin {
 
     pub(super) fn posted(&self) -> u64 {
         self.posted
-    }
-
-    pub(super) fn stream(&self) -> &TcpStream {
-        &self.stream
     }
 
     /// The first cause, if the connection has failed.
@@ -142,12 +138,19 @@ impl Origin {
         self.check()?;
         self.posted += 1;
         let ticket = self.posted;
-        self.copy(&request.encode());
+        self.copied.extend(request.encode());
+        self.note_copied(REQUEST);
         let mut borrows = false;
         for source in sources.into_iter().filter(|source| source.len > 0) {
-            if source.len <= COPIED {
-                // SAFETY: the caller's promise.
-                self.copy(unsafe { source.bytes() });
+            if source.len <= COPIED && !self.is_full() {
+                self.note_copied(source.len);
+                self.copied.reserve(source.len);
+                let room = self.copied.spare_capacity_mut().as_mut_ptr().cast();
+                // SAFETY: the source is the caller's promise; there is so much room, which is written to.
+                unsafe {
+                    memory::copy(room, source.base, source.len);
+                    self.copied.set_len(self.copied.len() + source.len);
+                }
             } else {
                 self.pieces.push_back(Piece::Borrowed { source, ticket });
                 borrows = true;
@@ -164,23 +167,33 @@ impl Origin {
         Ok(ticket)
     }
 
-    fn copy(&mut self, bytes: &[u8]) {
-        self.copied.extend(bytes);
+    fn note_copied(&mut self, bytes: usize) {
         match self.pieces.back_mut() {
-            Some(Piece::Copied(len)) => *len += bytes.len(),
-            _ => self.pieces.push_back(Piece::Copied(bytes.len())),
+            Some(Piece::Copied(len)) => *len += bytes,
+            _ => self.pieces.push_back(Piece::Copied(bytes)),
         }
     }
 
-    /// Whether the buffers of this operation and all before it are the caller's again.
-    pub(super) fn has_released(&self, ticket: u64) -> bool {
+    /// The first request, of those that are not complete, whose buffers are in use.
+    fn first_in_use(&self) -> Option<u64> {
         let borrowed = self.pieces.iter().find_map(|piece| match piece {
             Piece::Borrowed { ticket, .. } => Some(*ticket),
             Piece::Copied(_) => None,
         });
         let expected = self.expected.front().map(|expected| expected.ticket);
-        let held = borrowed.into_iter().chain(expected).min();
-        held.is_none_or(|held| ticket < held)
+        borrowed.into_iter().chain(expected).min()
+    }
+
+    /// Whether the buffers of this operation and all before it are the caller's again.
+    pub(super) fn has_released(&self, ticket: u64) -> bool {
+        self.first_in_use().is_none_or(|first| ticket < first)
+    }
+
+    /// Fails if the peer's kernel has long left what was sent without an answer.
+    pub(super) fn check_silence(&mut self) {
+        if self.failure.is_none() && is_silent(&self.stream) {
+            self.fail_by(&io::ErrorKind::TimedOut.into());
+        }
     }
 
     /// Sends what the socket takes, and receives what has come.
@@ -196,7 +209,7 @@ impl Origin {
                 Ok(_) => return,
                 // What the peer said before it ended the connection says why.
                 Err(error) => {
-                    self.receive();
+                    while self.failure.is_none() && matches!(self.receive_some(), Ok(true)) {}
                     self.fail_by(&error);
                 }
             }
@@ -253,6 +266,7 @@ impl Origin {
         // What is left is moved to the front when it is the smaller part.
         if self.sent * 2 >= self.copied.len() {
             self.copied.drain(..self.sent);
+            self.copied.shrink_to(COLLECTED);
             self.sent = 0;
         }
     }
@@ -318,9 +332,13 @@ impl Origin {
                 break;
             };
             let taken = match Answer::decode(head) {
-                Some(Answer::Done(count)) if count <= self.posted => {
-                    self.done = self.done.max(count);
-                    true
+                Some(Answer::Done(count)) => {
+                    let is_right = count <= self.posted
+                        && self.first_in_use().is_none_or(|first| count < first);
+                    if is_right {
+                        self.done = self.done.max(count);
+                    }
+                    is_right
                 }
                 Some(Answer::Old(value)) => self.take_word(value),
                 Some(Answer::Data(len)) => self.begin_data(len),
@@ -407,7 +425,7 @@ impl Origin {
         let part = self.data.min(*len).min(self.filled - self.used);
         let from = &self.input[self.used..self.used + part];
         // SAFETY: the promise of `post`.
-        unsafe { to.copy_from_nonoverlapping(from.as_ptr(), part) };
+        unsafe { memory::copy(*to, from.as_ptr(), part) };
         self.used += part;
         self.has_got_data(part);
     }
@@ -451,7 +469,13 @@ impl Origin {
                 status.becomes(Presence::Gone);
                 Error::PeerGone { pid }
             }
-            _ => {
+            (
+                _,
+                io::ErrorKind::TimedOut
+                | io::ErrorKind::HostUnreachable
+                | io::ErrorKind::NetworkUnreachable
+                | io::ErrorKind::NetworkDown,
+            ) => {
                 status.becomes(Presence::Gone);
                 Error::NoAnswer {
                     operation: "waiting for answers by TCP",
@@ -460,6 +484,18 @@ impl Origin {
                     why: error.to_string().into(),
                 }
             }
+            (_, io::ErrorKind::InvalidData) => Error::NoAnswer {
+                operation: "waiting for answers by TCP",
+                pid,
+                host,
+                why: "it answered what nobody asked for".into(),
+            },
+            _ => Error::os(
+                format!("a connection with process {pid} on {host}"),
+                error
+                    .raw_os_error()
+                    .map_or(error.kind().into(), io::Error::from_raw_os_error),
+            ),
         };
         self.fail(failure);
     }

@@ -3,14 +3,17 @@
 use std::io::{self, ErrorKind, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::TcpStream;
+use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg, sockopt};
 
-/// A peer that does not answer for so long is gone: its host is, or the way to it.
+/// A peer whose host does not answer for so long is gone: its host is, or the way to it.
 pub(super) const SILENCE: Duration = Duration::from_secs(5);
-/// A connection without traffic is tried so often.
-const KEEPALIVE: Duration = Duration::from_secs(1);
+/// An idle connection is tried after so long by its origin, and later by its target; then once a second, so many times.
+const IDLE: Duration = Duration::from_secs(2);
+const IDLE_AT_TARGET: Duration = Duration::from_secs(5);
+const TRIES: u32 = 3;
 
 /// What a socket took or gave.
 #[derive(Debug)]
@@ -22,16 +25,46 @@ pub(super) enum Moved {
     End,
 }
 
-/// Has the stream not wait, and notice a peer that is gone.
-pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
+/// The side of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Origin,
+    Target,
+}
+
+/// Has the stream not wait, and notice a peer that is gone while nothing is sent.
+pub(super) fn prepare(stream: &TcpStream, side: Side) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, KEEPALIVE)?;
-    sockopt::set_tcp_keepintvl(stream, KEEPALIVE)?;
-    sockopt::set_tcp_keepcnt(stream, SILENCE.as_secs() as u32)?;
-    sockopt::set_tcp_user_timeout(stream, SILENCE.as_millis() as u32)?;
+    let idle = match side {
+        Side::Origin => IDLE,
+        Side::Target => IDLE_AT_TARGET,
+    };
+    sockopt::set_tcp_keepidle(stream, idle)?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(1))?;
+    sockopt::set_tcp_keepcnt(stream, TRIES)?;
     Ok(())
+}
+
+/// Whether the peer's kernel has left what was sent without an answer for [`SILENCE`]. `TCP_USER_TIMEOUT` will not do: it also
+/// ends connections to a process that receives nothing while it computes, whose kernel answers.
+pub(super) fn is_silent(stream: &TcpStream) -> bool {
+    // SAFETY: zeroes are a valid record.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: the kernel writes no more than `len` bytes to the record.
+    let rc = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut len,
+        )
+    };
+    let silence = u128::from(info.tcpi_last_ack_recv);
+    rc == 0 && info.tcpi_unacked > 0 && silence >= SILENCE.as_millis()
 }
 
 pub(super) fn send(stream: &TcpStream, pieces: &[IoSlice<'_>]) -> io::Result<Moved> {

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use super::frame::{Answer, Kind, REQUEST, Refusal, Request};
 use super::peers::{Presence, Status};
 use super::regions::Regions;
-use crate::memory::copy;
+use crate::memory::{before_flag, copy};
 use crate::{Access, words};
 
 /// So much of a read is answered at a time. While as much waits to be sent, no further request is carried out.
 const PIECE: usize = 64 << 10;
+/// So much room for answers is kept for later ones.
+const ROOM: usize = 4 << 10;
 
 pub(super) struct Target {
     regions: Arc<Regions>,
@@ -91,6 +93,11 @@ impl Target {
         }
     }
 
+    /// Has the origin know that it is served.
+    pub(super) fn welcome(&mut self) {
+        self.answer(Answer::Done(0));
+    }
+
     /// Has the origin know that this process leaves.
     pub(super) fn leave(&mut self) {
         self.answer(Answer::Left);
@@ -107,6 +114,7 @@ impl Target {
     pub(super) fn output(&mut self) -> &[u8] {
         if self.sent == self.answers.len() {
             self.answers.clear();
+            self.answers.shrink_to(ROOM);
             self.sent = 0;
             if let Some(request) = self.outgoing.take() {
                 self.answer_read(request);
@@ -121,6 +129,17 @@ impl Target {
 
     fn answer(&mut self, answer: Answer) {
         self.answers.extend(answer.encode());
+    }
+
+    /// Room for so many bytes behind the answers.
+    fn room(&mut self, bytes: usize) -> *mut u8 {
+        self.answers.reserve(bytes);
+        self.answers.spare_capacity_mut().as_mut_ptr().cast()
+    }
+
+    /// Whether all answers have been sent.
+    pub(super) fn is_all_sent(&self) -> bool {
+        self.sent == self.answers.len()
     }
 
     fn begin(&mut self, request: Request) {
@@ -152,9 +171,8 @@ impl Target {
         let piece = match request.kind {
             _ if bytes.len() >= left => left,
             Kind::Write => {
-                let start = request.at.address as usize;
-                let end = start.wrapping_add(bytes.len()) & !7;
-                end.saturating_sub(start)
+                let end = request.at.address.wrapping_add(bytes.len() as u64);
+                bytes.len().saturating_sub((end % 8) as usize)
             }
             _ => bytes.len() - bytes.len() % unit(&request),
         };
@@ -168,11 +186,13 @@ impl Target {
     fn apply(&mut self, request: Request, bytes: &[u8]) {
         let begin = self.answers.len();
         let mut old = ptr::null_mut();
+        let fetched = match request.kind {
+            Kind::FetchAddNumbers => bytes.len(),
+            _ => 0,
+        };
         if request.kind == Kind::FetchAddNumbers {
-            self.answer(Answer::Data(bytes.len() as u64));
-            let start = self.answers.len();
-            self.answers.resize(start + bytes.len(), 0);
-            old = self.answers[start..].as_mut_ptr();
+            self.answer(Answer::Data(fetched as u64));
+            old = self.room(fetched);
         }
         // SAFETY: `store` accesses as many bytes as there are, and holds nothing; there is room at `old` where it is needed.
         let applied = unsafe {
@@ -185,12 +205,17 @@ impl Target {
             Err(refusal) => {
                 self.answers.truncate(begin);
                 self.refuse(request, refusal);
+                return;
             }
-            Ok(()) if left == 0 => {
+            // SAFETY: `store` has written what was there to the room.
+            Ok(()) => unsafe { self.answers.set_len(self.answers.len() + fetched) },
+        }
+        match left {
+            0 => {
                 self.incoming = None;
                 self.finish();
             }
-            Ok(()) => {
+            _ => {
                 self.incoming = Some(Request {
                     at: request.at.moved(bytes.len() as i64),
                     len: left,
@@ -203,6 +228,7 @@ impl Target {
     fn apply_single(&mut self, request: Request) {
         let [first, second] = request.operands;
         let width = request.width.bytes();
+        before_flag();
         let change = |at: *mut u8| match request.kind {
             // SAFETY: a word of a region, which peers access as such.
             Kind::FetchAdd => unsafe { words::fetch_add(at, width, first) },
@@ -227,9 +253,7 @@ impl Target {
         let piece = PIECE.min(usize::try_from(request.len).unwrap_or(PIECE));
         let begin = self.answers.len();
         self.answer(Answer::Data(piece as u64));
-        let start = self.answers.len();
-        self.answers.resize(start + piece, 0);
-        let to = self.answers[start..].as_mut_ptr();
+        let to = self.room(piece);
         // SAFETY: `copy` reads as many bytes as there is room for, and holds nothing.
         let read = unsafe {
             (self.regions).access(request.at, request.len, piece, Access::READ, |from| {
@@ -242,6 +266,8 @@ impl Target {
             self.refuse(request, refusal);
             return;
         }
+        // SAFETY: the copy has written them.
+        unsafe { self.answers.set_len(self.answers.len() + piece) };
         let left = request.len - piece as u64;
         match left {
             0 => self.done += 1,
@@ -296,6 +322,7 @@ unsafe fn store(request: &Request, to: *mut u8, bytes: &[u8], old: *mut u8) -> O
                 number.add(to, from, len / number.bytes());
             }
             kind => {
+                before_flag();
                 let size = request.width.bytes();
                 for at in (0..len).step_by(size) {
                     let value = request.width.load(from.add(at));

@@ -1,0 +1,114 @@
+//! Descriptors of this provider, which a forked child gives back: a copy of a socket would keep the connection when its
+//! process has ended.
+
+use std::net::TcpStream;
+use std::ops::Deref;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A bit for each descriptor that is open. Those beyond are kept by children.
+static OPEN: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
+const WORDS: usize = 1 << 10;
+static WATCHES_FORKS: Once = Once::new();
+
+/// A descriptor that forked children give back.
+pub(super) struct Own<T: AsRawFd>(T);
+
+pub(super) type Stream = Own<TcpStream>;
+
+impl<T: AsRawFd> Own<T> {
+    pub(super) fn new(inner: T) -> Self {
+        WATCHES_FORKS.call_once(|| {
+            // SAFETY: the handler makes calls only that may be made there, and uses atomics.
+            let rc = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+            if rc != 0 {
+                tracing::warn!(
+                    rc,
+                    "pthread_atfork failed: a forked child may keep connections"
+                );
+            }
+        });
+        if let Some((word, bit)) = place(inner.as_raw_fd()) {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        Self(inner)
+    }
+}
+
+impl<T: AsRawFd> Deref for Own<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: AsRawFd> Drop for Own<T> {
+    fn drop(&mut self) {
+        if let Some((word, bit)) = place(self.0.as_raw_fd()) {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+}
+
+fn place(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
+    let fd = usize::try_from(fd).ok()?;
+    Some((OPEN.get(fd / 64)?, 1 << (fd % 64)))
+}
+
+/// Puts another file in the place of each, so that whoever drops a copy of the owner closes that.
+extern "C" fn in_child() {
+    // SAFETY: calls on descriptors only. Those that are replaced are of this provider, and nobody in the child uses them.
+    unsafe {
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+        if null < 0 {
+            return;
+        }
+        for (index, word) in OPEN.iter().enumerate() {
+            let mut bits = word.load(Ordering::Relaxed);
+            while bits != 0 {
+                let fd = (index * 64) as RawFd + bits.trailing_zeros() as RawFd;
+                libc::dup3(null, fd, libc::O_CLOEXEC);
+                bits &= bits - 1;
+            }
+        }
+        libc::close(null);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_forked_child_keeps_no_connection() {
+        let _alone = crate::guard::alone();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let own = Own::new(stream);
+        let (mut peer, _) = listener.accept().unwrap();
+        // SAFETY: the child makes one call that waits, until it is killed.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            loop {
+                // SAFETY: as above.
+                unsafe { libc::pause() };
+            }
+        }
+        drop(own);
+        let mut byte = [0];
+        peer.set_read_timeout(Some(std::time::Duration::from_secs(10)))
+            .unwrap();
+        let got = peer.read(&mut byte);
+        // SAFETY: the child of this test.
+        unsafe {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, std::ptr::null_mut(), 0);
+        }
+        assert_eq!(got.unwrap(), 0, "the connection has ended");
+    }
+}
