@@ -11,7 +11,7 @@ type Variable = (&'static str, &'static str);
 const OF_RANKS: [Variable; 6] = [
     (
         "TRANSOM_DEVICE",
-        "the device of jobs: auto, soft, verbs, or NAME[:PORT[:GID]]",
+        "the device of jobs: auto, soft, tcp[:INTERFACE], verbs, or NAME[:PORT[:GID]]",
     ),
     (
         "TRANSOM_LOG",
