@@ -252,7 +252,8 @@ impl Ticket {
     pub const DONE: Self = Self(0);
 }
 
-/// The interval at which a waiting thread checks whether the awaited process runs.
+/// How often a wait, a caller that polls, or a call on a target looks whether the other process runs. There is no other such
+/// interval.
 pub const LIVENESS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Whether the process behind an endpoint runs.
@@ -569,7 +570,8 @@ pub trait Endpoint: Send + Sync {
         self.map(region)
     }
 
-    /// Whether the peer's process runs. Costs a system call or more.
+    /// Whether the peer's process runs, as far as this device can tell. Costs a system call or more. Where it cannot tell, the
+    /// next operation, or [`Endpoint::intact`], fails if no answer comes.
     fn liveness(&self) -> Liveness;
 }
 

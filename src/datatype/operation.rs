@@ -4,8 +4,8 @@ use super::BasicType;
 use super::basic::Kind;
 use crate::error::{Error, Misuse, Result};
 
-/// The predefined operations, and the kinds of types that each is defined for. All that depends on which operations
-/// there are is made of this list.
+/// The predefined operations, and the kinds of types that each is defined for. What enumerates operations in this crate is
+/// made of this list; what combines values matches on them.
 macro_rules! operations {
     ($make:ident) => {
         $make! {

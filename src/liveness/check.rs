@@ -12,7 +12,7 @@ use crate::terms::WorldRank;
 use crate::wait::{Doubt, Verdict, take_due};
 
 /// For how long a wait that depends on any of many ranks looks at them at a time: each may cost a
-/// round trip, and the first time a connection.
+/// round trip, and the first time a connection. A small part of the interval.
 const CHECK_LIMIT: Duration = Duration::from_millis(2);
 
 /// Whom a wait depends on.

@@ -27,7 +27,7 @@ const LINGER: Duration = Duration::from_millis(200);
 /// How long pipes must be silent, their writers killed, to be taken for drained.
 const SILENCE: Duration = Duration::from_millis(100);
 /// How long a user who has asked for the end waits for a reader who does not read.
-const PATIENCE: Duration = Duration::from_secs(1);
+const READER_LIMIT: Duration = Duration::from_secs(1);
 /// How long a rank may take to end once its connection is closed: a process that ends closes its descriptors shortly before.
 const ENDING: Duration = Duration::from_secs(2);
 /// How many times 4 KiB of requests are taken from a rank that has ended; the socket holds less.
@@ -455,7 +455,7 @@ impl<'a> Supervisor<'a> {
         self.warden.signal(libc::SIGKILL);
         self.output.last_call();
         let started = Instant::now();
-        let abandoned = |job: &Self| job.signal.is_some() && started.elapsed() > PATIENCE;
+        let abandoned = |job: &Self| job.signal.is_some() && started.elapsed() > READER_LIMIT;
         while self.output.has_pipes() && !abandoned(self) {
             let busy = self.turn(Some(Instant::now() + SILENCE))?;
             if !busy && !self.output.is_full() {
