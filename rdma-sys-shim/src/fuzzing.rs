@@ -2,7 +2,7 @@
 //! breaks a promise. `fuzz/` calls them under cargo-fuzz; the test below does on every run.
 
 use crate::rdma::Selector;
-use crate::soft;
+use crate::{soft, tcp};
 
 /// A device as `--device` names it.
 pub fn device_name(bytes: &[u8]) {
@@ -26,6 +26,14 @@ pub fn soft_address(bytes: &[u8]) {
     soft::fuzzing::address(bytes);
 }
 
+/// What a peer's tcp device publishes, and what comes over a connection: of strangers, of origins, of targets.
+pub fn tcp(bytes: &[u8]) {
+    tcp::fuzzing::record(bytes);
+    tcp::fuzzing::greeting(bytes);
+    tcp::fuzzing::requests(bytes);
+    tcp::fuzzing::answers(bytes);
+}
+
 /// What a peer's verbs device publishes, and the datagrams by which queue pairs find each other.
 #[cfg(feature = "verbs")]
 pub fn connect_message(bytes: &[u8]) {
@@ -42,6 +50,7 @@ mod tests {
     fn all(bytes: &[u8]) {
         device_name(bytes);
         soft_address(bytes);
+        self::tcp(bytes);
         #[cfg(feature = "verbs")]
         connect_message(bytes);
     }
@@ -55,6 +64,7 @@ mod tests {
             b"verbs::2".to_vec(),
             soft::fuzzing::an_address(),
         ];
+        seeds.extend(tcp::fuzzing::seeds());
         #[cfg(feature = "verbs")]
         seeds.extend(crate::verbs::fuzzing::seeds());
         // A length of its own, or none.

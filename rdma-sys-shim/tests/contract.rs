@@ -1,17 +1,18 @@
-//! The contract of the device interface, over the soft device in all its variants, or over the devices that
+//! The contract of the device interface, over the soft device in all its variants and tcp, or over the devices that
 //! TRANSOM_TEST_DEVICES names.
 
 use libtest_mimic::{Arguments, Trial};
 use rdma_sys_shim::Registry;
 use rdma_sys_shim::testkit;
 
-const VARIANTS: [&str; 6] = [
+const VARIANTS: [&str; 7] = [
     "soft",
     "soft:cma=off",
     "soft:assist=off",
     "soft:map=off",
     "soft:map=off,cma=off",
     "soft:map=off,assist=off",
+    "tcp",
 ];
 
 fn main() {

@@ -9,6 +9,8 @@ mod agent;
 mod dial;
 mod endpoint;
 mod frame;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod interfaces;
 mod origin;
 mod peers;

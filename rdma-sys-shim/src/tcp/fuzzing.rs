@@ -1,0 +1,171 @@
+//! What a stranger or a peer may send, for fuzzers.
+
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, OnceLock};
+
+use super::frame::{Kind, Request};
+use super::origin::{Destination, Origin, Peer, Source};
+use super::peers::Status;
+use super::proof::{Challenge, HELLO, KEY, Key, hello};
+use super::record::{Namespace, Network, Record};
+use super::regions::Regions;
+use super::socket::Own;
+use super::target::Target;
+use crate::{Region, Width};
+
+/// A record is what it was made of, or none.
+pub(crate) fn record(bytes: &[u8]) {
+    if let Ok(record) = Record::decode(bytes) {
+        assert_eq!(Record::decode(&record.encode()).ok(), Some(record));
+    }
+}
+
+/// The first message of who connects.
+pub(crate) fn greeting(bytes: &[u8]) {
+    if let Some(message) = bytes.first_chunk::<HELLO>() {
+        let answered = Challenge::new(message, &Key([1; KEY]), 7, [2; 32]);
+        assert!(answered.is_none() || message[8..16] == 7_u64.to_le_bytes());
+    }
+}
+
+const SHOWN: usize = 1 << 12;
+
+/// The same memory for all requests, so that seeds can name it.
+fn memory() -> &'static (Arc<Regions>, Region) {
+    static MEMORY: OnceLock<(Arc<Regions>, Region)> = OnceLock::new();
+    MEMORY.get_or_init(|| {
+        let regions = Regions::new(1);
+        let region = regions
+            .allocate(SHOWN, 64)
+            .expect("there is so much memory");
+        (regions, region)
+    })
+}
+
+/// Requests, in pieces whose length the first byte says. What they do not name stays as it was.
+pub(crate) fn requests(bytes: &[u8]) {
+    let Some((&step, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let mut target = Target::new(memory().0.clone(), Arc::<Status>::default());
+    let mut held = Vec::new();
+    for piece in bytes.chunks(1 + usize::from(step)) {
+        held.extend(piece);
+        loop {
+            let Some(used) = target.take(&held) else {
+                return;
+            };
+            held.drain(..used);
+            let answers = target.output().len();
+            target.has_sent(answers);
+            // A read without an end is not followed to it.
+            if answers == 0 || answers > SHOWN {
+                break;
+            }
+        }
+        assert!(
+            held.len() <= 48 + 256 || target.is_blocked(),
+            "{}",
+            held.len()
+        );
+    }
+}
+
+/// Answers to a read, an atomic and a write. Nothing is written where no answer goes.
+pub(crate) fn answers(bytes: &[u8]) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let stream = TcpStream::connect(address).expect("somebody listens");
+    let (_peer, _) = listener.accept().expect("somebody has connected");
+    let peer = Peer {
+        pid: 1,
+        host: "n0".into(),
+        status: Arc::default(),
+    };
+    let mut origin = Origin::new(Arc::new(peer), Arc::new(Own::new(stream)));
+    let mut data = [7_u8; 48];
+    let mut word = 7_u64;
+    let source = [1_u8; 8];
+    let post = |origin: &mut Origin, kind, len| {
+        let request = request(kind, len);
+        let to = data.as_mut_ptr().wrapping_add(16);
+        let destination = match kind {
+            Kind::Read => Some(Destination::Data { to, len: 16 }),
+            Kind::FetchAdd => Some(Destination::Word {
+                to: &raw mut word,
+                width: Width::W8,
+            }),
+            _ => None,
+        };
+        let source = (kind == Kind::Write).then_some(Source {
+            base: source.as_ptr(),
+            len: source.len(),
+        });
+        // SAFETY: the buffers outlive the origin's use of them.
+        let _ = unsafe { origin.post(&request, source, destination, false) };
+    };
+    let mut post = post;
+    post(&mut origin, Kind::Read, 16);
+    post(&mut origin, Kind::FetchAdd, 8);
+    post(&mut origin, Kind::Write, 8);
+    origin.has_received(bytes);
+    assert!(origin.done() <= origin.posted());
+    drop(origin);
+    assert!(data[..16] == [7; 16] && data[32..] == [7; 16]);
+}
+
+fn request(kind: Kind, len: u64) -> Request {
+    Request {
+        kind,
+        width: Width::W8,
+        at: memory().1.remote().at(64),
+        len,
+        operands: [0, 1],
+    }
+}
+
+/// Valid input, to be damaged.
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let mut requests = vec![60];
+    for (kind, len) in [
+        (Kind::Write, 24),
+        (Kind::AddEach, 16),
+        (Kind::FetchAddNumbers, 16),
+        (Kind::Read, 100),
+        (Kind::CompareSwap, 8),
+        (Kind::Leave, 0),
+    ] {
+        requests.extend(request(kind, len).encode());
+        if kind.has_payload() {
+            requests.resize(requests.len() + len as usize, 3);
+        }
+    }
+    let answers = [
+        super::frame::Answer::Data(16).encode().to_vec(),
+        vec![5; 16],
+        super::frame::Answer::Old(9).encode().to_vec(),
+        super::frame::Answer::Done(3).encode().to_vec(),
+        super::frame::Answer::Left.encode().to_vec(),
+    ];
+    let record = Record {
+        pid: 1,
+        host: "n0".to_owned(),
+        instance: 2,
+        key: Key([3; KEY]),
+        namespace: Namespace {
+            boot: [4; 16],
+            inode: 5,
+        },
+        port: 6,
+        networks: vec![Network {
+            address: [10, 0, 0, 1].into(),
+            prefix: 8,
+        }],
+    };
+    vec![
+        requests,
+        answers.concat(),
+        record.encode(),
+        hello(7, 8, &[9; 32]).to_vec(),
+    ]
+}
