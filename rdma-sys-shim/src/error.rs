@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 /// The name of the soft device.
 pub(crate) const SOFT: &str = "soft";
+/// That of the tcp device.
+pub(crate) const TCP: &str = "tcp";
 
 /// The result of every fallible call of the device layer.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -242,11 +242,11 @@ mod tests {
         };
         assert_eq!(
             message("mlx5_7"),
-            "no device \"mlx5_7\" (known: soft, mlx5_0, mlx5_1)"
+            "no device \"mlx5_7\" (known: soft, tcp, mlx5_0, mlx5_1)"
         );
         assert_eq!(
             message("mlx5_7:map=off"),
-            "no device \"mlx5_7\" (known: soft, mlx5_0, mlx5_1)"
+            "no device \"mlx5_7\" (known: soft, tcp, mlx5_0, mlx5_1)"
         );
         assert!(message("mlx5_1:x").contains("port \"x\" is not a number"));
         assert!(message("mlx5_0").contains("mlx5_0 port 1 is DOWN"));

@@ -23,7 +23,7 @@ pub(super) struct Args {
     #[arg(value_hint = clap::ValueHint::Other)]
     ranks: u32,
 
-    /// Which device the ranks use: soft, verbs, or NAME[:PORT[:GID]], as in rxe0:1 (TRANSOM_DEVICE)
+    /// Which device the ranks use: soft, tcp[:INTERFACE], verbs, or NAME[:PORT[:GID]], as in rxe0:1 (TRANSOM_DEVICE)
     #[arg(long, value_name = "D", value_parser = super::suggested::device())]
     #[arg(hide_possible_values = true)]
     device: Option<String>,

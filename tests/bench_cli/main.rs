@@ -377,7 +377,7 @@ fn bad_arguments_get_one_line_that_says_what_is_legal() {
         (&["--min-time", "-1"], &["'-1'", "0 to 3600"]),
         (&["--min-time", "NaN"], &["'NaN'", "0 to 3600"]),
         (&["--min-time", "1e300"], &["'1e300'", "0 to 3600"]),
-        (&["--device", "warp0"], &["\"warp0\"", "known: soft"]),
+        (&["--device", "warp0"], &["\"warp0\"", "known: soft, tcp"]),
         (&["--json", missing], &[missing, "No such file"]),
     ];
     for (args, parts) in cases {
@@ -658,7 +658,8 @@ fn devices_are_shown_as_a_table_and_as_json() {
     assert_eq!(first["chosen_for"], "one_host");
     assert_eq!(first["atomic_widths"], serde_json::json!([8, 16, 32, 64]));
     let listed = fs::read_dir("/sys/class/infiniband").map_or(0, Iterator::count);
-    assert_eq!(json.lines().count(), 1 + listed);
+    // Beside soft and tcp.
+    assert_eq!(json.lines().count(), 2 + listed);
     let devices = table.lines().filter(|line| !line.starts_with(' '));
-    assert_eq!(devices.count(), 2 + listed);
+    assert_eq!(devices.count(), 3 + listed);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{GidEntry, LinkLayer, Port, RdmaDevice};
 use crate::Error;
-use crate::error::{IfKnown, SOFT};
+use crate::error::{IfKnown, SOFT, TCP};
 
 /// What stands in the way of a choice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -177,7 +177,9 @@ impl From<SelectError> for Error {
         match error.subject {
             Subject::Name { name, known } => Self::UnknownDevice {
                 name,
-                known: [vec![SOFT.to_owned()], known].concat().join(", "),
+                known: [[SOFT, TCP].map(str::to_owned).to_vec(), known]
+                    .concat()
+                    .join(", "),
             },
             _ => Self::Select(Arc::new(error)),
         }

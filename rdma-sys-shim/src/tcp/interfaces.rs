@@ -1,5 +1,6 @@
 //! The addresses of this machine, and in which order a peer's addresses are tried.
 
+use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::{fmt, ptr};
@@ -35,8 +36,8 @@ pub(super) fn published(all: &[Interface], named: &str) -> Result<Vec<Interface>
         .cloned()
         .collect();
     if found.is_empty() && !named.is_empty() {
-        let mut names: Vec<_> = all.iter().map(|one| one.name.as_str()).collect();
-        names.dedup();
+        let names: BTreeSet<_> = all.iter().map(|one| one.name.as_str()).collect();
+        let names: Vec<_> = names.into_iter().collect();
         return Err(Error::UnknownDevice {
             name: format!("{DEVICE}:{named}"),
             known: format!("interfaces with an address: {}", names.join(", ")),

@@ -30,6 +30,8 @@ use std::{env, fs, io};
 
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
+/// The name that `--device` takes.
+use crate::error::TCP as DEVICE;
 use crate::fork::OfProcess;
 use crate::provider::{self, DeviceInfo, Provider, State, Surroundings};
 use crate::system::{Host, random};
@@ -47,8 +49,6 @@ use record::{LONGEST_HOST, Namespace, Network, Record};
 use regions::Regions;
 use socket::Own;
 
-/// The name that `--device` takes.
-const DEVICE: &str = "tcp";
 const INTERFACE: &str = "TRANSOM_TCP_INTERFACE";
 
 static CAPABILITIES: Capabilities = Capabilities {

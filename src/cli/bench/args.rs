@@ -24,7 +24,7 @@ pub(in crate::cli) struct Args {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)), value_hint = OTHER)]
     pub(super) ranks: Option<u32>,
 
-    /// Which device the ranks use: soft, verbs, or NAME[:PORT[:GID]], as in rxe0:1 (TRANSOM_DEVICE)
+    /// Which device the ranks use: soft, tcp[:INTERFACE], verbs, or NAME[:PORT[:GID]], as in rxe0:1 (TRANSOM_DEVICE)
     #[arg(long, value_name = "D", value_parser = suggested::device())]
     #[arg(hide_possible_values = true)]
     pub(super) device: Option<String>,

@@ -163,7 +163,7 @@ fn a_name_that_leads_nowhere_is_complained_about() {
             .1
             .unwrap_or_default()
     };
-    assert!(complaint("mlx5_7").contains("known: soft, mlx5_0, rxe0"));
+    assert!(complaint("mlx5_7").contains("known: soft, tcp, mlx5_0, rxe0"));
     assert!(complaint("rxe0:1:9").contains("no GID at index 9"));
     assert!(complaint("rxe0:one").contains("port \"one\""));
     assert_eq!(complaint("rxe0"), "");

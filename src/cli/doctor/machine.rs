@@ -10,6 +10,8 @@ use rdma_sys_shim::probe;
 use rdma_sys_shim::rdma::{self, RdmaDevice, Seat};
 use transom_launch::oversubscription;
 
+use super::wanted::Wanted;
+
 pub(super) struct Machine {
     root: PathBuf,
 }
@@ -91,6 +93,8 @@ pub(super) struct Probes {
     pub(super) verbs: bool,
     pub(super) attach: rdma_sys_shim::Result<()>,
     pub(super) mapping: rdma_sys_shim::Result<()>,
+    /// The addresses of the device tcp, or why it cannot be opened.
+    pub(super) tcp: Result<Vec<String>, String>,
     pub(super) clock_resolution: Duration,
     pub(super) processors: u64,
     /// Bytes of `/dev/shm`, where there is one.
@@ -98,11 +102,12 @@ pub(super) struct Probes {
 }
 
 impl Probes {
-    pub(super) fn take() -> Self {
+    pub(super) fn take(wanted: &Wanted) -> Self {
         Self {
             verbs: rdma_sys_shim::has_verbs(),
             attach: probe::cross_memory_attach(),
             mapping: probe::mapping(),
+            tcp: super::tcp::probe(wanted),
             clock_resolution: clock_resolution(),
             processors: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
             shm: capacity(Path::new("/dev/shm")),

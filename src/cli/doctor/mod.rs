@@ -8,6 +8,7 @@ mod memlock;
 mod neighbours;
 mod rdma;
 mod soft;
+mod tcp;
 mod wanted;
 
 use std::process::ExitCode;
@@ -24,7 +25,7 @@ use wanted::Wanted;
 /// device that is there and not named is for jobs on several hosts: what it lacks is a warning.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Require what this device needs: soft, verbs, or NAME[:PORT[:GID]] (TRANSOM_DEVICE)
+    /// Require what this device needs: soft, tcp[:INTERFACE], verbs, or NAME[:PORT[:GID]] (TRANSOM_DEVICE)
     #[arg(long, value_name = "D", value_parser = super::suggested::device())]
     #[arg(hide_possible_values = true)]
     device: Option<String>,
@@ -37,7 +38,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> ExitCode {
     let spec = args.device.clone().or_else(super::device_variable);
     let wanted = Wanted::parse(spec.as_deref().unwrap_or(""));
-    let findings = examine(&Machine::this(), &Probes::take(), &wanted);
+    let findings = examine(&Machine::this(), &Probes::take(&wanted), &wanted);
     let text = match args.json {
         true => super::screen::json_lines(&findings),
         false => finding::text(&findings, super::screen::columns()),
@@ -57,6 +58,7 @@ fn examine(machine: &Machine, probes: &Probes, wanted: &Wanted) -> Vec<Finding> 
     if wanted.may_use_soft() {
         findings.push(soft::check(machine, probes));
     }
+    findings.extend(tcp::check(probes, wanted));
     findings.extend(container::check(machine, probes));
     findings.extend(host::check(machine, probes));
     findings.push(verdict(wanted, &findings));
@@ -69,7 +71,7 @@ fn verdict(wanted: &Wanted, findings: &[Finding]) -> Finding {
     let jobs = match wanted {
         Wanted::Any => "jobs on this machine use soft",
         Wanted::Soft => "jobs use soft, which is named",
-        Wanted::Rdma(spec) => &format!("jobs use {spec:?}, which is named"),
+        Wanted::Tcp(spec) | Wanted::Rdma(spec) => &format!("jobs use {spec:?}, which is named"),
     };
     let worst = finding::worst(findings);
     let bad: Vec<_> = findings.iter().filter(|one| one.level == worst).collect();

@@ -19,6 +19,7 @@ pub(super) fn check(machine: &Machine, probes: &Probes, wanted: &Wanted) -> Find
                 Level::Warning,
                 "ranks of one host reach each other by the RDMA device",
             ),
+            Wanted::Tcp(_) => (Level::Warning, "ranks of one host reach each other by TCP"),
             // Which jobs on one host take, whatever RDMA devices there are.
             Wanted::Any | Wanted::Soft => (Level::Failure, "the device soft cannot join ranks"),
         };
@@ -32,7 +33,7 @@ pub(super) fn check(machine: &Machine, probes: &Probes, wanted: &Wanted) -> Find
             // All is well where one container has all ranks of the host.
             Some(_) => {
                 "one rank maps another's, if both are of one user and in this container; those in others on this host \
-                 are reached by an RDMA device, and not by soft, unless they share its PID and user namespaces \
+                 are reached by an RDMA device or tcp, and not by soft, unless they share its PID and user namespaces \
                  (`--pid=host`)"
             }
         },

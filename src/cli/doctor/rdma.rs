@@ -26,9 +26,10 @@ pub(super) fn check(
     if missing == Level::Ok {
         let found = match wanted {
             Wanted::Any => {
-                "no device, which only jobs on several hosts need; `transom doctor --device verbs` \
+                "no device, so that jobs on several hosts use TCP; `transom doctor --device verbs` \
                  says what it takes"
             }
+            Wanted::Tcp(_) => "not needed by the device tcp",
             Wanted::Soft | Wanted::Rdma(_) => "not needed by the device soft",
         };
         return vec![Finding::ok("RDMA", found)];

@@ -171,7 +171,7 @@ fn an_unknown_name_is_refused_with_those_that_exist() {
     );
     assert_eq!(
         crate::Error::from(refused).to_string(),
-        "no device \"mlx5_0\" (known: soft, rxe0, rxe1)"
+        "no device \"mlx5_0\" (known: soft, tcp, rxe0, rxe1)"
     );
     assert!(refusal(&[], "").starts_with("there is no RDMA device"));
     assert_eq!(refusal(&devices[..1], "rxe0"), "rxe0 has no port");

@@ -47,6 +47,7 @@ impl Fake {
                 verbs: true,
                 attach: Ok(()),
                 mapping: Ok(()),
+                tcp: Ok(vec!["eth0: 192.0.2.1/24".to_owned()]),
                 clock_resolution: Duration::from_nanos(1),
                 processors: 2,
                 shm: Some(64 << 20),

@@ -90,7 +90,7 @@ fn a_name_or_port_that_is_not_there_is_a_failure_of_the_device() {
             device.remedy.clone().unwrap_or_default(),
         )
     };
-    assert!(found("mlx5_0").0.contains("known: soft, rxe0"));
+    assert!(found("mlx5_0").0.contains("known: soft, tcp, rxe0"));
     assert_eq!(
         found("rxe0:2"),
         ("rxe0 has no port 2".to_owned(), "its ports: 1".to_owned())
