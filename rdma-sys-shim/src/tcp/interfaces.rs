@@ -219,4 +219,20 @@ mod tests {
             "{message}"
         );
     }
+
+    #[test]
+    fn an_interface_of_several_addresses_is_named_once() {
+        let interface = |name: &str, address| Interface {
+            name: name.to_owned(),
+            network: network(address),
+            is_loopback: false,
+        };
+        let all = [
+            interface("eth0", "192.0.2.1/24"),
+            interface("eth1", "198.51.100.1/24"),
+            interface("eth0", "2001:db8::1/64"),
+        ];
+        let message = published(&all, "no0").unwrap_err().to_string();
+        assert!(message.ends_with("eth0, eth1)"), "{message}");
+    }
 }
