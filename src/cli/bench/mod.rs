@@ -96,7 +96,7 @@ fn take_part(plan: &Plan<'_>) -> Result<ExitCode> {
     match measure(plan, &job) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         // Whose fault it is, that rank or its launcher says.
-        Err(BenchError::Library(error)) if is_told_elsewhere(&error) => Ok(ExitCode::FAILURE),
+        Err(BenchError::Library(error)) if is_told_elsewhere(plan, &error) => Ok(ExitCode::FAILURE),
         // Every rank has found the same mistake: one says so, and the others let it finish.
         Err(error) if error.is_usage() => {
             let code = match job.world().rank() {
@@ -127,10 +127,13 @@ fn abort(plan: &Plan<'_>, job: &Job, error: &BenchError) {
     job.abort(code.into(), &why);
 }
 
-/// That a rank does not answer, nobody else may know: it is the way to it that is broken.
-fn is_told_elsewhere(error: &transom::Error) -> bool {
+/// That a rank does not answer, nobody else may know: it is the way to it that is broken. Of a rank that died, our own launcher
+/// tells; where ranks meet without a launcher, nobody does.
+fn is_told_elsewhere(plan: &Plan<'_>, error: &transom::Error) -> bool {
     match error.kind() {
-        ErrorKind::Peer(cause) => !matches!(cause, PeerError::Silent { .. }),
+        ErrorKind::Peer(PeerError::Silent { .. }) => false,
+        ErrorKind::Peer(PeerError::Died { .. } | PeerError::Gone { .. }) => plan.args.started,
+        ErrorKind::Peer(_) => true,
         _ => false,
     }
 }
