@@ -2,6 +2,7 @@
 
 use transom::raw::{Assert, Window};
 use transom::{Job, Op};
+use transom_testing::environment;
 
 use crate::case::{Case, Outcome, cases, check, check_eq};
 use crate::exposed::{Exposed, MEMORIES, Memory, patterned};
@@ -12,6 +13,7 @@ pub(crate) const CASES: &[Case] = cases!["put_get":
     lengths_round_powers_of_two @ [2],
     twenty_mebibytes @ [2],
     long_transfers_one_after_the_other @ [2],
+    long_transfers_both_ways_at_once @ [2],
     to_oneself @ [1, 2],
     to_every_rank_in_turn @ [5],
     an_origin_that_moves_on_after_flush_local @ [2],
@@ -165,6 +167,28 @@ fn long_transfers_one_after_the_other(job: &Job) -> Outcome {
             check_eq!(wrong, None, "{memory:?}: a sum");
             check_eq!(window.read(end, 7), [0; 7], "{memory:?}: behind the sums");
         }
+        window.close()?;
+    }
+    Ok(())
+}
+
+/// More than is on its way between two ranks at any time, so that either sends while the other does.
+fn long_transfers_both_ways_at_once(job: &Job) -> Outcome {
+    let size = (64 << 20) / environment::slowness() as usize;
+    for memory in [Memory::Allocate, Memory::Odd] {
+        let window = Exposed::open(job, memory, size, 1)?;
+        let (me, other) = (window.rank(), other(&window));
+        let bytes = patterned(me, size, 0);
+        let mut back = vec![0; size];
+        window.lock_all(Assert::NONE)?;
+        job.world().barrier()?;
+        put(&window, &bytes, other, 0)?;
+        window.flush(other)?;
+        job.world().barrier()?;
+        get(&window, &mut back, other, 0)?;
+        window.unlock_all()?;
+        check!(window.bytes() == patterned(other, size, 0), "{memory:?}");
+        check!(back == bytes, "{memory:?}: got from rank {other}");
         window.close()?;
     }
     Ok(())

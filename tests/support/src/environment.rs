@@ -116,12 +116,17 @@ pub fn oracle_program() -> Option<String> {
 
 /// The number of this process in its job, as its launcher says.
 pub fn own_rank() -> u32 {
-    first_number(&["PMI_RANK", "PMIX_RANK"])
+    first_number(&["PMI_RANK", "PMIX_RANK", "TRANSOM_RANK"])
 }
 
 /// How many ranks the launcher has started.
 pub fn job_size() -> u32 {
-    first_number(&["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"])
+    first_number(&[
+        "PMI_SIZE",
+        "OMPI_COMM_WORLD_SIZE",
+        "SLURM_STEP_NUM_TASKS",
+        "TRANSOM_SIZE",
+    ])
 }
 
 fn first_number(names: &[&str]) -> u32 {
