@@ -6,8 +6,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rdma_sys_shim::probe;
 use rdma_sys_shim::rdma::{self, RdmaDevice, Seat};
+use rdma_sys_shim::{Surroundings, probe};
+use transom::devices::REGISTRY;
 use transom_launch::oversubscription;
 
 use super::wanted::Wanted;
@@ -107,12 +108,29 @@ impl Probes {
             verbs: rdma_sys_shim::has_verbs(),
             attach: probe::cross_memory_attach(),
             mapping: probe::mapping(),
-            tcp: super::tcp::probe(wanted),
+            tcp: tcp(wanted),
             clock_resolution: clock_resolution(),
             processors: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
             shm: capacity(Path::new("/dev/shm")),
         }
     }
+}
+
+/// Opens the device tcp, and says which addresses peers are told; or why not.
+fn tcp(wanted: &Wanted) -> Result<Vec<String>, String> {
+    let spec = match wanted {
+        Wanted::Tcp(spec) => spec,
+        _ => "tcp",
+    };
+    let opened = REGISTRY.open(spec, &Surroundings::default());
+    opened.map_err(|error| error.to_string())?;
+    let listed = REGISTRY.list().into_iter().find(|one| one.name == "tcp");
+    let mut addresses = listed.map_or_else(Vec::new, |one| one.addresses);
+    if let Some((_, interface)) = spec.split_once(':') {
+        addresses.retain(|address| address.starts_with(&format!("{interface}: ")));
+        addresses.truncate(1);
+    }
+    Ok(addresses)
 }
 
 fn clock_resolution() -> Duration {
