@@ -30,12 +30,12 @@ const ROUNDS: u32 = 16;
 const PIECES: u32 = 16;
 /// Connections that are accepted before it is the others' turn.
 const ACCEPTED: u32 = 64;
-/// Who connects has to prove within this time that it is of the job. Of those who have not, no more than so many are kept: while
-/// there are, others wait to be accepted until the oldest has had the least time for its proof.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// A process that connects has to prove within this time that it belongs to the job. No more than so many connections without a
+/// proof are kept. While there are so many, others wait to be accepted until the oldest has had the least time for its proof.
+const PROOF_TIME: Duration = Duration::from_secs(5);
 const MOST_UNPROVEN: usize = 256;
-const LEAST_PATIENCE: Duration = Duration::from_secs(1);
-/// So long nothing is accepted where that has failed.
+const LEAST_PROOF_TIME: Duration = Duration::from_secs(1);
+/// After accepting has failed, nothing is accepted for so long.
 const PAUSE: Duration = Duration::from_millis(100);
 
 const LISTENER: u64 = 0;
@@ -115,7 +115,7 @@ impl Agent {
             ready: Vec::new(),
             scratch: vec![0; SCRATCH],
             has_left: false,
-            deaf_until: None,
+            paused_until: None,
         };
         let thread = without_signals(|| {
             thread::Builder::new()
@@ -200,7 +200,7 @@ struct Service {
     /// Whether peers are told that this process leaves.
     has_left: bool,
     /// Until when no connection is accepted.
-    deaf_until: Option<Instant>,
+    paused_until: Option<Instant>,
 }
 
 impl Service {
@@ -209,10 +209,10 @@ impl Service {
         loop {
             let limit = match (self.ready.is_empty(), self.unproven.is_empty()) {
                 (false, _) => Some(Duration::ZERO),
-                (true, false) => Some(LEAST_PATIENCE),
+                (true, false) => Some(LEAST_PROOF_TIME),
                 (true, true) => None,
             };
-            let paused = self.deaf_until.map(|_| PAUSE);
+            let paused = self.paused_until.map(|_| PAUSE);
             let limit = limit.into_iter().chain(paused).min();
             let limit = limit.map(|limit| Timespec {
                 tv_sec: limit.as_secs() as i64,
@@ -244,8 +244,8 @@ impl Service {
                 self.go_on(token);
             }
             self.drop_unproven();
-            self.listen_again();
-            self.tell_that_all_are_told();
+            self.accept_again();
+            self.note_that_all_are_told();
         }
     }
 
@@ -272,7 +272,7 @@ impl Service {
     }
 
     /// Ends the wait of [`Agent::leave`] once nobody has to be told any more.
-    fn tell_that_all_are_told(&self) {
+    fn note_that_all_are_told(&self) {
         let is_told = |connection: &Connection| match &connection.stage {
             Stage::Serving(target) => target.is_all_sent(),
             _ => true,
@@ -288,15 +288,15 @@ impl Service {
     }
 
     /// Accepts no connection for a while.
-    fn be_deaf(&mut self) {
-        self.deaf_until = Some(Instant::now() + PAUSE);
+    fn pause_accepting(&mut self) {
+        self.paused_until = Some(Instant::now() + PAUSE);
         self.listen_for(EventFlags::empty());
     }
 
-    fn listen_again(&mut self) {
+    fn accept_again(&mut self) {
         let is_over = |until: Instant| Instant::now() >= until;
-        if self.deaf_until.is_some_and(is_over) {
-            self.deaf_until = None;
+        if self.paused_until.is_some_and(is_over) {
+            self.paused_until = None;
             self.listen_for(EventFlags::IN);
         }
     }
@@ -312,8 +312,10 @@ impl Service {
         for _ in 0..ACCEPTED {
             if self.unproven.len() >= MOST_UNPROVEN {
                 match self.unproven.front() {
-                    Some(&(oldest, since)) if since.elapsed() >= LEAST_PATIENCE => self.end(oldest),
-                    _ => return self.be_deaf(),
+                    Some(&(oldest, since)) if since.elapsed() >= LEAST_PROOF_TIME => {
+                        self.end(oldest)
+                    }
+                    _ => return self.pause_accepting(),
                 }
             }
             match self.listener.accept() {
@@ -331,7 +333,7 @@ impl Service {
                     if let Some(&(oldest, _)) = self.unproven.front() {
                         self.end(oldest);
                     }
-                    return self.be_deaf();
+                    return self.pause_accepting();
                 }
             }
         }
@@ -359,9 +361,9 @@ impl Service {
 
     fn drop_unproven(&mut self) {
         while let Some(&(oldest, since)) = self.unproven.front()
-            && since.elapsed() >= PATIENCE
+            && since.elapsed() >= PROOF_TIME
         {
-            tracing::debug!("a connection that proved nothing in {PATIENCE:?} was dropped");
+            tracing::debug!("a connection that proved nothing in {PROOF_TIME:?} was dropped");
             self.end(oldest);
         }
     }

@@ -17,7 +17,7 @@ use crate::{Error, Result};
 enum Failed {
     /// Nobody listens there.
     Refused,
-    /// Somebody listens there who is not the peer.
+    /// Another process than the peer listens there.
     Other,
     Call(io::Error),
 }

@@ -20,7 +20,7 @@ pub(crate) fn record(bytes: &[u8]) {
     }
 }
 
-/// The first message of who connects.
+/// The first message of a process that connects.
 pub(crate) fn greeting(bytes: &[u8]) {
     if let Some(message) = bytes.first_chunk::<HELLO>() {
         let answered = Challenge::new(message, &Key([1; KEY]), 7, [2; 32]);

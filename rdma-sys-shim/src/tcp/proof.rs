@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The key is a part of the target's record, which only ranks of the job get. Every message has a fixed length. A target
-//! reads no request before the origin's tag, and answers nothing to who does not name its instance.
+//! reads no request before the origin's tag, and answers nothing to a process that does not name its instance.
 
 use std::fmt;
 
