@@ -333,9 +333,10 @@ impl RemoteWord {
     /// owner may have stored meanwhile. Whoever acts on a lock word tries an atomic after it.
     #[cold]
     fn read_by_device(&self) -> Result<u64> {
-        let mut value = [0; 8];
-        self.memory.read_at(self.address, &mut value)?;
-        Ok(u64::from_ne_bytes(value))
+        let mut value = 0_u64;
+        self.memory
+            .read_at(self.address, bytemuck::bytes_of_mut(&mut value))?;
+        Ok(value)
     }
 
     #[inline(always)]

@@ -12,6 +12,8 @@ pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Re
     let is_origin = bench.is_origin();
     let takes_part = is_origin || bench.comm.rank() == TARGET;
     bench.group("two ranks take part")?;
+    // No rank is still in the lock epoch of the lines before while another one exposes its memory.
+    bench.comm.barrier()?;
     let line = Line {
         name: "put8_pscw",
         what: What::new("put", 8, "pscw"),
