@@ -248,8 +248,8 @@ unsafe fn create(
         (Ok(comm), Ok(carrier)) => (comm, carrier),
         (_, Err(why)) | (Err(why), _) => return the_hosts(&why),
     };
-    // SAFETY: the caller's promise.
     // If it fails, all ranks come here, or the job ends.
+    // SAFETY: the caller's promise.
     let mut window = unsafe { asked.make(&comm, shape, &hints) }?;
     // As the hosts do: the hint is about speed, and programs lock such windows.
     tolerate_locks(&mut window);

@@ -45,7 +45,8 @@ pub(crate) fn allowed(address: usize, len: usize, wanted: Access) -> Result<Acce
     {
         Rights::None => Err(bad("not all of it is mapped and readable")),
         // Peers may still get from it; a put is refused.
-        Rights::Read => Ok(Access::READ),
+        Rights::Read if wanted.allows(Access::READ) => Ok(Access::READ),
+        Rights::Read => Err(bad("it cannot be written to")),
         Rights::ReadWrite => Ok(wanted),
     }
 }

@@ -78,7 +78,7 @@ pub(super) unsafe fn lend(
         false => Flags(0),
     };
     // SAFETY: the caller's promise.
-    unsafe { register(domain, base, len, access) }
+    unsafe { MemoryRegion::register(domain, base, len, access) }
 }
 
 /// What peers are given for a region: the key of verbs in the lower half, and above it the rights
@@ -217,10 +217,23 @@ impl Regions {
         len: usize,
         access: Access,
     ) -> Result<Region> {
-        // The kernel lets a device read what this process may not.
-        let access = vma::allowed(base.addr(), len, access)?;
+        // The kernel lets a device read what this process may not. Where it does not say what this process may, the device
+        // decides.
+        let access = match vma::allowed(base.addr(), len, access) {
+            Err(Error::System { .. }) => access,
+            allowed => allowed?,
+        };
         // SAFETY: the caller's promise.
-        unsafe { self.show(base, len, access, None) }
+        match unsafe { self.show(base, len, access, None) } {
+            // Some memory that this process may write to is not for devices to write to: shared mappings of files on disks.
+            Err(Error::BadMemory { .. })
+                if access != Access::READ && access.allows(Access::READ) =>
+            {
+                // SAFETY: the caller's promise, of which this needs a part.
+                unsafe { self.show(base, len, Access::READ, None) }
+            }
+            shown => shown,
+        }
     }
 
     /// # Safety
