@@ -56,6 +56,12 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
         .contains(&code)
 }
 
+/// The name of this host, for messages.
+pub(crate) fn host_name() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| "?".to_owned(), |name| name.trim_end().to_owned())
+}
+
 pub(crate) fn page_size() -> usize {
     static PAGE: LazyLock<usize> = LazyLock::new(|| {
         // SAFETY: sysconf has no preconditions.

@@ -88,13 +88,7 @@ impl TcpEndpoint {
 
     /// Says something to the target behind all that was posted. It is of no matter if it does not arrive.
     fn say(&self, kind: Kind) {
-        let request = Request {
-            kind,
-            width: Width::W8,
-            at: RemoteAddress::default(),
-            len: 0,
-            operands: [0; 2],
-        };
+        let request = self.request(kind, Width::W8, RemoteAddress::default(), 0);
         // SAFETY: it has no buffers.
         let _ = unsafe { self.origin().post(&request, None, None, true) };
     }
@@ -133,19 +127,7 @@ impl TcpEndpoint {
     pub(super) fn posted(&self) -> u64 {
         self.origin().posted()
     }
-}
 
-impl Drop for TcpEndpoint {
-    fn drop(&mut self) {
-        if self.pid == std::process::id() {
-            self.say(Kind::Disconnect);
-            // A child that is just being forked may have a copy.
-            let _ = self.stream.shutdown(Shutdown::Both);
-        }
-    }
-}
-
-impl TcpEndpoint {
     /// Waits until the socket is ready for one of these, or for a moment.
     fn wait_for(&self, awaited: PollFlags) {
         const MOMENT: Duration = Duration::from_millis(50);
@@ -198,6 +180,16 @@ impl TcpEndpoint {
     }
 }
 
+impl Drop for TcpEndpoint {
+    fn drop(&mut self) {
+        if self.pid == std::process::id() {
+            self.say(Kind::Disconnect);
+            // A child that is just being forked may have a copy.
+            let _ = self.stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
 fn length(pieces: &[LocalPiece]) -> usize {
     pieces.iter().map(|piece| piece.len).sum()
 }
@@ -232,18 +224,15 @@ impl Endpoint for TcpEndpoint {
         post_each(batch.parts(), |from, pieces| {
             let len = length(pieces);
             let request = self.request(Kind::Read, Width::W8, from, len);
-            let all = pieces
-                .iter()
-                .map(|&LocalPiece { base: to, len }| Destination::Data { to, len });
-            // Of no bytes, it is answered, too.
-            let parts = all.enumerate().filter(|&(index, part)| match part {
-                Destination::Data { len: 0, .. } => len == 0 && index == 0,
-                _ => true,
-            });
-            let parts = parts.map(|(_, part)| part);
             if pieces.is_empty() {
                 return Ok(Ticket::DONE);
             }
+            // A read of no bytes is answered, too, and so has a destination.
+            let alone = pieces.first().filter(|_| len == 0);
+            let filled = pieces.iter().filter(|piece| piece.len > 0);
+            let parts = filled
+                .chain(alone)
+                .map(|&LocalPiece { base: to, len }| Destination::Data { to, len });
             // SAFETY: the caller's promise.
             unsafe { self.post(&request, None, parts, false) }
         })

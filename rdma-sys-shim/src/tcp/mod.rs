@@ -34,7 +34,7 @@ use rustix::net::{self, AddressFamily, SocketFlags, SocketType, bind, socket_wit
 use crate::error::TCP as DEVICE;
 use crate::fork::OfProcess;
 use crate::provider::{self, DeviceInfo, Provider, State, Surroundings};
-use crate::system::{Host, random};
+use crate::system::{Host, host_name, random};
 use crate::{
     Access, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, TargetThread,
     Usage,
@@ -122,7 +122,7 @@ impl TcpDevice {
             .port();
         let own = Record {
             pid: std::process::id(),
-            host: host_name(),
+            host: short_host_name(),
             instance: u64::from_ne_bytes(random()?),
             key: Key(random()?),
             namespace: namespace()?,
@@ -197,13 +197,13 @@ fn namespace() -> Result<Namespace> {
     })
 }
 
-fn host_name() -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = name.trim();
-    let end = (0..=LONGEST_HOST)
-        .rev()
-        .find(|&end| name.is_char_boundary(end));
-    name[..end.unwrap_or(0).min(name.len())].to_owned()
+/// As much of the host's name as a record has room for.
+fn short_host_name() -> String {
+    let mut name = host_name();
+    let mut ends = (0..=LONGEST_HOST.min(name.len())).rev();
+    let end = ends.find(|&end| name.is_char_boundary(end));
+    name.truncate(end.unwrap_or(0));
+    name
 }
 
 impl Device for TcpDevice {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use memmap2::{MmapMut, MmapOptions};
+use memmap2::{MmapOptions, MmapRaw};
 
 use super::frame::Refusal;
 use crate::guard::{self, AccessFault};
@@ -91,7 +91,7 @@ impl Regions {
         base: *mut u8,
         len: usize,
         access: Access,
-        memory: Option<MmapMut>,
+        memory: Option<MmapRaw>,
     ) -> Region {
         let lacks = Access::ALL.without(access).bits();
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -125,7 +125,8 @@ impl Regions {
         let error = |source| Error::os(format!("mapping {len} bytes"), source);
         let mapped =
             mapped.ok_or_else(|| error(std::io::Error::from_raw_os_error(libc::ENOMEM)))?;
-        let mut memory = MmapOptions::new().len(mapped).map_anon().map_err(error)?;
+        let memory = MmapOptions::new().len(mapped).map_anon();
+        let memory = MmapRaw::from(memory.map_err(error)?);
         let start = memory.as_mut_ptr();
         let base = start.wrapping_add(start.align_offset(align.max(1)));
         // SAFETY: the mapping goes into the region; nobody has a reference to it.
@@ -152,13 +153,8 @@ impl Regions {
 struct Shown {
     regions: Arc<Regions>,
     rkey: u64,
-    _memory: Option<MmapMut>,
+    _memory: Option<MmapRaw>,
 }
-
-// SAFETY: the mapping is unmapped, and not used otherwise.
-unsafe impl Send for Shown {}
-// SAFETY: as above; nothing is done through a shared reference.
-unsafe impl Sync for Shown {}
 
 impl Drop for Shown {
     /// Waits for the access that goes on, if one does; later ones find nothing.

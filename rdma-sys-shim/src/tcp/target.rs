@@ -243,7 +243,7 @@ impl Target {
             Err(refusal) => self.refuse(request, refusal),
             Ok(old) => {
                 self.answer(Answer::Old(old));
-                self.done += 1;
+                self.finish();
             }
         }
     }
@@ -270,7 +270,7 @@ impl Target {
         unsafe { self.answers.set_len(self.answers.len() + piece) };
         let left = request.len - piece as u64;
         match left {
-            0 => self.done += 1,
+            0 => self.finish(),
             _ => {
                 self.outgoing = Some(Request {
                     at: request.at.moved(piece as i64),

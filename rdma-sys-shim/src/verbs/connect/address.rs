@@ -6,7 +6,7 @@ use std::fmt;
 use super::DEVICE;
 use super::wire::{put_text, seal, unseal};
 use crate::fields::Fields;
-use crate::system::random;
+use crate::system::{host_name, random};
 use crate::verbs::objects::AddressVector;
 use crate::verbs::port::{OwnPort, PortAddress, Transport};
 use crate::{Error, Result};
@@ -170,11 +170,6 @@ impl Address {
                 reason,
             })
     }
-}
-
-fn host_name() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname")
-        .map_or_else(|_| "?".to_owned(), |name| name.trim_end().to_owned())
 }
 
 #[cfg(test)]
