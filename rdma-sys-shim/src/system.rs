@@ -72,14 +72,32 @@ pub(crate) fn page_size() -> usize {
 
 /// A limit of this process; where it is not known, none: the kernel will say what is wrong.
 pub(crate) fn limit(resource: libc::__rlimit_resource_t) -> u64 {
-    let mut limit = libc::rlimit {
+    limits(resource).map_or(libc::RLIM_INFINITY, |limits| limits.rlim_cur)
+}
+
+fn limits(resource: libc::__rlimit_resource_t) -> Option<libc::rlimit> {
+    let mut limits = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
     // SAFETY: the pointer is to a live structure, which is only written.
-    match unsafe { libc::getrlimit(resource, &raw mut limit) } {
-        0 => limit.rlim_cur,
-        _ => libc::RLIM_INFINITY,
+    let rc = unsafe { libc::getrlimit(resource, &raw mut limits) };
+    (rc == 0).then_some(limits)
+}
+
+/// Lets this process have as many descriptors as it may allow itself: the usual limit of 1,024 is for programs that use
+/// `select`.
+pub(crate) fn allow_descriptors() {
+    let Some(limits) = limits(libc::RLIMIT_NOFILE) else {
+        return;
+    };
+    if limits.rlim_cur < limits.rlim_max {
+        let raised = libc::rlimit {
+            rlim_cur: limits.rlim_max,
+            ..limits
+        };
+        // SAFETY: the pointer is to a live structure. If the call fails, the limit stays as it was.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) };
     }
 }
 

@@ -135,13 +135,12 @@ impl Context {
         let peer = match self.connect_to(rank) {
             Ok(peer) => peer,
             Err(error) => {
-                return match error.kind() {
-                    ErrorKind::Peer(_) => Err(error),
-                    // It is judged by the operation that needs it.
-                    _ => Ok(()),
-                };
+                let fails = matches!(error.kind(), ErrorKind::Peer(_))
+                    || self.unseen.missed(rank, Instant::now());
+                return if fails { Err(error) } else { Ok(()) };
             }
         };
+        self.unseen.saw(rank);
         match peer.endpoint().liveness() {
             Liveness::Alive => {}
             Liveness::Closed { .. } => return missing(PeerError::Left { rank }),

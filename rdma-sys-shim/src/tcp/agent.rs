@@ -13,7 +13,7 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 
 use super::frame::REQUEST;
 use super::peers::KnownPeers;
-use super::proof::{Challenge, HELLO, Key, PROOF};
+use super::proof::{Challenge, FULL, HELLO, Key, PROOF};
 use super::regions::Regions;
 use super::socket::{Own, Stream};
 use super::stream::{Moved, Side, prepare, receive_over, send};
@@ -116,6 +116,7 @@ impl Agent {
             scratch: vec![0; SCRATCH],
             has_left: false,
             paused_until: None,
+            spare: spare(),
         };
         let thread = without_signals(|| {
             thread::Builder::new()
@@ -201,6 +202,13 @@ struct Service {
     has_left: bool,
     /// Until when no connection is accepted.
     paused_until: Option<Instant>,
+    /// Given up for a moment when no other descriptor is left.
+    spare: Option<Own<OwnedFd>>,
+}
+
+fn spare() -> Option<Own<OwnedFd>> {
+    let made = eventfd(0, EventfdFlags::CLOEXEC);
+    made.ok().map(Own::new)
 }
 
 impl Service {
@@ -330,13 +338,31 @@ impl Service {
                     static WARNED: Once = Once::new();
                     let error = Error::os("accepting a connection of a peer", error);
                     WARNED.call_once(|| tracing::warn!(%error));
-                    if let Some(&(oldest, _)) = self.unproven.front() {
-                        self.end(oldest);
+                    match self.unproven.front().copied() {
+                        Some((oldest, since)) if since.elapsed() >= LEAST_PROOF_TIME => {
+                            self.end(oldest)
+                        }
+                        _ if self.turn_away() => {}
+                        _ => return self.pause_accepting(),
                     }
-                    return self.pause_accepting();
                 }
             }
         }
+    }
+
+    /// Tells the next who connects that there is no descriptor for the connection; false if nobody could be told.
+    fn turn_away(&mut self) -> bool {
+        if self.spare.take().is_none() {
+            return false;
+        }
+        let told = self.listener.accept().and_then(|(stream, _)| {
+            stream.set_nonblocking(true)?;
+            // What is left unread would have the system take the answer back.
+            let _ = receive_over(&stream, &mut [0; HELLO])?;
+            send(&stream, &[IoSlice::new(&FULL)])
+        });
+        self.spare = spare();
+        told.is_ok()
     }
 
     fn admit(&mut self, stream: Stream) -> io::Result<()> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::frame::{ANSWER, Answer};
 use super::interfaces::candidates;
-use super::proof::{CHALLENGE, hello, prove};
+use super::proof::{CHALLENGE, FULL, hello, prove};
 use super::record::Record;
 use super::stream::{SILENCE, Side, prepare};
 use crate::system::{is_shortage, random};
@@ -19,6 +19,8 @@ enum Failed {
     Refused,
     /// Another process than the peer listens there.
     Other,
+    /// The process that listens there cannot serve more connections.
+    Full,
     Call(io::Error),
 }
 
@@ -45,6 +47,14 @@ pub(super) fn dial(own: &Record, peer: &Record) -> Result<TcpStream> {
         let why = match failed {
             Failed::Refused => "nobody listens there".to_owned(),
             Failed::Other => "another program listens there".to_owned(),
+            Failed::Full => {
+                return Err(no_answer(
+                    peer,
+                    format!(
+                        "at {address}: its process has no descriptor left for the connection: raise the limit of open files there with `ulimit -n`"
+                    ),
+                ));
+            }
             Failed::Call(error) if is_shortage(&error) => {
                 return Err(Error::os(format!("connecting to {address}"), error));
             }
@@ -99,6 +109,9 @@ fn try_address(
         (&stream).read_exact(&mut answer)
     };
     ask().map_err(as_of_peer)?;
+    if answer == FULL {
+        return Err(Failed::Full);
+    }
     let proof = prove(&peer.key, &first, &answer).ok_or(Failed::Other)?;
     let mut welcome = [0; ANSWER];
     (&stream)

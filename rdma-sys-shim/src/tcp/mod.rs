@@ -34,7 +34,7 @@ use rustix::net::{self, AddressFamily, SocketFlags, SocketType, bind, socket_wit
 use crate::error::TCP as DEVICE;
 use crate::fork::OfProcess;
 use crate::provider::{self, DeviceInfo, Provider, State, Surroundings};
-use crate::system::{Host, host_name, random};
+use crate::system::{Host, allow_descriptors, host_name, random};
 use crate::{
     Access, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, TargetThread,
     Usage,
@@ -115,6 +115,8 @@ impl TcpDevice {
             networks.truncate(1);
         }
         let named = networks.first().filter(|_| !interface.is_empty());
+        // Each peer takes two.
+        allow_descriptors();
         let listener = listen(named)?;
         let port = listener
             .local_addr()

@@ -25,6 +25,10 @@ pub(super) const HELLO: usize = 24 + NONCE;
 pub(super) const CHALLENGE: usize = NONCE + TAG;
 pub(super) const PROOF: usize = TAG;
 
+/// What a target says in place of its message when it has no descriptor for the connection. It proves nothing, and nothing but
+/// the origin's error depends on it.
+pub(super) const FULL: [u8; CHALLENGE] = [0xff; CHALLENGE];
+
 const TARGET: &[u8] = b"target";
 const ORIGIN: &[u8] = b"origin";
 
