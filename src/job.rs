@@ -261,6 +261,13 @@ impl Job {
         self.context.device().usage()
     }
 
+    /// Local. By which addresses peers reach this process, and at which it has reached others, in words. `None` for devices
+    /// whose peers are not reached by addresses of a network.
+    #[must_use]
+    pub fn device_addresses(&self) -> Option<String> {
+        self.context.device().addresses()
+    }
+
     /// Local. Allocates `size` zeroed bytes that a window created over them serves as fast as one
     /// that allocates its own, and that operations transfer from and to without a copy (MPI-4.1,
     /// section 9.2, `MPI_Alloc_mem`). Aligned to 64, or more with the hint `mpi_minimum_memory_alignment`.

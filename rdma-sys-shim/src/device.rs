@@ -313,6 +313,12 @@ pub trait Device: Send + Sync {
         None
     }
 
+    /// By which addresses peers reach this process, and at which it has reached others, in words; `None` where peers are not
+    /// reached by addresses of a network.
+    fn addresses(&self) -> Option<String> {
+        None
+    }
+
     /// Which peers are reached sooner than others: the same answer on all ranks of a job.
     fn nearest(&self) -> Nearest {
         Nearest::None

@@ -641,6 +641,27 @@ fn is_running(pid: i32) -> bool {
 }
 
 #[test]
+fn verbose_tells_by_which_addresses_ranks_reach_each_other_by_tcp() {
+    let args = "bench --verbose --quick -n 2 --window allocate --op put --sizes 8 --device";
+    let said = |device| {
+        let mut command = transom(&args.split(' ').chain([device]).collect::<Vec<_>>());
+        let output = command.env("TRANSOM_NEIGHBOURS", "off").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = said("tcp:lo");
+    for rank in 0..2 {
+        let start = format!("rank {rank}: listens at port ");
+        let line = text.lines().find(|line| line.starts_with(&start));
+        let rest = line.unwrap_or_else(|| panic!("{text}"))[start.len()..].split_once(' ');
+        let (port, rest) = rest.unwrap();
+        assert_ne!(port.parse::<u16>().unwrap(), 0);
+        assert_eq!(rest, "of lo: 127.0.0.1/8; has reached others at 127.0.0.1");
+    }
+    assert!(!said("soft").contains("listens"));
+}
+
+#[test]
 fn devices_are_shown_as_a_table_and_as_json() {
     let table = succeed(&["devices"]);
     let mut lines = table.lines();

@@ -82,6 +82,10 @@ impl Device for WithNeighbours {
         })
     }
 
+    fn addresses(&self) -> Option<String> {
+        self.device.addresses()
+    }
+
     fn nearest(&self) -> Nearest {
         match self.setting {
             Setting::Off => Nearest::None,

@@ -1,6 +1,6 @@
 //! A connection to a peer, as threads of the origin share it.
 
-use std::net::{Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -39,6 +39,12 @@ impl TcpEndpoint {
             done: AtomicU64::new(0),
             pid: std::process::id(),
         }
+    }
+
+    /// That of the peer's addresses that the connection leads to.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        let address = self.stream.peer_addr().ok()?;
+        Some(address.ip())
     }
 
     fn origin(&self) -> MutexGuard<'_, Origin> {

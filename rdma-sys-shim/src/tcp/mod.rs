@@ -21,7 +21,8 @@ mod socket;
 mod stream;
 mod target;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,6 +43,7 @@ use crate::{
 
 use agent::{Agent, Serving};
 use endpoint::TcpEndpoint;
+use interfaces::Interface;
 use origin::Peer;
 use peers::KnownPeers;
 use proof::Key;
@@ -101,6 +103,7 @@ fn named(options: &str) -> String {
 
 pub(crate) struct TcpDevice {
     own: Record,
+    published: Vec<Interface>,
     regions: Arc<Regions>,
     peers: Arc<KnownPeers>,
     endpoints: Mutex<HashMap<u64, Arc<TcpEndpoint>>>,
@@ -109,11 +112,11 @@ pub(crate) struct TcpDevice {
 
 impl TcpDevice {
     fn open(interface: &str) -> Result<Self> {
-        let published = interfaces::published(&interfaces::all()?, interface)?;
-        let mut networks: Vec<_> = published.iter().map(|one| one.network).collect();
+        let mut published = interfaces::published(&interfaces::all()?, interface)?;
         if !interface.is_empty() {
-            networks.truncate(1);
+            published.truncate(1);
         }
+        let networks: Vec<_> = published.iter().map(|one| one.network).collect();
         let named = networks.first().filter(|_| !interface.is_empty());
         // Each peer takes two.
         allow_descriptors();
@@ -142,6 +145,7 @@ impl TcpDevice {
         Ok(Self {
             agent: OfProcess::new(Agent::start(Own::new(listener), serving)?),
             own,
+            published,
             regions,
             peers,
             endpoints: Mutex::default(),
@@ -225,6 +229,24 @@ impl Device for TcpDevice {
             requests: endpoints.iter().map(|endpoint| endpoint.posted()).sum(),
             ..Usage::default()
         })
+    }
+
+    fn addresses(&self) -> Option<String> {
+        let mut text = format!("listens at port {}", self.own.port);
+        for (number, interface) in self.published.iter().enumerate() {
+            let before = if number == 0 { " of" } else { "," };
+            let _ = write!(text, "{before} {interface}");
+        }
+        let endpoints = self.endpoints();
+        let others = endpoints
+            .iter()
+            .filter(|(instance, _)| **instance != self.own.instance);
+        let reached: BTreeSet<_> = others.filter_map(|(_, to)| to.address()).collect();
+        for (number, address) in reached.iter().enumerate() {
+            let before = ["; has reached others at", ","][number.min(1)];
+            let _ = write!(text, "{before} {address}");
+        }
+        Some(text)
     }
 
     fn address(&self) -> Vec<u8> {

@@ -166,6 +166,7 @@ fn measure(plan: &Plan<'_>, job: &Job) -> Result<()> {
     }
     if plan.args.verbose {
         note_usage(&mut bench, job)?;
+        note_addresses(&mut bench, job)?;
     }
     bench.finish()
 }
@@ -201,6 +202,20 @@ fn note_usage(bench: &mut Bench<'_>, job: &Job) -> Result<()> {
     let all = job.world().gather(&mine, 0)?;
     let lines = all.chunks_exact(mine.len()).enumerate().map(line);
     bench.note(&lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// Says by which addresses each rank is reached, and at which it has reached others.
+fn note_addresses(bench: &mut Bench<'_>, job: &Job) -> Result<()> {
+    let mine = job.device_addresses().unwrap_or_default();
+    let all = job.world().gatherv(mine.as_bytes(), 0)?;
+    let told = all.iter().enumerate().filter(|(_, text)| !text.is_empty());
+    let lines: Vec<_> = told
+        .map(|(rank, text)| format!("rank {rank}: {}", String::from_utf8_lossy(text)))
+        .collect();
+    match lines.is_empty() {
+        true => Ok(()),
+        false => bench.note(&lines.join("\n")),
+    }
 }
 
 fn enough(ranks: u32) -> Result<()> {
