@@ -1,9 +1,9 @@
-//! Fields of fixed width, little-endian.
+//! Fields of fixed width, little-endian, and texts behind their length.
 
 /// Takes fields from the front; `None` where the bytes end too early.
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
-impl Fields<'_> {
+impl<'a> Fields<'a> {
     pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (field, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
@@ -16,5 +16,13 @@ impl Fields<'_> {
 
     pub(crate) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
+    }
+
+    /// A text behind its length in one byte.
+    pub(crate) fn text(&mut self) -> Option<&'a str> {
+        let [len] = self.array()?;
+        let (text, rest) = self.0.split_at_checked(len.into())?;
+        self.0 = rest;
+        str::from_utf8(text).ok()
     }
 }

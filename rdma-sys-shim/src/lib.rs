@@ -4,6 +4,7 @@
 //! A [`Registry`] says which devices there are, and opens one. [`rdma`] reads what the kernel shows of
 //! RDMA devices and chooses among them; it needs no verbs library.
 
+mod channel;
 mod cross_memory;
 mod device;
 mod error;

@@ -9,9 +9,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::frame::{Kind, Refusal, Request};
 use super::origin::{Destination, Origin, Peer, Source};
-use super::peers::Presence;
 use super::regions;
-use super::socket::{Own, Stream};
+use crate::channel::{OwnDescriptor, Presence, Stream};
 use crate::device::batch::{Batch, BatchError, LocalPiece, post_each};
 use crate::{
     Endpoint, Liveness, Mapping, Number, RemoteAddress, RemoteRegion, Result, Sums, Ticket, Update,
@@ -31,7 +30,7 @@ pub(super) struct TcpEndpoint {
 impl TcpEndpoint {
     pub(super) fn new(peer: Peer, stream: TcpStream) -> Self {
         let peer = Arc::new(peer);
-        let stream = Arc::new(Own::new(stream));
+        let stream = Arc::new(OwnDescriptor::new(stream));
         Self {
             origin: Mutex::new(Origin::new(peer.clone(), stream.clone())),
             stream,

@@ -5,18 +5,18 @@ use std::sync::{Arc, OnceLock};
 
 use super::frame::{Kind, Request};
 use super::origin::{Destination, Origin, Peer, Source};
-use super::peers::Status;
-use super::proof::{Challenge, HELLO, KEY, Key, hello};
-use super::record::{Namespace, Network, Record};
 use super::regions::Regions;
-use super::socket::Own;
 use super::target::Target;
+use super::{MARK, decode};
+use crate::channel::{
+    Challenge, HELLO, KEY, Key, Namespace, Network, OwnDescriptor, Record, Status, hello,
+};
 use crate::{Region, Width};
 
 /// A record is what it was made of, or none.
 pub(crate) fn record(bytes: &[u8]) {
-    if let Ok(record) = Record::decode(bytes) {
-        assert_eq!(Record::decode(&record.encode()).ok(), Some(record));
+    if let Ok(record) = decode(bytes) {
+        assert_eq!(decode(&record.encode(MARK)).ok(), Some(record));
     }
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn answers(bytes: &[u8]) {
         host: "n0".into(),
         status: Arc::default(),
     };
-    let mut origin = Origin::new(Arc::new(peer), Arc::new(Own::new(stream)));
+    let mut origin = Origin::new(Arc::new(peer), Arc::new(OwnDescriptor::new(stream)));
     let mut data = [7_u8; 48];
     let mut word = 7_u64;
     let source = [1_u8; 8];
@@ -165,7 +165,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     vec![
         requests,
         answers.concat(),
-        record.encode(),
+        record.encode(MARK),
         hello(7, 8, &[9; 32]).to_vec(),
     ]
 }

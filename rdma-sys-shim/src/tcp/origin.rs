@@ -7,9 +7,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use super::frame::{ANSWER, Answer, REQUEST, Request};
-use super::peers::{Presence, Status};
-use super::socket::Stream;
-use super::stream::{Moved, is_silent, receive, receive_over, send};
+use crate::channel::{Moved, Presence, Status, Stream, is_silent, receive, receive_over, send};
 use crate::{Error, Result, Width, memory};
 
 /// Payloads of no more bytes are copied, so that the source is free at once and many go in one call.

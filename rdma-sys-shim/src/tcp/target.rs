@@ -5,8 +5,8 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::frame::{Answer, Kind, REQUEST, Refusal, Request};
-use super::peers::{Presence, Status};
 use super::regions::Regions;
+use crate::channel::{Presence, Status};
 use crate::memory::{before_flag, copy};
 use crate::{Access, words};
 
@@ -91,11 +91,6 @@ impl Target {
             self.told = self.done;
             self.answer(Answer::Done(self.done));
         }
-    }
-
-    /// Has the origin know that it is served.
-    pub(super) fn welcome(&mut self) {
-        self.answer(Answer::Done(0));
     }
 
     /// Has the origin know that this process leaves.

@@ -2,21 +2,13 @@
 
 use crate::fields::Fields;
 
-impl<'a> Fields<'a> {
+impl Fields<'_> {
     pub(crate) fn u8(&mut self) -> Option<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
 
     pub(crate) fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_le_bytes)
-    }
-
-    /// A text behind its length in one byte.
-    pub(crate) fn text(&mut self) -> Option<&'a str> {
-        let len = usize::from(self.u8()?);
-        let (text, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        std::str::from_utf8(text).ok()
     }
 }
 

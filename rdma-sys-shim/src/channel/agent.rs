@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -11,23 +12,14 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 
-use super::frame::REQUEST;
-use super::peers::KnownPeers;
-use super::proof::{Challenge, FULL, HELLO, Key, PROOF};
-use super::regions::Regions;
-use super::socket::{Own, Stream};
+use super::proof::{Challenge, FULL, HELLO, Key, PROOF, WELCOME};
+use super::record::Record;
+use super::socket::{OwnDescriptor, Stream};
 use super::stream::{Moved, Side, prepare, receive_over, send};
-use super::target::Target;
 use crate::signals::without_signals;
 use crate::system::random;
 use crate::{Error, Result};
 
-/// So many bytes are received at a time.
-const SCRATCH: usize = 64 << 10;
-/// Receptions from one connection before it is the others' turn.
-const ROUNDS: u32 = 16;
-/// And pieces of answers that are sent to one.
-const PIECES: u32 = 16;
 /// Connections that are accepted before it is the others' turn.
 const ACCEPTED: u32 = 64;
 /// A process that connects has to prove within this time that it belongs to the job. No more than so many connections without a
@@ -40,21 +32,55 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 const LISTENER: u64 = 0;
 const WAKE: u64 = 1;
-const FIRST: u64 = 2;
+const WATCHED: u64 = 2;
+const FIRST: u64 = 3;
 
-pub(super) struct Agent {
+/// How those are served that have proven that they are of the job. The agent's thread alone calls it.
+pub(crate) trait Serve: Send + 'static {
+    /// What is kept for a connection.
+    type Peer: Send;
+
+    /// A process whose device has this instance has connected.
+    fn admit(&mut self, origin: u64) -> Self::Peer;
+
+    /// Does what can be done without waiting. An error ends the connection.
+    fn serve(&mut self, stream: &TcpStream, peer: &mut Self::Peer) -> io::Result<Next>;
+
+    /// Has the peer know that this process leaves, when it is served next.
+    fn leave(&mut self, peer: &mut Self::Peer);
+
+    /// Whether nothing waits to be sent.
+    fn is_all_sent(peer: &Self::Peer) -> bool;
+
+    /// The connection has ended: by the peer, or by an error.
+    fn ended(&mut self, peer: Self::Peer, error: Option<&io::Error>);
+
+    /// All connections that can go on are about to be served, once each.
+    fn begin_round(&mut self) {}
+
+    /// A descriptor that the agent looks at, too.
+    fn watched(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// It is readable, or broken; `Break`: it is not to be looked at any more.
+    fn look(&mut self) -> ControlFlow<()> {
+        ControlFlow::Break(())
+    }
+}
+
+pub(crate) struct ChannelAgent {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 struct Shared {
     /// Ends the agent's sleep, so that it looks at the orders.
-    wake: Own<OwnedFd>,
+    wake: OwnDescriptor<OwnedFd>,
     orders: Mutex<Orders>,
     has_left: Condvar,
 }
 
-#[derive(Default)]
 struct Orders {
     /// To tell all peers that this process leaves, and whether that is done.
     leave: bool,
@@ -73,16 +99,13 @@ impl Shared {
     }
 }
 
-/// What the agent serves with.
-pub(super) struct Serving {
-    pub(super) instance: u64,
-    pub(super) key: Key,
-    pub(super) regions: Arc<Regions>,
-    pub(super) peers: Arc<KnownPeers>,
-}
-
-impl Agent {
-    pub(super) fn start(listener: Own<TcpListener>, serving: Serving) -> Result<Self> {
+impl ChannelAgent {
+    /// `own` is this process's.
+    pub(crate) fn start(
+        listener: OwnDescriptor<TcpListener>,
+        own: &Record,
+        service: impl Serve,
+    ) -> Result<Self> {
         let failed = |call: &str, error: io::Error| Error::os(call, error);
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| failed("eventfd", error.into()))?;
@@ -91,10 +114,14 @@ impl Agent {
         listener
             .set_nonblocking(true)
             .map_err(|error| failed("listening", error))?;
-        let epoll = Own::new(epoll);
+        let epoll = OwnDescriptor::new(epoll);
         let shared = Arc::new(Shared {
-            wake: Own::new(wake),
-            orders: Mutex::default(),
+            wake: OwnDescriptor::new(wake),
+            orders: Mutex::new(Orders {
+                leave: false,
+                left: false,
+                end: false,
+            }),
             has_left: Condvar::new(),
         });
         let watch = |fd: BorrowedFd<'_>, token| {
@@ -104,16 +131,20 @@ impl Agent {
         };
         watch(listener.as_fd(), LISTENER)?;
         watch(shared.wake.as_fd(), WAKE)?;
-        let service = Service {
+        if let Some(fd) = service.watched() {
+            watch(fd, WATCHED)?;
+        }
+        let running = Running {
             shared: shared.clone(),
             listener,
             epoll,
-            serving,
+            instance: own.instance,
+            key: own.key.clone(),
+            service,
             connections: HashMap::new(),
             next: FIRST,
             unproven: VecDeque::new(),
             ready: Vec::new(),
-            scratch: vec![0; SCRATCH],
             has_left: false,
             paused_until: None,
             spare: spare(),
@@ -122,7 +153,7 @@ impl Agent {
             thread::Builder::new()
                 .name("transom-agent".into())
                 .stack_size(128 << 10)
-                .spawn(move || service.run())
+                .spawn(move || running.run())
         });
         let thread = thread.map_err(|error| failed("starting the agent thread", error))?;
         Ok(Self {
@@ -132,7 +163,7 @@ impl Agent {
     }
 
     /// Tells all peers that this process leaves in good order, and waits until they have been told.
-    pub(super) fn leave(&self) {
+    pub(crate) fn leave(&self) {
         let mut orders = self.shared.orders();
         orders.leave = true;
         self.shared.wake();
@@ -144,7 +175,7 @@ impl Agent {
     }
 }
 
-impl Drop for Agent {
+impl Drop for ChannelAgent {
     fn drop(&mut self) {
         self.shared.orders().end = true;
         self.shared.wake();
@@ -154,16 +185,14 @@ impl Drop for Agent {
     }
 }
 
-struct Connection {
+struct Connection<P> {
     stream: Stream,
-    stage: Stage,
-    /// Bytes that were received and not used: a part of a request, or requests behind a read that is being answered.
-    held: Vec<u8>,
+    stage: Stage<P>,
     /// What the connection waits for.
     awaited: EventFlags,
 }
 
-enum Stage {
+enum Stage<P> {
     Greeted {
         hello: [u8; HELLO],
         got: usize,
@@ -173,12 +202,12 @@ enum Stage {
         proof: [u8; PROOF],
         got: usize,
     },
-    Serving(Target),
+    Serving(P),
 }
 
 /// What becomes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+pub(crate) enum Next {
     /// It waits for the socket.
     Waits(EventFlags),
     /// It could go on at once, and others are to be served first.
@@ -186,32 +215,33 @@ enum Next {
     Ends,
 }
 
-struct Service {
+struct Running<S: Serve> {
     shared: Arc<Shared>,
-    listener: Own<TcpListener>,
-    epoll: Own<OwnedFd>,
-    serving: Serving,
-    connections: HashMap<u64, Connection>,
+    listener: OwnDescriptor<TcpListener>,
+    epoll: OwnDescriptor<OwnedFd>,
+    instance: u64,
+    key: Key,
+    service: S,
+    connections: HashMap<u64, Connection<S::Peer>>,
     next: u64,
     /// Those that have proven nothing yet, the oldest first.
     unproven: VecDeque<(u64, Instant)>,
     /// Those that could go on without an event.
     ready: Vec<u64>,
-    scratch: Vec<u8>,
     /// Whether peers are told that this process leaves.
     has_left: bool,
     /// Until when no connection is accepted.
     paused_until: Option<Instant>,
     /// Given up for a moment when no other descriptor is left.
-    spare: Option<Own<OwnedFd>>,
+    spare: Option<OwnDescriptor<OwnedFd>>,
 }
 
-fn spare() -> Option<Own<OwnedFd>> {
+fn spare() -> Option<OwnDescriptor<OwnedFd>> {
     let made = eventfd(0, EventfdFlags::CLOEXEC);
-    made.ok().map(Own::new)
+    made.ok().map(OwnDescriptor::new)
 }
 
-impl Service {
+impl<S: Serve> Running<S> {
     fn run(mut self) {
         let mut events = Vec::with_capacity(64);
         loop {
@@ -241,6 +271,7 @@ impl Service {
                 match { event.data }.u64() {
                     LISTENER => self.accept(),
                     WAKE => is_over = !self.look_at_orders(),
+                    WATCHED => self.look(),
                     token if !ready.contains(&token) => ready.push(token),
                     _ => {}
                 }
@@ -248,6 +279,7 @@ impl Service {
             if is_over {
                 return;
             }
+            self.service.begin_round();
             for token in ready {
                 self.go_on(token);
             }
@@ -267,8 +299,8 @@ impl Service {
         if leave {
             self.has_left = true;
             for connection in self.connections.values_mut() {
-                if let Stage::Serving(target) = &mut connection.stage {
-                    target.leave();
+                if let Stage::Serving(peer) = &mut connection.stage {
+                    self.service.leave(peer);
                 }
             }
             let all: Vec<u64> = self.connections.keys().copied().collect();
@@ -281,8 +313,8 @@ impl Service {
 
     /// Ends the wait of [`Agent::leave`] once nobody has to be told any more.
     fn note_that_all_are_told(&self) {
-        let is_told = |connection: &Connection| match &connection.stage {
-            Stage::Serving(target) => target.is_all_sent(),
+        let is_told = |connection: &Connection<S::Peer>| match &connection.stage {
+            Stage::Serving(peer) => S::is_all_sent(peer),
             _ => true,
         };
         if !self.has_left || !self.connections.values().all(is_told) {
@@ -321,14 +353,14 @@ impl Service {
             if self.unproven.len() >= MOST_UNPROVEN {
                 match self.unproven.front() {
                     Some(&(oldest, since)) if since.elapsed() >= LEAST_PROOF_TIME => {
-                        self.end(oldest)
+                        self.end(oldest, None)
                     }
                     _ => return self.pause_accepting(),
                 }
             }
             match self.listener.accept() {
                 Ok((stream, from)) => {
-                    if let Err(error) = self.admit(Own::new(stream)) {
+                    if let Err(error) = self.admit(OwnDescriptor::new(stream)) {
                         tracing::warn!(%error, %from, "a connection cannot be served");
                     }
                 }
@@ -340,7 +372,7 @@ impl Service {
                     WARNED.call_once(|| tracing::warn!(%error));
                     match self.unproven.front().copied() {
                         Some((oldest, since)) if since.elapsed() >= LEAST_PROOF_TIME => {
-                            self.end(oldest)
+                            self.end(oldest, None)
                         }
                         _ if self.turn_away() => {}
                         _ => return self.pause_accepting(),
@@ -367,22 +399,35 @@ impl Service {
 
     fn admit(&mut self, stream: Stream) -> io::Result<()> {
         prepare(&stream, Side::Target)?;
+        let stage = Stage::Greeted {
+            hello: [0; HELLO],
+            got: 0,
+        };
+        let token = self.keep(stream, stage)?;
+        self.unproven.push_back((token, Instant::now()));
+        Ok(())
+    }
+
+    fn keep(&mut self, stream: Stream, stage: Stage<S::Peer>) -> io::Result<u64> {
         let token = self.next;
         self.next += 1;
         let data = EventData::new_u64(token);
         epoll::add(&*self.epoll, &*stream, data, EventFlags::IN)?;
         let connection = Connection {
             stream,
-            stage: Stage::Greeted {
-                hello: [0; HELLO],
-                got: 0,
-            },
-            held: Vec::new(),
+            stage,
             awaited: EventFlags::IN,
         };
         self.connections.insert(token, connection);
-        self.unproven.push_back((token, Instant::now()));
-        Ok(())
+        Ok(token)
+    }
+
+    fn look(&mut self) {
+        if self.service.look().is_break()
+            && let Some(fd) = self.service.watched()
+        {
+            let _ = epoll::delete(&*self.epoll, fd);
+        }
     }
 
     fn drop_unproven(&mut self) {
@@ -390,7 +435,7 @@ impl Service {
             && since.elapsed() >= PROOF_TIME
         {
             tracing::debug!("a connection that proved nothing in {PROOF_TIME:?} was dropped");
-            self.end(oldest);
+            self.end(oldest, None);
         }
     }
 
@@ -399,30 +444,33 @@ impl Service {
             return;
         };
         let was_proven = connection.is_proven();
-        let next = connection.go_on(&self.serving, &mut self.scratch, self.has_left);
+        let own = (self.instance, &self.key, self.has_left);
+        let next = connection.go_on(own, &mut self.service);
         if connection.is_proven() && !was_proven {
             self.unproven.retain(|&(other, _)| other != token);
         }
-        match next.unwrap_or(Next::Ends) {
-            Next::Waits(events) if events == connection.awaited => {}
-            Next::Waits(events) => {
+        match next {
+            Ok(Next::Waits(events)) if events == connection.awaited => {}
+            Ok(Next::Waits(events)) => {
                 connection.awaited = events;
                 let data = EventData::new_u64(token);
-                if epoll::modify(&*self.epoll, &*connection.stream, data, events).is_err() {
-                    self.end(token);
+                let modified = epoll::modify(&*self.epoll, &*connection.stream, data, events);
+                if let Err(error) = modified {
+                    self.end(token, Some(&error.into()));
                 }
             }
-            Next::Ready => self.ready.push(token),
-            Next::Ends => self.end(token),
+            Ok(Next::Ready) => self.ready.push(token),
+            Ok(Next::Ends) => self.end(token, None),
+            Err(error) => self.end(token, Some(&error)),
         }
     }
 
-    fn end(&mut self, token: u64) {
+    fn end(&mut self, token: u64, error: Option<&io::Error>) {
         let Some(connection) = self.connections.remove(&token) else {
             return;
         };
-        match &connection.stage {
-            Stage::Serving(target) => target.ended(),
+        match connection.stage {
+            Stage::Serving(peer) => self.service.ended(peer, error),
             _ => self.unproven.retain(|&(other, _)| other != token),
         }
         // A child that is just being forked may have a copy, and then closing this one does neither.
@@ -437,13 +485,17 @@ fn is_of_connection(error: &io::Error) -> bool {
     kinds.contains(&error.kind()) || error.raw_os_error() == Some(libc::EPROTO)
 }
 
-impl Connection {
+impl<P> Connection<P> {
     fn is_proven(&self) -> bool {
         matches!(self.stage, Stage::Serving(_))
     }
 
     /// Does what can be done without waiting. An error is one of the connection.
-    fn go_on(&mut self, serving: &Serving, scratch: &mut [u8], has_left: bool) -> io::Result<Next> {
+    fn go_on<S: Serve<Peer = P>>(
+        &mut self,
+        (instance, key, has_left): (u64, &Key, bool),
+        service: &mut S,
+    ) -> io::Result<Next> {
         loop {
             let next = match &mut self.stage {
                 Stage::Greeted { hello, got } => {
@@ -451,15 +503,12 @@ impl Connection {
                         return Ok(next);
                     }
                     let nonce = random().map_err(io::Error::other)?;
-                    let Serving { key, instance, .. } = serving;
-                    let Some((challenge, answer)) = Challenge::new(hello, key, *instance, nonce)
+                    let Some((challenge, answer)) = Challenge::new(hello, key, instance, nonce)
                     else {
                         return Ok(Next::Ends);
                     };
-                    // The socket has room for it: nothing was sent before.
-                    match send(&self.stream, &[IoSlice::new(&answer)])? {
-                        Moved::Bytes(sent) if sent == answer.len() => {}
-                        _ => return Ok(Next::Ends),
+                    if !is_sent(&self.stream, &answer)? {
+                        return Ok(Next::Ends);
                     }
                     Stage::Challenged {
                         challenge,
@@ -475,25 +524,30 @@ impl Connection {
                     if let Some(next) = fill(&self.stream, proof, got)? {
                         return Ok(next);
                     }
-                    if !challenge.is_met(&serving.key, proof) {
+                    if !challenge.is_met(key, proof) {
                         tracing::warn!("a connection with a wrong key was dropped");
                         return Ok(Next::Ends);
                     }
-                    let origin = serving.peers.status(challenge.origin);
-                    let mut target = Target::new(serving.regions.clone(), origin);
-                    target.welcome();
-                    if has_left {
-                        target.leave();
+                    if !is_sent(&self.stream, &WELCOME)? {
+                        return Ok(Next::Ends);
                     }
-                    Stage::Serving(target)
+                    let mut peer = service.admit(challenge.origin);
+                    if has_left {
+                        service.leave(&mut peer);
+                    }
+                    Stage::Serving(peer)
                 }
-                Stage::Serving(target) => {
-                    return serve(&self.stream, target, &mut self.held, scratch);
-                }
+                Stage::Serving(peer) => return service.serve(&self.stream, peer),
             };
             self.stage = next;
         }
     }
+}
+
+/// Sends so little that the socket has room for it: not more was sent before.
+fn is_sent(stream: &TcpStream, bytes: &[u8]) -> io::Result<bool> {
+    let sent = send(stream, &[IoSlice::new(bytes)])?;
+    Ok(matches!(sent, Moved::Bytes(sent) if sent == bytes.len()))
 }
 
 /// Receives until the message is whole, and no more; `None` once it is.
@@ -506,60 +560,4 @@ fn fill(stream: &TcpStream, message: &mut [u8], got: &mut usize) -> io::Result<O
         }
     }
     Ok(None)
-}
-
-/// Carries out what has come, and answers, as long as it is this connection's turn.
-fn serve(
-    stream: &TcpStream,
-    target: &mut Target,
-    held: &mut Vec<u8>,
-    scratch: &mut [u8],
-) -> io::Result<Next> {
-    for _ in 0..ROUNDS {
-        if let Some(next) = send_answers(stream, target)? {
-            return Ok(next);
-        }
-        // What was held up by a read is carried out before more is received.
-        let used = target.take(held).ok_or(ErrorKind::InvalidData)?;
-        held.drain(..used);
-        if target.is_blocked() {
-            continue;
-        }
-        let kept = held.len();
-        scratch[..kept].copy_from_slice(held);
-        let got = match receive_over(stream, &mut scratch[kept..])? {
-            Moved::Bytes(bytes) => bytes,
-            Moved::Nothing => 0,
-            Moved::End => return Ok(Next::Ends),
-        };
-        let whole = &scratch[..kept + got];
-        let used = target.take(whole).ok_or(ErrorKind::InvalidData)?;
-        held.clear();
-        held.extend_from_slice(&whole[used..]);
-        // All that had come, most likely.
-        if whole.len() < scratch.len() && !target.is_blocked() {
-            held.shrink_to(REQUEST);
-            target.acknowledge();
-            let next = send_answers(stream, target)?;
-            return Ok(next.unwrap_or(Next::Waits(EventFlags::IN)));
-        }
-    }
-    target.acknowledge();
-    Ok(Next::Ready)
-}
-
-/// Sends answers as far as the socket takes them and it is this connection's turn; `None` if that is all of them.
-fn send_answers(stream: &TcpStream, target: &mut Target) -> io::Result<Option<Next>> {
-    for _ in 0..PIECES {
-        let output = target.output();
-        if output.is_empty() {
-            return Ok(None);
-        }
-        match send(stream, &[IoSlice::new(output)])? {
-            Moved::Bytes(sent) => target.has_sent(sent),
-            Moved::Nothing => return Ok(Some(Next::Waits(EventFlags::OUT))),
-            Moved::End => return Err(ErrorKind::ConnectionReset.into()),
-        }
-    }
-    Ok(Some(Next::Ready))
 }

@@ -5,11 +5,10 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use super::frame::{ANSWER, Answer};
 use super::interfaces::candidates;
-use super::proof::{CHALLENGE, FULL, hello, prove};
+use super::proof::{CHALLENGE, FULL, WELCOME, hello, prove};
 use super::record::Record;
-use super::stream::{SILENCE, Side, prepare};
+use super::stream::{Side, prepare};
 use crate::system::{is_shortage, random};
 use crate::{Error, Result};
 
@@ -24,23 +23,34 @@ enum Failed {
     Call(io::Error),
 }
 
-/// Connects and proves to the peer that this process is of its job.
-pub(super) fn dial(own: &Record, peer: &Record) -> Result<TcpStream> {
+/// Connects, and proves to the peer that this process is of its job. The peer may take as long as `patience` for each answer.
+/// Errors are of the operation.
+pub(crate) fn dial(
+    own: &Record,
+    peer: &Record,
+    patience: Duration,
+    operation: &'static str,
+) -> Result<TcpStream> {
+    let no_answer = |why: String| Error::NoAnswer {
+        operation,
+        pid: peer.pid,
+        host: peer.host.as_str().into(),
+        why: why.into(),
+    };
     let all = candidates(own, peer);
     if all.is_empty() {
         return Err(no_answer(
-            peer,
             "its host has no address that this one could reach: TRANSOM_TCP_INTERFACE names the interface to use, on all \
              ranks, and `transom devices` shows the addresses"
                 .to_owned(),
         ));
     }
     // What is lost is sent again after a second.
-    let limit = (SILENCE / all.len() as u32).max(Duration::from_millis(1500));
+    let limit = (patience / all.len() as u32).max(Duration::from_millis(1500));
     let mut tried = String::new();
     let mut is_refused = true;
     for address in all {
-        let failed = match try_address(own, peer, address, limit) {
+        let failed = match try_address(own, peer, address, [limit, patience]) {
             Ok(stream) => return Ok(stream),
             Err(failed) => failed,
         };
@@ -48,12 +58,9 @@ pub(super) fn dial(own: &Record, peer: &Record) -> Result<TcpStream> {
             Failed::Refused => "nobody listens there".to_owned(),
             Failed::Other => "another program listens there".to_owned(),
             Failed::Full => {
-                return Err(no_answer(
-                    peer,
-                    format!(
-                        "at {address}: its process has no descriptor left for the connection: raise the limit of open files there with `ulimit -n`"
-                    ),
-                ));
+                return Err(no_answer(format!(
+                    "at {address}: its process has no descriptor left for the connection: raise the limit of open files there with `ulimit -n`"
+                )));
             }
             Failed::Call(error) if is_shortage(&error) => {
                 return Err(Error::os(format!("connecting to {address}"), error));
@@ -70,29 +77,17 @@ pub(super) fn dial(own: &Record, peer: &Record) -> Result<TcpStream> {
     if is_refused && own.namespace == peer.namespace {
         return Err(Error::PeerGone { pid: peer.pid });
     }
-    Err(no_answer(
-        peer,
-        format!(
-            "from {}: {tried}; a firewall may keep them apart, or TRANSOM_TCP_INTERFACE may have to name another interface",
-            own.host
-        ),
-    ))
-}
-
-fn no_answer(peer: &Record, why: String) -> Error {
-    Error::NoAnswer {
-        operation: "connecting by TCP",
-        pid: peer.pid,
-        host: peer.host.as_str().into(),
-        why: why.into(),
-    }
+    Err(no_answer(format!(
+        "from {}: {tried}; a firewall may keep them apart, or TRANSOM_TCP_INTERFACE may have to name another interface",
+        own.host
+    )))
 }
 
 fn try_address(
     own: &Record,
     peer: &Record,
     address: IpAddr,
-    limit: Duration,
+    [limit, patience]: [Duration; 2],
 ) -> std::result::Result<TcpStream, Failed> {
     let at = SocketAddr::new(address, peer.port);
     let stream = TcpStream::connect_timeout(&at, limit).map_err(|error| match error.kind() {
@@ -104,7 +99,7 @@ fn try_address(
     let mut answer = [0; CHALLENGE];
     let mut ask = || -> io::Result<()> {
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(SILENCE))?;
+        stream.set_read_timeout(Some(patience))?;
         (&stream).write_all(&first)?;
         (&stream).read_exact(&mut answer)
     };
@@ -113,12 +108,12 @@ fn try_address(
         return Err(Failed::Full);
     }
     let proof = prove(&peer.key, &first, &answer).ok_or(Failed::Other)?;
-    let mut welcome = [0; ANSWER];
+    let mut welcome = [0; WELCOME.len()];
     (&stream)
         .write_all(&proof)
         .and_then(|()| (&stream).read_exact(&mut welcome))
         .map_err(as_of_peer)?;
-    if Answer::decode(&welcome) != Some(Answer::Done(0)) {
+    if welcome != WELCOME {
         return Err(Failed::Other);
     }
     prepare(&stream, Side::Origin).map_err(Failed::Call)?;

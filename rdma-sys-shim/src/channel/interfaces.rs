@@ -5,15 +5,15 @@ use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::{fmt, ptr};
 
-use super::DEVICE;
 use super::record::{MOST_NETWORKS, Network, Record};
+use crate::error::TCP;
 use crate::{Error, Result};
 
 /// An address of a network interface that is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Interface {
-    pub(super) name: String,
-    pub(super) network: Network,
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    pub(crate) network: Network,
     is_loopback: bool,
 }
 
@@ -25,7 +25,7 @@ impl fmt::Display for Interface {
 }
 
 /// Those of `all` that peers are told: of the interface of this name, or of all but the loopback.
-pub(super) fn published(all: &[Interface], named: &str) -> Result<Vec<Interface>> {
+pub(crate) fn published(all: &[Interface], named: &str) -> Result<Vec<Interface>> {
     let found: Vec<_> = all
         .iter()
         .filter(|one| match named {
@@ -39,7 +39,7 @@ pub(super) fn published(all: &[Interface], named: &str) -> Result<Vec<Interface>
         let names: BTreeSet<_> = all.iter().map(|one| one.name.as_str()).collect();
         let names: Vec<_> = names.into_iter().collect();
         return Err(Error::UnknownDevice {
-            name: format!("{DEVICE}:{named}"),
+            name: format!("{TCP}:{named}"),
             known: format!("interfaces with an address: {}", names.join(", ")),
         });
     }
@@ -48,7 +48,7 @@ pub(super) fn published(all: &[Interface], named: &str) -> Result<Vec<Interface>
 
 /// The addresses of a peer, as `own` says of this process, in the order in which they are to be tried. Addresses that both
 /// hosts have, as bridges of containers do, lead nowhere unless both are in one namespace.
-pub(super) fn candidates(own: &Record, peer: &Record) -> Vec<IpAddr> {
+pub(crate) fn candidates(own: &Record, peer: &Record) -> Vec<IpAddr> {
     let is_same = own.namespace == peer.namespace;
     let is_own = |address| own.networks.iter().any(|one| one.address == address);
     let is_near = |address| own.networks.iter().any(|one| one.holds(address));
@@ -67,7 +67,7 @@ pub(super) fn candidates(own: &Record, peer: &Record) -> Vec<IpAddr> {
 }
 
 /// The addresses of this machine's interfaces that are up, but for those that have a meaning on one link only.
-pub(super) fn all() -> Result<Vec<Interface>> {
+pub(crate) fn all() -> Result<Vec<Interface>> {
     let mut first = ptr::null_mut();
     // SAFETY: the pointer is to a local, to which the call writes a list.
     if unsafe { libc::getifaddrs(&raw mut first) } != 0 {

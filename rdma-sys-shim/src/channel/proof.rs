@@ -4,6 +4,7 @@
 //! origin: MAGIC, instance of the target, instance of the origin, nonce
 //! target: nonce, tag
 //! origin: tag
+//! target: WELCOME
 //! ```
 //!
 //! The key is a part of the target's record, which only ranks of the job get. Every message has a fixed length. A target
@@ -16,14 +17,14 @@ use sha2::Sha256;
 
 use crate::fields::Fields;
 
-pub(super) const KEY: usize = 32;
+pub(crate) const KEY: usize = 32;
 const NONCE: usize = 32;
 const TAG: usize = 32;
 
 const MAGIC: [u8; 8] = *b"transom\x01";
-pub(super) const HELLO: usize = 24 + NONCE;
-pub(super) const CHALLENGE: usize = NONCE + TAG;
-pub(super) const PROOF: usize = TAG;
+pub(crate) const HELLO: usize = 24 + NONCE;
+pub(crate) const CHALLENGE: usize = NONCE + TAG;
+pub(crate) const PROOF: usize = TAG;
 
 /// What a target says in place of its message when it has no descriptor for the connection. It proves nothing, and nothing but
 /// the origin's error depends on it.
@@ -32,12 +33,15 @@ pub(super) const FULL: [u8; CHALLENGE] = [0xff; CHALLENGE];
 const TARGET: &[u8] = b"target";
 const ORIGIN: &[u8] = b"origin";
 
-pub(super) type Nonce = [u8; NONCE];
-pub(super) type Hello = [u8; HELLO];
+/// The target's last message: it knows that the origin knows the key.
+pub(crate) const WELCOME: [u8; 8] = *b"welcome\x01";
+
+pub(crate) type Nonce = [u8; NONCE];
+pub(crate) type Hello = [u8; HELLO];
 
 /// What proves that a process is of the job.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Key(pub(super) [u8; KEY]);
+pub(crate) struct Key(pub(crate) [u8; KEY]);
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,7 +69,7 @@ impl Key {
 }
 
 /// The origin's first message. `nonce` is random.
-pub(super) fn hello(target: u64, origin: u64, nonce: &Nonce) -> Hello {
+pub(crate) fn hello(target: u64, origin: u64, nonce: &Nonce) -> Hello {
     let mut hello = [0; HELLO];
     hello[..8].copy_from_slice(&MAGIC);
     hello[8..16].copy_from_slice(&target.to_le_bytes());
@@ -75,16 +79,16 @@ pub(super) fn hello(target: u64, origin: u64, nonce: &Nonce) -> Hello {
 }
 
 /// The target's side, once it has answered the origin.
-pub(super) struct Challenge {
+pub(crate) struct Challenge {
     hello: Hello,
     nonce: Nonce,
     /// The instance of the origin, as it says.
-    pub(super) origin: u64,
+    pub(crate) origin: u64,
 }
 
 impl Challenge {
     /// Answers the origin's first message. `nonce` is random. `None` if it is none for this target.
-    pub(super) fn new(
+    pub(crate) fn new(
         hello: &Hello,
         key: &Key,
         target: u64,
@@ -106,13 +110,13 @@ impl Challenge {
     }
 
     /// Whether the origin knows the key.
-    pub(super) fn is_met(&self, key: &Key, proof: &[u8; PROOF]) -> bool {
+    pub(crate) fn is_met(&self, key: &Key, proof: &[u8; PROOF]) -> bool {
         key.is_tag(proof, ORIGIN, &self.hello, &self.nonce)
     }
 }
 
 /// The origin's second message; `None` if the target does not know its key.
-pub(super) fn prove(key: &Key, hello: &Hello, answer: &[u8; CHALLENGE]) -> Option<[u8; PROOF]> {
+pub(crate) fn prove(key: &Key, hello: &Hello, answer: &[u8; CHALLENGE]) -> Option<[u8; PROOF]> {
     let (nonce, tag) = answer.split_first_chunk::<NONCE>()?;
     let is_right = key.is_tag(tag, TARGET, hello, nonce);
     is_right.then(|| key.tag(ORIGIN, hello, nonce))

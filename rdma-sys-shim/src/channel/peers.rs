@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is known of a peer's process, to both sides of its connections.
 #[derive(Debug, Default)]
-pub(super) struct Status(AtomicU8);
+pub(crate) struct Status(AtomicU8);
 
 /// What a process has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Presence {
+pub(crate) enum Presence {
     Here,
     /// It has closed its device in good order.
     Closed,
@@ -19,7 +19,7 @@ pub(super) enum Presence {
 }
 
 impl Status {
-    pub(super) fn presence(&self) -> Presence {
+    pub(crate) fn presence(&self) -> Presence {
         match self.0.load(Ordering::Acquire) {
             0 => Presence::Here,
             1 => Presence::Closed,
@@ -28,7 +28,7 @@ impl Status {
     }
 
     /// The first counts.
-    pub(super) fn becomes(&self, presence: Presence) {
+    pub(crate) fn becomes(&self, presence: Presence) {
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
         let _ = self
             .0
@@ -38,11 +38,11 @@ impl Status {
 
 /// By the instance of their device.
 #[derive(Default)]
-pub(super) struct KnownPeers(Mutex<HashMap<u64, Arc<Status>>>);
+pub(crate) struct KnownPeers(Mutex<HashMap<u64, Arc<Status>>>);
 
 impl KnownPeers {
     /// The same for all connections with a process, of either direction.
-    pub(super) fn status(&self, instance: u64) -> Arc<Status> {
+    pub(crate) fn status(&self, instance: u64) -> Arc<Status> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(instance).or_default().clone()
     }

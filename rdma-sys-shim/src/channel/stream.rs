@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg, sockopt};
 
 /// A peer whose host does not answer for so long is gone: its host is, or the way to it.
-pub(super) const SILENCE: Duration = Duration::from_secs(5);
+pub(crate) const SILENCE: Duration = Duration::from_secs(5);
 /// An idle connection is tried after so long by its origin, and later by its target; then once a second, so many times.
 const IDLE: Duration = Duration::from_secs(2);
 const IDLE_AT_TARGET: Duration = Duration::from_secs(5);
@@ -17,7 +17,7 @@ const TRIES: u32 = 3;
 
 /// What a socket took or gave.
 #[derive(Debug)]
-pub(super) enum Moved {
+pub(crate) enum Moved {
     Bytes(usize),
     /// Nothing can be moved now.
     Nothing,
@@ -27,13 +27,13 @@ pub(super) enum Moved {
 
 /// The side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(crate) enum Side {
     Origin,
     Target,
 }
 
 /// Has the stream not wait, and notice a peer that is gone while nothing is sent.
-pub(super) fn prepare(stream: &TcpStream, side: Side) -> io::Result<()> {
+pub(crate) fn prepare(stream: &TcpStream, side: Side) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;
@@ -49,7 +49,7 @@ pub(super) fn prepare(stream: &TcpStream, side: Side) -> io::Result<()> {
 
 /// Whether the peer's kernel has left what was sent without an answer for [`SILENCE`]. `TCP_USER_TIMEOUT` will not do: it also
 /// ends connections to a process that receives nothing while it computes, whose kernel answers.
-pub(super) fn is_silent(stream: &TcpStream) -> bool {
+pub(crate) fn is_silent(stream: &TcpStream) -> bool {
     // SAFETY: zeroes are a valid record.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut len = size_of_val(&info) as libc::socklen_t;
@@ -67,14 +67,14 @@ pub(super) fn is_silent(stream: &TcpStream) -> bool {
     rc == 0 && info.tcpi_unacked > 0 && silence >= SILENCE.as_millis()
 }
 
-pub(super) fn send(stream: &TcpStream, pieces: &[IoSlice<'_>]) -> io::Result<Moved> {
+pub(crate) fn send(stream: &TcpStream, pieces: &[IoSlice<'_>]) -> io::Result<Moved> {
     let mut control = SendAncillaryBuffer::new(&mut []);
     // A process that does not ignore SIGPIPE is not to end by it.
     let sent = sendmsg(stream, pieces, &mut control, SendFlags::NOSIGNAL);
     moved(sent.map_err(io::Error::from))
 }
 
-pub(super) fn receive(stream: &TcpStream, to: &mut [MaybeUninit<u8>]) -> io::Result<Moved> {
+pub(crate) fn receive(stream: &TcpStream, to: &mut [MaybeUninit<u8>]) -> io::Result<Moved> {
     if to.is_empty() {
         return Ok(Moved::Nothing);
     }
@@ -86,7 +86,7 @@ pub(super) fn receive(stream: &TcpStream, to: &mut [MaybeUninit<u8>]) -> io::Res
 }
 
 /// As [`receive`], to memory that has been written to before.
-pub(super) fn receive_over(stream: &TcpStream, to: &mut [u8]) -> io::Result<Moved> {
+pub(crate) fn receive_over(stream: &TcpStream, to: &mut [u8]) -> io::Result<Moved> {
     let (base, len) = (to.as_mut_ptr().cast::<MaybeUninit<u8>>(), to.len());
     // SAFETY: the same memory, into which only bytes that the kernel wrote get.
     receive(stream, unsafe { std::slice::from_raw_parts_mut(base, len) })

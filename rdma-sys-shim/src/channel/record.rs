@@ -1,40 +1,37 @@
-//! What a process of the tcp provider publishes about itself.
+//! What a process publishes, so that its peers find it.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::DEVICE;
 use super::proof::{KEY, Key};
 use crate::fields::Fields;
 use crate::{Error, Result};
 
-/// No address of another device begins like this. The last byte counts versions of the protocol.
-const MAGIC: [u8; 4] = *b"tTC\x01";
 /// So much of the host's name is kept, and so many addresses, that the record stays within what a bootstrap carries.
-pub(super) const LONGEST_HOST: usize = 48;
-pub(super) const MOST_NETWORKS: usize = 6;
+pub(crate) const LONGEST_HOST: usize = 48;
+pub(crate) const MOST_NETWORKS: usize = 6;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Record {
-    pub(super) pid: u32,
-    pub(super) host: String,
+pub(crate) struct Record {
+    pub(crate) pid: u32,
+    pub(crate) host: String,
     /// Random, and so another for each device that was ever opened.
-    pub(super) instance: u64,
-    pub(super) key: Key,
+    pub(crate) instance: u64,
+    pub(crate) key: Key,
     /// The network namespace. Processes of one have the same addresses, and reach each other by any of them.
-    pub(super) namespace: Namespace,
-    pub(super) port: u16,
-    pub(super) networks: Vec<Network>,
+    pub(crate) namespace: Namespace,
+    pub(crate) port: u16,
+    pub(crate) networks: Vec<Network>,
 }
 
 /// An address, and how many of its bits name the network that it is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Network {
-    pub(super) address: IpAddr,
-    pub(super) prefix: u8,
+pub(crate) struct Network {
+    pub(crate) address: IpAddr,
+    pub(crate) prefix: u8,
 }
 
 impl Network {
-    pub(super) fn holds(&self, address: IpAddr) -> bool {
+    pub(crate) fn holds(&self, address: IpAddr) -> bool {
         let differing = match (self.address, address) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
                 u128::from(own.to_bits() ^ other.to_bits()) << 96
@@ -49,14 +46,15 @@ impl Network {
 
 /// A network namespace of a boot of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Namespace {
-    pub(super) boot: [u8; 16],
-    pub(super) inode: u64,
+pub(crate) struct Namespace {
+    pub(crate) boot: [u8; 16],
+    pub(crate) inode: u64,
 }
 
 impl Record {
-    pub(super) fn encode(&self) -> Vec<u8> {
-        let mut bytes = MAGIC.to_vec();
+    /// `mark` is the provider's: no address of another device begins like this.
+    pub(crate) fn encode(&self, mark: [u8; 4]) -> Vec<u8> {
+        let mut bytes = mark.to_vec();
         bytes.extend(self.pid.to_le_bytes());
         bytes.extend(self.instance.to_le_bytes());
         bytes.extend(self.key.0);
@@ -77,28 +75,34 @@ impl Record {
         bytes
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
-        Self::read(Fields(bytes)).ok_or(Error::BadAddress {
-            device: DEVICE,
+    /// The record, and what `more` takes of the bytes behind it, which has to be all.
+    pub(crate) fn decode<T>(
+        mark: [u8; 4],
+        device: &'static str,
+        bytes: &[u8],
+        more: impl FnOnce(&mut Fields<'_>) -> Option<T>,
+    ) -> Result<(Self, T)> {
+        let read = |mut fields: Fields<'_>| {
+            let is_marked = fields.array()? == mark;
+            let record = is_marked.then(|| Self::read(&mut fields))??;
+            let more = more(&mut fields)?;
+            fields.0.is_empty().then_some((record, more))
+        };
+        read(Fields(bytes)).ok_or(Error::BadAddress {
+            device,
             reason: "it was published by another device or another version of transom; give all ranks the same \
                      TRANSOM_DEVICE",
         })
     }
 
-    fn read(mut fields: Fields<'_>) -> Option<Self> {
-        if fields.array()? != MAGIC {
-            return None;
-        }
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let pid = fields.u32()?;
         let instance = fields.u64()?;
         let key = Key(fields.array::<KEY>()?);
         let boot = fields.array()?;
         let inode = fields.u64()?;
         let port = u16::from_le_bytes(fields.array()?);
-        let [len] = fields.array()?;
-        let (host, rest) = fields.0.split_at_checked(len.into())?;
-        let host = str::from_utf8(host).ok()?.to_owned();
-        fields = Fields(rest);
+        let host = fields.text()?.to_owned();
         let [count] = fields.array()?;
         let networks = (0..count).map(|_| {
             let address = Ipv6Addr::from(fields.array::<16>()?).to_canonical();
@@ -107,7 +111,7 @@ impl Record {
             (prefix <= longest).then_some(Network { address, prefix })
         });
         let networks = networks.collect::<Option<Vec<_>>>()?;
-        fields.0.is_empty().then_some(Self {
+        Some(Self {
             pid,
             host,
             instance,
@@ -120,10 +124,10 @@ impl Record {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    pub(in super::super) fn record() -> Record {
+    pub(crate) fn record() -> Record {
         let network = |address: &str, prefix| Network {
             address: address.parse().unwrap(),
             prefix,
@@ -151,21 +155,23 @@ pub(super) mod tests {
 
     #[test]
     fn a_record_survives_the_journey_and_nothing_else_is_one() {
+        const MARK: [u8; 4] = *b"test";
+        let decode = |bytes: &[u8]| Record::decode(MARK, "test", bytes, |_| Some(()));
         let record = record();
-        let bytes = record.encode();
-        assert_eq!(Record::decode(&bytes).unwrap(), record);
+        let bytes = record.encode(MARK);
+        assert_eq!(decode(&bytes).unwrap().0, record);
         // Neighbours put theirs before it.
         assert!(bytes.len() <= 384 - 100, "{}", bytes.len());
         for cut in 0..bytes.len() {
-            assert!(Record::decode(&bytes[..cut]).is_err(), "{cut}");
+            assert!(decode(&bytes[..cut]).is_err(), "{cut}");
         }
-        assert!(Record::decode(&[&bytes[..], &[0]].concat()).is_err());
+        assert!(decode(&[&bytes[..], &[0]].concat()).is_err());
         let mut wrong = bytes.clone();
         *wrong.last_mut().unwrap() = 129;
-        assert!(Record::decode(&wrong).is_err());
+        assert!(decode(&wrong).is_err());
         let mut wrong = bytes;
         wrong[3] ^= 1;
-        let message = Record::decode(&wrong).unwrap_err().to_string();
+        let message = decode(&wrong).unwrap_err().to_string();
         assert!(message.contains("TRANSOM_DEVICE"), "{message}");
     }
 }

@@ -13,12 +13,12 @@ const WORDS: usize = 1 << 10;
 static WATCHES_FORKS: Once = Once::new();
 
 /// A descriptor that forked children give back.
-pub(super) struct Own<T: AsRawFd>(T);
+pub(crate) struct OwnDescriptor<T: AsRawFd>(T);
 
-pub(super) type Stream = Own<TcpStream>;
+pub(crate) type Stream = OwnDescriptor<TcpStream>;
 
-impl<T: AsRawFd> Own<T> {
-    pub(super) fn new(inner: T) -> Self {
+impl<T: AsRawFd> OwnDescriptor<T> {
+    pub(crate) fn new(inner: T) -> Self {
         WATCHES_FORKS.call_once(|| {
             // SAFETY: the handler makes calls only that may be made there, and uses atomics.
             let rc = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
@@ -36,7 +36,7 @@ impl<T: AsRawFd> Own<T> {
     }
 }
 
-impl<T: AsRawFd> Deref for Own<T> {
+impl<T: AsRawFd> Deref for OwnDescriptor<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -44,7 +44,7 @@ impl<T: AsRawFd> Deref for Own<T> {
     }
 }
 
-impl<T: AsRawFd> Drop for Own<T> {
+impl<T: AsRawFd> Drop for OwnDescriptor<T> {
     fn drop(&mut self) {
         if let Some((word, bit)) = place(self.0.as_raw_fd()) {
             word.fetch_and(!bit, Ordering::Relaxed);
@@ -89,7 +89,7 @@ mod tests {
         let _alone = crate::guard::alone();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let own = Own::new(stream);
+        let own = OwnDescriptor::new(stream);
         let (mut peer, _) = listener.accept().unwrap();
         // SAFETY: the child makes one call that waits, until it is killed.
         let child = unsafe { libc::fork() };

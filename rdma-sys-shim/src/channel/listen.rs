@@ -1,0 +1,100 @@
+//! Listening for peers, and what this process publishes for that.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::MetadataExt as _;
+use std::{env, fs, io};
+
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+
+use super::interfaces;
+use super::proof::Key;
+use super::record::{LONGEST_HOST, Namespace, Network, Record};
+use super::socket::OwnDescriptor;
+use crate::system::{Host, allow_descriptors, host_name, random};
+use crate::{Error, Result};
+
+/// The interface that the environment names; empty: none.
+pub(crate) fn interface() -> String {
+    env::var("TRANSOM_TCP_INTERFACE").unwrap_or_default()
+}
+
+/// Listens at the interface of this name, or at all if it is empty. The record says where, and has an instance and a key that
+/// were never used before.
+pub(crate) fn open(interface: &str) -> Result<(Record, OwnDescriptor<TcpListener>)> {
+    let published = interfaces::published(&interfaces::all()?, interface)?;
+    let mut networks: Vec<_> = published.iter().map(|one| one.network).collect();
+    if !interface.is_empty() {
+        networks.truncate(1);
+    }
+    let named = networks.first().filter(|_| !interface.is_empty());
+    // A peer may take two.
+    allow_descriptors();
+    let listener = listen(named)?;
+    let port = listener
+        .local_addr()
+        .map_err(|error| Error::os("getsockname", error))?
+        .port();
+    let own = Record {
+        pid: std::process::id(),
+        host: short_host_name(),
+        instance: u64::from_ne_bytes(random()?),
+        key: Key(random()?),
+        namespace: namespace()?,
+        port,
+        networks,
+    };
+    Ok((own, OwnDescriptor::new(listener)))
+}
+
+/// Listens at a port that the system chooses: at all addresses, or at the one of an interface that was named.
+fn listen(named: Option<&Network>) -> Result<TcpListener> {
+    let wanted = match named {
+        Some(network) => vec![network.address],
+        None => vec![
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        ],
+    };
+    let mut failure = io::ErrorKind::AddrNotAvailable.into();
+    for address in wanted {
+        match listen_at(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failure = error,
+        }
+    }
+    Err(Error::os("listening for peers by TCP", failure))
+}
+
+fn listen_at(address: IpAddr) -> io::Result<TcpListener> {
+    /// All ranks of a large job may connect at once.
+    const BACKLOG: i32 = 4096;
+    let family = match address {
+        IpAddr::V4(_) => AddressFamily::INET,
+        IpAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    if address.is_ipv6() {
+        // It takes IPv4, too, whatever the system's default is.
+        sockopt::set_ipv6_v6only(&socket, false)?;
+    }
+    bind(&socket, &SocketAddr::new(address, 0))?;
+    net::listen(&socket, BACKLOG)?;
+    Ok(TcpListener::from(socket))
+}
+
+fn namespace() -> Result<Namespace> {
+    let net = fs::metadata("/proc/thread-self/ns/net");
+    Ok(Namespace {
+        boot: Host::this()?.boot,
+        inode: net.map_or(0, |net| net.ino()),
+    })
+}
+
+/// As much of the host's name as a record has room for.
+fn short_host_name() -> String {
+    let mut name = host_name();
+    let mut ends = (0..=LONGEST_HOST.min(name.len())).rev();
+    let end = ends.find(|&end| name.is_char_boundary(end));
+    name.truncate(end.unwrap_or(0));
+    name
+}

@@ -1,0 +1,27 @@
+//! Connections by TCP between the processes of a job, for providers that need them.
+//!
+//! Each process has a thread, the [`ChannelAgent`], that listens, has those who connect prove that they know the key of the process's
+//! [`Record`], and serves them as a provider's [`Serve`] says. An origin finds a target with [`dial`].
+
+mod agent;
+mod dial;
+mod interfaces;
+mod listen;
+mod peers;
+mod proof;
+mod record;
+mod socket;
+mod stream;
+
+pub(crate) use agent::{ChannelAgent, Next, Serve};
+pub(crate) use dial::dial;
+pub(crate) use interfaces::{Interface, all, published};
+pub(crate) use listen::{interface, open};
+pub(crate) use peers::{KnownPeers, Presence, Status};
+#[cfg(any(test, fuzzing))]
+pub(crate) use proof::{Challenge, HELLO, KEY, Key, hello};
+pub(crate) use record::Record;
+#[cfg(any(test, fuzzing))]
+pub(crate) use record::{Namespace, Network};
+pub(crate) use socket::{OwnDescriptor, Stream};
+pub(crate) use stream::{Moved, SILENCE, is_silent, receive, receive_over, send};
