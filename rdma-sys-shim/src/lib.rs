@@ -4,6 +4,7 @@
 //! A [`Registry`] says which devices there are, and opens one. [`rdma`] reads what the kernel shows of
 //! RDMA devices and chooses among them; it needs no verbs library.
 
+mod assist;
 mod channel;
 mod cross_memory;
 mod device;
@@ -33,6 +34,7 @@ mod verbs;
 mod vma;
 mod words;
 
+pub use assist::{Assist, has_attached};
 pub use device::batch::{Batch, BatchError, Blocks, Each, LocalPiece, RemoteRun};
 pub use device::{
     ALIGNMENT, Access, AtomicDomain, Capabilities, Device, Endpoint, LIVENESS_INTERVAL, Liveness,
@@ -46,7 +48,7 @@ pub use primitive::milliseconds;
 pub use provider::{DeviceInfo, Found, Joining, Placement, Provider, State, Surroundings, options};
 pub use registry::{LeftOut, Registry, is_automatic};
 pub use signals::without_signals;
-pub use soft::{Assist, BootstrapSegment, SEGMENT_BYTES, has_attached, probe};
+pub use soft::{BootstrapSegment, SEGMENT_BYTES, probe};
 pub use system::{Host, longest_file};
 
 /// Whether this build has the verbs provider.

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, IoSlice};
+use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -9,13 +10,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 
+use super::call_bell::CallBell;
 use super::proof::{Challenge, FULL, HELLO, Key, PROOF, WELCOME};
 use super::record::Record;
 use super::socket::{OwnDescriptor, Stream};
 use super::stream::{Moved, Side, prepare, receive_over, send};
+use crate::assist::{Assisted, Attached};
 use crate::signals::without_signals;
 use crate::system::random;
 use crate::{Error, Result};
@@ -30,13 +33,20 @@ const LEAST_PROOF_TIME: Duration = Duration::from_secs(1);
 /// After accepting has failed, nothing is accepted for so long.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Events that are taken at a time.
+const EVENTS: usize = 64;
+
 const LISTENER: u64 = 0;
 const WAKE: u64 = 1;
 const WATCHED: u64 = 2;
 const FIRST: u64 = 3;
 
-/// How those are served that have proven that they are of the job. The agent's thread alone calls it.
+/// How those are served that have proven that they are of the job. One thread at a time calls it: the agent's, or one that assists
+/// it.
 pub(crate) trait Serve: Send + 'static {
+    /// Whether threads of this process that wait serve peers meanwhile, which spares these the agent's wake-up.
+    const ASSISTED: bool = false;
+
     /// What is kept for a connection.
     type Peer: Send;
 
@@ -72,6 +82,7 @@ pub(crate) trait Serve: Send + 'static {
 pub(crate) struct ChannelAgent {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    _attached: Option<Attached>,
 }
 
 struct Shared {
@@ -101,10 +112,10 @@ impl Shared {
 
 impl ChannelAgent {
     /// `own` is this process's.
-    pub(crate) fn start(
+    pub(crate) fn start<S: Serve>(
         listener: OwnDescriptor<TcpListener>,
         own: &Record,
-        service: impl Serve,
+        service: S,
     ) -> Result<Self> {
         let failed = |call: &str, error: io::Error| Error::os(call, error);
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
@@ -114,7 +125,7 @@ impl ChannelAgent {
         listener
             .set_nonblocking(true)
             .map_err(|error| failed("listening", error))?;
-        let epoll = OwnDescriptor::new(epoll);
+        let epoll = Arc::new(OwnDescriptor::new(epoll));
         let shared = Arc::new(Shared {
             wake: OwnDescriptor::new(wake),
             orders: Mutex::new(Orders {
@@ -126,7 +137,7 @@ impl ChannelAgent {
         });
         let watch = |fd: BorrowedFd<'_>, token| {
             let data = EventData::new_u64(token);
-            let added = epoll::add(&*epoll, fd, data, EventFlags::IN);
+            let added = epoll::add(&**epoll, fd, data, EventFlags::IN);
             added.map_err(|error| failed("epoll_ctl", error.into()))
         };
         watch(listener.as_fd(), LISTENER)?;
@@ -137,7 +148,7 @@ impl ChannelAgent {
         let running = Running {
             shared: shared.clone(),
             listener,
-            epoll,
+            epoll: epoll.clone(),
             instance: own.instance,
             key: own.key.clone(),
             service,
@@ -149,16 +160,23 @@ impl ChannelAgent {
             paused_until: None,
             spare: spare(),
         };
+        let channel = Arc::new(Channel {
+            epoll,
+            running: Mutex::new(running),
+            bell: CallBell::default(),
+        });
+        let served = channel.clone();
         let thread = without_signals(|| {
             thread::Builder::new()
                 .name("transom-agent".into())
                 .stack_size(128 << 10)
-                .spawn(move || running.run())
+                .spawn(move || served.run())
         });
         let thread = thread.map_err(|error| failed("starting the agent thread", error))?;
         Ok(Self {
             shared,
             thread: Some(thread),
+            _attached: S::ASSISTED.then(|| Attached::new(channel, false)),
         })
     }
 
@@ -215,10 +233,17 @@ pub(crate) enum Next {
     Ends,
 }
 
+/// What the agent's thread and those that assist it have in common.
+struct Channel<S: Serve> {
+    epoll: Arc<OwnDescriptor<OwnedFd>>,
+    running: Mutex<Running<S>>,
+    bell: CallBell,
+}
+
 struct Running<S: Serve> {
     shared: Arc<Shared>,
     listener: OwnDescriptor<TcpListener>,
-    epoll: OwnDescriptor<OwnedFd>,
+    epoll: Arc<OwnDescriptor<OwnedFd>>,
     instance: u64,
     key: Key,
     service: S,
@@ -241,52 +266,126 @@ fn spare() -> Option<OwnDescriptor<OwnedFd>> {
     made.ok().map(OwnDescriptor::new)
 }
 
-impl<S: Serve> Running<S> {
-    fn run(mut self) {
-        let mut events = Vec::with_capacity(64);
+impl<S: Serve> Channel<S> {
+    fn running(&self) -> MutexGuard<'_, Running<S>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut room = [const { MaybeUninit::uninit() }; EVENTS];
         loop {
-            let limit = match (self.ready.is_empty(), self.unproven.is_empty()) {
-                (false, _) => Some(Duration::ZERO),
-                (true, false) => Some(LEAST_PROOF_TIME),
-                (true, true) => None,
-            };
-            let paused = self.paused_until.map(|_| PAUSE);
-            let limit = limit.into_iter().chain(paused).min();
-            let limit = limit.map(|limit| Timespec {
-                tv_sec: limit.as_secs() as i64,
-                tv_nsec: i64::from(limit.subsec_nanos()),
-            });
-            events.clear();
-            let room = rustix::buffer::spare_capacity(&mut events);
-            match epoll::wait(&*self.epoll, room, limit.as_ref()) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            let limit = self.running().longest_sleep();
+            let events = match wait(&self.epoll, &mut room, limit) {
+                Ok(events) => events,
                 Err(error) => {
                     tracing::error!(%error, "the agent cannot wait for its peers, and ends");
                     return;
                 }
+            };
+            match self.running().take(events) {
+                Some(0) => {}
+                Some(_) => self.bell.ring(),
+                None => return,
             }
-            let mut ready = std::mem::take(&mut self.ready);
-            let mut is_over = false;
-            for event in &events {
-                match { event.data }.u64() {
-                    LISTENER => self.accept(),
-                    WAKE => is_over = !self.look_at_orders(),
-                    WATCHED => self.look(),
-                    token if !ready.contains(&token) => ready.push(token),
-                    _ => {}
-                }
-            }
-            if is_over {
-                return;
-            }
-            self.service.begin_round();
-            for token in ready {
-                self.go_on(token);
-            }
-            self.drop_unproven();
-            self.accept_again();
-            self.note_that_all_are_told();
         }
+    }
+}
+
+impl<S: Serve> Assisted for Channel<S> {
+    fn serve(&self) -> usize {
+        match self.running.try_lock() {
+            Ok(mut running) => running.assist(),
+            Err(_) => 0,
+        }
+    }
+
+    fn sleep(&self, limit: Duration) {
+        self.bell.wait(limit);
+    }
+
+    fn take_call(&self) -> bool {
+        self.bell.take()
+    }
+}
+
+/// Waits for events, for so long at most.
+fn wait<'a>(
+    epoll: &OwnedFd,
+    room: &'a mut [MaybeUninit<Event>],
+    limit: Option<Duration>,
+) -> io::Result<&'a [Event]> {
+    let limit = limit.map(|limit| Timespec {
+        tv_sec: limit.as_secs() as i64,
+        tv_nsec: i64::from(limit.subsec_nanos()),
+    });
+    match epoll::wait(epoll, room, limit.as_ref()) {
+        Ok((events, _)) => Ok(events),
+        Err(rustix::io::Errno::INTR) => Ok(&[]),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl<S: Serve> Running<S> {
+    fn longest_sleep(&self) -> Option<Duration> {
+        let limit = match (self.ready.is_empty(), self.unproven.is_empty()) {
+            (false, _) => Some(Duration::ZERO),
+            (true, false) => Some(LEAST_PROOF_TIME),
+            (true, true) => None,
+        };
+        let paused = self.paused_until.map(|_| PAUSE);
+        limit.into_iter().chain(paused).min()
+    }
+
+    /// Does what has become possible, and says how many connections that concerned; `None` if the agent is to end.
+    fn take(&mut self, events: &[Event]) -> Option<usize> {
+        let mut ready = std::mem::take(&mut self.ready);
+        for event in events {
+            match { event.data }.u64() {
+                LISTENER => self.accept(),
+                WAKE if !self.look_at_orders() => return None,
+                WAKE => {}
+                WATCHED => self.look(),
+                token if !ready.contains(&token) => ready.push(token),
+                _ => {}
+            }
+        }
+        self.service.begin_round();
+        let count = ready.len();
+        for token in ready {
+            self.go_on(token);
+        }
+        self.drop_unproven();
+        self.accept_again();
+        self.note_that_all_are_told();
+        Some(count)
+    }
+
+    /// Serves those whose requests have come. All else is left to the agent.
+    fn assist(&mut self) -> usize {
+        let mut room = [const { MaybeUninit::uninit() }; EVENTS];
+        let epoll = self.epoll.clone();
+        // If it fails, the agent finds out, too.
+        let events = wait(&epoll, &mut room, Some(Duration::ZERO)).unwrap_or_default();
+        if !events.is_empty() {
+            self.service.begin_round();
+        }
+        let mut count = 0;
+        for event in events {
+            let token = { event.data }.u64();
+            if self
+                .connections
+                .get(&token)
+                .is_some_and(Connection::is_proven)
+            {
+                self.go_on(token);
+                count += 1;
+            }
+        }
+        if !self.ready.is_empty() {
+            self.shared.wake();
+        }
+        self.note_that_all_are_told();
+        count
     }
 
     /// False if the agent is to end.
@@ -343,7 +442,7 @@ impl<S: Serve> Running<S> {
 
     fn listen_for(&self, events: EventFlags) {
         let data = EventData::new_u64(LISTENER);
-        if let Err(error) = epoll::modify(&*self.epoll, &*self.listener, data, events) {
+        if let Err(error) = epoll::modify(&**self.epoll, &*self.listener, data, events) {
             tracing::warn!(%error, "the agent cannot change what it waits for");
         }
     }
@@ -412,7 +511,7 @@ impl<S: Serve> Running<S> {
         let token = self.next;
         self.next += 1;
         let data = EventData::new_u64(token);
-        epoll::add(&*self.epoll, &*stream, data, EventFlags::IN)?;
+        epoll::add(&**self.epoll, &*stream, data, EventFlags::IN)?;
         let connection = Connection {
             stream,
             stage,
@@ -426,7 +525,7 @@ impl<S: Serve> Running<S> {
         if self.service.look().is_break()
             && let Some(fd) = self.service.watched()
         {
-            let _ = epoll::delete(&*self.epoll, fd);
+            let _ = epoll::delete(&**self.epoll, fd);
         }
     }
 
@@ -454,7 +553,7 @@ impl<S: Serve> Running<S> {
             Ok(Next::Waits(events)) => {
                 connection.awaited = events;
                 let data = EventData::new_u64(token);
-                let modified = epoll::modify(&*self.epoll, &*connection.stream, data, events);
+                let modified = epoll::modify(&**self.epoll, &*connection.stream, data, events);
                 if let Err(error) = modified {
                     self.end(token, Some(&error.into()));
                 }
@@ -474,7 +573,7 @@ impl<S: Serve> Running<S> {
             _ => self.unproven.retain(|&(other, _)| other != token),
         }
         // A child that is just being forked may have a copy, and then closing this one does neither.
-        let _ = epoll::delete(&*self.epoll, &*connection.stream);
+        let _ = epoll::delete(&**self.epoll, &*connection.stream);
         let _ = connection.stream.shutdown(Shutdown::Both);
     }
 }

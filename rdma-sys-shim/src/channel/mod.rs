@@ -4,6 +4,7 @@
 //! [`Record`], and serves them as a provider's [`Serve`] says. An origin finds a target with [`dial`].
 
 mod agent;
+mod call_bell;
 mod dial;
 mod interfaces;
 mod listen;

@@ -5,12 +5,12 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use super::assist::Assist;
 use super::memory_file::{self, FileId};
 use super::request::{self, Operation, Request};
 use super::segment::Segment;
 use super::slots::{self, Offered, SLOTS, Slots, Unanswered};
 use super::{BootstrapSegment, DEVICE, Options, SoftDevice, table};
+use crate::assist::Assist;
 use crate::primitive::milliseconds;
 use crate::{Access, Device as _, RemoteAddress};
 
@@ -95,7 +95,7 @@ impl Victim {
     fn assist_obeys(&self, operation: Operation, at: RemoteAddress, len: usize) -> bool {
         let slot = self.fill(operation, at, len);
         slots::offer(self.segment.slot(slot), milliseconds());
-        let assist = Assist::of_segment(&self.device.own.segment);
+        let assist = Assist::of_one(self.device.own.segment.clone());
         assert!(assist.serve());
         let answer = slots::collect(&self.segment, slot, || true, || true).unwrap();
         slots::give_back(self.segment.slot(slot));
@@ -209,7 +209,7 @@ fn nothing_is_done_to_memory_that_was_withdrawn() {
     let address = base.expose_provenance() as u64;
     thread::scope(|scope| {
         scope.spawn(|| {
-            let assist = Assist::of_segment(&victim.device.own.segment);
+            let assist = Assist::of_one(victim.device.own.segment.clone());
             while !over.load(Ordering::Relaxed) {
                 assist.serve();
             }
@@ -360,7 +360,7 @@ fn garbage_in_slots_and_tables_harms_nobody() {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let assist = Assist::of_segment(own);
+                let assist = Assist::of_one(own.clone());
                 while !over.load(Ordering::Relaxed) {
                     assist.serve();
                 }

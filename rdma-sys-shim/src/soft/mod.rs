@@ -29,7 +29,6 @@ mod table;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use assist::{Assist, has_attached};
 pub use bootstrap_segment::BootstrapSegment;
 pub(crate) use endpoint::SoftEndpoint;
 pub use segment::SEGMENT_BYTES;

@@ -6,10 +6,11 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Own;
-use super::assist::Attached;
+use super::assist;
 use super::memory_file::{self, AddressRange, FileId, whole_pages};
 use super::segment::Loan;
 use super::table::MappablePiece;
+use crate::assist::Attached;
 use crate::system::page_size;
 use crate::vma;
 use crate::{Access, Error, Region, Result};
@@ -152,7 +153,7 @@ fn publish(
         rkey: remote.rkey,
         by_agent,
         // From here on peers may ask for it.
-        _attached: is_assisted.then(|| Attached::new(&own.segment)),
+        _attached: is_assisted.then(|| assist::attach(&own.segment)),
         home,
     };
     Ok(Region::new(base, remote, owner))

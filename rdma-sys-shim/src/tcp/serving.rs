@@ -41,6 +41,7 @@ pub(super) struct Served {
 }
 
 impl Serve for Serving {
+    const ASSISTED: bool = true;
     type Peer = Served;
 
     fn admit(&mut self, origin: u64) -> Served {

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::{ptr, thread};
 
 use super::*;
+use crate::assist::Assist;
 use crate::device::batch::{Batch, LocalPiece, RemoteRun};
 use crate::guard;
-use crate::soft::assist::Assist;
 use crate::soft::endpoint::SoftEndpoint;
 use crate::soft::iovec;
 use crate::soft::process::ProcessId;
@@ -149,7 +149,7 @@ fn beside_assist<T>(peer: &Peer, count: usize, body: impl FnOnce(&AtomicUsize) -
     thread::scope(|scope| {
         for _ in 0..count {
             scope.spawn(|| {
-                let mut assist = Assist::of_segment(&peer.segment);
+                let mut assist = Assist::of_one(peer.segment.clone());
                 assist.lend();
                 while !over.load(Ordering::Relaxed) {
                     // As long as those who ask have a processor, too.

@@ -1,0 +1,236 @@
+//! Assist: a thread that waits does meanwhile what peers ask of its process. That spares them a wait for another thread or for
+//! the kernel, and takes nothing from a program that computes: what no thread takes up is done without it.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
+
+/// Where peers ask for something that a thread which waits can do.
+pub(crate) trait Assisted: Send + Sync {
+    /// Tells peers that a thread is about to call [`serve`](Self::serve) again and again.
+    fn lend(&self) {}
+
+    /// Tells them that it will not, for a while.
+    fn withdraw(&self) {}
+
+    /// Does what they ask for now, without waiting, and says how many requests or connections that concerned.
+    fn serve(&self) -> usize;
+
+    /// Sleeps for `limit`, or until a peer calls.
+    fn sleep(&self, limit: Duration);
+
+    /// Whether a peer called since this was asked last: it asked for something while no thread assisted.
+    fn take_call(&self) -> bool;
+}
+
+/// Those of this process.
+static ALL: Mutex<All> = Mutex::new(All {
+    users: Vec::new(),
+    list: None,
+});
+/// How many there are, for waits where there are none: so, too, in a forked child, which may have the lock above held for
+/// ever.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// How many of them wait for a thread that assists, before they do without.
+static COUNT_WAITING: AtomicUsize = AtomicUsize::new(0);
+/// Requests that threads of this process served while they waited.
+static SERVED: AtomicU64 = AtomicU64::new(0);
+
+/// What is looked at together.
+type AssistedList = Arc<[Arc<dyn Assisted>]>;
+
+struct All {
+    users: Vec<User>,
+    list: Option<AssistedList>,
+}
+
+struct User {
+    assisted: Arc<dyn Assisted>,
+    waits: bool,
+    /// Never 0.
+    holders: usize,
+}
+
+impl All {
+    fn note(&mut self) {
+        let list: AssistedList = self
+            .users
+            .iter()
+            .map(|user| user.assisted.clone())
+            .collect();
+        COUNT.store(list.len(), Ordering::Relaxed);
+        let waiting = self.users.iter().filter(|user| user.waits).count();
+        COUNT_WAITING.store(waiting, Ordering::Relaxed);
+        self.list = (!list.is_empty()).then_some(list);
+    }
+
+    fn index(&self, assisted: &Arc<dyn Assisted>) -> Option<usize> {
+        let is_it =
+            |user: &User| std::ptr::addr_eq(Arc::as_ptr(&user.assisted), Arc::as_ptr(assisted));
+        self.users.iter().position(is_it)
+    }
+}
+
+fn all() -> MutexGuard<'static, All> {
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Threads that wait assist while it is kept.
+pub(crate) struct Attached(Arc<dyn Assisted>);
+
+impl Attached {
+    /// `waits`: peers wait for a thread that assists before they do without, so that threads assist from the beginning of a wait.
+    pub(crate) fn new(assisted: Arc<dyn Assisted>, waits: bool) -> Self {
+        WATCHES_FORKS.call_once(watch_forks);
+        let mut all = all();
+        match all.index(&assisted) {
+            Some(index) => all.users[index].holders += 1,
+            None => {
+                all.users.push(User {
+                    assisted: assisted.clone(),
+                    waits,
+                    holders: 1,
+                });
+                all.note();
+            }
+        }
+        Self(assisted)
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let mut all = all();
+        let Some(index) = all.index(&self.0) else {
+            return;
+        };
+        all.users[index].holders -= 1;
+        if all.users[index].holders == 0 {
+            all.users.remove(index);
+            all.note();
+        }
+    }
+}
+
+static WATCHES_FORKS: Once = Once::new();
+/// From the process that was started to this one: those of its parent serve nobody here.
+static FORKS_BEHIND: AtomicU32 = AtomicU32::new(0);
+
+/// What a forked child has is a copy, and not what peers mean: nothing that waits there serves them.
+fn watch_forks() {
+    extern "C" fn in_child() {
+        COUNT.store(0, Ordering::Relaxed);
+        COUNT_WAITING.store(0, Ordering::Relaxed);
+        FORKS_BEHIND.fetch_add(1, Ordering::Relaxed);
+    }
+    // SAFETY: the handler only stores to atomics.
+    let rc = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    if rc != 0 {
+        tracing::warn!(
+            rc,
+            "pthread_atfork failed: a forked child may serve peers by mistake"
+        );
+    }
+}
+
+/// Whether peers of this process wait for a thread that assists: it has memory that they cannot map. Then a thread that waits
+/// lends them an [`Assist`] from the beginning.
+#[inline]
+#[must_use]
+pub fn has_attached() -> bool {
+    COUNT_WAITING.load(Ordering::Relaxed) != 0
+}
+
+/// What a thread that waits does for peers of its process.
+pub struct Assist {
+    list: AssistedList,
+    is_lent: bool,
+    /// As many as there were when it was made.
+    forks_behind: u32,
+}
+
+impl Assist {
+    /// `None` where peers ask for nothing that a thread could do.
+    #[must_use]
+    pub fn of_process() -> Option<Self> {
+        if COUNT.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        all().list.clone().map(Self::of)
+    }
+
+    fn of(list: AssistedList) -> Self {
+        Self {
+            list,
+            is_lent: false,
+            forks_behind: FORKS_BEHIND.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Of nobody else's.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn of_one(assisted: Arc<dyn Assisted>) -> Self {
+        Self::of([assisted].into())
+    }
+
+    /// Those that are this process's: in a forked child, none.
+    fn own(&self) -> &[Arc<dyn Assisted>] {
+        match self.forks_behind == FORKS_BEHIND.load(Ordering::Relaxed) {
+            true => &self.list,
+            false => &[],
+        }
+    }
+
+    /// Tells peers that the calling thread is about to call [`serve`](Self::serve) again and again.
+    pub fn lend(&mut self) {
+        if !self.is_lent {
+            self.is_lent = true;
+            self.own().iter().for_each(|one| one.lend());
+        }
+    }
+
+    /// Tells them that it will not, for a while.
+    pub fn withdraw(&mut self) {
+        if self.is_lent {
+            self.is_lent = false;
+            self.own().iter().for_each(|one| one.withdraw());
+        }
+    }
+
+    /// Does what peers ask for; whether they asked for anything.
+    pub fn serve(&self) -> bool {
+        let served: usize = self.own().iter().map(|one| one.serve()).sum();
+        if served > 0 {
+            SERVED.fetch_add(served as u64, Ordering::Relaxed);
+        }
+        served > 0
+    }
+
+    /// How many requests of peers threads of this process have served so.
+    #[must_use]
+    pub fn served_by_process() -> u64 {
+        SERVED.load(Ordering::Relaxed)
+    }
+
+    /// Sleeps for `limit`, or until a peer calls.
+    pub fn sleep(&self, limit: Duration) {
+        // The first is the one that joins all ranks, if that has any.
+        match self.own().first() {
+            Some(one) => one.sleep(limit),
+            None => std::thread::sleep(limit),
+        }
+    }
+
+    /// Whether a peer called since this was asked last.
+    #[must_use]
+    pub fn take_call(&self) -> bool {
+        let all = self.own().iter();
+        all.fold(false, |called, one| one.take_call() | called)
+    }
+}
+
+impl Drop for Assist {
+    fn drop(&mut self) {
+        self.withdraw();
+    }
+}
