@@ -4,16 +4,19 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::TcpStream;
 use std::os::fd::AsRawFd as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg, sockopt};
 
 /// A peer whose host does not answer for so long is gone: its host is, or the way to it.
 pub(crate) const SILENCE: Duration = Duration::from_secs(5);
-/// An idle connection is tried after so long by its origin, and later by its target; then once a second, so many times.
-const IDLE: Duration = Duration::from_secs(2);
-const IDLE_AT_TARGET: Duration = Duration::from_secs(5);
+/// A connection on which an answer is awaited is tried when nothing has come for so long; then once a second, so many times.
+const AWAITED: Duration = Duration::from_secs(2);
 const TRIES: u32 = 3;
+/// Likewise one on which none is awaited, by its origin, and later by its target. Each try is two packets, and a host may have
+/// tens of thousands of connections; firewalls forget those that are idle for some minutes.
+const IDLE: Duration = Duration::from_secs(60);
+const IDLE_AT_TARGET: Duration = Duration::from_secs(90);
 
 /// What a socket took or gave.
 #[derive(Debug)]
@@ -47,9 +50,45 @@ pub(crate) fn prepare(stream: &TcpStream, side: Side) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the peer's kernel has left what was sent without an answer for [`SILENCE`]. `TCP_USER_TIMEOUT` will not do: it also
-/// ends connections to a process that receives nothing while it computes, whose kernel answers.
-pub(crate) fn is_silent(stream: &TcpStream) -> bool {
+/// How long the peer's kernel has been silent, as the origin finds when it looks.
+#[derive(Default)]
+pub(crate) struct Silence {
+    /// When something was first seen under way of which nothing has been acknowledged since.
+    since: Option<Instant>,
+    /// Whether an answer was awaited at the last look.
+    is_awaited: bool,
+}
+
+impl Silence {
+    /// Whether the kernel has left what was sent without an answer for [`SILENCE`]. If nothing is under way while an answer is
+    /// awaited, has the connection tried soon. `TCP_USER_TIMEOUT` will not do: it also ends connections to a process that
+    /// receives nothing while it computes, whose kernel answers.
+    pub(crate) fn lasts(&mut self, stream: &TcpStream, is_awaited: bool) -> bool {
+        if self.is_awaited != is_awaited {
+            let idle = if is_awaited { AWAITED } else { IDLE };
+            // If this is refused, death is noticed later.
+            let _ = sockopt::set_tcp_keepidle(stream, idle);
+            self.is_awaited = is_awaited;
+        }
+        let (is_under_way, since_answer) = unanswered(stream);
+        self.has_lasted(is_under_way, since_answer, Instant::now())
+    }
+
+    /// A connection that was idle has had no answer for long, which says nothing of what was sent just now.
+    fn has_lasted(&mut self, is_under_way: bool, since_answer: Duration, now: Instant) -> bool {
+        let since = self.since.filter(|&since| now - since <= since_answer);
+        match since.filter(|_| is_under_way) {
+            Some(since) => now - since >= SILENCE,
+            None => {
+                self.since = is_under_way.then_some(now);
+                false
+            }
+        }
+    }
+}
+
+/// Whether something is not acknowledged, and for how long nothing was.
+fn unanswered(stream: &TcpStream) -> (bool, Duration) {
     // SAFETY: zeroes are a valid record.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut len = size_of_val(&info) as libc::socklen_t;
@@ -63,8 +102,10 @@ pub(crate) fn is_silent(stream: &TcpStream) -> bool {
             &raw mut len,
         )
     };
-    let silence = u128::from(info.tcpi_last_ack_recv);
-    rc == 0 && info.tcpi_unacked > 0 && silence >= SILENCE.as_millis()
+    let since_answer = Duration::from_millis(info.tcpi_last_ack_recv.into());
+    // Where the peer takes no more, or an answer is awaited, the kernel sends probes alone.
+    let is_under_way = info.tcpi_unacked > 0 || info.tcpi_probes > 0;
+    (rc == 0 && is_under_way, since_answer)
 }
 
 pub(crate) fn send(stream: &TcpStream, pieces: &[IoSlice<'_>]) -> io::Result<Moved> {
@@ -99,5 +140,35 @@ fn moved(result: io::Result<usize>) -> io::Result<Moved> {
             Ok(Moved::Nothing)
         }
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_counts_from_when_something_was_under_way() {
+        let start = Instant::now();
+        let mut silence = Silence::default();
+        // At each second: is something under way, when did the last acknowledgement come, is the peer taken for gone?
+        let looks = [
+            (100, true, 0, false), // the connection was idle for long
+            (102, false, 102, false),
+            (200, true, 102, false),
+            (203, true, 202, false), // what was first under way has arrived
+            (207, true, 202, false),
+            (208, true, 202, true),
+            (209, true, 209, false),
+            (300, true, 299, false), // nobody has looked for long
+            (304, true, 299, false),
+            (305, true, 299, true),
+        ];
+        for (at, is_under_way, acknowledged, expected) in looks {
+            let now = start + Duration::from_secs(at);
+            let since_answer = Duration::from_secs(at - acknowledged);
+            let found = silence.has_lasted(is_under_way, since_answer, now);
+            assert_eq!(found, expected, "at {at}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use super::frame::{ANSWER, Answer, REQUEST, Request};
-use crate::channel::{Moved, Presence, Status, Stream, is_silent, receive, receive_over, send};
+use crate::channel::{Moved, Presence, Silence, Status, Stream, receive, receive_over, send};
 use crate::{Error, Result, Width, memory};
 
 /// Payloads of no more bytes are copied, so that the source is free at once and many go in one call.
@@ -73,6 +73,7 @@ pub(super) struct Origin {
     input: Box<[u8]>,
     filled: usize,
     used: usize,
+    silence: Silence,
     failure: Option<Error>,
 }
 
@@ -95,6 +96,7 @@ impl Origin {
             input: vec![0; INPUT].into_boxed_slice(),
             filled: 0,
             used: 0,
+            silence: Silence::default(),
             failure: None,
         }
     }
@@ -189,7 +191,8 @@ impl Origin {
 
     /// Fails if the peer's kernel has long left what was sent without an answer.
     pub(super) fn check_silence(&mut self) {
-        if self.failure.is_none() && is_silent(&self.stream) {
+        let is_awaited = self.done != self.posted;
+        if self.failure.is_none() && self.silence.lasts(&self.stream, is_awaited) {
             self.fail_by(&io::ErrorKind::TimedOut.into());
         }
     }
