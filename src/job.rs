@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rdma_sys_shim::Usage;
+use rdma_sys_shim::{JobSecret, Usage};
 use transom_launch::start;
 
 use crate::comm::{Communicator, Group, world_block_bytes};
@@ -14,7 +14,7 @@ use crate::diagnostics;
 use crate::error::{AbortCause, Error, Misuse, Result};
 use crate::liveness::Awaited;
 use crate::lower::Allgather;
-use crate::peers::{Context, check_rank, is_forked, named_device, not_forked};
+use crate::peers::{Context, check_rank, is_forked, job_secret, named_device, not_forked};
 use crate::terms::{ThreadLevel, WorldRank};
 use crate::typed::Buffer;
 use crate::wait::set_hook;
@@ -87,7 +87,7 @@ impl Job {
     /// As for [`Job::init`].
     pub fn init_thread(level: ThreadLevel) -> Result<Self> {
         take()?;
-        let named = named_device();
+        let named = named_device(job_secret());
         let by = start::join()?;
         if by.size() == 1 && !by.has_launcher() && named.is_err() {
             // Nobody waits for this process: it may try another device.
@@ -114,7 +114,8 @@ impl Job {
     pub fn over(by: &dyn Allgather, level: ThreadLevel) -> Result<Self> {
         let ranks = check_rank(by)?;
         take()?;
-        let context = Context::over(by, ranks, level, named_device(), world_block_bytes)?;
+        let named = named_device(JobSecret::default());
+        let context = Context::over(by, ranks, level, named, world_block_bytes)?;
         Ok(Self::of(context, "an allgather"))
     }
 

@@ -45,7 +45,9 @@ pub use error::{Absence, Error, Result};
 pub use fences::{fence_all, light_fence, take_fences};
 pub use memory::Number;
 pub use primitive::milliseconds;
-pub use provider::{DeviceInfo, Found, Joining, Placement, Provider, State, Surroundings, options};
+pub use provider::{
+    DeviceInfo, Found, JobSecret, Joining, Placement, Provider, State, Surroundings, options,
+};
 pub use registry::{LeftOut, Registry, is_automatic};
 pub use signals::without_signals;
 pub use soft::{BootstrapSegment, SEGMENT_BYTES, probe};

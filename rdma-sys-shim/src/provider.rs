@@ -1,5 +1,6 @@
 //! What a provider of devices tells the registry.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::rdma::{Choice, RdmaDevice, Seat, VerbsLimits};
@@ -133,6 +134,16 @@ pub enum Placement {
     SeveralHosts,
 }
 
+/// What only the ranks of a job know, whoever reads what they publish; zeros if there is no such thing.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct JobSecret(pub [u8; 32]);
+
+impl fmt::Debug for JobSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JobSecret")
+    }
+}
+
 /// What a choice depends on besides the devices.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
@@ -144,6 +155,8 @@ pub struct Surroundings {
     pub seat: Seat,
     /// If they run on several hosts: what [`Registry::joining`](crate::Registry::joining) says on all of them.
     pub joining: Joining,
+    /// By which processes prove that they are of the job, besides what they publish.
+    pub secret: JobSecret,
 }
 
 /// The providers that can join the ranks of several hosts: a bit for each, by its place in the registry.

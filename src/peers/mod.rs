@@ -26,5 +26,5 @@ pub(crate) use gather::gather_parts_by;
 pub(crate) use hosts::Hosts;
 pub(crate) use peer::{Peer, refusal};
 pub(crate) use signs::{CALL, CALL_BYTES, STATE_LEFT};
-pub(crate) use start::{host_identity, named_device};
+pub(crate) use start::{host_identity, job_secret, named_device};
 pub(crate) use texts::{join_texts, padded, split_texts, unpadded};

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use rdma_sys_shim::rdma::Seat;
-use rdma_sys_shim::{Device, Host, Joining, Placement, Surroundings};
+use rdma_sys_shim::{Device, Host, JobSecret, Joining, Placement, Surroundings};
 use transom_launch::oversubscription;
 
 use crate::devices::REGISTRY;
@@ -15,18 +15,27 @@ const DEVICE: &str = "TRANSOM_DEVICE";
 /// The device that the environment names, or `None` if the choice is ours, of the kind of device or among several
 /// that are as good. It is opened before the launcher counts this rank as joined, so that after a wrong name
 /// another can be tried.
-pub(crate) fn named_device() -> Result<Option<Arc<dyn Device>>> {
+pub(crate) fn named_device(secret: JobSecret) -> Result<Option<Arc<dyn Device>>> {
     let spec = spec();
     if rdma_sys_shim::is_automatic(&spec) || shared_out() != 0 {
         return Ok(None);
     }
     // Where the ranks run makes no difference to a device that was asked for.
-    open(&spec, Whereabouts::default()).map(Some)
+    let here = Whereabouts {
+        secret,
+        ..Whereabouts::default()
+    };
+    open(&spec, here).map(Some)
 }
 
 /// What the environment says of the device.
 pub(super) fn spec() -> String {
     std::env::var(DEVICE).unwrap_or_default()
+}
+
+/// Local. What only the ranks of the job know that the environment names.
+pub(crate) fn job_secret() -> JobSecret {
+    transom_launch::start::secret().map_or_else(JobSecret::default, JobSecret)
 }
 
 /// Where this rank runs, beside the others.
@@ -37,6 +46,7 @@ pub(super) struct Whereabouts {
     pub(super) position: u32,
     /// What can join the ranks, if they run on several hosts.
     pub(super) joining: Joining,
+    pub(super) secret: JobSecret,
 }
 
 /// Local. What could join this rank with ranks of other hosts, unless it was told what to use.
@@ -69,6 +79,7 @@ pub(super) fn open(spec: &str, here: Whereabouts) -> Result<Arc<dyn Device>> {
         placement: here.placement,
         seat: Seat::here(&oversubscription::allowed()).with_position(here.position),
         joining: here.joining,
+        secret: here.secret,
     };
     let opened = REGISTRY.open(spec, &around);
     opened.map_err(|error| Error::from(error).during("job start"))

@@ -32,7 +32,7 @@ impl Secret {
     }
 
     /// A tag over `parts` that nobody can compute without the secret. A tag for one purpose is useless for another.
-    pub(super) fn tag(&self, purpose: &str, parts: &[&[u8]]) -> [u8; TAG] {
+    pub(crate) fn tag(&self, purpose: &str, parts: &[&[u8]]) -> [u8; TAG] {
         self.mac(purpose, parts).finalize().into_bytes().into()
     }
 

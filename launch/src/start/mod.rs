@@ -3,6 +3,8 @@
 mod detect;
 mod error;
 
+use std::ffi::OsString;
+
 use crate::bootstrap::{Alone, Bootstrap};
 use crate::environment::start_limit;
 use crate::pmi::Client;
@@ -26,7 +28,47 @@ pub fn join() -> Result<Box<dyn Bootstrap>, StartError> {
     })
 }
 
+/// Local. What only the ranks know of a job that [`join`] joins by its rendezvous, made from its secret for other proofs. `None`
+/// for other jobs.
+#[must_use]
+pub fn secret() -> Option<[u8; 32]> {
+    secret_in(|name| std::env::var_os(name))
+}
+
+fn secret_in(variable: impl Fn(&str) -> Option<OsString>) -> Option<[u8; 32]> {
+    match detect(variable) {
+        Ok(Starter::Rendezvous(member)) => Some(member.secret.tag("devices", &[])),
+        _ => None,
+    }
+}
+
 /// Local. Whether [`join`] finds other ranks in the environment, or a launcher of one, usable or not.
 pub(crate) fn is_launched() -> bool {
     !matches!(detect(|name| std::env::var_os(name)), Ok(Starter::Alone))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_that_of_jobs_that_meet_by_it() {
+        let of = |address, secret| {
+            let told = [
+                ("TRANSOM_RANK", "1"),
+                ("TRANSOM_SIZE", "2"),
+                ("TRANSOM_RENDEZVOUS", address),
+                ("TRANSOM_JOB_SECRET", secret),
+            ];
+            secret_in(|name| {
+                let mut set = told.iter().filter(|told| !told.1.is_empty());
+                Some(set.find(|told| told.0 == name)?.1.into())
+            })
+        };
+        let ours = of("node-7:80", "correct horse");
+        assert!(ours.is_some());
+        assert_eq!(ours, of("node-8:80", "correct horse"));
+        assert_ne!(ours, of("node-7:80", "battery staple"));
+        assert_eq!(of("", "correct horse"), None, "nobody checked it");
+    }
 }

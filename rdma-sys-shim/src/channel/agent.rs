@@ -150,7 +150,7 @@ impl ChannelAgent {
             listener,
             epoll: epoll.clone(),
             instance: own.instance,
-            key: own.key.clone(),
+            key: own.key.with(own.secret),
             service,
             connections: HashMap::new(),
             next: FIRST,

@@ -107,7 +107,8 @@ fn try_address(
     if answer == FULL {
         return Err(Failed::Full);
     }
-    let proof = prove(&peer.key, &first, &answer).ok_or(Failed::Other)?;
+    let key = peer.key.with(own.secret);
+    let proof = prove(&key, &first, &answer).ok_or(Failed::Other)?;
     let mut welcome = [0; WELCOME.len()];
     (&stream)
         .write_all(&proof)

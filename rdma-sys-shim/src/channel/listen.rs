@@ -10,6 +10,7 @@ use super::interfaces;
 use super::proof::Key;
 use super::record::{LONGEST_HOST, Namespace, Network, Record};
 use super::socket::OwnDescriptor;
+use crate::provider::JobSecret;
 use crate::system::{Host, allow_descriptors, host_name, random};
 use crate::{Error, Result};
 
@@ -19,8 +20,11 @@ pub(crate) fn interface() -> String {
 }
 
 /// Listens at the interface of this name, or at all if it is empty. The record says where, and has an instance and a key that
-/// were never used before.
-pub(crate) fn open(interface: &str) -> Result<(Record, OwnDescriptor<TcpListener>)> {
+/// were never used before. Who connects has to know `secret`, too.
+pub(crate) fn open(
+    interface: &str,
+    secret: JobSecret,
+) -> Result<(Record, OwnDescriptor<TcpListener>)> {
     let published = interfaces::published(&interfaces::all()?, interface)?;
     let mut networks: Vec<_> = published.iter().map(|one| one.network).collect();
     if !interface.is_empty() {
@@ -39,6 +43,7 @@ pub(crate) fn open(interface: &str) -> Result<(Record, OwnDescriptor<TcpListener
         host: short_host_name(),
         instance: u64::from_ne_bytes(random()?),
         key: Key(random()?),
+        secret,
         namespace: namespace()?,
         port,
         networks,

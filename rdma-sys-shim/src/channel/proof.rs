@@ -7,7 +7,8 @@
 //! target: WELCOME
 //! ```
 //!
-//! The key is a part of the target's record, which only ranks of the job get. Every message has a fixed length. A target
+//! The key is made of one in the target's record, which only ranks of the job get, and of the job's secret, if it has one: who
+//! reads what ranks publish may learn the first. Every message has a fixed length. A target
 //! reads no request before the origin's tag, and answers nothing to a process that does not name its instance.
 
 use std::fmt;
@@ -16,6 +17,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
 use crate::fields::Fields;
+use crate::provider::JobSecret;
 
 pub(crate) const KEY: usize = 32;
 const NONCE: usize = 32;
@@ -50,6 +52,12 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
+    /// The key that processes with this secret prove to each other that they know.
+    pub(super) fn with(&self, secret: JobSecret) -> Self {
+        let mac = Hmac::<Sha256>::new_from_slice(&secret.0).expect("HMAC takes keys of any length");
+        Self(mac.chain_update(self.0).finalize().into_bytes().into())
+    }
+
     fn mac(&self, who: &[u8], hello: &Hello, nonce: &Nonce) -> Hmac<Sha256> {
         let mut mac = Hmac::new_from_slice(&self.0).expect("HMAC takes keys of any length");
         mac.update(who);
@@ -147,6 +155,21 @@ mod tests {
         assert!(!challenge.is_met(&OURS, echoed));
         let (again, _) = Challenge::new(&hello, &OURS, 7, [5; NONCE]).unwrap();
         assert!(!again.is_met(&OURS, &proof));
+    }
+
+    #[test]
+    fn a_key_without_the_secret_of_the_job_proves_nothing() {
+        let [ours, others] = [1, 2].map(|secret| OURS.with(JobSecret([secret; 32])));
+        let hello = hello(7, 8, &[3; NONCE]);
+        let (challenge, answer) = Challenge::new(&hello, &ours, 7, [4; NONCE]).unwrap();
+        assert_eq!(prove(&OURS, &hello, &answer), None);
+        for stranger in [&OURS, &others] {
+            // Whatever it makes of the target's answer.
+            let nonce = answer.first_chunk().unwrap();
+            assert!(!challenge.is_met(&ours, &stranger.tag(ORIGIN, &hello, nonce)));
+        }
+        let proof = prove(&ours, &hello, &answer).unwrap();
+        assert!(challenge.is_met(&ours, &proof));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use super::proof::{KEY, Key};
 use crate::fields::Fields;
+use crate::provider::JobSecret;
 use crate::{Error, Result};
 
 /// So much of the host's name is kept, and so many addresses, that the record stays within what a bootstrap carries.
@@ -17,6 +18,8 @@ pub(crate) struct Record {
     /// Random, and so another for each device that was ever opened.
     pub(crate) instance: u64,
     pub(crate) key: Key,
+    /// Of this process's job, which its record does not tell; zeros in a peer's.
+    pub(crate) secret: JobSecret,
     /// The network namespace. Processes of one have the same addresses, and reach each other by any of them.
     pub(crate) namespace: Namespace,
     pub(crate) port: u16,
@@ -116,6 +119,7 @@ impl Record {
             host,
             instance,
             key,
+            secret: JobSecret::default(),
             namespace: Namespace { boot, inode },
             port,
             networks,
@@ -137,6 +141,7 @@ pub(crate) mod tests {
             host: "n".repeat(LONGEST_HOST),
             instance: 11,
             key: Key([3; KEY]),
+            secret: JobSecret::default(),
             namespace: Namespace {
                 boot: [5; 16],
                 inode: 13,

@@ -11,7 +11,7 @@ use super::{MARK, decode};
 use crate::channel::{
     Challenge, HELLO, KEY, Key, Namespace, Network, OwnDescriptor, Record, Status, hello,
 };
-use crate::{Region, Width};
+use crate::{JobSecret, Region, Width};
 
 /// A record is what it was made of, or none.
 pub(crate) fn record(bytes: &[u8]) {
@@ -152,6 +152,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         host: "n0".to_owned(),
         instance: 2,
         key: Key([3; KEY]),
+        secret: JobSecret::default(),
         namespace: Namespace {
             boot: [4; 16],
             inode: 5,

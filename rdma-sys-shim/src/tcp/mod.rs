@@ -23,7 +23,7 @@ use crate::channel::{self, ChannelAgent, Interface, KnownPeers, Record, SILENCE}
 /// The name that `--device` takes.
 use crate::error::TCP as DEVICE;
 use crate::fork::OfProcess;
-use crate::provider::{self, DeviceInfo, Provider, State, Surroundings};
+use crate::provider::{self, DeviceInfo, JobSecret, Provider, State, Surroundings};
 use crate::system::random;
 use crate::{
     Access, AtomicDomain, Capabilities, Device, Endpoint, Region, Result, TargetThread, Usage,
@@ -67,9 +67,9 @@ impl Provider for Tcp {
         vec![info]
     }
 
-    fn open(&self, spec: &str, _: &Surroundings) -> Result<Arc<dyn Device>> {
+    fn open(&self, spec: &str, around: &Surroundings) -> Result<Arc<dyn Device>> {
         let interface = named(provider::options(spec, DEVICE));
-        Ok(Arc::new(TcpDevice::open(&interface)?))
+        Ok(Arc::new(TcpDevice::open(&interface, around.secret)?))
     }
 
     fn remedy_between_hosts(&self) -> Option<&'static str> {
@@ -95,12 +95,12 @@ pub(crate) struct TcpDevice {
 }
 
 impl TcpDevice {
-    fn open(interface: &str) -> Result<Self> {
+    fn open(interface: &str, secret: JobSecret) -> Result<Self> {
         let mut published = channel::published(&channel::all()?, interface)?;
         if !interface.is_empty() {
             published.truncate(1);
         }
-        let (own, listener) = channel::open(interface)?;
+        let (own, listener) = channel::open(interface, secret)?;
         let regions = Regions::new(u64::from(u32::from_ne_bytes(random()?)) << 16);
         let peers = Arc::<KnownPeers>::default();
         let serving = Serving::new(regions.clone(), peers.clone());
@@ -211,5 +211,24 @@ impl Device for TcpDevice {
             }
         }
         self.agent.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(secret: u8) -> TcpDevice {
+        TcpDevice::open("lo", JobSecret([secret; 32])).unwrap()
+    }
+
+    #[test]
+    fn a_key_is_worth_nothing_without_the_secret_of_the_job() {
+        let target = open(1);
+        let record = target.address();
+        open(1).connect(&record).unwrap();
+        // To a process with another secret, another one seems to listen there.
+        let stranger = open(2).connect(&record);
+        assert!(matches!(stranger, Err(crate::Error::PeerGone { .. })));
     }
 }

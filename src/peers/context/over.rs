@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
-use rdma_sys_shim::{Device, Joining, Placement};
+use rdma_sys_shim::{Device, JobSecret, Joining, Placement};
 use transom_launch::pmi::PmiError;
 use transom_launch::{Allgather, Bootstrap, oversubscription};
 
@@ -13,8 +13,8 @@ use crate::peers::gather::{bootstrap_error, gather_any_by, gather_by};
 use crate::peers::peer::{refusal, refused};
 use crate::peers::signs::WORLD;
 use crate::peers::start::{
-    Whereabouts, host_identity, joining, machine_identity, open, position, shared_out, spec,
-    warn_of_retired_variables,
+    Whereabouts, host_identity, job_secret, joining, machine_identity, open, position, shared_out,
+    spec, warn_of_retired_variables,
 };
 use crate::peers::{Fabric, Hosts, fork, join_texts, split_texts};
 use crate::terms::ThreadLevel;
@@ -119,6 +119,7 @@ impl Context {
                 all.iter()
                     .fold(u32::MAX, |common, one| common & one.joining),
             ),
+            secret: bootstrap.map_or_else(JobSecret::default, |_| job_secret()),
         };
         // Also where this rank cannot start, it goes on until the others know why.
         let ready = host.and(named).and_then(|named| {
