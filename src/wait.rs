@@ -207,9 +207,12 @@ impl Patience {
         };
         let mut waiting = Waiting::begin();
         let begun = Instant::now();
+        // Peers that wait for a thread which assists find one from the beginning; others are served by an agent meanwhile.
+        if !(assist.is_some() && has_attached()) && self.spin(done, begun)? {
+            return Ok(());
+        }
         let lent = match &mut assist {
             Some(assist) => assist::lend(assist, false, done)?,
-            None if self.spin(done, begun)? => AssistEnd::Over,
             None => AssistEnd::Idle,
         };
         let (mut was_asked, yields) = match lent {
