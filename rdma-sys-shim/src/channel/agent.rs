@@ -1,7 +1,7 @@
 //! The agent: the thread of a process that serves all connections of its peers. It sleeps while none has a request.
 
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::ops::ControlFlow;
@@ -17,7 +17,7 @@ use super::call_bell::CallBell;
 use super::proof::{Challenge, FULL, HELLO, Key, PROOF, WELCOME};
 use super::record::Record;
 use super::socket::{OwnDescriptor, Stream};
-use super::stream::{Moved, Side, prepare, receive_over, send};
+use super::stream::{Moved, Side, prepare, receive, send};
 use crate::assist::{Assisted, Attached};
 use crate::signals::without_signals;
 use crate::system::random;
@@ -489,8 +489,8 @@ impl<S: Serve> Running<S> {
         let told = self.listener.accept().and_then(|(stream, _)| {
             stream.set_nonblocking(true)?;
             // What is left unread would have the system take the answer back.
-            let _ = receive_over(&stream, &mut [0; HELLO])?;
-            send(&stream, &[IoSlice::new(&FULL)])
+            let _ = receive(&stream, &mut [0; HELLO])?;
+            send(&stream, &FULL)
         });
         self.spare = spare();
         told.is_ok()
@@ -645,14 +645,14 @@ impl<P> Connection<P> {
 
 /// Sends so little that the socket has room for it: not more was sent before.
 fn is_sent(stream: &TcpStream, bytes: &[u8]) -> io::Result<bool> {
-    let sent = send(stream, &[IoSlice::new(bytes)])?;
+    let sent = send(stream, bytes)?;
     Ok(matches!(sent, Moved::Bytes(sent) if sent == bytes.len()))
 }
 
 /// Receives until the message is whole, and no more; `None` once it is.
 fn fill(stream: &TcpStream, message: &mut [u8], got: &mut usize) -> io::Result<Option<Next>> {
     while *got < message.len() {
-        match receive_over(stream, &mut message[*got..])? {
+        match receive(stream, &mut message[*got..])? {
             Moved::Bytes(bytes) => *got += bytes,
             Moved::Nothing => return Ok(Some(Next::Waits(EventFlags::IN))),
             Moved::End => return Ok(Some(Next::Ends)),

@@ -1,12 +1,13 @@
 //! Sockets that do not wait, as both sides of a connection use them.
 
-use std::io::{self, ErrorKind, IoSlice};
-use std::mem::MaybeUninit;
+use std::io::{self, ErrorKind};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
 
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg, sockopt};
+use rustix::net::sockopt;
+
+use crate::cross_memory::part;
 
 /// A peer whose host does not answer for so long is gone: its host is, or the way to it.
 pub(crate) const SILENCE: Duration = Duration::from_secs(5);
@@ -108,38 +109,57 @@ fn unanswered(stream: &TcpStream) -> (bool, Duration) {
     (rc == 0 && is_under_way, since_answer)
 }
 
-pub(crate) fn send(stream: &TcpStream, pieces: &[IoSlice<'_>]) -> io::Result<Moved> {
-    let mut control = SendAncillaryBuffer::new(&mut []);
+/// Sends as much of the parts as the socket takes.
+///
+/// # Safety
+/// The parts may be read. Where others change them meanwhile, any bytes may be sent; where one is not mapped, the error is
+/// `EFAULT`.
+pub(crate) unsafe fn send_parts(stream: &TcpStream, parts: &[libc::iovec]) -> io::Result<Moved> {
+    // SAFETY: zeroes are a valid message.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = parts.as_ptr().cast_mut();
+    message.msg_iovlen = parts.len() as _;
     // A process that does not ignore SIGPIPE is not to end by it.
-    let sent = sendmsg(stream, pieces, &mut control, SendFlags::NOSIGNAL);
-    moved(sent.map_err(io::Error::from))
+    // SAFETY: the kernel reads the list and the parts, as the caller allows.
+    let sent = unsafe { libc::sendmsg(stream.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
+    moved(sent)
 }
 
-pub(crate) fn receive(stream: &TcpStream, to: &mut [MaybeUninit<u8>]) -> io::Result<Moved> {
-    if to.is_empty() {
+pub(crate) fn send(stream: &TcpStream, bytes: &[u8]) -> io::Result<Moved> {
+    // SAFETY: the reference allows it.
+    unsafe { send_parts(stream, &[part(bytes.as_ptr().cast_mut(), bytes.len())]) }
+}
+
+/// Receives at most `len` bytes.
+///
+/// # Safety
+/// The memory may be written to. Where it is not mapped, the error is `EFAULT`.
+pub(crate) unsafe fn receive_to(stream: &TcpStream, to: *mut u8, len: usize) -> io::Result<Moved> {
+    if len == 0 {
         return Ok(Moved::Nothing);
     }
-    let got = recv(stream, to, RecvFlags::empty());
-    match moved(got.map(|(_, bytes)| bytes).map_err(io::Error::from))? {
+    // SAFETY: the kernel writes no more than `len` bytes, as the caller allows.
+    let got = unsafe { libc::recv(stream.as_raw_fd(), to.cast(), len, 0) };
+    match moved(got)? {
         Moved::Bytes(0) => Ok(Moved::End),
         moved => Ok(moved),
     }
 }
 
-/// As [`receive`], to memory that has been written to before.
-pub(crate) fn receive_over(stream: &TcpStream, to: &mut [u8]) -> io::Result<Moved> {
-    let (base, len) = (to.as_mut_ptr().cast::<MaybeUninit<u8>>(), to.len());
-    // SAFETY: the same memory, into which only bytes that the kernel wrote get.
-    receive(stream, unsafe { std::slice::from_raw_parts_mut(base, len) })
+pub(crate) fn receive(stream: &TcpStream, to: &mut [u8]) -> io::Result<Moved> {
+    // SAFETY: the reference allows it.
+    unsafe { receive_to(stream, to.as_mut_ptr(), to.len()) }
 }
 
-fn moved(result: io::Result<usize>) -> io::Result<Moved> {
-    match result {
-        Ok(bytes) => Ok(Moved::Bytes(bytes)),
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-            Ok(Moved::Nothing)
-        }
-        Err(error) => Err(error),
+/// What a call that returns this has done.
+fn moved(returned: isize) -> io::Result<Moved> {
+    if let Ok(bytes) = usize::try_from(returned) {
+        return Ok(Moved::Bytes(bytes));
+    }
+    let error = io::Error::last_os_error();
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::Interrupted => Ok(Moved::Nothing),
+        _ => Err(error),
     }
 }
 

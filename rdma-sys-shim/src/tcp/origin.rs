@@ -2,12 +2,13 @@
 //! endpoint's lock.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
+use std::io;
+use std::ptr;
 use std::sync::Arc;
 
 use super::frame::{ANSWER, Answer, REQUEST, Request};
-use crate::channel::{Moved, Presence, Silence, Status, Stream, receive, receive_over, send};
+use crate::channel::{Moved, Presence, Silence, Status, Stream, receive, receive_to, send_parts};
+use crate::cross_memory::part;
 use crate::{Error, Result, Width, memory};
 
 /// Payloads of no more bytes are copied, so that the source is free at once and many go in one call.
@@ -219,24 +220,20 @@ impl Origin {
 
     fn send_some(&self) -> io::Result<Moved> {
         let mut copied = &self.copied[self.sent..];
-        let slices = self.pieces.iter().take(PIECES).map(|piece| {
-            IoSlice::new(match piece {
+        let mut parts = [part(ptr::null_mut(), 0); PIECES];
+        for (place, piece) in parts.iter_mut().zip(&self.pieces) {
+            *place = match piece {
                 Piece::Copied(len) => {
                     let (bytes, rest) = copied.split_at(*len);
                     copied = rest;
-                    bytes
+                    part(bytes.as_ptr().cast_mut(), bytes.len())
                 }
-                // SAFETY: the promise of `post`: the request is not complete.
-                Piece::Borrowed { source, .. } => unsafe { source.bytes() },
-            })
-        });
-        let mut all = [IoSlice::new(&[]); PIECES];
-        let mut count = 0;
-        for (place, slice) in all.iter_mut().zip(slices) {
-            *place = slice;
-            count += 1;
+                Piece::Borrowed { source, .. } => part(source.base.cast_mut(), source.len),
+            };
         }
-        send(&self.stream, &all[..count])
+        let count = self.pieces.len().min(PIECES);
+        // SAFETY: the promise of `post`: the requests are not complete. Other threads may change what they borrow.
+        unsafe { send_parts(&self.stream, &parts[..count]) }
     }
 
     fn has_sent(&mut self, mut sent: usize) {
@@ -291,9 +288,7 @@ impl Origin {
             }) if self.data.min(*len) >= DIRECT => {
                 let part = self.data.min(*len);
                 // SAFETY: the promise of `post`.
-                let place =
-                    unsafe { std::slice::from_raw_parts_mut(to.cast::<MaybeUninit<u8>>(), part) };
-                let moved = receive(&self.stream, place)?;
+                let moved = unsafe { receive_to(&self.stream, *to, part)? };
                 if let Moved::Bytes(got) = moved {
                     self.has_got_data(got);
                     return Ok(true);
@@ -301,7 +296,7 @@ impl Origin {
                 moved
             }
             _ => {
-                let moved = receive_over(&self.stream, &mut self.input[self.filled..])?;
+                let moved = receive(&self.stream, &mut self.input[self.filled..])?;
                 if let Moved::Bytes(got) = moved {
                     let room = self.input.len() - self.filled;
                     self.filled += got;
@@ -524,14 +519,5 @@ impl Origin {
         self.sent = 0;
         self.expected.clear();
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
-    }
-}
-
-impl Source {
-    /// # Safety
-    /// They are readable.
-    unsafe fn bytes<'a>(self) -> &'a [u8] {
-        // SAFETY: the caller's promise.
-        unsafe { std::slice::from_raw_parts(self.base, self.len) }
     }
 }

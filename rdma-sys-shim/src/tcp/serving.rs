@@ -1,6 +1,6 @@
 //! How the agent serves an origin: requests are received and carried out, and answers sent, without waiting.
 
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{self, ErrorKind};
 use std::net::TcpStream;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use rustix::event::epoll::EventFlags;
 use super::frame::REQUEST;
 use super::regions::Regions;
 use super::target::Target;
-use crate::channel::{KnownPeers, Moved, Next, Serve, receive_over, send};
+use crate::channel::{KnownPeers, Moved, Next, Serve, receive, send};
 
 /// So many bytes are received at a time.
 const SCRATCH: usize = 64 << 10;
@@ -88,7 +88,7 @@ fn serve(
         }
         let kept = held.len();
         scratch[..kept].copy_from_slice(held);
-        let got = match receive_over(stream, &mut scratch[kept..])? {
+        let got = match receive(stream, &mut scratch[kept..])? {
             Moved::Bytes(bytes) => bytes,
             Moved::Nothing => 0,
             Moved::End => return Ok(Next::Ends),
@@ -116,7 +116,7 @@ fn send_answers(stream: &TcpStream, target: &mut Target) -> io::Result<Option<Ne
         if output.is_empty() {
             return Ok(None);
         }
-        match send(stream, &[IoSlice::new(output)])? {
+        match send(stream, output)? {
             Moved::Bytes(sent) => target.has_sent(sent),
             Moved::Nothing => return Ok(Some(Next::Waits(EventFlags::OUT))),
             Moved::End => return Err(ErrorKind::ConnectionReset.into()),
