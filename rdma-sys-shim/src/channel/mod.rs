@@ -25,4 +25,6 @@ pub(crate) use record::Record;
 #[cfg(any(test, fuzzing))]
 pub(crate) use record::{Namespace, Network};
 pub(crate) use socket::{OwnDescriptor, Stream};
-pub(crate) use stream::{Moved, SILENCE, Silence, receive, receive_to, send, send_parts};
+pub(crate) use stream::{Moved, SILENCE, Silence, receive, receive_to, send_parts};
+#[cfg(test)]
+pub(crate) use stream::{Side, prepare};

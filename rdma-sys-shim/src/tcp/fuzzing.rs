@@ -9,9 +9,9 @@ use super::regions::Regions;
 use super::target::Target;
 use super::{MARK, decode};
 use crate::channel::{
-    Challenge, HELLO, KEY, Key, Namespace, Network, OwnDescriptor, Record, Status, hello,
+    Challenge, HELLO, KEY, Key, Moved, Namespace, Network, OwnDescriptor, Record, Status, hello,
 };
-use crate::{JobSecret, Region, Width};
+use crate::{JobSecret, Region, Width, memory};
 
 /// A record is what it was made of, or none.
 pub(crate) fn record(bytes: &[u8]) {
@@ -28,10 +28,10 @@ pub(crate) fn greeting(bytes: &[u8]) {
     }
 }
 
-const SHOWN: usize = 1 << 12;
+const SHOWN: usize = 1 << 16;
 
 /// The same memory for all requests, so that seeds can name it.
-fn memory() -> &'static (Arc<Regions>, Region) {
+fn shown() -> &'static (Arc<Regions>, Region) {
     static MEMORY: OnceLock<(Arc<Regions>, Region)> = OnceLock::new();
     MEMORY.get_or_init(|| {
         let regions = Regions::new(1);
@@ -47,17 +47,32 @@ pub(crate) fn requests(bytes: &[u8]) {
     let Some((&step, bytes)) = bytes.split_first() else {
         return;
     };
-    let mut target = Target::new(memory().0.clone(), Arc::<Status>::default());
+    let mut target = Target::new(shown().0.clone(), Arc::<Status>::default());
     let mut held = Vec::new();
     for piece in bytes.chunks(1 + usize::from(step)) {
+        let direct = match held.is_empty() {
+            true => target.direct().min(piece.len()),
+            false => 0,
+        };
+        let (stored, piece) = piece.split_at(direct);
+        if direct > 0 {
+            let _ = target.receive(|to| {
+                // SAFETY: memory that the target lends, for no more bytes than it says.
+                unsafe { memory::copy(to, stored.as_ptr(), stored.len()) };
+                Ok(Moved::Bytes(stored.len()))
+            });
+        }
         held.extend(piece);
         loop {
             let Some(used) = target.take(&held) else {
                 return;
             };
             held.drain(..used);
-            let answers = target.output().len();
-            target.has_sent(answers);
+            let mut answers = 0;
+            let _ = target.send(|parts| {
+                answers = parts.iter().map(|part| part.iov_len).sum();
+                Ok(Moved::Bytes(answers))
+            });
             // A read without an end is not followed to it.
             if answers == 0 || answers > SHOWN {
                 break;
@@ -118,7 +133,7 @@ fn request(kind: Kind, len: u64) -> Request {
     Request {
         kind,
         width: Width::W8,
-        at: memory().1.remote().at(64),
+        at: shown().1.remote().at(64),
         len,
         operands: [0, 1],
     }
@@ -132,6 +147,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         (Kind::AddEach, 16),
         (Kind::FetchAddNumbers, 16),
         (Kind::Read, 100),
+        (Kind::Read, 32 << 10),
         (Kind::CompareSwap, 8),
         (Kind::Leave, 0),
     ] {
@@ -140,6 +156,9 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
             requests.resize(requests.len() + len as usize, 3);
         }
     }
+    // Bytes for the memory itself; more of it would come.
+    requests.extend(request(Kind::Write, 32 << 10).encode());
+    requests.extend([4; 100]);
     let answers = [
         super::frame::Answer::Data(16).encode().to_vec(),
         vec![5; 16],

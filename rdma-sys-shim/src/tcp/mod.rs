@@ -13,6 +13,8 @@ mod origin;
 mod regions;
 mod serving;
 mod target;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -211,61 +213,5 @@ impl Device for TcpDevice {
             }
         }
         self.agent.leave();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn open(secret: u8) -> TcpDevice {
-        TcpDevice::open("lo", JobSecret([secret; 32])).unwrap()
-    }
-
-    #[test]
-    fn a_thread_that_waits_serves_peers_beside_the_agent() {
-        use crate::{Assist, Width};
-        use std::sync::atomic::{AtomicBool, Ordering};
-
-        let (target, origin) = (open(1), open(1));
-        let region = target.allocate(8, 8).unwrap();
-        let endpoint = origin.connect(&target.address()).unwrap();
-        let (word, is_over) = (region.remote().at(0), AtomicBool::new(false));
-        let added = std::thread::scope(|scope| {
-            let adder = scope.spawn(|| {
-                let mut added = 0;
-                while !is_over.load(Ordering::Relaxed) {
-                    let mut old = u64::MAX;
-                    // SAFETY: the variable is there until the operation is complete.
-                    let ticket =
-                        unsafe { endpoint.fetch_add(word, Width::W8, 1, &raw mut old) }.unwrap();
-                    while !endpoint.completed(ticket).unwrap() {
-                        std::thread::yield_now();
-                    }
-                    assert_eq!(old, added);
-                    added += 1;
-                }
-                added
-            });
-            let assist = Assist::of_process().unwrap();
-            let mut served = 0;
-            while served < 10 {
-                served += u32::from(assist.serve());
-            }
-            is_over.store(true, Ordering::Relaxed);
-            adder.join().unwrap()
-        });
-        // SAFETY: no operation is under way any more.
-        assert_eq!(unsafe { region.base().cast::<u64>().read() }, added);
-    }
-
-    #[test]
-    fn a_key_is_worth_nothing_without_the_secret_of_the_job() {
-        let target = open(1);
-        let record = target.address();
-        open(1).connect(&record).unwrap();
-        // To a process with another secret, another one seems to listen there.
-        let stranger = open(2).connect(&record);
-        assert!(matches!(stranger, Err(crate::Error::PeerGone { .. })));
     }
 }

@@ -53,8 +53,28 @@ impl Regions {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Calls `body` with the address of `len` bytes, if a peer may access them so. The region stays until it returns.
+    pub(super) fn lend<T>(
+        &self,
+        at: RemoteAddress,
+        len: u64,
+        need: Access,
+        body: impl FnOnce(*mut u8) -> T,
+    ) -> std::result::Result<T, Refusal> {
+        let regions = self.by_key.read().unwrap_or_else(PoisonError::into_inner);
+        let region = regions.get(&at.rkey).ok_or(Refusal::NoRegion)?;
+        if !region.access.allows(need) {
+            return Err(Refusal::NoRight);
+        }
+        let skip = at.address.wrapping_sub(region.address);
+        if skip > region.len || len > region.len - skip {
+            return Err(Refusal::Outside);
+        }
+        Ok(body(at.address as usize as *mut u8))
+    }
+
     /// Does something for a peer to `piece` bytes at a place, if the rest of its access, `len` bytes, is allowed. `body` gets
-    /// the address, and returns `None` if a word is not aligned. The region stays until it returns.
+    /// the address, and returns `None` if a word is not aligned.
     ///
     /// # Safety
     /// `body` accesses no more than the `piece` bytes, which are not more than `len`, and does so as [`guard::guarded`] asks.
@@ -66,18 +86,11 @@ impl Regions {
         need: Access,
         body: impl FnOnce(*mut u8) -> Option<T>,
     ) -> std::result::Result<T, Refusal> {
-        let regions = self.by_key.read().unwrap_or_else(PoisonError::into_inner);
-        let region = regions.get(&at.rkey).ok_or(Refusal::NoRegion)?;
-        if !region.access.allows(need) {
-            return Err(Refusal::NoRight);
-        }
-        let skip = at.address.wrapping_sub(region.address);
-        if skip > region.len || len > region.len - skip {
-            return Err(Refusal::Outside);
-        }
-        let base = at.address as usize as *mut u8;
-        // SAFETY: the caller's promise; the lock is held outside of the call.
-        match unsafe { guard::guarded(base, piece, || body(base)) } {
+        let guarded = |base: *mut u8| {
+            // SAFETY: the caller's promise; `lend` holds its lock outside of the call.
+            unsafe { guard::guarded(base, piece, || body(base)) }
+        };
+        match self.lend(at, len, need, guarded)? {
             Ok(done) => done.ok_or(Refusal::Misaligned),
             Err(AccessFault) => Err(Refusal::NotMapped),
         }

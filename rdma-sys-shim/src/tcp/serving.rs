@@ -9,14 +9,12 @@ use rustix::event::epoll::EventFlags;
 use super::frame::REQUEST;
 use super::regions::Regions;
 use super::target::Target;
-use crate::channel::{KnownPeers, Moved, Next, Serve, receive, send};
+use crate::channel::{KnownPeers, Moved, Next, Serve, receive, receive_to, send_parts};
 
-/// So many bytes are received at a time.
-const SCRATCH: usize = 64 << 10;
-/// Receptions from one connection before it is the others' turn.
-const ROUNDS: u32 = 16;
-/// And pieces of answers that are sent to one.
-const PIECES: u32 = 16;
+/// So many bytes are received at a time, but for those of a long write.
+const SCRATCH: usize = 16 << 10;
+/// So many bytes are received from one connection, or sent to it, before it is the others' turn.
+const TURN: usize = 256 << 10;
 
 pub(super) struct Serving {
     regions: Arc<Regions>,
@@ -53,7 +51,8 @@ impl Serve for Serving {
     }
 
     fn serve(&mut self, stream: &TcpStream, peer: &mut Served) -> io::Result<Next> {
-        serve(stream, &mut peer.target, &mut peer.held, &mut self.scratch)
+        let (target, held) = (&mut peer.target, &mut peer.held);
+        serve(stream, target, held, &mut self.scratch, TURN)
     }
 
     fn leave(&mut self, peer: &mut Served) {
@@ -70,14 +69,15 @@ impl Serve for Serving {
 }
 
 /// Carries out what has come, and answers, as long as it is this connection's turn.
-fn serve(
+pub(super) fn serve(
     stream: &TcpStream,
     target: &mut Target,
     held: &mut Vec<u8>,
     scratch: &mut [u8],
+    mut turn: usize,
 ) -> io::Result<Next> {
-    for _ in 0..ROUNDS {
-        if let Some(next) = send_answers(stream, target)? {
+    while turn > 0 {
+        if let Some(next) = send_answers(stream, target, &mut turn)? {
             return Ok(next);
         }
         // What was held up by a read is carried out before more is received.
@@ -87,39 +87,58 @@ fn serve(
             continue;
         }
         let kept = held.len();
-        scratch[..kept].copy_from_slice(held);
-        let got = match receive(stream, &mut scratch[kept..])? {
+        let direct = if kept == 0 {
+            target.direct().min(turn)
+        } else {
+            0
+        };
+        let (room, moved) = if direct > 0 {
+            // SAFETY: the memory is of a region, for as many bytes.
+            let moved = target.receive(|to| unsafe { receive_to(stream, to, direct) })?;
+            (direct, moved)
+        } else {
+            scratch[..kept].copy_from_slice(held);
+            (scratch.len() - kept, receive(stream, &mut scratch[kept..])?)
+        };
+        let got = match moved {
             Moved::Bytes(bytes) => bytes,
             Moved::Nothing => 0,
             Moved::End => return Ok(Next::Ends),
         };
-        let whole = &scratch[..kept + got];
-        let used = target.take(whole).ok_or(ErrorKind::InvalidData)?;
-        held.clear();
-        held.extend_from_slice(&whole[used..]);
+        if direct == 0 {
+            let whole = &scratch[..kept + got];
+            let used = target.take(whole).ok_or(ErrorKind::InvalidData)?;
+            held.clear();
+            held.extend_from_slice(&whole[used..]);
+        }
         // All that had come, most likely.
-        if whole.len() < scratch.len() && !target.is_blocked() {
+        if got < room && !target.is_blocked() {
             held.shrink_to(REQUEST);
             target.acknowledge();
-            let next = send_answers(stream, target)?;
+            let next = send_answers(stream, target, &mut turn)?;
             return Ok(next.unwrap_or(Next::Waits(EventFlags::IN)));
         }
+        turn = turn.saturating_sub(got);
     }
     target.acknowledge();
     Ok(Next::Ready)
 }
 
 /// Sends answers as far as the socket takes them and it is this connection's turn; `None` if that is all of them.
-fn send_answers(stream: &TcpStream, target: &mut Target) -> io::Result<Option<Next>> {
-    for _ in 0..PIECES {
-        let output = target.output();
-        if output.is_empty() {
-            return Ok(None);
-        }
-        match send(stream, output)? {
-            Moved::Bytes(sent) => target.has_sent(sent),
-            Moved::Nothing => return Ok(Some(Next::Waits(EventFlags::OUT))),
-            Moved::End => return Err(ErrorKind::ConnectionReset.into()),
+fn send_answers(
+    stream: &TcpStream,
+    target: &mut Target,
+    turn: &mut usize,
+) -> io::Result<Option<Next>> {
+    while *turn > 0 {
+        // SAFETY: the parts are answers, and memory of a region.
+        match target.send(|parts| unsafe { send_parts(stream, parts) }) {
+            None => return Ok(None),
+            Some(moved) => match moved? {
+                Moved::Bytes(sent) => *turn = turn.saturating_sub(sent),
+                Moved::Nothing => return Ok(Some(Next::Waits(EventFlags::OUT))),
+                Moved::End => return Err(ErrorKind::ConnectionReset.into()),
+            },
         }
     }
     Ok(Some(Next::Ready))

@@ -1,17 +1,25 @@
 //! The target's side of a connection: requests come in as bytes, are carried out in their order, and answers go out as bytes.
-//! Nothing here knows of sockets.
+//! Nothing here knows of sockets: callers send and receive.
 
-use std::ptr;
 use std::sync::Arc;
+use std::{io, ptr};
 
 use super::frame::{Answer, Kind, REQUEST, Refusal, Request};
 use super::regions::Regions;
-use crate::channel::{Presence, Status};
+use crate::channel::{Moved, Presence, Status};
+use crate::cross_memory::part;
 use crate::memory::{before_flag, copy};
 use crate::{Access, words};
 
-/// So much of a read is answered at a time. While as much waits to be sent, no further request is carried out.
-const PIECE: usize = 64 << 10;
+/// Of a write of which so many bytes are still to come, they are received into the memory itself; reads of as many bytes are
+/// sent from there. Where others look at single words meanwhile, those of shorter ones are whole.
+const DIRECT: usize = 16 << 10;
+/// So much of a read is begun at a time, and sent then, whatever becomes of the memory.
+const PIECE: usize = 1 << 20;
+/// The end of each read, which is copied, and sent only if all before it was: it completes the read.
+const COPIED: usize = 4 << 10;
+/// While so much waits to be sent, no further request is carried out.
+const MOST_ANSWERS: usize = 64 << 10;
 /// So much room for answers is kept for later ones.
 const ROOM: usize = 4 << 10;
 
@@ -21,8 +29,8 @@ pub(super) struct Target {
     origin: Arc<Status>,
     /// The request whose bytes come in, less what has come.
     incoming: Option<Request>,
-    /// The read that is being answered, less what has been.
-    outgoing: Option<Request>,
+    /// The read that is being answered from the memory itself, but for its end.
+    outgoing: Option<Outgoing>,
     phase: Phase,
     /// Requests that are done, and how many of them the origin has been told of.
     done: u64,
@@ -30,6 +38,17 @@ pub(super) struct Target {
     /// Bytes to be sent, of which some have been.
     answers: Vec<u8>,
     sent: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Outgoing {
+    /// Less what has been sent.
+    request: Request,
+    /// So many bytes of it are due: it has been said that they follow. They are sent behind this part of the answers.
+    due: usize,
+    behind: usize,
+    /// So many bytes of the answers follow them: the end of the read.
+    end: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +75,7 @@ impl Target {
 
     /// Whether no request is carried out until more has been sent.
     pub(super) fn is_blocked(&self) -> bool {
-        self.outgoing.is_some() || self.answers.len() - self.sent >= PIECE
+        self.outgoing.is_some() || self.answers.len() - self.sent >= MOST_ANSWERS
     }
 
     /// Carries out what the bytes ask for. Returns how many are used up: the rest is a part of a request, or has to wait since
@@ -85,6 +104,39 @@ impl Target {
         Some(used)
     }
 
+    /// How many bytes [`Self::receive`] is to receive next; 0: none, as [`Self::take`] is to have them.
+    pub(super) fn direct(&self) -> usize {
+        match self.incoming {
+            Some(Request { kind, len, .. }) if kind == Kind::Write && len >= DIRECT as u64 => {
+                usize::try_from(len).unwrap_or(usize::MAX)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Calls `receive` with the memory that the next bytes of a write are for. It is not called if the write is refused.
+    pub(super) fn receive(
+        &mut self,
+        receive: impl FnOnce(*mut u8) -> io::Result<Moved>,
+    ) -> io::Result<Moved> {
+        let Some(request) = self.incoming else {
+            return Ok(Moved::Nothing);
+        };
+        let received = (self.regions).lend(request.at, request.len, request.kind.need(), receive);
+        match received.and_then(mapped) {
+            Ok(received) => {
+                if let Ok(Moved::Bytes(bytes)) = received {
+                    self.has_applied(request, bytes);
+                }
+                received
+            }
+            Err(refusal) => {
+                self.refuse(request, refusal);
+                Ok(Moved::Nothing)
+            }
+        }
+    }
+
     /// Adds what the origin has not been told of to the answers.
     pub(super) fn acknowledge(&mut self) {
         if self.told < self.done {
@@ -105,21 +157,126 @@ impl Target {
         }
     }
 
-    /// What is to be sent next; empty: nothing.
-    pub(super) fn output(&mut self) -> &[u8] {
+    /// Calls `send` with what is to be sent next, of which it may send a part; `None` if that is nothing.
+    pub(super) fn send(
+        &mut self,
+        send: impl FnOnce(&[libc::iovec]) -> io::Result<Moved>,
+    ) -> Option<io::Result<Moved>> {
         if self.sent == self.answers.len() {
             self.answers.clear();
             self.answers.shrink_to(ROOM);
             self.sent = 0;
-            if let Some(request) = self.outgoing.take() {
-                self.answer_read(request);
+            if let Some(outgoing) = &mut self.outgoing {
+                outgoing.behind = 0;
             }
         }
-        &self.answers[self.sent..]
+        self.begin_part();
+        let own = |begin: usize, end: usize| {
+            let bytes = &self.answers[begin..end];
+            part(bytes.as_ptr().cast_mut(), bytes.len())
+        };
+        let all = self.answers.len();
+        let sent = match self.outgoing {
+            None if self.is_all_sent() => return None,
+            None => Ok(send(&[own(self.sent, all)])),
+            Some(Outgoing {
+                request,
+                due,
+                behind,
+                ..
+            }) => (self.regions)
+                .lend(request.at, request.len, Access::READ, |from| {
+                    send(&[own(self.sent, behind), part(from, due), own(behind, all)])
+                })
+                .and_then(mapped),
+        };
+        Some(match sent {
+            Ok(sent) => {
+                if let Ok(Moved::Bytes(bytes)) = sent {
+                    self.has_sent(bytes);
+                }
+                sent
+            }
+            Err(refusal) => {
+                self.stop_read(refusal);
+                Ok(Moved::Bytes(0))
+            }
+        })
     }
 
-    pub(super) fn has_sent(&mut self, bytes: usize) {
+    fn has_sent(&mut self, mut bytes: usize) {
+        if let Some(Outgoing {
+            request,
+            due,
+            behind,
+            end,
+        }) = &mut self.outgoing
+        {
+            let before = bytes.min(*behind - self.sent);
+            self.sent += before;
+            let lent = (bytes - before).min(*due);
+            *due -= lent;
+            request.at = request.at.moved(lent as i64);
+            request.len -= lent as u64;
+            bytes -= before + lent;
+            if *due == 0 && *end > 0 {
+                self.outgoing = None;
+                self.finish_with_value();
+            }
+        }
         self.sent += bytes;
+    }
+
+    /// Begins the next part of a long read, if nothing of it is due.
+    fn begin_part(&mut self) {
+        let Some(Outgoing {
+            request, due: 0, ..
+        }) = self.outgoing
+        else {
+            return;
+        };
+        let left = request.len - COPIED as u64;
+        let due = left.min(PIECE as u64);
+        let begin = self.answers.len();
+        self.answer(Answer::Data(due));
+        let behind = self.answers.len();
+        let mut allowed = (self.regions).lend(request.at, request.len, Access::READ, |_| ());
+        if allowed.is_ok() && due == left {
+            allowed = self.copy_answer(Request {
+                at: request.at.moved(left as i64),
+                len: COPIED as u64,
+                ..request
+            });
+        }
+        match allowed {
+            Ok(()) => {
+                self.outgoing = Some(Outgoing {
+                    request,
+                    due: due as usize,
+                    behind,
+                    end: self.answers.len() - behind,
+                });
+            }
+            Err(refusal) => {
+                self.answers.truncate(begin);
+                self.stop_read(refusal);
+            }
+        }
+    }
+
+    /// The rest of a read cannot be sent. Zeros stand for what is due of it, and its end is not sent.
+    fn stop_read(&mut self, refusal: Refusal) {
+        if let Some(Outgoing {
+            request,
+            due,
+            behind,
+            end,
+        }) = self.outgoing.take()
+        {
+            let zeros = std::iter::repeat_n(0, due);
+            self.answers.splice(behind..behind + end, zeros);
+            self.refuse(request, refusal);
+        }
     }
 
     fn answer(&mut self, answer: Answer) {
@@ -165,6 +322,7 @@ impl Target {
         let left = usize::try_from(request.len).unwrap_or(usize::MAX);
         let piece = match request.kind {
             _ if bytes.len() >= left => left,
+            Kind::Write if left - bytes.len() >= DIRECT => bytes.len(),
             Kind::Write => {
                 let end = request.at.address.wrapping_add(bytes.len() as u64);
                 bytes.len().saturating_sub((end % 8) as usize)
@@ -195,7 +353,6 @@ impl Target {
             let (len, need) = (request.len, request.kind.need());
             (self.regions).access(request.at, len, bytes.len(), need, store)
         };
-        let left = request.len - bytes.len() as u64;
         match applied {
             Err(refusal) => {
                 self.answers.truncate(begin);
@@ -205,6 +362,12 @@ impl Target {
             // SAFETY: `store` has written what was there to the room.
             Ok(()) => unsafe { self.answers.set_len(self.answers.len() + fetched) },
         }
+        self.has_applied(request, bytes.len());
+    }
+
+    /// So many more bytes of the request that comes in are where they belong.
+    fn has_applied(&mut self, request: Request, bytes: usize) {
+        let left = request.len - bytes as u64;
         match left {
             0 => {
                 self.incoming = None;
@@ -212,7 +375,7 @@ impl Target {
             }
             _ => {
                 self.incoming = Some(Request {
-                    at: request.at.moved(bytes.len() as i64),
+                    at: request.at.moved(bytes as i64),
                     len: left,
                     ..request
                 });
@@ -238,46 +401,56 @@ impl Target {
             Err(refusal) => self.refuse(request, refusal),
             Ok(old) => {
                 self.answer(Answer::Old(old));
-                self.finish();
+                self.finish_with_value();
             }
         }
     }
 
-    /// Answers the first part of a read, or all.
     fn answer_read(&mut self, request: Request) {
-        let piece = PIECE.min(usize::try_from(request.len).unwrap_or(PIECE));
+        if request.len >= DIRECT as u64 {
+            self.outgoing = Some(Outgoing {
+                request,
+                due: 0,
+                behind: self.sent,
+                end: 0,
+            });
+            return;
+        }
+        match self.copy_answer(request) {
+            Ok(()) => self.finish_with_value(),
+            Err(refusal) => self.refuse(request, refusal),
+        }
+    }
+
+    /// Adds what a short read asks for to the answers.
+    fn copy_answer(&mut self, request: Request) -> Result<(), Refusal> {
+        let len = request.len as usize;
         let begin = self.answers.len();
-        self.answer(Answer::Data(piece as u64));
-        let to = self.room(piece);
+        self.answer(Answer::Data(request.len));
+        let to = self.room(len);
         // SAFETY: `copy` reads as many bytes as there is room for, and holds nothing.
         let read = unsafe {
-            (self.regions).access(request.at, request.len, piece, Access::READ, |from| {
-                copy(to, from, piece);
+            (self.regions).access(request.at, request.len, len, Access::READ, |from| {
+                copy(to, from, len);
                 Some(())
             })
         };
-        if let Err(refusal) = read {
-            self.answers.truncate(begin);
-            self.refuse(request, refusal);
-            return;
+        match read {
+            // SAFETY: the copy has written them.
+            Ok(()) => unsafe { self.answers.set_len(self.answers.len() + len) },
+            Err(_) => self.answers.truncate(begin),
         }
-        // SAFETY: the copy has written them.
-        unsafe { self.answers.set_len(self.answers.len() + piece) };
-        let left = request.len - piece as u64;
-        match left {
-            0 => self.finish(),
-            _ => {
-                self.outgoing = Some(Request {
-                    at: request.at.moved(piece as i64),
-                    len: left,
-                    ..request
-                });
-            }
-        }
+        read
     }
 
     fn finish(&mut self) {
         self.done += 1;
+    }
+
+    /// The value that was asked for says that the request is done, and so all before it.
+    fn finish_with_value(&mut self) {
+        self.finish();
+        self.told = self.done;
     }
 
     fn refuse(&mut self, request: Request, refusal: Refusal) {
@@ -286,6 +459,14 @@ impl Target {
         self.answers.extend(request.encode());
         self.incoming = None;
         self.phase = Phase::Over;
+    }
+}
+
+/// The result of a call that the kernel accesses memory of a region in, unless that is not mapped.
+fn mapped<T>(result: io::Result<T>) -> Result<io::Result<T>, Refusal> {
+    match result {
+        Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Err(Refusal::NotMapped),
+        other => Ok(other),
     }
 }
 
@@ -338,6 +519,8 @@ mod tests {
     use crate::tcp::frame::ANSWER;
     use crate::{RemoteAddress, Width};
 
+    const MEMORY: usize = 3 * PIECE;
+
     struct Setup {
         target: Target,
         status: Arc<Status>,
@@ -348,7 +531,7 @@ mod tests {
         let regions = Regions::new(1);
         let status = Arc::new(Status::default());
         Setup {
-            region: regions.allocate(256 << 10, 8).unwrap(),
+            region: regions.allocate(MEMORY, 8).unwrap(),
             target: Target::new(regions, status.clone()),
             status,
         }
@@ -370,26 +553,55 @@ mod tests {
             unsafe { std::slice::from_raw_parts(self.region.base().add(at), len) }
         }
 
+        /// Has it receive these bytes of a write directly, if it does, and returns how many it did.
+        fn receive(&mut self, bytes: &[u8]) -> usize {
+            assert!(bytes.len() <= self.target.direct());
+            let received = self.target.receive(|to| {
+                // SAFETY: memory of the region, for so many bytes.
+                unsafe { copy(to, bytes.as_ptr(), bytes.len()) };
+                Ok(Moved::Bytes(bytes.len()))
+            });
+            match received.unwrap() {
+                Moved::Bytes(got) => got,
+                _ => 0,
+            }
+        }
+
+        /// Has it send at most so many bytes, which are added to the answers; false if there are none.
+        fn send(&mut self, answers: &mut Vec<u8>, most: usize) -> bool {
+            let sent = self.target.send(|parts| {
+                let before = answers.len();
+                for part in parts {
+                    let len = part.iov_len.min(most - (answers.len() - before));
+                    // SAFETY: answers, or memory of the region, which nobody changes meanwhile.
+                    answers
+                        .extend(unsafe { std::slice::from_raw_parts(part.iov_base.cast(), len) });
+                }
+                Ok(Moved::Bytes(answers.len() - before))
+            });
+            sent.is_some_and(|sent| sent.is_ok())
+        }
+
         /// Gives it all, so many bytes at a time; returns what it answers.
-        fn give(&mut self, bytes: &[u8], at_a_time: usize) -> Vec<u8> {
+        fn give(&mut self, mut bytes: &[u8], at_a_time: usize) -> Vec<u8> {
             let (mut held, mut answers) = (Vec::new(), Vec::new());
-            let mut chunks = bytes.chunks(at_a_time);
             loop {
-                let chunk = chunks.next();
-                held.extend(chunk.unwrap_or_default());
                 let used = self.target.take(&held).unwrap();
                 held.drain(..used);
-                self.target.acknowledge();
-                loop {
-                    let output = self.target.output();
-                    if output.is_empty() {
-                        break;
+                let direct = self.target.direct();
+                let is_direct = direct > 0 && held.is_empty() && !bytes.is_empty();
+                let most = if is_direct { direct } else { at_a_time };
+                let some = &bytes[..at_a_time.min(most).min(bytes.len())];
+                bytes = match is_direct {
+                    true => &bytes[self.receive(some)..],
+                    false => {
+                        held.extend(some);
+                        &bytes[some.len()..]
                     }
-                    let some = output[..output.len().min(1000)].to_vec();
-                    self.target.has_sent(some.len());
-                    answers.extend(some);
-                }
-                if chunk.is_none() && used == 0 {
+                };
+                self.target.acknowledge();
+                while self.send(&mut answers, 1000) {}
+                if some.is_empty() && used == 0 {
                     assert!(held.is_empty());
                     return answers;
                 }
@@ -403,18 +615,23 @@ mod tests {
 
     #[test]
     fn requests_in_pieces_of_any_length_are_carried_out_once() {
+        const LONG: usize = 40_000;
         for at_a_time in [1, 7, 47, 48, 49, 1000, 1 << 20] {
             let mut setup = setup();
             let mut bytes = setup.request(Kind::Write, 3, 1000).encode().to_vec();
             bytes.extend((0..1000).map(|byte| byte as u8));
+            bytes.extend(setup.request(Kind::Write, 4097, LONG as u64).encode());
+            bytes.extend((0..LONG).map(|byte| (byte % 1000) as u8));
             bytes.extend(setup.request(Kind::FetchAdd, 2048, 8).encode());
             bytes.extend(setup.request(Kind::AddEach, 2048, 16).encode());
             bytes.extend([1_u64, 2].map(u64::to_le_bytes).concat());
             bytes.extend(setup.request(Kind::Write, 0, 0).encode());
             bytes.extend(setup.request(Kind::Read, 2048, 16).encode());
+            bytes.extend(setup.request(Kind::Write, 0, 0).encode());
             let answers = setup.give(&bytes, at_a_time);
             let wanted: Vec<u8> = (0..1000).map(|byte| byte as u8).collect();
             assert_eq!(setup.memory(3, 1000), wanted);
+            assert_eq!(setup.memory(4097, LONG), &wanted.repeat(LONG / 1000));
             assert_eq!(setup.memory(2048, 8), 6_u64.to_le_bytes());
             let (mut rest, mut old, mut data, mut done) = (&answers[..], None, None, 0);
             while !rest.is_empty() {
@@ -430,27 +647,85 @@ mod tests {
                     other => panic!("{other:?}"),
                 }
             }
-            assert_eq!((old, done), (Some(0), 5));
+            assert_eq!((old, done), (Some(0), 7));
             assert_eq!(data.unwrap(), [6_u64, 2].map(u64::to_le_bytes).concat());
         }
     }
 
     #[test]
     fn a_long_read_blocks_what_follows_until_it_is_sent() {
+        const LEN: usize = 2 * PIECE + 200_000;
         let mut setup = setup();
-        let mut bytes = setup.request(Kind::Read, 0, 200_000).encode().to_vec();
+        let mut bytes = setup.request(Kind::Read, 0, LEN as u64).encode().to_vec();
         bytes.extend(setup.request(Kind::FetchAdd, 0, 8).encode());
         assert_eq!(setup.target.take(&bytes), Some(REQUEST));
         assert!(setup.target.is_blocked());
+        let mut answers = Vec::new();
+        assert!(setup.send(&mut answers, 1000));
+        assert_eq!(first(&answers), Answer::Data(PIECE as u64));
+        // What has to be said meanwhile is said between two parts of the data.
+        setup.target.leave();
         assert_eq!(setup.memory(0, 8), [0; 8]);
-        let answers = setup.give(&bytes[REQUEST..], 1 << 20);
-        assert_eq!(answers.len(), 200_000 + (4 + 2) * ANSWER);
+        answers.extend(setup.give(&bytes[REQUEST..], 1 << 20));
+        assert_eq!(first(&answers[ANSWER + PIECE..]), Answer::Left);
+        assert_eq!(
+            first(&answers[2 * ANSWER + PIECE..]),
+            Answer::Data(PIECE as u64)
+        );
+        assert_eq!(answers.len(), LEN + (3 + 1 + 1 + 1) * ANSWER);
         assert_eq!(setup.memory(0, 8), 5_u64.to_le_bytes());
     }
 
     #[test]
+    fn memory_that_goes_amid_a_long_transfer_is_refused_and_what_was_due_is_sent() {
+        type Goes = fn(&mut Setup, Kind);
+        let by_the_kernel: Goes = |setup, kind| {
+            let fault = || Err(io::Error::from_raw_os_error(libc::EFAULT));
+            match kind {
+                Kind::Write => drop(setup.target.receive(|_| fault()).unwrap()),
+                _ => drop(setup.target.send(|_| fault()).unwrap().unwrap()),
+            }
+        };
+        let from_the_table: Goes = |setup, _| {
+            let other = setup.target.regions.allocate(8, 8).unwrap();
+            drop(std::mem::replace(&mut setup.region, other));
+        };
+        for (goes, refusal) in [
+            (by_the_kernel, Refusal::NotMapped),
+            (from_the_table, Refusal::NoRegion),
+        ] {
+            let (mut setup, mut answers) = (setup(), Vec::new());
+            let read = setup.request(Kind::Read, 0, PIECE as u64);
+            let base = setup.region.base();
+            // SAFETY: memory of the region, which nobody accesses meanwhile.
+            unsafe { base.write_bytes(7, PIECE) };
+            setup.target.take(&read.encode());
+            setup.send(&mut answers, ANSWER + 1000);
+            goes(&mut setup, Kind::Read);
+            while setup.send(&mut answers, 1000) {}
+            assert_eq!(answers[ANSWER..][..1000], [7; 1000]);
+            let due = PIECE - COPIED;
+            assert_eq!(first(&answers), Answer::Data(due as u64));
+            let zeros = &answers[ANSWER + 1000..][..due - 1000];
+            assert!(zeros.iter().all(|&byte| byte == 0));
+            let end = &answers[ANSWER + due..];
+            assert_eq!(first(end), Answer::Refused(refusal));
+            assert_eq!(end.len(), ANSWER + REQUEST);
+
+            let mut setup = self::setup();
+            let write = setup.request(Kind::Write, 0, PIECE as u64);
+            setup.target.take(&write.encode());
+            assert_eq!(setup.receive(&[7; 1000]), 1000);
+            goes(&mut setup, Kind::Write);
+            let answers = setup.give(&[7; PIECE - 1000], 1 << 16);
+            assert_eq!(first(&answers), Answer::Refused(refusal));
+            assert_eq!(answers.len(), ANSWER + REQUEST);
+        }
+    }
+
+    #[test]
     fn after_a_refusal_nothing_is_carried_out() {
-        let outside = |setup: &Setup| setup.request(Kind::Write, 250 << 10, 10 << 10);
+        let outside = |setup: &Setup| setup.request(Kind::Write, MEMORY as u64 - 8, 16);
         let misaligned = |setup: &Setup| setup.request(Kind::AddEach, 4, 8);
         let unknown = |setup: &Setup| {
             let request = setup.request(Kind::FetchAdd, 0, 8);

@@ -1,0 +1,241 @@
+//! Devices of one process: connections, assist, and long transfers.
+
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd as _;
+use std::sync::Barrier;
+use std::{fs, ptr, thread};
+
+use rustix::event::epoll::EventFlags;
+
+use super::frame::{Kind, Request};
+use super::serving::serve;
+use super::target::Target;
+use super::*;
+use crate::channel::{Next, Side, prepare};
+use crate::system::page_size;
+use crate::{RemoteAddress, Ticket, Width};
+
+const MIB: usize = 1 << 20;
+
+/// Pages of a file.
+struct Pages {
+    base: *mut u8,
+    len: usize,
+}
+
+impl Pages {
+    fn new(len: usize, file: &fs::File) -> Self {
+        let (flags, rights) = (libc::MAP_SHARED, libc::PROT_READ | libc::PROT_WRITE);
+        // SAFETY: the kernel chooses the place.
+        let base = unsafe { libc::mmap(ptr::null_mut(), len, rights, flags, file.as_raw_fd(), 0) };
+        assert_ne!(base, libc::MAP_FAILED);
+        let base = base.cast();
+        Self { base, len }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping.
+        unsafe { libc::munmap(self.base.cast(), self.len) };
+    }
+}
+
+fn device() -> TcpDevice {
+    open(1)
+}
+
+fn finish(way: &dyn Endpoint, ticket: Ticket) -> Result<()> {
+    while !way.completed(ticket)? {
+        thread::yield_now();
+    }
+    Ok(())
+}
+
+fn write(way: &dyn Endpoint, bytes: &[u8], to: RemoteAddress) -> Result<()> {
+    // SAFETY: the bytes stay until the write is complete or has failed.
+    finish(way, unsafe { way.write(bytes.as_ptr(), bytes.len(), to)? })
+}
+
+fn read(way: &dyn Endpoint, bytes: &mut [u8], from: RemoteAddress) -> Result<()> {
+    // SAFETY: the bytes stay until the read is complete or has failed, and nobody else uses them.
+    finish(way, unsafe {
+        way.read(bytes.as_mut_ptr(), bytes.len(), from)?
+    })
+}
+
+#[test]
+fn memory_that_is_not_there_is_refused_wherever_it_lacks() {
+    const LEN: usize = 4 * MIB;
+    let _alone = crate::guard::alone();
+    let take_rights = |pages: &Pages, _: &fs::File, at: usize| {
+        let page = pages.base.wrapping_add(at);
+        // SAFETY: a page of our own, to which there is no reference.
+        let rc = unsafe { libc::mprotect(page.cast(), page_size(), libc::PROT_NONE) };
+        assert_eq!(rc, 0);
+    };
+    let truncate = |_: &Pages, file: &fs::File, at: usize| file.set_len(at as u64).unwrap();
+    type Goes<'a> = &'a dyn Fn(&Pages, &fs::File, usize);
+    for goes in [&take_rights as Goes<'_>, &truncate] {
+        for (lacks, is_write) in [MIB, 2 * MIB - page_size(), 3 * MIB / 2, LEN - page_size()]
+            .into_iter()
+            .flat_map(|lacks| [(lacks, false), (lacks, true)])
+        {
+            let file = tempfile::tempfile().unwrap();
+            file.set_len(LEN as u64).unwrap();
+            let pages = Pages::new(LEN, &file);
+            let (origin, target) = (device(), device());
+            // SAFETY: the pages outlive the region, but where they are meant not to.
+            let region = unsafe { target.register(pages.base, LEN, Access::ALL) }.unwrap();
+            goes(&pages, &file, lacks);
+            let way = origin.connect(&target.address()).unwrap();
+            let (at, mut bytes) = (region.remote().at(0), vec![7; LEN]);
+            let error = match is_write {
+                true => write(&*way, &bytes, at),
+                false => read(&*way, &mut bytes, at),
+            }
+            .expect_err("a part is not there");
+            assert!(error.is_remote_access(), "{error}");
+            assert!(error.to_string().contains("unmapped"), "{error}");
+            // The target serves others.
+            let other = device();
+            let way = other.connect(&target.address()).unwrap();
+            write(&*way, &[7; MIB], at).unwrap();
+            read(&*way, &mut bytes[..MIB], at).unwrap();
+            assert!(bytes[..MIB].iter().all(|&byte| byte == 7));
+        }
+    }
+}
+
+#[test]
+fn long_transfers_go_both_ways_at_once() {
+    const LEN: usize = 24 * MIB;
+    let devices = [device(), device()];
+    let regions = devices
+        .each_ref()
+        .map(|one| one.allocate(2 * LEN, 8).unwrap());
+    let begin = Barrier::new(2);
+    let byte = |rank: usize, at: usize| (at / 4096 + at + rank) as u8;
+    thread::scope(|scope| {
+        for rank in 0..2 {
+            let (devices, regions, begin) = (&devices, &regions, &begin);
+            scope.spawn(move || {
+                let way = devices[rank].connect(&devices[1 - rank].address()).unwrap();
+                let at = |at| regions[1 - rank].remote().at(at);
+                let from: Vec<u8> = (0..LEN).map(|at| byte(rank, at)).collect();
+                let mut to = vec![0; LEN];
+                begin.wait();
+                for round in 0..2 {
+                    // SAFETY: the buffers stay until both are complete.
+                    let last = unsafe {
+                        way.write(from.as_ptr(), LEN, at(round * LEN as u64))
+                            .unwrap();
+                        way.read(to.as_mut_ptr(), LEN, at(round * LEN as u64))
+                            .unwrap()
+                    };
+                    finish(&*way, last).unwrap();
+                    assert!(to == from);
+                    to.fill(0);
+                }
+            });
+        }
+    });
+}
+
+/// A target, and the origin's end of its connection.
+fn served(len: usize) -> (Target, Region, TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let origin = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (stream, _) = listener.accept().unwrap();
+    prepare(&stream, Side::Target).unwrap();
+    let regions = Regions::new(1);
+    let region = regions.allocate(len, 8).unwrap();
+    (Target::new(regions, Arc::default()), region, stream, origin)
+}
+
+#[test]
+fn a_long_transfer_leaves_others_their_turn() {
+    const TURN: usize = 4 << 10;
+    let request = |kind, region: &Region, len: usize| Request {
+        kind,
+        width: Width::W8,
+        at: region.remote().at(0),
+        len: len as u64,
+        operands: [0; 2],
+    };
+    let (mut held, mut scratch) = (Vec::new(), vec![0; 64]);
+    // Once what was sent has come.
+    let mut serve = |stream: &TcpStream, target: &mut Target| loop {
+        match serve(stream, target, &mut held, &mut scratch, TURN).unwrap() {
+            Next::Waits(EventFlags::IN) => {}
+            next => return next,
+        }
+    };
+
+    let (mut target, region, stream, mut origin) = served(8 * MIB);
+    let get = request(Kind::Read, &region, 8 * MIB);
+    origin.write_all(&get.encode()).unwrap();
+    assert_eq!(serve(&stream, &mut target), Next::Ready);
+
+    let (mut target, region, stream, mut origin) = served(8 * MIB);
+    let put = request(Kind::Write, &region, 8 * MIB);
+    origin.write_all(&put.encode()).unwrap();
+    origin.write_all(&[7; 32 << 10]).unwrap();
+    assert_eq!(serve(&stream, &mut target), Next::Ready);
+    // SAFETY: memory of the region, which nobody changes meanwhile.
+    let memory = unsafe { std::slice::from_raw_parts(region.base(), 32 << 10) };
+    let stored = memory.iter().filter(|&&byte| byte == 7).count();
+    assert!((TURN / 2..4 * TURN).contains(&stored), "{stored}");
+}
+
+fn open(secret: u8) -> TcpDevice {
+    TcpDevice::open("lo", JobSecret([secret; 32])).unwrap()
+}
+
+#[test]
+fn a_thread_that_waits_serves_peers_beside_the_agent() {
+    use crate::{Assist, Width};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let (target, origin) = (open(1), open(1));
+    let region = target.allocate(8, 8).unwrap();
+    let endpoint = origin.connect(&target.address()).unwrap();
+    let (word, is_over) = (region.remote().at(0), AtomicBool::new(false));
+    let added = std::thread::scope(|scope| {
+        let adder = scope.spawn(|| {
+            let mut added = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                let mut old = u64::MAX;
+                // SAFETY: the variable is there until the operation is complete.
+                let ticket =
+                    unsafe { endpoint.fetch_add(word, Width::W8, 1, &raw mut old) }.unwrap();
+                while !endpoint.completed(ticket).unwrap() {
+                    std::thread::yield_now();
+                }
+                assert_eq!(old, added);
+                added += 1;
+            }
+            added
+        });
+        let assist = Assist::of_process().unwrap();
+        let mut served = 0;
+        while served < 10 {
+            served += u32::from(assist.serve());
+        }
+        is_over.store(true, Ordering::Relaxed);
+        adder.join().unwrap()
+    });
+    // SAFETY: no operation is under way any more.
+    assert_eq!(unsafe { region.base().cast::<u64>().read() }, added);
+}
+
+#[test]
+fn a_key_is_worth_nothing_without_the_secret_of_the_job() {
+    let target = open(1);
+    let record = target.address();
+    open(1).connect(&record).unwrap();
+    // To a process with another secret, another one seems to listen there.
+    let stranger = open(2).connect(&record);
+    assert!(matches!(stranger, Err(crate::Error::PeerGone { .. })));
+}
