@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::provider::{DeviceInfo, Found, Provider, State, Surroundings};
 use crate::rdma::{self, Choice, RdmaDevice, Seat, SelectError, Selector, VerbsLimits};
-use crate::{AtomicDomain, Device, Error, Result};
+use crate::{AtomicDomain, Device, Error, JobSecret, Result};
 
 /// The provider's name, which is also taken for whichever of its devices the rule chooses.
 const VERBS: &str = "verbs";
@@ -36,7 +36,7 @@ impl Provider for RdmaDevices {
     }
 
     fn open(&self, spec: &str, around: &Surroundings) -> Result<Arc<dyn Device>> {
-        open_chosen(choose(spec, &read(), &around.seat)?)
+        open_chosen(choose(spec, &read(), &around.seat)?, around.secret)
     }
 
     fn alternatives(&self, spec: &str, processors: &[u32]) -> Option<Vec<String>> {
@@ -65,12 +65,12 @@ fn choose(spec: &str, devices: &[RdmaDevice], seat: &Seat) -> Result<Choice> {
 }
 
 #[cfg(feature = "verbs")]
-fn open_chosen(choice: Choice) -> Result<Arc<dyn Device>> {
-    Ok(Arc::new(crate::verbs::VerbsDevice::open(choice)?))
+fn open_chosen(choice: Choice, secret: JobSecret) -> Result<Arc<dyn Device>> {
+    Ok(Arc::new(crate::verbs::VerbsDevice::open(choice, secret)?))
 }
 
 #[cfg(not(feature = "verbs"))]
-fn open_chosen(choice: Choice) -> Result<Arc<dyn Device>> {
+fn open_chosen(choice: Choice, _: JobSecret) -> Result<Arc<dyn Device>> {
     Err(Error::LeftOut {
         device: format!("RDMA device {:?}", choice.device),
         why: "this build has no verbs provider (build with `--features verbs`, or use the device soft)",
@@ -235,7 +235,7 @@ mod tests {
     fn a_build_without_the_provider_says_so_after_what_is_wrong_with_the_name() {
         let message = |spec| {
             choose(spec, &devices(), &Seat::default())
-                .and_then(open_chosen)
+                .and_then(|choice| open_chosen(choice, JobSecret::default()))
                 .err()
                 .unwrap()
                 .to_string()

@@ -79,28 +79,30 @@ pub(crate) trait Serve: Send + 'static {
     }
 }
 
-pub(crate) struct ChannelAgent {
-    shared: Arc<Shared>,
+pub(crate) struct ChannelAgent<S: Serve> {
+    shared: Arc<Shared<S::Peer>>,
     thread: Option<JoinHandle<()>>,
     _attached: Option<Attached>,
 }
 
-struct Shared {
+struct Shared<P> {
     /// Ends the agent's sleep, so that it looks at the orders.
     wake: OwnDescriptor<OwnedFd>,
-    orders: Mutex<Orders>,
+    orders: Mutex<Orders<P>>,
     has_left: Condvar,
 }
 
-struct Orders {
+struct Orders<P> {
+    /// Connections that this process has made, to be served.
+    adopted: Vec<(Stream, P)>,
     /// To tell all peers that this process leaves, and whether that is done.
     leave: bool,
     left: bool,
     end: bool,
 }
 
-impl Shared {
-    fn orders(&self) -> MutexGuard<'_, Orders> {
+impl<P> Shared<P> {
+    fn orders(&self) -> MutexGuard<'_, Orders<P>> {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -110,9 +112,9 @@ impl Shared {
     }
 }
 
-impl ChannelAgent {
+impl<S: Serve> ChannelAgent<S> {
     /// `own` is this process's.
-    pub(crate) fn start<S: Serve>(
+    pub(crate) fn start(
         listener: OwnDescriptor<TcpListener>,
         own: &Record,
         service: S,
@@ -129,6 +131,7 @@ impl ChannelAgent {
         let shared = Arc::new(Shared {
             wake: OwnDescriptor::new(wake),
             orders: Mutex::new(Orders {
+                adopted: Vec::new(),
                 leave: false,
                 left: false,
                 end: false,
@@ -180,6 +183,13 @@ impl ChannelAgent {
         })
     }
 
+    /// Serves a connection that this process has made, and on which nobody waits for anything any more.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn adopt(&self, stream: Stream, peer: S::Peer) {
+        self.shared.orders().adopted.push((stream, peer));
+        self.shared.wake();
+    }
+
     /// Tells all peers that this process leaves in good order, and waits until they have been told.
     pub(crate) fn leave(&self) {
         let mut orders = self.shared.orders();
@@ -193,7 +203,7 @@ impl ChannelAgent {
     }
 }
 
-impl Drop for ChannelAgent {
+impl<S: Serve> Drop for ChannelAgent<S> {
     fn drop(&mut self) {
         self.shared.orders().end = true;
         self.shared.wake();
@@ -241,7 +251,7 @@ struct Channel<S: Serve> {
 }
 
 struct Running<S: Serve> {
-    shared: Arc<Shared>,
+    shared: Arc<Shared<S::Peer>>,
     listener: OwnDescriptor<TcpListener>,
     epoll: Arc<OwnDescriptor<OwnedFd>>,
     instance: u64,
@@ -391,10 +401,22 @@ impl<S: Serve> Running<S> {
     /// False if the agent is to end.
     fn look_at_orders(&mut self) -> bool {
         let _ = rustix::io::read(&*self.shared.wake, &mut [0; 8]);
-        let (leave, end) = {
-            let orders = self.shared.orders();
-            (orders.leave && !self.has_left, orders.end)
+        let (adopted, leave, end) = {
+            let mut orders = self.shared.orders();
+            let adopted = std::mem::take(&mut orders.adopted);
+            (adopted, orders.leave && !self.has_left, orders.end)
         };
+        for (stream, mut peer) in adopted {
+            if self.has_left {
+                self.service.leave(&mut peer);
+            }
+            match self.keep(stream, Stage::Serving(peer)) {
+                Ok(token) => self.ready.push(token),
+                Err(error) => {
+                    tracing::warn!(%error, "a connection cannot be watched, and is closed");
+                }
+            }
+        }
         if leave {
             self.has_left = true;
             for connection in self.connections.values_mut() {

@@ -10,6 +10,7 @@ use super::interfaces;
 use super::proof::Key;
 use super::record::{LONGEST_HOST, Namespace, Network, Record};
 use super::socket::OwnDescriptor;
+use crate::fields::beginning;
 use crate::provider::JobSecret;
 use crate::system::{Host, allow_descriptors, host_name, random};
 use crate::{Error, Result};
@@ -40,7 +41,7 @@ pub(crate) fn open(
         .port();
     let own = Record {
         pid: std::process::id(),
-        host: short_host_name(),
+        host: beginning(&host_name(), LONGEST_HOST).to_owned(),
         instance: u64::from_ne_bytes(random()?),
         key: Key(random()?),
         secret,
@@ -93,13 +94,4 @@ fn namespace() -> Result<Namespace> {
         boot: Host::this()?.boot,
         inode: net.map_or(0, |net| net.ino()),
     })
-}
-
-/// As much of the host's name as a record has room for.
-fn short_host_name() -> String {
-    let mut name = host_name();
-    let mut ends = (0..=LONGEST_HOST.min(name.len())).rev();
-    let end = ends.find(|&end| name.is_char_boundary(end));
-    name.truncate(end.unwrap_or(0));
-    name
 }

@@ -22,9 +22,13 @@ pub(crate) use peers::{KnownPeers, Presence, Status};
 #[cfg(any(test, fuzzing))]
 pub(crate) use proof::{Challenge, HELLO, KEY, Key, hello};
 pub(crate) use record::Record;
+#[cfg(all(test, feature = "verbs"))]
+pub(crate) use record::tests::record as longest_record;
 #[cfg(any(test, fuzzing))]
 pub(crate) use record::{Namespace, Network};
 pub(crate) use socket::{OwnDescriptor, Stream};
+#[cfg(feature = "verbs")]
+pub(crate) use stream::send;
 pub(crate) use stream::{Moved, SILENCE, Silence, receive, receive_to, send_parts};
 #[cfg(test)]
 pub(crate) use stream::{Side, prepare};

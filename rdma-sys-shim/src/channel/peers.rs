@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::Liveness;
+
 /// What is known of a peer's process, to both sides of its connections.
 #[derive(Debug, Default)]
 pub(crate) struct Status(AtomicU8);
@@ -24,6 +26,15 @@ impl Status {
             0 => Presence::Here,
             1 => Presence::Closed,
             _ => Presence::Gone,
+        }
+    }
+
+    /// As an endpoint says it. `pid` is the process.
+    pub(crate) fn liveness(&self, pid: u32) -> Liveness {
+        match self.presence() {
+            Presence::Here => Liveness::Alive,
+            Presence::Closed => Liveness::Closed { pid },
+            Presence::Gone => Liveness::Gone { pid },
         }
     }
 

@@ -1,5 +1,4 @@
-//! Descriptors of this provider, which a forked child gives back: a copy of a socket would keep the connection when its
-//! process has ended.
+//! Descriptors that a forked child gives back: a copy of a socket would keep the connection when its process has ended.
 
 use std::net::TcpStream;
 use std::ops::Deref;
@@ -59,7 +58,7 @@ fn place(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
 
 /// Puts another file in the place of each, so that whoever drops a copy of the owner closes that.
 extern "C" fn in_child() {
-    // SAFETY: calls on descriptors only. Those that are replaced are of this provider, and nobody in the child uses them.
+    // SAFETY: calls on descriptors only. Those that are replaced are of owners here, and nobody in the child uses them.
     unsafe {
         let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
         if null < 0 {

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::frame::{Kind, Refusal, Request};
 use super::origin::{Destination, Origin, Peer, Source};
 use super::regions;
-use crate::channel::{OwnDescriptor, Presence, Stream};
+use crate::channel::{OwnDescriptor, Stream};
 use crate::device::batch::{Batch, BatchError, LocalPiece, post_each};
 use crate::{
     Endpoint, Liveness, Mapping, Number, RemoteAddress, RemoteRegion, Result, Sums, Ticket, Update,
@@ -330,12 +330,7 @@ impl Endpoint for TcpEndpoint {
     fn liveness(&self) -> Liveness {
         // How the connection has failed is of no matter here.
         let _ = self.intact();
-        let pid = self.peer.pid;
-        match self.peer.status.presence() {
-            Presence::Here => Liveness::Alive,
-            Presence::Closed => Liveness::Closed { pid },
-            Presence::Gone => Liveness::Gone { pid },
-        }
+        self.peer.status.liveness(self.peer.pid)
     }
 }
 

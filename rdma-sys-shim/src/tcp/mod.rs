@@ -93,7 +93,7 @@ pub(crate) struct TcpDevice {
     regions: Arc<Regions>,
     peers: Arc<KnownPeers>,
     endpoints: Mutex<HashMap<u64, Arc<TcpEndpoint>>>,
-    agent: OfProcess<ChannelAgent>,
+    agent: OfProcess<ChannelAgent<Serving>>,
 }
 
 impl TcpDevice {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::adapter::Adapter;
-use super::connect::{Address, Connector, Numbers, PeerId, Queues, Timing};
+use super::connect::{self, Address, Connector, Numbers, Queues};
 use super::endpoint::VerbsEndpoint;
 use super::limits::atomic_scope;
 use super::objects::{CompletionQueue, Establish, MemoryRegion, QueuePair};
@@ -16,6 +16,8 @@ use super::peer::Peer;
 use super::settings::Settings;
 use super::terms::Terms;
 use super::{events, self_test};
+use crate::channel::Presence;
+use crate::provider::JobSecret;
 use crate::rdma::{self, Choice};
 use crate::{Access, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, Usage};
 
@@ -23,30 +25,28 @@ pub(crate) struct VerbsDevice {
     name: String,
     capabilities: Capabilities,
     adapter: Arc<Adapter>,
-    own: Arc<Address>,
     endpoints: Endpoints,
     // Dropped, and its thread joined, before the queue pairs go.
     connector: Connector,
 }
 
-/// The connections of this process. The connector's thread makes them, for requests from either
-/// side.
+/// The connections of this process, by the instance of the peer's device.
 #[derive(Clone, Default)]
-struct Endpoints(Arc<Mutex<HashMap<PeerId, Arc<VerbsEndpoint>>>>);
+struct Endpoints(Arc<Mutex<HashMap<u64, Arc<VerbsEndpoint>>>>);
 
 impl Endpoints {
-    fn lock(&self) -> MutexGuard<'_, HashMap<PeerId, Arc<VerbsEndpoint>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<VerbsEndpoint>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn get(&self, peer: PeerId) -> Option<Arc<VerbsEndpoint>> {
+    fn get(&self, peer: u64) -> Option<Arc<VerbsEndpoint>> {
         self.lock().get(&peer).cloned()
     }
 }
 
 impl VerbsDevice {
     /// Opens a device's port.
-    pub(crate) fn open(choice: Choice) -> Result<Self> {
+    pub(crate) fn open(choice: Choice, secret: JobSecret) -> Result<Self> {
         let settings = Settings::from_env()?;
         let adapter = Adapter::open(&choice, settings)?;
         let Some(domain) = atomic_scope(&adapter.context) else {
@@ -55,7 +55,6 @@ impl VerbsDevice {
             });
         };
         let capabilities = rdma::capabilities(domain, adapter.port.max_message.into());
-        let own = Address::fresh(adapter.own.address(), adapter.own.transport, &choice.device)?;
         let adapter = Arc::new(adapter);
         let endpoints = Endpoints::default();
         let queues = PeerQueues {
@@ -63,17 +62,18 @@ impl VerbsDevice {
             endpoints: endpoints.clone(),
         };
         let events = events::watch(&adapter.trouble, &adapter.context, adapter.port.number);
-        let timing = Timing::from_environment()?;
-        let connector = Connector::start(&adapter, own, queues, timing, Some(events))?;
+        let port = (adapter.own.address(), adapter.own.transport);
+        let timeout = connect::timeout()?;
+        let connector =
+            Connector::start(secret, port, &choice.device, queues, timeout, Some(events))?;
         let mut device = Self {
             name: choice.device,
             capabilities,
-            own: connector.address().clone(),
             adapter,
             endpoints,
             connector,
         };
-        let to_self = device.connect_to(&device.own)?;
+        let to_self = device.connect_to(device.own())?;
         self_test::atomics(&device, &to_self)?;
         if domain == AtomicDomain::Global
             && !self_test::adds_beside_the_processor(&device, &to_self)?
@@ -87,12 +87,18 @@ impl VerbsDevice {
         Ok(device)
     }
 
-    fn connect_to(&self, peer: &Arc<Address>) -> Result<Arc<VerbsEndpoint>> {
+    fn own(&self) -> &Address {
+        self.connector.address()
+    }
+
+    fn connect_to(&self, peer: &Address) -> Result<Arc<VerbsEndpoint>> {
         self.connector.connect(peer)?;
-        self.endpoints.get(peer.instance).ok_or(Error::BadAddress {
-            device: "verbs",
-            reason: "its connection was not kept",
-        })
+        self.endpoints
+            .get(peer.record.instance)
+            .ok_or(Error::BadAddress {
+                device: "verbs",
+                reason: "its connection was not kept",
+            })
     }
 }
 
@@ -106,7 +112,7 @@ impl Device for VerbsDevice {
     }
 
     fn usage(&self) -> Option<Usage> {
-        // Not under the lock, which the connector needs: an endpoint may be busy.
+        // Not under the lock, which those who connect need: an endpoint may be busy.
         let endpoints = self.endpoints.lock().clone();
         Some(Usage {
             registered_bytes: MemoryRegion::registered_bytes(),
@@ -119,12 +125,11 @@ impl Device for VerbsDevice {
     }
 
     fn address(&self) -> Vec<u8> {
-        self.own.encode()
+        self.own().encode()
     }
 
     fn connect(&self, address: &[u8]) -> Result<Arc<dyn Endpoint>> {
-        let peer = Arc::new(Address::decode(address)?);
-        Ok(self.connect_to(&peer)?)
+        Ok(self.connect_to(&Address::decode(address)?)?)
     }
 
     fn allocate(&self, len: usize, align: usize) -> Result<Region> {
@@ -144,20 +149,16 @@ impl Device for VerbsDevice {
             endpoint.is_drained();
         }
         let end = Instant::now() + limit + Duration::from_secs(1);
-        for (peer, endpoint) in endpoints {
-            let settled = endpoint.drain(end);
-            if endpoint.has_failed() {
-                self.connector.abandon(peer);
-            }
-            if !settled {
+        for endpoint in endpoints.values() {
+            if !endpoint.drain(end) {
                 tracing::warn!("operations are still under way while the device is closed");
             }
         }
-        self.connector.close(limit);
+        self.connector.close();
     }
 }
 
-/// Makes the queue pairs that the connector asks for.
+/// Makes the queue pairs, for requests from either side.
 struct PeerQueues {
     adapter: Arc<Adapter>,
     endpoints: Endpoints,
@@ -177,19 +178,21 @@ impl PeerQueues {
 }
 
 impl Queues for PeerQueues {
-    fn create(&mut self, peer: &Arc<Address>) -> Result<Numbers> {
+    fn create(&self, peer: &Address) -> Result<Numbers> {
+        let record = &peer.record;
         let who = Peer {
-            pid: peer.pid,
-            host: peer.host.as_str().into(),
+            pid: record.pid,
+            host: record.host.as_str().into(),
+            port: peer.place_from(&self.adapter.own).into(),
         };
         let endpoint = Arc::new(VerbsEndpoint::new(&self.adapter, who)?);
         let numbers = self.numbers(&endpoint);
-        self.endpoints.lock().insert(peer.instance, endpoint);
+        self.endpoints.lock().insert(record.instance, endpoint);
         Ok(numbers)
     }
 
-    fn bring_up(&mut self, peer: &Arc<Address>, theirs: &Numbers) -> Result<()> {
-        let Some(endpoint) = self.endpoints.get(peer.instance) else {
+    fn bring_up(&self, peer: &Address, theirs: &Numbers) -> Result<()> {
+        let Some(endpoint) = self.endpoints.get(peer.record.instance) else {
             return Ok(());
         };
         let adapter = &self.adapter;
@@ -209,9 +212,9 @@ impl Queues for PeerQueues {
         endpoint.establish(&with, terms.longest)
     }
 
-    fn peer_closed(&mut self, peer: PeerId) {
+    fn becomes(&self, peer: u64, presence: Presence) {
         if let Some(endpoint) = self.endpoints.get(peer) {
-            endpoint.close();
+            endpoint.becomes(presence);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::ops::ControlFlow;
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -128,8 +128,15 @@ pub(super) fn device_is_gone(device: &str) -> String {
 
 /// A descriptor that a thread looks at, and what is to be done when it is readable or broken: `Break` ends that.
 pub(super) struct EventSource {
-    pub(super) fd: RawFd,
+    fd: RawFd,
     pub(super) ready: Box<dyn FnMut() -> ControlFlow<()> + Send>,
+}
+
+impl EventSource {
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the context that has it open belongs to `ready`.
+        unsafe { BorrowedFd::borrow_raw(self.fd) }
+    }
 }
 
 /// Has the device's events taken, logged, and kept for error messages. `port` is the one in use.

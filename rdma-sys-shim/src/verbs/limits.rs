@@ -31,7 +31,7 @@ fn scope(said: ffi::ibv_atomic_cap, by_bus: ffi::ibv_pci_atomic_caps) -> Option<
 pub(crate) fn limits(choice: &Choice) -> Result<VerbsLimits> {
     let settings = Settings::from_env()?;
     let adapter = Adapter::open(choice, settings)?;
-    let completions = CompletionQueue::new(&adapter.context, 1, None)?;
+    let completions = CompletionQueue::new(&adapter.context, 1)?;
     let pair = endpoint::queue_pair(&adapter, &completions)?;
     let attributes = adapter.context.attributes();
     let count = |number: i32| u32::try_from(number).unwrap_or(0);

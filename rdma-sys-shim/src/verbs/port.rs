@@ -128,7 +128,7 @@ impl PortAddress {
     /// `None` where it is cut off, has no GID, or two of one family.
     pub(crate) fn take(fields: &mut Fields<'_>) -> Option<Self> {
         let mut gids = Families::NONE;
-        let first = fields.u8()?;
+        let [first] = fields.array()?;
         let (count, needs_gid) = (first & !NEEDS_GID, first & NEEDS_GID != 0);
         for _ in 0..count {
             let gid = Gid::from(fields.array::<16>()?);
@@ -136,7 +136,7 @@ impl PortAddress {
                 return None;
             }
         }
-        let lid = fields.u16()?;
+        let lid = u16::from_le_bytes(fields.array()?);
         (count > 0).then_some(Self {
             gids,
             lid,
@@ -174,7 +174,7 @@ impl OwnPort {
         }
     }
 
-    /// The way to a peer's port, for datagrams and connections alike.
+    /// The way to a peer's port.
     ///
     /// # Errors
     /// In words: the two have no GIDs of one family.

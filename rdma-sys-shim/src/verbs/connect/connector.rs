@@ -1,66 +1,63 @@
-//! What the program's threads see of the connector: they ask its thread, and wait.
+//! What the program's threads do to connect: they dial, ask, and wait for the answer.
 
-use std::sync::{Arc, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::io::{self, ErrorKind, Write as _};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use super::address::{Address, PeerId};
-use super::datagram::Datagrams;
-use super::protocol::{Counters, Protocol};
-use super::service::Service;
-use super::shared::{Order, Shared};
-use super::{Queues, Timing};
-use crate::signals::without_signals;
-use crate::verbs::adapter::Adapter;
+use super::address::Address;
+use super::answering::{Answering, Contact};
+use super::message::{Message, Numbers};
+use super::pairing::{Ends, PairState, Pairing};
+use super::{OPERATION, Queues};
+use crate::channel::{self, ChannelAgent, OwnDescriptor, Presence, Stream};
+use crate::fork::OfProcess;
+use crate::provider::JobSecret;
 use crate::verbs::events::EventSource;
+use crate::verbs::port::{PortAddress, Transport};
 use crate::{Error, Result};
 
-const STACK_BYTES: usize = 128 << 10;
-
-/// Beyond the limit of a goodbye, for the thread to come to it.
-const GRACE: Duration = Duration::from_secs(1);
-
 pub(crate) struct Connector {
-    own: Arc<Address>,
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    ends: Arc<Ends>,
+    agent: OfProcess<ChannelAgent<Answering>>,
 }
 
 impl Connector {
-    /// Opens the queue pair for requests, whose number completes `own`, and starts the thread that
-    /// answers there.
+    /// Listens for peers, with a thread that answers them, and looks after `events`. `port` is what they are told of this
+    /// process's port, which is one of `device`.
     ///
     /// # Errors
-    /// The device or the system refuses.
+    /// The system refuses.
     pub(crate) fn start(
-        adapter: &Adapter,
-        mut own: Address,
+        secret: JobSecret,
+        (port, transport): (PortAddress, Transport),
+        device: &str,
         queues: impl Queues + 'static,
-        timing: Timing,
-        watch: Option<EventSource>,
+        timeout: Duration,
+        events: Option<EventSource>,
     ) -> Result<Self> {
-        let datagrams = Datagrams::open(adapter, &mut own)?;
-        let own = Arc::new(own);
-        let shared = Arc::new(Shared::new()?);
-        let protocol = Protocol::new(own.clone(), timing, queues);
-        let service = Service::new(shared.clone(), protocol, datagrams, watch);
-        let thread = without_signals(|| {
-            thread::Builder::new()
-                .name("transom-connect".into())
-                .stack_size(STACK_BYTES)
-                .spawn(move || service.run())
+        let (record, listener) = channel::open(&channel::interface(), secret)?;
+        let ends = Arc::new(Ends {
+            own: Address {
+                record,
+                port,
+                transport,
+                device: device.to_owned(),
+            },
+            queues: Box::new(queues),
+            timeout,
+            pairings: Mutex::default(),
         });
-        let thread = thread.map_err(|error| Error::os("starting the connection thread", error))?;
+        let answering = Answering::new(ends.clone(), events);
+        let agent = ChannelAgent::start(listener, &ends.own.record, answering)?;
         Ok(Self {
-            own,
-            shared,
-            thread: Some(thread),
+            ends,
+            agent: OfProcess::new(agent),
         })
     }
 
     /// What this process publishes.
-    pub(crate) fn address(&self) -> &Arc<Address> {
-        &self.own
+    pub(crate) fn address(&self) -> &Address {
+        &self.ends.own
     }
 
     /// Returns when both queue pairs are connected and this side may send. The process itself is
@@ -68,79 +65,155 @@ impl Connector {
     ///
     /// # Errors
     /// The peer cannot be reached, refuses, has left, or is silent for longer than the limit.
-    pub(crate) fn connect(&self, peer: &Arc<Address>) -> Result<()> {
-        let id = peer.instance;
-        let mut state = self.shared.state();
-        if state.connected.contains(&id) {
+    pub(crate) fn connect(&self, peer: &Address) -> Result<()> {
+        let pairing = self.ends.pairing(peer.record.instance);
+        let mut state = pairing.state();
+        if state.asks {
+            // Whoever asks gives up in time, and then for all.
+            state = pairing.wait(state, Duration::MAX, |state| state.asks && !state.is_heard);
+            if let (false, Some(failure)) = (state.is_heard, &state.failure) {
+                return Err(failure.clone());
+            }
+        }
+        if state.asked > 0 {
+            let is_open = |it: &PairState| it.asked > 0 && !it.is_heard && it.broken.is_none();
+            state = pairing.wait(state, self.ends.timeout, is_open);
+        }
+        if state.is_heard {
             return Ok(());
         }
-        if !state.attempts.contains_key(&id) {
-            state.orders.push_back(Order::Connect(peer.clone()));
-            self.shared.bell.ring();
+        if let Some(failure) = &state.broken {
+            return Err(failure.clone());
         }
-        state.attempts.entry(id).or_default().waiters += 1;
-        let mut state = self.shared.wait_while(state, |state| {
-            let attempt = state.attempts.get(&id);
-            attempt.is_some_and(|attempt| attempt.outcome.is_none()) && !state.stopped
-        });
-        let outcome = state.take_outcome(id);
+        match state.gone {
+            Some(Presence::Closed) => return Err(closed(peer)),
+            Some(_) => return Err(gone(peer)),
+            None => {}
+        }
+        state.asks = true;
         drop(state);
-        outcome.map_err(|failure| failure.into_error(peer))
+        let result = self.ask(peer, &pairing);
+        pairing.note(|state| {
+            state.asks = false;
+            state.failure = result.as_ref().err().cloned();
+        });
+        result
     }
 
-    /// Does not wait for this peer's answer to a goodbye: the connection to it has failed.
-    pub(crate) fn abandon(&self, peer: PeerId) {
-        self.shared.state().orders.push_back(Order::Abandon(peer));
-        self.shared.bell.ring();
-    }
-
-    /// Tells all peers that were in touch that this process leaves, and waits until they have
-    /// heard it, but no longer than about `limit`. Requests are still answered where there is a
-    /// connection; new ones are refused.
-    pub(crate) fn close(&self, limit: Duration) {
-        let end = Instant::now() + limit + GRACE;
-        let mut state = self.shared.state();
-        state.orders.push_back(Order::Leave(limit));
-        self.shared.bell.ring();
-        while !state.has_left && !state.stopped {
-            let Some(rest) = end.checked_duration_since(Instant::now()) else {
-                return;
-            };
-            let woken = self.shared.changed.wait_timeout(state, rest);
-            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+    fn ask(&self, peer: &Address, pairing: &Arc<Pairing>) -> Result<()> {
+        let Ends {
+            own,
+            queues,
+            timeout,
+            ..
+        } = &*self.ends;
+        let queues = &**queues;
+        let here = |error: Error| peer.unreachable(&error.to_string());
+        if let Some(obstacle) = own.obstacle_to(peer) {
+            return Err(peer.unreachable(&obstacle));
         }
-    }
-
-    /// What had passed when the thread last woke.
-    pub(super) fn counters(&self) -> Counters {
-        self.shared.state().counters
-    }
-}
-
-impl Drop for Connector {
-    fn drop(&mut self) {
-        self.shared.state().stopped = true;
-        self.shared.bell.ring();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        if peer.record.instance == own.record.instance {
+            let mut state = pairing.state();
+            let numbers = state.numbers(queues, peer).map_err(here)?;
+            state.listen(queues, peer, &numbers).map_err(here)?;
+            state.is_heard = true;
+            return Ok(());
         }
-        tracing::debug!(counters = ?self.counters(), "stopped connecting");
+        let stream = channel::dial(&own.record, &peer.record, *timeout, OPERATION)?;
+        let stream = OwnDescriptor::new(stream);
+        let ours = pairing.state().numbers(queues, peer).map_err(here)?;
+        let theirs = self.exchange(&stream, ours, peer, pairing)?;
+        let mut state = pairing.state();
+        let listens = state.listen(queues, peer, &theirs);
+        state.is_heard |= listens.is_ok();
+        drop(state);
+        listens.map_err(here)?;
+        let said = (&*stream)
+            .write_all(&Message::Connected.encode())
+            .and_then(|()| stream.set_nonblocking(true));
+        said.map_err(|error| self.silence(peer, &error, false))?;
+        let contact = Contact::connected(peer.record.instance, pairing.clone());
+        self.agent.adopt(stream, contact);
+        Ok(())
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    impl Connector {
-        /// Begins to connect, for a later [`Connector::connect`] to find it done.
-        pub(in crate::verbs::connect) fn begin(&self, peer: &Arc<Address>) {
-            let mut state = self.shared.state();
-            let id = peer.instance;
-            if !state.connected.contains(&id) && !state.attempts.contains_key(&id) {
-                state.orders.push_back(Order::Connect(peer.clone()));
-                self.shared.bell.ring();
+    /// Tells the peer of our queue pair, and waits for its own.
+    fn exchange(
+        &self,
+        stream: &Stream,
+        ours: Numbers,
+        peer: &Address,
+        pairing: &Pairing,
+    ) -> Result<Numbers> {
+        let from = self.ends.own.clone();
+        let limit = Some(self.ends.timeout);
+        let mut is_put_off = false;
+        let asked = stream
+            .set_nonblocking(false)
+            .and_then(|()| stream.set_read_timeout(limit))
+            .and_then(|()| stream.set_write_timeout(limit))
+            .and_then(|()| (&**stream).write_all(&Message::Ask { ours, from }.encode()));
+        let mut answer = asked.and_then(|()| Message::read(&**stream));
+        loop {
+            match answer {
+                Ok(Message::Answer(theirs)) => return Ok(theirs),
+                Ok(Message::Wait) => {
+                    if !std::mem::replace(&mut is_put_off, true) {
+                        let (pid, host) = (peer.record.pid, &peer.record.host);
+                        tracing::info!(
+                            pid,
+                            host,
+                            "waiting for a peer that connects to others first"
+                        );
+                    }
+                    answer = Message::read(&**stream);
+                }
+                Ok(Message::Refusal(words)) => {
+                    return Err(peer.unreachable(&format!("the other side refused: {words}")));
+                }
+                Ok(Message::Leave) => {
+                    let instance = peer.record.instance;
+                    self.ends.becomes(instance, pairing, Presence::Closed);
+                    return Err(closed(peer));
+                }
+                Ok(_) => return Err(peer.no_answer("its answer makes no sense".to_owned())),
+                Err(error) => return Err(self.silence(peer, &error, is_put_off)),
             }
         }
     }
+
+    fn silence(&self, peer: &Address, error: &io::Error, is_put_off: bool) -> Error {
+        let why = match error.kind() {
+            ErrorKind::WouldBlock => format!(
+                "nothing within {} s{}; does the process still run? TRANSOM_CONNECT_TIMEOUT=SECONDS lets it take longer",
+                self.ends.timeout.as_secs_f64(),
+                match is_put_off {
+                    true => " after it last said that it connects to others first",
+                    false => "",
+                }
+            ),
+            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+                return gone(peer);
+            }
+            _ => error.to_string(),
+        };
+        peer.no_answer(why)
+    }
+
+    /// Tells all peers that were in touch that this process leaves. New connections are refused.
+    pub(crate) fn close(&self) {
+        self.agent.leave();
+    }
+}
+
+fn closed(peer: &Address) -> Error {
+    Error::PeerClosed {
+        pid: peer.record.pid,
+        host: peer.record.host.as_str().into(),
+    }
+}
+
+fn gone(peer: &Address) -> Error {
+    let pid = peer.record.pid;
+    Error::PeerGone { pid }
 }

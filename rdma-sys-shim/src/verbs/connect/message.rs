@@ -1,16 +1,13 @@
-//! The datagrams by which queue pairs find each other.
+//! What processes tell each other of their queue pairs.
 
-use super::address::{Address, PeerId, Secret};
-use super::wire::{cut, put_text, seal, unseal};
-use crate::fields::Fields;
+use std::io::{self, ErrorKind, Read};
 
-const MAGIC: [u8; 3] = *b"tVM";
-const VERSION: u8 = 1;
+use super::address::Address;
+use crate::fields::{Fields, beginning};
 
-/// No message is longer; a port's MTU has to be at least this.
-pub(crate) const MESSAGE_BYTES: usize = 512;
-
-const WORDS_BYTES: u8 = 200;
+/// No message is longer, but for its length in two bytes.
+const LONGEST: usize = 512;
+const LONGEST_WORDS: usize = 200;
 
 /// What one side of a connection needs to know about the other's queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,115 +24,101 @@ pub(crate) struct Numbers {
     pub(crate) max_message: u32,
 }
 
-/// A datagram's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Message {
-    pub(crate) to: (PeerId, Secret),
-    pub(crate) from: Address,
-    pub(crate) body: Body,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Body {
-    /// The sender wants to know the receiver's queue pair.
-    Request {
-        numbers: Numbers,
-        /// The receiver's queue pair, if the sender's already listens to it.
-        heard: Option<u32>,
-    },
-    /// The sender's queue pair listens to the receiver's.
-    Reply {
-        numbers: Numbers,
-        /// The receiver's queue pair.
-        heard: u32,
-    },
-    /// The sender has others to connect to first, and will answer then.
-    Busy,
+pub(crate) enum Message {
+    /// The sender wants to know the receiver's queue pair, and has this one.
+    Ask { ours: Numbers, from: Address },
+    /// The sender has others to answer first.
+    Wait,
+    /// The answer: the sender's queue pair listens to the receiver's.
+    Answer(Numbers),
+    /// So does that of the one that has asked.
+    Connected,
     /// There will be no connection.
-    Refusal { words: String },
-    /// The sender leaves in good order; to be answered by a farewell.
-    Goodbye,
-    Farewell {
-        /// Whether the sender leaves as well.
-        leaving: bool,
-    },
+    Refusal(String),
+    /// The sender leaves in good order.
+    Leave,
 }
 
 impl Message {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(MESSAGE_BYTES);
-        bytes.extend(MAGIC);
-        bytes.push(VERSION);
-        bytes.extend(self.to.0.0.to_le_bytes());
-        bytes.extend(self.to.1.0);
-        self.from.put(&mut bytes);
-        match &self.body {
-            Body::Request { numbers, heard } => {
+        let mut bytes = vec![0; 2];
+        match self {
+            Self::Ask { ours, from } => {
                 bytes.push(1);
-                numbers.put(&mut bytes);
-                bytes.push(u8::from(heard.is_some()));
-                bytes.extend(heard.unwrap_or(0).to_le_bytes());
+                ours.put(&mut bytes);
+                bytes.extend(from.encode());
             }
-            Body::Reply { numbers, heard } => {
-                bytes.push(2);
-                numbers.put(&mut bytes);
-                bytes.extend(heard.to_le_bytes());
-            }
-            Body::Refusal { words } => {
+            Self::Wait => bytes.push(2),
+            Self::Answer(numbers) => {
                 bytes.push(3);
-                put_text(&mut bytes, words, WORDS_BYTES);
+                numbers.put(&mut bytes);
             }
-            Body::Goodbye => bytes.push(4),
-            Body::Farewell { leaving } => bytes.extend([5, u8::from(*leaving)]),
-            Body::Busy => bytes.push(6),
+            Self::Connected => bytes.push(4),
+            Self::Refusal(words) => {
+                bytes.push(5);
+                bytes.extend(beginning(words, LONGEST_WORDS).as_bytes());
+            }
+            Self::Leave => bytes.push(6),
         }
-        seal(&mut bytes);
-        debug_assert!(bytes.len() <= MESSAGE_BYTES);
+        let len = bytes.len() - 2;
+        bytes[..2].copy_from_slice(&(len as u16).to_le_bytes());
         bytes
     }
 
-    /// `None` for whatever is not a whole message of this version.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields(unseal(bytes)?);
-        if fields.array()? != MAGIC || fields.u8()? != VERSION {
-            return None;
-        }
-        let to = (PeerId(fields.u64()?), Secret(fields.array()?));
-        let from = Address::take(&mut fields)?;
-        let body = match fields.u8()? {
-            1 => {
-                let numbers = Numbers::take(&mut fields)?;
-                let heard = fields.u8()? != 0;
-                let qpn = fields.u32()?;
-                Body::Request {
-                    numbers,
-                    heard: heard.then_some(qpn),
-                }
-            }
-            2 => Body::Reply {
-                numbers: Numbers::take(&mut fields)?,
-                heard: fields.u32()?,
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        let [kind] = fields.array()?;
+        Some(match kind {
+            1 => Self::Ask {
+                ours: Numbers::take(&mut fields)?,
+                from: Address::decode(std::mem::take(&mut fields.0)).ok()?,
             },
-            3 => Body::Refusal {
-                words: fields.text()?.to_owned(),
-            },
-            4 => Body::Goodbye,
-            5 => Body::Farewell {
-                leaving: fields.u8()? != 0,
-            },
-            6 => Body::Busy,
+            2 => Self::Wait,
+            3 => Self::Answer(Numbers::take(&mut fields)?),
+            4 => Self::Connected,
+            5 => Self::Refusal(
+                str::from_utf8(std::mem::take(&mut fields.0))
+                    .ok()?
+                    .to_owned(),
+            ),
+            6 => Self::Leave,
             _ => return None,
+        })
+        .filter(|_| fields.0.is_empty())
+    }
+
+    /// Takes the next message off the bytes; `None` while it is not whole.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(crate) fn take(bytes: &mut Vec<u8>) -> io::Result<Option<Self>> {
+        let Some((len, rest)) = bytes.split_first_chunk() else {
+            return Ok(None);
         };
-        fields.0.is_empty().then_some(Self { to, from, body })
+        let len = length(*len)?;
+        let Some(content) = rest.get(..len) else {
+            return Ok(None);
+        };
+        let message = Self::decode(content).ok_or(ErrorKind::InvalidData)?;
+        bytes.drain(..2 + len);
+        Ok(Some(message))
+    }
+
+    /// Waits for the next message, and reads no further.
+    pub(crate) fn read(mut from: impl Read) -> io::Result<Self> {
+        let mut len = [0; 2];
+        from.read_exact(&mut len)?;
+        let mut content = vec![0; length(len)?];
+        from.read_exact(&mut content)?;
+        Self::decode(&content).ok_or(ErrorKind::InvalidData.into())
     }
 }
 
-impl Body {
-    /// A refusal with as many of the words as fit.
-    pub(crate) fn refusal(words: &str) -> Self {
-        Self::Refusal {
-            words: cut(words, usize::from(WORDS_BYTES)).to_owned(),
-        }
+fn length(bytes: [u8; 2]) -> io::Result<usize> {
+    match usize::from(u16::from_le_bytes(bytes)) {
+        len if len <= LONGEST => Ok(len),
+        _ => Err(ErrorKind::InvalidData.into()),
     }
 }
 
@@ -143,29 +126,30 @@ impl Numbers {
     fn put(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.qpn.to_le_bytes());
         bytes.extend(self.psn.to_le_bytes());
-        bytes.push(self.responder_resources);
-        bytes.push(self.mtu);
+        bytes.extend([self.responder_resources, self.mtu]);
         bytes.extend(self.max_message.to_le_bytes());
     }
 
     fn take(fields: &mut Fields<'_>) -> Option<Self> {
+        let (qpn, psn) = (fields.u32()?, fields.u32()?);
+        let [responder_resources, mtu] = fields.array()?;
         Some(Self {
-            qpn: fields.u32()?,
-            psn: fields.u32()?,
-            responder_resources: fields.u8()?,
-            mtu: fields.u8()?,
+            qpn,
+            psn,
+            responder_resources,
+            mtu,
             max_message: fields.u32()?,
         })
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use super::super::address::tests::address;
     use super::*;
-    use crate::rdma::Gid;
-    use crate::verbs::port::{PortAddress, Transport};
 
-    fn bodies() -> Vec<Body> {
+    /// One of each kind.
+    pub(crate) fn messages() -> Vec<Message> {
         let numbers = Numbers {
             qpn: 0x12_3456,
             psn: 0xab_cdef,
@@ -174,41 +158,58 @@ mod tests {
             max_message: 1 << 31,
         };
         vec![
-            Body::Request {
-                numbers,
-                heard: None,
+            Message::Ask {
+                ours: numbers,
+                from: address(),
             },
-            Body::Request {
-                numbers,
-                heard: Some(9),
-            },
-            Body::Reply { numbers, heard: 9 },
-            Body::refusal(&"ü".repeat(300)),
-            Body::Goodbye,
-            Body::Farewell { leaving: true },
-            Body::Busy,
+            Message::Wait,
+            Message::Answer(numbers),
+            Message::Connected,
+            Message::Refusal("out of queue pairs".to_owned()),
+            Message::Leave,
         ]
     }
 
     #[test]
-    fn messages_survive_the_journey_within_the_limit() {
-        let ipv4 = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1];
-        let port = PortAddress::new([ipv4, [7; 16]].map(Gid::from), 3);
-        let mut from = Address::fresh(port, Transport::InfiniBand, &"d".repeat(63)).unwrap();
-        from.host = "h".repeat(63);
-        for body in bodies() {
-            let message = Message {
-                to: (from.instance, from.secret),
-                from: from.clone(),
-                body,
-            };
-            let bytes = message.encode();
-            assert!(bytes.len() <= MESSAGE_BYTES, "{} bytes", bytes.len());
-            assert_eq!(Message::decode(&bytes).as_ref(), Some(&message));
-            for cut in 0..bytes.len() {
-                assert_eq!(Message::decode(&bytes[..cut]), None);
-            }
-            assert_eq!(Message::decode(&[bytes, vec![0]].concat()), None);
+    fn messages_survive_the_journey_one_behind_the_other() {
+        let all = messages();
+        let bytes: Vec<u8> = all.iter().flat_map(Message::encode).collect();
+        let mut held = Vec::new();
+        let mut found = Vec::new();
+        for byte in &bytes {
+            held.push(*byte);
+            found.extend(Message::take(&mut held).unwrap());
         }
+        assert!(held.is_empty());
+        assert_eq!(found, all);
+        let mut rest = &bytes[..];
+        for message in &all {
+            assert_eq!(&Message::read(&mut rest).unwrap(), message);
+        }
+        assert!(Message::read(&mut rest).is_err());
+    }
+
+    #[test]
+    fn what_is_no_message_is_an_error_at_once() {
+        for bad in [
+            &[0, 0][..],
+            &[1, 0, 9],
+            &[2, 0, 6, 0],
+            &[0xff, 0xff],
+            &[3, 0, 1, 0, 0],
+        ] {
+            assert!(Message::take(&mut bad.to_vec()).is_err(), "{bad:?}");
+            assert!(Message::read(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn words_are_cut_between_characters() {
+        let words = "ü".repeat(300);
+        let mut bytes = Message::Refusal(format!("a{words}")).encode();
+        let Some(Message::Refusal(kept)) = Message::take(&mut bytes).unwrap() else {
+            panic!("it was a refusal");
+        };
+        assert_eq!(kept, format!("a{}", &words[..LONGEST_WORDS - 2]));
     }
 }

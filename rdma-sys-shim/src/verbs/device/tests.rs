@@ -8,7 +8,9 @@ use super::{Endpoints, PeerQueues, VerbsDevice, self_test};
 use crate::rdma::{self, Choice, Seat, Selector};
 use crate::verbs::connect::{Numbers, Queues};
 use crate::verbs::endpoint::VerbsEndpoint;
-use crate::{Batch, Device, Endpoint, Error, LocalPiece, Region, RemoteRun, Result, Ticket, Width};
+use crate::{
+    Batch, Device, Endpoint, Error, JobSecret, LocalPiece, Region, RemoteRun, Result, Ticket, Width,
+};
 
 const WORDS: usize = 16;
 const LONG: usize = 1 << 20;
@@ -27,14 +29,14 @@ fn choice() -> Choice {
 }
 
 fn open() -> VerbsDevice {
-    VerbsDevice::open(choice()).unwrap()
+    VerbsDevice::open(choice(), JobSecret::default()).unwrap()
 }
 
 impl Two {
     fn new() -> Self {
         let (origin, target) = (open(), open());
         let there = target.allocate(LONG, 4096).unwrap();
-        let endpoint = origin.connect_to(&target.own).unwrap();
+        let endpoint = origin.connect_to(target.own()).unwrap();
         Self {
             origin,
             target,
@@ -80,7 +82,7 @@ impl Two {
         assert_eq!(error.unwrap_err().to_string(), reason);
         assert!(self.endpoint.has_failed() && self.endpoint.is_drained());
         // The processes are well, and so are other connections.
-        let to_self = self.origin.connect_to(&self.origin.own).unwrap();
+        let to_self = self.origin.connect_to(self.origin.own()).unwrap();
         let own = self.origin.allocate(8, 8).unwrap();
         let stored = to_self.store(own.remote().at(0), 0, 5).unwrap();
         to_self.wait(stored).unwrap();
@@ -100,7 +102,7 @@ fn failure(result: Result<()>) -> (Error, String) {
 #[ignore = "needs an RDMA device"]
 fn the_device_and_the_processor_add_to_one_word() {
     let device = open();
-    let to_self = device.connect_to(&device.own).unwrap();
+    let to_self = device.connect_to(device.own()).unwrap();
     self_test::adds_beside_the_processor(&device, &to_self).unwrap();
 }
 
@@ -166,7 +168,7 @@ fn a_queue_pair_in_error_ends_what_is_under_way() {
     const READS: u64 = 32;
     let two = Two::new();
     // One that is in error answers nothing: what is posted now stays under way.
-    let back = two.target.connect_to(&two.origin.own).unwrap();
+    let back = two.target.connect_to(two.origin.own()).unwrap();
     back.stop().unwrap();
     let here = two.origin.allocate(LONG, 4096).unwrap();
     let before = two.endpoint.posted();
@@ -189,17 +191,17 @@ fn a_queue_pair_in_error_ends_what_is_under_way() {
 fn no_request_is_longer_than_what_the_peer_takes() {
     const LONGEST: usize = 3 * 4096;
     let device = open();
-    let mut queues = PeerQueues {
+    let queues = PeerQueues {
         adapter: device.adapter.clone(),
         endpoints: Endpoints::default(),
     };
-    let numbers = queues.create(&device.own).unwrap();
+    let numbers = queues.create(device.own()).unwrap();
     let weaker = Numbers {
         max_message: LONGEST as u32 + 5,
         ..numbers
     };
-    queues.bring_up(&device.own, &weaker).unwrap();
-    let endpoint = queues.endpoints.get(device.own.instance).unwrap();
+    queues.bring_up(device.own(), &weaker).unwrap();
+    let endpoint = queues.endpoints.get(device.own().record.instance).unwrap();
     let [here, there] = [0; 2].map(|_| device.allocate(LONG, 4096).unwrap());
     // In registered memory, and copied on its way.
     let short = vec![7_u8; 16 << 10];
@@ -227,7 +229,7 @@ fn quiet_connections_leave_their_rings_to_others() {
         .map(|target| target.allocate(LONG, 4096).unwrap())
         .collect();
     let endpoints: Vec<_> = (targets.iter())
-        .map(|target| origin.connect_to(&target.own).unwrap())
+        .map(|target| origin.connect_to(target.own()).unwrap())
         .collect();
     let bytes = vec![7_u8; 8 << 10];
     let write = |index: usize| {
@@ -275,18 +277,19 @@ fn ports_meet_over_the_family_that_both_have() {
         ..both.clone()
     };
     let [first, second] = [both.gid.clone(), Some(second_gid)].map(with);
-    let [both, first, second] = [both, first, second].map(|it| VerbsDevice::open(it).unwrap());
+    let [both, first, second] =
+        [both, first, second].map(|it| VerbsDevice::open(it, JobSecret::default()).unwrap());
     for (origin, target) in [(&second, &both), (&both, &first)] {
         let there = target.allocate(8, 8).unwrap();
         // Which side begins, or both, makes no difference to the way.
-        let endpoint = origin.connect_to(&target.own).unwrap();
-        target.connect_to(&origin.own).unwrap();
+        let endpoint = origin.connect_to(target.own()).unwrap();
+        target.connect_to(origin.own()).unwrap();
         let stored = endpoint.store(there.remote().at(0), 0, 7).unwrap();
         endpoint.wait(stored).unwrap();
         // SAFETY: a word of the region; nothing is under way any more.
         assert_eq!(unsafe { there.base().cast::<u64>().read_volatile() }, 7);
     }
-    let text = first.connect_to(&second.own).err().unwrap().to_string();
+    let text = first.connect_to(second.own()).err().unwrap().to_string();
     assert!(text.contains("an address of one family"), "{text}");
     for device in [both, first, second] {
         device.close();

@@ -92,7 +92,11 @@ impl Failure {
                     operation: need,
                     pid: peer.pid,
                     host: peer.host.clone(),
-                    why: trouble.map_or_else(|| UNKNOWN.into(), Fault::words),
+                    why: match trouble {
+                        Some(fault) => fault.words(),
+                        None if self.ticket == 1 => nothing_arrived_at(&peer.port).into(),
+                        None => "it died, or the link between the hosts is down".into(),
+                    },
                 }
             }
             other => Error::Completion {
@@ -111,7 +115,12 @@ impl Failure {
     }
 }
 
-const UNKNOWN: &str = "it died, or the link between the hosts is down";
+fn nothing_arrived_at(port: &str) -> String {
+    format!(
+        "nothing has arrived at {port}; does the process still run, and does the network carry RDMA both ways (RoCE v2: UDP \
+         port 4791)?"
+    )
+}
 
 /// A completion status in words: the library's own for those of reliable datagrams, memory windows and tag matching, which
 /// are not used here.
@@ -154,6 +163,7 @@ mod tests {
         let peer = Peer {
             pid: 77,
             host: "n1".into(),
+            port: "rxe1, GID ::1".into(),
         };
         let failure = Failure {
             ticket: 1,
@@ -182,7 +192,11 @@ mod tests {
         }
         assert!(error(status::IBV_WC_TM_RNDV_INCOMPLETE + 1).contains("unknown"));
         assert!(error(status::IBV_WC_REM_ACCESS_ERR).contains("0x2a"));
-        assert!(error(status::IBV_WC_RETRY_EXC_ERR).contains("no answer"));
+        let text = error(status::IBV_WC_RETRY_EXC_ERR);
+        assert!(
+            text.contains("no answer") && text.contains("arrived at rxe1, GID ::1"),
+            "{text}"
+        );
         for code in [status::IBV_WC_LOC_QP_OP_ERR, status::IBV_WC_RETRY_EXC_ERR] {
             let error = failed(
                 code,

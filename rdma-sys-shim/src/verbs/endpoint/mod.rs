@@ -21,7 +21,7 @@ mod signals;
 mod transfer;
 mod unposted;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -37,6 +37,7 @@ use super::adapter::Adapter;
 use super::events::{self, Fault};
 use super::objects::{CompletionQueue, Establish, QueueLimits, QueuePair};
 use super::peer::Peer;
+use crate::channel::{Presence, Status};
 use crate::device::batch::{Batch, BatchError};
 use crate::system::random;
 use crate::{
@@ -61,7 +62,8 @@ pub(super) struct VerbsEndpoint {
     /// caller.
     completed: AtomicU64,
     borrowing: AtomicU64,
-    closed: AtomicBool,
+    /// What the peer's process has come to.
+    status: Status,
     /// What was wrong here when the connection failed: later it may be in order again.
     trouble: OnceLock<Option<Fault>>,
 }
@@ -71,7 +73,7 @@ impl VerbsEndpoint {
     pub(super) fn new(adapter: &Arc<Adapter>, peer: Peer) -> Result<Self> {
         // One entry for each request: all of them report if the connection fails.
         let entries = send_limit(adapter) + 1;
-        let completions = CompletionQueue::new(&adapter.context, entries, None)
+        let completions = CompletionQueue::new(&adapter.context, entries)
             .map_err(|error| adapter.settings.blame(error))?;
         let pair = queue_pair(adapter, &completions)?;
         pair.prepare(adapter.own.number, adapter.own.partition)?;
@@ -86,7 +88,7 @@ impl VerbsEndpoint {
             queue: Mutex::new(queue),
             completed: AtomicU64::new(0),
             borrowing: AtomicU64::new(0),
-            closed: AtomicBool::new(false),
+            status: Status::default(),
             trouble: OnceLock::new(),
         })
     }
@@ -119,16 +121,22 @@ impl VerbsEndpoint {
         self.longest.load(Ordering::Relaxed)
     }
 
-    /// The peer has said that it leaves.
-    pub(super) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
+    /// The peer has said that it leaves, or has died.
+    pub(super) fn becomes(&self, presence: Presence) {
+        self.status.becomes(presence);
     }
 
-    /// Whether all that was posted has arrived, or has failed, or is for a peer that has left: such
+    /// Whether the peer has said that it leaves.
+    #[inline]
+    fn is_closed(&self) -> bool {
+        self.status.presence() == Presence::Closed
+    }
+
+    /// Whether all that was posted has arrived, or has failed, or is for a peer that is not there: such
     /// a one does not answer, and needs nothing any more.
     pub(super) fn is_drained(&self) -> bool {
         let last = Ticket(self.queue().posted());
-        self.closed.load(Ordering::Acquire) || self.completed(last).unwrap_or(true)
+        self.status.presence() != Presence::Here || self.completed(last).unwrap_or(true)
     }
 
     /// Waits for [`VerbsEndpoint::is_drained`]. False if it takes until after `end`.
@@ -142,10 +150,6 @@ impl VerbsEndpoint {
         true
     }
 
-    pub(super) fn has_failed(&self) -> bool {
-        self.queue().failure().is_some()
-    }
-
     #[inline]
     fn queue(&self) -> MutexGuard<'_, SendQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
@@ -155,7 +159,7 @@ impl VerbsEndpoint {
     #[inline(always)]
     fn open_queue(&self) -> Result<MutexGuard<'_, SendQueue>> {
         let queue = self.queue();
-        if self.closed.load(Ordering::Acquire) {
+        if self.is_closed() {
             return Err(self.has_left());
         }
         self.sound(&queue)?;
@@ -205,7 +209,7 @@ impl VerbsEndpoint {
         }
         self.completed.store(queue.succeeded(), Ordering::Release);
         polled?;
-        match queue.failure().is_some() && self.closed.load(Ordering::Acquire) {
+        match queue.failure().is_some() && self.is_closed() {
             true => Err(self.has_left()),
             false => self.sound(queue),
         }
@@ -242,9 +246,12 @@ impl VerbsEndpoint {
         Ok(())
     }
 
-    /// Breaks the connection off if the device has stopped to work.
+    /// Breaks the connection off if the device has stopped to work, or the peer has died.
     #[cold]
     fn watch(&self, queue: &mut SendQueue) -> Result<()> {
+        if self.status.presence() == Presence::Gone && !queue.is_idle() {
+            queue.break_off(ibverbs_sys::ibv_wc_status::IBV_WC_RETRY_EXC_ERR);
+        }
         let down_since = self.adapter.trouble.down_since();
         queue.watch(Instant::now(), self.adapter.settings.silence(), down_since)
     }
@@ -412,17 +419,13 @@ impl Endpoint for VerbsEndpoint {
     /// fails as well, and says why.
     fn liveness(&self) -> Liveness {
         let pid = self.peer.pid;
-        if self.closed.load(Ordering::Acquire) {
-            return Liveness::Closed { pid };
+        if self.status.presence() == Presence::Here {
+            let mut queue = self.queue();
+            // The answer, or that there is none, is seen next time.
+            let _ = queue.ask();
+            let _ = self.poll(&mut queue);
         }
-        let mut queue = self.queue();
-        // The answer, or that there is none, is seen next time.
-        let _ = queue.ask();
-        let _ = self.poll(&mut queue);
-        match self.closed.load(Ordering::Acquire) {
-            true => Liveness::Closed { pid },
-            false => Liveness::Alive,
-        }
+        self.status.liveness(pid)
     }
 }
 
@@ -431,6 +434,10 @@ mod tests {
     use super::*;
 
     impl VerbsEndpoint {
+        pub(in crate::verbs) fn has_failed(&self) -> bool {
+            self.queue().failure().is_some()
+        }
+
         /// How many requests went down with the one that failed first.
         pub(in crate::verbs) fn flushed(&self) -> u64 {
             self.queue().failure().map_or(0, |failure| failure.flushed)

@@ -1,66 +1,17 @@
-//! Completion queues and the channels that report their entries.
+//! Completion queues.
 
-use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ibverbs_sys as ffi;
 
-use super::{Context, Handle, check, never_blocks};
+use super::{Context, Handle};
 use crate::{Error, Result};
-
-/// Where a thread can sleep until a completion queue has an entry.
-pub(crate) struct CompletionChannel {
-    raw: Handle<ffi::ibv_comp_channel>,
-    _context: Arc<Context>,
-}
-
-impl CompletionChannel {
-    /// A channel whose descriptor does not block.
-    pub(crate) fn new(context: &Arc<Context>) -> Result<Arc<Self>> {
-        // SAFETY: an open context, kept alive by the result, which alone destroys the channel.
-        let raw = unsafe {
-            let made = ffi::ibv_create_comp_channel(context.raw());
-            Handle::new(made, ffi::ibv_destroy_comp_channel)
-        };
-        let raw = raw.ok_or_else(|| Error::last_os("creating a completion channel"))?;
-        let channel = Self {
-            raw,
-            _context: context.clone(),
-        };
-        if !never_blocks(channel.fd()) {
-            return Err(Error::last_os("fcntl of a completion channel"));
-        }
-        Ok(Arc::new(channel))
-    }
-
-    /// Readable when there is an event.
-    pub(crate) fn fd(&self) -> RawFd {
-        // SAFETY: a live channel, whose descriptor libibverbs does not change.
-        unsafe { (*self.raw.raw()).fd }
-    }
-
-    /// Takes the events that are there. Each says that the queue has entries since it was armed;
-    /// which queue, this crate's one queue per channel makes clear.
-    pub(crate) fn take_events(&self) {
-        loop {
-            let (mut queue, mut context) = (ptr::null_mut(), ptr::null_mut());
-            // SAFETY: a live channel, and places for the answer.
-            if unsafe { ffi::ibv_get_cq_event(self.raw.raw(), &mut queue, &mut context) } != 0 {
-                return;
-            }
-            // SAFETY: the queue that the event came from, which is alive: destroying it waits for
-            // acknowledgements.
-            unsafe { ffi::ibv_ack_cq_events(queue, 1) };
-        }
-    }
-}
 
 pub(crate) struct CompletionQueue {
     raw: Handle<ffi::ibv_cq>,
     entries: u32,
-    _channel: Option<Arc<CompletionChannel>>,
     context: Arc<Context>,
 }
 
@@ -69,16 +20,11 @@ static ENTRIES: AtomicU32 = AtomicU32::new(0);
 
 impl CompletionQueue {
     /// At least `entries` long.
-    pub(crate) fn new(
-        context: &Arc<Context>,
-        entries: u32,
-        channel: Option<&Arc<CompletionChannel>>,
-    ) -> Result<Arc<Self>> {
-        let raw_channel = channel.map_or(ptr::null_mut(), |channel| channel.raw.raw());
-        let (context_raw, tag) = (context.raw(), ptr::null_mut());
-        // SAFETY: an open context and a live channel or none, kept alive by the result, which alone destroys the queue.
+    pub(crate) fn new(context: &Arc<Context>, entries: u32) -> Result<Arc<Self>> {
+        let (tag, channel) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: an open context, kept alive by the result, which alone destroys the queue.
         let raw = unsafe {
-            let made = ffi::ibv_create_cq(context_raw, entries as i32, tag, raw_channel, 0);
+            let made = ffi::ibv_create_cq(context.raw(), entries as i32, tag, channel, 0);
             Handle::new(made, ffi::ibv_destroy_cq)
         };
         let raw = raw.ok_or_else(|| {
@@ -90,7 +36,6 @@ impl CompletionQueue {
         Ok(Arc::new(Self {
             raw,
             entries,
-            _channel: channel.cloned(),
             context: context.clone(),
         }))
     }
@@ -124,17 +69,6 @@ impl CompletionQueue {
             );
             Error::os(what, std::io::Error::from_raw_os_error(libc::EIO))
         })
-    }
-
-    /// Asks for an event at the next entry.
-    pub(crate) fn arm(&self) -> Result<()> {
-        let queue = self.raw();
-        // SAFETY: as in `poll`.
-        let code = unsafe {
-            let arm = (*(*queue).context).ops.req_notify_cq;
-            arm.map_or(libc::ENOSYS, |arm| arm(queue, 0))
-        };
-        check(|| "arming a completion queue".to_owned(), code)
     }
 }
 

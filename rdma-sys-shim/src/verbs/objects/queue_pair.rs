@@ -1,4 +1,4 @@
-//! Queue pairs: reliable connections for data, unreliable datagrams for making them.
+//! Queue pairs: reliable connections.
 
 use std::ptr;
 use std::sync::Arc;
@@ -236,46 +236,14 @@ impl QueuePair {
         self.modify("starting a queue pair", &mut attributes, mask)
     }
 
-    /// Makes a datagram queue pair ready to send and to receive.
-    pub(crate) fn start_datagrams(&self, port: u8, partition: u16, qkey: u32) -> Result<()> {
-        use ffi::{ibv_qp_attr_mask as Mask, ibv_qp_state as State};
-        let mut attributes = ffi::ibv_qp_attr {
-            qp_state: State::IBV_QPS_INIT,
-            port_num: port,
-            pkey_index: partition,
-            qkey,
-            ..ffi::ibv_qp_attr::default()
-        };
-        let mask =
-            Mask::IBV_QP_STATE | Mask::IBV_QP_PKEY_INDEX | Mask::IBV_QP_PORT | Mask::IBV_QP_QKEY;
-        self.modify("preparing a datagram queue pair", &mut attributes, mask)?;
-        attributes.qp_state = State::IBV_QPS_RTR;
-        self.modify(
-            "opening a datagram queue pair",
-            &mut attributes,
-            Mask::IBV_QP_STATE,
-        )?;
-        attributes.qp_state = State::IBV_QPS_RTS;
-        let mask = Mask::IBV_QP_STATE | Mask::IBV_QP_SQ_PSN;
-        self.modify("starting a datagram queue pair", &mut attributes, mask)
-    }
-
     /// Ends all its work: what is posted completes with an error.
     pub(crate) fn fail(&self) -> Result<()> {
-        self.set_state("stopping a queue pair", ffi::ibv_qp_state::IBV_QPS_ERR)
-    }
-
-    /// Forgets all its work, and starts again from nothing, under its number.
-    pub(crate) fn reset(&self) -> Result<()> {
-        self.set_state("resetting a queue pair", ffi::ibv_qp_state::IBV_QPS_RESET)
-    }
-
-    fn set_state(&self, what: &str, state: ffi::ibv_qp_state::Type) -> Result<()> {
         let mut attributes = ffi::ibv_qp_attr {
-            qp_state: state,
+            qp_state: ffi::ibv_qp_state::IBV_QPS_ERR,
             ..ffi::ibv_qp_attr::default()
         };
-        self.modify(what, &mut attributes, ffi::ibv_qp_attr_mask::IBV_QP_STATE)
+        let mask = ffi::ibv_qp_attr_mask::IBV_QP_STATE;
+        self.modify("stopping a queue pair", &mut attributes, mask)
     }
 
     fn modify(
@@ -305,21 +273,6 @@ impl QueuePair {
             post.map_or(libc::ENOSYS, |post| post(queue_pair, first, &mut bad))
         };
         check(|| "posting send requests".to_owned(), code)
-    }
-
-    /// Posts a receive request.
-    ///
-    /// # Safety
-    /// As for [`QueuePair::post_send`].
-    pub(crate) unsafe fn post_receive(&self, first: *mut ffi::ibv_recv_wr) -> Result<()> {
-        let queue_pair = self.raw.raw();
-        let mut bad = ptr::null_mut();
-        // SAFETY: as in `post_send`.
-        let code = unsafe {
-            let post = (*(*queue_pair).context).ops.post_recv;
-            post.map_or(libc::ENOSYS, |post| post(queue_pair, first, &mut bad))
-        };
-        check(|| "posting receive requests".to_owned(), code)
     }
 }
 

@@ -1,7 +1,4 @@
-//! The protocol over a simulated network: virtual time, no device.
+//! Connectors of several processes in one, over TCP.
 
-mod departures;
-mod meetings;
-mod network;
 mod on_a_device;
-mod refusals;
+mod without_a_device;

@@ -1,0 +1,231 @@
+//! How the agent answers those who ask, and what it hears of the others.
+//!
+//! Making a queue pair takes a while, and many may ask at once: they are answered in the order in which they asked, one in each
+//! round of the agent. Those who have to wait for others hear once a second that they will be answered.
+
+use std::io::{self, ErrorKind};
+use std::net::TcpStream;
+use std::ops::ControlFlow;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::EventFlags;
+
+use super::address::Address;
+use super::message::{Message, Numbers};
+use super::pairing::{Ends, Pairing};
+use crate::channel::{Moved, Next, Presence, Serve, receive, send};
+use crate::verbs::events::EventSource;
+
+/// How often one that waits for others is told so.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
+
+pub(crate) struct Answering {
+    ends: Arc<Ends>,
+    /// The device's.
+    events: Option<EventSource>,
+    /// One has been answered in this round.
+    has_answered: bool,
+    is_leaving: bool,
+}
+
+/// A connection by TCP with a peer.
+pub(crate) struct Contact {
+    /// Of the peer.
+    instance: u64,
+    pairing: Arc<Pairing>,
+    /// What it has asked with, until it is answered.
+    question: Option<(Numbers, Address)>,
+    /// It was answered, and has not said yet that it is connected.
+    is_open: bool,
+    /// Both have said that they are connected: an end without a farewell is the peer's death.
+    is_connected: bool,
+    /// When it was last told that it has to wait.
+    told: Option<Instant>,
+    input: Vec<u8>,
+    output: Vec<u8>,
+}
+
+impl Contact {
+    fn new(instance: u64, pairing: Arc<Pairing>) -> Self {
+        Self {
+            instance,
+            pairing,
+            question: None,
+            is_open: false,
+            is_connected: false,
+            told: None,
+            input: Vec::new(),
+            output: Vec::new(),
+        }
+    }
+
+    /// One over which all has been said.
+    pub(crate) fn connected(instance: u64, pairing: Arc<Pairing>) -> Self {
+        Self {
+            is_connected: true,
+            ..Self::new(instance, pairing)
+        }
+    }
+
+    fn say(&mut self, message: &Message) {
+        self.output.extend(message.encode());
+    }
+
+    /// False if the socket does not take all.
+    fn send(&mut self, stream: &TcpStream) -> io::Result<bool> {
+        while !self.output.is_empty() {
+            match send(stream, &self.output)? {
+                Moved::Bytes(sent) => drop(self.output.drain(..sent)),
+                Moved::Nothing => return Ok(false),
+                Moved::End => return Err(ErrorKind::ConnectionReset.into()),
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Answering {
+    pub(crate) fn new(ends: Arc<Ends>, events: Option<EventSource>) -> Self {
+        Self {
+            ends,
+            events,
+            has_answered: false,
+            is_leaving: false,
+        }
+    }
+
+    fn hear(&mut self, contact: &mut Contact, message: Message) -> io::Result<()> {
+        match message {
+            Message::Ask { ours, from }
+                if from.record.instance == contact.instance
+                    && contact.question.is_none()
+                    && !contact.is_open =>
+            {
+                contact.question = Some((ours, from));
+            }
+            Message::Connected if contact.is_open => {
+                contact.is_open = false;
+                contact.is_connected = true;
+                contact.pairing.note(|state| {
+                    state.asked -= 1;
+                    state.is_heard = true;
+                });
+            }
+            Message::Leave => {
+                let Contact {
+                    instance, pairing, ..
+                } = &*contact;
+                self.ends.becomes(*instance, pairing, Presence::Closed);
+            }
+            _ => return Err(ErrorKind::InvalidData.into()),
+        }
+        Ok(())
+    }
+
+    /// Answers one that has asked.
+    fn answer(&mut self, contact: &mut Contact, theirs: &Numbers, from: &Address) {
+        let Ends { own, queues, .. } = &*self.ends;
+        let pairing = contact.pairing.clone();
+        let mut state = pairing.state();
+        let answer = match own.obstacle_to(from) {
+            Some(obstacle) => Err(obstacle),
+            None => state
+                .numbers(&**queues, from)
+                .and_then(|ours| state.listen(&**queues, from, theirs).map(|()| ours))
+                .map_err(|error| error.to_string()),
+        };
+        let said = match answer {
+            Ok(ours) => {
+                state.asked += 1;
+                contact.is_open = true;
+                Message::Answer(ours)
+            }
+            Err(words) => {
+                let (pid, host) = (from.record.pid, &from.record.host);
+                tracing::warn!(pid, host, words, "refused a connection");
+                Message::Refusal(words)
+            }
+        };
+        contact.say(&said);
+    }
+}
+
+impl Serve for Answering {
+    type Peer = Contact;
+
+    fn admit(&mut self, origin: u64) -> Contact {
+        Contact::new(origin, self.ends.pairing(origin))
+    }
+
+    fn serve(&mut self, stream: &TcpStream, contact: &mut Contact) -> io::Result<Next> {
+        loop {
+            if !contact.send(stream)? {
+                return Ok(Next::Waits(EventFlags::OUT));
+            }
+            if contact.question.is_some() && self.has_answered {
+                if contact.told.is_some_and(|told| told.elapsed() < TOLD_EVERY) {
+                    return Ok(Next::Ready);
+                }
+                contact.told = Some(Instant::now());
+                contact.say(&Message::Wait);
+                continue;
+            }
+            if let Some((theirs, from)) = contact.question.take() {
+                // Who leaves has said so, which is an answer.
+                if !self.is_leaving {
+                    self.has_answered = true;
+                    self.answer(contact, &theirs, &from);
+                }
+                continue;
+            }
+            let mut room = [0; 512];
+            match receive(stream, &mut room)? {
+                Moved::Bytes(got) => contact.input.extend(&room[..got]),
+                Moved::Nothing => return Ok(Next::Waits(EventFlags::IN)),
+                Moved::End => return Ok(Next::Ends),
+            }
+            while let Some(message) = Message::take(&mut contact.input)? {
+                self.hear(contact, message)?;
+            }
+        }
+    }
+
+    fn leave(&mut self, contact: &mut Contact) {
+        self.is_leaving = true;
+        contact.say(&Message::Leave);
+    }
+
+    fn is_all_sent(contact: &Contact) -> bool {
+        contact.output.is_empty()
+    }
+
+    fn ended(&mut self, contact: Contact, error: Option<&io::Error>) {
+        if contact.is_open {
+            contact.pairing.note(|state| state.asked -= 1);
+        }
+        // Where it is silence that has ended it, the network of TCP may have failed alone.
+        let by_peer = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+        let has_ended = error.is_none_or(|error| by_peer.contains(&error.kind()));
+        if contact.is_connected && has_ended {
+            self.ends
+                .becomes(contact.instance, &contact.pairing, Presence::Gone);
+        }
+    }
+
+    fn begin_round(&mut self) {
+        self.has_answered = false;
+    }
+
+    fn watched(&self) -> Option<BorrowedFd<'_>> {
+        self.events.as_ref().map(EventSource::fd)
+    }
+
+    fn look(&mut self) -> ControlFlow<()> {
+        match &mut self.events {
+            Some(events) => (events.ready)(),
+            None => ControlFlow::Break(()),
+        }
+    }
+}
