@@ -3,13 +3,15 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::{Endpoints, PeerQueues, VerbsDevice, self_test};
 use crate::rdma::{self, Choice, Seat, Selector};
 use crate::verbs::connect::{Numbers, Queues};
 use crate::verbs::endpoint::VerbsEndpoint;
 use crate::{
-    Batch, Device, Endpoint, Error, JobSecret, LocalPiece, Region, RemoteRun, Result, Ticket, Width,
+    Batch, Device, Endpoint, Error, JobSecret, Liveness, LocalPiece, Region, RemoteRun, Result,
+    Ticket, Width,
 };
 
 const WORDS: usize = 16;
@@ -293,5 +295,49 @@ fn ports_meet_over_the_family_that_both_have() {
     assert!(text.contains("an address of one family"), "{text}");
     for device in [both, first, second] {
         device.close();
+    }
+}
+
+#[test]
+#[ignore = "needs an RDMA device"]
+fn who_leaves_has_closed_and_who_dies_is_gone_for_both_sides() {
+    for (leaves, forward) in [(true, true), (false, true), (false, false)] {
+        let (origin, target) = (open(), open());
+        let there = target.allocate(8, 8).unwrap();
+        let (asks, is_asked) = match forward {
+            true => (&origin, &target),
+            false => (&target, &origin),
+        };
+        asks.connect_to(is_asked.own()).unwrap();
+        let endpoint = origin.connect_to(target.own()).unwrap();
+        let stored = endpoint.store(there.remote().at(0), 0, 7).unwrap();
+        endpoint.wait(stored).unwrap();
+        assert_eq!(endpoint.liveness(), Liveness::Alive);
+        if leaves {
+            target.close();
+        }
+        let at = there.remote().at(0);
+        drop(there);
+        // As the kernel does it for a process that was killed.
+        drop(target);
+        let begun = Instant::now();
+        while endpoint.liveness() == Liveness::Alive {
+            assert!(begun.elapsed().as_secs() < 60, "nobody says so");
+            std::thread::yield_now();
+        }
+        let pid = std::process::id();
+        let expected = match leaves {
+            true => Liveness::Closed { pid },
+            false => Liveness::Gone { pid },
+        };
+        assert_eq!(endpoint.liveness(), expected);
+        let stored = endpoint.store(at, 7, 8);
+        let error = stored.and_then(|stored| endpoint.wait(stored)).unwrap_err();
+        let is_expected = match leaves {
+            true => matches!(error, Error::PeerClosed { .. }),
+            false => matches!(error, Error::NoAnswer { .. }),
+        };
+        assert!(is_expected, "{error}");
+        origin.close();
     }
 }

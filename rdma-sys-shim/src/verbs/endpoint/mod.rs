@@ -312,12 +312,10 @@ pub(super) fn queue_pair(
 ) -> Result<QueuePair> {
     let limits = QueueLimits {
         send: send_limit(adapter),
-        receive: 1,
         inline: INLINE,
         elements: send_elements(adapter),
     };
-    let kind = ibverbs_sys::ibv_qp_type::IBV_QPT_RC;
-    QueuePair::new(&adapter.domain, completions, kind, limits)
+    QueuePair::new(&adapter.domain, completions, limits)
         .map_err(|error| adapter.settings.blame(error))
 }
 

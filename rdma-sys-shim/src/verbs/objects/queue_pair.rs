@@ -13,7 +13,6 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueLimits {
     pub(crate) send: u32,
-    pub(crate) receive: u32,
     /// Bytes that a work request can carry itself. A wish; what the device grants may be less.
     pub(crate) inline: u32,
     /// Pieces of memory that a send request can gather from or scatter to.
@@ -109,7 +108,6 @@ impl QueuePair {
     pub(crate) fn new(
         domain: &Arc<ProtectionDomain>,
         queue: &Arc<CompletionQueue>,
-        kind: ffi::ibv_qp_type::Type,
         limits: QueueLimits,
     ) -> Result<Self> {
         let mut inline = limits.inline;
@@ -121,12 +119,12 @@ impl QueuePair {
                 srq: ptr::null_mut(),
                 cap: ffi::ibv_qp_cap {
                     max_send_wr: limits.send,
-                    max_recv_wr: limits.receive.max(1),
+                    max_recv_wr: 1,
                     max_send_sge: limits.elements,
                     max_recv_sge: 1,
                     max_inline_data: inline,
                 },
-                qp_type: kind,
+                qp_type: ffi::ibv_qp_type::IBV_QPT_RC,
                 sq_sig_all: 0,
             };
             // SAFETY: a live domain and queue, kept alive by the result, which alone destroys the queue pair. Afterwards the
@@ -143,7 +141,6 @@ impl QueuePair {
                         inline: attributes.cap.max_inline_data,
                         send: attributes.cap.max_send_wr.min(limits.send),
                         elements: attributes.cap.max_send_sge.min(limits.elements),
-                        ..limits
                     },
                     _queue: queue.clone(),
                     _domain: domain.clone(),

@@ -49,11 +49,10 @@ impl Queues for Ends {
         let queue = CompletionQueue::new(context, 4)?;
         let limits = QueueLimits {
             send: 2,
-            receive: 1,
             inline: 8,
             elements: 1,
         };
-        let pair = QueuePair::new(domain, &queue, ffi::ibv_qp_type::IBV_QPT_RC, limits)?;
+        let pair = QueuePair::new(domain, &queue, limits)?;
         pair.prepare(port.number, 0)?;
         let mut word = Box::new(0);
         let access = ffi::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE
