@@ -15,6 +15,8 @@ use crate::ops::{get, put};
 
 pub(super) const RANKS: u32 = 3;
 pub(super) const CULPRIT: u32 = 1;
+/// From when the others begin to wait.
+pub(super) const DYING_AFTER: Duration = Duration::from_millis(100);
 
 /// How the culprit ends.
 const ENDS: [&str; 4] = ["killed", "panics", "exits", "leaves"];
@@ -161,12 +163,9 @@ pub(super) fn report(rank: u32, begun: Instant, error: Option<Error>) {
 }
 
 pub(super) fn die(end: &str, job: Job) {
-    std::thread::sleep(Duration::from_millis(100));
+    std::thread::sleep(DYING_AFTER);
     match end {
-        // SAFETY: both calls take integers.
-        "killed" => unsafe {
-            libc::kill(libc::getpid(), libc::SIGKILL);
-        },
+        "killed" => kill_oneself(),
         "panics" => panic!("as the test wants"),
         "exits" => exit(0),
         "leaves" => drop(job),
@@ -178,6 +177,11 @@ pub(super) fn die(end: &str, job: Job) {
         }
         _ => panic!("no end {end:?}"),
     }
+}
+
+pub(super) fn kill_oneself() {
+    // SAFETY: both calls take integers.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
 /// What comes before the death. Windows are leaked by their drop.

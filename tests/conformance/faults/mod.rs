@@ -1,6 +1,7 @@
 //! Ranks that die, leave or stop while others need them: the survivors find out by
 //! themselves, name the culprit, and end in time.
 
+mod amid;
 mod crossed;
 mod death;
 mod fatal;
@@ -21,6 +22,7 @@ use transom_testing::environment;
 pub(crate) fn play(role: &str) {
     let (topic, rest) = role.split_once('/').unwrap_or((role, ""));
     match topic {
+        "amid" => amid::play(rest),
         "crossed" => crossed::play(rest),
         "death" => death::play(rest),
         "leave" => leave::play(rest),
@@ -37,6 +39,7 @@ pub(crate) fn play(role: &str) {
 
 pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
     let mut trials = death::trials(device);
+    trials.extend(amid::trials(device));
     trials.extend(unawaited::trials(device));
     trials.extend(crossed::trials(device));
     trials.extend(leave::trials(device));
