@@ -52,7 +52,8 @@ pub(crate) fn play(request: &str) {
     report(rank, begun, error);
 }
 
-/// Until a request fails, or for a while: those to memory that is mapped go on when its rank is dead.
+/// Until a request fails, which those to memory that is mapped do not: survivors make them for a while, and then find out in a
+/// barrier.
 fn requests(job: &Job, window: &Window, request: &str) -> Result<()> {
     let rank = job.world().rank();
     let next = (rank + 1) % RANKS;
@@ -62,9 +63,10 @@ fn requests(job: &Job, window: &Window, request: &str) -> Result<()> {
     if !matches!(request, "lock" | "fence" | "pscw") {
         window.lock_all(Assert::NONE)?;
     }
+    let is_collective = matches!(request, "fence" | "pscw" | "notify");
     let begun = Instant::now();
     let mut round = 0;
-    while begun.elapsed() < Duration::from_millis(500) {
+    while is_collective || rank == CULPRIT || begun.elapsed() < Duration::from_millis(500) {
         round += 1;
         match request {
             "put" => put_from(window, bytes, target, 0)?,
