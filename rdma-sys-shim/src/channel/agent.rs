@@ -432,7 +432,7 @@ impl<S: Serve> Running<S> {
         !end
     }
 
-    /// Ends the wait of [`Agent::leave`] once nobody has to be told any more.
+    /// Ends the wait of [`ChannelAgent::leave`] once nobody has to be told any more.
     fn note_that_all_are_told(&self) {
         let is_told = |connection: &Connection<S::Peer>| match &connection.stage {
             Stage::Serving(peer) => S::is_all_sent(peer),

@@ -1,7 +1,7 @@
 //! Connections by TCP between the processes of a job, for providers that need them.
 //!
 //! Each process has a thread, the [`ChannelAgent`], that listens, has those who connect prove that they know the key of the process's
-//! [`Record`], and serves them as a provider's [`Serve`] says. An origin finds a target with [`dial`].
+//! [`Record`], and serves them as a provider's [`Serve`] says. An origin finds a target with [`dial()`].
 
 mod agent;
 mod call_bell;
