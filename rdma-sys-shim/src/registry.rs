@@ -163,16 +163,20 @@ impl Registry {
 
     fn none_between_hosts(self, devices: Vec<DeviceInfo>) -> Error {
         let found = devices.into_iter().map(|device| match device.state {
+            State::Ready if device.joins_hosts => {
+                format!("{}: missing on another host", device.name)
+            }
             State::Ready => format!("{}: joins the ranks of one host", device.name),
             State::Unusable(reason) => format!("{}: {reason}", device.name),
         });
         let found: Vec<String> = found.collect();
-        let mut remedies = self
+        // The last provider needs the least.
+        let remedies = self
             .between_hosts()
             .filter_map(|one| one.remedy_between_hosts());
         Error::NoneBetweenHosts {
             found: found.join(", "),
-            remedy: remedies.next().unwrap_or_default(),
+            remedy: remedies.last().unwrap_or_default(),
         }
     }
 }

@@ -78,7 +78,8 @@ pub(crate) fn dial(
         return Err(Error::PeerGone { pid: peer.pid });
     }
     Err(no_answer(format!(
-        "from {}: {tried}; a firewall may keep them apart, or TRANSOM_TCP_INTERFACE may have to name another interface",
+        "from {}: {tried}; a firewall or address translation (NAT) may keep them apart, or TRANSOM_TCP_INTERFACE may have \
+         to name another interface",
         own.host
     )))
 }

@@ -75,7 +75,9 @@ impl Provider for Tcp {
     }
 
     fn remedy_between_hosts(&self) -> Option<&'static str> {
-        Some("bring up a network interface with an address on each host")
+        Some(
+            "each host needs a network interface that is up and has an address; TRANSOM_TCP_INTERFACE, where it is set, has to name one",
+        )
     }
 }
 

@@ -489,7 +489,11 @@ impl Origin {
                     operation: "waiting for answers by TCP",
                     pid,
                     host,
-                    why: error.to_string().into(),
+                    why: format!(
+                        "{error}: it or the way to it is down, or the network loses packets of this host's MTU; TRANSOM_TCP_INTERFACE \
+                         names another interface"
+                    )
+                    .into(),
                 }
             }
             (_, io::ErrorKind::InvalidData) => Error::NoAnswer {
