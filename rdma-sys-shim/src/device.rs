@@ -537,6 +537,11 @@ pub trait Endpoint: Send + Sync {
     /// As for [`Endpoint::completed`], whichever operation it was.
     fn intact(&self) -> Result<()>;
 
+    /// On which host the peer's process runs, where that may be another one than this process's.
+    fn host(&self) -> Option<Arc<str>> {
+        None
+    }
+
     /// Whether anything may have been posted: some endpoints connect when they have to.
     fn is_connected(&self) -> bool {
         true

@@ -1,6 +1,7 @@
 //! A peer's fault.
 
 use std::fmt;
+use std::sync::Arc;
 
 use transom_launch::notice;
 
@@ -11,12 +12,14 @@ use super::ErrorClass;
 #[non_exhaustive]
 pub enum PeerError {
     /// The process is gone, without having said so.
-    #[error("rank {rank} died (process {pid})")]
+    #[error("rank {rank} died (process {pid}{})", OnHost(.host))]
     Died {
         /// Rank in the world communicator.
         rank: u32,
         /// Its process.
         pid: u32,
+        /// The host that it ran on, where that may be another one than this rank's.
+        host: Option<Arc<str>>,
     },
     /// The process has started another program (exec), with which it left the job.
     #[error("rank {rank} has left the job: its process ({pid}) has started another program (exec)")]
@@ -78,6 +81,17 @@ pub enum PeerError {
         /// That rank's own error class.
         class: ErrorClass,
     },
+}
+
+struct OnHost<'a>(&'a Option<Arc<str>>);
+
+impl fmt::Display for OnHost<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(host) => write!(f, " on {host}"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl PeerError {

@@ -47,7 +47,11 @@ impl Context {
                 Some(true) => PeerError::Left { rank },
                 None if self.known(rank).is_none() => PeerError::Gone { rank, pid },
                 _ if how == Absence::Replaced => PeerError::Replaced { rank, pid },
-                _ => PeerError::Died { rank, pid },
+                _ => PeerError::Died {
+                    rank,
+                    pid,
+                    host: self.known(rank).and_then(|peer| peer.endpoint().host()),
+                },
             },
             Absence::Silent => PeerError::Silent {
                 rank,

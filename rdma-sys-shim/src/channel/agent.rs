@@ -17,7 +17,7 @@ use super::call_bell::CallBell;
 use super::proof::{Challenge, FULL, HELLO, Key, PROOF, WELCOME};
 use super::record::Record;
 use super::socket::{OwnDescriptor, Stream};
-use super::stream::{Moved, Side, prepare, receive, send};
+use super::stream::{Moved, SILENCE, Side, prepare, receive, send};
 use crate::assist::{Assisted, Attached};
 use crate::signals::without_signals;
 use crate::system::random;
@@ -195,11 +195,12 @@ impl<S: Serve> ChannelAgent<S> {
         let mut orders = self.shared.orders();
         orders.leave = true;
         self.shared.wake();
-        let limit = Duration::from_secs(1);
         let told = (self.shared.has_left)
-            .wait_timeout_while(orders, limit, |orders| !orders.left)
+            .wait_timeout_while(orders, SILENCE, |orders| !orders.left)
             .unwrap_or_else(PoisonError::into_inner);
-        drop(told);
+        if told.1.timed_out() {
+            tracing::warn!("not all peers could be told that this process leaves");
+        }
     }
 }
 

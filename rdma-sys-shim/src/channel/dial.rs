@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::interfaces::candidates;
 use super::proof::{CHALLENGE, FULL, WELCOME, hello, prove};
 use super::record::Record;
-use super::stream::{Side, prepare};
+use super::socket::{OwnDescriptor, Stream};
+use super::stream::{Side, Until, prepare};
 use crate::system::{is_shortage, random};
 use crate::{Error, Result};
 
@@ -18,6 +19,8 @@ enum Failed {
     Refused,
     /// Another process than the peer listens there.
     Other,
+    /// The connection was ended before either side was proven.
+    Ended,
     /// The process that listens there cannot serve more connections.
     Full,
     Call(io::Error),
@@ -30,7 +33,7 @@ pub(crate) fn dial(
     peer: &Record,
     patience: Duration,
     operation: &'static str,
-) -> Result<TcpStream> {
+) -> Result<Stream> {
     let no_answer = |why: String| Error::NoAnswer {
         operation,
         pid: peer.pid,
@@ -57,6 +60,10 @@ pub(crate) fn dial(
         let why = match failed {
             Failed::Refused => "nobody listens there".to_owned(),
             Failed::Other => "another program listens there".to_owned(),
+            Failed::Ended => {
+                is_refused = false;
+                "the connection was ended there; another program may listen".to_owned()
+            }
             Failed::Full => {
                 return Err(no_answer(format!(
                     "at {address}: its process has no descriptor left for the connection: raise the limit of open files there with `ulimit -n`"
@@ -89,20 +96,21 @@ fn try_address(
     peer: &Record,
     address: IpAddr,
     [limit, patience]: [Duration; 2],
-) -> std::result::Result<TcpStream, Failed> {
+) -> std::result::Result<Stream, Failed> {
     let at = SocketAddr::new(address, peer.port);
     let stream = TcpStream::connect_timeout(&at, limit).map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionRefused => Failed::Refused,
         _ => Failed::Call(error),
     })?;
+    let stream = OwnDescriptor::new(stream);
     let nonce = random().map_err(|error| Failed::Call(io::Error::other(error)))?;
     let first = hello(peer.instance, own.instance, &nonce);
     let mut answer = [0; CHALLENGE];
     let mut ask = || -> io::Result<()> {
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(patience))?;
-        (&stream).write_all(&first)?;
-        (&stream).read_exact(&mut answer)
+        stream.set_write_timeout(Some(patience))?;
+        (&*stream).write_all(&first)?;
+        Until(&stream, Instant::now() + patience).read_exact(&mut answer)
     };
     ask().map_err(as_of_peer)?;
     if answer == FULL {
@@ -111,9 +119,9 @@ fn try_address(
     let key = peer.key.with(own.secret);
     let proof = prove(&key, &first, &answer).ok_or(Failed::Other)?;
     let mut welcome = [0; WELCOME.len()];
-    (&stream)
+    (&*stream)
         .write_all(&proof)
-        .and_then(|()| (&stream).read_exact(&mut welcome))
+        .and_then(|()| Until(&stream, Instant::now() + patience).read_exact(&mut welcome))
         .map_err(as_of_peer)?;
     if welcome != WELCOME {
         return Err(Failed::Other);
@@ -122,10 +130,9 @@ fn try_address(
     Ok(stream)
 }
 
-/// Who ends the connection instead of answering is another program.
 fn as_of_peer(error: io::Error) -> Failed {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => Failed::Other,
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => Failed::Ended,
         io::ErrorKind::WouldBlock => Failed::Call(io::Error::other("no answer in time")),
         _ => Failed::Call(error),
     }

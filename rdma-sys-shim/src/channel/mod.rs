@@ -26,9 +26,11 @@ pub(crate) use record::Record;
 pub(crate) use record::tests::record as longest_record;
 #[cfg(any(test, fuzzing))]
 pub(crate) use record::{Namespace, Network};
-pub(crate) use socket::{OwnDescriptor, Stream};
-#[cfg(feature = "verbs")]
-pub(crate) use stream::send;
+#[cfg(any(test, fuzzing))]
+pub(crate) use socket::OwnDescriptor;
+pub(crate) use socket::Stream;
 pub(crate) use stream::{Moved, SILENCE, Silence, receive, receive_to, send_parts};
 #[cfg(test)]
 pub(crate) use stream::{Side, prepare};
+#[cfg(feature = "verbs")]
+pub(crate) use stream::{Until, send};

@@ -1,6 +1,6 @@
 //! Sockets that do not wait, as both sides of a connection use them.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
@@ -107,6 +107,21 @@ fn unanswered(stream: &TcpStream) -> (bool, Duration) {
     // Where the peer takes no more, or an answer is awaited, the kernel sends probes alone.
     let is_under_way = info.tcpi_unacked > 0 || info.tcpi_probes > 0;
     (rc == 0 && is_under_way, since_answer)
+}
+
+/// Reads from a stream that waits, until then. The limit of a single call begins anew after each signal.
+pub(crate) struct Until<'a>(pub(crate) &'a TcpStream, pub(crate) Instant);
+
+impl Read for Until<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let left = self.1.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        self.0.set_read_timeout(Some(left))?;
+        let mut stream = self.0;
+        stream.read(to)
+    }
 }
 
 /// Sends as much of the parts as the socket takes.

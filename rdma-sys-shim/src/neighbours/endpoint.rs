@@ -170,6 +170,10 @@ impl Endpoint for MappingEndpoint {
         connected.map_or(Ok(()), |endpoint| endpoint.intact())
     }
 
+    fn host(&self) -> Option<Arc<str>> {
+        self.connected.get()?.host()
+    }
+
     fn is_connected(&self) -> bool {
         self.connected.get().is_some()
     }

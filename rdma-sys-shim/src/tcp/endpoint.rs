@@ -1,6 +1,6 @@
 //! A connection to a peer, as threads of the origin share it.
 
-use std::net::{IpAddr, Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::frame::{Kind, Refusal, Request};
 use super::origin::{Destination, Origin, Peer, Source};
 use super::regions;
-use crate::channel::{OwnDescriptor, Stream};
+use crate::channel::Stream;
 use crate::device::batch::{Batch, BatchError, LocalPiece, post_each};
 use crate::{
     Endpoint, Liveness, Mapping, Number, RemoteAddress, RemoteRegion, Result, Sums, Ticket, Update,
@@ -28,9 +28,9 @@ pub(super) struct TcpEndpoint {
 }
 
 impl TcpEndpoint {
-    pub(super) fn new(peer: Peer, stream: TcpStream) -> Self {
+    pub(super) fn new(peer: Peer, stream: Stream) -> Self {
         let peer = Arc::new(peer);
-        let stream = Arc::new(OwnDescriptor::new(stream));
+        let stream = Arc::new(stream);
         Self {
             origin: Mutex::new(Origin::new(peer.clone(), stream.clone())),
             stream,
@@ -313,6 +313,10 @@ impl Endpoint for TcpEndpoint {
         origin.progress();
         origin.check_silence();
         origin.check()
+    }
+
+    fn host(&self) -> Option<Arc<str>> {
+        Some(self.peer.host.clone())
     }
 
     fn sums(&self) -> Option<&dyn Sums> {

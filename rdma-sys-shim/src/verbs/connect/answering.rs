@@ -18,6 +18,8 @@ use super::pairing::{Ends, Pairing};
 use crate::channel::{Moved, Next, Presence, Serve, receive, send};
 use crate::verbs::events::EventSource;
 
+/// Messages from one connection, or to it, before it is the others' turn.
+const MESSAGES: u32 = 16;
 /// How often one that waits for others is told so.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
@@ -160,7 +162,7 @@ impl Serve for Answering {
     }
 
     fn serve(&mut self, stream: &TcpStream, contact: &mut Contact) -> io::Result<Next> {
-        loop {
+        for _ in 0..MESSAGES {
             if !contact.send(stream)? {
                 return Ok(Next::Waits(EventFlags::OUT));
             }
@@ -190,6 +192,7 @@ impl Serve for Answering {
                 self.hear(contact, message)?;
             }
         }
+        Ok(Next::Ready)
     }
 
     fn leave(&mut self, contact: &mut Contact) {
@@ -205,10 +208,8 @@ impl Serve for Answering {
         if contact.is_open {
             contact.pairing.note(|state| state.asked -= 1);
         }
-        // Where it is silence that has ended it, the network of TCP may have failed alone.
-        let by_peer = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
-        let has_ended = error.is_none_or(|error| by_peer.contains(&error.kind()));
-        if contact.is_connected && has_ended {
+        // After silence, or when the peer's side has ended by silence before, the network of TCP may have failed alone.
+        if contact.is_connected && error.is_none() {
             self.ends
                 .becomes(contact.instance, &contact.pairing, Presence::Gone);
         }

@@ -2,14 +2,14 @@
 
 use std::io::{self, ErrorKind, Write as _};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::address::Address;
 use super::answering::{Answering, Contact};
 use super::message::{Message, Numbers};
 use super::pairing::{Ends, PairState, Pairing};
 use super::{OPERATION, Queues};
-use crate::channel::{self, ChannelAgent, OwnDescriptor, Presence, Stream};
+use crate::channel::{self, ChannelAgent, Presence, Stream, Until};
 use crate::fork::OfProcess;
 use crate::provider::JobSecret;
 use crate::verbs::events::EventSource;
@@ -120,18 +120,15 @@ impl Connector {
             return Ok(());
         }
         let stream = channel::dial(&own.record, &peer.record, *timeout, OPERATION)?;
-        let stream = OwnDescriptor::new(stream);
         let ours = pairing.state().numbers(queues, peer).map_err(here)?;
         let theirs = self.exchange(&stream, ours, peer, pairing)?;
-        let mut state = pairing.state();
-        let listens = state.listen(queues, peer, &theirs);
-        state.is_heard |= listens.is_ok();
-        drop(state);
+        let listens = pairing.state().listen(queues, peer, &theirs);
         listens.map_err(here)?;
         let said = (&*stream)
             .write_all(&Message::Connected.encode())
             .and_then(|()| stream.set_nonblocking(true));
         said.map_err(|error| self.silence(peer, &error, false))?;
+        pairing.state().is_heard = true;
         let contact = Contact::connected(peer.record.instance, pairing.clone());
         self.agent.adopt(stream, contact);
         Ok(())
@@ -146,14 +143,14 @@ impl Connector {
         pairing: &Pairing,
     ) -> Result<Numbers> {
         let from = self.ends.own.clone();
-        let limit = Some(self.ends.timeout);
+        let limit = self.ends.timeout;
+        let next = || Message::read(Until(stream, Instant::now() + limit));
         let mut is_put_off = false;
         let asked = stream
             .set_nonblocking(false)
-            .and_then(|()| stream.set_read_timeout(limit))
-            .and_then(|()| stream.set_write_timeout(limit))
+            .and_then(|()| stream.set_write_timeout(Some(limit)))
             .and_then(|()| (&**stream).write_all(&Message::Ask { ours, from }.encode()));
-        let mut answer = asked.and_then(|()| Message::read(&**stream));
+        let mut answer = asked.and_then(|()| next());
         loop {
             match answer {
                 Ok(Message::Answer(theirs)) => return Ok(theirs),
@@ -166,7 +163,7 @@ impl Connector {
                             "waiting for a peer that connects to others first"
                         );
                     }
-                    answer = Message::read(&**stream);
+                    answer = next();
                 }
                 Ok(Message::Refusal(words)) => {
                     return Err(peer.unreachable(&format!("the other side refused: {words}")));

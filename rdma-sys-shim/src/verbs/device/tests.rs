@@ -309,6 +309,8 @@ fn who_leaves_has_closed_and_who_dies_is_gone_for_both_sides() {
             false => (&target, &origin),
         };
         asks.connect_to(is_asked.own()).unwrap();
+        // Which returns when it has heard that the other one is connected.
+        is_asked.connect_to(asks.own()).unwrap();
         let endpoint = origin.connect_to(target.own()).unwrap();
         let stored = endpoint.store(there.remote().at(0), 0, 7).unwrap();
         endpoint.wait(stored).unwrap();
@@ -335,7 +337,7 @@ fn who_leaves_has_closed_and_who_dies_is_gone_for_both_sides() {
         let error = stored.and_then(|stored| endpoint.wait(stored)).unwrap_err();
         let is_expected = match leaves {
             true => matches!(error, Error::PeerClosed { .. }),
-            false => matches!(error, Error::NoAnswer { .. }),
+            false => matches!(error, Error::PeerGone { .. }),
         };
         assert!(is_expected, "{error}");
         origin.close();

@@ -68,6 +68,11 @@ impl Failure {
         )
     }
 
+    /// Whether the peer's device has not answered.
+    pub(super) fn is_silence(&self) -> bool {
+        self.status == status::IBV_WC_RETRY_EXC_ERR
+    }
+
     /// The failure as an error of an operation on `peer`. `trouble` is what is known to be wrong
     /// with this process's own queue pair or port.
     pub(super) fn error(&self, peer: &Peer, trouble: Option<&Fault>) -> Error {

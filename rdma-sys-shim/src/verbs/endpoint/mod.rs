@@ -177,6 +177,10 @@ impl VerbsEndpoint {
 
     #[cold]
     fn explain(&self, queue: &SendQueue, failure: &Failure) -> Error {
+        if failure.is_silence() && self.status.presence() == Presence::Gone {
+            let pid = self.peer.pid;
+            return Error::PeerGone { pid };
+        }
         let trouble = self.trouble.get_or_init(|| {
             let pair = queue.number();
             if failure.is_consequence() {
@@ -398,6 +402,10 @@ impl Endpoint for VerbsEndpoint {
         polled.and(posted)?;
         queue.ask_about(ticket.0)?;
         Ok(false)
+    }
+
+    fn host(&self) -> Option<Arc<str>> {
+        Some(self.peer.host.clone())
     }
 
     fn intact(&self) -> Result<()> {
